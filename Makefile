@@ -1,0 +1,70 @@
+# gputap. `make` lists the targets.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOFLAGS ?= -trimpath -ldflags "-s -w -X github.com/gputap/gputap/cmd/internal/app.version=$(VERSION)"
+CC      := $(or $(shell command -v gcc),cc)
+CLANG   := clang-16
+TOOLS   := $(CURDIR)/bin/tools
+
+BINARIES := $(notdir $(wildcard cmd/gputap*))
+
+# The real driver's functions begin with `push %rbp`, which Linux emulates in an uprobe; the stub's
+# must too, or each traced call costs 17 us. TestStubBeginsWithPush holds the flags to it.
+STUB_CFLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread
+STUB_LIB    := $(STUB_CFLAGS) -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -fno-omit-frame-pointer \
+	-fno-shrink-wrap -fno-schedule-insns2 -fno-ipa-icf -fno-optimize-sibling-calls -Wl,-soname,libcuda.so.1
+ifeq ($(shell uname -m),x86_64)
+STUB_LIB    += -fcf-protection=none
+endif
+
+.PHONY: help build stub demo test test-bpf test-gpu bench lint verify generate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the six binaries, static, in bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/ $(addprefix ./cmd/,$(BINARIES))
+
+stub: bin/stub/libcuda.so.1 bin/workload ## the stub CUDA driver and the workload program (C)
+
+bin/stub/libcuda.so.1: $(wildcard producer/testdata/stub*.[ch])
+	@mkdir -p bin/stub
+	$(CC) $(STUB_LIB) -o $@ producer/testdata/stub*.c
+
+bin/workload: bin/stub/libcuda.so.1 $(wildcard producer/testdata/workload*.[ch])
+	$(CC) $(STUB_CFLAGS) -o $@ producer/testdata/workload*.c bin/stub/libcuda.so.1 '-Wl,-rpath,$$ORIGIN:$$ORIGIN/stub'
+
+demo: build stub ## every scenario through real uprobes, checked against the stub's own totals (root)
+	bin/gputap demo
+
+test: stub ## tests that need no root and no GPU
+	$(GO) test ./...
+
+test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns a skip into a failure
+	$(GO) test -count=1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
+
+test-gpu: build ## the same on a machine with a GPU and no Go: see docs/development.md
+	GOOS=linux CGO_ENABLED=0 $(GO) test -c -tags gpu -o bin/gpu.test ./producer
+	deploy/gpu/run.sh
+
+bench: stub ## the budgets in one table (root)
+	$(GO) run ./cmd/internal/bench
+
+lint: ## golangci-lint, gofmt, go vet
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt'; exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags bpf ./...
+	@test -x $(TOOLS)/golangci-lint || GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+	$(TOOLS)/golangci-lint run --build-tags bpf
+
+generate: ## BPF objects (needs $(CLANG) and libbpf-dev)
+	$(GO) generate ./bpf
+
+verify: ## generated files are current
+	@$(CLANG) --version | grep -q '16\.0\.6' || { echo 'verify needs clang 16.0.6: apt-get install clang-16 llvm-16 libbpf-dev'; exit 1; }
+	$(GO) generate ./bpf
+	git diff --exit-code -- bpf
+	$(GO) mod verify >/dev/null
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,130 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// LostCauses is the number of loss counters; they stand in the order of schema.Loss.
+const LostCauses = 5
+
+// cpu is struct cpu of maps.h.
+type cpu struct {
+	Lost             [LostCauses]uint64
+	BulkSinceWake    uint32
+	ControlSinceWake uint32
+}
+
+// Tap is the loaded programs and their rings. Methods may be called from one goroutine at a time.
+type Tap struct {
+	Control *ebpf.Map
+	Bulk    []*ebpf.Map // one per possible CPU
+	coll    *ebpf.Collection
+	links   []link.Link // of the process tracepoints; a forgotten link would be closed by the collector
+	perCPU  []cpu
+}
+
+// Load loads the programs into Linux. Ring sizes are rounded up to powers of two of at least a page.
+func Load(controlBytes, bulkBytes int) (*Tap, error) {
+	spec, err := LoadTap()
+	if err != nil {
+		return nil, fmt.Errorf("read embedded programs: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count CPUs: %w", err)
+	}
+	t := &Tap{}
+	bulk := spec.Maps[TapMapBulk]
+	bulk.MaxEntries = uint32(cpus)
+	bulk.InnerMap.MaxEntries = ringSize(bulkBytes)
+	for i := range cpus {
+		ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bulk_ring", Type: ebpf.RingBuf, MaxEntries: ringSize(bulkBytes)})
+		if err != nil {
+			t.Close()
+			return nil, fmt.Errorf("create ring of CPU %d: %w", i, explain(err))
+		}
+		t.Bulk = append(t.Bulk, ring)
+		bulk.Contents = append(bulk.Contents, ebpf.MapKV{Key: uint32(i), Value: ring})
+	}
+	spec.Maps[TapMapControl].MaxEntries = ringSize(controlBytes)
+	if t.coll, err = ebpf.NewCollection(spec); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("load programs: %w", explain(err))
+	}
+	t.Control = t.coll.Maps[TapMapControl]
+	t.perCPU = make([]cpu, cpus)
+	return t, nil
+}
+
+// WatchProcesses begins to tell exec and exit of processes that made calls.
+func (t *Tap) WatchProcesses() error {
+	for _, name := range []string{TapProgProcessExec, TapProgProcessExit} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: t.coll.Programs[name]})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", name, explain(err))
+		}
+		t.links = append(t.links, l)
+	}
+	return nil
+}
+
+// Program is the program of that name, nil when there is none.
+func (t *Tap) Program(name string) *ebpf.Program { return t.coll.Programs[name] }
+
+// Lost sums the loss counters of all CPUs; they only grow.
+func (t *Tap) Lost() (sum [LostCauses]uint64, err error) {
+	if err := t.coll.Maps[TapMapCpus].Lookup(uint32(0), &t.perCPU); err != nil {
+		return sum, fmt.Errorf("read loss counters: %w", err)
+	}
+	for i := range t.perCPU {
+		for cause, n := range t.perCPU[i].Lost {
+			sum[cause] += n
+		}
+	}
+	return sum, nil
+}
+
+// Close detaches the tracepoints and frees programs and rings.
+func (t *Tap) Close() {
+	for _, l := range t.links {
+		_ = l.Close()
+	}
+	for _, ring := range t.Bulk {
+		_ = ring.Close()
+	}
+	if t.coll != nil {
+		t.coll.Close()
+	}
+}
+
+func ringSize(n int) uint32 {
+	n = max(n, os.Getpagesize())
+	return uint32(1) << bits.Len32(uint32(n-1))
+}
+
+// explain adds the remedy to what Linux answers with a bare number.
+func explain(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w (run as root, or with CAP_BPF and CAP_PERFMON; a container also needs them in its bounding set)", err)
+	}
+	var refused *ebpf.VerifierError
+	if errors.As(err, &refused) || errors.Is(err, ebpf.ErrNotSupported) {
+		return fmt.Errorf("%w (Linux 6.6 or newer with BTF is needed; this is %s on %s)", err, release(), runtime.GOARCH)
+	}
+	return err
+}
+
+func release() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "unknown"
+	}
+	return string(b[:len(b)-1])
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/producer"
+)
+
+// finding is one row of the doctor's report.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warn or fail
+	Found  string `json:"found"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+const (
+	statusOK   = "ok"
+	statusWarn = "warn"
+	statusFail = "fail"
+)
+
+func doctorCommand(p *app.Process) *cobra.Command {
+	var output, natsURL string
+	var libraries []string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what gputap needs here, with a remedy beside each failing row",
+		Long: `Check kernel, BTF, capabilities, driver libraries and NATS. Exit status 0: gputap runs here; 3: a row
+failed.`,
+		Example: "  sudo gputap doctor\n  sudo gputap doctor -o json\n  gputap doctor --nats.url nats://bus:4222",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return doctor(p.Stdout, output, natsURL, libraries)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().StringVar(&natsURL, "nats.url", os.Getenv("GPUTAP_NATS__URL"), "NATS server to look for (default: none, gputap run brings its own)")
+	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to look at besides those found (repeatable)")
+	return cmd
+}
+
+func doctor(out io.Writer, output, natsURL string, libraries []string) error {
+	rows := []finding{checkKernel(), checkBTF(), checkCapabilities(), checkPrograms()}
+	rows = append(rows, checkLibraries(libraries)...)
+	rows = append(rows, checkNATS(natsURL))
+	failed := 0
+	for _, r := range rows {
+		if r.Status == statusFail {
+			failed++
+		}
+	}
+	if err := writeFindings(out, output, rows, failed == 0); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return app.Findings(fmt.Errorf("%s failed", plural(uint64(failed), "check", "checks")))
+	}
+	return nil
+}
+
+func writeFindings(out io.Writer, output string, rows []finding, ok bool) error {
+	switch output {
+	case "json":
+		return json.NewEncoder(out).Encode(map[string]any{"ok": ok, "checks": rows})
+	case "table":
+		for _, r := range rows {
+			fmt.Fprintf(out, "%-5s %-14s %s\n", r.Status, r.Check, r.Found)
+			if r.Remedy != "" {
+				fmt.Fprintf(out, "%-5s %-14s → %s\n", "", "", r.Remedy)
+			}
+		}
+		return nil
+	}
+	return app.Usage(fmt.Errorf("--output %q: use table or json", output))
+}
+
+func checkKernel() finding {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	f := finding{Check: "Linux", Status: statusOK, Found: strings.TrimSpace(string(release)) + " " + runtime.GOARCH}
+	var major, minor int
+	if _, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor); err != nil || scan != nil {
+		f.Status, f.Remedy = statusWarn, "the release could not be read; 6.6 or newer is needed"
+	} else if major < 6 || major == 6 && minor < 6 {
+		f.Status, f.Remedy = statusFail, "update to Linux 6.6 or newer: gputap attaches through uprobe_multi"
+	}
+	return f
+}
+
+func checkBTF() finding {
+	const path = "/sys/kernel/btf/vmlinux"
+	f := finding{Check: "BTF", Status: statusOK, Found: path}
+	if _, err := os.Stat(path); err != nil {
+		f.Status, f.Found = statusFail, err.Error()
+		f.Remedy = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; in a container mount /sys"
+	}
+	return f
+}
+
+// needed capabilities; CAP_SYS_ADMIN stands for the first two on older set-ups.
+var capabilities = []struct {
+	name string
+	bit  uint
+}{
+	{"CAP_BPF", unix.CAP_BPF},
+	{"CAP_PERFMON", unix.CAP_PERFMON},
+	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH},
+}
+
+func checkCapabilities() finding {
+	f := finding{Check: "capabilities", Status: statusOK}
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(status), "CapEff:")
+	line, _, _ := strings.Cut(rest, "\n")
+	effective, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	if err != nil {
+		return finding{Check: f.Check, Status: statusWarn, Found: "unreadable", Remedy: "mount /proc"}
+	}
+	var have, missing []string
+	for _, c := range capabilities {
+		if effective&(1<<c.bit) != 0 {
+			have = append(have, c.name)
+		} else {
+			missing = append(missing, c.name)
+		}
+	}
+	f.Found = strings.Join(have, " ")
+	if len(missing) > 0 {
+		f.Status, f.Found = statusFail, "missing "+strings.Join(missing, " ")
+		f.Remedy = "run with sudo, or give these capabilities to the service or container"
+	}
+	return f
+}
+
+// checkPrograms asks Linux itself: what it loads it also runs.
+func checkPrograms() finding {
+	f := finding{Check: "BPF programs", Status: statusOK, Found: "loaded and verified"}
+	tap, err := bpf.Load(os.Getpagesize(), os.Getpagesize())
+	if err != nil {
+		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "see the rows above"
+		return f
+	}
+	tap.Close()
+	return f
+}
+
+func checkLibraries(named []string) []finding {
+	libraries, err := producer.HostLibraries(named)
+	if err != nil {
+		return []finding{{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "correct the path given with --library"}}
+	}
+	if len(libraries) == 0 {
+		return []finding{{
+			Check: "library", Status: statusWarn, Found: "no libcuda.so.1 on this host",
+			Remedy: "install the NVIDIA driver, or name the file with --library; copies in containers are found when a process maps them",
+		}}
+	}
+	var rows []finding
+	for _, path := range libraries {
+		rows = append(rows, checkLibrary(path))
+	}
+	return rows
+}
+
+func checkLibrary(path string) finding {
+	f := finding{Check: "library", Status: statusOK}
+	l, err := producer.Inspect(path)
+	if err != nil {
+		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "is this the CUDA driver library?"}
+	}
+	f.Found = fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped, len(l.Absent))
+	if l.Stepped > 0 {
+		f.Status = statusWarn
+		f.Remedy = "calls of the single-stepped ones cost about ten times as much: leave out features that you do not need"
+	}
+	return f
+}
+
+func checkNATS(address string) finding {
+	f := finding{Check: "NATS", Status: statusOK, Found: "not asked for: gputap run brings its own"}
+	if address == "" {
+		return f
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return finding{Check: "NATS", Status: statusFail, Found: "no address in --nats.url", Remedy: "write it as nats://host:4222"}
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "4222")
+	}
+	conn, err := net.DialTimeout("tcp", host, 3*time.Second)
+	if err != nil {
+		return finding{Check: "NATS", Status: statusFail, Found: err.Error(), Remedy: "start nats-server with JetStream, or correct --nats.url"}
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Second))
+	greeting := make([]byte, 4)
+	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "INFO" {
+		return finding{Check: "NATS", Status: statusFail, Found: host + " does not speak NATS" + reason(err), Remedy: "correct --nats.url"}
+	}
+	f.Found = host + " answers"
+	return f
+}
+
+func reason(err error) string {
+	if err == nil || errors.Is(err, io.EOF) {
+		return ""
+	}
+	return ": " + err.Error()
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	maxProcesses = 20 // shown in one report
+	maxKernels   = 10 // shown per process
+	maxAlerts    = 5
+	rule         = "────────────────────────────────────────────────────────────────────────"
+)
+
+// writeReport prints the state for a person: the largest processes, and of all allocations the
+// largest rows. What it costs is bounded by what it shows.
+func writeReport(w io.Writer, pipe *pipeline, s *snapshot, rows int) error {
+	out := bufio.NewWriter(w)
+	writeHeader(out, s)
+	top := map[schema.ProcessID][]leak.Allocation{}
+	if pipe.leak != nil {
+		for _, a := range pipe.leak.Top(rows) {
+			top[a.Process] = append(top[a.Process], a)
+		}
+	}
+	for i, p := range s.Processes {
+		if i == maxProcesses {
+			fmt.Fprintf(out, "… and %d more processes (-o json shows all)\n", len(s.Processes)-i)
+			break
+		}
+		writeProcess(out, s, p, top[p.id])
+	}
+	writeAlerts(out, s.Alerts)
+	return out.Flush()
+}
+
+func writeHeader(out io.Writer, s *snapshot) {
+	var live, allocations uint64
+	running := 0
+	for _, p := range s.Processes {
+		live += p.LiveBytes
+		allocations += p.LiveAllocations
+		if !p.Ended {
+			running++
+		}
+	}
+	fmt.Fprintf(out, "%s\n%s   %s   live %s in %s   lost %s\n", rule, s.Time.Format("2006-01-02 15:04:05Z"),
+		plural(uint64(running), "process", "processes"), app.Bytes(live), plural(allocations, "allocation", "allocations"),
+		lostText(s.Lost))
+	if len(s.Processes) == 0 {
+		fmt.Fprintln(out, "no CUDA call seen yet")
+	}
+}
+
+func lostText(lost map[string]uint64) string {
+	if len(lost) == 0 {
+		return "0"
+	}
+	var parts []string
+	for _, cause := range slices.Sorted(maps.Keys(lost)) {
+		parts = append(parts, fmt.Sprintf("%d (%s)", lost[cause], cause))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocation) {
+	fmt.Fprintf(out, "\nPID %d %s   uid %s", p.PID, p.Comm, userName(p.UID))
+	if p.Container != "" {
+		fmt.Fprintf(out, "   container %.12s", p.Container)
+	}
+	if p.Evidence != "complete" {
+		fmt.Fprintf(out, "   [%s]", evidenceText(p.Evidence))
+	}
+	fmt.Fprintln(out)
+	writeMemory(out, p)
+	writeCalls(out, p)
+	writeThreads(out, s.Time, p, top)
+	writeLaunches(out, p)
+	writeCopies(out, p)
+}
+
+func evidenceText(evidence string) string {
+	switch evidence {
+	case "late":
+		return "late: ran before gputap, earlier calls were not seen"
+	case "gap":
+		return "gap: events were lost in its lifetime"
+	}
+	return evidence
+}
+
+func writeMemory(out io.Writer, p *processJSON) {
+	if p.Ended {
+		fmt.Fprintf(out, "  ended   unfreed at exit %s in %s   peak %s\n", app.Bytes(p.UnfreedBytes),
+			plural(p.UnfreedAllocations, "allocation", "allocations"), app.Bytes(p.PeakBytes))
+		return
+	}
+	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), plural(p.LiveAllocations, "allocation", "allocations"),
+		app.Bytes(p.PeakBytes))
+	if p.HostMemory.LiveAllocations > 0 {
+		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes), p.HostMemory.LiveAllocations)
+	}
+	fmt.Fprintln(out)
+}
+
+func writeCalls(out io.Writer, p *processJSON) {
+	for _, symbol := range slices.Sorted(maps.Keys(p.Calls)) {
+		c := p.Calls[symbol]
+		fmt.Fprintf(out, "  %-28s %10d ok %8d failed", symbol, c.OK, c.Failed)
+		for _, code := range slices.Sorted(maps.Keys(c.Errors)) {
+			fmt.Fprintf(out, "   CUresult %d × %d", code, c.Errors[code])
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// writeThreads groups the largest allocations by thread, the thread with the largest first.
+func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Allocation) {
+	var order []uint32
+	byThread := map[uint32][]leak.Allocation{}
+	for _, a := range top {
+		if byThread[a.TID] == nil {
+			order = append(order, a.TID)
+		}
+		byThread[a.TID] = append(byThread[a.TID], a)
+	}
+	for _, tid := range order {
+		list := byThread[tid]
+		fmt.Fprintf(out, "  thread %d %s\n", tid, list[0].ThreadComm)
+		for _, a := range list {
+			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU), a.Class, app.Bytes(a.Bytes),
+				now.Sub(a.At).Round(time.Second))
+		}
+	}
+	if rest := int(p.LiveAllocations) - len(top); rest > 0 && len(top) > 0 {
+		fmt.Fprintf(out, "    … and %d smaller\n", rest)
+	}
+}
+
+func gpuText(uuid string) string {
+	if uuid == "" {
+		return "GPU unknown"
+	}
+	return fmt.Sprintf("%.12s", uuid)
+}
+
+func writeLaunches(out io.Writer, p *processJSON) {
+	if len(p.Launches) == 0 && p.GraphLaunches == 0 {
+		return
+	}
+	total := uint64(0)
+	names := slices.SortedFunc(maps.Keys(p.Launches), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Launches[b], p.Launches[a]), cmp.Compare(a, b))
+	})
+	for _, n := range p.Launches {
+		total += n
+	}
+	fmt.Fprintf(out, "  %s of %s   %s\n", plural(total, "launch", "launches"), plural(uint64(len(names)), "kernel", "kernels"),
+		plural(p.GraphLaunches, "graph launch", "graph launches"))
+	for i, name := range names {
+		if i == maxKernels {
+			fmt.Fprintf(out, "    … and %d more kernels\n", len(names)-i)
+			break
+		}
+		fmt.Fprintf(out, "    %10d  %s\n", p.Launches[name], shorten(name, 100))
+	}
+}
+
+func writeCopies(out io.Writer, p *processJSON) {
+	for _, direction := range slices.Sorted(maps.Keys(p.Copies)) {
+		c := p.Copies[direction]
+		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), plural(c.Calls, "copy", "copies"))
+		if c.BusySeconds > 0 {
+			fmt.Fprintf(out, "   achieved %.2f GB/s over %.3f s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9, c.BusySeconds)
+		}
+		if c.AsyncCalls > 0 {
+			fmt.Fprintf(out, "   of them submitted %s in %d", app.Bytes(c.AsyncBytes), c.AsyncCalls)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+func writeAlerts(out io.Writer, alerts []anomaly.Alert) {
+	for _, a := range alerts[max(0, len(alerts)-maxAlerts):] {
+		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
+	}
+}
+
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-1] + "…"
+}
+
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatUint(n, 10) + " " + many
+}
+
+// userName is a uid and, where this machine knows it, its name.
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return id + " (" + u.Username + ")"
+	}
+	return id
+}

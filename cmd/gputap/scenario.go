@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// scenario is one known program, or a few, and what it must look like.
+type scenario struct {
+	name    string
+	summary string
+	parts   []part
+}
+
+// part is one run of the workload. The zero hooks mean: compare live memory at each step with the
+// stub and with the figures of the listing, and everything at the end.
+type part struct {
+	workload string
+	steps    []step
+	late     bool                                           // the pipeline starts at the first step only
+	killed   bool                                           // it ends by SIGKILL
+	args     func(s *stage) []string                        // more arguments
+	end      func(s *stage, now *snapshot) []check          // beyond the totals
+	totals   func(s *stage, now *snapshot) ([]check, error) // instead of the totals
+}
+
+// step is an instant at which the workload waits. bytes and allocations are the listing's figures
+// over all processes; 0 allocations: only the stub is compared.
+type step struct {
+	name        string
+	bytes       uint64
+	allocations uint64
+	unchecked   bool
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+func play(ctx context.Context, sc scenario, dir string, seconds int, log *slog.Logger) result {
+	r := result{Name: sc.name, OK: true, Expected: map[string]any{}, Observed: map[string]any{}, Lost: map[string]uint64{}}
+	for _, pt := range sc.parts {
+		s := &stage{dir: dir, seconds: seconds, log: quiet(log)}
+		if len(sc.parts) > 1 {
+			s.prefix = strings.TrimPrefix(pt.workload, sc.name+"-") + ": "
+		}
+		lost, err := s.play(ctx, pt)
+		if err != nil {
+			r.OK = false
+			r.Error = errors.Join(errors.New(r.Error), fmt.Errorf("%s%w", s.prefix, err)).Error()
+		}
+		for _, c := range s.rows {
+			r.rows = append(r.rows, c)
+			r.Expected[c.what], r.Observed[c.what] = c.expected, c.observed
+			r.OK = r.OK && c.equal()
+		}
+		for cause, n := range lost {
+			r.Lost[cause] += n
+		}
+	}
+	r.Error = strings.TrimSpace(r.Error)
+	return r
+}
+
+// quiet keeps a pipeline's own news out of the demo: warnings still show.
+func quiet(log *slog.Logger) *slog.Logger {
+	return slog.New(levelHandler{log.Handler()})
+}
+
+type levelHandler struct{ slog.Handler }
+
+func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
+}
+
+func (s *stage) play(ctx context.Context, pt part) (lost map[string]uint64, err error) {
+	if s.truths, err = os.MkdirTemp("", "gputap-truth-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(s.truths)
+	defer func() {
+		if s.pipe != nil {
+			s.pipe.close()
+		}
+	}()
+	if !pt.late {
+		if err := s.attach(ctx); err != nil {
+			return nil, err
+		}
+	}
+	args := []string{pt.workload}
+	if pt.args != nil {
+		args = append(args, pt.args(s)...)
+	}
+	if err := s.launch(ctx, args...); err != nil {
+		return nil, err
+	}
+	for i, st := range pt.steps {
+		if err := s.step(st.name); err != nil {
+			return nil, err
+		}
+		if pt.late && i == 0 {
+			if err := s.attach(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.compare(st); err != nil {
+			return nil, err
+		}
+		if err := s.proceed(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.finish(pt.killed); err != nil {
+		return nil, err
+	}
+	if err := s.pipe.drain(); err != nil {
+		return nil, err
+	}
+	return s.conclude(pt)
+}
+
+// compare looks at live memory at one step.
+func (s *stage) compare(st step) error {
+	if st.unchecked {
+		return nil
+	}
+	if err := s.live(st.name); err != nil || st.allocations == 0 {
+		return err
+	}
+	var bytes, allocations uint64
+	for _, p := range s.pipe.snapshot().Processes {
+		bytes += p.LiveBytes
+		allocations += p.LiveAllocations
+	}
+	s.keep([]check{
+		{what: st.name + ": live bytes in the listing", expected: st.bytes, observed: bytes},
+		{what: st.name + ": live allocations in the listing", expected: st.allocations, observed: allocations},
+	})
+	return nil
+}
+
+func (s *stage) conclude(pt part) (map[string]uint64, error) {
+	now := s.pipe.snapshot()
+	totals := s.totals
+	if pt.totals != nil {
+		totals = func(now *snapshot) ([]check, error) { return pt.totals(s, now) }
+	}
+	rows, err := totals(now)
+	if err != nil {
+		return nil, err
+	}
+	s.keep(rows)
+	if pt.end != nil {
+		s.keep(pt.end(s, now))
+	}
+	return now.Lost, nil
+}
+
+func secondsArg(s *stage) []string { return []string{"--seconds", strconv.Itoa(s.seconds)} }

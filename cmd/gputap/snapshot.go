@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// snapshot is one line of `gputap run -o json`. Its keys are a contract: docs/output.md.
+type snapshot struct {
+	Time      time.Time         `json:"time"`
+	Final     bool              `json:"final"`
+	Lost      map[string]uint64 `json:"lost"` // by cause; empty: nothing was lost
+	Processes []*processJSON    `json:"processes"`
+	Alerts    []anomaly.Alert   `json:"alerts"`
+	Counters  countersJSON      `json:"counters"`
+}
+
+// processJSON is one process with what each fold knows of it.
+type processJSON struct {
+	PID                uint32               `json:"pid"`
+	Start              time.Time            `json:"start"`
+	Comm               string               `json:"comm"`
+	Exe                string               `json:"exe"`
+	UID                uint32               `json:"uid"`
+	Container          string               `json:"container"`
+	Host               string               `json:"host"`
+	Ended              bool                 `json:"ended"`
+	Evidence           string               `json:"evidence"`
+	LiveBytes          uint64               `json:"live_bytes"`
+	LiveAllocations    uint64               `json:"live_allocations"`
+	PeakBytes          uint64               `json:"peak_bytes"`
+	UnfreedBytes       uint64               `json:"unfreed_at_exit_bytes"`
+	UnfreedAllocations uint64               `json:"unfreed_at_exit_allocations"`
+	HostMemory         hostMemoryJSON       `json:"host_memory"`
+	Calls              map[string]*callJSON `json:"calls"`
+	GPUs               map[string]*gpuJSON  `json:"gpus"`
+	Launches           map[string]uint64    `json:"launches"`
+	GraphLaunches      uint64               `json:"graph_launches"`
+	Copies             map[string]*copyJSON `json:"copies"`
+
+	id schema.ProcessID
+}
+
+type hostMemoryJSON struct {
+	LiveBytes       uint64 `json:"live_bytes"`
+	LiveAllocations uint64 `json:"live_allocations"`
+}
+
+type callJSON struct {
+	OK     uint64            `json:"ok"`
+	Failed uint64            `json:"failed"`
+	Errors map[uint32]uint64 `json:"errors,omitempty"` // by CUresult
+}
+
+type gpuJSON struct {
+	LiveBytes uint64 `json:"live_bytes"`
+}
+
+type copyJSON struct {
+	Calls       uint64  `json:"calls"`
+	Bytes       uint64  `json:"bytes"`
+	BusySeconds float64 `json:"busy_seconds"` // in synchronous copies
+	AsyncCalls  uint64  `json:"async_calls"`  // the part of calls that only submitted
+	AsyncBytes  uint64  `json:"async_bytes"`
+}
+
+// countersJSON says how well the records fit together.
+type countersJSON struct {
+	UnmatchedFrees  uint64 `json:"unmatched_frees"`
+	ReallocOverLive uint64 `json:"realloc_over_live"`
+	LateFrees       uint64 `json:"late_frees"`
+	UnseenEnds      uint64 `json:"unseen_ends"`
+	NullFrees       uint64 `json:"null_frees"`
+	UnknownHandles  uint64 `json:"unknown_handles"`
+}
+
+const unknown = "unknown"
+
+// merge joins the folds' reports by process identity.
+func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []anomaly.Alert, lost map[string]uint64) *snapshot {
+	s := &snapshot{Time: time.Now().UTC(), Lost: lost, Alerts: alerts, Processes: []*processJSON{}}
+	if s.Alerts == nil {
+		s.Alerts = []anomaly.Alert{}
+	}
+	s.Counters = countersJSON{
+		UnmatchedFrees: l.Counters.UnmatchedFrees, ReallocOverLive: l.Counters.ReallocOverLive,
+		LateFrees: l.Counters.LateFrees, UnseenEnds: l.Counters.UnseenEnds, NullFrees: l.Counters.NullFrees,
+		UnknownHandles: l.Counters.UnknownHandles,
+	}
+	byID := map[schema.ProcessID]*processJSON{}
+	find := func(id schema.ProcessID, who identity) *processJSON {
+		p := byID[id]
+		if p == nil {
+			p = newProcessJSON(id, who)
+			byID[id] = p
+			s.Processes = append(s.Processes, p)
+		}
+		return p
+	}
+	for i := range l.Processes {
+		q := &l.Processes[i]
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p.memory(q)
+	}
+	for i := range h {
+		q := &h[i]
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p.calls(q.Calls)
+		p.GraphLaunches = q.GraphLaunches
+		for _, k := range q.Kernels {
+			p.Launches[k.Name] += k.Launches
+		}
+	}
+	for i := range m {
+		q := &m[i]
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p.calls(q.Calls)
+		for _, c := range q.Copies {
+			p.Copies[c.Direction.String()] = &copyJSON{
+				Calls: c.Calls, Bytes: c.Bytes, BusySeconds: float64(c.BusyNS) / 1e9, AsyncCalls: c.AsyncCalls,
+				AsyncBytes: c.AsyncBytes,
+			}
+		}
+	}
+	slices.SortStableFunc(s.Processes, func(a, b *processJSON) int {
+		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
+	})
+	return s
+}
+
+// identity is what any fold knows of a process.
+type identity struct {
+	start     time.Time
+	uid       uint32
+	comm      string
+	exe       string
+	container string
+	late      bool
+}
+
+func newProcessJSON(id schema.ProcessID, who identity) *processJSON {
+	p := &processJSON{
+		PID: id.PID, Start: who.start, Comm: who.comm, Exe: who.exe, UID: who.uid, Container: who.container, Host: id.Host,
+		Evidence: "complete", Calls: map[string]*callJSON{}, GPUs: map[string]*gpuJSON{}, Launches: map[string]uint64{},
+		Copies: map[string]*copyJSON{}, id: id,
+	}
+	if who.late {
+		p.Evidence = "late"
+	}
+	return p
+}
+
+func (p *processJSON) memory(q *leak.Process) {
+	p.Ended, p.Evidence = q.Ended, q.Evidence
+	p.LiveBytes, p.LiveAllocations, p.PeakBytes = q.LiveBytes, q.LiveAllocations, q.PeakBytes
+	p.UnfreedBytes, p.UnfreedAllocations = q.UnfreedBytes, q.UnfreedAllocations
+	p.HostMemory = hostMemoryJSON{q.HostLiveBytes, q.HostLiveAllocations}
+	p.calls(q.Calls)
+	for _, g := range q.GPUs {
+		uuid := cmp.Or(g.UUID, unknown)
+		if p.GPUs[uuid] == nil {
+			p.GPUs[uuid] = &gpuJSON{}
+		}
+		p.GPUs[uuid].LiveBytes += g.LiveBytes
+	}
+}
+
+// calls adds what was called; process ends are no calls.
+func (p *processJSON) calls(list []process.Call) {
+	for i := range list {
+		c := &list[i]
+		if c.Op == schema.OpExit || c.Op == schema.OpExec {
+			continue
+		}
+		p.Calls[c.Symbol] = &callJSON{OK: c.OK, Failed: c.Failed, Errors: c.Errors}
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// truth is what the stub driver counted of itself in one image of one process. The layout of its
+// file is struct stub_truth of producer/testdata/stub.h; gputap has no part in it.
+type truth struct {
+	pid             uint32
+	loaded          uint64 // boot-time ns at which the image loaded the driver
+	liveBytes       uint64
+	liveAllocations uint64
+	peakBytes       uint64
+	calls           map[string]truthCall
+	kernels         map[string]uint64
+}
+
+type truthCall struct {
+	ok, failed, bytes, busyNS uint64
+}
+
+const (
+	truthBytes   = 14400
+	truthCalls   = 64
+	truthKernels = 7744
+)
+
+// readTruth reads every file of a directory, oldest image first. Images that called nothing are left out.
+func readTruth(dir string) ([]truth, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the stub's totals: %w", err)
+	}
+	var all []truth
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the stub's totals: %w", err)
+		}
+		t, err := parseTruth(e.Name(), data)
+		if err != nil {
+			return nil, fmt.Errorf("the stub's totals in %s: %w", e.Name(), err)
+		}
+		if len(t.calls) > 0 {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b truth) int { return int(int64(a.loaded) - int64(b.loaded)) })
+	return all, nil
+}
+
+func parseTruth(name string, data []byte) (truth, error) {
+	if len(data) != truthBytes || !bytes.HasPrefix(data, []byte("GPUTRUTH")) {
+		return truth{}, fmt.Errorf("not a totals file (%d bytes)", len(data))
+	}
+	u := func(at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
+	str := func(at, n int) string {
+		s, _, _ := bytes.Cut(data[at:at+n], []byte{0})
+		return string(s)
+	}
+	_, loaded, _ := strings.Cut(name, ".")
+	t := truth{
+		pid: binary.LittleEndian.Uint32(data[12:]), liveBytes: u(16), liveAllocations: u(24), peakBytes: u(32),
+		calls: map[string]truthCall{}, kernels: map[string]uint64{},
+	}
+	t.loaded, _ = strconv.ParseUint(loaded, 10, 64)
+	for i := range int(min(binary.LittleEndian.Uint32(data[56:]), 96)) {
+		at := truthCalls + 80*i
+		c := truthCall{u(at + 48), u(at + 56), u(at + 64), u(at + 72)}
+		if c.ok+c.failed > 0 {
+			t.calls[str(at, 48)] = c
+		}
+	}
+	for i := range 64 {
+		at := truthKernels + 104*i
+		if name := str(at, 96); name != "" {
+			t.kernels[name] = u(at + 96)
+		}
+	}
+	return t, nil
+}

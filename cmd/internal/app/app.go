@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/term"
+
+	"github.com/gputap/gputap/config"
+)
+
+// version is set by the linker.
+var version string
+
+// Version is what was built: the linker's word, else the module's.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+// Process is one running command.
+type Process struct {
+	Name    string
+	Args    []string // without the program's name
+	Log     *slog.Logger
+	Metrics *prometheus.Registry
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// Main runs a command and ends the program with its exit status.
+func Main(name string, run func(context.Context, *Process) error) {
+	p := &Process{Name: name, Args: os.Args[1:], Metrics: registry(name), Stdout: os.Stdout, Stderr: os.Stderr}
+	p.Logging(config.Log{Level: "info", Format: "auto"})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		first := <-signals
+		p.Log.Info("draining; the same signal again ends at once", "signal", first.String())
+		stop()
+		second := <-signals
+		if number, ok := second.(syscall.Signal); ok {
+			os.Exit(128 + int(number))
+		}
+	}()
+	err := run(ctx, p)
+	if errors.Is(err, config.ErrHelp) {
+		err = nil
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	}
+	os.Exit(ExitCode(err))
+}
+
+func registry(name string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "gputap_build_info", Help: "Always 1; what was built is in the labels.",
+		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	r.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Logging sets level and format of the log on standard error.
+func (p *Process) Logging(c config.Log) {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // validated; info otherwise
+	options := &slog.HandlerOptions{Level: level}
+	text := c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
+	if text {
+		p.Log = slog.New(slog.NewTextHandler(p.Stderr, options))
+		return
+	}
+	p.Log = slog.New(slog.NewJSONHandler(p.Stderr, options))
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestExitCodes(t *testing.T) {
+	cause := errors.New("x")
+	for want, err := range map[int]error{
+		0: nil, 1: cause, 2: Usage(cause), 3: Findings(cause), 4: Incomplete(cause), 5: Unreachable(cause), 6: Privilege(cause),
+	} {
+		if got := ExitCode(err); got != want {
+			t.Errorf("%v ends with %d, want %d", err, got, want)
+		}
+	}
+	if got := ExitCode(Usage(fmt.Errorf("more: %w", Privilege(cause)))); got != 6 {
+		t.Errorf("the inner status is lost: %d", got)
+	}
+	if !errors.Is(Usage(cause), cause) {
+		t.Error("the cause is lost")
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 25_165_824: "24.00 MiB", 73_666_560: "70.25 MiB", 1 << 62: "4.00 EiB",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	p := &Process{Log: slog.New(slog.DiscardHandler), Metrics: registry("test")}
+	url, stop, err := p.Serve(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for path, want := range map[string]string{"/metrics": "gputap_build_info{", "/livez": "ok", "/readyz": "ok"} {
+		response, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s answers %d %.80q, want %q in it", path, response.StatusCode, body, want)
+		}
+	}
+	taken := strings.TrimPrefix(url, "http://")
+	if _, _, err := p.Serve(t.Context(), taken); err == nil || !strings.Contains(err.Error(), taken) {
+		t.Errorf("a taken address gives %v", err)
+	}
+}
+
+// TestWhatBinariesCarry keeps privilege out of consumers and the server out of hosts.
+func TestWhatBinariesCarry(t *testing.T) {
+	for binary, forbidden := range map[string][]string{
+		"gputap-leak": {"nats-server", "cilium/ebpf"}, "gputap-anomaly": {"nats-server", "cilium/ebpf"},
+		"gputap-launch": {"nats-server", "cilium/ebpf"}, "gputap-bandwidth": {"nats-server", "cilium/ebpf"},
+		"gputap-producer": {"nats-server", "gputap/consumer"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "../../"+binary).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, f := range forbidden {
+			if strings.Contains(string(out), f) {
+				t.Errorf("%s carries %s", binary, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package embedded
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestStoreSurvivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	for round := range uint64(2) {
+		s, err := Start(dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, js, err := s.Connect("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack, err := js.Publish(t.Context(), "s", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ack.Sequence != round+1 {
+			t.Errorf("message %d of round %d", ack.Sequence, round)
+		}
+		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("a second server on the store: %v", err)
+		}
+		nc.Close()
+		s.Stop()
+	}
+}
+
+func TestStoreThatIsNoDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(path, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,219 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// envPrefix begins every variable that is ours.
+const envPrefix = "GPUTAP_"
+
+// Flags that are no keys.
+const (
+	flagConfig = "config"
+	flagPrint  = "print-config"
+)
+
+// ErrHelp is returned when the arguments ask for help, or for the configuration itself, and that has
+// been printed.
+var ErrHelp = pflag.ErrHelp
+
+// Load reads a command's configuration. args are the command line without the program's name.
+func Load[T validator](name string, args []string, defaults T) (T, error) {
+	var none T
+	flags, keys := flagsOf(name, defaults)
+	path := flags.String(flagConfig, "", "YAML file")
+	show := flags.Bool(flagPrint, false, "print the configuration that all sources give, and end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return none, ErrHelp
+		}
+		return none, fmt.Errorf("%w (see %s --help)", err, name)
+	}
+	if flags.NArg() > 0 {
+		return none, fmt.Errorf("unexpected argument %q (see %s --help)", flags.Arg(0), name)
+	}
+	k := koanf.New(".")
+	if err := k.Load(structs.Provider(defaults, "koanf"), nil); err != nil {
+		return none, fmt.Errorf("load defaults: %w", err)
+	}
+	for _, source := range []func(*koanf.Koanf) error{
+		func(k *koanf.Koanf) error { return loadFile(k, *path) },
+		func(k *koanf.Koanf) error { return loadEnv(k, keys) },
+		func(k *koanf.Koanf) error { return loadFlags(k, flags) },
+	} {
+		if err := source(k); err != nil {
+			return none, err
+		}
+	}
+	if err := unknown(k, keys); err != nil {
+		return none, err
+	}
+	cfg, err := decode[T](k)
+	if err != nil || !*show {
+		return cfg, err
+	}
+	if err := Print(os.Stdout, cfg); err != nil {
+		return none, err
+	}
+	return none, ErrHelp
+}
+
+func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
+	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true, ErrorUnused: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+	}})
+	if err != nil {
+		return cfg, fmt.Errorf("read configuration: %w", err)
+	}
+	return cfg, cfg.Validate()
+}
+
+func loadFile(k *koanf.Koanf, path string) error {
+	if path == "" {
+		return nil
+	}
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return fmt.Errorf("read configuration file %s: %w", path, err)
+	}
+	return nil
+}
+
+// loadEnv takes the variables that have a section. Test switches and Kubernetes share the prefix.
+func loadEnv(k *koanf.Koanf, keys []string) error {
+	var mistaken error
+	provider := env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) {
+		rest := strings.TrimPrefix(name, envPrefix)
+		if strings.Contains(rest, "__") {
+			return strings.ToLower(strings.ReplaceAll(rest, "__", ".")), value
+		}
+		for _, key := range keys {
+			if strings.EqualFold(strings.ReplaceAll(key, ".", "_"), rest) {
+				mistaken = fmt.Errorf("variable %s: did you mean %s?", name, variable(key))
+			}
+		}
+		return "", nil
+	}})
+	if err := k.Load(provider, nil); err != nil {
+		return fmt.Errorf("read %s… variables: %w", envPrefix, err)
+	}
+	return mistaken
+}
+
+func variable(key string) string { return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__")) }
+
+// loadFlags takes only the flags that were given.
+func loadFlags(k *koanf.Koanf, flags *pflag.FlagSet) error {
+	given := map[string]any{}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name == flagConfig || f.Name == flagPrint {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			given[f.Name] = list.GetSlice()
+			return
+		}
+		given[f.Name] = f.Value.String()
+	})
+	if err := k.Load(confmap.Provider(given, "."), nil); err != nil {
+		return fmt.Errorf("read flags: %w", err)
+	}
+	return nil
+}
+
+// unknown names the first key that no command has, and the known one nearest to it. Keys of other
+// commands it takes out.
+func unknown(k *koanf.Koanf, known []string) error {
+	foreign := map[string]bool{}
+	for _, root := range commands() {
+		_, keys := flagsOf("", root)
+		for _, key := range keys {
+			foreign[key] = true
+		}
+	}
+	for _, key := range k.Keys() {
+		if slices.Contains(known, key) {
+			continue
+		}
+		if !foreign[key] {
+			nearest := slices.MinFunc(known, func(a, b string) int { return distance(key, a) - distance(key, b) })
+			return fmt.Errorf("unknown key %s (as a variable %s): did you mean %s?", key, variable(key), nearest)
+		}
+		k.Delete(key)
+	}
+	return nil
+}
+
+// distance is the number of edits between two keys.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// flagsOf makes a flag of every field, and lists the keys.
+func flagsOf(name string, defaults any) (*pflag.FlagSet, []string) {
+	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() {
+		fmt.Fprintf(os.Stdout, "Usage: %s [flags]\n\nEvery flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL.\n\n%s",
+			name, envPrefix, flags.FlagUsages())
+	}
+	var keys []string
+	addFlags(flags, &keys, "", reflect.ValueOf(defaults))
+	return flags, keys
+}
+
+func addFlags(flags *pflag.FlagSet, keys *[]string, prefix string, section reflect.Value) {
+	for i := range section.NumField() {
+		field := section.Type().Field(i)
+		key := prefix + field.Tag.Get("koanf")
+		doc := field.Tag.Get("doc")
+		switch value := section.Field(i).Interface().(type) {
+		case string:
+			flags.String(key, value, doc)
+		case []string:
+			flags.StringSlice(key, value, doc)
+		case int:
+			flags.Int(key, value, doc)
+		case int64:
+			flags.Int64(key, value, doc)
+		case time.Duration:
+			flags.Duration(key, value, doc)
+		default:
+			addFlags(flags, keys, key+".", section.Field(i))
+			continue
+		}
+		*keys = append(*keys, key)
+	}
+}

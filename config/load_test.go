@@ -1,0 +1,158 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, content string) string {
+	path := filepath.Join(t.TempDir(), "gputap.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEachSourceIsOverTheOneBefore(t *testing.T) {
+	path := write(t, "nats:\n  url: nats://file:1\n  name: file\nproducer:\n  cluster: file\n  batch_age: 70ms\n  features: [memory]\n")
+	t.Setenv("GPUTAP_NATS__NAME", "env")
+	t.Setenv("GPUTAP_PRODUCER__CLUSTER", "env")
+	t.Setenv("GPUTAP_PRODUCER__LIBRARIES", "/a,/b")
+	t.Setenv("GPUTAP_REQUIRE_BPF", "1") // a test's switch, no key
+	cfg, err := Load("x", []string{"--config", path, "--producer.cluster", "flag"}, DefaultProducerCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.NATS.URL != "nats://file:1" || cfg.NATS.Name != "env" || cfg.Producer.Cluster != "flag" {
+		t.Errorf("url %s, name %s, cluster %s; want file, env, flag", cfg.NATS.URL, cfg.NATS.Name, cfg.Producer.Cluster)
+	}
+	if cfg.Producer.BatchAge != 70*time.Millisecond || !slices.Equal(cfg.Producer.Features, []string{"memory"}) {
+		t.Errorf("batch age %s, features %v", cfg.Producer.BatchAge, cfg.Producer.Features)
+	}
+	if !slices.Equal(cfg.Producer.Libraries, []string{"/a", "/b"}) {
+		t.Errorf("libraries %v", cfg.Producer.Libraries)
+	}
+	if cfg.Producer.SpoolBytes != 64<<20 {
+		t.Errorf("spool of %d bytes, want the default", cfg.Producer.SpoolBytes)
+	}
+}
+
+func TestWhatIsRefusedIsNamed(t *testing.T) {
+	tests := []struct {
+		name string
+		file string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{name: "unknown key in the file", file: "producer:\n  clutser: x\n", want: "producer.clutser (as a variable GPUTAP_PRODUCER__CLUTSER): did you mean producer.cluster?"},
+		{name: "unknown variable", env: map[string]string{"GPUTAP_NATS__UURL": "x"}, want: "did you mean nats.url?"},
+		{name: "variable with one underscore", env: map[string]string{"GPUTAP_NATS_URL": "x"}, want: "did you mean GPUTAP_NATS__URL?"},
+		{name: "unknown section", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
+		{name: "section that is a value", file: "nats: here\n", want: "nats"},
+		{name: "unknown flag", args: []string{"--nats.uri=x"}, want: "--nats.uri"},
+		{name: "argument", args: []string{"now"}, want: `unexpected argument "now"`},
+		{name: "no number", file: "producer:\n  shards: many\n", want: "shards"},
+		{name: "feature of the future", args: []string{"--producer.features=sync"}, want: "sync is not captured yet"},
+		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
+		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
+		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},
+		{name: "no age", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
+		{name: "no YAML", file: "nats: [", want: "read configuration file"},
+		{name: "log level", args: []string{"--log.level=loud"}, want: `log.level: "loud"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for k, v := range tt.env {
+				t.Setenv(k, v)
+			}
+			args := tt.args
+			if tt.file != "" {
+				args = append(args, "--config", write(t, tt.file))
+			}
+			_, err := Load("x", args, DefaultProducerCommand())
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want it to say %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, root := range commands() {
+		if err := root.(validator).Validate(); err != nil {
+			t.Errorf("%T: %v", root, err)
+		}
+	}
+}
+
+func TestOneFileServesAllCommands(t *testing.T) {
+	path := write(t, "nats:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n")
+	t.Setenv("GPUTAP_PRODUCER__HOST", "h")
+	t.Setenv("GPUTAP_LEAK_PORT", "tcp://10.0.0.1:80") // what Kubernetes makes of a service gputap-leak
+	cfg, err := Load("x", []string{"--config", path}, DefaultLeakCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.NATS.URL != "nats://file:1" || cfg.Leak.KeepEnded != 5*time.Second {
+		t.Errorf("url %s, keep_ended %s", cfg.NATS.URL, cfg.Leak.KeepEnded)
+	}
+}
+
+func TestWhereAConsumerBegins(t *testing.T) {
+	for from, want := range map[string]bool{"all": false, "new": true, "2026-01-31T12:00:00Z": false} {
+		onlyNew, since, err := Consumer{From: from}.Begin()
+		if err != nil || onlyNew != want || since.IsZero() == (from == "2026-01-31T12:00:00Z") {
+			t.Errorf("%s: new %v, since %v, %v", from, onlyNew, since, err)
+		}
+	}
+	if _, err := Load("x", []string{"--consumer.from=yesterday"}, DefaultLeakCommand()); err == nil || !strings.Contains(err.Error(), "consumer.from") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
+	cfg := DefaultProducerCommand()
+	cfg.NATS.URL = "nats://me:secret@a:1, nats://token@b:2"
+	cfg.Producer.Features = []string{"memory", "copy"}
+	var out strings.Builder
+	if err := Print(&out, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"secret", "token"} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%s is printed", secret)
+		}
+	}
+	cfg.NATS.URL = "nats://a:1"
+	out.Reset()
+	if err := Print(&out, cfg); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load("x", []string{"--config", write(t, out.String())}, DefaultProducerCommand())
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, out.String())
+	}
+	if !reflect.DeepEqual(again, cfg) {
+		t.Errorf("read back\n%+v, want\n%+v", again, cfg)
+	}
+	if !strings.Contains(out.String(), "batch_age: 50ms # age at which a batch is closed") {
+		t.Errorf("printed\n%s", out.String())
+	}
+}
+
+func TestEveryKeyIsDocumentedAndAFlag(t *testing.T) {
+	for _, root := range commands() {
+		flags, keys := flagsOf("x", root)
+		for _, key := range keys {
+			if flags.Lookup(key) == nil || flags.Lookup(key).Usage == "" {
+				t.Errorf("%T: %s has no flag with a meaning", root, key)
+			}
+		}
+	}
+}

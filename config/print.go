@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Print writes a configuration as the YAML file that gives it, each key with its meaning.
+func Print(w io.Writer, cfg any) error {
+	out := yaml.NewEncoder(w)
+	out.SetIndent(2)
+	if err := out.Encode(section(reflect.ValueOf(cfg))); err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return out.Close()
+}
+
+func section(s reflect.Value) *yaml.Node {
+	node := &yaml.Node{Kind: yaml.MappingNode}
+	for i := range s.NumField() {
+		field := s.Type().Field(i)
+		key := field.Tag.Get("koanf")
+		node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key})
+		if s.Field(i).Kind() == reflect.Struct {
+			node.Content = append(node.Content, section(s.Field(i)))
+			continue
+		}
+		value := &yaml.Node{}
+		_ = value.Encode(printed(key, s.Field(i).Interface())) // strings, numbers and lists of strings
+		if value.Kind == yaml.SequenceNode {
+			value.Style = yaml.FlowStyle
+		}
+		value.LineComment = field.Tag.Get("doc")
+		node.Content = append(node.Content, value)
+	}
+	return node
+}
+
+func printed(key string, value any) any {
+	switch v := value.(type) {
+	case time.Duration:
+		return v.String()
+	case string:
+		if key == "url" {
+			return redacted(v)
+		}
+	}
+	return value
+}
+
+// redacted hides the passwords of a list of servers.
+func redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, s := range list {
+		u, err := url.Parse(strings.TrimSpace(s))
+		switch {
+		case err == nil && u.User != nil:
+			if _, password := u.User.Password(); !password {
+				u.User = url.User("xxxxx") // a token
+			}
+			list[i] = u.Redacted()
+		case err != nil && strings.Contains(s, "@"):
+			list[i] = "xxxxx" + s[strings.LastIndexByte(s, '@'):]
+		}
+	}
+	return strings.Join(list, ",")
+}

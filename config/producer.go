@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// Producer is the section of the host agent.
+type Producer struct {
+	Cluster          string        `koanf:"cluster" doc:"name of the cluster this host belongs to"`
+	Host             string        `koanf:"host" doc:"name of this host (default: its hostname)"`
+	Features         []string      `koanf:"features" doc:"what to watch: memory, launch, copy"`
+	Libraries        []string      `koanf:"libraries" doc:"driver libraries to watch besides those found"`
+	ScanInterval     time.Duration `koanf:"scan_interval" doc:"time between looks for libraries that processes have mapped"`
+	Shards           int           `koanf:"shards" doc:"number of shards of the bus"`
+	BatchEvents      int           `koanf:"batch_events" doc:"events at which a batch is closed"`
+	BatchBytes       int64         `koanf:"batch_bytes" doc:"bytes at which a batch is closed"`
+	BatchMaxBytes    int64         `koanf:"batch_max_bytes" doc:"bytes to which a batch may grow while the one before is not acked"`
+	BatchAge         time.Duration `koanf:"batch_age" doc:"age at which a batch is closed, and the longest wait of the reader"`
+	SpoolBytes       int64         `koanf:"spool_bytes" doc:"bytes of batches kept in memory while the bus is away"`
+	ControlRingBytes int64         `koanf:"control_ring_bytes" doc:"ring of memory, process and name records, one for the host"`
+	BulkRingBytes    int64         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU"`
+	Heartbeat        time.Duration `koanf:"heartbeat" doc:"time between the host's own batches"`
+	DrainTimeout     time.Duration `koanf:"drain_timeout" doc:"time that the last batches may take at the end"`
+}
+
+// DefaultProducer is what an empty file means.
+func DefaultProducer() Producer {
+	return Producer{
+		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Shards: 1,
+		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
+		SpoolBytes: 64 << 20, ControlRingBytes: 8 << 20, BulkRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
+		DrainTimeout: 10 * time.Second,
+	}
+}
+
+// Kinds parses Features.
+func (p Producer) Kinds() ([]schema.Kind, error) {
+	var kinds []schema.Kind
+	for _, f := range p.Features {
+		switch kind := schema.ParseKind(strings.TrimSpace(f)); kind {
+		case schema.KindMemory, schema.KindLaunch, schema.KindCopy:
+			if !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		case schema.KindSync:
+			return nil, fmt.Errorf("features: sync is not captured yet: use memory, launch, copy")
+		default:
+			return nil, fmt.Errorf("features: unknown %q: use memory, launch, copy", f)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil, fmt.Errorf("features: none given: use memory, launch, copy")
+	}
+	return kinds, nil
+}
+
+const (
+	minBatchBytes = 4 << 10
+	maxBatchBytes = 1 << 20 // NATS's own limit of a message
+	maxRingBytes  = 1 << 30
+)
+
+// Validate names the first key whose value makes no sense.
+func (p Producer) Validate() error {
+	if _, err := p.Kinds(); err != nil {
+		return err
+	}
+	switch {
+	case p.Cluster == "":
+		return fmt.Errorf("cluster: empty: give this cluster a name")
+	case p.Shards < 1 || p.Shards > 1024:
+		return fmt.Errorf("shards: %d: use 1 to 1024", p.Shards)
+	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
+		return fmt.Errorf("batch_events: %d: use 1 to %d", p.BatchEvents, schema.MaxEvents)
+	case p.BatchBytes < minBatchBytes || p.BatchBytes > p.BatchMaxBytes:
+		return fmt.Errorf("batch_bytes: %d: use %d to batch_max_bytes (%d)", p.BatchBytes, minBatchBytes, p.BatchMaxBytes)
+	case p.BatchMaxBytes > maxBatchBytes:
+		return fmt.Errorf("batch_max_bytes: %d: use at most %d", p.BatchMaxBytes, maxBatchBytes)
+	case p.SpoolBytes < p.BatchMaxBytes:
+		return fmt.Errorf("spool_bytes: %d: use at least batch_max_bytes (%d)", p.SpoolBytes, p.BatchMaxBytes)
+	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
+		return fmt.Errorf("control_ring_bytes: %d: use 1 to %d", p.ControlRingBytes, maxRingBytes)
+	case p.BulkRingBytes < 1 || p.BulkRingBytes > maxRingBytes:
+		return fmt.Errorf("bulk_ring_bytes: %d: use 1 to %d", p.BulkRingBytes, maxRingBytes)
+	}
+	for key, d := range map[string]time.Duration{
+		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat, "drain_timeout": p.DrainTimeout,
+	} {
+		if d < time.Millisecond {
+			return fmt.Errorf("%s: %s: use at least 1ms", key, d)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// NATS says where the bus is and how to get in.
+type NATS struct {
+	URL         string `koanf:"url" doc:"servers, separated by commas"`
+	Name        string `koanf:"name" doc:"connection name shown by the server (default: the program's)"`
+	CredsFile   string `koanf:"creds_file" doc:"credentials file (JWT and seed)"`
+	NKeyFile    string `koanf:"nkey_file" doc:"file of an nkey seed"`
+	InboxPrefix string `koanf:"inbox_prefix" doc:"prefix of reply subjects, when permissions name one (default: _INBOX)"`
+	TLS         TLS    `koanf:"tls"`
+}
+
+// TLS names the files of a connection that is encrypted.
+type TLS struct {
+	CAFile   string `koanf:"ca_file" doc:"certificate authority of the servers"`
+	CertFile string `koanf:"cert_file" doc:"client certificate"`
+	KeyFile  string `koanf:"key_file" doc:"key of the client certificate"`
+}
+
+// Validate refuses half a client certificate and two identities.
+func (n NATS) Validate() error {
+	switch {
+	case n.URL == "":
+		return fmt.Errorf("nats.url: empty: set it to nats://host:4222")
+	case (n.TLS.CertFile == "") != (n.TLS.KeyFile == ""):
+		return fmt.Errorf("nats.tls.cert_file and nats.tls.key_file: set both or neither")
+	case n.CredsFile != "" && n.NKeyFile != "":
+		return fmt.Errorf("nats.creds_file and nats.nkey_file: set one")
+	}
+	return nil
+}
+
+// Consumer is the section of a consumer.
+type Consumer struct {
+	Shard           int           `koanf:"shard" doc:"shard to fold"`
+	From            string        `koanf:"from" doc:"where to begin: all, new, or a time of the bus (RFC 3339)"`
+	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way"`
+	DisplayInterval time.Duration `koanf:"display_interval" doc:"time between reports on standard output (0: none)"`
+}
+
+// Begin parses From: only what is new, or what was stored since a time; neither is all.
+func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
+	switch c.From {
+	case "all":
+		return false, time.Time{}, nil
+	case "new":
+		return true, time.Time{}, nil
+	}
+	if since, err = time.Parse(time.RFC3339, c.From); err != nil {
+		return false, time.Time{}, fmt.Errorf("consumer.from: %q: use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
+	}
+	return false, since, nil
+}
+
+// Validate names a key that makes no sense.
+func (c Consumer) Validate() error {
+	switch {
+	case c.Shard < 0:
+		return fmt.Errorf("consumer.shard: %d: use 0 or more", c.Shard)
+	case c.PullMaxBytes < 2*maxBatchBytes:
+		return fmt.Errorf("consumer.pull_max_bytes: %d: use at least %d, two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
+	case c.DisplayInterval < 0:
+		return fmt.Errorf("consumer.display_interval: %s: use 0 or more", c.DisplayInterval)
+	}
+	_, _, err := c.Begin()
+	return err
+}
+
+// Leak tunes the leak fold.
+type Leak struct {
+	KeepEnded time.Duration `koanf:"keep_ended" doc:"time an ended process stays in reports (0: for ever)"`
+}
+
+// Anomaly tunes the detectors.
+type Anomaly struct {
+	Warmup            time.Duration `koanf:"warmup" doc:"time after a process's start in which no size is an outlier"`
+	AllocSizeCooldown time.Duration `koanf:"alloc_size_cooldown" doc:"time in which the same outlier again is no new alert"`
+	OOMCooldown       time.Duration `koanf:"oom_cooldown" doc:"time in which the same failure again is no new alert"`
+}
+
+// Launch tunes the launch fold.
+type Launch struct {
+	Keep       time.Duration `koanf:"keep" doc:"time a process stays after its last launch (0: for ever)"`
+	MaxKernels int           `koanf:"max_kernels" doc:"kernel names kept for each process"`
+}
+
+// Bandwidth tunes the bandwidth fold.
+type Bandwidth struct {
+	Keep time.Duration `koanf:"keep" doc:"time a process stays after its last copy (0: for ever)"`
+}
+
+// Metrics is where /metrics, /livez and /readyz are.
+type Metrics struct {
+	Addr string `koanf:"addr" doc:"address of /metrics, /livez and /readyz (port 0: any; empty: none)"`
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level  string `koanf:"level" doc:"debug, info, warn or error"`
+	Format string `koanf:"format" doc:"text, json, or auto: text on a terminal"`
+}
+
+// Validate names a key that makes no sense.
+func (l Log) Validate() error {
+	switch l.Level {
+	case "debug", "info", "warn", "error":
+	default:
+		return fmt.Errorf("log.level: %q: use debug, info, warn or error", l.Level)
+	}
+	switch l.Format {
+	case "auto", "text", "json":
+	default:
+		return fmt.Errorf("log.format: %q: use auto, text or json", l.Format)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package anomaly
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rules and severities, as they are spelled in alerts and labels.
+const (
+	RuleAllocSize = "alloc_size"
+	RuleOOM       = "oom"
+
+	Warning  = "warning"
+	Critical = "critical"
+)
+
+// Alert is one finding. Its JSON is what alert subscribers get; fields are added, never renamed.
+type Alert struct {
+	Time       time.Time `json:"time"` // when the call returned, wall clock, RFC 3339
+	Rule       string    `json:"rule"`
+	Severity   string    `json:"severity"`
+	Host       string    `json:"host"`
+	Cluster    string    `json:"cluster"`
+	PID        uint32    `json:"pid"`
+	Start      time.Time `json:"start"` // of the process, wall clock
+	Comm       string    `json:"comm"`
+	Container  string    `json:"container"` // "" outside containers
+	UID        uint32    `json:"uid"`
+	TID        uint32    `json:"tid"` // the thread that made the call
+	ThreadComm string    `json:"thread_comm"`
+	Address    string    `json:"address"` // hexadecimal with 0x; of VMM memory, the handle; "" when nothing was allocated
+	Bytes      uint64    `json:"bytes"`   // asked for
+	GPU        string    `json:"gpu"`     // UUID; "" unknown
+	Symbol     string    `json:"symbol"`  // driver function called
+	Value      float64   `json:"value"`   // what was judged: bytes
+	Baseline   float64   `json:"baseline"`
+	Score      float64   `json:"score"`   // alloc_size: robust z; oom: 0
+	Repeats    uint64    `json:"repeats"` // the same again within the cool-down, so far
+	Message    string    `json:"message"`
+	Evidence   Evidence  `json:"evidence"`
+}
+
+// Evidence names the batch that shows the finding.
+type Evidence struct {
+	Host string `json:"host"`
+	Boot string `json:"boot"`
+	Seq  uint64 `json:"seq"`
+}
+
+// alert fills in all that does not depend on the rule.
+func (d *Detector) alert(e *event, rule, severity string) Alert {
+	b, p := e.batch, e.process
+	thread := &b.Threads[e.Thread]
+	a := Alert{
+		Time: b.Wall(e.returned()), Rule: rule, Severity: severity,
+		Host: b.Host, Cluster: b.Cluster, PID: p.ID.PID, Start: p.Start, Comm: p.Comm, Container: p.Container, UID: p.UID,
+		TID: thread.TID, ThreadComm: thread.Comm, Bytes: e.Bytes, Symbol: b.Calls[e.Call].Symbol,
+		Value:    float64(e.Bytes),
+		Evidence: Evidence{Host: b.Host, Boot: b.BootID, Seq: b.Seq},
+	}
+	if e.Ptr != 0 {
+		a.Address = fmt.Sprintf("%#x", e.Ptr)
+	}
+	if e.GPU > 0 {
+		a.GPU = b.GPUs[e.GPU-1].UUID
+	}
+	return a
+}
+
+// iec writes bytes as people read them.
+func iec(bytes float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if bytes < 1024 {
+			return fmt.Sprintf("%.4g %s", bytes, unit)
+		}
+		bytes /= 1024
+	}
+	return fmt.Sprintf("%.4g TiB", bytes)
+}
+
+const maxAlerts = 1000
+
+// history keeps the newest alerts.
+type history struct {
+	ring  []Alert
+	total uint64
+}
+
+// add returns the number of the alert, counted from 0 for ever.
+func (h *history) add(a Alert) uint64 {
+	n := h.total
+	h.total++
+	if len(h.ring) < maxAlerts {
+		h.ring = append(h.ring, a)
+	} else {
+		h.ring[n%maxAlerts] = a
+	}
+	return n
+}
+
+// repeat counts one more of alert n, if it is still kept.
+func (h *history) repeat(n uint64) {
+	if h.total-n <= maxAlerts {
+		h.ring[n%maxAlerts].Repeats++
+	}
+}
+
+// all are the alerts kept, oldest first.
+func (h *history) all() []Alert {
+	from := 0
+	if len(h.ring) == maxAlerts {
+		from = int(h.total % maxAlerts)
+	}
+	return append(append(make([]Alert, 0, len(h.ring)), h.ring[from:]...), h.ring[:from]...)
+}

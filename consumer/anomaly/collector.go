@@ -1,0 +1,53 @@
+package anomaly
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxSeries bounds the series of alerts; what exceeds it has comm="other".
+const maxSeries = 2000
+
+type raisedID struct{ hostname, container, comm, rule, severity string }
+
+type suppressedID struct{ rule, reason string }
+
+var (
+	eventsTotal = prometheus.NewDesc("gputap_anomaly_events_total",
+		"Alerts raised.", []string{"hostname", "container", "comm", "rule", "severity"}, nil)
+	suppressedTotal = prometheus.NewDesc("gputap_anomaly_suppressed_total",
+		"Findings that a guard held back.", []string{"rule", "reason"}, nil)
+)
+
+func (d *Detector) countRaised(a *Alert) {
+	id := raisedID{text(a.Host), text(a.Container), text(a.Comm), a.Rule, a.Severity}
+	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule
+		id = raisedID{comm: "other", rule: a.Rule, severity: a.Severity}
+	}
+	d.raised[id]++
+}
+
+// text makes a label's value of a name. Linux lets a comm be any bytes; Prometheus does not.
+func text(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// Describe is part of prometheus.Collector.
+func (d *Detector) Describe(to chan<- *prometheus.Desc) {
+	to <- eventsTotal
+	to <- suppressedTotal
+}
+
+// Collect is part of prometheus.Collector.
+func (d *Detector) Collect(to chan<- prometheus.Metric) {
+	d.mu.Lock()
+	raised, suppressed := maps.Clone(d.raised), maps.Clone(d.suppressed)
+	d.mu.Unlock()
+	for id, n := range raised {
+		to <- prometheus.MustNewConstMetric(eventsTotal, prometheus.CounterValue, float64(n),
+			id.hostname, id.container, id.comm, id.rule, id.severity)
+	}
+	for id, n := range suppressed {
+		to <- prometheus.MustNewConstMetric(suppressedTotal, prometheus.CounterValue, float64(n), id.rule, id.reason)
+	}
+}

@@ -1,0 +1,20 @@
+// Package anomaly folds memory batches into alerts: what a process did that is unlike itself, or
+// that failed for want of memory.
+//
+// Rules. alloc_size: a GPU allocation of at least 256 MiB that is far above the last 512 of its
+// process, by a robust z-score of log2(bytes); a process is judged from its 17th allocation on, and
+// what was unusual does not become usual until it happened 64 times. oom: an allocation call that
+// returned CUDA_ERROR_OUT_OF_MEMORY, once per process and call within the cool-down.
+//
+// Every alert names process, thread, address and bytes, says what to do next, and points at the
+// batch that shows it. What a guard held back is counted by rule and reason: silence is explained.
+//
+// Order and delivery are as for any fold: batches in seq order per host and kind, each once. Lost
+// events make an alert no less true; they can hide one.
+//
+// The state depends on the batches alone: the same bytes give the same alerts, whatever the wall
+// clock. It is bounded: 2 KiB a process, the newest 1,000 alerts, 2,000 series a metric family.
+//
+// Concurrency. One goroutine at a time calls Apply; any number may read meanwhile. OnAlert is
+// called by Apply's goroutine, outside the lock.
+package anomaly

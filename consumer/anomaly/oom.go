@@ -1,0 +1,70 @@
+package anomaly
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
+
+// cooling remembers an alert that the same finding is added to for a while.
+type cooling struct {
+	since schema.KTime
+	alert uint64 // its number in the history
+}
+
+// covers reports whether now lies within the cool-down; the zero cooling covers nothing.
+func (c *cooling) covers(now schema.KTime, cooldown time.Duration) bool {
+	return c.since != 0 && elapsed(c.since, now) < cooldown
+}
+
+// elapsed is 0 when from is ahead: events of two threads may be a little out of order.
+func elapsed(from, to schema.KTime) time.Duration {
+	if to <= from {
+		return 0
+	}
+	return time.Duration(to - from)
+}
+
+// failed is the cool-down of one call of one process.
+type failed struct {
+	symbol string
+	cooling
+}
+
+// maxFailed bounds the calls that one process is watched for; the table has a handful.
+const maxFailed = 32
+
+// oom raises an alert for an allocation that failed for want of memory.
+func (d *Detector) oom(e *event) {
+	s, now := &e.process.State, e.returned()
+	symbol := e.batch.Calls[e.Call].Symbol
+	i := slices.IndexFunc(s.failed, func(f failed) bool { return f.symbol == symbol })
+	switch {
+	case i < 0 && len(s.failed) == maxFailed:
+		d.suppress(RuleOOM, "limit")
+		return
+	case i < 0:
+		i = len(s.failed)
+		s.failed = append(s.failed, failed{symbol: symbol})
+	case s.failed[i].covers(now, d.cfg.OOMCooldown):
+		d.history.repeat(s.failed[i].alert)
+		d.suppress(RuleOOM, "cooldown")
+		return
+	}
+	s.failed[i].cooling = cooling{now, d.raise(d.oomAlert(e))}
+}
+
+func (d *Detector) oomAlert(e *event) Alert {
+	a := d.alert(e, RuleOOM, Critical)
+	where, remedy := "GPU", "see with `gputap top` who holds the GPU, then free there or ask for less"
+	if e.batch.Calls[e.Call].Class == schema.ClassPinned {
+		where, remedy = "pinned host", "look at the host's free and locked memory, then ask for less"
+	}
+	a.Message = fmt.Sprintf("%s (pid %d) on %s found no %s memory for %s asked with %s in thread %d (%s): %s.",
+		a.Comm, a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, remedy)
+	return a
+}

@@ -1,0 +1,89 @@
+package bandwidth
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// maxSeries bounds a metric family; overflow is the part of it that is kept for comm="other": one
+// series for each direction and mode.
+const (
+	maxSeries = 2000
+	overflow  = 2 * int(schema.NumDirections)
+)
+
+// labels of one series; without a mode those of busy seconds, which are synchronous.
+type labels struct {
+	hostname, gpu, uuid, container, comm string
+
+	direction schema.Direction
+	async     bool
+}
+
+var kindWords = [schema.NumDirections]string{
+	schema.HtoD: "h2d", schema.DtoH: "d2h", schema.DtoD: "d2d", schema.HtoH: "h2h", schema.PtoP: "p2p", schema.DirDefault: "default",
+}
+
+var (
+	busyLabels = []string{"hostname", "gpu", "UUID", "container", "comm", "kind"}
+	copyLabels = []string{"hostname", "gpu", "UUID", "container", "comm", "kind", "mode"}
+
+	copiedBytes = prometheus.NewDesc("gputap_cuda_memcpy_bytes_total",
+		"Bytes of copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+	copyCalls = prometheus.NewDesc("gputap_cuda_memcpy_calls_total",
+		"Copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+	busySeconds = prometheus.NewDesc("gputap_cuda_memcpy_busy_seconds_total",
+		"Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.", busyLabels, nil)
+)
+
+// at gives the sum of a label set, for ever the same.
+func (m *Meter) at(l labels) *sum {
+	if s := m.series[l]; s != nil {
+		return s
+	}
+	if len(m.series) >= maxSeries-overflow {
+		l = labels{comm: "other", direction: l.direction, async: l.async}
+	}
+	s := m.series[l]
+	if s == nil {
+		s = &sum{}
+		m.series[l] = s
+	}
+	return s
+}
+
+// Describe implements prometheus.Collector.
+func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
+	ch <- copiedBytes
+	ch <- copyCalls
+	ch <- busySeconds
+}
+
+// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+func (m *Meter) Collect(ch chan<- prometheus.Metric) {
+	for l, s := range m.snapshot() {
+		of := []string{l.hostname, l.gpu, l.uuid, l.container, l.comm, kindWords[l.direction], "sync"}
+		if l.async {
+			of[len(of)-1] = "async"
+		} else {
+			ch <- total(busySeconds, float64(s.busy)/1e9, of[:len(busyLabels)])
+		}
+		ch <- total(copiedBytes, float64(s.bytes), of)
+		ch <- total(copyCalls, float64(s.calls), of)
+	}
+}
+
+func (m *Meter) snapshot() map[labels]sum {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	series := make(map[labels]sum, len(m.series))
+	for l, s := range m.series {
+		series[l] = *s
+	}
+	return series
+}
+
+func total(desc *prometheus.Desc, v float64, labels []string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, v, labels...)
+}

@@ -1,0 +1,17 @@
+// Package bandwidth measures what each process copies: calls, bytes and time by direction.
+//
+// Time is host time in the API call. A synchronous copy returns when it is done, so its bytes and
+// its time give the throughput that was achieved; an asynchronous copy returns when it is submitted,
+// so its bytes count as submitted volume and its time does not count. Small synchronous copies from
+// pageable host memory may return when their data is staged, before it has arrived: CUDA's rule.
+//
+// Only copies with result 0 count; failed ones are in the calls, by their CUresult. A copy whose
+// direction this version does not know has the direction "".
+//
+// Metrics hold at most 2,000 series a family; what comes later is counted under comm="other", by
+// kind and mode. Their counters belong to workloads (host, GPU, container, comm) and outlive
+// processes.
+//
+// Apply is called by one goroutine at a time, in seq order per host and kind; Report and Collect may
+// run beside it. Nothing looks at the wall clock: the same batches give the same sums.
+package bandwidth

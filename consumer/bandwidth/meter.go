@@ -1,0 +1,93 @@
+package bandwidth
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Config of a Meter; the zero Config is usable.
+type Config struct {
+	Keep time.Duration // a process is forgotten this long after its last copy; 0: never
+}
+
+// Meter is the copies of all processes.
+type Meter struct {
+	table table
+
+	mu        sync.Mutex
+	processes *process.Table[state]
+	series    map[labels]*sum
+}
+
+// state is the copies of one process, synchronous and asynchronous apart.
+type state struct{ sync, async [schema.NumDirections]sum }
+
+// sum is what some copies come to.
+type sum struct {
+	calls uint64
+	bytes uint64
+	busy  uint64 // ns in the calls
+}
+
+func (s *sum) add(more sum) {
+	s.calls += more.calls
+	s.bytes += more.bytes
+	s.busy += more.busy
+}
+
+// New returns an empty Meter.
+func New(cfg Config) *Meter {
+	var forget func(*process.Entry[state], time.Duration) bool
+	if cfg.Keep > 0 {
+		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
+	}
+	return &Meter{processes: process.NewTable(forget), series: map[labels]*sum{}}
+}
+
+// Name of the fold.
+func (m *Meter) Name() string { return "bandwidth" }
+
+// Kinds that the fold reads.
+func (m *Meter) Kinds() []schema.Kind { return []schema.Kind{schema.KindCopy, schema.KindHost} }
+
+// Apply adds one batch. A heartbeat tells it nothing and is no error.
+func (m *Meter) Apply(b *schema.Batch) error {
+	if b.Kind != schema.KindCopy {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.table.load(b, m.processes.Threads(b))
+	m.table.each(b, func(g group, s sum) { m.add(b, g, s) })
+	m.table.release()
+	return nil
+}
+
+// add adds the copies that one process made on one GPU with one call, all with result 0.
+func (m *Meter) add(b *schema.Batch, g group, s sum) {
+	call := &b.Calls[g.call]
+	g.entry.Calls.Find(call).OK += s.calls
+	l := labels{
+		hostname: label(b.Host), container: label(g.entry.Container), comm: label(g.entry.Comm), direction: call.Direction,
+	}
+	if g.gpu > 0 {
+		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), label(b.GPUs[g.gpu-1].UUID)
+	}
+	switch call.Op {
+	case schema.OpCopy:
+		g.entry.State.sync[call.Direction].add(s)
+		m.at(l).add(s)
+	case schema.OpCopyAsync:
+		l.async = true
+		g.entry.State.async[call.Direction].add(s)
+		m.at(l).add(s)
+	}
+}
+
+// label is a name as Prometheus takes it; names in Linux may be no UTF-8.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -1,0 +1,131 @@
+package consumertest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// Host makes the memory batches of one host and numbers them. Header is what the next batch says
+// of itself; Seq counts on by itself.
+type Host struct {
+	Header schema.Header
+
+	tb      testing.TB
+	builder *schema.Builder
+}
+
+// Memory returns a Host without events.
+func Memory(tb testing.TB, hostname string) *Host {
+	return &Host{
+		Header:  schema.Header{Cluster: "test", Host: hostname, BootID: "boot-1", Run: 1, ClockOffset: 1_700_000_000e9},
+		tb:      tb,
+		builder: schema.NewBuilder(schema.KindMemory),
+	}
+}
+
+// Process is one process of a Host. Its fields, the GPU's too, are those of the events added next.
+type Process struct {
+	schema.Process
+	GPU *schema.GPU // nil is unknown
+
+	host *Host
+}
+
+// Process returns a process that was started at start.
+func (h *Host) Process(pid uint32, start schema.KTime, comm string) *Process {
+	return &Process{Process: schema.Process{PID: pid, Start: start, Comm: comm}, host: h}
+}
+
+// Alloc adds a successful cuMemAlloc.
+func (p *Process) Alloc(tid uint32, ptr, bytes uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemAlloc_v2", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
+}
+
+// Free adds a successful cuMemFree.
+func (p *Process) Free(tid uint32, ptr uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemFree_v2", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr})
+}
+
+// Create adds a successful cuMemCreate.
+func (p *Process) Create(tid uint32, handle, bytes uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemCreate", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Bytes: bytes})
+}
+
+// Release adds a successful cuMemRelease.
+func (p *Process) Release(tid uint32, handle uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemRelease", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle})
+}
+
+// Map adds a successful cuMemMap.
+func (p *Process) Map(tid uint32, ptr, bytes, handle uint64, at schema.KTime, duration uint64) *Process {
+	m := schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes, Aux: handle}
+	return p.Call("cuMemMap", tid, m)
+}
+
+// Unmap adds a successful cuMemUnmap.
+func (p *Process) Unmap(tid uint32, ptr, bytes uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemUnmap", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
+}
+
+// Exec adds a process_exec: the process goes on as comm.
+func (p *Process) Exec(comm string, at schema.KTime) *Process {
+	p.Comm = comm
+	return p.Call("process_exec", p.PID, schema.Memory{Time: at})
+}
+
+// Exit adds a process_exit.
+func (p *Process) Exit(at schema.KTime) *Process {
+	return p.Call("process_exit", p.PID, schema.Memory{Time: at})
+}
+
+// Fail adds a call with a result that is not success.
+func (p *Process) Fail(symbol string, tid, result uint32, bytes uint64, at schema.KTime) *Process {
+	return p.Call(symbol, tid, schema.Memory{Time: at, Duration: 1, Result: result, Bytes: bytes})
+}
+
+// Call adds an event of any symbol of the table; thread, call and GPU of m are filled in.
+func (p *Process) Call(symbol string, tid uint32, m schema.Memory) *Process {
+	i := slices.IndexFunc(schema.Calls, func(c schema.Call) bool { return c.Symbol == symbol })
+	if i < 0 {
+		p.host.tb.Fatalf("no call %q in the table", symbol)
+	}
+	return p.Add(&schema.Calls[i], tid, m)
+}
+
+// Add adds an event of any call, known or not.
+func (p *Process) Add(c *schema.Call, tid uint32, m schema.Memory) *Process {
+	b := p.host.builder
+	m.Thread = b.Thread(schema.Thread{Process: b.Process(p.Process), TID: tid, Comm: p.Comm})
+	m.Call = b.Call(c)
+	if p.GPU != nil {
+		m.GPU = b.GPU(*p.GPU)
+	}
+	b.AddMemory(&m)
+	return p
+}
+
+// Batch is the batch of the events added since the last one, possibly none.
+func (h *Host) Batch() *schema.Batch { return Decode(h.tb, h.Message()) }
+
+// Message is Batch in its wire form.
+func (h *Host) Message() []byte {
+	h.Header.Seq++
+	defer h.builder.Reset()
+	return slices.Clone(h.builder.Encode(&h.Header))
+}
+
+// Heartbeat is a heartbeat of the host. It has a seq of its own kind, which no fold looks at.
+func (h *Host) Heartbeat() *schema.Batch {
+	return Decode(h.tb, slices.Clone(schema.NewBuilder(schema.KindHost).Encode(&h.Header)))
+}
+
+// Decode decodes one message.
+func Decode(tb testing.TB, message []byte) *schema.Batch {
+	b := &schema.Batch{}
+	if err := schema.NewDecoder().Decode(message, b); err != nil {
+		tb.Fatalf("decode: %v", err)
+	}
+	return b
+}

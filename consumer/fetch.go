@@ -1,0 +1,172 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	pullExpiry     = 5 * time.Second
+	pullHeartbeat  = time.Second // two missed ones mean that the JetStream consumer is gone
+	retryInterval  = time.Second
+	requestTimeout = 5 * time.Second
+)
+
+// errReset is how a fetch ends that JetStream interrupted: the next one goes on behind it.
+var errReset = errors.New("fetch was reset")
+
+// Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
+// yet. When ctx ends, what was fetched is still applied. The only error is a connection that was
+// closed for good.
+func (c *Consumer) Run(ctx context.Context) error {
+	waiting := false
+	for {
+		err := c.fetch(ctx, func() { waiting = false })
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("read %s: %w", schema.StreamName(c.opts.Shard), err)
+		}
+		if errors.Is(err, errReset) {
+			continue
+		}
+		if !waiting {
+			waiting = true
+			c.sayWaiting(err)
+		}
+		if !sleep(ctx, retryInterval) {
+			return nil
+		}
+	}
+}
+
+func (c *Consumer) sayWaiting(err error) {
+	name := schema.StreamName(c.opts.Shard)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		c.log.Warn("no such JetStream stream yet: waiting until one is created (gputap stream init)", "stream", name)
+		return
+	}
+	c.log.Warn("stream cannot be read: trying again until it can", "stream", name, "err", err)
+}
+
+// fetch runs one ordered JetStream consumer to its end: ctx, or a reset. The library would heal a
+// reset by itself, but from the old place in a stream that may be a new one.
+func (c *Consumer) fetch(ctx context.Context, begun func()) error {
+	var err error
+	if c.stream, err = c.js.Stream(ctx, schema.StreamName(c.opts.Shard)); err != nil {
+		return fmt.Errorf("look up stream: %w", err)
+	}
+	config := c.startFrom(ctx)
+	config.NamePrefix, config.FilterSubjects = c.name, c.filters()
+	ordered, err := c.js.OrderedConsumer(ctx, schema.StreamName(c.opts.Shard), config)
+	if err != nil {
+		return fmt.Errorf("create ordered consumer: %w", err)
+	}
+	g := newGate(ordered.CachedInfo().Name)
+	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, c.step) },
+		jetstream.PullMaxBytes(c.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { c.interrupted(err, g) }))
+	if err != nil {
+		return fmt.Errorf("start fetching: %w", err)
+	}
+	begun()
+	c.readyOnce.Do(func() { close(c.ready) })
+	closed := fetching.Closed()
+	defer c.end(ordered, fetching, closed, g)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.reset:
+		return errReset
+	case <-closed:
+		return nats.ErrConnectionClosed
+	}
+}
+
+// filters are the subjects of the fold's kinds, and heartbeats.
+func (c *Consumer) filters() []string {
+	var subjects []string
+	for _, kind := range append(c.fold.Kinds(), schema.KindHost) {
+		if s := schema.KindSubjects(c.opts.Shard, kind); !slices.Contains(subjects, s) {
+			subjects = append(subjects, s)
+		}
+	}
+	return subjects
+}
+
+// end applies what was fetched, waits for the last step, and takes the JetStream consumer away
+// before its own time-out would.
+func (c *Consumer) end(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
+	if c.js.Conn().IsConnected() {
+		fetching.Drain()
+	} else {
+		fetching.Stop() // Drain would wait for the bus; what is dropped here is fetched again
+	}
+	<-closed
+	g.shut()
+	if info := ordered.CachedInfo(); info != nil && c.js.Conn().IsConnected() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.js.DeleteConsumer(ctx, schema.StreamName(c.opts.Shard), info.Name) // it may be gone already
+	}
+}
+
+// interrupted ends the fetch when its JetStream consumer is gone. Whatever else comes, such as the end
+// of a pull, the library deals with.
+func (c *Consumer) interrupted(err error, g *gate) {
+	c.log.Debug("fetch interrupted", "err", err)
+	if errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, nats.ErrNoResponders) {
+		g.trip()
+	}
+}
+
+// gate lets the messages of one JetStream consumer through until the fetch is over. Messages of
+// another one mean that the library has reset the fetch.
+type gate struct {
+	consumer string
+	reset    chan struct{}
+
+	mu   sync.Mutex
+	over bool
+}
+
+func newGate(consumer string) *gate { return &gate{consumer: consumer, reset: make(chan struct{}, 1)} }
+
+func (g *gate) trip() {
+	select {
+	case g.reset <- struct{}{}:
+	default:
+	}
+}
+
+func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMetadata)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	meta, err := m.Metadata()
+	if g.over || err != nil { // the library has parsed the same metadata before
+		return
+	}
+	if meta.Consumer != g.consumer {
+		g.over = true
+		g.trip()
+		return
+	}
+	step(m, meta)
+}
+
+// shut waits for a step under way.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+}

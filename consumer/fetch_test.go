@@ -1,0 +1,256 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gputap/gputap/schema"
+)
+
+func TestWhereReadingBegins(t *testing.T) {
+	tests := []struct {
+		name  string
+		opts  func(second time.Time) Options
+		purge uint64 // messages that retention takes before the consumer begins
+		want  []uint64
+		stats Stats
+	}{
+		{"all", func(time.Time) Options { return Options{} }, 0, []uint64{1, 2, 3, 4}, Stats{Batches: 4}},
+		{"new", func(time.Time) Options { return Options{New: true} }, 0, []uint64{4}, Stats{Batches: 1, LateStart: 3}},
+		{"time", func(at time.Time) Options { return Options{Since: at} }, 0, []uint64{2, 3, 4}, Stats{Batches: 3, LateStart: 1}},
+		{"all that is left", func(time.Time) Options { return Options{} }, 2, []uint64{3, 4}, Stats{Batches: 2, Retention: 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			js := newBus(t).connect()
+			ensureStreamForTest(t, js)
+			publishMemory(t, js, 1, 2, 3)
+			s, err := js.Stream(t.Context(), schema.StreamName(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := s.GetMsg(t.Context(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.purge > 0 {
+				if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(tt.purge+1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fold := &recorder{}
+			c, _ := start(t, js, fold, tt.opts(second.Time))
+			<-c.Ready()
+			wait(t, c, publishMemory(t, js, 4))
+			expect(t, fold, tt.want...)
+			got := c.Stats()
+			got.LastEvent, got.Events, got.Lag = time.Time{}, tt.stats.Events, 0
+			if got != tt.stats {
+				t.Errorf("stats\n%+v, want\n%+v", got, tt.stats)
+			}
+		})
+	}
+}
+
+func TestRestartOfNATSLosesNothing(t *testing.T) {
+	bus := newBus(t)
+	js := bus.connect()
+	ensure(t, js)
+	fold := &recorder{}
+	c, _ := start(t, js, fold, Options{})
+	const batches = 300
+	var last uint64
+	for seq := uint64(1); seq <= batches; seq++ {
+		if seq == 100 || seq == 200 {
+			bus.stop()
+			bus.start()
+		}
+		last = publishUntilAcked(t, js, seq)
+	}
+	wait(t, c, last)
+	expect(t, fold, upTo(batches)...)
+	if s := c.Stats(); s.Missing != 0 || fold.toldLost() != 0 {
+		t.Errorf("%d batches are called missing", s.Missing)
+	}
+}
+
+// publishUntilAcked retries as a producer does; a batch may be stored twice.
+func publishUntilAcked(t testing.TB, js jetstream.JetStream, seq uint64) uint64 {
+	for t.Context().Err() == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ack, err := js.Publish(ctx, schema.Subject(0, "c", "h", schema.KindMemory), memory(seq))
+		cancel()
+		if err == nil {
+			return ack.Sequence
+		}
+		runtime.Gosched()
+	}
+	return 0
+}
+
+func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
+	js := connectReady(t)
+	fold := &recorder{until: make(chan struct{}), last: 7}
+	c, _ := start(t, js, fold, Options{})
+	wait(t, c, publishMemory(t, js, 1, 2, 3, 4, 5))
+	if err := js.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, js)
+	publishMemory(t, js, 5, 6, 7) // 5 was not acked when the stream went
+	select {
+	case <-fold.until:
+	case <-time.After(30 * time.Second):
+	}
+	expect(t, fold, upTo(7)...)
+	if s := c.Stats(); s.Missing != 0 || s.Duplicates != 1 {
+		t.Errorf("%d missing and %d duplicates, want 0 and 1", s.Missing, s.Duplicates)
+	}
+}
+
+func TestConsumerMayStartBeforeTheStream(t *testing.T) {
+	js := newBus(t).connect()
+	fold := &recorder{}
+	c, _ := start(t, js, fold, Options{})
+	ensure(t, js)
+	wait(t, c, publishMemory(t, js, 1))
+	expect(t, fold, 1)
+}
+
+func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
+	js := connectReady(t)
+	one, two := &recorder{}, &recorder{}
+	c1, _ := start(t, js, one, Options{})
+	c2, _ := start(t, js, two, Options{})
+	last := publishMemory(t, js, upTo(200)...)
+	wait(t, c1, last)
+	wait(t, c2, last)
+	expect(t, one, upTo(200)...)
+	expect(t, two, upTo(200)...)
+}
+
+func TestDrainAppliesWhatWasFetched(t *testing.T) {
+	js := connectReady(t)
+	fold := &recorder{hold: make(chan struct{})}
+	c, stop := start(t, js, fold, Options{})
+	publishMemory(t, js, upTo(50)...)
+	fold.hold <- struct{}{} // the first is under way, the others are fetched or soon will be
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	close(fold.hold)
+	<-stopped
+	seen := fold.seen()
+	if len(seen) == 0 || !slices.Equal(seen, upTo(uint64(len(seen)))) {
+		t.Errorf("applied %v, want an unbroken beginning", seen)
+	}
+	if got := c.Applied(); got != uint64(len(seen)) {
+		t.Errorf("stands at %d with %d applied", got, len(seen))
+	}
+	s, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Consumers; n != 0 {
+		t.Errorf("%d JetStream consumers are left behind", n)
+	}
+}
+
+func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
+	js := connectReady(t)
+	c, _ := start(t, js, &recorder{}, Options{})
+	publishMemory(t, js, 1)
+	launches := publish(t, js, schema.KindLaunch, message(1, 1, schema.KindLaunch))
+	wait(t, c, launches)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := c.WaitFor(ctx, launches+1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for what is not stored yet gave %v", err)
+	}
+}
+
+func TestClosedConnectionEndsRun(t *testing.T) {
+	js := connectReady(t)
+	c := New(Options{}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(t.Context()) }()
+	<-c.Ready()
+	js.Conn().Close()
+	if err := <-done; !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("Run gave %v", err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	js := connectReady(t)
+	c, _ := start(t, js, &recorder{}, Options{})
+	clock := time.Now().Truncate(time.Second)
+	for _, seq := range []uint64{1, 1, 4} {
+		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, ClockOffset: clock.UnixNano() - int64(seq)}
+		publish(t, js, schema.KindMemory, encode(schema.KindMemory, h))
+	}
+	wait(t, c, publish(t, js, schema.KindMemory, hostile))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	want := `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
+# TYPE gputap_consumer_batches_total counter
+gputap_consumer_batches_total{consumer="recorder",result="duplicate",shard="000"} 1
+gputap_consumer_batches_total{consumer="recorder",result="invalid",shard="000"} 1
+gputap_consumer_batches_total{consumer="recorder",result="ok",shard="000"} 2
+gputap_consumer_batches_total{consumer="recorder",result="refused",shard="000"} 0
+gputap_consumer_batches_total{consumer="recorder",result="unknown_kind",shard="000"} 0
+# HELP gputap_consumer_gap_batches_total Batches missing in those holes: lost.
+# TYPE gputap_consumer_gap_batches_total counter
+gputap_consumer_gap_batches_total{cluster="c",consumer="recorder",hostname="h",shard="000"} 2
+# HELP gputap_consumer_host_last_event_timestamp_seconds Wall time of a host's last event.
+# TYPE gputap_consumer_host_last_event_timestamp_seconds gauge
+gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder",hostname="h",shard="000"} ` + strconv.FormatFloat(float64(clock.Unix()), 'g', -1, 64) + "\n"
+	names := []string{
+		"gputap_consumer_batches_total", "gputap_consumer_gap_batches_total", "gputap_consumer_host_last_event_timestamp_seconds",
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
+	js := connectReady(t)
+	s, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	if !config.DenyDelete || !config.AllowDirect || config.MaxAge != 24*time.Hour || config.Compression != jetstream.S2Compression {
+		t.Errorf("created %+v", config)
+	}
+	config.Description = "ours"
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := EnsureStreams(t.Context(), js, StreamOptions{MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s, err = js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config = s.CachedInfo().Config; config.MaxAge != time.Hour || config.Description != "ours" {
+		t.Errorf("adjusted to age %s, description %q", config.MaxAge, config.Description)
+	}
+}

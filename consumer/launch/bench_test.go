@@ -1,0 +1,62 @@
+package launch
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// training is one batch of a training step: 4,096 launches of 60 kernels in 180 shapes on 2
+// threads, on one GPU or on two.
+func training(gpus uint32) []byte {
+	r := rand.New(rand.NewPCG(1, 1))
+	b := schema.NewBuilder(schema.KindLaunch)
+	p := b.Process(schema.Process{PID: 1, Comm: "train"})
+	threads := []uint32{b.Thread(schema.Thread{Process: p, TID: 1}), b.Thread(schema.Thread{Process: p, TID: 2})}
+	c := b.Call(&schema.Call{Symbol: "cuLaunchKernel", Op: schema.OpLaunch})
+	var shapes []uint32
+	for i := range uint32(180) {
+		f := b.Func(schema.Func{Name: fill + string(rune('A'+i%60))})
+		shapes = append(shapes, b.Shape(schema.LaunchShape{Call: c, Func: f, Grid: [3]uint32{i, 1, 1}, Block: [3]uint32{256, 1, 1}}))
+	}
+	for i := range gpus {
+		b.GPU(schema.GPU{UUID: string(rune('a' + i)), Ordinal: i})
+	}
+	q := b.CUDAStream(0)
+	for i := range 4096 {
+		b.AddLaunch(&schema.Launch{
+			Time: schema.KTime(1000 * i), Thread: threads[r.IntN(2)], GPU: 1 + r.Uint32N(gpus), Shape: shapes[r.IntN(len(shapes))], CUDAStream: q,
+		})
+	}
+	return bytes.Clone(b.Encode(&schema.Header{Host: "h", BootID: "boot"}))
+}
+
+func BenchmarkApply(b *testing.B) {
+	for _, bb := range []struct {
+		name   string
+		gpus   uint32
+		decode bool
+	}{{"one GPU", 1, false}, {"one GPU, decode included", 1, true}, {"two GPUs", 2, false}} {
+		b.Run(bb.name, func(b *testing.B) {
+			data, h, d := training(bb.gpus), New(Config{}), schema.NewDecoder()
+			var batch schema.Batch
+			if err := d.Decode(data, &batch); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if bb.decode {
+					if err := d.Decode(data, &batch); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := h.Apply(&batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*4096/b.Elapsed().Seconds()/1e6, "Mevents/s")
+		})
+	}
+}

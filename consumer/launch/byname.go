@@ -1,0 +1,97 @@
+package launch
+
+const (
+	topKernels = 20      // series of one comm, beside other and unknown
+	maxWaiting = 100_000 // kernels without a series whose launches are counted
+)
+
+// byName counts launches by comm and kernel label. Which kernels of a comm get a series cannot be
+// taken back, so the places have a rising price: place k goes to a kernel with 2^k launches. The
+// first kernels of a program are named at once, and the kernels that it launches while it starts up
+// cannot take all places from those that turn out to matter.
+type byName struct {
+	counts  series[kernelLabels, uint64]
+	comms   map[string]*comm
+	waiting int // entries of all comms' waiting
+}
+
+type kernelLabels struct{ comm, kernel string }
+
+type comm struct {
+	name     string
+	promoted map[string]*uint64
+	waiting  map[string]uint64 // launches of kernels without a place; nil when all places are taken
+	unnamed  *uint64
+	others   *uint64
+}
+
+func newByName() byName {
+	return byName{counts: newSeries[kernelLabels, uint64](kernelLabels{other, other}), comms: map[string]*comm{}}
+}
+
+// comm gives the counts of a comm; those that come too late share one.
+func (n *byName) comm(name string) *comm {
+	if c := n.comms[name]; c != nil {
+		return c
+	}
+	if len(n.comms) >= maxSeries {
+		name = other
+	}
+	c := n.comms[name]
+	if c == nil {
+		c = &comm{name: name, promoted: map[string]*uint64{}, waiting: map[string]uint64{}}
+		n.comms[name] = c
+	}
+	return c
+}
+
+// add counts launches of one kernel.
+func (n *byName) add(c *comm, kernel string, launches uint64) {
+	if at := c.promoted[kernel]; at != nil {
+		*at += launches
+		return
+	}
+	switch {
+	case kernel == unknown:
+		*n.lazily(&c.unnamed, c, unknown) += launches
+	case n.promote(c, kernel, launches):
+		*c.promoted[kernel] += launches
+	default:
+		*n.lazily(&c.others, c, other) += launches
+	}
+}
+
+// promote gives a kernel a place when one is left and the kernel has earned it.
+func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
+	if c.waiting == nil {
+		return false
+	}
+	before, known := c.waiting[kernel]
+	if before+launches < 1<<len(c.promoted) {
+		if known || n.waiting < maxWaiting {
+			c.waiting[kernel] = before + launches
+		}
+		if !known && n.waiting < maxWaiting {
+			n.waiting++
+		}
+		return false
+	}
+	if known {
+		delete(c.waiting, kernel)
+		n.waiting--
+	}
+	c.promoted[kernel] = n.counts.at(kernelLabels{c.name, kernel})
+	if len(c.promoted) == topKernels {
+		n.waiting -= len(c.waiting)
+		c.waiting = nil
+	}
+	return true
+}
+
+// lazily makes a comm's series of a fixed name when the first launch belongs there.
+func (n *byName) lazily(at **uint64, c *comm, kernel string) *uint64 {
+	if *at == nil {
+		*at = n.counts.at(kernelLabels{c.name, kernel})
+	}
+	return *at
+}

@@ -1,0 +1,56 @@
+package launch
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
+
+	kernelLaunches = prometheus.NewDesc("gputap_cuda_kernel_launches_total",
+		"Kernels submitted to the GPU. gpu is the device number inside the process, empty while unknown.", workloadLabels, nil)
+	graphLaunches = prometheus.NewDesc("gputap_cuda_graph_launches_total",
+		"Executable graphs submitted to the GPU; the kernels inside a graph are not counted.", workloadLabels, nil)
+	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
+		"Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.",
+		[]string{"comm", "kernel"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (h *Histogram) Describe(ch chan<- *prometheus.Desc) {
+	ch <- kernelLaunches
+	ch <- graphLaunches
+	ch <- launchesByName
+}
+
+// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
+	workloads, byName := h.snapshot()
+	for w, n := range workloads {
+		if n.kernels > 0 {
+			ch <- total(kernelLaunches, n.kernels, w.hostname, w.gpu, w.uuid, w.container, w.comm)
+		}
+		if n.graphs > 0 {
+			ch <- total(graphLaunches, n.graphs, w.hostname, w.gpu, w.uuid, w.container, w.comm)
+		}
+	}
+	for k, n := range byName {
+		ch <- total(launchesByName, n, k.comm, k.kernel)
+	}
+}
+
+func (h *Histogram) snapshot() (map[workload]launches, map[kernelLabels]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	workloads := make(map[workload]launches, len(h.workloads.values))
+	for w, n := range h.workloads.values {
+		workloads[w] = *n
+	}
+	byName := make(map[kernelLabels]uint64, len(h.byName.counts.values))
+	for k, n := range h.byName.counts.values {
+		byName[k] = *n
+	}
+	return workloads, byName
+}
+
+func total(desc *prometheus.Desc, n uint64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+}

@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestMetrics(t *testing.T) {
+	h := New(Config{})
+	for range 2 {
+		_ = h.Apply(batch(t, "gpu01.example", 0,
+			event{pid: 1, comm: "train", gpu: 1, kernel: axpyFloat, times: 3},
+			event{pid: 2, comm: "train", gpu: 1, kernel: axpyDouble, times: 4},
+			event{pid: 2, comm: "train", gpu: 2, kernel: fill},
+			event{pid: 3, comm: "v\xffllm", symbol: "cuGraphLaunch", times: 5},
+			event{pid: 3, comm: "v\xffllm", kernel: ""}))
+	}
+	want := `
+# HELP gputap_cuda_graph_launches_total Executable graphs submitted to the GPU; the kernels inside a graph are not counted.
+# TYPE gputap_cuda_graph_launches_total counter
+gputap_cuda_graph_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
+# HELP gputap_cuda_kernel_launches_by_name_total Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.
+# TYPE gputap_cuda_kernel_launches_by_name_total counter
+gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="axpy"} 14
+gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="at::native::vectorized_elementwise_kernel"} 1
+gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="other"} 1
+gputap_cuda_kernel_launches_by_name_total{comm="v�llm",kernel="unknown"} 2
+# HELP gputap_cuda_kernel_launches_total Kernels submitted to the GPU. gpu is the device number inside the process, empty while unknown.
+# TYPE gputap_cuda_kernel_launches_total counter
+gputap_cuda_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 2
+gputap_cuda_kernel_launches_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example"} 14
+gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="1",hostname="gpu01.example"} 2
+`
+	if err := testutil.CollectAndCompare(h, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.CollectAndLint(h); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// TestByName: places cost 1, 2, 4, … launches; nothing moves and nothing goes back.
+func TestByName(t *testing.T) {
+	n := newByName()
+	c := n.comm("train")
+	for i := range 30 { // 30 kernels of start-up, launched 4 times each: places 0, 1 and 2 cost 1, 2 and 4
+		n.add(c, fmt.Sprintf("init%02d", i), 4)
+	}
+	counts := func(kernel string) uint64 {
+		if v := n.counts.values[kernelLabels{"train", kernel}]; v != nil {
+			return *v
+		}
+		return 0
+	}
+	if counts("init00") != 4 || counts("init02") != 4 || counts("init03") != 0 || counts(other) != 27*4 {
+		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"), counts("init03"), counts(other))
+	}
+	for range 7 { // place 3 costs 8: the kernel has 1, 2, … 7 launches, and stays among the others
+		n.add(c, "gemm", 1)
+	}
+	if counts("gemm") != 0 || counts(other) != 115 {
+		t.Errorf("7 launches: gemm %d, other %d, want 0, 115", counts("gemm"), counts(other))
+	}
+	n.add(c, "gemm", 1)
+	n.add(c, "gemm", 5)
+	if counts("gemm") != 6 || counts(other) != 115 {
+		t.Errorf("8 launches and on: gemm %d, other %d, want 6, 115", counts("gemm"), counts(other))
+	}
+	for i := range 40 {
+		n.add(c, fmt.Sprintf("heavy%02d", i), 1<<20)
+	}
+	if len(c.promoted) != topKernels || counts("heavy15") != 1<<20 || counts("heavy16") != 0 {
+		t.Errorf("%d places, heavy15 %d, heavy16 %d", len(c.promoted), counts("heavy15"), counts("heavy16"))
+	}
+	if counts(other) != 115+24*(1<<20) {
+		t.Errorf("other %d, want 115 + 24 Mi", counts(other))
+	}
+	if n.waiting != 0 || c.waiting != nil {
+		t.Errorf("%d kernels wait for places that are all taken", n.waiting)
+	}
+}
+
+func TestSeriesAreBounded(t *testing.T) {
+	h := New(Config{})
+	for i := range 2500 {
+		_ = h.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{comm: fmt.Sprintf("comm%d", i), kernel: "k"}))
+	}
+	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != maxSeries {
+		t.Errorf("%d series, want %d", n, maxSeries)
+	}
+	if got := h.workloads.values[workload{comm: other}].kernels; got != 501 {
+		t.Errorf("%d launches under other, want 501", got)
+	}
+	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != maxSeries {
+		t.Errorf("%d series by name, want %d", n, maxSeries)
+	}
+	if got := *h.byName.counts.values[kernelLabels{other, other}]; got != 501 {
+		t.Errorf("%d launches by name under other, want 501", got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("é", 60) // 120 bytes of C name
+	tests := []struct{ name, mangled, full, label string }{
+		{"C++ template", axpyFloat, "void axpy<float>(float, float*, float*, int)", "axpy"},
+		{"Triton", "triton_poi_fused_add_0", "triton_poi_fused_add_0", "triton_poi_fused_add_0"},
+		{"unseen", "", "unknown", "unknown"},
+		{"broken mangling", "_Z9", "_Z9", "_Z9"},
+		{"long", long, long, long[:96]},
+		{"cut between runes", "x" + long, "x" + long, "x" + long[:94]},
+		{"no UTF-8", "k\xff", "k�", "k�"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if n := (names{}).of(tt.mangled); n.full != tt.full || n.label != tt.label {
+				t.Errorf("%q, %q; want %q, %q", n.full, n.label, tt.full, tt.label)
+			}
+		})
+	}
+	full := names{}
+	for i := range maxNames + 1 {
+		full.of(fmt.Sprint(i))
+	}
+	if len(full) != 1 {
+		t.Errorf("%d names after the cache was full, want 1", len(full))
+	}
+}
+
+// TestReadersBesideApply is for the race detector.
+func TestReadersBesideApply(t *testing.T) {
+	h := New(Config{})
+	b := batch(t, "h", 0, event{pid: 1, kernel: "k", times: 3}, event{pid: 2, symbol: "cuGraphLaunch"})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 200 {
+			_ = h.Apply(b)
+		}
+	})
+	for range 50 {
+		for _, p := range h.Report() {
+			if len(p.Kernels) > 0 && p.Kernels[0].Launches != p.Kernels[0].Shapes[0].Launches {
+				t.Errorf("half a batch in a report: %+v", p.Kernels)
+			}
+		}
+		testutil.CollectAndCount(h)
+	}
+	wg.Wait()
+	if got := text(h); got != "h/1 cuLaunchKernel:600 [k]=600 graphs=0\nh/2 cuGraphLaunch:200 graphs=200\n" {
+		t.Errorf("report\n%s", got)
+	}
+}
+
+// TestOneGPU: a batch whose GPU column is constant counts under that GPU.
+func TestOneGPU(t *testing.T) {
+	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
+		want.hostname, want.container, want.comm = "h", "c0", "train"
+		h := New(Config{})
+		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2}, event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
+		if n := h.workloads.values[want]; len(h.workloads.values) != 1 || n == nil || n.kernels != 3 {
+			t.Errorf("GPU %d: %v, want 3 kernels under %+v", gpu, h.workloads.values, want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package launch
+
+import (
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// maxCells bounds the counts of one batch: 8 MiB. A batch closes at 4,096 events of a few processes
+// with a few hundred shapes; what is above is counted event by event.
+const maxCells = 1 << 20
+
+// group is one process on one GPU of a batch.
+type group struct {
+	entry *process.Entry[state]
+	gpu   int // 0 unknown, else 1 + index into Batch.GPUs
+}
+
+// counter counts the events of one batch by group and launch shape: two column reads and one
+// increment an event. It keeps its memory from batch to batch.
+type counter struct {
+	entries []*process.Entry[state] // by index of process; nil for a process without threads
+	threads []uint64
+	shapes  []uint64
+	gpus    []uint64
+	base    []int // by thread: where its process's counts begin
+	counts  []uint64
+}
+
+// load expands the columns. entries are those of the batch's threads.
+func (c *counter) load(b *schema.Batch, entries []*process.Entry[state]) {
+	c.threads = expand(c.threads, b.Thread(), b.Events)
+	c.shapes = expand(c.shapes, b.Shape(), b.Events)
+	c.gpus = expand(c.gpus, b.GPU(), b.Events)
+	c.entries = append(c.entries[:0], make([]*process.Entry[state], len(b.Processes))...)
+	for i, e := range entries {
+		c.entries[b.Threads[i].Process] = e
+	}
+}
+
+func expand(dst []uint64, column *schema.Column, n int) []uint64 {
+	if cap(dst) < n {
+		dst = make([]uint64, n)
+	}
+	column.Expand(dst[:n])
+	return dst[:n]
+}
+
+// each gives every group its launches by shape, in a slice that is valid for the call; or, when the
+// table would be too large, gives the events one at a time.
+func (c *counter) each(b *schema.Batch, perGroup func(group, []uint64), perEvent func(g group, shape int)) {
+	perProcess := (len(b.GPUs) + 1) * len(b.Shapes)
+	if perProcess > maxCells || perProcess*len(b.Processes) > maxCells {
+		for i, t := range c.threads {
+			perEvent(group{c.entries[b.Threads[t].Process], int(c.gpus[i])}, int(c.shapes[i]))
+		}
+		return
+	}
+	c.count(b, perProcess)
+	for p, e := range c.entries {
+		if e == nil {
+			continue
+		}
+		for gpu := range len(b.GPUs) + 1 {
+			row := c.counts[p*perProcess+gpu*len(b.Shapes):][:len(b.Shapes)]
+			if used(row) {
+				perGroup(group{e, gpu}, row)
+			}
+		}
+	}
+}
+
+func (c *counter) count(b *schema.Batch, perProcess int) {
+	cells := perProcess * len(b.Processes)
+	if cap(c.counts) < cells {
+		c.counts = make([]uint64, cells)
+	}
+	c.counts = c.counts[:cells]
+	clear(c.counts)
+	constant := b.GPU().Width == 0
+	c.base = c.base[:0]
+	for i := range b.Threads {
+		base := int(b.Threads[i].Process) * perProcess
+		if constant {
+			base += int(b.GPU().Base) * len(b.Shapes)
+		}
+		c.base = append(c.base, base)
+	}
+	if constant {
+		for i, t := range c.threads {
+			c.counts[c.base[t]+int(c.shapes[i])]++
+		}
+		return
+	}
+	for i, t := range c.threads {
+		c.counts[c.base[t]+int(c.gpus[i])*len(b.Shapes)+int(c.shapes[i])]++
+	}
+}
+
+// release lets go of the entries: the table may forget them before the next batch.
+func (c *counter) release() { clear(c.entries) }
+
+func used(counts []uint64) bool {
+	for _, n := range counts {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,18 @@
+// Package launch counts what each process launches: kernels by name and by launch shape, and graphs
+// apart from kernels.
+//
+// A launch is observed where it is submitted; its result and its time on the GPU are not seen. A
+// kernel whose handle was obtained unseen is named "unknown".
+//
+// State is bounded: a process holds Config.MaxKernels kernel names and counts the launches of
+// others together, under "other"; a kernel holds its first 8 launch shapes. Metrics hold at most
+// 2,000 series a family and count what comes later under comm="other".
+//
+// Counters of metrics belong to workloads (host, GPU, container, comm) and outlive processes. A
+// counter by kernel name never goes back and no launch is counted under two names: a kernel gets a
+// series of its own when it has earned it (see byName), keeps it for ever, and what it launched
+// before stays counted under kernel="other".
+//
+// Apply is called by one goroutine at a time, in seq order per host and kind; Report and Collect may
+// run beside it. Nothing looks at the wall clock: the same batches give the same counts.
+package launch

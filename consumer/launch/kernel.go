@@ -1,0 +1,112 @@
+package launch
+
+import (
+	"unicode/utf8"
+
+	"github.com/ianlancetaylor/demangle"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// What stands for names that are not known or not kept.
+const (
+	unknown = "unknown"
+	other   = "other"
+)
+
+const (
+	maxNames  = 50_000 // of the cache
+	maxShapes = 8      // of one kernel
+	maxLabel  = 96     // bytes of a kernel label
+)
+
+// state is the launches of one process.
+type state struct {
+	kernels map[string]*kernel // by mangled name
+	other   uint64             // launches of kernels above the bound
+	graphs  uint64
+}
+
+type kernel struct {
+	name     *name
+	launches uint64
+	shapes   []Shape
+}
+
+// Shape is what one kernel was launched with.
+type Shape struct {
+	Grid        [3]uint32
+	Block       [3]uint32
+	SharedBytes uint32 // dynamic shared memory of a block
+	Launches    uint64
+}
+
+// add counts n launches; a kernel above the bound is counted among the others.
+func (s *state) add(name *name, shape *schema.LaunchShape, n uint64, bound int) {
+	k := s.kernels[name.mangled]
+	if k == nil {
+		if len(s.kernels) >= bound {
+			s.other += n
+			return
+		}
+		if s.kernels == nil {
+			s.kernels = map[string]*kernel{}
+		}
+		k = &kernel{name: name}
+		s.kernels[name.mangled] = k
+	}
+	k.launches += n
+	k.addShape(shape, n)
+}
+
+func (k *kernel) addShape(s *schema.LaunchShape, n uint64) {
+	for i := range k.shapes {
+		known := &k.shapes[i]
+		if known.Grid == s.Grid && known.Block == s.Block && known.SharedBytes == s.SharedBytes {
+			known.Launches += n
+			return
+		}
+	}
+	if len(k.shapes) < maxShapes {
+		k.shapes = append(k.shapes, Shape{s.Grid, s.Block, s.SharedBytes, n})
+	}
+}
+
+// name is one kernel's name in its three forms.
+type name struct {
+	mangled string
+	full    string // demangled
+	label   string // demangled, without template arguments and parameters, at most maxLabel bytes
+}
+
+// names remembers names that were demangled. It is a cache: when it is full it starts afresh.
+type names map[string]*name
+
+func (n names) of(mangled string) *name {
+	if known := n[mangled]; known != nil {
+		return known
+	}
+	if len(n) >= maxNames {
+		clear(n)
+	}
+	fresh := &name{mangled: mangled, full: unknown, label: unknown}
+	if mangled != "" {
+		longest := demangle.MaxLength(10) // 2^10 bytes: a short name can mean a huge one
+		fresh.full = label(demangle.Filter(mangled, longest))
+		fresh.label = cut(label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams)))
+	}
+	n[mangled] = fresh
+	return fresh
+}
+
+// cut shortens a label between two runes.
+func cut(s string) string {
+	if len(s) <= maxLabel {
+		return s
+	}
+	end := maxLabel
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}

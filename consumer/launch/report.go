@@ -1,0 +1,72 @@
+package launch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Process is what one process launched.
+type Process struct {
+	ID            schema.ProcessID
+	Start         time.Time
+	UID           uint32
+	Comm          string
+	Exe           string
+	Container     string
+	Late          bool           // launched before gputap was attached: counts are too low
+	Calls         []process.Call // launches have no return probe: every call counts as OK
+	Kernels       []Kernel       // most launched first
+	GraphLaunches uint64
+}
+
+// Kernel is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
+// unseen. The kernels above the bound are together one Kernel "other" without Mangled.
+type Kernel struct {
+	Name     string
+	Mangled  string
+	Launches uint64
+	Shapes   []Shape // the first 8; the launches of further ones are in Launches alone
+}
+
+// Report lists the processes in order of first sight.
+func (h *Histogram) Report() []Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.processes.All()
+	report := make([]Process, 0, len(all))
+	for _, e := range all {
+		report = append(report, Process{
+			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
+			Calls: calls(e.Calls), Kernels: e.State.report(), GraphLaunches: e.State.graphs,
+		})
+	}
+	return report
+}
+
+// calls copies what Apply goes on changing.
+func calls(c process.Calls) []process.Call {
+	list := slices.Clone(c)
+	for i := range list {
+		list[i].Errors = maps.Clone(list[i].Errors)
+	}
+	return list
+}
+
+func (s *state) report() []Kernel {
+	list := make([]Kernel, 0, len(s.kernels)+1)
+	for _, k := range s.kernels {
+		list = append(list, Kernel{k.name.full, k.name.mangled, k.launches, slices.Clone(k.shapes)})
+	}
+	if s.other > 0 {
+		list = append(list, Kernel{Name: other, Launches: s.other})
+	}
+	slices.SortFunc(list, func(a, b Kernel) int {
+		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mangled, b.Mangled))
+	})
+	return list
+}

@@ -1,0 +1,30 @@
+package launch
+
+// maxSeries bounds a metric family.
+const maxSeries = 2000
+
+// series is one value for each of at most maxSeries label sets.
+type series[K comparable, V any] struct {
+	values   map[K]*V
+	overflow K // the label set of all that come too late
+}
+
+func newSeries[K comparable, V any](overflow K) series[K, V] {
+	return series[K, V]{map[K]*V{}, overflow}
+}
+
+// at gives the value of k, for ever the same.
+func (s *series[K, V]) at(k K) *V {
+	if v := s.values[k]; v != nil {
+		return v
+	}
+	if len(s.values) >= maxSeries-1 {
+		k = s.overflow
+	}
+	v := s.values[k]
+	if v == nil {
+		v = new(V)
+		s.values[k] = v
+	}
+	return v
+}

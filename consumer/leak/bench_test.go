@@ -1,0 +1,116 @@
+package leak
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+// BenchmarkApply folds encoded batches of 4,096 events, decoding included: four threads fill 64 Ki
+// addresses, free and allocate among them, and free them all, so that every round is like the first.
+func BenchmarkApply(b *testing.B) {
+	const perBatch, ring, allocs = 4096, 1 << 16, 1 << 18
+	h := consumertest.Memory(b, "gpu-01")
+	p := h.Process(42, 1, "train")
+	p.GPU = &schema.GPU{UUID: "GPU-1"}
+	var messages [][]byte
+	address := func(n uint64) uint64 { return 0x7f0000000000 + n*2654435761%ring<<9 }
+	now := schema.KTime(1)
+	for n := range uint64(allocs + ring) {
+		if n >= ring {
+			p.Free(uint32(n%4), address(n-ring), now, 300)
+		}
+		if n < allocs {
+			p.Alloc(uint32(n%4), address(n), 512+n%100_000, now+500, 300)
+		}
+		now += 1000
+		if n%(perBatch/2) == perBatch/2-1 {
+			messages = append(messages, h.Message())
+		}
+	}
+	tracker, d, batch := New(Config{}), schema.NewDecoder(), &schema.Batch{}
+	events, i := 0, 0
+	for b.Loop() {
+		if err := d.Decode(messages[i%len(messages)], batch); err != nil {
+			b.Fatal(err)
+		}
+		if err := tracker.Apply(batch); err != nil {
+			b.Fatal(err)
+		}
+		events += batch.Events
+		i++
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	if c := tracker.Report().Counters; c != (Counters{}) {
+		b.Fatalf("the rounds are not alike: %+v", c)
+	}
+}
+
+// million is a tracker with n live allocations of one process.
+func million(tb testing.TB, n int) *Tracker {
+	tracker := New(Config{})
+	h := consumertest.Memory(tb, "gpu-01")
+	p := h.Process(42, 1, "train")
+	for i := range n {
+		p.Alloc(uint32(i%4), 0x7f0000000000+uint64(i)<<9, uint64(512+i%1_000_000), schema.KTime(i), 1)
+		if i%4096 == 4095 || i == n-1 {
+			apply(tb, tracker, h.Batch())
+		}
+	}
+	return tracker
+}
+
+func BenchmarkLiveBytes(b *testing.B) {
+	for _, n := range []int{1 << 20, 1_500_000} {
+		b.Run(name(n), func(b *testing.B) {
+			for b.Loop() {
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				tracker := million(b, n)
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "B/allocation")
+				runtime.KeepAlive(tracker)
+			}
+		})
+	}
+}
+
+func name(n int) string {
+	if n == 1<<20 {
+		return "1Mi"
+	}
+	return "1.5M"
+}
+
+func BenchmarkReport1M(b *testing.B) {
+	tracker := million(b, 1<<20)
+	for _, read := range []struct {
+		name string
+		once func()
+	}{
+		{"Report", func() { tracker.Report() }},
+		{"Top20", func() { tracker.Top(20) }},
+		{"Top1000", func() { tracker.Top(MaxTop) }},
+		{"Collect", func() {
+			to := make(chan prometheus.Metric, 10_000)
+			tracker.Collect(to)
+		}},
+	} {
+		b.Run(read.name, func(b *testing.B) {
+			var worst time.Duration
+			for b.Loop() {
+				start := time.Now()
+				read.once()
+				worst = max(worst, time.Since(start))
+			}
+			b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+		})
+	}
+}

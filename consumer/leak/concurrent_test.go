@@ -1,0 +1,65 @@
+package leak
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+// Readers see whole batches: every batch leaves ten allocations of one byte more.
+func TestReadersSeeWholeBatches(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	p := h.Process(42, 1, "train")
+	tracker := New(Config{})
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for {
+				if got := tracker.Report().Totals.LiveBytes; got%10 != 0 {
+					t.Errorf("%d bytes live in the middle of a batch", got)
+				}
+				tracker.Top(5)
+				tracker.snapshot()
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := range uint64(200) {
+		for i := range uint64(10) {
+			p.Alloc(uint32(n), 1+10*n+i, 1, schema.KTime(n), 1)
+		}
+		apply(t, tracker, h.Batch())
+	}
+	close(done)
+	readers.Wait()
+	if got := tracker.Report().Totals.LiveBytes; got != 2000 {
+		t.Errorf("%d bytes live, want 2,000", got)
+	}
+}
+
+// Slots of threads without live memory are used again, and threads with some keep their names.
+func TestThreadsOfAServer(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	p := h.Process(42, 1, "server").Alloc(7, 0x1, 1<<40, 1, 1)
+	tracker := New(Config{})
+	for tid := range uint32(20_000) {
+		at := schema.KTime(10 + 10*tid)
+		p.Alloc(100+tid, 0x1000, 64, at, 1).Free(100+tid, 0x1000, at+5, 1)
+		if tid%100 == 99 {
+			apply(t, tracker, h.Batch())
+		}
+	}
+	if n := len(tracker.threads.slots); n > 2*minThreads {
+		t.Errorf("%d slots for one thread with live memory", n)
+	}
+	if top := tracker.Top(1); top[0].TID != 7 {
+		t.Errorf("the largest is thread %d's, want 7's", top[0].TID)
+	}
+}

@@ -1,0 +1,196 @@
+package leak
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+func TestEvidence(t *testing.T) {
+	lose := func(h *consumertest.Host, cause schema.Loss, n uint64) { h.Header.Lost[cause] = n }
+	tests := []struct {
+		name string
+		run  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process)
+		want string
+	}{
+		{"nothing lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {}, complete},
+		{"attached late", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			p.Late = true
+		}, late},
+		{"loss rose", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			lose(h, schema.LossControlRing, 1)
+		}, gap},
+		{"late and a gap", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			p.Late = true
+			lose(h, schema.LossRead, 1)
+		}, gap},
+		{"launches lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			lose(h, schema.LossBulkRing, 1)
+		}, complete},
+		{"batches of other kinds spooled away", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			lose(h, schema.LossSpool, 1)
+		}, complete},
+		{"loss said by a heartbeat", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			lose(h, schema.LossState, 3)
+			apply(t, tr, h.Heartbeat())
+		}, gap},
+		{"lost batches told by the runtime", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			tr.Lost("test", "gpu-01", "boot-1", 2)
+		}, gap},
+		{"no lost batches", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			tr.Lost("test", "gpu-01", "boot-1", 0)
+		}, complete},
+		{"lost batches of another host", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			tr.Lost("test", "gpu-02", "boot-1", 2)
+		}, complete},
+		{"producer restarted", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			h.Header.Run = 1_000
+		}, gap},
+		{"producer restarted, then a straggler of the earlier run", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			h.Header.Run = 1_000
+			apply(t, tr, h.Heartbeat())
+			h.Header.Run = 1
+		}, gap},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := consumertest.Memory(t, "gpu-01")
+			p := h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+			tracker := New(Config{})
+			apply(t, tracker, h.Batch())
+			test.run(tracker, h, p)
+			p.Alloc(1, 0x2000, 8, 2_000, 1)
+			apply(t, tracker, h.Batch())
+			if got := tracker.Report().Processes[0].Evidence; got != test.want {
+				t.Errorf("evidence %q, want %q", got, test.want)
+			}
+			h.Process(43, 3_000, "later").Alloc(1, 0x1000, 8, 3_100, 1)
+			apply(t, tracker, h.Batch())
+			if got := tracker.Report().Processes[1].Evidence; got != complete {
+				t.Errorf("evidence of a process begun afterwards %q, want complete", got)
+			}
+		})
+	}
+}
+
+// A process may have begun, unseen, inside the batches that were lost.
+func TestBegunInsideAGap(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
+	apply(t, tracker, h.Batch())
+	tracker.Lost("test", "gpu-01", "boot-1", 1)
+	h.Process(43, 150, "inside").Alloc(1, 0x1000, 8, 200, 1)
+	apply(t, tracker, h.Batch())
+	if got := tracker.Report().Processes[1].Evidence; got != gap {
+		t.Errorf("evidence %q, want gap", got)
+	}
+}
+
+// The evidence of a process that ended does not change afterwards.
+func TestGapAfterTheEnd(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1).Exit(110)
+	apply(t, tracker, h.Batch())
+	tracker.Lost("test", "gpu-01", "boot-1", 1)
+	if got := tracker.Report().Processes[0].Evidence; got != complete {
+		t.Errorf("evidence %q, want complete", got)
+	}
+}
+
+func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
+	apply(t, tracker, h.Batch())
+	h.Process(42, 500, "second").Alloc(1, 0x1000, 16, 600, 1)
+	apply(t, tracker, h.Batch())
+	ps := tracker.Report().Processes
+	if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[1].Ended || ps[1].LiveBytes != 16 {
+		t.Errorf("got %+v", ps)
+	}
+}
+
+func TestRebootEndsEverything(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+	apply(t, tracker, h.Batch())
+	h.Header.BootID, h.Header.ClockOffset = "boot-2", h.Header.ClockOffset+int64(time.Hour)
+	apply(t, tracker, h.Heartbeat())
+	if p := tracker.Report().Processes[0]; !p.Ended || p.UnfreedBytes != 8 || p.LiveBytes != 0 {
+		t.Errorf("got %+v", p)
+	}
+}
+
+// Equal addresses in two processes, and equal processes on two hosts, have nothing to do with each other.
+func TestIdentity(t *testing.T) {
+	tracker := New(Config{})
+	for _, hostname := range []string{"gpu-01", "gpu-02"} {
+		h := consumertest.Memory(t, hostname)
+		h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+		h.Process(43, 50, "train").Alloc(1, 0x1000, 16, 101, 1).Free(1, 0x1000, 110, 1)
+		apply(t, tracker, h.Batch())
+	}
+	r := tracker.Report()
+	if len(r.Processes) != 4 || r.Totals.LiveBytes != 16 || r.Totals.LiveAllocations != 2 || r.Counters != (Counters{}) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	p := h.Process(42, 50, "train")
+	p.Alloc(1, 0x1000, 1, 100, 1)
+	p.GPU = &schema.GPU{Ordinal: 1}
+	p.Alloc(1, 0x2000, 2, 101, 1)
+	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // learned by now
+	p.Alloc(1, 0x3000, 4, 102, 1)
+	p.GPU = &schema.GPU{UUID: "GPU-a", Ordinal: 0}
+	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // from another current device
+	apply(t, tracker, h.Batch())
+	got := tracker.Report().Processes[0].GPUs
+	want := []GPUUse{{"", -1, 1, 1}, {"GPU-a", 0, 8, 1}, {"GPU-b", 1, 2, 1}}
+	if len(got) != len(want) {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %+v, want %+v", got[i], want[i])
+		}
+	}
+}
+
+// What a forgotten process held leaves the shared table with it.
+func TestForget(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{KeepEnded: 10 * time.Minute})
+	h.Process(42, 50, "short").Alloc(1, 0x1000, 8, 100, 1).Exit(200)
+	long := h.Process(43, 50, "long").Alloc(1, 0x1000, 16, 100, 1)
+	apply(t, tracker, h.Batch())
+	for minute := range 12 {
+		at := schema.KTime(time.Duration(minute+1) * time.Minute * 11 / 10)
+		long.Alloc(1, 0x2000, 1, at, 1).Free(1, 0x2000, at+10, 1)
+		apply(t, tracker, h.Batch())
+	}
+	r := tracker.Report()
+	if len(r.Processes) != 1 || r.Processes[0].Comm != "long" || r.Processes[0].LiveBytes != 16 {
+		t.Errorf("got %+v, want the long one alone", r.Processes)
+	}
+	if n := tracker.workloadBytes("short"); n != 8 {
+		t.Errorf("the forgotten process's workload counts %d allocated bytes, want 8", n)
+	}
+}
+
+func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
+	for l, w := range t.workloads.index {
+		if l.comm == comm {
+			allocated += w.allocated
+		}
+	}
+	return allocated
+}

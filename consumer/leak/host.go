@@ -1,0 +1,141 @@
+package leak
+
+import "github.com/gputap/gputap/schema"
+
+type hostID struct{ cluster, host, boot string }
+
+// host is what one boot of one host said about its own evidence.
+type host struct {
+	offset int64        // wall clock minus KTime, ns
+	run    uint64       // the producer's run that is followed
+	lost   uint64       // of that run, as far as memory goes
+	last   schema.KTime // latest event
+	gap    schema.KTime // the latest time at which events may have been lost; 0: none
+	hole   bool         // what was lost reaches to the next batch with events
+	seen   bool         // a batch came
+	totals *quality
+}
+
+// quality counts, for one host name, what says how good the picture is.
+type quality struct {
+	unmatchedFrees  uint64
+	reallocOverLive uint64
+	lateFrees       uint64
+}
+
+// Lost tells that batches of a host never arrived. Processes that ran then carry the evidence
+// "gap" from now on. It is called by the goroutine that calls Apply.
+func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
+	if batches == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.hostOf(hostID{cluster, hostname, boot})
+	h.mark(h.last)
+	h.hole = true
+}
+
+func (t *Tracker) hostOf(id hostID) *host {
+	h := t.hosts[id]
+	if h == nil {
+		h = &host{totals: t.qualityOf(id.host)}
+		t.hosts[id] = h
+	}
+	return h
+}
+
+// mark says that events were lost up to at.
+func (h *host) mark(at schema.KTime) { h.gap = max(h.gap, at) }
+
+// observe notes what a batch of any kind says about its host.
+func (t *Tracker) observe(b *schema.Batch) *host {
+	id := hostID{b.Cluster, b.Host, b.BootID}
+	h := t.hostOf(id)
+	if !h.seen {
+		h.seen = true
+		t.endOlderBoots(id, b.ClockOffset)
+	}
+	h.offset = b.ClockOffset
+	if b.Run < h.run {
+		return h // a straggler: the change of run was a gap already
+	}
+	end := max(h.last, b.Last)
+	lost := memoryLost(b)
+	if lost > h.lost || (b.Run > h.run && h.run != 0) {
+		h.mark(end)
+		h.hole = h.hole || b.Events == 0 // a heartbeat does not say until when
+	}
+	if h.hole && b.Kind == schema.KindMemory && b.Events > 0 {
+		h.mark(b.First)
+		h.hole = false
+	}
+	h.run, h.lost, h.last = b.Run, max(lost, h.lostIn(b.Run)), end
+	return h
+}
+
+func (h *host) lostIn(run uint64) uint64 {
+	if run == h.run {
+		return h.lost
+	}
+	return 0
+}
+
+// memoryLost sums the causes that can take a memory event. The bulk rings hold none, and a batch
+// that the spool dropped is known exactly by its missing seq.
+func memoryLost(b *schema.Batch) uint64 {
+	return b.TotalLost() - b.Lost[schema.LossBulkRing] - b.Lost[schema.LossSpool]
+}
+
+// endOlderBoots ends what ran on a host before it was booted anew. The clock offset is the wall
+// time of the boot, near enough to order boots.
+func (t *Tracker) endOlderBoots(id hostID, booted int64) {
+	for oldID, old := range t.hosts {
+		if oldID.cluster != id.cluster || oldID.host != id.host || oldID == id || old.offset >= booted {
+			continue
+		}
+		for _, p := range t.table.All() {
+			if p.State.host == old && !p.Ended {
+				t.exit(p)
+			}
+		}
+		delete(t.hosts, oldID)
+	}
+}
+
+// Evidence of a process's numbers.
+const (
+	complete = "complete" // all of its calls were seen
+	gap      = "gap"      // events of its lifetime were lost
+	late     = "late"     // it ran before gputap was attached
+)
+
+// evidence of a process: a gap counts when it may lie in the process's lifetime.
+func evidence(p *proc) string {
+	switch {
+	case inGap(p):
+		return gap
+	case p.Late:
+		return late
+	}
+	return complete
+}
+
+func inGap(p *proc) bool {
+	h := p.State.host
+	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
+}
+
+func (t *Tracker) qualityOf(hostname string) *quality {
+	hostname = text(hostname)
+	q := t.qualities[hostname]
+	if q == nil && len(t.qualities) >= maxSeries-1 {
+		hostname = other
+		q = t.qualities[hostname]
+	}
+	if q == nil {
+		q = &quality{}
+		t.qualities[hostname] = q
+	}
+	return q
+}

@@ -1,0 +1,41 @@
+package leak
+
+import "math/bits"
+
+// Eight size classes an octave: allocations of one class differ by less than an eighth.
+const numSizes = 62 * 8
+
+func sizeOf(bytes uint64) int {
+	if bytes < 8 {
+		return int(bytes)
+	}
+	octave := bits.Len64(bytes) - 1
+	return (octave-2)*8 + int(bytes>>(octave-3)&7)
+}
+
+// sizes lists all live allocations by size class, the newest first.
+type sizes struct {
+	heads [numSizes]uint32
+}
+
+func (z *sizes) link(s *slab, i uint32) {
+	a := s.at(i)
+	head := &z.heads[sizeOf(a.bytes)]
+	a.prev, a.next = 0, *head
+	if *head != 0 {
+		s.at(*head).prev = i
+	}
+	*head = i
+}
+
+func (z *sizes) unlink(s *slab, i uint32) {
+	a := s.at(i)
+	if a.prev != 0 {
+		s.at(a.prev).next = a.next
+	} else {
+		z.heads[sizeOf(a.bytes)] = a.next
+	}
+	if a.next != 0 {
+		s.at(a.next).prev = a.prev
+	}
+}

@@ -1,0 +1,143 @@
+package leak
+
+import (
+	"math/bits"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// allocation is one piece of live memory. 48 bytes without a pointer: the garbage collector does
+// not walk the table, and a process holds millions of them.
+type allocation struct {
+	key    uint64 // address, or handle of physical memory
+	bytes  uint64
+	since  schema.KTime // return of the call that made it
+	chain  uint32       // next in its index's bucket
+	prev   uint32       // neighbours in its size class
+	next   uint32
+	thread uint32 // slot of the thread that made it
+	maps   uint32 // mappings of the physical memory
+	named  bool   // its key names it: not freed, not released
+	row    uint8  // index into its process's rows
+	origin uint8  // index into origins: the call that made it
+}
+
+const chunkLen = 1 << 12
+
+// slab hands out allocations by number; 0 is none. Memory once grown is kept for the next ones.
+type slab struct {
+	chunks []*[chunkLen]allocation
+	used   uint32 // numbers handed out so far, with those given back
+	free   uint32 // first of those given back, linked by next
+}
+
+func (s *slab) at(i uint32) *allocation { return &s.chunks[i/chunkLen][i%chunkLen] }
+
+// take gives a number whose allocation is zero.
+func (s *slab) take() uint32 {
+	if i := s.free; i != 0 {
+		a := s.at(i)
+		s.free = a.next
+		*a = allocation{}
+		return i
+	}
+	s.used++
+	if int(s.used/chunkLen) >= len(s.chunks) {
+		s.chunks = append(s.chunks, new([chunkLen]allocation))
+	}
+	return s.used
+}
+
+func (s *slab) give(i uint32) {
+	s.at(i).next = s.free
+	s.free = i
+}
+
+// index finds the allocations of one process by key. Buckets hold the first number of a chain that
+// runs through the slab: 4 bytes an allocation, where a Go map takes 20 to 40. It grows by linear
+// hashing, one bucket an insertion, so that no batch waits for a table of millions to be rebuilt.
+type index struct {
+	heads []uint32
+	count int
+}
+
+// bucket is where key is when there are n buckets: the hash's low bits, one bit fewer for buckets
+// that do not exist yet.
+func bucket(key uint64, n int) uint32 {
+	hash := uint32(key * 0x9E3779B97F4A7C15 >> 32)
+	mask := uint32(1)<<bits.Len32(uint32(n-1)) - 1
+	if b := hash & mask; b < uint32(n) {
+		return b
+	}
+	return hash & (mask >> 1)
+}
+
+// find is the number of the live allocation at key, 0 for none.
+func (x *index) find(s *slab, key uint64) uint32 {
+	if x.count == 0 {
+		return 0
+	}
+	i := x.heads[bucket(key, len(x.heads))]
+	for i != 0 {
+		a := s.at(i)
+		if a.key == key {
+			return i
+		}
+		i = a.chain
+	}
+	return 0
+}
+
+// insert adds allocation i, whose key is not there yet.
+func (x *index) insert(s *slab, i uint32) {
+	if x.count >= len(x.heads) {
+		x.split(s)
+	}
+	a := s.at(i)
+	head := &x.heads[bucket(a.key, len(x.heads))]
+	a.chain, *head = *head, i
+	x.count++
+}
+
+// split adds a bucket and moves to it what now belongs there.
+func (x *index) split(s *slab) {
+	added := len(x.heads)
+	x.heads = append(x.heads, 0)
+	if added == 0 {
+		return
+	}
+	mask := uint32(1)<<bits.Len32(uint32(added)) - 1
+	link := &x.heads[uint32(added)&(mask>>1)]
+	for *link != 0 {
+		a := s.at(*link)
+		if bucket(a.key, added+1) != uint32(added) {
+			link = &a.chain
+			continue
+		}
+		i := *link
+		*link = a.chain
+		a.chain, x.heads[added] = x.heads[added], i
+	}
+}
+
+// remove takes out allocation i, which is there.
+func (x *index) remove(s *slab, i uint32) {
+	link := &x.heads[bucket(s.at(i).key, len(x.heads))]
+	for *link != i {
+		link = &s.at(*link).chain
+	}
+	*link = s.at(i).chain
+	x.count--
+}
+
+// drain empties the index and calls each with every number that was in it.
+func (x *index) drain(s *slab, each func(i uint32)) {
+	for _, i := range x.heads {
+		for i != 0 {
+			next := s.at(i).chain
+			each(i)
+			i = next
+		}
+	}
+	*x = index{}
+}

@@ -1,0 +1,86 @@
+package leak
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// MaxTop is the most that Top returns.
+const MaxTop = 1000
+
+// Allocation is one piece of live memory.
+type Allocation struct {
+	Process    schema.ProcessID
+	Comm       string
+	UID        uint32
+	Container  string
+	TID        uint32 // the thread that made it
+	ThreadComm string
+	Ptr        uint64 // address; of VMM memory, the handle
+	Bytes      uint64
+	GPU        string // UUID; "" unknown
+	Ordinal    int    // of the GPU in the process's numbering; -1 unknown
+	Class      schema.MemClass
+	At         time.Time // when the call that made it returned
+	Symbol     string    // that call
+}
+
+// candidate holds what allocations are ordered by.
+type candidate struct {
+	bytes uint64
+	at    int64 // wall clock, ns: KTimes of two hosts do not compare
+	key   uint64
+	i     uint32
+}
+
+// Top gives the n largest live allocations, the largest first and of equals the oldest. It looks at
+// a bounded number of allocations: when more than that are within an eighth of each other in size,
+// it knows the newest of them only.
+func (t *Tracker) Top(n int) []Allocation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.largest(min(n, MaxTop))
+	top := make([]Allocation, 0, len(found))
+	for _, c := range found {
+		top = append(top, t.describe(t.slab.at(c.i)))
+	}
+	return top
+}
+
+func (t *Tracker) largest(n int) []candidate {
+	if n <= 0 {
+		return nil
+	}
+	scan := max(64*n, t.cfg.TopScan)
+	var found []candidate
+	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
+		for i := t.sizes.heads[size]; i != 0 && len(found) < scan; {
+			a := t.slab.at(i)
+			found = append(found, candidate{a.bytes, t.wall(a), a.key, i})
+			i = a.next
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+	})
+	return found[:min(n, len(found))]
+}
+
+func (t *Tracker) describe(a *allocation) Allocation {
+	by := &t.threads.slots[a.thread]
+	p := by.process
+	r := &p.State.rows[a.row]
+	return Allocation{
+		Process: p.ID, Comm: p.Comm, UID: p.UID, Container: p.Container, TID: by.tid, ThreadComm: by.comm,
+		Ptr: a.key, Bytes: a.bytes, GPU: r.uuid, Ordinal: int(r.gpu), Class: r.class,
+		At:     time.Unix(0, t.wall(a)).UTC(),
+		Symbol: t.origins.rows[a.origin].Symbol,
+	}
+}
+
+func (t *Tracker) wall(a *allocation) int64 {
+	return int64(a.since) + t.threads.slots[a.thread].process.State.host.offset
+}

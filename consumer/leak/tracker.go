@@ -1,0 +1,252 @@
+package leak
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Config of a Tracker; the zero Config is a good one.
+type Config struct {
+	// KeepEnded is how long, in event time, an ended process stays in reports; 0 keeps it for ever.
+	KeepEnded time.Duration
+	// TopScan is how many allocations Top may look at beyond 64 for each it returns; 0 means 4,096.
+	TopScan int
+}
+
+// Tracker is the leak fold: live GPU memory by process.
+type Tracker struct {
+	cfg Config
+
+	mu        sync.Mutex
+	table     *process.Table[state]
+	hosts     map[hostID]*host
+	pids      map[pid]*proc // latest process of each PID
+	slab      slab
+	sizes     sizes
+	origins   origins
+	threads   threads
+	workloads workloads
+	qualities map[string]*quality // by host name
+	counters  Counters
+	batches   uint64
+
+	// What the batch being applied refers to, by index.
+	in struct {
+		*schema.Batch
+		host    *host
+		procs   []*proc
+		slots   []uint32
+		origins []uint8
+	}
+}
+
+type pid struct {
+	host *host
+	pid  uint32
+}
+
+// proc is one process and what it holds.
+type proc = process.Entry[state]
+
+type state struct {
+	host        *host
+	comm        string // that its rows count under
+	addresses   index
+	handles     index
+	mappings    []mapping // by address
+	rows        []row
+	calls       []uint8 // by origin: 1 + index into Calls, 0 not looked up yet
+	live        amount  // GPU memory
+	hostLive    amount
+	unfreed     amount
+	hostUnfreed amount // pinned memory, unfreed
+	peak        uint64
+	gap         bool // in the evidence of a process that ended
+}
+
+// amount of memory.
+type amount struct{ bytes, allocations uint64 }
+
+func (a *amount) add(bytes uint64) { a.bytes += bytes; a.allocations++ }
+func (a *amount) sub(bytes uint64) { a.bytes -= bytes; a.allocations-- }
+
+// row is a process's memory of one class on one GPU.
+type row struct {
+	gpu     int32 // ordinal in the process's numbering; noGPU
+	class   schema.MemClass
+	uuid    string
+	live    amount
+	peak    uint64
+	counter *workload // nil until the next event after its labels changed
+}
+
+const (
+	noGPU   = -1
+	maxRows = 256
+)
+
+// New returns an empty Tracker.
+func New(cfg Config) *Tracker {
+	if cfg.TopScan <= 0 {
+		cfg.TopScan = 4096
+	}
+	t := &Tracker{
+		cfg: cfg, hosts: map[hostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(), threads: newThreads(),
+		workloads: workloads{index: map[labels]*workload{}}, qualities: map[string]*quality{},
+	}
+	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
+		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded
+	})
+	t.table.OnForget(t.forget)
+	return t
+}
+
+// Name is the fold's name.
+func (t *Tracker) Name() string { return "leak" }
+
+// Kinds are the kinds of batches that the fold wants.
+func (t *Tracker) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory, schema.KindHost} }
+
+// Apply folds one batch. It is called by one goroutine at a time, in seq order per host and kind,
+// and does not keep b. It returns no error: what it cannot use, it counts.
+func (t *Tracker) Apply(b *schema.Batch) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.observe(b)
+	if b.Kind != schema.KindMemory {
+		return nil
+	}
+	t.begin(b, h)
+	for i := range b.Events {
+		m := b.Memory(i)
+		t.apply(&m)
+	}
+	t.in.Batch = nil
+	return nil
+}
+
+// begin looks up what the batch's dictionaries name, once for all its events.
+func (t *Tracker) begin(b *schema.Batch, h *host) {
+	t.batches++
+	t.in.Batch, t.in.host = b, h
+	t.in.procs = t.table.Threads(b)
+	t.in.slots, t.in.origins = t.in.slots[:0], t.in.origins[:0]
+	for i, p := range t.in.procs {
+		if p.State.host == nil {
+			t.meet(p)
+		}
+		id := threadID{p, b.Threads[i].TID, b.Threads[i].Comm}
+		t.in.slots = append(t.in.slots, t.threads.slot(id, t.batches))
+	}
+	for _, ref := range b.Calls {
+		t.in.origins = append(t.in.origins, t.origins.of(ref))
+	}
+}
+
+// meet notes a new process. Its PID's earlier owner has ended, whether or not that was seen.
+func (t *Tracker) meet(p *proc) {
+	p.State.host = t.in.host
+	id := pid{t.in.host, p.ID.PID}
+	before := t.pids[id]
+	if before != nil && before.ID.Start > p.ID.Start {
+		return
+	}
+	if before != nil && !before.Ended {
+		t.exit(before)
+	}
+	t.pids[id] = p
+}
+
+// forget lets a process go. One that did not end is here because the table is full: what it held
+// counts as unfreed.
+func (t *Tracker) forget(p *proc) {
+	t.endImage(p)
+	t.detach(p)
+	if id := (pid{p.State.host, p.ID.PID}); t.pids[id] == p {
+		delete(t.pids, id)
+	}
+}
+
+// call gives the counter of an event's symbol in its process.
+func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
+	s, i := &p.State, int(t.in.origins[m.Call])
+	ref := &t.in.Calls[m.Call]
+	if i < int(schema.NumClasses) { // a symbol too many: it has no number
+		return p.Calls.Find(ref)
+	}
+	for i >= len(s.calls) {
+		s.calls = append(s.calls, 0)
+	}
+	if s.calls[i] == 0 {
+		c := p.Calls.Find(ref)
+		at := slices.IndexFunc(p.Calls, func(c process.Call) bool { return c.Symbol == ref.Symbol })
+		if at >= 255 {
+			return c
+		}
+		s.calls[i] = uint8(at + 1)
+	}
+	return &p.Calls[s.calls[i]-1]
+}
+
+// row gives the index of an event's row in its process: one for each class on each GPU.
+func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
+	gpu, uuid, class := int32(noGPU), "", t.in.Calls[m.Call].Class
+	if m.GPU > 0 {
+		g := &t.in.GPUs[m.GPU-1]
+		gpu, uuid = int32(g.Ordinal), g.UUID
+	}
+	rows := p.State.rows
+	for i := range rows {
+		r := &rows[i]
+		if r.class != class || r.gpu != gpu {
+			continue
+		}
+		if r.uuid == "" && uuid != "" {
+			r.uuid = uuid
+			t.detachRow(r)
+		}
+		return uint8(i)
+	}
+	if len(rows) >= maxRows-int(schema.NumClasses) && gpu != noGPU {
+		return t.row(p, &schema.Memory{Call: m.Call}) // a process with that many GPUs has them not told apart
+	}
+	p.State.rows = append(rows, row{gpu: gpu, class: class, uuid: uuid})
+	return uint8(len(rows))
+}
+
+// workload gives the counters of a row, after a change of labels those of the new ones.
+func (t *Tracker) workload(p *proc, r *row) *workload {
+	if r.counter == nil {
+		l := labels{
+			hostname: text(p.ID.Host), gpu: ordinal(r.gpu), uuid: text(r.uuid),
+			container: text(p.Container), comm: text(p.State.comm), class: r.class,
+		}
+		r.counter = t.workloads.acquire(l)
+	}
+	return r.counter
+}
+
+func (t *Tracker) detach(p *proc) {
+	for i := range p.State.rows {
+		t.detachRow(&p.State.rows[i])
+	}
+}
+
+func (t *Tracker) detachRow(r *row) {
+	if r.counter != nil {
+		t.workloads.release(r.counter)
+		r.counter = nil
+	}
+}
+
+func ordinal(gpu int32) string {
+	if gpu == noGPU {
+		return ""
+	}
+	return strconv.Itoa(int(gpu))
+}

@@ -1,0 +1,49 @@
+package process
+
+import "github.com/gputap/gputap/schema"
+
+// Call counts what one process did with one symbol.
+type Call struct {
+	Symbol string
+	Op     schema.Op
+	OK     uint64
+	Failed uint64
+	Errors map[uint32]uint64 // by CUresult; nil without failures
+}
+
+// maxCalls bounds a list; the table of probed symbols is far shorter.
+const maxCalls = 256
+
+// Calls is the calls of one process, in order of first use: a short list, searched linearly.
+type Calls []Call
+
+// Find gives the counter of a symbol, adding it when it is new; symbols that exceed the bound are
+// counted together as "other". The pointer is valid until the next Find.
+func (c *Calls) Find(ref *schema.CallRef) *Call {
+	for i := range *c {
+		if (*c)[i].Symbol == ref.Symbol {
+			return &(*c)[i]
+		}
+	}
+	if len(*c) == maxCalls {
+		return &(*c)[maxCalls-1]
+	}
+	if len(*c) == maxCalls-1 {
+		ref = &schema.CallRef{Symbol: "other"}
+	}
+	*c = append(*c, Call{Symbol: ref.Symbol, Op: ref.Op})
+	return &(*c)[len(*c)-1]
+}
+
+// Count adds one call with its result.
+func (c *Call) Count(result uint32) {
+	if result == 0 {
+		c.OK++
+		return
+	}
+	c.Failed++
+	if c.Errors == nil {
+		c.Errors = map[uint32]uint64{}
+	}
+	c.Errors[result]++
+}

@@ -1,0 +1,9 @@
+// Package process keeps what every fold knows about processes: who they are, whether they ended,
+// which calls they made, and one state of the fold's own each.
+//
+// A Table is used by the goroutine that applies batches; whoever else reads it holds the fold's
+// lock. Its size is bounded: a fold says which silent processes may go, and beyond MaxProcesses the
+// one seen first goes, never one that the batch in hand names. Silence is measured by the clock of the
+// silent host. Nothing here looks at the wall clock: a replay forgets what the live run
+// forgot.
+package process

@@ -1,0 +1,170 @@
+package process
+
+import (
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// MaxProcesses bounds a Table.
+const MaxProcesses = 100_000
+
+// Entry is one process and the fold's own state of it.
+type Entry[S any] struct {
+	ID        schema.ProcessID
+	UID       uint32
+	Comm      string
+	Exe       string
+	Container string
+	Late      bool      // was running before gputap was attached
+	Start     time.Time // wall clock
+	Last      time.Time // wall clock of its last event
+	Ended     bool
+	Calls     Calls
+	State     S
+
+	gone bool // forgotten, and still in Table.order
+}
+
+// Table finds the entry of a process.
+type Table[S any] struct {
+	forget   func(e *Entry[S], silent time.Duration) bool
+	onForget func(e *Entry[S])
+	entries  map[schema.ProcessID]*Entry[S]
+	order    []*Entry[S] // in order of first sight; holds the gone ones until compact
+	threads  []*Entry[S]
+	hosts    map[hostID]*hostEntries[S]
+}
+
+type hostID struct{ cluster, host string }
+
+// hostEntries are the processes of one host. Silence is measured by the clock of the host that is
+// silent: a host whose clock is wrong makes no other host's processes look old.
+type hostEntries[S any] struct {
+	swept time.Time
+	order []*Entry[S]
+}
+
+// NewTable asks forget, about once a minute of a host's event time, whether a process that has been
+// silent that long may go; nil keeps all.
+func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
+	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{}, hosts: map[hostID]*hostEntries[S]{}}
+}
+
+// OnForget has gone called with every entry that the table lets go, for a fold that keeps something
+// of a process outside its State.
+func (t *Table[S]) OnForget(gone func(e *Entry[S])) { t.onForget = gone }
+
+// Threads gives the entry of each of the batch's threads, making entries of new processes. The
+// slice is reused by the next call. It also sweeps out processes that were silent for too long;
+// those of this batch stay.
+func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
+	t.trim()
+	now := b.Wall(b.Last)
+	t.threads = t.threads[:0]
+	if b.Events == 0 {
+		now = time.Time{} // a batch without events tells no time
+	}
+	h := t.host(b)
+	for i := range b.Threads {
+		t.threads = append(t.threads, t.entry(h, b, &b.Processes[b.Threads[i].Process], now))
+	}
+	if now.Sub(h.swept) > time.Minute {
+		t.sweep(h, now)
+	}
+	return t.threads
+}
+
+func (t *Table[S]) host(b *schema.Batch) *hostEntries[S] {
+	id := hostID{b.Cluster, b.Host}
+	h := t.hosts[id]
+	if h == nil {
+		h = &hostEntries[S]{}
+		t.hosts[id] = h
+	}
+	return h
+}
+
+func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, p *schema.Process, now time.Time) *Entry[S] {
+	id := b.ID(p)
+	e := t.entries[id]
+	if e == nil {
+		e = &Entry[S]{ID: id, Start: b.Wall(p.Start)}
+		t.entries[id] = e
+		t.order = append(t.order, e)
+		h.order = append(h.order, e)
+	}
+	e.UID, e.Comm, e.Late = p.UID, p.Comm, p.Late
+	if p.Exe != "" {
+		e.Exe = p.Exe
+	}
+	if p.Container != "" {
+		e.Container = p.Container
+	}
+	if now.After(e.Last) {
+		e.Last = now
+	}
+	return e
+}
+
+// Len is the number of processes known.
+func (t *Table[S]) Len() int { return len(t.entries) }
+
+// All are the processes in order of first sight; the slice is the table's own.
+func (t *Table[S]) All() []*Entry[S] {
+	if len(t.order) != len(t.entries) {
+		t.compact()
+	}
+	return t.order
+}
+
+// sweep forgets what the fold lets go among one host's processes.
+func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
+	h.swept = now
+	kept := h.order[:0]
+	for _, e := range h.order {
+		if !e.gone && t.forget != nil && t.forget(e, now.Sub(e.Last)) {
+			t.drop(e)
+		}
+		if !e.gone {
+			kept = append(kept, e)
+		}
+	}
+	clear(h.order[len(kept):])
+	h.order = kept
+	if len(t.order) > 2*len(t.entries) {
+		t.compact()
+	}
+}
+
+// trim brings the table back to its bound: whatever was seen first goes. It runs before a batch's
+// entries are handed out, never after.
+func (t *Table[S]) trim() {
+	for _, e := range t.order {
+		if len(t.entries) <= MaxProcesses {
+			return
+		}
+		if !e.gone {
+			t.drop(e)
+		}
+	}
+}
+
+func (t *Table[S]) drop(e *Entry[S]) {
+	e.gone = true
+	delete(t.entries, e.ID)
+	if t.onForget != nil {
+		t.onForget(e)
+	}
+}
+
+func (t *Table[S]) compact() {
+	kept := t.order[:0]
+	for _, e := range t.order {
+		if !e.gone {
+			kept = append(kept, e)
+		}
+	}
+	clear(t.order[len(kept):])
+	t.order = kept
+}

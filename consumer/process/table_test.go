@@ -1,0 +1,92 @@
+package process
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// batch is a memory batch of one host at one wall time, with one event of each process.
+func batch(tb testing.TB, hostname string, wall time.Duration, pids ...uint32) *schema.Batch {
+	tb.Helper()
+	b := schema.NewBuilder(schema.KindMemory)
+	call := b.Call(&schema.Calls[2])
+	for _, pid := range pids {
+		p := b.Process(schema.Process{PID: pid, Start: 1, Comm: "train"})
+		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}), Call: call})
+	}
+	var out schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: hostname, BootID: "b"}), &out); err != nil {
+		tb.Fatal(err)
+	}
+	return &out
+}
+
+func pids(t *Table[int]) string {
+	text := ""
+	for _, e := range t.All() {
+		text += fmt.Sprint(e.ID.Host, e.ID.PID, " ")
+	}
+	return text
+}
+
+func TestSilentProcessesGo(t *testing.T) {
+	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
+	gone := 0
+	table.OnForget(func(*Entry[int]) { gone++ })
+	table.Threads(batch(t, "a", 0, 1, 2))
+	table.Threads(batch(t, "a", 50*time.Minute, 2))
+	table.Threads(batch(t, "a", 61*time.Minute, 3))
+	if got, want := pids(table), "a2 a3 "; got != want || table.Len() != 2 || gone != 1 {
+		t.Errorf("got %q, %d known, %d gone; want %q, 2, 1", got, table.Len(), gone, want)
+	}
+}
+
+// A host whose clock is a day ahead makes nobody else's processes look silent.
+func TestClocksOfHostsDoNotMix(t *testing.T) {
+	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
+	table.Threads(batch(t, "a", 0, 1))
+	table.Threads(batch(t, "b", 24*time.Hour, 1))
+	table.Threads(batch(t, "a", 2*time.Minute, 2))
+	if got, want := pids(table), "a1 b1 a2 "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What a batch names is never forgotten while the batch is applied, however full the table is.
+func TestTheBatchInHandStays(t *testing.T) {
+	table := NewTable[int](nil)
+	for first := uint32(0); first < MaxProcesses; first += 50_000 {
+		table.Threads(batch(t, "a", 0, sequence(first, 50_000)...))
+	}
+	var gone []uint32
+	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
+	table.Threads(batch(t, "a", 5*time.Minute, 0, MaxProcesses, MaxProcesses+1))
+	if len(gone) != 0 {
+		t.Fatalf("%d went while their batch was in hand", len(gone))
+	}
+	table.Threads(batch(t, "a", 5*time.Minute, MaxProcesses))
+	if len(gone) != 2 || gone[0] != 0 || gone[1] != 1 || table.Len() != MaxProcesses || len(table.All()) != MaxProcesses {
+		t.Errorf("gone %v, %d known", gone, table.Len())
+	}
+}
+
+func sequence(from, n uint32) (all []uint32) {
+	for i := range n {
+		all = append(all, from+i)
+	}
+	return all
+}
+
+func TestCallsAreBounded(t *testing.T) {
+	var c Calls
+	for i := range 1000 {
+		c.Find(&schema.CallRef{Symbol: fmt.Sprintf("cu%d", i)}).Count(uint32(i % 2))
+	}
+	last := c[len(c)-1]
+	if len(c) != maxCalls || last.Symbol != "other" || last.OK+last.Failed != 1000-maxCalls+1 {
+		t.Errorf("%d symbols, the last %+v", len(c), last)
+	}
+}

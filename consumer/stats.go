@@ -1,0 +1,119 @@
+package consumer
+
+import (
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// Why batches from before the first one of a run are no loss.
+const (
+	reasonLateStart = "late_start" // Options say to begin later
+	reasonRetention = "retention"  // the stream had let go of its beginning
+)
+
+// Stats is what a Consumer has dealt with since it began.
+type Stats struct {
+	Batches         uint64                  // applied
+	Events          [schema.NumKinds]uint64 // in them, by kind
+	Duplicates      uint64
+	Invalid       uint64 // no batch, or none of the host that its subject names
+	Refused         uint64 // the fold failed on them
+	Unknown         uint64 // of a kind that this version does not know
+	Gaps            uint64 // holes in seq
+	Missing         uint64 // batches in those holes: lost
+	Retention       uint64 // batches that the stream had let go of
+	LateStart       uint64 // batches from before the start that Options ask for
+	DeadLetters     uint64
+	DeadLettersLost uint64    // could not be copied
+	Lag             uint64    // messages behind the last one dealt with, when it came
+	LastEvent       time.Time // latest event of any host
+}
+
+func (s *Stats) count(o outcome, b *schema.Batch) {
+	switch o {
+	case outcomeDuplicate:
+		s.Duplicates++
+	case outcomeInvalid:
+		s.Invalid++
+	case outcomeRefused:
+		s.Refused++
+	case outcomeUnknown:
+		s.Unknown++
+	case outcomeOK:
+		s.Batches++
+		s.Events[b.Kind] += uint64(b.Events)
+		if last := b.Wall(b.Last); b.Events > 0 && last.After(s.LastEvent) {
+			s.LastEvent = last
+		}
+	}
+}
+
+func (s *Stats) absent(reason string, batches uint64) {
+	switch {
+	case batches == 0:
+	case reason == reasonLateStart:
+		s.LateStart += batches
+	case reason == reasonRetention:
+		s.Retention += batches
+	default:
+		s.Gaps++
+		s.Missing += batches
+	}
+}
+
+const (
+	maxHosts = 10_000         // of one shard
+	keepHost = 24 * time.Hour // after its last event
+)
+
+type hostID struct{ cluster, host string }
+
+// hostStats is what a Consumer knows of one host.
+type hostStats struct {
+	last    time.Time // wall clock of its last event
+	gaps    uint64
+	missing uint64
+}
+
+// hosts is bounded: beyond maxHosts the one that has been silent for longest goes.
+type hosts map[hostID]*hostStats
+
+func (h hosts) saw(b *schema.Header, reason string, absent uint64) {
+	id := hostID{b.Cluster, b.Host}
+	s := h[id]
+	if s == nil {
+		if len(h) >= maxHosts {
+			h.dropOldest()
+		}
+		s = &hostStats{}
+		h[id] = s
+	}
+	if absent > 0 && reason == "" {
+		s.gaps++
+		s.missing += absent
+	}
+	if last := b.Wall(b.Last); b.Events > 0 && last.After(s.last) {
+		s.last = last
+	}
+}
+
+func (h hosts) dropOldest() {
+	var oldest hostID
+	var at time.Time
+	for id, s := range h {
+		if at.IsZero() || s.last.Before(at) {
+			oldest, at = id, s.last
+		}
+	}
+	delete(h, oldest)
+}
+
+// forget lets go of hosts that were silent for a day before now.
+func (h hosts) forget(now time.Time) {
+	for id, s := range h {
+		if !s.last.IsZero() && now.Sub(s.last) > keepHost {
+			delete(h, id)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
+)
+
+// inode is the identity of a library file: what a path means changes with the mount namespace.
+type inode struct {
+	dev uint64
+	ino uint64
+}
+
+// attachment is one probed library file. Its links hold the file open.
+type attachment struct {
+	inode   inode
+	library schema.Library
+	links   []link.Link
+}
+
+// wantedCalls are the rows of the call table that the features need.
+func wantedCalls(features []schema.Kind) []schema.CallID {
+	wanted := map[schema.Kind]bool{}
+	for _, f := range features {
+		wanted[f] = true
+	}
+	var ids []schema.CallID
+	for id := range schema.Calls {
+		if schema.Calls[id].Needs(wanted) {
+			ids = append(ids, schema.CallID(id))
+		}
+	}
+	return ids
+}
+
+// attach probes one library. open is the path it can be opened at, name what a user calls it.
+func attach(tap *bpf.Tap, open, name string, wanted []schema.CallID) (*attachment, error) {
+	file, err := os.Open(open)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	defer file.Close()
+	id, err := inodeOf(file)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	sites, absent, err := symbols(file, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	if len(sites) == 0 {
+		return nil, fmt.Errorf("attach %s: it exports none of the CUDA driver's functions", name)
+	}
+	executable, err := link.OpenExecutable(open)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	a := &attachment{inode: id, library: schema.Library{Path: name, Inode: id.ino, Absent: absent}}
+	for _, shape := range shapes(sites) {
+		if err := a.attachShape(tap, executable, shape, sites); err != nil {
+			a.close()
+			return nil, fmt.Errorf("attach %s: shape %s: %w", name, shape, err)
+		}
+	}
+	for _, s := range sites {
+		a.library.Attached++
+		if s.stepped {
+			a.library.Stepped++
+		}
+	}
+	return a, nil
+}
+
+func shapes(sites []site) []schema.Shape {
+	var list []schema.Shape
+	for _, s := range sites {
+		if shape := schema.Calls[s.call].Shape; !slices.Contains(list, shape) {
+			list = append(list, shape)
+		}
+	}
+	return list
+}
+
+// attachShape attaches the program pair of one shape to all its symbols: two links. The entry goes
+// first, so a return is never seen without its entry.
+func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema.Shape, sites []site) error {
+	var options link.UprobeMultiOptions
+	for _, s := range sites {
+		if schema.Calls[s.call].Shape == shape {
+			options.Addresses = append(options.Addresses, s.offset)
+			options.Cookies = append(options.Cookies, uint64(s.call))
+		}
+	}
+	entry := tap.Program(string(shape) + "_enter")
+	if entry == nil {
+		return errors.New("no entry program")
+	}
+	l, err := ex.UprobeMulti(nil, entry, &options)
+	if err != nil {
+		return err
+	}
+	a.links = append(a.links, l)
+	if shape.EntryOnly() {
+		return nil
+	}
+	exit := tap.Program(string(shape) + "_exit")
+	if exit == nil {
+		return errors.New("no return program")
+	}
+	l, err = ex.UretprobeMulti(nil, exit, &options)
+	if err != nil {
+		return err
+	}
+	a.links = append(a.links, l)
+	return nil
+}
+
+// close takes the probes out again.
+func (a *attachment) close() {
+	for _, l := range a.links {
+		_ = l.Close()
+	}
+	a.links = nil
+}
+
+// Inspect says what attaching a library for every feature would find, without attaching it.
+func Inspect(path string) (schema.Library, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return schema.Library{}, fmt.Errorf("inspect library: %w", err)
+	}
+	defer file.Close()
+	all := []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync}
+	sites, absent, err := symbols(file, wantedCalls(all))
+	if err != nil {
+		return schema.Library{}, fmt.Errorf("inspect %s: %w", path, err)
+	}
+	l := schema.Library{Path: path, Attached: uint32(len(sites)), Absent: absent}
+	for _, s := range sites {
+		if s.stepped {
+			l.Stepped++
+		}
+	}
+	return l, nil
+}

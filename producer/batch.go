@@ -1,0 +1,104 @@
+package producer
+
+import (
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// grownEvents bounds a batch that grows while the one before is in flight.
+const grownEvents = 32_768
+
+// batcher holds the open batch of each kind and closes it at BatchEvents, BatchBytes or BatchAge.
+// While the batch before is not acked it lets the next one grow, up to BatchMaxBytes, so the size
+// of batches follows the round trip. Only the reading goroutine uses it.
+type batcher struct {
+	limits batchLimits
+	header schema.Header // what all batches share
+	spool  *spool
+	lost   func() [schema.NumLosses]uint64
+	open   [schema.NumKinds]*openBatch
+}
+
+type batchLimits struct {
+	events   int
+	bytes    int
+	maxBytes int
+	age      time.Duration
+}
+
+// openBatch is one kind's batch under construction.
+type openBatch struct {
+	*schema.Builder
+	generation uint64
+	seq        uint64
+	opened     schema.KTime // when its first event was added
+}
+
+func newBatcher(limits batchLimits, header schema.Header, s *spool, lost func() [schema.NumLosses]uint64) *batcher {
+	b := &batcher{limits: limits, header: header, spool: s, lost: lost}
+	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+		b.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), generation: 1}
+	}
+	return b
+}
+
+// added is called after each event of a kind.
+func (b *batcher) added(kind schema.Kind, now schema.KTime) {
+	o := b.open[kind]
+	n := o.Events()
+	if n == 1 {
+		o.opened = now
+	}
+	if n%512 == 0 {
+		b.closeIfFull(o)
+	}
+}
+
+func (b *batcher) closeIfFull(o *openBatch) {
+	n, size := o.Events(), o.Size()
+	if n >= grownEvents || size >= b.limits.maxBytes-b.limits.maxBytes/8 {
+		b.close(o)
+		return
+	}
+	if (n >= b.limits.events || size >= b.limits.bytes) && !b.spool.waiting(o.Kind()) {
+		b.close(o)
+	}
+}
+
+// closeDue closes the batches that are old enough and not waited for by an earlier one.
+func (b *batcher) closeDue(now schema.KTime) {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		o := b.open[kind]
+		if o.Events() > 0 && now >= o.opened+schema.KTime(b.limits.age) && !b.spool.waiting(kind) {
+			b.close(o)
+		}
+	}
+}
+
+// closeAll closes whatever is open: at the end.
+func (b *batcher) closeAll() {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		if o := b.open[kind]; o.Events() > 0 {
+			b.close(o)
+		}
+	}
+}
+
+// heartbeat sends a host batch.
+func (b *batcher) heartbeat(libraries []schema.Library, linux, version string) {
+	o := b.open[schema.KindHost]
+	o.Libraries, o.Linux, o.Producer = libraries, linux, version
+	b.close(o)
+}
+
+func (b *batcher) close(o *openBatch) {
+	o.seq++
+	h := b.header
+	h.Seq = o.seq
+	h.Lost = b.lost()
+	data := o.Encode(&h)
+	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), last: o.Last()})
+	o.Reset()
+	o.generation++
+}

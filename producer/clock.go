@@ -1,0 +1,40 @@
+package producer
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// bootTime is now on the clock of the records.
+func bootTime() schema.KTime { return schema.KTime(nanoseconds(unix.CLOCK_BOOTTIME)) }
+
+func nanoseconds(clock int32) int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(clock, &ts) // these clocks exist on every Linux that loads the programs
+	return ts.Nano()
+}
+
+// clockOffset is wall time minus boot time in ns: of five samples the one taken in the shortest time.
+func clockOffset() int64 {
+	best, offset := int64(1)<<62, int64(0)
+	for range 5 {
+		before := nanoseconds(unix.CLOCK_BOOTTIME)
+		wall := nanoseconds(unix.CLOCK_REALTIME)
+		after := nanoseconds(unix.CLOCK_BOOTTIME)
+		if after-before < best {
+			best, offset = after-before, wall-(before+after)/2
+		}
+	}
+	return offset
+}
+
+func bootID() (string, error) {
+	id, err := readLine("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,66 @@
+package producer
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestLibrariesInMaps(t *testing.T) {
+	maps := bytes.NewBufferString(`7f0000000000-7f0000001000 r--p 00000000 fd:01 4711                       /usr/lib/libcuda.so.580.159
+7f0000001000-7f0000002000 r-xp 00001000 fd:01 4711                       /usr/lib/libcuda.so.580.159
+7f0000003000-7f0000004000 r-xp 00000000 fd:01 4712                       /usr/lib/libcudart.so.13
+7f0000005000-7f0000006000 r-xp 00000000 00:2a 99                         /opt/with space/libcuda.so.1 (deleted)
+7f0000007000-7f0000008000 rw-p 00000000 00:00 0
+7f0000009000-7f000000a000 r-xp 00000000 fd:01 5                          /data/libcuda.so.d/other.so
+`)
+	found := librariesIn(maps, 12)
+	if len(found) != 2 {
+		t.Fatalf("found %d libraries, want 2: %+v", len(found), found)
+	}
+	first := mapped{inode: inode{dev: unix.Mkdev(0xfd, 1), ino: 4711}, path: "/usr/lib/libcuda.so.580.159", pid: 12}
+	if found[0] != first {
+		t.Errorf("got %+v, want %+v", found[0], first)
+	}
+	if got, want := found[0].open(), "/proc/12/root/usr/lib/libcuda.so.580.159"; got != want {
+		t.Errorf("opens %s, want %s", got, want)
+	}
+	if found[1].inode.ino != 99 {
+		t.Errorf("the second is %+v", found[1])
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	const id = "4bfc2c2d1ed3a1c8c1fbd0f6ec9d2f8ac1a8a8d6b9b5f3f0b1a9d8e7c6b5a493"
+	tests := []struct{ name, cgroups, want string }{
+		{"none", "0::/user.slice/user-0.slice/session-3.scope\n", ""},
+		{"docker, cgroup v1", "12:memory:/docker/" + id + "\n11:cpu:/docker/" + id + "\n", id},
+		{"docker, systemd", "0::/system.slice/docker-" + id + ".scope\n", id},
+		{"containerd, Kubernetes", "0::/kubepods.slice/kubepods-pod12.slice/cri-containerd-" + id + ".scope\n", id},
+		{"cri-o", "0::/kubepods/burstable/pod1/crio-" + id + "\n", id},
+		{"podman", "0::/machine.slice/libpod-" + id + ".scope/container\n", id},
+		{"63 digits", "0::/docker/" + id[1:] + "\n", ""},
+		{"65 digits", "0::/docker/a" + id + "\n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := containerIn(tt.cgroups); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNamedLibraryMustExist(t *testing.T) {
+	if _, err := HostLibraries([]string{"/no/such/libcuda.so.1"}); err == nil {
+		t.Error("no error")
+	}
+	found, err := HostLibraries([]string{stubPath, stubPath})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) == 0 || found[0] != stubPath || (len(found) > 1 && found[1] == stubPath) {
+		t.Errorf("found %v, want the named one first and once", found)
+	}
+}

@@ -1,0 +1,105 @@
+package producer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// metrics is what the producer says of itself. Counters are written by the reading goroutine and
+// the publishers, and read by the scrape.
+type metrics struct {
+	events       [schema.NumKinds]atomic.Uint64
+	malformed    atomic.Uint64 // ring records that make no sense: a build mismatch
+	batches      [schema.NumKinds]atomic.Uint64
+	batchErrors  atomic.Uint64
+	bytes        atomic.Uint64
+	lost         [schema.NumLosses]atomic.Uint64
+	probes       atomic.Int64
+	libraries    atomic.Int64
+	processes    atomic.Int64
+	attachFailed atomic.Uint64
+	publishTime  prometheus.Histogram
+	eventAge     prometheus.Histogram
+}
+
+func newMetrics() *metrics {
+	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30}
+	return &metrics{
+		publishTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.", Buckets: buckets,
+		}),
+		eventAge: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gputap_producer_event_age_seconds", Help: "Age of a batch's last event at its ack.", Buckets: buckets,
+		}),
+	}
+}
+
+func (m *metrics) acked(kind schema.Kind, bytes int, took time.Duration, last schema.KTime) {
+	m.batches[kind].Add(1)
+	m.bytes.Add(uint64(bytes))
+	m.publishTime.Observe(took.Seconds())
+	if last != 0 {
+		m.eventAge.Observe(float64(bootTime()-last) / 1e9)
+	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("gputap_producer_"+name, help, labels, nil)
+}
+
+var (
+	descEvents       = desc("events_total", "Events read from the rings.", "kind")
+	descLost         = desc("events_lost_total", "Events that were lost, by cause.", "reason")
+	descBatches      = desc("batches_total", "Batches acked by the bus, and publishes that failed and were tried again.", "result")
+	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
+	descSpoolBytes   = desc("spool_bytes", "Bytes of batches that wait for their ack.")
+	descSpoolBatches = desc("spool_batches", "Batches that wait for their ack.")
+	descProbes       = desc("attached_probes", "Probed functions over all libraries.")
+	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
+	descProcesses    = desc("traced_processes", "Processes that made calls and have not ended.")
+	descAttachFailed = desc("attach_failures_total", "Libraries that could not be attached.")
+	descMalformed    = desc("malformed_records_total", "Ring records that make no sense.")
+)
+
+// Describe sends nothing: the collector is unchecked, since labels depend on what happened.
+func (p *Producer) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads the counters; it waits for nobody but the spool's short lock.
+func (p *Producer) Collect(out chan<- prometheus.Metric) {
+	m := p.metrics
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v int64) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	acked := uint64(0)
+	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+		acked += m.batches[kind].Load()
+		if kind != schema.KindHost {
+			counter(descEvents, m.events[kind].Load(), kind.String())
+		}
+	}
+	level := p.spool.level()
+	for cause := range m.lost {
+		if schema.Loss(cause) != schema.LossOther {
+			counter(descLost, m.lost[cause].Load(), schema.Loss(cause).String())
+		}
+	}
+	counter(descBatches, acked, "acked")
+	counter(descBatches, m.batchErrors.Load(), "error")
+	counter(descBytes, m.bytes.Load())
+	gauge(descSpoolBytes, int64(level.bytes))
+	gauge(descSpoolBatches, int64(level.batches))
+	gauge(descProbes, m.probes.Load())
+	gauge(descLibraries, m.libraries.Load())
+	gauge(descProcesses, m.processes.Load())
+	counter(descAttachFailed, m.attachFailed.Load())
+	counter(descMalformed, m.malformed.Load())
+	m.publishTime.Collect(out)
+	m.eventAge.Collect(out)
+}

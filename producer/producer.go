@@ -1,0 +1,245 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
+)
+
+// Producer watches one host. It is a prometheus.Collector.
+type Producer struct {
+	cfg     config.Producer
+	js      jetstream.JetStream
+	log     *slog.Logger
+	version string
+
+	tap     *bpf.Tap
+	probes  *probes
+	spool   *spool
+	batches *batcher
+	known   *processes
+	reader  *reader
+	metrics *metrics
+	linux   string
+
+	heartbeatAt schema.KTime // next heartbeat
+	clockAt     schema.KTime // next sample of the clock offset
+	libraries   []schema.Library
+}
+
+// New loads the programs and attaches the host's libraries, so that what starts after it returns is
+// seen from its first call. Run must follow. No library at all is not an error: one may be mapped
+// later.
+func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger) (*Producer, error) {
+	p := &Producer{cfg: cfg, js: js, log: log, version: version, metrics: newMetrics(), spool: newSpool(int(cfg.SpoolBytes))}
+	features, err := cfg.Kinds()
+	if err != nil {
+		return nil, err
+	}
+	header, err := p.header()
+	if err != nil {
+		return nil, err
+	}
+	libraries, err := HostLibraries(cfg.Libraries)
+	if err != nil {
+		return nil, err
+	}
+	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes)); err != nil {
+		return nil, err
+	}
+	p.probes = newProbes(p.tap, features, p.metrics, log)
+	p.known = newProcesses(p.probes.isLate)
+	limits := batchLimits{
+		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
+	}
+	p.batches = newBatcher(limits, header, p.spool, p.lost)
+	if p.reader, err = newReader(p.tap, p.known, p.batches, p.metrics); err != nil {
+		p.tap.Close()
+		return nil, err
+	}
+	if err := p.attach(libraries); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Producer) header() (schema.Header, error) {
+	boot, err := bootID()
+	if err != nil {
+		return schema.Header{}, err
+	}
+	host := p.cfg.Host
+	if host == "" {
+		if host, err = os.Hostname(); err != nil {
+			return schema.Header{}, fmt.Errorf("name of this host: %w (set --producer.host)", err)
+		}
+	}
+	p.linux, _ = readLine("/proc/sys/kernel/osrelease")
+	now := bootTime()
+	p.clockAt = now + clockInterval
+	return schema.Header{
+		Cluster: p.cfg.Cluster, Host: host, BootID: boot, Run: uint64(now), ClockOffset: clockOffset(),
+	}, nil
+}
+
+// attach probes the host's libraries and then what running processes have mapped already. A library
+// that the user named must attach; others are reported and passed over.
+func (p *Producer) attach(libraries []string) error {
+	if err := p.tap.WatchProcesses(); err != nil {
+		return err
+	}
+	for i, path := range libraries {
+		if err := p.probes.attach(path, path); err != nil {
+			if i < len(p.cfg.Libraries) {
+				return err
+			}
+			p.log.Warn("library not attached", "library", path, "err", err)
+		}
+	}
+	p.probes.scan()
+	if p.metrics.libraries.Load() == 0 {
+		p.log.Warn("no CUDA driver library found yet: waiting for a process that maps one",
+			"remedy", "name it with --library if it is in an unusual place")
+	}
+	return nil
+}
+
+const (
+	clockInterval = schema.KTime(time.Minute)
+	// most records of one round before the loop looks at its deadlines again without waiting
+	busyRound = 512
+)
+
+// Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
+// batches and a last heartbeat with the final loss counters, and returns when all are acked or
+// DrainTimeout is over; batches that are not acked by then are lost and said in the error.
+func (p *Producer) Run(ctx context.Context) error {
+	defer p.close()
+	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+		sender := p.publisher(kind)
+		group.Go(func() { sender.run(publishing) })
+	}
+	group.Go(func() { p.probes.run(ctx, p.cfg.ScanInterval) })
+
+	for ctx.Err() == nil {
+		if err := p.step(); err != nil {
+			return err
+		}
+	}
+	return p.drain()
+}
+
+func (p *Producer) publisher(kind schema.Kind) *publisher {
+	h := &p.batches.header
+	shard := schema.Shard(h.Cluster, h.Host, p.cfg.Shards)
+	return &publisher{
+		js: p.js, spool: p.spool, kind: kind, metrics: p.metrics, log: p.log,
+		subject: schema.Subject(shard, h.Cluster, h.Host, kind),
+	}
+}
+
+// step is one round: read what is there, close what is due, wait for more.
+func (p *Producer) step() error {
+	n, err := p.reader.drain()
+	if err != nil {
+		return err
+	}
+	now := bootTime()
+	p.batches.closeDue(now)
+	p.known.forget(now)
+	p.metrics.processes.Store(int64(len(p.known.byPID)))
+	if now >= p.clockAt {
+		p.clockAt = now + clockInterval
+		p.batches.header.ClockOffset = clockOffset()
+	}
+	if now >= p.heartbeatAt {
+		p.heartbeatAt = now + schema.KTime(p.cfg.Heartbeat)
+		p.heartbeat()
+	}
+	if n < busyRound {
+		p.reader.wait(p.cfg.BatchAge)
+	}
+	return nil
+}
+
+func (p *Producer) heartbeat() {
+	if libraries := p.probes.libraries(); len(libraries) > 0 {
+		p.libraries = libraries
+	}
+	p.batches.heartbeat(p.libraries, p.linux, p.version)
+}
+
+// lost gathers the loss counters of Linux and of the spool.
+func (p *Producer) lost() (all [schema.NumLosses]uint64) {
+	counted, err := p.tap.Lost()
+	if err != nil {
+		p.log.Error("loss counters unreadable", "err", err)
+	}
+	copy(all[:], counted[:])
+	all[schema.LossSpool] = p.spool.level().droppedEvents
+	for cause, n := range all {
+		p.metrics.lost[cause].Store(n)
+	}
+	return all
+}
+
+// drain is the end: no probe is left, so two empty rounds mean that every record has been read.
+func (p *Producer) drain() error {
+	p.probes.detach()
+	for {
+		n, err := p.reader.drain()
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	p.batches.closeAll()
+	deadline := time.Now().Add(p.cfg.DrainTimeout)
+	if !p.flushed(deadline) {
+		return p.unsent()
+	}
+	p.heartbeat() // last, so that a consumer that has seen it has seen everything
+	if !p.flushed(deadline) {
+		return p.unsent()
+	}
+	return nil
+}
+
+func (p *Producer) flushed(deadline time.Time) bool {
+	for p.spool.level().batches > 0 {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+func (p *Producer) unsent() error {
+	l := p.spool.level()
+	return errors.New("the bus did not ack in time: " + fmt.Sprintf("%d batches (%d bytes) are lost", l.batches, l.bytes))
+}
+
+func (p *Producer) close() {
+	p.probes.detach()
+	p.reader.close()
+	p.tap.Close()
+}

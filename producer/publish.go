@@ -1,0 +1,84 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	ackTimeout = 5 * time.Second
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// publisher sends one kind's batches in order, one in flight, each until it is acked. A batch that
+// was stored but whose ack was lost is sent again: consumers know it by its seq.
+type publisher struct {
+	js      jetstream.JetStream
+	spool   *spool
+	subject string
+	kind    schema.Kind
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// run returns when ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	for {
+		batch, err := p.spool.next(ctx, p.kind)
+		if err != nil {
+			return
+		}
+		if err := p.deliver(ctx, batch); err != nil {
+			return
+		}
+		p.spool.acked(p.kind)
+	}
+}
+
+// deliver tries until the bus acks, waiting longer from try to try. It fails only with ctx.
+func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
+	away := false
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		start := time.Now()
+		err := p.publish(ctx, batch.data)
+		if err == nil {
+			p.metrics.acked(p.kind, len(batch.data), time.Since(start), batch.last)
+			if away {
+				p.log.Info("bus is back", "subject", p.subject, "seq", batch.seq)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.metrics.batchErrors.Add(1)
+		if !away {
+			away = true
+			p.log.Warn("publish failed, batch is kept and tried again", "subject", p.subject, "seq", batch.seq, "err", err)
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *publisher) publish(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.subject, Data: data}, jetstream.WithRetryAttempts(0))
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
+		return errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
+	}
+	return err
+}

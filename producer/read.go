@@ -1,0 +1,178 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
+)
+
+// reader turns ring records into events of the open batches. One goroutine uses it.
+type reader struct {
+	control *ringbuf.Reader
+	bulk    []*ringbuf.Reader
+	epoll   int
+	known   *processes
+	batches *batcher
+	metrics *metrics
+	record  ringbuf.Record
+	pending []int // bytes to read from each bulk ring in this round
+	now     schema.KTime
+	calls   [schema.NumKinds][]callIndex
+}
+
+// callIndex is a call's index in the open batch's dictionary.
+type callIndex struct {
+	generation uint64
+	index      uint32
+}
+
+func newReader(tap *bpf.Tap, known *processes, batches *batcher, m *metrics) (*reader, error) {
+	r := &reader{known: known, batches: batches, metrics: m, epoll: -1, pending: make([]int, len(tap.Bulk))}
+	for kind := range r.calls {
+		r.calls[kind] = make([]callIndex, len(schema.Calls))
+	}
+	var err error
+	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	if r.control, err = r.ring(tap.Control.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(tap.Control) }); err != nil {
+		r.close()
+		return nil, fmt.Errorf("open control ring: %w", err)
+	}
+	for cpu, m := range tap.Bulk {
+		ring, err := r.ring(m.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(m) })
+		if err != nil {
+			r.close()
+			return nil, fmt.Errorf("open ring of CPU %d: %w", cpu, err)
+		}
+		r.bulk = append(r.bulk, ring)
+	}
+	return r, nil
+}
+
+// ring opens a ring and waits on it edge-triggered: records come without wake-ups, so a level would
+// stay set and the wait would spin.
+func (r *reader) ring(fd int, open func() (*ringbuf.Reader, error)) (*ringbuf.Reader, error) {
+	ring, err := open()
+	if err != nil {
+		return nil, err
+	}
+	ring.SetDeadline(time.Unix(1, 0)) // a read never waits
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}
+	return ring, unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &event)
+}
+
+func (r *reader) close() {
+	if r.control != nil {
+		_ = r.control.Close()
+	}
+	for _, ring := range r.bulk {
+		_ = ring.Close()
+	}
+	_ = unix.Close(r.epoll)
+}
+
+// wait returns when Linux forces a wake-up, or after at most the given time.
+func (r *reader) wait(most time.Duration) {
+	var events [8]unix.EpollEvent
+	_, _ = unix.EpollWait(r.epoll, events[:], int(most.Milliseconds())) // EINTR is a short wait
+}
+
+// drain reads what is in the rings now and returns the number of records. The control ring is
+// read first, to its end, and the others only up to where they stood before: so a launch always
+// finds the name, context and thread that were told before it.
+func (r *reader) drain() (int, error) {
+	r.now = bootTime()
+	for i, ring := range r.bulk {
+		r.pending[i] = ring.AvailableBytes()
+	}
+	n := 0
+	for left := max(r.control.AvailableBytes(), 1); left > 0 && r.control.AvailableBytes() > 0; {
+		read, err := r.next(r.control)
+		if err != nil {
+			return n, fmt.Errorf("read control ring: %w", err)
+		}
+		left -= read
+		n++
+	}
+	for i, ring := range r.bulk {
+		for r.pending[i] > 0 {
+			read, err := r.next(ring)
+			if err != nil {
+				return n, fmt.Errorf("read ring of CPU %d: %w", i, err)
+			}
+			r.pending[i] -= read
+			n++
+		}
+	}
+	return n, nil
+}
+
+const ringHeaderBytes = 8
+
+// next handles one record and returns how many bytes it took in the ring.
+func (r *reader) next(ring *ringbuf.Reader) (int, error) {
+	if err := ring.ReadInto(&r.record); err != nil {
+		if isDeadline(err) {
+			return 1 << 30, nil // empty after all: discarded records only
+		}
+		return 0, err
+	}
+	r.handle(r.record.RawSample)
+	return (len(r.record.RawSample)+7)&^7 + ringHeaderBytes, nil
+}
+
+func (r *reader) handle(raw []byte) {
+	head := bpf.HeadOf(raw)
+	if head == nil || int(head.Call) >= len(schema.Calls) {
+		r.metrics.malformed.Add(1)
+		return
+	}
+	switch head.Type {
+	case bpf.RecordLaunch:
+		if l := bpf.As[bpf.LaunchRecord](raw); l != nil {
+			r.launch(l)
+			return
+		}
+	case bpf.RecordMemory:
+		if m := bpf.As[bpf.MemoryRecord](raw); m != nil {
+			r.memory(m)
+			return
+		}
+	case bpf.RecordCopy:
+		if c := bpf.As[bpf.CopyRecord](raw); c != nil {
+			r.copy(c)
+			return
+		}
+	case bpf.RecordThread:
+		if t := bpf.As[bpf.ThreadRecord](raw); t != nil {
+			r.known.announce(t)
+			return
+		}
+	case bpf.RecordEnd:
+		if e := bpf.As[bpf.ThreadRecord](raw); e != nil {
+			r.end(e)
+			return
+		}
+	case bpf.RecordName:
+		if n := bpf.As[bpf.NameRecord](raw); n != nil {
+			r.known.thread(&n.Head).process.name(n)
+			return
+		}
+	case bpf.RecordDevice:
+		if d := bpf.As[bpf.DeviceRecord](raw); d != nil {
+			r.known.thread(&d.Head).process.device(d)
+			return
+		}
+	}
+	r.metrics.malformed.Add(1)
+}
+
+func isDeadline(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,110 @@
+// workload.h: what the scenarios of the workload share. A scenario is added by a row of scenarios in workload.c.
+#ifndef GPUTAP_WORKLOAD_H
+#define GPUTAP_WORKLOAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "stub.h"
+
+#define KB 1024ull
+#define MB (1024 * KB)
+
+// As CUDA's nvcc mangles vectorAdd and vectorMul (float const *, float const *, float *, int).
+#define VECTOR_ADD "_Z9vectorAddPKfS0_Pfi"
+#define VECTOR_MUL "_Z9vectorMulPKfS0_Pfi"
+
+// 0 = not given: the scenario has its own default.
+struct options {
+	const char *scenario;
+	const char *function; // of bench
+	bool steps, launches, keep;
+	double seconds;
+	double rate; // calls per second, all threads together
+	int threads;
+	long count;
+};
+
+extern struct options options;
+
+long count_or(long standard);
+int threads_or(int standard);
+
+// Any surprise ends the process: a message on stderr, exit status 1.
+_Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
+void returned(const char *call, CUresult got, CUresult want);
+#define OK(call) returned(#call, call, CUDA_SUCCESS)
+#define FAILS(code, call) returned(#call, call, code)
+
+// must ends the process when a call of Linux or libc returned -1, with its errno; else it hands the value on.
+long must(const char *what, long rc);
+
+// step names an instant. With --steps it prints `step NAME` and waits for a line, or the end, of stdin.
+void step(const char *name);
+
+// live checks what the stub itself counts as live device-side memory of this process.
+void live(uint64_t bytes, uint64_t allocations);
+
+// open_gpu does what every CUDA program does first and leaves device 0's context current.
+void open_gpu(void);
+
+CUdeviceptr allocate(uint64_t bytes);
+void release(CUdeviceptr dptr);
+
+// Threads have device 0's context current. A NULL name keeps the process's.
+pthread_t start_thread(const char *name, void *(*body)(void *), void *arg);
+void join_thread(pthread_t thread);
+void meet(pthread_barrier_t *barrier);
+// pin keeps this thread on one of the CPUs that it may use: neighbours in number get different ones, if there are two.
+void pin(int number);
+
+// The two kernels: add came through cuLibraryGetKernel, mul through cuModuleGetFunction.
+struct kernels {
+	CUfunction add, mul;
+};
+struct kernels load_kernels(void);
+
+// A child says that it is ready and waits; the parent waits until it is, and lets it go on.
+struct rendezvous {
+	int ready[2], go[2];
+};
+struct rendezvous rendezvous_open(void);
+void child_ready(struct rendezvous *r);
+void await_child(struct rendezvous *r);
+void let_go(struct rendezvous *r);
+void await_exit(pid_t pid);
+
+// workload_listings.c
+void leak3(void);
+void train(void);
+void procs4(void);
+void threads5(void);
+void anomaly(void);
+
+// workload_calls.c
+void launches(void);
+void copies(void);
+void expandable(void);
+void every(void);
+
+// workload_hard.c
+void hard_free_unknown(void);
+void hard_free_null(void);
+void hard_alloc_fail(void);
+void hard_free_fail(void);
+void hard_realloc(void);
+void hard_race(void);
+void hard_fork(void);
+void hard_exec(void);
+void hard_exec_second(void);
+void hard_pidreuse(void);
+void hard_late(void);
+void hard_kill(void);
+
+// workload_load.c
+void storm(void);
+void rate(void);
+void bench(void);
+
+#endif

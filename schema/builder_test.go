@@ -1,0 +1,221 @@
+package schema_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// TestSizeIsABound fills batches with what takes most room: wide numbers, long names, one row of
+// every dictionary per event.
+func TestSizeIsABound(t *testing.T) {
+	h := &schema.Header{
+		Cluster: strings.Repeat("c", 255), Host: strings.Repeat("h", 255), BootID: strings.Repeat("b", 36),
+		Run: math.MaxUint64, Seq: math.MaxUint64, ClockOffset: math.MinInt64,
+	}
+	for i := range h.Lost {
+		h.Lost[i] = math.MaxUint64
+	}
+	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+		b := schema.NewBuilder(kind)
+		for _, n := range []int{0, 1, 1000} {
+			t.Run(fmt.Sprintf("%s of %d", kind, n), func(t *testing.T) {
+				b.Reset()
+				for i := range n {
+					addWide(b, uint32(i))
+				}
+				if n > 0 && kind == schema.KindHost {
+					b.Libraries = append(b.Libraries, schema.Library{
+						Path: strings.Repeat("p", 4096), Inode: math.MaxUint64, Attached: math.MaxUint32, Stepped: math.MaxUint32,
+						Absent: []string{strings.Repeat("a", 300), "b"},
+					})
+				}
+				data := b.Encode(h)
+				if len(data) > b.Size() {
+					t.Errorf("%d bytes, above Size %d", len(data), b.Size())
+				}
+				if n == 1000 && kind != schema.KindHost && b.Size() > len(data)+len(data)/4 {
+					t.Errorf("Size %d is far above %d bytes", b.Size(), len(data))
+				}
+			})
+		}
+	}
+}
+
+// TestSizeOfDictionaries: what Size takes for a row of each dictionary is enough alone.
+func TestSizeOfDictionaries(t *testing.T) {
+	const top, most = math.MaxUint32, math.MaxUint64
+	all := [3]uint32{top, top, top}
+	tests := []struct {
+		name   string
+		intern func(b *schema.Builder, i uint32)
+	}{
+		{"processes", func(b *schema.Builder, i uint32) {
+			b.Process(schema.Process{PID: top - i, Start: most, UID: top, Comm: strings.Repeat("c", 15), Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64)})
+		}},
+		{"threads", func(b *schema.Builder, i uint32) {
+			b.Thread(schema.Thread{Process: top, TID: top - i, Comm: strings.Repeat("c", 300)})
+		}},
+		{"GPUs", func(b *schema.Builder, i uint32) { b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top - i}) }},
+		{"calls", func(b *schema.Builder, i uint32) {
+			b.Call(&schema.Call{Symbol: strings.Repeat("s", 300) + fmt.Sprint(i), Op: schema.OpGraphLaunch, Class: schema.ClassManaged, Direction: schema.DirDefault})
+		}},
+		{"functions", func(b *schema.Builder, i uint32) {
+			b.Func(schema.Func{Name: strings.Repeat("f", 300), Handle: most - uint64(i)})
+		}},
+		{"shapes", func(b *schema.Builder, i uint32) {
+			b.Shape(schema.LaunchShape{Call: top, Func: top, Grid: all, Block: all, SharedBytes: top - i})
+		}},
+		{"CUDA streams", func(b *schema.Builder, i uint32) { b.CUDAStream(most - uint64(i)) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := schema.NewBuilder(schema.KindLaunch)
+			for i := range uint32(1000) {
+				tt.intern(b, i)
+			}
+			if n := len(b.Encode(header(1))); n > b.Size() {
+				t.Errorf("%d bytes, above Size %d", n, b.Size())
+			}
+		})
+	}
+}
+
+func addWide(b *schema.Builder, i uint32) {
+	top, id := uint32(math.MaxUint32)-i, fmt.Sprint(math.MaxUint32-i)
+	p := b.Process(schema.Process{PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64), Late: true})
+	th := b.Thread(schema.Thread{Process: p, TID: top, Comm: "comm-of-15-byte"})
+	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top})
+	c := b.Call(&schema.Call{Symbol: strings.Repeat("s", 40) + id, Op: schema.OpGraphLaunch, Class: schema.ClassManaged, Direction: schema.DirDefault})
+	f := b.Func(schema.Func{Name: strings.Repeat("f", 3000) + id, Handle: math.MaxUint64})
+	all := [3]uint32{top, top, top}
+	s := b.Shape(schema.LaunchShape{Call: c, Func: f, Grid: all, Block: all, SharedBytes: top})
+	q := b.CUDAStream(math.MaxUint64 - uint64(i))
+	wide := uint64(math.MaxUint64) * uint64(i%2)
+	switch b.Kind() {
+	case schema.KindMemory:
+		b.AddMemory(&schema.Memory{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide, Bytes: wide, Aux: wide})
+	case schema.KindLaunch:
+		b.AddLaunch(&schema.Launch{Time: schema.KTime(wide), Thread: th, GPU: gpu, Shape: s, CUDAStream: q})
+	case schema.KindCopy:
+		b.AddCopy(&schema.Copy{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Bytes: wide, Dst: wide, Src: wide, CUDAStream: q})
+	}
+}
+
+// TestSizeCountsNewEntries: interning a known value again costs nothing.
+func TestSizeCountsNewEntries(t *testing.T) {
+	b := schema.NewBuilder(schema.KindLaunch)
+	intern := func() {
+		b.Thread(schema.Thread{Process: b.Process(train), Comm: "pt_main"})
+		b.GPU(h200)
+		b.Call(call("cuLaunchKernel"))
+		b.Func(schema.Func{Name: strings.Repeat("k", 1000)})
+	}
+	intern()
+	want := b.Size()
+	for range 1000 {
+		intern()
+	}
+	if got := b.Size(); got != want {
+		t.Errorf("Size %d after interning known values, want %d", got, want)
+	}
+}
+
+// TestColumnWidths pins the smallest width that holds each spread: bytes of the message beyond the
+// constant form.
+func TestColumnWidths(t *testing.T) {
+	size := func(bytes ...uint64) int {
+		b := schema.NewBuilder(schema.KindMemory)
+		th, c := b.Thread(schema.Thread{Process: b.Process(idle)}), b.Call(call("cuMemAlloc_v2"))
+		for _, v := range bytes {
+			b.AddMemory(&schema.Memory{Thread: th, Call: c, Bytes: 100 + v})
+		}
+		return len(b.Encode(header(1)))
+	}
+	constant := size(0, 0)
+	tests := []struct {
+		spread uint64
+		width  int
+	}{{0, 0}, {1, 1}, {255, 1}, {256, 2}, {65535, 2}, {65536, 4}, {math.MaxUint32, 4}, {math.MaxUint32 + 1, 8}, {math.MaxUint64 - 100, 8}}
+	for _, tt := range tests {
+		if got := size(0, tt.spread) - constant; got != 2*tt.width {
+			t.Errorf("spread %d: %d bytes for two values, want %d", tt.spread, got, 2*tt.width)
+		}
+	}
+}
+
+// TestBuilderReuse: a Builder after Reset writes what a new one writes, and adding allocates nothing.
+func TestBuilderReuse(t *testing.T) {
+	b := schema.NewBuilder(schema.KindLaunch)
+	fill := func() []byte {
+		b.Reset()
+		for i := range uint32(100) {
+			addWide(b, i%7)
+		}
+		return b.Encode(header(1))
+	}
+	first := bytes.Clone(fill())
+	if again := fill(); !bytes.Equal(first, again) {
+		t.Error("the same events encode differently after Reset")
+	}
+	e := schema.Launch{Time: 1}
+	if n := testing.AllocsPerRun(10, func() {
+		b.Reset()
+		for range 100 {
+			b.AddLaunch(&e)
+		}
+	}); n != 0 {
+		t.Errorf("100 events: %v allocations, want 0", n)
+	}
+}
+
+// TestLongNamesAreCut: a name above the limit costs its tail, never the batch.
+func TestLongNamesAreCut(t *testing.T) {
+	b := schema.NewBuilder(schema.KindLaunch)
+	name := strings.Repeat("k", 5000)
+	s := b.Shape(schema.LaunchShape{Call: b.Call(call("cuLaunchKernel")), Func: b.Func(schema.Func{Name: name})})
+	b.AddLaunch(&schema.Launch{Thread: b.Thread(schema.Thread{Process: b.Process(train)}), Shape: s, CUDAStream: b.CUDAStream(0)})
+	var got schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Funcs[0].Name != name[:4096] {
+		t.Errorf("name of %d bytes, want the first 4096", len(got.Funcs[0].Name))
+	}
+}
+
+// TestDecodeKeepsNames: a second batch with the same names allocates no strings.
+func TestDecodeKeepsNames(t *testing.T) {
+	d := schema.NewDecoder()
+	var b schema.Batch
+	data := launchGolden()
+	if err := d.Decode(data, &b); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { _ = d.Decode(data, &b) }); n != 0 {
+		t.Errorf("%v allocations to decode known names, want 0", n)
+	}
+}
+
+// TestShard pins placements computed with an independent FNV-1a32.
+func TestShard(t *testing.T) {
+	tests := []struct {
+		cluster, host string
+		shards, want  int
+	}{{"lab", "gpu01", 1, 0}, {"lab", "gpu01", 16, 13}, {"", "", 16, 0x811c9dc5 % 16}, {"lab", "gpu01", 0, 0}}
+	for _, tt := range tests {
+		if got := schema.Shard(tt.cluster, tt.host, tt.shards); got != tt.want {
+			t.Errorf("Shard(%q, %q, %d) = %d, want %d", tt.cluster, tt.host, tt.shards, got, tt.want)
+		}
+	}
+	if got, want := schema.Subject(3, "my lab", "gpu01.example", schema.KindMemory), "gputap.v1.ev.3.my_lab.gpu01_example.memory"; got != want {
+		t.Errorf("subject %s, want %s", got, want)
+	}
+	if got := schema.Token("a.b*c>d\te\x7f") + " " + schema.Token(""); got != "a_b_c_d_e_ _" {
+		t.Errorf("tokens %q", got)
+	}
+}

@@ -1,0 +1,123 @@
+package schema
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Column is one attribute of all events of a batch, in frame of reference: value i is
+// Base + LE(Width, Data[i]). All values are unsigned. Width 0 is a constant and has no data; the
+// zero Column is therefore what a missing column reads as: 0 everywhere.
+type Column struct {
+	Base  uint64
+	Width uint8  // bytes a value: 0, 1, 2, 4 or 8
+	Data  []byte // borrowed from the decoded message
+}
+
+// At is value i. It must be below the batch's event count; Decode has checked that Data holds it.
+func (c *Column) At(i int) uint64 {
+	switch c.Width {
+	case 1:
+		return c.Base + uint64(c.Data[i])
+	case 2:
+		return c.Base + uint64(binary.LittleEndian.Uint16(c.Data[2*i:]))
+	case 4:
+		return c.Base + uint64(binary.LittleEndian.Uint32(c.Data[4*i:]))
+	case 8:
+		return c.Base + binary.LittleEndian.Uint64(c.Data[8*i:])
+	}
+	return c.Base
+}
+
+// Expand writes the first len(dst) values to dst: the fast way to read a whole column.
+func (c *Column) Expand(dst []uint64) {
+	base := c.Base
+	switch c.Width {
+	case 1:
+		for i, v := range c.Data[:len(dst)] {
+			dst[i] = base + uint64(v)
+		}
+	case 2:
+		data := c.Data[:2*len(dst)]
+		for i := range dst {
+			dst[i] = base + uint64(binary.LittleEndian.Uint16(data[2*i:]))
+		}
+	case 4:
+		data := c.Data[:4*len(dst)]
+		for i := range dst {
+			dst[i] = base + uint64(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+	case 8:
+		data := c.Data[:8*len(dst)]
+		for i := range dst {
+			dst[i] = base + binary.LittleEndian.Uint64(data[8*i:])
+		}
+	default:
+		for i := range dst {
+			dst[i] = base
+		}
+	}
+}
+
+// columnBuilder gathers one column's values and their range.
+type columnBuilder struct {
+	values []uint64
+	min    uint64
+	max    uint64
+}
+
+func (c *columnBuilder) reset() {
+	c.values = c.values[:0]
+	c.min, c.max = ^uint64(0), 0
+}
+
+func (c *columnBuilder) add(v uint64) {
+	c.min = min(c.min, v)
+	c.max = max(c.max, v)
+	c.values = append(c.values, v)
+}
+
+func (c *columnBuilder) width() uint8 {
+	if len(c.values) == 0 {
+		return 0
+	}
+	return widthOf(c.max - c.min)
+}
+
+func widthOf(spread uint64) uint8 {
+	switch n := bits.Len64(spread); {
+	case n == 0:
+		return 0
+	case n <= 8:
+		return 1
+	case n <= 16:
+		return 2
+	case n <= 32:
+		return 4
+	}
+	return 8
+}
+
+// appendData appends the values relative to min, width bytes each.
+func (c *columnBuilder) appendData(dst []byte, width uint8) []byte {
+	low := c.min
+	switch width {
+	case 1:
+		for _, v := range c.values {
+			dst = append(dst, byte(v-low))
+		}
+	case 2:
+		for _, v := range c.values {
+			dst = binary.LittleEndian.AppendUint16(dst, uint16(v-low))
+		}
+	case 4:
+		for _, v := range c.values {
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(v-low))
+		}
+	case 8:
+		for _, v := range c.values {
+			dst = binary.LittleEndian.AppendUint64(dst, v-low)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,264 @@
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// Hard caps of a message. A producer stays far below them; Decode refuses what is above.
+const (
+	MaxMessageBytes = 8 << 20
+	MaxEvents       = 1 << 17
+	maxRows         = 1 << 16 // of one dictionary
+	maxString       = 4096    // bytes; Encode cuts longer ones
+	maxDepth        = 8       // of values under unknown keys
+	maxSeen         = 4 << 20 // bytes of strings that a Decoder keeps
+)
+
+// ErrMalformed is what every refusal of Decode wraps.
+var ErrMalformed = errors.New("malformed batch")
+
+// Decoder decodes messages. It keeps its scratch memory and the strings it has seen: names come
+// again in every batch, and equal ones share their bytes. One goroutine uses it at a time.
+type Decoder struct {
+	data      []byte
+	reader    bytes.Reader
+	dec       *msgpack.Decoder
+	row       row // the one being read: a local would go to the heap for every row
+	seen      map[string]string
+	seenBytes int
+}
+
+// NewDecoder returns a Decoder.
+func NewDecoder() *Decoder {
+	d := &Decoder{seen: map[string]string{}}
+	d.dec = msgpack.NewDecoder(&d.reader)
+	return d
+}
+
+// Decode reads one message into b, whose columns then borrow data; strings are copies. What it
+// allocates is bounded by the bytes that are there, never by what they claim. Unknown keys,
+// columns, words and kinds are passed over (an unknown kind reads as KindNone); missing ones read
+// as zero; of equal keys the last holds. An error wraps ErrMalformed and leaves b unusable.
+func (d *Decoder) Decode(data []byte, b *Batch) error {
+	if len(data) > MaxMessageBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessageBytes)
+	}
+	d.data = data
+	d.reader.Reset(data)
+	d.dec.ResetReader(&d.reader)
+	b.clear()
+	n, err := d.dec.DecodeMapLen()
+	if err != nil || n < 0 || n > d.reader.Len()/2 {
+		return fmt.Errorf("%w: envelope is no map", ErrMalformed)
+	}
+	for range n {
+		key, err := d.str()
+		if err != nil {
+			return fmt.Errorf("%w: envelope key: %v", ErrMalformed, err)
+		}
+		if err := d.entry(key, b); err != nil {
+			return fmt.Errorf("%w: key %q: %v", ErrMalformed, key, err)
+		}
+	}
+	if d.reader.Len() > 0 {
+		return fmt.Errorf("%w: %d bytes after the envelope", ErrMalformed, d.reader.Len())
+	}
+	return b.validate()
+}
+
+// clear keeps the dictionaries' memory, but not the strings in it.
+func (b *Batch) clear() {
+	clear(b.Processes)
+	clear(b.Threads)
+	clear(b.Calls)
+	clear(b.Funcs)
+	clear(b.Libraries)
+	*b = Batch{
+		Processes: b.Processes[:0], Threads: b.Threads[:0], GPUs: b.GPUs[:0], Calls: b.Calls[:0], Funcs: b.Funcs[:0],
+		Shapes: b.Shapes[:0], CUDAStreams: b.CUDAStreams[:0], Libraries: b.Libraries[:0],
+	}
+}
+
+func (d *Decoder) entry(key string, b *Batch) error {
+	switch key {
+	case keyVersion:
+		return number(d, &b.Version)
+	case keyKind:
+		s, err := d.str()
+		b.Kind = ParseKind(s)
+		return err
+	case keyCluster:
+		return d.text(&b.Cluster)
+	case keyHost:
+		return d.text(&b.Host)
+	case keyBoot:
+		return d.text(&b.BootID)
+	case keyRun:
+		return number(d, &b.Run)
+	case keySeq:
+		return number(d, &b.Seq)
+	case keyEvents:
+		v, err := d.uint()
+		if v > MaxEvents {
+			return fmt.Errorf("%d events, at most %d", v, MaxEvents)
+		}
+		b.Events = int(v)
+		return err
+	case keyOffset:
+		at := d.at()
+		v, err := d.dec.DecodeInt64()
+		if v < 0 && d.data[at] == msgpcode.Uint64 {
+			return errRange
+		}
+		b.ClockOffset = v
+		return err
+	case keyFirst:
+		return number(d, &b.First)
+	case keyLast:
+		return number(d, &b.Last)
+	case keyLost:
+		return d.lost(b)
+	case keyColumns:
+		return d.columns(b)
+	case keyLinux:
+		return d.text(&b.Linux)
+	case keyProducer:
+		return d.text(&b.Producer)
+	}
+	return d.dictionary(key, b)
+}
+
+func (d *Decoder) dictionary(key string, b *Batch) (err error) {
+	switch key {
+	case keyProcesses:
+		b.Processes, err = rows(d, b.Processes, func(r *row, p *Process) {
+			field(r, &p.PID)
+			field(r, &p.Start)
+			field(r, &p.UID)
+			r.text(&p.Comm)
+			r.text(&p.Exe)
+			r.text(&p.Container)
+			var late uint8
+			field(r, &late)
+			p.Late = late != 0
+		})
+	case keyThreads:
+		b.Threads, err = rows(d, b.Threads, func(r *row, t *Thread) {
+			field(r, &t.Process)
+			field(r, &t.TID)
+			r.text(&t.Comm)
+		})
+	case keyGPUs:
+		b.GPUs, err = rows(d, b.GPUs, func(r *row, g *GPU) {
+			r.text(&g.UUID)
+			field(r, &g.Ordinal)
+		})
+	case keyCalls:
+		b.Calls, err = rows(d, b.Calls, func(r *row, c *CallRef) {
+			r.text(&c.Symbol)
+			c.Op = Op(r.word(opWords[:]))
+			c.Class = MemClass(r.word(classWords[:]))
+			c.Direction = Direction(r.word(directionWords[:]))
+		})
+	case keyFuncs:
+		b.Funcs, err = rows(d, b.Funcs, func(r *row, f *Func) {
+			r.text(&f.Name)
+			field(r, &f.Handle)
+		})
+	case keyShapes:
+		b.Shapes, err = rows(d, b.Shapes, func(r *row, s *LaunchShape) {
+			for _, v := range []*uint32{
+				&s.Call, &s.Func, &s.Grid[0], &s.Grid[1], &s.Grid[2], &s.Block[0], &s.Block[1], &s.Block[2], &s.SharedBytes,
+			} {
+				field(r, v)
+			}
+		})
+	case keyStreams:
+		b.CUDAStreams, err = d.numbers(b.CUDAStreams)
+	case keyLibraries:
+		b.Libraries, err = rows(d, b.Libraries, func(r *row, l *Library) {
+			r.text(&l.Path)
+			field(r, &l.Inode)
+			field(r, &l.Attached)
+			field(r, &l.Stepped)
+			r.list(&l.Absent)
+		})
+	default:
+		err = d.skip(0)
+	}
+	return err
+}
+
+func (d *Decoder) lost(b *Batch) error {
+	n, err := d.dec.DecodeMapLen()
+	if err != nil {
+		return err
+	}
+	if n > d.reader.Len()/2 {
+		return errTooMany
+	}
+	b.Lost = [NumLosses]uint64{}
+	for range max(n, 0) {
+		cause, err := d.str()
+		if err != nil {
+			return err
+		}
+		v, err := d.uint()
+		if err != nil {
+			return err
+		}
+		b.Lost[parseLoss(cause)] += v
+	}
+	return nil
+}
+
+func (d *Decoder) columns(b *Batch) error {
+	n, err := d.dec.DecodeMapLen()
+	if err != nil {
+		return err
+	}
+	if n > d.reader.Len()/2 {
+		return errTooMany
+	}
+	for range max(n, 0) {
+		key, err := d.str()
+		if err != nil {
+			return err
+		}
+		id := slices.Index(columnKeys[:], key)
+		if id < 0 {
+			if err := d.skip(0); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.column(&b.columns[id]); err != nil {
+			return fmt.Errorf("column %q: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) column(c *Column) error {
+	n, err := d.dec.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n != 3 {
+		return fmt.Errorf("%d fields, want base, width, data", n)
+	}
+	if err := number(d, &c.Base); err != nil {
+		return err
+	}
+	if err := number(d, &c.Width); err != nil {
+		return err
+	}
+	c.Data, err = d.raw()
+	return err
+}

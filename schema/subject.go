@@ -1,0 +1,71 @@
+package schema
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// Subjects and JetStream names. The major version of the form is the second token.
+const (
+	eventPrefix = "gputap.v1.ev."
+	// DeadLetterSubjects covers the dead letters of every consumer.
+	DeadLetterSubjects = "gputap.v1.dlq.>"
+	// DeadLetterStream holds them.
+	DeadLetterStream = "GPUTAP_DLQ"
+	// AlertSubjects covers the alerts of every consumer.
+	AlertSubjects = "gputap.v1.out.alert.>"
+	// OutStream holds what consumers publish for others.
+	OutStream = "GPUTAP_OUT"
+)
+
+// Subject is where a host's batches of one kind go.
+func Subject(shard int, cluster, host string, kind Kind) string {
+	return eventPrefix + strconv.Itoa(shard) + "." + Token(cluster) + "." + Token(host) + "." + kind.String()
+}
+
+// ShardSubjects covers every batch of one shard.
+func ShardSubjects(shard int) string { return eventPrefix + strconv.Itoa(shard) + ".>" }
+
+// KindSubjects covers the batches of one kind in one shard.
+func KindSubjects(shard int, kind Kind) string {
+	return eventPrefix + strconv.Itoa(shard) + ".*.*." + kind.String()
+}
+
+// StreamName is the JetStream stream of one shard.
+func StreamName(shard int) string { return fmt.Sprintf("GPUTAP_EV_%03d", shard) }
+
+// DeadLetterSubject is where a consumer copies the batches of a shard that it cannot use.
+func DeadLetterSubject(consumer string, shard int) string {
+	return "gputap.v1.dlq." + Token(consumer) + "." + strconv.Itoa(shard)
+}
+
+// AlertSubject is where a consumer publishes alerts about a host.
+func AlertSubject(consumer, cluster, host string) string {
+	return "gputap.v1.out.alert." + Token(consumer) + "." + Token(cluster) + "." + Token(host)
+}
+
+// Shard places a host: FNV-1a32 of cluster and host, modulo shards. It hashes the names
+// themselves, not their tokens.
+func Shard(cluster, host string, shards int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(cluster))
+	_, _ = h.Write([]byte(host))
+	return int(h.Sum32() % uint32(max(shards, 1)))
+}
+
+// Token makes one subject token of a name: what NATS gives a meaning to becomes an underscore.
+// The real name travels in the envelope.
+func Token(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r <= ' ' || r == 0x7f || r == '.' || r == '*' || r == '>' {
+			return '_'
+		}
+		return r
+	}, name)
+	if clean == "" {
+		return "_"
+	}
+	return clean
+}

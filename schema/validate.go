@@ -1,0 +1,85 @@
+package schema
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// validate checks what folds rely on without looking: column lengths, and every index.
+func (b *Batch) validate() error {
+	for id := range b.columns {
+		c := &b.columns[id]
+		switch c.Width {
+		case 0, 1, 2, 4, 8:
+		default:
+			return fmt.Errorf("%w: column %q: width %d", ErrMalformed, columnKeys[id], c.Width)
+		}
+		if want := int(c.Width) * b.Events; len(c.Data) != want {
+			return fmt.Errorf("%w: column %q: %d bytes, want %d", ErrMalformed, columnKeys[id], len(c.Data), want)
+		}
+	}
+	for i := range b.Threads {
+		if int(b.Threads[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: thread %d of no process", ErrMalformed, i)
+		}
+	}
+	for i := range b.Shapes {
+		s := &b.Shapes[i]
+		if int(s.Call) >= len(b.Calls) || int(s.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: shape %d of no call or function", ErrMalformed, i)
+		}
+	}
+	if b.Events == 0 || b.Kind == KindNone {
+		return nil
+	}
+	for _, id := range kindColumns[b.Kind] {
+		if limit, ok := b.indexLimit(id); ok && b.columns[id].max(b.Events) >= limit {
+			return fmt.Errorf("%w: column %q: index beyond its dictionary", ErrMalformed, columnKeys[id])
+		}
+	}
+	return nil
+}
+
+// indexLimit is the number of valid values of an index column.
+func (b *Batch) indexLimit(id columnID) (uint64, bool) {
+	switch id {
+	case colThread:
+		return uint64(len(b.Threads)), true
+	case colCall:
+		return uint64(len(b.Calls)), true
+	case colGPU:
+		return uint64(len(b.GPUs)) + 1, true
+	case colShape:
+		return uint64(len(b.Shapes)), true
+	case colStream:
+		return uint64(len(b.CUDAStreams)), true
+	}
+	return 0, false
+}
+
+// max is the largest of n > 0 values; a sum that wraps counts as the largest number there is.
+func (c *Column) max(n int) uint64 {
+	var top uint64
+	switch c.Width {
+	case 1:
+		for _, v := range c.Data {
+			top = max(top, uint64(v))
+		}
+	case 2:
+		for i := range n {
+			top = max(top, uint64(binary.LittleEndian.Uint16(c.Data[2*i:])))
+		}
+	case 4:
+		for i := range n {
+			top = max(top, uint64(binary.LittleEndian.Uint32(c.Data[4*i:])))
+		}
+	case 8:
+		for i := range n {
+			top = max(top, binary.LittleEndian.Uint64(c.Data[8*i:]))
+		}
+	}
+	if c.Base+top < c.Base {
+		return ^uint64(0)
+	}
+	return c.Base + top
+}

@@ -1,0 +1,155 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+var (
+	errTooMany = errors.New("claims more entries than bytes are left")
+	errDepth   = errors.New("nested too deep")
+	errShort   = errors.New("claims more bytes than are left")
+	errRange   = errors.New("number out of range")
+)
+
+// raw is the next string or binary, borrowed from the message.
+func (d *Decoder) raw() ([]byte, error) {
+	n, err := d.dec.DecodeBytesLen()
+	if err != nil {
+		return nil, err
+	}
+	n = max(n, 0)
+	if n > d.reader.Len() {
+		return nil, errShort
+	}
+	at := d.at()
+	_, err = d.reader.Seek(int64(n), io.SeekCurrent)
+	return d.data[at : at+n : at+n], err
+}
+
+// at is the offset of the next byte.
+func (d *Decoder) at() int { return len(d.data) - d.reader.Len() }
+
+func (d *Decoder) str() (string, error) {
+	raw, err := d.raw()
+	if err != nil || len(raw) == 0 {
+		return "", err
+	}
+	if len(raw) > maxString {
+		return "", fmt.Errorf("string of %d bytes, at most %d", len(raw), maxString)
+	}
+	if s, ok := d.seen[string(raw)]; ok {
+		return s, nil
+	}
+	if d.seenBytes += len(raw); d.seenBytes > maxSeen {
+		clear(d.seen)
+		d.seenBytes = len(raw)
+	}
+	s := string(raw)
+	d.seen[s] = s
+	return s, nil
+}
+
+func (d *Decoder) text(s *string) (err error) {
+	*s, err = d.str()
+	return err
+}
+
+// uint is the next number. The library reads a negative one as a huge one: refused here.
+func (d *Decoder) uint() (uint64, error) {
+	at := d.at()
+	v, err := d.dec.DecodeUint64()
+	if v > math.MaxInt64 && d.data[at] != msgpcode.Uint64 {
+		return 0, errRange
+	}
+	return v, err
+}
+
+type unsigned interface {
+	~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+func number[T unsigned](d *Decoder, to *T) error {
+	v, err := d.uint()
+	if err != nil {
+		return err
+	}
+	if *to = T(v); uint64(*to) != v {
+		return errRange
+	}
+	return nil
+}
+
+func (d *Decoder) numbers(dst []uint64) ([]uint64, error) {
+	dst = dst[:0]
+	n, err := d.dec.DecodeArrayLen()
+	if err != nil {
+		return dst, err
+	}
+	if n > min(d.reader.Len(), maxRows) {
+		return dst, errTooMany
+	}
+	for range max(n, 0) {
+		v, err := d.uint()
+		if err != nil {
+			return dst, err
+		}
+		dst = append(dst, v)
+	}
+	return dst, nil
+}
+
+// skip passes over one value. The library's own Skip has no bound on nesting.
+func (d *Decoder) skip(depth int) error {
+	if depth > maxDepth {
+		return errDepth
+	}
+	code, err := d.dec.PeekCode()
+	if err != nil {
+		return err
+	}
+	values := 0
+	switch {
+	case msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32:
+		n, err := d.dec.DecodeMapLen()
+		if err != nil {
+			return err
+		}
+		values = 2 * n
+	case msgpcode.IsFixedArray(code) || code == msgpcode.Array16 || code == msgpcode.Array32:
+		n, err := d.dec.DecodeArrayLen()
+		if err != nil {
+			return err
+		}
+		values = n
+	case msgpcode.IsString(code) || msgpcode.IsBin(code):
+		_, err := d.raw()
+		return err
+	default:
+		if msgpcode.IsExt(code) {
+			_, n, err := d.dec.DecodeExtHeader()
+			if err != nil {
+				return err
+			}
+			if n > d.reader.Len() {
+				return errShort
+			}
+			_, err = d.reader.Seek(int64(n), io.SeekCurrent)
+			return err
+		}
+		return d.dec.Skip() // a scalar
+	}
+	if values > d.reader.Len() {
+		return errTooMany
+	}
+	for range values {
+		if err := d.skip(depth + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
