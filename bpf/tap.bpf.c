@@ -127,11 +127,14 @@ static __always_inline int enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Return of a call: its entry state, which is used up. NULL is a counted loss. */
+/* Return of a call: its entry state, which is used up. NULL when there is none: that entry was counted as
+ * lost, or its probe was taken out already, since entries go before returns. */
 static __always_inline struct thread_state *leave(struct pt_regs *ctx, struct task_struct *task)
 {
 	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!s || s->call != bpf_get_attach_cookie(ctx)) {
+	if (!s || !s->call)
+		return NULL;
+	if (s->call != bpf_get_attach_cookie(ctx)) {
 		lost(LOST_UNPAIRED);
 		return NULL;
 	}

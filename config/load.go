@@ -22,6 +22,9 @@ import (
 // envPrefix begins every variable that is ours.
 const envPrefix = "GPUTAP_"
 
+// annotationKey is where the short name of a flag keeps its key.
+const annotationKey = "key"
+
 // Flags that are no keys.
 const (
 	flagConfig = "config"
@@ -77,7 +80,7 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true, ErrorUnused: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+			exact, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 	}})
 	if err != nil {
 		return cfg, fmt.Errorf("read configuration: %w", err)
@@ -85,14 +88,32 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	return cfg, cfg.Validate()
 }
 
+// exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1.
+func exact(from, to reflect.Type, data any) (any, error) {
+	duration := reflect.TypeFor[time.Duration]()
+	switch {
+	case to == duration && from != duration && from.Kind() != reflect.String && fmt.Sprint(data) != "0":
+		return nil, fmt.Errorf("%v has no unit: write 5s, 10m or 1h", data)
+	case (to.Kind() == reflect.Int || to.Kind() == reflect.Int64) && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
+		return nil, fmt.Errorf("%v is no whole number", data)
+	}
+	return data, nil
+}
+
 func loadFile(k *koanf.Koanf, path string) error {
 	if path == "" {
 		return nil
 	}
-	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+	read := koanf.New(".")
+	if err := read.Load(file.Provider(path), yaml.Parser()); err != nil {
 		return fmt.Errorf("read configuration file %s: %w", path, err)
 	}
-	return nil
+	for _, key := range read.Keys() {
+		if read.Get(key) == nil { // a section or key without a value, as when all below it is a comment
+			read.Delete(key)
+		}
+	}
+	return k.Merge(read)
 }
 
 // loadEnv takes the variables that have a section. Test switches and Kubernetes share the prefix.
@@ -116,7 +137,9 @@ func loadEnv(k *koanf.Koanf, keys []string) error {
 	return mistaken
 }
 
-func variable(key string) string { return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__")) }
+func variable(key string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
+}
 
 // loadFlags takes only the flags that were given.
 func loadFlags(k *koanf.Koanf, flags *pflag.FlagSet) error {
@@ -125,11 +148,15 @@ func loadFlags(k *koanf.Koanf, flags *pflag.FlagSet) error {
 		if f.Name == flagConfig || f.Name == flagPrint {
 			return
 		}
+		key := f.Name
+		if full := f.Annotations[annotationKey]; len(full) > 0 {
+			key = full[0]
+		}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			given[f.Name] = list.GetSlice()
+			given[key] = list.GetSlice()
 			return
 		}
-		given[f.Name] = f.Value.String()
+		given[key] = f.Value.String()
 	})
 	if err := k.Load(confmap.Provider(given, "."), nil); err != nil {
 		return fmt.Errorf("read flags: %w", err)
@@ -215,5 +242,9 @@ func addFlags(flags *pflag.FlagSet, keys *[]string, prefix string, section refle
 			continue
 		}
 		*keys = append(*keys, key)
+		if short := field.Tag.Get("flag"); short != "" {
+			flags.Var(flags.Lookup(key).Value, short, "the same as --"+key)
+			flags.Lookup(short).Annotations = map[string][]string{annotationKey: {key}}
+		}
 	}
 }

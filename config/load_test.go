@@ -58,6 +58,9 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "unknown flag", args: []string{"--nats.uri=x"}, want: "--nats.uri"},
 		{name: "argument", args: []string{"now"}, want: `unexpected argument "now"`},
 		{name: "no number", file: "producer:\n  shards: many\n", want: "shards"},
+		{name: "duration without a unit", file: "producer:\n  heartbeat: 10\n", want: "10 has no unit"},
+		{name: "fraction of a shard", file: "producer:\n  shards: 1.9\n", want: "1.9 is no whole number"},
+		{name: "truth for a number", file: "producer:\n  shards: true\n", want: "true is no whole number"},
 		{name: "feature of the future", args: []string{"--producer.features=sync"}, want: "sync is not captured yet"},
 		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
 		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
@@ -92,7 +95,7 @@ func TestDefaultsAreValid(t *testing.T) {
 }
 
 func TestOneFileServesAllCommands(t *testing.T) {
-	path := write(t, "nats:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n")
+	path := write(t, "log:\nnats:\n  name:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n")
 	t.Setenv("GPUTAP_PRODUCER__HOST", "h")
 	t.Setenv("GPUTAP_LEAK_PORT", "tcp://10.0.0.1:80") // what Kubernetes makes of a service gputap-leak
 	cfg, err := Load("x", []string{"--config", path}, DefaultLeakCommand())
@@ -101,6 +104,16 @@ func TestOneFileServesAllCommands(t *testing.T) {
 	}
 	if cfg.NATS.URL != "nats://file:1" || cfg.Leak.KeepEnded != 5*time.Second {
 		t.Errorf("url %s, keep_ended %s", cfg.NATS.URL, cfg.Leak.KeepEnded)
+	}
+}
+
+func TestShortFlags(t *testing.T) {
+	cfg, err := Load("x", []string{"--features=memory", "--library=/a", "--library", "/b"}, DefaultProducerCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(cfg.Producer.Features, []string{"memory"}) || !slices.Equal(cfg.Producer.Libraries, []string{"/a", "/b"}) {
+		t.Errorf("features %v, libraries %v", cfg.Producer.Features, cfg.Producer.Libraries)
 	}
 }
 
@@ -119,7 +132,7 @@ func TestWhereAConsumerBegins(t *testing.T) {
 func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
 	cfg := DefaultProducerCommand()
 	cfg.NATS.URL = "nats://me:secret@a:1, nats://token@b:2"
-	cfg.Producer.Features = []string{"memory", "copy"}
+	cfg.Producer.Features, cfg.Producer.Libraries = []string{"memory", "copy"}, []string{"/a b", "/c"}
 	var out strings.Builder
 	if err := Print(&out, cfg); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 type Producer struct {
 	Cluster          string        `koanf:"cluster" doc:"name of the cluster this host belongs to"`
 	Host             string        `koanf:"host" doc:"name of this host (default: its hostname)"`
-	Features         []string      `koanf:"features" doc:"what to watch: memory, launch, copy"`
-	Libraries        []string      `koanf:"libraries" doc:"driver libraries to watch besides those found"`
+	Features         []string      `koanf:"features" flag:"features" doc:"what to watch: memory, launch, copy"`
+	Libraries        []string      `koanf:"libraries" flag:"library" doc:"driver libraries to watch besides those found"`
 	ScanInterval     time.Duration `koanf:"scan_interval" doc:"time between looks for libraries that processes have mapped"`
 	Shards           int           `koanf:"shards" doc:"number of shards of the bus"`
 	BatchEvents      int           `koanf:"batch_events" doc:"events at which a batch is closed"`

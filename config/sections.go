@@ -40,7 +40,7 @@ type Consumer struct {
 	Shard           int           `koanf:"shard" doc:"shard to fold"`
 	From            string        `koanf:"from" doc:"where to begin: all, new, or a time of the bus (RFC 3339)"`
 	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way"`
-	DisplayInterval time.Duration `koanf:"display_interval" doc:"time between reports on standard output (0: none)"`
+	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval" doc:"time between reports on standard output (0: none)"`
 }
 
 // Begin parses From: only what is new, or what was stored since a time; neither is all.

@@ -17,7 +17,7 @@ type Stats struct {
 	Batches         uint64                  // applied
 	Events          [schema.NumKinds]uint64 // in them, by kind
 	Duplicates      uint64
-	Invalid       uint64 // no batch, or none of the host that its subject names
+	Invalid         uint64 // no batch, or none of the host that its subject names
 	Refused         uint64 // the fold failed on them
 	Unknown         uint64 // of a kind that this version does not know
 	Gaps            uint64 // holes in seq

@@ -27,6 +27,8 @@ const (
 	outAge         = 7 * 24 * time.Hour
 	// The shortest window JetStream takes: a batch is known by its seq, for ever, and needs none.
 	duplicateWindow = 100 * time.Millisecond
+	// A fold that starts again raises the alerts of all that is stored again, by the same ids.
+	outDuplicateWindow = 24 * time.Hour
 )
 
 // EnsureStreams creates the shards' streams, the dead letters' and the consumers' own. Those that
@@ -40,7 +42,7 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions)
 		o.MaxBytes = defaultBytes * int64(shards)
 	}
 	out := streamConfig(schema.OutStream, schema.AlertSubjects)
-	out.MaxAge, out.MaxBytes = outAge, min(maxOut, o.MaxBytes/16)
+	out.MaxAge, out.MaxBytes, out.Duplicates = outAge, min(maxOut, o.MaxBytes/16), outDuplicateWindow
 	streams := []jetstream.StreamConfig{deadLetterConfig(o.MaxBytes / 8), out}
 	for shard := range shards {
 		s := streamConfig(schema.StreamName(shard), schema.ShardSubjects(shard))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf/link"
 
@@ -22,7 +23,8 @@ type inode struct {
 type attachment struct {
 	inode   inode
 	library schema.Library
-	links   []link.Link
+	entries []link.Link
+	returns []link.Link
 }
 
 // wantedCalls are the rows of the call table that the features need.
@@ -106,7 +108,7 @@ func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema
 	if err != nil {
 		return err
 	}
-	a.links = append(a.links, l)
+	a.entries = append(a.entries, l)
 	if shape.EntryOnly() {
 		return nil
 	}
@@ -118,16 +120,24 @@ func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema
 	if err != nil {
 		return err
 	}
-	a.links = append(a.links, l)
+	a.returns = append(a.returns, l)
 	return nil
 }
 
-// close takes the probes out again.
+// close takes the probes out again, entries before returns, so that calls under way are still seen.
+// Linux waits for running programs at each link, so the links of a side go together.
 func (a *attachment) close() {
-	for _, l := range a.links {
-		_ = l.Close()
+	closeAll(a.entries)
+	closeAll(a.returns)
+	a.returns, a.entries = nil, nil
+}
+
+func closeAll(links []link.Link) {
+	var group sync.WaitGroup
+	for _, l := range links {
+		group.Go(func() { _ = l.Close() })
 	}
-	a.links = nil
+	group.Wait()
 }
 
 // Inspect says what attaching a library for every feature would find, without attaching it.

@@ -68,7 +68,7 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 		return nil, err
 	}
 	if err := p.attach(libraries); err != nil {
-		p.close()
+		p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -125,7 +125,7 @@ const (
 // batches and a last heartbeat with the final loss counters, and returns when all are acked or
 // DrainTimeout is over; batches that are not acked by then are lost and said in the error.
 func (p *Producer) Run(ctx context.Context) error {
-	defer p.close()
+	defer p.Close()
 	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var group sync.WaitGroup
@@ -238,7 +238,8 @@ func (p *Producer) unsent() error {
 	return errors.New("the bus did not ack in time: " + fmt.Sprintf("%d batches (%d bytes) are lost", l.batches, l.bytes))
 }
 
-func (p *Producer) close() {
+// Close ends a Producer whose Run is not called; Run does it itself.
+func (p *Producer) Close() {
 	p.probes.detach()
 	p.reader.close()
 	p.tap.Close()

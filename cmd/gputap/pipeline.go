@@ -152,11 +152,11 @@ func (p *pipeline) close() {
 		p.stopProducer()
 		<-p.producerEnded
 		p.stopConsumers()
-		p.consumersEnded.Wait()
 	}
 	if p.nc != nil {
-		p.nc.Close()
+		p.nc.Close() // consumers have nothing left to fetch: they need not wait for the bus
 	}
+	p.consumersEnded.Wait()
 	if p.server != nil {
 		p.server.Stop()
 	}

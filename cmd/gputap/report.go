@@ -57,8 +57,8 @@ func writeHeader(out io.Writer, s *snapshot) {
 			running++
 		}
 	}
-	fmt.Fprintf(out, "%s\n%s   %s   live %s in %s   lost %s\n", rule, s.Time.Format("2006-01-02 15:04:05Z"),
-		plural(uint64(running), "process", "processes"), app.Bytes(live), plural(allocations, "allocation", "allocations"),
+	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule, s.Time.Format("2006-01-02 15:04:05Z"),
+		plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live), plural(allocations, "allocation", "allocations"),
 		lostText(s.Lost))
 	if len(s.Processes) == 0 {
 		fmt.Fprintln(out, "no CUDA call seen yet")

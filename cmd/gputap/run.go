@@ -154,7 +154,9 @@ func (f *runFlags) report(w io.Writer, pipe *pipeline, final bool) error {
 	s := pipe.snapshot()
 	s.Final = final
 	if f.output == "json" {
-		return json.NewEncoder(w).Encode(s)
+		line := json.NewEncoder(w)
+		line.SetEscapeHTML(false) // kernel names have angle brackets
+		return line.Encode(s)
 	}
 	return writeReport(w, pipe, s, f.rows)
 }

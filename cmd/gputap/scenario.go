@@ -134,8 +134,12 @@ func (s *stage) compare(st step) error {
 	if err := s.live(st.name); err != nil || st.allocations == 0 {
 		return err
 	}
+	images, err := readTruth(s.truths)
+	if err != nil {
+		return err
+	}
 	var bytes, allocations uint64
-	for _, p := range s.pipe.snapshot().Processes {
+	for _, p := range s.snapshot(images).Processes {
 		bytes += p.LiveBytes
 		allocations += p.LiveAllocations
 	}
@@ -147,7 +151,11 @@ func (s *stage) compare(st step) error {
 }
 
 func (s *stage) conclude(pt part) (map[string]uint64, error) {
-	now := s.pipe.snapshot()
+	images, err := readTruth(s.truths)
+	if err != nil {
+		return nil, err
+	}
+	now := s.snapshot(images)
 	totals := s.totals
 	if pt.totals != nil {
 		totals = func(now *snapshot) ([]check, error) { return pt.totals(s, now) }
@@ -157,6 +165,9 @@ func (s *stage) conclude(pt part) (map[string]uint64, error) {
 		return nil, err
 	}
 	s.keep(rows)
+	if len(now.Processes) == 0 {
+		return nil, errors.New("gputap saw nothing of the workload")
+	}
 	if pt.end != nil {
 		s.keep(pt.end(s, now))
 	}

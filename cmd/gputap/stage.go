@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -177,7 +179,7 @@ func (s *stage) live(step string) error {
 		if err != nil {
 			return nil, err
 		}
-		now := s.pipe.snapshot()
+		now := s.snapshot(images)
 		var rows []check
 		for i := range images {
 			t := &images[i]
@@ -194,6 +196,23 @@ func (s *stage) live(step string) error {
 		}
 		return rows, nil
 	})
+}
+
+// snapshot is what gputap knows of the images that the stub knows: other programs may run on the
+// same stub meanwhile.
+func (s *stage) snapshot(images []truth) *snapshot {
+	now := s.pipe.snapshot()
+	mine := map[*processJSON]bool{}
+	for i := range images {
+		if p := processOf(now, &images[i]); p != nil {
+			mine[p] = true
+		}
+	}
+	now.Processes = slices.DeleteFunc(now.Processes, func(p *processJSON) bool { return !mine[p] })
+	now.Alerts = slices.DeleteFunc(now.Alerts, func(a anomaly.Alert) bool {
+		return !slices.ContainsFunc(now.Processes, func(p *processJSON) bool { return p.PID == a.PID })
+	})
+	return now
 }
 
 // current reports whether no later image runs under the same process.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,18 @@ func Version() string {
 	return "dev"
 }
 
+// revision is the commit that was built, "" when the build does not say.
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}
+
 // Process is one running command.
 type Process struct {
 	Name    string
@@ -41,12 +54,19 @@ type Process struct {
 	Metrics *prometheus.Registry
 	Stdout  io.Writer
 	Stderr  io.Writer
+
+	mu     sync.Mutex
+	checks []func() error // of /readyz
 }
 
 // Main runs a command and ends the program with its exit status.
 func Main(name string, run func(context.Context, *Process) error) {
 	p := &Process{Name: name, Args: os.Args[1:], Metrics: registry(name), Stdout: os.Stdout, Stderr: os.Stderr}
 	p.Logging(config.Log{Level: "info", Format: "auto"})
+	if len(p.Args) == 1 && p.Args[0] == "--version" {
+		fmt.Fprintf(p.Stdout, "%s %s %s\n", name, Version(), runtime.Version())
+		os.Exit(0)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	signals := make(chan os.Signal, 2)
@@ -74,7 +94,7 @@ func registry(name string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "gputap_build_info", Help: "Always 1; what was built is in the labels.",
-		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "revision": revision(), "goversion": runtime.Version()},
 	})
 	info.Set(1)
 	r.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
@@ -59,6 +60,36 @@ func TestServe(t *testing.T) {
 	taken := strings.TrimPrefix(url, "http://")
 	if _, _, err := p.Serve(t.Context(), taken); err == nil || !strings.Contains(err.Error(), taken) {
 		t.Errorf("a taken address gives %v", err)
+	}
+}
+
+func TestReadyzSaysWhatIsMissing(t *testing.T) {
+	p := &Process{Log: slog.New(slog.DiscardHandler), Metrics: registry("test")}
+	missing := errors.New("the bus is away")
+	p.ReadyWhen(func() error { return nil })
+	p.ReadyWhen(func() error { return missing })
+	for want, err := range map[int]error{http.StatusServiceUnavailable: missing, http.StatusOK: nil} {
+		missing = err
+		answer := httptest.NewRecorder()
+		p.ready(answer, nil)
+		if answer.Code != want || err != nil && !strings.Contains(answer.Body.String(), err.Error()) {
+			t.Errorf("with %v: %d %q", err, answer.Code, answer.Body)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	table := NewTable("HOST", "PID", "LIVE", "COMMAND")
+	table.Row("gpu-1", uint32(7), Amount(73_666_560), "python3")
+	table.Row("h", uint32(123456), Amount(1), "\x1b[31mevil\u009b")
+	var out strings.Builder
+	table.Write(&out)
+	want := "" +
+		"HOST      PID       LIVE  COMMAND\n" +
+		"gpu-1       7  70.25 MiB  python3\n" +
+		"h      123456        1 B  ?[31mevil?\n"
+	if out.String() != want {
+		t.Errorf("wrote\n%s, want\n%s", out.String(), want)
 	}
 }
 

@@ -6,12 +6,33 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 const httpTimeout = 10 * time.Second
+
+// ReadyWhen adds a condition of /readyz: nil is ready, an error says what is missing.
+func (p *Process) ReadyWhen(check func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checks = append(p.checks, check)
+}
+
+func (p *Process) ready(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	checks := slices.Clone(p.checks)
+	p.mu.Unlock()
+	for _, check := range checks {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	fmt.Fprintln(w, "ok")
+}
 
 // Serve answers /metrics, /livez and /readyz until stop; "" serves nothing. url is where.
 func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func(), err error) {
@@ -20,13 +41,12 @@ func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return "", nil, fmt.Errorf("serve /metrics on %s: %w (choose another address, or none)", addr, err)
+		return "", nil, Usage(fmt.Errorf("serve /metrics on %s: %w (set metrics.addr to another address, or to nothing)", addr, err))
 	}
-	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /livez", ok)
-	mux.HandleFunc("GET /readyz", ok)
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", p.ready)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: httpTimeout}
 	ended := make(chan struct{})
 	go func() {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,7 +18,8 @@ const (
 	storeBytes  = 2 << 30
 	memoryBytes = 64 << 20
 	syncEvery   = 10 * time.Second
-	startTime   = 30 * time.Second
+	startTime   = 30 * time.Second // a large store is read at the start
+	startStep   = 100 * time.Millisecond
 )
 
 // Server is a running server and the lock on its store.
@@ -45,15 +45,31 @@ func Start(dir string, log *slog.Logger) (*Server, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("configure the embedded bus: %w", err)
 	}
-	notes := &logger{log: log}
+	notes := &logger{log: log, fatal: make(chan error, 1)}
 	s.SetLoggerV2(notes, false, false, false)
-	go s.Start()
-	if !s.ReadyForConnections(startTime) {
-		s.Shutdown()
-		_ = lock.Close()
-		return nil, fmt.Errorf("start the embedded bus on %s: %w", dir, notes.failure())
+	started := &Server{server: s, lock: lock}
+	if err := started.await(notes.fatal); err != nil {
+		started.Stop()
+		return nil, fmt.Errorf("start the embedded bus on %s: %w", dir, err)
 	}
-	return &Server{server: s, lock: lock}, nil
+	return started, nil
+}
+
+// await starts the server and returns when it serves, or with the first thing it could not do.
+func (s *Server) await(fatal <-chan error) error {
+	go s.server.Start()
+	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {
+		ready := s.server.ReadyForConnections(startStep)
+		select {
+		case err := <-fatal:
+			return err
+		default:
+		}
+		if ready {
+			return nil
+		}
+	}
+	return errors.New("it was not ready in time")
 }
 
 func lockStore(dir string) (*os.File, error) {
@@ -93,10 +109,8 @@ func (s *Server) Stop() {
 // logger passes the server's word on. Without one its fatal errors are silent; the stock one ends
 // the program.
 type logger struct {
-	log *slog.Logger
-
-	mu    sync.Mutex
-	fatal error
+	log   *slog.Logger
+	fatal chan error // takes the first
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
@@ -106,16 +120,8 @@ func (l *logger) Debugf(string, ...any)           {}
 func (l *logger) Tracef(string, ...any)           {}
 
 func (l *logger) Fatalf(format string, v ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fatal = fmt.Errorf(format, v...)
-}
-
-func (l *logger) failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fatal != nil {
-		return l.fatal
+	select {
+	case l.fatal <- fmt.Errorf(format, v...):
+	default:
 	}
-	return errors.New("it was not ready in time")
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -48,4 +49,26 @@ func TestStoreThatIsNoDirectory(t *testing.T) {
 	if _, err := Start(path, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestStoreThatJetStreamCannotUse(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("got %v", err)
+	}
+	if waited := time.Since(start); waited > startTime/2 {
+		t.Errorf("the server's word came after %s", waited)
+	}
+	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatalf("the store is not free after a failure: %v", err)
+	}
+	s.Stop()
 }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	publishTimeout = 2 * time.Second
+	shown          = 20 // alerts in one report
+)
+
+// alerts publishes what the detector raises. A restart folds the stream again and raises the same
+// alerts again: their message id makes JetStream keep each once, as long as GPUTAP_OUT remembers it.
+type alerts struct {
+	js  jetstream.JetStream
+	log *slog.Logger
+	*prometheus.CounterVec
+
+	mu     sync.Mutex
+	latest []anomaly.Alert // raised since the last report, the newest ones
+	since  int
+}
+
+func newAlerts(js jetstream.JetStream, log *slog.Logger) *alerts {
+	return &alerts{js: js, log: log, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gputap_anomaly_notifications_total",
+		Help: "Alerts published: stored, known to the stream already, without a stream that stores them, or failed.",
+	}, []string{"sink", "result"})}
+}
+
+// publish is called by the folding goroutine, which waits: alerts are few.
+func (a *alerts) publish(alert anomaly.Alert) {
+	a.mu.Lock()
+	a.since++
+	a.latest = append(a.latest[max(0, len(a.latest)-shown+1):], alert)
+	a.mu.Unlock()
+	result, err := a.send(&alert)
+	a.WithLabelValues("nats", result).Inc()
+	if err != nil {
+		a.log.Warn("alert not published", "rule", alert.Rule, "host", alert.Host, "err", err)
+	}
+}
+
+func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
+	data, err := json.Marshal(alert)
+	if err != nil {
+		return "failed", fmt.Errorf("encode alert: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+	defer cancel()
+	subject := schema.AlertSubject("anomaly", alert.Cluster, alert.Host)
+	ack, err := a.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}},
+		jetstream.WithMsgID(messageID(alert)), jetstream.WithRetryAttempts(0))
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return "unstored", nil // whoever listens has it
+	case err != nil:
+		return "failed", err
+	case ack.Duplicate:
+		return "known", nil
+	}
+	return "stored", nil
+}
+
+// messageID is the same whenever the same batch raises the same alert.
+func messageID(a *anomaly.Alert) string {
+	return strings.Join([]string{
+		a.Rule, a.Cluster, a.Host, a.Evidence.Boot, fmt.Sprint(a.PID, a.TID, a.Time.UnixNano()), a.Symbol, a.Address,
+	}, "/")
+}
+
+// report shows the alerts raised since the last report.
+func (a *alerts) report(w io.Writer) {
+	a.mu.Lock()
+	latest, since := a.latest, a.since
+	a.latest, a.since = nil, 0
+	a.mu.Unlock()
+	if since == 0 {
+		fmt.Fprintf(w, "no new alerts\n\n")
+		return
+	}
+	t := app.NewTable("TIME", "SEVERITY", "RULE", "HOST", "PID", "COMMAND", "BYTES", "MESSAGE")
+	for _, x := range latest {
+		t.Row(x.Time.UTC().Format(time.RFC3339), x.Severity, x.Rule, x.Host, x.PID, x.Comm, app.Amount(x.Bytes), x.Message)
+	}
+	t.Write(w)
+	fmt.Fprintf(w, "%d new alerts\n\n", since)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/schema"
+)
+
+func TestAnAlertIsStoredOnce(t *testing.T) {
+	js := connect(t)
+	a := newAlerts(js, slog.New(slog.DiscardHandler))
+	alert := anomaly.Alert{
+		Rule: anomaly.RuleOOM, Severity: anomaly.Critical, Cluster: "c", Host: "gpu.1", PID: 7, Comm: "python3",
+		Time: time.Unix(1, 0), Evidence: anomaly.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
+	}
+	a.publish(alert) // no stream yet
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(alert)
+	a.publish(alert) // as a consumer that was restarted does
+	alert.PID = 8
+	a.publish(alert)
+	for result, want := range map[string]float64{"unstored": 1, "stored": 2, "known": 1, "failed": 0} {
+		if got := testutil.ToFloat64(a.WithLabelValues("nats", result)); got != want {
+			t.Errorf("%s: %v, want %v", result, got, want)
+		}
+	}
+	s, err := js.Stream(t.Context(), schema.OutStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetLastMsgForSubject(t.Context(), "gputap.v1.out.alert.anomaly.c.gpu_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got anomaly.Alert
+	if err := json.Unmarshal(m.Data, &got); err != nil || got.PID != 8 || m.Sequence != 2 {
+		t.Errorf("stored %s as message %d, %v", m.Data, m.Sequence, err)
+	}
+	var out strings.Builder
+	a.report(&out)
+	if !strings.Contains(out.String(), "4 new alerts") || !strings.Contains(out.String(), "gpu.1") {
+		t.Errorf("reported\n%s", out.String())
+	}
+}
+
+func connect(t *testing.T) jetstream.JetStream {
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/bandwidth"
+)
+
+const shown = 20
+
+// report shows the processes that copy most, one line for each direction.
+func report(w io.Writer, processes []bandwidth.Process) {
+	slices.SortStableFunc(processes, func(a, b bandwidth.Process) int { return cmp.Compare(total(&b), total(&a)) })
+	t := app.NewTable("HOST", "PID", "COMMAND", "DIRECTION", "COPIES", "BYTES", "SYNCHRONOUS RATE", "SUBMITTED ASYNC")
+	for i := range processes[:min(shown, len(processes))] {
+		p := &processes[i]
+		for _, c := range p.Copies {
+			t.Row(p.ID.Host, p.ID.PID, p.Comm, c.Direction.String(), c.Calls, app.Amount(c.Bytes), rate(&c), app.Amount(c.AsyncBytes))
+		}
+	}
+	t.Write(w)
+	fmt.Fprintf(w, "%d processes\n\n", len(processes))
+}
+
+// rate is that of the copies that return when they are done: of the others only the submission is seen.
+func rate(c *bandwidth.DirectionUse) string {
+	if c.BusyNS == 0 {
+		return "-"
+	}
+	return app.Bytes(uint64(float64(c.Bytes-c.AsyncBytes)/float64(c.BusyNS)*1e9)) + "/s"
+}
+
+func total(p *bandwidth.Process) (n uint64) {
+	for i := range p.Copies {
+		n += p.Copies[i].Bytes
+	}
+	return n
+}

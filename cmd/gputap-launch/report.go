@@ -1,0 +1,37 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/launch"
+)
+
+const shown = 20
+
+// report shows the processes that launch most, each with the kernel it launches most.
+func report(w io.Writer, processes []launch.Process) {
+	slices.SortStableFunc(processes, func(a, b launch.Process) int { return cmp.Compare(total(&b), total(&a)) })
+	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "MOST LAUNCHED", "OF THEM")
+	for i := range processes[:min(shown, len(processes))] {
+		p := &processes[i]
+		var most launch.Kernel
+		if len(p.Kernels) > 0 {
+			most = p.Kernels[0]
+		}
+		t.Row(p.ID.Host, p.ID.PID, p.Comm, total(p), p.GraphLaunches, len(p.Kernels), most.Name, most.Launches)
+	}
+	t.Write(w)
+	fmt.Fprintf(w, "%d processes\n\n", len(processes))
+}
+
+// total is the kernel launches of a process; those inside a graph are not among them.
+func total(p *launch.Process) (n uint64) {
+	for i := range p.Kernels {
+		n += p.Kernels[i].Launches
+	}
+	return n
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/leak"
+)
+
+const shown = 20
+
+// report shows the processes that hold most, and what all hold together.
+func report(w io.Writer, r leak.Report) {
+	slices.SortStableFunc(r.Processes, func(a, b leak.Process) int {
+		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(b.UnfreedBytes, a.UnfreedBytes))
+	})
+	t := app.NewTable("HOST", "PID", "COMMAND", "STATE", "LIVE", "ALLOCATIONS", "PEAK", "UNFREED AT EXIT", "EVIDENCE")
+	for i := range r.Processes[:min(shown, len(r.Processes))] {
+		p := &r.Processes[i]
+		state := "running"
+		if p.Ended {
+			state = "ended"
+		}
+		t.Row(p.ID.Host, p.ID.PID, p.Comm, state, app.Amount(p.LiveBytes), p.LiveAllocations, app.Amount(p.PeakBytes),
+			app.Amount(p.UnfreedBytes), p.Evidence)
+	}
+	t.Write(w)
+	fmt.Fprintf(w, "%d processes, %s live in %d allocations, %s unfreed at exit\n\n", len(r.Processes),
+		app.Bytes(r.Totals.LiveBytes), r.Totals.LiveAllocations, app.Bytes(r.Totals.UnfreedBytes))
+}

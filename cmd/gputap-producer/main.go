@@ -1,0 +1,35 @@
+// Command gputap-producer watches the CUDA calls of one host and publishes them.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer"
+)
+
+func main() { app.Main("gputap-producer", run) }
+
+func run(ctx context.Context, p *app.Process) error {
+	cfg, err := config.Load(p.Name, p.Args, config.DefaultProducerCommand())
+	if err != nil {
+		return app.Usage(err)
+	}
+	js, stop, err := p.Start(ctx, cfg.NATS, cfg.Metrics, cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	tap, err := producer.New(cfg.Producer, app.Version(), js, p.Log)
+	if errors.Is(err, os.ErrPermission) {
+		return app.Privilege(err)
+	}
+	if err != nil {
+		return err
+	}
+	p.Metrics.MustRegister(tap)
+	return tap.Run(ctx)
+}

@@ -1,0 +1,157 @@
+//go:build bpf
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/schema"
+)
+
+const outage = 20 * time.Second
+
+// ordered is the leak fold, which also notes whether seq was kept.
+type ordered struct {
+	*leak.Tracker
+
+	mu   sync.Mutex
+	last uint64
+	bad  []string
+}
+
+func (o *ordered) Apply(b *schema.Batch) error {
+	if b.Kind == schema.KindMemory {
+		o.mu.Lock()
+		if b.Seq != o.last+1 {
+			o.bad = append(o.bad, fmt.Sprintf("seq %d after %d", b.Seq, o.last))
+		}
+		o.last = b.Seq
+		o.mu.Unlock()
+	}
+	return o.Tracker.Apply(b)
+}
+
+// TestOutage stops the bus for 20 s while a program calls 20,000 times a second. Nothing is lost and
+// the order is kept: the fold's totals are the stub's.
+func TestOutage(t *testing.T) {
+	requireBPF(t)
+	dir, port := t.TempDir(), -1
+	start := func() *server.Server {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("nats-server does not start")
+		}
+		_, _ = fmt.Sscanf(s.Addr().String(), "127.0.0.1:%d", &port)
+		return s
+	}
+	bus := start()
+	defer func() { bus.Shutdown() }()
+	js := connect(t, port)
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: 1}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.DefaultProducer()
+	cfg.Features, cfg.Libraries = []string{"memory"}, []string{fixture(t, "stub/libcuda.so.1")}
+	agent, err := producer.New(cfg, "test", connect(t, port), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := &ordered{Tracker: leak.New(leak.Config{})}
+	folding := consumer.New(consumer.Options{}, js, fold, slog.New(slog.DiscardHandler))
+	producing, stopProducer := context.WithCancel(t.Context())
+	consuming, stopConsumer := context.WithCancel(t.Context())
+	produced, consumed := make(chan error, 1), make(chan error, 1)
+	go func() { produced <- agent.Run(producing) }()
+	go func() { consumed <- folding.Run(consuming) }()
+
+	truths := t.TempDir()
+	workload := exec.Command(fixture(t, "workload"), "rate", "--rate", "20000", "--seconds", "26")
+	workload.Env = append(os.Environ(), "GPUTAP_STUB_TRUTH="+truths)
+	if err := workload.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(2 * time.Second)
+	bus.Shutdown()
+	bus.WaitForShutdown()
+	<-time.After(outage)
+	bus = start()
+	if err := workload.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	stopProducer()
+	if err := <-produced; err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := folding.WaitFor(waiting, stream.CachedInfo().State.LastSeq); err != nil {
+		t.Fatal(err)
+	}
+	stopConsumer()
+	if err := <-consumed; err != nil {
+		t.Error(err)
+	}
+	images, err := readTruth(truths)
+	if err != nil || len(images) != 1 {
+		t.Fatalf("%d totals of the stub: %v", len(images), err)
+	}
+	if len(fold.bad) > 0 {
+		t.Errorf("order was lost: %v", fold.bad)
+	}
+	for cause, n := range folding.Lost() {
+		if n > 0 {
+			t.Errorf("%d events lost: %s", n, schema.Loss(cause))
+		}
+	}
+	if s := folding.Stats(); s.Missing != 0 {
+		t.Errorf("%d batches missing", s.Missing)
+	}
+	for _, p := range fold.Report().Processes {
+		if p.ID.PID != images[0].pid {
+			continue
+		}
+		for _, c := range p.Calls {
+			if want, ok := images[0].calls[c.Symbol]; ok && (c.OK != want.ok || c.Failed != want.failed) {
+				t.Errorf("%s: %d ok, the stub counted %d", c.Symbol, c.OK, want.ok)
+			}
+			t.Logf("%s: %d", c.Symbol, c.OK)
+		}
+	}
+}
+
+func connect(t *testing.T, port int) jetstream.JetStream {
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", port), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}

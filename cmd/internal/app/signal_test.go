@@ -1,0 +1,80 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// asChild makes the test binary a command that Main runs.
+const asChild = "APP_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	mode := os.Getenv(asChild)
+	if mode == "" {
+		os.Exit(m.Run())
+	}
+	Main("child", func(ctx context.Context, p *Process) error {
+		fmt.Fprintln(p.Stdout, "ready")
+		<-ctx.Done()
+		fmt.Fprintln(p.Stdout, "draining")
+		switch mode {
+		case "stuck":
+			select {}
+		case "loss":
+			return Incomplete(errors.New("events were lost"))
+		}
+		return nil
+	})
+}
+
+func TestSignals(t *testing.T) {
+	tests := []struct {
+		mode    string
+		signals []syscall.Signal
+		want    int
+	}{
+		{"drains", []syscall.Signal{syscall.SIGTERM}, 0},
+		{"loss", []syscall.Signal{syscall.SIGINT}, 4},
+		{"stuck", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
+		{"stuck", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 143},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.mode, tt.signals), func(t *testing.T) {
+			child := exec.CommandContext(t.Context(), os.Args[0])
+			child.Env = append(os.Environ(), asChild+"="+tt.mode)
+			out, err := child.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := child.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			for _, s := range tt.signals { // one for each line: "ready", then "draining"
+				if !lines.Scan() {
+					t.Fatal("the child says nothing")
+				}
+				if err := child.Process.Signal(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for lines.Scan() {
+			}
+			err = child.Wait()
+			var exit *exec.ExitError
+			got := 0
+			if errors.As(err, &exit) {
+				got = exit.ExitCode()
+			}
+			if got != tt.want {
+				t.Errorf("ends with %d (%v), want %d", got, err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/config"
+)
+
+// Start does what every daemon does first: log as configured, serve /metrics, connect. stop undoes it.
+func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l config.Log) (js jetstream.JetStream, stop func(), err error) {
+	p.Logging(l)
+	_, stopServing, err := p.Serve(ctx, m.Addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	nc, js, err := p.Connect(n)
+	if err != nil {
+		stopServing()
+		return nil, nil, err
+	}
+	return js, func() {
+		nc.Close()
+		stopServing()
+	}, nil
+}
+
+// Report writes a report to standard output every interval, and a last one when it is stopped. It has
+// its own goroutine, off the way of events. 0 reports never.
+func (p *Process) Report(interval time.Duration, report func(io.Writer)) (stop func()) {
+	if interval <= 0 {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				report(p.Stdout)
+			case <-ended:
+				report(p.Stdout)
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		group.Wait()
+	}
+}

@@ -1,0 +1,125 @@
+package fold
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+// TestACommandFromStartToDrain runs a consumer as its main does, against a nats-server.
+func TestACommandFromStartToDrain(t *testing.T) {
+	bus := newBus(t)
+	var out strings.Builder
+	p := &app.Process{Name: "gputap-leak", Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	args := []string{"--nats.url", bus, "--consumer.display_interval", "1h", "--log.level", "error"}
+	cfg, err := config.Load(p.Name, args, config.DefaultLeakCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, stop, err := p.Start(t.Context(), cfg.NATS, config.Metrics{}, cfg.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	url, stopServing, err := p.Serve(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopServing()
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	host := consumertest.Memory(t, "gpu-1")
+	host.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
+	if _, err := js.Publish(t.Context(), schema.Subject(0, "test", "gpu-1", schema.KindMemory), host.Message()); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	tracker := &watched{Tracker: leak.New(leak.Config{}), applied: make(chan struct{}, 8)}
+	go func() {
+		done <- Run(ctx, p, cfg.Consumer, js, tracker, func(w io.Writer) {
+			fmt.Fprintln(w, app.Bytes(tracker.Report().Totals.LiveBytes))
+		})
+	}()
+	select {
+	case <-tracker.applied:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the batch was not applied")
+	}
+	for path, want := range map[string]string{"/readyz": "ok", "/metrics": "gputap_consumer_batches_total"} {
+		if body := get(t, url+path); !strings.Contains(body, want) {
+			t.Errorf("%s answers %.100q", path, body)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if out.String() != "70.00 MiB\n" {
+		t.Errorf("the last report is %q", out.String())
+	}
+}
+
+// watched says when it has applied something.
+type watched struct {
+	*leak.Tracker
+	applied chan struct{}
+}
+
+func (w *watched) Apply(b *schema.Batch) error {
+	defer func() { w.applied <- struct{}{} }()
+	return w.Tracker.Apply(b)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func newBus(t *testing.T) (url string) {
+	t.Helper()
+	return run(t, &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+}
+
+func run(t *testing.T, options *server.Options) (url string) {
+	t.Helper()
+	s, err := server.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	return s.ClientURL()
+}
