@@ -57,13 +57,19 @@ type processes struct {
 	threads  map[threadKey]*thread
 	byKey    map[processKey]*process
 	byPID    map[uint32]*process
-	late     func(pid uint32, start schema.KTime) bool
+	late     lateness
 	lastKey  threadKey
 	last     *thread // most events come from the thread of the one before
 	forgotAt schema.KTime
 }
 
-func newProcesses(late func(pid uint32, start schema.KTime) bool) *processes {
+// lateness knows which processes may have called before their library was attached.
+type lateness interface {
+	isLate(pid uint32, start schema.KTime) bool
+	ended(pid uint32)
+}
+
+func newProcesses(late lateness) *processes {
 	return &processes{
 		threads: map[threadKey]*thread{}, byKey: map[processKey]*process{}, byPID: map[uint32]*process{}, late: late,
 	}
@@ -83,7 +89,7 @@ func (p *processes) process(r *bpf.ThreadRecord) *process {
 	}
 	made := newProcess(schema.Process{
 		PID: r.TGID, Start: schema.KTime(r.ProcessStart), UID: r.UID, Comm: text(r.ProcessComm[:]),
-		Exe: exePath(r.TGID), Container: containerID(r.TGID), Late: p.late(r.TGID, schema.KTime(r.ProcessStart)),
+		Exe: exePath(r.TGID), Container: containerID(r.TGID), Late: p.late.isLate(r.TGID, schema.KTime(r.ProcessStart)),
 	})
 	p.byKey[key] = made
 	p.byPID[r.TGID] = made
@@ -123,6 +129,7 @@ func (p *processes) end(r *bpf.ThreadRecord, now schema.KTime) *thread {
 		old = p.process(r)
 	}
 	old.ended = now
+	p.late.ended(r.TGID)
 	leader := &thread{process: old, tid: r.TGID, comm: old.Comm}
 	if schema.CallID(r.Call) == schema.CallExec {
 		image := newProcess(old.Process)

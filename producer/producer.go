@@ -58,7 +58,7 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 		return nil, err
 	}
 	p.probes = newProbes(p.tap, features, p.metrics, log)
-	p.known = newProcesses(p.probes.isLate)
+	p.known = newProcesses(p.probes)
 	limits := batchLimits{
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}

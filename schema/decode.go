@@ -60,10 +60,10 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	for range n {
 		key, err := d.str()
 		if err != nil {
-			return fmt.Errorf("%w: envelope key: %v", ErrMalformed, err)
+			return fmt.Errorf("%w: envelope key: %w", ErrMalformed, err)
 		}
 		if err := d.entry(key, b); err != nil {
-			return fmt.Errorf("%w: key %q: %v", ErrMalformed, key, err)
+			return fmt.Errorf("%w: key %q: %w", ErrMalformed, key, err)
 		}
 	}
 	if d.reader.Len() > 0 {
