@@ -42,11 +42,10 @@ test: stub ## tests that need no root and no GPU
 	$(GO) test ./...
 
 test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns a skip into a failure
-	$(GO) test -count=1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
+	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
 
-test-gpu: build ## the same on a machine with a GPU and no Go: see docs/development.md
-	GOOS=linux CGO_ENABLED=0 $(GO) test -c -tags gpu -o bin/gpu.test ./producer
-	deploy/gpu/run.sh
+test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
+	python3 producer/testdata/gpu/acceptance.py
 
 bench: stub ## the budgets in one table (root)
 	$(GO) run ./cmd/internal/bench

@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -90,8 +89,8 @@ func shapes(sites []site) []schema.Shape {
 	return list
 }
 
-// attachShape attaches the program pair of one shape to all its symbols: two links. The entry goes
-// first, so a return is never seen without its entry.
+// attachShape attaches the program pair of one shape to all its symbols: two links. The return goes
+// first: a return without its entry is passed over, an entry that waits for ever would be a loss.
 func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema.Shape, sites []site) error {
 	var options link.UprobeMultiOptions
 	for _, s := range sites {
@@ -100,27 +99,18 @@ func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema
 			options.Cookies = append(options.Cookies, uint64(s.call))
 		}
 	}
-	entry := tap.Program(string(shape) + "_enter")
-	if entry == nil {
-		return errors.New("no entry program")
+	if !shape.EntryOnly() {
+		l, err := ex.UretprobeMulti(nil, tap.Program(string(shape)+"_exit"), &options)
+		if err != nil {
+			return err
+		}
+		a.returns = append(a.returns, l)
 	}
-	l, err := ex.UprobeMulti(nil, entry, &options)
+	l, err := ex.UprobeMulti(nil, tap.Program(string(shape)+"_enter"), &options)
 	if err != nil {
 		return err
 	}
 	a.entries = append(a.entries, l)
-	if shape.EntryOnly() {
-		return nil
-	}
-	exit := tap.Program(string(shape) + "_exit")
-	if exit == nil {
-		return errors.New("no return program")
-	}
-	l, err = ex.UretprobeMulti(nil, exit, &options)
-	if err != nil {
-		return err
-	}
-	a.returns = append(a.returns, l)
 	return nil
 }
 
