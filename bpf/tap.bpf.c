@@ -14,8 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Records between two forced wake-ups of the reader, which also polls. A wake-up costs the traced
  * thread 1.2 us, so it must be rare; a ring must hold many times this. */
-#define BULK_WAKE 4096
-#define CONTROL_WAKE 256
+#define WAKE_EVERY 4096
 
 static __always_inline struct cpu *this_cpu(void)
 {
@@ -34,7 +33,7 @@ static __always_inline int lost(enum loss cause)
 static __always_inline u64 bulk_flags(void)
 {
 	struct cpu *cpu = this_cpu();
-	if (!cpu || ++cpu->bulk_since_wake < BULK_WAKE)
+	if (!cpu || ++cpu->bulk_since_wake < WAKE_EVERY)
 		return BPF_RB_NO_WAKEUP;
 	cpu->bulk_since_wake = 0;
 	return BPF_RB_FORCE_WAKEUP;
@@ -43,7 +42,7 @@ static __always_inline u64 bulk_flags(void)
 static __always_inline u64 control_flags(void)
 {
 	struct cpu *cpu = this_cpu();
-	if (!cpu || ++cpu->control_since_wake < CONTROL_WAKE)
+	if (!cpu || ++cpu->control_since_wake < WAKE_EVERY)
 		return BPF_RB_NO_WAKEUP;
 	cpu->control_since_wake = 0;
 	return BPF_RB_FORCE_WAKEUP;

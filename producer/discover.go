@@ -68,27 +68,54 @@ type mapped struct {
 // open is where the file can be opened from here: through the process's own root.
 func (m mapped) open() string { return fmt.Sprintf("/proc/%d/root%s", m.pid, m.path) }
 
-// mappedLibraries finds every libcuda.so* that a process has mapped. Processes that end
-// meanwhile, and those that may not be read, are passed over.
-func mappedLibraries() ([]mapped, error) {
+// scanner finds driver libraries that running processes have mapped. It remembers the size of each
+// process's address space: mapping a library changes it, so only then are the maps read again. One
+// goroutine at a time uses it.
+type scanner struct {
+	sizes map[int]string
+	maps  bytes.Buffer
+	statm bytes.Buffer
+}
+
+// scan finds every libcuda.so* in processes whose address space has changed since the last scan.
+// Processes that end meanwhile, and those that may not be read, are passed over.
+func (s *scanner) scan() ([]mapped, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var found []mapped
-	var maps bytes.Buffer
+	now := make(map[int]string, len(s.sizes))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		maps.Reset()
-		if !readInto(&maps, filepath.Join("/proc", e.Name(), "maps")) || !bytes.Contains(maps.Bytes(), []byte("/libcuda.so")) {
+		size, ok := s.size(e.Name())
+		if !ok {
 			continue
 		}
-		found = append(found, librariesIn(&maps, pid)...)
+		now[pid] = size
+		if s.sizes[pid] == size {
+			continue
+		}
+		s.maps.Reset()
+		if readInto(&s.maps, "/proc/"+e.Name()+"/maps") && bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
+			found = append(found, librariesIn(&s.maps, pid)...)
+		}
 	}
+	s.sizes = now
 	return found, nil
+}
+
+// size is the first field of /proc/PID/statm: pages of address space, "0" for Linux's own threads.
+func (s *scanner) size(pid string) (string, bool) {
+	s.statm.Reset()
+	if !readInto(&s.statm, "/proc/"+pid+"/statm") {
+		return "", false
+	}
+	size, _, ok := bytes.Cut(s.statm.Bytes(), []byte{' '})
+	return string(size), ok
 }
 
 func readInto(buf *bytes.Buffer, path string) bool {

@@ -2,6 +2,9 @@ package producer
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,5 +65,67 @@ func TestNamedLibraryMustExist(t *testing.T) {
 	}
 	if len(found) == 0 || found[0] != stubPath || (len(found) > 1 && found[1] == stubPath) {
 		t.Errorf("found %v, want the named one first and once", found)
+	}
+}
+
+// TestScan maps a file with the driver's name into this very process.
+func TestScan(t *testing.T) {
+	var s scanner
+	mine := func() (inodes []uint64) {
+		found, err := s.scan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range found {
+			if m.pid == os.Getpid() {
+				inodes = append(inodes, m.inode.ino)
+			}
+		}
+		return inodes
+	}
+	mapFile := func(name string) uint64 {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		data, err := unix.Mmap(int(file.Fd()), 0, 1<<20, unix.PROT_READ, unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Munmap(data) })
+		id, err := inodeAt(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id.ino
+	}
+	if got := mine(); len(got) != 0 {
+		t.Fatalf("found %v before anything was mapped", got)
+	}
+	first := mapFile("libcuda.so.1")
+	if got := mine(); !slices.Equal(got, []uint64{first}) {
+		t.Fatalf("found %v, want %d", got, first)
+	}
+	second := mapFile("libcuda.so.580.159")
+	got := mine()
+	slices.Sort(got)
+	want := []uint64{first, second}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("found %v, want %v", got, want)
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	var s scanner
+	for b.Loop() {
+		if _, err := s.scan(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -18,6 +18,7 @@ type probes struct {
 	began   schema.KTime // processes older than this ran before the first probe
 	metrics *metrics
 	log     *slog.Logger
+	scanner scanner // used at start, then by run alone
 
 	mu       sync.Mutex
 	attached map[inode]*attachment
@@ -60,36 +61,34 @@ func (p *probes) attach(open, name string) error {
 
 // scan attaches what running processes have mapped.
 func (p *probes) scan() {
-	found, err := mappedLibraries()
+	found, err := p.scanner.scan()
 	if err != nil {
 		p.log.Error("scan for libraries failed", "err", err)
 		return
 	}
-	for _, m := range found {
-		if p.seen(m) {
-			continue
-		}
+	for _, m := range p.fresh(found) {
 		if err := p.attach(m.open(), m.path); err != nil {
 			p.log.Warn("library not attached", "library", m.path, "pid", m.pid, "err", err)
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range found {
-		p.mapped[m.inode] = true
-	}
 }
 
-// seen reports whether the file was dealt with in an earlier scan. If not, the process has had time
-// to make calls that no probe saw.
-func (p *probes) seen(m mapped) bool {
+// fresh picks the files that no earlier scan has dealt with. Every process that has one mapped has
+// had time to make calls that no probe saw.
+func (p *probes) fresh(found []mapped) []mapped {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mapped[m.inode] || p.attached[m.inode] != nil {
-		return true
+	var list []mapped
+	for _, m := range found {
+		if !p.mapped[m.inode] && p.attached[m.inode] == nil {
+			p.late[uint32(m.pid)] = true
+			list = append(list, m)
+		}
 	}
-	p.late[uint32(m.pid)] = true
-	return false
+	for _, m := range list {
+		p.mapped[m.inode] = true
+	}
+	return list
 }
 
 // isLate reports whether a process may have made calls before its library was attached.

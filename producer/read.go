@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
@@ -17,7 +18,8 @@ import (
 type reader struct {
 	control *ringbuf.Reader
 	bulk    []*ringbuf.Reader
-	epoll   int
+	epoll   *os.File // all rings, waited for by Go's own poller: no thread blocks
+	waiting syscall.RawConn
 	known   *processes
 	batches *batcher
 	metrics *metrics
@@ -34,20 +36,27 @@ type callIndex struct {
 }
 
 func newReader(tap *bpf.Tap, known *processes, batches *batcher, m *metrics) (*reader, error) {
-	r := &reader{known: known, batches: batches, metrics: m, epoll: -1, pending: make([]int, len(tap.Bulk))}
+	r := &reader{known: known, batches: batches, metrics: m, pending: make([]int, len(tap.Bulk))}
 	for kind := range r.calls {
 		r.calls[kind] = make([]callIndex, len(schema.Calls))
 	}
-	var err error
-	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	if r.control, err = r.ring(tap.Control.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(tap.Control) }); err != nil {
+	if err := unix.SetNonblock(epoll, true); err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	r.epoll = os.NewFile(uintptr(epoll), "epoll")
+	if r.waiting, err = r.epoll.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	if r.control, err = r.ring(epoll, tap.Control.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(tap.Control) }); err != nil {
 		r.close()
 		return nil, fmt.Errorf("open control ring: %w", err)
 	}
 	for cpu, m := range tap.Bulk {
-		ring, err := r.ring(m.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(m) })
+		ring, err := r.ring(epoll, m.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(m) })
 		if err != nil {
 			r.close()
 			return nil, fmt.Errorf("open ring of CPU %d: %w", cpu, err)
@@ -59,14 +68,14 @@ func newReader(tap *bpf.Tap, known *processes, batches *batcher, m *metrics) (*r
 
 // ring opens a ring and waits on it edge-triggered: records come without wake-ups, so a level would
 // stay set and the wait would spin.
-func (r *reader) ring(fd int, open func() (*ringbuf.Reader, error)) (*ringbuf.Reader, error) {
+func (r *reader) ring(epoll, fd int, open func() (*ringbuf.Reader, error)) (*ringbuf.Reader, error) {
 	ring, err := open()
 	if err != nil {
 		return nil, err
 	}
 	ring.SetDeadline(time.Unix(1, 0)) // a read never waits
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}
-	return ring, unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &event)
+	return ring, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event)
 }
 
 func (r *reader) close() {
@@ -76,13 +85,17 @@ func (r *reader) close() {
 	for _, ring := range r.bulk {
 		_ = ring.Close()
 	}
-	_ = unix.Close(r.epoll)
+	_ = r.epoll.Close()
 }
 
 // wait returns when Linux forces a wake-up, or after at most the given time.
 func (r *reader) wait(most time.Duration) {
-	var events [8]unix.EpollEvent
-	_, _ = unix.EpollWait(r.epoll, events[:], int(most.Milliseconds())) // EINTR is a short wait
+	_ = r.epoll.SetReadDeadline(time.Now().Add(most))
+	_ = r.waiting.Read(func(fd uintptr) bool { // its error is the deadline
+		var events [8]unix.EpollEvent
+		n, _ := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0
+	})
 }
 
 // drain reads what is in the rings now and returns the number of records. The control ring is

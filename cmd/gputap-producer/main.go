@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
@@ -14,6 +15,9 @@ import (
 func main() { app.Main("gputap-producer", run) }
 
 func run(ctx context.Context, p *app.Process) error {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1) // reads 10 M events/s; more would only wake each other on a host that computes
+	}
 	cfg, err := config.Load(p.Name, p.Args, config.DefaultProducerCommand())
 	if err != nil {
 		return app.Usage(err)

@@ -35,7 +35,7 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return app.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(p), demoCommand(p), doctorCommand(p), versionCommand(p))
+	root.AddCommand(runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), versionCommand(p))
 	err := root.ExecuteContext(ctx)
 	if err != nil && isUsage(err) {
 		return app.Usage(err)

@@ -1,0 +1,153 @@
+//go:build bpf
+
+package producer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
+)
+
+// benchBus is a nats-server of this process with one compressed file stream, as gputap run has it.
+func benchBus(b *testing.B) jetstream.JetStream {
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: b.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		b.Fatal("nats-server does not start")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{
+		Name: "EV", Subjects: []string{schema.ShardSubjects(0)}, Compression: jetstream.S2Compression,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return js
+}
+
+// filled is a producer whose rings hold what the workload has just done.
+func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
+	cfg := config.DefaultProducer()
+	cfg.Libraries = []string{stubPath}
+	cfg.ControlRingBytes, cfg.BulkRingBytes = 128<<20, 128<<20
+	p, err := New(cfg, "bench", js, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if out, err := exec.Command("../bin/workload", "bench", function, "--count", fmt.Sprint(calls)).CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return p
+}
+
+const benchCalls = 500_000
+
+// BenchmarkRingToBatch reads full rings into encoded batches; nothing is published.
+func BenchmarkRingToBatch(b *testing.B) {
+	for function, calls := range map[string]int{"launch": benchCalls, "alloc": benchCalls / 2, "copy": benchCalls} {
+		b.Run(function, func(b *testing.B) {
+			js := benchBus(b)
+			records, took := 0, time.Duration(0)
+			for b.Loop() {
+				b.StopTimer()
+				p := filled(b, js, function, calls)
+				b.StartTimer()
+				start := time.Now()
+				n, err := p.reader.drain()
+				p.batches.closeAll()
+				took += time.Since(start)
+				records += n
+				b.StopTimer()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {
+					b.Fatalf("lost %v", lost)
+				}
+				p.Close()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(took.Nanoseconds())/float64(records), "ns/event")
+			b.ReportMetric(float64(records)/took.Seconds()/1e6, "Mevents/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkRingToAck is the whole producer: full rings until the last batch is acked, against raw
+// publishes of the same bytes, one in flight, in the same run.
+func BenchmarkRingToAck(b *testing.B) {
+	js := benchBus(b)
+	var took, raw time.Duration
+	var events uint64
+	for b.Loop() {
+		p := filled(b, js, "launch", benchCalls)
+		stream, err := js.Stream(b.Context(), "EV")
+		if err != nil {
+			b.Fatal(err)
+		}
+		first := stream.CachedInfo().State.LastSeq + 1
+		ended, end := context.WithCancel(b.Context())
+		end()
+		p.probes.detach() // Linux takes its time over it
+		start := time.Now()
+		if err := p.Run(ended); err != nil {
+			b.Fatal(err)
+		}
+		took += time.Since(start)
+		events += p.metrics.events[schema.KindLaunch].Load()
+		raw += republish(b, js, first)
+	}
+	b.ReportMetric(float64(events)/took.Seconds()/1e6, "Mevents/s")
+	b.ReportMetric(float64(events)/raw.Seconds()/1e6, "raw-Mevents/s")
+	b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// republish times publishing the stored batches again as they are.
+func republish(b *testing.B, js jetstream.JetStream, first uint64) time.Duration {
+	stream, err := js.Stream(b.Context(), "EV")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var messages []*jetstream.RawStreamMsg
+	for seq := first; seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(b.Context(), seq)
+		if err != nil {
+			b.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	start := time.Now()
+	for _, m := range messages {
+		if _, err := js.Publish(b.Context(), m.Subject, m.Data); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return time.Since(start)
+}
