@@ -35,12 +35,16 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return app.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), versionCommand(p))
+	root.AddCommand(commands(p)...)
 	err := root.ExecuteContext(ctx)
 	if err != nil && isUsage(err) {
 		return app.Usage(err)
 	}
 	return err
+}
+
+func commands(p *app.Process) []*cobra.Command {
+	return []*cobra.Command{runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), versionCommand(p)}
 }
 
 // isUsage recognises what cobra itself complains of: it has no type for it.

@@ -14,5 +14,5 @@ with Kernels() as kernels:
     cupy.cuda.Device().synchronize()
 json.dump({
     "kernels": sum(kernels.names.values()), "names": len(kernels.names), "named": {"gputap_add": 300},
-    "reserved": cupy.get_default_memory_pool().total_bytes(), "api": dict(kernels.api),
+    "pool_bytes": cupy.get_default_memory_pool().total_bytes(), "api": dict(kernels.api),
 }, open(sys.argv[1], "w"))

@@ -25,5 +25,6 @@ json.dump({
     "kernels": sum(kernels.names.values()), "names": len(kernels.names),
     "num_device_alloc": stats.get("num_device_alloc"), "num_device_free": stats.get("num_device_free"),
     "reserved": stats.get("reserved_bytes.all.current"), "reserved_peak": stats.get("reserved_bytes.all.peak"),
-    "mem_get_info": free_before - free_after, "htod_bytes": STEPS * BATCH * WIDTH * 4, "api": dict(kernels.api),
+    "mem_get_info": free_before - free_after, "htod_bytes": STEPS * BATCH * WIDTH * 4,
+    "parameter_bytes": sum(p.numel() * 4 for p in model.parameters()), "api": dict(kernels.api),
 }, open(sys.argv[1], "w"))
