@@ -68,6 +68,36 @@ func TestNamedLibraryMustExist(t *testing.T) {
 	}
 }
 
+func TestLibrariesOfACommand(t *testing.T) {
+	want, err := filepath.Abs(stubPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", "")
+	if got := LibrariesOf("../bin/workload"); len(got) != 1 || !sameFile(t, got[0], want) {
+		t.Errorf("by the program's own search path: %v, want %s", got, want)
+	}
+	if got := LibrariesOf("/bin/sh"); len(got) != 0 {
+		t.Errorf("sh would find %v", got)
+	}
+	t.Setenv("LD_LIBRARY_PATH", "/no/such/dir:"+filepath.Dir(want))
+	if got := LibrariesOf("/bin/sh"); !slices.Equal(got, []string{want}) {
+		t.Errorf("by LD_LIBRARY_PATH: %v, want %s", got, want)
+	}
+}
+
+func sameFile(t *testing.T, a, b string) bool {
+	x, err := inodeAt(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := inodeAt(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x == y
+}
+
 // TestScan maps a file with the driver's name into this very process.
 func TestScan(t *testing.T) {
 	var s scanner

@@ -81,7 +81,7 @@ func demo(ctx context.Context, p *app.Process, name, output, fixtures string, se
 	}
 	if os.Geteuid() != 0 {
 		if f := checkCapabilities(); f.Status == statusFail {
-			return app.Privilege(fmt.Errorf("uprobes need root (%s): run sudo make demo", f.Found))
+			return app.Privilege(fmt.Errorf("uprobes need root (%s): run sudo bin/gputap demo", f.Found))
 		}
 	}
 	dir, err := fixturesDir(fixtures)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer"
 )
 
 // runFlags are the options of gputap run.
@@ -85,6 +86,9 @@ func (f *runFlags) validate() error {
 func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, metricsAsked bool) error {
 	if err := f.validate(); err != nil {
 		return app.Usage(err)
+	}
+	if len(command) > 0 {
+		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
 	}
 	pipe, err := newPipeline(ctx, f.producer, f.store, p.Log)
 	if err != nil {

@@ -139,6 +139,15 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
+// TestRunFindsTheCommandsLibrary: no --library is needed for what the command itself would find.
+func TestRunFindsTheCommandsLibrary(t *testing.T) {
+	requireBPF(t)
+	stdout, stderr, status := gputap(t, "run", "--metrics-addr", "", "-o", "json", "--", fixture(t, "workload"), "leak3")
+	if status != 0 || !strings.Contains(stdout, `"unfreed_at_exit_bytes":8388608,"unfreed_at_exit_allocations":1`) {
+		t.Errorf("ends with %d, stderr %s, stdout %s", status, stderr, stdout)
+	}
+}
+
 // TestWithoutPrivilege: one line says what is missing and how to get it.
 func TestWithoutPrivilege(t *testing.T) {
 	requireBPF(t)
