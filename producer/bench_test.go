@@ -10,45 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/schema"
 )
-
-// benchBus is a nats-server of this process with one compressed file stream, as gputap run has it.
-func benchBus(b *testing.B) jetstream.JetStream {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: b.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	go s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		b.Fatal("nats-server does not start")
-	}
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		nc.Close()
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{
-		Name: "EV", Subjects: []string{schema.ShardSubjects(0)}, Compression: jetstream.S2Compression,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return js
-}
 
 // filled is a producer whose rings hold what the workload has just done.
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
@@ -71,7 +37,7 @@ const benchCalls = 500_000
 func BenchmarkRingToBatch(b *testing.B) {
 	for function, calls := range map[string]int{"launch": benchCalls, "alloc": benchCalls / 2, "copy": benchCalls} {
 		b.Run(function, func(b *testing.B) {
-			js := benchBus(b)
+			js := newBus(b)
 			records, took := 0, time.Duration(0)
 			for b.Loop() {
 				b.StopTimer()
@@ -102,7 +68,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 // BenchmarkRingToAck is the whole producer: full rings until the last batch is acked, against raw
 // publishes of the same bytes, one in flight, in the same run.
 func BenchmarkRingToAck(b *testing.B) {
-	js := benchBus(b)
+	js := newBus(b)
 	var took, raw time.Duration
 	var events uint64
 	for b.Loop() {
@@ -120,7 +86,7 @@ func BenchmarkRingToAck(b *testing.B) {
 			b.Fatal(err)
 		}
 		took += time.Since(start)
-		events += p.metrics.events[schema.KindLaunch].Load()
+		events += p.metrics.events[schema.OpLaunch].Load()
 		raw += republish(b, js, first)
 	}
 	b.ReportMetric(float64(events)/took.Seconds()/1e6, "Mevents/s")

@@ -1,6 +1,6 @@
 //go:build bpf
 
-package producer_test
+package producer
 
 import (
 	"context"
@@ -12,14 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -32,36 +28,6 @@ func requireBPF(t testing.TB) {
 		t.Fatal("GPUTAP_REQUIRE_BPF is set and this is not root")
 	}
 	t.Skip("uprobes need root")
-}
-
-// newBus is a nats-server of this process with one stream for everything.
-func newBus(t testing.TB) jetstream.JetStream {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		nc.Close()
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EV", Subjects: []string{schema.ShardSubjects(0)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 func stub(t testing.TB, file string) string {
@@ -81,7 +47,7 @@ func capture(t *testing.T, features []string, args ...string) [][]byte {
 	js := newBus(t)
 	cfg := config.DefaultProducer()
 	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
-	p, err := producer.New(cfg, "test", js, slog.New(slog.DiscardHandler))
+	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

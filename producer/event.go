@@ -22,7 +22,7 @@ func (r *reader) memory(m *bpf.MemoryRecord) {
 		e.Aux = m.Aux
 	}
 	o.AddMemory(&e)
-	r.added(schema.KindMemory)
+	r.added(schema.KindMemory, schema.Calls[m.Call].Op)
 }
 
 func needsPointer(id schema.CallID) bool {
@@ -57,7 +57,7 @@ func (r *reader) launch(l *bpf.LaunchRecord) {
 		}),
 		CUDAStream: o.CUDAStream(l.CUDAStream),
 	})
-	r.added(schema.KindLaunch)
+	r.added(schema.KindLaunch, schema.Calls[l.Call].Op)
 }
 
 func (r *reader) copy(c *bpf.CopyRecord) {
@@ -72,7 +72,7 @@ func (r *reader) copy(c *bpf.CopyRecord) {
 		GPU: r.contextGPU(o, t, c.CUDAContext), Result: c.Result, Bytes: c.Bytes, Dst: c.Dst, Src: c.Src,
 		CUDAStream: o.CUDAStream(stream),
 	})
-	r.added(schema.KindCopy)
+	r.added(schema.KindCopy, schema.Calls[c.Call].Op)
 }
 
 // end puts a process's exec or exit among the memory events: what it held is gone from here on.
@@ -80,11 +80,11 @@ func (r *reader) end(e *bpf.ThreadRecord) {
 	o := r.batches.open[schema.KindMemory]
 	leader := r.known.end(e, r.now)
 	o.AddMemory(&schema.Memory{Time: schema.KTime(e.Time), Thread: r.threadIndex(o, leader), Call: r.callIndex(o, e.Call)})
-	r.added(schema.KindMemory)
+	r.added(schema.KindMemory, schema.Calls[e.Call].Op)
 }
 
-func (r *reader) added(kind schema.Kind) {
-	r.metrics.events[kind].Add(1)
+func (r *reader) added(kind schema.Kind, op schema.Op) {
+	r.metrics.events[op].Add(1)
 	r.batches.added(kind, r.now)
 }
 

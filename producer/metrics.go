@@ -12,7 +12,7 @@ import (
 // metrics is what the producer says of itself. Counters are written by the reading goroutine and
 // the publishers, and read by the scrape.
 type metrics struct {
-	events       [schema.NumKinds]atomic.Uint64
+	events       [schema.NumOps]atomic.Uint64
 	malformed    atomic.Uint64 // ring records that make no sense: a build mismatch
 	batches      [schema.NumKinds]atomic.Uint64
 	batchErrors  atomic.Uint64
@@ -22,6 +22,9 @@ type metrics struct {
 	libraries    atomic.Int64
 	processes    atomic.Int64
 	attachFailed atomic.Uint64
+	inFlight     atomic.Int64
+	ringFill     atomic.Uint64 // per mille of the fullest ring at the last read
+	batchEvents  prometheus.Histogram
 	publishTime  prometheus.Histogram
 	eventAge     prometheus.Histogram
 }
@@ -29,6 +32,9 @@ type metrics struct {
 func newMetrics() *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30}
 	return &metrics{
+		batchEvents: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gputap_producer_batch_events", Help: "Events in a batch.", Buckets: []float64{1, 8, 64, 512, 4096, 32768},
+		}),
 		publishTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.", Buckets: buckets,
 		}),
@@ -38,12 +44,13 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) acked(kind schema.Kind, bytes int, took time.Duration, last schema.KTime) {
+func (m *metrics) acked(kind schema.Kind, batch *encoded, took time.Duration) {
 	m.batches[kind].Add(1)
-	m.bytes.Add(uint64(bytes))
+	m.bytes.Add(uint64(len(batch.data)))
 	m.publishTime.Observe(took.Seconds())
-	if last != 0 {
-		m.eventAge.Observe(float64(bootTime()-last) / 1e9)
+	if batch.events > 0 {
+		m.batchEvents.Observe(float64(batch.events))
+		m.eventAge.Observe(float64(bootTime()-batch.last) / 1e9)
 	}
 }
 
@@ -52,12 +59,15 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descEvents       = desc("events_total", "Events read from the rings.", "kind")
+	descEvents       = desc("events_total", "Events read from the rings, by what the call did.", "op")
 	descLost         = desc("events_lost_total", "Events that were lost, by cause.", "reason")
 	descBatches      = desc("batches_total", "Batches acked by the bus, and publishes that failed and were tried again.", "result")
 	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
 	descSpoolBytes   = desc("spool_bytes", "Bytes of batches that wait for their ack.")
 	descSpoolBatches = desc("spool_batches", "Batches that wait for their ack.")
+	descInFlight     = desc("inflight_publishes", "Batches that were sent and not acked yet.")
+	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
+	descConnected    = desc("nats_connected", "1 while the bus is connected.")
 	descProbes       = desc("attached_probes", "Probed functions over all libraries.")
 	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
 	descProcesses    = desc("traced_processes", "Processes that made calls and have not ended.")
@@ -80,10 +90,19 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	acked := uint64(0)
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
 		acked += m.batches[kind].Load()
-		if kind != schema.KindHost {
-			counter(descEvents, m.events[kind].Load(), kind.String())
+	}
+	for op := range m.events {
+		if n := m.events[op].Load(); n > 0 {
+			counter(descEvents, n, schema.Op(op).String())
 		}
 	}
+	out <- prometheus.MustNewConstMetric(descRingFill, prometheus.GaugeValue, float64(m.ringFill.Load())/1000)
+	connected := int64(0)
+	if p.js.Conn().IsConnected() {
+		connected = 1
+	}
+	gauge(descConnected, connected)
+	gauge(descInFlight, m.inFlight.Load())
 	level := p.spool.level()
 	for cause := range m.lost {
 		if schema.Loss(cause) != schema.LossOther {
@@ -100,6 +119,7 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	gauge(descProcesses, m.processes.Load())
 	counter(descAttachFailed, m.attachFailed.Load())
 	counter(descMalformed, m.malformed.Load())
+	m.batchEvents.Collect(out)
 	m.publishTime.Collect(out)
 	m.eventAge.Collect(out)
 }

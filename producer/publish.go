@@ -51,7 +51,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		start := time.Now()
 		err := p.publish(ctx, batch.data)
 		if err == nil {
-			p.metrics.acked(p.kind, len(batch.data), time.Since(start), batch.last)
+			p.metrics.acked(p.kind, batch, time.Since(start))
 			if away {
 				p.log.Info("bus is back", "subject", p.subject, "seq", batch.seq)
 			}
@@ -76,6 +76,8 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 func (p *publisher) publish(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
+	p.metrics.inFlight.Add(1)
+	defer p.metrics.inFlight.Add(-1)
 	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.subject, Data: data}, jetstream.WithRetryAttempts(0))
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		return errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")

@@ -103,9 +103,12 @@ func (r *reader) wait(most time.Duration) {
 // finds the name, context and thread that were told before it.
 func (r *reader) drain() (int, error) {
 	r.now = bootTime()
+	fill := used(r.control)
 	for i, ring := range r.bulk {
 		r.pending[i] = ring.AvailableBytes()
+		fill = max(fill, used(ring))
 	}
+	r.metrics.ringFill.Store(fill)
 	n := 0
 	for left := max(r.control.AvailableBytes(), 1); left > 0 && r.control.AvailableBytes() > 0; {
 		read, err := r.next(r.control)
@@ -126,6 +129,11 @@ func (r *reader) drain() (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// used is a ring's fill in per mille.
+func used(ring *ringbuf.Reader) uint64 {
+	return uint64(1000 * ring.AvailableBytes() / ring.BufferSize())
 }
 
 const ringHeaderBytes = 8

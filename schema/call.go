@@ -28,10 +28,10 @@ const (
 	OpPrimary        // a context handle got a device ordinal
 	OpContext        // the thread's current context changed
 	OpUUID           // a device ordinal got its UUID
-	numOps
+	NumOps
 )
 
-var opWords = [numOps]string{
+var opWords = [NumOps]string{
 	OpUnknown: "unknown", OpAlloc: "alloc", OpFree: "free", OpCreate: "create", OpRelease: "release",
 	OpMap: "map", OpUnmap: "unmap", OpExec: "exec", OpExit: "exit", OpLaunch: "launch",
 	OpGraphLaunch: "graph_launch", OpCopy: "copy", OpCopyAsync: "copy_async", OpSync: "sync",

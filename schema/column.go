@@ -59,6 +59,15 @@ func (c *Column) Expand(dst []uint64) {
 	}
 }
 
+// Values gives the first n values, in dst when it is large enough.
+func (c *Column) Values(dst []uint64, n int) []uint64 {
+	if cap(dst) < n {
+		dst = make([]uint64, n)
+	}
+	c.Expand(dst[:n])
+	return dst[:n]
+}
+
 // columnBuilder gathers one column's values and their range.
 type columnBuilder struct {
 	values []uint64

@@ -189,8 +189,8 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"gputap_build_info{", "gputap_producer_events_total{kind=\"memory\"} ", "gputap_producer_events_lost_total{reason=\"bulk_ring\"} 0",
-		"gputap_consumer_batches_total{", "gputap_cuda_memory_live_bytes{", "gputap_cuda_memory_allocs_total{", "gputap_leak_unmatched_frees_total{",
+		"gputap_build_info{", "gputap_producer_events_total{op=\"alloc\"} ", "gputap_producer_events_lost_total{reason=\"bulk_ring\"} 0",
+		"gputap_consumer_batches_total{", "gputap_producer_nats_connected 1", "gputap_producer_batch_events_bucket{", "gputap_cuda_memory_live_bytes{", "gputap_cuda_memory_allocs_total{", "gputap_leak_unmatched_frees_total{",
 	}
 	var page string
 	for missing := true; missing && ctx.Err() == nil; {

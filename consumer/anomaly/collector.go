@@ -1,8 +1,9 @@
 package anomaly
 
 import (
+	"github.com/gputap/gputap/consumer/process"
+
 	"maps"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -22,15 +23,12 @@ var (
 )
 
 func (d *Detector) countRaised(a *Alert) {
-	id := raisedID{text(a.Host), text(a.Container), text(a.Comm), a.Rule, a.Severity}
+	id := raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity}
 	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule
 		id = raisedID{comm: "other", rule: a.Rule, severity: a.Severity}
 	}
 	d.raised[id]++
 }
-
-// text makes a label's value of a name. Linux lets a comm be any bytes; Prometheus does not.
-func text(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Describe is part of prometheus.Collector.
 func (d *Detector) Describe(to chan<- *prometheus.Desc) {

@@ -2,7 +2,6 @@ package bandwidth
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,10 +72,10 @@ func (m *Meter) add(b *schema.Batch, g group, s sum) {
 	call := &b.Calls[g.call]
 	g.entry.Calls.Find(call).OK += s.calls
 	l := labels{
-		hostname: label(b.Host), container: label(g.entry.Container), comm: label(g.entry.Comm), direction: call.Direction,
+		hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm), direction: call.Direction,
 	}
 	if g.gpu > 0 {
-		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), label(b.GPUs[g.gpu-1].UUID)
+		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}
 	switch call.Op {
 	case schema.OpCopy:
@@ -88,6 +87,3 @@ func (m *Meter) add(b *schema.Batch, g group, s sum) {
 		m.at(l).add(s)
 	}
 }
-
-// label is a name as Prometheus takes it; names in Linux may be no UTF-8.
-func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -1,8 +1,6 @@
 package bandwidth
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
@@ -50,19 +48,10 @@ func (m *Meter) Report() []Process {
 	for _, e := range all {
 		report = append(report, Process{
 			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			Calls: calls(e.Calls), Copies: e.State.report(),
+			Calls: e.Calls.Clone(), Copies: e.State.report(),
 		})
 	}
 	return report
-}
-
-// calls copies what Apply goes on changing.
-func calls(c process.Calls) []process.Call {
-	list := slices.Clone(c)
-	for i := range list {
-		list[i].Errors = maps.Clone(list[i].Errors)
-	}
-	return list
 }
 
 func (s *state) report() []DirectionUse {

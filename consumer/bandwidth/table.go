@@ -29,24 +29,16 @@ type table struct {
 
 // load expands the columns. entries are those of the batch's threads.
 func (t *table) load(b *schema.Batch, entries []*process.Entry[state]) {
-	t.threads = expand(t.threads, b.Thread(), b.Events)
-	t.calls = expand(t.calls, b.Call(), b.Events)
-	t.gpus = expand(t.gpus, b.GPU(), b.Events)
-	t.results = expand(t.results, b.Result(), b.Events)
-	t.bytes = expand(t.bytes, b.Bytes(), b.Events)
-	t.durations = expand(t.durations, b.Duration(), b.Events)
+	t.threads = b.Thread().Values(t.threads, b.Events)
+	t.calls = b.Call().Values(t.calls, b.Events)
+	t.gpus = b.GPU().Values(t.gpus, b.Events)
+	t.results = b.Result().Values(t.results, b.Events)
+	t.bytes = b.Bytes().Values(t.bytes, b.Events)
+	t.durations = b.Duration().Values(t.durations, b.Events)
 	t.entries = append(t.entries[:0], make([]*process.Entry[state], len(b.Processes))...)
 	for i, e := range entries {
 		t.entries[b.Threads[i].Process] = e
 	}
-}
-
-func expand(dst []uint64, column *schema.Column, n int) []uint64 {
-	if cap(dst) < n {
-		dst = make([]uint64, n)
-	}
-	column.Expand(dst[:n])
-	return dst[:n]
 }
 
 // each gives the sum of every group that has one, or, when the table would be too large, every

@@ -28,21 +28,13 @@ type counter struct {
 
 // load expands the columns. entries are those of the batch's threads.
 func (c *counter) load(b *schema.Batch, entries []*process.Entry[state]) {
-	c.threads = expand(c.threads, b.Thread(), b.Events)
-	c.shapes = expand(c.shapes, b.Shape(), b.Events)
-	c.gpus = expand(c.gpus, b.GPU(), b.Events)
+	c.threads = b.Thread().Values(c.threads, b.Events)
+	c.shapes = b.Shape().Values(c.shapes, b.Events)
+	c.gpus = b.GPU().Values(c.gpus, b.Events)
 	c.entries = append(c.entries[:0], make([]*process.Entry[state], len(b.Processes))...)
 	for i, e := range entries {
 		c.entries[b.Threads[i].Process] = e
 	}
-}
-
-func expand(dst []uint64, column *schema.Column, n int) []uint64 {
-	if cap(dst) < n {
-		dst = make([]uint64, n)
-	}
-	column.Expand(dst[:n])
-	return dst[:n]
 }
 
 // each gives every group its launches by shape, in a slice that is valid for the call; or, when the

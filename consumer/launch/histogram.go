@@ -2,7 +2,6 @@ package launch
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -90,9 +89,9 @@ type target struct {
 }
 
 func (h *Histogram) target(b *schema.Batch, g group) target {
-	w := workload{hostname: label(b.Host), container: label(g.entry.Container), comm: label(g.entry.Comm)}
+	w := workload{hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
 	if g.gpu > 0 {
-		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), label(b.GPUs[g.gpu-1].UUID)
+		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}
 	return target{g.entry, h.workloads.at(w), h.byName.comm(w.comm)}
 }
@@ -112,6 +111,3 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 		to.workload.graphs += n
 	}
 }
-
-// label is a name as Prometheus takes it; names in Linux may be no UTF-8.
-func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

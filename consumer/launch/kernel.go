@@ -5,6 +5,7 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -92,8 +93,8 @@ func (n names) of(mangled string) *name {
 	fresh := &name{mangled: mangled, full: unknown, label: unknown}
 	if mangled != "" {
 		longest := demangle.MaxLength(10) // 2^10 bytes: a short name can mean a huge one
-		fresh.full = label(demangle.Filter(mangled, longest))
-		fresh.label = cut(label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams)))
+		fresh.full = process.Label(demangle.Filter(mangled, longest))
+		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams)))
 	}
 	n[mangled] = fresh
 	return fresh

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -42,19 +41,10 @@ func (h *Histogram) Report() []Process {
 	for _, e := range all {
 		report = append(report, Process{
 			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			Calls: calls(e.Calls), Kernels: e.State.report(), GraphLaunches: e.State.graphs,
+			Calls: e.Calls.Clone(), Kernels: e.State.report(), GraphLaunches: e.State.graphs,
 		})
 	}
 	return report
-}
-
-// calls copies what Apply goes on changing.
-func calls(c process.Calls) []process.Call {
-	list := slices.Clone(c)
-	for i := range list {
-		list[i].Errors = maps.Clone(list[i].Errors)
-	}
-	return list
 }
 
 func (s *state) report() []Kernel {

@@ -1,6 +1,9 @@
 package leak
 
-import "github.com/gputap/gputap/schema"
+import (
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
 
 type hostID struct{ cluster, host, boot string }
 
@@ -127,7 +130,7 @@ func inGap(p *proc) bool {
 }
 
 func (t *Tracker) qualityOf(hostname string) *quality {
-	hostname = text(hostname)
+	hostname = process.Label(hostname)
 	q := t.qualities[hostname]
 	if q == nil && len(t.qualities) >= maxSeries-1 {
 		hostname = other

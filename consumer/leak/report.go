@@ -2,7 +2,6 @@ package leak
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -96,10 +95,7 @@ func report(p *proc) Process {
 		UnfreedBytes: s.unfreed.bytes, UnfreedAllocations: s.unfreed.allocations,
 		HostLiveBytes: s.hostLive.bytes, HostLiveAllocations: s.hostLive.allocations,
 		HostUnfreedBytes: s.hostUnfreed.bytes, HostUnfreedAllocations: s.hostUnfreed.allocations,
-		Calls: slices.Clone(p.Calls),
-	}
-	for i := range out.Calls {
-		out.Calls[i].Errors = maps.Clone(out.Calls[i].Errors)
+		Calls: p.Calls.Clone(),
 	}
 	for i := range s.rows {
 		r := &s.rows[i]

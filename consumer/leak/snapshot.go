@@ -1,6 +1,8 @@
 package leak
 
 import (
+	"github.com/gputap/gputap/consumer/process"
+
 	"cmp"
 	"slices"
 )
@@ -65,13 +67,13 @@ func (t *Tracker) snapshot() snapshot {
 
 func (s *snapshot) add(p *proc) {
 	base := processID{
-		labels: labels{hostname: text(p.ID.Host), container: text(p.Container), comm: text(p.Comm)},
+		labels: labels{hostname: process.Label(p.ID.Host), container: process.Label(p.Container), comm: process.Label(p.Comm)},
 		pid:    pidText(p.ID.PID),
 	}
 	for i := range p.State.rows {
 		r := &p.State.rows[i]
 		id := base
-		id.gpu, id.uuid, id.class = ordinal(r.gpu), text(r.uuid), r.class
+		id.gpu, id.uuid, id.class = ordinal(r.gpu), process.Label(r.uuid), r.class
 		s.gauge(id, r.live, r.peak)
 	}
 	id := evidenceID{base.hostname, base.container, base.comm, base.pid}

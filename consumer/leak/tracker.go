@@ -223,8 +223,8 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
 		l := labels{
-			hostname: text(p.ID.Host), gpu: ordinal(r.gpu), uuid: text(r.uuid),
-			container: text(p.Container), comm: text(p.State.comm), class: r.class,
+			hostname: process.Label(p.ID.Host), gpu: ordinal(r.gpu), uuid: process.Label(r.uuid),
+			container: process.Label(p.Container), comm: process.Label(p.State.comm), class: r.class,
 		}
 		r.counter = t.workloads.acquire(l)
 	}

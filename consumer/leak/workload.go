@@ -1,8 +1,7 @@
 package leak
 
 import (
-	"strings"
-
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -90,7 +89,7 @@ func (w *workloads) evict() bool {
 
 // fail counts a failed call.
 func (w *workloads) fail(c *workload, symbol string, result uint32) {
-	f := failure{text(symbol), result}
+	f := failure{process.Label(symbol), result}
 	if _, known := c.failed[f]; !known {
 		if w.failures >= maxSeries-1 {
 			w.unplaced++
@@ -103,6 +102,3 @@ func (w *workloads) fail(c *workload, symbol string, result uint32) {
 	}
 	c.failed[f]++
 }
-
-// text makes a label's value of a name. Linux lets a comm be any bytes; Prometheus does not.
-func text(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

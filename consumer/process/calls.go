@@ -1,6 +1,11 @@
 package process
 
-import "github.com/gputap/gputap/schema"
+import (
+	"maps"
+	"slices"
+
+	"github.com/gputap/gputap/schema"
+)
 
 // Call counts what one process did with one symbol.
 type Call struct {
@@ -46,4 +51,13 @@ func (c *Call) Count(result uint32) {
 		c.Errors = map[uint32]uint64{}
 	}
 	c.Errors[result]++
+}
+
+// Clone copies calls, which the fold goes on counting.
+func (c Calls) Clone() []Call {
+	list := slices.Clone(c)
+	for i := range list {
+		list[i].Errors = maps.Clone(list[i].Errors)
+	}
+	return list
 }
