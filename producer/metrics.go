@@ -19,6 +19,7 @@ type metrics struct {
 	bytes        atomic.Uint64
 	lost         [schema.NumLosses]atomic.Uint64
 	probes       atomic.Int64
+	stepped      atomic.Int64
 	libraries    atomic.Int64
 	processes    atomic.Int64
 	attachFailed atomic.Uint64
@@ -69,6 +70,7 @@ var (
 	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
 	descConnected    = desc("nats_connected", "1 while the bus is connected.")
 	descProbes       = desc("attached_probes", "Probed functions over all libraries.")
+	descStepped      = desc("stepped_probes", "Of them, probes on an instruction that Linux single-steps: about ten times as slow.")
 	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
 	descProcesses    = desc("traced_processes", "Processes that made calls and have not ended.")
 	descAttachFailed = desc("attach_failures_total", "Libraries that could not be attached.")
@@ -115,6 +117,7 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	gauge(descSpoolBytes, int64(level.bytes))
 	gauge(descSpoolBatches, int64(level.batches))
 	gauge(descProbes, m.probes.Load())
+	gauge(descStepped, m.stepped.Load())
 	gauge(descLibraries, m.libraries.Load())
 	gauge(descProcesses, m.processes.Load())
 	counter(descAttachFailed, m.attachFailed.Load())

@@ -54,6 +54,7 @@ func (p *probes) attach(open, name string) error {
 	p.attached[id] = a
 	p.metrics.libraries.Add(1)
 	p.metrics.probes.Add(int64(a.library.Attached))
+	p.metrics.stepped.Add(int64(a.library.Stepped))
 	p.log.Info("library attached", "library", name, "probes", a.library.Attached, "stepped", a.library.Stepped,
 		"absent", len(a.library.Absent))
 	return nil

@@ -12,7 +12,7 @@ var scenarios = []scenario{
 		workload: "leak3",
 		steps:    []step{{name: "allocated", bytes: 25_165_824, allocations: 3}, {name: "freed", bytes: 8_388_608, allocations: 1}},
 		end: func(_ *stage, now *snapshot) []check {
-			return []check{{what: "end: unfreed at exit in the listing", expected: uint64(8_388_608), observed: now.Processes[0].UnfreedBytes}}
+			return []check{{what: "exit: unfreed at exit in the listing", expected: uint64(8_388_608), observed: now.Processes[0].UnfreedBytes}}
 		},
 	}}},
 	{"train", "10 addresses of two threads, one freed by the other thread", []part{{
@@ -38,8 +38,8 @@ var scenarios = []scenario{
 		end: func(_ *stage, now *snapshot) []check {
 			p := now.Processes[0]
 			return []check{
-				{what: "end: launches in the listing", expected: uint64(2000), observed: sum(p.Launches)},
-				{what: "end: kernel names", expected: 2, observed: len(p.Launches)},
+				{what: "exit: launches in the listing", expected: uint64(2000), observed: sum(p.Launches)},
+				{what: "exit: kernel names", expected: 2, observed: len(p.Launches)},
 			}
 		},
 	}}},
@@ -64,11 +64,11 @@ func procs4(_ *stage, now *snapshot) []check {
 		totals = append(totals, fmt.Sprintf("%.2f", float64(p.UnfreedBytes)/mib))
 	}
 	slices.Sort(totals)
-	return []check{{what: "end: MB per process", expected: "[42.13 52.13 62.13 82.13]", observed: fmt.Sprint(totals)}}
+	return []check{{what: "exit: MB per process", expected: "[42.13 52.13 62.13 82.13]", observed: fmt.Sprint(totals)}}
 }
 
 func oneOutlier(_ *stage, now *snapshot) []check {
-	rows := []check{{what: "end: alerts", expected: 1, observed: len(now.Alerts)}}
+	rows := []check{{what: "exit: alerts", expected: 1, observed: len(now.Alerts)}}
 	if len(now.Alerts) == 0 {
 		return rows
 	}
@@ -98,9 +98,9 @@ func throughput(s *stage, now *snapshot) []check {
 			c = &copyJSON{}
 		}
 		rows = append(rows,
-			check{what: "end: " + d.direction + " bytes", expected: t.bytes + images[0].calls[d.async].bytes, observed: c.Bytes},
+			check{what: "exit: " + d.direction + " bytes", expected: t.bytes + images[0].calls[d.async].bytes, observed: c.Bytes},
 			check{
-				what: "end: " + d.direction + " bytes/s", expected: float64(t.bytes) / (float64(t.busyNS) / 1e9),
+				what: "exit: " + d.direction + " bytes/s", expected: float64(t.bytes) / (float64(t.busyNS) / 1e9),
 				observed: float64(c.Bytes-c.AsyncBytes) / c.BusySeconds, tolerance: 0.02,
 			})
 	}
@@ -127,7 +127,7 @@ func stormTotals(s *stage, now *snapshot) ([]check, error) {
 		}
 	}
 	return []check{
-		{what: "end: events seen + events counted lost", expected: made, observed: seen + sum(now.Lost)},
-		{what: fmt.Sprintf("end: more than 100,000 calls/s (%d in %d s, %d lost)", made, s.seconds, sum(now.Lost)), expected: true, observed: made > uint64(100_000*s.seconds)},
+		{what: "exit: events seen + events counted lost", expected: made, observed: seen + sum(now.Lost)},
+		{what: fmt.Sprintf("exit: more than 100,000 calls/s (%d in %d s, %d lost)", made, s.seconds, sum(now.Lost)), expected: true, observed: made > uint64(100_000*s.seconds)},
 	}, nil
 }

@@ -30,9 +30,9 @@ func (s *stage) totals(now *snapshot) ([]check, error) {
 		byProcess[p] = append(byProcess[p], images[i])
 	}
 	for i, p := range order {
-		rows = append(rows, processTotals(fmt.Sprintf("end: process %d ", i+1), p, byProcess[p])...)
+		rows = append(rows, processTotals(fmt.Sprintf("exit: process %d ", i+1), p, byProcess[p])...)
 	}
-	return append(rows, check{what: "end: events lost", expected: uint64(0), observed: sum(now.Lost)}), nil
+	return append(rows, check{what: "exit: events lost", expected: uint64(0), observed: sum(now.Lost)}), nil
 }
 
 func processTotals(who string, p *processJSON, images []truth) []check {

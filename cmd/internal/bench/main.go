@@ -49,6 +49,8 @@ var figures = []figure{
 	{"  decode of its launches, every column, ns/event", "./schema", "BenchmarkRecordedRun", "launch-decode-ns/event", 0, 0, 0},
 	{"stored batch → applied, M events/s", "./consumer", "BenchmarkReadStream", "Mevents/s", 0, 0, 0},
 	{"publish one batch → applied, ms", "./consumer", "BenchmarkPublishToApply", "ns/op", million, 0, 0},
+	{"call → folded, 1,000 calls/s, default settings, p50 ms", "./cmd/gputap", "BenchmarkCallToFold", "p50-ms", 0, 0, 0},
+	{"call → folded, 1,000 calls/s, default settings, p99 ms", "./cmd/gputap", "BenchmarkCallToFold", "p99-ms", 0, 250, 0},
 	{"fold leak, decode included, M events/s", "./consumer/leak", "BenchmarkApply", "events/s", million, 0, 3},
 	{"fold launch, decode included, M events/s", "./consumer/launch", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold bandwidth, decode included, M events/s", "./consumer/bandwidth", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
@@ -60,7 +62,7 @@ var figures = []figure{
 
 func main() {
 	measured := map[string]float64{}
-	for _, pkg := range []string{"./bpf", "./producer", "./schema", "./consumer", "./consumer/leak", "./consumer/launch", "./consumer/bandwidth", "./consumer/anomaly"} {
+	for _, pkg := range []string{"./bpf", "./producer", "./schema", "./consumer", "./consumer/leak", "./consumer/launch", "./consumer/bandwidth", "./consumer/anomaly", "./cmd/gputap"} {
 		fmt.Fprintf(os.Stderr, "measuring %s\n", pkg)
 		if err := measure(pkg, measured); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", pkg, err)
@@ -77,7 +79,7 @@ func main() {
 func measure(pkg string, to map[string]float64) error {
 	args := []string{"test", "-tags", "bpf", "-run", "^$", "-bench", ".", "-count", "1", pkg}
 	switch pkg {
-	case "./bpf":
+	case "./bpf", "./cmd/gputap":
 		args = append(args, "-benchtime", "1x") // it repeats and takes medians by itself
 	case "./producer":
 		args = append(args, "-benchtime", "5x")
