@@ -139,7 +139,7 @@ func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Alloc
 	}
 	for _, tid := range order {
 		list := byThread[tid]
-		fmt.Fprintf(out, "  thread %d %s\n", tid, list[0].ThreadComm)
+		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
 			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU), a.Class, app.Bytes(a.Bytes),
 				now.Sub(a.At).Round(time.Second))
@@ -148,6 +148,15 @@ func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Alloc
 	if rest := int(p.LiveAllocations) - len(top); rest > 0 && len(top) > 0 {
 		fmt.Fprintf(out, "    … and %d smaller\n", rest)
 	}
+}
+
+func threadText(p *processJSON, tid uint32) string {
+	for _, t := range p.Threads {
+		if t.TID == tid {
+			return fmt.Sprintf("   live %s in %d", app.Bytes(t.LiveBytes), t.LiveAllocations)
+		}
+	}
+	return ""
 }
 
 func gpuText(uuid string) string {

@@ -28,6 +28,10 @@ type runFlags struct {
 	rows     int
 }
 
+// commandScan is how often a run around a command looks for libraries that its children bring: a
+// command may be short.
+const commandScan = 100 * time.Millisecond
+
 const defaultMetricsAddr = "127.0.0.1:9400"
 
 func runCommand(p *app.Process) *cobra.Command {
@@ -89,6 +93,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, me
 	}
 	if len(command) > 0 {
 		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
+		f.producer.ScanInterval = commandScan
 	}
 	pipe, err := newPipeline(ctx, f.producer, f.store, p.Log)
 	if err != nil {

@@ -42,6 +42,7 @@ type processJSON struct {
 	HostMemory         hostMemoryJSON       `json:"host_memory"`
 	Calls              map[string]*callJSON `json:"calls"`
 	GPUs               map[string]*gpuJSON  `json:"gpus"`
+	Threads            []threadJSON         `json:"threads"`
 	Launches           map[string]uint64    `json:"launches"`
 	GraphLaunches      uint64               `json:"graph_launches"`
 	Copies             map[string]*copyJSON `json:"copies"`
@@ -62,6 +63,14 @@ type callJSON struct {
 
 type gpuJSON struct {
 	LiveBytes uint64 `json:"live_bytes"`
+}
+
+// threadJSON is live GPU memory by the thread that allocated it.
+type threadJSON struct {
+	TID             uint32 `json:"tid"`
+	Comm            string `json:"comm"`
+	LiveBytes       uint64 `json:"live_bytes"`
+	LiveAllocations uint64 `json:"live_allocations"`
 }
 
 type copyJSON struct {
@@ -150,7 +159,7 @@ func newProcessJSON(id schema.ProcessID, who identity) *processJSON {
 	p := &processJSON{
 		PID: id.PID, Start: who.start, Comm: who.comm, Exe: who.exe, UID: who.uid, Container: who.container, Host: id.Host,
 		Evidence: "complete", Calls: map[string]*callJSON{}, GPUs: map[string]*gpuJSON{}, Launches: map[string]uint64{},
-		Copies: map[string]*copyJSON{}, id: id,
+		Copies: map[string]*copyJSON{}, Threads: []threadJSON{}, id: id,
 	}
 	if who.late {
 		p.Evidence = "late"
@@ -164,6 +173,9 @@ func (p *processJSON) memory(q *leak.Process) {
 	p.UnfreedBytes, p.UnfreedAllocations = q.UnfreedBytes, q.UnfreedAllocations
 	p.HostMemory = hostMemoryJSON{q.HostLiveBytes, q.HostLiveAllocations}
 	p.calls(q.Calls)
+	for _, t := range q.Threads {
+		p.Threads = append(p.Threads, threadJSON(t))
+	}
 	for _, g := range q.GPUs {
 		uuid := cmp.Or(g.UUID, unknown)
 		if p.GPUs[uuid] == nil {

@@ -65,7 +65,11 @@ func (t *Tracker) alloc(p *proc, x *index, m *schema.Memory) {
 	a := t.slab.at(i)
 	a.key, a.bytes, a.since, a.named = m.Ptr, m.Bytes, m.Time+schema.KTime(m.Duration), true
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
-	t.threads.slots[a.thread].live++
+	by := &t.threads.slots[a.thread]
+	by.live++
+	if p.State.rows[row].class.OnGPU() {
+		by.gpu.add(m.Bytes)
+	}
 	t.sizes.link(&t.slab, i)
 	x.insert(&t.slab, i)
 	t.appear(p, &p.State.rows[row], m.Bytes)
@@ -145,7 +149,12 @@ func (t *Tracker) vanish(p *proc, i uint32) {
 }
 
 func (t *Tracker) reclaim(i uint32) {
-	t.threads.slots[t.slab.at(i).thread].live--
+	a := t.slab.at(i)
+	by := &t.threads.slots[a.thread]
+	by.live--
+	if by.process.State.rows[a.row].class.OnGPU() {
+		by.gpu.sub(a.bytes)
+	}
 	t.sizes.unlink(&t.slab, i)
 	t.slab.give(i)
 }

@@ -48,6 +48,7 @@ type threadID struct {
 type thread struct {
 	threadID
 	live  uint32 // allocations it made that are live
+	gpu   amount // of them, GPU memory
 	batch uint64 // last batch that named it
 }
 

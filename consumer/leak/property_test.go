@@ -89,6 +89,14 @@ func compare(t *testing.T, tracker *Tracker, m *model) {
 	t.Helper()
 	r := tracker.Report()
 	p := &r.Processes[0]
+	var byThread amount
+	for _, u := range p.Threads {
+		byThread.bytes += u.LiveBytes
+		byThread.allocations += u.LiveAllocations
+	}
+	if byThread.bytes != p.LiveBytes || byThread.allocations != p.LiveAllocations {
+		t.Fatalf("threads hold %+v, the process %d in %d", byThread, p.LiveBytes, p.LiveAllocations)
+	}
 	if p.LiveBytes != m.bytes || p.LiveAllocations != uint64(len(m.live)) || p.PeakBytes != m.peak {
 		t.Fatalf("got %d bytes in %d, peak %d; want %d in %d, peak %d",
 			p.LiveBytes, p.LiveAllocations, p.PeakBytes, m.bytes, len(m.live), m.peak)

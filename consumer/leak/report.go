@@ -54,7 +54,15 @@ type Process struct {
 
 	Calls   []process.Call            // in order of first use
 	GPUs    []GPUUse                  // by ordinal
+	Threads []ThreadUse               // with live GPU memory, the most first
 	Classes [schema.NumClasses]uint64 // live bytes by schema.MemClass
+}
+
+// ThreadUse is the live GPU memory that one thread allocated, whoever is to free it.
+type ThreadUse struct {
+	TID                        uint32
+	Comm                       string
+	LiveBytes, LiveAllocations uint64
 }
 
 // GPUUse is what a process holds on one GPU.
@@ -64,7 +72,7 @@ type GPUUse struct {
 	LiveBytes, LiveAllocations uint64
 }
 
-// Report copies the state. Its cost grows with the processes, not with what they hold.
+// Report copies the state. Its cost grows with processes and threads, not with what they hold.
 func (t *Tracker) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +91,31 @@ func (t *Tracker) Report() Report {
 		r.Totals.UnfreedBytes += s.unfreed.bytes
 		r.Totals.UnfreedAllocations += s.unfreed.allocations
 	}
+	t.reportThreads(&r, all)
 	return r
+}
+
+func (t *Tracker) reportThreads(r *Report, all []*proc) {
+	index := make(map[*proc]int, len(all))
+	for i, p := range all {
+		index[p] = i
+	}
+	for i := range t.threads.slots {
+		s := &t.threads.slots[i]
+		at, known := index[s.process]
+		if s.gpu.allocations == 0 || !known {
+			continue
+		}
+		p := &r.Processes[at]
+		p.Threads = append(p.Threads, ThreadUse{
+			TID: s.tid, Comm: s.comm, LiveBytes: s.gpu.bytes, LiveAllocations: s.gpu.allocations,
+		})
+	}
+	for i := range r.Processes {
+		slices.SortFunc(r.Processes[i].Threads, func(a, b ThreadUse) int {
+			return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(a.TID, b.TID))
+		})
+	}
 }
 
 func report(p *proc) Process {
