@@ -95,7 +95,7 @@ func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocat
 func evidenceText(evidence string) string {
 	switch evidence {
 	case "late":
-		return "late: ran before gputap, earlier calls were not seen"
+		return "late: ran before it was watched, earlier calls were not seen"
 	case "gap":
 		return "gap: events were lost in its lifetime"
 	}
