@@ -2,6 +2,7 @@ package producer
 
 import (
 	"encoding/binary"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -10,9 +11,12 @@ import (
 
 // TestLDCache compares with what ldconfig itself prints of this machine's cache.
 func TestLDCache(t *testing.T) {
+	if _, err := os.Stat("/etc/ld.so.cache"); err != nil {
+		t.Skipf("this system has no ldconfig cache: %v", err)
+	}
 	out, err := exec.Command("/sbin/ldconfig", "-p").Output()
 	if err != nil {
-		t.Skipf("no ldconfig here: %v", err)
+		t.Fatal(err)
 	}
 	var want []string
 	for line := range strings.Lines(string(out)) {
