@@ -52,7 +52,7 @@ type Consumer struct {
 	name string // of the JetStream consumer: unique, or two readers of a shard would share one
 
 	// Only the goroutine that steps, or Run while none does.
-	stream   jetstream.Stream
+	jsStream jetstream.Stream
 	place    place
 	decoder  *schema.Decoder
 	batch    schema.Batch

@@ -63,7 +63,7 @@ func (c *Consumer) sayWaiting(err error) {
 // reset by itself, but from the old place in a stream that may be a new one.
 func (c *Consumer) fetch(ctx context.Context, begun func()) error {
 	var err error
-	if c.stream, err = c.js.Stream(ctx, schema.StreamName(c.opts.Shard)); err != nil {
+	if c.jsStream, err = c.js.Stream(ctx, schema.StreamName(c.opts.Shard)); err != nil {
 		return fmt.Errorf("look up stream: %w", err)
 	}
 	config := c.startFrom(ctx)

@@ -18,7 +18,7 @@ type place struct {
 
 // startFrom is where the next fetch starts: where the last one ended, if the stream is the same.
 func (c *Consumer) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig {
-	info := c.stream.CachedInfo()
+	info := c.jsStream.CachedInfo()
 	p := &c.place
 	switch {
 	case !p.begun && c.opts.New:
@@ -51,7 +51,7 @@ func (c *Consumer) sameStream(ctx context.Context, info *jetstream.StreamInfo) b
 	if applied < info.State.FirstSeq || c.place.stored.IsZero() {
 		return true // retention took it: nothing left to compare
 	}
-	last, err := c.stream.GetMsg(ctx, applied)
+	last, err := c.jsStream.GetMsg(ctx, applied)
 	return err != nil || last.Time.Equal(c.place.stored)
 }
 
@@ -73,7 +73,7 @@ func (c *Consumer) retained() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	if info, err := c.stream.Info(ctx); err == nil {
+	if info, err := c.jsStream.Info(ctx); err == nil {
 		c.place.firstSeq = info.State.FirstSeq
 	}
 	return c.place.firstSeq > 1

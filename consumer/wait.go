@@ -48,12 +48,12 @@ func (c *Consumer) watch() (applied uint64, moved <-chan struct{}) {
 func (c *Consumer) nothingLeft(ctx context.Context, applied, sequence uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	stream, err := c.js.Stream(ctx, schema.StreamName(c.opts.Shard))
-	if err != nil || stream.CachedInfo().State.LastSeq < sequence {
+	jsStream, err := c.js.Stream(ctx, schema.StreamName(c.opts.Shard))
+	if err != nil || jsStream.CachedInfo().State.LastSeq < sequence {
 		return false
 	}
 	for _, subject := range c.filters() {
-		next, err := stream.GetMsg(ctx, applied+1, jetstream.WithGetMsgSubject(subject))
+		next, err := jsStream.GetMsg(ctx, applied+1, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

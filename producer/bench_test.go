@@ -73,11 +73,11 @@ func BenchmarkRingToAck(b *testing.B) {
 	var events uint64
 	for b.Loop() {
 		p := filled(b, js, "launch", benchCalls)
-		stream, err := js.Stream(b.Context(), "EV")
+		jsStream, err := js.Stream(b.Context(), "EV")
 		if err != nil {
 			b.Fatal(err)
 		}
-		first := stream.CachedInfo().State.LastSeq + 1
+		first := jsStream.CachedInfo().State.LastSeq + 1
 		ended, end := context.WithCancel(b.Context())
 		end()
 		p.probes.detach() // Linux takes its time over it
@@ -97,13 +97,13 @@ func BenchmarkRingToAck(b *testing.B) {
 
 // republish times publishing the stored batches again as they are.
 func republish(b *testing.B, js jetstream.JetStream, first uint64) time.Duration {
-	stream, err := js.Stream(b.Context(), "EV")
+	jsStream, err := js.Stream(b.Context(), "EV")
 	if err != nil {
 		b.Fatal(err)
 	}
 	var messages []*jetstream.RawStreamMsg
-	for seq := first; seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(b.Context(), seq)
+	for seq := first; seq <= jsStream.CachedInfo().State.LastSeq; seq++ {
+		m, err := jsStream.GetMsg(b.Context(), seq)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -65,13 +65,13 @@ func capture(t *testing.T, features []string, args ...string) [][]byte {
 }
 
 func stored(t testing.TB, js jetstream.JetStream) [][]byte {
-	stream, err := js.Stream(context.Background(), "EV")
+	jsStream, err := js.Stream(context.Background(), "EV")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all [][]byte
-	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(context.Background(), seq)
+	for seq := uint64(1); seq <= jsStream.CachedInfo().State.LastSeq; seq++ {
+		m, err := jsStream.GetMsg(context.Background(), seq)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func (r *reader) memory(m *bpf.MemoryRecord) {
 		GPU: r.memoryGPU(o, t, m), Result: m.Result, Ptr: m.Ptr, Bytes: m.Bytes,
 	}
 	switch call := &schema.Calls[m.Call]; {
-	case call.Op == schema.OpMap, call.Stream != 0:
+	case call.Op == schema.OpMap, call.CUDAStream != 0:
 		e.Aux = m.Aux
 	}
 	o.AddMemory(&e)
@@ -63,14 +63,14 @@ func (r *reader) launch(l *bpf.LaunchRecord) {
 func (r *reader) copy(c *bpf.CopyRecord) {
 	o := r.batches.open[schema.KindCopy]
 	t := r.known.thread(&c.Head)
-	stream := uint64(0)
-	if schema.Calls[c.Call].Stream != 0 {
-		stream = c.CUDAStream
+	cudaStream := uint64(0)
+	if schema.Calls[c.Call].CUDAStream != 0 {
+		cudaStream = c.CUDAStream
 	}
 	o.AddCopy(&schema.Copy{
 		Time: schema.KTime(c.Time), Duration: c.Duration, Thread: r.threadIndex(o, t), Call: r.callIndex(o, c.Call),
 		GPU: r.contextGPU(o, t, c.CUDAContext), Result: c.Result, Bytes: c.Bytes, Dst: c.Dst, Src: c.Src,
-		CUDAStream: o.CUDAStream(stream),
+		CUDAStream: o.CUDAStream(cudaStream),
 	})
 	r.added(schema.KindCopy, schema.Calls[c.Call].Op)
 }

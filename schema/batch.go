@@ -15,22 +15,22 @@ const (
 	colAux
 	colDst
 	colSrc
-	colStream
+	colCUDAStream
 	colShape
 	numColumns
 )
 
 var columnKeys = [numColumns]string{
 	colTime: "t", colDuration: "d", colThread: "th", colCall: "c", colGPU: "g", colResult: "r", colPtr: "p",
-	colBytes: "b", colAux: "x", colDst: "dst", colSrc: "src", colStream: "q", colShape: "s",
+	colBytes: "b", colAux: "x", colDst: "dst", colSrc: "src", colCUDAStream: "q", colShape: "s",
 }
 
 // kindColumns says which columns a kind's batches carry, in the order they are written.
 var kindColumns = [NumKinds][]columnID{
 	KindMemory: {colTime, colDuration, colThread, colCall, colGPU, colResult, colPtr, colBytes, colAux},
-	KindLaunch: {colTime, colThread, colGPU, colShape, colStream},
-	KindCopy:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colBytes, colDst, colSrc, colStream},
-	KindSync:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colStream},
+	KindLaunch: {colTime, colThread, colGPU, colShape, colCUDAStream},
+	KindCopy:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colBytes, colDst, colSrc, colCUDAStream},
+	KindSync:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colCUDAStream},
 }
 
 // Batch is one decoded message: a header, the dictionaries that its events refer to, and the
@@ -84,7 +84,7 @@ func (b *Batch) Aux() *Column { return &b.columns[colAux] }
 func (b *Batch) Shape() *Column { return &b.columns[colShape] }
 
 // CUDAStream is the column of indices into CUDAStreams.
-func (b *Batch) CUDAStream() *Column { return &b.columns[colStream] }
+func (b *Batch) CUDAStream() *Column { return &b.columns[colCUDAStream] }
 
 // Memory is event i of a memory batch. It reads every column: a fold that needs few of them, or
 // many events, expands columns instead.
@@ -102,7 +102,7 @@ func (b *Batch) Launch(i int) Launch {
 	c := &b.columns
 	return Launch{
 		Time: KTime(c[colTime].At(i)), Thread: uint32(c[colThread].At(i)), GPU: uint32(c[colGPU].At(i)),
-		Shape: uint32(c[colShape].At(i)), CUDAStream: uint32(c[colStream].At(i)),
+		Shape: uint32(c[colShape].At(i)), CUDAStream: uint32(c[colCUDAStream].At(i)),
 	}
 }
 
@@ -112,7 +112,7 @@ func (b *Batch) Copy(i int) Copy {
 	return Copy{
 		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
-		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i), CUDAStream: uint32(c[colStream].At(i)),
+		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i), CUDAStream: uint32(c[colCUDAStream].At(i)),
 	}
 }
 

@@ -39,13 +39,13 @@ type Builder struct {
 	strings int // bytes of all dictionary strings, for Size
 	columns [numColumns]columnBuilder
 
-	processes dictionary[Process]
-	threads   dictionary[Thread]
-	gpus      dictionary[GPU]
-	calls     dictionary[CallRef]
-	funcs     dictionary[Func]
-	shapes    dictionary[LaunchShape]
-	streams   dictionary[uint64]
+	processes   dictionary[Process]
+	threads     dictionary[Thread]
+	gpus        dictionary[GPU]
+	calls       dictionary[CallRef]
+	funcs       dictionary[Func]
+	shapes      dictionary[LaunchShape]
+	cudaStreams dictionary[uint64]
 
 	Libraries []Library // for a heartbeat
 	Linux     string
@@ -76,7 +76,7 @@ func (b *Builder) Reset() {
 	b.calls.reset()
 	b.funcs.reset()
 	b.shapes.reset()
-	b.streams.reset()
+	b.cudaStreams.reset()
 }
 
 // Kind is the kind of batch that is built.
@@ -146,7 +146,7 @@ func (b *Builder) Shape(s LaunchShape) uint32 {
 
 // CUDAStream interns a CUDA stream handle.
 func (b *Builder) CUDAStream(handle uint64) uint32 {
-	i, _ := b.streams.intern(handle)
+	i, _ := b.cudaStreams.intern(handle)
 	return i
 }
 
@@ -172,7 +172,7 @@ func (b *Builder) AddLaunch(e *Launch) {
 	c[colThread].add(uint64(e.Thread))
 	c[colGPU].add(uint64(e.GPU))
 	c[colShape].add(uint64(e.Shape))
-	c[colStream].add(uint64(e.CUDAStream))
+	c[colCUDAStream].add(uint64(e.CUDAStream))
 	b.events++
 }
 
@@ -188,7 +188,7 @@ func (b *Builder) AddCopy(e *Copy) {
 	c[colBytes].add(e.Bytes)
 	c[colDst].add(e.Dst)
 	c[colSrc].add(e.Src)
-	c[colStream].add(uint64(e.CUDAStream))
+	c[colCUDAStream].add(uint64(e.CUDAStream))
 	b.events++
 }
 
@@ -196,7 +196,7 @@ func (b *Builder) AddCopy(e *Copy) {
 // up to 255 bytes each. What a row costs beside its strings is what its numbers and words can take.
 func (b *Builder) Size() int {
 	size := 1024 + b.strings + 32*len(b.processes.values) + 16*len(b.threads.values) + 16*len(b.gpus.values) +
-		40*len(b.calls.values) + 16*len(b.funcs.values) + 48*len(b.shapes.values) + 9*len(b.streams.values)
+		40*len(b.calls.values) + 16*len(b.funcs.values) + 48*len(b.shapes.values) + 9*len(b.cudaStreams.values)
 	for _, id := range kindColumns[b.kind] {
 		size += 24 + int(b.columns[id].width())*b.events
 	}

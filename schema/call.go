@@ -140,13 +140,13 @@ type CallID uint16
 // Call is one probed function of the driver library, or one of the two process events that
 // travel among the memory calls.
 type Call struct {
-	Symbol    string
-	Kind      Kind // batch kind; KindNone for what only the producer sees
-	Op        Op
-	Shape     Shape
-	Class     MemClass
-	Direction Direction
-	Stream    uint8 // which argument is the CUDA stream; 0: none
+	Symbol     string
+	Kind       Kind // batch kind; KindNone for what only the producer sees
+	Op         Op
+	Shape      Shape
+	Class      MemClass
+	Direction  Direction
+	CUDAStream uint8 // which argument is the CUDA stream; 0: none
 }
 
 // The two process events. They are rows without a shape: nothing is attached for them.
@@ -165,11 +165,11 @@ var Calls = []Call{
 	{Symbol: "cuMemAlloc_v2", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassDevice},
 	{Symbol: "cuMemAllocManaged", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassManaged},
 	{Symbol: "cuMemAllocPitch_v2", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAllocPitch, Class: ClassDevice},
-	{Symbol: "cuMemAllocAsync", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPool, Stream: 3},
-	{Symbol: "cuMemAllocAsync_ptsz", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPool, Stream: 3},
+	{Symbol: "cuMemAllocAsync", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPool, CUDAStream: 3},
+	{Symbol: "cuMemAllocAsync_ptsz", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPool, CUDAStream: 3},
 	{Symbol: "cuMemFree_v2", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassDevice},
-	{Symbol: "cuMemFreeAsync", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassPool, Stream: 2},
-	{Symbol: "cuMemFreeAsync_ptsz", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassPool, Stream: 2},
+	{Symbol: "cuMemFreeAsync", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassPool, CUDAStream: 2},
+	{Symbol: "cuMemFreeAsync_ptsz", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassPool, CUDAStream: 2},
 	{Symbol: "cuMemHostAlloc", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPinned},
 	{Symbol: "cuMemFreeHost", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassPinned},
 	{Symbol: "cuMemCreate", Kind: KindMemory, Op: OpCreate, Shape: ShapeCreate, Class: ClassVMM},
@@ -177,11 +177,11 @@ var Calls = []Call{
 	{Symbol: "cuMemMap", Kind: KindMemory, Op: OpMap, Shape: ShapeMap, Class: ClassVMM},
 	{Symbol: "cuMemUnmap", Kind: KindMemory, Op: OpUnmap, Shape: ShapeUnmap, Class: ClassVMM},
 
-	{Symbol: "cuLaunchKernel", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunch, Stream: 9},
-	{Symbol: "cuLaunchKernel_ptsz", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunch, Stream: 9},
+	{Symbol: "cuLaunchKernel", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunch, CUDAStream: 9},
+	{Symbol: "cuLaunchKernel_ptsz", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunch, CUDAStream: 9},
 	{Symbol: "cuLaunchKernelEx", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunchEx},
 	{Symbol: "cuLaunchKernelEx_ptsz", Kind: KindLaunch, Op: OpLaunch, Shape: ShapeLaunchEx},
-	{Symbol: "cuGraphLaunch", Kind: KindLaunch, Op: OpGraphLaunch, Shape: ShapeGraphLaunch, Stream: 2},
+	{Symbol: "cuGraphLaunch", Kind: KindLaunch, Op: OpGraphLaunch, Shape: ShapeGraphLaunch, CUDAStream: 2},
 
 	{Symbol: "cuMemcpyHtoD_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: HtoD},
 	{Symbol: "cuMemcpyHtoD_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: HtoD},
@@ -189,12 +189,12 @@ var Calls = []Call{
 	{Symbol: "cuMemcpyDtoH_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DtoH},
 	{Symbol: "cuMemcpyDtoD_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DtoD},
 	{Symbol: "cuMemcpyDtoD_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DtoD},
-	{Symbol: "cuMemcpyHtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, Stream: 4},
-	{Symbol: "cuMemcpyHtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, Stream: 4},
-	{Symbol: "cuMemcpyDtoHAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, Stream: 4},
-	{Symbol: "cuMemcpyDtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, Stream: 4},
-	{Symbol: "cuMemcpyDtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, Stream: 4},
-	{Symbol: "cuMemcpyDtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, Stream: 4},
+	{Symbol: "cuMemcpyHtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, CUDAStream: 4},
+	{Symbol: "cuMemcpyHtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, CUDAStream: 4},
+	{Symbol: "cuMemcpyDtoHAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, CUDAStream: 4},
+	{Symbol: "cuMemcpyDtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, CUDAStream: 4},
+	{Symbol: "cuMemcpyDtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, CUDAStream: 4},
+	{Symbol: "cuMemcpyDtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, CUDAStream: 4},
 
 	{Symbol: "cuLibraryGetKernel", Op: OpName, Shape: ShapeName},
 	{Symbol: "cuModuleGetFunction", Op: OpName, Shape: ShapeName},

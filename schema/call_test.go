@@ -79,11 +79,11 @@ func inconsistency(c *schema.Call) string {
 	switch {
 	case !shaped:
 		return fmt.Sprintf("op %s has no shape %q", c.Op, c.Shape)
-	case c.Stream != 0 && c.Stream != args.stream:
-		return fmt.Sprintf("argument %d of shape %q is no CUDA stream", c.Stream, c.Shape)
-	case c.Stream > args.count:
+	case c.CUDAStream != 0 && c.CUDAStream != args.stream:
+		return fmt.Sprintf("argument %d of shape %q is no CUDA stream", c.CUDAStream, c.Shape)
+	case c.CUDAStream > args.count:
 		return "the CUDA stream is beyond the arguments"
-	case async != (c.Stream != 0):
+	case async != (c.CUDAStream != 0):
 		return "has a CUDA stream or not: the other was expected"
 	case c.Kind != kindOf(c.Op):
 		return fmt.Sprintf("op %s does not travel in %q batches", c.Op, c.Kind)

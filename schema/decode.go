@@ -179,7 +179,7 @@ func (d *Decoder) dictionary(key string, b *Batch) (err error) {
 				field(r, v)
 			}
 		})
-	case keyStreams:
+	case keyCUDAStreams:
 		b.CUDAStreams, err = d.numbers(b.CUDAStreams)
 	case keyLibraries:
 		b.Libraries, err = rows(d, b.Libraries, func(r *row, l *Library) {

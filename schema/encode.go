@@ -7,29 +7,29 @@ const MinorVersion = 1
 
 // Envelope keys. doc.go and docs/wire.md explain them.
 const (
-	keyVersion   = "v"
-	keyKind      = "k"
-	keyCluster   = "cl"
-	keyHost      = "h"
-	keyBoot      = "boot"
-	keyRun       = "run"
-	keySeq       = "seq"
-	keyEvents    = "n"
-	keyOffset    = "off"
-	keyFirst     = "t0"
-	keyLast      = "t1"
-	keyLost      = "lost"
-	keyProcesses = "procs"
-	keyThreads   = "threads"
-	keyGPUs      = "gpus"
-	keyCalls     = "calls"
-	keyFuncs     = "funcs"
-	keyShapes    = "shapes"
-	keyStreams   = "streams"
-	keyColumns   = "cols"
-	keyLibraries = "libs"
-	keyLinux     = "linux"
-	keyProducer  = "prod"
+	keyVersion     = "v"
+	keyKind        = "k"
+	keyCluster     = "cl"
+	keyHost        = "h"
+	keyBoot        = "boot"
+	keyRun         = "run"
+	keySeq         = "seq"
+	keyEvents      = "n"
+	keyOffset      = "off"
+	keyFirst       = "t0"
+	keyLast        = "t1"
+	keyLost        = "lost"
+	keyProcesses   = "procs"
+	keyThreads     = "threads"
+	keyGPUs        = "gpus"
+	keyCalls       = "calls"
+	keyFuncs       = "funcs"
+	keyShapes      = "shapes"
+	keyCUDAStreams = "streams"
+	keyColumns     = "cols"
+	keyLibraries   = "libs"
+	keyLinux       = "linux"
+	keyProducer    = "prod"
 )
 
 // Encode returns the batch as one message and leaves the Builder as it is. h gives what the
@@ -71,7 +71,7 @@ func (b *Builder) keys() int {
 	n := 12
 	for _, used := range []bool{
 		len(b.processes.values) > 0, len(b.threads.values) > 0, len(b.gpus.values) > 0, len(b.calls.values) > 0,
-		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.streams.values) > 0, b.events > 0,
+		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.cudaStreams.values) > 0, b.events > 0,
 	} {
 		if used {
 			n++
@@ -140,8 +140,8 @@ func (b *Builder) encodeDictionaries(e envelope) {
 			}
 		}
 	}
-	if e.list(keyStreams, len(b.streams.values)) {
-		for _, q := range b.streams.values {
+	if e.list(keyCUDAStreams, len(b.cudaStreams.values)) {
+		for _, q := range b.cudaStreams.values {
 			e.u(q)
 		}
 	}

@@ -51,7 +51,7 @@ func (b *Batch) indexLimit(id columnID) (uint64, bool) {
 		return uint64(len(b.GPUs)) + 1, true
 	case colShape:
 		return uint64(len(b.Shapes)), true
-	case colStream:
+	case colCUDAStream:
 		return uint64(len(b.CUDAStreams)), true
 	}
 	return 0, false

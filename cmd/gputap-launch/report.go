@@ -18,11 +18,11 @@ func report(w io.Writer, processes []launch.Process) {
 	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "MOST LAUNCHED", "OF THEM")
 	for i := range processes[:min(shown, len(processes))] {
 		p := &processes[i]
-		var most launch.Kernel
-		if len(p.Kernels) > 0 {
-			most = p.Kernels[0]
+		var most launch.Func
+		if len(p.Funcs) > 0 {
+			most = p.Funcs[0]
 		}
-		t.Row(p.ID.Host, p.ID.PID, p.Comm, total(p), p.GraphLaunches, len(p.Kernels), most.Name, most.Launches)
+		t.Row(p.ID.Host, p.ID.PID, p.Comm, total(p), p.GraphLaunches, len(p.Funcs), most.Name, most.Launches)
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "%d processes\n\n", len(processes))
@@ -30,8 +30,8 @@ func report(w io.Writer, processes []launch.Process) {
 
 // total is the kernel launches of a process; those inside a graph are not among them.
 func total(p *launch.Process) (n uint64) {
-	for i := range p.Kernels {
-		n += p.Kernels[i].Launches
+	for i := range p.Funcs {
+		n += p.Funcs[i].Launches
 	}
 	return n
 }

@@ -101,13 +101,13 @@ func TestOutage(t *testing.T) {
 	if err := <-produced; err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), schema.StreamName(0))
+	jsStream, err := js.Stream(t.Context(), schema.StreamName(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := folding.WaitFor(waiting, stream.CachedInfo().State.LastSeq); err != nil {
+	if err := folding.WaitFor(waiting, jsStream.CachedInfo().State.LastSeq); err != nil {
 		t.Fatal(err)
 	}
 	stopConsumer()

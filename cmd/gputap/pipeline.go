@@ -134,12 +134,12 @@ func (p *pipeline) drain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()
-	stream, err := p.js.Stream(ctx, schema.StreamName(0))
+	jsStream, err := p.js.Stream(ctx, schema.StreamName(0))
 	if err != nil {
 		return fmt.Errorf("look at the stream: %w", err)
 	}
 	for _, c := range p.consumers {
-		if err := c.WaitFor(ctx, stream.CachedInfo().State.LastSeq); err != nil {
+		if err := c.WaitFor(ctx, jsStream.CachedInfo().State.LastSeq); err != nil {
 			return err
 		}
 	}

@@ -124,7 +124,7 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
 		p.calls(q.Calls)
 		p.GraphLaunches = q.GraphLaunches
-		for _, k := range q.Kernels {
+		for _, k := range q.Funcs {
 			p.Launches[k.Name] += k.Launches
 		}
 	}

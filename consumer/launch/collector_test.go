@@ -142,8 +142,8 @@ func TestReadersBesideApply(t *testing.T) {
 	})
 	for range 50 {
 		for _, p := range h.Report() {
-			if len(p.Kernels) > 0 && p.Kernels[0].Launches != p.Kernels[0].Shapes[0].Launches {
-				t.Errorf("half a batch in a report: %+v", p.Kernels)
+			if len(p.Funcs) > 0 && p.Funcs[0].Launches != p.Funcs[0].Shapes[0].Launches {
+				t.Errorf("half a batch in a report: %+v", p.Funcs)
 			}
 		}
 		testutil.CollectAndCount(h)

@@ -76,7 +76,7 @@ func text(h *Histogram) string {
 		for _, c := range p.Calls {
 			fmt.Fprintf(&w, " %s:%d", c.Symbol, c.OK)
 		}
-		for _, k := range p.Kernels {
+		for _, k := range p.Funcs {
 			fmt.Fprintf(&w, " [%s]=%d", k.Name, k.Launches)
 		}
 		fmt.Fprintf(&w, " graphs=%d\n", p.GraphLaunches)
@@ -138,10 +138,10 @@ func TestTooManyCells(t *testing.T) {
 	}
 	var sum uint64
 	for i, p := range h.Report() {
-		if want := uint64(1 + i%3); p.Kernels[0].Launches != want || p.Calls[0].OK != want {
-			t.Fatalf("process %d: %d launches, want %d", i, p.Kernels[0].Launches, want)
+		if want := uint64(1 + i%3); p.Funcs[0].Launches != want || p.Calls[0].OK != want {
+			t.Fatalf("process %d: %d launches, want %d", i, p.Funcs[0].Launches, want)
 		}
-		sum += p.Kernels[0].Launches
+		sum += p.Funcs[0].Launches
 	}
 	if sum != 2199 { // 1100 = 366·(1+2+3) + 1 + 2
 		t.Errorf("%d launches, want 2199", sum)
@@ -159,7 +159,7 @@ func TestShapesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := h.Report()[0].Kernels[0]
+	k := h.Report()[0].Funcs[0]
 	var want []Shape
 	for i := range uint32(8) {
 		want = append(want, Shape{Grid: [3]uint32{i, 1, 1}, Block: [3]uint32{256, 1, 1}, Launches: 2 * uint64(i+1)})

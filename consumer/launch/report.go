@@ -19,13 +19,13 @@ type Process struct {
 	Container     string
 	Late          bool           // launched before gputap was attached: counts are too low
 	Calls         []process.Call // launches have no return probe: every call counts as OK
-	Kernels       []Kernel       // most launched first
+	Funcs         []Func         // most launched first
 	GraphLaunches uint64
 }
 
-// Kernel is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
-// unseen. The kernels above the bound are together one Kernel "other" without Mangled.
-type Kernel struct {
+// Func is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
+// unseen. The kernels above the bound are together one Func "other" without Mangled.
+type Func struct {
 	Name     string
 	Mangled  string
 	Launches uint64
@@ -41,21 +41,21 @@ func (h *Histogram) Report() []Process {
 	for _, e := range all {
 		report = append(report, Process{
 			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			Calls: e.Calls.Clone(), Kernels: e.State.report(), GraphLaunches: e.State.graphs,
+			Calls: e.Calls.Clone(), Funcs: e.State.report(), GraphLaunches: e.State.graphs,
 		})
 	}
 	return report
 }
 
-func (s *state) report() []Kernel {
-	list := make([]Kernel, 0, len(s.kernels)+1)
+func (s *state) report() []Func {
+	list := make([]Func, 0, len(s.kernels)+1)
 	for _, k := range s.kernels {
-		list = append(list, Kernel{k.name.full, k.name.mangled, k.launches, slices.Clone(k.shapes)})
+		list = append(list, Func{k.name.full, k.name.mangled, k.launches, slices.Clone(k.shapes)})
 	}
 	if s.other > 0 {
-		list = append(list, Kernel{Name: other, Launches: s.other})
+		list = append(list, Func{Name: other, Launches: s.other})
 	}
-	slices.SortFunc(list, func(a, b Kernel) int {
+	slices.SortFunc(list, func(a, b Func) int {
 		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mangled, b.Mangled))
 	})
 	return list
