@@ -17,14 +17,17 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-gpu bench lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-old-linux test-gpu bench lint verify generate clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the six binaries, static, in bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/ $(addprefix ./cmd/,$(BINARIES))
+
+bin/events: $(wildcard cmd/internal/events/*.go schema/*.go) # every event of a store as JSON, for test-gpu
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/events
 
 stub: bin/stub/libcuda.so.1 bin/workload ## the stub CUDA driver and the workload program (C)
 
@@ -43,6 +46,11 @@ test: stub ## tests that need no root and no GPU
 
 test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns a skip into a failure
 	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
+
+test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu
+	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/oldlinux
+	$(TOOLS)/oldlinux
 
 test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
 	python3 producer/testdata/gpu/acceptance.py

@@ -1,8 +1,9 @@
 // Package bpf is what runs in Linux: one program pair per argument shape of schema.Calls, and the
 // records they write.
 //
-// Least Linux is 6.6 (uprobe_multi). Programs attach to a whole library file; the attach cookie is
-// the row of schema.Calls.
+// Least Linux is 5.15 (attach cookies), with BTF. Programs attach to a whole library file, with uprobe_multi
+// where Linux has it (6.6), else with a perf event for each symbol; the attach cookie is the row of
+// schema.Calls.
 //
 // Records. Memory, process, name and device records go to the ring control, in the order in which
 // the calls returned; launches and copies go to the ring of the CPU they ran on, in no order across

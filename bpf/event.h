@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The layout of every ring record: the one place where Linux and Go agree. Little endian,
- * natural alignment, every byte written. layout_test.go compares the Go side with the BTF of
- * these structs. */
+/* The layout of every ring record, and the cookie of a probe: the one place where Linux and Go agree.
+ * Little endian, natural alignment, every byte written. layout_test.go compares the Go side with what
+ * a C compiler makes of it. */
 #ifndef GPUTAP_EVENT_H
 #define GPUTAP_EVENT_H
 
@@ -10,10 +10,107 @@ enum record_type {
 	RECORD_THREAD,     /* control ring: first call of a thread */
 	RECORD_END,        /* control ring: exec or exit of a process that made calls */
 	RECORD_NAME,       /* control ring: handle -> name, or handle -> handle */
-	RECORD_DEVICE,     /* control ring: context -> ordinal, or ordinal -> UUID */
-	RECORD_LAUNCH,     /* bulk ring of the CPU */
-	RECORD_COPY,       /* bulk ring of the CPU */
+	RECORD_DEVICE,     /* control ring: what an ordinal is */
+	RECORD_LAUNCH,     /* bulk ring of the CPU; control ring when recorded, and of graphs */
+	RECORD_COPY,       /* bulk ring of the CPU; control ring when recorded */
+	RECORD_SYNC,       /* bulk ring of the CPU */
+	RECORD_ARRAY,      /* control ring */
+	RECORD_GRAPH,      /* control ring: captures, nodes, executable graphs */
+	RECORD_COVERAGE,   /* control ring: an address of the driver that the program asked for */
 };
+
+/* Argument families: the numbers of schema.Shape. */
+enum shape {
+	SHAPE_NONE,
+	SHAPE_ALLOC,
+	SHAPE_ALLOC_PITCH,
+	SHAPE_ALLOC_POOL,
+	SHAPE_ARRAY,
+	SHAPE_ARRAY_3D,
+	SHAPE_MIPMAP,
+	SHAPE_FREE,
+	SHAPE_RANGE,
+	SHAPE_CREATE,
+	SHAPE_MAP,
+	SHAPE_ACCESS,
+	SHAPE_MAP_ARRAY,
+	SHAPE_HANDLE,
+	SHAPE_EXPORT,
+	SHAPE_IMPORT,
+	SHAPE_TOKEN,
+	SHAPE_OPEN,
+	SHAPE_OPEN_POINTER,
+	SHAPE_EXTERNAL,
+	SHAPE_EXTERNAL_BUFFER,
+	SHAPE_MULTICAST,
+	SHAPE_BIND_MEM,
+	SHAPE_BIND_ADDR,
+	SHAPE_UNBIND,
+	SHAPE_PREFETCH,
+	SHAPE_PREFETCH_TO,
+	SHAPE_POOL,
+	SHAPE_POOL_INFO,
+	SHAPE_MEM_INFO,
+	SHAPE_CONTEXT_2,
+	SHAPE_CONTEXT_3,
+	SHAPE_CONTEXT_4,
+	SHAPE_CONTEXT_5,
+	SHAPE_ORDINAL,
+	SHAPE_MADE,
+	SHAPE_LAUNCH,
+	SHAPE_LAUNCH_EX,
+	SHAPE_LAUNCH_MULTI,
+	SHAPE_LAUNCH_ONE,
+	SHAPE_LAUNCH_GRID,
+	SHAPE_GRAPH_LAUNCH,
+	SHAPE_HOST_FUNC,
+	SHAPE_COPY,
+	SHAPE_COPY_PEER,
+	SHAPE_COPY_2D,
+	SHAPE_COPY_3D,
+	SHAPE_COPY_TO_ARRAY,
+	SHAPE_COPY_FROM_ARRAY,
+	SHAPE_COPY_ARRAYS,
+	SHAPE_COPY_BATCH,
+	SHAPE_SET,
+	SHAPE_SET_2D,
+	SHAPE_SYNC,
+	SHAPE_SYNC_HANDLE,
+	SHAPE_SYNC_STREAM,
+	SHAPE_EVENT_RECORD,
+	SHAPE_WAIT_EVENT,
+	SHAPE_ELAPSED,
+	SHAPE_NAME,
+	SHAPE_NAME_OF,
+	SHAPE_ALIAS,
+	SHAPE_SET_CONTEXT,
+	SHAPE_PUSH_CONTEXT,
+	SHAPE_POP_CONTEXT,
+	SHAPE_UUID,
+	SHAPE_DEVICE_TEXT,
+	SHAPE_CAPTURE_BEGIN,
+	SHAPE_CAPTURE_INTO,
+	SHAPE_CAPTURE_END,
+	SHAPE_KERNEL_NODE,
+	SHAPE_ALLOC_NODE,
+	SHAPE_FREE_NODE,
+	SHAPE_CHILD_NODE,
+	SHAPE_GRAPH_PAIR,
+	SHAPE_GRAPH_GONE,
+	SHAPE_PROC_ADDRESS,
+	SHAPE_EXPORT_TABLE,
+	SHAPE_GREEN_CONTEXT,
+	SHAPE_GRAPH_UPDATE,
+	SHAPE_ANY_NODE,
+	SHAPE_ANY_NODE_2,
+	SHAPES,
+};
+
+/* The attach cookie: row of schema.Calls, shape, which argument is the CUDA stream, flags. */
+#define COOKIE_SHAPE 16       /* 8 bits */
+#define COOKIE_STREAM 24      /* 4 bits; 0: none */
+#define COOKIE_PER_THREAD (1 << 28) /* CUDA stream 0 is the thread's own */
+#define COOKIE_QUIET (1 << 29)      /* nobody wants its record */
 
 /* Indices of struct cpu.lost; the same order as schema.Loss. */
 enum loss {
@@ -27,10 +124,10 @@ enum loss {
 
 struct head {
 	__u16 type;
-	__u16 call;         /* row of schema.Calls: the attach cookie */
+	__u16 call;         /* row of schema.Calls */
 	__u32 tid;
 	__u32 tgid;
-	__u32 zero;
+	__u32 capture;      /* the call was recorded into a graph by this capture; 0: it ran */
 	__u64 thread_start; /* boot-time ns; with tid the identity of a thread */
 	__u64 time;         /* boot-time ns at entry */
 	__u64 cuda_context; /* current context of the thread; 0 unknown */
@@ -42,8 +139,21 @@ struct memory_record {
 	__u64 ptr;
 	__u64 bytes;
 	__u64 aux;
+	__u64 pool;
+	__u64 cuda_stream;
 	__u32 result;
-	__s32 device; /* ordinal named by the arguments; -1: that of the context; -2: host memory */
+	__s32 device; /* ordinal named by the arguments; -1: that of the context; -2: none */
+};
+
+struct array_record {
+	struct head head;
+	__u64 duration;
+	__u64 handle;
+	__u64 width, height, depth; /* of CUDA_ARRAY3D_DESCRIPTOR */
+	__u32 format, channels, flags;
+	__u32 levels; /* 1 unless mipmapped */
+	__u32 result;
+	__u32 zero;
 };
 
 struct launch_record {
@@ -61,10 +171,21 @@ struct copy_record {
 	__u64 duration;
 	__u64 dst;
 	__u64 src;
-	__u64 bytes;
+	__u64 bytes; /* of sets: elements */
 	__u64 cuda_stream;
 	__u32 result;
-	__u32 zero;
+	__u16 src_type; /* CUmemorytype where the arguments say it; 0 */
+	__u16 dst_type;
+};
+
+struct sync_record {
+	struct head head;
+	__u64 duration;
+	__u64 handle; /* CUDA event or context */
+	__u64 until;  /* a second CUDA event */
+	__u64 cuda_stream;
+	__u32 result;
+	__u32 elapsed; /* bits of a float: ms of GPU time */
 };
 
 struct thread_record { /* RECORD_THREAD and RECORD_END */
@@ -81,25 +202,45 @@ struct thread_record { /* RECORD_THREAD and RECORD_END */
 struct name_record {
 	struct head head;
 	__u64 handle;
-	__u64 alias;      /* another handle of the same kernel; 0: name holds the name */
+	__u64 alias;      /* another handle of the same; 0: name holds the name */
+	__u64 module;     /* module or library it is of; 0 unknown */
 	__u64 name_bytes; /* with the terminating NUL; NAME_BYTES: it may have been cut */
 	char name[NAME_BYTES];
 };
 
 struct device_record {
 	struct head head;
-	__u64 cuda_context_made; /* of the primary context; 0: uuid holds the device's UUID */
-	__u32 device;
+	__u32 device; /* ordinal */
 	__u32 zero;
-	__u8 uuid[16];
+	__u8 uuid[16]; /* SHAPE_UUID */
+	char text[64]; /* SHAPE_DEVICE_TEXT */
+};
+
+struct graph_record {
+	struct head head;
+	__u64 made;  /* new graph or executable graph; of captures the CUDA stream; type of any node */
+	__u64 graph; /* what it was made of, or changed */
+	__u64 func;  /* kernel of the node; of one that allocates the ordinal, 32 bits, as in memory_record */
+	__u64 ptr;   /* address that the node allocates or frees */
+	__u64 bytes;
+};
+
+struct coverage_record {
+	struct head head;
+	__u64 address; /* in the process; 0: a table was asked for */
+	char name[64]; /* as asked for, without suffix; of a table its 16-byte id */
 };
 
 _Static_assert(sizeof(struct head) == 40, "head");
-_Static_assert(sizeof(struct memory_record) == 80, "memory_record");
+_Static_assert(sizeof(struct memory_record) == 96, "memory_record");
+_Static_assert(sizeof(struct array_record) == 104, "array_record");
 _Static_assert(sizeof(struct launch_record) == 88, "launch_record");
 _Static_assert(sizeof(struct copy_record) == 88, "copy_record");
+_Static_assert(sizeof(struct sync_record) == 80, "sync_record");
 _Static_assert(sizeof(struct thread_record) == 88, "thread_record");
-_Static_assert(sizeof(struct name_record) == 64 + NAME_BYTES, "name_record");
-_Static_assert(sizeof(struct device_record) == 72, "device_record");
+_Static_assert(sizeof(struct name_record) == 72 + NAME_BYTES, "name_record");
+_Static_assert(sizeof(struct device_record) == 128, "device_record");
+_Static_assert(sizeof(struct graph_record) == 80, "graph_record");
+_Static_assert(sizeof(struct coverage_record) == 112, "coverage_record");
 
 #endif

@@ -5,10 +5,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
-	"unsafe"
+
+	"github.com/gputap/gputap/schema"
 )
+
+var words = regexp.MustCompile("(CUDA|[A-Z][a-z]+|[A-Z]+)")
+
+// cName is a field's name in C: CUDAStream is cuda_stream.
+func cName(field string) string {
+	return strings.ToLower(strings.Trim(strings.ReplaceAll(words.ReplaceAllString(field, "_$1"), "__", "_"), "_"))
+}
 
 // TestLayout compiles event.h with the C compiler and compares each offset with Go's.
 func TestLayout(t *testing.T) {
@@ -16,65 +26,32 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal("gcc is needed: apt-get install gcc")
 	}
-	var h Head
-	var m MemoryRecord
-	var l LaunchRecord
-	var c CopyRecord
-	var r ThreadRecord
-	var n NameRecord
-	var d DeviceRecord
-	var s cpu
-	rows := []struct {
+	type pair struct {
 		c string
 		g uintptr
-	}{
-		{"sizeof(struct head)", unsafe.Sizeof(h)},
-		{"offsetof(struct head, type)", unsafe.Offsetof(h.Type)},
-		{"offsetof(struct head, call)", unsafe.Offsetof(h.Call)},
-		{"offsetof(struct head, tid)", unsafe.Offsetof(h.TID)},
-		{"offsetof(struct head, tgid)", unsafe.Offsetof(h.TGID)},
-		{"offsetof(struct head, thread_start)", unsafe.Offsetof(h.ThreadStart)},
-		{"offsetof(struct head, time)", unsafe.Offsetof(h.Time)},
-		{"offsetof(struct head, cuda_context)", unsafe.Offsetof(h.CUDAContext)},
-		{"sizeof(struct memory_record)", unsafe.Sizeof(m)},
-		{"offsetof(struct memory_record, duration)", unsafe.Offsetof(m.Duration)},
-		{"offsetof(struct memory_record, ptr)", unsafe.Offsetof(m.Ptr)},
-		{"offsetof(struct memory_record, bytes)", unsafe.Offsetof(m.Bytes)},
-		{"offsetof(struct memory_record, aux)", unsafe.Offsetof(m.Aux)},
-		{"offsetof(struct memory_record, result)", unsafe.Offsetof(m.Result)},
-		{"offsetof(struct memory_record, device)", unsafe.Offsetof(m.Device)},
-		{"sizeof(struct launch_record)", unsafe.Sizeof(l)},
-		{"offsetof(struct launch_record, func)", unsafe.Offsetof(l.Func)},
-		{"offsetof(struct launch_record, cuda_stream)", unsafe.Offsetof(l.CUDAStream)},
-		{"offsetof(struct launch_record, grid)", unsafe.Offsetof(l.Grid)},
-		{"offsetof(struct launch_record, block)", unsafe.Offsetof(l.Block)},
-		{"offsetof(struct launch_record, shared_bytes)", unsafe.Offsetof(l.SharedBytes)},
-		{"sizeof(struct copy_record)", unsafe.Sizeof(c)},
-		{"offsetof(struct copy_record, duration)", unsafe.Offsetof(c.Duration)},
-		{"offsetof(struct copy_record, dst)", unsafe.Offsetof(c.Dst)},
-		{"offsetof(struct copy_record, src)", unsafe.Offsetof(c.Src)},
-		{"offsetof(struct copy_record, bytes)", unsafe.Offsetof(c.Bytes)},
-		{"offsetof(struct copy_record, cuda_stream)", unsafe.Offsetof(c.CUDAStream)},
-		{"offsetof(struct copy_record, result)", unsafe.Offsetof(c.Result)},
-		{"sizeof(struct thread_record)", unsafe.Sizeof(r)},
-		{"offsetof(struct thread_record, process_start)", unsafe.Offsetof(r.ProcessStart)},
-		{"offsetof(struct thread_record, uid)", unsafe.Offsetof(r.UID)},
-		{"offsetof(struct thread_record, comm)", unsafe.Offsetof(r.Comm)},
-		{"offsetof(struct thread_record, process_comm)", unsafe.Offsetof(r.ProcessComm)},
-		{"sizeof(struct name_record)", unsafe.Sizeof(n)},
-		{"offsetof(struct name_record, handle)", unsafe.Offsetof(n.Handle)},
-		{"offsetof(struct name_record, alias)", unsafe.Offsetof(n.Alias)},
-		{"offsetof(struct name_record, name_bytes)", unsafe.Offsetof(n.NameBytes)},
-		{"offsetof(struct name_record, name)", unsafe.Offsetof(n.Name)},
-		{"sizeof(struct device_record)", unsafe.Sizeof(d)},
-		{"offsetof(struct device_record, cuda_context_made)", unsafe.Offsetof(d.CUDAContextMade)},
-		{"offsetof(struct device_record, device)", unsafe.Offsetof(d.Device)},
-		{"offsetof(struct device_record, uuid)", unsafe.Offsetof(d.UUID)},
-		{"sizeof(struct cpu)", unsafe.Sizeof(s)},
-		{"RECORD_MEMORY", uintptr(RecordMemory)},
-		{"RECORD_COPY", uintptr(RecordCopy)},
-		{"LOST_CAUSES", LostCauses},
 	}
+	rows := []pair{
+		{"LOST_CAUSES", LostCauses}, {"RECORD_MEMORY", uintptr(RecordMemory)}, {"RECORD_COVERAGE", uintptr(RecordCoverage)},
+		{"COOKIE_SHAPE", CookieShape}, {"COOKIE_STREAM", CookieStream}, {"COOKIE_PER_THREAD", CookiePerThread},
+		{"COOKIE_QUIET", CookieQuiet}, {"NAME_BYTES", NameBytes},
+	}
+	for name, record := range map[string]any{
+		"head": Head{}, "memory_record": MemoryRecord{}, "array_record": ArrayRecord{}, "launch_record": LaunchRecord{},
+		"copy_record": CopyRecord{}, "sync_record": SyncRecord{}, "thread_record": ThreadRecord{}, "name_record": NameRecord{},
+		"device_record": DeviceRecord{}, "graph_record": GraphRecord{}, "coverage_record": CoverageRecord{}, "cpu": cpu{},
+	} {
+		rows = append(rows, pair{"sizeof(struct " + name + ")", reflect.TypeOf(record).Size()})
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(record)) {
+			if f.Anonymous || f.Name == "_" || len(f.Index) > 1 { // the head is a row of its own
+				continue
+			}
+			rows = append(rows, pair{fmt.Sprintf("offsetof(struct %s, %s)", name, cName(f.Name)), f.Offset})
+		}
+	}
+	for shape := schema.ShapeAlloc; shape < schema.NumShapes; shape++ {
+		rows = append(rows, pair{"SHAPE_" + strings.ToUpper(shape.String()), uintptr(shape)})
+	}
+	rows = append(rows, pair{"SHAPES", uintptr(schema.NumShapes)})
 	var source, want strings.Builder
 	source.WriteString(`#include <stddef.h>
 #include <stdio.h>

@@ -20,7 +20,17 @@ struct launch_tail {
 #define A6(ctx) ((ctx)->r9)
 #define RC(ctx) ((u32)(ctx)->ax)
 
-/* [rsp] is the return address; each further argument takes eight bytes. */
+/* Argument n > 6. [rsp] is the return address; each further argument takes eight bytes. */
+static __always_inline u64 stack_argument(struct pt_regs *ctx, u32 n)
+{
+	u64 v = 0;
+	bpf_probe_read_user(&v, sizeof(v), (void *)(ctx->sp + 8 * (n - 6)));
+	return v;
+}
+
+/* Where a struct of more than two words lies that is the second argument by value. */
+static __always_inline u64 second_by_value(struct pt_regs *ctx) { return ctx->sp + 8; }
+
 static __always_inline long read_launch_tail(struct pt_regs *ctx, struct launch_tail *t)
 {
 	u64 stack[3] = {};
@@ -40,6 +50,21 @@ static __always_inline long read_launch_tail(struct pt_regs *ctx, struct launch_
 #define A5(ctx) ((ctx)->regs[4])
 #define A6(ctx) ((ctx)->regs[5])
 #define RC(ctx) ((u32)(ctx)->regs[0])
+
+/* Argument n > 6: two more in registers, then the stack. */
+static __always_inline u64 stack_argument(struct pt_regs *ctx, u32 n)
+{
+	u64 v = 0;
+	if (n == 7)
+		return ctx->regs[6];
+	if (n == 8)
+		return ctx->regs[7];
+	bpf_probe_read_user(&v, sizeof(v), (void *)(ctx->sp + 8 * (n - 9)));
+	return v;
+}
+
+/* A struct of more than two words is passed by the address of a copy. */
+static __always_inline u64 second_by_value(struct pt_regs *ctx) { return ctx->regs[1]; }
 
 static __always_inline long read_launch_tail(struct pt_regs *ctx, struct launch_tail *t)
 {

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"sync"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -28,19 +30,31 @@ type Tap struct {
 	coll    *ebpf.Collection
 	links   []link.Link // of the process tracepoints; a forgotten link would be closed by the collector
 	perCPU  []cpu
+	multi   bool           // attach with uprobe_multi; else with a perf event for each address
+	removal sync.WaitGroup // of perf events
 }
 
-// Load loads the programs into Linux. Ring sizes are rounded up to powers of two of at least a page.
-func Load(controlBytes, bulkBytes int) (*Tap, error) {
+// Load loads the programs into Linux, for uprobe_multi or for perf events. Ring sizes are rounded up
+// to powers of two of at least a page; bulk rings of 0 bytes get a size by the number of CPUs.
+func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) {
 	spec, err := LoadTap()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded programs: %w", err)
+	}
+	if err := filter.apply(spec); err != nil {
+		return nil, err
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("count CPUs: %w", err)
 	}
-	t := &Tap{}
+	if !multi {
+		forPerfEvents(spec)
+	}
+	if bulkBytes == 0 {
+		bulkBytes = bulkRingBytes(cpus)
+	}
+	t := &Tap{multi: multi}
 	bulk := spec.Maps[TapMapBulk]
 	bulk.MaxEntries = uint32(cpus)
 	bulk.InnerMap.MaxEntries = ringSize(bulkBytes)
@@ -48,7 +62,7 @@ func Load(controlBytes, bulkBytes int) (*Tap, error) {
 		ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bulk_ring", Type: ebpf.RingBuf, MaxEntries: ringSize(bulkBytes)})
 		if err != nil {
 			t.Close()
-			return nil, fmt.Errorf("create ring of CPU %d: %w", i, explain(err))
+			return nil, fmt.Errorf("create ring of CPU %d, %d bytes: %w", i, ringSize(bulkBytes), explain(err))
 		}
 		t.Bulk = append(t.Bulk, ring)
 		bulk.Contents = append(bulk.Contents, ebpf.MapKV{Key: uint32(i), Value: ring})
@@ -102,10 +116,18 @@ func (t *Tap) Close() {
 	if t.coll != nil {
 		t.coll.Close()
 	}
+	t.removal.Wait()
+}
+
+// bulkRingBytes is the size of each bulk ring where none was chosen: 8 MiB, which is 50 ms of the most that
+// one CPU can trace, but 256 MiB in all on a machine of many CPUs, where no program keeps all of them at
+// that. 1 MiB is still more than twice what wakes the reader.
+func bulkRingBytes(cpus int) int {
+	return min(8<<20, max(1<<20, 256<<20/cpus))
 }
 
 func ringSize(n int) uint32 {
-	n = max(n, os.Getpagesize())
+	n = min(max(n, os.Getpagesize()), 1<<31)
 	return uint32(1) << bits.Len32(uint32(n-1))
 }
 
@@ -114,9 +136,15 @@ func explain(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w (run as root, or with CAP_BPF and CAP_PERFMON; a container also needs them in its bounding set)", err)
 	}
+	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.E2BIG) {
+		return fmt.Errorf("%w (there is no memory for a ring of that size: set producer.control_ring_bytes and producer.bulk_ring_bytes lower)", err)
+	}
+	if errors.Is(err, syscall.EMFILE) {
+		return fmt.Errorf("%w (raise the limit of open files: LimitNOFILE of the service, or ulimit -n)", err)
+	}
 	var refused *ebpf.VerifierError
 	if errors.As(err, &refused) || errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("%w (Linux 6.6 or newer with BTF is needed; this is %s on %s)", err, release(), runtime.GOARCH)
+		return fmt.Errorf("%w (Linux 5.15 or newer with BTF is needed; this is %s on %s)", err, release(), runtime.GOARCH)
 	}
 	return err
 }

@@ -17,40 +17,41 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	TapMapBulk              = "bulk"
+	TapMapCaptured          = "captured"
 	TapMapControl           = "control"
 	TapMapCpus              = "cpus"
+	TapMapFilterCgroups     = "filter_cgroups"
+	TapMapFilterComms       = "filter_comms"
+	TapMapFilterPids        = "filter_pids"
+	TapMapFilterUids        = "filter_uids"
+	TapMapOpenCaptures      = "open_captures"
 	TapMapProcesses         = "processes"
 	TapMapThreads           = "threads"
-	TapProgAliasEnter       = "alias_enter"
-	TapProgAliasExit        = "alias_exit"
-	TapProgAllocEnter       = "alloc_enter"
-	TapProgAllocExit        = "alloc_exit"
-	TapProgAllocPitchEnter  = "alloc_pitch_enter"
-	TapProgAllocPitchExit   = "alloc_pitch_exit"
-	TapProgContextEnter     = "context_enter"
+	TapProgArrayExit        = "array_exit"
+	TapProgBatchEnter       = "batch_enter"
+	TapProgCallEnter        = "call_enter"
 	TapProgContextExit      = "context_exit"
-	TapProgCopyEnter        = "copy_enter"
+	TapProgContextLifeExit  = "context_life_exit"
 	TapProgCopyExit         = "copy_exit"
-	TapProgCreateEnter      = "create_enter"
-	TapProgCreateExit       = "create_exit"
+	TapProgCoverageExit     = "coverage_exit"
+	TapProgDeviceExit       = "device_exit"
 	TapProgEmpty            = "empty"
-	TapProgFreeEnter        = "free_enter"
-	TapProgFreeExit         = "free_exit"
+	TapProgGraphExit        = "graph_exit"
 	TapProgGraphLaunchEnter = "graph_launch_enter"
+	TapProgHostFuncEnter    = "host_func_enter"
 	TapProgLaunchEnter      = "launch_enter"
 	TapProgLaunchExEnter    = "launch_ex_enter"
-	TapProgMapEnter         = "map_enter"
-	TapProgMapExit          = "map_exit"
-	TapProgNameEnter        = "name_enter"
+	TapProgLaunchGridEnter  = "launch_grid_enter"
+	TapProgLaunchMultiEnter = "launch_multi_enter"
+	TapProgMemoryExit       = "memory_exit"
 	TapProgNameExit         = "name_exit"
-	TapProgPrimaryEnter     = "primary_enter"
-	TapProgPrimaryExit      = "primary_exit"
+	TapProgOpenEnter        = "open_enter"
 	TapProgProcessExec      = "process_exec"
 	TapProgProcessExit      = "process_exit"
-	TapProgUnmapEnter       = "unmap_enter"
-	TapProgUnmapExit        = "unmap_exit"
-	TapProgUuidEnter        = "uuid_enter"
-	TapProgUuidExit         = "uuid_exit"
+	TapProgSyncExit         = "sync_exit"
+	TapVarCapturesBegun     = "captures_begun"
+	TapVarCapturesOpen      = "captures_open"
+	TapVarFilters           = "filters"
 )
 
 // LoadTap returns the embedded CollectionSpec for Tap.
@@ -95,53 +96,54 @@ type TapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TapProgramSpecs struct {
-	AliasEnter       *ebpf.ProgramSpec `ebpf:"alias_enter"`
-	AliasExit        *ebpf.ProgramSpec `ebpf:"alias_exit"`
-	AllocEnter       *ebpf.ProgramSpec `ebpf:"alloc_enter"`
-	AllocExit        *ebpf.ProgramSpec `ebpf:"alloc_exit"`
-	AllocPitchEnter  *ebpf.ProgramSpec `ebpf:"alloc_pitch_enter"`
-	AllocPitchExit   *ebpf.ProgramSpec `ebpf:"alloc_pitch_exit"`
-	ContextEnter     *ebpf.ProgramSpec `ebpf:"context_enter"`
+	ArrayExit        *ebpf.ProgramSpec `ebpf:"array_exit"`
+	BatchEnter       *ebpf.ProgramSpec `ebpf:"batch_enter"`
+	CallEnter        *ebpf.ProgramSpec `ebpf:"call_enter"`
 	ContextExit      *ebpf.ProgramSpec `ebpf:"context_exit"`
-	CopyEnter        *ebpf.ProgramSpec `ebpf:"copy_enter"`
+	ContextLifeExit  *ebpf.ProgramSpec `ebpf:"context_life_exit"`
 	CopyExit         *ebpf.ProgramSpec `ebpf:"copy_exit"`
-	CreateEnter      *ebpf.ProgramSpec `ebpf:"create_enter"`
-	CreateExit       *ebpf.ProgramSpec `ebpf:"create_exit"`
+	CoverageExit     *ebpf.ProgramSpec `ebpf:"coverage_exit"`
+	DeviceExit       *ebpf.ProgramSpec `ebpf:"device_exit"`
 	Empty            *ebpf.ProgramSpec `ebpf:"empty"`
-	FreeEnter        *ebpf.ProgramSpec `ebpf:"free_enter"`
-	FreeExit         *ebpf.ProgramSpec `ebpf:"free_exit"`
+	GraphExit        *ebpf.ProgramSpec `ebpf:"graph_exit"`
 	GraphLaunchEnter *ebpf.ProgramSpec `ebpf:"graph_launch_enter"`
+	HostFuncEnter    *ebpf.ProgramSpec `ebpf:"host_func_enter"`
 	LaunchEnter      *ebpf.ProgramSpec `ebpf:"launch_enter"`
 	LaunchExEnter    *ebpf.ProgramSpec `ebpf:"launch_ex_enter"`
-	MapEnter         *ebpf.ProgramSpec `ebpf:"map_enter"`
-	MapExit          *ebpf.ProgramSpec `ebpf:"map_exit"`
-	NameEnter        *ebpf.ProgramSpec `ebpf:"name_enter"`
+	LaunchGridEnter  *ebpf.ProgramSpec `ebpf:"launch_grid_enter"`
+	LaunchMultiEnter *ebpf.ProgramSpec `ebpf:"launch_multi_enter"`
+	MemoryExit       *ebpf.ProgramSpec `ebpf:"memory_exit"`
 	NameExit         *ebpf.ProgramSpec `ebpf:"name_exit"`
-	PrimaryEnter     *ebpf.ProgramSpec `ebpf:"primary_enter"`
-	PrimaryExit      *ebpf.ProgramSpec `ebpf:"primary_exit"`
+	OpenEnter        *ebpf.ProgramSpec `ebpf:"open_enter"`
 	ProcessExec      *ebpf.ProgramSpec `ebpf:"process_exec"`
 	ProcessExit      *ebpf.ProgramSpec `ebpf:"process_exit"`
-	UnmapEnter       *ebpf.ProgramSpec `ebpf:"unmap_enter"`
-	UnmapExit        *ebpf.ProgramSpec `ebpf:"unmap_exit"`
-	UuidEnter        *ebpf.ProgramSpec `ebpf:"uuid_enter"`
-	UuidExit         *ebpf.ProgramSpec `ebpf:"uuid_exit"`
+	SyncExit         *ebpf.ProgramSpec `ebpf:"sync_exit"`
 }
 
 // TapMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TapMapSpecs struct {
-	Bulk      *ebpf.MapSpec `ebpf:"bulk"`
-	Control   *ebpf.MapSpec `ebpf:"control"`
-	Cpus      *ebpf.MapSpec `ebpf:"cpus"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Threads   *ebpf.MapSpec `ebpf:"threads"`
+	Bulk          *ebpf.MapSpec `ebpf:"bulk"`
+	Captured      *ebpf.MapSpec `ebpf:"captured"`
+	Control       *ebpf.MapSpec `ebpf:"control"`
+	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
+	FilterCgroups *ebpf.MapSpec `ebpf:"filter_cgroups"`
+	FilterComms   *ebpf.MapSpec `ebpf:"filter_comms"`
+	FilterPids    *ebpf.MapSpec `ebpf:"filter_pids"`
+	FilterUids    *ebpf.MapSpec `ebpf:"filter_uids"`
+	OpenCaptures  *ebpf.MapSpec `ebpf:"open_captures"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	Threads       *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // TapVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TapVariableSpecs struct {
+	CapturesBegun *ebpf.VariableSpec `ebpf:"captures_begun"`
+	CapturesOpen  *ebpf.VariableSpec `ebpf:"captures_open"`
+	Filters       *ebpf.VariableSpec `ebpf:"filters"`
 }
 
 // TapObjects contains all objects after they have been loaded into the kernel.
@@ -164,18 +166,30 @@ func (o *TapObjects) Close() error {
 //
 // It can be passed to LoadTapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TapMaps struct {
-	Bulk      *ebpf.Map `ebpf:"bulk"`
-	Control   *ebpf.Map `ebpf:"control"`
-	Cpus      *ebpf.Map `ebpf:"cpus"`
-	Processes *ebpf.Map `ebpf:"processes"`
-	Threads   *ebpf.Map `ebpf:"threads"`
+	Bulk          *ebpf.Map `ebpf:"bulk"`
+	Captured      *ebpf.Map `ebpf:"captured"`
+	Control       *ebpf.Map `ebpf:"control"`
+	Cpus          *ebpf.Map `ebpf:"cpus"`
+	FilterCgroups *ebpf.Map `ebpf:"filter_cgroups"`
+	FilterComms   *ebpf.Map `ebpf:"filter_comms"`
+	FilterPids    *ebpf.Map `ebpf:"filter_pids"`
+	FilterUids    *ebpf.Map `ebpf:"filter_uids"`
+	OpenCaptures  *ebpf.Map `ebpf:"open_captures"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	Threads       *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *TapMaps) Close() error {
 	return _TapClose(
 		m.Bulk,
+		m.Captured,
 		m.Control,
 		m.Cpus,
+		m.FilterCgroups,
+		m.FilterComms,
+		m.FilterPids,
+		m.FilterUids,
+		m.OpenCaptures,
 		m.Processes,
 		m.Threads,
 	)
@@ -185,76 +199,63 @@ func (m *TapMaps) Close() error {
 //
 // It can be passed to LoadTapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TapVariables struct {
+	CapturesBegun *ebpf.Variable `ebpf:"captures_begun"`
+	CapturesOpen  *ebpf.Variable `ebpf:"captures_open"`
+	Filters       *ebpf.Variable `ebpf:"filters"`
 }
 
 // TapPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadTapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TapPrograms struct {
-	AliasEnter       *ebpf.Program `ebpf:"alias_enter"`
-	AliasExit        *ebpf.Program `ebpf:"alias_exit"`
-	AllocEnter       *ebpf.Program `ebpf:"alloc_enter"`
-	AllocExit        *ebpf.Program `ebpf:"alloc_exit"`
-	AllocPitchEnter  *ebpf.Program `ebpf:"alloc_pitch_enter"`
-	AllocPitchExit   *ebpf.Program `ebpf:"alloc_pitch_exit"`
-	ContextEnter     *ebpf.Program `ebpf:"context_enter"`
+	ArrayExit        *ebpf.Program `ebpf:"array_exit"`
+	BatchEnter       *ebpf.Program `ebpf:"batch_enter"`
+	CallEnter        *ebpf.Program `ebpf:"call_enter"`
 	ContextExit      *ebpf.Program `ebpf:"context_exit"`
-	CopyEnter        *ebpf.Program `ebpf:"copy_enter"`
+	ContextLifeExit  *ebpf.Program `ebpf:"context_life_exit"`
 	CopyExit         *ebpf.Program `ebpf:"copy_exit"`
-	CreateEnter      *ebpf.Program `ebpf:"create_enter"`
-	CreateExit       *ebpf.Program `ebpf:"create_exit"`
+	CoverageExit     *ebpf.Program `ebpf:"coverage_exit"`
+	DeviceExit       *ebpf.Program `ebpf:"device_exit"`
 	Empty            *ebpf.Program `ebpf:"empty"`
-	FreeEnter        *ebpf.Program `ebpf:"free_enter"`
-	FreeExit         *ebpf.Program `ebpf:"free_exit"`
+	GraphExit        *ebpf.Program `ebpf:"graph_exit"`
 	GraphLaunchEnter *ebpf.Program `ebpf:"graph_launch_enter"`
+	HostFuncEnter    *ebpf.Program `ebpf:"host_func_enter"`
 	LaunchEnter      *ebpf.Program `ebpf:"launch_enter"`
 	LaunchExEnter    *ebpf.Program `ebpf:"launch_ex_enter"`
-	MapEnter         *ebpf.Program `ebpf:"map_enter"`
-	MapExit          *ebpf.Program `ebpf:"map_exit"`
-	NameEnter        *ebpf.Program `ebpf:"name_enter"`
+	LaunchGridEnter  *ebpf.Program `ebpf:"launch_grid_enter"`
+	LaunchMultiEnter *ebpf.Program `ebpf:"launch_multi_enter"`
+	MemoryExit       *ebpf.Program `ebpf:"memory_exit"`
 	NameExit         *ebpf.Program `ebpf:"name_exit"`
-	PrimaryEnter     *ebpf.Program `ebpf:"primary_enter"`
-	PrimaryExit      *ebpf.Program `ebpf:"primary_exit"`
+	OpenEnter        *ebpf.Program `ebpf:"open_enter"`
 	ProcessExec      *ebpf.Program `ebpf:"process_exec"`
 	ProcessExit      *ebpf.Program `ebpf:"process_exit"`
-	UnmapEnter       *ebpf.Program `ebpf:"unmap_enter"`
-	UnmapExit        *ebpf.Program `ebpf:"unmap_exit"`
-	UuidEnter        *ebpf.Program `ebpf:"uuid_enter"`
-	UuidExit         *ebpf.Program `ebpf:"uuid_exit"`
+	SyncExit         *ebpf.Program `ebpf:"sync_exit"`
 }
 
 func (p *TapPrograms) Close() error {
 	return _TapClose(
-		p.AliasEnter,
-		p.AliasExit,
-		p.AllocEnter,
-		p.AllocExit,
-		p.AllocPitchEnter,
-		p.AllocPitchExit,
-		p.ContextEnter,
+		p.ArrayExit,
+		p.BatchEnter,
+		p.CallEnter,
 		p.ContextExit,
-		p.CopyEnter,
+		p.ContextLifeExit,
 		p.CopyExit,
-		p.CreateEnter,
-		p.CreateExit,
+		p.CoverageExit,
+		p.DeviceExit,
 		p.Empty,
-		p.FreeEnter,
-		p.FreeExit,
+		p.GraphExit,
 		p.GraphLaunchEnter,
+		p.HostFuncEnter,
 		p.LaunchEnter,
 		p.LaunchExEnter,
-		p.MapEnter,
-		p.MapExit,
-		p.NameEnter,
+		p.LaunchGridEnter,
+		p.LaunchMultiEnter,
+		p.MemoryExit,
 		p.NameExit,
-		p.PrimaryEnter,
-		p.PrimaryExit,
+		p.OpenEnter,
 		p.ProcessExec,
 		p.ProcessExit,
-		p.UnmapEnter,
-		p.UnmapExit,
-		p.UuidEnter,
-		p.UuidExit,
+		p.SyncExit,
 	)
 }
 

@@ -40,21 +40,79 @@ static __always_inline u64 control_flags(void)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
+/* Room for a record; NULL is a counted loss. */
+static __always_inline void *control_reserve(u64 bytes)
+{
+	void *r = bpf_ringbuf_reserve(&control, bytes, 0);
+	if (!r)
+		lost(LOST_CONTROL_RING);
+	return r;
+}
+
 static __always_inline void *bulk_reserve(u64 bytes)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	void *ring = bpf_map_lookup_elem(&bulk, &cpu);
-	return ring ? bpf_ringbuf_reserve(ring, bytes, 0) : NULL;
+	void *r = ring ? bpf_ringbuf_reserve(ring, bytes, 0) : NULL;
+	if (!r)
+		lost(LOST_BULK_RING);
+	return r;
 }
 
-static __always_inline void fill_head(struct head *h, u16 type, u16 call, struct task_struct *task, u64 time,
-				      u64 cuda_context)
+/* What the program passed no pointer for, or no pointer to the struct of: the driver refused it, and nothing
+ * is lost. */
+static __always_inline bool no_pointer(u64 address) { return address < 4096; }
+
+/* Reads what the driver has read or written; what cannot be read is lost. */
+static __always_inline long read_user(void *to, u32 bytes, u64 address)
+{
+	if (no_pointer(address))
+		return -1;
+	long err = bpf_probe_read_user(to, bytes, (void *)address);
+	if (err)
+		lost(LOST_READ);
+	return err;
+}
+
+static __always_inline u64 read_u64(u64 address)
+{
+	u64 v = 0;
+	read_user(&v, sizeof(v), address);
+	return v;
+}
+
+static __always_inline u32 read_u32(u64 address)
+{
+	u32 v = 0;
+	read_user(&v, sizeof(v), address);
+	return v;
+}
+
+#define DEVICE_OF_CONTEXT (-1)
+#define DEVICE_NONE (-2)
+
+/* CUmemLocation {type, id}: type 1 is a device, all others are host memory. */
+static __always_inline s32 located(u64 address)
+{
+	struct {
+		u32 type, id;
+	} l = {};
+	if (read_user(&l, sizeof(l), address))
+		return DEVICE_OF_CONTEXT;
+	return l.type == 1 ? (s32)l.id : DEVICE_NONE;
+}
+
+static __always_inline u32 shape_of(u64 cookie) { return (cookie >> COOKIE_SHAPE) & 0xff; }
+static __always_inline u32 stream_argument(u64 cookie) { return (cookie >> COOKIE_STREAM) & 0xf; }
+
+static __always_inline void fill_head(struct head *h, u16 type, u16 call, u32 capture, struct task_struct *task,
+				      u64 time, u64 cuda_context)
 {
 	h->type = type;
 	h->call = call;
 	h->tid = task->pid;
 	h->tgid = task->tgid;
-	h->zero = 0;
+	h->capture = capture;
 	h->thread_start = task->start_boottime;
 	h->time = time;
 	h->cuda_context = cuda_context;
@@ -62,13 +120,11 @@ static __always_inline void fill_head(struct head *h, u16 type, u16 call, struct
 
 static __always_inline bool tell_thread(struct task_struct *task, u16 type, u16 call)
 {
-	struct thread_record *r = bpf_ringbuf_reserve(&control, sizeof(*r), 0);
-	if (!r) {
-		lost(LOST_CONTROL_RING);
+	struct thread_record *r = control_reserve(sizeof(*r));
+	if (!r)
 		return false;
-	}
 	struct task_struct *leader = task->group_leader;
-	fill_head(&r->head, type, call, task, bpf_ktime_get_boot_ns(), 0);
+	fill_head(&r->head, type, call, 0, task, bpf_ktime_get_boot_ns(), 0);
 	r->process_start = BPF_CORE_READ(leader, start_boottime);
 	r->uid = BPF_CORE_READ(task, cred, uid.val);
 	r->zero = 0;
@@ -79,58 +135,133 @@ static __always_inline bool tell_thread(struct task_struct *task, u16 type, u16 
 	return true;
 }
 
-/* The thread's state; on its first call the thread is announced. NULL is a counted loss. */
+/* The thread's state; on its first call the thread is announced, or passed over for good. */
 static __noinline struct thread_state *first_call(struct task_struct *task)
 {
 	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!s)
-		return NULL;
-	u32 tgid = task->tgid;
-	u64 time = bpf_ktime_get_boot_ns();
-	if (bpf_map_update_elem(&processes, &tgid, &time, BPF_ANY))
+	if (!s) {
 		lost(LOST_STATE);
-	s->announced = tell_thread(task, RECORD_THREAD, 0);
+		return NULL;
+	}
+	if (!wanted(task)) {
+		s->announced = PASSED_OVER;
+		return NULL;
+	}
+	u32 tgid = task->tgid;
+	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun};
+	if (!bpf_map_lookup_elem(&processes, &tgid) && bpf_map_update_elem(&processes, &tgid, &p, BPF_ANY))
+		lost(LOST_STATE);
+	s->announced = tell_thread(task, RECORD_THREAD, 0) ? ANNOUNCED : NOT_ANNOUNCED;
 	return s;
 }
 
+/* NULL: nothing is to be told of this thread, or its call is lost and counted. */
 static __always_inline struct thread_state *state_of(struct task_struct *task)
 {
 	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, 0);
-	if (s && s->announced)
+	if (s && s->announced == ANNOUNCED)
 		return s;
+	if (s && s->announced == PASSED_OVER)
+		return NULL;
 	return first_call(task);
 }
 
-/* Entry of a call whose record is written at its return. */
-static __always_inline int enter(struct pt_regs *ctx)
+/* Frame i modulo FRAMES. Without the barrier the compiler masks another register than it indexes with,
+ * and the verifiers of Linux 5.15 and 6.1 refuse that. */
+static __always_inline struct frame *frame_at(struct thread_state *s, u32 i)
+{
+	i &= FRAMES - 1;
+	asm volatile("" : "+r"(i));
+	if (i >= FRAMES)
+		i = 0;
+	return &s->frames[i];
+}
+
+/* Argument n of a call, the CUDA stream of batch copies among them: enter_batch puts it where 6 is. */
+static __always_inline u64 argument(struct frame *f, u32 n)
+{
+	switch (n) {
+	case 0:
+		return 0;
+	case 1:
+		return f->a[0];
+	case 2:
+		return f->a[1];
+	case 3:
+		return f->a[2];
+	case 4:
+		return f->a[3];
+	case 5:
+		return f->a[4];
+	}
+	return f->a[5];
+}
+
+/* Entry of a call whose record is written at its return. Frames that never returned (longjmp) are
+ * in the way only when there are FRAMES of them. */
+static __always_inline struct frame *enter(struct pt_regs *ctx)
 {
 	struct thread_state *s = state_of(bpf_get_current_task_btf());
 	if (!s)
-		return lost(LOST_STATE);
-	if (s->call)
+		return NULL;
+	if (s->depth >= FRAMES) {
 		lost(LOST_UNPAIRED);
-	s->call = bpf_get_attach_cookie(ctx);
-	s->a1 = A1(ctx);
-	s->a2 = A2(ctx);
-	s->a3 = A3(ctx);
-	s->a4 = A4(ctx);
-	s->time = bpf_ktime_get_boot_ns();
-	return 0;
+		s->depth = 0;
+	}
+	struct frame *f = frame_at(s, s->depth++);
+	f->cookie = bpf_get_attach_cookie(ctx);
+	f->a[0] = A1(ctx);
+	f->a[1] = A2(ctx);
+	f->a[2] = A3(ctx);
+	f->a[3] = A4(ctx);
+	f->a[4] = A5(ctx);
+	f->a[5] = A6(ctx);
+	f->time = bpf_ktime_get_boot_ns();
+	return f;
 }
 
-/* Return of a call: its entry state, which is used up. NULL when there is none: that entry was counted as
- * lost, or its probe was taken out already, since entries go before returns. */
-static __always_inline struct thread_state *leave(struct pt_regs *ctx, struct task_struct *task)
+/* What a return program starts from. */
+struct returned {
+	struct task_struct *task;
+	struct thread_state *state;
+	struct frame *frame;
+	u64 cookie;
+	u64 duration;
+	u64 cuda_stream; /* 0 for calls without */
+	u32 result;
+};
+
+/* Return of a call. False when there is no entry: it was counted as lost, or its probe is not there yet or
+ * was taken out already, since entries come after returns and go before them. */
+static __always_inline bool leave(struct pt_regs *ctx, struct returned *r)
 {
-	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!s || !s->call)
-		return NULL;
-	if (s->call != bpf_get_attach_cookie(ctx)) {
-		lost(LOST_UNPAIRED);
-		return NULL;
+	u64 now = bpf_ktime_get_boot_ns();
+	r->task = bpf_get_current_task_btf();
+	r->cookie = bpf_get_attach_cookie(ctx);
+	struct thread_state *s = bpf_task_storage_get(&threads, r->task, 0, 0);
+	if (!s)
+		return false;
+	for (int i = 0; i < FRAMES; i++) {
+		if (!s->depth)
+			return false;
+		struct frame *f = frame_at(s, --s->depth);
+		if (f->cookie != r->cookie) {
+			lost(LOST_UNPAIRED);
+			continue;
+		}
+		r->state = s;
+		r->frame = f;
+		r->duration = now - f->time;
+		r->cuda_stream = argument(f, stream_argument(r->cookie));
+		r->result = RC(ctx);
+		return true;
 	}
-	s->call = 0;
-	return s;
+	return false;
+}
+
+static __always_inline void fill_returned(struct head *h, u16 type, u32 capture, struct returned *r)
+{
+	fill_head(h, type, r->cookie, capture, r->task, r->frame->time, r->state->cuda_context);
 }
 
 #endif

@@ -231,6 +231,8 @@ func addFlags(flags *pflag.FlagSet, keys *[]string, prefix string, section refle
 			flags.String(key, value, doc)
 		case []string:
 			flags.StringSlice(key, value, doc)
+		case bool:
+			flags.Bool(key, value, doc)
 		case int:
 			flags.Int(key, value, doc)
 		case int64:
@@ -245,6 +247,7 @@ func addFlags(flags *pflag.FlagSet, keys *[]string, prefix string, section refle
 		if short := field.Tag.Get("flag"); short != "" {
 			flags.Var(flags.Lookup(key).Value, short, "the same as --"+key)
 			flags.Lookup(short).Annotations = map[string][]string{annotationKey: {key}}
+			flags.Lookup(short).NoOptDefVal = flags.Lookup(key).NoOptDefVal // of a bool: "true"
 		}
 	}
 }

@@ -61,12 +61,20 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "duration without a unit", file: "producer:\n  heartbeat: 10\n", want: "10 has no unit"},
 		{name: "fraction of a shard", file: "producer:\n  shards: 1.9\n", want: "1.9 is no whole number"},
 		{name: "truth for a number", file: "producer:\n  shards: true\n", want: "true is no whole number"},
-		{name: "feature of the future", args: []string{"--producer.features=sync"}, want: "sync is not captured yet"},
 		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
 		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
+		{name: "way to attach", args: []string{"--producer.uprobes=fast"}, want: `uprobes: "fast": use auto, multi or perf`},
 		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},
 		{name: "no age", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
 		{name: "no YAML", file: "nats: [", want: "read configuration file"},
+		{name: "pid of nobody", args: []string{"--filter.pid=0"}, want: `producer.filter.pid: "0": use the number of a running process`},
+		{name: "pid by name", file: "producer:\n  filter:\n    pid: [12, python]\n", want: `filter.pid: "python"`},
+		{name: "user with a space", env: map[string]string{"GPUTAP_PRODUCER__FILTER__UID": "1000,a b"}, want: `filter.uid: "a b"`},
+		{name: "11 digits", args: []string{"--producer.filter.container=0123456789a"}, want: `filter.container: "0123456789a"`},
+		{name: "65 digits", args: []string{"--filter.container=" + strings.Repeat("a", 65)}, want: "12 or more of the first"},
+		{name: "control group from nowhere", args: []string{"--filter.cgroup=system.slice/x.service"}, want: "a path from the root"},
+		{name: "control group outside", args: []string{"--filter.cgroup=/../x"}, want: "filter.cgroup"},
+		{name: "too many names", args: []string{"--filter.comm=" + strings.Repeat("x,", 1024) + "x"}, want: "filter.comm: 1025 entries: use at most 1024"},
 		{name: "log level", args: []string{"--log.level=loud"}, want: `log.level: "loud"`},
 	}
 	for _, tt := range tests {
@@ -108,12 +116,31 @@ func TestOneFileServesAllCommands(t *testing.T) {
 }
 
 func TestShortFlags(t *testing.T) {
-	cfg, err := Load("x", []string{"--features=memory", "--library=/a", "--library", "/b"}, DefaultProducerCommand())
+	cfg, err := Load("x", []string{"--features=memory", "--library=/a", "--library", "/b", "--unsafe-return-probes"}, DefaultProducerCommand())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(cfg.Producer.Features, []string{"memory"}) || !slices.Equal(cfg.Producer.Libraries, []string{"/a", "/b"}) {
 		t.Errorf("features %v, libraries %v", cfg.Producer.Features, cfg.Producer.Libraries)
+	}
+	if !cfg.Producer.UnsafeReturns {
+		t.Error("a flag without a value is not true")
+	}
+}
+
+func TestFilter(t *testing.T) {
+	path := write(t, "producer:\n  filter:\n    pid: [12, 13]\n    uid: [1000, ann]\n    comm: python3\n")
+	t.Setenv("GPUTAP_PRODUCER__FILTER__CGROUP", "/system.slice,slurmstepd.scope")
+	cfg, err := Load("x", []string{"--config", path, "--filter.comm=a b,c", "--filter.container", "0123456789AB"}, DefaultProducerCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "comm=a b,c pid=12,13 uid=1000,ann container=0123456789AB cgroup=/system.slice,slurmstepd.scope"
+	if got := cfg.Producer.Filter.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := DefaultProducer().Filter.String(); got != "" {
+		t.Errorf("by default %s", got)
 	}
 }
 
@@ -133,6 +160,10 @@ func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
 	cfg := DefaultProducerCommand()
 	cfg.NATS.URL = "nats://me:secret@a:1, nats://token@b:2"
 	cfg.Producer.Features, cfg.Producer.Libraries = []string{"memory", "copy"}, []string{"/a b", "/c"}
+	cfg.Producer.Filter = Filter{
+		Comm: []string{"python3", "a b"}, PID: []string{"12"}, UID: []string{"1000", "ann"},
+		Container: []string{"0123456789ab"}, Cgroup: []string{"/system.slice", "slurmstepd.scope"},
+	}
 	var out strings.Builder
 	if err := Print(&out, cfg); err != nil {
 		t.Fatal(err)

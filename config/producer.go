@@ -13,9 +13,11 @@ import (
 type Producer struct {
 	Cluster          string        `koanf:"cluster" doc:"name of the cluster this host belongs to"`
 	Host             string        `koanf:"host" doc:"name of this host (default: its hostname)"`
-	Features         []string      `koanf:"features" flag:"features" doc:"what to watch: memory, launch, copy"`
+	Features         []string      `koanf:"features" flag:"features" doc:"what to watch: memory, launch, copy, sync"`
 	Libraries        []string      `koanf:"libraries" flag:"library" doc:"driver libraries to watch besides those found"`
 	ScanInterval     time.Duration `koanf:"scan_interval" doc:"time between looks for libraries that processes have mapped"`
+	Uprobes          string        `koanf:"uprobes" doc:"how to attach: auto, multi (a link for each program, Linux 6.6), perf (an event for each symbol)"`
+	UnsafeReturns    bool          `koanf:"unsafe_return_probes" flag:"unsafe-return-probes" doc:"probe returns even where that ends programs under seccomp (Linux 6.11 to 6.13)"`
 	Shards           int           `koanf:"shards" doc:"number of shards of the bus"`
 	BatchEvents      int           `koanf:"batch_events" doc:"events at which a batch is closed"`
 	BatchBytes       int64         `koanf:"batch_bytes" doc:"bytes at which a batch is closed"`
@@ -23,17 +25,25 @@ type Producer struct {
 	BatchAge         time.Duration `koanf:"batch_age" doc:"age at which a batch is closed, and the longest wait of the reader"`
 	SpoolBytes       int64         `koanf:"spool_bytes" doc:"bytes of batches kept in memory while the bus is away"`
 	ControlRingBytes int64         `koanf:"control_ring_bytes" doc:"ring of memory, process and name records, one for the host"`
-	BulkRingBytes    int64         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU"`
+	BulkRingBytes    int64         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU; 0: 8 MiB, less on more than 32 CPUs"`
 	Heartbeat        time.Duration `koanf:"heartbeat" doc:"time between the host's own batches"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout" doc:"time that the last batches may take at the end"`
+	Filter           Filter        `koanf:"filter"`
 }
+
+// Ways to attach.
+const (
+	UprobesAuto  = "auto"
+	UprobesMulti = "multi"
+	UprobesPerf  = "perf"
+)
 
 // DefaultProducer is what an empty file means.
 func DefaultProducer() Producer {
 	return Producer{
-		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Shards: 1,
+		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Uprobes: UprobesAuto, Shards: 1,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
-		SpoolBytes: 64 << 20, ControlRingBytes: 8 << 20, BulkRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
+		SpoolBytes: 64 << 20, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
 		DrainTimeout: 10 * time.Second,
 	}
 }
@@ -43,18 +53,16 @@ func (p Producer) Kinds() ([]schema.Kind, error) {
 	var kinds []schema.Kind
 	for _, f := range p.Features {
 		switch kind := schema.ParseKind(strings.TrimSpace(f)); kind {
-		case schema.KindMemory, schema.KindLaunch, schema.KindCopy:
+		case schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync:
 			if !slices.Contains(kinds, kind) {
 				kinds = append(kinds, kind)
 			}
-		case schema.KindSync:
-			return nil, fmt.Errorf("features: sync is not captured yet: use memory, launch, copy")
 		default:
-			return nil, fmt.Errorf("features: unknown %q: use memory, launch, copy", f)
+			return nil, fmt.Errorf("features: unknown %q: use memory, launch, copy, sync", f)
 		}
 	}
 	if len(kinds) == 0 {
-		return nil, fmt.Errorf("features: none given: use memory, launch, copy")
+		return nil, fmt.Errorf("features: none given: use memory, launch, copy, sync")
 	}
 	return kinds, nil
 }
@@ -73,6 +81,8 @@ func (p Producer) Validate() error {
 	switch {
 	case p.Cluster == "":
 		return fmt.Errorf("cluster: empty: give this cluster a name")
+	case p.Uprobes != UprobesAuto && p.Uprobes != UprobesMulti && p.Uprobes != UprobesPerf:
+		return fmt.Errorf("uprobes: %q: use auto, multi or perf", p.Uprobes)
 	case p.Shards < 1 || p.Shards > 1024:
 		return fmt.Errorf("shards: %d: use 1 to 1024", p.Shards)
 	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
@@ -85,8 +95,8 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("spool_bytes: %d: use at least batch_max_bytes (%d)", p.SpoolBytes, p.BatchMaxBytes)
 	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
 		return fmt.Errorf("control_ring_bytes: %d: use 1 to %d", p.ControlRingBytes, maxRingBytes)
-	case p.BulkRingBytes < 1 || p.BulkRingBytes > maxRingBytes:
-		return fmt.Errorf("bulk_ring_bytes: %d: use 1 to %d", p.BulkRingBytes, maxRingBytes)
+	case p.BulkRingBytes < 0 || p.BulkRingBytes > maxRingBytes:
+		return fmt.Errorf("bulk_ring_bytes: %d: use 0 to %d", p.BulkRingBytes, maxRingBytes)
 	}
 	for key, d := range map[string]time.Duration{
 		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat, "drain_timeout": p.DrainTimeout,
@@ -95,5 +105,5 @@ func (p Producer) Validate() error {
 			return fmt.Errorf("%s: %s: use at least 1ms", key, d)
 		}
 	}
-	return nil
+	return p.Filter.Validate()
 }

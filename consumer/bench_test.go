@@ -61,7 +61,7 @@ func fill(b *schema.Builder, events int) {
 	for i := range uint64(events) {
 		b.AddMemory(&schema.Memory{
 			Time: schema.KTime(i * 1000), Duration: i % 500, Thread: b.Thread(schema.Thread{Process: p, TID: 1}),
-			Call: b.Call(&schema.Calls[2]), Ptr: 0x7f00_0000_0000 + i<<21, Bytes: 4096 * (1 + i%7),
+			Call: b.Call(schema.Calls[2].Ref()), Ptr: 0x7f00_0000_0000 + i<<21, Bytes: 4096 * (1 + i%7),
 		})
 	}
 }

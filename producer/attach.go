@@ -1,7 +1,9 @@
 package producer
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -20,112 +22,135 @@ type inode struct {
 
 // attachment is one probed library file. Its links hold the file open.
 type attachment struct {
-	inode   inode
 	library schema.Library
-	entries []link.Link
-	returns []link.Link
+	names   map[uint64]string // file offset → exported function
+	probed  map[string]bool   // of those, by name
+	entries []io.Closer
+	returns []io.Closer
 }
 
-// wantedCalls are the rows of the call table that the features need.
-func wantedCalls(features []schema.Kind) []schema.CallID {
-	wanted := map[schema.Kind]bool{}
-	for _, f := range features {
-		wanted[f] = true
-	}
-	var ids []schema.CallID
-	for id := range schema.Calls {
-		if schema.Calls[id].Needs(wanted) {
-			ids = append(ids, schema.CallID(id))
-		}
-	}
-	return ids
-}
-
-// attach probes one library. open is the path it can be opened at, name what a user calls it.
-func attach(tap *bpf.Tap, open, name string, wanted []schema.CallID) (*attachment, error) {
-	file, err := os.Open(open)
+// attach probes one library. name is what a user calls it.
+func attach(tap *bpf.Tap, file *os.File, number uint64, name string, wanted features) (*attachment, error) {
+	exported, err := readExports(file, wanted.calls())
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", name, err)
 	}
-	defer file.Close()
-	id, err := inodeOf(file)
-	if err != nil {
-		return nil, fmt.Errorf("attach %s: %w", name, err)
-	}
-	sites, absent, err := symbols(file, wanted)
-	if err != nil {
-		return nil, fmt.Errorf("attach %s: %w", name, err)
-	}
-	if len(sites) == 0 {
+	if len(exported.sites) == 0 {
 		return nil, fmt.Errorf("attach %s: it exports none of the CUDA driver's functions", name)
 	}
-	executable, err := link.OpenExecutable(open)
+	executable, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", name, err)
 	}
-	a := &attachment{inode: id, library: schema.Library{Path: name, Inode: id.ino, Absent: absent}}
-	for _, shape := range shapes(sites) {
-		if err := a.attachShape(tap, executable, shape, sites); err != nil {
-			a.close()
-			return nil, fmt.Errorf("attach %s: shape %s: %w", name, shape, err)
-		}
+	a := &attachment{
+		library: schema.Library{Path: name, Inode: number, Absent: exported.absent}, names: exported.names,
+		probed: map[string]bool{},
 	}
+	if err := a.probe(tap, executable, exported.sites, wanted); err != nil {
+		a.close()
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// probe attaches each program to all the calls it stands for: one link a program. Returns go first: a
+// return without its entry is passed over, an entry that waits for ever would be a loss.
+func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []site, wanted features) error {
+	failed := map[schema.CallID]error{}
+	for _, g := range groups(sites, returnProgram) {
+		a.returns = append(a.returns, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
+			return tap.Probe(ex, g.program, bpf.Return, at)
+		})...)
+	}
+	for _, g := range groups(sites, entryProgram) {
+		a.entries = append(a.entries, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
+			return tap.Probe(ex, g.program, bpf.Entry, at)
+		})...)
+	}
+	var first error
 	for _, s := range sites {
+		if err := failed[s.call]; err != nil {
+			a.library.Failed = append(a.library.Failed, schema.Calls[s.call].Symbol)
+			first = cmp.Or(first, err)
+			continue
+		}
+		a.probed[schema.Calls[s.call].Symbol] = true
 		a.library.Attached++
 		if s.stepped {
 			a.library.Stepped++
 		}
 	}
-	return a, nil
+	if a.library.Attached == 0 {
+		return first
+	}
+	return nil
 }
 
-func shapes(sites []site) []schema.Shape {
-	var list []schema.Shape
+// group is a program and where it stands.
+type group struct {
+	program string
+	sites   []site
+}
+
+func groups(sites []site, programOf func(*schema.Call) string) []group {
+	var list []group
 	for _, s := range sites {
-		if shape := schema.Calls[s.call].Shape; !slices.Contains(list, shape) {
-			list = append(list, shape)
+		program := programOf(&schema.Calls[s.call])
+		if program == "" {
+			continue
 		}
+		i := slices.IndexFunc(list, func(g group) bool { return g.program == program })
+		if i < 0 {
+			i, list = len(list), append(list, group{program: program})
+		}
+		list[i].sites = append(list[i].sites, s)
 	}
 	return list
 }
 
-// attachShape attaches the program pair of one shape to all its symbols: two links. The return goes
-// first: a return without its entry is passed over, an entry that waits for ever would be a loss.
-func (a *attachment) attachShape(tap *bpf.Tap, ex *link.Executable, shape schema.Shape, sites []site) error {
-	var options link.UprobeMultiOptions
-	for _, s := range sites {
-		if schema.Calls[s.call].Shape == shape {
-			options.Addresses = append(options.Addresses, s.offset)
-			options.Cookies = append(options.Cookies, uint64(s.call))
-		}
+// attach makes one link for the whole group. Linux refuses it as a whole for one bad place: then each
+// place has a link of its own, and only those that cannot be are failed.
+func (g group) attach(wanted features, failed map[schema.CallID]error, probe func(*link.UprobeMultiOptions) (io.Closer, error)) []io.Closer {
+	l, err := probe(g.options(wanted, g.sites))
+	if err == nil {
+		return []io.Closer{l}
 	}
-	if !shape.EntryOnly() {
-		l, err := ex.UretprobeMulti(nil, tap.Program(string(shape)+"_exit"), &options)
+	var links []io.Closer
+	for i, s := range g.sites {
+		if failed[s.call] != nil {
+			continue // its return is not probed: an entry alone would wait for ever
+		}
+		l, err := probe(g.options(wanted, g.sites[i:i+1]))
 		if err != nil {
-			return err
+			failed[s.call] = err
+			continue
 		}
-		a.returns = append(a.returns, l)
+		links = append(links, l)
 	}
-	l, err := ex.UprobeMulti(nil, tap.Program(string(shape)+"_enter"), &options)
-	if err != nil {
-		return err
+	return links
+}
+
+func (g group) options(wanted features, sites []site) *link.UprobeMultiOptions {
+	o := &link.UprobeMultiOptions{}
+	for _, s := range sites {
+		o.Addresses = append(o.Addresses, s.offset)
+		o.Cookies = append(o.Cookies, wanted.cookie(s.call))
 	}
-	a.entries = append(a.entries, l)
-	return nil
+	return o
 }
 
 // close takes the probes out again, entries before returns, so that calls under way are still seen.
-// Linux waits for running programs at each link, so the links of a side go together.
+// Linux waits for running programs at each, so those of a side go together.
 func (a *attachment) close() {
 	closeAll(a.entries)
 	closeAll(a.returns)
 	a.returns, a.entries = nil, nil
 }
 
-func closeAll(links []link.Link) {
+func closeAll(probes []io.Closer) {
 	var group sync.WaitGroup
-	for _, l := range links {
-		group.Go(func() { _ = l.Close() })
+	for _, p := range probes {
+		group.Go(func() { _ = p.Close() })
 	}
 	group.Wait()
 }
@@ -137,13 +162,12 @@ func Inspect(path string) (schema.Library, error) {
 		return schema.Library{}, fmt.Errorf("inspect library: %w", err)
 	}
 	defer file.Close()
-	all := []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync}
-	sites, absent, err := symbols(file, wantedCalls(all))
+	exported, err := readExports(file, everything.calls())
 	if err != nil {
 		return schema.Library{}, fmt.Errorf("inspect %s: %w", path, err)
 	}
-	l := schema.Library{Path: path, Attached: uint32(len(sites)), Absent: absent}
-	for _, s := range sites {
+	l := schema.Library{Path: path, Attached: uint32(len(exported.sites)), Absent: exported.absent}
+	for _, s := range exported.sites {
 		if s.stepped {
 			l.Stepped++
 		}

@@ -33,6 +33,7 @@ type openBatch struct {
 	generation uint64
 	seq        uint64
 	opened     schema.KTime // when its first event was added
+	strings    int          // in it when its size was last looked at
 }
 
 func newBatcher(limits batchLimits, header schema.Header, s *spool, lost func() [schema.NumLosses]uint64) *batcher {
@@ -50,10 +51,17 @@ func (b *batcher) added(kind schema.Kind, now schema.KTime) {
 	if n == 1 {
 		o.opened = now
 	}
-	if n%512 == 0 {
+	if n%512 == 0 || o.Strings() > o.strings+someStrings {
 		b.closeIfFull(o)
+		o.strings = o.Strings()
 	}
 }
+
+// someStrings are looked at before there are 512 events: names and paths are up to 4 KiB long.
+const someStrings = 16 << 10
+
+// full reports whether a batch has no room for large entries.
+func (b *batcher) full(o *openBatch) bool { return o.Size() >= b.limits.maxBytes/2 }
 
 func (b *batcher) closeIfFull(o *openBatch) {
 	n, size := o.Events(), o.Size()
@@ -86,9 +94,17 @@ func (b *batcher) closeAll() {
 }
 
 // heartbeat sends a host batch.
-func (b *batcher) heartbeat(libraries []schema.Library, linux, version string) {
+func (b *batcher) heartbeat(libraries []schema.Library, cards []card, known *processes, linux, version string) {
 	o := b.open[schema.KindHost]
-	o.Libraries, o.Linux, o.Producer = libraries, linux, version
+	o.Libraries, o.Linux, o.Producer = nil, linux, version
+	for i := 0; i < len(libraries) && !b.full(o); i++ {
+		o.Libraries = libraries[:i+1]
+	}
+	for i := range cards {
+		o.GPU(cards[i].GPU)
+	}
+	o.Coverage = o.Coverage[:0]
+	known.coverage(o.Builder, b.limits.maxBytes-b.limits.maxBytes/8)
 	b.close(o)
 }
 

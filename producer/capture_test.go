@@ -41,12 +41,24 @@ func stub(t testing.TB, file string) string {
 	return path
 }
 
+// uprobes is how capture attaches.
+var uprobes = config.UprobesAuto
+
+// TestPerfEvents: what is seen does not depend on how the probes are attached.
+func TestPerfEvents(t *testing.T) {
+	uprobes = config.UprobesPerf
+	defer func() { uprobes = config.UprobesAuto }()
+	t.Run("launches", TestLaunches)
+	t.Run("memory", TestMemory)
+}
+
 // capture runs the workload under a producer and returns what it published, batch by batch.
 func capture(t *testing.T, features []string, args ...string) [][]byte {
 	requireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
 	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Uprobes = uprobes
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -204,10 +216,10 @@ func TestMemory(t *testing.T) {
 		}
 	})
 	const mib = 1 << 20
-	var want []event
+	want := []event{{schema.OpContextRetain, 0}, {schema.OpReserve, 1024 * mib}}
 	sizes := []uint64{2 * mib, 20 * mib, 20 * mib, 2 * mib, 20 * mib}
 	for _, bytes := range sizes {
-		want = append(want, event{schema.OpCreate, bytes}, event{schema.OpMap, bytes})
+		want = append(want, event{schema.OpCreate, bytes}, event{schema.OpMap, bytes}, event{schema.OpAccess, bytes})
 	}
 	for _, bytes := range sizes[:2] {
 		want = append(want, event{schema.OpUnmap, bytes}, event{schema.OpRelease, 0})

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // wellKnown are the places of the driver library that the ldconfig cache of a host may not list.
@@ -60,9 +62,12 @@ func HostLibraries(named []string) ([]string, error) {
 
 // mapped is a driver library that a running process has mapped.
 type mapped struct {
-	inode inode
-	path  string // as the process sees it
-	pid   int
+	inode    inode  // as maps and side-band records write it
+	path     string // as the process sees it
+	pid      int
+	area     area         // one of its mappings
+	at       schema.KTime // no call was made before
+	recorded bool         // at is the very time
 }
 
 // open is where the file can be opened from here: through the process's own root.
@@ -77,14 +82,14 @@ type scanner struct {
 	statm bytes.Buffer
 }
 
-// scan finds every libcuda.so* in processes whose address space has changed since the last scan.
-// Processes that end meanwhile, and those that may not be read, are passed over.
-func (s *scanner) scan() ([]mapped, error) {
+// scan visits the processes whose address space has changed since the last scan, with every
+// libcuda.so* that they have mapped. Processes that end meanwhile, and those that may not be read, are
+// passed over.
+func (s *scanner) scan(visit func(pid int, found []mapped)) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return fmt.Errorf("list processes: %w", err)
 	}
-	var found []mapped
 	now := make(map[int]string, len(s.sizes))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -99,13 +104,41 @@ func (s *scanner) scan() ([]mapped, error) {
 		if s.sizes[pid] == size {
 			continue
 		}
-		s.maps.Reset()
-		if readInto(&s.maps, "/proc/"+e.Name()+"/maps") && bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
-			found = append(found, librariesIn(&s.maps, pid)...)
-		}
+		visit(pid, s.libraries(e.Name(), pid))
 	}
 	s.sizes = now
-	return found, nil
+	return nil
+}
+
+// alive reports whether the last scan saw a process.
+func (s *scanner) alive(pid int) bool {
+	_, ok := s.sizes[pid]
+	return ok
+}
+
+// libraries reads one process's maps, dir being its folder in /proc.
+func (s *scanner) libraries(dir string, pid int) []mapped {
+	s.maps.Reset()
+	if !readInto(&s.maps, "/proc/"+dir+"/maps") || !bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
+		return nil
+	}
+	return librariesIn(&s.maps, pid)
+}
+
+// mappedBy is what a process has mapped now, even where only its leader has ended.
+func (s *scanner) mappedBy(pid int) []mapped {
+	dir := strconv.Itoa(pid)
+	found := s.libraries(dir, pid)
+	if found != nil {
+		return found
+	}
+	threads, _ := os.ReadDir("/proc/" + dir + "/task")
+	for _, t := range threads {
+		if found = s.libraries(dir+"/task/"+t.Name(), pid); found != nil {
+			break
+		}
+	}
+	return found
 }
 
 // size is the first field of /proc/PID/statm: pages of address space, "0" for Linux's own threads.
@@ -146,9 +179,12 @@ func librariesIn(maps *bytes.Buffer, pid int) []mapped {
 			continue
 		}
 		id, ok := parseInode(fields[3], fields[4])
-		if ok && !seen[id] {
+		from, to, _ := strings.Cut(fields[0], "-")
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		if ok && err1 == nil && err2 == nil && !seen[id] {
 			seen[id] = true
-			found = append(found, mapped{inode: id, path: path, pid: pid})
+			found = append(found, mapped{inode: id, path: path, pid: pid, area: area{start, end}})
 		}
 	}
 	return found
@@ -160,14 +196,6 @@ func parseInode(device, number string) (inode, bool) {
 	mi, err2 := strconv.ParseUint(minor, 16, 32)
 	ino, err3 := strconv.ParseUint(number, 10, 64)
 	return inode{dev: unix.Mkdev(uint32(ma), uint32(mi)), ino: ino}, ok && err1 == nil && err2 == nil && err3 == nil
-}
-
-func inodeOf(f *os.File) (inode, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return inode{}, err
-	}
-	return inodeOfInfo(info), nil
 }
 
 func inodeOfInfo(info os.FileInfo) inode {
@@ -184,4 +212,35 @@ func inodeAt(path string) (inode, error) {
 		return inode{}, err
 	}
 	return inodeOfInfo(info), nil
+}
+
+// image is one executable mapping of a driver library in a process.
+type image struct {
+	inode      inode
+	start, end uint64
+	offset     uint64 // in the file
+}
+
+// driverImages are where a process has driver libraries mapped; not nil, but empty when it is gone.
+func driverImages(pid uint32) []image {
+	list := []image{}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return list
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !strings.Contains(fields[1], "x") || !strings.HasPrefix(filepath.Base(fields[5]), "libcuda.so") {
+			continue
+		}
+		from, to, _ := strings.Cut(fields[0], "-")
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		offset, err3 := strconv.ParseUint(fields[2], 16, 64)
+		id, ok := parseInode(fields[3], fields[4])
+		if ok && err1 == nil && err2 == nil && err3 == nil {
+			list = append(list, image{inode: id, start: start, end: end, offset: offset})
+		}
+	}
+	return list
 }

@@ -22,7 +22,8 @@ func TestLibrariesInMaps(t *testing.T) {
 	if len(found) != 2 {
 		t.Fatalf("found %d libraries, want 2: %+v", len(found), found)
 	}
-	first := mapped{inode: inode{dev: unix.Mkdev(0xfd, 1), ino: 4711}, path: "/usr/lib/libcuda.so.580.159", pid: 12}
+	first := mapped{inode: inode{dev: unix.Mkdev(0xfd, 1), ino: 4711}, path: "/usr/lib/libcuda.so.580.159", pid: 12,
+		area: area{0x7f0000000000, 0x7f0000001000}}
 	if found[0] != first {
 		t.Errorf("got %+v, want %+v", found[0], first)
 	}
@@ -31,27 +32,6 @@ func TestLibrariesInMaps(t *testing.T) {
 	}
 	if found[1].inode.ino != 99 {
 		t.Errorf("the second is %+v", found[1])
-	}
-}
-
-func TestContainerID(t *testing.T) {
-	const id = "4bfc2c2d1ed3a1c8c1fbd0f6ec9d2f8ac1a8a8d6b9b5f3f0b1a9d8e7c6b5a493"
-	tests := []struct{ name, cgroups, want string }{
-		{"none", "0::/user.slice/user-0.slice/session-3.scope\n", ""},
-		{"docker, cgroup v1", "12:memory:/docker/" + id + "\n11:cpu:/docker/" + id + "\n", id},
-		{"docker, systemd", "0::/system.slice/docker-" + id + ".scope\n", id},
-		{"containerd, Kubernetes", "0::/kubepods.slice/kubepods-pod12.slice/cri-containerd-" + id + ".scope\n", id},
-		{"cri-o", "0::/kubepods/burstable/pod1/crio-" + id + "\n", id},
-		{"podman", "0::/machine.slice/libpod-" + id + ".scope/container\n", id},
-		{"63 digits", "0::/docker/" + id[1:] + "\n", ""},
-		{"65 digits", "0::/docker/a" + id + "\n", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := containerIn(tt.cgroups); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
 	}
 }
 
@@ -102,14 +82,15 @@ func sameFile(t *testing.T, a, b string) bool {
 func TestScan(t *testing.T) {
 	var s scanner
 	mine := func() (inodes []uint64) {
-		found, err := s.scan()
+		err := s.scan(func(pid int, found []mapped) {
+			for _, m := range found {
+				if pid == os.Getpid() {
+					inodes = append(inodes, m.inode.ino)
+				}
+			}
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, m := range found {
-			if m.pid == os.Getpid() {
-				inodes = append(inodes, m.inode.ino)
-			}
 		}
 		return inodes
 	}
@@ -154,7 +135,7 @@ func TestScan(t *testing.T) {
 func BenchmarkScan(b *testing.B) {
 	var s scanner
 	for b.Loop() {
-		if _, err := s.scan(); err != nil {
+		if err := s.scan(func(int, []mapped) {}); err != nil {
 			b.Fatal(err)
 		}
 	}

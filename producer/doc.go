@@ -16,7 +16,21 @@
 // bus was away, are counted by cause. Every batch carries the counters. Nothing else is lost; a
 // probe never waits.
 //
+// Discovery. The host's own libraries are attached before New returns, and again when their files are
+// replaced. Any other file is attached once, whatever the number of processes, namespaces and overlays
+// it is mapped through, a few milliseconds after its first mapping where Linux grants perf side-band
+// records, else after the next scan; and detached when nobody has had it mapped for ten seconds.
+//
+// Lateness. A process is late if it had a driver library mapped before the last of its probes was in
+// place, whether it made calls meanwhile or not: that nobody knows. A program of the host's own library
+// that starts after New is never late; an exec makes a new image, which is judged anew.
+//
+// Choice. A filter is asked in Linux, once for each thread at its first call and again after an exec, so
+// what does not pass costs little more than an empty probe and leaves no trace. A thread that changes its
+// name, user or control group later stays with what was decided.
+//
 // Concurrency. One goroutine reads, translates and batches. One per kind publishes. One looks for
-// libraries. The spool is what they share. Memory is bounded by the rings, one open batch per kind,
+// libraries, one reads the side-band, and one looks for control groups while processes are chosen by them.
+// The spool and what is known of users of libraries is shared. Memory is bounded by the rings, one open batch per kind,
 // the spool, and what is known of live processes.
 package producer

@@ -17,63 +17,66 @@ type site struct {
 	stepped bool   // the instruction there is single-stepped by Linux: about ten times as slow
 }
 
-// symbols finds the wanted calls in a driver library. Symbols that are not there are absent;
-// aliases of an offset that is already taken are left out, so a call is never seen twice.
-func symbols(r io.ReaderAt, wanted []schema.CallID) (sites []site, absent []string, err error) {
-	file, err := elf.NewFile(r)
+// exports is what a driver library exports.
+type exports struct {
+	sites  []site            // of the wanted calls
+	absent []string          // wanted calls that are not there
+	names  map[uint64]string // file offset → function
+}
+
+// readExports finds the wanted calls in a driver library. Aliases of an offset that is already taken
+// are left out, so a call is never seen twice.
+func readExports(r io.ReaderAt, wanted []schema.CallID) (*exports, error) {
+	file, err := readELF(r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read ELF: %w", err)
+		return nil, fmt.Errorf("read ELF: %w", err)
 	}
-	exported, err := file.DynamicSymbols()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read dynamic symbols: %w", err)
-	}
-	address := make(map[string]uint64, len(exported))
-	for _, s := range exported {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value != 0 {
-			address[s.Name] = s.Value
+	e := &exports{names: make(map[uint64]string, len(file.exported))}
+	for name, value := range file.exported {
+		if p := file.segmentOf(value); p != nil {
+			e.names[value-p.Vaddr+p.Off] = name
 		}
 	}
 	taken := map[uint64]bool{}
 	for _, id := range wanted {
 		name := schema.Calls[id].Symbol
-		value, ok := address[name]
+		value, ok := file.exported[name]
 		if !ok {
-			absent = append(absent, name)
+			e.absent = append(e.absent, name)
 			continue
 		}
 		s, err := locate(file, r, id, value)
 		if err != nil {
-			return nil, nil, fmt.Errorf("symbol %s: %w", name, err)
+			return nil, fmt.Errorf("symbol %s: %w", name, err)
 		}
 		if !taken[s.offset] {
 			taken[s.offset] = true
-			sites = append(sites, s)
+			p := file.segmentOf(value)
+			e.names[value-p.Vaddr+p.Off] = name // of several names the one that is probed
+			e.sites = append(e.sites, s)
 		}
 	}
-	return sites, absent, nil
+	return e, nil
 }
 
 var errNoSegment = errors.New("address in no loadable segment")
 
-func locate(file *elf.File, r io.ReaderAt, id schema.CallID, value uint64) (site, error) {
-	for _, p := range file.Progs {
-		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_X == 0 || value < p.Vaddr || value >= p.Vaddr+p.Filesz {
-			continue
-		}
-		s := site{call: id, offset: value - p.Vaddr + p.Off}
-		var code [8]byte
-		if _, err := r.ReadAt(code[:], int64(s.offset)); err != nil && !errors.Is(err, io.EOF) {
-			return site{}, fmt.Errorf("read first instruction: %w", err)
-		}
-		if file.Machine == elf.EM_X86_64 {
-			skip, stepped := firstInstruction(code[:])
-			s.offset += skip
-			s.stepped = stepped
-		}
-		return s, nil
+func locate(file *elfFile, r io.ReaderAt, id schema.CallID, value uint64) (site, error) {
+	p := file.segmentOf(value)
+	if p == nil {
+		return site{}, errNoSegment
 	}
-	return site{}, errNoSegment
+	s := site{call: id, offset: value - p.Vaddr + p.Off}
+	var code [8]byte
+	if _, err := r.ReadAt(code[:], int64(s.offset)); err != nil && !errors.Is(err, io.EOF) {
+		return site{}, fmt.Errorf("read first instruction: %w", err)
+	}
+	if file.machine == elf.EM_X86_64 {
+		skip, stepped := firstInstruction(code[:])
+		s.offset += skip
+		s.stepped = stepped
+	}
+	return s, nil
 }
 
 var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}

@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	events       [schema.NumOps]atomic.Uint64
 	malformed    atomic.Uint64 // ring records that make no sense: a build mismatch
+	forgot       atomic.Uint64
 	batches      [schema.NumKinds]atomic.Uint64
 	batchErrors  atomic.Uint64
 	bytes        atomic.Uint64
@@ -23,6 +24,9 @@ type metrics struct {
 	libraries    atomic.Int64
 	processes    atomic.Int64
 	attachFailed atomic.Uint64
+	sideband     atomic.Int64
+	sidebandLost atomic.Uint64
+	attachTime   prometheus.Histogram
 	inFlight     atomic.Int64
 	ringFill     atomic.Uint64 // per mille of the fullest ring at the last read
 	batchEvents  prometheus.Histogram
@@ -35,6 +39,10 @@ func newMetrics() *metrics {
 	return &metrics{
 		batchEvents: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gputap_producer_batch_events", Help: "Events in a batch.", Buckets: []float64{1, 8, 64, 512, 4096, 32768},
+		}),
+		attachTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gputap_producer_attach_seconds", Help: "Time from the mapping of a new driver library to its last probe.",
+			Buckets: []float64{.001, .0025, .005, .01, .015, .02, .03, .05, .1, 1},
 		}),
 		publishTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.", Buckets: buckets,
@@ -74,6 +82,9 @@ var (
 	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
 	descProcesses    = desc("traced_processes", "Processes that made calls and have not ended.")
 	descAttachFailed = desc("attach_failures_total", "Libraries that could not be attached.")
+	descSideband     = desc("sideband", "1 while perf side-band records tell of new mappings at once; 0: scans alone find them.")
+	descSideLost     = desc("sideband_lost_total", "Side-band records that Linux had no room for; a scan made up for them.")
+	descForgot       = desc("forgotten_processes_total", "Times that a process's names and graphs were forgotten, since programs had made too many handles.")
 	descMalformed    = desc("malformed_records_total", "Ring records that make no sense.")
 )
 
@@ -121,7 +132,11 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	gauge(descLibraries, m.libraries.Load())
 	gauge(descProcesses, m.processes.Load())
 	counter(descAttachFailed, m.attachFailed.Load())
+	gauge(descSideband, m.sideband.Load())
+	counter(descSideLost, m.sidebandLost.Load())
 	counter(descMalformed, m.malformed.Load())
+	counter(descForgot, m.forgot.Load())
+	m.attachTime.Collect(out)
 	m.batchEvents.Collect(out)
 	m.publishTime.Collect(out)
 	m.eventAge.Collect(out)

@@ -2,7 +2,6 @@ package producer
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/schema"
@@ -19,17 +18,14 @@ type interned [schema.NumKinds]struct {
 type process struct {
 	schema.Process
 	interned
-	contexts map[uint64]uint32 // primary context handle → ordinal
-	uuids    map[uint32]string // ordinal → UUID
+	devices  devices
+	graphs   graphs
 	funcs    map[uint64]*function
+	coverage coverage
 	ended    schema.KTime // 0 while it runs
-}
-
-// function is a kernel or graph handle of one process.
-type function struct {
-	interned
-	schema.Func
-	alias uint64 // another handle that may have the name
+	budget   *budget      // of all processes
+	doubted  bool         // its end may not be told
+	missed   bool         // it was gone when that was last looked at
 }
 
 // thread is one thread that made calls.
@@ -38,8 +34,20 @@ type thread struct {
 	process *process
 	tid     uint32
 	comm    string
-	context uint64 // of its last event; gpus are those of this context
+	context uint64 // of its last event, and what was known of its process's devices: gpus are those
+	change  uint32
 	gpus    interned
+	seen    uint32  // the round of its last event
+	since   uint64  // when the image made its first call
+	before  *thread // the same thread in the image before: its launches may still be in a ring
+}
+
+// at is the thread in the image that it ran at a time.
+func (t *thread) at(time uint64) *thread {
+	if t.before != nil && time < t.since {
+		return t.before
+	}
+	return t
 }
 
 type threadKey struct {
@@ -54,13 +62,19 @@ type processKey struct {
 
 // processes is everything known of traced processes. Only the reading goroutine uses it.
 type processes struct {
-	threads  map[threadKey]*thread
-	byKey    map[processKey]*process
-	byPID    map[uint32]*process
-	late     lateness
-	lastKey  threadKey
-	last     *thread // most events come from the thread of the one before
-	forgotAt schema.KTime
+	threads   map[threadKey]*thread
+	byKey     map[processKey]*process
+	byPID     map[uint32]*process
+	late      lateness
+	libraries addresses
+	identity  *identity
+	lastKey   threadKey
+	last      *thread // most events come from the thread of the one before
+	forgotAt  schema.KTime
+	budget    budget
+	rounds    uint32 // of forgetting
+	lost      uint64 // records of process life, as far as is known
+	doubts    int    // looks at which all processes are doubted
 }
 
 // lateness knows which processes may have called before their library was attached.
@@ -69,16 +83,21 @@ type lateness interface {
 	ended(pid uint32)
 }
 
-func newProcesses(late lateness) *processes {
+func newProcesses(late lateness, libraries addresses) *processes {
 	return &processes{
 		threads: map[threadKey]*thread{}, byKey: map[processKey]*process{}, byPID: map[uint32]*process{}, late: late,
+		libraries: libraries, identity: newIdentity(),
 	}
 }
 
 // announce notes a thread's first call.
 func (p *processes) announce(r *bpf.ThreadRecord) {
 	key := threadKey{r.TID, r.ThreadStart}
-	p.threads[key] = &thread{process: p.process(r), tid: r.TID, comm: text(r.Comm[:])}
+	t := &thread{process: p.process(r), tid: r.TID, comm: text(r.Comm[:]), seen: p.rounds, since: r.Time}
+	if old := p.threads[key]; old != nil && old.process != t.process && old.process.Start == t.process.Start {
+		old.before, t.before = nil, old
+	}
+	put(p.threads, mostThreads, key, t)
 	p.last = nil
 }
 
@@ -87,17 +106,27 @@ func (p *processes) process(r *bpf.ThreadRecord) *process {
 	if known := p.byKey[key]; known != nil {
 		return known
 	}
-	made := newProcess(schema.Process{
-		PID: r.TGID, Start: schema.KTime(r.ProcessStart), UID: r.UID, Comm: text(r.ProcessComm[:]),
-		Exe: exePath(r.TGID), Container: containerID(r.TGID), Late: p.late.isLate(r.TGID, schema.KTime(r.ProcessStart)),
-	})
+	start := schema.KTime(r.ProcessStart)
+	made := p.newProcess(p.identity.of(schema.Process{
+		PID: r.TGID, Start: start, UID: r.UID, Comm: text(r.ProcessComm[:]), Late: p.late.isLate(r.TGID, start),
+	}, r.TGID, start))
+	made.devices.readVisible(r.TGID)
 	p.byKey[key] = made
+	if unannounced := p.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
+		unannounced.ended = schema.KTime(r.Time) // it is this one
+	}
 	p.byPID[r.TGID] = made
 	return made
 }
 
+func (p *processes) newProcess(known schema.Process) *process {
+	q := newProcess(known)
+	q.share(&p.budget)
+	return q
+}
+
 func newProcess(p schema.Process) *process {
-	return &process{Process: p, contexts: map[uint64]uint32{}, uuids: map[uint32]string{}, funcs: map[uint64]*function{}}
+	return &process{Process: p, devices: newDevices(), graphs: newGraphs(p.Late), funcs: map[uint64]*function{}}
 }
 
 // thread is the thread that made a record. When its announcement was lost, the process is found by
@@ -105,26 +134,31 @@ func newProcess(p schema.Process) *process {
 func (p *processes) thread(h *bpf.Head) *thread {
 	key := threadKey{h.TID, h.ThreadStart}
 	if p.last != nil && p.lastKey == key {
-		return p.last
+		return p.last.at(h.Time)
 	}
 	t := p.threads[key]
 	if t == nil {
 		owner := p.byPID[h.TGID]
 		if owner == nil {
-			owner = newProcess(schema.Process{PID: h.TGID, Exe: exePath(h.TGID), Container: containerID(h.TGID)})
+			owner = p.newProcess(p.identity.of(schema.Process{PID: h.TGID}, h.TID, schema.KTime(h.ThreadStart)))
+			owner.doubted = true
 			p.byPID[h.TGID] = owner
 		}
 		t = &thread{process: owner, tid: h.TID}
-		p.threads[key] = t
+		put(p.threads, mostThreads, key, t)
 	}
+	t.seen = p.rounds
 	p.lastKey, p.last = key, t
-	return t
+	return t.at(h.Time)
 }
 
 // end notes that an image is gone; its entry stays a while for launches that are still in a ring.
 func (p *processes) end(r *bpf.ThreadRecord, now schema.KTime) *thread {
 	key := processKey{r.TGID, r.ProcessStart}
 	old := p.byKey[key]
+	if old == nil && r.ProcessStart == 0 {
+		old = p.byPID[r.TGID]
+	}
 	if old == nil {
 		old = p.process(r)
 	}
@@ -132,8 +166,10 @@ func (p *processes) end(r *bpf.ThreadRecord, now schema.KTime) *thread {
 	p.late.ended(r.TGID)
 	leader := &thread{process: old, tid: r.TGID, comm: old.Comm}
 	if schema.CallID(r.Call) == schema.CallExec {
-		image := newProcess(old.Process)
-		image.Comm, image.Exe, image.Late = text(r.ProcessComm[:]), exePath(r.TGID), false
+		next := old.Process
+		next.Comm, next.UID, next.Late = text(r.ProcessComm[:]), r.UID, false
+		image := p.newProcess(p.identity.of(next, r.TGID, schema.KTime(r.ProcessStart)))
+		image.devices.readVisible(r.TGID)
 		p.byKey[key] = image
 		p.byPID[r.TGID] = image
 	}
@@ -148,10 +184,14 @@ func (p *processes) forget(now schema.KTime) {
 	}
 	p.forgotAt = now
 	p.last = nil
+	p.forgetThreads()
 	gone := func(q *process) bool { return q.ended != 0 && q.ended+grace < now }
 	for key, t := range p.threads {
 		if gone(t.process) {
 			delete(p.threads, key)
+		}
+		if t.before != nil && gone(t.before.process) {
+			t.before = nil
 		}
 	}
 	for key, q := range p.byKey {
@@ -164,40 +204,6 @@ func (p *processes) forget(now schema.KTime) {
 			delete(p.byPID, pid)
 		}
 	}
-}
-
-// name notes what a handle is called, or that another handle has its name.
-func (q *process) name(r *bpf.NameRecord) {
-	f := &function{Func: schema.Func{Handle: r.Handle}, alias: r.Alias}
-	if r.Alias == 0 && r.NameBytes > 0 {
-		f.Name = text(r.Name[:min(r.NameBytes, bpf.NameBytes)])
-	}
-	q.funcs[r.Handle] = f
-}
-
-// function is the kernel or graph behind a handle; its name is "" when it was never told.
-func (q *process) function(handle uint64) *function {
-	f := q.funcs[handle]
-	if f == nil {
-		f = &function{Func: schema.Func{Handle: handle}}
-		q.funcs[handle] = f
-	}
-	if f.Name == "" && f.alias != 0 {
-		if named := q.funcs[f.alias]; named != nil {
-			f.Name = named.Name
-		}
-	}
-	return f
-}
-
-// device notes a context's ordinal or an ordinal's UUID.
-func (q *process) device(r *bpf.DeviceRecord) {
-	if r.CUDAContextMade != 0 {
-		q.contexts[r.CUDAContextMade] = r.Device
-		return
-	}
-	u := r.UUID
-	q.uuids[r.Device] = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
 func text(b []byte) string {

@@ -24,6 +24,7 @@ type Producer struct {
 	version string
 
 	tap     *bpf.Tap
+	cgroups *cgroupTree // nil unless processes are chosen by control group
 	probes  *probes
 	spool   *spool
 	batches *batcher
@@ -34,6 +35,7 @@ type Producer struct {
 
 	heartbeatAt schema.KTime // next heartbeat
 	clockAt     schema.KTime // next sample of the clock offset
+	lookAt      schema.KTime // next look for processes whose end was lost
 	libraries   []schema.Library
 }
 
@@ -42,28 +44,47 @@ type Producer struct {
 // later.
 func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger) (*Producer, error) {
 	p := &Producer{cfg: cfg, js: js, log: log, version: version, metrics: newMetrics(), spool: newSpool(int(cfg.SpoolBytes))}
-	features, err := cfg.Kinds()
+	if err := p.allowed(); err != nil {
+		return nil, err
+	}
+	kinds, entriesOnly, err := p.watched()
 	if err != nil {
 		return nil, err
 	}
+	wanted := newFeatures(kinds)
+	wanted.entriesOnly = entriesOnly
 	header, err := p.header()
 	if err != nil {
 		return nil, err
 	}
 	libraries, err := HostLibraries(cfg.Libraries)
 	if err != nil {
+		return nil, unprivileged(err)
+	}
+	multi := cfg.Uprobes == config.UprobesMulti || cfg.Uprobes == config.UprobesAuto && bpf.HaveMulti()
+	filter, err := resolveFilter(cfg.Filter, log)
+	if err != nil {
 		return nil, err
 	}
-	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes)); err != nil {
+	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes), multi, filter); err != nil {
 		return nil, err
 	}
-	p.probes = newProbes(p.tap, features, p.metrics, log)
-	p.known = newProcesses(p.probes)
+	if p.cgroups, err = newCgroupTree(cfg.Filter, p.tap, log); err != nil {
+		p.tap.Close()
+		return nil, err
+	}
+	if active := cfg.Filter.String(); active != "" {
+		log.Info("only processes that pass the filter are watched", "filter", active)
+	}
+	p.probes = newProbes(p.tap, wanted, cfg.Libraries, p.metrics, log)
+	p.known = newProcesses(p.probes, p.probes)
 	limits := batchLimits{
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
-	if p.reader, err = newReader(p.tap, p.known, p.batches, p.metrics); err != nil {
+	if p.reader, err = newReader(p.tap, p.known, p.batches, wanted, p.metrics); err != nil {
+		p.probes.close()
+		p.cgroups.close()
 		p.tap.Close()
 		return nil, err
 	}
@@ -100,7 +121,8 @@ func (p *Producer) attach(libraries []string) error {
 		return err
 	}
 	for i, path := range libraries {
-		if err := p.probes.attach(path, path); err != nil {
+		if err := p.probes.attachHost(path); err != nil {
+			err = unprivileged(err)
 			if i < len(p.cfg.Libraries) {
 				return err
 			}
@@ -108,6 +130,7 @@ func (p *Producer) attach(libraries []string) error {
 		}
 	}
 	p.probes.scan()
+	p.probes.attachPending()
 	if p.metrics.libraries.Load() == 0 {
 		p.log.Warn("no CUDA driver library found yet: waiting for a process that maps one",
 			"remedy", "name it with --library if it is in an unusual place")
@@ -135,14 +158,26 @@ func (p *Producer) Run(ctx context.Context) error {
 		sender := p.publisher(kind)
 		group.Go(func() { sender.run(publishing) })
 	}
-	group.Go(func() { p.probes.run(ctx, p.cfg.ScanInterval) })
+	if err := p.read(ctx); err != nil {
+		return err
+	}
+	return p.drain()
+}
 
+// read is the time of watching: libraries are looked for until it returns.
+func (p *Producer) read(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer stop()
+	looking.Go(func() { p.probes.run(ctx, p.cfg.ScanInterval) })
+	looking.Go(func() { p.cgroups.run(ctx) })
 	for ctx.Err() == nil {
 		if err := p.step(); err != nil {
 			return err
 		}
 	}
-	return p.drain()
+	return nil
 }
 
 func (p *Producer) publisher(kind schema.Kind) *publisher {
@@ -156,13 +191,18 @@ func (p *Producer) publisher(kind schema.Kind) *publisher {
 
 // step is one round: read what is there, close what is due, wait for more.
 func (p *Producer) step() error {
-	n, err := p.reader.drain()
+	n, err := p.round()
 	if err != nil {
 		return err
 	}
 	now := bootTime()
 	p.batches.closeDue(now)
 	p.known.forget(now)
+	p.metrics.forgot.Add(uint64(p.known.trim(mostRemembered)))
+	if now >= p.lookAt {
+		p.lookAt = now + look
+		p.look()
+	}
 	p.metrics.processes.Store(int64(len(p.known.byPID)))
 	if now >= p.clockAt {
 		p.clockAt = now + clockInterval
@@ -178,11 +218,30 @@ func (p *Producer) step() error {
 	return nil
 }
 
+// round reads what is in the rings, and then applies what was learned beside them before.
+func (p *Producer) round() (int, error) {
+	names, late := p.probes.changes.take()
+	n, err := p.reader.drain()
+	if err == nil {
+		p.known.change(names, late)
+	}
+	return n, err
+}
+
+// look tells the ends of processes that were lost with records.
+func (p *Producer) look() {
+	lost := p.lost()
+	p.known.doubt(lost[schema.LossControlRing] + lost[schema.LossState])
+	for _, q := range p.known.vanished() {
+		p.reader.vanish(q)
+	}
+}
+
 func (p *Producer) heartbeat() {
-	if libraries := p.probes.libraries(); len(libraries) > 0 {
+	if libraries := p.probes.list(); len(libraries) > 0 {
 		p.libraries = libraries
 	}
-	p.batches.heartbeat(p.libraries, p.linux, p.version)
+	p.batches.heartbeat(p.libraries, p.reader.cards, p.known, p.linux, p.version)
 }
 
 // lost gathers the loss counters of Linux and of the spool.
@@ -203,7 +262,7 @@ func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 func (p *Producer) drain() error {
 	p.probes.detach()
 	for {
-		n, err := p.reader.drain()
+		n, err := p.round()
 		if err != nil {
 			return err
 		}
@@ -240,7 +299,8 @@ func (p *Producer) unsent() error {
 
 // Close ends a Producer whose Run is not called; Run does it itself.
 func (p *Producer) Close() {
-	p.probes.detach()
+	p.probes.close()
 	p.reader.close()
+	p.cgroups.close()
 	p.tap.Close()
 }

@@ -60,6 +60,13 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if tooLarge(err) { // however often it is tried
+			p.metrics.batchErrors.Add(1)
+			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", p.subject, "seq", batch.seq,
+				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
+			p.spool.refused(batch)
+			return nil
+		}
 		p.metrics.batchErrors.Add(1)
 		if !away {
 			away = true
@@ -71,6 +78,12 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func tooLarge(err error) bool {
+	const exceedsMaximum = 10054 // JSStreamMessageExceedsMaximumErr: the stream's own limit
+	var refused *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
 func (p *publisher) publish(ctx context.Context, data []byte) error {

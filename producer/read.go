@@ -27,6 +27,9 @@ type reader struct {
 	pending []int // bytes to read from each bulk ring in this round
 	now     schema.KTime
 	calls   [schema.NumKinds][]callIndex
+	wanted  [schema.NumKinds]bool
+	cards   []card
+	layout  handleLayout
 }
 
 // callIndex is a call's index in the open batch's dictionary.
@@ -35,8 +38,11 @@ type callIndex struct {
 	index      uint32
 }
 
-func newReader(tap *bpf.Tap, known *processes, batches *batcher, m *metrics) (*reader, error) {
-	r := &reader{known: known, batches: batches, metrics: m, pending: make([]int, len(tap.Bulk))}
+func newReader(tap *bpf.Tap, known *processes, batches *batcher, wanted features, m *metrics) (*reader, error) {
+	r := &reader{known: known, batches: batches, metrics: m, pending: make([]int, len(tap.Bulk)), cards: cards(driverDir)}
+	for kind := range r.wanted {
+		r.wanted[kind] = wanted.kinds[schema.Kind(kind)]
+	}
 	for kind := range r.calls {
 		r.calls[kind] = make([]callIndex, len(schema.Calls))
 	}
@@ -152,7 +158,7 @@ func (r *reader) next(ring *ringbuf.Reader) (int, error) {
 
 func (r *reader) handle(raw []byte) {
 	head := bpf.HeadOf(raw)
-	if head == nil || int(head.Call) >= len(schema.Calls) {
+	if head == nil || int(head.Call) >= len(schema.Calls) || head.Type != bpf.RecordThread && head.Type != recordTypes[head.Call] {
 		r.metrics.malformed.Add(1)
 		return
 	}
@@ -184,12 +190,33 @@ func (r *reader) handle(raw []byte) {
 		}
 	case bpf.RecordName:
 		if n := bpf.As[bpf.NameRecord](raw); n != nil {
-			r.known.thread(&n.Head).process.name(n)
+			r.known.thread(&n.Head).process.name(n, &r.layout)
 			return
 		}
 	case bpf.RecordDevice:
 		if d := bpf.As[bpf.DeviceRecord](raw); d != nil {
-			r.known.thread(&d.Head).process.device(d)
+			r.known.thread(&d.Head).process.devices.learn(d, r.cards)
+			return
+		}
+	case bpf.RecordSync:
+		if s := bpf.As[bpf.SyncRecord](raw); s != nil {
+			r.sync(s)
+			return
+		}
+	case bpf.RecordArray:
+		if a := bpf.As[bpf.ArrayRecord](raw); a != nil {
+			r.array(a)
+			return
+		}
+	case bpf.RecordGraph:
+		if g := bpf.As[bpf.GraphRecord](raw); g != nil {
+			r.known.thread(&g.Head).process.graphs.apply(g)
+			return
+		}
+	case bpf.RecordCoverage:
+		if c := bpf.As[bpf.CoverageRecord](raw); c != nil {
+			p := r.known.thread(&c.Head).process
+			p.coverage.note(c, p.PID, r.known.libraries)
 			return
 		}
 	}

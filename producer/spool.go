@@ -123,6 +123,14 @@ func (s *spool) acked(kind schema.Kind) {
 	s.inFlight[kind] = false
 }
 
+// refused counts a batch that will never be acked; acked removes it.
+func (s *spool) refused(e *encoded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped += uint64(e.events)
+	s.batches++
+}
+
 // waiting reports whether a batch of the kind has not been acked yet.
 func (s *spool) waiting(kind schema.Kind) bool {
 	s.mu.Lock()

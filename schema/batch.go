@@ -17,20 +17,24 @@ const (
 	colSrc
 	colCUDAStream
 	colShape
+	colContext
+	colPool
+	colElapsed
 	numColumns
 )
 
 var columnKeys = [numColumns]string{
 	colTime: "t", colDuration: "d", colThread: "th", colCall: "c", colGPU: "g", colResult: "r", colPtr: "p",
-	colBytes: "b", colAux: "x", colDst: "dst", colSrc: "src", colCUDAStream: "q", colShape: "s",
+	colBytes: "b", colAux: "x", colDst: "dst", colSrc: "src", colCUDAStream: "q", colShape: "s", colContext: "cx",
+	colPool: "po", colElapsed: "v",
 }
 
 // kindColumns says which columns a kind's batches carry, in the order they are written.
 var kindColumns = [NumKinds][]columnID{
-	KindMemory: {colTime, colDuration, colThread, colCall, colGPU, colResult, colPtr, colBytes, colAux},
+	KindMemory: {colTime, colDuration, colThread, colCall, colGPU, colResult, colPtr, colBytes, colAux, colContext, colPool},
 	KindLaunch: {colTime, colThread, colGPU, colShape, colCUDAStream},
 	KindCopy:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colBytes, colDst, colSrc, colCUDAStream},
-	KindSync:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colCUDAStream},
+	KindSync:   {colTime, colDuration, colThread, colCall, colGPU, colResult, colPtr, colAux, colCUDAStream, colElapsed},
 }
 
 // Batch is one decoded message: a header, the dictionaries that its events refer to, and the
@@ -44,13 +48,17 @@ type Batch struct {
 	GPUs        []GPU
 	Calls       []CallRef
 	Funcs       []Func
+	Graphs      []Graph
+	Contexts    []Context
 	Shapes      []LaunchShape
 	CUDAStreams []uint64
-	Libraries   []Library // heartbeat only
-	Linux       string    // heartbeat only: release of the host's Linux
-	Producer    string    // heartbeat only: version of the producer
+	Libraries   []Library  // heartbeat only
+	Coverage    []Coverage // heartbeat only
+	Linux       string     // heartbeat only: release of the host's Linux
+	Producer    string     // heartbeat only: version of the producer
 
 	columns [numColumns]Column
+	nodes   []Node // of all Graphs
 }
 
 // Time is the column of entry times.
@@ -71,17 +79,20 @@ func (b *Batch) GPU() *Column { return &b.columns[colGPU] }
 // Result is the column of CUresults.
 func (b *Batch) Result() *Column { return &b.columns[colResult] }
 
-// Ptr is the column of addresses and handles of a memory batch.
+// Ptr is the column of addresses and handles of a memory or sync batch: see Memory.Ptr, Sync.CUDAEvent.
 func (b *Batch) Ptr() *Column { return &b.columns[colPtr] }
 
 // Bytes is the column of amounts.
 func (b *Batch) Bytes() *Column { return &b.columns[colBytes] }
 
-// Aux is the column of second handles of a memory batch: see Memory.Aux.
+// Aux is the column of second handles of a memory or sync batch: see Memory.Aux, Sync.Until.
 func (b *Batch) Aux() *Column { return &b.columns[colAux] }
 
 // Shape is the column of indices into Shapes.
 func (b *Batch) Shape() *Column { return &b.columns[colShape] }
+
+// Context is the column of 1 + index into Contexts of a memory batch; 0 is unknown.
+func (b *Batch) Context() *Column { return &b.columns[colContext] }
 
 // CUDAStream is the column of indices into CUDAStreams.
 func (b *Batch) CUDAStream() *Column { return &b.columns[colCUDAStream] }
@@ -94,6 +105,7 @@ func (b *Batch) Memory(i int) Memory {
 		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
 		Ptr: c[colPtr].At(i), Bytes: c[colBytes].At(i), Aux: c[colAux].At(i),
+		Context: uint32(c[colContext].At(i)), Pool: c[colPool].At(i),
 	}
 }
 
@@ -113,6 +125,17 @@ func (b *Batch) Copy(i int) Copy {
 		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
 		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i), CUDAStream: uint32(c[colCUDAStream].At(i)),
+	}
+}
+
+// Sync is event i of a sync batch.
+func (b *Batch) Sync(i int) Sync {
+	c := &b.columns
+	return Sync{
+		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
+		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
+		CUDAStream: uint32(c[colCUDAStream].At(i)), CUDAEvent: c[colPtr].At(i), Until: c[colAux].At(i),
+		Elapsed: c[colElapsed].At(i),
 	}
 }
 

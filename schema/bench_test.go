@@ -34,7 +34,7 @@ func internMemory(b *schema.Builder) {
 		b.Thread(schema.Thread{Process: p, TID: 4242 + i})
 	}
 	for _, symbol := range []string{"cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync", "cuMemFreeAsync"} {
-		b.Call(call(symbol))
+		b.Call(call(symbol).Ref())
 	}
 }
 
@@ -65,7 +65,7 @@ func addMemory(b *schema.Builder, events []schema.Memory) {
 // and 3 CUDA streams.
 func internLaunch(b *schema.Builder) {
 	const name = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
-	p, c := b.Process(train), b.Call(call("cuLaunchKernel"))
+	p, c := b.Process(train), b.Call(call("cuLaunchKernel").Ref())
 	b.GPU(h200)
 	for i := range uint32(2) {
 		b.Thread(schema.Thread{Process: p, TID: 4242 + i})

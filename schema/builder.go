@@ -45,9 +45,14 @@ type Builder struct {
 	calls       dictionary[CallRef]
 	funcs       dictionary[Func]
 	shapes      dictionary[LaunchShape]
+	contexts    dictionary[Context]
 	cudaStreams dictionary[uint64]
+	graphs      []Graph
+	nodes       []Node // of all graphs
 
-	Libraries []Library // for a heartbeat
+	// For a heartbeat.
+	Libraries []Library
+	Coverage  []Coverage
 	Linux     string
 	Producer  string
 
@@ -64,7 +69,7 @@ func NewBuilder(kind Kind) *Builder {
 	return b
 }
 
-// Reset empties the Builder and keeps its memory. A heartbeat's Libraries, Linux and Producer stay.
+// Reset empties the Builder and keeps its memory. A heartbeat's own fields stay.
 func (b *Builder) Reset() {
 	b.events, b.strings = 0, 0
 	for _, id := range kindColumns[b.kind] {
@@ -76,7 +81,9 @@ func (b *Builder) Reset() {
 	b.calls.reset()
 	b.funcs.reset()
 	b.shapes.reset()
+	b.contexts.reset()
 	b.cudaStreams.reset()
+	b.graphs, b.nodes = b.graphs[:0], b.nodes[:0]
 }
 
 // Kind is the kind of batch that is built.
@@ -84,6 +91,9 @@ func (b *Builder) Kind() Kind { return b.kind }
 
 // Events is the number of events added.
 func (b *Builder) Events() int { return b.events }
+
+// Strings is the bytes of the strings that Size counts: a cheap sign that it may have grown.
+func (b *Builder) Strings() int { return b.strings }
 
 // First is the earliest entry time added, 0 without events.
 func (b *Builder) First() KTime {
@@ -93,11 +103,11 @@ func (b *Builder) First() KTime {
 	return KTime(b.columns[colTime].min)
 }
 
-// Process, Thread, GPU, Call, Func, Shape and CUDAStream give a value its index in this batch.
+// Process interns a process: equal values have equal indices in this batch.
 func (b *Builder) Process(p Process) uint32 {
 	i, added := b.processes.intern(p)
 	if added {
-		b.strings += len(p.Comm) + len(p.Exe) + len(p.Container)
+		b.strings += len(p.Comm) + len(p.Exe) + len(p.Container) + len(p.User) + len(p.Cgroup) + len(p.Pod) + len(p.Unit)
 	}
 	return i
 }
@@ -115,14 +125,14 @@ func (b *Builder) Thread(t Thread) uint32 {
 func (b *Builder) GPU(g GPU) uint32 {
 	i, added := b.gpus.intern(g)
 	if added {
-		b.strings += len(g.UUID)
+		b.strings += len(g.UUID) + len(g.Name) + len(g.Bus)
 	}
 	return 1 + i
 }
 
-// Call interns the part of a table row that travels.
-func (b *Builder) Call(c *Call) uint32 {
-	i, added := b.calls.intern(CallRef{Symbol: c.Symbol, Op: c.Op, Class: c.Class, Direction: c.Direction})
+// Call interns what travels of a call.
+func (b *Builder) Call(c CallRef) uint32 {
+	i, added := b.calls.intern(c)
 	if added {
 		b.strings += len(c.Symbol)
 	}
@@ -136,6 +146,24 @@ func (b *Builder) Func(f Func) uint32 {
 		b.strings += len(f.Name)
 	}
 	return i
+}
+
+// Graph says what an executable graph runs: once in each batch that launches it. Nodes are copied;
+// those above the limit of a message are left out, and the graph is then partial.
+func (b *Builder) Graph(g Graph) {
+	if room := maxListed/2 - len(b.nodes); len(g.Nodes) > room {
+		g.Nodes, g.Partial = g.Nodes[:room], true
+	}
+	first := len(b.nodes)
+	b.nodes = append(b.nodes, g.Nodes...)
+	b.graphs = append(b.graphs, Graph{Func: g.Func, Partial: g.Partial, Nodes: b.nodes[first:]})
+	b.strings += 16 + 10*len(g.Nodes)
+}
+
+// Context interns a CUDA context and returns what the context column holds: 1 + its index.
+func (b *Builder) Context(c Context) uint32 {
+	i, _ := b.contexts.intern(c)
+	return 1 + i
 }
 
 // Shape interns a launch shape.
@@ -162,6 +190,8 @@ func (b *Builder) AddMemory(e *Memory) {
 	c[colPtr].add(e.Ptr)
 	c[colBytes].add(e.Bytes)
 	c[colAux].add(e.Aux)
+	c[colContext].add(uint64(e.Context))
+	c[colPool].add(e.Pool)
 	b.events++
 }
 
@@ -192,11 +222,29 @@ func (b *Builder) AddCopy(e *Copy) {
 	b.events++
 }
 
+// AddSync adds an event to a sync batch.
+func (b *Builder) AddSync(e *Sync) {
+	c := &b.columns
+	c[colTime].add(uint64(e.Time))
+	c[colDuration].add(e.Duration)
+	c[colThread].add(uint64(e.Thread))
+	c[colCall].add(uint64(e.Call))
+	c[colGPU].add(uint64(e.GPU))
+	c[colResult].add(uint64(e.Result))
+	c[colPtr].add(e.CUDAEvent)
+	c[colAux].add(e.Until)
+	c[colCUDAStream].add(uint64(e.CUDAStream))
+	c[colElapsed].add(e.Elapsed)
+	b.events++
+}
+
 // Size is an upper bound of the bytes that Encode would write now, with a cluster and a host name of
-// up to 255 bytes each. What a row costs beside its strings is what its numbers and words can take.
+// up to 255 bytes each. What a row costs beside its strings is what its numbers, words and the heads of
+// its strings and lists can take.
 func (b *Builder) Size() int {
-	size := 1024 + b.strings + 32*len(b.processes.values) + 16*len(b.threads.values) + 16*len(b.gpus.values) +
-		40*len(b.calls.values) + 16*len(b.funcs.values) + 48*len(b.shapes.values) + 9*len(b.cudaStreams.values)
+	size := 1024 + b.strings + 52*len(b.processes.values) + 16*len(b.threads.values) + 22*len(b.gpus.values) +
+		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
+		9*len(b.cudaStreams.values)
 	for _, id := range kindColumns[b.kind] {
 		size += 24 + int(b.columns[id].width())*b.events
 	}
@@ -205,10 +253,18 @@ func (b *Builder) Size() int {
 	}
 	size += len(b.Linux) + len(b.Producer)
 	for i := range b.Libraries {
-		size += 32 + len(b.Libraries[i].Path)
-		for _, symbol := range b.Libraries[i].Absent {
-			size += 3 + len(symbol)
-		}
+		size += 36 + len(b.Libraries[i].Path) + listSize(b.Libraries[i].Absent) + listSize(b.Libraries[i].Failed)
+	}
+	for i := range b.Coverage {
+		size += 24 + listSize(b.Coverage[i].Outside)
+	}
+	return size
+}
+
+// listSize is the most that the strings of a list can take.
+func listSize(list []string) (size int) {
+	for _, s := range list {
+		size += 3 + len(s)
 	}
 	return size
 }

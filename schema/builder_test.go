@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +32,13 @@ func TestSizeIsABound(t *testing.T) {
 				if n > 0 && kind == schema.KindHost {
 					b.Libraries = append(b.Libraries, schema.Library{
 						Path: strings.Repeat("p", 4096), Inode: math.MaxUint64, Attached: math.MaxUint32, Stepped: math.MaxUint32,
-						Absent: []string{strings.Repeat("a", 300), "b"},
+						Absent: []string{strings.Repeat("a", 300), "b"}, Failed: slices.Repeat([]string{"failed"}, n),
 					})
+					for range n {
+						b.Coverage = append(b.Coverage, schema.Coverage{
+							Process: math.MaxUint32, Asked: math.MaxUint32, ExportTables: math.MaxUint32, Outside: []string{strings.Repeat("o", 300), ""},
+						})
+					}
 				}
 				data := b.Encode(h)
 				if len(data) > b.Size() {
@@ -55,21 +61,33 @@ func TestSizeOfDictionaries(t *testing.T) {
 		intern func(b *schema.Builder, i uint32)
 	}{
 		{"processes", func(b *schema.Builder, i uint32) {
-			b.Process(schema.Process{PID: top - i, Start: most, UID: top, Comm: strings.Repeat("c", 15), Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64)})
+			long := strings.Repeat("e", 300)
+			b.Process(schema.Process{
+				PID: top - i, Start: most, UID: top, Comm: long, Exe: strings.Repeat("e", 4095), Container: long, Late: true,
+				User: long, NSPID: top, Cgroup: long, Pod: long, Unit: long,
+			})
 		}},
 		{"threads", func(b *schema.Builder, i uint32) {
 			b.Thread(schema.Thread{Process: top, TID: top - i, Comm: strings.Repeat("c", 300)})
 		}},
-		{"GPUs", func(b *schema.Builder, i uint32) { b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top - i}) }},
+		{"GPUs", func(b *schema.Builder, i uint32) {
+			long := strings.Repeat("g", 300)
+			b.GPU(schema.GPU{UUID: long, Ordinal: top - i, Inferred: true, Name: long, Bus: long})
+		}},
 		{"calls", func(b *schema.Builder, i uint32) {
-			b.Call(&schema.Call{Symbol: strings.Repeat("s", 300) + fmt.Sprint(i), Op: schema.OpGraphLaunch, Class: schema.ClassManaged, Direction: schema.DirDefault})
+			b.Call(schema.CallRef{Symbol: strings.Repeat("s", 300) + fmt.Sprint(i), Op: schema.OpContextRelease, Class: schema.ClassRegistered, Direction: schema.DirDefault})
 		}},
 		{"functions", func(b *schema.Builder, i uint32) {
-			b.Func(schema.Func{Name: strings.Repeat("f", 300), Handle: most - uint64(i)})
+			b.Func(schema.Func{Name: strings.Repeat("f", 300), Handle: most - uint64(i), Read: true})
 		}},
 		{"shapes", func(b *schema.Builder, i uint32) {
 			b.Shape(schema.LaunchShape{Call: top, Func: top, Grid: all, Block: all, SharedBytes: top - i})
 		}},
+		{"graphs", func(b *schema.Builder, _ uint32) { b.Graph(schema.Graph{Func: top, Partial: true}) }},
+		{"nodes", func(b *schema.Builder, i uint32) {
+			b.Graph(schema.Graph{Func: top, Nodes: slices.Repeat([]schema.Node{{Func: top, Count: top}}, int(i)/10)})
+		}},
+		{"contexts", func(b *schema.Builder, i uint32) { b.Context(schema.Context{Handle: most - uint64(i), GPU: top}) }},
 		{"CUDA streams", func(b *schema.Builder, i uint32) { b.CUDAStream(most - uint64(i)) }},
 	}
 	for _, tt := range tests {
@@ -87,22 +105,29 @@ func TestSizeOfDictionaries(t *testing.T) {
 
 func addWide(b *schema.Builder, i uint32) {
 	top, id := uint32(math.MaxUint32)-i, fmt.Sprint(math.MaxUint32-i)
-	p := b.Process(schema.Process{PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64), Late: true})
+	p := b.Process(schema.Process{
+		PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64),
+		Late: true, User: "user", NSPID: top, Cgroup: strings.Repeat("g", 120), Pod: strings.Repeat("p", 36), Unit: "gputap.service",
+	})
 	th := b.Thread(schema.Thread{Process: p, TID: top, Comm: "comm-of-15-byte"})
-	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top})
-	c := b.Call(&schema.Call{Symbol: strings.Repeat("s", 40) + id, Op: schema.OpGraphLaunch, Class: schema.ClassManaged, Direction: schema.DirDefault})
-	f := b.Func(schema.Func{Name: strings.Repeat("f", 3000) + id, Handle: math.MaxUint64})
+	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top, Inferred: true})
+	cuda := b.Context(schema.Context{Handle: math.MaxUint64 - uint64(i), GPU: gpu})
+	c := b.Call(schema.CallRef{Symbol: strings.Repeat("s", 40) + id, Op: schema.OpContextRelease, Class: schema.ClassRegistered, Direction: schema.DirDefault})
+	f := b.Func(schema.Func{Name: strings.Repeat("f", 3000) + id, Handle: math.MaxUint64, Read: true})
+	b.Graph(schema.Graph{Func: f, Partial: true, Nodes: []schema.Node{{Func: f, Count: top}, {Func: f, Count: top}}})
 	all := [3]uint32{top, top, top}
 	s := b.Shape(schema.LaunchShape{Call: c, Func: f, Grid: all, Block: all, SharedBytes: top})
 	q := b.CUDAStream(math.MaxUint64 - uint64(i))
 	wide := uint64(math.MaxUint64) * uint64(i%2)
 	switch b.Kind() {
 	case schema.KindMemory:
-		b.AddMemory(&schema.Memory{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide, Bytes: wide, Aux: wide})
+		b.AddMemory(&schema.Memory{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide, Bytes: wide, Aux: wide, Context: cuda, Pool: wide})
 	case schema.KindLaunch:
 		b.AddLaunch(&schema.Launch{Time: schema.KTime(wide), Thread: th, GPU: gpu, Shape: s, CUDAStream: q})
 	case schema.KindCopy:
 		b.AddCopy(&schema.Copy{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Bytes: wide, Dst: wide, Src: wide, CUDAStream: q})
+	case schema.KindSync:
+		b.AddSync(&schema.Sync{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, CUDAStream: q, CUDAEvent: wide, Until: wide, Elapsed: wide})
 	}
 }
 
@@ -112,8 +137,9 @@ func TestSizeCountsNewEntries(t *testing.T) {
 	intern := func() {
 		b.Thread(schema.Thread{Process: b.Process(train), Comm: "pt_main"})
 		b.GPU(h200)
-		b.Call(call("cuLaunchKernel"))
+		b.Call(call("cuLaunchKernel").Ref())
 		b.Func(schema.Func{Name: strings.Repeat("k", 1000)})
+		b.Context(schema.Context{Handle: 1})
 	}
 	intern()
 	want := b.Size()
@@ -130,7 +156,7 @@ func TestSizeCountsNewEntries(t *testing.T) {
 func TestColumnWidths(t *testing.T) {
 	size := func(bytes ...uint64) int {
 		b := schema.NewBuilder(schema.KindMemory)
-		th, c := b.Thread(schema.Thread{Process: b.Process(idle)}), b.Call(call("cuMemAlloc_v2"))
+		th, c := b.Thread(schema.Thread{Process: b.Process(idle)}), b.Call(call("cuMemAlloc_v2").Ref())
 		for _, v := range bytes {
 			b.AddMemory(&schema.Memory{Thread: th, Call: c, Bytes: 100 + v})
 		}
@@ -148,7 +174,7 @@ func TestColumnWidths(t *testing.T) {
 	}
 }
 
-// TestBuilderReuse: a Builder after Reset writes what a new one writes, and adding allocates nothing.
+// TestBuilderReuse: a Builder after Reset writes what a new one writes.
 func TestBuilderReuse(t *testing.T) {
 	b := schema.NewBuilder(schema.KindLaunch)
 	fill := func() []byte {
@@ -162,14 +188,73 @@ func TestBuilderReuse(t *testing.T) {
 	if again := fill(); !bytes.Equal(first, again) {
 		t.Error("the same events encode differently after Reset")
 	}
-	e := schema.Launch{Time: 1}
-	if n := testing.AllocsPerRun(10, func() {
-		b.Reset()
-		for range 100 {
-			b.AddLaunch(&e)
+}
+
+// TestAddAllocatesNothing: events, contexts and graphs cost no memory once the Builder has grown.
+func TestAddAllocatesNothing(t *testing.T) {
+	tests := []struct {
+		kind schema.Kind
+		add  func(*schema.Builder)
+	}{
+		{schema.KindMemory, func(b *schema.Builder) {
+			b.AddMemory(&schema.Memory{Time: 1, Context: b.Context(schema.Context{Handle: 2}), Pool: 3})
+		}},
+		{schema.KindLaunch, func(b *schema.Builder) { b.AddLaunch(&schema.Launch{Time: 1}) }},
+		{schema.KindLaunch, func(b *schema.Builder) { b.Graph(schema.Graph{Nodes: []schema.Node{{Func: 1, Count: 2}}}) }},
+		{schema.KindCopy, func(b *schema.Builder) { b.AddCopy(&schema.Copy{Time: 1}) }},
+		{schema.KindSync, func(b *schema.Builder) { b.AddSync(&schema.Sync{Time: 1}) }},
+	}
+	for _, tt := range tests {
+		b := schema.NewBuilder(tt.kind)
+		if n := testing.AllocsPerRun(10, func() {
+			b.Reset()
+			for range 100 {
+				tt.add(b)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations for 100, want 0", tt.kind, n)
 		}
-	}); n != 0 {
-		t.Errorf("100 events: %v allocations, want 0", n)
+	}
+}
+
+// TestGraphNodesAreCopied: who adds a graph may use the memory of its nodes again at once.
+func TestGraphNodesAreCopied(t *testing.T) {
+	b := schema.NewBuilder(schema.KindLaunch)
+	for i := range uint64(3) {
+		b.Func(schema.Func{Handle: i})
+	}
+	var scratch []schema.Node
+	for i := range uint32(100) {
+		scratch = append(scratch[:0], schema.Node{Func: i % 3, Count: i}, schema.Node{Func: 1, Count: 2 * i})
+		b.Graph(schema.Graph{Func: i % 3, Nodes: scratch})
+	}
+	clear(scratch)
+	var got schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range got.Graphs {
+		if want := []schema.Node{{Func: uint32(i % 3), Count: uint32(i)}, {Func: 1, Count: uint32(2 * i)}}; !slices.Equal(g.Nodes, want) {
+			t.Fatalf("graph %d runs %v, want %v", i, g.Nodes, want)
+		}
+	}
+}
+
+// TestHugeGraphsAreCut: nodes above the limit of a message cost the graph its tail, never the batch.
+func TestHugeGraphsAreCut(t *testing.T) {
+	b := schema.NewBuilder(schema.KindLaunch)
+	f := b.Func(schema.Func{Handle: 1})
+	for _, nodes := range []int{60_000, 6_000, 1} {
+		b.Graph(schema.Graph{Func: f, Nodes: make([]schema.Node, nodes)})
+	}
+	var got schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{60_000, 5_536, 0} {
+		if g := got.Graphs[i]; len(g.Nodes) != want || g.Partial != (i > 0) {
+			t.Errorf("graph %d: %d nodes, partial %t, want %d, %t", i, len(g.Nodes), g.Partial, want, i > 0)
+		}
 	}
 }
 
@@ -177,7 +262,7 @@ func TestBuilderReuse(t *testing.T) {
 func TestLongNamesAreCut(t *testing.T) {
 	b := schema.NewBuilder(schema.KindLaunch)
 	name := strings.Repeat("k", 5000)
-	s := b.Shape(schema.LaunchShape{Call: b.Call(call("cuLaunchKernel")), Func: b.Func(schema.Func{Name: name})})
+	s := b.Shape(schema.LaunchShape{Call: b.Call(call("cuLaunchKernel").Ref()), Func: b.Func(schema.Func{Name: name})})
 	b.AddLaunch(&schema.Launch{Thread: b.Thread(schema.Thread{Process: b.Process(train)}), Shape: s, CUDAStream: b.CUDAStream(0)})
 	var got schema.Batch
 	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {

@@ -2,55 +2,13 @@ package schema_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/gputap/gputap/schema"
 )
-
-// arguments is how many C arguments each shape reads, and which of them may be the CUDA stream.
-var arguments = map[schema.Shape]struct {
-	count  uint8
-	stream uint8
-}{
-	"":                      {0, 0},
-	schema.ShapeAlloc:       {3, 3},
-	schema.ShapeAllocPitch:  {4, 0},
-	schema.ShapeFree:        {2, 2},
-	schema.ShapeCreate:      {4, 0},
-	schema.ShapeMap:         {4, 0},
-	schema.ShapeUnmap:       {2, 0},
-	schema.ShapeLaunch:      {9, 9},
-	schema.ShapeLaunchEx:    {2, 0},
-	schema.ShapeGraphLaunch: {2, 2},
-	schema.ShapeCopy:        {4, 4},
-	schema.ShapeName:        {3, 0},
-	schema.ShapeAlias:       {2, 0},
-	schema.ShapePrimary:     {2, 0},
-	schema.ShapeContext:     {1, 0},
-	schema.ShapeUUID:        {2, 0},
-}
-
-// shapes is which shapes an operation may have.
-var shapes = map[schema.Op][]schema.Shape{
-	schema.OpAlloc:       {schema.ShapeAlloc, schema.ShapeAllocPitch},
-	schema.OpFree:        {schema.ShapeFree},
-	schema.OpCreate:      {schema.ShapeCreate},
-	schema.OpRelease:     {schema.ShapeFree},
-	schema.OpMap:         {schema.ShapeMap},
-	schema.OpUnmap:       {schema.ShapeUnmap},
-	schema.OpExec:        {""},
-	schema.OpExit:        {""},
-	schema.OpLaunch:      {schema.ShapeLaunch, schema.ShapeLaunchEx},
-	schema.OpGraphLaunch: {schema.ShapeGraphLaunch},
-	schema.OpCopy:        {schema.ShapeCopy},
-	schema.OpCopyAsync:   {schema.ShapeCopy},
-	schema.OpName:        {schema.ShapeName},
-	schema.OpAlias:       {schema.ShapeAlias},
-	schema.OpPrimary:     {schema.ShapePrimary},
-	schema.OpContext:     {schema.ShapeContext},
-	schema.OpUUID:        {schema.ShapeUUID},
-}
 
 func TestCallsAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
@@ -67,48 +25,85 @@ func TestCallsAreConsistent(t *testing.T) {
 }
 
 func inconsistency(c *schema.Call) string {
-	args, ok := arguments[c.Shape]
-	if !ok {
-		return "unknown shape " + string(c.Shape)
-	}
-	shaped := false
-	for _, s := range shapes[c.Op] {
-		shaped = shaped || s == c.Shape
-	}
-	async := c.Op == schema.OpCopyAsync || c.Class == schema.ClassPool || c.Shape == schema.ShapeLaunch || c.Op == schema.OpGraphLaunch
+	async := c.Op == schema.OpCopyAsync || c.Op == schema.OpSetAsync || strings.HasSuffix(c.Symbol, "_ptsz")
+	copies := c.Op == schema.OpCopy || c.Op == schema.OpCopyAsync
+	inStruct := c.Shape == schema.ShapeLaunchEx || strings.HasPrefix(c.Symbol, "cuGraphInstantiate")
 	switch {
-	case !shaped:
-		return fmt.Sprintf("op %s has no shape %q", c.Op, c.Shape)
-	case c.CUDAStream != 0 && c.CUDAStream != args.stream:
+	case c.CUDAStream != 0 && streamArgument[c.Shape.String()] != c.CUDAStream && c.Shape != schema.ShapeCopyBatch:
 		return fmt.Sprintf("argument %d of shape %q is no CUDA stream", c.CUDAStream, c.Shape)
-	case c.CUDAStream > args.count:
-		return "the CUDA stream is beyond the arguments"
-	case async != (c.CUDAStream != 0):
-		return "has a CUDA stream or not: the other was expected"
+	case async && c.CUDAStream == 0 && !inStruct:
+		return "it names a CUDA stream, which is left out"
 	case c.Kind != kindOf(c.Op):
 		return fmt.Sprintf("op %s does not travel in %q batches", c.Op, c.Kind)
-	case (c.Direction != schema.DirNone) != (c.Kind == schema.KindCopy):
+	case (c.Direction != schema.DirNone) != copies:
 		return "copies, and only they, have a direction"
-	case (c.Class != schema.ClassNone) != (c.Kind == schema.KindMemory && c.Shape != ""):
+	case c.Class != schema.ClassNone && c.Kind != schema.KindMemory:
 		return "memory calls, and only they, have a class"
-	case strings.HasSuffix(c.Symbol, "_ptds") && c.Op != schema.OpCopy:
+	case strings.HasSuffix(c.Symbol, "_ptds") && c.Op != schema.OpCopy && c.Op != schema.OpSet:
 		return "_ptds is the suffix of synchronous calls"
+	case (c.Unit != 0) != (c.Op == schema.OpSet || c.Op == schema.OpSetAsync):
+		return "sets, and only they, count elements"
 	}
 	return ""
 }
 
-func kindOf(op schema.Op) schema.Kind {
-	switch op {
-	case schema.OpAlloc, schema.OpFree, schema.OpCreate, schema.OpRelease, schema.OpMap, schema.OpUnmap, schema.OpExec, schema.OpExit:
-		return schema.KindMemory
-	case schema.OpLaunch, schema.OpGraphLaunch:
-		return schema.KindLaunch
-	case schema.OpCopy, schema.OpCopyAsync:
-		return schema.KindCopy
-	case schema.OpSync:
-		return schema.KindSync
+// streamArgument is which argument each shape's comment calls the CUDA stream.
+var streamArgument = func() map[string]uint8 {
+	source, err := os.ReadFile("shape.go")
+	if err != nil {
+		panic(err)
 	}
-	return schema.KindNone
+	numbers := map[string]uint8{}
+	for _, m := range regexp.MustCompile(`(?m)^\tShape(\w+) .*// \(.*\ba(\d) CUDA stream`).FindAllStringSubmatch(string(source), -1) {
+		numbers[m[1]] = m[2][0] - '0'
+	}
+	words := map[string]uint8{}
+	for s := schema.ShapeAlloc; s < schema.NumShapes; s++ {
+		for name, n := range numbers {
+			if strings.EqualFold(name, strings.ReplaceAll(s.String(), "_", "")) {
+				words[s.String()] = n
+			}
+		}
+	}
+	return words
+}()
+
+// TestTwinsAreEqual: _ptsz and _ptds change what CUDA stream 0 means and nothing else.
+func TestTwinsAreEqual(t *testing.T) {
+	bySymbol := map[string]schema.Call{}
+	for _, c := range schema.Calls {
+		bySymbol[c.Symbol] = c
+	}
+	twins := 0
+	for symbol, c := range bySymbol {
+		c.Symbol = strings.TrimSuffix(strings.TrimSuffix(symbol, "_ptds"), "_ptsz")
+		if c.Symbol == symbol {
+			continue
+		}
+		twins++
+		if base := bySymbol[c.Symbol]; base != c {
+			t.Errorf("%s is %+v, and its twin %+v", symbol, c, base)
+		}
+	}
+	if twins < 60 {
+		t.Errorf("only %d twins", twins)
+	}
+}
+
+func kindOf(op schema.Op) schema.Kind {
+	switch {
+	case op >= schema.OpName:
+		return schema.KindNone
+	case op >= schema.OpSync:
+		return schema.KindSync
+	case op >= schema.OpCopy:
+		return schema.KindCopy
+	case op == schema.OpRecord: // of any kind: no row has it
+		return schema.KindNone
+	case op >= schema.OpLaunch:
+		return schema.KindLaunch
+	}
+	return schema.KindMemory
 }
 
 // TestCallsNeverMove pins the rows that were released: recordings of BPF cookies and metrics by
@@ -145,6 +140,10 @@ func TestNeeds(t *testing.T) {
 		{"a name for launches", "cuModuleGetFunction", []schema.Kind{schema.KindCopy, schema.KindLaunch}, true},
 		{"a name for memory", "cuModuleGetFunction", []schema.Kind{schema.KindMemory}, false},
 		{"a context for copies", "cuCtxSetCurrent", []schema.Kind{schema.KindCopy}, true},
+		{"an event record for launches", "cuEventRecord", []schema.Kind{schema.KindLaunch}, true},
+		{"an event query for launches", "cuEventQuery", []schema.Kind{schema.KindLaunch}, false},
+		{"a graph launch for memory", "cuGraphLaunch", []schema.Kind{schema.KindMemory}, true},
+		{"a capture for waits", "cuStreamEndCapture", []schema.Kind{schema.KindSync}, false},
 		{"nothing to probe at exit", "process_exit", []schema.Kind{schema.KindMemory}, false},
 	}
 	for _, tt := range tests {
@@ -168,7 +167,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("kind %d: %q parses as %d", k, k, schema.ParseKind(k.String()))
 		}
 	}
-	for op := schema.OpUnknown; op <= schema.OpUUID; op++ {
+	for op := schema.OpUnknown; op < schema.NumOps; op++ {
 		if seen[op.String()] || op.String() == "" {
 			t.Errorf("op %d: word %q", op, op)
 		}

@@ -15,6 +15,7 @@ const (
 	MaxMessageBytes = 8 << 20
 	MaxEvents       = 1 << 17
 	maxRows         = 1 << 16 // of one dictionary
+	maxListed       = 1 << 17 // strings and numbers of all lists in rows; a graph's node is two
 	maxString       = 4096    // bytes; Encode cuts longer ones
 	maxDepth        = 8       // of values under unknown keys
 	maxSeen         = 4 << 20 // bytes of strings that a Decoder keeps
@@ -30,6 +31,7 @@ type Decoder struct {
 	reader    bytes.Reader
 	dec       *msgpack.Decoder
 	row       row // the one being read: a local would go to the heap for every row
+	listed    int // of maxListed
 	seen      map[string]string
 	seenBytes int
 }
@@ -49,7 +51,7 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	if len(data) > MaxMessageBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessageBytes)
 	}
-	d.data = data
+	d.data, d.listed = data, 0
 	d.reader.Reset(data)
 	d.dec.ResetReader(&d.reader)
 	b.clear()
@@ -76,12 +78,16 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 func (b *Batch) clear() {
 	clear(b.Processes)
 	clear(b.Threads)
+	clear(b.GPUs)
 	clear(b.Calls)
 	clear(b.Funcs)
+	clear(b.Graphs)
 	clear(b.Libraries)
+	clear(b.Coverage)
 	*b = Batch{
 		Processes: b.Processes[:0], Threads: b.Threads[:0], GPUs: b.GPUs[:0], Calls: b.Calls[:0], Funcs: b.Funcs[:0],
-		Shapes: b.Shapes[:0], CUDAStreams: b.CUDAStreams[:0], Libraries: b.Libraries[:0],
+		Graphs: b.Graphs[:0], Contexts: b.Contexts[:0], Shapes: b.Shapes[:0], CUDAStreams: b.CUDAStreams[:0],
+		Libraries: b.Libraries[:0], Coverage: b.Coverage[:0], nodes: b.nodes[:0],
 	}
 }
 
@@ -144,9 +150,12 @@ func (d *Decoder) dictionary(key string, b *Batch) (err error) {
 			r.text(&p.Comm)
 			r.text(&p.Exe)
 			r.text(&p.Container)
-			var late uint8
-			field(r, &late)
-			p.Late = late != 0
+			r.flag(&p.Late)
+			r.text(&p.User)
+			field(r, &p.NSPID)
+			r.text(&p.Cgroup)
+			r.text(&p.Pod)
+			r.text(&p.Unit)
 		})
 	case keyThreads:
 		b.Threads, err = rows(d, b.Threads, func(r *row, t *Thread) {
@@ -158,6 +167,9 @@ func (d *Decoder) dictionary(key string, b *Batch) (err error) {
 		b.GPUs, err = rows(d, b.GPUs, func(r *row, g *GPU) {
 			r.text(&g.UUID)
 			field(r, &g.Ordinal)
+			r.flag(&g.Inferred)
+			r.text(&g.Name)
+			r.text(&g.Bus)
 		})
 	case keyCalls:
 		b.Calls, err = rows(d, b.Calls, func(r *row, c *CallRef) {
@@ -170,6 +182,19 @@ func (d *Decoder) dictionary(key string, b *Batch) (err error) {
 		b.Funcs, err = rows(d, b.Funcs, func(r *row, f *Func) {
 			r.text(&f.Name)
 			field(r, &f.Handle)
+			r.flag(&f.Read)
+		})
+	case keyGraphs:
+		b.nodes = b.nodes[:0]
+		b.Graphs, err = rows(d, b.Graphs, func(r *row, g *Graph) {
+			field(r, &g.Func)
+			r.flag(&g.Partial)
+			g.Nodes = r.nodes(&b.nodes)
+		})
+	case keyContexts:
+		b.Contexts, err = rows(d, b.Contexts, func(r *row, c *Context) {
+			field(r, &c.Handle)
+			field(r, &c.GPU)
 		})
 	case keyShapes:
 		b.Shapes, err = rows(d, b.Shapes, func(r *row, s *LaunchShape) {
@@ -188,6 +213,14 @@ func (d *Decoder) dictionary(key string, b *Batch) (err error) {
 			field(r, &l.Attached)
 			field(r, &l.Stepped)
 			r.list(&l.Absent)
+			r.list(&l.Failed)
+		})
+	case keyCoverage:
+		b.Coverage, err = rows(d, b.Coverage, func(r *row, c *Coverage) {
+			field(r, &c.Process)
+			field(r, &c.Asked)
+			r.list(&c.Outside)
+			field(r, &c.ExportTables)
 		})
 	default:
 		err = d.skip(0)

@@ -20,14 +20,21 @@
 //	off      int             wall clock minus KTime, ns
 //	t0, t1   uint            earliest and latest entry time; 0 without events
 //	lost     map             cause → events lost since the producer started; causes of 0 left out
-//	procs    [row]           pid, start (KTime), uid, comm, exe, container, late (0|1)
+//	procs    [row]           pid, start (KTime), uid, comm, exe, container, late (0|1), user, its own pid (0: the
+//	                         same), cgroup, pod, unit
 //	threads  [row]           index into procs, tid, comm
-//	gpus     [row]           UUID ("" while unknown), ordinal in the process's own numbering
+//	gpus     [row]           UUID ("" while unknown), ordinal in the process's own numbering, inferred (0|1),
+//	                         host only: model, PCI address
 //	calls    [row]           symbol, op, class, direction: words, "" when they do not apply
-//	funcs    [row]           mangled name ("" when the handle was obtained unseen), handle
+//	funcs    [row]           mangled name ("" when the handle was obtained unseen), handle, read (0|1)
 //	shapes   [row]           index into calls, into funcs, grid x y z, block x y z, dynamic shared bytes
-//	streams  [uint]          CUDA stream handles
-//	libs     [row]           host only: path, inode, probes attached, of them single-stepped, absent symbols [string]
+//	graphs   [row]           index into funcs, partial (0|1), nodes: [index into funcs, count, index, count, …]
+//	ctxs     [row]           handle, 0 or 1 + index into gpus
+//	streams  [uint]          CUDA stream handles; 0: the default one, or none
+//	libs     [row]           host only: path, inode, probes attached, of them single-stepped, absent symbols
+//	                         [string], failed symbols [string]
+//	cover    [row]           host only: index into procs, functions asked for, of them outside [string],
+//	                         export tables
 //	linux    string          host only: release
 //	prod     string          host only: version of the producer
 //	cols     map             key → column
@@ -47,15 +54,25 @@
 //	c    memory copy sync           index    into calls
 //	g    memory launch copy sync    index    0: unknown, else 1 + index into gpus
 //	r    memory copy sync           CUresult 0 is success
-//	p    memory                     -        address or handle, as the op says
+//	p    memory sync                -        address or handle, as the op says; sync: CUDA event or context
 //	b    memory copy                bytes    amount
-//	x    memory                     -        map: the handle; stream-ordered calls: the CUDA stream
+//	x    memory sync                -        as the op says, else the CUDA stream of a stream-ordered call
 //	dst  copy                       -        destination address
-//	src  copy                       -        source address
+//	src  copy                       -        source address; 0 of sets
 //	s    launch                     index    into shapes
 //	q    launch copy sync           index    into streams
+//	cx   memory                     index    current context; 0: unknown, else 1 + index into ctxs
+//	po   memory                     -        pool that an allocation names; 0: the GPU's own, or none
+//	v    sync                       ns       elapsed: GPU time between two CUDA events
 //
-// Columns are written in the order of this table; readers find them by key.
+// Columns of a kind are written in the order of kindColumns; readers find them by key.
+//
+// # Ops and classes
+//
+// Op says for each op what happened and what p, b and x are; ops from name on never travel. A call that
+// was recorded into a graph keeps its symbol, class and direction and has the op record: it did not run
+// and is no launch, copy, set or allocation. A graph_launch runs every node of its graph count times; of
+// a partial graph, more than those. MemClass.OnGPU and OnHost say what counts where.
 //
 // # Evolution
 //
@@ -70,10 +87,11 @@
 // # Limits
 //
 // Decode refuses, with ErrMalformed, a message above MaxMessageBytes, events above MaxEvents, more
-// than 65,536 rows in a dictionary, strings above 4,096 bytes (Encode cuts them), unknown values
-// nested deeper than 8, a number that is negative or too large for its field, a column whose data is
-// not width × n bytes, and an index beyond its dictionary. Counts are compared with the bytes that are
-// left before anything is allocated. A producer closes batches at 4,096 events, far below.
+// than 65,536 rows in a dictionary, more than 131,072 entries in all lists of all rows (Builder.Graph
+// cuts its nodes), strings above 4,096 bytes (Encode cuts them), unknown values nested deeper than 8, a
+// number that is negative or too large for its field, a column whose data is not width × n bytes, and an
+// index beyond its dictionary: of columns, and of threads, shapes, graphs, ctxs and cover. Counts are
+// compared with the bytes that are left before anything is allocated. A producer closes batches at 4,096 events, far below.
 //
 // # Order, identity, loss
 //
@@ -101,4 +119,13 @@
 // returned belongs to an earlier life of the address. An allocation over a live address ends the
 // earlier life. A free counts only with result 0, and a free of 0 is none. A failed allocation is never
 // live. exec and exit end everything that the process held.
+//
+// context_destroy, context_reset and the context_release of the last user end what was allocated in that
+// context of class device, managed, pinned, registered and array; pool, vmm and graph memory survives
+// (measured on a GPU). pool_destroy frees nothing: memory from the pool lives until it is freed.
+//
+// Physical memory of a create has a reference for the create and each retain, and one less for each
+// release; it goes with its last reference and last mapping, whichever is later. An open is a holder and
+// never bytes: the memory counts where it was made; the holder goes with the close, free or release of
+// its p. A free or release ends what is live at p, whatever class its own call names.
 package schema

@@ -2,6 +2,9 @@ package schema_test
 
 import (
 	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +30,8 @@ func TestDocumentedBytes(t *testing.T) {
 	}
 }
 
-// TestDocumentedWords: docs/wire.md explains every key that is written and every word.
+// TestDocumentedWords: docs/wire.md explains every key that is written and every word, and the example
+// reader knows every op.
 func TestDocumentedWords(t *testing.T) {
 	page := string(read(t, "../docs/wire.md"))
 	explained := func(word string) {
@@ -35,8 +39,14 @@ func TestDocumentedWords(t *testing.T) {
 			t.Errorf("docs/wire.md does not explain %q", word)
 		}
 	}
-	for op := schema.OpUnknown; op <= schema.OpUUID; op++ {
+	_, ops, _ := strings.Cut(string(read(t, "../examples/read_batch.py")), `OPS = """`)
+	ops, _, _ = strings.Cut(ops, `"""`)
+	known := strings.Fields(ops)
+	for op := schema.OpUnknown; op < schema.OpName; op++ {
 		explained(op.String())
+		if op != schema.OpUnknown && !slices.Contains(known, op.String()) {
+			t.Errorf("examples/read_batch.py does not know op %q", op)
+		}
 	}
 	for c := range schema.NumClasses {
 		explained(c.String())
@@ -64,6 +74,36 @@ func TestDocumentedWords(t *testing.T) {
 		columns, _ := message["cols"].(map[string]any)
 		for key := range columns {
 			explained(key)
+		}
+	}
+}
+
+// TestCoveragePage: docs/coverage.md counts the table, names its classes, and calls nothing unseen that
+// has a row.
+func TestCoveragePage(t *testing.T) {
+	page := string(read(t, "../docs/coverage.md"))
+	rows := map[string]bool{}
+	for i := range schema.Calls {
+		if schema.Calls[i].Shape != schema.ShapeNone {
+			rows[schema.Calls[i].Symbol] = true
+		}
+	}
+	if want := fmt.Sprintf("%d functions are probed", len(rows)); !strings.Contains(page, want) {
+		t.Errorf("docs/coverage.md does not say: %s", want)
+	}
+	memory, _, _ := strings.Cut(page, "## Names and graphs")
+	for c := schema.ClassDevice; c < schema.NumClasses; c++ {
+		if c != schema.ClassMulticast && !strings.Contains(memory, c.String()) {
+			t.Errorf("class %s is not explained", c)
+		}
+	}
+	_, unseen, found := strings.Cut(page, "## Not seen")
+	if !found {
+		t.Fatal("no section of what is not seen")
+	}
+	for _, m := range regexp.MustCompile("`(cu[A-Z]\\w+)`").FindAllStringSubmatch(unseen, -1) {
+		if rows[m[1]] && m[1] != "cuGetExportTable" {
+			t.Errorf("%s is called unseen and has a row", m[1])
 		}
 	}
 }

@@ -3,7 +3,7 @@ package schema
 import "github.com/vmihailenco/msgpack/v5"
 
 // MinorVersion of the form that Encode writes.
-const MinorVersion = 1
+const MinorVersion = 2
 
 // Envelope keys. doc.go and docs/wire.md explain them.
 const (
@@ -25,9 +25,12 @@ const (
 	keyCalls       = "calls"
 	keyFuncs       = "funcs"
 	keyShapes      = "shapes"
+	keyGraphs      = "graphs"
+	keyContexts    = "ctxs"
 	keyCUDAStreams = "streams"
 	keyColumns     = "cols"
 	keyLibraries   = "libs"
+	keyCoverage    = "cover"
 	keyLinux       = "linux"
 	keyProducer    = "prod"
 )
@@ -71,7 +74,8 @@ func (b *Builder) keys() int {
 	n := 12
 	for _, used := range []bool{
 		len(b.processes.values) > 0, len(b.threads.values) > 0, len(b.gpus.values) > 0, len(b.calls.values) > 0,
-		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.cudaStreams.values) > 0, b.events > 0,
+		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.graphs) > 0, len(b.contexts.values) > 0, len(b.cudaStreams.values) > 0,
+		len(b.Coverage) > 0, b.events > 0,
 	} {
 		if used {
 			n++
@@ -87,7 +91,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 	if e.list(keyProcesses, len(b.processes.values)) {
 		for i := range b.processes.values {
 			p := &b.processes.values[i]
-			e.row(7)
+			e.row(12)
 			e.u(uint64(p.PID))
 			e.u(uint64(p.Start))
 			e.u(uint64(p.UID))
@@ -95,6 +99,11 @@ func (b *Builder) encodeDictionaries(e envelope) {
 			e.s(p.Exe)
 			e.s(p.Container)
 			e.u(flag(p.Late))
+			e.s(p.User)
+			e.u(uint64(p.NSPID))
+			e.s(p.Cgroup)
+			e.s(p.Pod)
+			e.s(p.Unit)
 		}
 	}
 	if e.list(keyThreads, len(b.threads.values)) {
@@ -108,9 +117,12 @@ func (b *Builder) encodeDictionaries(e envelope) {
 	}
 	if e.list(keyGPUs, len(b.gpus.values)) {
 		for _, g := range b.gpus.values {
-			e.row(2)
+			e.row(5)
 			e.s(g.UUID)
 			e.u(uint64(g.Ordinal))
+			e.u(flag(g.Inferred))
+			e.s(g.Name)
+			e.s(g.Bus)
 		}
 	}
 	if e.list(keyCalls, len(b.calls.values)) {
@@ -124,9 +136,10 @@ func (b *Builder) encodeDictionaries(e envelope) {
 	}
 	if e.list(keyFuncs, len(b.funcs.values)) {
 		for _, f := range b.funcs.values {
-			e.row(2)
+			e.row(3)
 			e.s(f.Name)
 			e.u(f.Handle)
+			e.u(flag(f.Read))
 		}
 	}
 	if e.list(keyShapes, len(b.shapes.values)) {
@@ -138,6 +151,26 @@ func (b *Builder) encodeDictionaries(e envelope) {
 			} {
 				e.u(uint64(v))
 			}
+		}
+	}
+	if e.list(keyGraphs, len(b.graphs)) {
+		for i := range b.graphs {
+			g := &b.graphs[i]
+			e.row(3)
+			e.u(uint64(g.Func))
+			e.u(flag(g.Partial))
+			e.row(2 * len(g.Nodes))
+			for _, n := range g.Nodes {
+				e.u(uint64(n.Func))
+				e.u(uint64(n.Count))
+			}
+		}
+	}
+	if e.list(keyContexts, len(b.contexts.values)) {
+		for _, c := range b.contexts.values {
+			e.row(2)
+			e.u(c.Handle)
+			e.u(uint64(c.GPU))
 		}
 	}
 	if e.list(keyCUDAStreams, len(b.cudaStreams.values)) {
@@ -155,14 +188,22 @@ func (b *Builder) encodeHeartbeat(e envelope) {
 	e.row(len(b.Libraries))
 	for i := range b.Libraries {
 		l := &b.Libraries[i]
-		e.row(5)
+		e.row(6)
 		e.s(l.Path)
 		e.u(l.Inode)
 		e.u(uint64(l.Attached))
 		e.u(uint64(l.Stepped))
-		e.row(len(l.Absent))
-		for _, s := range l.Absent {
-			e.s(s)
+		e.strings(l.Absent)
+		e.strings(l.Failed)
+	}
+	if e.list(keyCoverage, len(b.Coverage)) {
+		for i := range b.Coverage {
+			c := &b.Coverage[i]
+			e.row(4)
+			e.u(uint64(c.Process))
+			e.u(uint64(c.Asked))
+			e.strings(c.Outside)
+			e.u(uint64(c.ExportTables))
 		}
 	}
 	e.string(keyLinux, b.Linux)
@@ -205,6 +246,13 @@ func (e envelope) list(k string, n int) (some bool) {
 	e.key(k)
 	e.row(n)
 	return true
+}
+
+func (e envelope) strings(list []string) {
+	e.row(len(list))
+	for _, s := range list {
+		e.s(s)
+	}
 }
 
 func (e envelope) lost(h *Header) {

@@ -14,8 +14,8 @@ const (
 	KindNone   Kind = iota
 	KindMemory      // allocations, frees, mappings, process ends: all that leak state needs, in one order
 	KindLaunch      // kernel and graph launches
-	KindCopy        // copies
-	KindSync        // waits for the GPU; no call of the table fills it yet
+	KindCopy        // copies and sets
+	KindSync        // waits for the GPU, CUDA events and CUDA streams
 	KindHost        // heartbeat of a host, no events
 	NumKinds
 )
@@ -71,6 +71,11 @@ type Process struct {
 	Exe       string // path as the process sees it; "" when it was gone before it could be read
 	Container string // container id; "" outside containers
 	Late      bool   // was running before the library was attached: earlier calls were not seen
+	User      string // name of UID on the host; "" when it has none
+	NSPID     uint32 // its PID as it sees itself; 0 when that is PID
+	Cgroup    string // path of its control group
+	Pod       string // UID of its Kubernetes pod; "" outside pods
+	Unit      string // its systemd unit; "" without
 }
 
 // Thread is one thread of one of the batch's processes.
@@ -82,8 +87,17 @@ type Thread struct {
 
 // GPU is one device as one process sees it. UUID is "" while unknown.
 type GPU struct {
-	UUID    string // as nvidia-smi prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
-	Ordinal uint32 // in the process's own numbering
+	UUID     string // as nvidia-smi prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, MIG-… for a part of one
+	Ordinal  uint32 // in the process's own numbering; in a heartbeat the device minor
+	Inferred bool   // not told by the program but concluded from what it has open and was given
+	Name     string // heartbeat only: model
+	Bus      string // heartbeat only: PCI address
+}
+
+// Context is one CUDA context of one process.
+type Context struct {
+	Handle uint64
+	GPU    uint32 // 0 unknown, else 1 + index into Batch.GPUs
 }
 
 // CallRef is a row of a batch's call dictionary.
@@ -95,10 +109,24 @@ type CallRef struct {
 }
 
 // Func is a kernel function or an executable graph. Name is mangled, as the compiler wrote it;
-// "" when the handle was obtained unseen.
+// "" when the handle was obtained unseen and nothing else told it.
 type Func struct {
 	Name   string
 	Handle uint64
+	Read   bool // the name was found in the program's memory: its handle was obtained unseen
+}
+
+// Graph says what one launch of an executable graph runs.
+type Graph struct {
+	Func    uint32 // index into Batch.Funcs: the executable graph
+	Partial bool   // it may run more: it was made before gputap was attached, or in ways that are not seen
+	Nodes   []Node // of a decoded batch: shared memory, valid until the next Decode into it
+}
+
+// Node is how often one launch of an executable graph runs one kernel.
+type Node struct {
+	Func  uint32 // index into Batch.Funcs
+	Count uint32
 }
 
 // LaunchShape is what repeats from launch to launch.
@@ -120,7 +148,9 @@ type Memory struct {
 	Result   uint32 // CUresult
 	Ptr      uint64 // device address, host address or handle, as Op says
 	Bytes    uint64
-	Aux      uint64 // OpMap: the handle; stream-ordered calls: the CUDA stream
+	Aux      uint64 // as Op says, else the CUDA stream of a stream-ordered call
+	Context  uint32 // current context: 0 unknown, else 1 + index into Batch.Contexts
+	Pool     uint64 // handle of the pool an allocation names; 0: the GPU's own, or none
 }
 
 // Launch is one event of a launch batch.
@@ -146,6 +176,28 @@ type Copy struct {
 	CUDAStream uint32
 }
 
+// Sync is one event of a sync batch.
+type Sync struct {
+	Time       KTime
+	Duration   uint64 // ns in the call: the wait, where it waits
+	Thread     uint32
+	Call       uint32
+	GPU        uint32
+	Result     uint32
+	CUDAStream uint32
+	CUDAEvent  uint64 // or the context waited for
+	Until      uint64 // OpElapsed: the later CUDA event
+	Elapsed    uint64 // OpElapsed: ns of GPU time between the two
+}
+
+// Coverage is what gputap cannot see of one process, in a host's heartbeat.
+type Coverage struct {
+	Process      uint32   // index into Batch.Processes
+	Asked        uint32   // driver functions that the program asked for by name
+	Outside      []string // of those, names that work on memory or submit work and have no probe
+	ExportTables uint32   // tables of unnamed functions that it asked for
+}
+
 // Library is one attached driver library, in a host's heartbeat.
 type Library struct {
 	Path     string
@@ -153,6 +205,7 @@ type Library struct {
 	Attached uint32   // symbols with a probe
 	Stepped  uint32   // of those, probes on an instruction that Linux must single-step: slow
 	Absent   []string // symbols of the table that the library does not export
+	Failed   []string // symbols that could not be probed
 }
 
 // Header is what every batch says about itself.

@@ -3,17 +3,20 @@ package schema_test
 import (
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gputap/gputap/schema"
 )
 
 func FuzzDecode(f *testing.F) {
-	for _, g := range goldens {
-		f.Add(g.bytes())
+	for _, m := range released(f) {
+		f.Add(m.data)
 	}
 	f.Add(good())
+	f.Add(memory())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var b schema.Batch
 		if err := schema.NewDecoder().Decode(data, &b); err != nil {
@@ -37,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 
 func columns(b *schema.Batch) []*schema.Column {
 	return []*schema.Column{
-		b.Time(), b.Duration(), b.Thread(), b.Call(), b.GPU(), b.Result(), b.Ptr(), b.Bytes(), b.Aux(), b.Shape(), b.CUDAStream(),
+		b.Time(), b.Duration(), b.Thread(), b.Call(), b.GPU(), b.Result(), b.Ptr(), b.Bytes(), b.Aux(), b.Shape(), b.Context(), b.CUDAStream(),
 	}
 }
 
@@ -50,6 +53,8 @@ func FuzzRoundTrip(f *testing.F) {
 		roundTripMemory(t, r, int(n))
 		roundTripLaunch(t, r, int(n))
 		roundTripCopy(t, r, int(n))
+		roundTripSync(t, r, int(n))
+		roundTripHost(t, r, int(n)%500)
 	})
 }
 
@@ -96,16 +101,45 @@ func equal[E comparable](t *testing.T, want []E, at func(int) E) {
 func roundTripMemory(t *testing.T, r source, n int) {
 	b := schema.NewBuilder(schema.KindMemory)
 	events := make([]schema.Memory, n)
+	var contexts []schema.Context
 	for i := range events {
+		gpu := b.GPU(schema.GPU{Ordinal: uint32(r.IntN(8)), Inferred: r.IntN(2) > 0}) - uint32(r.IntN(2))
+		c := schema.Context{Handle: r.number(), GPU: gpu}
 		e := &events[i]
 		*e = schema.Memory{
 			Time: r.time(), Duration: r.number(), Result: uint32(r.number()), Ptr: r.number(), Bytes: r.number(), Aux: r.number(),
-			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: uint32(r.IntN(9))}), TID: uint32(r.number())}),
-			Call:   b.Call(&schema.Calls[r.IntN(16)]), GPU: b.GPU(schema.GPU{Ordinal: uint32(r.IntN(8))}) - uint32(r.IntN(2)),
+			Thread: b.Thread(schema.Thread{Process: b.Process(r.process()), TID: uint32(r.number())}),
+			Call:   b.Call(r.call()), GPU: gpu, Pool: r.number(), Context: b.Context(c),
 		}
+		if int(e.Context) > len(contexts) {
+			contexts = append(contexts, c)
+		}
+		e.Context -= uint32(r.IntN(2))
 		b.AddMemory(e)
 	}
-	equal(t, events, decoded(t, b, n).Memory)
+	batch := decoded(t, b, n)
+	equal(t, events, batch.Memory)
+	if !slices.Equal(batch.Contexts, contexts) {
+		t.Fatalf("contexts %v, want %v", batch.Contexts, contexts)
+	}
+}
+
+// process is one of nine, every field set in some.
+func (r source) process() schema.Process {
+	i := r.IntN(9)
+	text := strings.Repeat("x", i*i)
+	return schema.Process{
+		PID: uint32(i), NSPID: uint32(i * 1000), Late: i%2 > 0, User: text, Cgroup: text + text, Pod: text, Unit: text, Exe: text, Container: text,
+	}
+}
+
+// call is one of the table, recorded into a graph or not.
+func (r source) call() schema.CallRef {
+	c := schema.Calls[r.IntN(len(schema.Calls))].Ref()
+	if r.IntN(2) > 0 {
+		c.Op = schema.OpRecord
+	}
+	return c
 }
 
 func roundTripLaunch(t *testing.T, r source, n int) {
@@ -113,9 +147,11 @@ func roundTripLaunch(t *testing.T, r source, n int) {
 	events := make([]schema.Launch, n)
 	thread := b.Thread(schema.Thread{Process: b.Process(train)})
 	var shapes []schema.LaunchShape
+	var graphs []schema.Graph
 	for i := range events {
+		f := b.Func(schema.Func{Handle: r.number(), Read: r.IntN(2) > 0})
 		s := schema.LaunchShape{
-			Call: b.Call(call("cuLaunchKernel")), Func: b.Func(schema.Func{Handle: r.number()}),
+			Call: b.Call(call("cuLaunchKernel").Ref()), Func: f,
 			Grid: [3]uint32{uint32(r.number()), 1, 2}, Block: [3]uint32{3, uint32(r.number()), 4}, SharedBytes: uint32(r.number()),
 		}
 		e := &events[i]
@@ -124,11 +160,24 @@ func roundTripLaunch(t *testing.T, r source, n int) {
 			shapes = append(shapes, s)
 		}
 		b.AddLaunch(e)
+		if i%64 == 0 {
+			g := schema.Graph{Func: f, Partial: r.IntN(2) > 0, Nodes: make([]schema.Node, r.IntN(100))}
+			for k := range g.Nodes {
+				g.Nodes[k] = schema.Node{Func: r.Uint32N(f + 1), Count: uint32(r.number())}
+			}
+			b.Graph(g)
+			graphs = append(graphs, g)
+		}
 	}
 	batch := decoded(t, b, n)
 	equal(t, events, batch.Launch)
 	if !slices.Equal(batch.Shapes, shapes) {
 		t.Fatalf("shapes %v, want %v", batch.Shapes, shapes)
+	}
+	if !slices.EqualFunc(batch.Graphs, graphs, func(a, b schema.Graph) bool {
+		return a.Func == b.Func && a.Partial == b.Partial && slices.Equal(a.Nodes, b.Nodes)
+	}) {
+		t.Fatalf("graphs %v, want %v", batch.Graphs, graphs)
 	}
 }
 
@@ -139,10 +188,49 @@ func roundTripCopy(t *testing.T, r source, n int) {
 	for i := range events {
 		e := &events[i]
 		*e = schema.Copy{
-			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuMemcpyHtoD_v2")), Result: uint32(r.number()),
+			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuMemcpyHtoD_v2").Ref()), Result: uint32(r.number()),
 			Bytes: r.number(), Dst: r.number(), Src: r.number(), CUDAStream: b.CUDAStream(r.number()),
 		}
 		b.AddCopy(e)
 	}
 	equal(t, events, decoded(t, b, n).Copy)
+}
+
+func roundTripSync(t *testing.T, r source, n int) {
+	b := schema.NewBuilder(schema.KindSync)
+	events := make([]schema.Sync, n)
+	thread := b.Thread(schema.Thread{Process: b.Process(idle)})
+	for i := range events {
+		e := &events[i]
+		*e = schema.Sync{
+			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuEventRecord").Ref()), Result: uint32(r.number()),
+			CUDAStream: b.CUDAStream(r.number()), CUDAEvent: r.number(), Until: r.number(), Elapsed: r.number(),
+		}
+		b.AddSync(e)
+	}
+	equal(t, events, decoded(t, b, n).Sync)
+}
+
+// roundTripHost is a heartbeat with n libraries, processes and GPUs.
+func roundTripHost(t *testing.T, r source, n int) {
+	b := schema.NewBuilder(schema.KindHost)
+	for range n {
+		text := strings.Repeat("x", r.IntN(300))
+		list := slices.Repeat([]string{text}, r.IntN(3))
+		if len(list) == 0 {
+			list = nil // as it is decoded
+		}
+		b.Libraries = append(b.Libraries, schema.Library{Path: text, Inode: r.number(), Attached: uint32(r.number()), Stepped: uint32(r.number()), Absent: list, Failed: list})
+		b.Coverage = append(b.Coverage, schema.Coverage{Process: b.Process(r.process()), Asked: uint32(r.number()), Outside: list, ExportTables: uint32(r.number())})
+		b.GPU(schema.GPU{UUID: text, Ordinal: uint32(r.number()), Inferred: r.IntN(2) > 0, Name: text, Bus: text})
+	}
+	batch := decoded(t, b, 0)
+	if len(batch.Libraries) != n || len(batch.Coverage) != n {
+		t.Fatalf("%d libraries, %d coverages, want %d", len(batch.Libraries), len(batch.Coverage), n)
+	}
+	for i := range n {
+		if !reflect.DeepEqual(batch.Libraries[i], b.Libraries[i]) || !reflect.DeepEqual(batch.Coverage[i], b.Coverage[i]) {
+			t.Fatalf("row %d: %+v, %+v, want %+v, %+v", i, batch.Libraries[i], batch.Coverage[i], b.Libraries[i], b.Coverage[i])
+		}
+	}
 }

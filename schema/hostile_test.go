@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,13 +21,20 @@ func good(replace ...any) []byte {
 		"calls", []any{[]any{"cuLaunchKernel", "launch", "", ""}}, "funcs", []any{[]any{"k", 1}},
 		"shapes", []any{[]any{0, 0, 1, 1, 1, 1, 1, 1, 0}}, "streams", []any{0},
 	}
-	cols := object{"t", col(5, 1, 0, 1), "th", col(0, 0), "g", col(0, 1, 0, 1), "s", col(0, 0), "q", col(0, 0)}
+	cols := object{
+		"t", col(5, 1, 0, 1), "th", col(0, 0), "g", col(0, 1, 0, 1), "s", col(0, 0), "q", col(0, 0), "c", col(0, 0), "cx", col(0, 0),
+	}
 	for i := 0; i < len(replace); i += 2 {
 		if !o.set(replace[i], replace[i+1]) && !cols.set(replace[i], replace[i+1]) {
 			o = append(o, replace[i], replace[i+1])
 		}
 	}
 	return pack(append(o, "cols", cols))
+}
+
+// memory is good as a memory batch.
+func memory(replace ...any) []byte {
+	return good(append([]any{"k", "memory", "ctxs", []any{[]any{5, 1}}, "cx", col(0, 1, 0, 1), "c", col(0, 0)}, replace...)...)
 }
 
 func (o object) set(key, value any) bool {
@@ -57,6 +66,15 @@ func TestHostile(t *testing.T) {
 		{"5 more claim 20 M losses", append([]byte("\x81\xa4lost"), 0xdf, 0x01, 0x31, 0x2d, 0x00)},
 		{"5 more claim 20 M unknown values", append([]byte("\x81\xa1?"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"a row claims 20 M fields", append([]byte("\x81\xa5procs\x91"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"a list of failed symbols claims 20 M", append([]byte("\x81\xa4libs\x91\x96\xa0\x00\x00\x00\x90"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"a list of coverage claims 20 M", append([]byte("\x81\xa5cover\x91\x94\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"nodes claim 20 M", append([]byte("\x81\xa6graphs\x91\x93\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"nodes claim 4 G", append([]byte("\x81\xa6graphs\x91\x93\x00\x00"), 0xdd, 0xff, 0xff, 0xff, 0xfe)},
+		{"5 more claim 20 M graphs", append([]byte("\x81\xa6graphs"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"5 more claim 20 M contexts", append([]byte("\x81\xa4ctxs"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"5 more claim 20 M coverages", append([]byte("\x81\xa5cover"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"a list above the cap", pack(object{"libs", []any{[]any{"", 0, 0, 0, make([]any, 1<<17+1)}}})},
+		{"lists above the cap together", pack(object{"graphs", []any{[]any{0, 0, []any{0, 1}}, []any{0, 0, make([]any, 1<<17)}}})},
 		{"a list in a row claims 20 M", append([]byte("\x81\xa4libs\x91\x95\xa0\x00\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"a string claims 2 GiB", append([]byte("\x81\xa1h"), 0xdb, 0x7f, 0xff, 0xff, 0xff)},
 		{"an extension claims 4 GiB", append([]byte("\x81\xa1?"), 0xc9, 0xff, 0xff, 0xff, 0xff, 1)},
@@ -81,6 +99,23 @@ func TestHostile(t *testing.T) {
 		{"thread of no process", good("threads", []any{[]any{1, 1, ""}})},
 		{"shape of no call", good("shapes", []any{[]any{1, 0}})},
 		{"shape of no function", good("shapes", []any{[]any{0, 1}})},
+		{"a node without a count", good("graphs", []any{[]any{0, 0, []any{0}}})},
+		{"half a node after a whole one", good("graphs", []any{[]any{0, 0, []any{0, 1, 0}}})},
+		{"a node of no function", good("graphs", []any{[]any{0, 0, []any{0, 1, 1, 1}}})},
+		{"a node of 33 bits", good("graphs", []any{[]any{0, 0, []any{1 << 32, 1}}})},
+		{"a node run a negative number of times", good("graphs", []any{[]any{0, 0, []any{0, -1}}})},
+		{"nodes as text", good("graphs", []any{[]any{0, 0, "ab"}})},
+		{"nodes as a map", good("graphs", []any{[]any{0, 0, object{0, 1}}})},
+		{"a graph of no function", good("graphs", []any{[]any{1}})},
+		{"a graph without functions", good("funcs", []any{}, "shapes", []any{}, "graphs", []any{[]any{}})},
+		{"partial above 255", good("graphs", []any{[]any{0, 256}})},
+		{"a context on no GPU", good("ctxs", []any{[]any{1, 2}})},
+		{"a context on a GPU of 33 bits", good("ctxs", []any{[]any{1, 1 << 32}})},
+		{"coverage of no process", good("cover", []any{[]any{1}})},
+		{"a number among symbols", good("libs", []any{[]any{"", 0, 0, 0, []any{1}}})},
+		{"context beyond its dictionary", memory("cx", col(0, 1, 0, 2))},
+		{"context without a dictionary", memory("ctxs", []any{})},
+		{"wrapping context", memory("cx", col(uint64(math.MaxUint64), 1, 0, 2))},
 		{"thread index of 33 bits", good("threads", []any{[]any{1 << 32, 1, ""}})},
 		{"negative pid", good("procs", []any{[]any{-1}})},
 		{"pid as text", good("procs", []any{[]any{"1"}})},
@@ -92,9 +127,11 @@ func TestHostile(t *testing.T) {
 		{"200 k nested maps in a row", append([]byte("\x81\xa5funcs\x91\x93\xa0\x00"), bytes.Repeat([]byte{0x81}, 200_000)...)},
 		{"a message above the cap", make([]byte, schema.MaxMessageBytes+1)},
 	}
-	var b schema.Batch
-	if err := schema.NewDecoder().Decode(good(), &b); err != nil {
-		t.Fatalf("the untouched message: %v", err)
+	for _, untouched := range [][]byte{good(), memory()} {
+		var b schema.Batch
+		if err := schema.NewDecoder().Decode(untouched, &b); err != nil {
+			t.Fatalf("the untouched message: %v", err)
+		}
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,11 +151,10 @@ func TestHostile(t *testing.T) {
 func TestTruncated(t *testing.T) {
 	d := schema.NewDecoder()
 	var b schema.Batch
-	for _, g := range goldens {
-		data := g.bytes()
-		for n := range data {
-			if err := d.Decode(data[:n:n], &b); !errors.Is(err, schema.ErrMalformed) {
-				t.Fatalf("%s cut to %d bytes: error %v, want ErrMalformed", g.name, n, err)
+	for _, m := range released(t) {
+		for n := range m.data {
+			if err := d.Decode(m.data[:n:n], &b); !errors.Is(err, schema.ErrMalformed) {
+				t.Fatalf("%s cut to %d bytes: error %v, want ErrMalformed", m.path, n, err)
 			}
 		}
 	}
@@ -148,22 +184,81 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 }
 
+// TestRepeatedGraphs: nodes of an earlier dictionary do not shine through either, nor pile up.
+func TestRepeatedGraphs(t *testing.T) {
+	graphs := []any{[]any{0, 0, []any{0, 1, 0, 2, 0, 3}}, []any{0, 1, []any{0, 4}}}
+	data := pack(object{"funcs", []any{[]any{"k"}}, "graphs", graphs, "graphs", []any{[]any{0, 0, []any{0, 9}}, []any{0}, []any{0, 0, []any{0, 8}}}})
+	var b schema.Batch
+	if err := schema.NewDecoder().Decode(data, &b); err != nil {
+		t.Fatal(err)
+	}
+	if got := rowsText(&b); !strings.HasSuffix(got, "graph k,0,0 partial=0 k,0,0*9\ngraph k,0,0 partial=0\ngraph k,0,0 partial=0 k,0,0*8\n") {
+		t.Errorf("graphs\n%s", got)
+	}
+}
+
 // TestReusedBatch: nothing of one message shines through in the next.
 func TestReusedBatch(t *testing.T) {
 	d := schema.NewDecoder()
 	var b schema.Batch
 	for range 2 {
-		for _, g := range goldens {
+		for _, m := range released(t) {
 			var fresh schema.Batch
-			if err := d.Decode(g.bytes(), &b); err != nil {
+			if err := d.Decode(m.data, &b); err != nil {
 				t.Fatal(err)
 			}
-			if err := schema.NewDecoder().Decode(g.bytes(), &fresh); err != nil {
+			if err := schema.NewDecoder().Decode(m.data, &fresh); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := rowsText(&b), rowsText(&fresh); got != want {
-				t.Errorf("%s into a used batch\n%s\nwant\n%s", g.name, got, want)
+				t.Errorf("%s into a used batch\n%s\nwant\n%s", m.path, got, want)
 			}
+		}
+	}
+}
+
+// TestReusedBatchKeepsNoStrings: rows beyond the length of a dictionary, in the memory that the next
+// message will use, hold nothing of an earlier one.
+func TestReusedBatchKeepsNoStrings(t *testing.T) {
+	full := object{
+		"procs", []any{[]any{0, 0, 0, "s", "s", "s", 0, "s", 0, "s", "s", "s"}, []any{}, []any{1, 1, 1, "s"}},
+		"threads", []any{[]any{0, 0, "s"}}, "gpus", []any{[]any{"s", 0, 0, "s", "s"}}, "calls", []any{[]any{"s"}}, "funcs", []any{[]any{"s"}},
+		"graphs", []any{[]any{0, 0, []any{0, 1}}}, "libs", []any{[]any{"s", 0, 0, 0, []any{"s"}, []any{"s"}}},
+		"cover", []any{[]any{0, 0, []any{"s"}}},
+	}
+	empty := make(object, len(full))
+	copy(empty, full)
+	for i := 1; i < len(empty); i += 2 {
+		empty[i] = []any{}
+	}
+	for name, data := range map[string][][]byte{
+		"two messages":           {pack(full), pack(empty)},
+		"one message":            {pack(append(slices.Clone(full), empty...))},
+		"a refused one, another": {append(pack(full), 0), pack(empty)},
+	} {
+		d, b := schema.NewDecoder(), schema.Batch{}
+		for _, m := range data {
+			_ = d.Decode(m, &b)
+		}
+		kept(t, name, b.Processes)
+		kept(t, name, b.Threads)
+		kept(t, name, b.GPUs)
+		kept(t, name, b.Calls)
+		kept(t, name, b.Funcs)
+		kept(t, name, b.Graphs)
+		kept(t, name, b.Libraries)
+		kept(t, name, b.Coverage)
+	}
+}
+
+func kept[T any](t *testing.T, name string, rows []T) {
+	t.Helper()
+	if cap(rows) == 0 {
+		t.Errorf("%s: no %T were read", name, rows)
+	}
+	for _, r := range rows[:cap(rows)] {
+		if !reflect.ValueOf(r).IsZero() {
+			t.Errorf("%s: kept %+v", name, r)
 		}
 	}
 }

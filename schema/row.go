@@ -1,5 +1,7 @@
 package schema
 
+import "slices"
+
 // row reads one array of a dictionary: fields in order, missing ones as zero, extra ones passed
 // over. It keeps the first error.
 type row struct {
@@ -10,6 +12,7 @@ type row struct {
 
 // rows reads one dictionary into the memory of dst.
 func rows[T any](d *Decoder, dst []T, read func(*row, *T)) ([]T, error) {
+	clear(dst) // of equal keys the last holds, and nothing keeps the strings of the others
 	dst = dst[:0]
 	n, err := d.dec.DecodeArrayLen()
 	if err != nil {
@@ -66,16 +69,27 @@ func (r *row) word(words []string) int {
 	return 0
 }
 
-func (r *row) list(dst *[]string) {
+// entries is how many strings or numbers the list at hand has: no more than bytes are left, and all
+// lists of the message together no more than maxListed.
+func (r *row) entries() int {
 	if !r.next() {
-		return
+		return 0
 	}
 	n, err := r.d.dec.DecodeArrayLen()
-	if err != nil || n > r.d.reader.Len() {
-		r.err = errTooMany
-		return
+	if err != nil {
+		r.err = err
+		return 0
 	}
-	for range max(n, 0) {
+	n = max(n, 0)
+	if r.d.listed += n; n > r.d.reader.Len() || r.d.listed > maxListed {
+		r.err = errTooMany
+		return 0
+	}
+	return n
+}
+
+func (r *row) list(dst *[]string) {
+	for range r.entries() {
 		s, err := r.d.str()
 		if err != nil {
 			r.err = err
@@ -83,6 +97,33 @@ func (r *row) list(dst *[]string) {
 		}
 		*dst = append(*dst, s)
 	}
+}
+
+// nodes reads pairs of function and count from one flat list into the memory that all graphs of a
+// batch share.
+func (r *row) nodes(shared *[]Node) []Node {
+	first, n := len(*shared), r.entries()
+	if n%2 != 0 {
+		r.err = errHalfNode
+		return nil
+	}
+	for range n / 2 {
+		var node Node
+		if r.err = number(r.d, &node.Func); r.err != nil {
+			return nil
+		}
+		if r.err = number(r.d, &node.Count); r.err != nil {
+			return nil
+		}
+		*shared = append(*shared, node)
+	}
+	return slices.Clip((*shared)[first:])
+}
+
+func (r *row) flag(to *bool) {
+	var v uint8
+	field(r, &v)
+	*to = v != 0
 }
 
 func field[T unsigned](r *row, to *T) {

@@ -29,6 +29,27 @@ func (b *Batch) validate() error {
 			return fmt.Errorf("%w: shape %d of no call or function", ErrMalformed, i)
 		}
 	}
+	for i := range b.Contexts {
+		if int(b.Contexts[i].GPU) > len(b.GPUs) {
+			return fmt.Errorf("%w: context %d on no GPU", ErrMalformed, i)
+		}
+	}
+	for i := range b.Graphs {
+		g := &b.Graphs[i]
+		if int(g.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: graph %d of no function", ErrMalformed, i)
+		}
+		for _, n := range g.Nodes {
+			if int(n.Func) >= len(b.Funcs) {
+				return fmt.Errorf("%w: graph %d runs no function", ErrMalformed, i)
+			}
+		}
+	}
+	for i := range b.Coverage {
+		if int(b.Coverage[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: coverage %d of no process", ErrMalformed, i)
+		}
+	}
 	if b.Events == 0 || b.Kind == KindNone {
 		return nil
 	}
@@ -51,6 +72,8 @@ func (b *Batch) indexLimit(id columnID) (uint64, bool) {
 		return uint64(len(b.GPUs)) + 1, true
 	case colShape:
 		return uint64(len(b.Shapes)), true
+	case colContext:
+		return uint64(len(b.Contexts)) + 1, true
 	case colCUDAStream:
 		return uint64(len(b.CUDAStreams)), true
 	}

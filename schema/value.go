@@ -10,10 +10,11 @@ import (
 )
 
 var (
-	errTooMany = errors.New("claims more entries than bytes are left")
-	errDepth   = errors.New("nested too deep")
-	errShort   = errors.New("claims more bytes than are left")
-	errRange   = errors.New("number out of range")
+	errTooMany  = errors.New("claims more entries than bytes are left")
+	errDepth    = errors.New("nested too deep")
+	errShort    = errors.New("claims more bytes than are left")
+	errRange    = errors.New("number out of range")
+	errHalfNode = errors.New("a node without a count")
 )
 
 // raw is the next string or binary, borrowed from the message.

@@ -19,7 +19,7 @@ func report(w io.Writer, processes []bandwidth.Process) {
 	for i := range processes[:min(shown, len(processes))] {
 		p := &processes[i]
 		for _, c := range p.Copies {
-			t.Row(p.ID.Host, p.ID.PID, p.Comm, c.Direction.String(), c.Calls, app.Amount(c.Bytes), rate(&c), app.Amount(c.AsyncBytes))
+			t.Row(p.ID.Host, p.ID.PID, p.Comm, c.Word(), c.Calls, app.Amount(c.Bytes), rate(&c), app.Amount(c.AsyncBytes))
 		}
 	}
 	t.Write(w)

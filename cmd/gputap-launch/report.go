@@ -28,7 +28,7 @@ func report(w io.Writer, processes []launch.Process) {
 	fmt.Fprintf(w, "%d processes\n\n", len(processes))
 }
 
-// total is the kernel launches of a process; those inside a graph are not among them.
+// total is the kernel launches of a process, those inside graphs too.
 func total(p *launch.Process) (n uint64) {
 	for i := range p.Funcs {
 		n += p.Funcs[i].Launches

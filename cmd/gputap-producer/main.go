@@ -28,7 +28,7 @@ func run(ctx context.Context, p *app.Process) error {
 	}
 	defer stop()
 	tap, err := producer.New(cfg.Producer, app.Version(), js, p.Log)
-	if errors.Is(err, os.ErrPermission) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	if err != nil {

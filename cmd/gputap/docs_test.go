@@ -79,7 +79,8 @@ func subcommands(t *testing.T) (names []string) {
 // TestOutputPageHasEveryKey: the contract and the code say the same.
 func TestOutputPageHasEveryKey(t *testing.T) {
 	page := pages(t)["output.md"]
-	for _, v := range []any{snapshot{}, processJSON{}, hostMemoryJSON{}, callJSON{}, gpuJSON{}, copyJSON{}, countersJSON{}} {
+	for _, v := range []any{snapshot{}, processJSON{}, hostMemoryJSON{}, callJSON{}, gpuJSON{}, copyJSON{}, countersJSON{}, memoryInfoJSON{},
+		holdersJSON{}, holderJSON{}, poolJSON{}, kernelJSON{}} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {

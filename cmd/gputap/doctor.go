@@ -9,12 +9,10 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -38,27 +36,44 @@ const (
 func doctorCommand(p *app.Process) *cobra.Command {
 	var output, natsURL string
 	var libraries []string
+	var pid uint32
+	var forTime time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what gputap needs here, with a remedy beside each failing row",
-		Long: `Check kernel, BTF, capabilities, driver libraries and NATS. Exit status 0: gputap runs here; 3: a row
-failed.`,
-		Example: "  sudo gputap doctor\n  sudo gputap doctor -o json\n  gputap doctor --nats.url nats://bus:4222",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Long: `Check kernel, BTF, capabilities, driver libraries and NATS. With --pid audit one running process instead:
+which driver functions it has, which of them gputap sees, and what it cannot see. Exit status 0: gputap runs
+here; 3: a row failed.`,
+		Example: "  sudo gputap doctor\n  sudo gputap doctor -o json\n  gputap doctor --nats.url nats://bus:4222\n" +
+			"  sudo gputap doctor --pid 4242 --for 10s",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("pid") {
+				if forTime <= 0 {
+					return app.Usage(fmt.Errorf("--for %s: use a time above 0", forTime))
+				}
+				return concludeChecks(p.Stdout, output, auditProcess(cmd.Context(), pid, forTime, libraries))
+			}
 			return doctor(p.Stdout, output, natsURL, libraries)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	cmd.Flags().StringVar(&natsURL, "nats.url", os.Getenv("GPUTAP_NATS__URL"), "NATS server to look for (default: none, gputap run brings its own)")
 	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to look at besides those found (repeatable)")
+	cmd.Flags().Uint32Var(&pid, "pid", 0, "audit this process instead")
+	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "how long to watch what the process does")
 	return cmd
 }
 
 func doctor(out io.Writer, output, natsURL string, libraries []string) error {
-	rows := []finding{checkKernel(), checkBTF(), checkCapabilities(), checkPrograms()}
+	rows := []finding{checkKernel(), checkBTF(), checkCapabilities(), checkPrograms(), checkReturnProbes()}
+	rows = append(rows, checkLockdown()...)
 	rows = append(rows, checkLibraries(libraries)...)
-	rows = append(rows, checkNATS(natsURL))
+	return concludeChecks(out, output, append(rows, checkNATS(natsURL)))
+}
+
+// concludeChecks writes the rows and fails when one did.
+func concludeChecks(out io.Writer, output string, rows []finding) error {
 	failed := 0
 	for _, r := range rows {
 		if r.Status == statusFail {
@@ -95,9 +110,9 @@ func checkKernel() finding {
 	f := finding{Check: "Linux", Status: statusOK, Found: strings.TrimSpace(string(release)) + " " + runtime.GOARCH}
 	var major, minor int
 	if _, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor); err != nil || scan != nil {
-		f.Status, f.Remedy = statusWarn, "the release could not be read; 6.6 or newer is needed"
-	} else if major < 6 || major == 6 && minor < 6 {
-		f.Status, f.Remedy = statusFail, "update to Linux 6.6 or newer: gputap attaches through uprobe_multi"
+		f.Status, f.Remedy = statusWarn, "the release could not be read; 5.15 or newer is needed"
+	} else if major < 5 || major == 5 && minor < 15 {
+		f.Status, f.Remedy = statusFail, "update to Linux 5.15 or newer: older ones have no attach cookies"
 	}
 	return f
 }
@@ -112,52 +127,68 @@ func checkBTF() finding {
 	return f
 }
 
-// needed capabilities; CAP_SYS_ADMIN stands for the first two on older set-ups.
-var capabilities = []struct {
-	name string
-	bit  uint
-}{
-	{"CAP_BPF", unix.CAP_BPF},
-	{"CAP_PERFMON", unix.CAP_PERFMON},
-	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
-	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH},
-}
-
 func checkCapabilities() finding {
 	f := finding{Check: "capabilities", Status: statusOK}
-	status, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := strings.Cut(string(status), "CapEff:")
-	line, _, _ := strings.Cut(rest, "\n")
-	effective, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	missing, err := producer.Missing()
 	if err != nil {
-		return finding{Check: f.Check, Status: statusWarn, Found: "unreadable", Remedy: "mount /proc"}
+		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "let this program call capget"}
 	}
-	var have, missing []string
-	for _, c := range capabilities {
-		if effective&(1<<c.bit) != 0 {
-			have = append(have, c.name)
-		} else {
-			missing = append(missing, c.name)
+	if len(missing) == 0 {
+		var have []string
+		for _, c := range producer.Capabilities {
+			have = append(have, c.Name)
+		}
+		f.Found = strings.Join(have, " ")
+		return f
+	}
+	f.Status = statusWarn
+	var lack []string
+	for _, c := range missing {
+		lack = append(lack, c.Name+" is missing: without it "+c.Without)
+		if c.Vital {
+			f.Status = statusFail
 		}
 	}
-	f.Found = strings.Join(have, " ")
-	if len(missing) > 0 {
-		f.Status, f.Found = statusFail, "missing "+strings.Join(missing, " ")
-		f.Remedy = "run with sudo, or give these capabilities to the service or container"
-	}
+	f.Found, f.Remedy = strings.Join(lack, "; "), producer.CapabilityRemedy
 	return f
+}
+
+// checkLockdown is quiet where there is none.
+func checkLockdown() []finding {
+	f := finding{Check: "lockdown", Status: statusOK, Found: producer.Lockdown()}
+	switch f.Found {
+	case "", "none":
+		return nil
+	case "confidentiality":
+		f.Status, f.Remedy = statusFail, "boot with lockdown=integrity: in confidentiality no program may read Linux's memory"
+	}
+	return []finding{f}
 }
 
 // checkPrograms asks Linux itself: what it loads it also runs.
 func checkPrograms() finding {
 	f := finding{Check: "BPF programs", Status: statusOK, Found: "loaded and verified"}
-	tap, err := bpf.Load(os.Getpagesize(), os.Getpagesize())
+	tap, err := bpf.Load(os.Getpagesize(), os.Getpagesize(), bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
 		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "see the rows above"
 		return f
 	}
 	tap.Close()
+	f.Found += ", attached by "
+	if bpf.HaveMulti() {
+		f.Found += "one link per program (uprobe_multi)"
+	} else {
+		f.Found += "one perf event per symbol (no uprobe_multi before Linux 6.6)"
+	}
 	return f
+}
+
+// checkReturnProbes tries one on a confined child.
+func checkReturnProbes() finding {
+	if err := producer.ReturnProbes(); err != nil {
+		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: producer.ReturnProbeRemedy}
+	}
+	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs that seccomp confines"}
 }
 
 func checkLibraries(named []string) []finding {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/producer"
 )
 
 func main() { app.Main("gputap", run) }
@@ -58,9 +59,9 @@ func isUsage(err error) bool {
 	return false
 }
 
-// privilege gives missing rights their own exit status.
+// privilege gives missing rights, and a Linux that cannot, their own exit status.
 func privilege(err error) error {
-	if errors.Is(err, os.ErrPermission) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
@@ -38,6 +39,7 @@ type pipeline struct {
 	anomaly   *anomaly.Detector
 	launch    *launch.Histogram
 	bandwidth *bandwidth.Meter
+	coverage  *coverage.Fold
 	consumers []*consumer.Consumer
 
 	log            *slog.Logger
@@ -91,6 +93,8 @@ func (p *pipeline) addFolds(features []string) {
 	add := func(fold consumer.Fold) {
 		p.consumers = append(p.consumers, consumer.New(consumer.Options{}, p.js, fold, p.log))
 	}
+	p.coverage = coverage.New()
+	add(p.coverage)
 	if slices.Contains(features, schema.KindMemory.String()) {
 		p.leak = leak.New(leak.Config{})
 		p.anomaly = anomaly.New(anomaly.Config{})
@@ -101,7 +105,7 @@ func (p *pipeline) addFolds(features []string) {
 		p.launch = launch.New(launch.Config{})
 		add(p.launch)
 	}
-	if slices.Contains(features, schema.KindCopy.String()) {
+	if slices.Contains(features, schema.KindCopy.String()) || slices.Contains(features, schema.KindSync.String()) {
 		p.bandwidth = bandwidth.New(bandwidth.Config{})
 		add(p.bandwidth)
 	}
@@ -167,7 +171,7 @@ func (p *pipeline) close() {
 
 // collectors are what /metrics shows.
 func (p *pipeline) collectors() []prometheus.Collector {
-	list := []prometheus.Collector{p.producer}
+	list := []prometheus.Collector{p.producer, p.coverage}
 	for _, c := range p.consumers {
 		list = append(list, c)
 	}
@@ -198,7 +202,9 @@ func (p *pipeline) snapshot() *snapshot {
 	if p.bandwidth != nil {
 		copies = p.bandwidth.Report()
 	}
-	return merge(l, launches, copies, alerts, p.lost())
+	s := merge(l, launches, copies, alerts, p.lost())
+	s.hosts(p.coverage.Report())
+	return s
 }
 
 // lost is what producers told and what consumers found missing, by cause.

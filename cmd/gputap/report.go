@@ -77,7 +77,7 @@ func lostText(lost map[string]uint64) string {
 }
 
 func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocation) {
-	fmt.Fprintf(out, "\nPID %d %s   uid %s", p.PID, p.Comm, userName(p.UID))
+	fmt.Fprintf(out, "\nPID %d %s   %s", p.PID, p.Comm, userText(p))
 	if p.Container != "" {
 		fmt.Fprintf(out, "   container %.12s", p.Container)
 	}
@@ -90,6 +90,8 @@ func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocat
 	writeThreads(out, s.Time, p, top)
 	writeLaunches(out, p)
 	writeCopies(out, p)
+	writeWaits(out, p)
+	writeUnseen(out, p)
 }
 
 func evidenceText(evidence string) string {
@@ -114,6 +116,27 @@ func writeMemory(out io.Writer, p *processJSON) {
 		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes), p.HostMemory.LiveAllocations)
 	}
 	fmt.Fprintln(out)
+	if p.Holders.Count > 0 {
+		fmt.Fprintf(out, "  holds %s of others%s\n", plural(p.Holders.Count, "piece of memory", "pieces of memory"), ownersText(p.Holders.List))
+	}
+}
+
+// ownersText names the processes whose memory is held, as far as they are known.
+func ownersText(list []holderJSON) string {
+	pids := map[uint32]bool{}
+	for i := range list {
+		if list[i].OwnerPID != 0 {
+			pids[list[i].OwnerPID] = true
+		}
+	}
+	if len(pids) == 0 {
+		return ""
+	}
+	text := ": PID"
+	for _, pid := range slices.Sorted(maps.Keys(pids)) {
+		text += fmt.Sprintf(" %d", pid)
+	}
+	return text
 }
 
 func writeCalls(out io.Writer, p *processJSON) {
@@ -141,7 +164,7 @@ func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Alloc
 		list := byThread[tid]
 		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
-			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU), a.Class, app.Bytes(a.Bytes),
+			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class, app.Bytes(a.Bytes),
 				now.Sub(a.At).Round(time.Second))
 		}
 	}
@@ -159,9 +182,13 @@ func threadText(p *processJSON, tid uint32) string {
 	return ""
 }
 
-func gpuText(uuid string) string {
+// gpuText is the beginning of a UUID, with a ~ when the GPU was inferred.
+func gpuText(uuid string, inferred bool) string {
 	if uuid == "" {
 		return "GPU unknown"
+	}
+	if inferred {
+		return fmt.Sprintf("%.11s~", uuid)
 	}
 	return fmt.Sprintf("%.12s", uuid)
 }
@@ -177,8 +204,12 @@ func writeLaunches(out io.Writer, p *processJSON) {
 	for _, n := range p.Launches {
 		total += n
 	}
-	fmt.Fprintf(out, "  %s of %s   %s\n", plural(total, "launch", "launches"), plural(uint64(len(names)), "kernel", "kernels"),
+	fmt.Fprintf(out, "  %s of %s   %s", plural(total, "launch", "launches"), plural(uint64(len(names)), "kernel", "kernels"),
 		plural(p.GraphLaunches, "graph launch", "graph launches"))
+	if p.GraphLaunchesPartial > 0 {
+		fmt.Fprintf(out, ", %d of them with kernels that are not known", p.GraphLaunchesPartial)
+	}
+	fmt.Fprintln(out)
 	for i, name := range names {
 		if i == maxKernels {
 			fmt.Fprintf(out, "    … and %d more kernels\n", len(names)-i)
@@ -191,7 +222,11 @@ func writeLaunches(out io.Writer, p *processJSON) {
 func writeCopies(out io.Writer, p *processJSON) {
 	for _, direction := range slices.Sorted(maps.Keys(p.Copies)) {
 		c := p.Copies[direction]
-		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), plural(c.Calls, "copy", "copies"))
+		one, many := "copy", "copies"
+		if direction == "set" {
+			one, many = "call", "calls"
+		}
+		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), plural(c.Calls, one, many))
 		if c.BusySeconds > 0 {
 			fmt.Fprintf(out, "   achieved %.2f GB/s over %.3f s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9, c.BusySeconds)
 		}
@@ -199,6 +234,18 @@ func writeCopies(out io.Writer, p *processJSON) {
 			fmt.Fprintf(out, "   of them submitted %s in %d", app.Bytes(c.AsyncBytes), c.AsyncCalls)
 		}
 		fmt.Fprintln(out)
+	}
+}
+
+func writeUnseen(out io.Writer, p *processJSON) {
+	if len(p.Unseen.Functions) > 0 {
+		fmt.Fprintf(out, "  not seen if called: %s\n", shorten(strings.Join(p.Unseen.Functions, ", "), 200))
+	}
+}
+
+func writeWaits(out io.Writer, p *processJSON) {
+	if p.Waits.Calls > 0 {
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, plural(p.Waits.Calls, "call", "calls"))
 	}
 }
 
@@ -220,6 +267,14 @@ func plural(n uint64, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.FormatUint(n, 10) + " " + many
+}
+
+// userText is the user as its host names it.
+func userText(p *processJSON) string {
+	if p.User != "" {
+		return "user " + p.User
+	}
+	return "uid " + userName(p.UID)
 }
 
 // userName is a uid and, where this machine knows it, its name.

@@ -24,6 +24,7 @@ type part struct {
 	steps    []step
 	late     bool                                           // the pipeline starts at the first step only
 	killed   bool                                           // it ends by SIGKILL
+	goesOn   bool                                           // the pipeline does: the next part runs under it too
 	args     func(s *stage) []string                        // more arguments
 	end      func(s *stage, now *snapshot) []check          // beyond the totals
 	totals   func(s *stage, now *snapshot) ([]check, error) // instead of the totals
@@ -36,6 +37,7 @@ type step struct {
 	bytes       uint64
 	allocations uint64
 	unchecked   bool
+	holders     []holder
 }
 
 const (
@@ -45,8 +47,9 @@ const (
 
 func play(ctx context.Context, sc scenario, dir string, seconds int, log *slog.Logger) result {
 	r := result{Name: sc.name, OK: true, Expected: map[string]any{}, Observed: map[string]any{}, Lost: map[string]uint64{}}
+	var pipe *pipeline
 	for _, pt := range sc.parts {
-		s := &stage{dir: dir, seconds: seconds, log: quiet(log)}
+		s := &stage{dir: dir, seconds: seconds, log: quiet(log), pipe: pipe}
 		if len(sc.parts) > 1 {
 			s.prefix = strings.TrimPrefix(pt.workload, sc.name+"-") + ": "
 		}
@@ -59,6 +62,11 @@ func play(ctx context.Context, sc scenario, dir string, seconds int, log *slog.L
 			r.rows = append(r.rows, c)
 			r.Expected[c.what], r.Observed[c.what] = c.expected, c.observed
 			r.OK = r.OK && c.equal()
+		}
+		pipe = nil
+		if pt.goesOn {
+			pipe = s.pipe
+			continue
 		}
 		for cause, n := range lost {
 			r.Lost[cause] += n
@@ -85,11 +93,11 @@ func (s *stage) play(ctx context.Context, pt part) (lost map[string]uint64, err 
 	}
 	defer os.RemoveAll(s.truths)
 	defer func() {
-		if s.pipe != nil {
+		if s.pipe != nil && !pt.goesOn {
 			s.pipe.close()
 		}
 	}()
-	if !pt.late {
+	if !pt.late && s.pipe == nil {
 		if err := s.attach(ctx); err != nil {
 			return nil, err
 		}
@@ -120,8 +128,11 @@ func (s *stage) play(ctx context.Context, pt part) (lost map[string]uint64, err 
 	if err := s.finish(pt.killed); err != nil {
 		return nil, err
 	}
-	if err := s.pipe.drain(); err != nil {
-		return nil, err
+	if !pt.goesOn {
+		if err := s.pipe.drain(); err != nil {
+			return nil, err
+		}
+		s.drained = true
 	}
 	return s.conclude(pt)
 }
@@ -131,15 +142,20 @@ func (s *stage) compare(st step) error {
 	if st.unchecked {
 		return nil
 	}
-	if err := s.live(st.name); err != nil || st.allocations == 0 {
+	if err := s.live(st.name); err != nil {
 		return err
 	}
 	images, err := readTruth(s.truths)
 	if err != nil {
 		return err
 	}
+	now := s.snapshot(images)
+	s.keep(holders(st.name, st.holders, images, now))
+	if st.allocations == 0 {
+		return nil
+	}
 	var bytes, allocations uint64
-	for _, p := range s.snapshot(images).Processes {
+	for _, p := range now.Processes {
 		bytes += p.LiveBytes
 		allocations += p.LiveAllocations
 	}
@@ -160,11 +176,13 @@ func (s *stage) conclude(pt part) (map[string]uint64, error) {
 	if pt.totals != nil {
 		totals = func(now *snapshot) ([]check, error) { return pt.totals(s, now) }
 	}
-	rows, err := totals(now)
+	err = s.settle(func() ([]check, error) {
+		now = s.snapshot(images)
+		return totals(now)
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.keep(rows)
 	if len(now.Processes) == 0 {
 		return nil, errors.New("gputap saw nothing of the workload")
 	}

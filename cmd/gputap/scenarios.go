@@ -52,6 +52,8 @@ var scenarios = []scenario{
 			{name: "end", bytes: 22 * mib, allocations: 2},
 		},
 	}}},
+	{"life", "what ends with a context, a pool, a graph, a module or its last reference", lifeParts},
+	{"shared", "memory that another process or API has: it is counted once", sharedParts},
 	{"storm", "launches as fast as the machine goes, on every CPU", []part{{
 		workload: "storm", args: secondsArg, totals: stormTotals,
 	}}},

@@ -21,6 +21,7 @@ type snapshot struct {
 	Processes []*processJSON    `json:"processes"`
 	Alerts    []anomaly.Alert   `json:"alerts"`
 	Counters  countersJSON      `json:"counters"`
+	Hosts     []hostJSON        `json:"hosts"`
 }
 
 // processJSON is one process with what each fold knows of it.
@@ -46,6 +47,24 @@ type processJSON struct {
 	Launches           map[string]uint64    `json:"launches"`
 	GraphLaunches      uint64               `json:"graph_launches"`
 	Copies             map[string]*copyJSON `json:"copies"`
+	User               string               `json:"user"`
+	Pod                string               `json:"pod"`
+	Unit               string               `json:"unit"`
+	Cgroup             string               `json:"cgroup"`
+	NSPID              uint32               `json:"nspid"`
+	Classes            map[string]uint64    `json:"classes"`
+	ContextBytes       uint64               `json:"freed_with_context_bytes"`
+	ContextAllocations uint64               `json:"freed_with_context_allocations"`
+	Holders            holdersJSON          `json:"holders"`
+	Exports            uint64               `json:"exports"`
+	Pools              []poolJSON           `json:"pools"`
+
+	Kernels              map[string]*kernelJSON `json:"kernels"`
+	GraphLaunchesPartial uint64                 `json:"graph_launches_partial"`
+	HostFuncs            uint64                 `json:"host_functions"`
+	Recorded             uint64                 `json:"recorded"` // launches, copies and sets
+	Waits                waitsJSON              `json:"waits"`
+	Unseen               unseenJSON             `json:"unseen"`
 
 	id schema.ProcessID
 }
@@ -53,16 +72,27 @@ type processJSON struct {
 type hostMemoryJSON struct {
 	LiveBytes       uint64 `json:"live_bytes"`
 	LiveAllocations uint64 `json:"live_allocations"`
+	PinnedBytes     uint64 `json:"pinned_bytes"`
+	RegisteredBytes uint64 `json:"registered_bytes"`
+}
+
+// waitsJSON is calls that waited for the GPU.
+type waitsJSON struct {
+	Calls   uint64  `json:"calls"`
+	Seconds float64 `json:"seconds"` // summed over threads
 }
 
 type callJSON struct {
-	OK     uint64            `json:"ok"`
-	Failed uint64            `json:"failed"`
-	Errors map[uint32]uint64 `json:"errors,omitempty"` // by CUresult
+	OK       uint64            `json:"ok"`
+	Failed   uint64            `json:"failed"`
+	Errors   map[uint32]uint64 `json:"errors,omitempty"` // by CUresult
+	Recorded uint64            `json:"recorded,omitempty"`
 }
 
 type gpuJSON struct {
-	LiveBytes uint64 `json:"live_bytes"`
+	LiveBytes uint64          `json:"live_bytes"`
+	Inferred  bool            `json:"inferred"`
+	Info      *memoryInfoJSON `json:"memory_info,omitempty"`
 }
 
 // threadJSON is live GPU memory by the thread that allocated it.
@@ -89,6 +119,7 @@ type countersJSON struct {
 	UnseenEnds      uint64 `json:"unseen_ends"`
 	NullFrees       uint64 `json:"null_frees"`
 	UnknownHandles  uint64 `json:"unknown_handles"`
+	UnknownContexts uint64 `json:"unknown_contexts"`
 }
 
 const unknown = "unknown"
@@ -102,7 +133,7 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 	s.Counters = countersJSON{
 		UnmatchedFrees: l.Counters.UnmatchedFrees, ReallocOverLive: l.Counters.ReallocOverLive,
 		LateFrees: l.Counters.LateFrees, UnseenEnds: l.Counters.UnseenEnds, NullFrees: l.Counters.NullFrees,
-		UnknownHandles: l.Counters.UnknownHandles,
+		UnknownHandles: l.Counters.UnknownHandles, UnknownContexts: l.Counters.UnknownContexts,
 	}
 	byID := map[schema.ProcessID]*processJSON{}
 	find := func(id schema.ProcessID, who identity) *processJSON {
@@ -116,28 +147,32 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 	}
 	for i := range l.Processes {
 		q := &l.Processes[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
 		p.memory(q)
 	}
 	for i := range h {
 		q := &h[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
 		p.calls(q.Calls)
 		p.GraphLaunches = q.GraphLaunches
 		for _, k := range q.Funcs {
-			p.Launches[k.Name] += k.Launches
+			p.kernel(&k)
 		}
+		p.GraphLaunchesPartial, p.HostFuncs = q.GraphLaunchesPartial, q.HostFuncs
+		p.Recorded += q.Recorded
 	}
 	for i := range m {
 		q := &m[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late})
+		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
 		p.calls(q.Calls)
 		for _, c := range q.Copies {
-			p.Copies[c.Direction.String()] = &copyJSON{
+			p.Copies[c.Word()] = &copyJSON{
 				Calls: c.Calls, Bytes: c.Bytes, BusySeconds: float64(c.BusyNS) / 1e9, AsyncCalls: c.AsyncCalls,
 				AsyncBytes: c.AsyncBytes,
 			}
 		}
+		p.Recorded += q.Recorded
+		p.Waits = waitsJSON{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
 	}
 	slices.SortStableFunc(s.Processes, func(a, b *processJSON) int {
 		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
@@ -153,6 +188,9 @@ type identity struct {
 	exe       string
 	container string
 	late      bool
+
+	user, pod, unit, cgroup string
+	nspid                   uint32
 }
 
 func newProcessJSON(id schema.ProcessID, who identity) *processJSON {
@@ -160,6 +198,8 @@ func newProcessJSON(id schema.ProcessID, who identity) *processJSON {
 		PID: id.PID, Start: who.start, Comm: who.comm, Exe: who.exe, UID: who.uid, Container: who.container, Host: id.Host,
 		Evidence: "complete", Calls: map[string]*callJSON{}, GPUs: map[string]*gpuJSON{}, Launches: map[string]uint64{},
 		Copies: map[string]*copyJSON{}, Threads: []threadJSON{}, id: id,
+		User: who.user, Pod: who.pod, Unit: who.unit, Cgroup: who.cgroup, NSPID: who.nspid,
+		Classes: map[string]uint64{}, Holders: holdersJSON{List: []holderJSON{}}, Pools: []poolJSON{}, Kernels: map[string]*kernelJSON{},
 	}
 	if who.late {
 		p.Evidence = "late"
@@ -171,7 +211,10 @@ func (p *processJSON) memory(q *leak.Process) {
 	p.Ended, p.Evidence = q.Ended, q.Evidence
 	p.LiveBytes, p.LiveAllocations, p.PeakBytes = q.LiveBytes, q.LiveAllocations, q.PeakBytes
 	p.UnfreedBytes, p.UnfreedAllocations = q.UnfreedBytes, q.UnfreedAllocations
-	p.HostMemory = hostMemoryJSON{q.HostLiveBytes, q.HostLiveAllocations}
+	p.HostMemory = hostMemoryJSON{
+		q.HostLiveBytes, q.HostLiveAllocations, q.Classes[schema.ClassPinned], q.Classes[schema.ClassRegistered],
+	}
+	p.details(q)
 	p.calls(q.Calls)
 	for _, t := range q.Threads {
 		p.Threads = append(p.Threads, threadJSON(t))
@@ -179,9 +222,13 @@ func (p *processJSON) memory(q *leak.Process) {
 	for _, g := range q.GPUs {
 		uuid := cmp.Or(g.UUID, unknown)
 		if p.GPUs[uuid] == nil {
-			p.GPUs[uuid] = &gpuJSON{}
+			p.GPUs[uuid] = &gpuJSON{Inferred: g.Inferred}
 		}
 		p.GPUs[uuid].LiveBytes += g.LiveBytes
+		p.GPUs[uuid].Inferred = p.GPUs[uuid].Inferred && g.Inferred
+		if g.Info != nil {
+			p.GPUs[uuid].Info = newMemoryInfo(g.Info)
+		}
 	}
 }
 
@@ -192,6 +239,6 @@ func (p *processJSON) calls(list []process.Call) {
 		if c.Op == schema.OpExit || c.Op == schema.OpExec {
 			continue
 		}
-		p.Calls[c.Symbol] = &callJSON{OK: c.OK, Failed: c.Failed, Errors: c.Errors}
+		p.Calls[c.Symbol] = &callJSON{OK: c.OK, Failed: c.Failed, Errors: c.Errors, Recorded: c.Recorded}
 	}
 }

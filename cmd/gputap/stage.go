@@ -61,6 +61,7 @@ type stage struct {
 	truths  string // where the stub writes its totals
 	log     *slog.Logger
 	pipe    *pipeline
+	drained bool   // it has seen all there is to see
 	prefix  string // of what the checks are called
 	rows    []check
 
@@ -74,6 +75,7 @@ type stage struct {
 // attach starts the pipeline on the stub.
 func (s *stage) attach(ctx context.Context) error {
 	cfg := config.DefaultProducer()
+	cfg.Features = []string{"memory", "launch", "copy", "sync"}
 	cfg.Libraries = []string{filepath.Join(s.dir, "stub", "libcuda.so.1")}
 	pipe, err := newPipeline(ctx, cfg, "", s.log)
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *stage) settle(checks func() ([]check, error)) error {
 		if err != nil {
 			return err
 		}
-		if allEqual(rows) || time.Now().After(deadline) {
+		if allEqual(rows) || time.Now().After(deadline) || s.drained {
 			s.keep(rows)
 			return nil
 		}
@@ -193,6 +195,7 @@ func (s *stage) live(step string) error {
 			who := fmt.Sprintf("%s: process %d ", step, i+1)
 			rows = append(rows, check{what: who + "live bytes", expected: t.liveBytes, observed: bytes},
 				check{what: who + "live allocations", expected: t.liveAllocations, observed: allocations})
+			rows = append(rows, details(who, t, processOf(now, t))...)
 		}
 		return rows, nil
 	})

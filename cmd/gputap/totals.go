@@ -41,6 +41,9 @@ func processTotals(who string, p *processJSON, images []truth) []check {
 		want.liveBytes += t.liveBytes
 		want.liveAllocations += t.liveAllocations
 		want.peakBytes = max(want.peakBytes, t.peakBytes)
+		want.contextBytes += t.contextBytes
+		want.contextAllocations += t.contextAllocations
+		want.holders += t.holders
 		for symbol, c := range t.calls {
 			all := want.calls[symbol]
 			want.calls[symbol] = truthCall{all.ok + c.ok, all.failed + c.failed, all.bytes + c.bytes, all.busyNS + c.busyNS}
@@ -55,6 +58,13 @@ func processTotals(who string, p *processJSON, images []truth) []check {
 		{what: who + "unfreed at exit, bytes", expected: want.liveBytes, observed: p.UnfreedBytes},
 		{what: who + "unfreed at exit, allocations", expected: want.liveAllocations, observed: p.UnfreedAllocations},
 	}
+	if want.contextAllocations+p.ContextAllocations > 0 {
+		rows = append(rows, check{what: who + "freed with contexts, bytes", expected: want.contextBytes, observed: p.ContextBytes},
+			check{what: who + "freed with contexts, allocations", expected: want.contextAllocations, observed: p.ContextAllocations})
+	}
+	if want.holders+p.Holders.UnclosedAtExit > 0 {
+		rows = append(rows, check{what: who + "holders not closed", expected: want.holders, observed: p.Holders.UnclosedAtExit})
+	}
 	for _, symbol := range slices.Sorted(maps.Keys(want.calls)) {
 		if !probed(symbol) {
 			continue
@@ -63,7 +73,7 @@ func processTotals(who string, p *processJSON, images []truth) []check {
 		if c := p.Calls[symbol]; c != nil {
 			got = *c
 		}
-		rows = append(rows, check{what: who + symbol + " ok", expected: want.calls[symbol].ok, observed: got.OK})
+		rows = append(rows, check{what: who + symbol + " ok", expected: want.calls[symbol].ok, observed: got.OK + got.Recorded})
 		if want.calls[symbol].failed+got.Failed > 0 {
 			rows = append(rows, check{what: who + symbol + " failed", expected: want.calls[symbol].failed, observed: got.Failed})
 		}

@@ -21,6 +21,12 @@ type truth struct {
 	peakBytes       uint64
 	calls           map[string]truthCall
 	kernels         map[string]uint64
+
+	hostBytes, hostAllocations       uint64
+	classes                          map[string]uint64 // live bytes
+	contextBytes, contextAllocations uint64            // freed by the end of their context
+	holders                          uint64
+	cards                            map[string]uint64 // live bytes by UUID
 }
 
 type truthCall struct {
@@ -28,10 +34,16 @@ type truthCall struct {
 }
 
 const (
-	truthBytes   = 14400
+	truthBytes   = 39176
 	truthCalls   = 64
-	truthKernels = 7744
+	truthKernels = 25664
+	truthClasses = 38976
+	truthContext = 39040
+	truthCards   = 39064
 )
+
+// truthClassWords are the memory classes in the order of enum stub_class.
+var truthClassWords = []string{"device", "managed", "pool", "array", "vmm", "graph", "pinned", "registered"}
 
 // readTruth reads every file of a directory, oldest image first. Images that called nothing are left out.
 func readTruth(dir string) ([]truth, error) {
@@ -69,20 +81,33 @@ func parseTruth(name string, data []byte) (truth, error) {
 	_, loaded, _ := strings.Cut(name, ".")
 	t := truth{
 		pid: binary.LittleEndian.Uint32(data[12:]), liveBytes: u(16), liveAllocations: u(24), peakBytes: u(32),
-		calls: map[string]truthCall{}, kernels: map[string]uint64{},
+		calls: map[string]truthCall{}, kernels: map[string]uint64{}, hostBytes: u(40), hostAllocations: u(48),
+		contextBytes: u(truthContext), contextAllocations: u(truthContext + 8), holders: u(truthContext + 16),
+		classes: map[string]uint64{}, cards: map[string]uint64{},
 	}
 	t.loaded, _ = strconv.ParseUint(loaded, 10, 64)
-	for i := range int(min(binary.LittleEndian.Uint32(data[56:]), 96)) {
+	for i := range int(min(binary.LittleEndian.Uint32(data[56:]), 320)) {
 		at := truthCalls + 80*i
 		c := truthCall{u(at + 48), u(at + 56), u(at + 64), u(at + 72)}
 		if c.ok+c.failed > 0 {
 			t.calls[str(at, 48)] = c
 		}
 	}
-	for i := range 64 {
+	for i := range 128 {
 		at := truthKernels + 104*i
 		if name := str(at, 96); name != "" {
 			t.kernels[name] = u(at + 96)
+		}
+	}
+	for i, class := range truthClassWords {
+		if n := u(truthClasses + 8*i); n > 0 {
+			t.classes[class] = n
+		}
+	}
+	for i := range 2 {
+		at := truthCards + 56*i
+		if n := u(at + 48); n > 0 {
+			t.cards[str(at, 48)] = n
 		}
 	}
 	return t, nil

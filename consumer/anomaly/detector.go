@@ -125,9 +125,11 @@ func (d *Detector) classify(b *schema.Batch) {
 		t, c := testNothing, &b.Calls[i]
 		switch c.Op {
 		case schema.OpAlloc, schema.OpCreate:
-			t = testFailure
-			if c.Class.OnGPU() {
+			switch {
+			case c.Class.OnGPU():
 				t = testSize
+			case c.Class != schema.ClassMulticast: // which holds no memory of its own
+				t = testFailure
 			}
 		case schema.OpExec:
 			t = testNewImage

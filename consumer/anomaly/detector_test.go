@@ -165,6 +165,34 @@ func repeat(v uint64, n int) (all []uint64) {
 	return all
 }
 
+// What makes no memory is never judged, however large the amount it names.
+func TestWhatIsNoAllocation(t *testing.T) {
+	d := New(Config{})
+	h := consumertest.Memory(t, "gpu-01")
+	p := h.Process(42, 1, "train")
+	ordinary(p, 20)
+	huge := schema.Memory{Time: 30 * second, Ptr: 0x7f0000000000, Bytes: 1 << 40}
+	failed := huge
+	failed.Result = outOfMemory
+	for _, symbol := range []string{
+		"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemImportFromShareableHandle", "cuIpcOpenMemHandle",
+		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate", "cuMemPoolGetAttribute",
+		"cuMemGetInfo_v2", "cuMemPrefetchAsync", "cuModuleLoadData", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
+	} {
+		p.Call(symbol, 1, huge).Call(symbol, 1, failed)
+	}
+	p.Record("cuMemAllocAsync", 1, huge).Record("cuMemAllocAsync", 1, failed)
+	apply(t, d, h.Batch())
+	if got := d.Alerts(); len(got) != 0 {
+		t.Errorf("alerts %+v", got)
+	}
+	p.Call("cuMemHostRegister_v2", 1, failed)
+	apply(t, d, h.Batch())
+	if got := d.Alerts(); len(got) != 1 || !strings.Contains(got[0].Message, "host memory") {
+		t.Errorf("a failed registration: %+v", got)
+	}
+}
+
 func TestOOM(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	p, q := h.Process(42, 0, "train"), h.Process(43, 0, "serve")

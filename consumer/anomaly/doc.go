@@ -4,7 +4,9 @@
 // Rules. alloc_size: a GPU allocation of at least 256 MiB that is far above the last 512 of its
 // process, by a robust z-score of log2(bytes); a process is judged from its 17th allocation on, and
 // what was unusual does not become usual until it happened 64 times. oom: an allocation call that
-// returned CUDA_ERROR_OUT_OF_MEMORY, once per process and call within the cool-down.
+// returned CUDA_ERROR_OUT_OF_MEMORY, once per process and call within the cool-down. Calls that
+// make no memory of the process's own are not judged: reserved addresses, imports and openings, pools,
+// and what was recorded into a graph.
 //
 // Every alert names process, thread, address and bytes, says what to do next, and points at the
 // batch that shows it. What a guard held back is counted by rule and reason: silence is explained.

@@ -61,7 +61,7 @@ func (d *Detector) oom(e *event) {
 func (d *Detector) oomAlert(e *event) Alert {
 	a := d.alert(e, RuleOOM, Critical)
 	where, remedy := "GPU", "see with `gputap top` who holds the GPU, then free there or ask for less"
-	if e.batch.Calls[e.Call].Class == schema.ClassPinned {
+	if e.batch.Calls[e.Call].Class.OnHost() {
 		where, remedy = "pinned host", "look at the host's free and locked memory, then ask for less"
 	}
 	a.Message = fmt.Sprintf("%s (pid %d) on %s found no %s memory for %s asked with %s in thread %d (%s): %s.",

@@ -20,7 +20,7 @@ func loader(gpus uint32, failures bool) []byte {
 		b.GPU(schema.GPU{UUID: string(rune('a' + i)), Ordinal: i})
 	}
 	for _, symbol := range []string{htod, dtoh, htodAsync, dtodAsync} {
-		b.Call(call(symbol))
+		b.Call(call(symbol).Ref())
 	}
 	q := b.CUDAStream(0)
 	for i := range 4096 {

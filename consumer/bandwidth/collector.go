@@ -7,18 +7,18 @@ import (
 )
 
 // maxSeries bounds a metric family; overflow is the part of it that is kept for comm="other": one
-// series for each direction and mode.
+// series for each direction, or sets, and mode.
 const (
 	maxSeries = 2000
-	overflow  = 2 * int(schema.NumDirections)
+	overflow  = 2 * int(numRows)
 )
 
 // labels of one series; without a mode those of busy seconds, which are synchronous.
 type labels struct {
 	hostname, gpu, uuid, container, comm string
 
-	direction schema.Direction
-	async     bool
+	row   schema.Direction // or rowSet
+	async bool
 }
 
 var kindWords = [schema.NumDirections]string{
@@ -28,11 +28,16 @@ var kindWords = [schema.NumDirections]string{
 var (
 	busyLabels = []string{"hostname", "gpu", "UUID", "container", "comm", "kind"}
 	copyLabels = []string{"hostname", "gpu", "UUID", "container", "comm", "kind", "mode"}
+	setLabels  = []string{"hostname", "gpu", "UUID", "container", "comm", "mode"}
 
 	copiedBytes = prometheus.NewDesc("gputap_cuda_memcpy_bytes_total",
 		"Bytes of copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
 	copyCalls = prometheus.NewDesc("gputap_cuda_memcpy_calls_total",
 		"Copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+	setBytes = prometheus.NewDesc("gputap_cuda_memset_bytes_total",
+		"Bytes of sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
+	setCalls = prometheus.NewDesc("gputap_cuda_memset_calls_total",
+		"Sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
 	busySeconds = prometheus.NewDesc("gputap_cuda_memcpy_busy_seconds_total",
 		"Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.", busyLabels, nil)
 )
@@ -43,7 +48,7 @@ func (m *Meter) at(l labels) *sum {
 		return s
 	}
 	if len(m.series) >= maxSeries-overflow {
-		l = labels{comm: "other", direction: l.direction, async: l.async}
+		l = labels{comm: "other", row: l.row, async: l.async}
 	}
 	s := m.series[l]
 	if s == nil {
@@ -58,19 +63,31 @@ func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 	ch <- copiedBytes
 	ch <- copyCalls
 	ch <- busySeconds
+	ch <- setBytes
+	ch <- setCalls
+	ch <- waitSeconds
+	ch <- waitCalls
 }
 
 // Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
 func (m *Meter) Collect(ch chan<- prometheus.Metric) {
+	m.collectWaits(ch)
 	for l, s := range m.snapshot() {
-		of := []string{l.hostname, l.gpu, l.uuid, l.container, l.comm, kindWords[l.direction], "sync"}
+		mode, who := "sync", []string{l.hostname, l.gpu, l.uuid, l.container, l.comm}
 		if l.async {
-			of[len(of)-1] = "async"
-		} else {
-			ch <- total(busySeconds, float64(s.busy)/1e9, of[:len(busyLabels)])
+			mode = "async"
 		}
-		ch <- total(copiedBytes, float64(s.bytes), of)
-		ch <- total(copyCalls, float64(s.calls), of)
+		if l.row == rowSet {
+			ch <- total(setBytes, float64(s.bytes), append(who, mode))
+			ch <- total(setCalls, float64(s.calls), append(who, mode))
+			continue
+		}
+		who = append(who, kindWords[l.row])
+		if !l.async {
+			ch <- total(busySeconds, float64(s.busy)/1e9, who)
+		}
+		ch <- total(copiedBytes, float64(s.bytes), append(who, mode))
+		ch <- total(copyCalls, float64(s.calls), append(who, mode))
 	}
 }
 

@@ -14,17 +14,28 @@ type Config struct {
 	Keep time.Duration // a process is forgotten this long after its last copy; 0: never
 }
 
-// Meter is the copies of all processes.
+// Meter is the copies and waits of all processes.
 type Meter struct {
 	table table
 
 	mu        sync.Mutex
 	processes *process.Table[state]
 	series    map[labels]*sum
+	waits     map[labels]*Waits
 }
 
-// state is the copies of one process, synchronous and asynchronous apart.
-type state struct{ sync, async [schema.NumDirections]sum }
+// state is the copies and sets of one process, synchronous and asynchronous apart.
+type state struct {
+	sync, async [numRows]sum
+	waits       Waits
+	recorded    uint64 // copies and sets that only went into a graph
+}
+
+// A row is a direction, or sets.
+const (
+	rowSet  = schema.NumDirections
+	numRows = schema.NumDirections + 1
+)
 
 // sum is what some copies come to.
 type sum struct {
@@ -45,45 +56,60 @@ func New(cfg Config) *Meter {
 	if cfg.Keep > 0 {
 		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
 	}
-	return &Meter{processes: process.NewTable(forget), series: map[labels]*sum{}}
+	return &Meter{processes: process.NewTable(forget), series: map[labels]*sum{}, waits: map[labels]*Waits{}}
 }
 
 // Name of the fold.
 func (m *Meter) Name() string { return "bandwidth" }
 
 // Kinds that the fold reads.
-func (m *Meter) Kinds() []schema.Kind { return []schema.Kind{schema.KindCopy, schema.KindHost} }
+func (m *Meter) Kinds() []schema.Kind {
+	return []schema.Kind{schema.KindCopy, schema.KindSync, schema.KindHost}
+}
 
 // Apply adds one batch. A heartbeat tells it nothing and is no error.
 func (m *Meter) Apply(b *schema.Batch) error {
-	if b.Kind != schema.KindCopy {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch b.Kind {
+	case schema.KindSync:
+		m.applySync(b)
+		return nil
+	case schema.KindCopy:
+	default:
+		return nil
+	}
 	m.table.load(b, m.processes.Threads(b))
 	m.table.each(b, func(g group, s sum) { m.add(b, g, s) })
 	m.table.release()
 	return nil
 }
 
-// add adds the copies that one process made on one GPU with one call, all with result 0.
+// add adds the copies or sets that one process made on one GPU with one call, all with result 0.
 func (m *Meter) add(b *schema.Batch, g group, s sum) {
-	call := &b.Calls[g.call]
-	g.entry.Calls.Find(call).OK += s.calls
-	l := labels{
-		hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm), direction: call.Direction,
+	call, of := &b.Calls[g.call], &g.entry.State
+	count := g.entry.Calls.Find(call)
+	if call.Op == schema.OpRecord {
+		count.Record(s.calls)
+		of.recorded += s.calls
+		return
 	}
+	count.OK += s.calls
+	row := call.Direction
+	if call.Op == schema.OpSet || call.Op == schema.OpSetAsync {
+		row = rowSet
+	}
+	l := labels{hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm), row: row}
 	if g.gpu > 0 {
 		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}
 	switch call.Op {
-	case schema.OpCopy:
-		g.entry.State.sync[call.Direction].add(s)
+	case schema.OpCopy, schema.OpSet:
+		of.sync[row].add(s)
 		m.at(l).add(s)
-	case schema.OpCopyAsync:
+	case schema.OpCopyAsync, schema.OpSetAsync:
 		l.async = true
-		g.entry.State.async[call.Direction].add(s)
+		of.async[row].add(s)
 		m.at(l).add(s)
 	}
 }

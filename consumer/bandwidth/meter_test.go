@@ -25,6 +25,7 @@ type event struct {
 	bytes  uint64
 	ns     uint64
 	result uint32
+	record bool // it was recorded into a graph
 }
 
 const (
@@ -43,8 +44,12 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 		if comm == "" {
 			comm = "train"
 		}
+		ref := call(e.symbol).Ref()
+		if e.record {
+			ref.Op = schema.OpRecord
+		}
 		c := schema.Copy{
-			Time: start, Duration: e.ns, Result: e.result, Bytes: e.bytes, Call: b.Call(call(e.symbol)),
+			Time: start, Duration: e.ns, Result: e.result, Bytes: e.bytes, Call: b.Call(ref),
 			Thread:     b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm, Container: "c0"}), TID: e.tid}),
 			CUDAStream: b.CUDAStream(0),
 		}
@@ -81,7 +86,10 @@ func text(m *Meter) string {
 			}
 		}
 		for _, d := range p.Copies {
-			fmt.Fprintf(&w, " [%s calls=%d bytes=%d busy=%d async=%d/%d]", d.Direction, d.Calls, d.Bytes, d.BusyNS, d.AsyncCalls, d.AsyncBytes)
+			fmt.Fprintf(&w, " [%s calls=%d bytes=%d busy=%d async=%d/%d]", d.Word(), d.Calls, d.Bytes, d.BusyNS, d.AsyncCalls, d.AsyncBytes)
+		}
+		if p.Recorded > 0 {
+			fmt.Fprintf(&w, " recorded=%d", p.Recorded)
 		}
 		w.WriteByte('\n')
 	}
@@ -110,6 +118,12 @@ func TestReport(t *testing.T) {
 			"h/1 cuMemcpyHtoD_v2:3 [HtoD calls=3 bytes=7 busy=70 async=0/0]\n"},
 		{"processes apart", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1}, {pid: 2, symbol: htod, bytes: 2, ns: 2}, {pid: 1, symbol: htod, bytes: 4, ns: 4}}},
 			"h/1 cuMemcpyHtoD_v2:2 [HtoD calls=2 bytes=5 busy=5 async=0/0]\nh/2 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=2 busy=2 async=0/0]\n"},
+		{"sets are a row of their own", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3}, {pid: 1, symbol: "cuMemsetD32Async", bytes: 4, ns: 9}, {pid: 1, symbol: htod, bytes: 1, ns: 1}}},
+			"h/1 cuMemsetD8_v2:1 cuMemsetD32Async:1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=1 busy=1 async=0/0] [set calls=2 bytes=12 busy=3 async=1/4]\n"},
+		{"between GPUs, and where the driver finds the direction", [][]event{{{pid: 1, symbol: "cuMemcpyPeer", bytes: 8, ns: 3}, {pid: 1, symbol: "cuMemcpy2DAsync_v2", bytes: 4}}},
+			"h/1 cuMemcpyPeer:1 cuMemcpy2DAsync_v2:1 [PtoP calls=1 bytes=8 busy=3 async=0/0] [default calls=1 bytes=4 busy=0 async=1/4]\n"},
+		{"recorded copies did not run", [][]event{{{pid: 1, symbol: htodAsync, bytes: 8, record: true}, {pid: 1, symbol: htodAsync, bytes: 4}}},
+			"h/1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=1 bytes=4 busy=0 async=1/4] recorded=1\n"},
 		{"a direction that is not known", [][]event{{{pid: 1, symbol: "cuMemcpySideways", bytes: 8, ns: 1}}},
 			"h/1 cuMemcpySideways:1 [ calls=1 bytes=8 busy=1 async=0/0]\n"},
 	}
@@ -174,7 +188,7 @@ func TestMetrics(t *testing.T) {
 	_ = m.Apply(batch(t, "gpu01.example", 0,
 		event{pid: 1, gpu: 1, symbol: htod, bytes: 100, ns: 1_500_000_000}, event{pid: 2, gpu: 1, symbol: htod, bytes: 200, ns: 500_000_000},
 		event{pid: 1, gpu: 1, symbol: htodAsync, bytes: 1000, ns: 9e9}, event{pid: 1, gpu: 1, symbol: htod, bytes: 7, result: 1},
-		event{pid: 3, comm: "v\xffllm", symbol: dtoh, bytes: 5, ns: 250_000_000}))
+		event{pid: 3, comm: "v\xffllm", symbol: dtoh, bytes: 5, ns: 250_000_000}, event{pid: 1, gpu: 1, symbol: "cuMemsetD8_v2", bytes: 64}))
 	_ = m.Apply(batch(t, "gpu01.example", schema.KTime(time.Hour), event{pid: 4, gpu: 1, symbol: htod, bytes: 1}))
 	if got := len(m.Report()); got != 1 {
 		t.Errorf("%d processes, want 1: the others were silent for an hour", got)
@@ -194,6 +208,12 @@ gputap_cuda_memcpy_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",
 gputap_cuda_memcpy_calls_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h",mode="sync"} 1
 gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="async"} 1
 gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="sync"} 3
+# HELP gputap_cuda_memset_bytes_total Bytes of sets that succeeded: done when mode is sync, submitted when mode is async.
+# TYPE gputap_cuda_memset_bytes_total counter
+gputap_cuda_memset_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 64
+# HELP gputap_cuda_memset_calls_total Sets that succeeded: done when mode is sync, submitted when mode is async.
+# TYPE gputap_cuda_memset_calls_total counter
+gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 1
 `
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want)); err != nil {
 		t.Error(err)
@@ -209,13 +229,13 @@ func TestSeriesAreBounded(t *testing.T) {
 		_ = m.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{symbol: htod, bytes: 2, ns: 1}))
 	}
 	_ = m.Apply(batch(t, "late", 0, event{symbol: dtodAsync, bytes: 3}))
-	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1988 { // 2000 − 14 + 2 kinds of overflow
-		t.Errorf("%d series, want 1988", n)
+	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 { // 2000 − 16 + 2 kinds of overflow
+		t.Errorf("%d series, want 1986", n)
 	}
-	if got := m.series[labels{comm: "other", direction: schema.HtoD}].bytes; got != 2*514 {
-		t.Errorf("%d bytes under other, want 1028", got)
+	if got := m.series[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
+		t.Errorf("%d bytes under other, want 1032", got)
 	}
-	if got := m.series[labels{comm: "other", direction: schema.DtoD, async: true}].bytes; got != 3 {
+	if got := m.series[labels{comm: "other", row: schema.DtoD, async: true}].bytes; got != 3 {
 		t.Errorf("%d submitted bytes under other, want 3", got)
 	}
 }

@@ -15,20 +15,36 @@ type Process struct {
 	Comm      string
 	Exe       string
 	Container string
+	User      string // name of UID on its host; "" unknown
+	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
+	Cgroup    string
+	Pod       string         // UID of its Kubernetes pod
+	Unit      string         // its systemd unit
 	Late      bool           // copied before gputap was attached: sums are too low
 	Calls     []process.Call // failed calls by CUresult too
-	Copies    []DirectionUse // in the order of schema.Direction; directions that were used
+	Copies    []DirectionUse // in the order of schema.Direction, then sets; those that were used
+	Recorded  uint64         // copies and sets that were recorded into a graph: they did not run
+	Waits     Waits
 }
 
-// DirectionUse is the copies of one direction. Calls and Bytes are all that succeeded; AsyncCalls
+// DirectionUse is the copies of one direction, or the sets. Calls and Bytes are all that succeeded; AsyncCalls
 // and AsyncBytes are the part of them that was submitted, and BusyNS is host time in the others.
 type DirectionUse struct {
-	Direction  schema.Direction
+	Direction  schema.Direction // of sets, schema.DirNone
+	Set        bool
 	Calls      uint64
 	Bytes      uint64
 	BusyNS     uint64
 	AsyncCalls uint64
 	AsyncBytes uint64
+}
+
+// Word names the row: the direction, or "set".
+func (d *DirectionUse) Word() string {
+	if d.Set {
+		return "set"
+	}
+	return d.Direction.String()
 }
 
 // Throughput is the bytes per second that synchronous copies achieved, 0 without any.
@@ -48,7 +64,9 @@ func (m *Meter) Report() []Process {
 	for _, e := range all {
 		report = append(report, Process{
 			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			Calls: e.Calls.Clone(), Copies: e.State.report(),
+			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
+			Calls: e.Calls.Clone(), Copies: e.State.report(), Recorded: e.State.recorded,
+			Waits: e.State.waits,
 		})
 	}
 	return report
@@ -56,13 +74,17 @@ func (m *Meter) Report() []Process {
 
 func (s *state) report() []DirectionUse {
 	var list []DirectionUse
-	for d := range schema.NumDirections {
+	for d := range numRows {
 		done, submitted := &s.sync[d], &s.async[d]
 		if done.calls+submitted.calls == 0 {
 			continue
 		}
+		direction := d
+		if d == rowSet {
+			direction = schema.DirNone
+		}
 		list = append(list, DirectionUse{
-			Direction: d, Calls: done.calls + submitted.calls, Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
+			Direction: direction, Set: d == rowSet, Calls: done.calls + submitted.calls, Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
 			AsyncCalls: submitted.calls, AsyncBytes: submitted.bytes,
 		})
 	}

@@ -28,7 +28,8 @@ func Memory(tb testing.TB, hostname string) *Host {
 // Process is one process of a Host. Its fields, the GPU's too, are those of the events added next.
 type Process struct {
 	schema.Process
-	GPU *schema.GPU // nil is unknown
+	GPU     *schema.GPU // nil is unknown
+	Context uint64      // handle of the current CUDA context; 0 is unknown
 
 	host *Host
 }
@@ -69,6 +70,82 @@ func (p *Process) Unmap(tid uint32, ptr, bytes uint64, at schema.KTime, duration
 	return p.Call("cuMemUnmap", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
 }
 
+// Retain adds a successful cuMemRetainAllocationHandle, which found the handle by an address.
+func (p *Process) Retain(tid uint32, handle, ptr uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemRetainAllocationHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
+}
+
+// Import adds a successful cuMemImportFromShareableHandle.
+func (p *Process) Import(tid uint32, handle, token uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuMemImportFromShareableHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
+}
+
+// Export adds a successful cuIpcGetMemHandle.
+func (p *Process) Export(tid uint32, ptr, token uint64, at schema.KTime) *Process {
+	return p.Call("cuIpcGetMemHandle", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Aux: token})
+}
+
+// Open adds a successful cuIpcOpenMemHandle.
+func (p *Process) Open(tid uint32, ptr, token uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuIpcOpenMemHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Aux: token})
+}
+
+// Close adds a successful cuIpcCloseMemHandle.
+func (p *Process) Close(tid uint32, ptr uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuIpcCloseMemHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr})
+}
+
+// RetainContext adds a successful cuDevicePrimaryCtxRetain.
+func (p *Process) RetainContext(handle uint64, at schema.KTime) *Process {
+	return p.Call("cuDevicePrimaryCtxRetain", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
+}
+
+// ReleaseContext adds a successful cuDevicePrimaryCtxRelease.
+func (p *Process) ReleaseContext(handle uint64, at schema.KTime) *Process {
+	return p.Call("cuDevicePrimaryCtxRelease_v2", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
+}
+
+// ResetContext adds a successful cuDevicePrimaryCtxReset.
+func (p *Process) ResetContext(handle uint64, at schema.KTime) *Process {
+	return p.Call("cuDevicePrimaryCtxReset_v2", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
+}
+
+// CreateContext adds a successful cuCtxCreate.
+func (p *Process) CreateContext(handle uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuCtxCreate_v4", p.PID, schema.Memory{Time: at, Duration: duration, Ptr: handle})
+}
+
+// DestroyContext adds a successful cuCtxDestroy.
+func (p *Process) DestroyContext(handle uint64, at schema.KTime, duration uint64) *Process {
+	return p.Call("cuCtxDestroy_v2", p.PID, schema.Memory{Time: at, Duration: duration, Ptr: handle})
+}
+
+// In has the events added next made in a CUDA context.
+func (p *Process) In(context uint64) *Process {
+	p.Context = context
+	return p
+}
+
+// AllocPool adds a successful cuMemAllocFromPoolAsync.
+func (p *Process) AllocPool(tid uint32, ptr, bytes, pool uint64, at schema.KTime) *Process {
+	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes, Pool: pool})
+}
+
+// PoolInfo adds a successful cuMemPoolGetAttribute.
+func (p *Process) PoolInfo(pool, attribute, value uint64, at schema.KTime) *Process {
+	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute, Bytes: value})
+}
+
+// MemInfo adds a successful cuMemGetInfo.
+func (p *Process) MemInfo(used, total uint64, at schema.KTime) *Process {
+	return p.Call("cuMemGetInfo_v2", p.PID, schema.Memory{Time: at, Duration: 1, Bytes: used, Aux: total})
+}
+
+// Record adds a call of a symbol that was recorded into a graph.
+func (p *Process) Record(symbol string, tid uint32, m schema.Memory) *Process {
+	return p.Add(&schema.Call{Symbol: symbol, Op: schema.OpRecord, Class: schema.ClassPool}, tid, m)
+}
+
 // Exec adds a process_exec: the process goes on as comm.
 func (p *Process) Exec(comm string, at schema.KTime) *Process {
 	p.Comm = comm
@@ -98,9 +175,12 @@ func (p *Process) Call(symbol string, tid uint32, m schema.Memory) *Process {
 func (p *Process) Add(c *schema.Call, tid uint32, m schema.Memory) *Process {
 	b := p.host.builder
 	m.Thread = b.Thread(schema.Thread{Process: b.Process(p.Process), TID: tid, Comm: p.Comm})
-	m.Call = b.Call(c)
+	m.Call = b.Call(c.Ref())
 	if p.GPU != nil {
 		m.GPU = b.GPU(*p.GPU)
+	}
+	if p.Context != 0 {
+		m.Context = b.Context(schema.Context{Handle: p.Context, GPU: m.GPU})
 	}
 	b.AddMemory(&m)
 	return p

@@ -6,9 +6,13 @@ var (
 	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
 
 	kernelLaunches = prometheus.NewDesc("gputap_cuda_kernel_launches_total",
-		"Kernels submitted to the GPU. gpu is the device number inside the process, empty while unknown.", workloadLabels, nil)
+		"Kernels submitted to the GPU, those inside graphs too. gpu is the device number inside the process, empty while unknown.", workloadLabels, nil)
 	graphLaunches = prometheus.NewDesc("gputap_cuda_graph_launches_total",
-		"Executable graphs submitted to the GPU; the kernels inside a graph are not counted.", workloadLabels, nil)
+		"Executable graphs submitted to the GPU.", workloadLabels, nil)
+	graphKernels = prometheus.NewDesc("gputap_cuda_graph_kernel_launches_total",
+		"Kernels submitted to the GPU inside executable graphs: a part of all kernels submitted.", workloadLabels, nil)
+	partialGraphs = prometheus.NewDesc("gputap_cuda_graph_launches_partial_total",
+		"Executable graphs submitted to the GPU of which not all kernels are known.", workloadLabels, nil)
 	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
 		"Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.",
 		[]string{"comm", "kernel"}, nil)
@@ -18,6 +22,8 @@ var (
 func (h *Histogram) Describe(ch chan<- *prometheus.Desc) {
 	ch <- kernelLaunches
 	ch <- graphLaunches
+	ch <- graphKernels
+	ch <- partialGraphs
 	ch <- launchesByName
 }
 
@@ -30,6 +36,8 @@ func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 		}
 		if n.graphs > 0 {
 			ch <- total(graphLaunches, n.graphs, w.hostname, w.gpu, w.uuid, w.container, w.comm)
+			ch <- total(graphKernels, n.fromGraphs, w.hostname, w.gpu, w.uuid, w.container, w.comm)
+			ch <- total(partialGraphs, n.partial, w.hostname, w.gpu, w.uuid, w.container, w.comm)
 		}
 	}
 	for k, n := range byName {

@@ -20,7 +20,13 @@ func TestMetrics(t *testing.T) {
 			event{pid: 3, comm: "v\xffllm", kernel: ""}))
 	}
 	want := `
-# HELP gputap_cuda_graph_launches_total Executable graphs submitted to the GPU; the kernels inside a graph are not counted.
+# HELP gputap_cuda_graph_kernel_launches_total Kernels submitted to the GPU inside executable graphs: a part of all kernels submitted.
+# TYPE gputap_cuda_graph_kernel_launches_total counter
+gputap_cuda_graph_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 0
+# HELP gputap_cuda_graph_launches_partial_total Executable graphs submitted to the GPU of which not all kernels are known.
+# TYPE gputap_cuda_graph_launches_partial_total counter
+gputap_cuda_graph_launches_partial_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
+# HELP gputap_cuda_graph_launches_total Executable graphs submitted to the GPU.
 # TYPE gputap_cuda_graph_launches_total counter
 gputap_cuda_graph_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
 # HELP gputap_cuda_kernel_launches_by_name_total Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.
@@ -29,7 +35,7 @@ gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="axpy"} 14
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="at::native::vectorized_elementwise_kernel"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="other"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="v�llm",kernel="unknown"} 2
-# HELP gputap_cuda_kernel_launches_total Kernels submitted to the GPU. gpu is the device number inside the process, empty while unknown.
+# HELP gputap_cuda_kernel_launches_total Kernels submitted to the GPU, those inside graphs too. gpu is the device number inside the process, empty while unknown.
 # TYPE gputap_cuda_kernel_launches_total counter
 gputap_cuda_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 2
 gputap_cuda_kernel_launches_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example"} 14

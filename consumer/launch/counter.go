@@ -6,7 +6,7 @@ import (
 )
 
 // maxCells bounds the counts of one batch: 8 MiB. A batch closes at 4,096 events of a few processes
-// with a few hundred shapes; what is above is counted event by event.
+// with a few hundred shapes; what is above is counted in a map.
 const maxCells = 1 << 20
 
 // group is one process on one GPU of a batch.
@@ -24,6 +24,14 @@ type counter struct {
 	gpus    []uint64
 	base    []int // by thread: where its process's counts begin
 	counts  []uint64
+
+	sparse map[cell]uint64 // instead of counts, when those would be too many
+	order  []cell          // of sparse, in order of first use
+}
+
+type cell struct {
+	group group
+	shape int
 }
 
 // load expands the columns. entries are those of the batch's threads.
@@ -38,12 +46,13 @@ func (c *counter) load(b *schema.Batch, entries []*process.Entry[state]) {
 }
 
 // each gives every group its launches by shape, in a slice that is valid for the call; or, when the
-// table would be too large, gives the events one at a time.
-func (c *counter) each(b *schema.Batch, perGroup func(group, []uint64), perEvent func(g group, shape int)) {
+// table would be too large, gives the launches of one shape at a time.
+func (c *counter) each(b *schema.Batch, perGroup func(group, []uint64), perShape func(g group, shape int, n uint64)) {
 	perProcess := (len(b.GPUs) + 1) * len(b.Shapes)
 	if perProcess > maxCells || perProcess*len(b.Processes) > maxCells {
-		for i, t := range c.threads {
-			perEvent(group{c.entries[b.Threads[t].Process], int(c.gpus[i])}, int(c.shapes[i]))
+		c.countSparse(b)
+		for _, at := range c.order {
+			perShape(at.group, at.shape, c.sparse[at])
 		}
 		return
 	}
@@ -88,8 +97,21 @@ func (c *counter) count(b *schema.Batch, perProcess int) {
 	}
 }
 
+func (c *counter) countSparse(b *schema.Batch) {
+	c.sparse = map[cell]uint64{}
+	for i, t := range c.threads {
+		at := cell{group{c.entries[b.Threads[t].Process], int(c.gpus[i])}, int(c.shapes[i])}
+		if c.sparse[at]++; c.sparse[at] == 1 {
+			c.order = append(c.order, at)
+		}
+	}
+}
+
 // release lets go of the entries: the table may forget them before the next batch.
-func (c *counter) release() { clear(c.entries) }
+func (c *counter) release() {
+	clear(c.entries)
+	c.sparse, c.order = nil, nil
+}
 
 func used(counts []uint64) bool {
 	for _, n := range counts {

@@ -1,8 +1,13 @@
-// Package launch counts what each process launches: kernels by name and by launch shape, and graphs
-// apart from kernels.
+// Package launch counts what each process launches: kernels by name and by launch shape, and graphs.
 //
 // A launch is observed where it is submitted; its result and its time on the GPU are not seen. A
-// kernel whose handle was obtained unseen is named "unknown".
+// kernel whose handle was obtained unseen has the name that was found in the program's memory (Read),
+// or is named "unknown".
+//
+// The launch of an executable graph counts as a graph launch, and as launches of the kernels that the
+// graph runs (FromGraphs says how many). A graph that was made unseen, or in ways that are not seen,
+// runs more than is known: its launches are counted as partial. What was recorded into a graph did
+// not run and is counted apart, and so are functions of the host.
 //
 // State is bounded: a process holds Config.MaxKernels kernel names and counts the launches of
 // others together, under "other"; a kernel holds its first 8 launch shapes. Metrics hold at most

@@ -19,6 +19,7 @@ type Config struct {
 type Histogram struct {
 	maxKernels int
 	counter    counter
+	graphs     []int // of the batch in hand, by function: 1 + index into Batch.Graphs, 0 none
 
 	mu        sync.Mutex
 	processes *process.Table[state]
@@ -28,7 +29,12 @@ type Histogram struct {
 }
 
 // launches of one workload.
-type launches struct{ kernels, graphs uint64 }
+type launches struct {
+	kernels    uint64 // those inside graphs too
+	fromGraphs uint64 // of them, inside graphs
+	graphs     uint64
+	partial    uint64 // of them, graphs that run kernels which are not known
+}
 
 // workload is the labels of one series.
 type workload struct{ hostname, gpu, uuid, container, comm string }
@@ -67,6 +73,7 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	defer h.mu.Unlock()
 	c := &h.counter
 	c.load(b, h.processes.Threads(b))
+	h.index(b)
 	c.each(b, func(g group, perShape []uint64) {
 		to := h.target(b, g)
 		for shape, n := range perShape {
@@ -74,8 +81,8 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 				h.add(b, to, &b.Shapes[shape], n)
 			}
 		}
-	}, func(g group, shape int) {
-		h.add(b, h.target(b, g), &b.Shapes[shape], 1)
+	}, func(g group, shape int, n uint64) {
+		h.add(b, h.target(b, g), &b.Shapes[shape], n)
 	})
 	c.release()
 	return nil
@@ -98,16 +105,64 @@ func (h *Histogram) target(b *schema.Batch, g group) target {
 
 // add counts n launches of one shape.
 func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n uint64) {
-	call := &b.Calls[shape.Call]
-	to.entry.Calls.Find(call).OK += n
+	call, s := &b.Calls[shape.Call], &to.entry.State
+	count := to.entry.Calls.Find(call)
+	if call.Op == schema.OpRecord {
+		count.Record(n)
+		s.recorded += n
+		return
+	}
+	count.OK += n
 	switch call.Op {
 	case schema.OpLaunch:
-		name := h.names.of(b.Funcs[shape.Func].Name)
-		to.entry.State.add(name, shape, n, h.maxKernels)
-		to.workload.kernels += n
-		h.byName.add(to.comm, name.label, n)
+		if k := h.kernel(b, to, shape.Func, n); k != nil {
+			k.addShape(shape, n)
+		}
 	case schema.OpGraphLaunch:
-		to.entry.State.graphs += n
+		s.graphs += n
 		to.workload.graphs += n
+		h.graph(b, to, h.graphs[shape.Func], n)
+	case schema.OpHostFunc:
+		s.hostFuncs += n
+	}
+}
+
+// kernel counts n launches of one function: nil for one above the bound.
+func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n uint64) *kernel {
+	f := &b.Funcs[function]
+	name := h.names.of(f.Name)
+	to.workload.kernels += n
+	h.byName.add(to.comm, name.label, n)
+	return to.entry.State.add(name, f.Read, n, h.maxKernels)
+}
+
+// graph counts what n launches of one executable graph run. It costs what the graph has of distinct
+// kernels, once a batch and group, however often the graph was launched.
+func (h *Histogram) graph(b *schema.Batch, to target, graph int, n uint64) {
+	s := &to.entry.State
+	if graph == 0 || b.Graphs[graph-1].Partial {
+		s.partial += n
+		to.workload.partial += n
+	}
+	if graph == 0 {
+		return
+	}
+	for _, node := range b.Graphs[graph-1].Nodes {
+		launches := n * uint64(node.Count)
+		if launches == 0 {
+			continue
+		}
+		to.workload.fromGraphs += launches
+		if k := h.kernel(b, to, node.Func, launches); k != nil {
+			k.fromGraphs += launches
+		}
+	}
+}
+
+// index finds the batch's graphs by their function. Every function has at most one.
+func (h *Histogram) index(b *schema.Batch) {
+	h.graphs = append(h.graphs[:0], make([]int, len(b.Funcs))...)
+	for i := range b.Graphs {
+		h.graphs[b.Graphs[i].Func] = i + 1
 	}
 }

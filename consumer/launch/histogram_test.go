@@ -49,7 +49,7 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 			Time:   start,
 			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm, Container: "c0"}), TID: e.tid}),
 			Shape: b.Shape(schema.LaunchShape{
-				Call: b.Call(&call), Func: b.Func(schema.Func{Name: e.kernel}),
+				Call: b.Call(call.Ref()), Func: b.Func(schema.Func{Name: e.kernel}),
 				Grid: [3]uint32{e.grid, 1, 1}, Block: [3]uint32{256, 1, 1},
 			}),
 			CUDAStream: b.CUDAStream(0),

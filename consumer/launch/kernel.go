@@ -25,13 +25,19 @@ const (
 type state struct {
 	kernels map[string]*kernel // by mangled name
 	other   uint64             // launches of kernels above the bound
-	graphs  uint64
+
+	graphs    uint64
+	partial   uint64 // of them, graphs that run kernels which are not known
+	recorded  uint64 // launches that only went into a graph
+	hostFuncs uint64
 }
 
 type kernel struct {
-	name     *name
-	launches uint64
-	shapes   []Shape
+	name       *name
+	read       bool // the program never told the name: it was found in its memory
+	launches   uint64
+	fromGraphs uint64 // of them, by launches of graphs
+	shapes     []Shape
 }
 
 // Shape is what one kernel was launched with.
@@ -42,22 +48,23 @@ type Shape struct {
 	Launches    uint64
 }
 
-// add counts n launches; a kernel above the bound is counted among the others.
-func (s *state) add(name *name, shape *schema.LaunchShape, n uint64, bound int) {
+// add counts n launches; a kernel above the bound is counted among the others, and is nil.
+func (s *state) add(name *name, read bool, n uint64, bound int) *kernel {
 	k := s.kernels[name.mangled]
 	if k == nil {
 		if len(s.kernels) >= bound {
 			s.other += n
-			return
+			return nil
 		}
 		if s.kernels == nil {
 			s.kernels = map[string]*kernel{}
 		}
-		k = &kernel{name: name}
+		k = &kernel{name: name, read: read}
 		s.kernels[name.mangled] = k
 	}
 	k.launches += n
-	k.addShape(shape, n)
+	k.read = k.read && read
+	return k
 }
 
 func (k *kernel) addShape(s *schema.LaunchShape, n uint64) {

@@ -17,10 +17,19 @@ type Process struct {
 	Comm          string
 	Exe           string
 	Container     string
+	User          string // name of UID on its host; "" unknown
+	NSPID         uint32 // its PID as it sees itself; 0 when that is its PID
+	Cgroup        string
+	Pod           string         // UID of its Kubernetes pod
+	Unit          string         // its systemd unit
 	Late          bool           // launched before gputap was attached: counts are too low
 	Calls         []process.Call // launches have no return probe: every call counts as OK
 	Funcs         []Func         // most launched first
 	GraphLaunches uint64
+
+	GraphLaunchesPartial uint64 // of them, graphs of which not all kernels are known
+	Recorded             uint64 // launches that were recorded into a graph: they did not run
+	HostFuncs            uint64 // functions of the host put into CUDA streams
 }
 
 // Func is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
@@ -29,7 +38,10 @@ type Func struct {
 	Name     string
 	Mangled  string
 	Launches uint64
-	Shapes   []Shape // the first 8; the launches of further ones are in Launches alone
+	Shapes   []Shape // the first 8; the launches of further ones, and those by graphs, are in Launches alone
+
+	FromGraphs uint64 // of the launches, those by launches of graphs
+	Read       bool   // the program never told the name: it was found in its memory
 }
 
 // Report lists the processes in order of first sight.
@@ -41,7 +53,9 @@ func (h *Histogram) Report() []Process {
 	for _, e := range all {
 		report = append(report, Process{
 			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
+			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
 			Calls: e.Calls.Clone(), Funcs: e.State.report(), GraphLaunches: e.State.graphs,
+			GraphLaunchesPartial: e.State.partial, Recorded: e.State.recorded, HostFuncs: e.State.hostFuncs,
 		})
 	}
 	return report
@@ -50,7 +64,10 @@ func (h *Histogram) Report() []Process {
 func (s *state) report() []Func {
 	list := make([]Func, 0, len(s.kernels)+1)
 	for _, k := range s.kernels {
-		list = append(list, Func{k.name.full, k.name.mangled, k.launches, slices.Clone(k.shapes)})
+		list = append(list, Func{
+			Name: k.name.full, Mangled: k.name.mangled, Launches: k.launches, Shapes: slices.Clone(k.shapes),
+			FromGraphs: k.fromGraphs, Read: k.read,
+		})
 	}
 	if s.other > 0 {
 		list = append(list, Func{Name: other, Launches: s.other})

@@ -14,7 +14,14 @@ func (t *Tracker) apply(m *schema.Memory) {
 		return
 	}
 	t.name(p, m)
-	t.call(p, m).Count(m.Result)
+	if ref.Class != schema.ClassGraph { // of a graph these are nodes, and its launch is counted where launches are
+		c := t.call(p, m)
+		if ref.Op == schema.OpRecord && m.Result == 0 {
+			c.Record(1)
+			return
+		}
+		c.Count(m.Result)
+	}
 	if m.Result != 0 {
 		r := &p.State.rows[t.row(p, m)]
 		t.workloads.fail(t.workload(p, r), ref.Symbol, m.Result)
@@ -22,91 +29,159 @@ func (t *Tracker) apply(m *schema.Memory) {
 	}
 	switch ref.Op {
 	case schema.OpAlloc:
-		t.alloc(p, &p.State.addresses, m)
+		t.alloc(p, m)
 	case schema.OpFree:
 		t.free(p, m)
+	default:
+		t.rare(p, ref, m)
+	}
+}
+
+// rare is the rules of all calls but alloc and free.
+func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
+	switch ref.Op {
 	case schema.OpCreate:
-		t.alloc(p, &p.State.handles, m)
+		t.create(p, m)
+	case schema.OpRetain:
+		t.retain(p, m)
 	case schema.OpRelease:
 		t.release(p, m)
 	case schema.OpMap:
 		t.mapRange(p, m)
 	case schema.OpUnmap:
 		t.unmapRange(p, m)
+	case schema.OpOpen:
+		t.open(p, m)
+	case schema.OpClose:
+		t.close(p, m)
+	case schema.OpExport:
+		t.export(p, m)
+	case schema.OpPoolCreate:
+		t.poolCreate(p, ref, m)
+	case schema.OpPoolDestroy:
+		t.poolDestroy(p, m)
+	case schema.OpPoolInfo:
+		t.poolInfo(p, m)
+	case schema.OpMemInfo:
+		t.memInfo(p, m)
+	case schema.OpContextCreate:
+		t.contextCreate(p, ref, m)
+	case schema.OpContextDestroy:
+		t.contextDestroy(p, m)
+	case schema.OpContextRetain:
+		t.contextRetain(p, m)
+	case schema.OpContextRelease:
+		t.contextRelease(p, m)
+	case schema.OpContextReset:
+		t.contextReset(p, m)
+	case schema.OpReserve, schema.OpUnreserve, schema.OpAccess, schema.OpMapArray, schema.OpBind, schema.OpUnbind,
+		schema.OpPrefetch, schema.OpPoolTrim, schema.OpModuleLoad, schema.OpModuleUnload:
+		// Counted as calls: none of them makes memory or ends its life.
 	default:
 		t.counters.UnknownOps++
 	}
 }
 
-// name has the process count under its present name from now on. The name comes with the event's
-// thread: a batch may hold events from before and after an exec.
+// name has the process count under its present name from now on; one that renames itself does so
+// when it holds nothing, so that a workload's frees are of its own allocations. The name comes with
+// the event's thread: a batch may hold events from before and after an exec.
 func (t *Tracker) name(p *proc, m *schema.Memory) {
 	comm := t.in.Processes[t.in.Threads[m.Thread].Process].Comm
-	if p.State.comm != comm {
+	if p.State.comm != comm && p.State.held == 0 {
 		t.detach(p)
 		p.State.comm = comm
 	}
 }
 
-// alloc makes m's memory live. A success at address 0 is a record whose out-parameter could not be
-// read; the producer has counted it as lost.
-func (t *Tracker) alloc(p *proc, x *index, m *schema.Memory) {
-	if m.Ptr == 0 {
+// alloc makes m's memory live.
+func (t *Tracker) alloc(p *proc, m *schema.Memory) {
+	i := t.enter(p, &p.State.addresses, m)
+	if i == 0 {
 		return
 	}
+	a := t.slab.at(i)
+	switch class := p.State.rows[a.row].class; {
+	case endsWithContext(class):
+		a.owner = t.context(p, m)
+		p.State.contexts[a.owner].live++
+	case class == schema.ClassPool && m.Pool != 0:
+		if a.owner = t.pool(p, m); a.owner != 0 {
+			p.State.pools[a.owner].live.add(m.Bytes)
+		}
+	}
+	t.appear(p, i, m.Bytes)
+}
+
+// enter puts what appeared under the key m.Ptr into the slab and an index: 0 for a success at
+// address 0, which is a record whose out-parameter could not be read; the producer has counted it
+// as lost.
+func (t *Tracker) enter(p *proc, x *index, m *schema.Memory) uint32 {
+	if m.Ptr == 0 {
+		return 0
+	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 {
-		t.counters.ReallocOverLive++
-		p.State.host.totals.reallocOverLive++
+		t.overLive(p)
 		t.drop(p, x, old)
 	}
 	p.Ended = false // it lives, whatever was said before
 	row := t.row(p, m)
 	i := t.slab.take()
 	a := t.slab.at(i)
-	a.key, a.bytes, a.since, a.named = m.Ptr, m.Bytes, m.Time+schema.KTime(m.Duration), true
+	a.key, a.since, a.refs = m.Ptr, returned(m), 1
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
-	by := &t.threads.slots[a.thread]
-	by.live++
-	if p.State.rows[row].class.OnGPU() {
-		by.gpu.add(m.Bytes)
-	}
-	t.sizes.link(&t.slab, i)
+	t.threads.slots[a.thread].live++
 	x.insert(&t.slab, i)
-	t.appear(p, &p.State.rows[row], m.Bytes)
+	return i
 }
 
+func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Duration) }
+
 // appear adds memory that became live to every sum.
-func (t *Tracker) appear(p *proc, r *row, bytes uint64) {
+func (t *Tracker) appear(p *proc, i uint32, bytes uint64) {
+	a, s := t.slab.at(i), &p.State
+	a.bytes = bytes
+	t.sizes.link(&t.slab, i)
+	r := &s.rows[a.row]
 	c := t.workload(p, r)
 	c.allocated += bytes
 	c.allocs++
+	s.held++
 	r.live.add(bytes)
 	r.peak = max(r.peak, r.live.bytes)
-	s := &p.State
 	switch {
 	case r.class.OnGPU():
+		t.threads.slots[a.thread].gpu.add(bytes)
 		s.live.add(bytes)
 		s.peak = max(s.peak, s.live.bytes)
-	case r.class == schema.ClassPinned:
+		r.card.add(bytes)
+	case r.class.OnHost():
 		s.hostLive.add(bytes)
 	}
 }
 
-// free ends the life at m.Ptr whatever its class: cuMemFree frees managed and pool memory too.
+// free ends the life at m.Ptr whatever its class: cuMemFree frees managed and pool memory too, and
+// closes what was opened.
 func (t *Tracker) free(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
 		t.counters.NullFrees++
 		return
 	}
-	i := p.State.addresses.find(&t.slab, m.Ptr)
+	x := &p.State.addresses
+	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
 		t.unmatched(p)
 	case m.Time < t.slab.at(i).since:
 		t.late(p)
-	default:
-		t.drop(p, &p.State.addresses, i)
+	case t.slab.at(i).refs.down():
+		t.drop(p, x, i)
 	}
+}
+
+// overLive counts what appeared where something was live, whose end was not seen or comes late.
+func (t *Tracker) overLive(p *proc) {
+	t.counters.ReallocOverLive++
+	p.State.host.totals.reallocOverLive++
 }
 
 func (t *Tracker) unmatched(p *proc) {
@@ -125,7 +200,7 @@ func (t *Tracker) late(p *proc) {
 func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	x.remove(&t.slab, i)
 	a := t.slab.at(i)
-	a.named = false
+	a.refs = 0
 	if a.maps == 0 {
 		t.vanish(p, i)
 	}
@@ -135,27 +210,49 @@ func (t *Tracker) drop(p *proc, x *index, i uint32) {
 func (t *Tracker) vanish(p *proc, i uint32) {
 	a, s := t.slab.at(i), &p.State
 	r := &s.rows[a.row]
-	c := t.workload(p, r)
-	c.freed += a.bytes
-	c.frees++
-	r.live.sub(a.bytes)
-	switch {
-	case r.class.OnGPU():
-		s.live.sub(a.bytes)
-	case r.class == schema.ClassPinned:
-		s.hostLive.sub(a.bytes)
+	if a.what == memory {
+		c := t.workload(p, r)
+		c.freed += a.bytes
+		c.frees++
+		s.held--
+		r.live.sub(a.bytes)
+		switch {
+		case r.class.OnGPU():
+			s.live.sub(a.bytes)
+			r.card.sub(a.bytes)
+		case r.class.OnHost():
+			s.hostLive.sub(a.bytes)
+		}
 	}
 	t.reclaim(i)
 }
 
+// reclaim takes i out of the sums that the end of an image does not clear as a whole.
 func (t *Tracker) reclaim(i uint32) {
 	a := t.slab.at(i)
 	by := &t.threads.slots[a.thread]
 	by.live--
-	if by.process.State.rows[a.row].class.OnGPU() {
-		by.gpu.sub(a.bytes)
+	s := &by.process.State
+	switch r := &s.rows[a.row]; {
+	case a.what == opened:
+		s.unlinkHolder(&t.slab, i)
+		r.holders--
+		if a.owner != 0 {
+			s.contexts[a.owner].live--
+		}
+	case a.what != memory:
+	default:
+		switch {
+		case endsWithContext(r.class):
+			s.contexts[a.owner].live--
+		case a.owner != 0:
+			s.pools[a.owner].live.sub(a.bytes)
+		}
+		if r.class.OnGPU() {
+			by.gpu.sub(a.bytes)
+		}
+		t.sizes.unlink(&t.slab, i)
 	}
-	t.sizes.unlink(&t.slab, i)
 	t.slab.give(i)
 }
 
@@ -185,12 +282,16 @@ func (t *Tracker) endImage(p *proc) {
 		if r.live.allocations > 0 {
 			t.workload(p, r).unfreed += r.live.bytes
 		}
+		if r.class.OnGPU() {
+			r.card.sub(r.live.bytes)
+		}
 		r.live = amount{}
 	}
 	s.unfreed.bytes += s.live.bytes
 	s.unfreed.allocations += s.live.allocations
 	s.hostUnfreed.bytes += s.hostLive.bytes
 	s.hostUnfreed.allocations += s.hostLive.allocations
+	s.unclosed += s.holders
 	t.clear(p)
 }
 
@@ -201,14 +302,14 @@ func (t *Tracker) clear(p *proc) {
 		if g.memory == 0 {
 			continue
 		}
-		a := t.slab.at(g.memory)
-		a.maps--
-		if a.maps == 0 && !a.named {
+		if a := t.slab.at(g.memory); a.refs == 0 && a.maps > 0 {
+			a.maps = 0
 			t.reclaim(g.memory)
 		}
 	}
 	s.mappings = nil
 	s.addresses.drain(&t.slab, t.reclaim)
 	s.handles.drain(&t.slab, t.reclaim)
-	s.live, s.hostLive = amount{}, amount{}
+	s.live, s.hostLive, s.held = amount{}, amount{}, 0
+	s.contexts, s.current, s.pools = noContexts(), 0, nil
 }

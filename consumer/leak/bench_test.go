@@ -14,6 +14,15 @@ import (
 // BenchmarkApply folds encoded batches of 4,096 events, decoding included: four threads fill 64 Ki
 // addresses, free and allocate among them, and free them all, so that every round is like the first.
 func BenchmarkApply(b *testing.B) {
+	for _, bb := range []struct {
+		name     string
+		contexts uint64
+	}{{"unknown context", 0}, {"one context", 1}, {"eight contexts", 8}} {
+		b.Run(bb.name, func(b *testing.B) { benchmarkApply(b, bb.contexts) })
+	}
+}
+
+func benchmarkApply(b *testing.B, contexts uint64) {
 	const perBatch, ring, allocs = 4096, 1 << 16, 1 << 18
 	h := consumertest.Memory(b, "gpu-01")
 	p := h.Process(42, 1, "train")
@@ -26,6 +35,9 @@ func BenchmarkApply(b *testing.B) {
 			p.Free(uint32(n%4), address(n-ring), now, 300)
 		}
 		if n < allocs {
+			if contexts > 0 {
+				p.Context = 0x5500 + n%contexts
+			}
 			p.Alloc(uint32(n%4), address(n), 512+n%100_000, now+500, 300)
 		}
 		now += 1000
@@ -48,6 +60,27 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 	if c := tracker.Report().Counters; c != (Counters{}) {
 		b.Fatalf("the rounds are not alike: %+v", c)
+	}
+}
+
+// BenchmarkContextEnd ends a context that holds a tenth of a million allocations.
+func BenchmarkContextEnd(b *testing.B) {
+	const n = 1_000_000
+	for b.Loop() {
+		b.StopTimer()
+		tracker, h := New(Config{}), consumertest.Memory(b, "gpu-01")
+		p := h.Process(42, 1, "train")
+		for i := range n {
+			p.Context = 1 + uint64(i%10)
+			p.Alloc(1, 0x7f0000000000+uint64(i)<<9, 512, schema.KTime(i), 1)
+			if i%4096 == 4095 {
+				apply(b, tracker, h.Batch())
+			}
+		}
+		p.DestroyContext(3, n+1, 1)
+		last := h.Batch()
+		b.StartTimer()
+		apply(b, tracker, last)
 	}
 }
 

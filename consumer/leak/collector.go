@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/schema"
 )
 
 var (
@@ -11,12 +13,20 @@ var (
 	processLabels  = []string{"hostname", "gpu", "UUID", "container", "comm", "pid", "kind"}
 	errorLabels    = []string{"hostname", "gpu", "UUID", "container", "comm", "api", "error"}
 	evidenceLabels = []string{"hostname", "container", "comm", "pid"}
+	poolLabels     = []string{"hostname", "gpu", "UUID", "container", "comm", "pid"}
+	cardLabels     = []string{"hostname", "UUID"}
 	hostLabels     = []string{"hostname"}
 )
 
 var (
 	liveBytes = prometheus.NewDesc("gputap_cuda_memory_live_bytes",
-		"Memory that a running process holds now. kind pinned is host memory.", processLabels, nil)
+		"Memory that a running process holds now. kinds pinned and registered are host memory.", processLabels, nil)
+	holders = prometheus.NewDesc("gputap_cuda_memory_holders",
+		"Memory that a running process opened and did not close. Its bytes are counted where it was made.", processLabels, nil)
+	reservedBytes = prometheus.NewDesc("gputap_cuda_pool_reserved_bytes",
+		"What the memory pools of a running process have reserved, as the driver last told the process.", poolLabels, nil)
+	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
+		"Used memory of a GPU, when a process last asked the driver, less what was live there then.", cardLabels, nil)
 	liveAllocations = prometheus.NewDesc("gputap_cuda_memory_live_allocations",
 		"Allocations that a running process holds now.", processLabels, nil)
 	peakBytes = prometheus.NewDesc("gputap_cuda_memory_peak_bytes",
@@ -40,6 +50,8 @@ var (
 		"Successful frees of memory whose allocation was not seen.", hostLabels, nil)
 	reallocOverLive = prometheus.NewDesc("gputap_leak_realloc_over_live_total",
 		"Allocations at an address that was live. Less the late frees, lives whose end was never seen.", hostLabels, nil)
+	unknownContexts = prometheus.NewDesc("gputap_leak_unknown_contexts_total",
+		"Calls on CUDA contexts of which it is not known what they ended: live memory may be too high.", hostLabels, nil)
 	lateFrees = prometheus.NewDesc("gputap_leak_late_frees_total",
 		"Frees that arrived after their address was allocated anew.", hostLabels, nil)
 )
@@ -48,7 +60,7 @@ var (
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		liveBytes, liveAllocations, peakBytes, allocatedBytes, freedBytes, allocs, frees, apiErrors, unfreedBytes,
-		incomplete, unmatchedFrees, reallocOverLive, lateFrees,
+		incomplete, unmatchedFrees, reallocOverLive, lateFrees, holders, reservedBytes, unexplained, unknownContexts,
 	} {
 		to <- d
 	}
@@ -64,15 +76,30 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	for _, g := range s.gauges {
 		l := &g.labels
 		values := []string{l.hostname, l.gpu, l.uuid, l.container, l.comm, g.pid, l.class.String()}
+		if g.class == schema.ClassIPC || g.class == schema.ClassExternal || g.holders > 0 {
+			send(holders, prometheus.GaugeValue, g.holders, values...)
+		}
+		if !owned(g.class, g.peak) {
+			continue
+		}
 		send(liveBytes, prometheus.GaugeValue, g.live.bytes, values...)
 		send(liveAllocations, prometheus.GaugeValue, g.live.allocations, values...)
 		send(peakBytes, prometheus.GaugeValue, g.peak, values...)
+	}
+	for id, n := range s.reserved {
+		send(reservedBytes, prometheus.GaugeValue, n, id.hostname, id.gpu, id.uuid, id.container, id.comm, id.pid)
+	}
+	for id, n := range s.cards {
+		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n), id.hostname, id.uuid)
 	}
 	for id, is := range s.incomplete {
 		send(incomplete, prometheus.GaugeValue, is, id.hostname, id.container, id.comm, id.pid)
 	}
 	for i := range s.workloads {
 		w := &s.workloads[i]
+		if !owned(w.class, w.allocs) {
+			continue
+		}
 		values := []string{w.hostname, w.gpu, w.uuid, w.container, w.comm, w.class.String()}
 		send(allocatedBytes, prometheus.CounterValue, w.allocated, values...)
 		send(freedBytes, prometheus.CounterValue, w.freed, values...)
@@ -92,7 +119,20 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 		send(unmatchedFrees, prometheus.CounterValue, q.unmatchedFrees, hostname)
 		send(reallocOverLive, prometheus.CounterValue, q.reallocOverLive, hostname)
 		send(lateFrees, prometheus.CounterValue, q.lateFrees, hostname)
+		send(unknownContexts, prometheus.CounterValue, q.unknownContexts, hostname)
 	}
+}
+
+// owned says which classes a process can own memory of: the others name what was opened, or calls
+// without a class, which have failed calls at most. What has memory of no known class is shown.
+func owned(c schema.MemClass, ever uint64) bool {
+	switch c {
+	case schema.ClassIPC, schema.ClassExternal, schema.ClassMulticast:
+		return false
+	case schema.ClassNone:
+		return ever > 0
+	}
+	return true
 }
 
 func pidText(pid uint32) string { return strconv.FormatUint(uint64(pid), 10) }

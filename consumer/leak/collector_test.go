@@ -41,6 +41,9 @@ func TestMetricsPage(t *testing.T) {
 	p.Call("cuMemHostAlloc", 42, schema.Memory{Time: 21, Ptr: 0x3000, Bytes: 64})
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<50, 22).Fail("cuMemFree_v2", 42, 12345, 0, 23)
 	p.Free(42, 0x9000, 24, 1).Alloc(42, 0x2000, 600, 30, 5).Free(42, 0x2000, 29, 8).Alloc(42, 0x2000, 700, 50, 1)
+	p.Call("cuMemHostRegister_v2", 42, schema.Memory{Time: 51, Ptr: 0x5000, Bytes: 32}).Open(42, 0x6000, 1<<40, 52, 1)
+	p.PoolInfo(0x99, poolReserved, 4096, 53).MemInfo(10_000, 80_000, 54).DestroyContext(0xc, 55, 1)
+	p.Fail("cuCtxCreate_v4", 42, 999, 0, 56).Fail("cuIpcOpenMemHandle", 42, 1, 0, 57)
 	late := h.Process(43, 1, "bad\xffname")
 	late.Late = true
 	late.Alloc(43, 0x1000, 7, 60, 1)

@@ -13,9 +13,25 @@
 //
 //	allocated = freed + live + unfreed
 //
-// Physical memory of the virtual memory API lives while a reference to its handle or a mapping of
-// it is left. Pinned memory is the host's and is kept apart from the GPU's. Memory of a class that
-// this version does not know is counted with neither.
+// Classes. Pinned and registered memory is the host's and is kept apart from the GPU's. Physical
+// memory of the virtual memory API lives while a reference to its handle (create, retain, release) or
+// a mapping of it is left. Memory of a class that this version does not know is counted with neither.
+// What is opened (IPC, imported handles, pool pointers and external memory) is counted where it was
+// made: here it is a holder without bytes, which names the process of the host that gave it out
+// when tokens tell. Reserved addresses and multicast objects are no memory; that a multicast object
+// keeps what is bound to it is not followed.
+//
+// Ends. A CUDA context takes along the device, managed, pinned, registered and array memory that was
+// allocated in it: when it is destroyed or reset, or has its last user released. Memory allocated in a
+// green context is its GPU's primary one's, of which the green context is a user. Pool, vmm and graph
+// memory stays, and nothing is freed by destroying a pool or a graph or by unloading a module (all
+// measured: driver 580, H200). What IPC opened is closed by the end of its context. How many users a context has is known only of processes whose
+// evidence is complete: a release ends nothing of others. Memory whose context was not told lives
+// until it is freed or its process ends. Whenever that leaves open what a call ended, it is counted
+// (UnknownContexts), and live memory may be too high.
+//
+// What the driver told a program of a GPU (cuMemGetInfo) or a pool is kept, the latest of each, and
+// set against what was live then.
 //
 // Delivery. Batches come in seq order per host and kind, each once: package consumer sees to that.
 // A gap marks the processes that ran during it and changes nothing else. Loss of launch and copy
@@ -25,7 +41,8 @@
 //
 // Bounds. A live allocation costs less than 64 bytes. A report, a scrape and Top cost what they
 // show, not what is live. Each metric family holds at most 2,000 series; what exceeds them is
-// folded into comm="other". Counters never go backwards; a workload all of whose processes ended may
+// folded into comm="other". A process has at most 255 contexts and 255 pools told apart, a host its
+// newest 4,096 tokens. The end of a context costs what its process holds. Counters never go backwards; a workload all of whose processes ended may
 // leave the page when a new one needs its place.
 //
 // Concurrency. One goroutine at a time calls Apply and Lost; any number may read meanwhile. The

@@ -154,7 +154,11 @@ func TestGPUs(t *testing.T) {
 	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // from another current device
 	apply(t, tracker, h.Batch())
 	got := tracker.Report().Processes[0].GPUs
-	want := []GPUUse{{"", -1, 1, 1}, {"GPU-a", 0, 8, 1}, {"GPU-b", 1, 2, 1}}
+	want := []GPUUse{
+		{Ordinal: -1, LiveBytes: 1, LiveAllocations: 1},
+		{UUID: "GPU-a", Ordinal: 0, LiveBytes: 8, LiveAllocations: 1},
+		{UUID: "GPU-b", Ordinal: 1, LiveBytes: 2, LiveAllocations: 1},
+	}
 	if len(got) != len(want) {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
@@ -193,4 +197,24 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 		}
 	}
 	return allocated
+}
+
+// A process that renames itself counts under its new name when it holds nothing: every workload's
+// frees are of its own allocations.
+func TestRename(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	p := h.Process(42, 50, "python").Alloc(1, 0x1000, 100, 100, 1)
+	p.Comm = "worker"
+	p.Alloc(1, 0x2000, 10, 110, 1).Free(1, 0x1000, 120, 1).Free(1, 0x2000, 130, 1).Alloc(1, 0x3000, 7, 140, 1)
+	tracker := New(Config{})
+	apply(t, tracker, h.Batch())
+	for w, want := range map[string][2]uint64{"python": {110, 110}, "worker": {7, 0}} {
+		l := labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}
+		if got := tracker.workloads.index[l]; got == nil || got.allocated != want[0] || got.freed != want[1] {
+			t.Errorf("%s: got %+v, want %v", w, got, want)
+		}
+	}
+	if got := tracker.Report().Processes[0]; got.Comm != "worker" || got.LiveBytes != 7 {
+		t.Errorf("got %+v", got)
+	}
 }

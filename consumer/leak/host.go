@@ -1,6 +1,8 @@
 package leak
 
 import (
+	"time"
+
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
@@ -17,6 +19,9 @@ type host struct {
 	hole   bool         // what was lost reaches to the next batch with events
 	seen   bool         // a batch came
 	totals *quality
+
+	cards   map[string]*card // by UUID
+	exports exports
 }
 
 // quality counts, for one host name, what says how good the picture is.
@@ -24,6 +29,7 @@ type quality struct {
 	unmatchedFrees  uint64
 	reallocOverLive uint64
 	lateFrees       uint64
+	unknownContexts uint64
 }
 
 // Lost tells that batches of a host never arrived. Processes that ran then carry the evidence
@@ -38,6 +44,9 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	h.mark(h.last)
 	h.hole = true
 }
+
+// wall turns the host's KTime into wall time.
+func (h *host) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
 
 func (t *Tracker) hostOf(id hostID) *host {
 	h := t.hosts[id]

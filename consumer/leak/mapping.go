@@ -15,8 +15,44 @@ type mapping struct {
 	memory uint32       // number of the physical memory; 0: its creation was not seen
 }
 
-// release drops the reference to physical memory. Its handle may be given out again while mappings
-// keep the memory.
+// create makes physical memory live under a handle. A multicast object holds none of its own.
+func (t *Tracker) create(p *proc, m *schema.Memory) {
+	i := t.enter(p, &p.State.handles, m)
+	switch {
+	case i == 0:
+	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
+		t.slab.at(i).what = multicast
+	default:
+		t.appear(p, i, m.Bytes)
+	}
+}
+
+// retain adds a reference to the physical memory that is mapped at the address m.Aux. The driver
+// gives its handle again even when every reference had been released.
+func (t *Tracker) retain(p *proc, m *schema.Memory) {
+	s := &p.State
+	i := s.handles.find(&t.slab, m.Ptr)
+	if from, to := s.mapped(m.Aux, 1); from < to {
+		i = s.mappings[from].memory
+	}
+	if i == 0 || m.Ptr == 0 {
+		t.counters.UnknownHandles++
+		return
+	}
+	a := t.slab.at(i)
+	if a.refs == 0 {
+		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
+			t.overLive(p)
+			t.drop(p, &s.handles, old)
+		}
+		a.key, a.since = m.Ptr, returned(m)
+		s.handles.insert(&t.slab, i)
+	}
+	a.refs.up()
+}
+
+// release drops a reference to physical memory. When it was the last one, its handle may be given
+// out again while mappings keep the memory.
 func (t *Tracker) release(p *proc, m *schema.Memory) {
 	i := p.State.handles.find(&t.slab, m.Ptr)
 	switch {
@@ -24,7 +60,7 @@ func (t *Tracker) release(p *proc, m *schema.Memory) {
 		t.counters.UnknownHandles++
 	case m.Time < t.slab.at(i).since:
 		t.late(p)
-	default:
+	case t.slab.at(i).refs.down():
 		t.drop(p, &p.State.handles, i)
 	}
 }
@@ -34,17 +70,16 @@ func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.handles.find(&t.slab, m.Aux)
 	if i == 0 {
-		t.counters.UnknownHandles++ // imported, or created before gputap was attached
+		t.counters.UnknownHandles++ // created before gputap was attached
 	} else {
-		t.slab.at(i).maps++
+		t.slab.at(i).maps.up()
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
-		t.counters.ReallocOverLive++
-		s.host.totals.reallocOverLive++
+		t.overLive(p)
 		t.unmapMemory(p, old)
 	}
-	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: m.Time + schema.KTime(m.Duration), memory: i}
+	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
 	s.mappings = slices.Replace(s.mappings, from, to, g)
 }
 
@@ -81,8 +116,7 @@ func (t *Tracker) unmapMemory(p *proc, g mapping) {
 		return
 	}
 	a := t.slab.at(g.memory)
-	a.maps--
-	if a.maps == 0 && !a.named {
+	if a.maps.down() && a.refs == 0 {
 		t.vanish(p, g.memory)
 	}
 }

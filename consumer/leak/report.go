@@ -19,18 +19,21 @@ type Report struct {
 // Totals sums over the processes of a Report.
 type Totals struct {
 	LiveBytes, LiveAllocations         uint64 // GPU memory
-	HostLiveBytes, HostLiveAllocations uint64 // pinned host memory
+	HostLiveBytes, HostLiveAllocations uint64 // pinned and registered host memory
 	UnfreedBytes, UnfreedAllocations   uint64 // GPU memory that was live when its process ended
+	Holders                            uint64
+	PoolReservedBytes                  uint64 // as far as programs asked
 }
 
 // Counters say how well the records fit together. They count since the Tracker was made.
 type Counters struct {
-	UnmatchedFrees  uint64 // frees and unmaps of what was never seen
+	UnmatchedFrees  uint64 // frees, unmaps and closes of what was never seen
 	ReallocOverLive uint64 // allocations and mappings over a live one
 	LateFrees       uint64 // frees whose life such an allocation had ended already
 	UnseenEnds      uint64 // lives whose end was never seen: ReallocOverLive less LateFrees
 	NullFrees       uint64 // free(0)
-	UnknownHandles  uint64 // releases and mappings of a handle whose creation was not seen
+	UnknownHandles  uint64 // retains, releases and mappings of a handle whose creation was not seen
+	UnknownContexts uint64 // calls on contexts of which it is not known what they ended
 	UnknownOps      uint64 // calls that this version does not know
 }
 
@@ -42,6 +45,11 @@ type Process struct {
 	Comm      string
 	Exe       string
 	Container string
+	User      string // name of UID on its host; "" unknown
+	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
+	Cgroup    string
+	Pod       string // UID of its Kubernetes pod
+	Unit      string // its systemd unit
 	Ended     bool
 	Late      bool   // was running before gputap was attached
 	Evidence  string // complete, gap or late; gap when both
@@ -51,6 +59,13 @@ type Process struct {
 	UnfreedBytes, UnfreedAllocations         uint64 // live when it ended or replaced its image
 	HostLiveBytes, HostLiveAllocations       uint64
 	HostUnfreedBytes, HostUnfreedAllocations uint64
+	WithContextBytes, WithContextAllocations uint64 // freed by the end of their CUDA context
+
+	HolderCount     uint64   // what it opened and did not close
+	Holders         []Holder // the newest 100 of them
+	UnclosedHolders uint64   // holders when it ended or replaced its image
+	Exports         uint64   // calls that made memory open to others
+	Pools           []Pool   // in order of first use
 
 	Calls   []process.Call            // in order of first use
 	GPUs    []GPUUse                  // by ordinal
@@ -69,8 +84,45 @@ type ThreadUse struct {
 type GPUUse struct {
 	UUID                       string // "" unknown
 	Ordinal                    int    // in the process's numbering; -1 unknown
+	Inferred                   bool   // which GPU that is was not told by the program
 	LiveBytes, LiveAllocations uint64
+	Info                       *MemInfo // nil when the process never asked
 }
+
+// MemInfo is what the driver last told a process of a GPU's memory, and what was live there then.
+type MemInfo struct {
+	At                    time.Time
+	UsedBytes, TotalBytes uint64 // of the whole GPU
+	ProcessBytes          uint64 // live bytes of the process
+	TrackedBytes          uint64 // live bytes of all processes of its host; of this one while the UUID is unknown
+}
+
+// Unexplained is how much more is used than is live: contexts, code, what libraries hold, processes
+// that were there before gputap. Less than nothing when live memory is not resident, as managed
+// memory may be.
+func (i *MemInfo) Unexplained() int64 { return int64(i.UsedBytes) - int64(i.TrackedBytes) }
+
+// Holder is memory of another process, or of another API, that a process opened.
+type Holder struct {
+	Ptr   uint64 // address or handle; 0: it is held by mappings alone
+	Class schema.MemClass
+	Token uint64 // what it was opened by: a token, or a file descriptor
+	Owner uint32 // PID of the process of the host that gave the token out; 0 unknown
+	At    time.Time
+}
+
+// Pool is a memory pool of a process that it named: made, imported, allocated from or asked.
+type Pool struct {
+	Handle                     uint64
+	Ordinal                    int    // of the GPU in the process's numbering; -1 unknown
+	Limit                      uint64 // bytes; 0 none
+	Imported, Destroyed        bool
+	LiveBytes, LiveAllocations uint64    // allocated from it by its handle
+	ReservedBytes, UsedBytes   uint64    // as the driver told the process
+	ReservedAt, UsedAt         time.Time // when; zero: never
+}
+
+const maxHolders = 100 // in the report of one process
 
 // Report copies the state. Its cost grows with processes and threads, not with what they hold.
 func (t *Tracker) Report() Report {
@@ -82,7 +134,9 @@ func (t *Tracker) Report() Report {
 		r.Counters.UnseenEnds = t.counters.ReallocOverLive - t.counters.LateFrees
 	}
 	for _, p := range all {
-		r.Processes = append(r.Processes, report(p))
+		out := report(p)
+		out.Holders = t.reportHolders(p)
+		r.Processes = append(r.Processes, out)
 		s := &p.State
 		r.Totals.LiveBytes += s.live.bytes
 		r.Totals.LiveAllocations += s.live.allocations
@@ -90,6 +144,10 @@ func (t *Tracker) Report() Report {
 		r.Totals.HostLiveAllocations += s.hostLive.allocations
 		r.Totals.UnfreedBytes += s.unfreed.bytes
 		r.Totals.UnfreedAllocations += s.unfreed.allocations
+		r.Totals.Holders += s.holders
+		for i := range s.pools {
+			r.Totals.PoolReservedBytes += s.pools[i].reserved.bytes
+		}
 	}
 	t.reportThreads(&r, all)
 	return r
@@ -122,11 +180,14 @@ func report(p *proc) Process {
 	s := &p.State
 	out := Process{
 		ID: p.ID, Start: p.Start, UID: p.UID, Comm: p.Comm, Exe: p.Exe, Container: p.Container,
+		User: p.User, NSPID: p.NSPID, Cgroup: p.Cgroup, Pod: p.Pod, Unit: p.Unit,
 		Ended: p.Ended, Late: p.Late, Evidence: evidence(p),
 		LiveBytes: s.live.bytes, LiveAllocations: s.live.allocations, PeakBytes: s.peak,
 		UnfreedBytes: s.unfreed.bytes, UnfreedAllocations: s.unfreed.allocations,
 		HostLiveBytes: s.hostLive.bytes, HostLiveAllocations: s.hostLive.allocations,
 		HostUnfreedBytes: s.hostUnfreed.bytes, HostUnfreedAllocations: s.hostUnfreed.allocations,
+		WithContextBytes: s.withContext.bytes, WithContextAllocations: s.withContext.allocations,
+		HolderCount: s.holders, UnclosedHolders: s.unclosed, Exports: s.exports, Pools: s.reportPools(),
 		Calls: p.Calls.Clone(),
 	}
 	for i := range s.rows {
@@ -136,18 +197,74 @@ func report(p *proc) Process {
 			out.addGPU(r)
 		}
 	}
+	for i := range s.samples {
+		out.addInfo(s.host, &s.samples[i])
+	}
 	slices.SortFunc(out.GPUs, func(a, b GPUUse) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out
 }
 
-func (p *Process) addGPU(r *row) {
-	i := slices.IndexFunc(p.GPUs, func(g GPUUse) bool { return g.Ordinal == int(r.gpu) })
+func (p *Process) gpu(ordinal int32) *GPUUse {
+	i := slices.IndexFunc(p.GPUs, func(g GPUUse) bool { return g.Ordinal == int(ordinal) })
 	if i < 0 {
 		i = len(p.GPUs)
-		p.GPUs = append(p.GPUs, GPUUse{Ordinal: int(r.gpu)})
+		p.GPUs = append(p.GPUs, GPUUse{Ordinal: int(ordinal), Inferred: true})
 	}
-	g := &p.GPUs[i]
-	g.UUID = max(g.UUID, r.uuid) // a class may not have learned it yet
+	return &p.GPUs[i]
+}
+
+func (p *Process) addGPU(r *row) {
+	g := p.gpu(r.gpu)
+	if g.UUID == "" || (g.Inferred && !r.inferred && r.uuid != "") { // a class may not have learned it yet
+		g.UUID = r.uuid
+	}
+	g.Inferred = g.Inferred && r.inferred
 	g.LiveBytes += r.live.bytes
 	g.LiveAllocations += r.live.allocations
+}
+
+func (p *Process) addInfo(h *host, s *sample) {
+	g := p.gpu(s.gpu)
+	if g.UUID == "" {
+		g.UUID, g.Inferred = s.uuid, s.inferred
+	}
+	g.Info = &MemInfo{
+		At: h.wall(s.at), UsedBytes: s.used, TotalBytes: s.total, ProcessBytes: s.own, TrackedBytes: s.all,
+	}
+}
+
+func (t *Tracker) reportHolders(p *proc) (list []Holder) {
+	for i := p.State.newestHolder; i != 0 && len(list) < maxHolders; {
+		a := t.slab.at(i)
+		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.host.wall(a.since)}
+		if a.refs > 0 {
+			h.Ptr = a.key
+		}
+		h.Owner = p.State.host.exports.owners[a.bytes]
+		list = append(list, h)
+		i = a.next
+	}
+	return list
+}
+
+func (s *state) reportPools() (list []Pool) {
+	for i := range s.pools {
+		q := &s.pools[i]
+		if i == 0 || (q.destroyed && q.live.allocations == 0) {
+			continue
+		}
+		out := Pool{
+			Handle: q.handle, Ordinal: int(q.gpu), Limit: q.limit, Imported: q.imported, Destroyed: q.destroyed,
+			LiveBytes: q.live.bytes, LiveAllocations: q.live.allocations,
+			ReservedBytes: q.reserved.bytes, UsedBytes: q.used.bytes,
+		}
+		if q.reserved.at != 0 {
+			out.ReservedAt = s.host.wall(q.reserved.at)
+		}
+		if q.used.at != 0 {
+			out.UsedAt = s.host.wall(q.used.at)
+		}
+		list = append(list, out)
+	}
+	return list
 }

@@ -1,25 +1,56 @@
 package leak
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/gputap/gputap/schema"
 )
 
-// allocation is one piece of live memory. 48 bytes without a pointer: the garbage collector does
-// not walk the table, and a process holds millions of them.
+// allocation is one piece of live memory, or what a process holds without owning memory. 48 bytes
+// without a pointer: the garbage collector does not walk the table, and a process holds millions of
+// them.
 type allocation struct {
-	key    uint64 // address, or handle of physical memory
-	bytes  uint64
+	key    uint64       // address, or handle of physical memory
+	bytes  uint64       // of what was opened: the token, for it has no bytes
 	since  schema.KTime // return of the call that made it
 	chain  uint32       // next in its index's bucket
-	prev   uint32       // neighbours in its size class
+	prev   uint32       // neighbours in its size class, or among its process's holders
 	next   uint32
 	thread uint32 // slot of the thread that made it
-	maps   uint32 // mappings of the physical memory
-	named  bool   // its key names it: not freed, not released
-	row    uint8  // index into its process's rows
-	origin uint8  // index into origins: the call that made it
+	maps   count  // mappings of the physical memory
+	refs   count  // times that its key must be freed, released or closed; 0: the key names it no more
+	what   what
+	row    uint8 // index into its process's rows
+	origin uint8 // index into origins: the call that made it
+	owner  uint8 // of its process's contexts; of class pool, of its pools; 0 unknown, or none
+}
+
+// what an entry of the slab is.
+type what uint8
+
+const (
+	memory    what = iota
+	opened         // memory that is counted where it was made: a holder
+	multicast      // an object that memory is bound to
+)
+
+// count stays at its limit once it is there: what is referred to that often lives until its process
+// ends.
+type count uint16
+
+func (c *count) up() {
+	if *c != math.MaxUint16 {
+		*c++
+	}
+}
+
+// down reports whether none is left.
+func (c *count) down() bool {
+	if *c != math.MaxUint16 && *c > 0 {
+		*c--
+	}
+	return *c == 0
 }
 
 const chunkLen = 1 << 12
@@ -128,6 +159,21 @@ func (x *index) remove(s *slab, i uint32) {
 	}
 	*link = s.at(i).chain
 	x.count--
+}
+
+// sweep takes out the allocations that gone says, which gone may give back.
+func (x *index) sweep(s *slab, gone func(i uint32) bool) {
+	for b := range x.heads {
+		for link := &x.heads[b]; *link != 0; {
+			i, next := *link, s.at(*link).chain
+			if gone(i) {
+				*link = next
+				x.count--
+				continue
+			}
+			link = &s.at(i).chain
+		}
+	}
 }
 
 // drain empties the index and calls each with every number that was in it.

@@ -23,6 +23,7 @@ type Allocation struct {
 	Bytes      uint64
 	GPU        string // UUID; "" unknown
 	Ordinal    int    // of the GPU in the process's numbering; -1 unknown
+	Inferred   bool   // which GPU that is was not told by the program
 	Class      schema.MemClass
 	At         time.Time // when the call that made it returned
 	Symbol     string    // that call
@@ -75,7 +76,7 @@ func (t *Tracker) describe(a *allocation) Allocation {
 	r := &p.State.rows[a.row]
 	return Allocation{
 		Process: p.ID, Comm: p.Comm, UID: p.UID, Container: p.Container, TID: by.tid, ThreadComm: by.comm,
-		Ptr: a.key, Bytes: a.bytes, GPU: r.uuid, Ordinal: int(r.gpu), Class: r.class,
+		Ptr: a.key, Bytes: a.bytes, GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class,
 		At:     time.Unix(0, t.wall(a)).UTC(),
 		Symbol: t.origins.rows[a.origin].Symbol,
 	}

@@ -60,13 +60,24 @@ type state struct {
 	handles     index
 	mappings    []mapping // by address
 	rows        []row
-	calls       []uint8 // by origin: 1 + index into Calls, 0 not looked up yet
-	live        amount  // GPU memory
+	contexts    []cudaContext
+	pools       []pool
+	samples     []sample // by GPU that it asked about
+	calls       []uint8  // by origin: 1 + index into Calls, 0 not looked up yet
+	live        amount   // GPU memory
 	hostLive    amount
 	unfreed     amount
-	hostUnfreed amount // pinned memory, unfreed
+	hostUnfreed amount // host memory, unfreed
+	withContext amount // freed by the end of its context
 	peak        uint64
-	gap         bool // in the evidence of a process that ended
+	held        uint64 // allocations that are live, of whatever class
+	holders     uint64
+	unclosed    uint64 // holders at the end of an image
+	exports     uint64 // calls
+
+	newestHolder uint32 // the others follow by allocation.next
+	current      uint8  // context that was looked up last
+	gap          bool   // in the evidence of a process that ended
 }
 
 // amount of memory.
@@ -77,12 +88,15 @@ func (a *amount) sub(bytes uint64) { a.bytes -= bytes; a.allocations-- }
 
 // row is a process's memory of one class on one GPU.
 type row struct {
-	gpu     int32 // ordinal in the process's numbering; noGPU
-	class   schema.MemClass
-	uuid    string
-	live    amount
-	peak    uint64
-	counter *workload // nil until the next event after its labels changed
+	gpu      int32 // ordinal in the process's numbering; noGPU
+	class    schema.MemClass
+	inferred bool // which GPU that is was not told by the program
+	uuid     string
+	live     amount
+	peak     uint64
+	holders  uint64
+	card     *card     // nil while the UUID is unknown
+	counter  *workload // nil until the next event after its labels changed
 }
 
 const (
@@ -150,7 +164,7 @@ func (t *Tracker) begin(b *schema.Batch, h *host) {
 
 // meet notes a new process. Its PID's earlier owner has ended, whether or not that was seen.
 func (t *Tracker) meet(p *proc) {
-	p.State.host = t.in.host
+	p.State.host, p.State.contexts = t.in.host, noContexts()
 	id := pid{t.in.host, p.ID.PID}
 	before := t.pids[id]
 	if before != nil && before.ID.Start > p.ID.Start {
@@ -195,10 +209,10 @@ func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
 
 // row gives the index of an event's row in its process: one for each class on each GPU.
 func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
-	gpu, uuid, class := int32(noGPU), "", t.in.Calls[m.Call].Class
+	gpu, uuid, inferred, class := int32(noGPU), "", false, t.in.Calls[m.Call].Class
 	if m.GPU > 0 {
 		g := &t.in.GPUs[m.GPU-1]
-		gpu, uuid = int32(g.Ordinal), g.UUID
+		gpu, uuid, inferred = int32(g.Ordinal), g.UUID, g.Inferred
 	}
 	rows := p.State.rows
 	for i := range rows {
@@ -206,17 +220,32 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 		if r.class != class || r.gpu != gpu {
 			continue
 		}
-		if r.uuid == "" && uuid != "" {
-			r.uuid = uuid
+		told := r.inferred && !inferred
+		if r.uuid != uuid && uuid != "" && (r.uuid == "" || told) {
+			r.place(p.State.host, uuid)
 			t.detachRow(r)
+		}
+		if told || r.uuid == "" {
+			r.inferred = inferred
 		}
 		return uint8(i)
 	}
 	if len(rows) >= maxRows-int(schema.NumClasses) && gpu != noGPU {
 		return t.row(p, &schema.Memory{Call: m.Call}) // a process with that many GPUs has them not told apart
 	}
-	p.State.rows = append(rows, row{gpu: gpu, class: class, uuid: uuid})
+	p.State.rows = append(rows, row{gpu: gpu, class: class, inferred: inferred})
+	p.State.rows[len(rows)].place(p.State.host, uuid)
 	return uint8(len(rows))
+}
+
+// place moves a row to the GPU that it turned out to be on.
+func (r *row) place(h *host, uuid string) {
+	if r.class.OnGPU() {
+		r.card.sub(r.live.bytes)
+		r.card = h.cardOf(uuid)
+		r.card.add(r.live.bytes)
+	}
+	r.uuid = uuid
 }
 
 // workload gives the counters of a row, after a change of labels those of the new ones.

@@ -14,6 +14,8 @@ type Call struct {
 	OK     uint64
 	Failed uint64
 	Errors map[uint32]uint64 // by CUresult; nil without failures
+
+	Recorded uint64 // calls that only went into a graph: neither OK nor failed
 }
 
 // maxCalls bounds a list; the table of probed symbols is far shorter.
@@ -26,8 +28,11 @@ type Calls []Call
 // counted together as "other". The pointer is valid until the next Find.
 func (c *Calls) Find(ref *schema.CallRef) *Call {
 	for i := range *c {
-		if (*c)[i].Symbol == ref.Symbol {
-			return &(*c)[i]
+		if known := &(*c)[i]; known.Symbol == ref.Symbol {
+			if known.Op == schema.OpRecord && ref.Op != schema.OpRecord {
+				known.Op = ref.Op // what it does when it is not recorded
+			}
+			return known
 		}
 	}
 	if len(*c) == maxCalls {
@@ -52,6 +57,9 @@ func (c *Call) Count(result uint32) {
 	}
 	c.Errors[result]++
 }
+
+// Record adds n calls that were recorded into a graph.
+func (c *Call) Record(n uint64) { c.Recorded += n }
 
 // Clone copies calls, which the fold goes on counting.
 func (c Calls) Clone() []Call {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -16,6 +17,11 @@ type Entry[S any] struct {
 	Comm      string
 	Exe       string
 	Container string
+	User      string    // name of UID on its host; "" unknown
+	NSPID     uint32    // its PID as it sees itself; 0 when that is its PID
+	Cgroup    string    // path of its control group
+	Pod       string    // UID of its Kubernetes pod; "" outside pods
+	Unit      string    // its systemd unit; "" without
 	Late      bool      // was running before gputap was attached
 	Start     time.Time // wall clock
 	Last      time.Time // wall clock of its last event
@@ -23,7 +29,9 @@ type Entry[S any] struct {
 	Calls     Calls
 	State     S
 
-	gone bool // forgotten, and still in Table.order
+	gone bool   // forgotten, and still in Table.order
+	seen uint64 // the last batch that named it, as Table.batches counts
+	row  uint32 // of that batch's dictionary
 }
 
 // Table finds the entry of a process.
@@ -33,6 +41,8 @@ type Table[S any] struct {
 	entries  map[schema.ProcessID]*Entry[S]
 	order    []*Entry[S] // in order of first sight; holds the gone ones until compact
 	threads  []*Entry[S]
+	batches  uint64
+	column   []uint64
 	hosts    map[hostID]*hostEntries[S]
 }
 
@@ -66,8 +76,15 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 		now = time.Time{} // a batch without events tells no time
 	}
 	h := t.host(b)
+	t.batches++
+	changed := false
 	for i := range b.Threads {
-		t.threads = append(t.threads, t.entry(h, b, &b.Processes[b.Threads[i].Process], now))
+		e, again := t.entry(h, b, b.Threads[i].Process, now)
+		changed = changed || again
+		t.threads = append(t.threads, e)
+	}
+	if changed {
+		t.newest(b)
 	}
 	if now.Sub(h.swept) > time.Minute {
 		t.sweep(h, now)
@@ -85,26 +102,50 @@ func (t *Table[S]) host(b *schema.Batch) *hostEntries[S] {
 	return h
 }
 
-func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, p *schema.Process, now time.Time) *Entry[S] {
+// entry is that of one row of the batch's processes. again says that an earlier row was the same
+// process's: it changed its name, or its image, within the batch.
+func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now time.Time) (e *Entry[S], again bool) {
+	p := &b.Processes[row]
 	id := b.ID(p)
-	e := t.entries[id]
+	e = t.entries[id]
 	if e == nil {
 		e = &Entry[S]{ID: id, Start: b.Wall(p.Start)}
 		t.entries[id] = e
 		t.order = append(t.order, e)
 		h.order = append(h.order, e)
 	}
-	e.UID, e.Comm, e.Late = p.UID, p.Comm, p.Late
-	if p.Exe != "" {
-		e.Exe = p.Exe
-	}
-	if p.Container != "" {
-		e.Container = p.Container
-	}
+	e.describe(p)
 	if now.After(e.Last) {
 		e.Last = now
 	}
-	return e
+	again = e.seen == t.batches && e.row != row
+	e.seen, e.row = t.batches, row
+	return e, again
+}
+
+// describe takes over what a batch says of the process; what it does not know stays.
+func (e *Entry[S]) describe(p *schema.Process) {
+	e.UID, e.Comm, e.Late = p.UID, p.Comm, p.Late
+	e.Exe = cmp.Or(p.Exe, e.Exe)
+	e.Container = cmp.Or(p.Container, e.Container)
+	e.User = cmp.Or(p.User, e.User)
+	e.NSPID = cmp.Or(p.NSPID, e.NSPID)
+	e.Cgroup = cmp.Or(p.Cgroup, e.Cgroup)
+	e.Pod = cmp.Or(p.Pod, e.Pod)
+	e.Unit = cmp.Or(p.Unit, e.Unit)
+}
+
+// newest describes every process as its last event in the batch does: dictionaries are in order of
+// first use, so that a process which took a name and gave it up again is not told by their order.
+func (t *Table[S]) newest(b *schema.Batch) {
+	t.column = b.Thread().Values(t.column, b.Events)
+	for _, thread := range t.column {
+		row := b.Threads[thread].Process
+		if e := t.threads[thread]; e.row != row {
+			e.row = row
+			e.describe(&b.Processes[row])
+		}
+	}
 }
 
 // Len is the number of processes known.

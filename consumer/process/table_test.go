@@ -12,7 +12,7 @@ import (
 func batch(tb testing.TB, hostname string, wall time.Duration, pids ...uint32) *schema.Batch {
 	tb.Helper()
 	b := schema.NewBuilder(schema.KindMemory)
-	call := b.Call(&schema.Calls[2])
+	call := b.Call(schema.Calls[2].Ref())
 	for _, pid := range pids {
 		p := b.Process(schema.Process{PID: pid, Start: 1, Comm: "train"})
 		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}), Call: call})
@@ -78,6 +78,64 @@ func sequence(from, n uint32) (all []uint32) {
 		all = append(all, from+i)
 	}
 	return all
+}
+
+// The newest name of a process wins, wherever it stands in a batch's dictionary; what a later batch
+// does not know stays.
+func TestNewestName(t *testing.T) {
+	tests := []struct {
+		name  string
+		comms []string // of one process's events, by batch separated by ""
+		want  string
+	}{
+		{"one", []string{"a"}, "a"},
+		{"renamed within a batch", []string{"a", "b"}, "b"},
+		{"and back", []string{"a", "b", "a"}, "a"},
+		{"renamed between batches", []string{"a", "", "b"}, "b"},
+		{"renamed in a batch, and back between", []string{"a", "b", "", "a"}, "a"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			table := NewTable[int](nil)
+			b := schema.NewBuilder(schema.KindMemory)
+			send := func() {
+				var out schema.Batch
+				if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: "a", BootID: "b"}), &out); err != nil {
+					t.Fatal(err)
+				}
+				table.Threads(&out)
+				b.Reset()
+			}
+			exe, user := "/bin/first", "somebody"
+			for i, comm := range test.comms {
+				if comm == "" {
+					send()
+					exe, user = "", ""
+					continue
+				}
+				p := b.Process(schema.Process{PID: 1, Start: 1, Comm: comm, Exe: exe, User: user, Pod: user, Late: i == 0})
+				thread := b.Thread(schema.Thread{Process: p, TID: 1})
+				b.AddMemory(&schema.Memory{Time: schema.KTime(i), Thread: thread, Call: b.Call(schema.Calls[2].Ref())})
+			}
+			send()
+			e := table.All()[0]
+			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" || table.Len() != 1 {
+				t.Errorf("got %+v, want comm %s", e, test.want)
+			}
+		})
+	}
+}
+
+// A call that was recorded counts as that alone, and its symbol keeps one row.
+func TestRecordedCalls(t *testing.T) {
+	var c Calls
+	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord}, schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
+	c.Find(&record).Record(3)
+	c.Find(&alloc).Count(0)
+	c.Find(&record).Record(1)
+	if len(c) != 1 || c[0].Recorded != 4 || c[0].OK != 1 || c[0].Op != schema.OpAlloc {
+		t.Errorf("got %+v", c)
+	}
 }
 
 func TestCallsAreBounded(t *testing.T) {

@@ -6,136 +6,16 @@
 #ifndef GPUTAP_STUB_H
 #define GPUTAP_STUB_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-enum {
-	CUDA_SUCCESS = 0,
-	CUDA_ERROR_INVALID_VALUE = 1,
-	CUDA_ERROR_OUT_OF_MEMORY = 2,
-	CUDA_ERROR_NOT_INITIALIZED = 3,
-	CUDA_ERROR_INVALID_DEVICE = 101,
-	CUDA_ERROR_INVALID_CONTEXT = 201,
-	CUDA_ERROR_INVALID_HANDLE = 400,
-};
+#include "stub_calls.h"
 
 enum { STUB_DEVICES = 2 };
 #define STUB_DEVICE_BYTES (141ull << 30)
 
-// Copies are this slow (bytes per second) when synchronous; asynchronous ones return at once.
+// Copies are this slow (bytes per second) when synchronous, and at most 20 ms long, so that a test may copy any amount;
+// asynchronous ones return at once.
 #define STUB_HTOD_RATE 10000000000ull
 #define STUB_DTOH_RATE 12000000000ull
 #define STUB_DTOD_RATE 100000000000ull
-
-typedef int CUresult;
-typedef int CUdevice;
-typedef unsigned long long CUdeviceptr;
-typedef unsigned long long CUmemGenericAllocationHandle;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUstream_st *CUstream;
-typedef struct CUfunc_st *CUfunction;
-typedef struct CUkern_st *CUkernel;
-typedef struct CUlib_st *CUlibrary;
-typedef struct CUmod_st *CUmodule;
-typedef struct CUgraphExec_st *CUgraphExec;
-
-typedef struct {
-	unsigned char bytes[16];
-} CUuuid;
-
-typedef struct {
-	int type; // 1 = device
-	int id;   // ordinal
-} CUmemLocation;
-
-typedef struct {
-	int type; // 1 = pinned
-	int requestedHandleTypes;
-	CUmemLocation location;
-	void *win32HandleMetaData;
-	unsigned char allocFlags[8];
-} CUmemAllocationProp;
-
-typedef struct {
-	CUmemLocation location;
-	int flags; // 3 = read and write
-} CUmemAccessDesc;
-
-typedef struct {
-	unsigned gridDimX, gridDimY, gridDimZ;
-	unsigned blockDimX, blockDimY, blockDimZ;
-	unsigned sharedMemBytes;
-	CUstream hStream;
-	void *attrs;
-	unsigned numAttrs;
-} CUlaunchConfig;
-
-_Static_assert(sizeof(CUmemAllocationProp) == 32, "as in cuda.h of CUDA 12.6");
-_Static_assert(sizeof(CUmemAccessDesc) == 12, "as in cuda.h of CUDA 12.6");
-_Static_assert(offsetof(CUlaunchConfig, hStream) == 32 && sizeof(CUlaunchConfig) == 56, "as in cuda.h of CUDA 12.6");
-
-CUresult cuInit(unsigned flags);
-CUresult cuDeviceGetCount(int *count);
-CUresult cuDeviceGet(CUdevice *device, int ordinal);
-CUresult cuDeviceGetName(char *name, int length, CUdevice device);
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
-CUresult cuCtxSetCurrent(CUcontext context);
-
-CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes);
-CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags);
-CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element_bytes);
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream);
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream);
-CUresult cuMemFree_v2(CUdeviceptr dptr);
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream);
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream);
-CUresult cuMemHostAlloc(void **pp, size_t bytes, unsigned flags);
-CUresult cuMemFreeHost(void *p);
-CUresult cuMemGetInfo_v2(size_t *available, size_t *total);
-
-CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr hint,
-			     unsigned long long flags);
-CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes);
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-		     unsigned long long flags);
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
-CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-		  unsigned long long flags);
-CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes);
-CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *desc, size_t count);
-
-#define STUB_LAUNCH_KERNEL(name)                                                                                       \
-	CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,      \
-		      unsigned shared_bytes, CUstream stream, void **params, void **extra)
-STUB_LAUNCH_KERNEL(cuLaunchKernel);
-STUB_LAUNCH_KERNEL(cuLaunchKernel_ptsz);
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra);
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra);
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes);
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dst, const void *src, size_t bytes);
-CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes);
-CUresult cuMemcpyDtoH_v2_ptds(void *dst, CUdeviceptr src, size_t bytes);
-CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
-CUresult cuCtxSynchronize(void);
-CUresult cuStreamSynchronize(CUstream stream);
-
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, void *jit_options, void **jit_values,
-			   unsigned jit_n, void *library_options, void **library_values, unsigned library_n);
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name);
-CUresult cuModuleLoadData(CUmodule *module, const void *image);
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel);
 
 // Not CUDA. The switches belong to the thread that calls them.
 
@@ -147,6 +27,9 @@ void stubNop(uint64_t a, uint64_t b, uint64_t c);
 void stubFailNextAlloc(int code);
 void stubFailNextFree(int code);
 
+// The next CUDA call of this thread, whichever, does nothing and returns code: no out-parameter is written.
+void stubRefuseNext(int code);
+
 // The next cuMemAlloc_v2 of this thread returns this live address; the older allocation there is gone from then on.
 void stubNextAddress(unsigned long long address);
 
@@ -157,7 +40,7 @@ void stubFreeLinger(unsigned nanoseconds);
 // starts with its own truth, no memory, no context, no handles, and must call cuInit.
 void stubForked(void);
 
-enum { STUB_TRUTH_VERSION = 1, STUB_CALLS = 96, STUB_KERNELS = 64 };
+enum { STUB_TRUTH_VERSION = 3, STUB_CALLS = 320, STUB_KERNELS = 128 };
 
 // One exported CUDA function. An entry starts 80 bytes after the one before.
 struct stub_call {
@@ -165,14 +48,34 @@ struct stub_call {
 	uint64_t ok;      // +48  returned 0
 	uint64_t failed;  // +56  returned anything else
 	uint64_t bytes;   // +64  of the ok calls: allocated, freed, reserved, mapped, copied…: what the caller
-	                  //      asked for (pitched memory: pitch x height)
+	                  //      asked for (pitched memory: pitch x height); recorded into a graph: none
 	uint64_t busy_ns; // +72  synchronous copies only: time from first to last statement
 };
 
-// Launches under one name, whatever the library, handle or launch call. An entry starts 104 bytes after the one before.
+// Launches under one name that ran, whatever the library, handle or launch call: a launch that was recorded into a graph
+// ran with each launch of the graph. An entry starts 104 bytes after the one before.
 struct stub_kernel {
 	char name[96];     // +0   zero-terminated; empty = this entry and those behind it are unused
 	uint64_t launches; // +96
+};
+
+// What memory is, in the order of stub_truth.class_bytes.
+enum stub_class {
+	STUB_CLASS_DEVICE,
+	STUB_CLASS_MANAGED,
+	STUB_CLASS_POOL,
+	STUB_CLASS_ARRAY,
+	STUB_CLASS_VMM,
+	STUB_CLASS_GRAPH,
+	STUB_CLASS_PINNED,
+	STUB_CLASS_REGISTERED,
+	STUB_CLASSES,
+};
+
+// One card of the machine, whatever the ordinal by which a process sees it. An entry starts 56 bytes after the one before.
+struct stub_card {
+	char uuid[48];       // +0   zero-terminated, as the driver's tools print it
+	uint64_t live_bytes; // +48  device side
 };
 
 // If GPUTAP_STUB_TRUTH names a directory, each process image has this struct in <dir>/<pid>.<boot-time ns at load>,
@@ -182,20 +85,27 @@ struct stub_truth {
 	char magic[8];                  //     0  "GPUTRUTH"
 	uint32_t version;               //     8
 	uint32_t pid;                   //    12
-	uint64_t live_bytes;            //    16  device side: device, managed, pitched, async and cuMemCreate
+	uint64_t live_bytes;            //    16  device side: device, managed, pitched, async, cuMemCreate, array, graph
 	uint64_t live_allocations;      //    24  the same; a cuMemCreate counts until released and unmapped
 	uint64_t peak_bytes;            //    32  highest live_bytes
-	uint64_t host_live_bytes;       //    40  pinned host memory
+	uint64_t host_live_bytes;       //    40  pinned and registered host memory
 	uint64_t host_live_allocations; //    48
 	uint32_t calls_n;               //    56  used entries of calls
 	uint32_t pad;                   //    60
 	struct stub_call calls[STUB_CALLS];       //    64
-	struct stub_kernel kernels[STUB_KERNELS]; //  7744
-};                                                // 14400
+	struct stub_kernel kernels[STUB_KERNELS]; // 25664
+	uint64_t class_bytes[STUB_CLASSES];       // 38976  live, of either side
+	uint64_t context_bytes;                   // 39040  of either side, freed by the end of their context
+	uint64_t context_allocations;             // 39048
+	uint64_t holders;                         // 39056  opened and not closed: they have no bytes
+	struct stub_card cards[STUB_DEVICES];     // 39064
+};                                                // 39176
 
 _Static_assert(offsetof(struct stub_truth, calls) == 64, "layout is read by Go");
-_Static_assert(offsetof(struct stub_truth, kernels) == 7744, "layout is read by Go");
-_Static_assert(sizeof(struct stub_truth) == 14400, "layout is read by Go");
+_Static_assert(offsetof(struct stub_truth, kernels) == 25664, "layout is read by Go");
+_Static_assert(offsetof(struct stub_truth, class_bytes) == 38976, "layout is read by Go");
+_Static_assert(offsetof(struct stub_truth, cards) == 39064, "layout is read by Go");
+_Static_assert(sizeof(struct stub_truth) == 39176, "layout is read by Go");
 
 // The truth of this process. Its address never changes.
 const struct stub_truth *stubTruth(void);

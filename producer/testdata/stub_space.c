@@ -61,8 +61,13 @@ struct block *space_take(struct space *s, uint64_t bytes, int device)
 		return NULL;
 	b->bytes = bytes;
 	b->device = device;
-	b->mappings = 0;
-	b->released = false;
+	b->kind = BLOCK_OWNED;
+	b->charged = false;
+	b->class = STUB_CLASS_DEVICE;
+	b->origin = 0;
+	b->owner = NULL;
+	b->pool = NULL;
+	b->mappings = b->handles = 0;
 	struct block **list = bucket(s->live, b->address);
 	b->next = *list;
 	*list = b;
@@ -86,6 +91,19 @@ void space_give_back(struct space *s, struct block *b)
 	struct block **list = bucket(s->freed, b->region);
 	b->next = *list;
 	*list = b;
+}
+
+void space_end(struct space *s, const struct context *owner, void (*gone)(const struct block *))
+{
+	for (int i = 0; i < SPACE_BUCKETS; i++) {
+		for (struct block *b = s->live[i], *next; b; b = next) {
+			next = b->next;
+			if (b->owner != owner || (b->kind != BLOCK_OWNED && b->kind != BLOCK_FOREIGN))
+				continue;
+			gone(b);
+			space_give_back(s, b);
+		}
+	}
 }
 
 // Blocks of before a fork are left to the process's end.

@@ -16,7 +16,7 @@
 struct stub_truth *truth;
 
 static const char *const call_names[] = {
-#define STUB_CALL_NAME(name) #name,
+#define STUB_CALL_NAME(name, params) #name,
 	STUB_EACH_CALL(STUB_CALL_NAME)
 };
 
@@ -70,7 +70,12 @@ static void truth_open(void)
 static void start(void)
 {
 	truth_open();
-	driver_reset();
+	device_reset();
+	context_reset();
+	name_reset();
+	capture_reset();
+	graph_reset();
+	sync_reset();
 	memory_reset();
 }
 

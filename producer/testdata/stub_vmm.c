@@ -52,9 +52,12 @@ static bool is_reserved(uint64_t address, uint64_t bytes)
 // drop_if_unused ends physical memory that has neither its handle nor a mapping.
 static void drop_if_unused(struct block *b)
 {
-	if (!b->released || b->mappings)
+	if (b->handles || b->mappings)
 		return;
-	device_discharge(b->device, b->bytes);
+	if (b->kind == BLOCK_FOREIGN)
+		subtract(&truth->holders, 1);
+	else
+		device_discharge(b->device, b->bytes, STUB_CLASS_VMM);
 	space_give_back(&handles, b);
 }
 
@@ -68,28 +71,29 @@ static CUresult create(CUmemGenericAllocationHandle *handle, uint64_t bytes, con
 	int device = prop->location.id;
 	if (device < 0 || device >= STUB_DEVICES)
 		return CUDA_ERROR_INVALID_DEVICE;
-	rc = device_charge(device, bytes);
+	rc = device_charge(device, bytes, STUB_CLASS_VMM);
 	if (rc)
 		return rc;
 	struct block *b = space_take(&handles, bytes, device);
 	if (!b) {
-		device_discharge(device, bytes);
+		device_discharge(device, bytes, STUB_CLASS_VMM);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	b->handles = 1;
 	*handle = b->address;
 	return CUDA_SUCCESS;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle, uint64_t *bytes)
+static CUresult let_go(CUmemGenericAllocationHandle handle, uint64_t *bytes)
 {
 	CUresult rc = free_failure();
 	if (rc)
 		return rc;
 	struct block *b = space_find(&handles, handle);
-	if (!b || b->released)
+	if (!b || !b->handles)
 		return CUDA_ERROR_INVALID_VALUE;
-	*bytes = b->bytes;
-	b->released = true;
+	*bytes = b->handles == 1 ? b->bytes : 0;
+	b->handles--;
 	drop_if_unused(b);
 	return CUDA_SUCCESS;
 }
@@ -97,7 +101,7 @@ static CUresult release(CUmemGenericAllocationHandle handle, uint64_t *bytes)
 static CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, CUmemGenericAllocationHandle handle)
 {
 	struct block *b = space_find(&handles, handle);
-	if (!b || b->released || !bytes || !within(offset, bytes, 0, b->bytes) || !is_reserved(address, bytes) ||
+	if (!b || !b->handles || !bytes || !within(offset, bytes, 0, b->bytes) || !is_reserved(address, bytes) ||
 	    any_mapping(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct mapping *m = malloc(sizeof *m);
@@ -127,76 +131,101 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	return rc;
 }
 
-API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr hint,
-				 unsigned long long flags)
+// retain finds the handle that is mapped at an address and refers to it once more.
+static CUresult retain(CUmemGenericAllocationHandle *handle, uint64_t address)
 {
-	(void)alignment, (void)hint, (void)flags;
-	CUresult rc = CUDA_ERROR_INVALID_VALUE;
-	if (ptr && bytes && bytes % VMM_GRAIN == 0) {
-		memory_lock();
-		struct block *b = space_take(&reserved, bytes, -1);
-		memory_unlock();
-		rc = b ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-		if (b)
-			*ptr = b->address;
+	for (struct mapping *m = mappings; handle && m; m = m->next) {
+		if (!overlaps(m, address, 1))
+			continue;
+		m->physical->handles++;
+		*handle = m->physical->address;
+		return CUDA_SUCCESS;
 	}
-	return count(CALL_cuMemAddressReserve, rc, bytes);
+	return CUDA_ERROR_INVALID_VALUE;
 }
+
+static CUresult reserve(CUdeviceptr *ptr, uint64_t bytes)
+{
+	if (!ptr || !bytes || bytes % VMM_GRAIN)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct block *b = space_take(&reserved, bytes, -1);
+	if (!b)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ptr = b->address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult unreserve(CUdeviceptr ptr, uint64_t bytes)
+{
+	struct block *b = space_find(&reserved, ptr);
+	if (!b || b->bytes != bytes || any_mapping(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	space_give_back(&reserved, b);
+	return CUDA_SUCCESS;
+}
+
+static CUresult give_out(void *out, CUmemGenericAllocationHandle handle, int type)
+{
+	struct block *b = space_find(&handles, handle);
+	return b && b->handles ? share_out(out, type, handle, b->bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vmm_holder(CUmemGenericAllocationHandle *handle, uint64_t bytes)
+{
+	struct block *b = space_take(&handles, bytes, -1);
+	if (!b)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	b->kind = BLOCK_FOREIGN;
+	add(&truth->holders, 1);
+	b->handles = 1;
+	*handle = b->address;
+	return CUDA_SUCCESS;
+}
+
+CUresult vmm_range(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t bytes)
+{
+	struct block *b = space_find(&handles, handle);
+	return b && bytes && within(offset, bytes, 0, b->bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult take_in(CUmemGenericAllocationHandle *handle, const void *in, int type)
+{
+	struct shared shared;
+	CUresult rc = handle ? share_in(in, type, &shared) : CUDA_ERROR_INVALID_VALUE;
+	return rc ? rc : vmm_holder(handle, shared.bytes);
+}
+
+API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr hint, uint64_t flags)
+	BODY(cuMemAddressReserve, bytes, ((void)alignment, (void)hint, (void)flags, LOCKED(reserve(ptr, bytes))))
 
 API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
-{
-	CUresult rc = CUDA_ERROR_INVALID_VALUE;
-	memory_lock();
-	struct block *b = space_find(&reserved, ptr);
-	if (b && b->bytes == bytes && !any_mapping(ptr, bytes)) {
-		space_give_back(&reserved, b);
-		rc = CUDA_SUCCESS;
-	}
-	memory_unlock();
-	return count(CALL_cuMemAddressFree, rc, bytes);
-}
+	BODY(cuMemAddressFree, bytes, LOCKED(unreserve(ptr, bytes)))
 
 API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-			 unsigned long long flags)
-{
-	(void)flags;
-	memory_lock();
-	CUresult rc = create(handle, bytes, prop);
-	memory_unlock();
-	return count(CALL_cuMemCreate, rc, bytes);
-}
+			 uint64_t flags)
+	BODY(cuMemCreate, bytes, ((void)flags, LOCKED(create(handle, bytes, prop))))
 
 API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	uint64_t bytes = 0;
-	memory_lock();
-	CUresult rc = release(handle, &bytes);
-	memory_unlock();
-	return count(CALL_cuMemRelease, rc, bytes);
+	BODY(cuMemRelease, bytes, LOCKED(let_go(handle, &bytes)))
 }
 
-API CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-		      unsigned long long flags)
-{
-	(void)flags;
-	memory_lock();
-	CUresult rc = map(ptr, bytes, offset, handle);
-	memory_unlock();
-	return count(CALL_cuMemMap, rc, bytes);
-}
+API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+	BODY(cuMemRetainAllocationHandle, 0, LOCKED(retain(handle, (uintptr_t)address)))
+
+API CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, uint64_t flags)
+	BODY(cuMemMap, bytes, ((void)flags, LOCKED(map(ptr, bytes, offset, handle))))
 
 API CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
-{
-	memory_lock();
-	CUresult rc = unmap(ptr, bytes);
-	memory_unlock();
-	return count(CALL_cuMemUnmap, rc, bytes);
-}
+	BODY(cuMemUnmap, bytes, LOCKED(unmap(ptr, bytes)))
 
 API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *desc, size_t desc_n)
-{
-	memory_lock();
-	CUresult rc = desc && desc_n && any_mapping(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	memory_unlock();
-	return count(CALL_cuMemSetAccess, rc, bytes);
-}
+	BODY(cuMemSetAccess, bytes,
+	     LOCKED(desc && desc_n && any_mapping(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE))
+
+API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, int type, uint64_t flags)
+	BODY(cuMemExportToShareableHandle, 0, ((void)flags, LOCKED(give_out(out, handle, type))))
+
+API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type)
+	BODY(cuMemImportFromShareableHandle, 0, LOCKED(take_in(handle, shared, type)))

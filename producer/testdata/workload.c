@@ -29,7 +29,7 @@ static const struct {
 	{ "launches", "done", "--count (1000) iterations of 2 kernels", launches },
 	{ "copies", "done", "40 x 8 MB HtoD, 40 x 8 MB DtoH, 10 x 8 MB DtoD, 20 x 1 MB HtoD asynchronous", copies },
 	{ "expandable", "live half end", "PyTorch's expandable segments: 64 MB mapped, then 42, then 22", expandable },
-	{ "every", "live freed", "every CUDA function of the stub at least once", every },
+	{ "every", "live freed", "every CUDA function of ordinary programs at least once", every },
 	{ "hard-free-unknown", "live", "free addresses that were never given out, and one twice", hard_free_unknown },
 	{ "hard-free-null", "live", "free address 0", hard_free_null },
 	{ "hard-alloc-fail", "live", "allocations that fail: out of memory", hard_alloc_fail },
@@ -42,8 +42,35 @@ static const struct {
 	{ "hard-pidreuse", "first live", "two processes of one pid, one after the other (exit 77: refused)", hard_pidreuse },
 	{ "hard-late", "attached live", "4 blocks before the tracer comes, then 2 freed and 1 more", hard_late },
 	{ "hard-kill", "live", "2 blocks, then SIGKILL", hard_kill },
+	{ "life-contexts", "live destroyed reset one-user-left released again", "memory of 2 contexts, which end in 3 ways", life_contexts },
+	{ "life-green", "live destroyed released ended", "memory of green contexts", life_green },
+	{ "life-arrays", "live half again", "arrays and mipmapped arrays", life_arrays },
+	{ "life-pools", "live destroyed freed", "pools and CUDA streams of another device than the current one", life_pools },
+	{ "life-vmm", "live held retained gone", "physical memory by its references and mappings", life_vmm },
+	{ "life-graphs", "ready launched again destroyed freed", "memory that graphs allocate", life_graphs },
+	{ "life-modules", "done", "handles of kernels that are given out again", life_modules },
+	{ "life-nested", "pushed popped", "12 contexts deep, and back", life_nested },
+	{ "life-captures", "ended second", "captures that end otherwise than they should; then exec in one", life_captures },
+	{ "life-captures-second", "second", "what life-captures becomes", life_captures_second },
+	{ "shared-ipc", "opened closed-once closed in-context context-gone kept", "a child opens its parent's block", shared_ipc },
+	{ "shared-vmm", "mapped half gone", "a child imports its parent's physical memory", shared_vmm },
+	{ "shared-pool", "opened freed", "a child imports its parent's pool and a block of it", shared_pool },
+	{ "shared-external", "mapped freed gone", "memory of another API", shared_external },
+	{ "confined", "live", "10 x 8 MB, 5 freed, under a seccomp filter that is older than Linux 6.11", confined },
+	{ "later", "mapped live", "1 block of 4 MB after the first step", later },
+	{ "renamed", "before named", "1 block, then 1 as after-p; a thread before-t 1, then 1 as after-t", renamed },
+	{ "row", "done", "one call of FUNCTION, told of on stdout; `fail` behind it makes the call fail", one_row },
+	{ "rows", "done", "one call of every probed function, each told of on stdout, and one that fails", all_rows },
+	{ "visible", "ready", "1 block on ordinal 0 of whatever CUDA_VISIBLE_DEVICES lets see", visible },
+	{ "late-kernels", "attached live", "kernels and a context before the tracer comes; then 3 and 4 launches, and 2 blocks", late_kernels },
+	{ "asks", "asked", "driver functions by name: probed, not probed, not exported, of elsewhere, none; 2 tables", asks },
+	{ "again-elsewhere", "done", "2 contexts under one handle, of ordinal 0 and then 1, with launches in each", again_elsewhere },
+	{ "two-devices", "ready", "two processes, ordinal 0 of each is another card", two_devices },
 	{ "storm", "ready done", "--threads (all CPUs) launch as fast as they can for --seconds (10)", storm },
 	{ "rate", "ready done", "--rate (4000) calls a second for --seconds (10): allocate and free", rate },
+	{ "killed", "", "--count (10000) processes, one after the other, are killed inside a call", killed },
+	{ "many-captured", "done", "--count (20000) CUDA events put into a capture, 1000 launches into it, 1000 beside it", many_captured },
+	{ "crowd", "ready done", "--count (1000) processes of --rate (4) calls a second for --seconds (10): allocate and free", crowd },
 	{ "bench", "ready", "FUNCTION = nop, launch, alloc (and free) or copy, --count (1000000) times a thread", bench },
 };
 
@@ -52,7 +79,8 @@ enum { SCENARIOS_N = sizeof scenarios / sizeof *scenarios };
 static void help(FILE *to)
 {
 	fputs("usage: workload SCENARIO [OPTION...]\n"
-	      "       workload bench FUNCTION [OPTION...]\n\n"
+	      "       workload bench FUNCTION [OPTION...]\n"
+	      "       workload row FUNCTION [fail] [OPTION...]\n\n"
 	      "  --steps      at each step print `step NAME` and wait for a line on stdin\n"
 	      "  --seconds N  --threads N  --rate N  --count N\n"
 	      "  --launches   rate: launch kernels instead\n"
@@ -292,6 +320,10 @@ static void parse(int argc, char **argv)
 		options.scenario = argv[optind++];
 	if (optind < argc)
 		options.function = argv[optind++];
+	if (optind < argc && strcmp(argv[optind], "fail") == 0) {
+		options.refuse = true;
+		optind++;
+	}
 	if (!options.scenario || optind < argc || options.seconds < 0 || options.threads < 0 || options.rate < 0 ||
 	    options.count < 0) {
 		help(stderr);

@@ -18,8 +18,9 @@
 // 0 = not given: the scenario has its own default.
 struct options {
 	const char *scenario;
-	const char *function; // of bench
+	const char *function; // of bench and row
 	bool steps, launches, keep;
+	bool refuse; // of row
 	double seconds;
 	double rate; // calls per second, all threads together
 	int threads;
@@ -87,6 +88,8 @@ void launches(void);
 void copies(void);
 void expandable(void);
 void every(void);
+void later(void);
+void renamed(void);
 
 // workload_hard.c
 void hard_free_unknown(void);
@@ -101,6 +104,43 @@ void hard_exec_second(void);
 void hard_pidreuse(void);
 void hard_late(void);
 void hard_kill(void);
+
+// workload_memory_life.c
+void life_contexts(void);
+void life_green(void);
+void life_arrays(void);
+void life_pools(void);
+void life_vmm(void);
+void life_graphs(void);
+void life_modules(void);
+void life_nested(void);
+void life_captures(void);
+void life_captures_second(void);
+
+// workload_memory_shared.c
+void shared_ipc(void);
+void shared_vmm(void);
+void shared_pool(void);
+void shared_external(void);
+
+// workload_confined.c
+void confined(void);
+
+// workload_rows.c
+void one_row(void);
+void all_rows(void);
+
+// workload_devices.c
+void visible(void);
+void two_devices(void);
+void late_kernels(void);
+void asks(void);
+void again_elsewhere(void);
+
+// workload_fault.c
+void killed(void);
+void many_captured(void);
+void crowd(void);
 
 // workload_load.c
 void storm(void);

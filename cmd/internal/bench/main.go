@@ -1,5 +1,5 @@
-// Command bench runs the benchmarks of the tree and prints the budgets they stand for in one table.
-// Ratios compare within one run. Needs root: probes are attached.
+// Command bench runs the benchmarks of the tree and prints the budgets they stand for in one table, and what
+// the host agent costs under steady loads in another, which `bench agent` prints alone. Ratios compare within one run. Needs root: probes are attached.
 package main
 
 import (
@@ -51,7 +51,7 @@ var figures = []figure{
 	{"publish one batch → applied, ms", "./consumer", "BenchmarkPublishToApply", "ns/op", million, 0, 0},
 	{"call → folded, 1,000 calls/s, default settings, p50 ms", "./cmd/gputap", "BenchmarkCallToFold", "p50-ms", 0, 0, 0},
 	{"call → folded, 1,000 calls/s, default settings, p99 ms", "./cmd/gputap", "BenchmarkCallToFold", "p99-ms", 0, 250, 0},
-	{"fold leak, decode included, M events/s", "./consumer/leak", "BenchmarkApply", "events/s", million, 0, 3},
+	{"fold leak, decode included, M events/s", "./consumer/leak", "BenchmarkApply/one_context", "events/s", million, 0, 3},
 	{"fold launch, decode included, M events/s", "./consumer/launch", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold bandwidth, decode included, M events/s", "./consumer/bandwidth", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold anomaly, M events/s", "./consumer/anomaly", "BenchmarkApply/ordinary", "events/s", million, 0, 2},
@@ -61,6 +61,10 @@ var figures = []figure{
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "agent" { // that part alone
+		measureAgentOrExit()
+		return
+	}
 	measured := map[string]float64{}
 	for _, pkg := range []string{"./bpf", "./producer", "./schema", "./consumer", "./consumer/leak", "./consumer/launch", "./consumer/bandwidth", "./consumer/anomaly", "./cmd/gputap"} {
 		fmt.Fprintf(os.Stderr, "measuring %s\n", pkg)
@@ -72,6 +76,14 @@ func main() {
 	fmt.Println("| what | measured | budget | |\n| --- | ---: | ---: | --- |")
 	for _, f := range figures {
 		f.print(measured)
+	}
+	measureAgentOrExit()
+}
+
+func measureAgentOrExit() {
+	if err := measureAgent(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: host agent: %v\n", err)
+		os.Exit(1)
 	}
 }
 

@@ -13,6 +13,9 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "../../.."))
 GPUTAP = os.path.join(ROOT, "bin/gputap")
+EVENTS = os.path.join(ROOT, "bin/events")
+ALL = "memory,launch,copy,sync"
+GPU = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True).stdout.split()[0]
 LAUNCHES = ("cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz")
 COPIES = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
 rows, differ, peaks = [], 0, {}
@@ -29,7 +32,7 @@ def watch(name, command, env=None, store=None):
     """Runs a program under gputap: its own word, its process as gputap saw it, what was lost."""
     with tempfile.TemporaryDirectory() as scratch:
         truth = os.path.join(scratch, "truth.json")
-        arguments = [GPUTAP, "run", "-o", "json", "--display-interval", "1h", "--metrics-addr", ""]
+        arguments = [GPUTAP, "run", "--features", ALL, "-o", "json", "--display-interval", "1h", "--metrics-addr", ""]
         if store:
             arguments += ["--store", store]
         done = subprocess.run(arguments + ["--"] + command + [truth], env={**os.environ, **(env or {})},
@@ -40,7 +43,15 @@ def watch(name, command, env=None, store=None):
         final = json.loads(done.stdout.strip().splitlines()[-1])
         processes = [p for p in final["processes"] if p["calls"]]
         process = max(processes, key=lambda p: sum(c["ok"] for c in p["calls"].values()))
-        return json.load(open(truth)), process, sum(final["lost"].values())
+        said = open(truth).read()
+        said = json.loads(said) if said.startswith("{\"") and said.count("\n") < 2 else said
+        return said, process, sum(final["lost"].values())
+
+
+def events(store, pid):
+    """Every event of one process, in order."""
+    done = subprocess.run([EVENTS, store], capture_output=True, text=True, check=True)
+    return [e for e in map(json.loads, done.stdout.splitlines()) if e["pid"] == pid]
 
 
 def launches(process):
@@ -67,14 +78,77 @@ def nvcc(cudart):
     row(name, "GPUs without UUID", 0, int("unknown" in process["gpus"]), lost)
 
 
+# What a program's runtime does besides the operations that the program counts.
+APART = ("context_create", "context_retain", "context_release", "context_destroy", "module_load", "module_unload", "exec", "exit")
+
+
+def operations(name, *flags):
+    """Each operation of the runtime is one event, with the right op, class, direction, bytes, result and GPU."""
+    binary, store = os.path.join(tempfile.gettempdir(), "gputap-operations"), tempfile.mkdtemp()
+    subprocess.run(["nvcc", "-o", binary, *flags, os.path.join(HERE, "operations.cu")], check=True)
+    truth, process, lost = watch(name, [binary], store=store)
+    if truth is None:
+        return row(name, "run", 1, None, None)
+    wanted = [json.loads(line) for line in truth.splitlines()]
+    fields = ("op", "class", "direction", "bytes", "result")
+    seen = [e for e in events(store, process["pid"]) if e["op"] not in APART]
+    for e in seen:
+        e.setdefault("class", ""), e.setdefault("direction", "")
+    wrong = []
+    for w, e in zip(wanted, seen):
+        if any(w[f] != e[f] for f in fields):
+            wrong.append("%s: %s seen as %s of %s" % (w["operation"], [w[f] for f in fields], [e[f] for f in fields], e["symbol"]))
+    elsewhere = [e["symbol"] for e in seen if e.get("gpu", GPU) != GPU or ("gpu" not in e and e["class"] not in ("pinned", "registered"))]
+    row(name, "operations, one event each", len(wanted), len(seen), lost)
+    row(name, "events with a wrong op, class, direction, amount or result", 0, len(wrong), lost)
+    row(name, "events on another or no GPU", 0, len(elsewhere), lost)
+    for line in wrong[:12] + elsewhere[:12]:
+        print(name, line, file=sys.stderr)
+
+
+def held(seen):
+    """Bytes that a process had on the GPU each time it asked cuMemGetInfo: (used by all, held by it)."""
+    live, asked = {}, []
+    for e in seen:
+        key = (e.get("class") == "vmm", e.get("ptr"))
+        if e["kind"] != "memory" or e["result"]:
+            continue
+        if e["op"] in ("alloc", "create") and e.get("class") not in ("pinned", "registered"):
+            live[key] = e["bytes"]
+        elif e["op"] in ("free", "release"):
+            live.pop(key, None)
+        elif e["op"] == "mem_info":
+            asked.append((e["bytes"], sum(live.values())))
+    return asked
+
+
+def plain(name):
+    return "".join(name.split()).removeprefix("void")
+
+
 def framework(name, script, env=None, store=None):
-    truth, process, lost = watch(name, [sys.executable, os.path.join(HERE, script)], env, store)
+    kept = store or tempfile.mkdtemp()
+    truth, process, lost = watch(name, [sys.executable, os.path.join(HERE, script)], env, kept)
     if truth is None:
         return row(name, "run", 1, None, None)
     api, calls = truth["api"], process["calls"]
     ok = lambda *symbols: sum(calls.get(symbol, {"ok": 0})["ok"] for symbol in symbols)
-    row(name, "kernels run, by CUPTI", truth["kernels"], ok(*LAUNCHES), lost)
+    row(name, "kernels run, by CUPTI", truth["kernels"], sum(process["launches"].values()), lost)
     row(name, "kernel names, by CUPTI", truth["names"], len(process["launches"]), lost)
+    if "by_name" in truth:
+        ours, theirs = ({plain(k): n for k, n in d.items()} for d in (process["launches"], truth["by_name"]))
+        for k in [k for k in ours if k not in theirs and len(k) > 900]:  # gputap cuts long names
+            ours.update({full: ours.pop(k) for full in theirs if full.startswith(k)})
+        other = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+        row(name, "kernels whose count differs from CUPTI's", 0, len(other), lost)
+        for k in other[:8]:
+            print(name, k, "CUPTI", theirs.get(k), "gputap", ours.get(k), file=sys.stderr)
+    if "filled" in truth:
+        asked = held(events(kept, process["pid"]))
+        took = [b[1] - a[1] for j, b in enumerate(asked) for a in asked[:j] if b[0] - a[0] == truth["filled"]]
+        row(name, "bytes of 79 allocations, by cuMemGetInfo", truth["filled"], took[0] if took else None, lost, 0.01)
+    if not store:
+        shutil.rmtree(kept)
     row(name, "launches without a name", 0, process["launches"].get("unknown", 0), lost)
     for kernel, n in truth.get("named", {}).items():
         row(name, kernel, n, process["launches"].get(kernel, 0), lost)
@@ -91,18 +165,32 @@ def framework(name, script, env=None, store=None):
     print(name, json.dumps({"calls": process["calls"], "truth": {k: v for k, v in truth.items()}}), file=sys.stderr)
 
 
+PROGRAMS = [
+    (operations, "operations, shared cudart, legacy streams", "-cudart", "shared"),
+    (operations, "operations, static cudart, per-thread streams", "-cudart", "static", "--default-stream", "per-thread"),
+    (nvcc, "shared"),
+    (nvcc, "static"),
+    (framework, "PyTorch, default allocator", "torch_train.py"),
+    (framework, "PyTorch, expandable segments", "torch_train.py", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    (framework, "PyTorch, cudaMallocAsync", "torch_train.py", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+    (framework, "PyTorch, torch.compile", "torch_graph.py", {"MODE": "compile"}),
+    (framework, "PyTorch, CUDA graph", "torch_graph.py", {"MODE": "graph"}),
+    (framework, "Triton", "triton_program.py"),
+    (framework, "CuPy", "cupy_program.py"),
+    (framework, "JAX", "jax_program.py"),
+]
+
+
 def main():
+    only = os.environ.get("ONLY", "")  # a part of names
+    for run, *arguments in PROGRAMS:
+        if only in arguments[0]:
+            run(*arguments)
+    if len(peaks) > 1:
+        # cuBLAS allocates past PyTorch's allocator, the same in each run: so peaks differ as reserved bytes do.
+        (reserved, seen), (base_reserved, base_seen) = peaks["PyTorch, expandable segments"], peaks["PyTorch, default allocator"]
+        row("PyTorch, expandable − default", "peak bytes, by torch.cuda.memory_stats", reserved - base_reserved, seen - base_seen, 0)
     store = tempfile.mkdtemp()
-    for cudart in ("shared", "static"):
-        nvcc(cudart)
-    framework("PyTorch, default allocator", "torch_train.py")
-    framework("PyTorch, expandable segments", "torch_train.py", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
-    framework("PyTorch, cudaMallocAsync", "torch_train.py", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
-    # cuBLAS allocates past PyTorch's allocator, the same in each run: so peaks differ as reserved bytes do.
-    (reserved, seen), (base_reserved, base_seen) = peaks["PyTorch, expandable segments"], peaks["PyTorch, default allocator"]
-    row("PyTorch, expandable − default", "peak bytes, by torch.cuda.memory_stats", reserved - base_reserved, seen - base_seen, 0)
-    framework("CuPy", "cupy_program.py")
-    framework("JAX", "jax_program.py")
     if len(sys.argv) > 1:  # a longer run without CUPTI, to keep
         watch("recording", [sys.executable, os.path.join(HERE, "torch_train.py")],
               {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", "STEPS": "800"}, store)

@@ -30,3 +30,18 @@ class Kernels:
                     self.names[name] += 1
             elif name.startswith("cu"):
                 self.api[name] += 1
+
+
+BLOCKS = [1 << 30, 512 << 20, 300 << 20] + [20 << 20] * 12 + [2 << 20] * 64
+
+
+def filled(allocate):
+    """What cuMemGetInfo says that BLOCKS took. gputap sees both questions, and what was allocated between."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # what an allocator keeps would be given out again, and the card's use not grow
+    before, _ = torch.cuda.mem_get_info()
+    kept = [allocate(n) for n in BLOCKS]
+    torch.cuda.synchronize()
+    after, _ = torch.cuda.mem_get_info()
+    del kept
+    return before - after

@@ -1,0 +1,67 @@
+//go:build bpf
+
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// audit is the rows of gputap doctor --pid, by what they check.
+func audit(t *testing.T, pid int, args ...string) (rows map[string]finding, status int) {
+	stdout, stderr, status := gputap(t, append([]string{"doctor", "-o", "json", "--pid", strconv.Itoa(pid)}, args...)...)
+	var got struct {
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s%s", err, stdout, stderr)
+	}
+	if got.OK != (status == 0) {
+		t.Errorf("ok is %t and the exit status %d", got.OK, status)
+	}
+	rows = map[string]finding{}
+	for _, f := range got.Checks {
+		rows[f.Check] = f
+	}
+	return rows, status
+}
+
+// TestDoctorAuditsAProcess that allocates and frees 4,000 times a second and ran before.
+func TestDoctorAuditsAProcess(t *testing.T) {
+	requireBPF(t)
+	workload := exec.Command(fixture(t, "workload"), "rate", "--rate", "4000", "--seconds", "60")
+	if err := workload.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = workload.Process.Kill()
+		_ = workload.Wait()
+	}()
+	rows, status := audit(t, workload.Process.Pid, "--for", "500ms")
+	if status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	for check, want := range map[string][2]string{
+		"process": {statusOK, "workload"}, "driver": {statusOK, "libcuda.so.1"}, "holds": {statusOK, "driver functions"},
+		"watch": {statusOK, "cuMemAlloc_v2"}, "before": {statusWarn, "not seen"},
+	} {
+		if f := rows[check]; f.Status != want[0] || !strings.Contains(f.Found, want[1]) {
+			t.Errorf("%s: %+v, want %v", check, f, want)
+		}
+	}
+}
+
+func TestDoctorOfNoProcess(t *testing.T) {
+	requireBPF(t)
+	rows, status := audit(t, 1<<22-1)
+	if f := rows["process"]; status != 3 || f.Status != statusFail || f.Remedy == "" {
+		t.Errorf("exit status %d, %+v", status, f)
+	}
+	if _, stderr, status := gputap(t, "doctor", "--pid", "1", "--for", "0s"); status != 2 || !strings.Contains(stderr, "--for") {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+}

@@ -1,0 +1,95 @@
+// Command oldlinux boots kernels of distributions in qemu and runs gputap's own checks there. Without
+// arguments it takes those of the list below; an argument is the path of another kernel image or deb.
+//
+// It is also the first process of what it boots.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// linux is a kernel to boot: a package of this machine's Debian, or a file whose sum is known.
+type linux struct {
+	name   string
+	debian string // what the package is called in apt
+	url    string
+	sha256 string
+}
+
+const ubuntu = "https://archive.ubuntu.com/ubuntu/pool/main/l/"
+
+var known = []linux{
+	{name: "6.1", debian: "linux-image-6.1.0-[0-9]+-cloud-amd64$"},
+	{
+		name: "5.15", url: ubuntu + "linux-signed/linux-image-5.15.0-25-generic_5.15.0-25.25_amd64.deb",
+		sha256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
+	},
+	{
+		name: "6.11", url: ubuntu + "linux-signed-hwe-6.11/linux-image-6.11.0-17-generic_6.11.0-17.17~24.04.2_amd64.deb",
+		sha256: "2dbbc260ef488df0e43e34e478308bfdb1e5f87cb3fc7ebf55620326974bb77f",
+	},
+}
+
+func main() {
+	if os.Getpid() == 1 {
+		guest()
+		return
+	}
+	if err := host(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "oldlinux:", err)
+		os.Exit(1)
+	}
+}
+
+// host boots each kernel in turn and fails when one of them did.
+func host(asked []string) error {
+	list := known
+	if len(asked) > 0 {
+		list = nil
+		for _, a := range asked {
+			list = append(list, named(a))
+		}
+	}
+	cache, err := filepath.Abs("bin/oldlinux")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return err
+	}
+	initramfs := filepath.Join(cache, "initramfs")
+	if err := pack(initramfs); err != nil {
+		return fmt.Errorf("make the initramfs: %w", err)
+	}
+	var failed []string
+	for _, l := range list {
+		fmt.Printf("==> Linux %s\n", l.name)
+		image, err := l.image(cache)
+		if err == nil {
+			err = boot(image, initramfs)
+		}
+		if err != nil {
+			fmt.Printf("==> Linux %s: %v\n", l.name, err)
+			failed = append(failed, l.name)
+			continue
+		}
+		fmt.Printf("==> Linux %s: ok\n", l.name)
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed on Linux %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// named is a kernel of the list, or a file.
+func named(arg string) linux {
+	for _, l := range known {
+		if l.name == arg {
+			return l
+		}
+	}
+	return linux{name: arg, url: arg}
+}

@@ -1,0 +1,65 @@
+package coverage
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/process"
+)
+
+var (
+	gpuInfo = prometheus.NewDesc("gputap_gpu_info", "A GPU of a host; always 1.",
+		[]string{"hostname", "gpu", "UUID", "model_name", "pci_bus_id"}, nil)
+	librarySymbols = prometheus.NewDesc("gputap_library_symbols", "Functions of a driver library that gputap knows, by what became of them.",
+		[]string{"hostname", "library", "state"}, nil)
+	unseenSymbols = prometheus.NewDesc("gputap_unseen_functions",
+		"Functions without a probe that processes asked the driver for and that work on memory or submit work.",
+		[]string{"hostname"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (f *Fold) Describe(ch chan<- *prometheus.Desc) {
+	ch <- gpuInfo
+	ch <- librarySymbols
+	ch <- unseenSymbols
+}
+
+// maxSeries bounds a metric family.
+const maxSeries = 20_000
+
+// Collect implements prometheus.Collector.
+func (f *Fold) Collect(ch chan<- prometheus.Metric) {
+	left := maxSeries
+	seen := map[[3]string]bool{}
+	for _, h := range f.Report() {
+		host := process.Label(h.Host)
+		for _, g := range h.GPUs {
+			if key := [3]string{host, g.UUID, g.Bus}; !seen[key] && left > 0 {
+				seen[key] = true
+				left--
+				ch <- gauge(gpuInfo, 1, host, strconv.Itoa(int(g.Ordinal)), process.Label(g.UUID), process.Label(g.Name), process.Label(g.Bus))
+			}
+		}
+		unseen := 0
+		for _, p := range h.Processes {
+			unseen += len(p.Outside)
+		}
+		ch <- gauge(unseenSymbols, float64(unseen), host)
+		for _, l := range h.Libraries {
+			if key := [3]string{host, l.Path}; seen[key] || left <= 0 {
+				continue // one path in two mount namespaces
+			}
+			seen[[3]string{host, l.Path}] = true
+			left--
+			path := process.Label(l.Path)
+			ch <- gauge(librarySymbols, float64(l.Attached), host, path, "attached")
+			ch <- gauge(librarySymbols, float64(len(l.Absent)), host, path, "absent")
+			ch <- gauge(librarySymbols, float64(len(l.Failed)), host, path, "failed")
+		}
+	}
+}
+
+func gauge(desc *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+}

@@ -1,0 +1,145 @@
+package coverage
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const maxHosts = 10_000
+
+// Fold is the last heartbeat of each host.
+type Fold struct {
+	mu    sync.Mutex
+	hosts map[hostID]*Host
+}
+
+type hostID struct{ cluster, host string }
+
+// Host is what one host said last.
+type Host struct {
+	Cluster   string
+	Host      string
+	Linux     string
+	Producer  string // version
+	Libraries []schema.Library
+	GPUs      []schema.GPU
+	Processes []Process
+
+	boot     string
+	booted   int64 // wall time of the boot: orders boots
+	run, seq uint64
+}
+
+// Process is what one process got from the driver besides the probed functions.
+type Process struct {
+	ID           schema.ProcessID
+	Comm         string
+	Asked        uint32   // driver functions that it asked for by name
+	Outside      []string // of those, the ones that matter and have no probe
+	ExportTables uint32   // tables of unnamed functions
+}
+
+// New returns an empty Fold.
+func New() *Fold { return &Fold{hosts: map[hostID]*Host{}} }
+
+// Name of the fold.
+func (f *Fold) Name() string { return "coverage" }
+
+// Kinds that the fold reads.
+func (f *Fold) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
+
+// Apply notes one heartbeat; older ones than the last are passed over.
+func (f *Fold) Apply(b *schema.Batch) error {
+	if b.Kind != schema.KindHost {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := hostID{b.Cluster, b.Host}
+	if old := f.hosts[id]; old != nil && old.after(b) {
+		return nil
+	}
+	if len(f.hosts) >= maxHosts && f.hosts[id] == nil {
+		f.evict()
+	}
+	h := &Host{
+		Cluster: b.Cluster, Host: b.Host, Linux: b.Linux, Producer: b.Producer, GPUs: slices.Clone(b.GPUs),
+		boot: b.BootID, booted: b.ClockOffset, run: b.Run, seq: b.Seq,
+	}
+	for _, l := range b.Libraries {
+		l.Absent, l.Failed = slices.Clone(l.Absent), slices.Clone(l.Failed)
+		h.Libraries = append(h.Libraries, l)
+	}
+	for _, c := range b.Coverage {
+		p := &b.Processes[c.Process]
+		h.Processes = append(h.Processes, Process{
+			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: slices.Clone(c.Outside), ExportTables: c.ExportTables,
+		})
+	}
+	h.keep(f.hosts[id])
+	f.hosts[id] = h
+	return nil
+}
+
+// after reports whether h is from after batch b. Runs compare only within a boot.
+func (h *Host) after(b *schema.Batch) bool {
+	if h.boot != b.BootID {
+		return h.booted > b.ClockOffset
+	}
+	return b.Run < h.run || b.Run == h.run && b.Seq <= h.seq
+}
+
+// mostKept bounds the processes of a host.
+const mostKept = 1024
+
+// keep goes on with processes that are no longer told of, since they ended: the youngest.
+func (h *Host) keep(old *Host) {
+	if old == nil || old.boot != h.boot {
+		return
+	}
+	told := map[schema.ProcessID]bool{}
+	for i := range h.Processes {
+		told[h.Processes[i].ID] = true
+	}
+	for _, p := range old.Processes {
+		if !told[p.ID] {
+			h.Processes = append(h.Processes, p)
+		}
+	}
+	slices.SortFunc(h.Processes, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(b.ID.Start, a.ID.Start), cmp.Compare(b.ID.PID, a.ID.PID))
+	})
+	h.Processes = h.Processes[:min(len(h.Processes), mostKept)]
+}
+
+// evict lets the host go that was booted first.
+func (f *Fold) evict() {
+	var oldest hostID
+	booted := int64(math.MaxInt64)
+	for id, h := range f.hosts {
+		if h.booted < booted {
+			oldest, booted = id, h.booted
+		}
+	}
+	delete(f.hosts, oldest)
+}
+
+// Report lists the hosts by cluster and name, their processes by PID.
+func (f *Fold) Report() []Host {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Host, 0, len(f.hosts))
+	for _, h := range f.hosts {
+		c := *h
+		c.Processes = slices.SortedFunc(slices.Values(h.Processes), func(a, b Process) int {
+			return cmp.Or(cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
+		})
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Host, b.Host)) })
+	return list
+}

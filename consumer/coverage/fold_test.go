@@ -1,0 +1,93 @@
+package coverage_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/schema"
+)
+
+func heartbeat(t *testing.T, host string, run, seq uint64, fill func(*schema.Builder)) *schema.Batch {
+	b := schema.NewBuilder(schema.KindHost)
+	if fill != nil {
+		fill(b)
+	}
+	return consumertest.Decode(t, b.Encode(&schema.Header{Cluster: "c", Host: host, Run: run, Seq: seq}))
+}
+
+func apply(t *testing.T, f *coverage.Fold, batches ...*schema.Batch) {
+	for _, b := range batches {
+		if err := f.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLastHeartbeatHolds(t *testing.T) {
+	tell := func(symbols ...string) func(*schema.Builder) {
+		return func(b *schema.Builder) {
+			p := b.Process(schema.Process{PID: 42, Comm: "train"})
+			b.Coverage = []schema.Coverage{{Process: p, Asked: 400, Outside: symbols, ExportTables: 2}}
+			b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"}, Failed: []string{"cuOdd"}}}
+			b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0"})
+		}
+	}
+	f := coverage.New()
+	apply(t, f,
+		heartbeat(t, "a", 5, 2, tell("cuMemcpy3DBatchAsync")),
+		heartbeat(t, "a", 5, 1, tell("from before")), // comes again
+		heartbeat(t, "a", 4, 9, tell("of the run before")),
+		heartbeat(t, "b", 1, 1, nil))
+	report := f.Report()
+	if len(report) != 2 || report[0].Host != "a" || report[1].Host != "b" {
+		t.Fatalf("got %+v", report)
+	}
+	p := report[0].Processes
+	if len(p) != 1 || p[0].ID.PID != 42 || p[0].Asked != 400 || p[0].ExportTables != 2 || !slices.Equal(p[0].Outside, []string{"cuMemcpy3DBatchAsync"}) {
+		t.Errorf("got %+v", p)
+	}
+	rebooted := schema.NewBuilder(schema.KindHost)
+	rebooted.Linux = "6.18"
+	apply(t, f, consumertest.Decode(t, rebooted.Encode(&schema.Header{Cluster: "c", Host: "b", BootID: "2", ClockOffset: 100, Run: 0, Seq: 1})),
+		heartbeat(t, "b", 9, 9, nil)) // of the boot before
+	if got := f.Report()[1].Linux; got != "6.18" {
+		t.Errorf("a new boot counts runs anew; Linux is %q", got)
+	}
+	apply(t, f, heartbeat(t, "a", 6, 1, nil))
+	if again := f.Report()[0]; len(again.Libraries)+len(again.GPUs) != 0 || len(again.Processes) != 1 {
+		t.Errorf("a new run forgets libraries and keeps processes: %+v", again)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	f := coverage.New()
+	apply(t, f, heartbeat(t, "a", 1, 1, func(b *schema.Builder) {
+		b.Libraries = []schema.Library{
+			{Path: "/lib/libcuda.so.1", Inode: 1, Attached: 220, Absent: []string{"cuNew"}},
+			{Path: "/lib/libcuda.so.1", Inode: 2, Attached: 7}, // in another mount namespace
+		}
+		b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0"})
+		b.Coverage = []schema.Coverage{{Process: b.Process(schema.Process{PID: 1}), Outside: []string{"x", "y"}}}
+	}))
+	want := `
+# HELP gputap_gpu_info A GPU of a host; always 1.
+# TYPE gputap_gpu_info gauge
+gputap_gpu_info{UUID="GPU-1",gpu="3",hostname="a",model_name="NVIDIA H200",pci_bus_id="0000:06:00.0"} 1
+# HELP gputap_library_symbols Functions of a driver library that gputap knows, by what became of them.
+# TYPE gputap_library_symbols gauge
+gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="absent"} 1
+gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="attached"} 220
+gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="failed"} 0
+# HELP gputap_unseen_functions Functions without a probe that processes asked the driver for and that work on memory or submit work.
+# TYPE gputap_unseen_functions gauge
+gputap_unseen_functions{hostname="a"} 2
+`
+	if err := testutil.CollectAndCompare(f, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

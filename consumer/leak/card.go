@@ -1,0 +1,82 @@
+package leak
+
+import (
+	"slices"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// card is one GPU of one host, by its UUID: processes number GPUs each in their own way.
+type card struct {
+	live uint64 // bytes of all processes
+	last sample
+}
+
+const (
+	maxCards   = 256 // of one host
+	maxSamples = 64  // GPUs of one process that are asked for their memory
+)
+
+// A nil card is that of a GPU whose UUID is not known.
+
+func (c *card) add(bytes uint64) {
+	if c != nil {
+		c.live += bytes
+	}
+}
+
+func (c *card) sub(bytes uint64) {
+	if c != nil {
+		c.live -= bytes
+	}
+}
+
+// cardOf is a host's card with this UUID, nil when it is unknown.
+func (h *host) cardOf(uuid string) *card {
+	c := h.cards[uuid]
+	if c == nil && uuid != "" && len(h.cards) < maxCards {
+		if h.cards == nil {
+			h.cards = map[string]*card{}
+		}
+		c = &card{}
+		h.cards[uuid] = c
+	}
+	return c
+}
+
+// sample is what the driver said of a GPU's memory, and what was live there at that moment.
+type sample struct {
+	gpu         int32 // ordinal in the process's numbering; noGPU
+	uuid        string
+	inferred    bool
+	at          schema.KTime
+	used, total uint64 // of the whole GPU
+	own, all    uint64 // live bytes of the process that asked, of all processes of its host
+}
+
+// memInfo compares what the driver says with what is known to be live.
+func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
+	s := &p.State
+	now := sample{gpu: noGPU, at: returned(m), used: m.Bytes, total: m.Aux}
+	if m.GPU > 0 {
+		g := &t.in.GPUs[m.GPU-1]
+		now.gpu, now.uuid, now.inferred = int32(g.Ordinal), g.UUID, g.Inferred
+	}
+	for i := range s.rows {
+		if r := &s.rows[i]; r.gpu == now.gpu && r.class.OnGPU() {
+			now.own += r.live.bytes
+		}
+	}
+	now.all = now.own
+	if c := s.host.cardOf(now.uuid); c != nil {
+		now.all = c.live
+		c.last = now
+	}
+	i := slices.IndexFunc(s.samples, func(old sample) bool { return old.gpu == now.gpu })
+	switch {
+	case i >= 0:
+		s.samples[i] = now
+	case len(s.samples) < maxSamples:
+		s.samples = append(s.samples, now)
+	}
+}

@@ -1,0 +1,251 @@
+package leak
+
+import "github.com/gputap/gputap/schema"
+
+// cudaContext is one CUDA context of a process. Number 0 is the unknown one: what was allocated in
+// it ends with the process alone. A context that ended keeps its number while an allocation has it.
+type cudaContext struct {
+	handle  uint64       // 0 unknown
+	since   schema.KTime // return of the call that began its life
+	gpu     int32        // ordinal in the process's numbering; noGPU
+	users   uint32       // of a primary context: retains less releases, and its green contexts
+	live    uint32       // allocations and holders that end with it
+	primary bool
+	green   bool  // a part of the GPU whose memory is the primary context's
+	of      uint8 // of a green context: that primary context
+	user    bool  // of a green context: counted among that one's users
+	ended   bool
+}
+
+// maxContexts bounds the contexts of one process; what is above is the unknown one's.
+const maxContexts = 256
+
+func noContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
+
+// endsWithContext says which memory a context takes along. Pool, vmm and graph memory outlives it
+// (measured: driver 580, H200).
+func endsWithContext(class schema.MemClass) bool {
+	switch class {
+	case schema.ClassDevice, schema.ClassManaged, schema.ClassPinned, schema.ClassRegistered, schema.ClassArray:
+		return true
+	}
+	return false
+}
+
+// context is the number of the context that an allocation ends with.
+func (t *Tracker) context(p *proc, m *schema.Memory) uint8 {
+	if m.Context == 0 {
+		return 0
+	}
+	s, ref := &p.State, &t.in.Contexts[m.Context-1]
+	if ref.Handle == 0 {
+		return 0
+	}
+	if s.contexts[s.current].handle != ref.Handle {
+		s.current = s.contextAt(ref.Handle)
+	}
+	if s.current == 0 { // made unseen
+		s.current = s.addContext(cudaContext{handle: ref.Handle, gpu: t.ordinalOf(ref.GPU)})
+	}
+	if c := &s.contexts[s.current]; c.green {
+		return c.of
+	}
+	return s.current
+}
+
+func (t *Tracker) ordinalOf(gpu uint32) int32 {
+	if gpu == 0 {
+		return noGPU
+	}
+	return int32(t.in.GPUs[gpu-1].Ordinal)
+}
+
+// contextAt finds a context by its handle, 0 for none.
+func (s *state) contextAt(handle uint64) uint8 {
+	for i := range s.contexts {
+		if c := &s.contexts[i]; c.handle == handle && handle != 0 && !c.ended {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
+// addContext gives a context a number, 0 when all are taken.
+func (s *state) addContext(c cudaContext) uint8 {
+	for i := 1; i < len(s.contexts); i++ {
+		if old := &s.contexts[i]; old.ended && old.live == 0 {
+			*old = c
+			return uint8(i)
+		}
+	}
+	if len(s.contexts) == maxContexts {
+		return 0
+	}
+	s.contexts = append(s.contexts, c)
+	return uint8(len(s.contexts) - 1)
+}
+
+// primaryOf is the primary context of a GPU, made when it is not known yet: 0 when the GPU is not.
+func (s *state) primaryOf(gpu int32) uint8 {
+	if gpu == noGPU {
+		return 0
+	}
+	for i := range s.contexts {
+		if c := &s.contexts[i]; c.primary && c.gpu == gpu {
+			return uint8(i)
+		}
+	}
+	return s.addContext(cudaContext{gpu: gpu, primary: true})
+}
+
+// contextCreate begins a context. A green context is a user of its GPU's primary one.
+func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
+	s, gpu := &p.State, t.ordinalOf(m.GPU)
+	i := s.contextAt(m.Ptr)
+	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
+	switch {
+	case m.Ptr == 0:
+		t.unknownContext(p)
+		return
+	case i != 0 && green && m.Aux != 0:
+		return // the handle by which a known green context becomes current
+	case i != 0:
+		t.overLive(p)
+		t.dropContext(p, i, returned(m))
+	}
+	c := cudaContext{handle: m.Ptr, since: returned(m), gpu: gpu, green: green}
+	if from := s.contextAt(m.Aux); from != 0 {
+		c.of = s.contexts[from].of // and no user more
+	} else if green {
+		if c.of = s.primaryOf(gpu); c.of != 0 {
+			c.user = true
+			s.contexts[c.of].users++
+		}
+	}
+	if s.addContext(c) == 0 {
+		t.unknownContext(p)
+	}
+}
+
+// contextDestroy ends a context. The memory that was allocated in a green one stays with the primary
+// context, which ends when that was its last user (measured: driver 580, H200).
+func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
+	s := &p.State
+	i := s.contextAt(m.Ptr)
+	if i == 0 {
+		t.unknownContext(p)
+		return
+	}
+	if m.Time < s.contexts[i].since {
+		t.late(p)
+		return
+	}
+	t.dropContext(p, i, m.Time)
+}
+
+func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
+	s := &p.State
+	c := &s.contexts[i]
+	c.ended = true
+	if s.current == i {
+		s.current = 0
+	}
+	switch {
+	case !c.green:
+		t.endContext(p, i, at)
+	case c.user:
+		t.leaveContext(p, c.of, at)
+	}
+}
+
+// contextRetain adds a user to a primary context.
+func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
+	if m.Ptr == 0 {
+		t.unknownContext(p)
+		return
+	}
+	s := &p.State
+	i := s.contextAt(m.Ptr)
+	if i == 0 {
+		i = s.primaryOf(t.ordinalOf(m.GPU))
+		if known := s.contexts[i].handle; i == 0 || (known != 0 && known != m.Ptr) {
+			i = s.addContext(cudaContext{gpu: t.ordinalOf(m.GPU)})
+		}
+	}
+	if i == 0 {
+		t.unknownContext(p)
+		return
+	}
+	c := &s.contexts[i]
+	c.handle, c.primary = m.Ptr, true
+	c.users++
+}
+
+// contextRelease takes a user from a primary context, which ends with the last one.
+func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
+	i := p.State.contextAt(m.Ptr)
+	if i == 0 {
+		t.unknownContext(p)
+		return
+	}
+	t.leaveContext(p, i, m.Time)
+}
+
+// leaveContext counts one user less. How many users a primary context has is known only when all
+// of the process's calls were seen.
+func (t *Tracker) leaveContext(p *proc, i uint8, at schema.KTime) {
+	c := &p.State.contexts[i]
+	if c.users > 0 {
+		c.users--
+		if c.users > 0 {
+			return
+		}
+		if evidence(p) == complete {
+			t.endContext(p, i, at)
+			return
+		}
+	}
+	t.unknownContext(p)
+}
+
+// contextReset ends what a primary context holds and leaves it its users.
+func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
+	i := p.State.contextAt(m.Ptr)
+	if i == 0 {
+		t.unknownContext(p)
+		return
+	}
+	t.endContext(p, i, m.Time)
+}
+
+// endContext frees what was allocated, and closes what was opened, in context i before at. It looks at every allocation of the
+// process, once, when the context has any.
+func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
+	s := &p.State
+	if s.contexts[0].live > 0 {
+		t.unknownContext(p) // some of that may be gone too
+	}
+	if i == 0 || s.contexts[i].live == 0 {
+		return
+	}
+	s.addresses.sweep(&t.slab, func(n uint32) bool {
+		a := t.slab.at(n)
+		if a.owner != i || a.since > at {
+			return false
+		}
+		if a.what == memory {
+			if !endsWithContext(s.rows[a.row].class) {
+				return false // its owner is a pool
+			}
+			s.withContext.add(a.bytes)
+		}
+		t.vanish(p, n)
+		return true
+	})
+}
+
+// unknownContext counts a call on a context of which it is not known what it ended.
+func (t *Tracker) unknownContext(p *proc) {
+	t.counters.UnknownContexts++
+	p.State.host.totals.unknownContexts++
+}

@@ -1,0 +1,110 @@
+package leak
+
+import (
+	"strings"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	maxExports = 4096    // of one host, the newest
+	minToken   = 1 << 32 // what is below is a file descriptor, a number of one process's own
+)
+
+// open makes a holder: memory that another process or another API owns becomes usable here. It is
+// counted where it was made. What cuIpcOpenMemHandle opened is closed by the end of its context
+// (measured: driver 580, H200); pool pointers have the class of it, and belong to no context.
+func (t *Tracker) open(p *proc, m *schema.Memory) {
+	s, class := &p.State, t.in.Calls[m.Call].Class
+	x := &s.addresses
+	if class == schema.ClassVMM {
+		x = &s.handles
+	}
+	if old := x.find(&t.slab, m.Ptr); old != 0 && class == schema.ClassIPC {
+		if a := t.slab.at(old); a.what == opened && a.bytes == m.Aux {
+			a.refs.up() // the driver gives the same address again, and counts
+			return
+		}
+	}
+	i := t.enter(p, x, m)
+	if i == 0 {
+		return
+	}
+	a := t.slab.at(i)
+	a.what, a.bytes = opened, m.Aux
+	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
+		if a.owner = t.context(p, m); a.owner != 0 {
+			s.contexts[a.owner].live++
+		}
+	}
+	s.rows[a.row].holders++
+	s.linkHolder(&t.slab, i)
+}
+
+// close ends a holder.
+func (t *Tracker) close(p *proc, m *schema.Memory) {
+	x := &p.State.addresses
+	i := x.find(&t.slab, m.Ptr)
+	switch {
+	case i == 0 || t.slab.at(i).what != opened:
+		t.unmatched(p)
+	case m.Time < t.slab.at(i).since:
+		t.late(p)
+	case t.slab.at(i).refs.down():
+		t.drop(p, x, i)
+	}
+}
+
+func (s *state) linkHolder(slab *slab, i uint32) {
+	a := slab.at(i)
+	a.prev, a.next = 0, s.newestHolder
+	if a.next != 0 {
+		slab.at(a.next).prev = i
+	}
+	s.newestHolder = i
+	s.holders++
+}
+
+func (s *state) unlinkHolder(slab *slab, i uint32) {
+	a := slab.at(i)
+	if a.prev != 0 {
+		slab.at(a.prev).next = a.next
+	} else {
+		s.newestHolder = a.next
+	}
+	if a.next != 0 {
+		slab.at(a.next).prev = a.prev
+	}
+	s.holders--
+}
+
+// exports remembers who gave out the tokens of one host.
+type exports struct {
+	owners map[uint64]uint32 // PID by token
+	tokens []uint64          // a ring once it is full
+	oldest int
+}
+
+// export remembers a token. The same memory gives the same token each time it is asked for one.
+func (t *Tracker) export(p *proc, m *schema.Memory) {
+	p.State.exports++
+	if m.Aux >= minToken {
+		p.State.host.exports.add(m.Aux, p.ID.PID)
+	}
+}
+
+func (x *exports) add(token uint64, owner uint32) {
+	if x.owners == nil {
+		x.owners = map[uint64]uint32{}
+	}
+	if _, known := x.owners[token]; !known {
+		if len(x.tokens) < maxExports {
+			x.tokens = append(x.tokens, token)
+		} else {
+			delete(x.owners, x.tokens[x.oldest])
+			x.tokens[x.oldest] = token
+			x.oldest = (x.oldest + 1) % maxExports
+		}
+	}
+	x.owners[token] = owner
+}

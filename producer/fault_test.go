@@ -1,0 +1,203 @@
+//go:build bpf
+
+package producer
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
+)
+
+// TestKilledInsideCalls: 10,000 processes are killed between the entry of a call and its return. Each end
+// is told, nothing is left of them anywhere, nothing counts as lost, and the next program is seen whole.
+func TestKilledInsideCalls(t *testing.T) {
+	const victims = 10_000
+	w := watch(t)
+	first := exec.Command(stub(t, "workload"), "later")
+	if err := first.Run(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all is under way", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	if out, err := exec.Command(stub(t, "workload"), "killed").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
+	for name, n := range entriesLeft(t) {
+		if n != 0 {
+			t.Errorf("the map %s has %d entries", name, n)
+		}
+	}
+	if n := variable(t, "captures_open"); n != 0 {
+		t.Errorf("%d captures are open", n)
+	}
+	const passing = 3 // a publish under way, a file of the bus
+	eventually(t, "goroutines and files are as before", func() bool {
+		return runtime.NumGoroutine() <= goroutines+passing && openFiles(t) <= files+passing
+	})
+	cmd := exec.Command(stub(t, "workload"), "later")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	all := w.end(t)
+	exits, allocs := 0, 0
+	for pid, p := range all {
+		if pid != uint32(cmd.Process.Pid) && pid != uint32(first.Process.Pid) {
+			exits += p.exits
+			allocs += p.allocs
+		}
+	}
+	if exits != victims || allocs != 0 {
+		t.Errorf("%d exits and %d allocations, want %d and 0", exits, allocs, victims)
+	}
+	checkTold(t, all[uint32(cmd.Process.Pid)], false)
+	each(t, stored(t, w.js), schema.KindHost, func(*schema.Batch) {}) // fails on a loss
+}
+
+// mapNamed is a BPF map of this process.
+func mapNamed(t testing.TB, name string) *ebpf.Map {
+	t.Helper()
+	list, err := filepath.Glob("/proc/self/fdinfo/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		info, _ := os.ReadFile(path)
+		id, isMap := number(string(info), "map_id:\t")
+		if !isMap {
+			continue
+		}
+		m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if about, err := m.Info(); err == nil && about.Name == name {
+			t.Cleanup(func() { m.Close() })
+			return m
+		}
+		m.Close()
+	}
+	t.Fatalf("no map %s", name)
+	return nil
+}
+
+func number(text, behind string) (n uint64, found bool) {
+	_, rest, found := strings.Cut(text, behind)
+	for _, c := range rest {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, found
+}
+
+// variable is a global variable of the programs.
+func variable(t testing.TB, name string) uint32 {
+	t.Helper()
+	spec, err := bpfSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := spec.Variables[name]
+	raw, err := mapNamed(t, v.SectionName).LookupBytes(uint32(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return le32(raw[v.Offset:])
+}
+
+// TestLoadRefused: the error names the thing and what to do about it.
+func TestLoadRefused(t *testing.T) {
+	requireBPF(t)
+	// What Linux can do is asked once, and must not be asked when there are no files left.
+	tap, err := bpf.Load(1<<20, 1<<20, true, bpf.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap.Close()
+	tests := []struct {
+		name  string
+		spoil func(t *testing.T, cfg *config.Producer)
+		want  []string
+	}{
+		{"no capability", func(t *testing.T, _ *config.Producer) { dropCapabilities(t) }, []string{"CAP_BPF", "run as root"}},
+		{"no files", func(t *testing.T, _ *config.Producer) { fewFiles(t, 6) }, []string{"too many open files", "LimitNOFILE"}},
+		{"no such library", func(_ *testing.T, cfg *config.Producer) { cfg.Libraries = []string{"/no/libcuda.so.1"} },
+			[]string{"/no/libcuda.so.1"}},
+		{"a library that is none", func(t *testing.T, cfg *config.Producer) {
+			path := filepath.Join(t.TempDir(), "libcuda.so.1")
+			if err := os.WriteFile(path, []byte("GROUP ( libcuda.so.580 )\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Libraries = []string{path}
+		}, []string{"libcuda.so.1", "ELF"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config.DefaultProducer()
+			cfg.Host, cfg.Libraries = "test", []string{stub(t, "stub/libcuda.so.1")}
+			tt.spoil(t, &cfg)
+			files := openFiles(t)
+			p, err := New(cfg, "test", nil, slog.New(slog.DiscardHandler))
+			if err == nil {
+				p.Close()
+				t.Fatal("it starts")
+			}
+			for _, text := range tt.want {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("says %q, not %q", err, text)
+				}
+			}
+			runtime.GC()
+			if now := openFiles(t); now > files {
+				t.Errorf("%d files are left open", now-files)
+			}
+		})
+	}
+}
+
+// dropCapabilities takes every capability from this goroutine's thread, which ends with the test.
+func dropCapabilities(t *testing.T) {
+	runtime.LockOSThread()
+	head, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capset(&head, &none[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fewFiles lets this process open only so many more files for the rest of the test.
+func fewFiles(t *testing.T, more int) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := number(list[len(list)-1].Name(), "")
+	for fd := -1; fd < int(last)+more; { // no gaps below
+		if fd, err = unix.Dup(0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+	}
+	now := was
+	now.Cur = last + uint64(2*more)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
+}

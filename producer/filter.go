@@ -1,0 +1,75 @@
+package producer
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/config"
+)
+
+// resolveFilter turns what the user wrote into what Linux compares. Control groups are followed by a
+// cgroupTree while gputap runs; the rest is settled here.
+func resolveFilter(cfg config.Filter, log *slog.Logger) (bpf.Filter, error) {
+	f := bpf.Filter{PIDs: map[uint32]uint64{}}
+	for _, comm := range cfg.Comm {
+		if len(comm) > bpf.CommBytes {
+			log.Warn("Linux keeps only the beginning of a process's name: the filter compares that", "comm", comm, "compared", comm[:bpf.CommBytes])
+			comm = comm[:bpf.CommBytes]
+		}
+		f.Comms = append(f.Comms, comm)
+	}
+	for _, entry := range cfg.PID {
+		pid, created, err := runningProcess(entry)
+		if err != nil {
+			return f, fmt.Errorf("filter.pid: %w", err)
+		}
+		f.PIDs[pid] = created
+	}
+	var names accounts
+	for _, entry := range cfg.UID {
+		uid, err := userID(entry, &names)
+		if err != nil {
+			return f, fmt.Errorf("filter.uid: %w", err)
+		}
+		f.UIDs = append(f.UIDs, uid)
+	}
+	if len(cfg.Cgroup) > 0 {
+		f.Cgroups |= bpf.FilterCgroup
+	}
+	if len(cfg.Container) > 0 {
+		f.Cgroups |= bpf.FilterContainer
+	}
+	return f, nil
+}
+
+// runningProcess is a process of this host and when it was created, in ticks.
+func runningProcess(entry string) (pid uint32, created uint64, err error) {
+	n, err := strconv.ParseUint(entry, 10, 32)
+	if err != nil {
+		return 0, 0, err
+	}
+	dir := fmt.Sprintf("/proc/%d/", n)
+	leader := strings.TrimSpace(lineOf(readFile(dir+"status"), "Tgid:"))
+	created = startTicks(readFile(dir + "stat"))
+	switch {
+	case leader == "" || created == 0:
+		return 0, 0, fmt.Errorf("no process %d is running: start it first, or choose it by another filter, as filter.comm", n)
+	case leader != strconv.FormatUint(n, 10):
+		return 0, 0, fmt.Errorf("%d is a thread of process %s: use that", n, leader)
+	}
+	return uint32(n), created, nil
+}
+
+func userID(entry string, names *accounts) (uint32, error) {
+	if n, err := strconv.ParseUint(entry, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	uid, known := names.uid(entry)
+	if !known {
+		return 0, fmt.Errorf("no user %q in /etc/passwd of this host: use a number", entry)
+	}
+	return uid, nil
+}

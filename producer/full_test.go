@@ -1,0 +1,220 @@
+//go:build bpf
+
+package producer
+
+import (
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
+)
+
+func bpfSpec() (*ebpf.CollectionSpec, error) { return bpf.LoadTap() }
+
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+
+// small is a producer that reads when it is told to. Its bulk rings are a page each; the control ring has room
+// for what a program says at its beginning, where a name alone takes half a page.
+func small(t *testing.T) *Producer {
+	requireBPF(t)
+	cfg := config.DefaultProducer()
+	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{stub(t, "stub/libcuda.so.1")}, time.Millisecond
+	cfg.ControlRingBytes, cfg.BulkRingBytes = 64<<10, 1
+	p, err := New(cfg, "test", newBus(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *Producer) steps(t *testing.T, until func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !until(); {
+		if time.Now().After(end) {
+			t.Fatal("it never comes")
+		}
+		if err := p.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// callsMade is how often the stub's own count says that a function was called, by every process image.
+func callsMade(t *testing.T, dir, symbol string) (n uint64) {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(list) == 0 {
+		t.Fatal("no truth", err)
+	}
+	for _, path := range list {
+		truth, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const first, entry, entries = 64, 80, 320 // see stub.h
+		for i := range entries {
+			call := truth[first+i*entry:]
+			if text(call[:48]) == symbol {
+				n += binary.LittleEndian.Uint64(call[48:]) + binary.LittleEndian.Uint64(call[56:])
+			}
+		}
+	}
+	return n
+}
+
+// TestRingFull: while nobody reads, a full ring loses; what is seen and what is counted as lost are together
+// what the program did, which is not held up. Then all goes on.
+func TestRingFull(t *testing.T) {
+	tests := []struct {
+		name    string
+		args    []string
+		symbols []string
+		ops     []schema.Op
+		cause   schema.Loss
+	}{
+		{"control", []string{"rate"}, []string{"cuMemAlloc_v2", "cuMemFree_v2"}, []schema.Op{schema.OpAlloc, schema.OpFree}, schema.LossControlRing},
+		{"bulk", []string{"rate", "--launches"}, []string{"cuLaunchKernel"}, []schema.Op{schema.OpLaunch}, schema.LossBulkRing},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := small(t)
+			truths := t.TempDir()
+			t.Setenv("GPUTAP_STUB_TRUTH", truths)
+			s := startSteps(t, exec.Command(stub(t, "workload"), append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
+			p.steps(t, func() bool { return len(p.known.threads) == 2 }) // before it stands at its step, both are told
+			s.await("ready")
+			p.steps(t, func() bool { n, err := p.round(); return n == 0 && err == nil })
+			if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {
+				t.Fatalf("lost at its beginning: %v", lost)
+			}
+			began := time.Now()
+			s.goOn()
+			_, err := s.out.ReadString('\n') // calls and seconds
+			s.await("done")
+			if took := time.Since(began); err != nil || took > 5*time.Second {
+				t.Errorf("half a second of calls took %v (%v)", took, err)
+			}
+			check := func() {
+				t.Helper()
+				p.steps(t, func() bool { n, err := p.round(); return n == 0 && err == nil })
+				var made, seen uint64
+				for _, symbol := range tt.symbols {
+					made += callsMade(t, truths, symbol)
+				}
+				for _, op := range tt.ops {
+					seen += p.metrics.events[op].Load()
+				}
+				lost := p.lost()
+				if seen+lost[tt.cause] != made || lost[tt.cause] == 0 || seen == 0 {
+					t.Errorf("%d seen and %d lost of %d calls", seen, lost[tt.cause], made)
+				}
+				lost[tt.cause] = 0
+				if lost != ([schema.NumLosses]uint64{}) {
+					t.Errorf("lost besides: %v", lost)
+				}
+			}
+			check()
+			exits := p.metrics.events[schema.OpExit].Load()
+			s.finish()
+			p.steps(t, func() bool { return p.metrics.events[schema.OpExit].Load() == exits+1 })
+			next := startSteps(t, exec.Command(stub(t, "workload"), append(tt.args, "--rate", "1000", "--seconds", "0.1", "--steps")...))
+			next.await("ready")
+			next.goOn()
+			go func() { _, _ = next.out.ReadString('\n'); next.in.Close() }()
+			p.steps(t, func() bool { return p.metrics.events[schema.OpExit].Load() == exits+2 })
+			next.finish()
+			check()
+		})
+	}
+}
+
+// TestEndIsLost: the ring was full when a process ended. It is found gone, and its end is told.
+func TestEndIsLost(t *testing.T) {
+	p := small(t)
+	s := startSteps(t, exec.Command(stub(t, "workload"), "rate", "--rate", "10000", "--seconds", "0.1", "--steps"))
+	p.steps(t, func() bool { return len(p.known.threads) == 2 })
+	s.await("ready")
+	s.goOn()
+	_, _ = s.out.ReadString('\n')
+	s.await("done")
+	pid := s.finish() // with a full ring
+	p.steps(t, func() bool { n, err := p.round(); return n == 0 && err == nil })
+	if p.known.byPID[pid] == nil || p.metrics.events[schema.OpExit].Load() != 0 {
+		t.Fatal("its end was not lost: nothing is shown")
+	}
+	for range 3 {
+		p.lookAt = 0
+		p.steps(t, func() bool { return p.lookAt != 0 })
+	}
+	if n := p.metrics.events[schema.OpExit].Load(); n != 1 {
+		t.Errorf("%d exits are told", n)
+	}
+}
+
+// TestProcessMapFull: what Linux has no room for is counted, the calls are seen all the same, and the end,
+// which Linux will not tell, is found.
+func TestProcessMapFull(t *testing.T) {
+	w := prepare(t)
+	processes := mapNamed(t, "processes")
+	keys := make([]uint32, processes.MaxEntries())
+	for i := range keys {
+		keys[i] = 1<<30 + uint32(i)
+	}
+	values := make([]byte, len(keys)*int(processes.ValueSize()))
+	if _, err := processes.BatchUpdate(keys, states(values, int(processes.ValueSize())), nil); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(stub(t, "workload"), "later")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	w.step(t)
+	if lost := w.lost(); lost[schema.LossState] != 1 {
+		t.Errorf("lost %v, want one state", lost)
+	}
+	for range 3 {
+		w.lookAt = 0
+		w.step(t)
+	}
+	w.run(t)
+	checkTold(t, w.end(t)[uint32(cmd.Process.Pid)], false)
+}
+
+// states cuts bytes into the values of a map.
+func states(raw []byte, size int) [][16]byte {
+	if size != 16 {
+		panic("struct process_state has another size")
+	}
+	return make([][16]byte, len(raw)/size)
+}
+
+// TestCaptureMapsFull: more CUDA events in captures, and more captures of processes that were killed, than
+// Linux remembers do not make ordinary launches of others, or the other way round.
+func TestCaptureMapsFull(t *testing.T) {
+	js := capture(t, all, "many-captured")
+	launched, recorded := 0, 0
+	each(t, js, schema.KindLaunch, func(b *schema.Batch) {
+		for i := range b.Events {
+			switch e := b.Launch(i); b.Calls[b.Shapes[e.Shape].Call].Op {
+			case schema.OpLaunch:
+				launched++
+			case schema.OpRecord:
+				recorded++
+			}
+		}
+	})
+	if launched != 1000 || recorded != 1000 {
+		t.Errorf("%d launches and %d recorded, want 1000 of each", launched, recorded)
+	}
+}
