@@ -103,6 +103,8 @@ enum shape {
 	SHAPE_GRAPH_UPDATE,
 	SHAPE_ANY_NODE,
 	SHAPE_ANY_NODE_2,
+	SHAPE_DEVICE,
+	SHAPE_ENUMERATE,
 	SHAPES,
 };
 
@@ -204,14 +206,14 @@ struct name_record {
 	__u64 handle;
 	__u64 alias;      /* another handle of the same; 0: name holds the name */
 	__u64 module;     /* module or library it is of; 0 unknown */
-	__u64 name_bytes; /* with the terminating NUL; NAME_BYTES: it may have been cut */
+	__u64 name_bytes; /* with the terminating NUL; NAME_BYTES: it may have been cut. SHAPE_ENUMERATE: of handles */
 	char name[NAME_BYTES];
 };
 
 struct device_record {
 	struct head head;
-	__u32 device; /* ordinal */
-	__u32 zero;
+	__u32 device;
+	__u32 ordinal; /* SHAPE_DEVICE */
 	__u8 uuid[16]; /* SHAPE_UUID */
 	char text[64]; /* SHAPE_DEVICE_TEXT */
 };

@@ -5,12 +5,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cilium/ebpf"
 )
 
 // TestExplain: what Linux refuses is said with what to do about it.
 func TestExplain(t *testing.T) {
 	for err, remedy := range map[error]string{
-		os.ErrPermission: "CAP_BPF", syscall.ENOMEM: "bulk_ring_bytes", syscall.E2BIG: "control_ring_bytes", syscall.EMFILE: "LimitNOFILE",
+		os.ErrPermission: "CAP_BPF", &ebpf.VerifierError{Cause: syscall.EPERM}: "CAP_BPF", &ebpf.VerifierError{Cause: syscall.EACCES}: "5.15",
+		syscall.ENOMEM: "bulk_ring_bytes", syscall.E2BIG: "control_ring_bytes", syscall.EMFILE: "LimitNOFILE",
 	} {
 		if got := explain(err).Error(); !strings.Contains(got, remedy) {
 			t.Errorf("%v becomes %q, which does not name %s", err, got, remedy)

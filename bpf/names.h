@@ -42,25 +42,73 @@ static __always_inline int leave_name(struct pt_regs *ctx)
 	return 0;
 }
 
+#define HANDLES (NAME_BYTES / 8)
+#define MOST_LISTS 16
+
+/* The kernels of a module, HANDLES to a record; of more than MOST_LISTS records the rest is lost. */
+static __always_inline int leave_enumerate(struct pt_regs *ctx)
+{
+	struct returned r;
+	if (!leave(ctx, &r) || r.result)
+		return 0;
+	u64 *a = r.frame->a, list = a[0], module = a[2];
+	u32 count = a[1];
+	for (u32 i = 0; i < MOST_LISTS; i++) {
+		if (!count)
+			return 0;
+		u32 bytes = count < HANDLES ? 8 * count : NAME_BYTES;
+		asm volatile("" : "+r"(bytes)); /* see frame_at */
+		if (bytes > NAME_BYTES)
+			return 0;
+		struct name_record *n = control_reserve(sizeof(*n));
+		if (!n)
+			return 0;
+		fill_returned(&n->head, RECORD_NAME, 0, &r);
+		n->handle = 0;
+		n->alias = 0;
+		n->module = module;
+		n->name_bytes = bytes;
+		if (bpf_probe_read_user(n->name, bytes, (void *)list)) {
+			lost(LOST_READ);
+			n->name_bytes = 0;
+		}
+		bpf_ringbuf_submit(n, control_flags());
+		list += bytes;
+		count -= bytes / 8;
+	}
+	if (count)
+		lost(LOST_READ);
+	return 0;
+}
+
 static __always_inline int leave_device(struct pt_regs *ctx)
 {
 	struct returned r;
 	if (!leave(ctx, &r) || r.result)
 		return 0;
-	bool uuid = shape_of(r.cookie) == SHAPE_UUID;
+	u64 *a = r.frame->a;
 	struct device_record *d = control_reserve(sizeof(*d));
 	if (!d)
 		return 0;
 	fill_returned(&d->head, RECORD_DEVICE, 0, &r);
-	d->device = uuid ? r.frame->a[1] : r.frame->a[2];
-	d->zero = 0;
+	d->device = 0;
+	d->ordinal = 0;
 	__builtin_memset(d->uuid, 0, sizeof(d->uuid));
 	__builtin_memset(d->text, 0, sizeof(d->text));
-	long err;
-	if (uuid)
-		err = bpf_probe_read_user(d->uuid, sizeof(d->uuid), (void *)r.frame->a[0]);
-	else
-		err = bpf_probe_read_user_str(d->text, sizeof(d->text), (void *)r.frame->a[0]);
+	long err = 0;
+	switch (shape_of(r.cookie)) {
+	case SHAPE_DEVICE:
+		d->device = read_u32(a[0]);
+		d->ordinal = a[1];
+		break;
+	case SHAPE_UUID:
+		d->device = a[1];
+		err = bpf_probe_read_user(d->uuid, sizeof(d->uuid), (void *)a[0]);
+		break;
+	default: /* SHAPE_DEVICE_TEXT */
+		d->device = a[2];
+		err = bpf_probe_read_user_str(d->text, sizeof(d->text), (void *)a[0]);
+	}
 	if (err < 0)
 		lost(LOST_READ);
 	bpf_ringbuf_submit(d, control_flags());

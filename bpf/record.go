@@ -122,7 +122,8 @@ type ThreadRecord struct {
 // NameBytes is the room for a name; a longer one is cut.
 const NameBytes = 2048
 
-// NameRecord gives Handle a name, or says that Alias names the same kernel.
+// NameRecord gives Handle a name, or says that Alias names the same kernel. Of schema.ShapeEnumerate Name
+// is handles of Module, 8 bytes each.
 type NameRecord struct {
 	Head
 	Handle    uint64
@@ -132,13 +133,13 @@ type NameRecord struct {
 	Name      [NameBytes]byte
 }
 
-// DeviceRecord says what an ordinal is: its UUID, or a text.
+// DeviceRecord says what a device is: its ordinal, its UUID, or a text.
 type DeviceRecord struct {
 	Head
-	Device uint32
-	_      uint32
-	UUID   [16]byte
-	Text   [64]byte
+	Device  uint32
+	Ordinal uint32 // of schema.ShapeDevice
+	UUID    [16]byte
+	Text    [64]byte
 }
 
 // GraphRecord is a capture's begin or end, a node of a graph, or what a graph was made into.

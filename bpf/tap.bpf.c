@@ -48,6 +48,8 @@ int graph_exit(struct pt_regs *ctx) { return leave_graph(ctx); }
 SEC("uprobe.multi")
 int name_exit(struct pt_regs *ctx) { return leave_name(ctx); }
 SEC("uprobe.multi")
+int enumerate_exit(struct pt_regs *ctx) { return leave_enumerate(ctx); }
+SEC("uprobe.multi")
 int device_exit(struct pt_regs *ctx) { return leave_device(ctx); }
 SEC("uprobe.multi")
 int coverage_exit(struct pt_regs *ctx) { return leave_coverage(ctx); }

@@ -37,6 +37,10 @@ type Tap struct {
 // Load loads the programs into Linux, for uprobe_multi or for perf events. Ring sizes are rounded up
 // to powers of two of at least a page; bulk rings of 0 bytes get a size by the number of CPUs.
 func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count CPUs: %w", err)
+	}
 	spec, err := LoadTap()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded programs: %w", err)
@@ -44,9 +48,8 @@ func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) 
 	if err := filter.apply(spec); err != nil {
 		return nil, err
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("count CPUs: %w", err)
+	if err := enoughFiles(cpus + len(spec.Maps) + len(spec.Programs)); err != nil {
+		return nil, fmt.Errorf("load programs: %w", explain(err))
 	}
 	if !multi {
 		forPerfEvents(spec)
@@ -133,7 +136,9 @@ func ringSize(n int) uint32 {
 
 // explain adds the remedy to what Linux answers with a bare number.
 func explain(err error) error {
-	if errors.Is(err, os.ErrPermission) {
+	var refused *ebpf.VerifierError
+	byVerifier := errors.As(err, &refused) && !errors.Is(err, syscall.EPERM)
+	if errors.Is(err, os.ErrPermission) && !byVerifier {
 		return fmt.Errorf("%w (run as root, or with CAP_BPF and CAP_PERFMON; a container also needs them in its bounding set)", err)
 	}
 	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.E2BIG) {
@@ -142,11 +147,27 @@ func explain(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
 		return fmt.Errorf("%w (raise the limit of open files: LimitNOFILE of the service, or ulimit -n)", err)
 	}
-	var refused *ebpf.VerifierError
-	if errors.As(err, &refused) || errors.Is(err, ebpf.ErrNotSupported) {
+	if byVerifier || errors.Is(err, ebpf.ErrNotSupported) {
 		return fmt.Errorf("%w (Linux 5.15 or newer with BTF is needed; this is %s on %s)", err, release(), runtime.GOARCH)
 	}
 	return err
+}
+
+// spareFiles are what asking Linux for its features takes on top of maps and programs.
+const spareFiles = 16
+
+// enoughFiles asks for the limit of open files before anything else is: a feature that was asked for when no
+// file could be opened looks like one that Linux has not.
+func enoughFiles(more int) error {
+	var limit syscall.Rlimit
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return nil
+	}
+	if need := uint64(len(open) + more + spareFiles); need > limit.Cur {
+		return fmt.Errorf("%d files are needed and %d may be open: %w", need, limit.Cur, syscall.EMFILE)
+	}
+	return nil
 }
 
 func release() string {

@@ -36,6 +36,7 @@ const (
 	TapProgCoverageExit     = "coverage_exit"
 	TapProgDeviceExit       = "device_exit"
 	TapProgEmpty            = "empty"
+	TapProgEnumerateExit    = "enumerate_exit"
 	TapProgGraphExit        = "graph_exit"
 	TapProgGraphLaunchEnter = "graph_launch_enter"
 	TapProgHostFuncEnter    = "host_func_enter"
@@ -105,6 +106,7 @@ type TapProgramSpecs struct {
 	CoverageExit     *ebpf.ProgramSpec `ebpf:"coverage_exit"`
 	DeviceExit       *ebpf.ProgramSpec `ebpf:"device_exit"`
 	Empty            *ebpf.ProgramSpec `ebpf:"empty"`
+	EnumerateExit    *ebpf.ProgramSpec `ebpf:"enumerate_exit"`
 	GraphExit        *ebpf.ProgramSpec `ebpf:"graph_exit"`
 	GraphLaunchEnter *ebpf.ProgramSpec `ebpf:"graph_launch_enter"`
 	HostFuncEnter    *ebpf.ProgramSpec `ebpf:"host_func_enter"`
@@ -217,6 +219,7 @@ type TapPrograms struct {
 	CoverageExit     *ebpf.Program `ebpf:"coverage_exit"`
 	DeviceExit       *ebpf.Program `ebpf:"device_exit"`
 	Empty            *ebpf.Program `ebpf:"empty"`
+	EnumerateExit    *ebpf.Program `ebpf:"enumerate_exit"`
 	GraphExit        *ebpf.Program `ebpf:"graph_exit"`
 	GraphLaunchEnter *ebpf.Program `ebpf:"graph_launch_enter"`
 	HostFuncEnter    *ebpf.Program `ebpf:"host_func_enter"`
@@ -243,6 +246,7 @@ func (p *TapPrograms) Close() error {
 		p.CoverageExit,
 		p.DeviceExit,
 		p.Empty,
+		p.EnumerateExit,
 		p.GraphExit,
 		p.GraphLaunchEnter,
 		p.HostFuncEnter,

@@ -14,6 +14,7 @@ type devices struct {
 	primaries map[uint32]uint64  // ordinal → its primary context
 	streams   map[uint64]ofContext
 	pools     map[uint64]uint32 // pool → ordinal
+	ordinals  map[uint32]uint32 // device → ordinal, where they differ
 	gpus      map[uint32]schema.GPU
 	budget    *budget
 	moved     schema.KTime // when the latest context's handle was given out anew, on another GPU
@@ -44,7 +45,7 @@ type ofContext struct {
 func newDevices() devices {
 	return devices{
 		contexts: map[uint64]*placed{}, primaries: map[uint32]uint64{}, streams: map[uint64]ofContext{}, pools: map[uint64]uint32{},
-		gpus: map[uint32]schema.GPU{},
+		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
 	}
 }
 
@@ -164,6 +165,11 @@ func (d *devices) learn(r *bpf.DeviceRecord, host []card) {
 	gpu := d.gpus[r.Device]
 	gpu.Ordinal = r.Device
 	switch call := &schema.Calls[r.Call]; {
+	case call.Shape == schema.ShapeDevice:
+		if r.Device != r.Ordinal && r.Ordinal < mostOrdinals {
+			d.ordinals[r.Device] = r.Ordinal
+		}
+		return
 	case call.Shape == schema.ShapeUUID:
 		uuid := uuidText("GPU-", r.UUID)
 		isCard := len(host) == 0 || slices.ContainsFunc(host, func(c card) bool { return c.UUID == uuid })
@@ -215,8 +221,12 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []card) schema.GPU {
 	g, known := d.gpus[ordinal]
 	if !known {
 		g = schema.GPU{Ordinal: ordinal}
-		if given := d.given(pid, host); int(ordinal) < len(given) {
-			g.UUID, g.Inferred = given[ordinal].UUID, true
+		at := ordinal
+		if o, differs := d.ordinals[ordinal]; differs {
+			at = o
+		}
+		if given := d.given(pid, host); int(at) < len(given) {
+			g.UUID, g.Inferred = given[at].UUID, true
 		}
 		d.gpus[ordinal] = g
 	}

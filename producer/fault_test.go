@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/schema"
 )
@@ -121,12 +120,6 @@ func variable(t testing.TB, name string) uint32 {
 // TestLoadRefused: the error names the thing and what to do about it.
 func TestLoadRefused(t *testing.T) {
 	requireBPF(t)
-	// What Linux can do is asked once, and must not be asked when there are no files left.
-	tap, err := bpf.Load(1<<20, 1<<20, true, bpf.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tap.Close()
 	tests := []struct {
 		name  string
 		spoil func(t *testing.T, cfg *config.Producer)

@@ -149,6 +149,19 @@ func TestLearnDevice(t *testing.T) {
 	}
 }
 
+// TestDeviceOfOrdinal: a device that is no ordinal is the card of the ordinal that it was asked for by.
+func TestDeviceOfOrdinal(t *testing.T) {
+	host := twoCards(t)
+	d := newDevices()
+	d.visibleRead = true
+	d.learn(&bpf.DeviceRecord{Head: bpf.Head{Call: callID(t, "cuDeviceGet")}, Device: 7, Ordinal: 1}, host)
+	for _, device := range []uint32{7, 1} {
+		if got := d.gpu(device, 0, host); got.UUID != host[1].UUID || !got.Inferred {
+			t.Errorf("device %d is %+v, want %s, inferred", device, got, host[1].UUID)
+		}
+	}
+}
+
 // TestLearnAfterInference: what the program is told of an ordinal corrects what was concluded.
 func TestLearnAfterInference(t *testing.T) {
 	host := twoCards(t)

@@ -55,6 +55,10 @@ func (f *function) at(t schema.KTime) *function {
 
 // name notes what a handle is called, or that another handle has its name.
 func (q *process) name(r *bpf.NameRecord, l *handleLayout) {
+	if schema.Calls[r.Call].Shape == schema.ShapeEnumerate {
+		q.enumerated(r)
+		return
+	}
 	f := &function{Func: schema.Func{Handle: r.Handle}, alias: r.Alias, module: r.Module}
 	if r.Alias == 0 && r.NameBytes > 0 {
 		f.Name = text(r.Name[:min(r.NameBytes, bpf.NameBytes)])
@@ -66,12 +70,28 @@ func (q *process) name(r *bpf.NameRecord, l *handleLayout) {
 		}
 	}
 	old := q.funcs[r.Handle]
-	if old != nil && old.gone == 0 && old.Name == f.Name && f.module == 0 {
+	if old != nil && old.gone == 0 && (old.Name == f.Name || old.Name == "") && f.module == 0 {
 		f.module = old.module
 	}
 	f.succeeds(old, schema.KTime(r.Time))
 	q.funcs[r.Handle] = f
 	q.budget.grow(functionBytes + len(f.Name))
+}
+
+// enumerated notes which module kernels are of, so that unloading another one leaves them as they are.
+func (q *process) enumerated(r *bpf.NameRecord) {
+	for list := r.Name[:min(r.NameBytes, bpf.NameBytes)]; len(list) >= 8; list = list[8:] {
+		handle := binary.LittleEndian.Uint64(list)
+		f := q.funcs[handle]
+		if f == nil || f.gone != 0 || (f.module != 0 && f.module != r.Module) {
+			anew := &function{Func: schema.Func{Handle: handle}}
+			anew.succeeds(f, schema.KTime(r.Time))
+			q.funcs[handle] = anew
+			q.budget.grow(functionBytes)
+			f = anew
+		}
+		f.module = r.Module
+	}
 }
 
 // unload ends the kernels of a module, and puts in doubt those of which it is not known what they are

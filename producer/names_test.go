@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"encoding/binary"
 	"os"
 	"testing"
 	"unsafe"
@@ -81,6 +82,36 @@ func TestNamesAndUnload(t *testing.T) {
 		if got := q.function(0x10, at, l).Name; got != want {
 			t.Errorf("at %d the handle given out again is %q, want %q", at, got, want)
 		}
+	}
+}
+
+// TestEnumerated: a list of a module's kernels says what they are of, not what they are called.
+func TestEnumerated(t *testing.T) {
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
+	l := &handleLayout{differ: 100}
+	named := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuFuncGetName"), Time: 1}, Handle: 0x10, NameBytes: 6}
+	copy(named.Name[:], "told")
+	q.name(named, l)
+	list := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleEnumerateFunctions"), Time: 2}, Module: 0x1000, NameBytes: 16 + 7}
+	binary.LittleEndian.PutUint64(list.Name[0:], 0x10)
+	binary.LittleEndian.PutUint64(list.Name[8:], 0x20)
+	binary.LittleEndian.PutUint64(list.Name[16:], 0x30) // beyond what was read
+	q.name(list, l)
+	q.unload(0x2000, 10) // another one
+	if got := q.function(0x10, 20, l).Name; got != "told" {
+		t.Errorf("after another module went the kernel is %q", got)
+	}
+	if q.funcs[0x20] == nil || q.funcs[0x20].module != 0x1000 || q.funcs[0x30] != nil {
+		t.Errorf("the list became %v", q.funcs)
+	}
+	q.unload(0x1000, 30)
+	if got := q.function(0x10, 40, l).Name; got != "" {
+		t.Errorf("after its module went the kernel is %q", got)
+	}
+	list.Head.Time, list.Module = 50, 0x3000 // given out anew
+	q.name(list, l)
+	if got := q.function(0x10, 60, l).Name; got != "" {
+		t.Errorf("the handle given out anew is %q", got)
 	}
 }
 

@@ -36,6 +36,8 @@ func returnProgram(c *schema.Call) string {
 		return ""
 	case c.Shape == schema.ShapeArray, c.Shape == schema.ShapeArray3D, c.Shape == schema.ShapeMipmap:
 		return bpf.TapProgArrayExit
+	case c.Shape == schema.ShapeEnumerate:
+		return bpf.TapProgEnumerateExit
 	}
 	switch c.Op {
 	case schema.OpContextCreate, schema.OpContextDestroy:
@@ -68,7 +70,7 @@ var recordTypes = func() []uint16 {
 	byReturn := map[string]uint16{
 		bpf.TapProgMemoryExit: bpf.RecordMemory, bpf.TapProgContextLifeExit: bpf.RecordMemory, bpf.TapProgArrayExit: bpf.RecordArray,
 		bpf.TapProgCopyExit: bpf.RecordCopy, bpf.TapProgSyncExit: bpf.RecordSync, bpf.TapProgGraphExit: bpf.RecordGraph,
-		bpf.TapProgNameExit: bpf.RecordName, bpf.TapProgDeviceExit: bpf.RecordDevice, bpf.TapProgCoverageExit: bpf.RecordCoverage,
+		bpf.TapProgNameExit: bpf.RecordName, bpf.TapProgEnumerateExit: bpf.RecordName, bpf.TapProgDeviceExit: bpf.RecordDevice, bpf.TapProgCoverageExit: bpf.RecordCoverage,
 	}
 	for id := range schema.Calls {
 		switch c := &schema.Calls[id]; {

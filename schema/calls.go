@@ -256,4 +256,7 @@ var Calls = []Call{
 	{Symbol: "cuGraphExecUpdate_v2", Op: OpExecutable, Shape: ShapeGraphUpdate},
 	{Symbol: "cuGraphAddNode", Op: OpGraph, Shape: ShapeAnyNode},
 	{Symbol: "cuGraphAddNode_v2", Op: OpGraph, Shape: ShapeAnyNode2},
+	{Symbol: "cuDeviceGet", Op: OpDevice, Shape: ShapeDevice},
+	{Symbol: "cuModuleEnumerateFunctions", Op: OpName, Shape: ShapeEnumerate},
+	{Symbol: "cuLibraryEnumerateKernels", Op: OpName, Shape: ShapeEnumerate},
 }

@@ -88,6 +88,8 @@ const (
 	ShapeGraphUpdate          // (a1 executable graph, a2 graph)
 	ShapeAnyNode              // (a1* node, a2 graph, a3 dependencies, a4 count, a5 CUgraphNodeParams)
 	ShapeAnyNode2             // (a1* node, a2 graph, a3 dependencies, a4 edges, a5 count, a6 CUgraphNodeParams)
+	ShapeDevice               // (a1* device, a2 ordinal)
+	ShapeEnumerate            // (a1 handles, a2 count, a3 module or library)
 	NumShapes
 )
 
@@ -170,8 +172,12 @@ var shapeWords = [NumShapes]string{
 	ShapeGraphGone:      "graph_gone",
 	ShapeProcAddress:    "proc_address",
 	ShapeGreenContext:   "green_context",
-	ShapeGraphUpdate:    "graph_update", ShapeAnyNode: "any_node", ShapeAnyNode2: "any_node_2",
-	ShapeExportTable: "export_table",
+	ShapeExportTable:    "export_table",
+	ShapeGraphUpdate:    "graph_update",
+	ShapeAnyNode:        "any_node",
+	ShapeAnyNode2:       "any_node_2",
+	ShapeDevice:         "device",
+	ShapeEnumerate:      "enumerate",
 }
 
 // String is the shape's name, SHAPE_ and upper case in bpf/event.h.

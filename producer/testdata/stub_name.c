@@ -170,12 +170,16 @@ API CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char 
 API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 	BODY(cuModuleGetFunction, 0, NAMED(look_up(function, module, name)))
 
+// enumerate gives the one kernel that an image has, behind handles that nobody can launch.
 static CUresult enumerate(void *out, unsigned n, const void *owner)
 {
 	struct image *m = find(owner);
-	if (!out || n != 1 || !m || !m->kernel)
+	if (!out || !n || !m || !m->kernel)
 		return CUDA_ERROR_INVALID_VALUE;
-	return handle_of(out, owner, kernel_counter(m->kernel));
+	void **list = out;
+	for (unsigned i = 0; i < n - 1; i++)
+		list[i] = (char *)owner + 8 * (i + 1);
+	return handle_of(&list[n - 1], owner, kernel_counter(m->kernel));
 }
 
 API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned n, CUmodule module)

@@ -160,6 +160,25 @@ ROW(cuFuncGetName)
 	named(f, name);
 }
 
+/* What a kernel of an enumerated module is called stays told when another module goes. The list is longer than one
+   record holds, and the kernel is its last. */
+#define ROW_ENUMERATE(symbol, type, handle, load, name_of, unload)                                                     \
+	ROW(symbol)                                                                                                    \
+	{                                                                                                              \
+		type module, other;                                                                                    \
+		handle list[700];                                                                                      \
+		const char *name;                                                                                      \
+		OK(load(&module, "kernel row_" #symbol));                                                              \
+		OK(load(&other, "an image"));                                                                          \
+		CALL(symbol(list, 700, module));                                                                       \
+		OK(name_of(&name, list[699]));                                                                         \
+		OK(unload(other));                                                                                     \
+		named(list[699], name);                                                                                \
+	}
+#define LOAD_LIBRARY(library, image) cuLibraryLoadData(library, image, NULL, NULL, 0, NULL, NULL, 0)
+ROW_ENUMERATE(cuModuleEnumerateFunctions, CUmodule, CUfunction, cuModuleLoadData, cuFuncGetName, cuModuleUnload)
+ROW_ENUMERATE(cuLibraryEnumerateKernels, CUlibrary, CUkernel, LOAD_LIBRARY, cuKernelGetName, cuLibraryUnload)
+
 ROW(cuLibraryGetModule)
 {
 	CUlibrary library;

@@ -266,6 +266,13 @@ static void device(void)
 	OK(cuMemFree_v2(d));
 }
 
+ROW(cuDeviceGet)
+{
+	CUdevice d;
+	CALL(cuDeviceGet(&d, row.device));
+	device();
+}
+
 #define ROW_UUID(symbol)                                                                                               \
 	ROW(symbol)                                                                                                    \
 	{                                                                                                              \
