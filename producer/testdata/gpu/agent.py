@@ -76,6 +76,7 @@ def main():
                 measure(*load)
         finally:
             bus.terminate()
+            bus.wait()
 
 
 if __name__ == "__main__":

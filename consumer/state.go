@@ -1,0 +1,19 @@
+package consumer
+
+// Section is the state of one host in one fold; the section of no host is what a fold keeps of all of them.
+type Section struct {
+	Cluster, Host string
+	Data          []byte // in the fold's own form, whose version it begins with
+}
+
+// Stateful is a fold whose state can be saved and taken up again by another instance. Sections are canonical:
+// the same state gives the same bytes, sorted by cluster and host, however it came about.
+//
+// Snapshot calls yield for each section and stops at its first error; Data is yield's only until it returns.
+// Restore is called for every section of one snapshot, in their order, on a new fold. It refuses a form that
+// it does not know with an error and takes older ones.
+type Stateful interface {
+	Fold
+	Snapshot(yield func(Section) error) error
+	Restore(Section) error
+}
