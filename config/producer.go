@@ -18,7 +18,7 @@ type Producer struct {
 	ScanInterval     time.Duration `koanf:"scan_interval" doc:"time between looks for libraries that processes have mapped"`
 	Uprobes          string        `koanf:"uprobes" doc:"how to attach: auto, multi (a link for each program, Linux 6.6), perf (an event for each symbol)"`
 	UnsafeReturns    bool          `koanf:"unsafe_return_probes" flag:"unsafe-return-probes" doc:"probe returns even where that ends programs under seccomp (Linux 6.11 to 6.13)"`
-	Shards           int           `koanf:"shards" doc:"number of shards of the bus"`
+	Shards           int           `koanf:"shards" doc:"shards that the bus must have, or this host does not publish (0: whatever it has)"`
 	BatchEvents      int           `koanf:"batch_events" doc:"events at which a batch is closed"`
 	BatchBytes       int64         `koanf:"batch_bytes" doc:"bytes at which a batch is closed"`
 	BatchMaxBytes    int64         `koanf:"batch_max_bytes" doc:"bytes to which a batch may grow while the one before is not acked"`
@@ -41,7 +41,7 @@ const (
 // DefaultProducer is what an empty file means.
 func DefaultProducer() Producer {
 	return Producer{
-		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Uprobes: UprobesAuto, Shards: 1,
+		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Uprobes: UprobesAuto,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
 		SpoolBytes: 64 << 20, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
 		DrainTimeout: 10 * time.Second,
@@ -83,8 +83,8 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("cluster: empty: give this cluster a name")
 	case p.Uprobes != UprobesAuto && p.Uprobes != UprobesMulti && p.Uprobes != UprobesPerf:
 		return fmt.Errorf("uprobes: %q: use auto, multi or perf", p.Uprobes)
-	case p.Shards < 1 || p.Shards > 1024:
-		return fmt.Errorf("shards: %d: use 1 to 1024", p.Shards)
+	case p.Shards < 0 || p.Shards > schema.MostShards:
+		return fmt.Errorf("shards: %d: use 0 to %d", p.Shards, schema.MostShards)
 	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
 		return fmt.Errorf("batch_events: %d: use 1 to %d", p.BatchEvents, schema.MaxEvents)
 	case p.BatchBytes < minBatchBytes || p.BatchBytes > p.BatchMaxBytes:

@@ -25,8 +25,8 @@ const (
 var errReset = errors.New("fetch was reset")
 
 // Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
-// yet. When ctx ends, what was fetched is still applied. The only error is a connection that was
-// closed for good.
+// yet. When ctx ends, what was fetched is still applied. The only errors are a connection that was
+// closed for good and a shard that the bus's topology does not have.
 func (c *Consumer) Run(ctx context.Context) error {
 	waiting := false
 	for {
@@ -40,6 +40,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if errors.Is(err, errReset) {
 			continue
 		}
+		if t, known := c.topologyWithout(ctx, err); known {
+			return errNoShard(t, c.opts.Shard)
+		}
 		if !waiting {
 			waiting = true
 			c.sayWaiting(err)
@@ -48,6 +51,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// topologyWithout says whether there is no stream since the bus was set up without this shard.
+func (c *Consumer) topologyWithout(ctx context.Context, err error) (schema.Topology, bool) {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return schema.Topology{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	t, err := ReadTopology(ctx, c.js)
+	_, has := t.Find(c.opts.Shard)
+	return t, err == nil && !has
 }
 
 func (c *Consumer) sayWaiting(err error) {

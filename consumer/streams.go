@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,12 +12,13 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// StreamOptions say how much the bus keeps. Zero values take the default.
+// StreamOptions say how much the bus keeps, and in how many shards. Zero values keep what the bus has; a new
+// bus gets the defaults.
 type StreamOptions struct {
 	Shards   int           // 1
 	Replicas int           // 1
 	MaxAge   time.Duration // 24 h
-	MaxBytes int64         // of all shards together, and JetStream reserves it; 1 GiB a shard
+	MaxBytes int64         // of all shards together, and JetStream reserves it; 1 GiB
 }
 
 const (
@@ -24,39 +26,59 @@ const (
 	defaultBytes   = 1 << 30
 	maxDeadLetters = 256 << 20
 	maxOut         = 64 << 20
+	maxMeta        = 1 << 20
+	maxLeases      = 8 << 20 // in memory: a thousand shards of ten folds
 	outAge         = 7 * 24 * time.Hour
+	leaseTime      = 10 * time.Second
+	topologies     = 8 // revisions that are kept, for a person who must repair one
+	// Checkpoints share of the budget of events: a fold's state is far smaller than what it has read.
+	stateShare = 4
 	// The shortest window JetStream takes: a batch is known by its seq, for ever, and needs none.
 	duplicateWindow = 100 * time.Millisecond
 	// A fold that starts again raises the alerts of all that is stored again, by the same ids.
 	outDuplicateWindow = 24 * time.Hour
 )
 
-// EnsureStreams creates the shards' streams, the dead letters' and the consumers' own. Those that
-// exist get these limits and keep whatever else they were given.
+// EnsureStreams gives a bus its topology and its streams: the shards', the checkpoints', the dead letters',
+// the consumers' own, and the buckets of topology and leases. Those that exist get these limits and keep
+// whatever else they were given. Another number of shards begins a new generation: its streams are made, the
+// topology names them, and the streams of the one before are sealed, so that producers move over; what these
+// hold stays readable. Of two callers at once with other numbers one wins, and the other gets an error; a call
+// that was broken off is made good by the next.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) error {
-	shards := max(o.Shards, 1)
-	if o.MaxAge <= 0 {
-		o.MaxAge = defaultAge
+	plan, err := PlanStreams(ctx, js, o)
+	if err != nil {
+		return err
 	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = defaultBytes * int64(shards)
-	}
+	return plan.Apply(ctx)
+}
+
+// configs are the streams beside the shards', as o says; the topology's is the first.
+func configs(o StreamOptions) []jetstream.StreamConfig {
 	out := streamConfig(schema.OutStream, schema.AlertSubjects)
 	out.MaxAge, out.MaxBytes, out.Duplicates = outAge, min(maxOut, o.MaxBytes/16), outDuplicateWindow
-	streams := []jetstream.StreamConfig{deadLetterConfig(o.MaxBytes / 8), out}
-	for shard := range shards {
-		s := streamConfig(schema.StreamName(shard), schema.ShardSubjects(shard))
-		s.MaxAge, s.MaxBytes = o.MaxAge, o.MaxBytes/int64(shards)
-		s.Compression, s.DenyDelete = jetstream.S2Compression, true
-		streams = append(streams, s)
+	state := streamConfig(schema.StateStream, schema.StateSubjects)
+	state.MaxBytes, state.MaxMsgsPerSubject = o.MaxBytes/stateShare, 1
+	state.AllowAtomicPublish, state.Compression = true, jetstream.S2Compression
+	state.Discard = jetstream.DiscardNew // a checkpoint that has no room is refused: no older one may go for it
+	meta := bucketConfig(schema.MetaBucket, topologies)
+	meta.MaxBytes = maxMeta
+	leases := bucketConfig(schema.LeaseBucket, 1)
+	leases.Storage, leases.MaxBytes = jetstream.MemoryStorage, maxLeases
+	leases.MaxAge, leases.Duplicates = leaseTime, leaseTime
+	leases.AllowMsgTTL, leases.SubjectDeleteMarkerTTL = true, leaseTime // watchers are told of leases that end
+	all := []jetstream.StreamConfig{meta, leases, state, out, deadLetterConfig(o.MaxBytes / 8)}
+	for i := range all {
+		all[i].Replicas = max(o.Replicas, 1)
 	}
-	for _, s := range streams {
-		s.Replicas = max(o.Replicas, 1)
-		if err := ensureStream(ctx, js, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
+}
+
+func shardConfig(shard int, o StreamOptions) jetstream.StreamConfig {
+	s := streamConfig(schema.StreamName(shard), schema.ShardSubjects(shard))
+	s.MaxAge, s.MaxBytes, s.Replicas = o.MaxAge, max(o.MaxBytes/int64(o.Shards), 1), max(o.Replicas, 1)
+	s.Compression, s.DenyDelete = jetstream.S2Compression, true
+	return s
 }
 
 func streamConfig(name, subjects string) jetstream.StreamConfig {
@@ -64,6 +86,13 @@ func streamConfig(name, subjects string) jetstream.StreamConfig {
 		Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardOld, Duplicates: duplicateWindow, AllowDirect: true, Replicas: 1,
 	}
+}
+
+// bucketConfig is a bucket of keys as every client of JetStream knows them.
+func bucketConfig(bucket string, history int64) jetstream.StreamConfig {
+	s := streamConfig(schema.BucketStream(bucket), schema.KeySubject(bucket, ">"))
+	s.MaxMsgsPerSubject, s.Discard, s.AllowRollup, s.DenyDelete = history, jetstream.DiscardNew, true, true
+	return s
 }
 
 // deadLetterConfig bounds the dead letters to their share of a budget, if there is one.
@@ -94,10 +123,38 @@ func adjustStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return err
 	}
 	have := s.CachedInfo().Config
-	if have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas {
+	if sameLimits(have, want) {
 		return nil
 	}
 	have.MaxAge, have.MaxBytes, have.Replicas = want.MaxAge, want.MaxBytes, want.Replicas
 	_, err = js.UpdateStream(ctx, have)
 	return err
+}
+
+func sameLimits(a, b jetstream.StreamConfig) bool {
+	return a.MaxAge == b.MaxAge && a.MaxBytes == b.MaxBytes && a.Replicas == b.Replicas
+}
+
+// OwnStreams are the JetStream streams of an account that are gputap's, by name.
+func OwnStreams(ctx context.Context, js jetstream.JetStream) (map[string]*jetstream.StreamInfo, error) {
+	own := map[string]*jetstream.StreamInfo{}
+	for _, c := range configs(StreamOptions{}) {
+		own[c.Name] = nil
+	}
+	list := js.ListStreams(ctx)
+	for info := range list.Info() {
+		name := info.Config.Name
+		if _, ours := own[name]; ours || strings.HasPrefix(name, schema.StreamPrefix) {
+			own[name] = info
+		}
+	}
+	for name, info := range own {
+		if info == nil {
+			delete(own, name)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list the streams of the bus: %w", err)
+	}
+	return own, nil
 }

@@ -73,7 +73,7 @@ func BenchmarkRingToAck(b *testing.B) {
 	var events uint64
 	for b.Loop() {
 		p := filled(b, js, "launch", benchCalls)
-		jsStream, err := js.Stream(b.Context(), "EV")
+		jsStream, err := js.Stream(b.Context(), schema.StreamName(0))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func BenchmarkRingToAck(b *testing.B) {
 
 // republish times publishing the stored batches again as they are.
 func republish(b *testing.B, js jetstream.JetStream, first uint64) time.Duration {
-	jsStream, err := js.Stream(b.Context(), "EV")
+	jsStream, err := js.Stream(b.Context(), schema.StreamName(0))
 	if err != nil {
 		b.Fatal(err)
 	}

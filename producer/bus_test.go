@@ -10,10 +10,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/consumer"
 )
 
-// newBus is a nats-server of this process with one compressed file stream, as gputap run has it.
+const busBytes = 4 << 30 // more than any test or benchmark publishes
+
+// newBus is a nats-server of this process with the streams of one shard, as gputap run has it.
 func newBus(t testing.TB) jetstream.JetStream {
 	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
 	if err != nil {
@@ -36,10 +38,7 @@ func newBus(t testing.TB) jetstream.JetStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "EV", Subjects: []string{schema.ShardSubjects(0)}, Compression: jetstream.S2Compression,
-	})
-	if err != nil {
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: busBytes}); err != nil {
 		t.Fatal(err)
 	}
 	return js

@@ -77,7 +77,7 @@ func capture(t *testing.T, features []string, args ...string) [][]byte {
 }
 
 func stored(t testing.TB, js jetstream.JetStream) [][]byte {
-	jsStream, err := js.Stream(context.Background(), "EV")
+	jsStream, err := js.Stream(context.Background(), schema.StreamName(0))
 	if err != nil {
 		t.Fatal(err)
 	}

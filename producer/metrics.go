@@ -77,6 +77,7 @@ var (
 	descInFlight     = desc("inflight_publishes", "Batches that were sent and not acked yet.")
 	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
 	descConnected    = desc("nats_connected", "1 while the bus is connected.")
+	descShard        = desc("shard", "Shard of the bus that takes this host's batches; absent until the bus has said.")
 	descProbes       = desc("attached_probes", "Probed functions over all libraries.")
 	descStepped      = desc("stepped_probes", "Of them, probes on an instruction that Linux single-steps: about ten times as slow.")
 	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
@@ -127,6 +128,9 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	counter(descBytes, m.bytes.Load())
 	gauge(descSpoolBytes, int64(level.bytes))
 	gauge(descSpoolBatches, int64(level.batches))
+	if way := p.route.now.Load(); way != nil {
+		gauge(descShard, int64(way.shard))
+	}
 	gauge(descProbes, m.probes.Load())
 	gauge(descStepped, m.stepped.Load())
 	gauge(descLibraries, m.libraries.Load())

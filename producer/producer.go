@@ -28,6 +28,7 @@ type Producer struct {
 	probes  *probes
 	spool   *spool
 	batches *batcher
+	route   *router
 	known   *processes
 	reader  *reader
 	metrics *metrics
@@ -57,6 +58,7 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 	if err != nil {
 		return nil, err
 	}
+	p.route = newRouter(js, header.Cluster, header.Host, cfg.Shards, log)
 	libraries, err := HostLibraries(cfg.Libraries)
 	if err != nil {
 		return nil, unprivileged(err)
@@ -146,7 +148,8 @@ const (
 
 // Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
 // batches and a last heartbeat with the final loss counters, and returns when all are acked or
-// DrainTimeout is over; batches that are not acked by then are lost and said in the error.
+// DrainTimeout is over; batches that are not acked by then are lost and said in the error. ErrShards ends it
+// at once: what was promised of the bus is not so.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.Close()
 	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -154,11 +157,17 @@ func (p *Producer) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
+	reading, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	group.Go(func() { p.route.run(publishing, refuse) })
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
 		sender := p.publisher(kind)
 		group.Go(func() { sender.run(publishing) })
 	}
-	if err := p.read(ctx); err != nil {
+	if err := p.read(reading); err != nil {
+		return err
+	}
+	if err := context.Cause(reading); errors.Is(err, ErrShards) {
 		return err
 	}
 	return p.drain()
@@ -181,12 +190,7 @@ func (p *Producer) read(ctx context.Context) error {
 }
 
 func (p *Producer) publisher(kind schema.Kind) *publisher {
-	h := &p.batches.header
-	shard := schema.Shard(h.Cluster, h.Host, p.cfg.Shards)
-	return &publisher{
-		js: p.js, spool: p.spool, kind: kind, metrics: p.metrics, log: p.log,
-		subject: schema.Subject(shard, h.Cluster, h.Host, kind),
-	}
+	return &publisher{js: p.js, spool: p.spool, route: p.route, kind: kind, metrics: p.metrics, log: p.log}
 }
 
 // step is one round: read what is there, close what is due, wait for more.

@@ -24,7 +24,7 @@ const (
 type publisher struct {
 	js      jetstream.JetStream
 	spool   *spool
-	subject string
+	route   *router
 	kind    schema.Kind
 	metrics *metrics
 	log     *slog.Logger
@@ -44,16 +44,21 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// deliver tries until the bus acks, waiting longer from try to try. It fails only with ctx.
+// deliver tries until the bus acks, waiting longer from try to try, and where the bus has the host's shard by
+// then. It fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 	away := false
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		start := time.Now()
-		err := p.publish(ctx, batch.data)
+		way, err := p.route.way(ctx)
+		if err != nil {
+			return err
+		}
+		start, subject := time.Now(), way.subjects[p.kind]
+		err = p.publish(ctx, subject, batch.data)
 		if err == nil {
 			p.metrics.acked(p.kind, batch, time.Since(start))
 			if away {
-				p.log.Info("bus is back", "subject", p.subject, "seq", batch.seq)
+				p.log.Info("bus is back", "subject", subject, "seq", batch.seq)
 			}
 			return nil
 		}
@@ -62,7 +67,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		}
 		if tooLarge(err) { // however often it is tried
 			p.metrics.batchErrors.Add(1)
-			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", p.subject, "seq", batch.seq,
+			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", subject, "seq", batch.seq,
 				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
 			p.spool.refused(batch)
 			return nil
@@ -70,10 +75,15 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		p.metrics.batchErrors.Add(1)
 		if !away {
 			away = true
-			p.log.Warn("publish failed, batch is kept and tried again", "subject", p.subject, "seq", batch.seq, "err", err)
+			p.log.Warn("publish failed, batch is kept and tried again", "subject", subject, "seq", batch.seq, "err", err)
+		}
+		if refusesShard(err) {
+			p.route.again()
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-way.gone:
+			wait = firstRetry
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -86,14 +96,16 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-func (p *publisher) publish(ctx context.Context, data []byte) error {
+var errNoStream = errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
+
+func (p *publisher) publish(ctx context.Context, subject string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	p.metrics.inFlight.Add(1)
 	defer p.metrics.inFlight.Add(-1)
-	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.subject, Data: data}, jetstream.WithRetryAttempts(0))
+	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithRetryAttempts(0))
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
-		return errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
+		return errNoStream
 	}
 	return err
 }

@@ -18,6 +18,14 @@ const (
 	AlertSubjects = "gputap.v1.out.alert.>"
 	// OutStream holds what consumers publish for others.
 	OutStream = "GPUTAP_OUT"
+	// StateSubjects covers the checkpoints of every fold: fold, shard, and what the fold puts behind.
+	StateSubjects = "gputap.v1.state.>"
+	// StateStream holds the last of each.
+	StateStream = "GPUTAP_STATE"
+	// LeaseBucket says which instance of a fold owns a shard: keys <fold>.<shard>.
+	LeaseBucket = "gputap_lease"
+	// StreamPrefix begins the name of every shard's JetStream stream.
+	StreamPrefix = "GPUTAP_EV_"
 )
 
 // Subject is where a host's batches of one kind go.
@@ -34,7 +42,13 @@ func KindSubjects(shard int, kind Kind) string {
 }
 
 // StreamName is the JetStream stream of one shard.
-func StreamName(shard int) string { return fmt.Sprintf("GPUTAP_EV_%03d", shard) }
+func StreamName(shard int) string { return fmt.Sprintf(StreamPrefix+"%03d", shard) }
+
+// BucketStream is the JetStream stream of a bucket of keys.
+func BucketStream(bucket string) string { return "KV_" + bucket }
+
+// KeySubject is the subject of a key in a bucket.
+func KeySubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // DeadLetterSubject is where a consumer copies the batches of a shard that it cannot use.
 func DeadLetterSubject(consumer string, shard int) string {

@@ -35,5 +35,10 @@ func run(ctx context.Context, p *app.Process) error {
 		return err
 	}
 	p.Metrics.MustRegister(tap)
-	return tap.Run(ctx)
+	if err := tap.Run(ctx); errors.Is(err, producer.ErrShards) {
+		return app.Usage(err)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }

@@ -1,0 +1,124 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	maxReplicas = 5 // JetStream's own limit
+	atomicLevel = 2 // of JetStream's API: atomic publish, nats-server 2.12
+)
+
+// What JetStream answers when it has no room, by its numbers.
+const (
+	codeNoPeers         jetstream.ErrorCode = 10005
+	codeNoMemory        jetstream.ErrorCode = 10028
+	codeNoStorage       jetstream.ErrorCode = 10047
+	codeNotClustered    jetstream.ErrorCode = 10074
+	trialStream                             = "GPUTAP_TRIAL"
+	trialSubject                            = "gputap.v1.trial"
+	trials                                  = 12 // a free amount is found to 1/4096 of what is asked for
+	remedyNoStorage                         = "raise max_file_store of the server, or keep less with --max-bytes"
+	remedyNotClustered                      = "use --replicas 1, or a cluster of at least as many servers"
+	remedyNoJetStream                       = "add a jetstream block to the server's configuration, and to the account's"
+	remedyServerTooOld                      = "update it to nats-server 2.12 or later"
+	remedyAccountTooFew                     = "raise the limits of the account, or keep less with --max-bytes"
+)
+
+func explainAccount(err error) error {
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("the NATS server has no JetStream for this account: %s: %w", remedyNoJetStream, err)
+	}
+	return fmt.Errorf("ask the NATS server for its JetStream: %w", err)
+}
+
+func capable(account *jetstream.AccountInfo, version string) error {
+	if account.API.Level < atomicLevel {
+		return fmt.Errorf("the NATS server is too old (%s, JetStream API level %d): checkpoints need level %d: %s",
+			version, account.API.Level, atomicLevel, remedyServerTooOld)
+	}
+	return nil
+}
+
+// affordable is what can be told without a try: the kind of server, and an account's limits.
+func (p *Plan) affordable(account *jetstream.AccountInfo) error {
+	if p.Options.Replicas > 1 && !p.clustered() {
+		return fmt.Errorf("%d replicas need a cluster of servers, and this is a single one: %s", p.Options.Replicas, remedyNotClustered)
+	}
+	limit := account.Limits.MaxStore
+	need := p.reserved * int64(p.Options.Replicas)
+	if left := limit - int64(account.ReservedStore); limit >= 0 && need > left {
+		return fmt.Errorf("the streams reserve %d bytes of storage more (with replicas) and the account has %d left of %d: %s",
+			need, max(left, 0), limit, remedyAccountTooFew)
+	}
+	return nil
+}
+
+func (p *Plan) clustered() bool { return p.js.Conn().ConnectedClusterName() != "" }
+
+// try has a single server reserve all of it at once, before anything is changed. A cluster places each
+// stream by itself, which no trial foretells.
+func (p *Plan) try(ctx context.Context) error {
+	if p.clustered() || p.reserved == 0 {
+		return nil
+	}
+	fits := func(bytes int64) (bool, error) {
+		c := streamConfig(trialStream, trialSubject)
+		c.MaxBytes = bytes
+		_, err := p.js.CreateStream(ctx, c)
+		if isCode(err, codeNoStorage) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("try to reserve %d bytes: %w", bytes, err)
+		}
+		return true, removeStream(ctx, p.js, trialStream)
+	}
+	if err := removeStream(ctx, p.js, trialStream); err != nil { // of a try that was broken off
+		return err
+	}
+	enough, err := fits(p.reserved)
+	if enough || err != nil {
+		return err
+	}
+	free, step := int64(0), p.reserved
+	for range trials {
+		if step /= 2; step == 0 {
+			break
+		}
+		some, err := fits(free + step)
+		if err != nil {
+			return err
+		}
+		if some {
+			free += step
+		}
+	}
+	return fmt.Errorf("the streams reserve %d bytes of storage more and the server has about %d left: %s", p.reserved, free, remedyNoStorage)
+}
+
+// explain adds to what a server refused in the middle why, and what to do.
+func (p *Plan) explain(err error) error {
+	o := p.Options
+	switch {
+	case isCode(err, codeNotClustered):
+		return fmt.Errorf("%w: %s", err, remedyNotClustered)
+	case isCode(err, codeNoPeers):
+		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more of them, use fewer --replicas, "+
+			"or, when storage is short, raise max_file_store or keep less with --max-bytes", err, o.Replicas)
+	case isCode(err, codeNoStorage):
+		return fmt.Errorf("%w: all streams reserve %d bytes more: %s, and try again", err, p.reserved, remedyNoStorage)
+	case isCode(err, codeNoMemory):
+		return fmt.Errorf("%w: leases need %d bytes: raise max_memory_store of the server", err, maxLeases)
+	}
+	return err
+}
+
+func isCode(err error, code jetstream.ErrorCode) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == code
+}

@@ -1,0 +1,114 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// ErrNoTopology says that nobody has set the bus up yet.
+var ErrNoTopology = errors.New("the bus has no topology: set it up with gputap stream init")
+
+// topologyInterval is how long a change may go unseen by WatchTopology.
+const topologyInterval = 2 * time.Second
+
+// ReadTopology reads which shards the bus has.
+func ReadTopology(ctx context.Context, js jetstream.JetStream) (schema.Topology, error) {
+	t, _, err := storedTopology(ctx, js)
+	return t, err
+}
+
+// WatchTopology tells changed which shards the bus has, now and after each change, until ctx ends. While the
+// bus is away or says nonsense, which is logged once, what was told before holds.
+func WatchTopology(ctx context.Context, js jetstream.JetStream, log *slog.Logger, changed func(schema.Topology)) {
+	var last schema.Topology
+	var stored time.Time
+	failing := false
+	for {
+		asked, cancel := context.WithTimeout(ctx, requestTimeout)
+		t, entry, err := storedTopology(asked, js)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			failing = true
+			log.Warn("topology of the bus not read: trying again", "err", err)
+		case err != nil || t.Equal(last):
+		case t.Generation < last.Generation && entry.Created().Before(stored):
+			// a copy that lags
+		default:
+			last, stored, failing = t, entry.Created(), false
+			changed(t)
+		}
+		if !sleep(ctx, topologyInterval) {
+			return
+		}
+	}
+}
+
+// storedTopology gives the key too, for its revision; none with an error.
+func storedTopology(ctx context.Context, js jetstream.JetStream) (schema.Topology, jetstream.KeyValueEntry, error) {
+	kv, err := js.KeyValue(ctx, schema.MetaBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return schema.Topology{}, nil, ErrNoTopology
+	}
+	if err != nil {
+		return schema.Topology{}, nil, fmt.Errorf("read the topology of the bus: %w", err)
+	}
+	entry, err := kv.Get(ctx, schema.TopologyKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return schema.Topology{}, nil, ErrNoTopology
+	}
+	if err != nil {
+		return schema.Topology{}, nil, fmt.Errorf("read the topology of the bus: %w", err)
+	}
+	t, err := schema.ParseTopology(entry.Value())
+	if err != nil {
+		return schema.Topology{}, nil, fmt.Errorf("key %s of bucket %s: %w: write the value of an earlier revision again, or start anew "+
+			"with gputap stream rm", schema.TopologyKey, schema.MetaBucket, err)
+	}
+	return t, entry, nil
+}
+
+// errRaced says that somebody else wrote the topology in between.
+var errRaced = errors.New("the topology was changed by somebody else in between: look at it with gputap stream info, and try again")
+
+// writeTopology replaces what was read as revision, 0 for nothing. Of two at once one wins; the other finds
+// out, or that both wanted the same.
+func writeTopology(ctx context.Context, js jetstream.JetStream, t schema.Topology, revision uint64) error {
+	kv, err := js.KeyValue(ctx, schema.MetaBucket)
+	if err != nil {
+		return fmt.Errorf("write the topology: %w", err)
+	}
+	if revision == 0 {
+		_, err = kv.Create(ctx, schema.TopologyKey, t.Encode())
+	} else {
+		_, err = kv.Update(ctx, schema.TopologyKey, t.Encode(), revision)
+	}
+	if err == nil {
+		return nil
+	}
+	now, _, readErr := storedTopology(ctx, js)
+	switch {
+	case readErr == nil && now.Equal(t):
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists) && readErr == nil:
+		return fmt.Errorf("write %d shards: %w (it has %d shards now)", t.Shards, errRaced, now.Shards)
+	case errors.Is(err, jetstream.ErrKeyExists):
+		return fmt.Errorf("write %d shards: %w", t.Shards, errRaced)
+	}
+	return fmt.Errorf("write the topology: %w", err)
+}
+
+// errNoShard says that no generation of the bus has a shard.
+func errNoShard(t schema.Topology, shard int) error {
+	return fmt.Errorf("the bus has no shard %d: generation %d has %d shards, from %d to %d: correct consumer.shard (gputap stream info)",
+		shard, t.Generation, t.Shards, t.First, t.First+t.Shards-1)
+}
