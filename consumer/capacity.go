@@ -6,11 +6,15 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 const (
-	maxReplicas = 5 // JetStream's own limit
-	atomicLevel = 2 // of JetStream's API: atomic publish, nats-server 2.12
+	maxReplicas  = 5 // JetStream's own limit
+	atomicLevel  = 2 // of JetStream's API: atomic publish, nats-server 2.12
+	trialPrefix  = "GPUTAP_TRIAL_"
+	trialSubject = "gputap.v1.trial."
+	trials       = 12 // a free amount is found to 1/4096 of what is asked for
 )
 
 // What JetStream answers when it has no room, by its numbers.
@@ -19,9 +23,6 @@ const (
 	codeNoMemory        jetstream.ErrorCode = 10028
 	codeNoStorage       jetstream.ErrorCode = 10047
 	codeNotClustered    jetstream.ErrorCode = 10074
-	trialStream                             = "GPUTAP_TRIAL"
-	trialSubject                            = "gputap.v1.trial"
-	trials                                  = 12 // a free amount is found to 1/4096 of what is asked for
 	remedyNoStorage                         = "raise max_file_store of the server, or keep less with --max-bytes"
 	remedyNotClustered                      = "use --replicas 1, or a cluster of at least as many servers"
 	remedyNoJetStream                       = "add a jetstream block to the server's configuration, and to the account's"
@@ -66,8 +67,9 @@ func (p *Plan) try(ctx context.Context) error {
 	if p.clustered() || p.reserved == 0 {
 		return nil
 	}
+	id := nuid.Next() // others may try at the same time
 	fits := func(bytes int64) (bool, error) {
-		c := streamConfig(trialStream, trialSubject)
+		c := streamConfig(trialPrefix+id, trialSubject+id)
 		c.MaxBytes = bytes
 		_, err := p.js.CreateStream(ctx, c)
 		if isCode(err, codeNoStorage) {
@@ -76,10 +78,7 @@ func (p *Plan) try(ctx context.Context) error {
 		if err != nil {
 			return false, fmt.Errorf("try to reserve %d bytes: %w", bytes, err)
 		}
-		return true, removeStream(ctx, p.js, trialStream)
-	}
-	if err := removeStream(ctx, p.js, trialStream); err != nil { // of a try that was broken off
-		return err
+		return true, removeStream(ctx, p.js, trialPrefix+id)
 	}
 	enough, err := fits(p.reserved)
 	if enough || err != nil {

@@ -67,7 +67,7 @@ func PlanStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) (
 	if err := p.Topology.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: remove closed generations with gputap stream rm --generation", err)
 	}
-	p.streams(revision)
+	p.streams(revision, o.MaxBytes <= 0)
 	return p, p.affordable(account)
 }
 
@@ -123,8 +123,11 @@ func (o StreamOptions) validate() error {
 
 // streams lists the steps: whatever is needed first comes first, so that every step leaves a bus that works
 // and that another call completes.
-func (p *Plan) streams(revision uint64) {
+func (p *Plan) streams(revision uint64, keepBytes bool) {
 	for _, c := range configs(p.Options) {
+		if info := p.have[c.Name]; info != nil && keepBytes {
+			c.MaxBytes = info.Config.MaxBytes
+		}
 		p.stream(c)
 	}
 	for _, shard := range p.Topology.Numbers() {
@@ -203,35 +206,43 @@ func (p *Plan) closing(name string) (shrink []Step) {
 }
 
 func seal(ctx context.Context, js jetstream.JetStream, name string) error {
-	s, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err == nil && !s.CachedInfo().Config.Sealed {
-		c := s.CachedInfo().Config
-		c.Sealed = true
-		_, err = js.UpdateStream(ctx, c)
-	}
-	if err != nil {
-		return fmt.Errorf("seal JetStream stream %s: %w", name, err)
-	}
-	return nil
+	return update(ctx, js, name, func(s *jetstream.StreamInfo) bool {
+		was := s.Config.Sealed
+		s.Config.Sealed = true
+		return !was
+	})
 }
 
 func shrinkStream(ctx context.Context, js jetstream.JetStream, name string) error {
-	s, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+	return update(ctx, js, name, func(s *jetstream.StreamInfo) bool {
+		was := s.Config.MaxBytes
+		s.Config.MaxBytes = min(was, int64(s.State.Bytes)+slack)
+		return s.Config.MaxBytes != was
+	})
+}
+
+// update changes a stream of a closed generation, if it is there and needs it. It may do so twice: a call
+// beside this one may have sealed it in between, and that refuses what was read before.
+func update(ctx context.Context, js jetstream.JetStream, name string, change func(*jetstream.StreamInfo) (needed bool)) error {
+	for again := true; ; again = false {
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err == nil {
+			info := s.CachedInfo()
+			if !change(info) {
+				return nil
+			}
+			_, err = js.UpdateStream(ctx, info.Config)
+		}
+		if err != nil && !again {
+			return fmt.Errorf("close JetStream stream %s: %w", name, err)
+		}
+		if err == nil {
+			return nil
+		}
 	}
-	if err == nil {
-		c := s.CachedInfo().Config
-		c.MaxBytes = min(c.MaxBytes, int64(s.CachedInfo().State.Bytes)+slack)
-		_, err = js.UpdateStream(ctx, c)
-	}
-	if err != nil {
-		return fmt.Errorf("shrink JetStream stream %s: %w", name, err)
-	}
-	return nil
 }
 
 // Apply does it. It may be broken off anywhere: another plan completes it.

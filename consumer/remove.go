@@ -22,22 +22,20 @@ func RemoveStreams(ctx context.Context, js jetstream.JetStream) (removed []strin
 	}
 	order := []string{schema.StateStream, schema.BucketStream(schema.LeaseBucket)}
 	for name := range have {
-		if strings.HasPrefix(name, schema.StreamPrefix) {
+		if strings.HasPrefix(name, schema.StreamPrefix) || strings.HasPrefix(name, trialPrefix) {
 			order = append(order, name)
 		}
 	}
 	slices.Sort(order[2:])
-	order = append(order, schema.OutStream, schema.DeadLetterStream, trialStream, schema.BucketStream(schema.MetaBucket))
+	order = append(order, schema.OutStream, schema.DeadLetterStream, schema.BucketStream(schema.MetaBucket))
 	for _, name := range order {
-		if have[name] == nil && name != trialStream {
+		if have[name] == nil {
 			continue
 		}
 		if err := removeStream(ctx, js, name); err != nil {
 			return removed, err
 		}
-		if have[name] != nil {
-			removed = append(removed, name)
-		}
+		removed = append(removed, name)
 	}
 	return removed, nil
 }

@@ -144,7 +144,7 @@ func OwnStreams(ctx context.Context, js jetstream.JetStream) (map[string]*jetstr
 	list := js.ListStreams(ctx)
 	for info := range list.Info() {
 		name := info.Config.Name
-		if _, ours := own[name]; ours || strings.HasPrefix(name, schema.StreamPrefix) {
+		if _, ours := own[name]; ours || strings.HasPrefix(name, schema.StreamPrefix) || strings.HasPrefix(name, trialPrefix) {
 			own[name] = info
 		}
 	}
