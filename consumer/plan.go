@@ -168,7 +168,21 @@ func describe(c jetstream.StreamConfig) string {
 	if c.MaxAge > 0 {
 		age = c.MaxAge.String()
 	}
-	return fmt.Sprintf("%d bytes, %s, %d replicas", c.MaxBytes, age, c.Replicas)
+	copies := "1 copy"
+	if c.Replicas > 1 {
+		copies = fmt.Sprint(c.Replicas, " copies")
+	}
+	return amount(c.MaxBytes) + ", " + age + ", " + copies
+}
+
+// amount is exact, in the largest unit that is.
+func amount(bytes int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if one := int64(1) << (30 - 10*i); bytes > 0 && bytes%one == 0 {
+			return fmt.Sprint(bytes/one, " ", unit)
+		}
+	}
+	return fmt.Sprint(bytes, " bytes")
 }
 
 func (p *Plan) topology(revision uint64) {

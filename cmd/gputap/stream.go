@@ -4,67 +4,82 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
 )
 
 // connectTime is how long a command waits for a bus; daemons wait for ever.
 const connectTime = 5 * time.Second
 
-func streamCommand(p *app.Process) *cobra.Command {
-	cmd := &cobra.Command{Use: "stream", Short: "Manage the JetStream streams of a fleet"}
-	cmd.AddCommand(streamInitCommand(p))
-	return cmd
+// busCommand is what the commands about a bus have in common.
+type busCommand struct {
+	p      *app.Process
+	bus    config.NATS
+	output string
 }
 
-func streamInitCommand(p *app.Process) *cobra.Command {
-	bus := config.NATS{URL: os.Getenv("GPUTAP_NATS__URL")}
-	o := consumer.StreamOptions{Shards: 1, Replicas: 1, MaxAge: 24 * time.Hour, MaxBytes: 1 << 30}
+func streamCommand(p *app.Process) *cobra.Command {
+	b := &busCommand{p: p, bus: config.NATS{URL: os.Getenv("GPUTAP_NATS__URL")}}
 	cmd := &cobra.Command{
-		Use:   "init",
-		Short: "Create the streams that producers publish to, or change what they keep",
-		Long: `Create the JetStream streams that producers publish to, or change what existing ones keep. Producers and
-consumers of a fleet wait until this was done once.`,
-		Example: "  gputap stream init --nats.url nats://bus:4222\n  gputap stream init --replicas 3 --max-age 48h --max-bytes 107374182400",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if bus.URL == "" {
-				return app.Usage(errors.New("--nats.url: empty: set it to nats://host:4222"))
+		Use: "stream", Short: "Manage the JetStream streams of a fleet",
+		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n  gputap stream info --nats.url nats://bus:4222",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return app.Usage(fmt.Errorf("unknown command %q: use init, info, dlq or rm", args[0]))
 			}
-			return streamInit(cmd.Context(), p, bus, o)
+			return cmd.Help()
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&bus.URL, "nats.url", bus.URL, "servers, separated by commas (default: $GPUTAP_NATS__URL)")
-	flags.StringVar(&bus.CredsFile, "nats.creds_file", "", "credentials file (JWT and seed)")
-	flags.StringVar(&bus.NKeyFile, "nats.nkey_file", "", "file of an nkey seed")
-	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "copies of each stream in a cluster")
-	flags.DurationVar(&o.MaxAge, "max-age", o.MaxAge, "how long events are kept")
-	flags.Int64Var(&o.MaxBytes, "max-bytes", o.MaxBytes, "bytes of events that are kept")
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&b.bus.URL, "nats.url", b.bus.URL, "servers, separated by commas (default: $GPUTAP_NATS__URL)")
+	flags.StringVar(&b.bus.CredsFile, "nats.creds_file", "", "credentials file (JWT and seed)")
+	flags.StringVar(&b.bus.NKeyFile, "nats.nkey_file", "", "file of an nkey seed")
+	flags.StringVar(&b.bus.TLS.CAFile, "nats.tls.ca_file", "", "certificate authority of the servers")
+	flags.StringVar(&b.bus.TLS.CertFile, "nats.tls.cert_file", "", "client certificate")
+	flags.StringVar(&b.bus.TLS.KeyFile, "nats.tls.key_file", "", "key of the client certificate")
+	cmd.AddCommand(streamInitCommand(b), streamInfoCommand(b), streamDLQCommand(b), streamRemoveCommand(b))
+	for _, c := range cmd.Commands() {
+		c.Args, c.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
+	}
 	return cmd
 }
 
-func streamInit(ctx context.Context, p *app.Process, bus config.NATS, o consumer.StreamOptions) error {
-	nc, js, err := p.Connect(bus)
+// outputFlag is -o.
+func (b *busCommand) outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&b.output, "output", "o", "table", "table or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// with runs a command on a bus that is there.
+func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) error {
+	if b.bus.URL == "" {
+		return app.Usage(errors.New("--nats.url: empty: set it to nats://host:4222"))
+	}
+	if err := b.bus.Validate(); err != nil {
+		return app.Usage(err)
+	}
+	if b.output != "" && b.output != "table" && b.output != "json" {
+		return app.Usage(fmt.Errorf("--output %q: use table or json", b.output))
+	}
+	nc, js, err := b.p.Connect(b.bus)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	if !connected(ctx, nc) {
-		return app.Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct --nats.url", bus.URL))
+		return app.Unreachable(errors.New("no NATS server answers there, or it refuses the credentials: " +
+			"start one with JetStream, or correct --nats.url and --nats.creds_file or --nats.nkey_file"))
 	}
-	if err := consumer.EnsureStreams(ctx, js, o); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(p.Stdout, "streams are ready: %s of events are kept for %s\n", app.Bytes(uint64(o.MaxBytes)), o.MaxAge)
-	return err
+	return run(ctx, js)
 }
 
 func connected(ctx context.Context, nc *nats.Conn) bool {
@@ -79,3 +94,13 @@ func connected(ctx context.Context, nc *nats.Conn) bool {
 	}
 	return true
 }
+
+// moment is a time in a table; "" for none.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+func line(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

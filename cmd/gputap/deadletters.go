@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	hexdump "encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/schema"
+)
+
+// letterFlags choose what is done with dead letters.
+type letterFlags struct {
+	last               int
+	show               uint64
+	follow, purge, yes bool
+	raw                bool
+}
+
+func streamDLQCommand(b *busCommand) *cobra.Command {
+	f := letterFlags{}
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "List the dead letters: batches that a consumer could not use",
+		Long: `List the dead letters: copies of batches that were none, that lied about their host, or that a fold failed on. When,
+by which fold and shard, the subject it came on, why, and its size. --show decodes one; --raw writes its bytes as they
+came, for examples/read_batch.py.`,
+		Example: `  gputap stream dlq --last 20
+  gputap stream dlq --follow -o json
+  gputap stream dlq --show 7
+  gputap stream dlq --show 7 --raw > batch.msgpack
+  gputap stream dlq --purge --yes`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(cmd.Flags().Changed("show")); err != nil {
+				return app.Usage(err)
+			}
+			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+				return b.letters(ctx, js, f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.last, "last", 100, "how many of the newest")
+	flags.BoolVar(&f.follow, "follow", false, "go on with those that come, until interrupted")
+	flags.Uint64Var(&f.show, "show", 0, "decode the one of this number")
+	flags.BoolVar(&f.raw, "raw", false, "with --show: the bytes of the batch alone")
+	flags.BoolVar(&f.purge, "purge", false, "remove them all")
+	flags.BoolVar(&f.yes, "yes", false, "with --purge: do not ask")
+	b.outputFlag(cmd)
+	return cmd
+}
+
+func (f *letterFlags) validate(show bool) error {
+	switch {
+	case f.last < 0:
+		return fmt.Errorf("--last %d: use 0 or more", f.last)
+	case show && f.show == 0:
+		return errors.New("--show 0: use a number of the list")
+	case f.raw && !show:
+		return errors.New("--raw: say which one with --show")
+	case f.yes && !f.purge:
+		return errors.New("--yes: only with --purge")
+	case show && (f.follow || f.purge), f.follow && f.purge:
+		return errors.New("--show, --follow and --purge: use one")
+	}
+	return nil
+}
+
+// letter is one dead letter without its batch.
+type letter struct {
+	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"`
+	Fold    string    `json:"fold"`
+	Shard   string    `json:"shard"`
+	Subject string    `json:"subject"` // that the batch came on
+	Stream  string    `json:"stream"`  // where it still may be
+	Message string    `json:"message"` // its number there
+	Error   string    `json:"error"`
+	Bytes   uint64    `json:"bytes"`
+}
+
+// newLetter reads what the consumer wrote; anybody may have written something else.
+func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes uint64) letter {
+	l := letter{
+		Seq: seq, Time: at.UTC(), Subject: h.Get("Gputap-Subject"), Stream: h.Get("Gputap-Stream"), Message: h.Get("Gputap-Seq"),
+		Error: h.Get("Gputap-Error"), Bytes: bytes,
+	}
+	if parts := strings.Split(subject, "."); len(parts) == 5 {
+		l.Fold, l.Shard = parts[3], parts[4]
+	}
+	return l
+}
+
+func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f letterFlags) error {
+	s, err := js.Stream(ctx, schema.DeadLetterStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return errors.New("the bus has no dead letters' stream: set it up with gputap stream init")
+	}
+	if err != nil {
+		return fmt.Errorf("look at the dead letters: %w", err)
+	}
+	switch {
+	case f.show > 0:
+		return b.showLetter(ctx, s, f)
+	case f.purge:
+		state := s.CachedInfo().State
+		question := fmt.Sprintf("This removes %s, %s.", plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
+		if err := b.confirm(f.yes, question); err != nil {
+			return err
+		}
+		if err := s.Purge(ctx); err != nil {
+			return fmt.Errorf("remove the dead letters: %w", err)
+		}
+		line(b.p.Stdout, "removed %s", plural(state.Msgs, "dead letter", "dead letters"))
+		return nil
+	}
+	return b.listLetters(ctx, s, f)
+}
+
+// listLetters reads headers alone, from the newest f.last on.
+func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f letterFlags) error {
+	state := s.CachedInfo().State
+	from := max(state.FirstSeq, 1)
+	if after := state.LastSeq + 1; after-from > uint64(f.last) {
+		from = after - uint64(f.last)
+	}
+	table := app.NewTable("SEQ", "TIME", "FOLD", "SHARD", "BYTES", "SUBJECT", "ERROR")
+	say := func(l letter) {
+		switch {
+		case b.output == "json":
+			_ = json.NewEncoder(b.p.Stdout).Encode(l)
+		case f.follow: // no table: its widths are not known yet
+			line(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", moment(l.Time), l.Seq, l.Fold, l.Shard, app.Bytes(l.Bytes), l.Subject, l.Error)
+		default:
+			table.Row(l.Seq, moment(l.Time), l.Fold, l.Shard, app.Amount(l.Bytes), l.Subject, l.Error)
+		}
+	}
+	if from <= state.LastSeq || f.follow {
+		if err := eachLetter(ctx, s, from, state.LastSeq, f.follow, say); err != nil {
+			return err
+		}
+	}
+	if b.output != "json" && !f.follow {
+		table.Write(b.p.Stdout)
+		line(b.p.Stdout, "%s, %s", plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
+	}
+	return nil
+}
+
+func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, follow bool, say func(letter)) error {
+	reader, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
+	})
+	if err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	messages, err := reader.Messages(jetstream.PullMaxMessages(100))
+	if err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if ctx.Err() != nil && follow {
+			return nil // interrupted: that is how it ends
+		}
+		if err != nil {
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+		bytes, _ := strconv.ParseUint(m.Headers().Get("Nats-Msg-Size"), 10, 64)
+		if seq := meta.Sequence.Stream; seq <= last || follow {
+			say(newLetter(seq, meta.Timestamp, m.Subject(), m.Headers(), bytes))
+		}
+		if !follow && (meta.Sequence.Stream >= last || meta.NumPending == 0) {
+			return nil
+		}
+	}
+}
+
+// headJSON is what a batch says of itself.
+type headJSON struct {
+	letter
+	Batch  *batchJSON `json:"batch"` // null when it is none
+	Reason string     `json:"reason,omitempty"`
+	Begins string     `json:"begins"` // its first bytes, in hexadecimal
+}
+
+type batchJSON struct {
+	Kind    string    `json:"kind"`
+	Cluster string    `json:"cluster"`
+	Host    string    `json:"host"`
+	Boot    string    `json:"boot"`
+	Run     uint64    `json:"run"`
+	Seq     uint64    `json:"batch_seq"`
+	Events  uint64    `json:"events"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+}
+
+const shownBytes = 64
+
+func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f letterFlags) error {
+	m, err := s.GetMsg(ctx, f.show)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("no dead letter %d: see gputap stream dlq", f.show)
+	}
+	if err != nil {
+		return fmt.Errorf("read dead letter %d: %w", f.show, err)
+	}
+	if f.raw {
+		_, err := b.p.Stdout.Write(m.Data)
+		return err
+	}
+	head := headJSON{letter: newLetter(m.Sequence, m.Time, m.Subject, m.Header, uint64(len(m.Data)))}
+	head.Begins = hexdump.EncodeToString(m.Data[:min(len(m.Data), shownBytes)])
+	var batch schema.Batch
+	if err := schema.NewDecoder().Decode(m.Data, &batch); err != nil {
+		head.Reason = err.Error()
+	} else {
+		h := &batch.Header
+		head.Batch = &batchJSON{
+			Kind: h.Kind.String(), Cluster: h.Cluster, Host: h.Host, Boot: h.BootID, Run: h.Run, Seq: h.Seq, Events: uint64(h.Events),
+			First: h.Wall(h.First), Last: h.Wall(h.Last),
+		}
+	}
+	if b.output == "json" {
+		return json.NewEncoder(b.p.Stdout).Encode(head)
+	}
+	head.write(b.p.Stdout)
+	return nil
+}
+
+func (h *headJSON) write(w io.Writer) {
+	table := app.NewTable("DEAD LETTER", strconv.FormatUint(h.Seq, 10))
+	table.Row("time", moment(h.Time))
+	table.Row("fold", h.Fold+", shard "+h.Shard)
+	table.Row("error", h.Error)
+	table.Row("subject", h.Subject)
+	table.Row("message", h.Message+" of "+h.Stream)
+	table.Row("bytes", strconv.FormatUint(h.Bytes, 10))
+	if b := h.Batch; b != nil {
+		table.Row("kind", b.Kind)
+		table.Row("cluster, host", b.Cluster+", "+b.Host)
+		table.Row("boot, run", b.Boot+", "+strconv.FormatUint(b.Run, 10))
+		table.Row("batch seq", strconv.FormatUint(b.Seq, 10))
+		table.Row("events", fmt.Sprintf("%d, %s to %s", b.Events, moment(b.First), moment(b.Last)))
+	} else {
+		table.Row("no batch", h.Reason)
+	}
+	table.Write(w)
+	if data, err := hexdump.DecodeString(h.Begins); err == nil {
+		line(w, "%s", strings.TrimRight(hexdump.Dump(data), "\n"))
+	}
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+// newBus is a nats-server of this process, and a client.
+func newBus(t *testing.T, o server.Options) (url string, js jetstream.JetStream) {
+	t.Helper()
+	o.Host, o.Port, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
+	s, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	return s.ClientURL(), js
+}
+
+// typed runs gputap with these arguments in this process.
+func typed(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	p := &app.Process{
+		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+	}
+	err = run(t.Context(), p)
+	return out.String(), err
+}
+
+func says(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("no %q in\n%s", word, text)
+		}
+	}
+}
+
+func TestStreamInit(t *testing.T) {
+	url, js := newBus(t, server.Options{JetStream: true})
+	stream := func(args ...string) string {
+		t.Helper()
+		out, err := typed(t, append([]string{"stream"}, append(args, "--nats.url", url)...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	says(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
+		"GPUTAP_STATE", "KV_gputap_lease", "gputap_meta/topology", "nothing was changed", "64.00 MiB")
+	if own, err := consumer.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
+		t.Errorf("a dry run made %v, %v", own, err)
+	}
+	says(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
+	says(t, stream("init"), "nothing to change: 64.00 MiB", "4 shards")
+	says(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
+	var answer initJSON
+	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun || len(answer.Steps) == 0 {
+		t.Errorf("answers %+v", answer)
+	}
+	says(t, stream("init"), "nothing to change", "2 shards (generation 2)")
+}
+
+func TestStreamCommandsThatFail(t *testing.T) {
+	url, js := newBus(t, server.Options{JetStream: true, JetStreamMaxStore: 1 << 30})
+	bare, _ := newBus(t, server.Options{})
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		url    string
+		args   []string
+		status int
+		want   string
+	}{
+		{"no address", "", []string{"init"}, 2, "--nats.url"},
+		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "no NATS server answers"},
+		{"no JetStream", bare, []string{"init"}, 1, "no JetStream"},
+		{"unknown command", url, []string{"inti"}, 2, `"inti": use init, info, dlq or rm`},
+		{"argument", url, []string{"init", "x"}, 2, "x"},
+		{"no shards", url, []string{"init", "--shards", "0"}, 2, "--shards"},
+		{"less than none", url, []string{"init", "--replicas", "-1"}, 2, "--replicas"},
+		{"too many shards", url, []string{"init", "--shards", "5000"}, 2, "1 to 1024"},
+		{"no size", url, []string{"init", "--max-bytes", "many"}, 2, "64GB"},
+		{"too much", url, []string{"init", "--max-bytes", "64GiB"}, 1, "max_file_store"},
+		{"too short", url, []string{"init", "--max-age", "1ms"}, 2, "1s or more"},
+		{"a single server", url, []string{"init", "--replicas", "3"}, 1, "--replicas 1"},
+		{"unknown output", url, []string{"info", "-o", "xml"}, 2, "table or json"},
+		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
+		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed ones"},
+		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
+		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
+		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "no dead letter 9"},
+		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
+		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use one"},
+		{"raw list", url, []string{"dlq", "--raw"}, 2, "--show"},
+		{"purge without yes", url, []string{"dlq", "--purge"}, 2, "--yes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("GPUTAP_NATS__URL", tt.url)
+			_, err := typed(t, append([]string{"stream"}, tt.args...)...)
+			if app.ExitCode(err) != tt.status || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("ends with %d, %v, want %d, %q", app.ExitCode(err), err, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+// letterOf publishes a dead letter as a consumer does.
+func letterOf(t *testing.T, js jetstream.JetStream, data []byte) {
+	t.Helper()
+	m := &nats.Msg{Subject: schema.DeadLetterSubject("leak", 0), Data: data, Header: nats.Header{
+		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"}, "Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
+	}}
+	if _, err := js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStreamInfoAndRemoval(t *testing.T) {
+	url, js := newBus(t, server.Options{JetStream: true})
+	t.Setenv("GPUTAP_NATS__URL", url)
+	out, err := typed(t, "stream", "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, out, "no topology", "gputap stream init")
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"gpu-1", "gpu-2"} {
+		batches := consumertest.Memory(t, host)
+		batches.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
+		for _, kind := range []schema.Kind{schema.KindMemory, schema.KindLaunch} {
+			if _, err := js.Publish(t.Context(), schema.Subject(0, "test", host, kind), batches.Message()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: 2}); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := js.KeyValue(t.Context(), schema.LeaseBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		"leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`, "m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
+	} {
+		if _, err := leases.PutString(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: "leak-000-abcdefgh"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = typed(t, "stream", "info"); err != nil {
+		t.Fatal(err)
+	}
+	says(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed", "GPUTAP_DLQ", "pod-a", "nobody reads")
+	if out, err = typed(t, "stream", "info", "-o", "json"); err != nil {
+		t.Fatal(err)
+	}
+	var all busJSON
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		t.Fatal(err)
+	}
+	first := all.Streams[0]
+	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 || first.Subjects != 4 ||
+		first.Generation != 1 || !first.Sealed || first.Consumers != 1 || first.First == nil || all.Streams[2].Generation != 2 {
+		t.Errorf("says %+v", all.Streams)
+	}
+	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
+		t.Errorf("folds %s", out)
+	}
+
+	if out, err = typed(t, "stream", "rm", "--generation", "1", "--yes"); err != nil || out != "removed GPUTAP_EV_000\n" {
+		t.Errorf("removes %q, %v", out, err)
+	}
+	if out, err = typed(t, "stream", "rm", "--yes"); err != nil || strings.Count(out, "removed ") != 7 {
+		t.Errorf("removes %q, %v", out, err)
+	}
+	if out, err = typed(t, "stream", "rm", "--yes"); err != nil || out != "there is nothing to remove\n" {
+		t.Errorf("removes %q, %v", out, err)
+	}
+}
+
+func TestStreamDeadLetters(t *testing.T) {
+	url, js := newBus(t, server.Options{JetStream: true})
+	t.Setenv("GPUTAP_NATS__URL", url)
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	dlq := func(args ...string) string {
+		t.Helper()
+		out, err := typed(t, append([]string{"stream", "dlq"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	says(t, dlq(), "0 dead letters")
+	host := consumertest.Memory(t, "gpu-9")
+	host.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
+	batch := host.Message()
+	letterOf(t, js, []byte("garbage"))
+	letterOf(t, js, batch)
+	letterOf(t, js, nil)
+	out := dlq()
+	says(t, out, "leak", "gputap.v1.ev.0.c.h.memory", "no batch: ?[31mred", "3 dead letters")
+	if strings.Contains(out, "\x1b") {
+		t.Error("a dead letter steers the terminal")
+	}
+	if lines := strings.Split(strings.TrimSpace(dlq("--last", "2", "-o", "json")), "\n"); len(lines) != 2 {
+		t.Errorf("the last two are %q", lines)
+	} else {
+		var l letter
+		if err := json.Unmarshal([]byte(lines[0]), &l); err != nil || l.Seq != 2 || l.Bytes != uint64(len(batch)) || l.Message != "42" || l.Fold != "leak" {
+			t.Errorf("%v: %+v", err, l)
+		}
+	}
+	says(t, dlq("--show", "2"), "gpu-9", "memory", "batch seq", "42 of GPUTAP_EV_000", "00000000")
+	says(t, dlq("--show", "1"), "no batch", "|garbage|")
+	says(t, dlq("--show", "3", "-o", "json"), `"batch":null`)
+	if dlq("--show", "2", "--raw") != string(batch) {
+		t.Error("the raw batch is another one")
+	}
+	says(t, dlq("--purge", "--yes"), "removed 3 dead letters")
+	says(t, dlq(), "0 dead letters")
+}
+
+func TestAsk(t *testing.T) {
+	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false, strings.Repeat("yes", 99): false} {
+		if err := ask(strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
+			t.Errorf("%q is %v", answer, err)
+		}
+	}
+	if err := (&busCommand{}).confirm(true, "x"); err != nil {
+		t.Error(errors.New("yes is asked for again"))
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/schema"
+)
+
+func streamRemoveCommand(b *busCommand) *cobra.Command {
+	yes, generation := false, 0
+	cmd := &cobra.Command{
+		Use:   "rm",
+		Short: "Remove the streams, and all that they hold",
+		Long: `Remove what gputap stream init made: events, checkpoints, leases, alerts, dead letters, and the topology last; or
+with --generation the events of a closed generation alone. Producers keep what they see in their spools until the
+bus is set up again. When it was broken off, call it again.`,
+		Example: "  gputap stream rm --generation 1\n  gputap stream rm --yes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			one := cmd.Flags().Changed("generation")
+			if one && generation < 1 {
+				return app.Usage(fmt.Errorf("--generation %d: use 1 or more", generation))
+			}
+			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+				return b.remove(ctx, js, generation, yes)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().IntVar(&generation, "generation", 0, "remove only this closed generation (default: everything)")
+	return cmd
+}
+
+// remove takes generation 0 for everything.
+func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generation int, yes bool) error {
+	own, err := consumer.OwnStreams(ctx, js)
+	if err != nil {
+		return err
+	}
+	if len(own) == 0 && generation == 0 {
+		line(b.p.Stdout, "there is nothing to remove")
+		return nil
+	}
+	what := "all streams of gputap"
+	if generation > 0 {
+		what = fmt.Sprint("generation ", generation)
+		if own, err = ofGeneration(ctx, js, own, generation); err != nil {
+			return err
+		}
+	}
+	messages, bytes := uint64(0), uint64(0)
+	for _, s := range own {
+		messages, bytes = messages+s.State.Msgs, bytes+s.State.Bytes
+	}
+	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, plural(uint64(len(own)), "stream", "streams"), messages, app.Bytes(bytes))
+	if err := b.confirm(yes, question); err != nil {
+		return err
+	}
+	var removed []string
+	if generation > 0 {
+		removed, err = consumer.RemoveGeneration(ctx, js, generation)
+	} else {
+		removed, err = consumer.RemoveStreams(ctx, js)
+	}
+	for _, name := range removed {
+		line(b.p.Stdout, "removed %s", name)
+	}
+	return err
+}
+
+func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*jetstream.StreamInfo, generation int) (map[string]*jetstream.StreamInfo, error) {
+	t, err := consumer.ReadTopology(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]*jetstream.StreamInfo{}
+	for _, g := range append([]schema.Topology{t}, t.Previous...) {
+		for _, shard := range g.Numbers() {
+			if s := own[schema.StreamName(shard)]; s != nil && g.Generation == generation {
+				of[s.Config.Name] = s
+			}
+		}
+	}
+	return of, nil
+}
+
+// confirm asks on a terminal. Elsewhere somebody must have said --yes.
+func (b *busCommand) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return app.Usage(errors.New(question + " Say --yes if it shall be so: there is no terminal to ask on"))
+	}
+	return ask(os.Stdin, b.p.Stderr, question)
+}
+
+func ask(in io.Reader, out io.Writer, question string) error {
+	_, _ = fmt.Fprintf(out, "%s\nType yes to go on: ", question)
+	answer, _ := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing was removed")
+	}
+	return nil
+}
