@@ -14,6 +14,10 @@
 // (retention) or the reader was told to begin later (late_start): then they are counted as unseen.
 // Losses that the producer counted travel in every batch and are kept per run.
 //
+// Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology and WatchTopology give
+// the shards that it has. Shard numbers are never used again, and a closed shard is sealed: what it holds is
+// all it will ever hold.
+//
 // Poison. What cannot be decoded, what claims to come from another host than its subject says, and
 // what a fold refuses or panics over is counted, copied to the dead letters, and passed over:
 // nothing stops a consumer but its context or a closed connection.

@@ -12,6 +12,10 @@
 // Delivery. A batch is sent until it is acked, so it may be stored twice, never out of order; its
 // seq, which has no holes within a run, tells a duplicate and a loss.
 //
+// Place. A host's batches go to the shard that the bus's topology gives it, which is read before the first
+// one is sent; until then they wait in the spool. When the shards change, batches that the old shard refuses
+// go to the new one, as they are, and each kind moves between two of its batches: seq goes on in order.
+//
 // Loss. Records that Linux could not write, and events in batches that the spool gave up while the
 // bus was away, are counted by cause. Every batch carries the counters. Nothing else is lost; a
 // probe never waits.
@@ -29,8 +33,8 @@
 // what does not pass costs little more than an empty probe and leaves no trace. A thread that changes its
 // name, user or control group later stays with what was decided.
 //
-// Concurrency. One goroutine reads, translates and batches. One per kind publishes. One looks for
-// libraries, one reads the side-band, and one looks for control groups while processes are chosen by them.
+// Concurrency. One goroutine reads, translates and batches. One per kind publishes, and one reads
+// the topology. One looks for libraries, one reads the side-band, and one looks for control groups while processes are chosen by them.
 // The spool and what is known of users of libraries is shared. Memory is bounded by the rings, one open batch per kind,
 // the spool, and what is known of live processes.
 package producer

@@ -39,6 +39,7 @@ type router struct {
 	cluster, host string
 	promised      int // producer.shards; 0: whatever the bus has
 	log           *slog.Logger
+	interval      time.Duration // between reads
 
 	known chan struct{} // closed when there is a way
 	ask   chan struct{} // takes one: read at once
@@ -47,7 +48,7 @@ type router struct {
 
 func newRouter(js jetstream.JetStream, cluster, host string, promised int, log *slog.Logger) *router {
 	return &router{
-		js: js, cluster: cluster, host: host, promised: promised, log: log,
+		js: js, cluster: cluster, host: host, promised: promised, log: log, interval: topologyInterval,
 		known: make(chan struct{}), ask: make(chan struct{}, 1),
 	}
 }
@@ -73,7 +74,7 @@ func (r *router) run(ctx context.Context, refuse func(error)) {
 			r.log.Warn("topology of the bus not read: trying again until it is", "err", err)
 		}
 		if r.now.Load() != nil {
-			wait = topologyInterval
+			wait = r.interval
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)): // a fleet does not ask in step

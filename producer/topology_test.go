@@ -68,6 +68,7 @@ var sent = []schema.Kind{schema.KindMemory, schema.KindLaunch}
 func send(t *testing.T, js jetstream.JetStream, host string, promised int) *sender {
 	s := &sender{t: t, host: host, spool: newSpool(64 << 20), refused: make(chan error, 1)}
 	s.route = newRouter(js, "c", host, promised, slog.New(slog.DiscardHandler))
+	s.route.interval = time.Hour // what moves it is a refused batch
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { s.route.run(ctx, func(err error) { s.refused <- err }) })
@@ -198,14 +199,9 @@ func TestReshardWhileProducersPublish(t *testing.T) {
 		})
 	}
 	var topology schema.Topology
-	for i, shards := range []int{4, 3} {
-		for range hosts {
-			<-reached[i+1]
-		}
+	for i, shards := range []int{4, 3, 0} {
+		until(t, fmt.Sprint("every host has made ", i+1, "00 batches"), func() bool { return len(reached[i+1]) == hosts })
 		topology = setUp(t, admin, shards)
-	}
-	for range hosts {
-		<-reached[3]
 	}
 	close(stop)
 	pushing.Wait()

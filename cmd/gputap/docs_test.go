@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -91,6 +92,19 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 	for cause := schema.Loss(0); cause < schema.LossOther; cause++ {
 		if !strings.Contains(page, "`"+cause.String()+"`") {
 			t.Errorf("docs/output.md does not explain the loss %s", cause)
+		}
+	}
+}
+
+// TestOperatePageHasEveryKey: so do those of gputap stream.
+func TestOperatePageHasEveryKey(t *testing.T) {
+	page := pages(t)["operate.md"]
+	for _, v := range []any{busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, consumer.Step{}, schema.Topology{}} {
+		for i := range reflect.TypeOf(v).NumField() {
+			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
+			if key != "" && !strings.Contains(page, "`"+key+"`") {
+				t.Errorf("docs/operate.md does not explain %s", key)
+			}
 		}
 	}
 }

@@ -33,6 +33,7 @@ type pipeline struct {
 	server *embedded.Server
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	shard  int // that holds this host's batches
 
 	producer  *producer.Producer
 	leak      *leak.Tracker
@@ -81,6 +82,11 @@ func newPipeline(ctx context.Context, cfg config.Producer, store string, log *sl
 	if err != nil {
 		return p, err
 	}
+	topology, err := consumer.ReadTopology(ctx, p.js)
+	if err != nil {
+		return p, err
+	}
+	p.shard = topology.First // a store may have had others before
 	if p.producer, err = producer.New(cfg, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
@@ -91,7 +97,7 @@ func newPipeline(ctx context.Context, cfg config.Producer, store string, log *sl
 // addFolds makes the consumers that the features feed.
 func (p *pipeline) addFolds(features []string) {
 	add := func(fold consumer.Fold) {
-		p.consumers = append(p.consumers, consumer.New(consumer.Options{}, p.js, fold, p.log))
+		p.consumers = append(p.consumers, consumer.New(consumer.Options{Shard: p.shard}, p.js, fold, p.log))
 	}
 	p.coverage = coverage.New()
 	add(p.coverage)
@@ -138,7 +144,7 @@ func (p *pipeline) drain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()
-	jsStream, err := p.js.Stream(ctx, schema.StreamName(0))
+	jsStream, err := p.js.Stream(ctx, schema.StreamName(p.shard))
 	if err != nil {
 		return fmt.Errorf("look at the stream: %w", err)
 	}

@@ -45,11 +45,27 @@ func TestDeployedPermissions(t *testing.T) {
 	if _, err := host.Stream(short(t), schema.StreamName(0)); err == nil {
 		t.Error("a host may look at the streams")
 	}
+	const get = "$JS.API.DIRECT.GET."
+	topology, err := host.Conn().RequestWithContext(short(t), get+"KV_gputap_meta.$KV.gputap_meta.topology", nil)
+	if err != nil {
+		t.Errorf("a host may not read which shards there are: %v", err)
+	} else if read, err := schema.ParseTopology(topology.Data); err != nil || read.Shards != 1 {
+		t.Errorf("a host reads %q, %v", topology.Data, err)
+	}
+	if _, err := host.Conn().RequestWithContext(short(t), get+"GPUTAP_EV_000."+schema.Subject(0, "default", "gpu-1", schema.KindMemory), nil); err == nil {
+		t.Error("a host may read batches")
+	}
+	if err := send(t, host, schema.KeySubject(schema.MetaBucket, schema.TopologyKey), []byte("{}")); err == nil {
+		t.Error("a host may write the topology")
+	}
 	if err := send(t, admin, schema.Subject(0, "default", "gpu-2", schema.KindMemory), []byte("no batch")); err != nil {
 		t.Fatal(err)
 	}
 
 	reader := join(t, config.NATS{URL: url, NKeyFile: seeds["FOLD"]})
+	if read, err := consumer.ReadTopology(t.Context(), reader); err != nil || read.Shards != 1 {
+		t.Errorf("a fold reads %+v, %v", read, err)
+	}
 	if err := send(t, reader, schema.Subject(0, "default", "gpu-1", schema.KindMemory), nil); err == nil {
 		t.Error("a fold may publish batches")
 	}
