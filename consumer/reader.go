@@ -33,8 +33,8 @@ type lossAware interface {
 	Lost(cluster, host, boot string, batches uint64)
 }
 
-// Options of a Consumer. The zero value reads shard 0 from the beginning of its stream.
-type Options struct {
+// ReaderOptions of a Reader. The zero value reads shard 0 from the beginning of its stream.
+type ReaderOptions struct {
 	Shard        int
 	New          bool      // begin behind what is stored when Run begins
 	Since        time.Time // begin with what the bus stored at this time or later; zero: all
@@ -43,9 +43,9 @@ type Options struct {
 
 const defaultPullBytes = 8 << 20 // 16 batches of the largest size
 
-// Consumer feeds one fold from one shard. It is a prometheus.Collector.
-type Consumer struct {
-	opts Options
+// Reader feeds one fold from one shard. It is a prometheus.Collector.
+type Reader struct {
+	opts ReaderOptions
 	js   jetstream.JetStream
 	fold Fold
 	log  *slog.Logger
@@ -70,12 +70,12 @@ type Consumer struct {
 	hosts   hosts
 }
 
-// New returns a Consumer that does nothing until Run.
-func New(opts Options, js jetstream.JetStream, fold Fold, log *slog.Logger) *Consumer {
+// NewReader returns a Reader that does nothing until Run.
+func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.Logger) *Reader {
 	if opts.PullMaxBytes <= 0 {
 		opts.PullMaxBytes = defaultPullBytes
 	}
-	return &Consumer{
+	return &Reader{
 		opts: opts, js: js, fold: fold, log: log.With("consumer", fold.Name(), "shard", opts.Shard),
 		name: consumerName(fold.Name(), opts.Shard), decoder: schema.NewDecoder(), warnings: map[string]*warning{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
@@ -83,27 +83,27 @@ func New(opts Options, js jetstream.JetStream, fold Fold, log *slog.Logger) *Con
 }
 
 // Ready is closed when the stream is there and is being read.
-func (c *Consumer) Ready() <-chan struct{} { return c.ready }
+func (r *Reader) Ready() <-chan struct{} { return r.ready }
 
 // Applied is the last JetStream sequence that was dealt with: applied, dropped or passed over.
-func (c *Consumer) Applied() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.applied
+func (r *Reader) Applied() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied
 }
 
 // Lost sums, by cause, the latest loss counters of every producer run seen.
-func (c *Consumer) Lost() [schema.NumLosses]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.runs.lost()
+func (r *Reader) Lost() [schema.NumLosses]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs.lost()
 }
 
 // Stats reads the counters.
-func (c *Consumer) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stats
+func (r *Reader) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
 }
 
 // sleep waits, and says whether ctx is still good.
