@@ -35,6 +35,8 @@ var outcomeWords = [numOutcomes]string{
 
 // step deals with one message, and then says so to WaitFor.
 func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
 	start := time.Now()
 	done, err := r.handle(m)
 	if err != nil {

@@ -51,6 +51,8 @@ type Reader struct {
 	log  *slog.Logger
 	name string // of the JetStream consumer: unique, or two readers of a shard would share one
 
+	stepping sync.Mutex // held by a step, and by who saves the state between two
+
 	// Only the goroutine that steps, or Run while none does.
 	jsStream jetstream.Stream
 	place    place

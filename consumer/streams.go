@@ -17,6 +17,7 @@ type StreamOptions struct {
 	Replicas int           // 1
 	MaxAge   time.Duration // 24 h
 	MaxBytes int64         // of all shards together, and JetStream reserves it; 1 GiB a shard
+	Lease    time.Duration // after which the shards of an instance that is gone are another's; 10 s
 }
 
 const (
@@ -49,6 +50,22 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions)
 		s.MaxAge, s.MaxBytes = o.MaxAge, o.MaxBytes/int64(shards)
 		s.Compression, s.DenyDelete = jetstream.S2Compression, true
 		streams = append(streams, s)
+	}
+	state := streamConfig(schema.StateStream, schema.StateSubjects)
+	state.MaxMsgsPerSubject, state.AllowMsgTTL, state.Compression = 1, true, jetstream.S2Compression
+	streams = append(streams, state)
+	if o.Lease <= 0 {
+		o.Lease = 10 * time.Second
+	}
+	if _, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: schema.LeaseBucket, TTL: o.Lease, LimitMarkerTTL: max(o.Lease, time.Second), Storage: jetstream.MemoryStorage, Replicas: max(o.Replicas, 1)}); err != nil {
+		return err
+	}
+	meta, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: schema.MetaBucket, Replicas: max(o.Replicas, 1)})
+	if err != nil {
+		return err
+	}
+	if _, err := meta.PutString(ctx, schema.TopologyKey, fmt.Sprintf(`{"generation":1,"first":0,"shards":%d}`, shards)); err != nil {
+		return err
 	}
 	for _, s := range streams {
 		s.Replicas = max(o.Replicas, 1)

@@ -69,3 +69,15 @@ func Token(name string) string {
 	}
 	return clean
 }
+
+// The stream of checkpoints, and the bucket of leases.
+const (
+	StateSubjects = "gputap.v1.state.>"
+	StateStream   = "GPUTAP_STATE"
+	LeaseBucket   = "gputap_lease"
+)
+
+// StateSubject is where a consumer keeps a part of its state of a shard.
+func StateSubject(consumer string, shard int, part string) string {
+	return "gputap.v1.state." + Token(consumer) + "." + strconv.Itoa(shard) + "." + part
+}
