@@ -44,10 +44,12 @@ type Consumer struct {
 	leases   *leases
 	counters ownerCounters
 
-	shards   []int // of the topology
+	topology schema.Topology
+	shards   []int // of all its generations
 	lookedAt time.Time
 	better   map[int]time.Time // shard that another should have, since when
 	free     map[int]time.Time // shard that nobody owns, since when
+	finished map[int]bool      // shards of older generations that are folded to their end
 
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -76,7 +78,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	fold := newFold().Name()
 	return &Consumer{
 		opts: opts, js: js, newFold: newFold, fold: fold, log: log.With("consumer", fold, "instance", opts.Instance),
-		better: map[int]time.Time{}, free: map[int]time.Time{}, ready: make(chan struct{}), owns: map[int]*owned{},
+		better: map[int]time.Time{}, free: map[int]time.Time{}, finished: map[int]bool{}, ready: make(chan struct{}), owns: map[int]*owned{},
 	}
 }
 
@@ -163,7 +165,7 @@ func (c *Consumer) lookAtTopology(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.lookedAt, c.shards = time.Now(), t.Numbers()
+	c.lookedAt, c.topology, c.shards = time.Now(), t, t.Numbers()
 	for i := range t.Previous {
 		c.shards = append(c.shards, t.Previous[i].Numbers()...)
 	}
@@ -186,7 +188,11 @@ func (c *Consumer) step(ctx context.Context) {
 	wanted := placement(c.shards, members)
 	for _, shard := range c.shards {
 		mine := c.owned(shard)
+		if mine != nil && shard < c.topology.First {
+			mine.closed.Store(true)
+		}
 		switch {
+		case c.finished[shard]:
 		case mine != nil && wanted[shard] != c.opts.Instance:
 			if since := noteSince(c.better, shard, now); now.Sub(since) >= c.opts.Settle {
 				c.counters.handedOver.Add(1)
@@ -225,6 +231,7 @@ func (c *Consumer) owned(shard int) *owned {
 	select {
 	case <-o.ended:
 		delete(c.owns, shard)
+		c.finished[shard] = o.done
 		return nil
 	default:
 		return o
@@ -240,7 +247,7 @@ func (c *Consumer) take(ctx context.Context, shard int) {
 	delete(c.free, shard)
 	running, stop := context.WithCancelCause(ctx)
 	o := &owned{
-		shard: shard, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
+		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
 		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{c.js, c.fold, shard}, stop: stop,
 		ended: make(chan struct{}),
 	}

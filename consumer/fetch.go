@@ -67,7 +67,7 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 		return fmt.Errorf("look up stream: %w", err)
 	}
 	config := r.startFrom(ctx)
-	config.NamePrefix, config.FilterSubjects = r.name, r.filters()
+	config.NamePrefix, config.FilterSubjects = r.name, r.filters(r.opts.Shard)
 	ordered, err := r.js.OrderedConsumer(ctx, schema.StreamName(r.opts.Shard), config)
 	if err != nil {
 		return fmt.Errorf("create ordered consumer: %w", err)
@@ -93,11 +93,11 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	}
 }
 
-// filters are the subjects of the fold's kinds, and heartbeats.
-func (r *Reader) filters() []string {
+// filters are the subjects of the fold's kinds, and heartbeats, in one shard.
+func (r *Reader) filters(shard int) []string {
 	var subjects []string
 	for _, kind := range append(r.fold.Kinds(), schema.KindHost) {
-		if s := schema.KindSubjects(r.opts.Shard, kind); !slices.Contains(subjects, s) {
+		if s := schema.KindSubjects(shard, kind); !slices.Contains(subjects, s) {
 			subjects = append(subjects, s)
 		}
 	}

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // owned is one shard while this instance owns it: claimed, loaded, folded, committed.
 type owned struct {
 	shard    int
+	topology schema.Topology
 	js       jetstream.JetStream
 	leases   *leases
 	every    time.Duration // between checkpoints
@@ -26,8 +29,12 @@ type owned struct {
 	store    checkpoints
 	manifest manifest
 	state    []byte // of the checkpoint under way; kept to be used again
+	unsaved  bool   // the state is not what the manifest says, although nothing was folded
 	cost     time.Duration
 	saved    atomic.Int64 // bytes of the last checkpoint
+
+	closed atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
+	done   bool        // it was; valid when ended is closed
 
 	stop  context.CancelCauseFunc
 	ended chan struct{}
@@ -63,6 +70,8 @@ func (o *owned) run(ctx context.Context) {
 	case errors.Is(err, errFenced):
 		o.counters.fenced.Add(1)
 		o.log.Warn("checkpoint was refused, since another instance claimed the shard: its state is dropped here", "shard", o.shard)
+	case errors.Is(err, errNotDrained):
+		o.log.Debug("shard must wait", "shard", o.shard, "err", err)
 	case err != nil && ctx.Err() == nil:
 		o.log.Warn("shard is given up and tried again", "shard", o.shard, "err", err)
 	}
@@ -93,11 +102,20 @@ func (o *owned) work(ctx context.Context) (err error) {
 	for {
 		select {
 		case <-tick.C:
-			if err := o.checkpointDue(ctx); errors.Is(err, errFenced) {
-				stopReading()
-				<-ended
-				return err
+			err := o.checkpointDue(ctx)
+			if err == nil && o.closed.Load() {
+				o.done, err = reader.drained(ctx, o.shard, reader.Applied())
 			}
+			if !o.done && !errors.Is(err, errFenced) {
+				continue
+			}
+			stopReading()
+			<-ended
+			if o.done {
+				err = o.checkpoint(ctx)
+				o.done = err == nil
+			}
+			return err
 		case err := <-ended:
 			if err != nil || errors.Is(context.Cause(ctx), errLeaseLost) {
 				return err
@@ -115,6 +133,10 @@ func (o *owned) work(ctx context.Context) (err error) {
 func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 	reader, fold := o.anew()
 	if len(o.manifest.Sums) == 0 {
+		if err := o.inherit(ctx, reader, fold); err != nil {
+			return nil, nil, err
+		}
+		o.unsaved = len(reader.runs.young) > 0
 		return reader, fold, nil
 	}
 	state, err := o.store.load(ctx, &o.manifest)
@@ -127,7 +149,7 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 	if err != nil {
 		o.counters.rebuilt.Add(1)
 		o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "shard", o.shard, "err", err)
-		o.manifest.Sequence, o.manifest.Created = 0, time.Time{} // so that what is rebuilt is saved
+		o.unsaved = true
 		reader, fold = o.anew()
 		return reader, fold, nil
 	}
@@ -146,7 +168,7 @@ func (o *owned) checkpointDue(ctx context.Context) error {
 	o.mu.Lock()
 	written := o.written
 	o.mu.Unlock()
-	if time.Since(written) < max(o.every, 20*o.cost) || o.reader.Applied() == o.manifest.Sequence {
+	if !o.unsaved && (time.Since(written) < max(o.every, 20*o.cost) || o.reader.Applied() == o.manifest.Sequence) {
 		return nil
 	}
 	return o.checkpoint(ctx)
@@ -160,9 +182,9 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	if o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next); err != nil {
 		o.counters.failed.Add(1)
 		o.log.Error("state cannot be saved", "shard", o.shard, "err", err)
-		return nil
+		return err
 	}
-	if next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
+	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
 		return nil
 	}
 	if err := o.store.commit(ctx, &next, o.state); err != nil {
@@ -170,7 +192,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
 		return err
 	}
-	o.manifest, o.cost = next, time.Since(start)
+	o.manifest, o.cost, o.unsaved = next, time.Since(start), false
 	o.saved.Store(int64(len(o.state)))
 	o.counters.commits.Add(1)
 	o.mu.Lock()

@@ -38,23 +38,61 @@ func (r *Reader) save(to []byte, fold Stateful) ([]byte, error) {
 
 // restore takes up what save made, in a new reader with a new fold.
 func (r *Reader) restore(state []byte, fold Stateful) error {
+	return r.restoreState(state, fold, nil)
+}
+
+// restoreSome takes up some hosts of a state, and nothing that is not a host's.
+func (r *Reader) restoreSome(state []byte, fold Stateful, some func(cluster, host string) bool) error {
+	return r.restoreState(state, fold, some)
+}
+
+func (r *Reader) restoreState(state []byte, fold Stateful, some func(cluster, host string) bool) error {
+	if len(state) == 0 {
+		return nil
+	}
 	in := &saved{rest: state}
 	if form := in.uint(); in.err == nil && form != savedForm {
 		return fmt.Errorf("%w: %d, and this program knows %d", errForm, form, savedForm)
 	}
-	r.restoreStats(in)
-	r.restoreRuns(in)
-	r.restoreHosts(in)
+	to := r
+	if some != nil { // what all hosts of another shard made together stays there
+		to = &Reader{runs: newRuns(), hosts: hosts{}}
+	}
+	to.restoreStats(in)
+	to.restoreRuns(in)
+	to.restoreHosts(in)
+	if some != nil {
+		r.adopt(to, some)
+	}
 	for in.err == nil && len(in.rest) > 0 {
 		s := Section{Cluster: in.text(), Host: in.text(), Data: in.bytes()}
 		if in.err != nil {
 			break
+		}
+		if some != nil && !(s.Cluster != "" && some(s.Cluster, s.Host)) {
+			continue
 		}
 		if err := fold.Restore(s); err != nil {
 			return fmt.Errorf("restore %s of host %s: %w", fold.Name(), s.Host, err)
 		}
 	}
 	return in.err
+}
+
+// adopt takes over what another reader knew of some hosts.
+func (r *Reader) adopt(from *Reader, some func(cluster, host string) bool) {
+	for _, states := range []map[runID]*runState{from.runs.old, from.runs.young} {
+		for id, s := range states {
+			if some(id.cluster, id.host) {
+				r.runs.young[id] = s
+			}
+		}
+	}
+	for id, h := range from.hosts {
+		if some(id.cluster, id.host) {
+			r.hosts[id] = h
+		}
+	}
 }
 
 func (r *Reader) saveStats(to []byte) []byte {
