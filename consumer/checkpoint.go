@@ -43,6 +43,7 @@ type manifest struct {
 	Sequence uint64    `json:"sequence"` // last message of the shard's stream that is in the state
 	Stored   time.Time `json:"stored"`   // when the bus stored that message
 	Created  time.Time `json:"created"`  // when the shard's stream was
+	Written  time.Time `json:"written"`
 
 	revision uint64 // sequence of its own message; 0: there is none
 }
@@ -158,6 +159,7 @@ func (c *checkpoints) commit(ctx context.Context, m *manifest, state []byte) err
 	before := *m
 	next := *m
 	next.Commit++
+	next.Written = time.Now()
 	next.Parts = strconv.FormatUint(m.Epoch, 10) + "." + string("ab"[next.Commit%2])
 	next.Sums = nil
 	for rest := state; len(rest) > 0; {
@@ -244,4 +246,24 @@ func (c *checkpoints) load(ctx context.Context, m *manifest) ([]byte, error) {
 		}
 	}
 	return state, nil
+}
+
+// SavedState is the newest checkpoint of a fold in a shard: what Reader.State of an undisturbed reader would be after
+// that message of the shard's stream.
+type SavedState struct {
+	State    []byte
+	Sequence uint64
+	Epoch    uint64 // how often the shard was claimed
+	Written  time.Time
+}
+
+// Saved reads the newest checkpoint. Without one it is empty.
+func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) (SavedState, error) {
+	c := checkpoints{js, fold, shard}
+	m, err := c.latest(ctx)
+	if err != nil {
+		return SavedState{}, err
+	}
+	state, err := c.load(ctx, &m)
+	return SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}, err
 }

@@ -62,6 +62,19 @@ func (r *Reader) drained(ctx context.Context, shard int, sequence uint64) (bool,
 	if !jsStream.CachedInfo().Config.Sealed {
 		return false, nil
 	}
+	return r.nothingBehind(ctx, jsStream, shard, sequence)
+}
+
+// Folded reports whether the shard's stream holds nothing for this fold behind a message now.
+func (r *Reader) Folded(ctx context.Context, sequence uint64) (bool, error) {
+	jsStream, err := r.js.Stream(ctx, schema.StreamName(r.opts.Shard))
+	if err != nil {
+		return false, fmt.Errorf("look up stream: %w", err)
+	}
+	return r.nothingBehind(ctx, jsStream, r.opts.Shard, sequence)
+}
+
+func (r *Reader) nothingBehind(ctx context.Context, jsStream jetstream.Stream, shard int, sequence uint64) (bool, error) {
 	for _, subject := range r.filters(shard) {
 		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -209,6 +209,13 @@ func (r *Reader) checkpoint(to []byte, fold Stateful, m *manifest) ([]byte, erro
 	return r.save(to, fold)
 }
 
+// State is the reader's state and its fold's as a checkpoint holds them. It waits for the step under way.
+func (r *Reader) State(fold Stateful) ([]byte, error) {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
+	return r.save(nil, fold)
+}
+
 // resume makes the first fetch go on behind a checkpoint, if the stream is still the same.
 func (r *Reader) resume(m *manifest) {
 	r.place.begun, r.place.stored, r.place.created = true, m.Stored, m.Created
