@@ -83,7 +83,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 			if strings.Contains(tt.name, "panics") == strings.Contains(tt.name, "refuses") {
 				fold.poison, fold.refuse = 0, 0
 			}
-			c, _ := start(t, js, fold, Options{})
+			c, _ := start(t, js, fold, ReaderOptions{})
 			var last uint64
 			for _, data := range tt.send {
 				last = publish(t, js, schema.KindMemory, data)
@@ -105,7 +105,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
 	js := newBus(t).connect()
 	ensureStreamForTest(t, js) // and no stream for dead letters
-	c, _ := start(t, js, &recorder{}, Options{})
+	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
 	s, err := js.Stream(t.Context(), schema.DeadLetterStream)
 	if err != nil {
@@ -137,7 +137,7 @@ func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 
 func TestHostileMessagesCostNoMemory(t *testing.T) {
 	js := connectReady(t)
-	c, _ := start(t, js, &recorder{}, Options{})
+	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -155,7 +155,7 @@ func TestHostileMessagesCostNoMemory(t *testing.T) {
 func TestLostIsTheLatestOfEachRun(t *testing.T) {
 	js := connectReady(t)
 	fold := &recorder{}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	var last uint64
 	for _, h := range []schema.Header{
 		{Run: 1, Seq: 1, Lost: [schema.NumLosses]uint64{schema.LossBulkRing: 3}},

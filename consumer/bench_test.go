@@ -32,7 +32,7 @@ func BenchmarkReadStream(b *testing.B) {
 	}
 	for b.Loop() {
 		fold := &counting{}
-		c, stop := start(b, js, fold, Options{})
+		c, stop := start(b, js, fold, ReaderOptions{})
 		wait(b, c, last)
 		stop()
 		if fold.events != batches*4096 {
@@ -48,7 +48,7 @@ func BenchmarkPublishToApply(b *testing.B) {
 	h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1}
 	builder := schema.NewBuilder(schema.KindMemory)
 	fill(builder, 4096)
-	c, _ := start(b, js, &counting{}, Options{})
+	c, _ := start(b, js, &counting{}, ReaderOptions{})
 	<-c.Ready()
 	for b.Loop() {
 		h.Seq++

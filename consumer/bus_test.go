@@ -119,8 +119,8 @@ func publishMemory(t testing.TB, js jetstream.JetStream, seqs ...uint64) (last u
 }
 
 // start runs a consumer until the test ends or stop is called.
-func start(t testing.TB, js jetstream.JetStream, fold Fold, opts Options) (c *Consumer, stop func()) {
-	c = New(opts, js, fold, slog.New(slog.DiscardHandler))
+func start(t testing.TB, js jetstream.JetStream, fold Fold, opts ReaderOptions) (c *Reader, stop func()) {
+	c = NewReader(opts, js, fold, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -134,7 +134,7 @@ func start(t testing.TB, js jetstream.JetStream, fold Fold, opts Options) (c *Co
 	return c, stop
 }
 
-func wait(t testing.TB, c *Consumer, sequence uint64) {
+func wait(t testing.TB, c *Reader, sequence uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -60,22 +60,22 @@ func (t *timing) observe(o outcome, b *schema.Batch, took time.Duration) {
 }
 
 // Describe sends nothing: which hosts there are is known at the scrape.
-func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
+func (r *Reader) Describe(chan<- *prometheus.Desc) {}
 
 // Collect takes a copy of the counters; a scrape does not hold up a batch.
-func (c *Consumer) Collect(to chan<- prometheus.Metric) {
-	c.mu.Lock()
-	c.hosts.forget(time.Now())
-	s, lost := c.stats, c.runs.lost()
-	perHost := make(map[hostID]hostStats, len(c.hosts))
-	for id, h := range c.hosts {
+func (r *Reader) Collect(to chan<- prometheus.Metric) {
+	r.mu.Lock()
+	r.hosts.forget(r.stats.LastEvent)
+	s, lost := r.stats, r.runs.lost()
+	perHost := make(map[hostID]hostStats, len(r.hosts))
+	for id, h := range r.hosts {
 		perHost[id] = *h
 	}
-	c.mu.Unlock()
+	r.mu.Unlock()
 
-	shard := shardLabel(c.opts.Shard)
+	shard := shardLabel(r.opts.Shard)
 	metric := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, t, v, append([]string{c.fold.Name(), shard}, labels...)...)
+		to <- prometheus.MustNewConstMetric(d, t, v, append([]string{r.fold.Name(), shard}, labels...)...)
 	}
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		metric(d, prometheus.CounterValue, float64(v), labels...)
@@ -86,7 +86,7 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	} {
 		counter(descBatches, n, outcomeWords[o])
 	}
-	for _, kind := range c.fold.Kinds() {
+	for _, kind := range r.fold.Kinds() {
 		if kind != schema.KindHost {
 			counter(descEvents, s.Events[kind], kind.String())
 		}
@@ -106,8 +106,8 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 			metric(descLastEvent, prometheus.GaugeValue, float64(h.last.UnixNano())/1e9, id.cluster, id.host)
 		}
 	}
-	c.timing.delay.Collect(to)
-	c.timing.handle.Collect(to)
+	r.timing.delay.Collect(to)
+	r.timing.handle.Collect(to)
 }
 
 // shardLabel is spelled as in the name of the shard's stream.

@@ -2,121 +2,294 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
 	"github.com/gputap/gputap/schema"
 )
 
-// Fold is one consumer's state and how a batch changes it. Apply is called by one goroutine at a
-// time, in seq order per host, run and kind. Apply must not keep b: its columns are reused for the
-// next batch. Heartbeats (schema.KindHost) come whether Kinds names them or not: they carry the
-// host's losses.
-//
-// A fold that also has
-//
-//	Lost(cluster, host, boot string, batches uint64)
-//
-// is told, by the same goroutine, of batches with events of its kinds that it will never see: lost,
-// from before the reader's start, or refused by its own Apply.
-type Fold interface {
-	Name() string
-	Kinds() []schema.Kind
-	Apply(b *schema.Batch) error
-}
-
-type lossAware interface {
-	Lost(cluster, host, boot string, batches uint64)
-}
-
-// Options of a Consumer. The zero value reads shard 0 from the beginning of its stream.
+// Options of a Consumer. The zero value takes its even part of all shards.
 type Options struct {
-	Shard        int
-	New          bool      // begin behind what is stored when Run begins
-	Since        time.Time // begin with what the bus stored at this time or later; zero: all
-	PullMaxBytes int       // most bytes of messages under way; 0: 8 MiB
+	Instance     string        // name of this process among all that run the fold; "": one is made
+	Checkpoint   time.Duration // least time between two checkpoints of a shard; 0: 10 s
+	PullMaxBytes int           // most bytes of messages under way, for each shard; 0: 8 MiB
+	Settle       time.Duration // how long another must have been the better owner; 0: 3 s
 }
 
-const defaultPullBytes = 8 << 20 // 16 batches of the largest size
+const (
+	defaultCheckpoint = 10 * time.Second
+	defaultSettle     = 3 * time.Second
+	lookAgain         = 10 * time.Second // at the topology
+)
 
-// Consumer feeds one fold from one shard. It is a prometheus.Collector.
+// Consumer runs a fold over the shards that it owns, each with a state of its own that outlives the process. Instances
+// of one fold share the shards between them. It is a prometheus.Collector.
 type Consumer struct {
-	opts Options
-	js   jetstream.JetStream
-	fold Fold
-	log  *slog.Logger
-	name string // of the JetStream consumer: unique, or two readers of a shard would share one
+	opts     Options
+	js       jetstream.JetStream
+	newFold  func() Stateful
+	fold     string
+	log      *slog.Logger
+	leases   *leases
+	counters ownerCounters
 
-	// Only the goroutine that steps, or Run while none does.
-	jsStream jetstream.Stream
-	place    place
-	decoder  *schema.Decoder
-	batch    schema.Batch
-	warnings map[string]*warning
+	topology schema.Topology
+	shards   []int // of all its generations
+	lookedAt time.Time
+	better   map[int]time.Time // shard that another should have, since when
+	free     map[int]time.Time // shard that nobody owns, since when
+	finished map[int]bool      // shards of older generations that are folded to their end
 
-	ready     chan struct{} // closed when the stream is being read
+	ready     chan struct{}
 	readyOnce sync.Once
-	timing    timing
 
-	mu      sync.Mutex
-	applied uint64        // last JetStream sequence dealt with
-	moved   chan struct{} // closed when applied grows; nil while nobody waits
-	stats   Stats
-	runs    runs
-	hosts   hosts
+	mu   sync.Mutex
+	owns map[int]*owned
 }
 
-// New returns a Consumer that does nothing until Run.
-func New(opts Options, js jetstream.JetStream, fold Fold, log *slog.Logger) *Consumer {
-	if opts.PullMaxBytes <= 0 {
-		opts.PullMaxBytes = defaultPullBytes
+// ownerCounters count over all shards that an instance has owned.
+type ownerCounters struct {
+	claims, commits, failed, fenced, leasesLost, rebuilt, handedOver atomic.Uint64
+}
+
+// New returns a Consumer that does nothing until Run. newFold makes the state of one shard.
+func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slog.Logger) *Consumer {
+	if opts.Instance == "" {
+		opts.Instance = instanceName()
 	}
+	opts.Instance = schema.Token(opts.Instance)
+	if opts.Checkpoint <= 0 {
+		opts.Checkpoint = defaultCheckpoint
+	}
+	if opts.Settle <= 0 {
+		opts.Settle = defaultSettle
+	}
+	fold := newFold().Name()
 	return &Consumer{
-		opts: opts, js: js, fold: fold, log: log.With("consumer", fold.Name(), "shard", opts.Shard),
-		name: consumerName(fold.Name(), opts.Shard), decoder: schema.NewDecoder(), warnings: map[string]*warning{},
-		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
+		opts: opts, js: js, newFold: newFold, fold: fold, log: log.With("consumer", fold, "instance", opts.Instance),
+		better: map[int]time.Time{}, free: map[int]time.Time{}, finished: map[int]bool{}, ready: make(chan struct{}), owns: map[int]*owned{},
 	}
 }
 
-// Ready is closed when the stream is there and is being read.
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	id := nuid.Next()
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + id[len(id)-6:]
+}
+
+// Ready is closed when the instance takes part: it owns what it should, or stands by.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
-// Applied is the last JetStream sequence that was dealt with: applied, dropped or passed over.
-func (c *Consumer) Applied() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.applied
+// Run folds until ctx ends; then it commits what it has and gives its shards away. It waits for a bus, streams and
+// leases that are not there yet. The only error is a connection that was closed for good.
+func (c *Consumer) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer c.giveUp()
+	defer stop()
+	said := ""
+	for ctx.Err() == nil {
+		err := c.takePart(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return err
+		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			c.log.Warn("no part is taken yet: trying again until there is", "err", err)
+		}
+		sleep(ctx, retryInterval)
+	}
+	return nil
 }
 
-// Lost sums, by cause, the latest loss counters of every producer run seen.
-func (c *Consumer) Lost() [schema.NumLosses]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.runs.lost()
-}
-
-// Stats reads the counters.
-func (c *Consumer) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stats
-}
-
-// sleep waits, and says whether ctx is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
+// takePart joins the instances of the fold and balances until ctx ends or the watch of the leases does. Shards that are
+// owned then stay so, as long as their leases can be renewed.
+func (c *Consumer) takePart(ctx context.Context) error {
+	if err := c.lookAtTopology(ctx); err != nil {
+		return err
+	}
+	if c.leases == nil {
+		var err error
+		if c.leases, err = openLeases(ctx, c.js, c.fold, c.opts.Instance); err != nil {
+			return err
+		}
+	}
+	if err := c.leases.join(ctx); err != nil {
+		return fmt.Errorf("join the instances of %s: %w", c.fold, err)
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	followed := make(chan error, 1)
+	go func() { followed <- c.leases.follow(watching, c.log) }()
+	defer func() { stop(); <-followed }()
+	tick := time.NewTicker(min(time.Second, c.leases.ttl/4))
+	defer tick.Stop()
+	for joined := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-c.leases.changed:
+		case err := <-followed:
+			followed <- err
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+		if time.Since(joined) > c.leases.ttl/4 {
+			if err := c.leases.join(ctx); err == nil {
+				joined = time.Now()
+			}
+		}
+		c.step(ctx)
 	}
 }
 
-func consumerName(fold string, shard int) string {
-	id := nuid.Next()
-	return schema.Token(fold) + "-" + shardLabel(shard) + "-" + id[len(id)-8:]
+// lookAtTopology reads which shards there are.
+func (c *Consumer) lookAtTopology(ctx context.Context) error {
+	asked, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	t, err := ReadTopology(asked, c.js)
+	if err != nil {
+		return err
+	}
+	c.lookedAt, c.topology, c.shards = time.Now(), t, t.Numbers()
+	for i := range t.Previous {
+		c.shards = append(c.shards, t.Previous[i].Numbers()...)
+	}
+	return nil
+}
+
+// step takes what this instance should have and nobody owns, and gives up what another should have.
+func (c *Consumer) step(ctx context.Context) {
+	if time.Since(c.lookedAt) > lookAgain {
+		if err := c.lookAtTopology(ctx); err != nil {
+			c.log.Debug("topology not read", "err", err)
+			c.lookedAt = time.Now()
+		}
+	}
+	members, owners := c.leases.look()
+	if !slices.Contains(members, c.opts.Instance) {
+		return // not heard of ourselves yet
+	}
+	now := time.Now()
+	wanted := placement(c.shards, members)
+	for _, shard := range c.shards {
+		mine := c.owned(shard)
+		if mine != nil && shard < c.topology.First {
+			mine.closed.Store(true)
+		}
+		switch {
+		case c.finished[shard]:
+		case mine != nil && wanted[shard] != c.opts.Instance:
+			if since := noteSince(c.better, shard, now); now.Sub(since) >= c.opts.Settle {
+				c.counters.handedOver.Add(1)
+				mine.stop(errHandOver)
+			}
+			continue
+		case mine == nil && owners[shard] == "":
+			since := noteSince(c.free, shard, now)
+			if wanted[shard] == c.opts.Instance || now.Sub(since) > 2*c.leases.ttl {
+				c.take(ctx, shard)
+			}
+			continue
+		}
+		delete(c.better, shard)
+		delete(c.free, shard)
+	}
+	c.readyOnce.Do(func() { close(c.ready) })
+}
+
+func noteSince(m map[int]time.Time, shard int, now time.Time) time.Time {
+	if since, known := m[shard]; known {
+		return since
+	}
+	m[shard] = now
+	return now
+}
+
+// owned is the shard while it is owned or on its way out; nil otherwise.
+func (c *Consumer) owned(shard int) *owned {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.owns[shard]
+	if o == nil {
+		return nil
+	}
+	select {
+	case <-o.ended:
+		delete(c.owns, shard)
+		c.finished[shard] = o.done
+		return nil
+	default:
+		return o
+	}
+}
+
+func (c *Consumer) take(ctx context.Context, shard int) {
+	revision, err := c.leases.acquire(ctx, shard)
+	if err != nil {
+		c.log.Debug("lease not taken", "shard", shard, "err", err)
+		return
+	}
+	delete(c.free, shard)
+	running, stop := context.WithCancelCause(ctx)
+	o := &owned{
+		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
+		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{c.js, c.fold, shard}, stop: stop,
+		ended: make(chan struct{}),
+	}
+	c.mu.Lock()
+	c.owns[shard] = o
+	c.mu.Unlock()
+	go o.run(running)
+}
+
+// giveUp waits until every shard is committed and given away: Run's context has ended.
+func (c *Consumer) giveUp() {
+	if c.leases != nil {
+		c.leases.part(context.Background())
+	}
+	for _, o := range c.all() {
+		<-o.ended
+	}
+}
+
+// Each calls see for every shard that is owned and loaded, in order.
+func (c *Consumer) Each(see func(shard int, fold Stateful)) {
+	for _, o := range c.all() {
+		if _, fold, _ := o.view(); fold != nil {
+			see(o.shard, fold)
+		}
+	}
+}
+
+// all are the shards that are owned, in order.
+func (c *Consumer) all() []*owned {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []*owned
+	for _, o := range c.owns {
+		select {
+		case <-o.ended:
+		default:
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *owned) int { return a.shard - b.shard })
+	return list
 }

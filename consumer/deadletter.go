@@ -19,41 +19,41 @@ const (
 
 // deadLetter copies a message that is of no use to where a person can look at it. It tries once: a
 // fold does not wait for its waste.
-func (c *Consumer) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
-	c.warn("batch is of no use: copied to the dead letters", "subject", m.Subject(), "stream", meta.Stream,
+func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
+	r.warn("batch is of no use: copied to the dead letters", "subject", m.Subject(), "stream", meta.Stream,
 		"seq", meta.Sequence.Stream, "err", cause)
 	reason := cause.Error()
 	letter := &nats.Msg{
-		Subject: schema.DeadLetterSubject(c.fold.Name(), c.opts.Shard), Data: m.Data(),
+		Subject: schema.DeadLetterSubject(r.fold.Name(), r.opts.Shard), Data: m.Data(),
 		Header: nats.Header{
 			"Gputap-Error": {reason[:min(len(reason), maxErrorHeader)]}, "Gputap-Subject": {m.Subject()},
 			"Gputap-Stream": {meta.Stream}, "Gputap-Seq": {strconv.FormatUint(meta.Sequence.Stream, 10)},
 		},
 	}
-	err := c.keep(letter)
+	err := r.keep(letter)
 	if err != nil {
-		c.warn("dead letter not kept", "subject", letter.Subject, "err", err)
+		r.warn("dead letter not kept", "subject", letter.Subject, "err", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err != nil {
-		c.stats.DeadLettersLost++
+		r.stats.DeadLettersLost++
 		return
 	}
-	c.stats.DeadLetters++
+	r.stats.DeadLetters++
 }
 
 // keep publishes a dead letter, creating their stream when there is none yet.
-func (c *Consumer) keep(letter *nats.Msg) error {
+func (r *Reader) keep(letter *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()
-	_, err := c.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
+	_, err := r.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	if err := ensureStream(ctx, c.js, deadLetterConfig(0)); err != nil {
+	if err := ensureStream(ctx, r.js, deadLetterConfig(0)); err != nil {
 		return err
 	}
-	_, err = c.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
+	_, err = r.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
 	return err
 }

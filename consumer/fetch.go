@@ -27,25 +27,25 @@ var errReset = errors.New("fetch was reset")
 // Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
 // yet. When ctx ends, what was fetched is still applied. The only errors are a connection that was
 // closed for good and a shard that the bus's topology does not have.
-func (c *Consumer) Run(ctx context.Context) error {
+func (r *Reader) Run(ctx context.Context) error {
 	waiting := false
 	for {
-		err := c.fetch(ctx, func() { waiting = false })
+		err := r.fetch(ctx, func() { waiting = false })
 		if ctx.Err() != nil {
 			return nil
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) {
-			return fmt.Errorf("read %s: %w", schema.StreamName(c.opts.Shard), err)
+			return fmt.Errorf("read %s: %w", schema.StreamName(r.opts.Shard), err)
 		}
 		if errors.Is(err, errReset) {
 			continue
 		}
-		if t, known := c.topologyWithout(ctx, err); known {
-			return errNoShard(t, c.opts.Shard)
+		if t, known := r.topologyWithout(ctx, err); known {
+			return errNoShard(t, r.opts.Shard)
 		}
 		if !waiting {
 			waiting = true
-			c.sayWaiting(err)
+			r.sayWaiting(err)
 		}
 		if !sleep(ctx, retryInterval) {
 			return nil
@@ -54,50 +54,50 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // topologyWithout says whether there is no stream since the bus was set up without this shard.
-func (c *Consumer) topologyWithout(ctx context.Context, err error) (schema.Topology, bool) {
+func (r *Reader) topologyWithout(ctx context.Context, err error) (schema.Topology, bool) {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return schema.Topology{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	t, err := ReadTopology(ctx, c.js)
-	_, has := t.Find(c.opts.Shard)
+	t, err := ReadTopology(ctx, r.js)
+	_, has := t.Find(r.opts.Shard)
 	return t, err == nil && !has
 }
 
-func (c *Consumer) sayWaiting(err error) {
-	name := schema.StreamName(c.opts.Shard)
+func (r *Reader) sayWaiting(err error) {
+	name := schema.StreamName(r.opts.Shard)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		c.log.Warn("no such JetStream stream yet: waiting until one is created (gputap stream init)", "stream", name)
+		r.log.Warn("no such JetStream stream yet: waiting until one is created (gputap stream init)", "stream", name)
 		return
 	}
-	c.log.Warn("stream cannot be read: trying again until it can", "stream", name, "err", err)
+	r.log.Warn("stream cannot be read: trying again until it can", "stream", name, "err", err)
 }
 
 // fetch runs one ordered JetStream consumer to its end: ctx, or a reset. The library would heal a
 // reset by itself, but from the old place in a stream that may be a new one.
-func (c *Consumer) fetch(ctx context.Context, begun func()) error {
+func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	var err error
-	if c.jsStream, err = c.js.Stream(ctx, schema.StreamName(c.opts.Shard)); err != nil {
+	if r.jsStream, err = r.js.Stream(ctx, schema.StreamName(r.opts.Shard)); err != nil {
 		return fmt.Errorf("look up stream: %w", err)
 	}
-	config := c.startFrom(ctx)
-	config.NamePrefix, config.FilterSubjects = c.name, c.filters()
-	ordered, err := c.js.OrderedConsumer(ctx, schema.StreamName(c.opts.Shard), config)
+	config := r.startFrom(ctx)
+	config.NamePrefix, config.FilterSubjects = r.name, r.filters(r.opts.Shard)
+	ordered, err := r.js.OrderedConsumer(ctx, schema.StreamName(r.opts.Shard), config)
 	if err != nil {
 		return fmt.Errorf("create ordered consumer: %w", err)
 	}
 	g := newGate(ordered.CachedInfo().Name)
-	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, c.step) },
-		jetstream.PullMaxBytes(c.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { c.interrupted(err, g) }))
+	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
+		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { r.interrupted(err, g) }))
 	if err != nil {
 		return fmt.Errorf("start fetching: %w", err)
 	}
 	begun()
-	c.readyOnce.Do(func() { close(c.ready) })
+	r.readyOnce.Do(func() { close(r.ready) })
 	closed := fetching.Closed()
-	defer c.end(ordered, fetching, closed, g)
+	defer r.end(ordered, fetching, closed, g)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -108,11 +108,11 @@ func (c *Consumer) fetch(ctx context.Context, begun func()) error {
 	}
 }
 
-// filters are the subjects of the fold's kinds, and heartbeats.
-func (c *Consumer) filters() []string {
+// filters are the subjects of the fold's kinds, and heartbeats, in one shard.
+func (r *Reader) filters(shard int) []string {
 	var subjects []string
-	for _, kind := range append(c.fold.Kinds(), schema.KindHost) {
-		if s := schema.KindSubjects(c.opts.Shard, kind); !slices.Contains(subjects, s) {
+	for _, kind := range append(r.fold.Kinds(), schema.KindHost) {
+		if s := schema.KindSubjects(shard, kind); !slices.Contains(subjects, s) {
 			subjects = append(subjects, s)
 		}
 	}
@@ -121,25 +121,25 @@ func (c *Consumer) filters() []string {
 
 // end applies what was fetched, waits for the last step, and takes the JetStream consumer away
 // before its own time-out would.
-func (c *Consumer) end(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
-	if c.js.Conn().IsConnected() {
+func (r *Reader) end(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
+	if r.js.Conn().IsConnected() {
 		fetching.Drain()
 	} else {
 		fetching.Stop() // Drain would wait for the bus; what is dropped here is fetched again
 	}
 	<-closed
 	g.shut()
-	if info := ordered.CachedInfo(); info != nil && c.js.Conn().IsConnected() {
+	if info := ordered.CachedInfo(); info != nil && r.js.Conn().IsConnected() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.js.DeleteConsumer(ctx, schema.StreamName(c.opts.Shard), info.Name) // it may be gone already
+		_ = r.js.DeleteConsumer(ctx, schema.StreamName(r.opts.Shard), info.Name) // it may be gone already
 	}
 }
 
 // interrupted ends the fetch when its JetStream consumer is gone. Whatever else comes, such as the end
 // of a pull, the library deals with.
-func (c *Consumer) interrupted(err error, g *gate) {
-	c.log.Debug("fetch interrupted", "err", err)
+func (r *Reader) interrupted(err error, g *gate) {
+	r.log.Debug("fetch interrupted", "err", err)
 	if errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, nats.ErrNoResponders) {
 		g.trip()
 	}

@@ -23,15 +23,15 @@ import (
 func TestWhereReadingBegins(t *testing.T) {
 	tests := []struct {
 		name  string
-		opts  func(second time.Time) Options
+		opts  func(second time.Time) ReaderOptions
 		purge uint64 // messages that retention takes before the consumer begins
 		want  []uint64
 		stats Stats
 	}{
-		{"all", func(time.Time) Options { return Options{} }, 0, []uint64{1, 2, 3, 4}, Stats{Batches: 4}},
-		{"new", func(time.Time) Options { return Options{New: true} }, 0, []uint64{4}, Stats{Batches: 1, LateStart: 3}},
-		{"time", func(at time.Time) Options { return Options{Since: at} }, 0, []uint64{2, 3, 4}, Stats{Batches: 3, LateStart: 1}},
-		{"all that is left", func(time.Time) Options { return Options{} }, 2, []uint64{3, 4}, Stats{Batches: 2, Retention: 2}},
+		{"all", func(time.Time) ReaderOptions { return ReaderOptions{} }, 0, []uint64{1, 2, 3, 4}, Stats{Batches: 4}},
+		{"new", func(time.Time) ReaderOptions { return ReaderOptions{New: true} }, 0, []uint64{4}, Stats{Batches: 1, LateStart: 3}},
+		{"time", func(at time.Time) ReaderOptions { return ReaderOptions{Since: at} }, 0, []uint64{2, 3, 4}, Stats{Batches: 3, LateStart: 1}},
+		{"all that is left", func(time.Time) ReaderOptions { return ReaderOptions{} }, 2, []uint64{3, 4}, Stats{Batches: 2, Retention: 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRestartOfNATSLosesNothing(t *testing.T) {
 	js := bus.connect()
 	ensure(t, js)
 	fold := &recorder{}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	const batches = 300
 	var last uint64
 	for seq := uint64(1); seq <= batches; seq++ {
@@ -104,7 +104,7 @@ func publishUntilAcked(t testing.TB, js jetstream.JetStream, seq uint64) uint64 
 func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
 	js := connectReady(t)
 	fold := &recorder{until: make(chan struct{}), last: 7}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, c, publishMemory(t, js, 1, 2, 3, 4, 5))
 	if err := js.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
 	js := b.connect()
 	ensure(t, js)
 	fold := &recorder{until: make(chan struct{}), last: 8}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, c, publishMemory(t, js, 1, 2, 3))
 	b.stop()
 	synced := filepath.Join(t.TempDir(), "synced")
@@ -158,7 +158,7 @@ func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
 func TestConsumerMayStartBeforeTheStream(t *testing.T) {
 	js := newBus(t).connect()
 	fold := &recorder{}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	ensure(t, js)
 	wait(t, c, publishMemory(t, js, 1))
 	expect(t, fold, 1)
@@ -167,8 +167,8 @@ func TestConsumerMayStartBeforeTheStream(t *testing.T) {
 func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
 	js := connectReady(t)
 	one, two := &recorder{}, &recorder{}
-	c1, _ := start(t, js, one, Options{})
-	c2, _ := start(t, js, two, Options{})
+	c1, _ := start(t, js, one, ReaderOptions{})
+	c2, _ := start(t, js, two, ReaderOptions{})
 	last := publishMemory(t, js, upTo(200)...)
 	wait(t, c1, last)
 	wait(t, c2, last)
@@ -179,7 +179,7 @@ func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
 func TestDrainAppliesWhatWasFetched(t *testing.T) {
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
-	c, stop := start(t, js, fold, Options{})
+	c, stop := start(t, js, fold, ReaderOptions{})
 	publishMemory(t, js, upTo(50)...)
 	fold.hold <- struct{}{}
 	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 50 && i.NumWaiting > 0 })
@@ -220,7 +220,7 @@ func until(t *testing.T, js jetstream.JetStream, wanted func(*jetstream.Consumer
 
 func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
 	js := connectReady(t)
-	c, _ := start(t, js, &recorder{}, Options{})
+	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	publishMemory(t, js, 1)
 	launches := publish(t, js, schema.KindLaunch, message(1, 1, schema.KindLaunch))
 	wait(t, c, launches)
@@ -234,7 +234,7 @@ func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
 
 func TestClosedConnectionEndsRun(t *testing.T) {
 	js := connectReady(t)
-	c := New(Options{}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	c := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
 	go func() { done <- c.Run(t.Context()) }()
 	<-c.Ready()
@@ -246,7 +246,7 @@ func TestClosedConnectionEndsRun(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	js := connectReady(t)
-	c, _ := start(t, js, &recorder{}, Options{})
+	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	clock := time.Now().Truncate(time.Second)
 	for _, seq := range []uint64{1, 1, 4} {
 		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, ClockOffset: clock.UnixNano() - int64(seq)}

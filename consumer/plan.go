@@ -88,7 +88,10 @@ func (p *Plan) current(ctx context.Context) (t schema.Topology, revision uint64,
 
 // complete fills in what was not asked for: what the bus has, else the defaults.
 func (p *Plan) complete(o StreamOptions, now schema.Topology) StreamOptions {
-	has := StreamOptions{Shards: 1, Replicas: 1, MaxAge: defaultAge, MaxBytes: defaultBytes}
+	has := StreamOptions{Shards: 1, Replicas: 1, MaxAge: defaultAge, MaxBytes: defaultBytes, Lease: defaultLease}
+	if leases := p.have[schema.BucketStream(schema.LeaseBucket)]; leases != nil {
+		has.Lease = leases.Config.MaxAge
+	}
 	if now.Shards > 0 {
 		has.Shards = now.Shards
 	}
@@ -107,6 +110,9 @@ func (p *Plan) complete(o StreamOptions, now schema.Topology) StreamOptions {
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = has.MaxBytes
+	}
+	if o.Lease <= 0 {
+		o.Lease = has.Lease
 	}
 	return o
 }

@@ -8,11 +8,11 @@ import (
 
 // Why batches from before the first one of a run are no loss.
 const (
-	reasonLateStart = "late_start" // Options say to begin later
+	reasonLateStart = "late_start" // ReaderOptions say to begin later
 	reasonRetention = "retention"  // the stream had let go of its beginning
 )
 
-// Stats is what a Consumer has dealt with since it began.
+// Stats is what a Reader has dealt with since it began.
 type Stats struct {
 	Batches         uint64                  // applied
 	Events          [schema.NumKinds]uint64 // in them, by kind
@@ -23,7 +23,7 @@ type Stats struct {
 	Gaps            uint64 // holes in seq
 	Missing         uint64 // batches in those holes: lost
 	Retention       uint64 // batches that the stream had let go of
-	LateStart       uint64 // batches from before the start that Options ask for
+	LateStart       uint64 // batches from before the start that ReaderOptions ask for
 	DeadLetters     uint64
 	DeadLettersLost uint64    // could not be copied
 	Lag             uint64    // messages behind the last one dealt with, when it came
@@ -69,7 +69,7 @@ const (
 
 type hostID struct{ cluster, host string }
 
-// hostStats is what a Consumer knows of one host.
+// hostStats is what a Reader knows of one host.
 type hostStats struct {
 	last    time.Time // wall clock of its last event
 	gaps    uint64

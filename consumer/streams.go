@@ -19,6 +19,7 @@ type StreamOptions struct {
 	Replicas int           // 1
 	MaxAge   time.Duration // 24 h
 	MaxBytes int64         // of all shards together, and JetStream reserves it; 1 GiB
+	Lease    time.Duration // after which the shards of an instance that is gone are another's; 10 s
 }
 
 const (
@@ -29,7 +30,7 @@ const (
 	maxMeta        = 1 << 20
 	maxLeases      = 8 << 20 // in memory: a thousand shards of ten folds
 	outAge         = 7 * 24 * time.Hour
-	leaseTime      = 10 * time.Second
+	defaultLease   = 10 * time.Second
 	topologies     = 8 // revisions that are kept, for a person who must repair one
 	// Checkpoints share of the budget of events: a fold's state is far smaller than what it has read.
 	stateShare = 4
@@ -59,14 +60,14 @@ func configs(o StreamOptions) []jetstream.StreamConfig {
 	out.MaxAge, out.MaxBytes, out.Duplicates = outAge, min(maxOut, o.MaxBytes/16), outDuplicateWindow
 	state := streamConfig(schema.StateStream, schema.StateSubjects)
 	state.MaxBytes, state.MaxMsgsPerSubject = o.MaxBytes/stateShare, 1
-	state.AllowAtomicPublish, state.Compression = true, jetstream.S2Compression
+	state.AllowAtomicPublish, state.AllowMsgTTL, state.Compression = true, true, jetstream.S2Compression
 	state.Discard = jetstream.DiscardNew // a checkpoint that has no room is refused: no older one may go for it
 	meta := bucketConfig(schema.MetaBucket, topologies)
 	meta.MaxBytes = maxMeta
 	leases := bucketConfig(schema.LeaseBucket, 1)
 	leases.Storage, leases.MaxBytes = jetstream.MemoryStorage, maxLeases
-	leases.MaxAge, leases.Duplicates = leaseTime, leaseTime
-	leases.AllowMsgTTL, leases.SubjectDeleteMarkerTTL = true, leaseTime // watchers are told of leases that end
+	leases.MaxAge, leases.Duplicates = o.Lease, o.Lease
+	leases.AllowMsgTTL, leases.SubjectDeleteMarkerTTL = true, max(o.Lease, time.Second) // watchers are told of leases that end
 	all := []jetstream.StreamConfig{meta, leases, state, out, deadLetterConfig(o.MaxBytes / 8)}
 	for i := range all {
 		all[i].Replicas = max(o.Replicas, 1)

@@ -118,7 +118,7 @@ func TestAClosedGenerationTakesNothingAndGivesAll(t *testing.T) {
 		t.Errorf("the closed shard: sealed %t, %d messages, %d bytes reserved", closed.Config.Sealed, closed.State.Msgs, closed.Config.MaxBytes)
 	}
 	fold := &recorder{}
-	c, _ := start(t, js, fold, Options{})
+	c, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, c, 3)
 	expect(t, fold, 1, 2, 3)
 	if _, err := js.Publish(t.Context(), schema.Subject(1, "c", "h", schema.KindMemory), memory(4)); err != nil {
@@ -371,7 +371,7 @@ func TestRemove(t *testing.T) {
 func TestAShardThatIsNone(t *testing.T) {
 	b := newBus(t)
 	js := b.connect()
-	c := New(Options{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	c := NewReader(ReaderOptions{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }() // waits: nobody has set the bus up
 	reshard(t, js, 2)

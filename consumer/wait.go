@@ -15,11 +15,11 @@ const pollInterval = 100 * time.Millisecond
 
 // WaitFor returns when everything that the stream stored up to that JetStream sequence has been
 // dealt with: applied, dropped, dead-lettered, or of a kind that the fold does not take.
-func (c *Consumer) WaitFor(ctx context.Context, sequence uint64) error {
+func (r *Reader) WaitFor(ctx context.Context, sequence uint64) error {
 	idle := false // nothing came for a while: time to ask
 	for {
-		applied, moved := c.watch()
-		if applied >= sequence || (idle && c.nothingLeft(ctx, applied, sequence)) {
+		applied, moved := r.watch()
+		if applied >= sequence || (idle && r.nothingLeft(ctx, applied, sequence)) {
 			return nil
 		}
 		select {
@@ -28,31 +28,31 @@ func (c *Consumer) WaitFor(ctx context.Context, sequence uint64) error {
 		case <-time.After(pollInterval):
 			idle = true
 		case <-ctx.Done():
-			return fmt.Errorf("consumer %s stands at %d of %d: %w", c.fold.Name(), applied, sequence, ctx.Err())
+			return fmt.Errorf("consumer %s stands at %d of %d: %w", r.fold.Name(), applied, sequence, ctx.Err())
 		}
 	}
 }
 
-func (c *Consumer) watch() (applied uint64, moved <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.moved == nil {
-		c.moved = make(chan struct{})
+func (r *Reader) watch() (applied uint64, moved <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.moved == nil {
+		r.moved = make(chan struct{})
 	}
-	return c.applied, c.moved
+	return r.applied, r.moved
 }
 
 // nothingLeft asks the bus whether whatever is stored behind applied, up to sequence, is for other
 // folds. The count of pending messages that JetStream gives would not do: it follows the stream with
 // a delay.
-func (c *Consumer) nothingLeft(ctx context.Context, applied, sequence uint64) bool {
+func (r *Reader) nothingLeft(ctx context.Context, applied, sequence uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	jsStream, err := c.js.Stream(ctx, schema.StreamName(c.opts.Shard))
+	jsStream, err := r.js.Stream(ctx, schema.StreamName(r.opts.Shard))
 	if err != nil || jsStream.CachedInfo().State.LastSeq < sequence {
 		return false
 	}
-	for _, subject := range c.filters() {
+	for _, subject := range r.filters(r.opts.Shard) {
 		next, err := jsStream.GetMsg(ctx, applied+1, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
@@ -65,16 +65,16 @@ func (c *Consumer) nothingLeft(ctx context.Context, applied, sequence uint64) bo
 }
 
 // advance is called with mu held.
-func (c *Consumer) advance(sequence uint64) {
-	c.applied = sequence
-	if c.moved != nil {
-		close(c.moved)
-		c.moved = nil
+func (r *Reader) advance(sequence uint64) {
+	r.applied = sequence
+	if r.moved != nil {
+		close(r.moved)
+		r.moved = nil
 	}
 }
 
-func (c *Consumer) setApplied(sequence uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.advance(sequence)
+func (r *Reader) setApplied(sequence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(sequence)
 }

@@ -108,7 +108,7 @@ func TestEnumerated(t *testing.T) {
 	if got := q.function(0x10, 40, l).Name; got != "" {
 		t.Errorf("after its module went the kernel is %q", got)
 	}
-	list.Head.Time, list.Module = 50, 0x3000 // given out anew
+	list.Time, list.Module = 50, 0x3000 // given out anew
 	q.name(list, l)
 	if got := q.function(0x10, 60, l).Name; got != "" {
 		t.Errorf("the handle given out anew is %q", got)

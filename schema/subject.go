@@ -83,3 +83,8 @@ func Token(name string) string {
 	}
 	return clean
 }
+
+// StateSubject is where a consumer keeps a part of its state of a shard.
+func StateSubject(consumer string, shard int, part string) string {
+	return "gputap.v1.state." + Token(consumer) + "." + strconv.Itoa(shard) + "." + part
+}

@@ -72,7 +72,7 @@ func callToFold(b *testing.B, library string) []float64 {
 		b.Fatal(err)
 	}
 	fold := &timing{Tracker: leak.New(leak.Config{})}
-	folding := consumer.New(consumer.Options{}, js, fold, quiet)
+	folding := consumer.NewReader(consumer.ReaderOptions{}, js, fold, quiet)
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- folding.Run(ctx) }()

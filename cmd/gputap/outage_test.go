@@ -76,7 +76,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	fold := &ordered{Tracker: leak.New(leak.Config{})}
-	folding := consumer.New(consumer.Options{}, js, fold, slog.New(slog.DiscardHandler))
+	folding := consumer.NewReader(consumer.ReaderOptions{}, js, fold, slog.New(slog.DiscardHandler))
 	producing, stopProducer := context.WithCancel(t.Context())
 	consuming, stopConsumer := context.WithCancel(t.Context())
 	produced, consumed := make(chan error, 1), make(chan error, 1)

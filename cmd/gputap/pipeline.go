@@ -41,7 +41,7 @@ type pipeline struct {
 	launch    *launch.Histogram
 	bandwidth *bandwidth.Meter
 	coverage  *coverage.Fold
-	consumers []*consumer.Consumer
+	consumers []*consumer.Reader
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
@@ -97,7 +97,7 @@ func newPipeline(ctx context.Context, cfg config.Producer, store string, log *sl
 // addFolds makes the consumers that the features feed.
 func (p *pipeline) addFolds(features []string) {
 	add := func(fold consumer.Fold) {
-		p.consumers = append(p.consumers, consumer.New(consumer.Options{Shard: p.shard}, p.js, fold, p.log))
+		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, fold, p.log))
 	}
 	p.coverage = coverage.New()
 	add(p.coverage)

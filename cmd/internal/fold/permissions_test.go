@@ -69,7 +69,7 @@ func TestDeployedPermissions(t *testing.T) {
 	if err := send(t, reader, schema.Subject(0, "default", "gpu-1", schema.KindMemory), nil); err == nil {
 		t.Error("a fold may publish batches")
 	}
-	c := consumer.New(consumer.Options{}, reader, leak.New(leak.Config{}), slog.New(slog.DiscardHandler))
+	c := consumer.NewReader(consumer.ReaderOptions{}, reader, leak.New(leak.Config{}), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

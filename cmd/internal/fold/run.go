@@ -27,7 +27,7 @@ func Run(ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.
 	if err != nil {
 		return app.Usage(err)
 	}
-	c := consumer.New(consumer.Options{Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: cfg.PullMaxBytes}, js, f, p.Log)
+	c := consumer.NewReader(consumer.ReaderOptions{Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: cfg.PullMaxBytes}, js, f, p.Log)
 	if err := errors.Join(p.Metrics.Register(f), p.Metrics.Register(c)); err != nil {
 		return err
 	}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// options of a run.
+type options struct {
+	seed      uint64
+	duration  time.Duration
+	hosts     int
+	rate      int
+	shards    int
+	instances int
+	keep      bool
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seed, "seed", 1, "what happens, and when")
+	flag.DurationVar(&o.duration, "duration", 3*time.Minute, "time of trouble")
+	flag.IntVar(&o.hosts, "hosts", 200, "simulated hosts")
+	flag.IntVar(&o.rate, "rate", 10_000, "events a second of all hosts")
+	flag.IntVar(&o.shards, "shards", 16, "shards")
+	flag.IntVar(&o.instances, "instances", 3, "instances of each consumer")
+	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs and stores")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintf(os.Stderr, "chaos: %v\nchaos: the same again: make test-chaos SEED=%d\n", err, o.seed)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	f, err := newFleet(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	if err := f.trouble(ctx); err != nil {
+		return err
+	}
+	if err := f.rest(ctx); err != nil {
+		return err
+	}
+	return f.verify(ctx)
+}

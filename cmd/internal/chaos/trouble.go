@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
+// it did is undone a while later.
+func (f *fleet) trouble(ctx context.Context) error {
+	end := time.Now().Add(f.duration)
+	restartAt := time.Now().Add(f.duration / 2)
+	if !f.pause(ctx, 5*time.Second) {
+		return ctx.Err()
+	}
+	for time.Now().Before(end) && ctx.Err() == nil {
+		if !restartAt.IsZero() && time.Now().After(restartAt) {
+			restartAt = time.Time{}
+			if err := f.restartCluster(ctx); err != nil {
+				return err
+			}
+		}
+		if err := f.one(ctx); err != nil {
+			return err
+		}
+		f.pause(ctx, time.Duration(500+f.random.IntN(2500))*time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+func (f *fleet) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// one does one thing.
+func (f *fleet) one(ctx context.Context) error {
+	consumer := f.consumers[f.random.IntN(len(f.consumers))]
+	simulator := f.simulators[f.random.IntN(len(f.simulators))]
+	node := f.random.IntN(nodes)
+	wait := time.Duration(f.random.IntN(8000)) * time.Millisecond
+	switch n := f.random.IntN(100); {
+	case n < 35:
+		f.note("kill", consumer.name)
+		consumer.kill()
+		f.pause(ctx, wait/4)
+		return consumer.start()
+	case n < 50:
+		f.note("pause 15 s", consumer.name)
+		consumer.signal(syscall.SIGSTOP)
+		f.pause(ctx, 15*time.Second)
+		consumer.signal(syscall.SIGCONT)
+	case n < 58:
+		f.note("stop and start", consumer.name)
+		if err := consumer.end(syscall.SIGTERM, time.Minute); err != nil {
+			return err
+		}
+		return consumer.start()
+	case n < 72:
+		f.note("kill", f.nodes[node].name)
+		f.nodes[node].kill()
+		f.pause(ctx, wait)
+		return f.nodes[node].start()
+	case n < 84:
+		f.note("cut connections", f.nodes[node].name)
+		f.proxies[node].sever()
+		f.pause(ctx, wait/2)
+		f.proxies[node].heal()
+	case n < 90:
+		f.note("kill", simulator.name)
+		simulator.kill()
+		f.pause(ctx, wait/4)
+		return simulator.start()
+	case n < 96:
+		f.note("pause 3 s", simulator.name)
+		simulator.signal(syscall.SIGSTOP)
+		f.pause(ctx, 3*time.Second)
+		simulator.signal(syscall.SIGCONT)
+	default:
+		return f.fillDisk(ctx)
+	}
+	return nil
+}
+
+func (f *fleet) note(what, who string) {
+	f.say("%s %s", what, who)
+	f.did[what]++
+}
+
+// fillDisk leaves the last node no room for a while. It is started anew then, as its operator would.
+func (f *fleet) fillDisk(ctx context.Context) error {
+	if f.tmpfs == "" {
+		return nil
+	}
+	node := f.nodes[nodes-1]
+	f.note("fill the disk", node.name)
+	path := filepath.Join(f.tmpfs, "full")
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = file.Write(block)
+	}
+	_ = file.Close()
+	f.pause(ctx, 5*time.Second)
+	node.kill()
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return node.start()
+}
+
+// restartCluster takes all nodes away at once: nothing is there for a moment.
+func (f *fleet) restartCluster(ctx context.Context) error {
+	f.note("restart all nodes", "")
+	for _, n := range f.nodes {
+		n.kill()
+	}
+	f.pause(ctx, 3*time.Second)
+	for _, n := range f.nodes {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/simulate"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+// folds are made as the commands make them.
+var folds = map[string]func() consumer.Stateful{
+	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
+	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
+	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
+	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}, nil) },
+}
+
+// rest lets the fleet heal, the simulators end, and the consumers fold what is left.
+func (f *fleet) rest(ctx context.Context) error {
+	f.say("rest")
+	for _, list := range [][]*process{f.nodes, f.consumers, f.simulators} {
+		for _, p := range list {
+			p.signal(syscall.SIGCONT)
+			if !p.running() {
+				return fmt.Errorf("%s has ended by itself: %w", p.name, p.err)
+			}
+		}
+	}
+	for _, p := range f.simulators {
+		if err := p.end(syscall.SIGINT, 2*time.Minute); err != nil {
+			return err
+		}
+		if p.err != nil {
+			return fmt.Errorf("%s: %w: not everything was published", p.name, p.err)
+		}
+	}
+	f.say("everything is published")
+	if err := f.until(ctx, 3*time.Minute, func() error { return f.folded(ctx) }); err != nil {
+		return err
+	}
+	for _, p := range f.consumers {
+		if err := p.end(syscall.SIGTERM, time.Minute); err != nil {
+			return err
+		}
+	}
+	f.say("everything is folded and committed")
+	return nil
+}
+
+// folded is nil when the committed state of every fold and shard goes to the end of its stream.
+func (f *fleet) folded(ctx context.Context) error {
+	for shard := range f.shards {
+		for name, fold := range folds {
+			saved, err := consumer.Saved(ctx, f.js, name, shard)
+			if err != nil {
+				return err
+			}
+			reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold(), slog.New(slog.DiscardHandler))
+			if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
+				return errors.Join(err, fmt.Errorf("%s of shard %d stands at %d", name, shard, saved.Sequence))
+			}
+		}
+	}
+	return nil
+}
+
+// verify compares streams with the simulators' logs, and states with an undisturbed reader's.
+func (f *fleet) verify(ctx context.Context) error {
+	var faults []error
+	batches, err := f.verifyStreams(ctx)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	equal, bytesOfStates := 0, 0
+	for shard := range f.shards {
+		for _, name := range slices.Sorted(maps.Keys(folds)) {
+			n, err := f.verifyState(ctx, name, shard)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			equal++
+			bytesOfStates += n
+		}
+	}
+	f.say("%d batches of the simulators are in the streams, in order; %d of %d states equal those of an undisturbed run (%d bytes)",
+		batches, equal, f.shards*len(folds), bytesOfStates)
+	f.summary()
+	return errors.Join(faults...)
+}
+
+func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, error) {
+	saved, err := consumer.Saved(ctx, f.js, name, shard)
+	if err != nil {
+		return 0, err
+	}
+	fold := folds[name]()
+	reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold, slog.New(slog.DiscardHandler))
+	reading, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- reader.Run(reading) }()
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err = reader.WaitFor(waiting, saved.Sequence)
+	stop()
+	if err := errors.Join(err, <-done); err != nil {
+		return 0, err
+	}
+	want, err := reader.State(fold)
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(saved.State, want) {
+		return 0, fmt.Errorf("%s of shard %d: the committed state (%d bytes, %x) is not that of an undisturbed run (%d bytes, %x)",
+			name, shard, len(saved.State), sum(saved.State), len(want), sum(want))
+	}
+	return len(want), nil
+}
+
+func sum(data []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(data)
+	return h.Sum64()
+}
+
+// origin is where seq counts.
+type origin struct {
+	cluster, host, boot string
+	run                 uint64
+	kind                schema.Kind
+}
+
+// verifyStreams checks that each shard's stream holds what was logged for its hosts, unchanged and in order, and nothing else.
+func (f *fleet) verifyStreams(ctx context.Context) (batches int, err error) {
+	logged := map[origin][]uint64{} // by seq - 1, the sum of the batch
+	decoder := schema.NewDecoder()
+	var b schema.Batch
+	for i := range simulators {
+		for e, err := range simulate.ReadLog(f.logOf(i)) {
+			if err != nil {
+				return 0, err
+			}
+			if err := decoder.Decode(e.Data, &b); err != nil {
+				return 0, fmt.Errorf("log of %s: %w", e.Host, err)
+			}
+			at := origin{b.Cluster, b.Host, b.BootID, b.Run, b.Kind}
+			if uint64(len(logged[at]))+1 != b.Seq {
+				return 0, fmt.Errorf("log of %s: seq %d of %s after %d", e.Host, b.Seq, b.Kind, len(logged[at]))
+			}
+			logged[at] = append(logged[at], sum(e.Data))
+			batches++
+		}
+	}
+	stored := map[origin]int{}
+	for shard := range f.shards {
+		if err := f.eachMessage(ctx, shard, func(data []byte) error {
+			if err := decoder.Decode(data, &b); err != nil {
+				return err
+			}
+			at := origin{b.Cluster, b.Host, b.BootID, b.Run, b.Kind}
+			want := logged[at]
+			switch {
+			case schema.Shard(b.Cluster, b.Host, f.shards) != shard:
+				return fmt.Errorf("shard %d holds a batch of %s", shard, b.Host)
+			case b.Seq > uint64(len(want)) || want[b.Seq-1] != sum(data):
+				return fmt.Errorf("seq %d of %s of %s is not what was logged", b.Seq, b.Kind, b.Host)
+			case b.Seq > uint64(stored[at])+1:
+				return fmt.Errorf("seq %d of %s of %s comes after %d: lost", b.Seq, b.Kind, b.Host, stored[at])
+			}
+			stored[at] = max(stored[at], int(b.Seq))
+			return nil
+		}); err != nil {
+			return batches, fmt.Errorf("stream of shard %d: %w", shard, err)
+		}
+	}
+	for at, sums := range logged {
+		if stored[at] != len(sums) {
+			return batches, fmt.Errorf("%s of %s: %d of %d batches are stored", at.kind, at.host, stored[at], len(sums))
+		}
+	}
+	return batches, nil
+}
+
+func (f *fleet) eachMessage(ctx context.Context, shard int, see func(data []byte) error) error {
+	jsStream, err := f.js.Stream(ctx, schema.StreamName(shard))
+	if err != nil {
+		return err
+	}
+	left := jsStream.CachedInfo().State.Msgs
+	if left == 0 {
+		return nil
+	}
+	ordered, err := f.js.OrderedConsumer(ctx, schema.StreamName(shard), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return err
+	}
+	messages, err := ordered.Messages(jetstream.PullMaxMessagesWithBytesLimit(500, 8<<20))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for ; left > 0; left-- {
+		m, err := messages.Next()
+		if err != nil {
+			return err
+		}
+		if err := see(m.Data()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// summary counts what was done and what the consumers say of it.
+func (f *fleet) summary() {
+	for _, what := range slices.Sorted(maps.Keys(f.did)) {
+		f.say("%4d × %s", f.did[what], what)
+	}
+	logs, _ := filepath.Glob(filepath.Join(f.dir, "*.log"))
+	counts := map[string]int{}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing"} {
+			counts[line] += strings.Count(string(text), line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(counts)) {
+		f.say("%4d × the consumers said %q", counts[line], line)
+	}
+}

@@ -1,0 +1,269 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	partBytes    = 512 << 10 // of a checkpoint in one message; NATS's own limit is 1 MiB
+	partsAtOnce  = 8
+	readAgain    = 100 * time.Millisecond
+	stateTimeout = 10 * time.Second // for a replica to show what was acked, and for the bus to take a manifest
+)
+
+var (
+	// errFenced: another instance has claimed the shard since.
+	errFenced = errors.New("another instance owns the shard")
+	// errDamaged: the parts of a checkpoint are not what its manifest says.
+	errDamaged = errors.New("checkpoint is damaged")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// manifest is a checkpoint: the shard's state up to a message of its stream, and who may write the next one. The
+// newest manifest counts; each replaces exactly the one that its writer knows.
+type manifest struct {
+	Form     int       `json:"form"`
+	Owner    string    `json:"owner"`
+	Epoch    uint64    `json:"epoch"` // grows with each claim
+	Commit   uint64    `json:"commit"`
+	Parts    string    `json:"parts,omitempty"` // what the subjects of its parts begin with
+	Sums     []part    `json:"sums,omitempty"`
+	Sequence uint64    `json:"sequence"` // last message of the shard's stream that is in the state
+	Stored   time.Time `json:"stored"`   // when the bus stored that message
+	Created  time.Time `json:"created"`  // when the shard's stream was
+	Written  time.Time `json:"written"`
+
+	revision uint64 // sequence of its own message; 0: there is none
+}
+
+type part struct {
+	Bytes int    `json:"bytes"`
+	CRC   uint32 `json:"crc32c"`
+}
+
+const manifestForm = 1
+
+func (m *manifest) bytes() (n int) {
+	for _, p := range m.Sums {
+		n += p.Bytes
+	}
+	return n
+}
+
+// checkpoints are those of one fold in one shard.
+type checkpoints struct {
+	js    jetstream.JetStream
+	fold  string
+	shard int
+}
+
+func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
+
+// latest is the newest manifest that a replica knows of; the zero one when there is none.
+func (c *checkpoints) latest(ctx context.Context) (manifest, error) {
+	var m manifest
+	raw, err := c.get(ctx, "m")
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(raw.Data, &m); err != nil || m.Form != manifestForm {
+		// What stands there is from another program. It is replaced, since the stream can rebuild the state.
+		m = manifest{Epoch: m.Epoch}
+	}
+	m.revision = raw.Sequence
+	return m, nil
+}
+
+func (c *checkpoints) get(ctx context.Context, part string) (*jetstream.RawStreamMsg, error) {
+	jsStream, err := c.js.Stream(ctx, schema.StateStream)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", schema.StateStream, err)
+	}
+	return jsStream.GetLastMsgForSubject(ctx, c.subject(part))
+}
+
+// claim makes owner the only one who can commit. Whoever claimed before finds out at its next commit.
+func (c *checkpoints) claim(ctx context.Context, owner string) (manifest, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	for {
+		m, err := c.latest(ctx)
+		if err == nil {
+			m.Form, m.Owner, m.Epoch, m.Commit = manifestForm, owner, m.Epoch+1, 0
+			err = c.put(ctx, &m)
+		}
+		if err == nil {
+			return m, nil
+		}
+		if !errors.Is(err, errFenced) || !sleep(ctx, readAgain) { // a replica may show an old one
+			return m, fmt.Errorf("claim shard %d: %w", c.shard, err)
+		}
+	}
+}
+
+// put writes a manifest over the one it was made from.
+func (c *checkpoints) put(ctx context.Context, m *manifest) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	msg := &nats.Msg{Subject: c.subject("m"), Data: data}
+	for {
+		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(m.revision), jetstream.WithRetryAttempts(0))
+		if err == nil {
+			m.revision = ack.Sequence
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		// The bus may have stored it and the ack be lost.
+		stored, lookErr := c.latest(ctx)
+		switch {
+		case lookErr == nil && stored.revision > m.revision && stored.Owner == m.Owner && stored.Epoch == m.Epoch && stored.Commit == m.Commit:
+			m.revision = stored.revision
+			return nil
+		case lookErr == nil && stored.revision > m.revision, wrongSequence(err):
+			return errFenced
+		}
+		if !sleep(ctx, readAgain) {
+			return err
+		}
+	}
+}
+
+func wrongSequence(err error) bool {
+	const wrongLastSequence, wrongLastSequenceConstant = 10071, 10164
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && (refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
+}
+
+// commit makes state the shard's, up to what m says; m is then the newest manifest. Parts are written before the
+// manifest that names them, under names that no other owner uses, and never over those of the checkpoint before.
+func (c *checkpoints) commit(ctx context.Context, m *manifest, state []byte) error {
+	before := *m
+	next := *m
+	next.Commit++
+	next.Written = time.Now()
+	next.Parts = strconv.FormatUint(m.Epoch, 10) + "." + string("ab"[next.Commit%2])
+	next.Sums = nil
+	for rest := state; len(rest) > 0; {
+		p := rest[:min(len(rest), partBytes)]
+		rest = rest[len(p):]
+		next.Sums = append(next.Sums, part{len(p), crc32.Checksum(p, castagnoli)})
+	}
+	if err := c.writeParts(ctx, &next, state); err != nil {
+		return fmt.Errorf("write checkpoint of shard %d: %w", c.shard, err)
+	}
+	if err := c.put(ctx, &next); err != nil {
+		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
+	}
+	*m = next
+	c.forget(ctx, &before, &next)
+	return nil
+}
+
+func (c *checkpoints) partSubject(m *manifest, i int) string {
+	return c.subject("p." + m.Parts + "." + strconv.Itoa(i))
+}
+
+func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte) error {
+	var acks []jetstream.PubAckFuture
+	await := func(left int) error {
+		for ; len(acks) > left; acks = acks[1:] {
+			select {
+			case <-acks[0].Ok():
+			case err := <-acks[0].Err():
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	for i, p := range m.Sums {
+		ack, err := c.js.PublishMsgAsync(&nats.Msg{Subject: c.partSubject(m, i), Data: state[i*partBytes:][:p.Bytes]},
+			jetstream.WithRetryAttempts(0))
+		if err != nil {
+			return err
+		}
+		acks = append(acks, ack)
+		if err := await(partsAtOnce - 1); err != nil {
+			return err
+		}
+	}
+	return await(0)
+}
+
+// forget frees the parts that no manifest will name any more: those of an owner before, and what the checkpoint
+// before last had more of. They become empty messages that JetStream lets go soon; it does not matter when that fails.
+func (c *checkpoints) forget(ctx context.Context, before, now *manifest) {
+	if before.Parts == "" || before.Commit != 0 && len(before.Sums) <= len(now.Sums) {
+		return
+	}
+	first := 0
+	if before.Commit != 0 { // of the same owner: its next commit takes these names
+		first = len(now.Sums)
+	}
+	for i := first; i < len(before.Sums); i++ {
+		msg := &nats.Msg{Subject: c.partSubject(before, i)}
+		if _, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(time.Second), jetstream.WithRetryAttempts(0)); err != nil {
+			return
+		}
+	}
+}
+
+// load reads the state of a manifest. A replica may be behind: what is not there yet is asked for again.
+func (c *checkpoints) load(ctx context.Context, m *manifest) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(stateTimeout, time.Duration(len(m.Sums))*readAgain))
+	defer cancel()
+	state := make([]byte, 0, m.bytes())
+	for i, p := range m.Sums {
+		for {
+			raw, err := c.get(ctx, "p."+m.Parts+"."+strconv.Itoa(i))
+			if err == nil && len(raw.Data) == p.Bytes && crc32.Checksum(raw.Data, castagnoli) == p.CRC {
+				state = append(state, raw.Data...)
+				break
+			}
+			if !sleep(ctx, readAgain) {
+				return nil, fmt.Errorf("%w: part %d of %d of shard %d: %w", errDamaged, i+1, len(m.Sums), c.shard, errors.Join(err, ctx.Err()))
+			}
+		}
+	}
+	return state, nil
+}
+
+// SavedState is the newest checkpoint of a fold in a shard: what Reader.State of an undisturbed reader would be after
+// that message of the shard's stream.
+type SavedState struct {
+	State    []byte
+	Sequence uint64
+	Epoch    uint64 // how often the shard was claimed
+	Written  time.Time
+}
+
+// Saved reads the newest checkpoint. Without one it is empty.
+func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) (SavedState, error) {
+	c := checkpoints{js, fold, shard}
+	m, err := c.latest(ctx)
+	if err != nil {
+		return SavedState{}, err
+	}
+	state, err := c.load(ctx, &m)
+	return SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}, err
+}

@@ -1,0 +1,400 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// chain is a fold whose state of a host depends on every batch and on their order.
+type chain struct {
+	mu    sync.Mutex
+	hosts map[hostID]uint64
+	form  byte
+}
+
+func newChain() Stateful { return &chain{hosts: map[hostID]uint64{}, form: 1} }
+
+func (c *chain) Name() string         { return "chain" }
+func (c *chain) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory} }
+
+func (c *chain) Apply(b *schema.Batch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.Kind == schema.KindHost {
+		return nil
+	}
+	c.hosts[hostID{b.Cluster, b.Host}] = link(c.hosts[hostID{b.Cluster, b.Host}], b.Run, b.Seq)
+	return nil
+}
+
+func link(before, run, seq uint64) uint64 {
+	h := fnv.New64a()
+	_ = binary.Write(h, binary.LittleEndian, []uint64{before, run, seq})
+	return h.Sum64()
+}
+
+func (c *chain) Snapshot(yield func(Section) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range slices.SortedFunc(maps.Keys(c.hosts), func(a, b hostID) int { return bytes.Compare([]byte(a.host), []byte(b.host)) }) {
+		data := binary.LittleEndian.AppendUint64([]byte{c.form}, c.hosts[id])
+		if err := yield(Section{id.cluster, id.host, data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) Restore(s Section) error {
+	if len(s.Data) != 9 || s.Data[0] != c.form {
+		return fmt.Errorf("form %d", s.Data[0])
+	}
+	c.hosts[hostID{s.Cluster, s.Host}] = binary.LittleEndian.Uint64(s.Data[1:])
+	return nil
+}
+
+// fleet is a bus with shards, leases and room for states.
+type fleet struct {
+	t     *testing.T
+	bus   *bus
+	admin jetstream.JetStream
+	topo  schema.Topology
+	seqs  map[string]uint64
+	sums  map[string]uint64 // what the chain of each host must be
+}
+
+func newFleet(t *testing.T, shards int) *fleet {
+	f := &fleet{t: t, bus: newBus(t), topo: schema.Topology{Generation: 1, Shards: shards}, seqs: map[string]uint64{}, sums: map[string]uint64{}}
+	f.admin = f.bus.connect()
+	if err := EnsureStreams(t.Context(), f.admin, StreamOptions{Shards: shards, MaxBytes: int64(shards) << 26, Lease: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// send publishes the next batch of a host.
+func (f *fleet) send(host string) {
+	f.t.Helper()
+	f.seqs[host]++
+	f.sums[host] = link(f.sums[host], 1, f.seqs[host])
+	data := encode(schema.KindMemory, schema.Header{Cluster: "c", Host: host, BootID: "b", Run: 1, Seq: f.seqs[host]})
+	subject := schema.Subject(f.topo.Shard("c", host), "c", host, schema.KindMemory)
+	if _, err := f.admin.Publish(f.t.Context(), subject, data); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// instance is one running consumer with a connection of its own.
+type instance struct {
+	*Consumer
+	js   jetstream.JetStream
+	stop func() // gracefully
+	kill func() // as if the process were gone
+}
+
+func (f *fleet) instance(name string, fold func() Stateful) *instance {
+	js := f.bus.connect()
+	c := New(Options{Instance: name, Checkpoint: 50 * time.Millisecond, Settle: 50 * time.Millisecond}, js, fold, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = c.Run(ctx)
+	}()
+	i := &instance{Consumer: c, js: js}
+	i.stop = func() {
+		cancel()
+		if <-done; err != nil {
+			f.t.Error(err)
+		}
+	}
+	i.kill = sync.OnceFunc(func() {
+		js.Conn().Close()
+		cancel()
+		<-done
+	})
+	f.t.Cleanup(i.kill)
+	return i
+}
+
+// committed is the saved state of every shard, as bytes.
+func (f *fleet) committed() map[int][]byte {
+	states := map[int][]byte{}
+	for _, shard := range f.topo.Numbers() {
+		store := checkpoints{f.admin, "chain", shard}
+		m, err := store.latest(f.t.Context())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if states[shard], err = store.load(f.t.Context(), &m); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return states
+}
+
+// undisturbed is what one reader makes of each shard from its beginning.
+func (f *fleet) undisturbed() map[int][]byte {
+	states := map[int][]byte{}
+	for _, shard := range f.topo.Numbers() {
+		fold := newChain()
+		r, stop := start(f.t, f.admin, fold, ReaderOptions{Shard: shard})
+		jsStream, err := f.admin.Stream(f.t.Context(), schema.StreamName(shard))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		wait(f.t, r, jsStream.CachedInfo().State.LastSeq)
+		stop()
+		if states[shard], err = r.save(nil, fold); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return states
+}
+
+func (f *fleet) expect(states map[int][]byte) {
+	f.t.Helper()
+	for shard, want := range f.undisturbed() {
+		if !bytes.Equal(states[shard], want) {
+			f.t.Errorf("shard %d: the state that was saved is not that of an undisturbed run:\n%x\n%x", shard, states[shard], want)
+		}
+	}
+	sums := map[string]uint64{}
+	for _, state := range states {
+		fold := newChain().(*chain)
+		if len(state) == 0 {
+			continue
+		}
+		if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold); err != nil {
+			f.t.Error(err)
+		}
+		for id, sum := range fold.hosts {
+			sums[id.host] = sum
+		}
+	}
+	if !maps.Equal(sums, f.sums) {
+		f.t.Errorf("the states hold %v, want %v", sums, f.sums)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (i *instance) shards() (list []int) {
+	i.Each(func(shard int, _ Stateful) { list = append(list, shard) })
+	return list
+}
+
+// TestEffectivelyOnce: consumers come, go and die at any moment, and the states are those of one undisturbed run.
+func TestEffectivelyOnce(t *testing.T) {
+	f := newFleet(t, 4)
+	random := rand.New(rand.NewPCG(1, 2))
+	var running []*instance
+	started := 0
+	for step := range 400 {
+		for range 5 {
+			f.send(fmt.Sprintf("h%d", random.IntN(12)))
+		}
+		switch what := random.IntN(40); {
+		case len(running) < 3 && (what < 6 || len(running) == 0):
+			started++
+			running = append(running, f.instance(fmt.Sprintf("i%d", started), newChain))
+		case what == 38 && len(running) > 0:
+			i := random.IntN(len(running))
+			running[i].kill()
+			running = slices.Delete(running, i, i+1)
+		case what == 39 && len(running) > 0:
+			i := random.IntN(len(running))
+			running[i].stop()
+			running = slices.Delete(running, i, i+1)
+		}
+		if step%4 == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for _, i := range running {
+		i.stop()
+	}
+	last := f.instance("last", newChain)
+	eventually(t, "all shards are owned", func() bool { return len(last.shards()) == 4 })
+	eventually(t, "everything is folded", func() bool {
+		sums := map[string]uint64{}
+		last.Each(func(_ int, fold Stateful) {
+			c := fold.(*chain)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for id, sum := range c.hosts {
+				sums[id.host] = sum
+			}
+		})
+		return maps.Equal(sums, f.sums)
+	})
+	last.stop()
+	f.expect(f.committed())
+}
+
+// TestZombie: an instance that was thought dead cannot write over what its successor has written.
+func TestZombie(t *testing.T) {
+	f := newFleet(t, 1)
+	f.send("h")
+	store := checkpoints{f.admin, "chain", 0}
+	old, err := store.claim(t.Context(), "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.commit(t.Context(), &old, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	successor, err := store.claim(t.Context(), "successor")
+	if err != nil || successor.Epoch != old.Epoch+1 {
+		t.Fatalf("claim: %v, epoch %d after %d", err, successor.Epoch, old.Epoch)
+	}
+	if err := store.commit(t.Context(), &old, bytes.Repeat([]byte("zombie"), partBytes)); err == nil {
+		t.Error("the zombie may commit")
+	}
+	if state, err := store.load(t.Context(), &successor); err != nil || string(state) != "first" {
+		t.Errorf("the successor loads %.20q, %v", state, err)
+	}
+	if err := store.commit(t.Context(), &successor, []byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	latest, err := store.latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := store.load(t.Context(), &latest); err != nil || string(state) != "second" {
+		t.Errorf("the state is %.20q, %v", state, err)
+	}
+}
+
+// TestFailover: the shards of an instance that dies go to the others, and those of one that stops go at once.
+func TestFailover(t *testing.T) {
+	f := newFleet(t, 6)
+	a, b := f.instance("a", newChain), f.instance("b", newChain)
+	even := func() bool { return len(a.shards()) == 3 && len(b.shards()) == 3 }
+	eventually(t, "both have three shards", even)
+	for i := range 60 {
+		f.send(fmt.Sprintf("h%d", i%20))
+	}
+	a.kill()
+	eventually(t, "b has all six", func() bool { return len(b.shards()) == 6 })
+	for i := range 60 {
+		f.send(fmt.Sprintf("h%d", i%20))
+	}
+	c := f.instance("c", newChain)
+	eventually(t, "c has three", func() bool { return len(c.shards()) == 3 && len(b.shards()) == 3 })
+	b.stop()
+	eventually(t, "c has all six", func() bool { return len(c.shards()) == 6 })
+	if n := c.counters.rebuilt.Load(); n != 0 {
+		t.Errorf("%d states were rebuilt", n)
+	}
+	eventually(t, "everything is folded", func() bool {
+		n := 0
+		c.Each(func(_ int, fold Stateful) {
+			ch := fold.(*chain)
+			ch.mu.Lock()
+			defer ch.mu.Unlock()
+			for id, sum := range ch.hosts {
+				if sum == f.sums[id.host] {
+					n++
+				}
+			}
+		})
+		return n == 20
+	})
+	c.stop()
+	f.expect(f.committed())
+}
+
+// TestUnknownState: a state of another form is refused, said, and rebuilt from the stream.
+func TestUnknownState(t *testing.T) {
+	f := newFleet(t, 1)
+	for range 10 {
+		f.send("h")
+	}
+	newer := f.instance("newer", func() Stateful { return &chain{hosts: map[hostID]uint64{}, form: 2} })
+	eventually(t, "it is saved", func() bool { return newer.counters.commits.Load() > 0 })
+	newer.stop()
+	f.send("h")
+	c := f.instance("known", newChain)
+	eventually(t, "it is saved", func() bool { return c.counters.commits.Load() > 0 })
+	if n := c.counters.rebuilt.Load(); n != 1 {
+		t.Errorf("%d states were rebuilt, want 1", n)
+	}
+	c.stop()
+	f.expect(f.committed())
+}
+
+// TestDamagedState: a part that is not what the manifest says is not taken for a state.
+func TestDamagedState(t *testing.T) {
+	f := newFleet(t, 1)
+	for range 10 {
+		f.send("h")
+	}
+	c := f.instance("one", newChain)
+	eventually(t, "it is saved", func() bool { return c.counters.commits.Load() > 0 })
+	c.stop()
+	store := checkpoints{f.admin, "chain", 0}
+	m, err := store.latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.admin.Publish(t.Context(), store.partSubject(&m, 0), []byte("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	c = f.instance("two", newChain)
+	eventually(t, "it is rebuilt and saved", func() bool { return c.counters.rebuilt.Load() == 1 && c.counters.commits.Load() > 0 })
+	c.stop()
+	f.expect(f.committed())
+}
+
+func TestPlacement(t *testing.T) {
+	shards := make([]int, 16)
+	for i := range shards {
+		shards[i] = i
+	}
+	three := placement(shards, []string{"a", "b", "c"})
+	count := map[string]int{}
+	for _, m := range three {
+		count[m]++
+	}
+	for m, n := range count {
+		if n > 6 {
+			t.Errorf("%s has %d of 16 shards", m, n)
+		}
+	}
+	if len(placement(shards, nil)) != 0 || !maps.Equal(three, placement(shards, []string{"a", "b", "c"})) {
+		t.Error("placement is no function of shards and members")
+	}
+	moved := 0
+	for shard, m := range placement(shards, []string{"a", "b"}) {
+		if three[shard] != "c" && three[shard] != m {
+			moved++
+		}
+	}
+	if moved > 5 {
+		t.Errorf("%d shards move between two members that stay", moved)
+	}
+}

@@ -1,0 +1,230 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// owned is one shard while this instance owns it: claimed, loaded, folded, committed.
+type owned struct {
+	shard    int
+	topology schema.Topology
+	js       jetstream.JetStream
+	leases   *leases
+	every    time.Duration // between checkpoints
+	pull     int
+	newFold  func() Stateful
+	log      *slog.Logger
+	counters *ownerCounters
+
+	revision uint64 // of the lease; keep's while it runs
+	store    checkpoints
+	manifest manifest
+	state    []byte // of the checkpoint under way; kept to be used again
+	unsaved  bool   // the state is not what the manifest says, although nothing was folded
+	cost     time.Duration
+	saved    atomic.Int64 // bytes of the last checkpoint
+
+	closed atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
+	done   bool        // it was; valid when ended is closed
+
+	stop  context.CancelCauseFunc
+	ended chan struct{}
+
+	mu      sync.Mutex
+	reader  *Reader  // nil until the state is loaded
+	fold    Stateful // the reader's
+	written time.Time
+}
+
+// errHandOver ends an ownership with a checkpoint: another instance should have the shard, or this one stops.
+var errHandOver = errors.New("shard is handed over")
+
+// run returns when ctx ends or the shard is lost, and then owns it no more.
+func (o *owned) run(ctx context.Context) {
+	defer close(o.ended)
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		if err := o.leases.keep(keeping, o.shard, &o.revision, func() {}); err != nil {
+			o.stop(err)
+		}
+	})
+	err := o.work(ctx)
+	stopKeeping()
+	keeper.Wait()
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errLeaseLost):
+		o.counters.leasesLost.Add(1)
+		o.log.Warn("lease was lost: the shard is another's", "shard", o.shard)
+		return // the key is not ours
+	case errors.Is(err, errFenced):
+		o.counters.fenced.Add(1)
+		o.log.Warn("checkpoint was refused, since another instance claimed the shard: its state is dropped here", "shard", o.shard)
+	case errors.Is(err, errNotDrained):
+		o.log.Debug("shard must wait", "shard", o.shard, "err", err)
+	case err != nil && ctx.Err() == nil:
+		o.log.Warn("shard is given up and tried again", "shard", o.shard, "err", err)
+	}
+	o.leases.release(context.WithoutCancel(ctx), o.shard, o.revision)
+}
+
+// work claims the shard, takes its state up, and folds until ctx ends.
+func (o *owned) work(ctx context.Context) (err error) {
+	if o.manifest, err = o.store.claim(ctx, o.leases.instance); err != nil {
+		return err
+	}
+	reader, fold, err := o.takeUp(ctx)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	o.reader, o.fold, o.written = reader, fold, time.Now()
+	o.mu.Unlock()
+	o.counters.claims.Add(1)
+	o.log.Info("shard is owned", "shard", o.shard, "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes())
+
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	ended := make(chan error, 1)
+	go func() { ended <- reader.Run(reading) }()
+	tick := time.NewTicker(min(o.every, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			err := o.checkpointDue(ctx)
+			if err == nil && o.closed.Load() {
+				o.done, err = reader.drained(ctx, o.shard, reader.Applied())
+			}
+			if !o.done && !errors.Is(err, errFenced) {
+				continue
+			}
+			stopReading()
+			<-ended
+			if o.done {
+				err = o.checkpoint(ctx)
+				o.done = err == nil
+			}
+			return err
+		case err := <-ended:
+			if err != nil || errors.Is(context.Cause(ctx), errLeaseLost) {
+				return err
+			}
+			// Whoever waits for the shard waits for this checkpoint.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
+			defer cancel()
+			return o.checkpoint(last)
+		}
+	}
+}
+
+// takeUp makes a reader and fold of the newest checkpoint. A state that this program does not know is built anew from
+// what the stream still holds.
+func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
+	reader, fold := o.anew()
+	if len(o.manifest.Sums) == 0 {
+		if err := o.inherit(ctx, reader, fold); err != nil {
+			return nil, nil, err
+		}
+		o.unsaved = len(reader.runs.young) > 0
+		return reader, fold, nil
+	}
+	state, err := o.store.load(ctx, &o.manifest)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	if err == nil {
+		err = reader.restore(state, fold)
+	}
+	if err != nil {
+		o.counters.rebuilt.Add(1)
+		o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "shard", o.shard, "err", err)
+		o.unsaved = true
+		reader, fold = o.anew()
+		return reader, fold, nil
+	}
+	reader.resume(&o.manifest)
+	return reader, fold, nil
+}
+
+func (o *owned) anew() (*Reader, Stateful) {
+	fold := o.newFold()
+	return NewReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log), fold
+}
+
+// checkpointDue commits when it is time and something was folded. A state that takes long to write is written less
+// often: it may cost a twentieth of the time.
+func (o *owned) checkpointDue(ctx context.Context) error {
+	o.mu.Lock()
+	written := o.written
+	o.mu.Unlock()
+	if !o.unsaved && (time.Since(written) < max(o.every, 20*o.cost) || o.reader.Applied() == o.manifest.Sequence) {
+		return nil
+	}
+	return o.checkpoint(ctx)
+}
+
+// checkpoint commits what was folded. Folding waits while the state is copied and goes on while it is written.
+func (o *owned) checkpoint(ctx context.Context) error {
+	start := time.Now()
+	next := o.manifest
+	var err error
+	if o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next); err != nil {
+		o.counters.failed.Add(1)
+		o.log.Error("state cannot be saved", "shard", o.shard, "err", err)
+		return err
+	}
+	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
+		return nil
+	}
+	if err := o.store.commit(ctx, &next, o.state); err != nil {
+		o.counters.failed.Add(1)
+		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
+		return err
+	}
+	o.manifest, o.cost, o.unsaved = next, time.Since(start), false
+	o.saved.Store(int64(len(o.state)))
+	o.counters.commits.Add(1)
+	o.mu.Lock()
+	o.written = time.Now()
+	o.mu.Unlock()
+	return nil
+}
+
+// checkpoint saves the state and says up to where it goes. It waits for the step under way.
+func (r *Reader) checkpoint(to []byte, fold Stateful, m *manifest) ([]byte, error) {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
+	m.Sequence, m.Stored, m.Created = r.Applied(), r.place.stored, r.place.created
+	return r.save(to, fold)
+}
+
+// State is the reader's state and its fold's as a checkpoint holds them. It waits for the step under way.
+func (r *Reader) State(fold Stateful) ([]byte, error) {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
+	return r.save(nil, fold)
+}
+
+// resume makes the first fetch go on behind a checkpoint, if the stream is still the same.
+func (r *Reader) resume(m *manifest) {
+	r.place.begun, r.place.stored, r.place.created = true, m.Stored, m.Created
+	r.setApplied(m.Sequence)
+}
+
+// view is what an owned shard shows.
+func (o *owned) view() (reader *Reader, fold Stateful, written time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reader, o.fold, o.written
+}

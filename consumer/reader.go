@@ -1,0 +1,124 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// Fold is one consumer's state and how a batch changes it. Apply is called by one goroutine at a
+// time, in seq order per host, run and kind. Apply must not keep b: its columns are reused for the
+// next batch. Heartbeats (schema.KindHost) come whether Kinds names them or not: they carry the
+// host's losses.
+//
+// A fold that also has
+//
+//	Lost(cluster, host, boot string, batches uint64)
+//
+// is told, by the same goroutine, of batches with events of its kinds that it will never see: lost,
+// from before the reader's start, or refused by its own Apply.
+type Fold interface {
+	Name() string
+	Kinds() []schema.Kind
+	Apply(b *schema.Batch) error
+}
+
+type lossAware interface {
+	Lost(cluster, host, boot string, batches uint64)
+}
+
+// ReaderOptions of a Reader. The zero value reads shard 0 from the beginning of its stream.
+type ReaderOptions struct {
+	Shard        int
+	New          bool      // begin behind what is stored when Run begins
+	Since        time.Time // begin with what the bus stored at this time or later; zero: all
+	PullMaxBytes int       // most bytes of messages under way; 0: 8 MiB
+}
+
+const defaultPullBytes = 8 << 20 // 16 batches of the largest size
+
+// Reader feeds one fold from one shard. It is a prometheus.Collector.
+type Reader struct {
+	opts ReaderOptions
+	js   jetstream.JetStream
+	fold Fold
+	log  *slog.Logger
+	name string // of the JetStream consumer: unique, or two readers of a shard would share one
+
+	stepping sync.Mutex // held by a step, and by who saves the state between two
+
+	// Only the goroutine that steps, or Run while none does.
+	jsStream jetstream.Stream
+	place    place
+	decoder  *schema.Decoder
+	batch    schema.Batch
+	warnings map[string]*warning
+
+	ready     chan struct{} // closed when the stream is being read
+	readyOnce sync.Once
+	timing    timing
+
+	mu      sync.Mutex
+	applied uint64        // last JetStream sequence dealt with
+	moved   chan struct{} // closed when applied grows; nil while nobody waits
+	stats   Stats
+	runs    runs
+	hosts   hosts
+}
+
+// NewReader returns a Reader that does nothing until Run.
+func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.Logger) *Reader {
+	if opts.PullMaxBytes <= 0 {
+		opts.PullMaxBytes = defaultPullBytes
+	}
+	return &Reader{
+		opts: opts, js: js, fold: fold, log: log.With("consumer", fold.Name(), "shard", opts.Shard),
+		name: consumerName(fold.Name(), opts.Shard), decoder: schema.NewDecoder(), warnings: map[string]*warning{},
+		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
+	}
+}
+
+// Ready is closed when the stream is there and is being read.
+func (r *Reader) Ready() <-chan struct{} { return r.ready }
+
+// Applied is the last JetStream sequence that was dealt with: applied, dropped or passed over.
+func (r *Reader) Applied() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied
+}
+
+// Lost sums, by cause, the latest loss counters of every producer run seen.
+func (r *Reader) Lost() [schema.NumLosses]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs.lost()
+}
+
+// Stats reads the counters.
+func (r *Reader) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// sleep waits, and says whether ctx is still good.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func consumerName(fold string, shard int) string {
+	id := nuid.Next()
+	return schema.Token(fold) + "-" + shardLabel(shard) + "-" + id[len(id)-8:]
+}
