@@ -53,10 +53,18 @@ func (p *Plan) affordable(account *jetstream.AccountInfo) error {
 	limit := account.Limits.MaxStore
 	need := p.reserved * int64(p.Options.Replicas)
 	if left := limit - int64(account.ReservedStore); limit >= 0 && need > left {
-		return fmt.Errorf("the streams reserve %d bytes of storage more (with replicas) and the account has %d left of %d: %s",
-			need, max(left, 0), limit, remedyAccountTooFew)
+		return fmt.Errorf("the streams reserve %s of storage more (all copies) and the account has %s left of %s: %s",
+			about(need), about(max(left, 0)), about(limit), remedyAccountTooFew)
 	}
 	return nil
+}
+
+// about is an amount for a person who makes room.
+func about(bytes int64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
 func (p *Plan) clustered() bool { return p.js.Conn().ConnectedClusterName() != "" }
@@ -97,7 +105,7 @@ func (p *Plan) try(ctx context.Context) error {
 			free += step
 		}
 	}
-	return fmt.Errorf("the streams reserve %d bytes of storage more and the server has about %d left: %s", p.reserved, free, remedyNoStorage)
+	return fmt.Errorf("the streams reserve %s of storage more and the server has about %s left: %s", about(p.reserved), about(free), remedyNoStorage)
 }
 
 // explain adds to what a server refused in the middle why, and what to do.
@@ -110,9 +118,9 @@ func (p *Plan) explain(err error) error {
 		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more of them, use fewer --replicas, "+
 			"or, when storage is short, raise max_file_store or keep less with --max-bytes", err, o.Replicas)
 	case isCode(err, codeNoStorage):
-		return fmt.Errorf("%w: all streams reserve %d bytes more: %s, and try again", err, p.reserved, remedyNoStorage)
+		return fmt.Errorf("%w: all streams reserve %s more: %s, and try again", err, about(p.reserved), remedyNoStorage)
 	case isCode(err, codeNoMemory):
-		return fmt.Errorf("%w: leases need %d bytes: raise max_memory_store of the server", err, maxLeases)
+		return fmt.Errorf("%w: leases need %s: raise max_memory_store of the server", err, about(maxLeases))
 	}
 	return err
 }

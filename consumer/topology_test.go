@@ -255,7 +255,7 @@ func TestRefusals(t *testing.T) {
 		{"no JetStream", single(server.Options{}), StreamOptions{}, []string{"no JetStream", "jetstream block"}},
 		{"replicas on one server", single(server.Options{JetStream: true}), StreamOptions{Replicas: 3}, []string{"3 replicas", "--replicas 1"}},
 		{"storage", single(server.Options{JetStream: true, JetStreamMaxStore: 1 << 30}), StreamOptions{Shards: 16, MaxBytes: 4 << 30},
-			[]string{"reserve 5705302016 bytes", "about 1072529920", "max_file_store", "--max-bytes"}},
+			[]string{"reserve 5.3 GiB", "about 1022.8 MiB", "max_file_store", "--max-bytes"}},
 		{"too many shards", single(server.Options{JetStream: true}), StreamOptions{Shards: 2000}, []string{"2000 shards", "1 to 1024"}},
 		{"replicas that nobody has", single(server.Options{JetStream: true}), StreamOptions{Replicas: 7}, []string{"7 replicas", "1 to 5"}},
 	}
@@ -299,7 +299,7 @@ func TestAccountLimits(t *testing.T) {
 	}
 	js := dial(t, strings.Replace(s.ClientURL(), "nats://", "nats://u:p@", 1))
 	_, err = PlanStreams(t.Context(), js, StreamOptions{MaxBytes: 1 << 30})
-	if err == nil || !strings.Contains(err.Error(), "104857600 left of 104857600") || !strings.Contains(err.Error(), "limits of the account") {
+	if err == nil || !strings.Contains(err.Error(), "100.0 MiB left of 100.0 MiB") || !strings.Contains(err.Error(), "limits of the account") {
 		t.Errorf("says %v", err)
 	}
 	if err := EnsureStreams(t.Context(), js, StreamOptions{MaxBytes: 32 << 20}); err != nil {
