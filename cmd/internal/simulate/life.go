@@ -88,9 +88,9 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		m.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), graphs: map[uint32]bool{}}
 	}
-	for _, b := range from {
-		for i := range b.Events {
-			m.add(b, i)
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		for _, e := range m.inOrder(kind) {
+			m.add(e.of, e.index)
 		}
 	}
 	m.exits()
@@ -103,6 +103,31 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 		m.events += s.template.Events()
 	}
 	return &m.life, nil
+}
+
+// recorded is one event of the recording.
+type recorded struct {
+	of    *schema.Batch
+	index int
+	time  uint64
+}
+
+// inOrder gives a kind's events. Those of memory are in the order in which they were told, which is what
+// they mean; others came from the rings of many CPUs, and a slower pace would pull them apart: they are
+// in the order of time.
+func (m *maker) inOrder(kind schema.Kind) (all []recorded) {
+	for _, b := range m.from {
+		if b.Kind != kind {
+			continue
+		}
+		for i := range b.Events {
+			all = append(all, recorded{b, i, b.Time().At(i)})
+		}
+	}
+	if kind != schema.KindMemory {
+		slices.SortStableFunc(all, func(a, b recorded) int { return cmp.Compare(a.time, b.time) })
+	}
+	return all
 }
 
 // survey numbers what there is, and gives the times of all events.

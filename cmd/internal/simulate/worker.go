@@ -28,6 +28,11 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
+var (
+	errNoAck       = errors.New("no ack in time")
+	errReconnected = errors.New("the connection was lost")
+)
+
 // worker makes and publishes the batches of some hosts over one connection. Its goroutine alone uses what
 // is in it, except where it says so.
 type worker struct {
@@ -40,17 +45,18 @@ type worker struct {
 	drain     time.Duration
 	mostBytes int
 
-	members []*member
-	ready   agenda // members whose next batch may be made when it is due
-	busy    []*flow
-	bytes   int // in busy
-	free    [][]byte
-	copier  *schema.Copier
-	inbox   string // with the dot before the token
-	acks    chan ack
-	away    bool
-	stopped time.Time    // when it stopped making; zero: not yet
-	behind  atomic.Int64 // ns
+	members    []*member
+	ready      agenda // members whose next batch may be made when it is due
+	busy       []*flow
+	bytes      int // in busy
+	free       [][]byte
+	copier     *schema.Copier
+	inbox      string // with the dot before the token
+	acks       chan ack
+	reconnects uint64 // that were seen
+	away       bool
+	stopped    time.Time    // when it stopped making; zero: not yet
+	behind     atomic.Int64 // ns
 }
 
 // member is one host and its flows.
@@ -284,14 +290,20 @@ var always = func() <-chan time.Time {
 
 // look publishes again what is not acked in time, and says how late the worker is.
 func (w *worker) look() error {
-	w.behind.Store(int64(w.lag(time.Now())))
 	now := time.Now()
+	w.behind.Store(int64(w.lag(now)))
+	if n := w.conn.Stats().Reconnects; n != w.reconnects {
+		w.reconnects = n
+		for _, f := range w.busy { // their acks went to a connection that is no more
+			w.later(f, errReconnected)
+		}
+	}
 	for _, f := range w.busy {
 		if now.Before(f.at) {
 			continue
 		}
 		if f.sent {
-			w.later(f, errors.New("no ack in time"))
+			w.later(f, errNoAck)
 			continue
 		}
 		w.counts.again.Add(1)
