@@ -72,6 +72,7 @@ func (c *simulation) run(ctx context.Context, p *app.Process) error {
 	conns, err := c.connect(ctx, p)
 	defer func() {
 		for _, nc := range conns {
+			nc.SetDisconnectErrHandler(nil) // it is no outage
 			nc.Close()
 		}
 	}()
@@ -108,8 +109,12 @@ func (c *simulation) check() error {
 		return fmt.Errorf("--hosts %d: at least 1", c.Hosts)
 	case c.Rate <= 0:
 		return fmt.Errorf("--events-per-second %g: above 0", c.Rate)
-	case c.BatchAge <= 0:
-		return fmt.Errorf("--batch-age %s: above 0", c.BatchAge)
+	case c.BatchAge < time.Millisecond:
+		return fmt.Errorf("--batch-age %s: at least 1ms", c.BatchAge)
+	case c.Lose < 0 || c.Lose >= 1:
+		return fmt.Errorf("--lose %g: from 0 to below 1", c.Lose)
+	case c.Duration < 0:
+		return fmt.Errorf("--duration %s: not below 0", c.Duration)
 	}
 	return nil
 }
@@ -121,8 +126,6 @@ func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats
 			return conns, err
 		}
 		conns = append(conns, nc)
-	}
-	for _, nc := range conns {
 		if !connected(ctx, nc) {
 			return conns, app.Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct --nats.url", c.bus.URL))
 		}

@@ -6,7 +6,7 @@
 // About one host in 32 has a wall clock that is wrong by up to ten minutes.
 //
 // Pace. All hosts together make Options.Rate events a second. The recording's order and its bursts stay,
-// its idle stretches do not: each 512 events take the time that the rate gives them. Calls take as long as
+// its idle stretches do not: every few events, at most 512, take the time that the rate gives them. Calls take as long as
 // recorded, or less where the next event is nearer. A batch closes at 4,096 events, 128 KiB or
 // Options.BatchAge, and is made when its last event is due. A simulator that is late makes the same
 // batches, later; Stats.Behind says how late.

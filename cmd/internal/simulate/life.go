@@ -84,7 +84,8 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	m.period = max(schema.KTime(period), 1000)
 	m.lead = min(schema.KTime(time.Millisecond), m.period/1000)
-	m.pace = newPace(times, m.lead, m.period-m.lead)
+	perAge := rate * age.Seconds()
+	m.pace = newPace(times, m.lead, m.period-m.lead, uint64(min(max(perAge/4, leastWindow), mostWindow)))
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		m.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), graphs: map[uint32]bool{}}
 	}

@@ -7,8 +7,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// window is how many events keep their rhythm among themselves.
-const window = 512
+// Events keep their rhythm among those of one window. It is short where events are few, so that a host has
+// its rate within each batch's age.
+const (
+	leastWindow = 8
+	mostWindow  = 512
+)
 
 // pace turns recorded times into times of a life: piecewise linear, never backwards, each window of events
 // in its share of the time.
@@ -17,12 +21,12 @@ type pace struct {
 	to   []schema.KTime // since the life's begin
 }
 
-// newPace spreads events at these recorded times over [begin, end]. It sorts times.
-func newPace(times []schema.KTime, begin, end schema.KTime) pace {
+// newPace spreads events at these recorded times over [begin, end], window by window. It sorts times.
+func newPace(times []schema.KTime, begin, end schema.KTime, window uint64) pace {
 	slices.Sort(times)
 	n := uint64(len(times))
 	p := pace{from: []schema.KTime{times[0]}, to: []schema.KTime{begin}}
-	for i := uint64(window); i < n; i += window {
+	for i := window; i < n; i += window {
 		p.knot(times[i], begin+share(end-begin, i, n))
 	}
 	p.knot(times[n-1]+1, end)
