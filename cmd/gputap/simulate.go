@@ -107,7 +107,7 @@ func (c *simulation) check() error {
 		return fmt.Errorf("--connections %d: from 1 to %d", c.connections, mostConnections)
 	case c.Hosts < 1:
 		return fmt.Errorf("--hosts %d: at least 1", c.Hosts)
-	case c.Rate <= 0:
+	case !(c.Rate > 0):
 		return fmt.Errorf("--events-per-second %g: above 0", c.Rate)
 	case c.BatchAge < time.Millisecond:
 		return fmt.Errorf("--batch-age %s: at least 1ms", c.BatchAge)
