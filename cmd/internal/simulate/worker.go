@@ -63,7 +63,6 @@ type worker struct {
 type member struct {
 	*host
 	due      schema.KTime
-	at       int         // in the agenda
 	held     schema.Kind // the kind whose ack its next batch waits for
 	finished bool
 	flows    [schema.NumKinds]flow
