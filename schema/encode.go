@@ -40,25 +40,36 @@ const (
 // ignored. The bytes are valid until the next Encode.
 func (b *Builder) Encode(h *Header) []byte {
 	b.buf.Reset()
-	e := envelope{b.enc}
-	e.open(b.keys())
+	e := envelope{enc: b.enc}
+	own := *h
+	own.Kind, own.Events, own.First, own.Last = b.kind, b.events, b.First(), b.Last()
+	e.head(b.keys(), &own)
+	b.encodeBody(e)
+	return b.buf.Bytes()
+}
+
+// head opens the envelope and writes what every batch says about itself.
+func (e envelope) head(keys int, h *Header) {
+	e.open(keys)
 	e.uint(keyVersion, MinorVersion)
-	e.string(keyKind, b.kind.String())
+	e.string(keyKind, h.Kind.String())
 	e.string(keyCluster, h.Cluster)
 	e.string(keyHost, h.Host)
 	e.string(keyBoot, h.BootID)
 	e.uint(keyRun, h.Run)
 	e.uint(keySeq, h.Seq)
-	e.uint(keyEvents, uint64(b.events))
+	e.uint(keyEvents, uint64(h.Events))
 	e.key(keyOffset)
-	_ = b.enc.EncodeInt(h.ClockOffset) // a bytes.Buffer does not fail
-	e.uint(keyFirst, uint64(b.First()))
-	e.uint(keyLast, uint64(b.Last()))
+	_ = e.enc.EncodeInt(h.ClockOffset) // a bytes.Buffer does not fail
+	e.uint(keyFirst, uint64(h.First))
+	e.uint(keyLast, uint64(h.Last))
 	e.lost(h)
+}
+
+func (b *Builder) encodeBody(e envelope) {
 	b.encodeDictionaries(e)
 	b.encodeHeartbeat(e)
 	b.encodeColumns(e)
-	return b.buf.Bytes()
 }
 
 // Last is the latest entry time added, 0 without events.
@@ -92,8 +103,8 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for i := range b.processes.values {
 			p := &b.processes.values[i]
 			e.row(12)
-			e.u(uint64(p.PID))
-			e.u(uint64(p.Start))
+			e.moving(movesPID, uint64(p.PID))
+			e.moving(movesTime, uint64(p.Start))
 			e.u(uint64(p.UID))
 			e.s(p.Comm)
 			e.s(p.Exe)
@@ -111,7 +122,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 			t := &b.threads.values[i]
 			e.row(3)
 			e.u(uint64(t.Process))
-			e.u(uint64(t.TID))
+			e.moving(movesPID, uint64(t.TID))
 			e.s(t.Comm)
 		}
 	}
@@ -119,6 +130,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for _, g := range b.gpus.values {
 			e.row(5)
 			e.s(g.UUID)
+			e.marks.gpu(g.UUID)
 			e.u(uint64(g.Ordinal))
 			e.u(flag(g.Inferred))
 			e.s(g.Name)
@@ -138,7 +150,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for _, f := range b.funcs.values {
 			e.row(3)
 			e.s(f.Name)
-			e.u(f.Handle)
+			e.handle(f.Handle)
 			e.u(flag(f.Read))
 		}
 	}
@@ -169,13 +181,13 @@ func (b *Builder) encodeDictionaries(e envelope) {
 	if e.list(keyContexts, len(b.contexts.values)) {
 		for _, c := range b.contexts.values {
 			e.row(2)
-			e.u(c.Handle)
+			e.handle(c.Handle)
 			e.u(uint64(c.GPU))
 		}
 	}
 	if e.list(keyCUDAStreams, len(b.cudaStreams.values)) {
 		for _, q := range b.cudaStreams.values {
-			e.u(q)
+			e.handle(q)
 		}
 	}
 }
@@ -219,8 +231,11 @@ func (b *Builder) encodeColumns(e envelope) {
 	_ = e.enc.EncodeMapLen(len(ids))
 	for _, id := range ids {
 		c := &b.columns[id]
-		width := c.width()
 		e.key(columnKeys[id])
+		if e.marks != nil && b.encodeMoving(e, id) {
+			continue
+		}
+		width := c.width()
 		e.row(3)
 		e.u(c.min)
 		e.u(uint64(width))
@@ -230,7 +245,10 @@ func (b *Builder) encodeColumns(e envelope) {
 }
 
 // envelope writes msgpack to a bytes.Buffer, which does not fail: errors are dropped here, once.
-type envelope struct{ enc *msgpack.Encoder }
+type envelope struct {
+	enc   *msgpack.Encoder
+	marks *marks // of a Template; nil for a message
+}
 
 func (e envelope) open(keys int)             { _ = e.enc.EncodeMapLen(keys) }
 func (e envelope) key(k string)              { _ = e.enc.EncodeString(k) }

@@ -1,0 +1,314 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/schema"
+)
+
+// past is a start long ago: all that is due is made at once.
+var past = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// bus is a nats-server of this process that can be stopped and started.
+type bus struct {
+	t      testing.TB
+	dir    string
+	port   int
+	server *server.Server
+}
+
+func newBus(t testing.TB, shards int) *bus {
+	b := &bus{t: t, dir: t.TempDir(), port: -1}
+	b.start()
+	t.Cleanup(func() { b.stop() })
+	if err := consumer.EnsureStreams(t.Context(), b.js(), consumer.StreamOptions{Shards: shards}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bus) start() {
+	b.t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		b.t.Fatal("nats-server does not start")
+	}
+	b.server = s
+	_, _ = fmt.Sscanf(s.Addr().String(), "127.0.0.1:%d", &b.port)
+}
+
+func (b *bus) stop() {
+	b.server.Shutdown()
+	b.server.WaitForShutdown()
+}
+
+func (b *bus) conns(n int) (all []*nats.Conn) {
+	b.t.Helper()
+	for range n {
+		nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1),
+			nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(nc.Close)
+		all = append(all, nc)
+	}
+	return all
+}
+
+func (b *bus) js() jetstream.JetStream {
+	b.t.Helper()
+	js, err := jetstream.New(b.conns(1)[0])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return js
+}
+
+// tell writes the topology as a fleet does.
+func (b *bus) tell(js jetstream.JetStream, text string) {
+	b.t.Helper()
+	bucket, err := js.CreateOrUpdateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: schema.MetaBucket})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := bucket.Put(b.t.Context(), schema.TopologyKey, []byte(text)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// stored gives every message of a shard, in order.
+func (b *bus) stored(js jetstream.JetStream, shard int) (all []stored) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	s, err := js.Stream(ctx, schema.StreamName(shard))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	reader, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for want := s.CachedInfo().State.Msgs; uint64(len(all)) < want; {
+		m, err := reader.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			b.t.Fatalf("after %d of %d messages: %v", len(all), want, err)
+		}
+		all = append(all, stored{m.Subject(), m.Data()})
+	}
+	return all
+}
+
+type stored struct {
+	subject string
+	data    []byte
+}
+
+// start runs a simulation; wait waits for its end.
+func start(t testing.TB, o Options) (s *Simulator, wait func()) {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- s.Run(ctx) }()
+	return s, func() {
+		t.Helper()
+		defer cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// eventually polls for what must come true.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
+
+// logged reads a log whole.
+func logged(t testing.TB, path string) (all []Entry) {
+	t.Helper()
+	for e, err := range ReadLog(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Data = append([]byte(nil), e.Data...)
+		all = append(all, e)
+	}
+	return all
+}
+
+// small is a fleet of three lives a host.
+func small(t testing.TB, b *bus) Options {
+	t.Helper()
+	return Options{
+		Conns: b.conns(2), Topology: Topology(b.js()), Hosts: 6, Rate: 18_000, Duration: 22 * time.Second, Start: past, Seed: 1,
+		LogPath: filepath.Join(t.TempDir(), "truth.log"),
+	}
+}
+
+func TestTopologyOfABus(t *testing.T) {
+	b := newBus(t, 1)
+	js := b.js()
+	read := Topology(js)
+	if got, err := read(t.Context()); err != nil || got.Shards != 1 || got.First != 0 || got.Generation != 1 {
+		t.Errorf("a bus without the bucket has %+v, %v", got, err)
+	}
+	b.tell(js, `{"generation":2,"first":1,"shards":3}`)
+	if got, err := read(t.Context()); err != nil || got.Shards != 3 || got.First != 1 {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	b.tell(js, `{"generation":0}`)
+	if _, err := read(t.Context()); err == nil {
+		t.Error("nonsense is a topology")
+	}
+	s, err := New(small(t, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("a simulation runs without a topology")
+	}
+}
+
+// TestWrongPlace: hosts whose shard has no stream wait, and go where the topology says in the end.
+func TestWrongPlace(t *testing.T) {
+	b := newBus(t, 1)
+	js := b.js()
+	b.tell(js, `{"generation":1,"first":5,"shards":2}`)
+	s, wait := start(t, small(t, b))
+	eventually(t, "a publish is tried again", func() bool { return s.Stats().Retries > 0 })
+	if acked := s.Stats().AckedBatches; acked != 0 {
+		t.Errorf("%d batches were acked without a stream", acked)
+	}
+	b.tell(js, `{"generation":2,"first":0,"shards":1}`)
+	wait()
+	if got := s.Stats(); got.UnackedBatches != 0 || got.AckedBatches == 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestBusAway: a server that goes and comes back has everything in the end, in order.
+func TestBusAway(t *testing.T) {
+	b := newBus(t, 1)
+	o := small(t, b)
+	o.Duration = 0 // the past does not end before the test does
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	for range 3 {
+		before := s.Stats().AckedBatches
+		eventually(t, "batches are acked", func() bool { return s.Stats().AckedBatches > before+20 })
+		retries := s.Stats().Retries
+		b.stop()
+		b.start()
+		eventually(t, "batches are tried again", func() bool { return s.Stats().Retries > retries })
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stats(); got.UnackedBatches != 0 || got.KeptUp {
+		t.Errorf("%+v", got)
+	}
+	check(t, logged(t, o.LogPath), b.stored(b.js(), 0))
+}
+
+// TestEndOfAContext: what was made by then is acked, and no more is made.
+func TestEndOfAContext(t *testing.T) {
+	b := newBus(t, 1)
+	o := small(t, b)
+	o.Start, o.Duration = time.Time{}, 0
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	eventually(t, "something is made", func() bool { return s.Stats().Events > 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stats(); got.UnackedBatches != 0 || got.Batches != uint64(len(b.stored(b.js(), 0))) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNobodyAcks: a simulation whose bus stays away ends, and says what was not acked.
+func TestNobodyAcks(t *testing.T) {
+	b := newBus(t, 1)
+	o := small(t, b)
+	o.Topology = func(context.Context) (schema.Topology, error) {
+		return schema.Topology{Generation: 1, First: 7, Shards: 1}, nil
+	}
+	o.Drain = time.Millisecond
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	eventually(t, "a publish is tried again", func() bool { return s.Stats().Retries > 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	got := s.Stats()
+	if got.UnackedBatches == 0 || got.UnackedBatches != got.Batches || got.UnackedEvents != got.Events || got.KeptUp {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTooLarge: what no retry mends ends the simulation.
+func TestTooLarge(t *testing.T) {
+	b := newBus(t, 1)
+	js := b.js()
+	s, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := s.CachedInfo().Config
+	limited.MaxMsgSize = 600
+	if _, err := js.UpdateStream(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
+	simulator, err := New(small(t, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := simulator.Run(t.Context()); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}

@@ -1,0 +1,104 @@
+package simulate
+
+import "github.com/gputap/gputap/schema"
+
+// event copies event i of a recorded batch into an open one, with what it refers to.
+func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
+	switch b.Kind {
+	case schema.KindMemory:
+		e := b.Memory(i)
+		e.Duration = m.duration(e.Time, e.Duration, at)
+		if op := b.Calls[e.Call].Op; op == schema.OpExit {
+			m.ended(b, e.Thread)
+		}
+		if e.Context > 0 {
+			c := b.Contexts[e.Context-1]
+			c.GPU = m.gpu(o, b, c.GPU)
+			e.Context = o.Context(c)
+		}
+		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		o.AddMemory(&e)
+	case schema.KindLaunch:
+		e := b.Launch(i)
+		e.Time, e.Thread, e.GPU = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU)
+		e.Shape, e.CUDAStream = m.shape(o, b, e.Shape), o.CUDAStream(b.CUDAStreams[e.CUDAStream])
+		o.AddLaunch(&e)
+	case schema.KindCopy:
+		e := b.Copy(i)
+		e.Duration = m.duration(e.Time, e.Duration, at)
+		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
+		o.AddCopy(&e)
+	case schema.KindSync:
+		e := b.Sync(i)
+		e.Duration = m.duration(e.Time, e.Duration, at)
+		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
+		o.AddSync(&e)
+	}
+}
+
+// duration is that of a call that now begins at. It never reaches beyond what came after its return: who
+// frees what it allocated still does so later.
+func (m *maker) duration(began schema.KTime, recorded uint64, at schema.KTime) uint64 {
+	end := began + schema.KTime(recorded)
+	if end < began { // wraps: no time at all
+		return recorded
+	}
+	return min(recorded, uint64(m.pace.of(end)-at))
+}
+
+func (m *maker) ended(b *schema.Batch, thread uint32) {
+	p := &b.Processes[b.Threads[thread].Process]
+	m.alive[image{p.PID, p.Start}].ended = true
+}
+
+func (m *maker) thread(o *openBatch, b *schema.Batch, i uint32) uint32 {
+	t := b.Threads[i]
+	t.Process = m.process(o.Builder, &b.Processes[t.Process])
+	t.TID = m.number(t.TID)
+	return o.Thread(t)
+}
+
+// process gives a process of a life its number, and a start that is after the exits of the life before.
+func (m *maker) process(o *schema.Builder, recorded *schema.Process) uint32 {
+	p := *recorded
+	first := m.alive[image{p.PID, p.Start}].first
+	p.Start = m.pace.of(first) - min(first-min(first, p.Start), m.lead/2)
+	p.PID = m.number(p.PID)
+	return o.Process(p)
+}
+
+func (m *maker) gpu(o *openBatch, b *schema.Batch, i uint32) uint32 {
+	if i == 0 {
+		return 0
+	}
+	g := b.GPUs[i-1]
+	g.UUID = m.uuid(g.UUID)
+	return o.GPU(g)
+}
+
+// shape copies a launch shape; when it launches a graph, what the graph runs too.
+func (m *maker) shape(o *openBatch, b *schema.Batch, i uint32) uint32 {
+	s := b.Shapes[i]
+	recorded := s.Func
+	s.Call, s.Func = o.Call(b.Calls[s.Call]), o.Func(b.Funcs[s.Func])
+	if !o.graphs[s.Func] {
+		m.graph(o, b, recorded, s.Func)
+	}
+	return o.Shape(s)
+}
+
+func (m *maker) graph(o *openBatch, b *schema.Batch, recorded, now uint32) {
+	for _, g := range b.Graphs {
+		if g.Func != recorded {
+			continue
+		}
+		nodes := make([]schema.Node, len(g.Nodes))
+		for i, n := range g.Nodes {
+			nodes[i] = schema.Node{Func: o.Func(b.Funcs[n.Func]), Count: n.Count}
+		}
+		o.Graph(schema.Graph{Func: now, Partial: g.Partial, Nodes: nodes})
+		o.graphs[now] = true
+	}
+}

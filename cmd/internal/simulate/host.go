@@ -1,0 +1,133 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	heartbeat = schema.KTime(10 * time.Second)
+	// mostHosts is how many address spaces of 47 bits there are room for.
+	mostHosts   = 1 << 17
+	addressBits = 47
+	// firstPID and pids: ids that hosts share out, as far as they go; Linux has 1 to 4,194,304.
+	firstPID = 300
+	pids     = 4_000_000
+	// One host in skewed has a wrong wall clock.
+	skewed  = 32
+	mostOff = 10 * time.Minute
+)
+
+// fleet is what all hosts share.
+type fleet struct {
+	*life
+	cluster string
+	seed    uint64
+	start   time.Time
+	hosts   int
+	stagger schema.KTime // hosts begin one after another in this time
+	lose    float64
+	restart bool
+	end     schema.KTime // since start; 0: never
+}
+
+// host makes the batches of one host, in the order in which they are due.
+type host struct {
+	fleet    *fleet
+	index    int
+	header   schema.Header
+	random   *rand.Rand
+	uptime   schema.KTime // KTime at the fleet's start
+	begins   schema.KTime // of this life, since the fleet's start
+	nextBeat schema.KTime // since the fleet's start
+	lives    uint64
+	step     int
+	seqs     [schema.NumKinds]uint64
+	move     schema.Move
+}
+
+// batch is what a host made.
+type batch struct {
+	kind     schema.Kind
+	data     []byte
+	events   int
+	withheld bool
+}
+
+func (f *fleet) host(i int) *host {
+	h := &host{fleet: f, index: i, random: rand.New(rand.NewPCG(f.seed, uint64(i)))}
+	h.uptime = schema.KTime(time.Hour) + schema.KTime(h.random.Int64N(int64(30*24*time.Hour)))
+	h.header = schema.Header{
+		Cluster: f.cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i), ClockOffset: f.start.UnixNano() - int64(h.uptime),
+	}
+	if i%skewed == skewed/8 {
+		h.header.ClockOffset += h.random.Int64N(int64(2*mostOff)) - int64(mostOff)
+	}
+	first := f.stagger / schema.KTime(f.hosts) * schema.KTime(i)
+	h.header.Run = uint64(h.uptime + first)
+	h.nextBeat = first
+	h.move.Handle = uint64(i) << addressBits
+	salt := rand.New(rand.NewPCG(f.seed, mostHosts)).Uint64() << 28
+	h.move.GPU = salt + uint64(i)*f.gpus // 12 digits are 48 bits: the number of the card has 28 of them
+	h.begin(first)
+	return h
+}
+
+// bootID is new for each simulation: seqs begin again, and so do the clocks.
+func (f *fleet) bootID(i int) string {
+	r := rand.New(rand.NewPCG(f.seed^uint64(f.start.UnixNano()), uint64(i)))
+	a, b := r.Uint64(), r.Uint64()
+	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1))
+}
+
+// begin begins a life.
+func (h *host) begin(at schema.KTime) {
+	h.begins, h.step = at, 0
+	h.move.Time = h.uptime + at
+	room := max(uint64(pids/h.fleet.hosts), 2*uint64(h.fleet.ids)) / uint64(h.fleet.ids)
+	h.move.PID = uint32(firstPID + (uint64(h.index)*room+h.lives%room)*uint64(h.fleet.ids))
+	if h.fleet.restart && h.lives > 0 {
+		h.header.Run = uint64(h.move.Time)
+		h.header.Lost = [schema.NumLosses]uint64{}
+		h.seqs = [schema.NumKinds]uint64{}
+		h.nextBeat = at
+	}
+}
+
+// next says when the next batch is due, since the fleet's start, and of what kind it is; ok is false after
+// the end.
+func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
+	s := &h.fleet.steps[h.step]
+	due, kind = h.begins+s.due, s.template.Kind()
+	if h.nextBeat <= due {
+		due, kind = h.nextBeat, schema.KindHost
+	}
+	return due, kind, h.fleet.end == 0 || due <= h.fleet.end
+}
+
+// make appends the next batch to dst.
+func (h *host) make(c *schema.Copier, dst []byte) batch {
+	_, kind, _ := h.next()
+	h.seqs[kind]++
+	h.header.Seq = h.seqs[kind]
+	if kind == schema.KindHost {
+		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 { // so that not all hosts tell at once
+			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.hosts)*schema.KTime(h.index+1)
+		}
+		return batch{kind: kind, data: c.Append(dst, h.fleet.beat, &h.header, &h.move)}
+	}
+	s := &h.fleet.steps[h.step]
+	b := batch{kind: kind, events: s.template.Events(), data: c.Append(dst, s.template, &h.header, &h.move)}
+	if h.fleet.lose > 0 && h.random.Float64() < h.fleet.lose && !s.ends {
+		b.withheld = true
+		h.header.Lost[schema.LossSpool] += uint64(b.events)
+	}
+	if h.step++; h.step == len(h.fleet.steps) {
+		h.lives++
+		h.begin(h.begins + h.fleet.period)
+	}
+	return b
+}

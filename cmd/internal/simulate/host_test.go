@@ -1,0 +1,248 @@
+package simulate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+// fleetOf is a fleet without a bus.
+func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
+	t.Helper()
+	from, err := builtIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLife(from, perHost, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleet{life: l, cluster: "sim", seed: seed, start: past, hosts: hosts, stagger: schema.KTime(time.Second)}
+}
+
+// play gives every batch of a host until a time.
+func play(h *host, until time.Duration, each func(batch)) {
+	c := schema.NewCopier()
+	for {
+		if due, _, _ := h.next(); due > schema.KTime(until) {
+			return
+		}
+		each(h.make(c, nil))
+	}
+}
+
+// TestHostsShareNothing: no process or thread id, GPU, address or handle is on two hosts, and no process in
+// two lives.
+func TestHostsShareNothing(t *testing.T) {
+	f := fleetOf(t, 50, 3000, 1)
+	type thing struct {
+		what string
+		v    any
+	}
+	owner := map[thing]int{}
+	wrong, lives := 0, map[schema.ProcessID]bool{}
+	var b schema.Batch
+	decoder := schema.NewDecoder()
+	for _, index := range []int{0, 1, 4, 48, 49} {
+		own := func(what string, v any) {
+			if was, ok := owner[thing{what, v}]; ok && was != index {
+				t.Fatalf("%s %v is of hosts %d and %d", what, v, was, index)
+			}
+			owner[thing{what, v}] = index
+		}
+		h := f.host(index)
+		if off := h.header.ClockOffset + int64(h.uptime) - past.UnixNano(); off != 0 {
+			wrong++
+		}
+		own("boot", h.header.BootID)
+		play(h, 25*time.Second, func(m batch) {
+			if err := decoder.Decode(m.data, &b); err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Processes {
+				own("id", b.Processes[i].PID)
+				lives[b.ID(&b.Processes[i])] = true
+			}
+			for _, th := range b.Threads {
+				own("id", th.TID)
+			}
+			for _, g := range b.GPUs {
+				own("GPU", g.UUID)
+			}
+			for _, fn := range b.Funcs {
+				own("handle", fn.Handle)
+			}
+			for i := range min(b.Events, 500) {
+				switch b.Kind {
+				case schema.KindMemory:
+					if p := b.Memory(i).Ptr; p != 0 {
+						own("address", p)
+					}
+				case schema.KindCopy:
+					own("address", b.Copy(i).Dst)
+				}
+			}
+		})
+	}
+	if wrong != 1 {
+		t.Errorf("%d wrong clocks, want that of host 4", wrong)
+	}
+	if len(lives) != 3*5 {
+		t.Errorf("%d processes of 5 hosts with 3 lives", len(lives))
+	}
+}
+
+// TestSameSeed: the same seed and start make the same bytes; another seed and another start do not.
+func TestSameSeed(t *testing.T) {
+	record := func(seed uint64, at time.Time) (all [][]byte) {
+		f := fleetOf(t, 8, 3000, seed)
+		f.start, f.lose = at, 0.2
+		play(f.host(3), 15*time.Second, func(b batch) { all = append(all, b.data) })
+		return all
+	}
+	first := record(1, past)
+	equal := func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
+	if len(first) < 20 || !equal(first, record(1, past)) {
+		t.Errorf("%d batches are not the same again", len(first))
+	}
+	if equal(first, record(2, past)) || equal(first, record(1, past.Add(time.Second))) {
+		t.Error("another seed or start makes the same")
+	}
+}
+
+// TestLifeIsTheRecording: a life folds into what the recording does, and ends with nothing alive.
+func TestLifeIsTheRecording(t *testing.T) {
+	from, err := builtIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, simulated := leak.New(leak.Config{}), leak.New(leak.Config{})
+	events := 0
+	for _, b := range from {
+		events += b.Events
+		if err := recorded.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, perHost := range map[string]float64{"fast": 1e6, "slow": 50} {
+		simulated = leak.New(leak.Config{})
+		f := fleetOf(t, 1, perHost, 1)
+		f.stagger = 0
+		if f.events != events+1 {
+			t.Errorf("%s: %d events, want the recording's %d and an exit", name, f.events, events)
+		}
+		decoder := schema.NewDecoder()
+		var b schema.Batch
+		play(f.host(0), time.Duration(f.period)-1, func(m batch) {
+			if err := decoder.Decode(m.data, &b); err != nil {
+				t.Fatal(err)
+			}
+			if err := simulated.Apply(&b); err != nil {
+				t.Fatal(err)
+			}
+		})
+		want, got := recorded.Report(), simulated.Report()
+		if len(want.Processes) != 1 || len(got.Processes) != 1 || want.Counters != got.Counters {
+			t.Fatalf("%s: %d processes, %+v; want %d, %+v", name, len(got.Processes), got.Counters, len(want.Processes), want.Counters)
+		}
+		w, g := want.Processes[0], got.Processes[0]
+		if g.PeakBytes != w.PeakBytes || g.UnfreedBytes != w.LiveBytes || g.LiveBytes != 0 || !g.Ended || g.Evidence != "complete" ||
+			g.HostUnfreedBytes != w.HostLiveBytes || len(g.Calls) != len(w.Calls) || w.LiveBytes == 0 {
+			t.Errorf("%s:\n%+v, of\n%+v", name, g, w)
+		}
+		for i := range w.Calls {
+			if g.Calls[i].Symbol != w.Calls[i].Symbol || g.Calls[i].OK != w.Calls[i].OK {
+				t.Errorf("%s: %+v, want %+v", name, g.Calls[i], w.Calls[i])
+			}
+		}
+	}
+}
+
+// TestRate: every second of event time has the events that were asked for, and no batch spans more than
+// its age.
+func TestRate(t *testing.T) {
+	const hosts, perHost, seconds = 10, 400, 30
+	f := fleetOf(t, hosts, perHost, 1)
+	var in [seconds + 1]int
+	var b schema.Batch
+	decoder := schema.NewDecoder()
+	for i := range hosts {
+		h := f.host(i)
+		beats := 0
+		play(h, seconds*time.Second, func(m batch) {
+			if err := decoder.Decode(m.data, &b); err != nil {
+				t.Fatal(err)
+			}
+			if b.Kind == schema.KindHost {
+				beats++
+			}
+			if b.Last-b.First > schema.KTime(time.Second) {
+				t.Errorf("a %s batch spans %d ns", b.Kind, b.Last-b.First)
+			}
+			for k := range b.Events {
+				at := schema.KTime(b.Time().At(k))
+				if at < h.uptime {
+					t.Fatal("an event is before the start")
+				}
+				in[min((at-h.uptime)/schema.KTime(time.Second), seconds)]++
+			}
+		})
+		if beats < 3 || beats > 4 {
+			t.Errorf("host %d: %d heartbeats in 30 s", i, beats)
+		}
+	}
+	for second, n := range in[2 : seconds-1] {
+		if n < hosts*perHost*7/10 || n > hosts*perHost*13/10 {
+			t.Errorf("second %d has %d events, want about %d", second+2, n, hosts*perHost)
+		}
+	}
+}
+
+// TestBuiltInProfile: the embedded recording is the begin of the recorded run, and small.
+func TestBuiltInProfile(t *testing.T) {
+	unpack := func(data []byte) []byte {
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	whole, err := os.ReadFile("../../../schema/testdata/pytorch.batches.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := unpack(pytorch)
+	if !bytes.HasPrefix(unpack(whole), own) || len(own) < 100_000 || len(pytorch) > 200<<10 {
+		t.Errorf("%d bytes, %d unpacked", len(pytorch), len(own))
+	}
+}
+
+// BenchmarkMake: the batches of a thousand hosts, without a bus.
+func BenchmarkMake(b *testing.B) {
+	f := fleetOf(b, 1000, 1000, 1)
+	hosts := make([]*host, f.hosts)
+	for i := range hosts {
+		hosts[i] = f.host(i)
+	}
+	c, events, buf := schema.NewCopier(), 0, []byte(nil)
+	i := 0
+	for b.Loop() {
+		made := hosts[i%len(hosts)].make(c, buf[:0])
+		buf = made.data
+		events += made.events
+		i++
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(events)/float64(b.N), "events/batch")
+}

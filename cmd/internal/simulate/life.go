@@ -1,0 +1,272 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// A batch closes as a producer's does, but for its age.
+const (
+	batchEvents = 4096
+	batchBytes  = 128 << 10
+)
+
+// longestPeriod bounds the time that a recording is spread over; a clock of 64 bits holds much more.
+const longestPeriod = 1000 * 24 * time.Hour
+
+// life is a recording made ready: what every host does from its begin until it starts over.
+type life struct {
+	steps  []step
+	beat   *schema.Template
+	period schema.KTime
+	events int
+	ids    uint32 // process and thread ids, from 1
+	gpus   uint64 // numbers in the last digits of UUIDs, from 0
+	bytes  int    // of the largest batch, about
+}
+
+// step is one batch.
+type step struct {
+	due      schema.KTime // since the begin
+	template *schema.Template
+	ends     bool // it tells exits
+}
+
+// maker makes a life of a recording.
+type maker struct {
+	life
+	from    recording
+	pace    pace
+	age     schema.KTime
+	lead    schema.KTime // before the first event, and after the last
+	numbers map[uint32]uint32
+	uuids   map[string]string
+	alive   map[image]*ending
+	order   []*ending
+	open    [schema.NumKinds]*openBatch
+}
+
+// image is a process of the recording.
+type image struct {
+	pid   uint32
+	start schema.KTime
+}
+
+// ending is what is known of how a process ends.
+type ending struct {
+	process schema.Process
+	first   schema.KTime // its first event, as recorded
+	ended   bool
+}
+
+// openBatch is one kind's batch under construction.
+type openBatch struct {
+	*schema.Builder
+	opened, last schema.KTime
+	due          schema.KTime    // of the batch before
+	graphs       map[uint32]bool // by function: told in this batch
+}
+
+// newLife spreads a recording so that it makes rate events a second.
+func newLife(from recording, rate float64, age time.Duration) (*life, error) {
+	m := &maker{
+		from: from, age: schema.KTime(age), numbers: map[uint32]uint32{}, uuids: map[string]string{}, alive: map[image]*ending{},
+	}
+	times := m.survey()
+	period := float64(len(times)) / rate * float64(time.Second)
+	if !(period <= float64(longestPeriod)) {
+		return nil, errors.New("the rate is too low: give more events a second, or fewer hosts")
+	}
+	m.period = max(schema.KTime(period), 1000)
+	m.lead = min(schema.KTime(time.Millisecond), m.period/1000)
+	perAge := rate * age.Seconds()
+	m.pace = newPace(times, m.lead, m.period-m.lead, uint64(min(max(perAge/4, leastWindow), mostWindow)))
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		m.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), graphs: map[uint32]bool{}}
+	}
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		for _, e := range m.inOrder(kind) {
+			m.add(e.of, e.index)
+		}
+	}
+	m.exits()
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		m.close(m.open[kind])
+	}
+	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
+	m.heartbeat()
+	for _, s := range m.steps {
+		m.events += s.template.Events()
+	}
+	return &m.life, nil
+}
+
+// recorded is one event of the recording.
+type recorded struct {
+	of    *schema.Batch
+	index int
+	time  uint64
+}
+
+// inOrder gives a kind's events. Those of memory are in the order in which they were told, which is what
+// they mean; others came from the rings of many CPUs, and a slower pace would pull them apart: they are
+// in the order of time.
+func (m *maker) inOrder(kind schema.Kind) (all []recorded) {
+	for _, b := range m.from {
+		if b.Kind != kind {
+			continue
+		}
+		for i := range b.Events {
+			all = append(all, recorded{b, i, b.Time().At(i)})
+		}
+	}
+	if kind != schema.KindMemory {
+		slices.SortStableFunc(all, func(a, b recorded) int { return cmp.Compare(a.time, b.time) })
+	}
+	return all
+}
+
+// survey numbers what there is, and gives the times of all events.
+func (m *maker) survey() (times []schema.KTime) {
+	var column, threads []uint64
+	for _, b := range m.from {
+		if b.Events == 0 {
+			continue
+		}
+		column, threads = b.Time().Values(column, b.Events), b.Thread().Values(threads, b.Events)
+		for i, t := range column {
+			times = append(times, schema.KTime(t))
+			m.see(&b.Processes[b.Threads[threads[i]].Process], schema.KTime(t))
+		}
+		for i := range b.Threads {
+			m.number(b.Threads[i].TID)
+		}
+	}
+	return times
+}
+
+func (m *maker) see(p *schema.Process, at schema.KTime) {
+	m.number(p.PID)
+	id := image{p.PID, p.Start}
+	e := m.alive[id]
+	if e == nil {
+		e = &ending{first: at}
+		m.alive[id] = e
+		m.order = append(m.order, e)
+	}
+	e.first = min(e.first, at)
+	e.process = *p
+}
+
+// number gives ids in order of first sight: hosts then need few each.
+func (m *maker) number(id uint32) uint32 {
+	n, ok := m.numbers[id]
+	if !ok {
+		m.ids++
+		n = m.ids
+		m.numbers[id] = n
+	}
+	return n
+}
+
+// add puts one event into its kind's batch.
+func (m *maker) add(b *schema.Batch, i int) {
+	o := m.open[b.Kind]
+	at := m.pace.of(schema.KTime(b.Time().At(i)))
+	if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age || n%256 == 255 && o.Size() >= batchBytes {
+		m.close(o)
+	}
+	if o.Events() == 0 {
+		o.opened, o.last = at, 0
+	}
+	o.last = max(o.last, at)
+	m.event(o, b, i, at)
+}
+
+// close makes the batch a step. Batches of a kind are due in their order.
+func (m *maker) close(o *openBatch) {
+	if o.Events() == 0 {
+		return
+	}
+	o.due = max(o.due, o.last)
+	m.bytes = max(m.bytes, o.Size())
+	m.steps = append(m.steps, step{due: o.due, template: o.Template()})
+	o.Reset()
+	clear(o.graphs)
+}
+
+// exits ends what is alive: in a batch after all others.
+func (m *maker) exits() {
+	o := m.open[schema.KindMemory]
+	for _, e := range m.order {
+		if e.ended {
+			continue
+		}
+		at := m.period - m.lead
+		if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age {
+			m.close(o)
+		}
+		if o.Events() == 0 {
+			o.opened = at
+		}
+		o.last = at
+		o.AddMemory(&schema.Memory{
+			Time: at, Call: o.Call(schema.Calls[schema.CallExit].Ref()),
+			Thread: o.Thread(schema.Thread{Process: m.process(o.Builder, &e.process), TID: m.number(e.process.PID), Comm: e.process.Comm}),
+		})
+	}
+	if o.Events() > 0 {
+		m.close(o)
+		m.steps[len(m.steps)-1].ends = true
+	}
+}
+
+// heartbeat is the host's own batch: what the recording's last one said, and every GPU that was used.
+func (m *maker) heartbeat() {
+	b := schema.NewBuilder(schema.KindHost)
+	b.Linux, b.Producer = "simulated", "simulated"
+	told := map[string]bool{"": true}
+	for _, from := range m.from {
+		if from.Kind == schema.KindHost {
+			b.Libraries, b.Linux = from.Libraries, from.Linux
+			m.cards(b, from, told)
+		}
+	}
+	for _, from := range m.from {
+		m.cards(b, from, told)
+	}
+	m.beat = b.Template()
+}
+
+func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bool) {
+	for _, g := range from.GPUs {
+		if !told[g.UUID] {
+			told[g.UUID] = true
+			g.UUID, g.Inferred = m.uuid(g.UUID), false
+			to.GPU(g)
+		}
+	}
+}
+
+// uuid gives each card a number in the last 12 digits.
+func (m *maker) uuid(recorded string) string {
+	if recorded == "" {
+		return ""
+	}
+	to, ok := m.uuids[recorded]
+	if !ok {
+		prefix := "GPU-51500000-0000-4000-8000"
+		if len(recorded) > 4 && recorded[:4] == "MIG-" {
+			prefix = "MIG-51500000-0000-4000-8000"
+		}
+		to = fmt.Sprintf("%s-%012x", prefix, m.gpus)
+		m.gpus++
+		m.uuids[recorded] = to
+	}
+	return to
+}

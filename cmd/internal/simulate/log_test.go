@@ -1,0 +1,145 @@
+package simulate
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// written is a log of these batches, and its file.
+func written(t testing.TB, batches ...batch) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "log")
+	w, err := createLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range batches {
+		if err := w.write(&schema.Header{Cluster: "c", Host: "sim-1"}, &batches[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLog(t *testing.T) {
+	path := written(t,
+		batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindHost, data: []byte("two"), withheld: true})
+	got := logged(t, path)
+	if len(got) != 2 || got[0].Cluster != "c" || got[0].Host != "sim-1" || got[0].Kind != schema.KindMemory || got[0].Withheld ||
+		string(got[0].Data) != "one" || !got[1].Withheld || string(got[1].Data) != "two" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := createLog(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a log is written over: %v", err)
+	}
+	for range ReadLog(path) {
+		break // a reader may stop
+	}
+}
+
+// TestTornLog: wherever a program was killed, the log ends with the last whole entry.
+func TestTornLog(t *testing.T) {
+	path := written(t, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := (len(whole) - len(logMagic)) / 2
+	for n := range whole {
+		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := max(n-len(logMagic), 0) / entry
+		if got := logged(t, path); len(got) != want {
+			t.Errorf("%d bytes have %d entries, want %d", n, len(got), want)
+		}
+	}
+}
+
+func TestNoLog(t *testing.T) {
+	dir := t.TempDir()
+	for name, data := range map[string]string{
+		"other":   "something else that is long enough",
+		"length":  logMagic + "\xff\xff\xff\xff1234567890",
+		"short":   logMagic + "\x01\x00\x00\x001",
+		"names":   logMagic + "\x08\x00\x00\x00\x01\x00\xff\xff\xff\xffab",
+		"kind":    logMagic + "\x06\x00\x00\x00\x77\x00\x00\x00\x00\x00",
+		"absence": "",
+	} {
+		path := filepath.Join(dir, name)
+		if name != "absence" {
+			if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, failed := 0, false
+		for _, err := range ReadLog(path) {
+			n++
+			failed = failed || err != nil && strings.Contains(err.Error(), path)
+		}
+		if n != 1 || !failed {
+			t.Errorf("%s: %d entries, and no error that names the file", name, n)
+		}
+	}
+}
+
+func FuzzLog(f *testing.F) {
+	path := written(f, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for e, err := range ReadLog(path) {
+			if err != nil {
+				break
+			}
+			sum += len(e.Data) + len(e.Host) + len(e.Cluster)
+		}
+		if sum > len(data) {
+			t.Errorf("%d bytes of %d", sum, len(data))
+		}
+	})
+}
+
+// FuzzRecording: no profile makes reading or replaying it fail other than by an error.
+func FuzzRecording(f *testing.F) {
+	for _, kind := range []string{"memory", "launch", "copy", "sync", "host"} {
+		f.Add(pack(f, kind))
+	}
+	f.Add(pytorch[:100])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := readRecording(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		l, err := newLife(r, 1000, defaultAge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet := &fleet{life: l, cluster: "sim", start: past, hosts: 1}
+		h, c, decoder := fleet.host(0), schema.NewCopier(), schema.NewDecoder()
+		var b schema.Batch
+		for range len(l.steps) + 1 {
+			made := h.make(c, nil)
+			if err := decoder.Decode(made.data, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	topologyTime  = 5 * time.Second // that reading it may take
+	topologyPause = time.Second     // between two reads
+)
+
+// Topology reads what a bus says of its shards; one that says nothing has a single one, numbered 0.
+func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, error) {
+	single := schema.Topology{Generation: 1, Shards: 1}
+	return func(ctx context.Context) (schema.Topology, error) {
+		ctx, cancel := context.WithTimeout(ctx, topologyTime)
+		defer cancel()
+		bucket, err := js.KeyValue(ctx, schema.MetaBucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			return single, nil
+		}
+		if err != nil {
+			return schema.Topology{}, fmt.Errorf("open the bucket %s: %w", schema.MetaBucket, err)
+		}
+		entry, err := bucket.Get(ctx, schema.TopologyKey)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return single, nil
+		}
+		if err != nil {
+			return schema.Topology{}, fmt.Errorf("read %s of the bucket %s: %w", schema.TopologyKey, schema.MetaBucket, err)
+		}
+		t, err := schema.ParseTopology(entry.Value())
+		if err != nil {
+			return schema.Topology{}, fmt.Errorf("%s of the bucket %s: %w", schema.TopologyKey, schema.MetaBucket, err)
+		}
+		return t, nil
+	}
+}
+
+// places is where hosts publish. Any number of workers look at it.
+type places struct {
+	read    func(context.Context) (schema.Topology, error)
+	current atomic.Pointer[schema.Topology]
+	stale   chan struct{}
+	log     *slog.Logger
+}
+
+func newPlaces(ctx context.Context, read func(context.Context) (schema.Topology, error), log *slog.Logger) (*places, error) {
+	t, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &places{read: read, stale: make(chan struct{}, 1), log: log}
+	p.current.Store(&t)
+	return p, nil
+}
+
+// doubt has the topology read again soon.
+func (p *places) doubt() {
+	select {
+	case p.stale <- struct{}{}:
+	default:
+	}
+}
+
+// run reads the topology again when there is doubt, until ctx ends.
+func (p *places) run(ctx context.Context) {
+	for {
+		select {
+		case <-p.stale:
+		case <-ctx.Done():
+			return
+		}
+		t, err := p.read(ctx)
+		switch now := p.current.Load(); {
+		case err != nil:
+			p.log.Debug("topology cannot be read", "err", err)
+		case t.Generation != now.Generation || t.First != now.First || t.Shards != now.Shards:
+			p.current.Store(&t)
+			p.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)
+		}
+		select {
+		case <-time.After(topologyPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
