@@ -102,7 +102,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	var allocated, live uint64
-	s := tracker.snapshot()
+	s := tracker.scrape()
 	failed := s.unplaced
 	for _, w := range s.workloads {
 		allocated += w.allocated

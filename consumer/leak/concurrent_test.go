@@ -22,7 +22,7 @@ func TestReadersSeeWholeBatches(t *testing.T) {
 					t.Errorf("%d bytes live in the middle of a batch", got)
 				}
 				tracker.Top(5)
-				tracker.snapshot()
+				tracker.scrape()
 				select {
 				case <-done:
 					return

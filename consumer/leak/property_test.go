@@ -129,10 +129,13 @@ func (t *Tracker) slabLive() int {
 	for i := t.slab.free; i != 0; i = t.slab.at(i).next {
 		live--
 	}
-	for _, head := range t.sizes.heads {
-		if head != 0 {
-			live++
+	for _, m := range t.machines {
+		for _, head := range m.sizes.heads {
+			if head != 0 {
+				live++
+			}
 		}
+		live += m.sizes.count
 	}
 	for _, s := range t.threads.slots {
 		live += int(s.live)

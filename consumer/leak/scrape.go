@@ -1,26 +1,33 @@
 package leak
 
 import (
-	"github.com/gputap/gputap/consumer/process"
-
 	"cmp"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// snapshot is what one scrape shows, copied under the lock.
-type snapshot struct {
+// scrape is what one scrape shows, copied under the lock.
+type scrape struct {
 	gauges     map[processID]*gauge
 	incomplete map[evidenceID]uint64
-	workloads  []workload
+	workloads  map[labels]*workload
 	failed     map[failedID]uint64
 	unplaced   uint64
 	qualities  map[string]quality
 	reserved   map[processID]uint64 // of pools; without a class
-	cards      map[cardID]int64     // unexplained bytes
+	cards      map[cardID]unexplainedBytes
 }
 
 type cardID struct{ hostname, uuid string }
+
+type unexplainedBytes struct {
+	at    time.Time
+	bytes int64
+}
 
 // processID and its siblings are the labels of one series. Processes that share them, such as
 // hosts of one name in two clusters, share the series.
@@ -43,13 +50,14 @@ type failedID struct {
 	failure
 }
 
-func (t *Tracker) snapshot() snapshot {
+func (t *Tracker) scrape() scrape {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := snapshot{
+	s := scrape{
 		gauges: map[processID]*gauge{}, incomplete: map[evidenceID]uint64{},
 		failed: map[failedID]uint64{}, qualities: map[string]quality{},
-		reserved: map[processID]uint64{}, cards: map[cardID]int64{},
+		reserved: map[processID]uint64{}, cards: map[cardID]unexplainedBytes{},
+		workloads: map[labels]*workload{},
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
@@ -58,22 +66,55 @@ func (t *Tracker) snapshot() snapshot {
 	}
 	s.fold()
 	for _, w := range t.workloads.index {
-		s.workloads = append(s.workloads, *w)
-		for f, n := range w.failed {
-			id := failedID{w.labels, f}
-			id.class = 0 // not among the labels of this family
-			s.failed[id] += n
+		s.addWorkload(w)
+	}
+	for _, w := range t.workloads.others {
+		if w != nil {
+			s.addWorkload(w)
 		}
 	}
 	s.unplaced = t.workloads.unplaced
-	for hostname, q := range t.qualities {
-		s.qualities[hostname] = *q
+	for _, m := range t.machines {
+		if m.totals != t.otherQuality {
+			s.addQuality(process.Label(m.id.Host), m.totals)
+		}
 	}
-	s.addCards(t.hosts)
+	if t.otherQuality != nil {
+		s.addQuality(other, t.otherQuality)
+	}
+	s.addCards(t.machines)
 	return s
 }
 
-func (s *snapshot) add(p *proc) {
+// addWorkload adds one workload to the series of its labels, which hosts of one name in two clusters share.
+func (s *scrape) addWorkload(w *workload) {
+	sum := s.workloads[w.labels]
+	if sum == nil {
+		sum = &workload{workloadID: workloadID{labels: w.labels}}
+		s.workloads[w.labels] = sum
+	}
+	sum.allocated += w.allocated
+	sum.freed += w.freed
+	sum.unfreed += w.unfreed
+	sum.allocs += w.allocs
+	sum.frees += w.frees
+	for f, n := range w.failed {
+		id := failedID{w.labels, f}
+		id.class = 0 // not among the labels of this family
+		s.failed[id] += n
+	}
+}
+
+func (s *scrape) addQuality(hostname string, more *quality) {
+	sum := s.qualities[hostname]
+	sum.unmatchedFrees += more.unmatchedFrees
+	sum.reallocOverLive += more.reallocOverLive
+	sum.lateFrees += more.lateFrees
+	sum.unknownContexts += more.unknownContexts
+	s.qualities[hostname] = sum
+}
+
+func (s *scrape) add(p *proc) {
 	base := processID{
 		labels: labels{hostname: process.Label(p.ID.Host), container: process.Label(p.Container), comm: process.Label(p.Comm)},
 		pid:    pidText(p.ID.PID),
@@ -100,7 +141,7 @@ func (s *snapshot) add(p *proc) {
 	s.incomplete[id] = max(s.incomplete[id], is)
 }
 
-func (s *snapshot) gauge(id processID, more gauge) {
+func (s *scrape) gauge(id processID, more gauge) {
 	g := s.gauges[id]
 	if g == nil {
 		g = &gauge{processID: id}
@@ -113,7 +154,7 @@ func (s *snapshot) gauge(id processID, more gauge) {
 }
 
 // reserve adds what one pool was told to have reserved.
-func (s *snapshot) reserve(p *proc, id processID, q *pool) {
+func (s *scrape) reserve(p *proc, id processID, q *pool) {
 	id.gpu = ordinal(q.gpu)
 	for i := range p.State.rows {
 		if r := &p.State.rows[i]; r.gpu == q.gpu && r.uuid != "" {
@@ -128,11 +169,11 @@ func (s *snapshot) reserve(p *proc, id processID, q *pool) {
 
 // addCards takes over what the GPUs of all hosts were last said to use, of the first in order of
 // name when there are more than a family may show.
-func (s *snapshot) addCards(hosts map[hostID]*host) {
-	for id, h := range hosts {
-		for uuid, c := range h.cards {
-			if c.last.at != 0 {
-				s.cards[cardID{process.Label(id.host), process.Label(uuid)}] = int64(c.last.used) - int64(c.last.all)
+func (s *scrape) addCards(machines map[snapshot.HostID]*machine) {
+	for _, m := range machines {
+		for _, h := range m.boots {
+			for uuid, c := range h.cards {
+				s.addCard(cardID{process.Label(m.id.Host), process.Label(uuid)}, h, &c.last)
 			}
 		}
 	}
@@ -147,8 +188,20 @@ func (s *snapshot) addCards(hosts map[hostID]*host) {
 	}
 }
 
+// addCard takes over what was said last; of what was said at once, the most.
+func (s *scrape) addCard(id cardID, h *host, said *sample) {
+	if said.at == 0 {
+		return
+	}
+	now := unexplainedBytes{h.wall(said.at), int64(said.used) - int64(said.all)}
+	before, known := s.cards[id]
+	if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
+		s.cards[id] = now
+	}
+}
+
 // fold keeps the series that hold most and adds the rest up.
-func (s *snapshot) fold() {
+func (s *scrape) fold() {
 	if len(s.gauges) <= maxSeries {
 		return
 	}
@@ -158,7 +211,8 @@ func (s *snapshot) fold() {
 	}
 	slices.SortFunc(all, func(a, b *gauge) int {
 		return cmp.Or(cmp.Compare(b.live.bytes, a.live.bytes), cmp.Compare(a.hostname, b.hostname),
-			cmp.Compare(a.pid, b.pid), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.class, b.class))
+			cmp.Compare(a.pid, b.pid), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.class, b.class),
+			cmp.Compare(a.uuid, b.uuid), cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm))
 	})
 	for _, g := range all[maxSeries-numOther:] {
 		delete(s.gauges, g.processID)
