@@ -277,7 +277,7 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 }
 
-func page(t *testing.T, c prometheus.Collector) []byte {
+func page(t testing.TB, c prometheus.Collector) []byte {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)

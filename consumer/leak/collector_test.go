@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write golden files")
 
 // page is the text that a scrape of the tracker alone gets.
-func page(t *testing.T, c prometheus.Collector) []byte {
+func page(t testing.TB, c prometheus.Collector) []byte {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)

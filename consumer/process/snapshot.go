@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
@@ -175,6 +176,15 @@ func RestoreClass(r *snapshot.Reader) schema.MemClass { return classes[r.String(
 
 // RestoreDirection reads the word of a direction.
 func RestoreDirection(r *snapshot.Reader) schema.Direction { return directions[r.String()] }
+
+// RestoreLabel reads a string that Label made.
+func RestoreLabel(r *snapshot.Reader) string {
+	s := r.String()
+	if !utf8.ValidString(s) {
+		r.Fail("label %q", s)
+	}
+	return s
+}
 
 // SaveRef writes a row of a call dictionary.
 func SaveRef(w *snapshot.Writer, ref *schema.CallRef) {

@@ -187,3 +187,6 @@ func (r *Reader) Each(least int) iter.Seq[int] {
 		}
 	}
 }
+
+// Room is how many things of at least that many bytes can follow.
+func (r *Reader) Room(least int) int { return len(r.data) / least }
