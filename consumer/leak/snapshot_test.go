@@ -29,9 +29,9 @@ func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
 		consumertest.Resumes(t, consumertest.Recorded(t), shortKeep, view(t))
 	})
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 300), shortKeep, view(t))
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 200), shortKeep, view(t))
 		})
 	}
 }

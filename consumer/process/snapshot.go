@@ -174,8 +174,8 @@ func words[W interface {
 // RestoreClass reads the word of a memory class.
 func RestoreClass(r *snapshot.Reader) schema.MemClass { return classes[r.String()] }
 
-// RestoreDirection reads the word of a direction.
-func RestoreDirection(r *snapshot.Reader) schema.Direction { return directions[r.String()] }
+// Direction is the direction that has that word.
+func Direction(word string) schema.Direction { return directions[word] }
 
 // RestoreLabel reads a string that Label made.
 func RestoreLabel(r *snapshot.Reader) string {
@@ -196,7 +196,7 @@ func SaveRef(w *snapshot.Writer, ref *schema.CallRef) {
 
 // RestoreRef reads what SaveRef wrote.
 func RestoreRef(r *snapshot.Reader) schema.CallRef {
-	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r), Direction: RestoreDirection(r)}
+	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r), Direction: Direction(r.String())}
 }
 
 // sort brings restored processes into the order in which they were first seen.
