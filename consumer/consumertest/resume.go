@@ -239,9 +239,9 @@ func FuzzRestore[F Saved](f *testing.F, fresh func() F, view func(testing.TB, F)
 	})
 }
 
-// cuts are up to 16 places among n steps, both ends included.
+// cuts are up to 12 places among n steps, both ends included.
 func cuts(n int) (at []int) {
-	const most = 16
+	const most = 12
 	for i := range most {
 		if k := i * n / (most - 1); i == 0 || k > at[len(at)-1] {
 			at = append(at, k)
@@ -302,7 +302,7 @@ func Use[F Saved](tb testing.TB, fold F, view func(testing.TB, F) []byte, next .
 
 func restore(t *testing.T, fold Saved, s snapshot.Section) error {
 	t.Helper()
-	if len(s.Data)%16 != 0 { // to ask for what was allocated stops the world
+	if len(s.Data)%32 != 0 { // to ask for what was allocated stops the world
 		return fold.Restore(s)
 	}
 	var before, after runtime.MemStats

@@ -29,7 +29,7 @@ func TestResume(t *testing.T) {
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 200), saved, view)
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), saved, view)
 		})
 	}
 }

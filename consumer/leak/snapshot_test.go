@@ -30,16 +30,16 @@ func TestResume(t *testing.T) {
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 200), shortKeep, view)
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), shortKeep, view)
 		})
 	}
 }
 
 func TestHostile(t *testing.T) {
 	fold := shortKeep()
-	steps := consumertest.Traffic(t, 3, 40)
-	consumertest.Take(t, fold, steps[:30]...)
-	consumertest.Hostile(t, consumertest.Sections(t, fold), shortKeep, view, steps[30:]...)
+	steps := consumertest.Traffic(t, 3, 20)
+	consumertest.Take(t, fold, steps[:12]...)
+	consumertest.Hostile(t, consumertest.Sections(t, fold), shortKeep, view, steps[12:]...)
 }
 
 // The steps are worth something only if the state holds all that it can.
