@@ -54,7 +54,7 @@ const keepIdle = time.Hour
 
 var (
 	defaultNATS     = NATS{URL: "nats://127.0.0.1:4222"}
-	defaultConsumer = Consumer{From: "all", PullMaxBytes: 8 << 20}
+	defaultConsumer = Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20}
 	defaultMetrics  = Metrics{Addr: "127.0.0.1:0"} // several consumers share a machine
 	defaultLog      = Log{Level: "info", Format: "auto"}
 )

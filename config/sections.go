@@ -37,8 +37,10 @@ func (n NATS) Validate() error {
 
 // Consumer is the section of a consumer.
 type Consumer struct {
-	Shard           int           `koanf:"shard" doc:"shard to fold"`
-	From            string        `koanf:"from" doc:"where to begin: all, new, or a time of the bus (RFC 3339)"`
+	Instance        string        `koanf:"instance" doc:"name among the instances that share the shards (default: one is made)"`
+	Checkpoint      time.Duration `koanf:"checkpoint" doc:"time between two checkpoints of a shard"`
+	Shard           int           `koanf:"shard" doc:"fold this shard alone, and save nothing (-1: share all shards, and their saved states, with the other instances)"`
+	From            string        `koanf:"from" doc:"where to begin a shard that is folded alone: all, new, or a time of the bus (RFC 3339)"`
 	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way"`
 	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval" doc:"time between reports on standard output (0: none)"`
 }
@@ -60,8 +62,12 @@ func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 // Validate names a key that makes no sense.
 func (c Consumer) Validate() error {
 	switch {
-	case c.Shard < 0:
-		return fmt.Errorf("consumer.shard: %d: use 0 or more", c.Shard)
+	case c.Shard < -1:
+		return fmt.Errorf("consumer.shard: %d: use 0 or more, or -1 for all", c.Shard)
+	case c.Shard < 0 && c.From != "all":
+		return fmt.Errorf("consumer.from: %q: only a shard that is folded alone can begin elsewhere: set consumer.shard", c.From)
+	case c.Checkpoint < 100*time.Millisecond:
+		return fmt.Errorf("consumer.checkpoint: %s: use at least 100ms", c.Checkpoint)
 	case c.PullMaxBytes < 2*maxBatchBytes:
 		return fmt.Errorf("consumer.pull_max_bytes: %d: use at least %d, two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
 	case c.DisplayInterval < 0:

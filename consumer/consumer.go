@@ -56,6 +56,7 @@ type Consumer struct {
 
 	mu   sync.Mutex
 	owns map[int]*owned
+	over bool // Run has ended: what was owned then is still shown
 }
 
 // ownerCounters count over all shards that an instance has owned.
@@ -267,6 +268,9 @@ func (c *Consumer) giveUp() {
 	for _, o := range c.all() {
 		<-o.ended
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
 }
 
 // Each calls see for every shard that is owned and loaded, in order.
@@ -286,9 +290,12 @@ func (c *Consumer) all() []*owned {
 	for _, o := range c.owns {
 		select {
 		case <-o.ended:
+			if !c.over {
+				continue
+			}
 		default:
-			list = append(list, o)
 		}
+		list = append(list, o)
 	}
 	slices.SortFunc(list, func(a, b *owned) int { return a.shard - b.shard })
 	return list

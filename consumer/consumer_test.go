@@ -52,7 +52,7 @@ func (c *chain) Snapshot(yield func(Section) error) error {
 	defer c.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(c.hosts), func(a, b hostID) int { return bytes.Compare([]byte(a.host), []byte(b.host)) }) {
 		data := binary.LittleEndian.AppendUint64([]byte{c.form}, c.hosts[id])
-		if err := yield(Section{id.cluster, id.host, data}); err != nil {
+		if err := yield(Section{Cluster: id.cluster, Host: id.host, Data: data}); err != nil {
 			return err
 		}
 	}

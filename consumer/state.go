@@ -1,17 +1,17 @@
 package consumer
 
+import "github.com/gputap/gputap/consumer/snapshot"
+
 // Section is the state of one host in one fold; the section of no host is what a fold keeps of all of them.
-type Section struct {
-	Cluster, Host string
-	Data          []byte // in the fold's own form, whose version it begins with
-}
+type Section = snapshot.Section
 
 // Stateful is a fold whose state can be saved and taken up again by another instance. Sections are canonical:
 // the same state gives the same bytes, sorted by cluster and host, however it came about.
 //
 // Snapshot calls yield for each section and stops at its first error; Data is yield's only until it returns.
 // Restore is called for every section of one snapshot, in their order, on a new fold. It refuses a form that
-// it does not know with an error and takes older ones.
+// it does not know with an error (snapshot.ErrVersion, snapshot.ErrDamaged) and takes older ones; the fold is of
+// no use then.
 type Stateful interface {
 	Fold
 	Snapshot(yield func(Section) error) error

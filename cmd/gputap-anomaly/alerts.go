@@ -86,7 +86,7 @@ func messageID(a *anomaly.Alert) string {
 }
 
 // report shows the alerts raised since the last report.
-func (a *alerts) report(w io.Writer) {
+func (a *alerts) report(w io.Writer, _ []*anomaly.Detector) {
 	a.mu.Lock()
 	latest, since := a.latest, a.since
 	a.latest, a.since = nil, 0

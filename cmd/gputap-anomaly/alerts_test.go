@@ -50,7 +50,7 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 		t.Errorf("stored %s as message %d, %v", m.Data, m.Sequence, err)
 	}
 	var out strings.Builder
-	a.report(&out)
+	a.report(&out, nil)
 	if !strings.Contains(out.String(), "4 new alerts") || !strings.Contains(out.String(), "gpu.1") {
 		t.Errorf("reported\n%s", out.String())
 	}

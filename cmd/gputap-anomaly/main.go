@@ -24,9 +24,11 @@ func run(ctx context.Context, p *app.Process) error {
 	defer stop()
 	alerts := newAlerts(js, p.Log)
 	p.Metrics.MustRegister(alerts)
-	detector := anomaly.New(anomaly.Config{
-		Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown, OOMCooldown: cfg.Anomaly.OOMCooldown,
-		OnAlert: alerts.publish,
-	})
-	return fold.Run(ctx, p, cfg.Consumer, js, detector, alerts.report)
+	fresh := func() *anomaly.Detector {
+		return anomaly.New(anomaly.Config{
+			Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown, OOMCooldown: cfg.Anomaly.OOMCooldown,
+			OnAlert: alerts.publish,
+		})
+	}
+	return fold.Run(ctx, p, cfg.Consumer, js, fresh, alerts.report)
 }

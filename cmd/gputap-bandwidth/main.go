@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
@@ -23,6 +22,6 @@ func run(ctx context.Context, p *app.Process) error {
 		return err
 	}
 	defer stop()
-	meter := bandwidth.New(bandwidth.Config{Keep: cfg.Bandwidth.Keep})
-	return fold.Run(ctx, p, cfg.Consumer, js, meter, func(w io.Writer) { report(w, meter.Report()) })
+	fresh := func() *bandwidth.Meter { return bandwidth.New(bandwidth.Config{Keep: cfg.Bandwidth.Keep}) }
+	return fold.Run(ctx, p, cfg.Consumer, js, fresh, report)
 }

@@ -13,7 +13,11 @@ import (
 const shown = 20
 
 // report shows the processes that copy most, one line for each direction.
-func report(w io.Writer, processes []bandwidth.Process) {
+func report(w io.Writer, shards []*bandwidth.Meter) {
+	var processes []bandwidth.Process
+	for _, shard := range shards {
+		processes = append(processes, shard.Report()...)
+	}
 	slices.SortStableFunc(processes, func(a, b bandwidth.Process) int { return cmp.Compare(total(&b), total(&a)) })
 	t := app.NewTable("HOST", "PID", "COMMAND", "DIRECTION", "COPIES", "BYTES", "SYNCHRONOUS RATE", "SUBMITTED ASYNC")
 	for i := range processes[:min(shown, len(processes))] {

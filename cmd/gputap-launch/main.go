@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
@@ -23,6 +22,8 @@ func run(ctx context.Context, p *app.Process) error {
 		return err
 	}
 	defer stop()
-	launches := launch.New(launch.Config{Keep: cfg.Launch.Keep, MaxKernels: cfg.Launch.MaxKernels})
-	return fold.Run(ctx, p, cfg.Consumer, js, launches, func(w io.Writer) { report(w, launches.Report()) })
+	fresh := func() *launch.Histogram {
+		return launch.New(launch.Config{Keep: cfg.Launch.Keep, MaxKernels: cfg.Launch.MaxKernels})
+	}
+	return fold.Run(ctx, p, cfg.Consumer, js, fresh, report)
 }

@@ -13,7 +13,11 @@ import (
 const shown = 20
 
 // report shows the processes that launch most, each with the kernel it launches most.
-func report(w io.Writer, processes []launch.Process) {
+func report(w io.Writer, shards []*launch.Histogram) {
+	var processes []launch.Process
+	for _, shard := range shards {
+		processes = append(processes, shard.Report()...)
+	}
 	slices.SortStableFunc(processes, func(a, b launch.Process) int { return cmp.Compare(total(&b), total(&a)) })
 	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "MOST LAUNCHED", "OF THEM")
 	for i := range processes[:min(shown, len(processes))] {

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
@@ -23,6 +22,6 @@ func run(ctx context.Context, p *app.Process) error {
 		return err
 	}
 	defer stop()
-	tracker := leak.New(leak.Config{KeepEnded: cfg.Leak.KeepEnded})
-	return fold.Run(ctx, p, cfg.Consumer, js, tracker, func(w io.Writer) { report(w, tracker.Report()) })
+	fresh := func() *leak.Tracker { return leak.New(leak.Config{KeepEnded: cfg.Leak.KeepEnded}) }
+	return fold.Run(ctx, p, cfg.Consumer, js, fresh, report)
 }

@@ -13,7 +13,15 @@ import (
 const shown = 20
 
 // report shows the processes that hold most, and what all hold together.
-func report(w io.Writer, r leak.Report) {
+func report(w io.Writer, shards []*leak.Tracker) {
+	var r leak.Report
+	for _, tracker := range shards {
+		one := tracker.Report()
+		r.Processes = append(r.Processes, one.Processes...)
+		r.Totals.LiveBytes += one.Totals.LiveBytes
+		r.Totals.LiveAllocations += one.Totals.LiveAllocations
+		r.Totals.UnfreedBytes += one.Totals.UnfreedBytes
+	}
 	slices.SortStableFunc(r.Processes, func(a, b leak.Process) int {
 		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(b.UnfreedBytes, a.UnfreedBytes))
 	})

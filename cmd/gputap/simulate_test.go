@@ -2,15 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"io"
-	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/simulate"
@@ -63,16 +60,6 @@ func TestSimulateCommand(t *testing.T) {
 }
 
 // typed runs a command as if it was typed.
-func typed(t *testing.T, args ...string) (out string, err error) {
-	t.Helper()
-	var stdout strings.Builder
-	p := &app.Process{
-		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &stdout, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
-	}
-	err = run(t.Context(), p)
-	return stdout.String(), err
-}
-
 func serve(t *testing.T) (url string) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})

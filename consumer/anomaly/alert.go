@@ -1,7 +1,9 @@
 package anomaly
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -82,34 +84,43 @@ const maxAlerts = 1000
 
 // history keeps the newest alerts.
 type history struct {
-	ring  []Alert
+	kept  []numbered // by number, which need not follow on each other: hosts may come without all others
 	total uint64
+}
+
+type numbered struct {
+	number uint64
+	Alert
 }
 
 // add returns the number of the alert, counted from 0 for ever.
 func (h *history) add(a Alert) uint64 {
 	n := h.total
 	h.total++
-	if len(h.ring) < maxAlerts {
-		h.ring = append(h.ring, a)
-	} else {
-		h.ring[n%maxAlerts] = a
+	if len(h.kept) == maxAlerts {
+		h.kept[0] = numbered{} // its strings may go
+		h.kept = h.kept[1:]
 	}
+	h.kept = append(h.kept, numbered{n, a})
 	return n
 }
 
 // repeat counts one more of alert n, if it is still kept.
 func (h *history) repeat(n uint64) {
-	if h.total-n <= maxAlerts {
-		h.ring[n%maxAlerts].Repeats++
+	if i, kept := h.find(n); kept {
+		h.kept[i].Repeats++
 	}
+}
+
+func (h *history) find(n uint64) (int, bool) {
+	return slices.BinarySearchFunc(h.kept, n, func(a numbered, n uint64) int { return cmp.Compare(a.number, n) })
 }
 
 // all are the alerts kept, oldest first.
 func (h *history) all() []Alert {
-	from := 0
-	if len(h.ring) == maxAlerts {
-		from = int(h.total % maxAlerts)
+	all := make([]Alert, 0, len(h.kept))
+	for i := range h.kept {
+		all = append(all, h.kept[i].Alert)
 	}
-	return append(append(make([]Alert, 0, len(h.ring)), h.ring[from:]...), h.ring[:from]...)
+	return all
 }

@@ -1,17 +1,25 @@
 package anomaly
 
 import (
-	"github.com/gputap/gputap/consumer/process"
-
 	"maps"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 )
 
 // maxSeries bounds the series of alerts; what exceeds it has comm="other".
 const maxSeries = 2000
 
 type raisedID struct{ hostname, container, comm, rule, severity string }
+
+// raisedBy is what alerts are counted under: labels, and the host as it is named, for state belongs to hosts and
+// labels do not tell clusters apart. No host owns what counts as other.
+type raisedBy struct {
+	snapshot.HostID
+	raisedID
+}
 
 type suppressedID struct{ rule, reason string }
 
@@ -23,9 +31,13 @@ var (
 )
 
 func (d *Detector) countRaised(a *Alert) {
-	id := raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity}
+	id := raisedBy{
+		snapshot.HostID{Cluster: a.Cluster, Host: a.Host},
+		raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity},
+	}
 	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule
-		id = raisedID{comm: "other", rule: a.Rule, severity: a.Severity}
+		d.others[raisedID{comm: "other", rule: a.Rule, severity: a.Severity}]++
+		return
 	}
 	d.raised[id]++
 }
@@ -39,7 +51,10 @@ func (d *Detector) Describe(to chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (d *Detector) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
-	raised, suppressed := maps.Clone(d.raised), maps.Clone(d.suppressed)
+	raised, suppressed := maps.Clone(d.others), maps.Clone(d.suppressed)
+	for id, n := range d.raised {
+		raised[id.raisedID] += n
+	}
 	d.mu.Unlock()
 	for id, n := range raised {
 		to <- prometheus.MustNewConstMetric(eventsTotal, prometheus.CounterValue, float64(n),

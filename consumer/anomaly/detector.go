@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -30,11 +31,14 @@ type Detector struct {
 	mu         sync.Mutex
 	table      *process.Table[state]
 	history    history
-	raised     map[raisedID]uint64
+	raised     map[raisedBy]uint64
+	others     map[raisedID]uint64 // of what came too late for a series of its own
 	suppressed map[suppressedID]uint64
 
 	pending []Alert // raised by the batch being applied
 	tests   []test  // by call of that batch
+
+	out snapshot.Writer
 }
 
 // proc is one process and what is usual for it.
@@ -65,7 +69,7 @@ func New(cfg Config) *Detector {
 		cfg.OOMCooldown = 15 * time.Minute
 	}
 	return &Detector{
-		cfg: cfg, raised: map[raisedID]uint64{}, suppressed: map[suppressedID]uint64{},
+		cfg: cfg, raised: map[raisedBy]uint64{}, others: map[raisedID]uint64{}, suppressed: map[suppressedID]uint64{},
 		table: process.NewTable(func(p *proc, silent time.Duration) bool {
 			return silent >= silence || (p.Ended && silent >= time.Minute)
 		}),

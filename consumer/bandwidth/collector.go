@@ -3,6 +3,7 @@ package bandwidth
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -19,6 +20,13 @@ type labels struct {
 
 	row   schema.Direction // or rowSet
 	async bool
+}
+
+// series is what copies are counted under: labels, and the host as it is named, for state belongs to hosts
+// and labels do not tell clusters apart. No host owns what counts as other.
+type series struct {
+	snapshot.HostID
+	labels
 }
 
 var kindWords = [schema.NumDirections]string{
@@ -43,19 +51,25 @@ var (
 )
 
 // at gives the sum of a label set, for ever the same.
-func (m *Meter) at(l labels) *sum {
-	if s := m.series[l]; s != nil {
+func (m *Meter) at(k series) *sum {
+	if s := m.series[k]; s != nil {
 		return s
 	}
 	if len(m.series) >= maxSeries-overflow {
-		l = labels{comm: "other", row: l.row, async: l.async}
+		return m.other(k.row, k.async)
 	}
-	s := m.series[l]
-	if s == nil {
-		s = &sum{}
-		m.series[l] = s
-	}
+	s := &sum{}
+	m.series[k] = s
 	return s
+}
+
+// other gives the sum of what comes too late for a series of its own.
+func (m *Meter) other(row schema.Direction, async bool) *sum {
+	l := labels{comm: "other", row: row, async: async}
+	if m.others[l] == nil {
+		m.others[l] = &sum{}
+	}
+	return m.others[l]
 }
 
 // Describe implements prometheus.Collector.
@@ -72,7 +86,7 @@ func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
 func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	m.collectWaits(ch)
-	for l, s := range m.snapshot() {
+	for l, s := range m.scrape() {
 		mode, who := "sync", []string{l.hostname, l.gpu, l.uuid, l.container, l.comm}
 		if l.async {
 			mode = "async"
@@ -91,14 +105,21 @@ func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Meter) snapshot() map[labels]sum {
+func (m *Meter) scrape() map[labels]sum {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	series := make(map[labels]sum, len(m.series))
-	for l, s := range m.series {
-		series[l] = *s
+	page := make(map[labels]sum, len(m.series))
+	for k, s := range m.series {
+		of := page[k.labels]
+		of.add(*s)
+		page[k.labels] = of
 	}
-	return series
+	for l, s := range m.others {
+		of := page[l]
+		of.add(*s)
+		page[l] = of
+	}
+	return page
 }
 
 func total(desc *prometheus.Desc, v float64, labels []string) prometheus.Metric {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -20,8 +21,12 @@ type Meter struct {
 
 	mu        sync.Mutex
 	processes *process.Table[state]
-	series    map[labels]*sum
-	waits     map[labels]*Waits
+	series    map[series]*sum
+	others    map[labels]*sum // of what came too late for a series of its own
+	waits     map[series]*Waits
+	lateWaits *Waits // likewise; nil without
+
+	out snapshot.Writer
 }
 
 // state is the copies and sets of one process, synchronous and asynchronous apart.
@@ -56,7 +61,7 @@ func New(cfg Config) *Meter {
 	if cfg.Keep > 0 {
 		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
 	}
-	return &Meter{processes: process.NewTable(forget), series: map[labels]*sum{}, waits: map[labels]*Waits{}}
+	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{}, waits: map[series]*Waits{}}
 }
 
 // Name of the fold.
@@ -85,6 +90,14 @@ func (m *Meter) Apply(b *schema.Batch) error {
 	return nil
 }
 
+// seriesOf is where a process of the batch counts, on a GPU that is not known.
+func seriesOf(b *schema.Batch, e *process.Entry[state]) series {
+	return series{
+		snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
+		labels{hostname: process.Label(b.Host), container: process.Label(e.Container), comm: process.Label(e.Comm)},
+	}
+}
+
 // add adds the copies or sets that one process made on one GPU with one call, all with result 0.
 func (m *Meter) add(b *schema.Batch, g group, s sum) {
 	call, of := &b.Calls[g.call], &g.entry.State
@@ -99,7 +112,8 @@ func (m *Meter) add(b *schema.Batch, g group, s sum) {
 	if call.Op == schema.OpSet || call.Op == schema.OpSetAsync {
 		row = rowSet
 	}
-	l := labels{hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm), row: row}
+	l := seriesOf(b, g.entry)
+	l.row = row
 	if g.gpu > 0 {
 		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}

@@ -232,10 +232,10 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 { // 2000 − 16 + 2 kinds of overflow
 		t.Errorf("%d series, want 1986", n)
 	}
-	if got := m.series[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
+	if got := m.others[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
 		t.Errorf("%d bytes under other, want 1032", got)
 	}
-	if got := m.series[labels{comm: "other", row: schema.DtoD, async: true}].bytes; got != 3 {
+	if got := m.others[labels{comm: "other", row: schema.DtoD, async: true}].bytes; got != 3 {
 		t.Errorf("%d submitted bytes under other, want 3", got)
 	}
 }

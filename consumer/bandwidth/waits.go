@@ -33,7 +33,7 @@ func (m *Meter) applySync(b *schema.Batch) {
 		if call.Op != schema.OpSync || e.Result != 0 {
 			continue
 		}
-		l := labels{hostname: process.Label(b.Host), container: process.Label(p.Container), comm: process.Label(p.Comm)}
+		l := seriesOf(b, p)
 		if e.GPU > 0 {
 			l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[e.GPU-1].Ordinal)), process.Label(b.GPUs[e.GPU-1].UUID)
 		}
@@ -48,26 +48,32 @@ func (w *Waits) add(ns uint64) {
 }
 
 // waitsOf gives the waits of a label set, for ever the same.
-func (m *Meter) waitsOf(l labels) *Waits {
-	if w := m.waits[l]; w != nil {
+func (m *Meter) waitsOf(k series) *Waits {
+	if w := m.waits[k]; w != nil {
 		return w
 	}
 	if len(m.waits) >= maxSeries-1 {
-		l = labels{comm: "other"}
+		if m.lateWaits == nil {
+			m.lateWaits = &Waits{}
+		}
+		return m.lateWaits
 	}
-	w := m.waits[l]
-	if w == nil {
-		w = &Waits{}
-		m.waits[l] = w
-	}
+	w := &Waits{}
+	m.waits[k] = w
 	return w
 }
 
 func (m *Meter) collectWaits(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	waits := make(map[labels]Waits, len(m.waits))
-	for l, w := range m.waits {
-		waits[l] = *w
+	add := func(l labels, more *Waits) {
+		waits[l] = Waits{waits[l].Calls + more.Calls, waits[l].NS + more.NS}
+	}
+	for k, w := range m.waits {
+		add(k.labels, w)
+	}
+	if m.lateWaits != nil {
+		add(labels{comm: "other"}, m.lateWaits)
 	}
 	m.mu.Unlock()
 	for l, w := range waits {

@@ -31,7 +31,7 @@ const maxSeries = 20_000
 // Collect implements prometheus.Collector.
 func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 	left := maxSeries
-	seen := map[[3]string]bool{}
+	seen, unseen := map[[3]string]bool{}, map[string]int{} // hosts of one name in two clusters share a series
 	for _, h := range f.Report() {
 		host := process.Label(h.Host)
 		for _, g := range h.GPUs {
@@ -41,11 +41,10 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 				ch <- gauge(gpuInfo, 1, host, strconv.Itoa(int(g.Ordinal)), process.Label(g.UUID), process.Label(g.Name), process.Label(g.Bus))
 			}
 		}
-		unseen := 0
+		unseen[host] += 0
 		for _, p := range h.Processes {
-			unseen += len(p.Outside)
+			unseen[host] += len(p.Outside)
 		}
-		ch <- gauge(unseenSymbols, float64(unseen), host)
 		for _, l := range h.Libraries {
 			if key := [3]string{host, l.Path}; seen[key] || left <= 0 {
 				continue // one path in two mount namespaces
@@ -57,6 +56,9 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 			ch <- gauge(librarySymbols, float64(len(l.Absent)), host, path, "absent")
 			ch <- gauge(librarySymbols, float64(len(l.Failed)), host, path, "failed")
 		}
+	}
+	for host, n := range unseen {
+		ch <- gauge(unseenSymbols, float64(n), host)
 	}
 }
 

@@ -2,10 +2,10 @@ package coverage
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"sync"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -14,10 +14,10 @@ const maxHosts = 10_000
 // Fold is the last heartbeat of each host.
 type Fold struct {
 	mu    sync.Mutex
-	hosts map[hostID]*Host
-}
+	hosts map[snapshot.HostID]*Host
 
-type hostID struct{ cluster, host string }
+	out snapshot.Writer
+}
 
 // Host is what one host said last.
 type Host struct {
@@ -44,7 +44,7 @@ type Process struct {
 }
 
 // New returns an empty Fold.
-func New() *Fold { return &Fold{hosts: map[hostID]*Host{}} }
+func New() *Fold { return &Fold{hosts: map[snapshot.HostID]*Host{}} }
 
 // Name of the fold.
 func (f *Fold) Name() string { return "coverage" }
@@ -59,7 +59,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id := hostID{b.Cluster, b.Host}
+	id := snapshot.HostID{Cluster: b.Cluster, Host: b.Host}
 	if old := f.hosts[id]; old != nil && old.after(b) {
 		return nil
 	}
@@ -67,23 +67,28 @@ func (f *Fold) Apply(b *schema.Batch) error {
 		f.evict()
 	}
 	h := &Host{
-		Cluster: b.Cluster, Host: b.Host, Linux: b.Linux, Producer: b.Producer, GPUs: slices.Clone(b.GPUs),
+		Cluster: b.Cluster, Host: b.Host, Linux: b.Linux, Producer: b.Producer, GPUs: clone(b.GPUs),
 		boot: b.BootID, booted: b.ClockOffset, run: b.Run, seq: b.Seq,
 	}
 	for _, l := range b.Libraries {
-		l.Absent, l.Failed = slices.Clone(l.Absent), slices.Clone(l.Failed)
+		l.Absent, l.Failed = clone(l.Absent), clone(l.Failed)
 		h.Libraries = append(h.Libraries, l)
 	}
 	for _, c := range b.Coverage {
 		p := &b.Processes[c.Process]
 		h.Processes = append(h.Processes, Process{
-			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: slices.Clone(c.Outside), ExportTables: c.ExportTables,
+			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
 		})
 	}
 	h.keep(f.hosts[id])
 	f.hosts[id] = h
 	return nil
 }
+
+// clone copies what is a batch's. Nothing is nil: an empty slice or none depends on what the batch held before.
+func clone[T any](all []T) []T { return append([]T(nil), all...) }
+
+func (h *Host) id() snapshot.HostID { return snapshot.HostID{Cluster: h.Cluster, Host: h.Host} }
 
 // after reports whether h is from after batch b. Runs compare only within a boot.
 func (h *Host) after(b *schema.Batch) bool {
@@ -118,14 +123,13 @@ func (h *Host) keep(old *Host) {
 
 // evict lets the host go that was booted first.
 func (f *Fold) evict() {
-	var oldest hostID
-	booted := int64(math.MaxInt64)
-	for id, h := range f.hosts {
-		if h.booted < booted {
-			oldest, booted = id, h.booted
+	var oldest *Host
+	for _, h := range f.hosts {
+		if oldest == nil || cmp.Or(cmp.Compare(h.booted, oldest.booted), h.id().Compare(oldest.id())) < 0 {
+			oldest = h
 		}
 	}
-	delete(f.hosts, oldest)
+	delete(f.hosts, oldest.id())
 }
 
 // Report lists the hosts by cluster and name, their processes by PID.

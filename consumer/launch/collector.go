@@ -1,6 +1,10 @@
 package launch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/process"
+)
 
 var (
 	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
@@ -29,7 +33,7 @@ func (h *Histogram) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
 func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
-	workloads, byName := h.snapshot()
+	workloads, byName := h.scrape()
 	for w, n := range workloads {
 		if n.kernels > 0 {
 			ch <- total(kernelLaunches, n.kernels, w.hostname, w.gpu, w.uuid, w.container, w.comm)
@@ -45,16 +49,32 @@ func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (h *Histogram) snapshot() (map[workload]launches, map[kernelLabels]uint64) {
+// labels are those of one series: hosts of one name in two clusters share them.
+type labels struct{ hostname, gpu, uuid, container, comm string }
+
+func (h *Histogram) scrape() (map[labels]launches, map[kernelLabels]uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	workloads := make(map[workload]launches, len(h.workloads.values))
-	for w, n := range h.workloads.values {
-		workloads[w] = *n
+	workloads := make(map[labels]launches, len(h.workloads.values))
+	add := func(w workload, n *launches) {
+		if n == nil {
+			return
+		}
+		l := labels{process.Label(w.host.Host), w.gpu, w.uuid, w.container, w.comm}
+		sum := workloads[l]
+		sum.add(n)
+		workloads[l] = sum
 	}
+	for w, n := range h.workloads.values {
+		add(w, n)
+	}
+	add(h.workloads.overflow, h.workloads.late)
 	byName := make(map[kernelLabels]uint64, len(h.byName.counts.values))
 	for k, n := range h.byName.counts.values {
 		byName[k] = *n
+	}
+	if late := h.byName.counts.late; late != nil {
+		byName[h.byName.counts.overflow] += *late
 	}
 	return workloads, byName
 }

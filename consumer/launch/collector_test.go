@@ -98,13 +98,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != maxSeries {
 		t.Errorf("%d series, want %d", n, maxSeries)
 	}
-	if got := h.workloads.values[workload{comm: other}].kernels; got != 501 {
+	if got := h.workloads.late.kernels; got != 501 {
 		t.Errorf("%d launches under other, want 501", got)
 	}
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != maxSeries {
 		t.Errorf("%d series by name, want %d", n, maxSeries)
 	}
-	if got := *h.byName.counts.values[kernelLabels{other, other}]; got != 501 {
+	if got := *h.byName.counts.late; got != 501 {
 		t.Errorf("%d launches by name under other, want 501", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestReadersBesideApply(t *testing.T) {
 // TestOneGPU: a batch whose GPU column is constant counts under that GPU.
 func TestOneGPU(t *testing.T) {
 	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
-		want.hostname, want.container, want.comm = "h", "c0", "train"
+		want.host.Host, want.container, want.comm = "h", "c0", "train"
 		h := New(Config{})
 		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2}, event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
 		if n := h.workloads.values[want]; len(h.workloads.values) != 1 || n == nil || n.kernels != 3 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -26,6 +27,8 @@ type Histogram struct {
 	names     names
 	workloads series[workload, launches]
 	byName    byName
+
+	out snapshot.Writer
 }
 
 // launches of one workload.
@@ -36,8 +39,19 @@ type launches struct {
 	partial    uint64 // of them, graphs that run kernels which are not known
 }
 
-// workload is the labels of one series.
-type workload struct{ hostname, gpu, uuid, container, comm string }
+// workload is what launches are counted under: the labels of a series, and the host as it is named, for
+// state belongs to hosts and labels do not tell clusters apart.
+type workload struct {
+	host                       snapshot.HostID
+	gpu, uuid, container, comm string
+}
+
+func (l *launches) add(more *launches) {
+	l.kernels += more.kernels
+	l.fromGraphs += more.fromGraphs
+	l.graphs += more.graphs
+	l.partial += more.partial
+}
 
 // New returns an empty Histogram.
 func New(cfg Config) *Histogram {
@@ -96,7 +110,7 @@ type target struct {
 }
 
 func (h *Histogram) target(b *schema.Batch, g group) target {
-	w := workload{hostname: process.Label(b.Host), container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
+	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host}, container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
 	if g.gpu > 0 {
 		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}

@@ -140,7 +140,7 @@ func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Du
 func (t *Tracker) appear(p *proc, i uint32, bytes uint64) {
 	a, s := t.slab.at(i), &p.State
 	a.bytes = bytes
-	t.sizes.link(&t.slab, i)
+	s.host.sizes.link(&t.slab, i)
 	r := &s.rows[a.row]
 	c := t.workload(p, r)
 	c.allocated += bytes
@@ -251,7 +251,7 @@ func (t *Tracker) reclaim(i uint32) {
 		if r.class.OnGPU() {
 			by.gpu.sub(a.bytes)
 		}
-		t.sizes.unlink(&t.slab, i)
+		s.host.sizes.unlink(&t.slab, i)
 	}
 	t.slab.give(i)
 }

@@ -66,10 +66,10 @@ func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is part of prometheus.Collector. It makes the metrics of this scrape from a snapshot: a
+// Collect is part of prometheus.Collector. It makes the metrics of this scrape from a copy: a
 // process that ended is simply not in it.
 func (t *Tracker) Collect(to chan<- prometheus.Metric) {
-	s := t.snapshot()
+	s := t.scrape()
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v uint64, values ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, float64(v), values...)
 	}
@@ -90,13 +90,12 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 		send(reservedBytes, prometheus.GaugeValue, n, id.hostname, id.gpu, id.uuid, id.container, id.comm, id.pid)
 	}
 	for id, n := range s.cards {
-		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n), id.hostname, id.uuid)
+		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.hostname, id.uuid)
 	}
 	for id, is := range s.incomplete {
 		send(incomplete, prometheus.GaugeValue, is, id.hostname, id.container, id.comm, id.pid)
 	}
-	for i := range s.workloads {
-		w := &s.workloads[i]
+	for _, w := range s.workloads {
 		if !owned(w.class, w.allocs) {
 			continue
 		}

@@ -228,6 +228,11 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	if i == 0 || s.contexts[i].live == 0 {
 		return
 	}
+	for j := range s.rows { // in their order: which of them find a place must not depend on the index's
+		if r := &s.rows[j]; r.live.allocations > 0 && endsWithContext(r.class) {
+			t.workload(p, r)
+		}
+	}
 	s.addresses.sweep(&t.slab, func(n uint32) bool {
 		a := t.slab.at(n)
 		if a.owner != i || a.since > at {

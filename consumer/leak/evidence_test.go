@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -191,7 +192,7 @@ func TestForget(t *testing.T) {
 }
 
 func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
-	for l, w := range t.workloads.index {
+	for l, w := range t.scrape().workloads {
 		if l.comm == comm {
 			allocated += w.allocated
 		}
@@ -209,8 +210,8 @@ func TestRename(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	for w, want := range map[string][2]uint64{"python": {110, 110}, "worker": {7, 0}} {
-		l := labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}
-		if got := tracker.workloads.index[l]; got == nil || got.allocated != want[0] || got.freed != want[1] {
+		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"}, labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
+		if got := tracker.workloads.index[id]; got == nil || got.allocated != want[0] || got.freed != want[1] {
 			t.Errorf("%s: got %+v, want %v", w, got, want)
 		}
 	}

@@ -1,7 +1,9 @@
 package leak
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -353,7 +355,7 @@ func TestMemInfo(t *testing.T) {
 		}
 	}
 	for uuid, want := range map[string]uint64{"GPU-x": 101, "GPU-y": 0} {
-		for _, host := range tracker.hosts {
+		for _, host := range tracker.boots() {
 			if got := host.cards[uuid].live; got != want {
 				t.Errorf("%s: %d live, want %d", uuid, got, want)
 			}
@@ -379,11 +381,18 @@ func TestInferredGPU(t *testing.T) {
 	if g.UUID != "GPU-y" || g.Inferred || g.LiveBytes != 110 {
 		t.Errorf("got %+v", g)
 	}
-	for _, host := range tracker.hosts {
+	for _, host := range tracker.boots() {
 		if x, y := host.cards["GPU-x"].live, host.cards["GPU-y"].live; x != 0 || y != 110 {
 			t.Errorf("%d and %d live, want 0 and 110", x, y)
 		}
 	}
+}
+
+func (t *Tracker) boots() (all []*host) {
+	for _, m := range t.machines {
+		all = slices.AppendSeq(all, maps.Values(m.boots))
+	}
+	return all
 }
 
 func TestHostMemory(t *testing.T) {

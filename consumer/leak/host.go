@@ -3,14 +3,22 @@ package leak
 import (
 	"time"
 
-	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
-type hostID struct{ cluster, host, boot string }
+// machine is one host through all its boots.
+type machine struct {
+	id     snapshot.HostID
+	boots  map[string]*host
+	sizes  sizes
+	totals *quality
+}
 
 // host is what one boot of one host said about its own evidence.
 type host struct {
+	*machine
+	boot   string
 	offset int64        // wall clock minus KTime, ns
 	run    uint64       // the producer's run that is followed
 	lost   uint64       // of that run, as far as memory goes
@@ -18,13 +26,12 @@ type host struct {
 	gap    schema.KTime // the latest time at which events may have been lost; 0: none
 	hole   bool         // what was lost reaches to the next batch with events
 	seen   bool         // a batch came
-	totals *quality
 
 	cards   map[string]*card // by UUID
 	exports exports
 }
 
-// quality counts, for one host name, what says how good the picture is.
+// quality counts, for one machine, what says how good the picture is.
 type quality struct {
 	unmatchedFrees  uint64
 	reallocOverLive uint64
@@ -40,7 +47,7 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.hostOf(hostID{cluster, hostname, boot})
+	h := t.machineOf(snapshot.HostID{Cluster: cluster, Host: hostname}).hostOf(boot)
 	h.mark(h.last)
 	h.hole = true
 }
@@ -48,11 +55,33 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 // wall turns the host's KTime into wall time.
 func (h *host) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
 
-func (t *Tracker) hostOf(id hostID) *host {
-	h := t.hosts[id]
+func (t *Tracker) machineOf(id snapshot.HostID) *machine {
+	m := t.machines[id]
+	if m == nil {
+		m = &machine{id: id, boots: map[string]*host{}}
+		if t.qualities < maxSeries-1 {
+			t.qualities++
+			m.totals = &quality{}
+		} else {
+			m.totals = t.otherQualities()
+		}
+		t.machines[id] = m
+	}
+	return m
+}
+
+func (t *Tracker) otherQualities() *quality {
+	if t.otherQuality == nil {
+		t.otherQuality = &quality{}
+	}
+	return t.otherQuality
+}
+
+func (m *machine) hostOf(boot string) *host {
+	h := m.boots[boot]
 	if h == nil {
-		h = &host{totals: t.qualityOf(id.host)}
-		t.hosts[id] = h
+		h = &host{machine: m, boot: boot}
+		m.boots[boot] = h
 	}
 	return h
 }
@@ -62,11 +91,10 @@ func (h *host) mark(at schema.KTime) { h.gap = max(h.gap, at) }
 
 // observe notes what a batch of any kind says about its host.
 func (t *Tracker) observe(b *schema.Batch) *host {
-	id := hostID{b.Cluster, b.Host, b.BootID}
-	h := t.hostOf(id)
+	h := t.machineOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).hostOf(b.BootID)
 	if !h.seen {
 		h.seen = true
-		t.endOlderBoots(id, b.ClockOffset)
+		t.endOlderBoots(h, b.ClockOffset)
 	}
 	h.offset = b.ClockOffset
 	if b.Run < h.run {
@@ -101,17 +129,23 @@ func memoryLost(b *schema.Batch) uint64 {
 
 // endOlderBoots ends what ran on a host before it was booted anew. The clock offset is the wall
 // time of the boot, near enough to order boots.
-func (t *Tracker) endOlderBoots(id hostID, booted int64) {
-	for oldID, old := range t.hosts {
-		if oldID.cluster != id.cluster || oldID.host != id.host || oldID == id || old.offset >= booted {
-			continue
+func (t *Tracker) endOlderBoots(h *host, booted int64) {
+	older := false
+	for _, old := range h.boots {
+		older = older || (old != h && old.offset < booted)
+	}
+	if !older {
+		return
+	}
+	for _, p := range t.table.Of(h.id) { // in their order: that of releases tells who makes room first
+		if at := p.State.host; at != h && h.boots[at.boot] == at && at.offset < booted && !p.Ended {
+			t.exit(p)
 		}
-		for _, p := range t.table.All() {
-			if p.State.host == old && !p.Ended {
-				t.exit(p)
-			}
+	}
+	for boot, old := range h.boots {
+		if old != h && old.offset < booted {
+			delete(h.boots, boot)
 		}
-		delete(t.hosts, oldID)
 	}
 }
 
@@ -136,18 +170,4 @@ func evidence(p *proc) string {
 func inGap(p *proc) bool {
 	h := p.State.host
 	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
-}
-
-func (t *Tracker) qualityOf(hostname string) *quality {
-	hostname = process.Label(hostname)
-	q := t.qualities[hostname]
-	if q == nil && len(t.qualities) >= maxSeries-1 {
-		hostname = other
-		q = t.qualities[hostname]
-	}
-	if q == nil {
-		q = &quality{}
-		t.qualities[hostname] = q
-	}
-	return q
 }

@@ -129,10 +129,13 @@ func (t *Tracker) slabLive() int {
 	for i := t.slab.free; i != 0; i = t.slab.at(i).next {
 		live--
 	}
-	for _, head := range t.sizes.heads {
-		if head != 0 {
-			live++
+	for _, m := range t.machines {
+		for _, head := range m.sizes.heads {
+			if head != 0 {
+				live++
+			}
 		}
+		live += m.sizes.count
 	}
 	for _, s := range t.threads.slots {
 		live += int(s.live)
@@ -150,7 +153,7 @@ func TestSameBytesSameState(t *testing.T) {
 		for _, m := range messages {
 			apply(t, tracker, consumertest.Decode(t, m))
 		}
-		reports[i], tops[i], pages[i] = tracker.Report(), tracker.Top(50), page(t, tracker)
+		reports[i], tops[i], pages[i] = tracker.Report(), tracker.Top(50), consumertest.Page(t, tracker)
 	}
 	if !reflect.DeepEqual(reports[0], reports[1]) {
 		t.Error("reports differ")

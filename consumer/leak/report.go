@@ -171,7 +171,7 @@ func (t *Tracker) reportThreads(r *Report, all []*proc) {
 	}
 	for i := range r.Processes {
 		slices.SortFunc(r.Processes[i].Threads, func(a, b ThreadUse) int {
-			return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(a.TID, b.TID))
+			return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Comm, b.Comm))
 		})
 	}
 }

@@ -13,14 +13,16 @@ func sizeOf(bytes uint64) int {
 	return (octave-2)*8 + int(bytes>>(octave-3)&7)
 }
 
-// sizes lists all live allocations by size class, the newest first.
+// sizes lists the live allocations of one machine by size class, the newest first.
 type sizes struct {
-	heads [numSizes]uint32
+	heads []uint32 // as far as classes were needed
+	count int
 }
 
 func (z *sizes) link(s *slab, i uint32) {
 	a := s.at(i)
-	head := &z.heads[sizeOf(a.bytes)]
+	z.count++
+	head := z.head(sizeOf(a.bytes))
 	a.prev, a.next = 0, *head
 	if *head != 0 {
 		s.at(*head).prev = i
@@ -28,7 +30,16 @@ func (z *sizes) link(s *slab, i uint32) {
 	*head = i
 }
 
+// head is where a size class begins.
+func (z *sizes) head(size int) *uint32 {
+	if missing := size + 1 - len(z.heads); missing > 0 {
+		z.heads = append(z.heads, make([]uint32, missing)...)
+	}
+	return &z.heads[size]
+}
+
 func (z *sizes) unlink(s *slab, i uint32) {
+	z.count--
 	a := s.at(i)
 	if a.prev != 0 {
 		s.at(a.prev).next = a.next

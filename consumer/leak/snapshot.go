@@ -1,167 +1,220 @@
 package leak
 
 import (
-	"github.com/gputap/gputap/consumer/process"
-
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
 )
 
-// snapshot is what one scrape shows, copied under the lock.
-type snapshot struct {
-	gauges     map[processID]*gauge
-	incomplete map[evidenceID]uint64
-	workloads  []workload
-	failed     map[failedID]uint64
-	unplaced   uint64
-	qualities  map[string]quality
-	reserved   map[processID]uint64 // of pools; without a class
-	cards      map[cardID]int64     // unexplained bytes
-}
+var form = snapshot.Form{Fold: "leak", Version: 1}
 
-type cardID struct{ hostname, uuid string }
-
-// processID and its siblings are the labels of one series. Processes that share them, such as
-// hosts of one name in two clusters, share the series.
-type processID struct {
-	labels
-	pid string
-}
-
-type gauge struct {
-	processID
-	live    amount
-	peak    uint64
-	holders uint64
-}
-
-type evidenceID struct{ hostname, container, comm, pid string }
-
-type failedID struct {
-	labels
-	failure
-}
-
-func (t *Tracker) snapshot() snapshot {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := snapshot{
-		gauges: map[processID]*gauge{}, incomplete: map[evidenceID]uint64{},
-		failed: map[failedID]uint64{}, qualities: map[string]quality{},
-		reserved: map[processID]uint64{}, cards: map[cardID]int64{},
+// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
+// goroutine that calls Apply.
+func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
+	s := saver{Tracker: t, Writer: &t.out, workloadsOf: map[snapshot.HostID][]*workload{}}
+	hosts := map[snapshot.HostID]bool{}
+	for id := range t.machines {
+		hosts[id] = true
 	}
-	for _, p := range t.table.All() {
-		if !p.Ended && len(p.State.rows) > 0 {
-			s.add(p)
+	for _, c := range t.workloads.index {
+		s.workloadsOf[c.HostID] = append(s.workloadsOf[c.HostID], c)
+	}
+	return form.Save(&t.out, hosts, snapshot.Parts[*snapshot.Writer]{
+		Lock:  &t.mu,
+		Shard: func(*snapshot.Writer) { s.shard() },
+		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.machines[id]) },
+	}, yield)
+}
+
+// Restore takes up one section of a snapshot. It comes before the first Apply.
+func (t *Tracker) Restore(section snapshot.Section) error {
+	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
+		Lock: &t.mu,
+		Shard: func(r *snapshot.Reader) {
+			l := loader{Tracker: t, Reader: r}
+			l.shard()
+		},
+		Host: func(r *snapshot.Reader, id snapshot.HostID) {
+			l := loader{Tracker: t, Reader: r}
+			l.host(id)
+		},
+	})
+}
+
+// saver writes one snapshot. What belongs to the section in hand is numbered in the order in which the
+// section names it first.
+type saver struct {
+	*Tracker
+	*snapshot.Writer
+	workloadsOf map[snapshot.HostID][]*workload
+
+	boots    map[*host]uint64
+	counters map[*workload]uint64 // from 2 on: 0 is none, 1 other
+	procs    map[*proc]uint64
+	slots    map[uint32]uint64 // of threads, from 1 on
+	origins  [256]uint64       // from 1 on
+	mapped   map[uint32]uint64 // memory with mappings, from 1 on
+	last     allocation        // differences are to it
+}
+
+// loader reads one section; its lists are by the saver's numbers.
+type loader struct {
+	*Tracker
+	*snapshot.Reader
+
+	boots    []*host
+	counters []*workload
+	procs    []*proc
+	slots    []uint32
+	origins  []uint8
+	mapped   []uint32
+	mappings []int // of each of mapped
+	hinted   int   // entries of indexes that were made
+	last     allocation
+}
+
+func (s *saver) shard() {
+	s.table.SaveShard(s.Writer)
+	for _, n := range s.Tracker.counters.all() {
+		s.Uint(*n)
+	}
+	refs := slices.SortedFunc(maps.Keys(s.Tracker.origins.index), func(a, b schema.CallRef) int {
+		return cmp.Or(cmp.Compare(a.Symbol, b.Symbol), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Direction, b.Direction))
+	})
+	s.Uint(uint64(len(refs)))
+	for i := range refs {
+		process.SaveRef(s.Writer, &refs[i])
+	}
+	s.Uint(s.workloads.releases)
+	s.Uint(s.workloads.unplaced)
+	for class, c := range s.workloads.others {
+		if c != nil {
+			s.Bool(true)
+			s.String(schema.MemClass(class).String())
+			s.workload(c)
 		}
 	}
-	s.fold()
-	for _, w := range t.workloads.index {
-		s.workloads = append(s.workloads, *w)
-		for f, n := range w.failed {
-			id := failedID{w.labels, f}
-			id.class = 0 // not among the labels of this family
-			s.failed[id] += n
-		}
-	}
-	s.unplaced = t.workloads.unplaced
-	for hostname, q := range t.qualities {
-		s.qualities[hostname] = *q
-	}
-	s.addCards(t.hosts)
-	return s
+	s.Bool(false)
+	s.quality(s.otherQuality)
 }
 
-func (s *snapshot) add(p *proc) {
-	base := processID{
-		labels: labels{hostname: process.Label(p.ID.Host), container: process.Label(p.Container), comm: process.Label(p.Comm)},
-		pid:    pidText(p.ID.PID),
+func (l *loader) shard() {
+	l.table.RestoreShard(l.Reader)
+	for _, n := range l.Tracker.counters.all() {
+		*n = l.Uint()
 	}
-	for i := range p.State.rows {
-		r := &p.State.rows[i]
-		id := base
-		id.gpu, id.uuid, id.class = ordinal(r.gpu), process.Label(r.uuid), r.class
-		s.gauge(id, gauge{live: r.live, peak: r.peak, holders: r.holders})
+	for range l.Each(4) {
+		l.Tracker.origins.of(process.RestoreRef(l.Reader))
 	}
-	for i := range p.State.pools {
-		if q := &p.State.pools[i]; q.reserved.at != 0 {
-			s.reserve(p, base, q)
-		}
+	l.workloads.releases, l.workloads.unplaced = l.Uint(), l.Uint()
+	for l.Bool() {
+		l.workload(l.workloads.other(process.RestoreClass(l.Reader)))
 	}
-	id := evidenceID{base.hostname, base.container, base.comm, base.pid}
-	if len(s.incomplete) >= maxSeries-1 {
-		id = evidenceID{comm: other}
-	}
-	var is uint64
-	if evidence(p) != complete {
-		is = 1
-	}
-	s.incomplete[id] = max(s.incomplete[id], is)
+	l.otherQuality = l.quality()
 }
 
-func (s *snapshot) gauge(id processID, more gauge) {
-	g := s.gauges[id]
-	if g == nil {
-		g = &gauge{processID: id}
-		s.gauges[id] = g
+// all are the counters in the order in which they are written.
+func (c *Counters) all() []*uint64 {
+	return []*uint64{
+		&c.UnmatchedFrees, &c.ReallocOverLive, &c.LateFrees, &c.NullFrees,
+		&c.UnknownHandles, &c.UnknownContexts, &c.UnknownOps,
 	}
-	g.live.bytes += more.live.bytes
-	g.live.allocations += more.live.allocations
-	g.peak += more.peak
-	g.holders += more.holders
 }
 
-// reserve adds what one pool was told to have reserved.
-func (s *snapshot) reserve(p *proc, id processID, q *pool) {
-	id.gpu = ordinal(q.gpu)
-	for i := range p.State.rows {
-		if r := &p.State.rows[i]; r.gpu == q.gpu && r.uuid != "" {
-			id.uuid = process.Label(r.uuid)
-		}
-	}
-	if _, known := s.reserved[id]; !known && len(s.reserved) >= maxSeries-1 {
-		id = processID{labels: labels{comm: other}}
-	}
-	s.reserved[id] += q.reserved.bytes
+func (q *quality) all() []*uint64 {
+	return []*uint64{&q.unmatchedFrees, &q.reallocOverLive, &q.lateFrees, &q.unknownContexts}
 }
 
-// addCards takes over what the GPUs of all hosts were last said to use, of the first in order of
-// name when there are more than a family may show.
-func (s *snapshot) addCards(hosts map[hostID]*host) {
-	for id, h := range hosts {
-		for uuid, c := range h.cards {
-			if c.last.at != 0 {
-				s.cards[cardID{process.Label(id.host), process.Label(uuid)}] = int64(c.last.used) - int64(c.last.all)
-			}
-		}
-	}
-	if len(s.cards) <= maxSeries {
+func (s *saver) quality(q *quality) {
+	s.Bool(q != nil)
+	if q == nil {
 		return
 	}
-	all := slices.SortedFunc(maps.Keys(s.cards), func(a, b cardID) int {
-		return cmp.Or(cmp.Compare(a.hostname, b.hostname), cmp.Compare(a.uuid, b.uuid))
-	})
-	for _, id := range all[maxSeries:] {
-		delete(s.cards, id)
+	for _, n := range q.all() {
+		s.Uint(*n)
 	}
 }
 
-// fold keeps the series that hold most and adds the rest up.
-func (s *snapshot) fold() {
-	if len(s.gauges) <= maxSeries {
-		return
+func (l *loader) quality() *quality {
+	if !l.Bool() {
+		return nil
 	}
-	all := make([]*gauge, 0, len(s.gauges))
-	for _, g := range s.gauges {
-		all = append(all, g)
+	q := &quality{}
+	for _, n := range q.all() {
+		*n = l.Uint()
 	}
-	slices.SortFunc(all, func(a, b *gauge) int {
-		return cmp.Or(cmp.Compare(b.live.bytes, a.live.bytes), cmp.Compare(a.hostname, b.hostname),
-			cmp.Compare(a.pid, b.pid), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.class, b.class))
+	return q
+}
+
+func (c *workload) counts() []*uint64 {
+	return []*uint64{&c.allocated, &c.freed, &c.unfreed, &c.allocs, &c.frees, &c.released}
+}
+
+// workload writes the counts of a workload; how many rows count there follows from the rows.
+func (s *saver) workload(c *workload) {
+	for _, n := range c.counts() {
+		s.Uint(*n)
+	}
+	failures := slices.SortedFunc(maps.Keys(c.failed), func(a, b failure) int {
+		return cmp.Or(cmp.Compare(a.symbol, b.symbol), cmp.Compare(a.result, b.result))
 	})
-	for _, g := range all[maxSeries-numOther:] {
-		delete(s.gauges, g.processID)
-		s.gauge(processID{labels: labels{comm: other, class: g.class}}, *g)
+	s.Uint(uint64(len(failures)))
+	for _, f := range failures {
+		s.String(f.symbol)
+		s.Uint(uint64(f.result))
+		s.Uint(c.failed[f])
+	}
+}
+
+func (l *loader) workload(c *workload) {
+	for _, n := range c.counts() {
+		*n = l.Uint()
+	}
+	for range l.Each(3) {
+		if c.failed == nil {
+			c.failed = map[failure]uint64{}
+		}
+		f := failure{process.RestoreLabel(l.Reader), l.Uint32()}
+		if _, again := c.failed[f]; again {
+			l.Fail("a failure twice")
+			return
+		}
+		c.failed[f] = l.Uint()
+		l.workloads.failures++
+	}
+}
+
+func (s *saver) workloadsOfHost(id snapshot.HostID) {
+	s.counters = map[*workload]uint64{}
+	all := s.workloadsOf[id]
+	slices.SortFunc(all, func(a, b *workload) int { return a.compare(&b.workloadID) })
+	s.Uint(uint64(len(all)))
+	for i, c := range all {
+		s.counters[c] = uint64(i) + 2
+		for _, label := range []string{c.gpu, c.uuid, c.container, c.comm, c.class.String()} {
+			s.String(label)
+		}
+		s.workload(c)
+	}
+}
+
+func (l *loader) workloadsOfHost(id snapshot.HostID) {
+	for range l.Each(12) {
+		c := &workload{workloadID: workloadID{id, labels{
+			hostname: process.Label(id.Host), gpu: process.RestoreLabel(l.Reader), uuid: process.RestoreLabel(l.Reader),
+			container: process.RestoreLabel(l.Reader), comm: process.RestoreLabel(l.Reader), class: process.RestoreClass(l.Reader),
+		}}}
+		if l.workloads.index[c.workloadID] != nil {
+			l.Fail("a workload twice")
+			return
+		}
+		l.workloads.index[c.workloadID] = c
+		l.workload(c)
+		l.counters = append(l.counters, c)
 	}
 }

@@ -2,6 +2,7 @@ package leak
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -39,7 +40,7 @@ type candidate struct {
 
 // Top gives the n largest live allocations, the largest first and of equals the oldest. It looks at
 // a bounded number of allocations: when more than that are within an eighth of each other in size,
-// it knows the newest of them only.
+// it knows the newest of each host only.
 func (t *Tracker) Top(n int) []Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,11 +58,22 @@ func (t *Tracker) largest(n int) []candidate {
 	}
 	scan := max(64*n, t.cfg.TopScan)
 	var found []candidate
+	machines := slices.SortedFunc(maps.Values(t.machines), func(a, b *machine) int { return a.id.Compare(b.id) })
+	var heads []uint32 // of one size, of the machines that have any
 	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
-		for i := t.sizes.heads[size]; i != 0 && len(found) < scan; {
-			a := t.slab.at(i)
-			found = append(found, candidate{a.bytes, t.wall(a), a.key, i})
-			i = a.next
+		heads = heads[:0]
+		for _, m := range machines {
+			if size < len(m.sizes.heads) && m.sizes.heads[size] != 0 {
+				heads = append(heads, m.sizes.heads[size])
+			}
+		}
+		for k, i := range heads {
+			end := len(found) + (scan-len(found))/(len(heads)-k) // what one machine leaves is the next ones'
+			for i != 0 && len(found) < end {
+				a := t.slab.at(i)
+				found = append(found, candidate{a.bytes, t.wall(a), a.key, i})
+				i = a.next
+			}
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int {

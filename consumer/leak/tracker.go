@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,16 +25,19 @@ type Tracker struct {
 
 	mu        sync.Mutex
 	table     *process.Table[state]
-	hosts     map[hostID]*host
+	machines  map[snapshot.HostID]*machine
 	pids      map[pid]*proc // latest process of each PID
 	slab      slab
-	sizes     sizes
 	origins   origins
 	threads   threads
 	workloads workloads
-	qualities map[string]*quality // by host name
 	counters  Counters
 	batches   uint64
+
+	qualities    int      // machines with one of their own
+	otherQuality *quality // of the other machines; nil without
+
+	out snapshot.Writer
 
 	// What the batch being applied refers to, by index.
 	in struct {
@@ -110,8 +114,8 @@ func New(cfg Config) *Tracker {
 		cfg.TopScan = 4096
 	}
 	t := &Tracker{
-		cfg: cfg, hosts: map[hostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(), threads: newThreads(),
-		workloads: workloads{index: map[labels]*workload{}}, qualities: map[string]*quality{},
+		cfg: cfg, machines: map[snapshot.HostID]*machine{}, pids: map[pid]*proc{}, origins: newOrigins(), threads: newThreads(),
+		workloads: workloads{index: map[workloadID]*workload{}},
 	}
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
 		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded
@@ -251,11 +255,10 @@ func (r *row) place(h *host, uuid string) {
 // workload gives the counters of a row, after a change of labels those of the new ones.
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
-		l := labels{
+		r.counter = t.workloads.acquire(workloadID{snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}, labels{
 			hostname: process.Label(p.ID.Host), gpu: ordinal(r.gpu), uuid: process.Label(r.uuid),
 			container: process.Label(p.Container), comm: process.Label(p.State.comm), class: r.class,
-		}
-		r.counter = t.workloads.acquire(l)
+		}})
 	}
 	return r.counter
 }

@@ -1,7 +1,10 @@
 package leak
 
 import (
+	"cmp"
+
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -25,9 +28,21 @@ type labels struct {
 	class     schema.MemClass
 }
 
+// workloadID is what a workload is kept under: labels do not tell clusters apart, and state does. No
+// host owns what counts as other.
+type workloadID struct {
+	snapshot.HostID
+	labels
+}
+
+func (a *workloadID) compare(b *workloadID) int {
+	return cmp.Or(a.HostID.Compare(b.HostID), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid),
+		cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm), cmp.Compare(a.class, b.class))
+}
+
 // workload counts what the processes of one command did, for ever: processes come and go below it.
 type workload struct {
-	labels
+	workloadID
 	allocated, freed, unfreed uint64 // bytes
 	allocs, frees             uint64
 	failed                    map[failure]uint64
@@ -44,26 +59,32 @@ type failure struct {
 // workloads keeps at most maxSeries workloads. A new one that finds no place takes that of the one
 // longest without a process; when all have one, it counts as other.
 type workloads struct {
-	index    map[labels]*workload
+	index    map[workloadID]*workload
+	others   [schema.NumClasses]*workload
 	failures int    // entries of all failed maps
 	unplaced uint64 // failed calls for which no entry was left
 	releases uint64
 }
 
-func (w *workloads) acquire(l labels) *workload {
-	c := w.index[l]
-	if c == nil {
-		if len(w.index) >= maxSeries-numOther && !w.evict() {
-			l = labels{comm: other, class: l.class}
-			c = w.index[l]
-		}
-		if c == nil {
-			c = &workload{labels: l}
-			w.index[l] = c
-		}
+func (w *workloads) acquire(id workloadID) *workload {
+	c := w.index[id]
+	switch {
+	case c != nil:
+	case len(w.index) >= maxSeries-numOther && !w.evict():
+		c = w.other(id.class)
+	default:
+		c = &workload{workloadID: id}
+		w.index[id] = c
 	}
 	c.rows++
 	return c
+}
+
+func (w *workloads) other(class schema.MemClass) *workload {
+	if w.others[class] == nil {
+		w.others[class] = &workload{workloadID: workloadID{labels: labels{comm: other, class: class}}}
+	}
+	return w.others[class]
 }
 
 func (w *workloads) release(c *workload) {
@@ -75,7 +96,7 @@ func (w *workloads) release(c *workload) {
 func (w *workloads) evict() bool {
 	var oldest *workload
 	for _, c := range w.index {
-		if c.rows == 0 && c.comm != other && (oldest == nil || c.released < oldest.released) {
+		if c.rows == 0 && (oldest == nil || cmp.Or(cmp.Compare(c.released, oldest.released), c.compare(&oldest.workloadID)) < 0) {
 			oldest = c
 		}
 	}
@@ -83,7 +104,7 @@ func (w *workloads) evict() bool {
 		return false
 	}
 	w.failures -= len(oldest.failed)
-	delete(w.index, oldest.labels)
+	delete(w.index, oldest.workloadID)
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -29,9 +30,10 @@ type Entry[S any] struct {
 	Calls     Calls
 	State     S
 
-	gone bool   // forgotten, and still in Table.order
-	seen uint64 // the last batch that named it, as Table.batches counts
-	row  uint32 // of that batch's dictionary
+	first uint64 // number in order of first sight
+	gone  bool   // forgotten, and still in Table.order
+	seen  uint64 // the last batch that named it, as Table.batches counts
+	row   uint32 // of that batch's dictionary
 }
 
 // Table finds the entry of a process.
@@ -40,13 +42,13 @@ type Table[S any] struct {
 	onForget func(e *Entry[S])
 	entries  map[schema.ProcessID]*Entry[S]
 	order    []*Entry[S] // in order of first sight; holds the gone ones until compact
+	restored bool        // order is yet to be brought into order
+	next     uint64      // Entry.first of the next process
 	threads  []*Entry[S]
 	batches  uint64
 	column   []uint64
-	hosts    map[hostID]*hostEntries[S]
+	hosts    map[snapshot.HostID]*hostEntries[S]
 }
-
-type hostID struct{ cluster, host string }
 
 // hostEntries are the processes of one host. Silence is measured by the clock of the host that is
 // silent: a host whose clock is wrong makes no other host's processes look old.
@@ -58,7 +60,7 @@ type hostEntries[S any] struct {
 // NewTable asks forget, about once a minute of a host's event time, whether a process that has been
 // silent that long may go; nil keeps all.
 func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
-	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{}, hosts: map[hostID]*hostEntries[S]{}}
+	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{}, hosts: map[snapshot.HostID]*hostEntries[S]{}}
 }
 
 // OnForget has gone called with every entry that the table lets go, for a fold that keeps something
@@ -75,7 +77,7 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 	if b.Events == 0 {
 		now = time.Time{} // a batch without events tells no time
 	}
-	h := t.host(b)
+	h := t.host(snapshot.HostID{Cluster: b.Cluster, Host: b.Host})
 	t.batches++
 	changed := false
 	for i := range b.Threads {
@@ -92,8 +94,7 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 	return t.threads
 }
 
-func (t *Table[S]) host(b *schema.Batch) *hostEntries[S] {
-	id := hostID{b.Cluster, b.Host}
+func (t *Table[S]) host(id snapshot.HostID) *hostEntries[S] {
 	h := t.hosts[id]
 	if h == nil {
 		h = &hostEntries[S]{}
@@ -109,10 +110,9 @@ func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now tim
 	id := b.ID(p)
 	e = t.entries[id]
 	if e == nil {
-		e = &Entry[S]{ID: id, Start: b.Wall(p.Start)}
-		t.entries[id] = e
-		t.order = append(t.order, e)
-		h.order = append(h.order, e)
+		e = &Entry[S]{ID: id, Start: b.Wall(p.Start), first: t.next}
+		t.next++
+		t.add(h, e)
 	}
 	e.describe(p)
 	if now.After(e.Last) {
@@ -121,6 +121,12 @@ func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now tim
 	again = e.seen == t.batches && e.row != row
 	e.seen, e.row = t.batches, row
 	return e, again
+}
+
+func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
+	t.entries[e.ID] = e
+	t.order = append(t.order, e)
+	h.order = append(h.order, e)
 }
 
 // describe takes over what a batch says of the process; what it does not know stays.
@@ -153,6 +159,7 @@ func (t *Table[S]) Len() int { return len(t.entries) }
 
 // All are the processes in order of first sight; the slice is the table's own.
 func (t *Table[S]) All() []*Entry[S] {
+	t.sort()
 	if len(t.order) != len(t.entries) {
 		t.compact()
 	}
@@ -181,6 +188,7 @@ func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 // trim brings the table back to its bound: whatever was seen first goes. It runs before a batch's
 // entries are handed out, never after.
 func (t *Table[S]) trim() {
+	t.sort()
 	for _, e := range t.order {
 		if len(t.entries) <= MaxProcesses {
 			return

@@ -115,7 +115,9 @@ func (f *fleet) startSimulators() error {
 	return nil
 }
 
-func (f *fleet) logOf(simulator int) string { return filepath.Join(f.dir, fmt.Sprintf("truth-%d", simulator)) }
+func (f *fleet) logOf(simulator int) string {
+	return filepath.Join(f.dir, fmt.Sprintf("truth-%d", simulator))
+}
 
 func (f *fleet) urls() string {
 	var list []string

@@ -31,7 +31,7 @@ var folds = map[string]func() consumer.Stateful{
 	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
 	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
 	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
-	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}, nil) },
+	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}) },
 }
 
 // rest lets the fleet heal, the simulators end, and the consumers fold what is left.

@@ -13,16 +13,35 @@ import (
 	"github.com/gputap/gputap/consumer"
 )
 
-// Fold is a fold that shows itself on /metrics.
+// Fold is a fold that outlives its process and shows itself on /metrics.
 type Fold interface {
-	consumer.Fold
+	consumer.Stateful
 	prometheus.Collector
 }
 
-var errNotReading = errors.New("the shard is not being read yet")
+var errNotReading = errors.New("no shard is being read yet")
 
-// Run feeds a fold until ctx ends, with report on standard output every cfg.DisplayInterval.
-func Run(ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream, f Fold, report func(io.Writer)) error {
+// Run folds until ctx ends, with a report of every fold on standard output every cfg.DisplayInterval. It shares the
+// shards with the other instances of the command, or reads one shard alone when cfg names one.
+func Run[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream, fold func() F, report func(io.Writer, []F)) error {
+	if cfg.Shard >= 0 {
+		return alone(ctx, p, cfg, js, fold(), report)
+	}
+	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: cfg.PullMaxBytes}
+	c := consumer.New(opts, js, func() consumer.Stateful { return fold() }, p.Log)
+	if err := p.Metrics.Register(c); err != nil {
+		return err
+	}
+	readyWhen(p, c.Ready())
+	defer p.Report(cfg.DisplayInterval, func(w io.Writer) {
+		var folds []F
+		c.Each(func(_ int, f consumer.Stateful) { folds = append(folds, f.(F)) })
+		report(w, folds)
+	})()
+	return c.Run(ctx)
+}
+
+func alone[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream, f F, report func(io.Writer, []F)) error {
 	onlyNew, since, err := cfg.Begin()
 	if err != nil {
 		return app.Usage(err)
@@ -31,14 +50,18 @@ func Run(ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.
 	if err := errors.Join(p.Metrics.Register(f), p.Metrics.Register(c)); err != nil {
 		return err
 	}
+	readyWhen(p, c.Ready())
+	defer p.Report(cfg.DisplayInterval, func(w io.Writer) { report(w, []F{f}) })()
+	return c.Run(ctx)
+}
+
+func readyWhen(p *app.Process, ready <-chan struct{}) {
 	p.ReadyWhen(func() error {
 		select {
-		case <-c.Ready():
+		case <-ready:
 			return nil
 		default:
 			return errNotReading
 		}
 	})
-	defer p.Report(cfg.DisplayInterval, report)()
-	return c.Run(ctx)
 }

@@ -1,0 +1,227 @@
+package anomaly
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+var form = snapshot.Form{Fold: "anomaly", Version: 1}
+
+// ofHost is what of a host is kept besides its processes.
+type ofHost struct {
+	raised []raisedID
+	alerts []*numbered
+}
+
+// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
+// goroutine that calls Apply.
+func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
+	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
+	d.table.Hosts(hosts)
+	for k := range d.raised {
+		h := of[k.HostID]
+		h.raised = append(h.raised, k.raisedID)
+		hosts[k.HostID], of[k.HostID] = true, h
+	}
+	for i := range d.history.kept {
+		a := &d.history.kept[i]
+		id := snapshot.HostID{Cluster: a.Cluster, Host: a.Host}
+		h := of[id]
+		h.alerts = append(h.alerts, a)
+		hosts[id], of[id] = true, h
+	}
+	return form.Save(&d.out, hosts, snapshot.Parts[*snapshot.Writer]{
+		Lock:  &d.mu,
+		Shard: d.saveShard,
+		Host: func(w *snapshot.Writer, id snapshot.HostID) {
+			d.saveHost(w, id, of[id])
+			d.table.SaveHost(w, id, func(p *proc) { p.State.save(w) })
+		},
+	}, yield)
+}
+
+// Restore takes up one section of a snapshot. It comes before the first Apply. Alerts of the past are not
+// raised again.
+func (d *Detector) Restore(section snapshot.Section) error {
+	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
+		Lock:  &d.mu,
+		Shard: d.restoreShard,
+		Host: func(r *snapshot.Reader, id snapshot.HostID) {
+			d.restoreHost(r, id)
+			d.table.RestoreHost(r, id, func(p *proc) { p.State.restore(r) })
+		},
+	})
+}
+
+func (a raisedID) compare(b raisedID) int {
+	return cmp.Or(cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm), cmp.Compare(a.rule, b.rule),
+		cmp.Compare(a.severity, b.severity))
+}
+
+func (d *Detector) saveShard(w *snapshot.Writer) {
+	d.table.SaveShard(w)
+	w.Uint(d.history.total)
+	others := slices.SortedFunc(maps.Keys(d.others), raisedID.compare)
+	w.Uint(uint64(len(others)))
+	for _, id := range others {
+		w.String(id.rule)
+		w.String(id.severity)
+		w.Uint(d.others[id])
+	}
+	suppressed := slices.SortedFunc(maps.Keys(d.suppressed), func(a, b suppressedID) int {
+		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.reason, b.reason))
+	})
+	w.Uint(uint64(len(suppressed)))
+	for _, id := range suppressed {
+		w.String(id.rule)
+		w.String(id.reason)
+		w.Uint(d.suppressed[id])
+	}
+}
+
+func (d *Detector) restoreShard(r *snapshot.Reader) {
+	d.table.RestoreShard(r)
+	d.history.total = max(d.history.total, r.Uint())
+	for range r.Each(3) {
+		id := raisedID{comm: "other", rule: process.RestoreLabel(r), severity: process.RestoreLabel(r)}
+		d.others[id] = r.Uint()
+	}
+	for range r.Each(3) {
+		id := suppressedID{process.RestoreLabel(r), process.RestoreLabel(r)}
+		d.suppressed[id] = r.Uint()
+	}
+}
+
+func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h ofHost) {
+	slices.SortFunc(h.raised, raisedID.compare)
+	w.Uint(uint64(len(h.raised)))
+	for _, k := range h.raised {
+		for _, label := range []string{k.container, k.comm, k.rule, k.severity} {
+			w.String(label)
+		}
+		w.Uint(d.raised[raisedBy{id, k}])
+	}
+	w.Uint(uint64(len(h.alerts)))
+	last := uint64(0)
+	for _, a := range h.alerts {
+		w.Uint(a.number - last)
+		last = a.number
+		a.save(w)
+	}
+}
+
+func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
+	for range r.Each(5) {
+		k := raisedBy{id, raisedID{
+			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
+		}}
+		if d.raised[k] != 0 {
+			r.Fail("a series twice")
+			return
+		}
+		d.raised[k] = r.Uint()
+	}
+	last := uint64(0)
+	for range r.Each(leastAlert) {
+		a := numbered{number: last + r.Uint()}
+		a.restore(r, id)
+		last = a.number
+		if !d.history.insert(a) {
+			r.Fail("alert %d twice, or too many", a.number)
+			return
+		}
+	}
+}
+
+// insert puts an alert where its number belongs; false when that is taken, or all places are.
+func (h *history) insert(a numbered) bool {
+	i, taken := h.find(a.number)
+	if taken || len(h.kept) == maxAlerts || a.number+1 == 0 {
+		return false
+	}
+	h.kept = slices.Insert(h.kept, i, a)
+	h.total = max(h.total, a.number+1)
+	return true
+}
+
+const leastAlert = 43
+
+func (a *Alert) texts() []*string {
+	return []*string{
+		&a.Rule, &a.Severity, &a.Comm, &a.Container, &a.ThreadComm, &a.Address, &a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot,
+	}
+}
+
+func (a *Alert) save(w *snapshot.Writer) {
+	w.Time(a.Time)
+	w.Time(a.Start)
+	for _, n := range []uint64{uint64(a.PID), uint64(a.UID), uint64(a.TID), a.Bytes, a.Repeats, a.Evidence.Seq} {
+		w.Uint(n)
+	}
+	for _, s := range a.texts() {
+		w.String(*s)
+	}
+	for _, v := range []float64{a.Value, a.Baseline, a.Score} {
+		w.Float64(v)
+	}
+}
+
+func (a *Alert) restore(r *snapshot.Reader, id snapshot.HostID) {
+	a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
+	a.Time, a.Start = r.Time(), r.Time()
+	a.PID, a.UID, a.TID, a.Bytes, a.Repeats, a.Evidence.Seq = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint(), r.Uint(), r.Uint()
+	for _, s := range a.texts() {
+		*s = r.String()
+	}
+	a.Value, a.Baseline, a.Score = r.Float64(), r.Float64(), r.Float64()
+}
+
+func (s *state) save(w *snapshot.Writer) {
+	l := &s.sizes
+	w.Uint(uint64(len(l.bytes)))
+	for i := range l.bytes { // the oldest first
+		w.Float32(l.bytes[(l.oldest+i)%len(l.bytes)])
+	}
+	w.Int(int64(l.outliers))
+	w.Uint(l.lastSize)
+	l.last.save(w)
+	w.Uint(uint64(len(s.failed)))
+	for i := range s.failed {
+		w.String(s.failed[i].symbol)
+		s.failed[i].save(w)
+	}
+}
+
+func (s *state) restore(r *snapshot.Reader) {
+	l := &s.sizes
+	for i := range r.Each(4) {
+		if i == maxSamples {
+			r.Fail("more than %d samples", maxSamples)
+			return
+		}
+		l.bytes = append(l.bytes, r.Float32())
+	}
+	l.outliers, l.lastSize = int(r.Int()), r.Uint()
+	l.last.restore(r)
+	for i := range r.Each(3) {
+		if i == maxFailed {
+			r.Fail("more than %d calls", maxFailed)
+			return
+		}
+		f := failed{symbol: r.String()}
+		f.restore(r)
+		s.failed = append(s.failed, f)
+	}
+}
+
+func (c *cooling) save(w *snapshot.Writer) {
+	w.Uint(uint64(c.since))
+	w.Uint(c.alert)
+}
+
+func (c *cooling) restore(r *snapshot.Reader) { *c = cooling{schema.KTime(r.Uint()), r.Uint()} }

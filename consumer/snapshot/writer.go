@@ -1,0 +1,83 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Writer appends values to one buffer. The zero Writer is ready.
+type Writer struct {
+	buf     []byte
+	strings map[string]uint64 // number of each string of the section, from 2 on
+}
+
+// Reset begins a new section in the same memory.
+func (w *Writer) Reset() {
+	w.buf = w.buf[:0]
+	clear(w.strings)
+}
+
+// Data is what was written. It is the Writer's own and valid until the next Reset.
+func (w *Writer) Data() []byte { return w.buf }
+
+// Byte appends one byte.
+func (w *Writer) Byte(v byte) { w.buf = append(w.buf, v) }
+
+// Uint appends a number, small ones in few bytes.
+func (w *Writer) Uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
+
+// Int appends a number, those near 0 in few bytes.
+func (w *Writer) Int(v int64) { w.buf = binary.AppendVarint(w.buf, v) }
+
+// Bool appends one byte.
+func (w *Writer) Bool(v bool) {
+	if v {
+		w.Byte(1)
+		return
+	}
+	w.Byte(0)
+}
+
+// Float64 appends eight bytes.
+func (w *Writer) Float64(v float64) {
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, math.Float64bits(v))
+}
+
+// Float32 appends four bytes.
+func (w *Writer) Float32(v float32) {
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
+}
+
+// Bytes appends b with its length before it.
+func (w *Writer) Bytes(b []byte) {
+	w.Uint(uint64(len(b)))
+	w.buf = append(w.buf, b...)
+}
+
+// String appends a string, which stands in a section once: later ones are its number.
+func (w *Writer) String(s string) {
+	if s == "" {
+		w.Uint(0)
+		return
+	}
+	if n := w.strings[s]; n != 0 {
+		w.Uint(n)
+		return
+	}
+	if w.strings == nil {
+		w.strings = map[string]uint64{}
+	}
+	w.strings[s] = uint64(len(w.strings)) + 2
+	w.Uint(1)
+	w.Uint(uint64(len(s)))
+	w.buf = append(w.buf, s...)
+}
+
+// Time appends a wall time to the nanosecond, which may be zero.
+func (w *Writer) Time(t time.Time) {
+	w.Bool(!t.IsZero())
+	if !t.IsZero() {
+		w.Int(t.UnixNano())
+	}
+}
