@@ -67,6 +67,8 @@ type checkpoints struct {
 	js    jetstream.JetStream
 	fold  string
 	shard int
+
+	jsStream jetstream.Stream // looked up once
 }
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
@@ -90,11 +92,14 @@ func (c *checkpoints) latest(ctx context.Context) (manifest, error) {
 }
 
 func (c *checkpoints) get(ctx context.Context, part string) (*jetstream.RawStreamMsg, error) {
-	jsStream, err := c.js.Stream(ctx, schema.StateStream)
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", schema.StateStream, err)
+	if c.jsStream == nil {
+		jsStream, err := c.js.Stream(ctx, schema.StateStream)
+		if err != nil {
+			return nil, fmt.Errorf("look up %s: %w", schema.StateStream, err)
+		}
+		c.jsStream = jsStream
 	}
-	return jsStream.GetLastMsgForSubject(ctx, c.subject(part))
+	return c.jsStream.GetLastMsgForSubject(ctx, c.subject(part))
 }
 
 // claim makes owner the only one who can commit. Whoever claimed before finds out at its next commit.
@@ -259,7 +264,7 @@ type SavedState struct {
 
 // Saved reads the newest checkpoint. Without one it is empty.
 func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) (SavedState, error) {
-	c := checkpoints{js, fold, shard}
+	c := checkpoints{js: js, fold: fold, shard: shard}
 	m, err := c.latest(ctx)
 	if err != nil {
 		return SavedState{}, err

@@ -119,8 +119,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// takePart joins the instances of the fold and balances until ctx ends or the watch of the leases does. Shards that are
-// owned then stay so, as long as their leases can be renewed.
+// takePart joins the instances of the fold and balances until ctx ends or the bus cannot be asked. Shards that are owned
+// then stay so, as long as their leases can be renewed.
 func (c *Consumer) takePart(ctx context.Context) error {
 	if err := c.lookAtTopology(ctx); err != nil {
 		return err
@@ -131,33 +131,20 @@ func (c *Consumer) takePart(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.leases.join(ctx); err != nil {
-		return fmt.Errorf("join the instances of %s: %w", c.fold, err)
-	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	followed := make(chan error, 1)
-	go func() { followed <- c.leases.follow(watching, c.log) }()
-	defer func() { stop(); <-followed }()
-	tick := time.NewTicker(min(time.Second, c.leases.ttl/4))
-	defer tick.Stop()
-	for joined := time.Now(); ; {
-		select {
-		case <-tick.C:
-		case <-c.leases.changed:
-		case err := <-followed:
-			followed <- err
-			return err
-		case <-ctx.Done():
-			return nil
-		}
+	var joined time.Time
+	for ctx.Err() == nil {
 		if time.Since(joined) > c.leases.ttl/4 {
-			if err := c.leases.join(ctx); err == nil {
-				joined = time.Now()
+			if err := c.leases.join(ctx); err != nil {
+				return fmt.Errorf("join the instances of %s: %w", c.fold, err)
 			}
+			joined = time.Now()
 		}
-		c.step(ctx)
+		if err := c.step(ctx); err != nil {
+			return err
+		}
+		sleep(ctx, min(c.leases.ttl/10, time.Second))
 	}
+	return nil
 }
 
 // lookAtTopology reads which shards there are.
@@ -176,16 +163,16 @@ func (c *Consumer) lookAtTopology(ctx context.Context) error {
 }
 
 // step takes what this instance should have and nobody owns, and gives up what another should have.
-func (c *Consumer) step(ctx context.Context) {
+func (c *Consumer) step(ctx context.Context) error {
 	if time.Since(c.lookedAt) > lookAgain {
 		if err := c.lookAtTopology(ctx); err != nil {
 			c.log.Debug("topology not read", "err", err)
 			c.lookedAt = time.Now()
 		}
 	}
-	members, owners := c.leases.look()
-	if !slices.Contains(members, c.opts.Instance) {
-		return // not heard of ourselves yet
+	members, owners, err := c.leases.look(ctx)
+	if err != nil || !slices.Contains(members, c.opts.Instance) { // not heard of ourselves yet
+		return err
 	}
 	now := time.Now()
 	wanted := placement(c.shards, members)
@@ -213,6 +200,7 @@ func (c *Consumer) step(ctx context.Context) {
 		delete(c.free, shard)
 	}
 	c.readyOnce.Do(func() { close(c.ready) })
+	return nil
 }
 
 func noteSince(m map[int]time.Time, shard int, now time.Time) time.Time {
@@ -251,7 +239,7 @@ func (c *Consumer) take(ctx context.Context, shard int) {
 	running, stop := context.WithCancelCause(ctx)
 	o := &owned{
 		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
-		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{c.js, c.fold, shard}, stop: stop,
+		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
 		ended: make(chan struct{}),
 	}
 	c.mu.Lock()

@@ -136,7 +136,7 @@ func (f *fleet) instance(name string, fold func() Stateful) *instance {
 func (f *fleet) committed() map[int][]byte {
 	states := map[int][]byte{}
 	for _, shard := range f.topo.Numbers() {
-		store := checkpoints{f.admin, "chain", shard}
+		store := &checkpoints{js: f.admin, fold: "chain", shard: shard}
 		m, err := store.latest(f.t.Context())
 		if err != nil {
 			f.t.Fatal(err)
@@ -259,7 +259,7 @@ func TestEffectivelyOnce(t *testing.T) {
 func TestZombie(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
-	store := checkpoints{f.admin, "chain", 0}
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
 	old, err := store.claim(t.Context(), "old")
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func TestDamagedState(t *testing.T) {
 	c := f.instance("one", newChain)
 	eventually(t, "it is saved", func() bool { return c.counters.commits.Load() > 0 })
 	c.stop()
-	store := checkpoints{f.admin, "chain", 0}
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
 	m, err := store.latest(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) erro
 	before := o.topology.Previous[len(o.topology.Previous)-1]
 	states := make([][]byte, 0, before.Shards)
 	for _, shard := range before.Numbers() {
-		store := checkpoints{o.js, o.store.fold, shard}
+		store := checkpoints{js: o.js, fold: o.store.fold, shard: shard}
 		m, err := store.latest(ctx)
 		if err != nil {
 			return err

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
@@ -22,14 +20,10 @@ import (
 // which was not renewed for its TTL. A lease saves work; that a shard is folded once is the checkpoints' matter.
 type leases struct {
 	kv       jetstream.KeyValue
+	conn     *nats.Conn
 	fold     string
 	instance string
 	ttl      time.Duration
-
-	mu      sync.Mutex
-	members map[string]bool
-	owners  map[int]string // by shard
-	changed chan struct{}  // of capacity 1
 }
 
 // lease is the value of a key.
@@ -49,80 +43,68 @@ func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance stri
 	if status.TTL() < time.Second {
 		return nil, fmt.Errorf("bucket %s keeps keys for %s: remove it and run gputap stream init", schema.LeaseBucket, status.TTL())
 	}
-	return &leases{
-		kv: kv, fold: schema.Token(fold), instance: instance, ttl: status.TTL(), members: map[string]bool{}, owners: map[int]string{},
-		changed: make(chan struct{}, 1),
-	}, nil
+	return &leases{kv: kv, conn: js.Conn(), fold: schema.Token(fold), instance: instance, ttl: status.TTL()}, nil
 }
 
 func (l *leases) key(shard int) string { return l.fold + "." + strconv.Itoa(shard) }
 func (l *leases) member() string       { return "m." + l.fold + "." + l.instance }
 
-// follow keeps members and owners current until ctx ends or the watch does.
-func (l *leases) follow(ctx context.Context, log *slog.Logger) error {
-	watch, err := l.kv.WatchFiltered(ctx, []string{l.fold + ".*", "m." + l.fold + ".*"})
+// look asks who is there and who owns what. A replica answers, which may be behind: who acts on it finds out.
+func (l *leases) look(ctx context.Context) (members []string, owners map[int]string, err error) {
+	ctx, cancel := l.request(ctx)
+	defer cancel()
+	keys, err := l.all(ctx)
 	if err != nil {
-		return fmt.Errorf("watch leases: %w", err)
+		return nil, nil, fmt.Errorf("read leases: %w", err)
 	}
-	defer func() {
-		if err := watch.Stop(); err != nil {
-			log.Debug("watch of leases ended", "err", err)
+	owners = map[int]string{}
+	for key, instance := range keys {
+		if name, ok := strings.CutPrefix(key, "m."+l.fold+"."); ok {
+			members = append(members, name)
+		} else if shard, err := strconv.Atoi(strings.TrimPrefix(key, l.fold+".")); err == nil {
+			owners[shard] = instance
 		}
-	}()
-	l.mu.Lock()
-	clear(l.members)
-	clear(l.owners)
-	l.mu.Unlock()
+	}
+	slices.Sort(members)
+	return members, owners, nil
+}
+
+// all reads the keys of the fold in one request: the last message of each subject, until one that says that this was all.
+func (l *leases) all(ctx context.Context) (map[string]string, error) {
+	inbox := l.conn.NewInbox()
+	answers, err := l.conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answers.Unsubscribe() }() // it fails with the connection
+	asked, err := json.Marshal(map[string][]string{"multi_last": {
+		schema.KeySubject(schema.LeaseBucket, l.fold+".*"), schema.KeySubject(schema.LeaseBucket, "m."+l.fold+".*"),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.conn.PublishRequest("$JS.API.DIRECT.GET."+schema.BucketStream(schema.LeaseBucket), inbox, asked); err != nil {
+		return nil, err
+	}
+	keys := map[string]string{}
 	for {
-		select {
-		case entry, open := <-watch.Updates():
-			if !open {
-				return errors.New("watch of leases ended")
-			}
-			if entry != nil { // nil: all that was there has come
-				l.note(entry)
-			}
-			l.tell()
-		case <-ctx.Done():
-			return ctx.Err()
+		m, err := answers.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "204", "404": // all were sent; there are none
+			return keys, nil
+		default:
+			return nil, fmt.Errorf("status %s %s", status, m.Header.Get("Description"))
+		}
+		key := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), schema.KeySubject(schema.LeaseBucket, ""))
+		var v lease
+		if m.Header.Get("KV-Operation") == "" && m.Header.Get(jetstream.MarkerReasonHeader) == "" && json.Unmarshal(m.Data, &v) == nil {
+			keys[key] = v.Instance
 		}
 	}
-}
-
-func (l *leases) note(entry jetstream.KeyValueEntry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	there := entry.Operation() == jetstream.KeyValuePut
-	if name, ok := strings.CutPrefix(entry.Key(), "m."+l.fold+"."); ok {
-		delete(l.members, name)
-		if there {
-			l.members[name] = true
-		}
-		return
-	}
-	shard, err := strconv.Atoi(strings.TrimPrefix(entry.Key(), l.fold+"."))
-	if err != nil {
-		return
-	}
-	delete(l.owners, shard)
-	var v lease
-	if there && json.Unmarshal(entry.Value(), &v) == nil {
-		l.owners[shard] = v.Instance
-	}
-}
-
-func (l *leases) tell() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
-}
-
-// look gives who is there and who owns what, as last heard.
-func (l *leases) look() (members []string, owners map[int]string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.members)), maps.Clone(l.owners)
 }
 
 func (l *leases) value() []byte {

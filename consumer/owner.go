@@ -102,6 +102,9 @@ func (o *owned) work(ctx context.Context) (err error) {
 	for {
 		select {
 		case <-tick.C:
+			if ctx.Err() != nil {
+				continue // the reader ends
+			}
 			err := o.checkpointDue(ctx)
 			if err == nil && o.closed.Load() {
 				o.done, err = reader.drained(ctx, o.shard, reader.Applied())
