@@ -22,6 +22,7 @@ const (
 	codeNoPeers      jetstream.ErrorCode = 10005
 	codeNoMemory     jetstream.ErrorCode = 10028
 	codeNoStorage    jetstream.ErrorCode = 10047
+	codeNoStore      jetstream.ErrorCode = 10049
 	codeNotClustered jetstream.ErrorCode = 10074
 )
 
