@@ -19,28 +19,30 @@ const (
 
 // What JetStream answers when it has no room, by its numbers.
 const (
-	codeNoPeers         jetstream.ErrorCode = 10005
-	codeNoMemory        jetstream.ErrorCode = 10028
-	codeNoStorage       jetstream.ErrorCode = 10047
-	codeNotClustered    jetstream.ErrorCode = 10074
-	remedyNoStorage                         = "raise max_file_store of the server, or keep less with --max-bytes"
-	remedyNotClustered                      = "use --replicas 1, or a cluster of at least as many servers"
-	remedyNoJetStream                       = "add a jetstream block to the server's configuration, and to the account's"
-	remedyServerTooOld                      = "update it to nats-server 2.12 or later"
-	remedyAccountTooFew                     = "raise the limits of the account, or keep less with --max-bytes"
+	codeNoPeers      jetstream.ErrorCode = 10005
+	codeNoMemory     jetstream.ErrorCode = 10028
+	codeNoStorage    jetstream.ErrorCode = 10047
+	codeNoStore      jetstream.ErrorCode = 10049
+	codeNotClustered jetstream.ErrorCode = 10074
+)
+
+// What to do, where it is said in two places.
+const (
+	remedyNoStorage    = "raise max_file_store of the server, or keep less with --max-bytes"
+	remedyNotClustered = "use --replicas 1, or a cluster of at least as many servers"
 )
 
 func explainAccount(err error) error {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("the NATS server has no JetStream for this account: %s: %w", remedyNoJetStream, err)
+		return fmt.Errorf("the NATS server has no JetStream for this account: add a jetstream block to its configuration: %w", err)
 	}
 	return fmt.Errorf("ask the NATS server for its JetStream: %w", err)
 }
 
 func capable(account *jetstream.AccountInfo, version string) error {
 	if account.API.Level < atomicLevel {
-		return fmt.Errorf("the NATS server is too old (%s, JetStream API level %d): checkpoints need level %d: %s",
-			version, account.API.Level, atomicLevel, remedyServerTooOld)
+		return fmt.Errorf("the NATS server is too old (%s, JetStream API level %d): checkpoints need level %d: update it to nats-server 2.12 or later",
+			version, account.API.Level, atomicLevel)
 	}
 	return nil
 }
@@ -53,8 +55,8 @@ func (p *Plan) affordable(account *jetstream.AccountInfo) error {
 	limit := account.Limits.MaxStore
 	need := p.reserved * int64(p.Options.Replicas)
 	if left := limit - int64(account.ReservedStore); limit >= 0 && need > left {
-		return fmt.Errorf("the streams reserve %s of storage more (all copies) and the account has %s left of %s: %s",
-			about(need), about(max(left, 0)), about(limit), remedyAccountTooFew)
+		return fmt.Errorf("the streams reserve %s of storage more (all copies) and the account has %s left of %s: "+
+			"raise the limits of the account, or keep less with --max-bytes", about(need), about(max(left, 0)), about(limit))
 	}
 	return nil
 }
@@ -70,42 +72,66 @@ func about(bytes int64) string {
 func (p *Plan) clustered() bool { return p.js.Conn().ConnectedClusterName() != "" }
 
 // try has a single server reserve all of it at once, before anything is changed. A cluster places each
-// stream by itself, which no trial foretells.
-func (p *Plan) try(ctx context.Context) error {
+// stream by itself, which no trial foretells. What it tries with is gone only after done: JetStream may fail to
+// create a stream in the moment in which it removes its only one.
+func (p *Plan) try(ctx context.Context) (done func(), err error) {
 	if p.clustered() || p.reserved == 0 {
-		return nil
+		return func() {}, nil
 	}
 	id := nuid.Next() // others may try at the same time
+	c := streamConfig(trialPrefix+id, trialSubject+id)
+	c.MaxBytes = 1
+	if _, err := p.js.CreateStream(ctx, c); err != nil {
+		return nil, p.explain(fmt.Errorf("try to create a stream: %w", err))
+	}
+	done = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		_ = removeStream(ctx, p.js, c.Name) // it reserves a byte, and gputap stream rm takes it along
+	}
 	fits := func(bytes int64) (bool, error) {
-		c := streamConfig(trialPrefix+id, trialSubject+id)
 		c.MaxBytes = bytes
-		_, err := p.js.CreateStream(ctx, c)
+		_, err := p.js.UpdateStream(ctx, c)
 		if isCode(err, codeNoStorage) {
 			return false, nil
 		}
-		if err != nil {
-			return false, fmt.Errorf("try to reserve %d bytes: %w", bytes, err)
-		}
-		return true, removeStream(ctx, p.js, trialPrefix+id)
+		return err == nil, err
 	}
-	enough, err := fits(p.reserved)
-	if enough || err != nil {
-		return err
+	free, err := p.free(fits)
+	if err == nil {
+		_, err = fits(1)
 	}
-	free, step := int64(0), p.reserved
+	if err != nil {
+		done()
+		return nil, fmt.Errorf("try to reserve %s: %w", about(p.reserved), err)
+	}
+	if free < p.reserved {
+		done()
+		return nil, fmt.Errorf("the streams reserve %s of storage more and the server has about %s left: %s",
+			about(p.reserved), about(free), remedyNoStorage)
+	}
+	return done, nil
+}
+
+// free is what fits, up to what is needed.
+func (p *Plan) free(fits func(int64) (bool, error)) (free int64, err error) {
+	if all, err := fits(p.reserved); all || err != nil {
+		return p.reserved, err
+	}
+	step := p.reserved
 	for range trials {
 		if step /= 2; step == 0 {
 			break
 		}
 		some, err := fits(free + step)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if some {
 			free += step
 		}
 	}
-	return fmt.Errorf("the streams reserve %s of storage more and the server has about %s left: %s", about(p.reserved), about(free), remedyNoStorage)
+	return free, nil
 }
 
 // explain adds to what a server refused in the middle why, and what to do.

@@ -267,9 +267,11 @@ func update(ctx context.Context, js jetstream.JetStream, name string, change fun
 
 // Apply does it. It may be broken off anywhere: another plan completes it.
 func (p *Plan) Apply(ctx context.Context) error {
-	if err := p.try(ctx); err != nil {
+	done, err := p.try(ctx)
+	if err != nil {
 		return err
 	}
+	defer done()
 	for _, step := range p.Steps {
 		if err := step.do(ctx); err != nil {
 			return p.explain(err)
