@@ -24,7 +24,8 @@ const (
 type publisher struct {
 	js      jetstream.JetStream
 	spool   *spool
-	subject string
+	subject string // of this run's batches
+	shards  int
 	kind    schema.Kind
 	metrics *metrics
 	log     *slog.Logger
@@ -44,16 +45,24 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
+// subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
+func (p *publisher) subjectOf(batch *encoded) string {
+	if from := batch.from; from != nil {
+		return schema.Subject(schema.Shard(from.cluster, from.host, p.shards), from.cluster, from.host, p.kind)
+	}
+	return p.subject
+}
+
 // deliver tries until the bus acks, waiting longer from try to try. It fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
-	away := false
+	away, subject := false, p.subjectOf(batch)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		start := time.Now()
-		err := p.publish(ctx, batch.data)
+		err := p.publish(ctx, subject, batch.data)
 		if err == nil {
 			p.metrics.acked(p.kind, batch, time.Since(start))
 			if away {
-				p.log.Info("bus is back", "subject", p.subject, "seq", batch.seq)
+				p.log.Info("bus is back", "subject", subject, "seq", batch.seq)
 			}
 			return nil
 		}
@@ -62,7 +71,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		}
 		if tooLarge(err) { // however often it is tried
 			p.metrics.batchErrors.Add(1)
-			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", p.subject, "seq", batch.seq,
+			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", subject, "seq", batch.seq,
 				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
 			p.spool.refused(batch)
 			return nil
@@ -70,7 +79,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		p.metrics.batchErrors.Add(1)
 		if !away {
 			away = true
-			p.log.Warn("publish failed, batch is kept and tried again", "subject", p.subject, "seq", batch.seq, "err", err)
+			p.log.Warn("publish failed, batch is kept and tried again", "subject", subject, "seq", batch.seq, "err", err)
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
@@ -86,12 +95,12 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-func (p *publisher) publish(ctx context.Context, data []byte) error {
+func (p *publisher) publish(ctx context.Context, subject string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	p.metrics.inFlight.Add(1)
 	defer p.metrics.inFlight.Add(-1)
-	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.subject, Data: data}, jetstream.WithRetryAttempts(0))
+	_, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithRetryAttempts(0))
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		return errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
 	}
