@@ -184,6 +184,9 @@ func readRecord(r io.ReaderAt, off, limit int64, buf []byte) (recordHead, []byte
 // readEnding finds the end of a segment that was closed.
 func (s *segment) readEnding(r io.ReaderAt, size int64) (sealed bool, err error) {
 	off := size - headBytes
+	if off < s.begin.off {
+		return false, nil
+	}
 	h, err := readHead(r, off, size)
 	if errors.Is(err, errDamaged) {
 		return false, nil
@@ -191,7 +194,7 @@ func (s *segment) readEnding(r io.ReaderAt, size int64) (sealed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	if h.bytes != allOnes || int64(h.last) != off || off < s.begin.off || h.seq > uint64(off)/headBytes {
+	if h.bytes != allOnes || int64(h.last) != off || h.seq > uint64(off)/headBytes {
 		return false, nil
 	}
 	s.end = mark{seg: s, off: off, batches: int(h.seq), events: uint64(h.at)}
@@ -247,6 +250,9 @@ func openSegment(path string, number uint64) (s *segment, torn bool, events uint
 	if err := s.readBeginning(f); err != nil {
 		_, _ = s.readEnding(f, s.bytes) // how much is lost with it
 		return s, false, 0, err
+	}
+	if writable {
+		defer func() { _ = f.Sync() }() // it may have been written in the second before a crash
 	}
 	if sealed, err := s.readEnding(f, s.bytes); sealed || err != nil {
 		return s, false, 0, err
