@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -389,5 +394,76 @@ func TestOutboxCopiedWhileWritten(t *testing.T) {
 	}
 	if l := s.level(); l.droppedN > 0 || l.outbox.damaged > 0 || l.outbox.writeErr > 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// outboxCollector shows a spool's outbox alone.
+type outboxCollector struct{ s *spool }
+
+func (outboxCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c outboxCollector) Collect(out chan<- prometheus.Metric) {
+	level := c.s.level()
+	collectOutbox(out, &level)
+}
+
+// TestOutboxMetrics are as docs/outbox.md lists them.
+func TestOutboxMetrics(t *testing.T) {
+	page, err := os.ReadFile("../docs/outbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 1<<20, quiet())
+	s.push(schema.KindMemory, make([]byte, 5000), encoded{seq: 1, events: 1, at: time.Now().Add(-time.Hour).UnixNano()})
+	s.writeRound()
+	s.outbox.damaged, s.outbox.gone = 3, 4
+	s.outbox.failed(io.ErrShortWrite)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(outboxCollector{s})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		if !bytes.Contains(page, []byte("`"+f.GetName()+"`")) {
+			t.Errorf("the page does not explain %s", f.GetName())
+		}
+	}
+	const prefix = "gputap_producer_outbox_"
+	if age := got[prefix+"oldest_seconds"]; age < 3600 || age > 3700 {
+		t.Errorf("the oldest is %v seconds old", age)
+	}
+	delete(got, prefix+"oldest_seconds")
+	want := map[string]float64{
+		prefix + "bytes": 8192, prefix + "batches": 1, prefix + "damaged_total": 3, prefix + "dropped_batches_total": 4,
+		prefix + "write_errors_total": 1, prefix + "writable": 0,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestOpenBatchesAreShort: while a batch is open a crash takes it. With an outbox it grows for a second and no longer.
+func TestOpenBatchesAreShort(t *testing.T) {
+	for _, disk := range []bool{false, true} {
+		s := newSpool(1 << 20)
+		if disk {
+			s = spoolAt(t, t.TempDir(), 1<<20, 1<<30, 1<<20, quiet())
+		}
+		limits := batchLimits{events: 10, bytes: 1 << 16, maxBytes: 1 << 18, age: 50e6}
+		b := newBatcher(limits, schema.Header{}, s, func() (none [schema.NumLosses]uint64) { return none })
+		pushID(s, schema.KindLaunch, 1, 100) // it waits
+		b.open[schema.KindLaunch].AddLaunch(&schema.Launch{Time: 1})
+		b.added(schema.KindLaunch, 1)
+		for _, tt := range []struct {
+			now    schema.KTime
+			closed bool
+		}{{900e6, false}, {1100e6, disk}} {
+			if b.closeDue(tt.now); (len(s.queues[schema.KindLaunch]) == 2) != tt.closed {
+				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6, len(s.queues[schema.KindLaunch]))
+			}
+		}
 	}
 }
