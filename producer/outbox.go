@@ -70,9 +70,12 @@ func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, e
 	found, err := o.enter()
 	switch {
 	case err == nil:
-		return o, o.adopt(found), nil
+		lost = o.adopt(found)
+		o.greet()
+		return o, lost, nil
 	case badDisk(err):
 		o.failed(err)
+		o.report()
 		return o, 0, nil
 	}
 	return nil, 0, err
@@ -201,7 +204,6 @@ func (o *outbox) adopt(f found) (lost uint64) {
 	o.next = max(o.next, f.next, f.at.next)
 	o.trash = append(o.trash, f.trash...)
 	o.damaged += f.damaged
-	waiting := 0
 	for kind, list := range f.segments {
 		kind := schema.Kind(kind)
 		for _, s := range list {
@@ -213,12 +215,15 @@ func (o *outbox) adopt(f found) (lost uint64) {
 			o.at[kind] = list[0].begin
 			o.resume(kind, f.at.kinds[kind])
 		}
-		waiting += o.batches[kind]
-	}
-	if waiting > 0 {
-		o.log.Info("the outbox holds batches of earlier runs: they are sent first", "dir", o.dir, "batches", waiting, "bytes", o.bytes)
 	}
 	return f.lost
+}
+
+// greet says what earlier runs left. Nobody else is there yet.
+func (o *outbox) greet() {
+	if l := o.level(); l.batches > 0 {
+		o.log.Info("the outbox holds batches of earlier runs: they are sent first", "dir", o.dir, "batches", l.batches, "bytes", l.bytes)
+	}
 }
 
 // resume goes to where the cursor is, if that is a record of the first segment, or its end. A torn segment may end
@@ -298,16 +303,25 @@ func (o *outbox) left(kind schema.Kind, s *segment) (batches int, events uint64)
 	return s.end.batches, s.end.events
 }
 
-// failed counts an error of the disk, and says that the disk is bad when it was not.
+// failed counts an error of the disk: the spool goes on in memory. report says it when the lock is free.
 func (o *outbox) failed(err error) {
 	o.writeErr++
 	o.failing = true
-	if o.writer.said {
-		return
+	o.writer.bad = err
+}
+
+// report says that the disk is bad when it was not, and the other way round. Only the goroutine that writes calls it.
+func (o *outbox) report() {
+	w := &o.writer
+	switch {
+	case w.bad != nil && !w.said:
+		w.said = true
+		o.log.Warn("the outbox cannot be written: batches are kept in memory only, and it is tried again every second",
+			"dir", o.dir, "err", w.bad, "remedy", remedy(w.bad))
+	case w.bad == nil && w.said:
+		w.said = false
+		o.log.Info("the outbox is written again", "dir", o.dir)
 	}
-	o.writer.said = true
-	o.log.Warn("the outbox cannot be written: batches are kept in memory only, and it is tried again every second",
-		"dir", o.dir, "err", err, "remedy", remedy(err))
 }
 
 func remedy(err error) string {

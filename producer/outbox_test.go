@@ -274,19 +274,46 @@ func TestOutboxBound(t *testing.T) {
 		t.Errorf("for 40 more launches %d batches were given up, %d memory batches are left of %d",
 			s.level().droppedN-full.droppedN, s.outbox.batches[schema.KindMemory], precious)
 	}
+	next := 401
+	for s.outbox.bytes+1100+2*shareBytes <= limit { // no room is left, and launches have nothing but what is in flight
+		fill(schema.KindMemory, next, next)
+		next++
+	}
+	for s.dropLaunches() {
+	}
+	for s.outbox.bytes+1100+2*shareBytes <= limit {
+		fill(schema.KindMemory, next, next)
+		next++
+	}
+	full, precious = s.level(), s.outbox.batches[schema.KindMemory]
+	fill(schema.KindLaunch, 341, 341)
+	if n := s.level().droppedN - full.droppedN; n != 1 || s.outbox.batches[schema.KindMemory] != precious {
+		t.Errorf("for a launch %d batches were given up, %d memory batches are left of %d", n, s.outbox.batches[schema.KindMemory], precious)
+	}
 	memory := takeAll(t, s, schema.KindMemory)
-	same(t, "memory", memory, from(memory[0], 400))
+	same(t, "memory", memory, from(memory[0], next-1))
 	left := takeAll(t, s, schema.KindLaunch)
 	if left[0] != flying {
 		t.Errorf("of the launches %v are left, %d was in flight", left, flying)
 	}
 	l := s.level()
-	if all := sum(from(1, 340)) + sum(from(1, 400)); l.droppedEvents+sum(memory)+sum(left) != all {
+	if all := sum(from(1, 341)) + sum(from(1, next-1)); l.droppedEvents+sum(memory)+sum(left) != all {
 		t.Errorf("%d events dropped, %d and %d sent, of %d", l.droppedEvents, sum(memory), sum(left), all)
 	}
-	if n := uint64(len(memory) + len(left)); l.droppedN+n != 740 || l.outbox.gone != l.droppedN {
-		t.Errorf("%d batches dropped and %d sent of 740", l.droppedN, n)
+	if l.batches != 0 || l.bytes != 0 {
+		t.Errorf("left: %+v", l)
 	}
+	if n := uint64(len(memory) + len(left)); l.droppedN+n != uint64(340+next) || l.outbox.gone != l.droppedN {
+		t.Errorf("%d batches dropped and %d sent of %d", l.droppedN, n, 340+next)
+	}
+}
+
+// dropLaunches gives launches up that are not in flight.
+func (s *spool) dropLaunches() bool {
+	if len(s.outbox.segments[schema.KindLaunch]) < 2 {
+		return false
+	}
+	return s.dropSegment(schema.KindLaunch)
 }
 
 // TestOutboxIsTaken: a second producer is refused, and one after the first is not.

@@ -356,6 +356,40 @@ func TestOutboxReadOnly(t *testing.T) {
 	}
 }
 
+// TestOutboxComesLater: the disk is mounted when the producer runs already, and holds batches of an earlier run.
+func TestOutboxComesLater(t *testing.T) {
+	disk := smallDisk(t, "1m")
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(disk, "outbox")
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	got := make(chan int)
+	go func() {
+		e, err := s.next(t.Context(), schema.KindMemory) // waits
+		if err != nil {
+			t.Error(err)
+		}
+		got <- int(e.seq)
+	}()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "mode=700,size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(disk, unix.MNT_DETACH) }()
+	earlier := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	pushID(earlier, schema.KindMemory, 1, 1000)
+	earlier.writeRound()
+	earlier.finish()
+	s.settle()
+	if id := <-got; id != 1 {
+		t.Errorf("got %d", id)
+	}
+	s.acked(schema.KindMemory)
+	pushID(s, schema.KindMemory, 2, 1000)
+	s.writeRound()
+	same(t, "then", takeAll(t, s, schema.KindMemory), from(2, 2))
+}
+
 // TestOutboxReadIsPatient: a file that cannot be opened for want of something else is not given up.
 func TestOutboxReadIsPatient(t *testing.T) {
 	dir := written(t, 3, true)

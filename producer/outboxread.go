@@ -67,23 +67,26 @@ func (s *spool) loaded(e *encoded, h *recordHead, data []byte) {
 // unreadable goes behind a record that cannot be read: to the next one when its head is good, else to the next that
 // memory has, else to the end of the segment.
 func (s *spool) unreadable(kind schema.Kind, e *encoded, h *recordHead, err error) {
+	batches, events := s.pass(kind, e, h, errors.Is(err, errDamagedBatch))
+	s.outbox.log.Warn("batches in the outbox cannot be read back: they are lost", "path", e.mark.seg.path, "offset", e.mark.off,
+		"batches", batches, "events", events, "err", err)
+}
+
+func (s *spool) pass(kind schema.Kind, e *encoded, h *recordHead, headIsGood bool) (batches, events uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.outbox
-	seg := e.mark.seg
-	to := seg.end
-	q := s.queues[kind]
-	switch {
-	case errors.Is(err, errDamagedBatch):
+	to := e.mark.seg.end
+	switch q := s.queues[kind]; {
+	case headIsGood:
 		to = e.mark.behind(int(h.bytes), int(h.events))
-	case len(q) > 0 && q[0].mark.seg == seg:
+	case len(q) > 0 && q[0].mark.seg == e.mark.seg:
 		to = q[0].mark
 	}
-	o.damaged++
-	s.batches += uint64(to.batches - e.mark.batches)
-	s.dropped += to.events - e.mark.events
+	batches, events = uint64(to.batches-e.mark.batches), to.events-e.mark.events
+	s.batches += batches
+	s.dropped += events
 	s.inFlight[kind] = nil
-	o.advance(kind, to)
-	o.log.Warn("batches in the outbox cannot be read back: they are lost", "path", seg.path, "offset", e.mark.off,
-		"batches", to.batches-e.mark.batches, "events", to.events-e.mark.events, "err", err)
+	s.outbox.damaged++
+	s.outbox.advance(kind, to)
+	return batches, events
 }

@@ -20,7 +20,8 @@ type writer struct {
 	closing []*openSegmentFile // full, not synced yet
 	created bool               // a file since the directory was synced
 	cursor  cursor             // as it was last written
-	said    bool               // that the disk is bad
+	bad     error              // why the disk was last found bad; nil since something was synced again
+	said    bool               // that it is bad
 }
 
 // openSegmentFile is a segment with its file.
@@ -58,6 +59,7 @@ func (s *spool) store(ctx context.Context) {
 // writeRound writes one batch of each kind, the most precious first. It reports whether another round is of use.
 func (s *spool) writeRound() (wrote bool) {
 	s.sweep()
+	defer s.outbox.report()
 	for i := len(dropOrder) - 1; i >= 0; i-- {
 		kind := dropOrder[i]
 		e := s.claim(kind)
@@ -266,6 +268,7 @@ func (s *spool) seal(kind schema.Kind, sound bool) {
 // settle is done every second: what is not acked is synced, the cursor written, what is done with removed; a bad disk
 // is tried again.
 func (s *spool) settle() {
+	defer s.outbox.report()
 	if !s.usable() {
 		return
 	}
@@ -274,16 +277,12 @@ func (s *spool) settle() {
 	if err == nil {
 		err = s.writeCursor()
 	}
-	o := s.outbox
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		o.failed(err)
-		return
-	}
-	if o.writer.said && !o.failing {
-		o.writer.said = false
-		o.log.Info("the outbox is written again", "dir", o.dir)
+		s.outbox.failed(err)
+	} else if !s.outbox.failing {
+		s.outbox.writer.bad = nil
 	}
 }
 
@@ -408,6 +407,9 @@ func (s *spool) try() error {
 		s.mu.Lock()
 		s.dropped += o.adopt(found)
 		s.mu.Unlock()
+		for kind := range s.wake {
+			s.wakeUp(schema.Kind(kind))
+		}
 	}
 	s.sweep()
 	path := filepath.Join(o.dir, "try")
