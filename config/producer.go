@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,8 @@ type Producer struct {
 	BatchMaxBytes    int64         `koanf:"batch_max_bytes" doc:"bytes to which a batch may grow while the one before is not acked"`
 	BatchAge         time.Duration `koanf:"batch_age" doc:"age at which a batch is closed, and the longest wait of the reader"`
 	SpoolBytes       int64         `koanf:"spool_bytes" doc:"bytes of batches kept in memory while the bus is away"`
+	Outbox           string        `koanf:"outbox" flag:"outbox" doc:"directory where batches are kept until they are acked, over restarts too; empty: in memory only"`
+	OutboxMaxBytes   int64         `koanf:"outbox_max_bytes" flag:"outbox-max-bytes" doc:"bytes that the outbox may take; beyond it the oldest launches go first, memory events last"`
 	ControlRingBytes int64         `koanf:"control_ring_bytes" doc:"ring of memory, process and name records, one for the host"`
 	BulkRingBytes    int64         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU; 0: 8 MiB, less on more than 32 CPUs"`
 	Heartbeat        time.Duration `koanf:"heartbeat" doc:"time between the host's own batches"`
@@ -43,7 +46,7 @@ func DefaultProducer() Producer {
 	return Producer{
 		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Uprobes: UprobesAuto,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
-		SpoolBytes: 64 << 20, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
+		SpoolBytes: 64 << 20, OutboxMaxBytes: 4 << 30, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
 		DrainTimeout: 10 * time.Second,
 	}
 }
@@ -71,6 +74,7 @@ const (
 	minBatchBytes = 4 << 10
 	maxBatchBytes = 1 << 20 // NATS's own limit of a message
 	maxRingBytes  = 1 << 30
+	minOutbox     = 64 << 20 // room for what is in flight of every kind
 )
 
 // Validate names the first key whose value makes no sense.
@@ -93,6 +97,10 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("batch_max_bytes: %d: use at most %d", p.BatchMaxBytes, maxBatchBytes)
 	case p.SpoolBytes < p.BatchMaxBytes:
 		return fmt.Errorf("spool_bytes: %d: use at least batch_max_bytes (%d)", p.SpoolBytes, p.BatchMaxBytes)
+	case p.OutboxMaxBytes < minOutbox:
+		return fmt.Errorf("outbox_max_bytes: %d: use at least %d", p.OutboxMaxBytes, minOutbox)
+	case p.Outbox != "" && !filepath.IsAbs(p.Outbox):
+		return fmt.Errorf("outbox: %q: use a path from the root, as /var/lib/gputap/outbox", p.Outbox)
 	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
 		return fmt.Errorf("control_ring_bytes: %d: use 1 to %d", p.ControlRingBytes, maxRingBytes)
 	case p.BulkRingBytes < 0 || p.BulkRingBytes > maxRingBytes:

@@ -74,11 +74,17 @@ func (b *batcher) closeIfFull(o *openBatch) {
 	}
 }
 
+// grownAge bounds the age of a batch that grows, where there is an outbox: until it is closed a crash takes it.
+const grownAge = schema.KTime(time.Second)
+
 // closeDue closes the batches that are old enough and not waited for by an earlier one.
 func (b *batcher) closeDue(now schema.KTime) {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		o := b.open[kind]
-		if o.Events() > 0 && now >= o.opened+schema.KTime(b.limits.age) && !b.spool.waiting(kind) {
+		if o.Events() == 0 || now < o.opened+schema.KTime(b.limits.age) {
+			continue
+		}
+		if !b.spool.waiting(kind) || b.spool.outbox != nil && now >= o.opened+grownAge {
 			b.close(o)
 		}
 	}
@@ -114,7 +120,7 @@ func (b *batcher) close(o *openBatch) {
 	h.Seq = o.seq
 	h.Lost = b.lost()
 	data := o.Encode(&h)
-	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), last: o.Last()})
+	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), last: o.Last(), at: time.Now().UnixNano()})
 	o.Reset()
 	o.generation++
 }

@@ -10,15 +10,16 @@
 // one kind are published in seq order, one in flight.
 //
 // Delivery. A batch is sent until it is acked, so it may be stored twice, never out of order; its
-// seq, which has no holes within a run, tells a duplicate and a loss.
+// seq, which has no holes within a run, tells a duplicate and a loss. With an outbox what is not acked outlives
+// the producer and Linux: outbox.go says how, outboxsegment.go what its files look like.
 //
 // Place. A host's batches go to the shard that the bus's topology gives it, which is read before the first
 // one is sent; until then they wait in the spool. When the shards change, batches that the old shard refuses
 // go to the new one, as they are, and each kind moves between two of its batches: seq goes on in order.
 //
-// Loss. Records that Linux could not write, and events in batches that the spool gave up while the
+// Loss. Records that Linux could not write, and events in batches that the spool or the outbox gave up while the
 // bus was away, are counted by cause. Every batch carries the counters. Nothing else is lost; a
-// probe never waits.
+// probe never waits, nor does the reader for the disk.
 //
 // Discovery. The host's own libraries are attached before New returns, and again when their files are
 // replaced. Any other file is attached once, whatever the number of processes, namespaces and overlays
@@ -33,8 +34,9 @@
 // what does not pass costs little more than an empty probe and leaves no trace. A thread that changes its
 // name, user or control group later stays with what was decided.
 //
-// Concurrency. One goroutine reads, translates and batches. One per kind publishes, and one reads
-// the topology. One looks for libraries, one reads the side-band, and one looks for control groups while processes are chosen by them.
+// Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and one writes
+// the outbox, if there is one. One looks for libraries, one reads the side-band, and one looks for control groups while
+// processes are chosen by them.
 // The spool and what is known of users of libraries is shared. Memory is bounded by the rings, one open batch per kind,
 // the spool, and what is known of live processes.
 package producer

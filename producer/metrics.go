@@ -59,6 +59,8 @@ func (m *metrics) acked(kind schema.Kind, batch *encoded, took time.Duration) {
 	m.publishTime.Observe(took.Seconds())
 	if batch.events > 0 {
 		m.batchEvents.Observe(float64(batch.events))
+	}
+	if batch.events > 0 && batch.from == nil { // else its clock may be of another boot
 		m.eventAge.Observe(float64(bootTime()-batch.last) / 1e9)
 	}
 }
@@ -74,6 +76,13 @@ var (
 	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
 	descSpoolBytes   = desc("spool_bytes", "Bytes of batches that wait for their ack.")
 	descSpoolBatches = desc("spool_batches", "Batches that wait for their ack.")
+	descOutboxBytes  = desc("outbox_bytes", "Bytes of the outbox's files.")
+	descOutboxCount  = desc("outbox_batches", "Batches in the outbox that wait for their ack.")
+	descOutboxAge    = desc("outbox_oldest_seconds", "Age of the oldest batch that waits for its ack; 0: none.")
+	descOutboxGone   = desc("outbox_dropped_batches_total", "Batches that were given up for producer.outbox_max_bytes; their events count as lost.")
+	descOutboxErrors = desc("outbox_write_errors_total", "Times that the outbox's disk could not be written.")
+	descOutboxDamage = desc("outbox_damaged_total", "Times that the outbox held something else than was written: a crash, or a bad disk.")
+	descOutboxOK     = desc("outbox_writable", "1 while the outbox is written; 0: batches are kept in memory only.")
 	descInFlight     = desc("inflight_publishes", "Batches that were sent and not acked yet.")
 	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
 	descConnected    = desc("nats_connected", "1 while the bus is connected.")
@@ -131,6 +140,9 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	if way := p.route.now.Load(); way != nil {
 		gauge(descShard, int64(way.shard))
 	}
+	if p.spool.outbox != nil {
+		collectOutbox(out, &level)
+	}
 	gauge(descProbes, m.probes.Load())
 	gauge(descStepped, m.stepped.Load())
 	gauge(descLibraries, m.libraries.Load())
@@ -144,4 +156,29 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	m.batchEvents.Collect(out)
 	m.publishTime.Collect(out)
 	m.eventAge.Collect(out)
+}
+
+func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
+	writable, age := 1.0, 0.0
+	if l.outbox.failing {
+		writable = 0
+	}
+	if l.oldest != 0 {
+		age = max(0, time.Since(time.Unix(0, l.oldest)).Seconds())
+	}
+	for _, m := range []struct {
+		desc  *prometheus.Desc
+		kind  prometheus.ValueType
+		value float64
+	}{
+		{descOutboxBytes, prometheus.GaugeValue, float64(l.outbox.bytes)},
+		{descOutboxCount, prometheus.GaugeValue, float64(l.outbox.batches)},
+		{descOutboxAge, prometheus.GaugeValue, age},
+		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.gone)},
+		{descOutboxErrors, prometheus.CounterValue, float64(l.outbox.writeErr)},
+		{descOutboxDamage, prometheus.CounterValue, float64(l.outbox.damaged)},
+		{descOutboxOK, prometheus.GaugeValue, writable},
+	} {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value)
+	}
 }

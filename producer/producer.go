@@ -43,7 +43,7 @@ type Producer struct {
 // New loads the programs and attaches the host's libraries, so that what starts after it returns is
 // seen from its first call. Run must follow. No library at all is not an error: one may be mapped
 // later.
-func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger) (*Producer, error) {
+func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger) (made *Producer, err error) {
 	p := &Producer{cfg: cfg, js: js, log: log, version: version, metrics: newMetrics(), spool: newSpool(int(cfg.SpoolBytes))}
 	if err := p.allowed(); err != nil {
 		return nil, err
@@ -59,6 +59,14 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 		return nil, err
 	}
 	p.route = newRouter(js, header.Cluster, header.Host, cfg.Shards, log)
+	if err := p.openOutbox(&header); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.spool.leave()
+		}
+	}()
 	libraries, err := HostLibraries(cfg.Libraries)
 	if err != nil {
 		return nil, unprivileged(err)
@@ -116,6 +124,19 @@ func (p *Producer) header() (schema.Header, error) {
 	}, nil
 }
 
+func (p *Producer) openOutbox(h *schema.Header) error {
+	if p.cfg.Outbox == "" {
+		return nil
+	}
+	opts := outboxOptions{dir: p.cfg.Outbox, limit: p.cfg.OutboxMaxBytes, segment: segmentBytes, self: origin{h.Cluster, h.Host}}
+	o, lost, err := openOutbox(opts, p.log)
+	if err != nil {
+		return err
+	}
+	p.spool.outbox, p.spool.dropped = o, lost
+	return nil
+}
+
 // attach probes the host's libraries and then what running processes have mapped already. A library
 // that the user named must attach; others are reported and passed over.
 func (p *Producer) attach(libraries []string) error {
@@ -148,10 +169,27 @@ const (
 
 // Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
 // batches and a last heartbeat with the final loss counters, and returns when all are acked or
-// DrainTimeout is over; batches that are not acked by then are lost and said in the error. ErrShards ends it
-// at once: what was promised of the bus is not so.
+// DrainTimeout is over. Batches that are not acked by then stay in the outbox for the next run; without one they are
+// lost and said in the error. ErrShards ends it at once: what was promised of the bus is not so.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.Close()
+	var storing sync.WaitGroup
+	stored, finish := context.WithCancel(context.WithoutCancel(ctx))
+	defer finish()
+	if p.spool.outbox != nil {
+		storing.Go(func() { p.spool.store(stored) })
+	}
+	err := p.watch(ctx)
+	finish() // nothing comes any more, and nothing goes
+	storing.Wait()
+	if err != nil {
+		return err
+	}
+	return p.unsent()
+}
+
+// watch reads and publishes until ctx ends and the rest is acked or DrainTimeout is over.
+func (p *Producer) watch(ctx context.Context) error {
 	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var group sync.WaitGroup
@@ -276,12 +314,9 @@ func (p *Producer) drain() error {
 	}
 	p.batches.closeAll()
 	deadline := time.Now().Add(p.cfg.DrainTimeout)
-	if !p.flushed(deadline) {
-		return p.unsent()
-	}
-	p.heartbeat() // last, so that a consumer that has seen it has seen everything
-	if !p.flushed(deadline) {
-		return p.unsent()
+	if p.flushed(deadline) || p.spool.outbox != nil {
+		p.heartbeat() // last, so that a consumer that has seen it has seen everything
+		p.flushed(deadline)
 	}
 	return nil
 }
@@ -296,9 +331,16 @@ func (p *Producer) flushed(deadline time.Time) bool {
 	return true
 }
 
+// unsent says what became of batches that were not acked in time.
 func (p *Producer) unsent() error {
 	l := p.spool.level()
-	return errors.New("the bus did not ack in time: " + fmt.Sprintf("%d batches (%d bytes) are lost", l.batches, l.bytes))
+	if kept := l.outbox.batches; kept > 0 {
+		p.log.Info("the bus did not ack in time: batches stay in the outbox for the next start", "dir", p.cfg.Outbox, "batches", kept)
+	}
+	if l.unstored > 0 {
+		return errors.New("the bus did not ack in time: " + fmt.Sprintf("%d batches (%d bytes) are lost", l.unstored, l.bytes))
+	}
+	return nil
 }
 
 // Close ends a Producer whose Run is not called; Run does it itself.
@@ -307,4 +349,5 @@ func (p *Producer) Close() {
 	p.reader.close()
 	p.cgroups.close()
 	p.tap.Close()
+	p.spool.leave()
 }

@@ -44,6 +44,14 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
+// subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
+func (p *publisher) subjectOf(batch *encoded, w *way) string {
+	if from := batch.from; from != nil {
+		return schema.Subject(w.topology.Shard(from.cluster, from.host), from.cluster, from.host, p.kind)
+	}
+	return w.subjects[p.kind]
+}
+
 // deliver tries until the bus acks, waiting longer from try to try, and where the bus has the host's shard by
 // then. It fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
@@ -53,7 +61,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		if err != nil {
 			return err
 		}
-		start, subject := time.Now(), way.subjects[p.kind]
+		start, subject := time.Now(), p.subjectOf(batch, way)
 		err = p.publish(ctx, subject, batch.data)
 		if err == nil {
 			p.metrics.acked(p.kind, batch, time.Since(start))

@@ -12,30 +12,46 @@ type encoded struct {
 	data   []byte
 	seq    uint64
 	events int
-	last   schema.KTime
+	last   schema.KTime // 0 for a batch of an earlier run
+	at     int64        // wall time at which it was closed, ns
+	from   *origin      // of a batch of an earlier run
+
+	// With an outbox.
+	mark    mark // where it is stored; no segment: memory alone has it
+	writing bool // it is being stored
+	done    bool // it was acked meanwhile
 }
+
+// behind is the place after it.
+func (e *encoded) behind() mark { return e.mark.behind(len(e.data), e.events) }
 
 // spool holds encoded batches while the bus is slow or away, in order per kind, up to a number of
 // bytes. What does not fit pushes out the oldest batches of the least precious kind: launches
-// first, memory last. A batch that is in flight is not pushed out. Safe for concurrent use.
+// first, memory last. A batch that is in flight is not pushed out. With an outbox a batch is given out when it is
+// stored there, what is stored can be pushed out without loss, and what earlier runs stored comes first.
+// Safe for concurrent use.
 type spool struct {
-	limit int
+	limit  int
+	outbox *outbox // nil: memory alone
 
-	mu       sync.Mutex
-	bytes    int
-	queues   [schema.NumKinds][]*encoded
-	inFlight [schema.NumKinds]bool
-	free     [][]byte // buffers of batches that were acked or dropped
-	dropped  uint64   // events in batches that were pushed out
-	batches  uint64   // such batches
-	wake     [schema.NumKinds]chan struct{}
+	mu        sync.Mutex
+	bytes     int
+	queues    [schema.NumKinds][]*encoded
+	stored    [schema.NumKinds]int      // how many at the beginning of a queue are in the outbox
+	inFlight  [schema.NumKinds]*encoded // in its queue, or read from the outbox
+	free      [][]byte                  // buffers of batches that were acked or dropped
+	dropped   uint64                    // events in batches that were pushed out
+	batches   uint64                    // such batches
+	wake      [schema.NumKinds]chan struct{}
+	read      [schema.NumKinds][]byte // where a kind's batches are read to; only its publisher
+	unwritten chan struct{}           // wakes the goroutine that writes the outbox
 }
 
 // dropOrder is the order in which kinds are given up.
 var dropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
 
 func newSpool(limit int) *spool {
-	s := &spool{limit: limit}
+	s := &spool{limit: limit, unwritten: make(chan struct{}, 1)}
 	for i := range s.wake {
 		s.wake[i] = make(chan struct{}, 1)
 	}
@@ -46,11 +62,22 @@ func newSpool(limit int) *spool {
 func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes+len(data) > s.limit && s.dropOne() {
+	for s.bytes+len(data) > s.limit && (s.evict() || s.dropOne()) {
 	}
 	e.data = append(s.buffer(), data...)
 	s.bytes += len(data)
 	s.queues[kind] = append(s.queues[kind], &e)
+	if s.outbox == nil || s.outbox.failing {
+		s.wakeUp(kind)
+		return
+	}
+	select {
+	case s.unwritten <- struct{}{}:
+	default:
+	}
+}
+
+func (s *spool) wakeUp(kind schema.Kind) {
 	select {
 	case s.wake[kind] <- struct{}{}:
 	default:
@@ -66,44 +93,102 @@ func (s *spool) buffer() []byte {
 	return nil
 }
 
-func (s *spool) dropOne() bool {
+// first is the oldest batch of a queue that is not in flight.
+func (s *spool) first(kind schema.Kind) int {
+	if q := s.queues[kind]; len(q) > 0 && q[0] == s.inFlight[kind] {
+		return 1
+	}
+	return 0
+}
+
+// evict takes a batch out of memory that is in the outbox.
+func (s *spool) evict() bool {
 	for _, kind := range dropOrder {
-		q := s.queues[kind]
-		first := 0
-		if s.inFlight[kind] {
-			first = 1
+		if i := s.first(kind); s.stored[kind] > i {
+			q := s.queues[kind]
+			s.release(q[i])
+			copy(q[1:i+1], q[:i]) // the one in flight, if any
+			q[0] = nil
+			s.queues[kind] = q[1:]
+			s.stored[kind]--
+			return true
 		}
-		if len(q) <= first {
-			continue
-		}
-		victim := q[first]
-		s.queues[kind] = append(q[:first], q[first+1:]...)
-		s.release(victim)
-		s.dropped += uint64(victim.events)
-		s.batches++
-		return true
 	}
 	return false
 }
 
+// dropOne gives up a batch that memory alone holds.
+func (s *spool) dropOne() bool {
+	for _, kind := range dropOrder {
+		q := s.queues[kind]
+		i := max(s.first(kind), s.stored[kind])
+		if i < len(q) && q[i].writing {
+			i++
+		}
+		if i < len(q) {
+			s.giveUp(kind, i)
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp counts a batch of a queue as lost.
+func (s *spool) giveUp(kind schema.Kind, i int) {
+	q := s.queues[kind]
+	victim := q[i]
+	s.queues[kind] = append(q[:i], q[i+1:]...)
+	s.release(victim)
+	s.dropped += uint64(victim.events)
+	s.batches++
+}
+
+// forget takes the batches out of memory whose segment was given up.
+func (s *spool) forget(kind schema.Kind, seg *segment) {
+	q := s.queues[kind]
+	kept := q[:0]
+	for _, e := range q {
+		if e.mark.seg == seg {
+			s.release(e)
+			s.stored[kind]--
+			continue
+		}
+		kept = append(kept, e)
+	}
+	clear(q[len(kept):])
+	s.queues[kind] = kept
+}
+
 func (s *spool) release(e *encoded) {
 	s.bytes -= len(e.data)
+	if e.writing {
+		return // its bytes are still read
+	}
 	if len(s.free) < 8 {
 		s.free = append(s.free, e.data)
 	}
 	e.data = nil
 }
 
-// next waits for the oldest batch of a kind and marks it in flight.
+// next waits for the oldest batch of a kind and marks it in flight. What cannot be read back from the outbox is
+// counted as lost.
 func (s *spool) next(ctx context.Context, kind schema.Kind) (*encoded, error) {
 	for {
 		s.mu.Lock()
-		if q := s.queues[kind]; len(q) > 0 {
-			s.inFlight[kind] = true
-			s.mu.Unlock()
-			return q[0], nil
-		}
+		e := s.head(kind)
+		s.inFlight[kind] = e
 		s.mu.Unlock()
+		if e != nil && e.data == nil {
+			if err := s.load(ctx, kind, e); err != nil {
+				return nil, err
+			}
+			if e.data == nil {
+				continue
+			}
+		}
+		if e != nil {
+			return e, nil
+		}
 		select {
 		case <-s.wake[kind]:
 		case <-ctx.Done():
@@ -112,15 +197,45 @@ func (s *spool) next(ctx context.Context, kind schema.Kind) (*encoded, error) {
 	}
 }
 
+// head is the oldest batch of a kind that may be sent, without data when it must be read from the outbox.
+func (s *spool) head(kind schema.Kind) *encoded {
+	q := s.queues[kind]
+	if o := s.outbox; o != nil {
+		if at, ok := o.head(kind); ok {
+			if len(q) > 0 && q[0].mark == at {
+				return q[0]
+			}
+			return &encoded{mark: at}
+		}
+		if !o.failing || len(q) > 0 && q[0].writing {
+			return nil
+		}
+	}
+	if len(q) == 0 {
+		return nil
+	}
+	return q[0]
+}
+
 // acked removes the batch that next gave.
 func (s *spool) acked(kind schema.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[kind]
-	s.release(q[0])
-	q[0] = nil
-	s.queues[kind] = q[1:]
-	s.inFlight[kind] = false
+	e := s.inFlight[kind]
+	s.inFlight[kind] = nil
+	stored, behind := e.mark.seg != nil, e.behind()
+	if q := s.queues[kind]; len(q) > 0 && q[0] == e {
+		q[0] = nil
+		s.queues[kind] = q[1:]
+		if stored {
+			s.stored[kind]--
+		}
+		e.done = true
+		s.release(e)
+	}
+	if stored {
+		s.outbox.advance(kind, behind)
+	}
 }
 
 // refused counts a batch that will never be acked; acked removes it.
@@ -135,21 +250,36 @@ func (s *spool) refused(e *encoded) {
 func (s *spool) waiting(kind schema.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.queues[kind]) > 0
+	return len(s.queues[kind]) > 0 || s.outbox != nil && s.outbox.batches[kind] > 0
 }
 
 // spoolLevel is what a spool holds and has given up.
 type spoolLevel struct {
-	batches, bytes          int
+	batches, bytes          int // with an outbox, batches are also those there
+	unstored                int // batches that memory alone holds
 	droppedEvents, droppedN uint64
+	oldest                  int64 // wall time at which the oldest batch was closed, ns; 0: none
+	outbox                  outboxLevel
 }
 
 func (s *spool) level() spoolLevel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := spoolLevel{bytes: s.bytes, droppedEvents: s.dropped, droppedN: s.batches}
-	for _, q := range s.queues {
-		l.batches += len(q)
+	for kind, q := range s.queues {
+		l.unstored += len(q) - s.stored[kind]
+		e := s.inFlight[kind]
+		if e == nil && len(q) > 0 {
+			e = q[0]
+		}
+		if e != nil && e.at != 0 && (l.oldest == 0 || e.at < l.oldest) {
+			l.oldest = e.at
+		}
+	}
+	l.batches = l.unstored
+	if s.outbox != nil {
+		l.outbox = s.outbox.level()
+		l.batches += l.outbox.batches
 	}
 	return l
 }

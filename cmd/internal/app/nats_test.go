@@ -1,0 +1,74 @@
+package app
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/gputap/gputap/config"
+)
+
+// TestConnectBeforeTheBus: a process starts while its bus is away, publishes once it is there, and again when it was away.
+func TestConnectBeforeTheBus(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().(*net.TCPAddr)
+	free.Close()
+	p := &Process{Name: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	nc, js, err := p.Connect(config.NATS{URL: "nats://" + address.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := js.Publish(t.Context(), "a", nil); err == nil {
+		t.Fatal("something is published without a bus")
+	}
+	for range 2 {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: address.Port, NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		subscribed, err := nats.Connect("nats://"+address.String(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make(chan *nats.Msg, 100)
+		if _, err := subscribed.ChanSubscribe("a", received); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(30 * time.Second); len(received) == 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nothing is published")
+			}
+			_ = nc.Publish("a", nil) // refused while the bus is away: nothing is buffered
+		}
+		subscribed.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+// TestReconnectsAreSpread: a fleet does not come back to a bus at once.
+func TestReconnectsAreSpread(t *testing.T) {
+	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+	nc, _, err := p.Connect(config.NATS{URL: "nats://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	o := nc.Opts
+	if o.ReconnectJitter < o.ReconnectWait || o.ReconnectJitterTLS < o.ReconnectWait || o.CustomReconnectDelayCB != nil {
+		t.Errorf("it waits %v and up to %v more, with TLS %v", o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS)
+	}
+	if o.MaxReconnect >= 0 || !o.RetryOnFailedConnect || o.ReconnectBufSize >= 0 {
+		t.Errorf("it gives up after %d tries, tries at first: %v, buffers %d bytes", o.MaxReconnect, o.RetryOnFailedConnect, o.ReconnectBufSize)
+	}
+}

@@ -1,0 +1,353 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// outbox is the spool's disk: a directory of segments. A batch is written there before it is published, and read from
+// there when memory had no room to keep it, so what is not acked outlives the producer and the host's Linux.
+//
+// Order. Per kind the records of the segments, by number, are the batches in the order in which they were closed, runs
+// one after the other. Batches that memory alone holds, since the disk could not be written, come after all of them.
+//
+// Loss. Segments are synced every syncEvery while something in them is not acked: a power cut takes what came after, a
+// crash of the producer nothing that was written. The cursor may be behind: some batches are then sent again.
+//
+// Bound. Beyond limit the oldest segments of the least precious kind go, never one with a batch in flight. A batch that
+// is less precious than all that could go is given up itself.
+//
+// It has no lock of its own: what is not said otherwise is guarded by the spool's mu.
+type outbox struct {
+	dir     string
+	limit   int64
+	segment int64 // bytes at which a segment is closed
+	self    origin
+	log     *slog.Logger
+
+	segments [schema.NumKinds][]*segment // oldest first; the last may be open
+	at       [schema.NumKinds]mark       // first record that is not acked; no segment: nothing is there
+	batches  [schema.NumKinds]int        // from there on
+	bytes    int64
+	next     uint64     // number of the next segment
+	trash    []*segment // to be removed: acked or given up
+	failing  bool       // the disk cannot be written: the spool goes on in memory
+	writeErr uint64
+	damaged  uint64 // times that something else was read than was written
+	gone     uint64 // batches given up for limit
+
+	writer writer // of the writing goroutine
+}
+
+const (
+	syncEvery    = time.Second
+	segmentBytes = 4 << 20
+	shareBytes   = 4 << 10 // a file's least share of the disk
+)
+
+// outboxOptions is what is set of an outbox.
+type outboxOptions struct {
+	dir     string
+	limit   int64
+	segment int64
+	self    origin // of the batches that will come
+}
+
+// openOutbox takes the directory and what earlier runs left in it. A directory of others, or one that cannot be used
+// for reasons other than a bad disk, is an error. lost is the events in what is damaged.
+func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, err error) {
+	o = &outbox{dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, log: log, next: 1}
+	found, err := o.enter()
+	switch {
+	case err == nil:
+		lost = o.adopt(found)
+		o.greet()
+		return o, lost, nil
+	case badDisk(err):
+		o.failed(err)
+		o.report()
+		return o, 0, nil
+	}
+	return nil, 0, err
+}
+
+// badDisk tells a disk that may get better from a mistake that somebody must correct.
+func badDisk(err error) bool {
+	for _, no := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
+// found is what a directory held.
+type found struct {
+	segments [schema.NumKinds][]*segment
+	at       cursor
+	next     uint64 // least number that no segment has had
+	damaged  uint64
+	lost     uint64 // events
+	trash    []*segment
+}
+
+// enter locks the directory and reads what is in it. Only the goroutine that writes calls it, or none does yet.
+func (o *outbox) enter() (found, error) {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return found{}, fmt.Errorf("outbox: %w (see producer.outbox)", err)
+	}
+	dir, err := os.OpenFile(o.dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return found{}, fmt.Errorf("outbox: %w (see producer.outbox)", err)
+	}
+	f, err := o.look(dir)
+	if err != nil {
+		dir.Close()
+		return found{}, err
+	}
+	o.writer.dir = dir
+	return f, nil
+}
+
+func (o *outbox) look(dir *os.File) (f found, err error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
+		return f, fmt.Errorf("outbox %s: %w", o.dir, err)
+	}
+	if stat.Mode&0o022 != 0 || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+		return f, fmt.Errorf("outbox %s: others may write there, and what it holds is sent as this host's own: chmod 700 it", o.dir)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return f, fmt.Errorf("outbox %s is in use by another producer: give each its own producer.outbox", o.dir)
+		}
+		return f, fmt.Errorf("outbox %s: lock: %w", o.dir, err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return f, fmt.Errorf("outbox: %w", err)
+	}
+	sound := false
+	if f.at, sound, err = readCursor(o.dir); err != nil || !sound {
+		f.damaged++
+		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again", "dir", o.dir, "err", err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if kind, number, ok := parseName(name); ok {
+			f.next = max(f.next, number+1)
+			o.open(&f, kind, filepath.Join(o.dir, name), number)
+		}
+	}
+	return f, nil
+}
+
+func segmentName(kind schema.Kind, number uint64) string {
+	return fmt.Sprintf("%016x.%s", number, kind)
+}
+
+func parseName(name string) (kind schema.Kind, number uint64, ok bool) {
+	digits, word, _ := strings.Cut(name, ".")
+	kind = schema.ParseKind(word)
+	if _, err := fmt.Sscanf(digits, "%x", &number); err != nil || kind == schema.KindNone || name != segmentName(kind, number) {
+		return 0, 0, false // not ours
+	}
+	return kind, number, true
+}
+
+// open adds one segment to what was found.
+func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
+	s, torn, events, err := openSegment(path, number)
+	switch at := f.at.kinds[kind]; {
+	case errors.Is(err, errNewerForm):
+		o.log.Warn("a segment of the outbox is left alone", "path", path, "err", err)
+		return
+	case err != nil && !errors.Is(err, errDamaged):
+		f.damaged++
+		o.log.Warn("a segment of the outbox cannot be read and is passed over", "path", path, "err", err)
+		return
+	case number < at.number:
+		f.trash = append(f.trash, s)
+		return
+	case err != nil:
+		f.damaged++
+		f.lost += s.end.events
+		f.trash = append(f.trash, s)
+		o.log.Warn("a segment of the outbox is damaged and gone", "path", path, "batches", s.end.batches, "err", err)
+		return
+	}
+	if torn {
+		f.damaged++
+		f.lost += events
+		o.log.Warn("a segment of the outbox was cut off behind its last whole batch: it was written in a crash",
+			"path", path, "batches", s.end.batches, "events_lost", events)
+	}
+	if s.end.batches == 0 {
+		f.trash = append(f.trash, s)
+		return
+	}
+	f.segments[kind] = append(f.segments[kind], s)
+}
+
+// adopt makes what was found ours. lost is the events in what is damaged.
+func (o *outbox) adopt(f found) (lost uint64) {
+	o.next = max(o.next, f.next, f.at.next)
+	o.trash = append(o.trash, f.trash...)
+	o.damaged += f.damaged
+	for kind, list := range f.segments {
+		kind := schema.Kind(kind)
+		for _, s := range list {
+			o.bytes += s.share()
+			o.batches[kind] += s.end.batches
+		}
+		o.segments[kind] = list
+		if len(list) > 0 {
+			o.at[kind] = list[0].begin
+			o.resume(kind, f.at.kinds[kind])
+		}
+	}
+	return f.lost
+}
+
+// greet says what earlier runs left. Nobody else is there yet.
+func (o *outbox) greet() {
+	if l := o.level(); l.batches > 0 {
+		o.log.Info("the outbox holds batches of earlier runs: they are sent first", "dir", o.dir, "batches", l.batches, "bytes", l.bytes)
+	}
+}
+
+// resume goes to where the cursor is, if that is a record of the first segment, or its end. A torn segment may end
+// before: then all that is left of it was acked.
+func (o *outbox) resume(kind schema.Kind, c cursorEntry) {
+	s := o.segments[kind][0]
+	p := mark{s, c.off, c.batches, c.events}
+	switch {
+	case s.number != c.number || p.off <= s.begin.off:
+		return
+	case p.off >= s.end.off:
+		p = s.end
+	case p.batches >= s.end.batches || p.events > s.end.events || !s.headAt(p.off):
+		return
+	}
+	o.advance(kind, p)
+}
+
+// headAt reports whether a record is there.
+func (s *segment) headAt(off int64) bool {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h, err := readHead(f, off, s.end.off)
+	return err == nil && h.bytes != allOnes
+}
+
+// share is what a segment takes of the limit.
+func (s *segment) share() int64 { return (s.bytes + shareBytes - 1) / shareBytes * shareBytes }
+
+// head is the first record that is not acked.
+func (o *outbox) head(kind schema.Kind) (mark, bool) { return o.at[kind], o.batches[kind] > 0 }
+
+// advance says that all before p is done with.
+func (o *outbox) advance(kind schema.Kind, p mark) {
+	o.batches[kind] -= p.batches - o.at[kind].batches
+	o.at[kind] = p
+	if p.seg.sealed && p.off >= p.seg.end.off {
+		o.remove(kind, 0)
+	}
+}
+
+// remove takes a segment out; its records from at on, if any, are not counted any more.
+func (o *outbox) remove(kind schema.Kind, i int) {
+	s := o.segments[kind][i]
+	o.segments[kind] = append(o.segments[kind][:i], o.segments[kind][i+1:]...)
+	o.bytes -= s.share()
+	o.trash = append(o.trash, s)
+	left := s.end.batches
+	if o.at[kind].seg == s {
+		left -= o.at[kind].batches
+		o.at[kind] = mark{}
+		if rest := o.segments[kind]; i < len(rest) {
+			o.at[kind] = rest[i].begin
+		}
+	}
+	o.batches[kind] -= left
+}
+
+// oldest is the first segment of a kind that holds something and may go: not the one of the batch in flight.
+func (o *outbox) oldest(kind schema.Kind, inFlight *segment) (i int, ok bool) {
+	for i, s := range o.segments[kind] {
+		if s != inFlight {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// left is how many batches and events of a segment are not acked.
+func (o *outbox) left(kind schema.Kind, s *segment) (batches int, events uint64) {
+	if o.at[kind].seg == s {
+		return s.end.batches - o.at[kind].batches, s.end.events - o.at[kind].events
+	}
+	return s.end.batches, s.end.events
+}
+
+// failed counts an error of the disk: the spool goes on in memory. report says it when the lock is free.
+func (o *outbox) failed(err error) {
+	o.writeErr++
+	o.failing = true
+	o.writer.bad = err
+}
+
+// report says that the disk is bad when it was not, and the other way round. Only the goroutine that writes calls it.
+func (o *outbox) report() {
+	w := &o.writer
+	switch {
+	case w.bad != nil && !w.said:
+		w.said = true
+		o.log.Warn("the outbox cannot be written: batches are kept in memory only, and it is tried again every second",
+			"dir", o.dir, "err", w.bad, "remedy", remedy(w.bad))
+	case w.bad == nil && w.said:
+		w.said = false
+		o.log.Info("the outbox is written again", "dir", o.dir)
+	}
+}
+
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return "make room on its disk, or lower producer.outbox_max_bytes"
+	case errors.Is(err, unix.EROFS):
+		return "mount its disk writable, or set producer.outbox to another directory"
+	}
+	return "look at its disk (dmesg), or set producer.outbox to another directory"
+}
+
+// outboxLevel is what an outbox holds and what befell it.
+type outboxLevel struct {
+	bytes    int64
+	batches  int
+	gone     uint64
+	writeErr uint64
+	damaged  uint64
+	failing  bool
+}
+
+func (o *outbox) level() outboxLevel {
+	l := outboxLevel{bytes: o.bytes, gone: o.gone, writeErr: o.writeErr, damaged: o.damaged, failing: o.failing}
+	for _, n := range o.batches {
+		l.batches += n
+	}
+	return l
+}

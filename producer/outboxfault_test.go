@@ -1,0 +1,416 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// written is a directory with memory batches 1 to n, closed in good order or not.
+func written(t *testing.T, n int, closed bool) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "written")
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	for id := 1; id <= n; id++ {
+		pushID(s, schema.KindMemory, id, 1000)
+	}
+	for s.writeRound() {
+	}
+	if closed {
+		s.finish()
+	} else {
+		s.crash()
+	}
+	return dir
+}
+
+// recordsOf are the offsets of a segment's records, and where they end.
+func recordsOf(t *testing.T, path string) (offsets []int64) {
+	t.Helper()
+	_, number, _ := parseName(filepath.Base(path))
+	s, _, _, err := openSegment(path, number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for at := s.begin; at.off < s.end.off; {
+		h, err := readHead(f, at.off, s.end.off)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offsets = append(offsets, at.off)
+		at = at.behind(int(h.bytes), int(h.events))
+	}
+	return append(offsets, s.end.off)
+}
+
+func flip(t *testing.T, path string, off int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], off); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x10
+	if _, err := f.WriteAt(b[:], off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOutboxDamage: what was changed or cut off is lost and counted, nothing else is.
+func TestOutboxDamage(t *testing.T) {
+	all := from(1, 50)
+	without := func(first, last int) (ids []int) {
+		for _, id := range all {
+			if id < first || id > last {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	const perSegment = 9
+	tests := []struct {
+		name   string
+		closed bool
+		spoil  func(t *testing.T, first, last string) // the oldest and the newest segment
+		want   []int
+		events uint64 // that are counted as lost
+	}{
+		{"nothing", true, func(*testing.T, string, string) {}, all, 0},
+		{"nothing, after a crash", false, func(*testing.T, string, string) {}, all, 0},
+		{"a byte of a batch", true, func(t *testing.T, first, _ string) { flip(t, first, recordsOf(t, first)[3]+headBytes+7) }, without(4, 4), 4},
+		{"a byte of a head", true, func(t *testing.T, first, _ string) { flip(t, first, recordsOf(t, first)[3]+20) }, without(4, perSegment),
+			4 + 5 + 6 + 7 + 8 + 9},
+		{"a byte of a beginning", true, func(t *testing.T, first, _ string) { flip(t, first, 15) }, without(1, perSegment), 45},
+		{"a byte of an ending", true, func(t *testing.T, first, _ string) {
+			offsets := recordsOf(t, first)
+			flip(t, first, offsets[len(offsets)-1]+9)
+		}, all, 0},
+		{"a segment", true, func(t *testing.T, first, _ string) {
+			if err := os.Remove(first); err != nil {
+				t.Fatal(err)
+			}
+		}, without(1, perSegment), 0},
+		{"an empty segment", false, func(t *testing.T, _, last string) { cut(t, last, 0) }, without(46, 50), 0},
+		{"half a batch at the end", false, func(t *testing.T, _, last string) { cut(t, last, stat(t, last).Size()-100) }, without(50, 50), 50},
+		{"half a head at the end", false, func(t *testing.T, _, last string) {
+			offsets := recordsOf(t, last)
+			cut(t, last, offsets[len(offsets)-2]+10)
+		}, without(50, 50), 0},
+		{"zeros at the end", false, func(t *testing.T, _, last string) {
+			size := stat(t, last).Size()
+			cut(t, last, size-100)
+			cut(t, last, size+10_000)
+		}, without(50, 50), 50},
+		{"the cursor", true, func(t *testing.T, first, _ string) { flip(t, filepath.Join(filepath.Dir(first), cursorName), 30) }, all, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := written(t, 50, tt.closed)
+			if !tt.closed { // recordsOf closes a file: it looks at a copy
+				list := files(t, copyDir(t, dir), "*.memory")
+				if n := len(recordsOf(t, list[0])) - 1; n != perSegment {
+					t.Fatalf("%d records in a segment", n)
+				}
+			}
+			list := files(t, dir, "*.memory")
+			tt.spoil(t, list[0], list[len(list)-1])
+			s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+			same(t, "left", takeAll(t, s, schema.KindMemory), tt.want)
+			l := s.level()
+			if l.droppedEvents != tt.events || l.batches != 0 {
+				t.Errorf("%d events are counted as lost, want %d; %d batches wait", l.droppedEvents, tt.events, l.batches)
+			}
+			if harmed := !strings.HasPrefix(tt.name, "nothing") && tt.name != "a segment"; harmed != (l.outbox.damaged == 1) {
+				t.Errorf("damage is counted %d times", l.outbox.damaged)
+			}
+			s.finish()
+			if left := files(t, dir, "*.memory"); len(left) > 0 {
+				t.Errorf("files are left: %v", left)
+			}
+		})
+	}
+}
+
+func cut(t *testing.T, path string, bytes int64) {
+	t.Helper()
+	if err := os.Truncate(path, bytes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOutboxDamagedWhileMemoryHasIt: of a damaged segment, what memory still has is not lost.
+func TestOutboxDamagedWhileMemoryHasIt(t *testing.T) {
+	dir := t.TempDir()
+	s := spoolAt(t, dir, 4*1010, 1<<30, 100_000, quiet())
+	for id := 1; id <= 10; id++ {
+		pushID(s, schema.KindMemory, id, 1000)
+		s.writeRound()
+	}
+	inMemory := int(s.queues[schema.KindMemory][0].seq)
+	path := files(t, dir, "*.memory")[0]
+	copied := files(t, copyDir(t, dir), "*.memory")[0]
+	flip(t, path, recordsOf(t, copied)[1])
+	same(t, "left", takeAll(t, s, schema.KindMemory), append([]int{1}, from(inMemory, 10)...))
+	if l := s.level(); l.droppedN != uint64(inMemory-2) || inMemory < 5 {
+		t.Errorf("%d batches are lost, memory had %d and later", l.droppedN, inMemory)
+	}
+}
+
+// TestOutboxLeavesOthersFilesAlone, and what a newer form has.
+func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
+	dir := written(t, 10, true)
+	list := files(t, dir, "*.memory")
+	data, err := os.ReadFile(list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(segmentMagic)] = segmentForm + 1
+	for name, content := range map[string][]byte{"notes.txt": []byte("mine"), "12.memory": []byte("mine"), filepath.Base(list[0]): data} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := &logged{}
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, log.logger())
+	same(t, "left", takeAll(t, s, schema.KindMemory), from(10, 10))
+	s.finish()
+	for _, name := range []string{"notes.txt", "12.memory", filepath.Base(list[0])} {
+		stat(t, filepath.Join(dir, name))
+	}
+	if log.count("left alone") != 1 {
+		t.Errorf("it says %s", &log.text)
+	}
+}
+
+// smallDisk is a file system of so many bytes.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: no small disk can be mounted")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=700,size="+size); err != nil {
+		t.Skipf("no small disk can be mounted: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// TestOutboxDiskFull: memory alone goes on, all of it comes in order, it is said once with the remedy, and when there is
+// room the disk is used again.
+func TestOutboxDiskFull(t *testing.T) {
+	dir := smallDisk(t, "6m")
+	log := &logged{}
+	s := spoolAt(t, dir, 3<<20, 1<<30, 256<<10, log.logger())
+	last := 0
+	more := func(n int) {
+		for range n {
+			last++
+			pushID(s, schema.KindMemory, last, 10_000)
+			for s.writeRound() {
+			}
+		}
+	}
+	for !s.level().outbox.failing {
+		if more(1); last > 10_000 {
+			t.Fatal("the disk is never full: nothing is shown")
+		}
+	}
+	onDisk := s.level().outbox.batches
+	more(100)
+	s.settle()
+	l := s.level()
+	if l.outbox.batches != onDisk || l.unstored != last-onDisk || l.droppedN > 0 || !l.outbox.failing || l.outbox.writeErr == 0 {
+		t.Errorf("%+v, want %d batches on the disk and the others in memory", l, onDisk)
+	}
+	if log.count("cannot be written") != 1 || log.count("make room on its disk") != 1 {
+		t.Errorf("it says %s", &log.text)
+	}
+	var ids []int
+	for range onDisk/2 + 10 { // makes room
+		e := try(s, schema.KindMemory)
+		ids = append(ids, idOf(t, schema.KindMemory, e.data))
+		s.acked(schema.KindMemory)
+	}
+	s.settle()
+	for s.writeRound() {
+	}
+	s.settle()
+	if l := s.level(); l.unstored != 0 || l.outbox.failing {
+		t.Errorf("with room again: %+v", l)
+	}
+	if log.count("written again") != 1 || log.count("cannot be written") != 1 {
+		t.Errorf("it says %s", &log.text)
+	}
+	more(10)
+	s.crash()
+	s = spoolAt(t, dir, 3<<20, 1<<30, 256<<10, log.logger())
+	again := takeAll(t, s, schema.KindMemory)
+	if again[0] > len(ids)+1 {
+		t.Errorf("after the crash it begins with %d", again[0])
+	}
+	same(t, "all", append(ids, again[len(ids)+1-again[0]:]...), from(1, last))
+}
+
+// TestOutboxInFlightWhenTheDiskIsBack: what memory alone gave out while the disk was bad may be acked before, while or
+// after it is stored, and comes once.
+func TestOutboxInFlightWhenTheDiskIsBack(t *testing.T) {
+	for _, tt := range []string{"before", "while", "after"} {
+		t.Run(tt, func(t *testing.T) {
+			s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 10_000, quiet())
+			s.outbox.failed(unix.EIO)
+			for id := 1; id <= 3; id++ {
+				pushID(s, schema.KindMemory, id, 1000)
+			}
+			if e := try(s, schema.KindMemory); e == nil || e.seq != 1 {
+				t.Fatal("a bad disk holds batches up")
+			}
+			if s.settle(); s.outbox.failing {
+				t.Fatal("the disk is good and not used")
+			}
+			switch tt {
+			case "before":
+				s.acked(schema.KindMemory)
+			case "while":
+				e := s.claim(schema.KindMemory)
+				s.acked(schema.KindMemory)
+				if next := try(s, schema.KindMemory); next != nil {
+					t.Errorf("%d is given before it is stored", next.seq)
+				}
+				seg, err := s.write(schema.KindMemory, e)
+				s.written(schema.KindMemory, e, seg, err)
+				if idOf(t, schema.KindMemory, e.data) != 1 {
+					t.Error("its bytes were used again")
+				}
+			}
+			for s.writeRound() {
+			}
+			if tt == "after" {
+				s.acked(schema.KindMemory)
+			}
+			same(t, "then", takeAll(t, s, schema.KindMemory), from(2, 3))
+			if l := s.level(); l.batches != 0 || l.bytes != 0 {
+				t.Errorf("left: %+v", l)
+			}
+		})
+	}
+}
+
+// TestOutboxReadOnly: what is there is sent, what is new goes through memory behind it, and is stored when the disk can
+// be written.
+func TestOutboxReadOnly(t *testing.T) {
+	disk := smallDisk(t, "8m")
+	dir := filepath.Join(disk, "outbox")
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(unix.MS_RDONLY)
+	log := &logged{}
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, log.logger()) // not even the directory can be made
+	pushID(s, schema.KindMemory, 1, 1000)
+	same(t, "no directory", takeAll(t, s, schema.KindMemory), from(1, 1))
+	s.settle()
+	if log.count("cannot be written") != 1 || log.count("mount its disk writable") != 1 {
+		t.Errorf("it says %s", &log.text)
+	}
+	remount(0)
+	s.settle()
+	for id := 2; id <= 20; id++ {
+		pushID(s, schema.KindMemory, id, 1000)
+	}
+	for s.writeRound() {
+	}
+	if l := s.level(); l.outbox.batches != 19 {
+		t.Errorf("%d batches are stored", l.outbox.batches)
+	}
+	s.finish()
+	remount(unix.MS_RDONLY)
+	s = spoolAt(t, dir, 1<<20, 1<<30, 10_000, log.logger())
+	for id := 21; id <= 23; id++ {
+		pushID(s, schema.KindMemory, id, 1000)
+		s.writeRound()
+	}
+	same(t, "read only", takeAll(t, s, schema.KindMemory), from(2, 23))
+	s.finish()
+	if l := s.level(); l.batches != 0 || l.droppedN != 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestOutboxComesLater: the disk is mounted when the producer runs already, and holds batches of an earlier run.
+func TestOutboxComesLater(t *testing.T) {
+	disk := smallDisk(t, "1m")
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(disk, "outbox")
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	got := make(chan int)
+	go func() {
+		e, err := s.next(t.Context(), schema.KindMemory) // waits
+		if err != nil {
+			t.Error(err)
+		}
+		got <- int(e.seq)
+	}()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "mode=700,size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(disk, unix.MNT_DETACH) }()
+	earlier := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	pushID(earlier, schema.KindMemory, 1, 1000)
+	earlier.writeRound()
+	earlier.finish()
+	s.settle()
+	if id := <-got; id != 1 {
+		t.Errorf("got %d", id)
+	}
+	s.acked(schema.KindMemory)
+	pushID(s, schema.KindMemory, 2, 1000)
+	s.writeRound()
+	same(t, "then", takeAll(t, s, schema.KindMemory), from(2, 2))
+}
+
+// TestOutboxReadIsPatient: a file that cannot be opened for want of something else is not given up.
+func TestOutboxReadIsPatient(t *testing.T) {
+	dir := written(t, 3, true)
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	path := files(t, dir, "*.memory")[0]
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, path); err != nil { // ELOOP
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := s.next(ended, schema.KindMemory); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "then", takeAll(t, s, schema.KindMemory), from(1, 3))
+	if strings.Contains(path, "away") || s.level().droppedN > 0 {
+		t.Error("batches were given up")
+	}
+}

@@ -1,0 +1,92 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	readAgain = time.Second
+	// patience is how long a disk may not answer before what it holds is given up, segment for segment: batches behind
+	// it wait.
+	patience = 30 * time.Second
+)
+
+// load reads a batch that is in flight from the outbox. When that is impossible it counts what is lost, goes
+// behind it, and leaves the batch without data. It fails only with ctx.
+func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
+	s.mu.Lock()
+	limit := e.mark.seg.end.off
+	s.mu.Unlock()
+	for began := time.Now(); ; {
+		h, data, err := e.mark.read(limit, s.read[kind])
+		s.read[kind] = data
+		if err == nil {
+			s.loaded(e, &h, data)
+			return nil
+		}
+		hopeless := errors.Is(err, errDamaged) || errors.Is(err, errDamagedBatch) || errors.Is(err, fs.ErrNotExist)
+		if hopeless || time.Since(began) > patience {
+			s.unreadable(kind, e, &h, err)
+			return nil
+		}
+		select {
+		case <-time.After(readAgain):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// read reads one record. A file is opened for each: that is little beside the round trip that follows.
+func (p mark) read(limit int64, buf []byte) (h recordHead, data []byte, err error) {
+	f, err := os.Open(p.seg.path)
+	if err != nil {
+		return h, buf, err
+	}
+	defer f.Close()
+	return readRecord(f, p.off, limit, buf)
+}
+
+func (s *spool) loaded(e *encoded, h *recordHead, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.data, e.seq, e.events, e.at = data, h.seq, int(h.events), h.at
+	if seg := e.mark.seg; seg.earlier {
+		e.from = &seg.origin
+	} else {
+		e.last = h.last
+	}
+}
+
+// unreadable goes behind a record that cannot be read: to the next one when its head is good, else to the next that
+// memory has, else to the end of the segment.
+func (s *spool) unreadable(kind schema.Kind, e *encoded, h *recordHead, err error) {
+	batches, events := s.pass(kind, e, h, errors.Is(err, errDamagedBatch))
+	s.outbox.log.Warn("batches in the outbox cannot be read back: they are lost", "path", e.mark.seg.path, "offset", e.mark.off,
+		"batches", batches, "events", events, "err", err)
+}
+
+func (s *spool) pass(kind schema.Kind, e *encoded, h *recordHead, headIsGood bool) (batches, events uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to := e.mark.seg.end
+	switch q := s.queues[kind]; {
+	case headIsGood:
+		to = e.mark.behind(int(h.bytes), int(h.events))
+	case len(q) > 0 && q[0].mark.seg == e.mark.seg:
+		to = q[0].mark
+	}
+	batches, events = uint64(to.batches-e.mark.batches), to.events-e.mark.events
+	s.batches += batches
+	s.dropped += events
+	s.inFlight[kind] = nil
+	s.outbox.damaged++
+	s.outbox.advance(kind, to)
+	return batches, events
+}

@@ -1,0 +1,453 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// writer is what only the goroutine has that writes the outbox.
+type writer struct {
+	dir     *os.File // holds the lock; nil until the directory could be entered
+	open    [schema.NumKinds]*openSegmentFile
+	closing []*openSegmentFile // full, not synced yet
+	created bool               // a file since the directory was synced
+	cursor  cursor             // as it was last written
+	bad     error              // why the disk was last found bad; nil since something was synced again
+	said    bool               // that it is bad
+}
+
+// openSegmentFile is a segment with its file.
+type openSegmentFile struct {
+	*segment
+	file *os.File
+}
+
+// mostClosing bounds the files that wait to be synced.
+const mostClosing = 16
+
+// store writes batches to the outbox until ctx ends, and then what is left. Only it writes there.
+func (s *spool) store(ctx context.Context) {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.unwritten:
+		case <-tick.C:
+			s.settle()
+		case <-ctx.Done():
+			s.finish()
+			return
+		}
+		for s.writeRound() {
+			select {
+			case <-tick.C:
+				s.settle()
+			default:
+			}
+		}
+	}
+}
+
+// writeRound writes one batch of each kind, the most precious first. It reports whether another round is of use.
+func (s *spool) writeRound() (wrote bool) {
+	s.sweep()
+	defer s.outbox.report()
+	for i := len(dropOrder) - 1; i >= 0; i-- {
+		kind := dropOrder[i]
+		e := s.claim(kind)
+		if e == nil {
+			continue
+		}
+		if len(s.outbox.writer.closing) >= mostClosing {
+			s.settle()
+		}
+		seg, err := s.write(kind, e)
+		wrote = s.written(kind, e, seg, err) || wrote
+	}
+	return wrote
+}
+
+// claim is the oldest batch of a kind that memory alone holds. The spool lets it lie until written is called.
+func (s *spool) claim(kind schema.Kind) *encoded {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.stored[kind]
+	if s.outbox.failing || i >= len(s.queues[kind]) {
+		return nil
+	}
+	e := s.queues[kind][i]
+	e.writing = true
+	return e
+}
+
+var errNoRoom = errors.New("all that the outbox may hold is more precious")
+
+// write puts a batch behind the last one of its kind.
+func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
+	o := s.outbox
+	need := int64(headBytes + len(e.data))
+	if !s.makeRoom(kind, need) {
+		return nil, errNoRoom
+	}
+	open := o.writer.open[kind]
+	if open != nil && open.end.off+need > max(o.segment, open.begin.off+need) {
+		s.seal(kind, true)
+		open = nil
+	}
+	if open == nil {
+		var err error
+		if open, err = s.create(kind); err != nil {
+			return nil, err
+		}
+	}
+	if err := writeRecord(open.file, open.end.off, e); err != nil {
+		_ = open.file.Truncate(open.end.off) // what cannot be cut off now is when it is read again
+		s.seal(kind, false)
+		return nil, err
+	}
+	return open.segment, nil
+}
+
+// written ends what claim began. It reports whether the batch is out of the way.
+func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.outbox
+	e.writing = false
+	defer s.wakeUp(kind)
+	switch {
+	case errors.Is(err, errNoRoom):
+		if e == s.inFlight[kind] {
+			return false // memory alone keeps it until it is acked
+		}
+		if !e.done {
+			o.gone++
+			s.giveUp(kind, s.stored[kind])
+		}
+	case err != nil:
+		o.failed(err)
+		for kind := range s.wake {
+			s.wakeUp(schema.Kind(kind))
+		}
+		return false
+	default:
+		e.mark = seg.end
+		seg.end = e.behind()
+		o.bytes -= seg.share()
+		seg.bytes = seg.end.off
+		o.bytes += seg.share()
+		o.batches[kind]++
+		if e.done { // acked meanwhile, and so was all before it
+			o.advance(kind, seg.end)
+		} else {
+			s.stored[kind]++
+		}
+	}
+	return true
+}
+
+// makeRoom gives up the oldest segments of kinds that are no more precious than this one.
+func (s *spool) makeRoom(kind schema.Kind, need int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.outbox
+	for o.bytes+need+2*shareBytes > o.limit {
+		if !s.dropSegment(kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// dropSegment gives up one segment. The spool's copies of its batches go with it.
+func (s *spool) dropSegment(most schema.Kind) bool {
+	o := s.outbox
+	for _, kind := range dropOrder {
+		var pinned *segment
+		if e := s.inFlight[kind]; e != nil {
+			pinned = e.mark.seg
+		}
+		i, ok := o.oldest(kind, pinned)
+		if !ok {
+			if kind == most {
+				return false
+			}
+			continue
+		}
+		seg := o.segments[kind][i]
+		batches, events := o.left(kind, seg)
+		s.dropped += events
+		s.batches += uint64(batches)
+		o.gone += uint64(batches)
+		s.forget(kind, seg)
+		if open := o.writer.open[kind]; open != nil && open.segment == seg {
+			o.writer.open[kind] = nil
+			open.file.Close()
+		}
+		seg.sealed = true
+		o.remove(kind, i)
+		return true
+	}
+	return false
+}
+
+// create begins a segment.
+func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
+	o := s.outbox
+	s.mu.Lock()
+	number := o.next
+	o.next++
+	s.mu.Unlock()
+	path := filepath.Join(o.dir, segmentName(kind, number))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	begin := o.self.beginning()
+	if _, err := f.WriteAt(begin, 0); err != nil {
+		f.Close()
+		_ = os.Remove(path)
+		return nil, err
+	}
+	seg := &segment{path: path, number: number, origin: o.self, bytes: int64(len(begin))}
+	seg.begin = mark{seg: seg, off: seg.bytes}
+	seg.end = seg.begin
+	open := &openSegmentFile{seg, f}
+	o.writer.open[kind] = open
+	o.writer.created = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(o.segments[kind]) == 0 {
+		o.at[kind] = seg.begin
+	}
+	o.segments[kind] = append(o.segments[kind], seg)
+	o.bytes += seg.share()
+	return open, nil
+}
+
+// seal ends the open segment of a kind. Its file is closed when it has been synced.
+func (s *spool) seal(kind schema.Kind, sound bool) {
+	o := s.outbox
+	open := o.writer.open[kind]
+	if open == nil {
+		return
+	}
+	o.writer.open[kind] = nil
+	var err error
+	if sound {
+		err = open.writeEnding(open.file)
+	}
+	o.writer.closing = append(o.writer.closing, open)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		o.failed(err)
+	}
+	open.sealed = true
+	if sound && err == nil {
+		o.bytes -= open.share()
+		open.bytes = open.end.off + headBytes
+		o.bytes += open.share()
+	}
+	switch first := o.segments[kind][0]; {
+	case first == open.segment && o.at[kind].off >= open.end.off:
+		o.remove(kind, 0)
+	case open.end.batches == 0:
+		o.remove(kind, len(o.segments[kind])-1)
+	}
+}
+
+// settle is done every second: what is not acked is synced, the cursor written, what is done with removed; a bad disk
+// is tried again.
+func (s *spool) settle() {
+	defer s.outbox.report()
+	if !s.usable() {
+		return
+	}
+	err := s.sync()
+	s.sweep()
+	if err == nil {
+		err = s.writeCursor()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.outbox.failed(err)
+	} else if !s.outbox.failing {
+		s.outbox.writer.bad = nil
+	}
+}
+
+// sync syncs the files in which something is not acked, and closes those that are full.
+func (s *spool) sync() error {
+	w := &s.outbox.writer
+	closing := w.closing
+	w.closing = nil
+	var errs []error
+	needed := false
+	each := func(kind schema.Kind, open *openSegmentFile) {
+		end, acked := s.progress(kind, open.segment)
+		if acked || end == open.synced {
+			return
+		}
+		needed = true
+		if err := open.file.Sync(); err != nil {
+			errs = append(errs, err)
+			return
+		}
+		open.synced = end
+	}
+	for _, open := range closing {
+		kind, _, _ := parseName(filepath.Base(open.path))
+		each(kind, open)
+		open.file.Close()
+	}
+	for kind, open := range w.open {
+		if open == nil {
+			continue
+		}
+		failed := len(errs)
+		each(schema.Kind(kind), open)
+		if len(errs) > failed { // Linux may have dropped what it could not write
+			s.seal(schema.Kind(kind), false)
+		}
+	}
+	if needed && w.created {
+		if err := w.dir.Sync(); err != nil {
+			errs = append(errs, err)
+		} else {
+			w.created = false
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// progress is how far a segment was written, and whether all of it is acked.
+func (s *spool) progress(kind schema.Kind, seg *segment) (end int64, acked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.outbox.at[kind]
+	if at.seg == nil || at.seg.number > seg.number || at.seg == seg && at.off >= seg.end.off {
+		return seg.end.off, true
+	}
+	return seg.end.off, false
+}
+
+// sweep removes the files that are done with.
+func (s *spool) sweep() {
+	s.mu.Lock()
+	trash := s.outbox.trash
+	s.outbox.trash = nil
+	s.mu.Unlock()
+	for _, seg := range trash {
+		if err := os.Remove(seg.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			s.mu.Lock()
+			s.outbox.writeErr++ // it is removed at the next start
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *spool) writeCursor() error {
+	o := s.outbox
+	s.mu.Lock()
+	c := cursor{next: o.next}
+	for kind, at := range o.at {
+		if at.seg != nil {
+			c.kinds[kind] = cursorEntry{at.seg.number, at.off, at.batches, at.events}
+		}
+	}
+	s.mu.Unlock()
+	if c == o.writer.cursor {
+		return nil
+	}
+	if err := c.write(o.dir); err != nil {
+		return err
+	}
+	o.writer.cursor = c
+	return nil
+}
+
+// usable reports whether the disk can be written, and tries a bad one.
+func (s *spool) usable() bool {
+	o := s.outbox
+	s.mu.Lock()
+	failing := o.failing
+	s.mu.Unlock()
+	if !failing {
+		return true
+	}
+	err := s.try()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		o.failed(err)
+		return false
+	}
+	o.failing = false
+	return true
+}
+
+// try sees whether a disk takes a large batch again.
+func (s *spool) try() error {
+	o := s.outbox
+	if o.writer.dir == nil {
+		found, err := o.enter()
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.dropped += o.adopt(found)
+		s.mu.Unlock()
+		for kind := range s.wake {
+			s.wakeUp(schema.Kind(kind))
+		}
+	}
+	s.sweep()
+	path := filepath.Join(o.dir, "try")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	err = unix.Fallocate(int(f.Fd()), 0, 0, maxRecordBytes)
+	if errors.Is(err, unix.EOPNOTSUPP) { // it will be seen when it is written
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reserve room in %s: %w", o.dir, err)
+	}
+	return nil
+}
+
+// finish writes what memory alone holds, and leaves the directory to the next run.
+func (s *spool) finish() {
+	for s.writeRound() {
+	}
+	for kind := range s.outbox.writer.open {
+		s.seal(schema.Kind(kind), true)
+	}
+	s.settle()
+	s.sweep()
+	for _, open := range s.outbox.writer.closing {
+		open.file.Close() // the disk is bad
+	}
+	s.leave()
+}
+
+// leave lets another producer have the directory.
+func (s *spool) leave() {
+	if s.outbox != nil && s.outbox.writer.dir != nil {
+		s.outbox.writer.dir.Close()
+		s.outbox.writer.dir = nil
+	}
+}
