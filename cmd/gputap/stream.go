@@ -45,6 +45,9 @@ consumers of a fleet wait until this was done once.`,
 	flags.StringVar(&bus.URL, "nats.url", bus.URL, "servers, separated by commas (default: $GPUTAP_NATS__URL)")
 	flags.StringVar(&bus.CredsFile, "nats.creds_file", "", "credentials file (JWT and seed)")
 	flags.StringVar(&bus.NKeyFile, "nats.nkey_file", "", "file of an nkey seed")
+	flags.StringVar(&bus.TLS.CAFile, "nats.tls.ca_file", "", "certificate authority of the servers")
+	flags.StringVar(&bus.TLS.CertFile, "nats.tls.cert_file", "", "client certificate")
+	flags.StringVar(&bus.TLS.KeyFile, "nats.tls.key_file", "", "key of the client certificate")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "copies of each stream in a cluster")
 	flags.DurationVar(&o.MaxAge, "max-age", o.MaxAge, "how long events are kept")
 	flags.Int64Var(&o.MaxBytes, "max-bytes", o.MaxBytes, "bytes of events that are kept")
@@ -58,7 +61,7 @@ func streamInit(ctx context.Context, p *app.Process, bus config.NATS, o consumer
 	}
 	defer nc.Close()
 	if !connected(ctx, nc) {
-		return app.Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct --nats.url", bus.URL))
+		return app.NoBus(nc, bus)
 	}
 	if err := consumer.EnsureStreams(ctx, js, o); err != nil {
 		return err
