@@ -61,7 +61,7 @@ func streamInit(ctx context.Context, p *app.Process, bus config.NATS, o consumer
 	}
 	defer nc.Close()
 	if !connected(ctx, nc) {
-		return app.NoBus(nc, bus)
+		return p.NoBus(bus)
 	}
 	if err := consumer.EnsureStreams(ctx, js, o); err != nil {
 		return err

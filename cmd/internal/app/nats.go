@@ -44,6 +44,9 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	}
 	var made atomic.Pointer[nats.Conn]
 	said := newRefusals(c, p.Log)
+	p.mu.Lock()
+	p.refusals = said
+	p.mu.Unlock()
 	options = append(options,
 		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
@@ -76,7 +79,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 		if nc.IsConnected() {
 			return nil
 		}
-		if refused := explain(c, nc.LastError()); refused != nil {
+		if refused := said.refused(); refused != nil {
 			return refused
 		}
 		return errAway
@@ -90,9 +93,12 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 }
 
 // NoBus says why a connection is not there, for a command that has waited long enough.
-func NoBus(nc *nats.Conn, c config.NATS) error {
-	if refused := explain(c, nc.LastError()); refused != nil {
-		return Unreachable(refused)
+func (p *Process) NoBus(c config.NATS) error {
+	p.mu.Lock()
+	said := p.refusals
+	p.mu.Unlock()
+	if said != nil && said.refused() != nil {
+		return Unreachable(said.refused())
 	}
 	return Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct nats.url", c.Servers()))
 }

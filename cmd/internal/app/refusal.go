@@ -24,23 +24,33 @@ type refusals struct {
 
 	mu   sync.Mutex
 	said map[string]bool
+	last error // of the attempts to connect; nil when we are in, or were never refused
 }
 
 func newRefusals(c config.NATS, log *slog.Logger) *refusals {
 	return &refusals{c: c, log: log, said: map[string]bool{}}
 }
 
-// connecting takes the error of an attempt to connect. A server that is not there is no refusal.
-func (r *refusals) connecting(err error) {
-	if refused := explain(r.c, err); refused != nil && r.first(refused.Error()) {
+// connecting takes the error of an attempt to connect, and says whether it is a refusal. A server that is
+// not there is none.
+func (r *refusals) connecting(err error) bool {
+	remedy := explain(r.c, err)
+	if remedy == "" {
+		return false
+	}
+	refused := fmt.Errorf("%s (%w)", remedy, err)
+	r.mu.Lock()
+	r.last = refused
+	r.mu.Unlock()
+	if r.first(remedy) {
 		r.log.Error("the bus does not let us in: trying until it does", "err", refused)
 	}
+	return true
 }
 
 // working takes an error of a connection that stands.
 func (r *refusals) working(err error) {
-	if refused := explain(r.c, err); refused != nil {
-		r.connecting(err)
+	if r.connecting(err) {
 		return
 	}
 	verb, subject := violation(err)
@@ -65,6 +75,13 @@ func (r *refusals) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.said)
+	r.last = nil
+}
+
+func (r *refusals) refused() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 func (r *refusals) first(what string) bool {
@@ -103,42 +120,42 @@ func general(subject string) string {
 	return subject
 }
 
-// explain is what a failure to connect means for who configured it, nil when it is no refusal. It
+// explain is what a failure to connect means for who configured it, "" when it is no refusal. It
 // names the key and the remedy.
-func explain(c config.NATS, err error) error {
+func explain(c config.NATS, err error) string {
 	if err == nil {
-		return nil
+		return ""
 	}
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch text := err.Error(); {
 	case errors.As(err, &authority) && c.TLS.CAFile == "":
-		return fmt.Errorf("the server's certificate is signed by nobody that this system trusts: "+
-			"set nats.tls.ca_file to the certificate of its authority (%w)", err)
+		return "the server's certificate is signed by nobody that this system trusts: " +
+			"set nats.tls.ca_file to the certificate of its authority"
 	case errors.As(err, &authority):
-		return fmt.Errorf("the server's certificate is not signed by the authority in nats.tls.ca_file: correct the file or nats.url (%w)", err)
+		return "the server's certificate is not signed by the authority in nats.tls.ca_file: correct the file or nats.url"
 	case errors.As(err, &name):
-		return fmt.Errorf("the server's certificate is for another name: write in nats.url a name that it is for (%w)", err)
+		return "the server's certificate is for another name: write in nats.url a name that it is for"
 	case errors.As(err, &invalid):
-		return fmt.Errorf("the server's certificate is not valid: renew it on the server, or correct this machine's clock (%w)", err)
+		return "the server's certificate is not valid: renew it on the server, or correct this machine's clock"
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return fmt.Errorf("the server has no TLS: turn it on there, or take nats.tls and tls:// out of the configuration (%w)", err)
+		return "the server has no TLS: turn it on there, or take nats.tls and tls:// out of the configuration"
 	case strings.Contains(text, "remote error: tls: ") || errors.Is(err, nats.ErrTLS):
 		if c.TLS.CertFile == "" {
-			return fmt.Errorf("the server wants a client certificate: set nats.tls.cert_file and nats.tls.key_file (%w)", err)
+			return "the server wants a client certificate: set nats.tls.cert_file and nats.tls.key_file"
 		}
-		return fmt.Errorf("the server does not take the client certificate in nats.tls.cert_file: it must be in date "+
-			"and signed by the authority that the server trusts (%w)", err)
+		return "the server does not take the client certificate in nats.tls.cert_file: it must be in date " +
+			"and signed by the authority that the server trusts"
 	case errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired):
-		return fmt.Errorf("the credentials in %s have expired: renew them (%w)", c.Credential(), err)
+		return "the credentials in " + c.Credential() + " have expired: renew them"
 	case errors.Is(err, nats.ErrAuthRevoked):
-		return fmt.Errorf("the credentials in %s were revoked: get new ones (%w)", c.Credential(), err)
+		return "the credentials in " + c.Credential() + " were revoked: get new ones"
 	case errors.Is(err, nats.ErrAuthorization) && c.Credential() == "":
-		return fmt.Errorf("the server wants to know who this is: set nats.creds_file, nats.nkey_file "+
-			"or a user and password in nats.url (%w)", err)
+		return "the server wants to know who this is: set nats.creds_file, nats.nkey_file " +
+			"or a user and password in nats.url"
 	case errors.Is(err, nats.ErrAuthorization):
-		return fmt.Errorf("the server has no user with the credentials in %s: correct the key, or add the user there (%w)", c.Credential(), err)
+		return "the server has no user with the credentials in " + c.Credential() + ": correct the key, or add the user there"
 	}
-	return nil
+	return ""
 }

@@ -33,16 +33,22 @@ func newKeys(t *testing.T) (seedFiles map[string]string) {
 	t.Helper()
 	seedFiles = map[string]string{}
 	for user, variable := range users {
-		pair, err := nkeys.CreateUser()
-		check(t, err)
-		public, err := pair.PublicKey()
-		check(t, err)
-		seed, err := pair.Seed()
-		check(t, err)
+		public, seed := newUser(t)
 		t.Setenv("GPUTAP_NKEY_"+variable, public)
 		seedFiles[user] = keep(t, variable, seed)
 	}
 	return seedFiles
+}
+
+func newUser(t *testing.T) (public string, seed []byte) {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	check(t, err)
+	public, err = pair.PublicKey()
+	check(t, err)
+	seed, err = pair.Seed()
+	check(t, err)
+	return public, seed
 }
 
 // keep writes a secret as a user should: for nobody else.
@@ -68,6 +74,16 @@ func serve(t *testing.T, path string) *server.Server {
 
 func start(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
+	s := launch(t, options)
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	return s
+}
+
+// launch does not wait: a server of a cluster is ready when the others are there.
+func launch(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
 	s, err := server.NewServer(options)
 	check(t, err)
 	go s.Start()
@@ -75,9 +91,6 @@ func start(t *testing.T, options *server.Options) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
 	return s
 }
 
