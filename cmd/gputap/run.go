@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +23,9 @@ import (
 
 // runFlags are the options of gputap run.
 type runFlags struct {
+	config   string // file
+	print    bool
+	bus      config.Embedded
 	producer config.Producer
 	interval time.Duration
 	metrics  string
@@ -49,6 +55,7 @@ with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
 		Example: `  gputap run
   gputap run --features memory --for 30s -o json
   gputap run -- python train.py
+  gputap run --nats-listen 127.0.0.1:4222
   gputap run --filter.comm python3 --filter.uid alice
   gputap run --library /opt/cuda-compat/libcuda.so.1 --metrics-addr 127.0.0.1:9500`,
 		Args: cobra.ArbitraryArgs,
@@ -56,10 +63,19 @@ with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return app.Usage(fmt.Errorf("unexpected argument %q: put -- before the command to watch", args[0]))
 			}
+			if err := f.load(cmd.Flags()); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), p, args, cmd.Flags().Changed("metrics-addr"))
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "YAML file: its sections embedded and producer")
+	flags.BoolVar(&f.print, "print-config", false, "print what file, GPUTAP_… variables and flags give for these sections, and end")
+	flags.StringVar(&f.bus.Listen, "nats-listen", "",
+		"address where other programs may read the bus, as 127.0.0.1:4222; the log says where their credential is")
+	flags.StringVar(&f.bus.TLSCert, "nats-listen-tls-cert", "", "certificate of that address; needed beyond this machine")
+	flags.StringVar(&f.bus.TLSKey, "nats-listen-tls-key", "", "key of that certificate")
 	flags.StringSliceVar(&f.producer.Features, "features", f.producer.Features, "what to watch: memory, launch, copy, sync")
 	flags.StringArrayVar(&f.producer.Libraries, "library", nil, "driver library to watch besides those found (repeatable)")
 	flags.BoolVar(&f.producer.UnsafeReturns, "unsafe-return-probes", false,
@@ -74,6 +90,37 @@ with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("features", cobra.FixedCompletions([]string{"memory", "launch", "copy", "sync"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// load reads the sections that gputap run shares with files and variables; flags that were given are over both.
+func (f *runFlags) load(flags *pflag.FlagSet) error {
+	var args []string
+	flags.Visit(func(given *pflag.Flag) {
+		own := []string{"display-interval", "metrics-addr", "for", "output", "store", "rows"}
+		if slices.Contains(own, given.Name) {
+			return
+		}
+		value := given.Value.String()
+		if list, ok := given.Value.(pflag.SliceValue); ok {
+			value = quoted(list.GetSlice())
+		}
+		args = append(args, "--"+given.Name+"="+value)
+	})
+	cfg, err := config.Load("gputap run", args, config.DefaultRunCommand())
+	if err != nil && !errors.Is(err, config.ErrHelp) {
+		return app.Usage(err)
+	}
+	f.bus, f.producer = cfg.Embedded, cfg.Producer
+	return err
+}
+
+// quoted is a list as a flag takes it: an entry may hold a comma.
+func quoted(list []string) string {
+	var out strings.Builder
+	w := csv.NewWriter(&out)
+	_ = w.Write(list) // to memory
+	w.Flush()
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // filterFlags choose the processes that are watched, as they do for gputap-producer.
@@ -98,7 +145,7 @@ func (f *runFlags) validate() error {
 	if f.rows < 0 {
 		return fmt.Errorf("--rows %d: use 0 or more", f.rows)
 	}
-	return f.producer.Validate()
+	return nil
 }
 
 func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, metricsAsked bool) error {
@@ -109,7 +156,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, me
 		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
 		f.producer.ScanInterval = commandScan
 	}
-	pipe, err := newPipeline(ctx, f.producer, f.store, p.Log)
+	pipe, err := newPipeline(ctx, config.RunCommand{Embedded: f.bus, Producer: f.producer}, f.store, p.Log)
 	if err != nil {
 		return privilege(err)
 	}
