@@ -106,3 +106,7 @@ func handshake(t *testing.T, address string, client config.TLS, serverCA string)
 	c := &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, ServerName: "127.0.0.1", MaxVersion: tls.VersionTLS12}
 	return tls.Client(raw, c).Handshake()
 }
+
+func (a *authority) issueServer() (certFile, keyFile string) {
+	return a.issue("bus", x509.ExtKeyUsageServerAuth, time.Hour)
+}
