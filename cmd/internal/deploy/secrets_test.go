@@ -16,10 +16,24 @@ import (
 
 var programs = []string{"gputap-producer", "gputap-leak", "gputap-anomaly", "gputap-launch", "gputap-bandwidth"}
 
-// build builds the commands themselves: what they print is what is asked about.
+// binaries holds what build has built; TestMain removes it.
+var binaries string
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	_ = os.RemoveAll(binaries)
+	os.Exit(status)
+}
+
+// build builds the commands themselves, once: what they print is what is asked about.
 func build(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
+	if binaries != "" {
+		return binaries
+	}
+	dir, err := os.MkdirTemp("", "gputap-test-")
+	check(t, err)
+	binaries = dir
 	args := []string{"build", "-o", dir, "github.com/gputap/gputap/cmd/gputap"}
 	for _, p := range programs {
 		args = append(args, "github.com/gputap/gputap/cmd/"+p)
