@@ -79,6 +79,7 @@ func foldRights(own, other string) rights {
 		publish: []string{
 			"$KV.gputap_lease." + own + ".0", "$KV.gputap_lease.m." + own + ".a", "gputap.v1.state." + own + ".0.m",
 			"gputap.v1.dlq." + own + ".0", "gputap.v1.out.alert." + own + ".default.gpu-1", "$JS.API.STREAM.INFO.GPUTAP_EV_015",
+			"$JS.FC.KV_gputap_lease.x.y", // flow control of a watch that has much to tell
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_015.x", topologyGet,
 		},
 		refused: []string{

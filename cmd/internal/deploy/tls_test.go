@@ -269,3 +269,27 @@ func freeAddresses(t *testing.T, n int) (free []*net.TCPAddr) {
 	}
 	return free
 }
+
+// TestRefusedLater: a server that comes back with a certificate of another authority is told of as one that had it.
+func TestRefusedLater(t *testing.T) {
+	seeds := newKeys(t)
+	ours := newAuthority(t, "ours")
+	ours.forServers("bus", time.Hour)
+	first := serve(t, files+"tls.conf")
+	var log page
+	c := config.NATS{URL: first.ClientURL(), NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: ours.file}}
+	nc, _ := join(t, "leak", c, log.logger())
+	port := first.Addr().(*net.TCPAddr).Port
+	first.Shutdown()
+	first.WaitForShutdown()
+	newAuthority(t, "foreign").forServers("bus", time.Hour)
+	options, err := server.ProcessConfigFile(files + "tls.conf")
+	check(t, err)
+	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", port, t.TempDir(), true, true, 1<<30
+	start(t, options)
+	const want = "not signed by the authority in nats.tls.ca_file"
+	eventually(t, "a line that says "+want, func() bool { return strings.Contains(log.String(), want) })
+	if nc.IsConnected() {
+		t.Error("it is let in")
+	}
+}
