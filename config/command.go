@@ -98,6 +98,7 @@ func DefaultBandwidthCommand() BandwidthCommand {
 func commands() []any {
 	return []any{
 		DefaultProducerCommand(), DefaultLeakCommand(), DefaultAnomalyCommand(), DefaultLaunchCommand(), DefaultBandwidthCommand(),
+		DefaultRunCommand(),
 	}
 }
 

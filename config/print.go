@@ -3,9 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"reflect"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -50,24 +48,9 @@ func printed(key string, value any) any {
 		if key == "url" {
 			return redacted(v)
 		}
-	}
-	return value
-}
-
-// redacted hides the passwords of a list of servers.
-func redacted(servers string) string {
-	list := strings.Split(servers, ",")
-	for i, s := range list {
-		u, err := url.Parse(strings.TrimSpace(s))
-		switch {
-		case err == nil && u.User != nil:
-			if _, password := u.User.Password(); !password {
-				u.User = url.User("xxxxx") // a token
-			}
-			list[i] = u.Redacted()
-		case err != nil && strings.Contains(s, "@"):
-			list[i] = "xxxxx" + s[strings.LastIndexByte(s, '@'):]
+		if isSecret(v) {
+			return hidden
 		}
 	}
-	return strings.Join(list, ",")
+	return value
 }

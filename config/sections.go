@@ -5,36 +5,6 @@ import (
 	"time"
 )
 
-// NATS says where the bus is and how to get in.
-type NATS struct {
-	URL         string `koanf:"url" doc:"servers, separated by commas"`
-	Name        string `koanf:"name" doc:"connection name shown by the server (default: the program's)"`
-	CredsFile   string `koanf:"creds_file" doc:"credentials file (JWT and seed)"`
-	NKeyFile    string `koanf:"nkey_file" doc:"file of an nkey seed"`
-	InboxPrefix string `koanf:"inbox_prefix" doc:"prefix of reply subjects, when permissions name one (default: _INBOX)"`
-	TLS         TLS    `koanf:"tls"`
-}
-
-// TLS names the files of a connection that is encrypted.
-type TLS struct {
-	CAFile   string `koanf:"ca_file" doc:"certificate authority of the servers"`
-	CertFile string `koanf:"cert_file" doc:"client certificate"`
-	KeyFile  string `koanf:"key_file" doc:"key of the client certificate"`
-}
-
-// Validate refuses half a client certificate and two identities.
-func (n NATS) Validate() error {
-	switch {
-	case n.URL == "":
-		return fmt.Errorf("nats.url: empty: set it to nats://host:4222")
-	case (n.TLS.CertFile == "") != (n.TLS.KeyFile == ""):
-		return fmt.Errorf("nats.tls.cert_file and nats.tls.key_file: set both or neither")
-	case n.CredsFile != "" && n.NKeyFile != "":
-		return fmt.Errorf("nats.creds_file and nats.nkey_file: set one")
-	}
-	return nil
-}
-
 // Consumer is the section of a consumer.
 type Consumer struct {
 	Instance        string        `koanf:"instance" doc:"name among the instances that share the shards (default: one is made)"`

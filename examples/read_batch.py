@@ -2,8 +2,6 @@
 """Print a gputap batch, one event a line: read_batch.py FILE. Needs msgpack; docs/wire.md explains the keys."""
 import sys
 
-import msgpack
-
 COLUMNS = {"memory": "t d th c g r p b x cx po", "launch": "t th g s q", "copy": "t d th c g r b dst src q",
            "sync": "t d th c g r p x q v", "host": ""}
 OPS = """alloc free create retain release reserve unreserve map unmap access map_array bind unbind export open close prefetch
@@ -61,6 +59,8 @@ def dictionaries(b):
 
 
 def main(path):
+    import msgpack  # follow.py has its own
+
     with open(path, "rb") as f:  # names in Linux are bytes, and not always UTF-8
         b = msgpack.unpackb(f.read(), unicode_errors="surrogateescape")
     b["k"] = b["k"] if b["k"] in COLUMNS else ""  # a kind of a newer producer

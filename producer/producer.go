@@ -110,11 +110,9 @@ func (p *Producer) header() (schema.Header, error) {
 	if err != nil {
 		return schema.Header{}, err
 	}
-	host := p.cfg.Host
-	if host == "" {
-		if host, err = os.Hostname(); err != nil {
-			return schema.Header{}, fmt.Errorf("name of this host: %w (set --producer.host)", err)
-		}
+	host, err := hostName(p.cfg)
+	if err != nil {
+		return schema.Header{}, err
 	}
 	p.linux, _ = readLine("/proc/sys/kernel/osrelease")
 	now := bootTime()
@@ -135,6 +133,23 @@ func (p *Producer) openOutbox(h *schema.Header) error {
 	}
 	p.spool.outbox, p.spool.dropped = o, lost
 	return nil
+}
+
+func hostName(cfg config.Producer) (string, error) {
+	if cfg.Host != "" {
+		return cfg.Host, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this host: %w (set --producer.host)", err)
+	}
+	return host, nil
+}
+
+// InboxPrefix is where the replies to a host's producer come: below it no other host may read.
+func InboxPrefix(cfg config.Producer) (string, error) {
+	host, err := hostName(cfg)
+	return "_INBOX." + schema.Token(cfg.Cluster) + "." + schema.Token(host), err
 }
 
 // attach probes the host's libraries and then what running processes have mapped already. A library

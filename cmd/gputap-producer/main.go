@@ -22,6 +22,11 @@ func run(ctx context.Context, p *app.Process) error {
 	if err != nil {
 		return app.Usage(err)
 	}
+	if cfg.NATS.InboxPrefix == "" {
+		if cfg.NATS.InboxPrefix, err = producer.InboxPrefix(cfg.Producer); err != nil {
+			return err
+		}
+	}
 	js, stop, err := p.Start(ctx, cfg.NATS, cfg.Metrics, cfg.Log)
 	if err != nil {
 		return err

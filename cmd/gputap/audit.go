@@ -66,7 +66,7 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	cfg.Features = []string{"memory", "launch", "copy", "sync"}
 	cfg.Filter.PID = []string{strconv.FormatUint(uint64(pid), 10)}
 	cfg.Libraries = libraries
-	pipe, err := newPipeline(ctx, cfg, "", slog.New(slog.DiscardHandler))
+	pipe, err := newPipeline(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "see the checks that gputap doctor makes without --pid"}}
 	}

@@ -58,7 +58,7 @@ const (
 )
 
 // newPipeline attaches the libraries; what starts after it returns is seen from its first call.
-func newPipeline(ctx context.Context, cfg config.Producer, store string, log *slog.Logger) (p *pipeline, err error) {
+func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *pipeline, err error) {
 	p = &pipeline{log: log, producerEnded: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -72,8 +72,11 @@ func newPipeline(ctx context.Context, cfg config.Producer, store string, log *sl
 		}
 		p.store = dir
 	}
-	if p.server, err = embedded.Start(dir, log); err != nil {
+	if p.server, err = embedded.StartListening(dir, cfg.Embedded, log); err != nil {
 		return p, err
+	}
+	if address, credential := p.server.Listening(); address != "" {
+		log.Info("other programs may read the bus", "addr", address, "credential", credential)
 	}
 	if p.nc, p.js, err = p.server.Connect("gputap"); err != nil {
 		return p, err
@@ -87,10 +90,10 @@ func newPipeline(ctx context.Context, cfg config.Producer, store string, log *sl
 		return p, err
 	}
 	p.shard = topology.First // a store may have had others before
-	if p.producer, err = producer.New(cfg, app.Version(), p.js, log); err != nil {
+	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
-	p.addFolds(cfg.Features)
+	p.addFolds(cfg.Producer.Features)
 	return p, nil
 }
 

@@ -11,23 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer"
 )
-
-// runFlags are the options of gputap run.
-type runFlags struct {
-	producer config.Producer
-	interval time.Duration
-	metrics  string
-	forTime  time.Duration
-	output   string
-	store    string
-	rows     int
-}
 
 // commandScan is how often a run around a command looks for libraries that its children bring: a
 // command may be short.
@@ -49,6 +37,7 @@ with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
 		Example: `  gputap run
   gputap run --features memory --for 30s -o json
   gputap run -- python train.py
+  gputap run --nats-listen 127.0.0.1:4222
   gputap run --filter.comm python3 --filter.uid alice
   gputap run --library /opt/cuda-compat/libcuda.so.1 --metrics-addr 127.0.0.1:9500`,
 		Args: cobra.ArbitraryArgs,
@@ -56,33 +45,16 @@ with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return app.Usage(fmt.Errorf("unexpected argument %q: put -- before the command to watch", args[0]))
 			}
+			if err := f.load(cmd.Flags()); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), p, args, cmd.Flags().Changed("metrics-addr"))
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.producer.Features, "features", f.producer.Features, "what to watch: memory, launch, copy, sync")
-	flags.StringArrayVar(&f.producer.Libraries, "library", nil, "driver library to watch besides those found (repeatable)")
-	flags.BoolVar(&f.producer.UnsafeReturns, "unsafe-return-probes", false,
-		"probe returns even where that ends programs under seccomp (Linux 6.11 to 6.13)")
-	filterFlags(flags, &f.producer.Filter)
-	flags.DurationVar(&f.interval, "display-interval", 5*time.Second, "time between reports")
-	flags.StringVar(&f.metrics, "metrics-addr", defaultMetricsAddr, "address of /metrics; empty for none")
-	flags.DurationVar(&f.forTime, "for", 0, "end after this time (default: until interrupted)")
-	flags.StringVarP(&f.output, "output", "o", "table", "table or json (one object per interval)")
-	flags.StringVar(&f.store, "store", "", "keep the stream in this directory (default: a temporary one)")
-	flags.IntVar(&f.rows, "rows", 20, "allocations shown, largest first")
+	f.register(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("features", cobra.FixedCompletions([]string{"memory", "launch", "copy", "sync"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// filterFlags choose the processes that are watched, as they do for gputap-producer.
-func filterFlags(flags *pflag.FlagSet, f *config.Filter) {
-	flags.StringSliceVar(&f.Comm, "filter.comm", nil, "watch only processes of these names; of several kinds of filter all must fit")
-	flags.StringSliceVar(&f.PID, "filter.pid", nil, "watch only these running processes")
-	flags.StringSliceVar(&f.UID, "filter.uid", nil, "watch only processes of these users: number or name")
-	flags.StringSliceVar(&f.Container, "filter.container", nil, "watch only these containers: id, its first 12 digits, or a pod's UID")
-	flags.StringSliceVar(&f.Cgroup, "filter.cgroup", nil, "watch only these control groups: path in the hierarchy, or a directory's name")
 }
 
 func (f *runFlags) validate() error {
@@ -98,7 +70,7 @@ func (f *runFlags) validate() error {
 	if f.rows < 0 {
 		return fmt.Errorf("--rows %d: use 0 or more", f.rows)
 	}
-	return f.producer.Validate()
+	return nil
 }
 
 func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, metricsAsked bool) error {
@@ -109,7 +81,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, me
 		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
 		f.producer.ScanInterval = commandScan
 	}
-	pipe, err := newPipeline(ctx, f.producer, f.store, p.Log)
+	pipe, err := newPipeline(ctx, config.RunCommand{Embedded: f.bus, Producer: f.producer}, f.store, p.Log)
 	if err != nil {
 		return privilege(err)
 	}

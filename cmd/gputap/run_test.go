@@ -229,3 +229,36 @@ func get(url string) string {
 	body, _ := io.ReadAll(response.Body)
 	return string(body)
 }
+
+// TestRunLetsOthersRead: the credential that run writes is enough for a program of another kind.
+func TestRunLetsOthersRead(t *testing.T) {
+	requireBPF(t)
+	store := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, fixture(t, "gputap"), "run", "--metrics-addr", "", "--store", store, "--nats-listen", "127.0.0.1:0",
+		"--library", fixture(t, "stub/libcuda.so.1"), "--", fixture(t, "workload"), "rate", "--rate", "500", "--seconds", "4", "--keep")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	credential := filepath.Join(store, "reader.env")
+	for ctx.Err() == nil {
+		if _, err := os.Stat(credential); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	follow := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$1"; exec python3 ../../examples/follow.py --batches 1`, "sh", credential)
+	out, err := follow.Output()
+	if err != nil || !bytes.Contains(out, []byte("cuMemAlloc_v2,alloc")) {
+		t.Errorf("follow.py ends with %v: %s", err, out)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, log.String())
+	}
+	if !strings.Contains(log.String(), credential) {
+		t.Errorf("the log does not name %s:\n%s", credential, log.String())
+	}
+}

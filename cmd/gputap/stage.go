@@ -77,7 +77,7 @@ func (s *stage) attach(ctx context.Context) error {
 	cfg := config.DefaultProducer()
 	cfg.Features = []string{"memory", "launch", "copy", "sync"}
 	cfg.Libraries = []string{filepath.Join(s.dir, "stub", "libcuda.so.1")}
-	pipe, err := newPipeline(ctx, cfg, "", s.log)
+	pipe, err := newPipeline(ctx, config.RunCommand{Producer: cfg}, "", s.log)
 	if err != nil {
 		return privilege(err)
 	}

@@ -76,8 +76,7 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	}
 	defer nc.Close()
 	if !connected(ctx, nc) {
-		return app.Unreachable(errors.New("no NATS server answers there, or it refuses the credentials: " +
-			"start one with JetStream, or correct --nats.url and --nats.creds_file or --nats.nkey_file"))
+		return b.p.NoBus(b.bus)
 	}
 	return run(ctx, js)
 }

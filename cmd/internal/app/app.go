@@ -55,8 +55,9 @@ type Process struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	mu     sync.Mutex
-	checks []func() error // of /readyz
+	mu       sync.Mutex
+	checks   []func() error // of /readyz
+	refusals *refusals      // of the connection to NATS
 }
 
 // Main runs a command and ends the program with its exit status.

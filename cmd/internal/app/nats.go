@@ -3,13 +3,16 @@ package app
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
 )
 
 const (
@@ -21,52 +24,65 @@ var errAway = errors.New("the bus is away")
 
 // Connect connects to NATS, and goes on trying when it is not there: a host agent starts before its
 // bus does, and outlives it. Nothing is buffered in the connection: what is not acked is kept where
-// it is counted.
+// it is counted. What the bus refuses is logged once for each connection.
+//
+// Replies come below _INBOX.<program> unless c names another prefix: permissions can then keep one
+// user from reading what another is sent.
 func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error) {
-	name := c.Name
-	if name == "" {
-		name = p.Name
+	if err := c.Validate(); err != nil {
+		return nil, nil, Usage(err)
 	}
-	options := []nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
-		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+	options, err := identity(c)
+	if err != nil {
+		return nil, nil, Usage(err)
+	}
+	if c.Name == "" {
+		c.Name = p.Name
+	}
+	if c.InboxPrefix == "" {
+		c.InboxPrefix = nats.InboxPrefix + schema.Token(p.Name)
+	}
+	var made atomic.Pointer[nats.Conn]
+	said := newRefusals(c, p.Log)
+	p.mu.Lock()
+	p.refusals = said
+	p.mu.Unlock()
+	options = append(options,
+		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials are rotated: refused today is not refused for ever
+		nats.CustomReconnectDelay(func(int) time.Duration {
+			if nc := made.Load(); nc != nil {
+				said.connecting(nc.LastError()) // of a handshake after the first: no handler hears of it
+			}
+			return reconnectWait + rand.N(reconnectJitter)
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { p.Log.Warn("bus is away", "err", err) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { p.Log.Info("bus is back", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ErrorHandler(p.complaints()),
-	}
-	if c.InboxPrefix != "" {
-		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
-	}
-	if c.CredsFile != "" {
-		options = append(options, nats.UserCredentials(c.CredsFile))
-	}
-	if c.NKeyFile != "" {
-		nkey, err := nats.NkeyOptionFromSeed(c.NKeyFile)
-		if err != nil {
-			return nil, nil, Usage(fmt.Errorf("nats.nkey_file: %w", err))
-		}
-		options = append(options, nkey)
-	}
-	if c.TLS.CAFile != "" {
-		options = append(options, nats.RootCAs(c.TLS.CAFile))
-	}
-	if c.TLS.CertFile != "" {
-		options = append(options, nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile))
-	}
+		nats.ConnectHandler(func(*nats.Conn) { said.forget() }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			said.forget()
+			p.Log.Info("bus is back", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { said.connecting(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { said.working(err) }),
+	)
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		// A server that is not there is no error here: what is left are texts and files.
 		return nil, nil, Usage(fmt.Errorf("connect to NATS: %w (see nats.url, nats.creds_file and nats.tls)", err))
 	}
+	made.Store(nc)
 	if !nc.IsConnected() {
 		p.Log.Warn("no bus yet: trying until there is")
 	}
 	p.ReadyWhen(func() error {
-		if !nc.IsConnected() {
-			return errAway
+		if nc.IsConnected() {
+			return nil
 		}
-		return nil
+		if refused := said.refused(); refused != nil {
+			return refused
+		}
+		return errAway
 	})
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -76,16 +92,46 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	return nc, js, nil
 }
 
-// complaints logs an error of the connection when it is another one than the last.
-func (p *Process) complaints() nats.ErrHandler {
-	var mu sync.Mutex
-	var last string
-	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err.Error() != last {
-			last = err.Error()
-			p.Log.Warn("bus complains", "err", err)
+// NoBus says why a connection is not there, for a command that has waited long enough.
+func (p *Process) NoBus(c config.NATS) error {
+	p.mu.Lock()
+	said := p.refusals
+	p.mu.Unlock()
+	if said != nil && said.refused() != nil {
+		return Unreachable(said.refused())
+	}
+	return Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct nats.url", c.Servers()))
+}
+
+// identity are the options that say who we are and whom we trust. Their files are read here, so that
+// one that is missing is named by its key.
+func identity(c config.NATS) (options []nats.Option, err error) {
+	for _, file := range []struct{ key, path string }{
+		{"nats.creds_file", c.CredsFile}, {"nats.nkey_file", c.NKeyFile}, {"nats.tls.ca_file", c.TLS.CAFile},
+		{"nats.tls.cert_file", c.TLS.CertFile}, {"nats.tls.key_file", c.TLS.KeyFile},
+	} {
+		if file.path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(file.path); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.key, err)
 		}
 	}
+	if c.CredsFile != "" {
+		options = append(options, nats.UserCredentials(c.CredsFile))
+	}
+	if c.NKeyFile != "" {
+		nkey, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats.nkey_file: %w", err)
+		}
+		options = append(options, nkey)
+	}
+	if c.TLS.CAFile != "" {
+		options = append(options, nats.RootCAs(c.TLS.CAFile))
+	}
+	if c.TLS.CertFile != "" {
+		options = append(options, nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile))
+	}
+	return options, nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/config"
 )
 
 const (
@@ -24,12 +26,20 @@ const (
 
 // Server is a running server and the lock on its store.
 type Server struct {
-	server *server.Server
-	lock   *os.File
+	server  *server.Server
+	lock    *os.File
+	readers *readers // nil without a listener
 }
 
-// Start starts a server on a store directory, which it locks: two servers on one store would ruin it.
+// Start starts a server without a listener on a store directory, which it locks: two servers on one store
+// would ruin it.
 func Start(dir string, log *slog.Logger) (*Server, error) {
+	return StartListening(dir, config.Embedded{}, log)
+}
+
+// StartListening is Start with a listener, if c has an address, for those who have the credential: Listening
+// says in which file it is.
+func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store %s: %w", dir, err)
 	}
@@ -37,20 +47,32 @@ func Start(dir string, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, DisableJetStreamBanner: true,
 		JetStreamMaxStore: storeBytes, JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
-	})
+	}
+	admitted, err := listen(options, c)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	s, err := server.NewServer(options)
 	if err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("configure the embedded bus: %w", err)
 	}
 	notes := &logger{log: log, fatal: make(chan error, 1)}
 	s.SetLoggerV2(notes, false, false, false)
-	started := &Server{server: s, lock: lock}
+	started := &Server{server: s, lock: lock, readers: admitted}
 	if err := started.await(notes.fatal); err != nil {
 		started.Stop()
 		return nil, fmt.Errorf("start the embedded bus on %s: %w", dir, err)
+	}
+	if admitted != nil {
+		if err := admitted.publish(dir, started.server.ClientURL(), c); err != nil {
+			started.Stop()
+			return nil, err
+		}
 	}
 	return started, nil
 }
@@ -87,7 +109,11 @@ func lockStore(dir string) (*os.File, error) {
 
 // Connect gives a connection through the pipe.
 func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(s.server), nats.Name(name), nats.ReconnectBufSize(-1))
+	options := []nats.Option{nats.InProcessServer(s.server), nats.Name(name), nats.ReconnectBufSize(-1)}
+	if s.readers != nil {
+		options = append(options, nats.UserInfo(insider, s.readers.inside))
+	}
+	nc, err := nats.Connect("", options...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the embedded bus: %w", err)
 	}
@@ -103,6 +129,9 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 func (s *Server) Stop() {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
+	if s.readers != nil {
+		s.readers.withdraw()
+	}
 	_ = s.lock.Close()
 }
 

@@ -1,0 +1,202 @@
+package deploy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/embedded"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+// follower is a run of examples/follow.py, with nothing of this process's environment.
+type follower struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stderr *bufio.Reader
+	stdout strings.Builder
+}
+
+func follow(t *testing.T, env []string, args ...string) *follower {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("GPUTAP_REQUIRE_PYTHON") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("no python3")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	f := &follower{t: t, cmd: exec.CommandContext(ctx, python, append([]string{"-S", "../../../examples/follow.py"}, args...)...)}
+	f.cmd.Env, f.cmd.Stdout = append(env, "PYTHONDONTWRITEBYTECODE=1"), &f.stdout
+	pipe, err := f.cmd.StderrPipe()
+	check(t, err)
+	f.stderr = bufio.NewReader(pipe)
+	check(t, f.cmd.Start())
+	return f
+}
+
+// following waits until the server has the subscription.
+func (f *follower) following() *follower {
+	f.t.Helper()
+	if line, err := f.stderr.ReadString('\n'); line != "following\n" {
+		rest, _ := io.ReadAll(f.stderr)
+		f.t.Fatalf("it says %q %s, %v", line, rest, err)
+	}
+	return f
+}
+
+func (f *follower) end() (stdout, stderr string, err error) {
+	f.t.Helper()
+	rest, readErr := io.ReadAll(f.stderr)
+	check(f.t, readErr)
+	err = f.cmd.Wait()
+	return f.stdout.String(), string(rest), err
+}
+
+// publishBatches publishes a batch of n allocations for each of these hosts of cluster "default".
+func publishBatches(t *testing.T, js jetstream.JetStream, n int, hosts ...string) (events []string) {
+	t.Helper()
+	for _, name := range hosts {
+		host := consumertest.Memory(t, name)
+		host.Header.Cluster = "default"
+		process := host.Process(7, 1, "python3")
+		for i := range n {
+			process.Alloc(7, uint64(0x1000*(i+1)), 1<<20, schema.KTime(100+i), 5)
+			events = append(events, fmt.Sprintf("default %s t=%d d=5 th=7,1,0,python3", name, 100+i))
+		}
+		_, err := js.Publish(t.Context(), schema.Subject(0, "default", name, schema.KindMemory), host.Message())
+		check(t, err)
+	}
+	return events
+}
+
+func holdLines(t *testing.T, stdout string, events []string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if len(lines) != len(events) {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(events), stdout)
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, events[i]) || !strings.Contains(line, "cuMemAlloc_v2,alloc") {
+			t.Errorf("line %d is %q, want %q", i, line, events[i])
+		}
+	}
+}
+
+// TestFollowAttachedToGputapRun: live and stored events of an embedded bus, with the credential that it wrote, plain
+// and encrypted.
+func TestFollowAttachedToGputapRun(t *testing.T) {
+	ours := newAuthority(t, "ours")
+	cert, key := ours.issueServer()
+	for name, c := range map[string]config.Embedded{
+		"plain": {Listen: "127.0.0.1:0"}, "TLS": {Listen: "0.0.0.0:0", TLSCert: cert, TLSKey: key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus, err := embedded.StartListening(t.TempDir(), c, quiet())
+			check(t, err)
+			defer bus.Stop()
+			nc, js, err := bus.Connect("test")
+			check(t, err)
+			defer nc.Close()
+			check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+			_, file := bus.Listening()
+			credential, err := os.ReadFile(file)
+			check(t, err)
+			var args []string
+			if name == "TLS" {
+				args = []string{"--ca", ours.file}
+			}
+			live := follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "3", "--cluster", "default")...).following()
+			events := publishBatches(t, js, 2, "gpu-1", "gpu-2")
+			_, err = js.Publish(t.Context(), schema.Subject(0, "default", "gpu-3", schema.KindMemory), []byte("\x81\xa1k"))
+			check(t, err)
+			stdout, stderr, err := live.end()
+			if err != nil || !strings.Contains(stderr, "gpu-3.memory: no batch: ") {
+				t.Errorf("ends with %v: %s", err, stderr)
+			}
+			holdLines(t, stdout, events)
+			stored := follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "2", "--stream", schema.StreamName(0))...)
+			stdout, stderr, err = stored.end()
+			if err != nil {
+				t.Errorf("ends with %v: %s", err, stderr)
+			}
+			holdLines(t, stdout, events)
+			address, _ := bus.Listening()
+			if _, stderr, err := follow(t, nil, append(args, "--server", strings.Replace(address, "[::]", "127.0.0.1", 1))...).end(); err == nil ||
+				!strings.Contains(stderr, "Authorization Violation") {
+				t.Errorf("without a credential it ends with %v: %s", err, stderr)
+			}
+		})
+	}
+}
+
+// TestFollowByEachCredential: none, a token, a password in the URL; and more messages than one pull asks for.
+func TestFollowByEachCredential(t *testing.T) {
+	for name, o := range map[string]server.Options{
+		"@none": {}, "s3cr3t@": {Authorization: "s3cr3t"}, "me:p%40ss@": {Username: "me", Password: "p@ss"},
+	} {
+		o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
+		s := start(t, &o)
+		name = strings.TrimSuffix(name, "none")
+		url := "nats://" + strings.TrimPrefix(name, "@") + s.Addr().String()
+		nc, js, err := process("admin", quiet()).Connect(config.NATS{URL: url})
+		check(t, err)
+		defer nc.Close()
+		check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+		hosts := make([]string, 600)
+		for i := range hosts {
+			hosts[i] = fmt.Sprintf("h%d", i)
+		}
+		events := publishBatches(t, js, 1, hosts...)
+		stdout, stderr, err := follow(t, nil, "--server", url, "--stream", schema.StreamName(0), "--batches", "600").end()
+		if err != nil {
+			t.Errorf("%s ends with %v: %s", name, err, stderr)
+		}
+		holdLines(t, stdout, events)
+	}
+}
+
+// TestFollowAsAReader: the role of deploy/nats is enough, and what is beyond it is said. Its user has a password here, as
+// the standard library has no nkeys.
+func TestFollowAsAReader(t *testing.T) {
+	seeds := newKeys(t)
+	t.Setenv("GPUTAP_SERVER", "bus-1")
+	options, err := server.ProcessConfigFile(files + "nats.conf")
+	check(t, err)
+	for _, u := range options.Nkeys {
+		if u.Nkey == os.Getenv("GPUTAP_NKEY_READER_CLUSTER") {
+			options.Users = append(options.Users, &server.User{Username: "reader-default", Password: "p", Permissions: u.Permissions})
+		}
+	}
+	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, t.TempDir(), true, true, 1<<30
+	s := start(t, options)
+	_, admin := join(t, "admin", config.NATS{URL: s.ClientURL(), NKeyFile: seeds["admin"]}, quiet())
+	setUp(t, admin)
+	events := publishBatches(t, admin, 1, "gpu-1", "gpu-2")
+	env := []string{"NATS_URL=" + s.ClientURL(), "NATS_USER=reader-default", "NATS_PASSWORD=p"}
+	as := []string{"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "2"}
+	stdout, stderr, err := follow(t, env, append(as, "--cluster", "default")...).end()
+	if err != nil {
+		t.Errorf("ends with %v: %s", err, stderr)
+	}
+	holdLines(t, stdout, events)
+	for _, args := range [][]string{append(as, "--cluster", "other"), {"--cluster", "other"}, {}} {
+		if _, stderr, err := follow(t, env, args...).end(); err == nil || !strings.Contains(stderr, "Permissions Violation") {
+			t.Errorf("%q ends with %v: %s", args, err, stderr)
+		}
+	}
+}

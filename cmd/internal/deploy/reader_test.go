@@ -1,0 +1,116 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema"
+)
+
+// TestAReaderAtWork: stored and live events of its cluster, or of its kind, and no others.
+func TestAReaderAtWork(t *testing.T) {
+	seeds := newKeys(t)
+	url := serve(t, files+"nats.conf").ClientURL()
+	as := func(user string) (*nats.Conn, jetstream.JetStream) {
+		return join(t, user, config.NATS{URL: url, NKeyFile: seeds[user]}, quiet())
+	}
+	_, admin := as("admin")
+	setUp(t, admin)
+	clusterNC, cluster := as("reader-default")
+	kindNC, kind := as("reader-memory")
+	liveCluster, err := clusterNC.SubscribeSync("gputap.v1.ev.*.default.>")
+	check(t, err)
+	liveKind, err := kindNC.SubscribeSync("gputap.v1.ev.*.*.*.memory")
+	check(t, err)
+	check(t, clusterNC.Flush())
+	check(t, kindNC.Flush())
+	published := []string{
+		schema.Subject(0, "default", "gpu-1", schema.KindMemory), schema.Subject(0, "other", "gpu-1", schema.KindMemory),
+		schema.Subject(0, "default", "gpu-1", schema.KindLaunch), schema.Subject(0, "other", "gpu-1", schema.KindLaunch),
+		schema.Subject(0, "default", "gpu-2", schema.KindMemory), // both readers' last
+	}
+	for _, subject := range published {
+		_, err := admin.Publish(t.Context(), subject, []byte(subject))
+		check(t, err)
+	}
+	clusters := []string{published[0], published[2], published[4]}
+	kinds := []string{published[0], published[1], published[4]}
+	for _, want := range []struct {
+		user, filter string
+		js           jetstream.JetStream
+		live         *nats.Subscription
+		subjects     []string
+	}{
+		{"reader-default", "gputap.v1.ev.*.default.>", cluster, liveCluster, clusters},
+		{"reader-memory", "gputap.v1.ev.*.*.*.memory", kind, liveKind, kinds},
+	} {
+		c, err := want.js.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{
+			Name: want.user, FilterSubject: want.filter, AckPolicy: jetstream.AckExplicitPolicy, InactiveThreshold: time.Minute,
+		})
+		check(t, err)
+		for i, subject := range want.subjects {
+			m, err := c.Next(jetstream.FetchMaxWait(20 * time.Second))
+			check(t, err)
+			check(t, m.DoubleAck(t.Context()))
+			live, err := want.live.NextMsg(20 * time.Second)
+			check(t, err)
+			if m.Subject() != subject || live.Subject != subject {
+				t.Errorf("%s: message %d is %s, live %s; want %s", want.user, i, m.Subject(), live.Subject, subject)
+			}
+		}
+		if info, err := c.Info(t.Context()); err != nil || info.NumPending != 0 || info.NumAckPending != 0 {
+			t.Errorf("%s: left over %+v, %v", want.user, info, err)
+		}
+	}
+}
+
+// TestAReaderThatCheats: the subject of a request that is allowed, and a body that asks for more.
+func TestAReaderThatCheats(t *testing.T) {
+	seeds := newKeys(t)
+	url := serve(t, files+"nats.conf").ClientURL()
+	_, admin := join(t, "admin", config.NATS{URL: url, NKeyFile: seeds["admin"]}, quiet())
+	setUp(t, admin)
+	other := schema.Subject(0, "other", "gpu-1", schema.KindMemory)
+	_, err := admin.Publish(t.Context(), other, []byte("another's"))
+	check(t, err)
+	nc, _ := join(t, "reader-default", config.NATS{URL: url, NKeyFile: seeds["reader-default"]}, quiet())
+	const create = "$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-default.gputap.v1.ev.*.default.>"
+	for name, c := range map[string]server.ConsumerConfig{
+		"no filter":         {Name: "reader-default"},
+		"another's filter":  {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.other.>"},
+		"a wider filter":    {Name: "reader-default", FilterSubject: "gputap.v1.ev.>"},
+		"several filters":   {Name: "reader-default", FilterSubjects: []string{"gputap.v1.ev.*.default.>", "gputap.v1.ev.*.other.>"}},
+		"one more filter":   {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>", FilterSubjects: []string{"gputap.v1.ev.*.other.>"}},
+		"another's durable": {Durable: "leak", FilterSubject: "gputap.v1.ev.*.default.>"},
+	} {
+		c.AckPolicy = server.AckNone
+		if got := request(t, nc, create, server.CreateConsumerRequest{Stream: "GPUTAP_EV_000", Config: c}); got.Error == nil {
+			t.Errorf("%s: made %+v", name, got.ConsumerInfo)
+		}
+	}
+	for name, stream := range map[string]string{"another stream": "GPUTAP_STATE", "no stream": ""} {
+		c := server.ConsumerConfig{Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>", AckPolicy: server.AckNone}
+		if got := request(t, nc, create, server.CreateConsumerRequest{Stream: stream, Config: c}); got.Error == nil {
+			t.Errorf("%s: made %+v", name, got.ConsumerInfo)
+		}
+	}
+}
+
+func request(t *testing.T, nc *nats.Conn, subject string, body any) (answer server.JSApiConsumerCreateResponse) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	check(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, subject, data)
+	check(t, err)
+	check(t, json.Unmarshal(m.Data, &answer))
+	return answer
+}

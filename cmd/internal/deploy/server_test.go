@@ -1,0 +1,143 @@
+package deploy
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+)
+
+const files = "../../../deploy/nats/"
+
+// users are all of users-nkey.conf and the names of their variables.
+var users = map[string]string{
+	"admin": "ADMIN", "leak": "LEAK", "anomaly": "ANOMALY", "launch": "LAUNCH", "bandwidth": "BANDWIDTH",
+	"reader-default": "READER_CLUSTER", "reader-memory": "READER_KIND", "gpu-1": "GPU_1", "gpu-2": "GPU_2",
+}
+
+// newKeys gives each user an nkey in the environment and its seed in a file.
+func newKeys(t *testing.T) (seedFiles map[string]string) {
+	t.Helper()
+	seedFiles = map[string]string{}
+	for user, variable := range users {
+		public, seed := newUser(t)
+		t.Setenv("GPUTAP_NKEY_"+variable, public)
+		seedFiles[user] = keep(t, variable, seed)
+	}
+	return seedFiles
+}
+
+func newUser(t *testing.T) (public string, seed []byte) {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	check(t, err)
+	public, err = pair.PublicKey()
+	check(t, err)
+	seed, err = pair.Seed()
+	check(t, err)
+	return public, seed
+}
+
+// keep writes a secret as a user should: for nobody else.
+func keep(t *testing.T, name string, data []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	check(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// serve runs a server with a file of deploy/nats: only address, store and disk are the test's.
+func serve(t *testing.T, path string) *server.Server {
+	t.Helper()
+	if os.Getenv("GPUTAP_SERVER") == "" {
+		t.Setenv("GPUTAP_SERVER", "bus-1")
+	}
+	options, err := server.ProcessConfigFile(path)
+	check(t, err)
+	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
+	options.JetStreamMaxStore = 4 << 30
+	return start(t, options)
+}
+
+func start(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
+	s := launch(t, options)
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	return s
+}
+
+// launch does not wait: a server of a cluster is ready when the others are there.
+func launch(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(options)
+	check(t, err)
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return s
+}
+
+// join connects as a command of gputap does.
+func join(t *testing.T, user string, c config.NATS, log *slog.Logger) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, js, err := process(user, log).Connect(inbox(user, c))
+	check(t, err)
+	t.Cleanup(nc.Close)
+	eventually(t, "a connection of "+user, nc.IsConnected)
+	return nc, js
+}
+
+func process(user string, log *slog.Logger) *app.Process {
+	return &app.Process{Name: "gputap-" + user, Log: log, Metrics: prometheus.NewRegistry(), Stderr: os.Stderr}
+}
+
+// inbox is what a producer sets by itself (TestInboxOfAProducer), and a reader in its own program.
+func inbox(user string, c config.NATS) config.NATS {
+	switch {
+	case strings.HasPrefix(user, "gpu-"):
+		c.InboxPrefix = "_INBOX.default." + user
+	case strings.HasPrefix(user, "reader-"):
+		c.InboxPrefix = "_INBOX." + user
+	}
+	return c
+}
+
+// setUp creates what gputap stream init creates.
+func setUp(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,295 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/schema"
+)
+
+// page is a log that a test reads while it is written.
+type page struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.buf.Write(b)
+}
+
+func (p *page) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.buf.String()
+}
+
+func (p *page) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// TestWhoIsNotLetIn: each refusal is said once, in words that name the key and the remedy.
+func TestWhoIsNotLetIn(t *testing.T) {
+	seeds := newKeys(t)
+	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "foreign")
+	_, strangerSeed := newUser(t)
+	stranger := keep(t, "stranger", strangerSeed)
+	withCA := config.TLS{CAFile: ours.file}
+	mixed := foreign.client("leak.gputap")
+	mixed.CAFile = ours.file
+	expired := config.TLS{CAFile: ours.file}
+	expired.CertFile, expired.KeyFile = ours.issue("leak.gputap", x509.ExtKeyUsageClientAuth, -time.Hour)
+	tests := []struct {
+		name, file string
+		server     string
+		life       time.Duration
+		client     config.NATS
+		want       string
+		twice      bool // wait for another attempt
+	}{
+		{name: "no authority", file: "tls.conf", client: config.NATS{NKeyFile: seeds["leak"]}, want: "set nats.tls.ca_file"},
+		{name: "another authority", file: "tls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: foreign.file}},
+			want: "not signed by the authority in nats.tls.ca_file"},
+		{name: "another server", file: "tls.conf", server: "elsewhere", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
+			want: "write in nats.url a name that it is for"},
+		{name: "expired server", file: "tls.conf", life: -time.Hour, client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "renew it on the server"},
+		{name: "no nkey", file: "tls.conf", client: config.NATS{TLS: withCA}, want: "set nats.creds_file, nats.nkey_file"},
+		{name: "unknown nkey", file: "tls.conf", client: config.NATS{NKeyFile: stranger, TLS: withCA}, want: "no user with the credentials in nats.nkey_file", twice: true},
+		{name: "no certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "set nats.tls.cert_file and nats.tls.key_file", twice: true},
+		{name: "foreign certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: mixed},
+			want: "does not take the client certificate in nats.tls.cert_file"},
+		{name: "expired certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: expired}, want: "it must be in date"},
+		{name: "certificate without its nkey", file: "mtls.conf", client: config.NATS{TLS: ours.client("leak.gputap")},
+			want: "no user with the credentials in nats.tls.cert_file"},
+		{name: "certificate of nobody", file: "certs.conf", client: config.NATS{TLS: ours.client("nobody.gputap")},
+			want: "no user with the credentials in nats.tls.cert_file"},
+		{name: "foreign certificate of a user", file: "certs.conf", client: config.NATS{TLS: mixed}, want: "nats.tls.cert_file"},
+		{name: "TLS where there is none", file: "nats.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "the server has no TLS"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.server == "" {
+				tt.server = "bus"
+			}
+			if tt.life == 0 {
+				tt.life = time.Hour
+			}
+			asTest(ours, t).forServers(tt.server, tt.life)
+			tt.client.URL = serve(t, files+tt.file).ClientURL()
+			tt.client.URL = "nats://" + tt.client.URL[strings.Index(tt.client.URL, "//")+2:]
+			var log page
+			p := process("leak", log.logger())
+			nc, _, err := p.Connect(tt.client)
+			check(t, err)
+			defer nc.Close()
+			eventually(t, "a line that says "+tt.want, func() bool { return strings.Contains(log.String(), tt.want) })
+			if tt.twice {
+				eventually(t, "a second attempt", func() bool { return nc.LastError() != nil })
+			}
+			if err := p.NoBus(tt.client); !strings.Contains(err.Error(), tt.want) || app.ExitCode(err) != 5 {
+				t.Errorf("a command that gives up says %v, with status %d", err, app.ExitCode(err))
+			}
+			if n := strings.Count(log.String(), "does not let us in"); n != 1 {
+				t.Errorf("said %d times:\n%s", n, log.String())
+			}
+			if nc.IsConnected() {
+				t.Error("it is let in")
+			}
+		})
+	}
+}
+
+func asTest(a *authority, t *testing.T) *authority {
+	other := *a
+	other.t = t
+	return &other
+}
+
+// TestEncrypted: with the right files each variant lets its users in, to the rights of their roles.
+func TestEncrypted(t *testing.T) {
+	seeds := newKeys(t)
+	ours := newAuthority(t, "ours")
+	ours.forServers("bus", time.Hour)
+	for file, client := range map[string]func(user, dns string) config.NATS{
+		"tls.conf": func(user, _ string) config.NATS {
+			return config.NATS{NKeyFile: seeds[user], TLS: config.TLS{CAFile: ours.file}}
+		},
+		"mtls.conf":  func(user, dns string) config.NATS { return config.NATS{NKeyFile: seeds[user], TLS: ours.client(dns)} },
+		"certs.conf": func(_, dns string) config.NATS { return config.NATS{TLS: ours.client(dns)} },
+	} {
+		t.Run(file, func(t *testing.T) {
+			url := serve(t, files+file).ClientURL()
+			for user, want := range roles {
+				dns := user + ".gputap"
+				if strings.HasPrefix(user, "gpu-") {
+					dns = user
+				}
+				c := client(user, dns)
+				c.URL = url
+				nc, _ := join(t, user, c, quiet())
+				if _, err := nc.TLSConnectionState(); err != nil {
+					t.Errorf("%s: %v", user, err)
+				}
+				holdTo(t, nc, want)
+			}
+		})
+	}
+}
+
+// TestRefusedRights: a permission that is missing is said once, however often it is asked for, and again on a new connection.
+func TestRefusedRights(t *testing.T) {
+	seeds := newKeys(t)
+	s := serve(t, files+"nats.conf")
+	var log page
+	nc, _ := join(t, "gpu-1", config.NATS{URL: s.ClientURL(), NKeyFile: seeds["gpu-1"]}, log.logger())
+	for i := range 3 {
+		for _, kind := range []schema.Kind{schema.KindMemory, schema.KindLaunch} {
+			check(t, nc.Publish(schema.Subject(0, "default", "gpu-2", kind), nil))
+		}
+		check(t, nc.Publish("$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.try-"+string(rune('a'+i)), nil))
+		_, err := nc.SubscribeSync("_INBOX.other." + string(rune('a'+i)))
+		check(t, err)
+		check(t, nc.Flush())
+	}
+	lines := func() int { return strings.Count(log.String(), "this user has no permission to") }
+	eventually(t, "all lines", func() bool { return strings.Contains(log.String(), "_INBOX.other") && lines() >= 4 })
+	check(t, nc.Publish("last", nil))
+	eventually(t, "the last line", func() bool { return strings.Contains(log.String(), "subject=last") })
+	if n := lines(); n != 5 {
+		t.Errorf("%d lines for five refusals:\n%s", n, log.String())
+	}
+	for _, want := range []string{
+		"no permission to publish\" subject=gputap.v1.ev.0.default.gpu-2.memory remedy=\"give this user the right",
+		"no permission to subscribe\" subject=_INBOX.other.a remedy=\"give this user",
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, log.String())
+		}
+	}
+	check(t, nc.ForceReconnect())
+	eventually(t, "a new connection", func() bool { return strings.Contains(log.String(), "bus is back") })
+	check(t, nc.Publish("last", nil))
+	eventually(t, "the line again", func() bool { return strings.Count(log.String(), "subject=last") == 2 })
+}
+
+// TestInboxThatIsNotOurs: the commonest slip is told with its own remedy.
+func TestInboxThatIsNotOurs(t *testing.T) {
+	seeds := newKeys(t)
+	s := serve(t, files+"nats.conf")
+	var log page
+	nc, _, err := process("leak", log.logger()).Connect(config.NATS{URL: s.ClientURL(), NKeyFile: seeds["launch"]})
+	check(t, err)
+	defer nc.Close()
+	_, err = nc.SubscribeSync(nc.NewInbox())
+	check(t, err)
+	eventually(t, "the remedy", func() bool { return strings.Contains(log.String(), "set nats.inbox_prefix to the prefix") })
+}
+
+// TestCluster runs three servers of cluster.conf: streams of three replicas, and no route for who has only a client's
+// certificate.
+func TestCluster(t *testing.T) {
+	seeds := newKeys(t)
+	ours, routes := newAuthority(t, "ours"), newAuthority(t, "routes")
+	ours.forServers("bus", time.Hour)
+	routeCert, routeKey := routes.issue("route", x509.ExtKeyUsageServerAuth, time.Hour)
+	t.Setenv("GPUTAP_ROUTE_CA", routes.file)
+	nodes := []*server.Server{}
+	addresses := freeAddresses(t, 3)
+	for i, address := range addresses {
+		t.Setenv("GPUTAP_ROUTE_CERT", routeCert)
+		t.Setenv("GPUTAP_ROUTE_KEY", routeKey)
+		t.Setenv("GPUTAP_SERVER", fmt.Sprintf("gputap-%d", i+1))
+		options, err := server.ProcessConfigFile(files + "cluster.conf")
+		check(t, err)
+		if len(options.Routes) != 3 || options.Cluster.TLSConfig == nil {
+			t.Fatalf("cluster.conf gives %d routes, TLS %v", len(options.Routes), options.Cluster.TLSConfig)
+		}
+		options.Host, options.Port, options.Cluster.Host, options.Cluster.Port = "127.0.0.1", -1, "127.0.0.1", address.Port
+		options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = t.TempDir(), true, true, 1<<30
+		options.Routes = nil
+		for _, a := range addresses {
+			options.Routes = append(options.Routes, server.RoutesFromStr("nats-route://"+a.String())...)
+		}
+		nodes = append(nodes, launch(t, options))
+	}
+	for _, n := range nodes {
+		if !n.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server of the cluster does not start")
+		}
+	}
+	first := nodes[0]
+	url := first.ClientURL()
+	_, js := join(t, "admin", config.NATS{URL: url, NKeyFile: seeds["admin"], TLS: ours.client("admin.gputap")}, quiet())
+	eventually(t, "streams of three replicas", func() bool { // until the cluster has a leader
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		return consumer.EnsureStreams(ctx, js, consumer.StreamOptions{Replicas: 3, MaxBytes: 64 << 20}) == nil
+	})
+	_, host := join(t, "gpu-1", config.NATS{URL: url, NKeyFile: seeds["gpu-1"], TLS: ours.client("gpu-1")}, quiet())
+	subject := schema.Subject(0, "default", "gpu-1", schema.KindMemory)
+	eventually(t, "a host's batch", func() bool {
+		_, err := host.Publish(t.Context(), subject, nil, jetstream.WithRetryAttempts(0))
+		return err == nil
+	})
+	info, err := js.Stream(t.Context(), schema.StreamName(0))
+	check(t, err)
+	if c := info.CachedInfo().Cluster; c == nil || len(c.Replicas) != 2 {
+		t.Errorf("replicas: %+v", c)
+	}
+	route := config.TLS{CertFile: routeCert, KeyFile: routeKey}
+	for who, c := range map[string]config.TLS{"a server": route, "a host": ours.client("gpu-1")} {
+		if err := handshake(t, first.ClusterAddr().String(), c, routes.file); (err == nil) != (who == "a server") {
+			t.Errorf("%s as a route: %v", who, err)
+		}
+	}
+}
+
+func freeAddresses(t *testing.T, n int) (free []*net.TCPAddr) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		check(t, err)
+		defer l.Close()
+		free = append(free, l.Addr().(*net.TCPAddr))
+	}
+	return free
+}
+
+// TestRefusedLater: a server that comes back with a certificate of another authority is told of as one that had it.
+func TestRefusedLater(t *testing.T) {
+	seeds := newKeys(t)
+	ours := newAuthority(t, "ours")
+	ours.forServers("bus", time.Hour)
+	first := serve(t, files+"tls.conf")
+	var log page
+	c := config.NATS{URL: first.ClientURL(), NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: ours.file}}
+	nc, _ := join(t, "leak", c, log.logger())
+	port := first.Addr().(*net.TCPAddr).Port
+	first.Shutdown()
+	first.WaitForShutdown()
+	newAuthority(t, "foreign").forServers("bus", time.Hour)
+	options, err := server.ProcessConfigFile(files + "tls.conf")
+	check(t, err)
+	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", port, t.TempDir(), true, true, 1<<30
+	start(t, options)
+	const want = "not signed by the authority in nats.tls.ca_file"
+	eventually(t, "a line that says "+want, func() bool { return strings.Contains(log.String(), want) })
+	if nc.IsConnected() {
+		t.Error("it is let in")
+	}
+}
