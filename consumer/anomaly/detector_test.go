@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
@@ -254,7 +251,7 @@ func TestSeedAnomaly(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/alerts.json", append(got, '\n'))
-	page := page(t, d)
+	page := consumertest.Page(t, d)
 	golden(t, "testdata/metrics.txt", page)
 	if problems, err := promlint.New(bytes.NewReader(page)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -277,18 +274,6 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 }
 
-func page(t testing.TB, c prometheus.Collector) []byte {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	if w.Code != 200 {
-		t.Fatalf("scrape: %d: %s", w.Code, w.Body)
-	}
-	return w.Body.Bytes()
-}
-
 // The newest 1,000 alerts are kept, the total goes on, and series stay within their bound.
 func TestBounds(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
@@ -302,7 +287,7 @@ func TestBounds(t *testing.T) {
 	if d.Total() != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 || alerts[999].Bytes != 2499 {
 		t.Errorf("total %d, kept %d, from %d to %d", d.Total(), len(alerts), alerts[0].Bytes, alerts[len(alerts)-1].Bytes)
 	}
-	text := string(page(t, d))
+	text := string(consumertest.Page(t, d))
 	if n := strings.Count(text, "gputap_anomaly_events_total{"); n != maxSeries-1 {
 		t.Errorf("%d series, want %d", n, maxSeries-1)
 	}

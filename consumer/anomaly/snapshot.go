@@ -149,7 +149,7 @@ func (h *history) insert(a numbered) bool {
 	return true
 }
 
-const leastAlert = 60
+const leastAlert = 43
 
 func (a *Alert) texts() []*string {
 	return []*string{

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -110,11 +112,11 @@ func Restore[F Saved](tb testing.TB, fold F, sections []snapshot.Section) F {
 // Resumes checks that a fold which is saved and restored after k steps, for many k, goes on as the one that
 // was never disturbed: the same sections byte by byte, and the same view. Every host's section is the same
 // when it alone was restored.
-func Resumes[F Saved](t *testing.T, steps []Step, fresh func() F, view func(F) []byte) {
+func Resumes[F Saved](t *testing.T, steps []Step, fresh func() F, view func(testing.TB, F) []byte) {
 	t.Helper()
 	whole := fresh()
 	Take(t, whole, steps...)
-	last, page := Sections(t, whole), view(whole)
+	last, page := Sections(t, whole), view(t, whole)
 	prefix, taken := fresh(), 0
 	for _, k := range cuts(len(steps)) {
 		Take(t, prefix, steps[taken:k]...)
@@ -122,12 +124,12 @@ func Resumes[F Saved](t *testing.T, steps []Step, fresh func() F, view func(F) [
 		saved := Sections(t, prefix)
 		again := Restore(t, fresh(), saved)
 		same(t, k, "restored", Sections(t, again), saved)
-		if got, want := view(again), view(prefix); !bytes.Equal(got, want) {
+		if got, want := view(t, again), view(t, prefix); !bytes.Equal(got, want) {
 			t.Fatalf("restored after %d steps, it shows\n%s\nwant\n%s", k, got, want)
 		}
 		Take(t, again, steps[k:]...)
 		same(t, k, "at the end", Sections(t, again), last)
-		if got := view(again); !bytes.Equal(got, page) {
+		if got := view(t, again); !bytes.Equal(got, page) {
 			t.Fatalf("restored after %d steps, in the end it shows\n%s\nwant\n%s", k, got, page)
 		}
 		for _, s := range saved[1:] {
@@ -137,9 +139,109 @@ func Resumes[F Saved](t *testing.T, steps []Step, fresh func() F, view func(F) [
 	}
 }
 
-// cuts are up to 16 places among n steps, both ends included.
+// Splits checks that a fold whose hosts are moved to two others, one of which gets the section of no host too,
+// goes on for each host as it would have: show gives what a fold shows of one host.
+func Splits[F Saved](t *testing.T, steps []Step, fresh func() F, show func(F, snapshot.HostID) []byte) {
+	t.Helper()
+	whole, half := fresh(), len(steps)/2
+	Take(t, whole, steps[:half]...)
+	saved := Sections(t, whole)
+	Take(t, whole, steps[half:]...)
+	if len(saved) < 3 {
+		t.Fatal("one host cannot be split")
+	}
+	var parts [2]F
+	of := map[snapshot.HostID]int{}
+	for i := range parts {
+		parts[i] = fresh()
+	}
+	for i, s := range saved {
+		of[snapshot.HostID{Cluster: s.Cluster, Host: s.Host}] = i % 2
+		Restore(t, parts[i%2], []snapshot.Section{s})
+	}
+	for _, s := range steps[half:] {
+		from := s.From
+		if s.Lost == 0 {
+			from = Decode(t, s.Message).Header
+		}
+		Take(t, parts[of[snapshot.HostID{Cluster: from.Cluster, Host: from.Host}]], s)
+	}
+	for id, i := range of {
+		if got, want := show(parts[i], id), show(whole, id); !bytes.Equal(got, want) {
+			t.Fatalf("of %q/%q the part shows\n%s\nwant\n%s", id.Cluster, id.Host, got, want)
+		}
+	}
+}
+
+// Golden checks that the snapshot of each version in testdata still means what it did. update writes that of the
+// present one, of fold.
+func Golden[F Saved](t *testing.T, update bool, version int, fold F, fresh func() F, view func(testing.TB, F) []byte) {
+	t.Helper()
+	if update {
+		var w snapshot.Writer
+		for _, s := range Sections(t, fold) {
+			w.String(s.Cluster)
+			w.String(s.Host)
+			w.Bytes(s.Data)
+		}
+		write(t, fmt.Sprintf("testdata/snapshot_v%d.golden", version), w.Data())
+		write(t, fmt.Sprintf("testdata/snapshot_v%d.txt", version), view(t, fold))
+	}
+	for v := 1; v <= version; v++ {
+		r := snapshot.NewReader(read(t, fmt.Sprintf("testdata/snapshot_v%d.golden", v)))
+		var saved []snapshot.Section
+		for r.Room(1) > 0 {
+			saved = append(saved, snapshot.Section{Cluster: r.String(), Host: r.String(), Data: r.Bytes()})
+		}
+		old := Restore(t, fresh(), saved)
+		if got, want := view(t, old), read(t, fmt.Sprintf("testdata/snapshot_v%d.txt", v)); !bytes.Equal(got, want) {
+			t.Errorf("version %d: it shows\n%s\nwant\n%s", v, got, want)
+		}
+		if v == version {
+			same(t, 0, "golden", Sections(t, old), saved)
+		}
+	}
+}
+
+func write(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// FuzzRestore gives new folds any bytes for a section.
+func FuzzRestore[F Saved](f *testing.F, fresh func() F, view func(testing.TB, F) []byte) {
+	steps := Traffic(f, 5, 40)
+	fold := fresh()
+	Take(f, fold, steps[:30]...)
+	for _, s := range Sections(f, fold) {
+		f.Add(s.Cluster, s.Host, s.Data)
+	}
+	f.Fuzz(func(t *testing.T, cluster, host string, data []byte) {
+		fold := fresh()
+		err := fold.Restore(snapshot.Section{Cluster: cluster, Host: host, Data: data})
+		switch {
+		case err == nil:
+			Use(t, fold, view, steps[30:]...)
+		case !errors.Is(err, snapshot.ErrDamaged) && !errors.Is(err, snapshot.ErrVersion):
+			t.Fatalf("an error of neither kind: %v", err)
+		}
+	})
+}
+
+// cuts are up to 12 places among n steps, both ends included.
 func cuts(n int) (at []int) {
-	const most = 16
+	const most = 12
 	for i := range most {
 		if k := i * n / (most - 1); i == 0 || k > at[len(at)-1] {
 			at = append(at, k)
@@ -165,7 +267,7 @@ func same(t *testing.T, k int, when string, got, want []snapshot.Section) {
 // Hostile gives the fold sections that are cut off or have bits flipped: it refuses all that are cut off,
 // takes or refuses the others, and what it takes it can go on with. A section asks for little more memory
 // than it has bytes.
-func Hostile[F Saved](t *testing.T, sections []snapshot.Section, fresh func() F, view func(F) []byte, next ...Step) {
+func Hostile[F Saved](t *testing.T, sections []snapshot.Section, fresh func() F, view func(testing.TB, F) []byte, next ...Step) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range sections {
@@ -191,16 +293,16 @@ func Hostile[F Saved](t *testing.T, sections []snapshot.Section, fresh func() F,
 }
 
 // Use does with a fold all that is done with one, whatever state it took.
-func Use[F Saved](tb testing.TB, fold F, view func(F) []byte, next ...Step) {
+func Use[F Saved](tb testing.TB, fold F, view func(testing.TB, F) []byte, next ...Step) {
 	tb.Helper()
 	Take(tb, fold, next...)
-	view(fold)
+	view(tb, fold)
 	Sections(tb, fold)
 }
 
 func restore(t *testing.T, fold Saved, s snapshot.Section) error {
 	t.Helper()
-	if len(s.Data)%16 != 0 { // to ask for what was allocated stops the world
+	if len(s.Data)%32 != 0 { // to ask for what was allocated stops the world
 		return fold.Restore(s)
 	}
 	var before, after runtime.MemStats

@@ -39,7 +39,7 @@ func Traffic(tb testing.TB, seed uint64, n int) (steps []Step) {
 
 // change has a host restart its producer, lose something, boot, or none of these.
 func (r *traffic) change(h *Host) {
-	switch r.rng.IntN(40) {
+	switch r.rng.IntN(20) {
 	case 0:
 		h.Header.Run++
 	case 1:

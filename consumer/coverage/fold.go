@@ -67,23 +67,26 @@ func (f *Fold) Apply(b *schema.Batch) error {
 		f.evict()
 	}
 	h := &Host{
-		Cluster: b.Cluster, Host: b.Host, Linux: b.Linux, Producer: b.Producer, GPUs: slices.Clone(b.GPUs),
+		Cluster: b.Cluster, Host: b.Host, Linux: b.Linux, Producer: b.Producer, GPUs: clone(b.GPUs),
 		boot: b.BootID, booted: b.ClockOffset, run: b.Run, seq: b.Seq,
 	}
 	for _, l := range b.Libraries {
-		l.Absent, l.Failed = slices.Clone(l.Absent), slices.Clone(l.Failed)
+		l.Absent, l.Failed = clone(l.Absent), clone(l.Failed)
 		h.Libraries = append(h.Libraries, l)
 	}
 	for _, c := range b.Coverage {
 		p := &b.Processes[c.Process]
 		h.Processes = append(h.Processes, Process{
-			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: slices.Clone(c.Outside), ExportTables: c.ExportTables,
+			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
 		})
 	}
 	h.keep(f.hosts[id])
 	f.hosts[id] = h
 	return nil
 }
+
+// clone copies what is a batch's. Nothing is nil: an empty slice or none depends on what the batch held before.
+func clone[T any](all []T) []T { return append([]T(nil), all...) }
 
 func (h *Host) id() snapshot.HostID { return snapshot.HostID{Cluster: h.Cluster, Host: h.Host} }
 

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -146,4 +148,45 @@ func BenchmarkReport1M(b *testing.B) {
 			b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
 		})
 	}
+}
+
+// scattered is a tracker with n live allocations of one process whose addresses, sizes, times, threads and
+// contexts follow no pattern: nothing that a snapshot could make use of.
+func scattered(tb testing.TB, n int) *Tracker {
+	tracker, rng := New(Config{}), rand.New(rand.NewPCG(1, 1))
+	h := consumertest.Memory(tb, "gpu-01")
+	p := h.Process(42, 1, "train")
+	p.GPU = &schema.GPU{UUID: "GPU-1"}
+	now := schema.KTime(1)
+	for i := range n {
+		now += schema.KTime(rng.Uint64N(200_000))
+		p.Context = 0x5500 + rng.Uint64N(8)
+		p.Alloc(rng.Uint32N(64), 0x7f0000000000+rng.Uint64N(1<<31)<<9, rng.Uint64N(512<<rng.Uint64N(20)), now, rng.Uint64N(5000))
+		if i%4096 == 4095 || i == n-1 {
+			apply(tb, tracker, h.Batch())
+		}
+	}
+	return tracker
+}
+
+// BenchmarkSnapshot saves and restores 2 Mi live allocations of one host: less the few that lie over each other.
+func BenchmarkSnapshot(b *testing.B) {
+	const n = 2 << 20
+	tracker := scattered(b, n)
+	b.Run("Snapshot", func(b *testing.B) {
+		bytes := 0
+		for b.Loop() {
+			bytes = 0
+			if err := tracker.Snapshot(func(s snapshot.Section) error { bytes += len(s.Data); return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(bytes)/n, "B/allocation")
+	})
+	saved := consumertest.Sections(b, tracker)
+	b.Run("Restore", func(b *testing.B) {
+		for b.Loop() {
+			consumertest.Restore(b, New(Config{}), saved)
+		}
+	})
 }

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
@@ -18,19 +15,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write golden files")
-
-// page is the text that a scrape of the tracker alone gets.
-func page(t testing.TB, c prometheus.Collector) []byte {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	if w.Code != 200 {
-		t.Fatalf("scrape: %d: %s", w.Code, w.Body)
-	}
-	return w.Body.Bytes()
-}
 
 func TestMetricsPage(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
@@ -50,7 +34,7 @@ func TestMetricsPage(t *testing.T) {
 	h.Process(44, 1, "gone").Alloc(44, 0x1000, 9, 70, 1).Exit(80)
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
-	got := page(t, tracker)
+	got := consumertest.Page(t, tracker)
 
 	const golden = "testdata/metrics.txt"
 	if *update {
@@ -92,7 +76,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	apply(t, tracker, h.Batch())
-	got := page(t, tracker)
+	got := consumertest.Page(t, tracker)
 	for _, family := range []string{
 		"gputap_cuda_memory_live_bytes", "gputap_cuda_memory_allocated_bytes_total", "gputap_cuda_api_errors_total",
 		"gputap_leak_state_incomplete",

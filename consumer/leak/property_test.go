@@ -153,7 +153,7 @@ func TestSameBytesSameState(t *testing.T) {
 		for _, m := range messages {
 			apply(t, tracker, consumertest.Decode(t, m))
 		}
-		reports[i], tops[i], pages[i] = tracker.Report(), tracker.Top(50), page(t, tracker)
+		reports[i], tops[i], pages[i] = tracker.Report(), tracker.Top(50), consumertest.Page(t, tracker)
 	}
 	if !reflect.DeepEqual(reports[0], reports[1]) {
 		t.Error("reports differ")

@@ -1,46 +1,102 @@
 package leak
 
 import (
-	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
 )
 
 func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute, TopScan: 20}) }
 
 // view is all that a Tracker shows.
-func view(tb testing.TB) func(*Tracker) []byte {
-	return func(t *Tracker) []byte {
-		text, err := json.MarshalIndent(struct {
-			Report Report
-			Top    []Allocation
-		}{t.Report(), t.Top(3)}, "", " ")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return append(text, page(tb, t)...)
+func view(tb testing.TB, t *Tracker) []byte {
+	text, err := json.MarshalIndent(struct {
+		Report Report
+		Top    []Allocation
+	}{t.Report(), t.Top(3)}, "", " ")
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return append(text, consumertest.Page(tb, t)...)
 }
 
 func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Recorded(t), shortKeep, view(t))
+		consumertest.Resumes(t, consumertest.Recorded(t), shortKeep, view)
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 200), shortKeep, view(t))
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), shortKeep, view)
 		})
 	}
 }
 
 func TestHostile(t *testing.T) {
 	fold := shortKeep()
-	steps := consumertest.Traffic(t, 3, 40)
-	consumertest.Take(t, fold, steps[:30]...)
-	consumertest.Hostile(t, consumertest.Sections(t, fold), shortKeep, view(t), steps[30:]...)
+	steps := consumertest.Traffic(t, 3, 20)
+	consumertest.Take(t, fold, steps[:12]...)
+	consumertest.Hostile(t, consumertest.Sections(t, fold), shortKeep, view, steps[12:]...)
 }
 
-var _ = bytes.Equal
+// The steps are worth something only if the state holds all that it can.
+func TestTrafficHasEverything(t *testing.T) {
+	fold := shortKeep()
+	var seen struct{ holders, pools, mappings, contexts, multicasts, tokens, samples, detached, unfreed, withContext, keptByMapping int }
+	for _, step := range consumertest.Traffic(t, 1, 200) {
+		consumertest.Take(t, fold, step)
+		for _, p := range fold.table.All() {
+			s := &p.State
+			seen.holders += int(s.holders)
+			seen.pools += len(s.pools)
+			seen.mappings += len(s.mappings)
+			seen.contexts += len(s.contexts) - 1
+			seen.tokens += len(s.host.exports.tokens)
+			seen.samples += len(s.samples)
+			seen.unfreed += int(s.unfreed.allocations)
+			seen.withContext += int(s.withContext.allocations)
+			if s.host.boots[s.host.boot] != s.host {
+				seen.detached++
+			}
+			for _, g := range s.mappings {
+				if g.memory != 0 && fold.slab.at(g.memory).refs == 0 {
+					seen.keptByMapping++
+				}
+			}
+			for _, i := range (&saver{Tracker: fold}).multicasts(s) {
+				if fold.slab.at(i).what == multicast {
+					seen.multicasts++
+				}
+			}
+		}
+	}
+	for _, n := range []int{
+		seen.holders, seen.pools, seen.mappings, seen.contexts, seen.multicasts, seen.tokens, seen.samples, seen.detached,
+		seen.unfreed, seen.withContext, seen.keptByMapping,
+	} {
+		if n == 0 {
+			t.Fatalf("got %+v", seen)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	consumertest.Splits(t, consumertest.Traffic(t, 9, 200), shortKeep, func(fold *Tracker, id snapshot.HostID) []byte {
+		all := slices.DeleteFunc(fold.Report().Processes, func(p Process) bool {
+			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
+		})
+		text, _ := json.MarshalIndent(all, "", " ")
+		return text
+	})
+}
+
+func TestGoldenSnapshots(t *testing.T) {
+	fold := shortKeep()
+	consumertest.Take(t, fold, consumertest.Traffic(t, 4, 8)...)
+	consumertest.Golden(t, *update, int(form.Version), fold, shortKeep, view)
+}
+
+func FuzzRestore(f *testing.F) { consumertest.FuzzRestore(f, shortKeep, view) }

@@ -1,0 +1,56 @@
+package anomaly
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
+)
+
+func saved() *Detector { return New(Config{AllocSizeCooldown: time.Second, Warmup: 10_000}) }
+
+// view is all that a Detector shows.
+func view(tb testing.TB, fold *Detector) []byte {
+	text, err := json.MarshalIndent(fold.Alerts(), "", " ")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return append(text, consumertest.Page(tb, fold)...)
+}
+
+func TestResume(t *testing.T) {
+	t.Run("recorded run", func(t *testing.T) {
+		consumertest.Resumes(t, consumertest.Recorded(t), saved, view)
+	})
+	for seed := range uint64(4) {
+		t.Run("traffic", func(t *testing.T) {
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), saved, view)
+		})
+	}
+}
+
+func TestHostile(t *testing.T) {
+	fold, steps := saved(), consumertest.Traffic(t, 3, 40)
+	consumertest.Take(t, fold, steps[:30]...)
+	consumertest.Hostile(t, consumertest.Sections(t, fold), saved, view, steps[30:]...)
+}
+
+func TestSplit(t *testing.T) {
+	consumertest.Splits(t, consumertest.Traffic(t, 9, 200), saved, func(fold *Detector, id snapshot.HostID) []byte {
+		text, _ := json.MarshalIndent(slices.DeleteFunc(fold.Alerts(), func(a Alert) bool {
+			return a.Cluster != id.Cluster || a.Host != id.Host
+		}), "", " ")
+		return text
+	})
+}
+
+func TestGoldenSnapshots(t *testing.T) {
+	fold := saved()
+	consumertest.Take(t, fold, consumertest.Traffic(t, 4, 40)...)
+	consumertest.Golden(t, *update, int(form.Version), fold, saved, view)
+}
+
+func FuzzRestore(f *testing.F) { consumertest.FuzzRestore(f, saved, view) }

@@ -1,0 +1,199 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	at := time.Unix(1_700_000_000, 7).UTC()
+	var w Writer
+	for range 2 { // the second time in the same memory
+		w.Reset()
+		for _, v := range []uint64{0, 1, 127, 128, math.MaxUint64} {
+			w.Uint(v)
+		}
+		for _, v := range []int64{0, -1, math.MinInt64, math.MaxInt64} {
+			w.Int(v)
+		}
+		w.Bool(true)
+		w.Bool(false)
+		w.Float64(-1.5)
+		w.Float32(3e9)
+		w.Bytes([]byte{1, 2})
+		for _, s := range []string{"", "train", "a\xff", "train", "a\xff", ""} {
+			w.String(s)
+		}
+		w.Time(time.Time{})
+		w.Time(at)
+		w.Byte(200)
+	}
+	r := NewReader(w.Data())
+	for _, want := range []uint64{0, 1, 127, 128, math.MaxUint64} {
+		if got := r.Uint(); got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	}
+	for _, want := range []int64{0, -1, math.MinInt64, math.MaxInt64} {
+		if got := r.Int(); got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	}
+	if !r.Bool() || r.Bool() || r.Float64() != -1.5 || r.Float32() != 3e9 || !slices.Equal(r.Bytes(), []byte{1, 2}) {
+		t.Error("bools, floats or bytes differ")
+	}
+	for _, want := range []string{"", "train", "a\xff", "train", "a\xff", ""} {
+		if got := r.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if !r.Time().IsZero() || r.Time() != at || r.Byte() != 200 {
+		t.Error("times differ")
+	}
+	if r.Err() != nil || r.Room(1) != 0 {
+		t.Errorf("%v, %d bytes left", r.Err(), r.Room(1))
+	}
+	if n := bytes.Count(w.Data(), []byte("train")); n != 1 {
+		t.Errorf("a string stands %d times", n)
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		data []byte
+		read func(*Reader)
+		want string
+	}{
+		{"nothing", nil, func(r *Reader) { r.Uint() }, "ends early"},
+		{"number too long", bytes.Repeat([]byte{0xff}, 11), func(r *Reader) { r.Uint() }, "ends early"},
+		{"float", make([]byte, 7), func(r *Reader) { r.Float64() }, "ends early"},
+		{"bool", []byte{2}, func(r *Reader) { r.Bool() }, "yes or no"},
+		{"32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() }, "at most 4294967295"},
+		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() }, "32 bits"},
+		{"index", []byte{3}, func(r *Reader) { r.Below(3) }, "at most 2"},
+		{"index of nothing", []byte{0}, func(r *Reader) { r.Below(0) }, "not there"},
+		{"string that is not there", []byte{2}, func(r *Reader) { _ = r.String() }, "not there"},
+		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() }, "9 things in 1 bytes"},
+		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Bytes() }, "200 things"},
+		{"count", []byte{3, 0, 0, 0, 0, 0}, func(r *Reader) { r.Count(2) }, "3 things in 5 bytes"},
+		{"what comes after", []byte{2, 1}, func(r *Reader) { r.Bool(); r.Fail("a second time") }, "yes or no"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := NewReader(tt.data)
+			tt.read(r)
+			if err := r.Err(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if r.Uint() != 0 || r.Bool() || r.String() != "" || r.Count(1) != 0 || r.Room(1) != 0 {
+				t.Error("there is something after an error")
+			}
+		})
+	}
+}
+
+// Each stops at the first thing that cannot be.
+func TestEachStops(t *testing.T) {
+	r, n := NewReader([]byte{4, 1, 1, 9, 1}), 0
+	for range r.Each(1) {
+		n++
+		r.Bool()
+	}
+	if n != 3 {
+		t.Errorf("%d things were read, want 3", n)
+	}
+}
+
+var form = Form{Fold: "test", Version: 2}
+
+// save writes sections of hosts whose state is one number.
+func save(t *testing.T, f Form, hosts map[HostID]bool) (all []Section) {
+	var mu sync.Mutex
+	err := f.Save(&Writer{}, hosts, Parts[*Writer]{
+		Lock: &mu, Shard: func(w *Writer) { w.Uint(7) }, Host: func(w *Writer, id HostID) { w.String("at " + id.Host) },
+	}, func(s Section) error {
+		if !mu.TryLock() {
+			t.Error("yield runs under the lock")
+		} else {
+			mu.Unlock()
+		}
+		s.Data = bytes.Clone(s.Data)
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func load(f Form, s Section) (shard uint64, host string, err error) {
+	err = f.Restore(s, Parts[*Reader]{
+		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader, _ HostID) { host = r.String() },
+	})
+	return shard, host, err
+}
+
+func TestSections(t *testing.T) {
+	all := save(t, form, map[HostID]bool{{"c2", "a"}: true, {"c1", "b"}: true, {"c1", "a"}: true, {}: true})
+	want := []struct {
+		id    HostID
+		shard uint64
+		host  string
+	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0, "at a"}}
+	if len(all) != len(want) {
+		t.Fatalf("%d sections, want %d", len(all), len(want))
+	}
+	for i, s := range all {
+		shard, host, err := load(form, s)
+		if err != nil || (HostID{s.Cluster, s.Host}) != want[i].id || shard != want[i].shard || host != want[i].host {
+			t.Errorf("section %d: %q/%q with %d and %q, %v; want %+v", i, s.Cluster, s.Host, shard, host, err, want[i])
+		}
+	}
+	none := save(t, form, nil)
+	if shard, host, err := load(form, none[0]); len(none) != 1 || shard != 7 || host != "" || err != nil {
+		t.Errorf("without hosts: %d sections, %d, %q, %v", len(none), shard, host, err)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	s := save(t, form, map[HostID]bool{{"c", "h"}: true})[1]
+	for _, tt := range []struct {
+		name string
+		form Form
+		s    Section
+		want error
+		says string
+	}{
+		{"its own", form, s, nil, ""},
+		{"an older one", Form{"test", 3}, s, nil, ""},
+		{"a newer one", Form{"test", 1}, s, ErrVersion, "version 2 and this program reads up to 1"},
+		{"another fold's", Form{"other", 2}, s, ErrDamaged, `of fold "test"`},
+		{"no bytes", form, Section{Cluster: "c", Host: "h"}, ErrDamaged, "ends early"},
+		{"bytes too many", form, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged, "1 bytes too many"},
+		{"version 0", form, Section{"c", "h", []byte("\x01\x04test\x00")}, ErrDamaged, "version 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := load(tt.form, tt.s)
+			if !errors.Is(err, tt.want) || (err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSaveStopsAtAnError(t *testing.T) {
+	full, n := errors.New("full"), 0
+	err := form.Save(&Writer{}, map[HostID]bool{{"c", "h"}: true}, Parts[*Writer]{
+		Lock: &sync.Mutex{}, Shard: func(*Writer) {}, Host: func(*Writer, HostID) {},
+	}, func(Section) error { n++; return full })
+	if !errors.Is(err, full) || n != 1 {
+		t.Errorf("got %v after %d sections", err, n)
+	}
+}
