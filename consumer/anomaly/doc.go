@@ -17,6 +17,10 @@
 // The state depends on the batches alone: the same bytes give the same alerts, whatever the wall
 // clock. It is bounded: 2 KiB a process, the newest 1,000 alerts, 2,000 series a metric family.
 //
-// Concurrency. One goroutine at a time calls Apply; any number may read meanwhile. OnAlert is
+// Snapshot and Restore carry all of that over, cool-downs and the newest alerts too: a fold that was restored
+// goes on as if nothing had been, and raises none of its alerts again. A host's section holds its processes,
+// alerts and counts, that of no host what counts as other and what was held back.
+//
+// Concurrency. One goroutine at a time calls Apply, Snapshot and Restore; any number may read meanwhile. OnAlert is
 // called by Apply's goroutine, outside the lock.
 package anomaly

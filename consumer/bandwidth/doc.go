@@ -17,6 +17,9 @@
 // kind and mode. Their counters belong to workloads (host, GPU, container, comm) and outlive
 // processes.
 //
-// Apply is called by one goroutine at a time, in seq order per host and kind; Report and Collect may
+// Snapshot and Restore carry all of that over: a fold that was restored goes on as if nothing had been.
+// A host's section holds its processes and series, that of no host what counts as other.
+//
+// Apply, Snapshot and Restore are called by one goroutine at a time, Apply in seq order per host and kind; Report and Collect may
 // run beside it. Nothing looks at the wall clock: the same batches give the same sums.
 package bandwidth

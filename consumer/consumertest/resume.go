@@ -278,7 +278,7 @@ func Hostile[F Saved](t *testing.T, sections []snapshot.Section, fresh func() F,
 				t.Fatalf("the first %d of %d bytes of %q/%q are taken for a section", n, len(s.Data), s.Cluster, s.Host)
 			}
 		}
-		for range 400 {
+		for range 150 {
 			flipped := s
 			flipped.Data = bytes.Clone(s.Data)
 			for range 1 + rng.IntN(3) {

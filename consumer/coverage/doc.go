@@ -4,5 +4,7 @@
 // A heartbeat replaces the one before, so a report is as of the last: by default ten seconds old at
 // most. Of processes the 1,024 youngest of a host are kept after their end. Lost heartbeats only make it older. At most 10,000 hosts are kept, those booted last.
 //
-// Apply is called by one goroutine at a time; Report and Collect may run beside it.
+// Snapshot and Restore carry it over, a section for each host.
+//
+// Apply, Snapshot and Restore are called by one goroutine at a time; Report and Collect may run beside it.
 package coverage

@@ -18,6 +18,9 @@
 // series of its own when it has earned it (see byName), keeps it for ever, and what it launched
 // before stays counted under kernel="other".
 //
-// Apply is called by one goroutine at a time, in seq order per host and kind; Report and Collect may
+// Snapshot and Restore carry all of that over: a fold that was restored goes on as if nothing had been.
+// A host's section holds its processes and workloads, that of no host the counts by kernel name.
+//
+// Apply, Snapshot and Restore are called by one goroutine at a time, Apply in seq order per host and kind; Report and Collect may
 // run beside it. Nothing looks at the wall clock: the same batches give the same counts.
 package launch

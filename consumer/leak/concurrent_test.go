@@ -63,3 +63,31 @@ func TestThreadsOfAServer(t *testing.T) {
 		t.Errorf("the largest is thread %d's, want 7's", top[0].TID)
 	}
 }
+
+// Who reads may do so while the state is saved: for the race detector.
+func TestReadersBesideSnapshot(t *testing.T) {
+	tracker := shortKeep()
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					tracker.Report()
+					tracker.Top(5)
+					tracker.scrape()
+				}
+			}
+		})
+	}
+	for _, step := range consumertest.Traffic(t, 2, 60) {
+		consumertest.Take(t, tracker, step)
+		saved := consumertest.Sections(t, tracker)
+		consumertest.Restore(t, shortKeep(), saved)
+	}
+	close(stop)
+	readers.Wait()
+}

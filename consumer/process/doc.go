@@ -6,4 +6,7 @@
 // one seen first goes, never one that the batch in hand names. Silence is measured by the clock of the
 // silent host. Nothing here looks at the wall clock: a replay forgets what the live run
 // forgot.
+//
+// A table is saved host by host, and restored from any of them. Processes keep their number in the order of
+// first sight; of tables that are put together, those of one number are in order of cluster and host.
 package process

@@ -56,6 +56,9 @@ var figures = []figure{
 	{"fold bandwidth, decode included, M events/s", "./consumer/bandwidth", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold anomaly, M events/s", "./consumer/anomaly", "BenchmarkApply/ordinary", "events/s", million, 0, 2},
 	{"leak state, B per live allocation", "./consumer/leak", "BenchmarkLiveBytes/1.5M", "B/allocation", 0, 64, 0},
+	{"saved leak state, B per live allocation", "./consumer/leak", "BenchmarkSnapshot/Snapshot", "B/allocation", 0, 30, 0},
+	{"2 M live allocations saved, ms", "./consumer/leak", "BenchmarkSnapshot/Snapshot", "ns/op", million, 1000, 0},
+	{"2 M live allocations restored, ms", "./consumer/leak", "BenchmarkSnapshot/Restore", "ns/op", million, 1000, 0},
 	{"scrape with 1 M live allocations, worst ms", "./consumer/leak", "BenchmarkReport1M/Collect", "worst-ms", 0, 10, 0},
 	{"report rows with 1 M live allocations, worst ms", "./consumer/leak", "BenchmarkReport1M/Top1000", "worst-ms", 0, 10, 0},
 }
