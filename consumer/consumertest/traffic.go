@@ -86,7 +86,7 @@ func (r *traffic) process(h *Host) *Process {
 func (r *traffic) memory(h *Host) {
 	p, k, tid := r.process(h), 1+r.rng.Uint64N(20), r.rng.Uint32N(5)
 	bytes, at, d := r.rng.Uint64N(1<<r.rng.Uint64N(32)), r.now, r.rng.Uint64N(500)
-	switch r.rng.IntN(24) {
+	switch r.rng.IntN(25) {
 	case 0, 1, 2, 3:
 		p.Alloc(tid, k<<20, bytes, at, d)
 	case 4, 5, 6:
@@ -123,6 +123,8 @@ func (r *traffic) memory(h *Host) {
 	case 22:
 		p.Record("cuMemAllocAsync", tid, schema.Memory{Time: at, Bytes: bytes})
 		p.Call("cuMemAllocManaged", tid, schema.Memory{Time: at, Duration: d, Ptr: k << 24, Bytes: bytes})
+	case 24:
+		r.steady(h, at)
 	case 23:
 		switch r.rng.IntN(12) {
 		case 0:
@@ -132,6 +134,17 @@ func (r *traffic) memory(h *Host) {
 		default:
 			p.Alloc(tid, k<<25, 1<<30, at, d).Free(tid, 0, at, 1)
 		}
+	}
+}
+
+// steady is a process whose allocations are alike, but for some.
+func (r *traffic) steady(h *Host, at schema.KTime) {
+	p := h.Process(200, 5, "steady")
+	for i := range uint64(12) {
+		p.Alloc(7, 1<<40+i<<21, 1<<20, at, 1)
+	}
+	if bytes := 1 << (30 + r.rng.Uint64N(2)); r.rng.IntN(2) == 0 {
+		p.Alloc(7, 1<<41, uint64(bytes), at, 1)
 	}
 }
 

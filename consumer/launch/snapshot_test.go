@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,14 @@ func view(tb testing.TB, fold *Histogram) []byte {
 func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
 		consumertest.Resumes(t, consumertest.Recorded(t), saved, view)
+	})
+	t.Run("more than there are series", func(t *testing.T) {
+		consumertest.Resumes(t, consumertest.Crowd(t), saved, view)
+		fold := saved()
+		consumertest.Take(t, fold, consumertest.Crowd(t)...)
+		if !strings.Contains(string(consumertest.Page(t, fold)), `comm="other"`) {
+			t.Error("there was a series for all")
+		}
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {

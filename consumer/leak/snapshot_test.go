@@ -3,6 +3,7 @@ package leak
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,14 @@ func view(tb testing.TB, t *Tracker) []byte {
 func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
 		consumertest.Resumes(t, consumertest.Recorded(t), shortKeep, view)
+	})
+	t.Run("more than there are series", func(t *testing.T) {
+		consumertest.Resumes(t, consumertest.Crowd(t), shortKeep, view)
+		fold := shortKeep()
+		consumertest.Take(t, fold, consumertest.Crowd(t)...)
+		if !strings.Contains(string(consumertest.Page(t, fold)), `comm="other"`) {
+			t.Error("there was a series for all")
+		}
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
