@@ -239,9 +239,9 @@ func FuzzRestore[F Saved](f *testing.F, fresh func() F, view func(testing.TB, F)
 	})
 }
 
-// cuts are up to 12 places among n steps, both ends included.
+// cuts are up to 9 places among n steps, both ends included.
 func cuts(n int) (at []int) {
-	const most = 12
+	const most = 9
 	for i := range most {
 		if k := i * n / (most - 1); i == 0 || k > at[len(at)-1] {
 			at = append(at, k)

@@ -66,3 +66,13 @@ func TestGoldenSnapshots(t *testing.T) {
 }
 
 func FuzzRestore(f *testing.F) { consumertest.FuzzRestore(f, saved, view) }
+
+// The bound of kernels without a series goes on to be that of all comms.
+func TestWaitingIsCounted(t *testing.T) {
+	fold := saved()
+	consumertest.Take(t, fold, consumertest.Traffic(t, 1, 120)...)
+	again := consumertest.Restore(t, saved(), consumertest.Sections(t, fold))
+	if got, want := again.byName.waiting, fold.byName.waiting; got != want || want == 0 {
+		t.Errorf("%d kernels wait, want %d", got, want)
+	}
+}

@@ -36,7 +36,7 @@ type workloadID struct {
 }
 
 func (a *workloadID) compare(b *workloadID) int {
-	return cmp.Or(a.HostID.Compare(b.HostID), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid),
+	return cmp.Or(a.Compare(b.HostID), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid),
 		cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm), cmp.Compare(a.class, b.class))
 }
 
