@@ -24,10 +24,10 @@ func view(tb testing.TB, fold *Detector) []byte {
 
 func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Recorded(t), saved, view)
+		consumertest.Resumes(t, consumertest.Recorded(t), 9, saved, view)
 	})
 	t.Run("more than there are series", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Crowd(t), saved, view)
+		consumertest.Resumes(t, consumertest.Crowd(t), 4, saved, view)
 		fold := saved()
 		consumertest.Take(t, fold, consumertest.Crowd(t)...)
 		if !strings.Contains(string(consumertest.Page(t, fold)), `comm="other"`) {
@@ -36,7 +36,7 @@ func TestResume(t *testing.T) {
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), saved, view)
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), 9, saved, view)
 		})
 	}
 }

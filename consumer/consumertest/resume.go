@@ -109,16 +109,16 @@ func Restore[F Saved](tb testing.TB, fold F, sections []snapshot.Section) F {
 	return fold
 }
 
-// Resumes checks that a fold which is saved and restored after k steps, for many k, goes on as the one that
+// Resumes checks that a fold which is saved and restored after k steps, in that many places, goes on as the one that
 // was never disturbed: the same sections byte by byte, and the same view. Every host's section is the same
 // when it alone was restored.
-func Resumes[F Saved](t *testing.T, steps []Step, fresh func() F, view func(testing.TB, F) []byte) {
+func Resumes[F Saved](t *testing.T, steps []Step, places int, fresh func() F, view func(testing.TB, F) []byte) {
 	t.Helper()
 	whole := fresh()
 	Take(t, whole, steps...)
 	last, page := Sections(t, whole), view(t, whole)
 	prefix, taken := fresh(), 0
-	for _, k := range cuts(len(steps)) {
+	for _, k := range cuts(len(steps), places) {
 		Take(t, prefix, steps[taken:k]...)
 		taken = k
 		saved := Sections(t, prefix)
@@ -239,9 +239,8 @@ func FuzzRestore[F Saved](f *testing.F, fresh func() F, view func(testing.TB, F)
 	})
 }
 
-// cuts are up to 9 places among n steps, both ends included.
-func cuts(n int) (at []int) {
-	const most = 9
+// cuts are that many places among n steps, or all, both ends included.
+func cuts(n, most int) (at []int) {
 	for i := range most {
 		if k := i * n / (most - 1); i == 0 || k > at[len(at)-1] {
 			at = append(at, k)

@@ -25,11 +25,11 @@ func view(tb testing.TB, fold *Fold) []byte {
 
 func TestResume(t *testing.T) {
 	t.Run("recorded run", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Recorded(t), saved, view)
+		consumertest.Resumes(t, consumertest.Recorded(t), 9, saved, view)
 	})
 	for seed := range uint64(4) {
 		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), saved, view)
+			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), 9, saved, view)
 		})
 	}
 }
