@@ -60,6 +60,7 @@ dashboards without GPUs. Each host has its own name, GPUs, processes, addresses 
 	flags.Float64Var(&c.Lose, "lose", 0, "part of the batches that is withheld and told as lost, from 0 to 1")
 	flags.BoolVar(&c.Restart, "restart", false, "each host's producer starts anew whenever the recording does")
 	flags.StringVar(&c.LogPath, "log", "", "new file that gets every batch before it is published")
+	flags.BoolVar(&c.Resume, "resume", false, "the file of --log may be there, of a simulation that was killed: what may not have been stored is published again")
 	flags.StringVarP(&c.output, "output", "o", "table", "summary at the end: table or json")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -104,7 +104,7 @@ func (f *fleet) startSimulators() error {
 		name := fmt.Sprintf("simulate-%d", i)
 		p := &process{name: name, dir: f.dir, args: []string{
 			f.program("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
-			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i),
+			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
 			"--duration", "24h",
 		}}
 		f.simulators = append(f.simulators, p)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -77,7 +78,7 @@ func (f *fleet) one(ctx context.Context) error {
 		f.note("kill", simulator.name)
 		simulator.kill()
 		f.pause(ctx, wait/4)
-		return simulator.start()
+		return f.startAgain(ctx, simulator)
 	case n < 96:
 		f.note("pause 3 s", simulator.name)
 		simulator.signal(syscall.SIGSTOP)
@@ -87,6 +88,19 @@ func (f *fleet) one(ctx context.Context) error {
 		return f.fillDisk(ctx)
 	}
 	return nil
+}
+
+// startAgain starts a simulator, which ends where there is no bus to begin with.
+func (f *fleet) startAgain(ctx context.Context, simulator *process) error {
+	for range 20 {
+		if err := simulator.start(); err != nil {
+			return err
+		}
+		if f.pause(ctx, 2*time.Second); simulator.running() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not start: see its log", simulator.name)
 }
 
 func (f *fleet) note(what, who string) {

@@ -127,8 +127,8 @@ func TestSecretsAreNotSaid(t *testing.T) {
 		{name: "refused by nkey", until: "the credentials in nats.nkey_file", args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", keep(t, "seed", seed))},
 		{name: "nobody there", until: "no bus yet", args: append(short, "--nats.url", "nats://me:"+password+"@127.0.0.1:1")},
 		{name: "no host of that name", until: "no bus yet", args: append(short, "--nats.url", "nats://me:"+password+"@no.such.host.invalid")},
-		{name: "let in by password", until: "no such JetStream stream yet", args: append(short, "--config", file)},
-		{name: "let in by nkey", only: "gputap-leak", until: "no such JetStream stream yet", args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
+		{name: "let in by password", until: "set it up with gputap stream init", args: append(short, "--config", file)},
+		{name: "let in by nkey", only: "gputap-leak", until: "set it up with gputap stream init", args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {

@@ -28,6 +28,7 @@ type Options struct {
 	Lose     float64       // part of the batches that is withheld, 0 to 1
 	Restart  bool          // a host's producer starts anew whenever the recording does
 	LogPath  string        // "": no log
+	Resume   bool          // LogPath may be there: what may not have been acked is published again
 	Drain    time.Duration // for the acks of the last batches; 10 s
 
 	// Topology places hosts. It is asked at the start, and again when a publish fails.
@@ -125,7 +126,11 @@ func (s *Simulator) Run(ctx context.Context) error {
 	}
 	var log *logWriter
 	if o.LogPath != "" {
-		if log, err = createLog(o.LogPath); err != nil {
+		open := func() (*logWriter, error) { return createLog(o.LogPath) }
+		if o.Resume {
+			open = func() (*logWriter, error) { return s.resume(ctx, o.LogPath) }
+		}
+		if log, err = open(); err != nil {
 			return err
 		}
 	}
