@@ -47,6 +47,11 @@ test: stub ## tests that need no root and no GPU
 test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns a skip into a failure
 	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
 
+SEED ?= 1
+CHAOS ?= -duration 3m -hosts 200 -rate 10000
+test-chaos: ## a fleet of real processes that is killed, paused, cut off and restarted; SEED=n says how
+	$(GO) run ./cmd/internal/chaos -seed $(SEED) $(CHAOS)
+
 test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }
 	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/oldlinux

@@ -68,8 +68,6 @@ func (o *owned) run(ctx context.Context) {
 		o.log.Warn("lease was lost: the shard is another's", "shard", o.shard)
 		return // the key is not ours
 	case errors.Is(err, errFenced):
-		o.counters.fenced.Add(1)
-		o.log.Warn("checkpoint was refused, since another instance claimed the shard: its state is dropped here", "shard", o.shard)
 	case errors.Is(err, errNotDrained):
 		o.log.Debug("shard must wait", "shard", o.shard, "err", err)
 	case err != nil && ctx.Err() == nil:
@@ -192,6 +190,11 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	}
 	if err := o.store.commit(ctx, &next, o.state); err != nil {
 		o.counters.failed.Add(1)
+		if errors.Is(err, errFenced) {
+			o.counters.fenced.Add(1)
+			o.log.Warn("checkpoint was refused, since another instance claimed the shard: the state is dropped here", "shard", o.shard)
+			return err
+		}
 		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
 		return err
 	}

@@ -88,7 +88,7 @@ func (p *Plan) current(ctx context.Context) (t schema.Topology, revision uint64,
 
 // complete fills in what was not asked for: what the bus has, else the defaults.
 func (p *Plan) complete(o StreamOptions, now schema.Topology) StreamOptions {
-	has := StreamOptions{Shards: 1, Replicas: 1, MaxAge: defaultAge, MaxBytes: defaultBytes, Lease: defaultLease}
+	has := StreamOptions{Shards: max(o.NewShards, 1), Replicas: 1, MaxAge: defaultAge, MaxBytes: defaultBytes, Lease: defaultLease}
 	if leases := p.have[schema.BucketStream(schema.LeaseBucket)]; leases != nil {
 		has.Lease = leases.Config.MaxAge
 	}

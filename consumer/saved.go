@@ -69,7 +69,7 @@ func (r *Reader) restoreState(state []byte, fold Stateful, some func(cluster, ho
 		if in.err != nil {
 			break
 		}
-		if some != nil && !(s.Cluster != "" && some(s.Cluster, s.Host)) {
+		if some != nil && (s.Cluster == "" || !some(s.Cluster, s.Host)) {
 			continue
 		}
 		if err := fold.Restore(s); err != nil {

@@ -15,11 +15,12 @@ import (
 // StreamOptions say how much the bus keeps, and in how many shards. Zero values keep what the bus has; a new
 // bus gets the defaults.
 type StreamOptions struct {
-	Shards   int           // 1
-	Replicas int           // 1
-	MaxAge   time.Duration // 24 h
-	MaxBytes int64         // of all shards together, and JetStream reserves it; 1 GiB
-	Lease    time.Duration // after which the shards of an instance that is gone are another's; 10 s
+	NewShards int           // of a bus that has none, where Shards is 0; 1
+	Shards    int           // 1
+	Replicas  int           // 1
+	MaxAge    time.Duration // 24 h
+	MaxBytes  int64         // of all shards together, and JetStream reserves it; 1 GiB
+	Lease     time.Duration // after which the shards of an instance that is gone are another's; 10 s
 }
 
 const (

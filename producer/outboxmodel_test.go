@@ -41,7 +41,7 @@ const modelMemory, modelSegment = 20_000, 8_000
 // TestOutboxModel does what comes to mind in random order: pushes, writes, syncs, acks, restarts, crashes and power cuts.
 // In each life batches come in order, byte for byte, and every one that was not acked and must be there comes.
 func TestOutboxModel(t *testing.T) {
-	powers, agains := 0, 0
+	powers, repeats := 0, 0
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir()}
@@ -54,11 +54,11 @@ func TestOutboxModel(t *testing.T) {
 			}
 			m.restart()
 			m.all()
-			powers, agains = powers+m.power, agains+m.again
+			powers, repeats = powers+m.power, repeats+m.again
 		})
 	}
-	if powers == 0 || agains == 0 {
-		t.Errorf("%d power cuts took something, %d batches came twice: nothing is shown", powers, agains)
+	if powers == 0 || repeats == 0 {
+		t.Errorf("%d power cuts took something, %d batches came twice: nothing is shown", powers, repeats)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func streamInitCommand(b *busCommand) *cobra.Command {
-	var o consumer.StreamOptions
+	o := consumer.StreamOptions{NewShards: 16}
 	var bytes app.ByteFlag
 	dryRun := false
 	cmd := &cobra.Command{
@@ -23,7 +23,7 @@ func streamInitCommand(b *busCommand) *cobra.Command {
 		Short: "Set a bus up, or change what it keeps and in how many shards",
 		Long: `Create the JetStream streams that producers publish to and the consumers' own, or change what existing ones
 keep. Producers and consumers of a fleet wait until this was done once. What is not asked for stays as the bus
-has it; a new bus gets 1 shard, 1 copy, 24h and 1GiB.
+has it; a new bus gets 16 shards, 1 copy, 24h and 1GiB.
 
 Another number of shards begins a new generation: new streams, to which the producers move by themselves. Those of
 the generation before are sealed; what they hold stays readable until gputap stream rm --generation removes it.
@@ -52,7 +52,7 @@ cluster. When checkpoints are full, no older one goes: the next is refused.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Shards, "shards", 0, "streams over which hosts are spread (default: as the bus has it, else 1)")
+	flags.IntVar(&o.Shards, "shards", 0, "streams over which hosts are spread (default: as the bus has it, else 16)")
 	flags.IntVar(&o.Replicas, "replicas", 0, "copies of each stream in a cluster (default: as the bus has it, else 1)")
 	flags.DurationVar(&o.MaxAge, "max-age", 0, "how long events are kept (default: as the bus has it, else 24h)")
 	flags.Var(&bytes, "max-bytes", "events that are kept, in all shards together, as 64GiB (default: as the bus has it, else 1GiB)")

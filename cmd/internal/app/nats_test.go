@@ -1,7 +1,6 @@
 package app
 
 import (
-	"io"
 	"log/slog"
 	"net"
 	"testing"
@@ -21,7 +20,7 @@ func TestConnectBeforeTheBus(t *testing.T) {
 	}
 	address := free.Addr().(*net.TCPAddr)
 	free.Close()
-	p := &Process{Name: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
 	nc, js, err := p.Connect(config.NATS{URL: "nats://" + address.String()})
 	if err != nil {
 		t.Fatal(err)

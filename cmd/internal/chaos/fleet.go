@@ -36,6 +36,7 @@ type fleet struct {
 	js         jetstream.JetStream
 	began      time.Time
 	did        map[string]int
+	kills      []kill // of consumers
 }
 
 func newFleet(ctx context.Context, o options) (*fleet, error) {

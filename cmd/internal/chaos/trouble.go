@@ -50,6 +50,7 @@ func (f *fleet) one(ctx context.Context) error {
 	switch n := f.random.IntN(100); {
 	case n < 35:
 		f.note("kill", consumer.name)
+		f.kills = append(f.kills, kill{consumer.name, time.Now()})
 		consumer.kill()
 		f.pause(ctx, wait/4)
 		return consumer.start()

@@ -235,6 +235,10 @@ func (f *fleet) summary() {
 	for _, what := range slices.Sorted(maps.Keys(f.did)) {
 		f.say("%4d × %s", f.did[what], what)
 	}
+	if took := f.failovers(); len(took) > 0 {
+		f.say("from kill -9 of a consumer until its shard was folded again: median %.1f s, 99th percentile %.1f s, worst %.1f s, of %d",
+			took[len(took)/2].Seconds(), took[len(took)*99/100].Seconds(), took[len(took)-1].Seconds(), len(took))
+	}
 	logs, _ := filepath.Glob(filepath.Join(f.dir, "*.log"))
 	counts := map[string]int{}
 	for _, path := range logs {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/schema"
+)
+
+// TestQuotaOutlivesItsProcess: what one process counted, the next goes on from.
+func TestQuotaOutlivesItsProcess(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20, Lease: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "quota")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	start := func() (*exec.Cmd, *bufio.Scanner) {
+		cmd := exec.Command(program, "-nats", s.ClientURL(), "-gib", "40")
+		out, err := cmd.StdoutPipe()
+		if err != nil || cmd.Start() != nil {
+			t.Fatal("it does not start")
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd, bufio.NewScanner(out)
+	}
+	seq := uint64(0)
+	call := func(op schema.Op, ptr, bytes uint64) {
+		t.Helper()
+		seq++
+		b := schema.NewBuilder(schema.KindMemory)
+		p := b.Process(schema.Process{PID: 7, Start: 1, Comm: "python3", UID: 1007, User: "user7"})
+		b.AddMemory(&schema.Memory{
+			Time: schema.KTime(seq), Thread: b.Thread(schema.Thread{Process: p, TID: 7}), Ptr: ptr, Bytes: bytes,
+			Call: b.Call(schema.CallRef{Symbol: "cuMem", Op: op, Class: schema.ClassDevice}),
+		})
+		data := b.Encode(&schema.Header{Cluster: "c", Host: "gpu-1", BootID: "boot", Run: 1, Seq: seq})
+		if _, err := js.Publish(t.Context(), schema.Subject(0, "c", "gpu-1", schema.KindMemory), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	first, _ := start()
+	call(schema.OpAlloc, 0x1000, 30<<30)
+	call(schema.OpAlloc, 0x2000, 8<<30)
+	call(schema.OpFree, 0x2000, 0)
+	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if saved, err := consumer.Saved(t.Context(), js, "quota", 0); err == nil && saved.Sequence == seq {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("its state is not saved")
+		}
+	}
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, out := start()
+	call(schema.OpAlloc, 0x3000, 9<<30)
+	call(schema.OpAlloc, 0x4000, 3<<30)
+	if !out.Scan() || out.Text() != "gpu-1: user user7 holds 42.0 GiB" {
+		t.Errorf("the second process says %q", out.Text())
+	}
+}
