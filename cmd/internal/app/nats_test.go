@@ -64,8 +64,16 @@ func TestReconnectsAreSpread(t *testing.T) {
 	}
 	defer nc.Close()
 	o := nc.Opts
-	if o.ReconnectJitter < o.ReconnectWait || o.ReconnectJitterTLS < o.ReconnectWait || o.CustomReconnectDelayCB != nil {
-		t.Errorf("it waits %v and up to %v more, with TLS %v", o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS)
+	if o.CustomReconnectDelayCB == nil {
+		t.Fatal("it waits as nats.go does")
+	}
+	least, most := time.Hour, time.Duration(0)
+	for range 200 {
+		d := o.CustomReconnectDelayCB(1)
+		least, most = min(least, d), max(most, d)
+	}
+	if least < 100*time.Millisecond || most-least < time.Second {
+		t.Errorf("it waits %v to %v", least, most)
 	}
 	if o.MaxReconnect >= 0 || !o.RetryOnFailedConnect || o.ReconnectBufSize >= 0 {
 		t.Errorf("it gives up after %d tries, tries at first: %v, buffers %d bytes", o.MaxReconnect, o.RetryOnFailedConnect, o.ReconnectBufSize)
