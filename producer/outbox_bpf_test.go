@@ -47,7 +47,7 @@ func TestProducerWithOutbox(t *testing.T) {
 		t.Errorf("it says %s", &log.text)
 	}
 	run(30 * time.Second)
-	jsStream, err := bus.connect().Stream(t.Context(), "EV")
+	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
 	if err != nil {
 		t.Fatal(err)
 	}

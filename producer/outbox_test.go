@@ -360,10 +360,13 @@ func TestOutboxCopiedWhileWritten(t *testing.T) {
 	defer group.Wait()
 	defer stop()
 	group.Go(func() { s.store(ctx) })
-	var acked [schema.NumKinds]atomic.Int64
+	var acked, allowed [schema.NumKinds]atomic.Int64 // few are acked a round, so that a copy has something to hold
 	for _, kind := range outboxKinds {
 		group.Go(func() {
 			for ctx.Err() == nil {
+				for allowed[kind].Add(-1) < 0 && ctx.Err() == nil {
+					allowed[kind].Add(1)
+				}
 				if e, err := s.next(ctx, kind); err == nil {
 					id := idOf(t, kind, e.data)
 					s.acked(kind)
@@ -383,6 +386,9 @@ func TestOutboxCopiedWhileWritten(t *testing.T) {
 	})
 	held := 0
 	for range 30 {
+		for _, kind := range outboxKinds {
+			allowed[kind].Add(10)
+		}
 		for until := s.level(); s.level() == until; { // something is done between copies
 		}
 		var last [schema.NumKinds]int

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -45,8 +46,7 @@ func (b *awayBus) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	_, err = b.connect().CreateOrUpdateStream(b.t.Context(), jetstream.StreamConfig{Name: "EV", Subjects: []string{schema.ShardSubjects(0)}})
-	if err != nil {
+	if err := consumer.EnsureStreams(b.t.Context(), b.connect(), consumer.StreamOptions{MaxBytes: 1 << 30}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -150,7 +150,7 @@ func awaits(t *testing.T, what string, done func() bool) {
 // behind what it is a copy of, in its run.
 func checkStored(t *testing.T, bus *awayBus, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
-	jsStream, err := bus.connect().Stream(t.Context(), "EV")
+	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
 	if err != nil {
 		t.Fatal(err)
 	}
