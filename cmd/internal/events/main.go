@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -101,6 +102,9 @@ func read(ctx context.Context, js jetstream.JetStream) (events []event, err erro
 	decoder, batch := schema.NewDecoder(), &schema.Batch{}
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
+		if !strings.HasPrefix(name, schema.StreamPrefix) {
+			continue // the bus's own
+		}
 		jsStream, err := js.Stream(ctx, name)
 		if err != nil {
 			return nil, err
