@@ -347,6 +347,45 @@ func TestUnknownState(t *testing.T) {
 	f.expect(f.committed())
 }
 
+// nervous is a chain that panics over states.
+type nervous struct {
+	*chain
+	saving, restoring bool
+}
+
+func (n nervous) Snapshot(yield func(Section) error) error {
+	if n.saving {
+		panic("saving")
+	}
+	return n.chain.Snapshot(yield)
+}
+
+func (n nervous) Restore(s Section) error {
+	if n.restoring {
+		panic("restoring")
+	}
+	return n.chain.Restore(s)
+}
+
+// TestFoldThatPanicsOverItsState: it goes on folding, and what cannot be taken up is rebuilt.
+func TestFoldThatPanicsOverItsState(t *testing.T) {
+	f := newFleet(t, 1)
+	f.send("h")
+	first := f.instance("first", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true} })
+	eventually(t, "it is saved", func() bool { return first.counters.commits.Load() > 0 })
+	first.stop()
+	saving := f.instance("saving", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true, saving: true} })
+	f.send("h")
+	eventually(t, "it is rebuilt and not saved", func() bool {
+		return saving.counters.rebuilt.Load() == 1 && saving.counters.failed.Load() > 0
+	})
+	saving.stop()
+	last := f.instance("last", newChain)
+	eventually(t, "it is saved", func() bool { return last.counters.commits.Load() > 0 })
+	last.stop()
+	f.expect(f.committed())
+}
+
 // TestDamagedState: a part that is not what the manifest says is not taken for a state.
 func TestDamagedState(t *testing.T) {
 	f := newFleet(t, 1)

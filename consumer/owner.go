@@ -28,8 +28,9 @@ type owned struct {
 	revision uint64 // of the lease; keep's while it runs
 	store    checkpoints
 	manifest manifest
-	state    []byte // of the checkpoint under way; kept to be used again
-	unsaved  bool   // the state is not what the manifest says, although nothing was folded
+	state    []byte    // of the checkpoint under way; kept to be used again
+	refused  time.Time // when the fold could last not save its state
+	unsaved  bool      // the state is not what the manifest says, although nothing was folded
 	cost     time.Duration
 	saved    atomic.Int64 // bytes of the last checkpoint
 
@@ -169,6 +170,9 @@ func (o *owned) checkpointDue(ctx context.Context) error {
 	o.mu.Lock()
 	written := o.written
 	o.mu.Unlock()
+	if time.Since(o.refused) < o.every {
+		return nil
+	}
 	if !o.unsaved && (time.Since(written) < max(o.every, 20*o.cost) || o.reader.Applied() == o.manifest.Sequence) {
 		return nil
 	}
@@ -182,6 +186,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	var err error
 	if o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next); err != nil {
 		o.counters.failed.Add(1)
+		o.refused = time.Now()
 		o.log.Error("state cannot be saved", "shard", o.shard, "err", err)
 		return err
 	}

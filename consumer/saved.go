@@ -24,16 +24,26 @@ func (r *Reader) save(to []byte, fold Stateful) ([]byte, error) {
 	to = r.saveStats(to)
 	to = r.saveRuns(to)
 	to = r.saveHosts(to)
-	err := fold.Snapshot(func(s Section) error {
-		to = appendText(to, s.Cluster)
-		to = appendText(to, s.Host)
-		to = appendText(to, s.Data)
-		return nil
+	err := guard(func() error {
+		return fold.Snapshot(func(s Section) error {
+			to = appendText(appendText(appendText(to, s.Cluster), s.Host), s.Data)
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("save the state of %s: %w", fold.Name(), err)
 	}
 	return to, nil
+}
+
+// guard makes a panic of a fold an error: a state that cannot be saved or taken up must not end the consumer.
+func guard(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("fold panicked: %v", p)
+		}
+	}()
+	return call()
 }
 
 // restore takes up what save made, in a new reader with a new fold.
@@ -72,7 +82,7 @@ func (r *Reader) restoreState(state []byte, fold Stateful, some func(cluster, ho
 		if some != nil && (s.Cluster == "" || !some(s.Cluster, s.Host)) {
 			continue
 		}
-		if err := fold.Restore(s); err != nil {
+		if err := guard(func() error { return fold.Restore(s) }); err != nil {
 			return fmt.Errorf("restore %s of host %s: %w", fold.Name(), s.Host, err)
 		}
 	}
