@@ -2,6 +2,9 @@ package consumer
 
 import (
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -16,7 +19,8 @@ func (c *counting) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// BenchmarkReadStream fetches, decodes and applies stored batches of 4,096 memory events.
+// BenchmarkReadStream fetches, decodes and applies stored batches of 4,096 memory events, in turn with an ordered consumer
+// of JetStream that does nothing with the same messages.
 func BenchmarkReadStream(b *testing.B) {
 	js := connectReady(b)
 	h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1}
@@ -30,16 +34,43 @@ func BenchmarkReadStream(b *testing.B) {
 		b.SetBytes(batches * int64(len(data)))
 		last = publish(b, js, schema.KindMemory, data)
 	}
+	var took, raw time.Duration
 	for b.Loop() {
-		fold := &counting{}
+		fold, began := &counting{}, time.Now()
 		c, stop := start(b, js, fold, ReaderOptions{})
 		wait(b, c, last)
+		took += time.Since(began)
 		stop()
 		if fold.events != batches*4096 {
 			b.Fatalf("%d events", fold.events)
 		}
+		raw += readRaw(b, js, last)
 	}
-	b.ReportMetric(float64(b.N*batches*4096)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+	events := float64(b.N * batches * 4096)
+	b.ReportMetric(events/took.Seconds()/1e6, "Mevents/s")
+	b.ReportMetric(events/raw.Seconds()/1e6, "raw-Mevents/s")
+	b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
+}
+
+// readRaw times what JetStream takes to hand the messages over.
+func readRaw(b *testing.B, js jetstream.JetStream, last uint64) time.Duration {
+	began := time.Now()
+	ordered, err := js.OrderedConsumer(b.Context(), schema.StreamName(0), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan struct{})
+	reading, err := ordered.Consume(func(m jetstream.Msg) {
+		if meta, err := m.Metadata(); err == nil && meta.Sequence.Stream == last {
+			close(done)
+		}
+	}, jetstream.PullMaxBytes(defaultPullBytes))
+	if err != nil {
+		b.Fatal(err)
+	}
+	<-done
+	reading.Stop()
+	return time.Since(began)
 }
 
 // BenchmarkPublishToApply times one batch from its publication to the end of its fold.

@@ -57,6 +57,7 @@ dashboards without GPUs. Each host has its own name, GPUs, processes, addresses 
 	flags.Uint64Var(&c.Seed, "seed", 1, "equal seeds make equal hosts and events")
 	flags.StringVar(&c.Profile, "profile", "", "a recording: batches with their lengths before them, gzip or not (default: a PyTorch run)")
 	flags.DurationVar(&c.BatchAge, "batch-age", time.Second, "longest time that a batch spans; 50ms is what producers do")
+	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long the last batches may take to be stored")
 	flags.Float64Var(&c.Lose, "lose", 0, "part of the batches that is withheld and told as lost, from 0 to 1")
 	flags.BoolVar(&c.Restart, "restart", false, "each host's producer starts anew whenever the recording does")
 	flags.StringVar(&c.LogPath, "log", "", "new file that gets every batch before it is published")

@@ -48,6 +48,8 @@ var figures = []figure{
 	{"wire, launches of the recorded PyTorch run, B/event", "./schema", "BenchmarkRecordedRun", "launch-B/event", 0, 16, 0},
 	{"  decode of its launches, every column, ns/event", "./schema", "BenchmarkRecordedRun", "launch-decode-ns/event", 0, 0, 0},
 	{"stored batch → applied, M events/s", "./consumer", "BenchmarkReadStream", "Mevents/s", 0, 0, 0},
+	{"  an ordered consumer that does nothing, M events/s", "./consumer", "BenchmarkReadStream", "raw-Mevents/s", 0, 0, 0},
+	{"  ratio of both", "./consumer", "BenchmarkReadStream", "ratio", 0, 0, 0},
 	{"publish one batch → applied, ms", "./consumer", "BenchmarkPublishToApply", "ns/op", million, 0, 0},
 	{"call → folded, 1,000 calls/s, default settings, p50 ms", "./cmd/gputap", "BenchmarkCallToFold", "p50-ms", 0, 0, 0},
 	{"call → folded, 1,000 calls/s, default settings, p99 ms", "./cmd/gputap", "BenchmarkCallToFold", "p99-ms", 0, 250, 0},

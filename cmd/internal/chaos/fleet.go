@@ -106,7 +106,7 @@ func (f *fleet) startSimulators() error {
 		p := &process{name: name, dir: f.dir, args: []string{
 			f.program("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
-			"--duration", "24h",
+			"--duration", "24h", "--drain", "90s",
 		}}
 		f.simulators = append(f.simulators, p)
 		if err := p.start(); err != nil {
@@ -146,7 +146,7 @@ func (f *fleet) startCluster() error {
 		if err := os.MkdirAll(store, 0o755); err != nil {
 			return err
 		}
-		if i == nodes-1 && syscall.Mount("chaos", store, "tmpfs", 0, "size=4g") == nil {
+		if i == nodes-1 && syscall.Mount("chaos", store, "tmpfs", 0, "size=1g") == nil {
 			f.tmpfs = store
 		}
 		conf := filepath.Join(f.dir, fmt.Sprintf("node-%d.conf", i))

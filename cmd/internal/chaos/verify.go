@@ -45,6 +45,9 @@ func (f *fleet) rest(ctx context.Context) error {
 			}
 		}
 	}
+	if err := f.until(ctx, 2*time.Minute, func() error { return f.healthy(ctx) }); err != nil {
+		return err
+	}
 	for _, p := range f.simulators {
 		if err := p.end(syscall.SIGINT, 2*time.Minute); err != nil {
 			return err
@@ -63,6 +66,16 @@ func (f *fleet) rest(ctx context.Context) error {
 		}
 	}
 	f.say("everything is folded and committed")
+	return nil
+}
+
+// healthy is nil when every shard's stream has a leader that answers.
+func (f *fleet) healthy(ctx context.Context) error {
+	for shard := range f.shards {
+		if _, err := f.js.Stream(ctx, schema.StreamName(shard)); err != nil {
+			return fmt.Errorf("stream of shard %d: %w", shard, err)
+		}
+	}
 	return nil
 }
 
