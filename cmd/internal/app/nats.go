@@ -57,7 +57,11 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 			}
 			return reconnectWait + rand.N(reconnectJitter)
 		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { p.Log.Warn("bus is away", "err", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: closed by this program
+				p.Log.Warn("bus is away", "err", err)
+			}
+		}),
 		nats.ConnectHandler(func(*nats.Conn) { said.forget() }),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			said.forget()

@@ -18,7 +18,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const nodes = 3
+const (
+	nodes      = 3
+	shardBytes = 256 << 20 // no stream may let go of its beginning: it is compared
+)
 
 var consumers = []string{"leak", "launch", "bandwidth", "anomaly"}
 
@@ -73,7 +76,7 @@ func (f *fleet) start(ctx context.Context) error {
 		return err
 	}
 	initialise := exec.CommandContext(ctx, f.program("gputap"), "stream", "init", "--nats.url", f.urls(), "--shards", strconv.Itoa(f.shards),
-		"--replicas", strconv.Itoa(nodes), "--max-bytes", strconv.Itoa(f.shards*(64<<20)))
+		"--replicas", strconv.Itoa(nodes), "--max-bytes", strconv.Itoa(f.shards*shardBytes))
 	if err := f.until(ctx, time.Minute, func() (err error) {
 		again := *initialise
 		out, err := (&again).CombinedOutput()
@@ -146,7 +149,7 @@ func (f *fleet) startCluster() error {
 		if err := os.MkdirAll(store, 0o755); err != nil {
 			return err
 		}
-		if i == nodes-1 && syscall.Mount("chaos", store, "tmpfs", 0, "size=1g") == nil {
+		if i == nodes-1 && syscall.Mount("chaos", store, "tmpfs", 0, "size="+f.disk) == nil {
 			f.tmpfs = store
 		}
 		conf := filepath.Join(f.dir, fmt.Sprintf("node-%d.conf", i))

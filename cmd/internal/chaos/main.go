@@ -18,6 +18,7 @@ type options struct {
 	rate      int
 	shards    int
 	instances int
+	disk      string
 	keep      bool
 }
 
@@ -29,6 +30,7 @@ func main() {
 	flag.IntVar(&o.rate, "rate", 10_000, "events a second of all hosts")
 	flag.IntVar(&o.shards, "shards", 16, "shards")
 	flag.IntVar(&o.instances, "instances", 3, "instances of each consumer")
+	flag.StringVar(&o.disk, "disk", "1g", "size of the disk that is filled, a tmpfs: must hold what a node stores")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs and stores")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -218,6 +218,9 @@ func (f *fleet) eachMessage(ctx context.Context, shard int, see func(data []byte
 	if err != nil {
 		return err
 	}
+	if first := jsStream.CachedInfo().State.FirstSeq; first > 1 {
+		return fmt.Errorf("it has let go of its beginning, up to %d: nothing can be compared", first)
+	}
 	left := jsStream.CachedInfo().State.Msgs
 	if left == 0 {
 		return nil
