@@ -184,7 +184,8 @@ func (c *Consumer) step(ctx context.Context) error {
 		switch {
 		case c.finished[shard]:
 		case mine != nil && wanted[shard] != c.opts.Instance:
-			if since := noteSince(c.better, shard, now); now.Sub(since) >= c.opts.Settle {
+			if since := noteSince(c.better, shard, now); now.Sub(since) >= c.opts.Settle && !mine.leaving {
+				mine.leaving = true
 				c.counters.handedOver.Add(1)
 				mine.stop(errHandOver)
 			}

@@ -34,6 +34,8 @@ type owned struct {
 	cost     time.Duration
 	saved    atomic.Int64 // bytes of the last checkpoint
 
+	leaving bool // it is given to another; the Consumer's
+
 	closed atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
 	done   bool        // it was; valid when ended is closed
 
