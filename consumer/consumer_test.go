@@ -180,7 +180,7 @@ func (f *fleet) expect(states map[int][]byte) {
 		if len(state) == 0 {
 			continue
 		}
-		if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold); err != nil {
+		if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold, nil); err != nil {
 			f.t.Error(err)
 		}
 		for id, sum := range fold.hosts {

@@ -42,7 +42,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) erro
 	}
 	hosts := func(cluster, host string) bool { return o.topology.Shard(cluster, host) == o.shard }
 	for _, state := range states {
-		if err := reader.restoreSome(state, fold, hosts); err != nil {
+		if err := reader.restore(state, fold, hosts); err != nil {
 			return err
 		}
 	}

@@ -148,7 +148,7 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 		return nil, nil, ctx.Err()
 	}
 	if err == nil {
-		err = reader.restore(state, fold)
+		err = reader.restore(state, fold, nil)
 	}
 	if err != nil {
 		o.counters.rebuilt.Add(1)

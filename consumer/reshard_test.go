@@ -28,7 +28,7 @@ func TestReshardUnderConsumers(t *testing.T) {
 				continue
 			}
 			fold := newChain().(*chain)
-			if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold); err != nil {
+			if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold, nil); err != nil {
 				t.Fatal(err)
 			}
 			for id, sum := range fold.hosts {

@@ -46,17 +46,9 @@ func guard(call func() error) (err error) {
 	return call()
 }
 
-// restore takes up what save made, in a new reader with a new fold.
-func (r *Reader) restore(state []byte, fold Stateful) error {
-	return r.restoreState(state, fold, nil)
-}
-
-// restoreSome takes up some hosts of a state, and nothing that is not a host's.
-func (r *Reader) restoreSome(state []byte, fold Stateful, some func(cluster, host string) bool) error {
-	return r.restoreState(state, fold, some)
-}
-
-func (r *Reader) restoreState(state []byte, fold Stateful, some func(cluster, host string) bool) error {
+// restore takes up what save made, in a new reader with a new fold. With some it takes up those hosts alone, and nothing that
+// is not a host's.
+func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host string) bool) error {
 	if len(state) == 0 {
 		return nil
 	}
