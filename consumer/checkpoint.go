@@ -73,7 +73,8 @@ type checkpoints struct {
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
 
-// latest is the newest manifest that a replica knows of; the zero one when there is none.
+// latest is the newest manifest that a replica knows of; the zero one when there is none. With errNewer it can be
+// replaced, and nothing else.
 func (c *checkpoints) latest(ctx context.Context) (manifest, error) {
 	var m manifest
 	raw, err := c.get(ctx, "m")
@@ -83,12 +84,16 @@ func (c *checkpoints) latest(ctx context.Context) (manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	if err := json.Unmarshal(raw.Data, &m); err != nil || m.Form != manifestForm {
-		// What stands there is from another program. It is replaced, since the stream can rebuild the state.
-		m = manifest{Epoch: m.Epoch}
+	err = json.Unmarshal(raw.Data, &m)
+	if err != nil || m.Form != manifestForm {
+		newer := m.Form > manifestForm
+		m, err = manifest{Epoch: m.Epoch}, nil // what is damaged is replaced: the stream can rebuild the state
+		if newer {
+			err = fmt.Errorf("checkpoint of shard %d: %w", c.shard, errNewer)
+		}
 	}
 	m.revision = raw.Sequence
-	return m, nil
+	return m, err
 }
 
 func (c *checkpoints) get(ctx context.Context, part string) (*jetstream.RawStreamMsg, error) {
@@ -102,13 +107,14 @@ func (c *checkpoints) get(ctx context.Context, part string) (*jetstream.RawStrea
 	return c.jsStream.GetLastMsgForSubject(ctx, c.subject(part))
 }
 
-// claim makes owner the only one who can commit. Whoever claimed before finds out at its next commit.
-func (c *checkpoints) claim(ctx context.Context, owner string) (manifest, error) {
+// claim makes owner the only one who can commit. Whoever claimed before finds out at its next commit. To rebuild is to
+// take no notice of what a newer program saved.
+func (c *checkpoints) claim(ctx context.Context, owner string, rebuild bool) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	for {
 		m, err := c.latest(ctx)
-		if err == nil {
+		if err == nil || rebuild && isNewer(err) {
 			m.Form, m.Owner, m.Epoch, m.Commit = manifestForm, owner, m.Epoch+1, 0
 			err = c.put(ctx, &m)
 		}

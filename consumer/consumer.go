@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -49,6 +50,7 @@ type Consumer struct {
 	lookedAt time.Time
 	better   map[int]time.Time // shard that another should have, since when
 	free     map[int]time.Time // shard that nobody owns, since when
+	refused  map[int]time.Time // shard whose state is of a newer program, since when
 	finished map[int]bool      // shards of older generations that are folded to their end
 
 	ready     chan struct{}
@@ -79,7 +81,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	fold := newFold().Name()
 	return &Consumer{
 		opts: opts, js: js, newFold: newFold, fold: fold, log: log.With("consumer", fold, "instance", opts.Instance),
-		better: map[int]time.Time{}, free: map[int]time.Time{}, finished: map[int]bool{}, ready: make(chan struct{}), owns: map[int]*owned{},
+		better: map[int]time.Time{}, free: map[int]time.Time{}, refused: map[int]time.Time{}, finished: map[int]bool{}, ready: make(chan struct{}), owns: map[int]*owned{},
 	}
 }
 
@@ -133,7 +135,8 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	}
 	var joined time.Time
 	for ctx.Err() == nil {
-		if time.Since(joined) > c.leases.ttl/4 {
+		if refuses := slices.Sorted(maps.Keys(c.refused)); time.Since(joined) > c.leases.ttl/4 || !slices.Equal(refuses, c.leases.refuses) {
+			c.leases.refuses = refuses
 			if err := c.leases.join(ctx); err != nil {
 				return fmt.Errorf("join the instances of %s: %w", c.fold, err)
 			}
@@ -171,7 +174,8 @@ func (c *Consumer) step(ctx context.Context) error {
 		}
 	}
 	members, owners, err := c.leases.look(ctx)
-	if err != nil || !slices.Contains(members, c.opts.Instance) { // not heard of ourselves yet
+	heardOf := slices.ContainsFunc(members, func(m member) bool { return m.name == c.opts.Instance })
+	if err != nil || !heardOf {
 		return err
 	}
 	now := time.Now()
@@ -192,8 +196,11 @@ func (c *Consumer) step(ctx context.Context) error {
 			continue
 		case mine == nil && owners[shard] == "":
 			since := noteSince(c.free, shard, now)
-			if wanted[shard] == c.opts.Instance || now.Sub(since) > 2*c.leases.ttl {
-				c.take(ctx, shard)
+			refused, refuses := c.refused[shard]
+			switch {
+			case refuses && (wanted[shard] != c.opts.Instance || now.Sub(refused) < waitForNewer*c.leases.ttl):
+			case wanted[shard] == c.opts.Instance, now.Sub(since) > 2*c.leases.ttl:
+				c.take(ctx, shard, refuses)
 			}
 			continue
 		}
@@ -224,24 +231,28 @@ func (c *Consumer) owned(shard int) *owned {
 	case <-o.ended:
 		delete(c.owns, shard)
 		c.finished[shard] = o.done
+		if o.newer {
+			c.refused[shard] = time.Now()
+		}
 		return nil
 	default:
 		return o
 	}
 }
 
-func (c *Consumer) take(ctx context.Context, shard int) {
+func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	revision, err := c.leases.acquire(ctx, shard)
 	if err != nil {
 		c.log.Debug("lease not taken", "shard", shard, "err", err)
 		return
 	}
 	delete(c.free, shard)
+	delete(c.refused, shard)
 	running, stop := context.WithCancelCause(ctx)
 	o := &owned{
 		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
 		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
-		ended: make(chan struct{}),
+		ended: make(chan struct{}), rebuild: rebuild,
 	}
 	c.mu.Lock()
 	c.owns[shard] = o

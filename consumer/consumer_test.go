@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -60,8 +61,11 @@ func (c *chain) Snapshot(yield func(Section) error) error {
 }
 
 func (c *chain) Restore(s Section) error {
-	if len(s.Data) != 9 || s.Data[0] != c.form {
-		return fmt.Errorf("form %d", s.Data[0])
+	if len(s.Data) != 9 {
+		return snapshot.ErrDamaged
+	}
+	if s.Data[0] > c.form {
+		return fmt.Errorf("%w: form %d", snapshot.ErrVersion, s.Data[0])
 	}
 	c.hosts[hostID{s.Cluster, s.Host}] = binary.LittleEndian.Uint64(s.Data[1:])
 	return nil
@@ -73,14 +77,15 @@ type fleet struct {
 	bus   *bus
 	admin jetstream.JetStream
 	topo  schema.Topology
+	lease time.Duration
 	seqs  map[string]uint64
 	sums  map[string]uint64 // what the chain of each host must be
 }
 
 func newFleet(t *testing.T, shards int) *fleet {
-	f := &fleet{t: t, bus: newBus(t), topo: schema.Topology{Generation: 1, Shards: shards}, seqs: map[string]uint64{}, sums: map[string]uint64{}}
+	f := &fleet{t: t, bus: newBus(t), lease: 2 * time.Second, topo: schema.Topology{Generation: 1, Shards: shards}, seqs: map[string]uint64{}, sums: map[string]uint64{}}
 	f.admin = f.bus.connect()
-	if err := EnsureStreams(t.Context(), f.admin, StreamOptions{Shards: shards, MaxBytes: int64(shards) << 26, Lease: 2 * time.Second}); err != nil {
+	if err := EnsureStreams(t.Context(), f.admin, StreamOptions{Shards: shards, MaxBytes: int64(shards) << 26, Lease: f.lease}); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -174,9 +179,15 @@ func (f *fleet) expect(states map[int][]byte) {
 			f.t.Errorf("shard %d: the state that was saved is not that of an undisturbed run:\n%x\n%x", shard, states[shard], want)
 		}
 	}
+	f.expectSums(states, newChain)
+}
+
+// expectSums compares what the states hold with what was sent.
+func (f *fleet) expectSums(states map[int][]byte, newFold func() Stateful) {
+	f.t.Helper()
 	sums := map[string]uint64{}
 	for _, state := range states {
-		fold := newChain().(*chain)
+		fold := newFold().(*chain)
 		if len(state) == 0 {
 			continue
 		}
@@ -260,14 +271,14 @@ func TestZombie(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
 	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
-	old, err := store.claim(t.Context(), "old")
+	old, err := store.claim(t.Context(), "old", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := store.commit(t.Context(), &old, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	successor, err := store.claim(t.Context(), "successor")
+	successor, err := store.claim(t.Context(), "successor", false)
 	if err != nil || successor.Epoch != old.Epoch+1 {
 		t.Fatalf("claim: %v, epoch %d after %d", err, successor.Epoch, old.Epoch)
 	}
@@ -324,25 +335,6 @@ func TestFailover(t *testing.T) {
 		})
 		return n == 20
 	})
-	c.stop()
-	f.expect(f.committed())
-}
-
-// TestUnknownState: a state of another form is refused, said, and rebuilt from the stream.
-func TestUnknownState(t *testing.T) {
-	f := newFleet(t, 1)
-	for range 10 {
-		f.send("h")
-	}
-	newer := f.instance("newer", func() Stateful { return &chain{hosts: map[hostID]uint64{}, form: 2} })
-	eventually(t, "it is saved", func() bool { return newer.counters.commits.Load() > 0 })
-	newer.stop()
-	f.send("h")
-	c := f.instance("known", newChain)
-	eventually(t, "it is saved", func() bool { return c.counters.commits.Load() > 0 })
-	if n := c.counters.rebuilt.Load(); n != 1 {
-		t.Errorf("%d states were rebuilt, want 1", n)
-	}
 	c.stop()
 	f.expect(f.committed())
 }
@@ -414,7 +406,8 @@ func TestPlacement(t *testing.T) {
 	for i := range shards {
 		shards[i] = i
 	}
-	three := placement(shards, []string{"a", "b", "c"})
+	a, b, c := member{name: "a"}, member{name: "b"}, member{name: "c"}
+	three := placement(shards, []member{a, b, c})
 	count := map[string]int{}
 	for _, m := range three {
 		count[m]++
@@ -424,16 +417,32 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("%s has %d of 16 shards", m, n)
 		}
 	}
-	if len(placement(shards, nil)) != 0 || !maps.Equal(three, placement(shards, []string{"a", "b", "c"})) {
+	if len(placement(shards, nil)) != 0 || !maps.Equal(three, placement(shards, []member{a, b, c})) {
 		t.Error("placement is no function of shards and members")
 	}
 	moved := 0
-	for shard, m := range placement(shards, []string{"a", "b"}) {
+	for shard, m := range placement(shards, []member{a, b}) {
 		if three[shard] != "c" && three[shard] != m {
 			moved++
 		}
 	}
 	if moved > 5 {
 		t.Errorf("%d shards move between two members that stay", moved)
+	}
+	a.refuses, b.refuses = []int{3, 5}, []int{3}
+	some := placement(shards, []member{a, b, c})
+	if some[3] != "c" || some[5] == "a" {
+		t.Errorf("shards that cannot be read are placed on %s and %s", some[3], some[5])
+	}
+	c.refuses = []int{3}
+	if got := placement(shards, []member{a, b, c})[3]; got == "" {
+		t.Error("a shard that all refuse is nobody's")
+	}
+	c.refuses = nil
+	a.refuses, b.refuses = shards, shards
+	for shard, m := range placement(shards, []member{a, b, c}) {
+		if m != "c" {
+			t.Errorf("shard %d, which c alone can read, is placed on %s", shard, m)
+		}
 	}
 }

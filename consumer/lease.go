@@ -24,11 +24,19 @@ type leases struct {
 	fold     string
 	instance string
 	ttl      time.Duration
+	refuses  []int // shards whose state is of a newer program, in order
 }
 
 // lease is the value of a key.
 type lease struct {
 	Instance string `json:"instance"`
+	Refuses  []int  `json:"refuses,omitempty"` // of a member: the shards that it cannot read
+}
+
+// member is an instance that is there.
+type member struct {
+	name    string
+	refuses []int
 }
 
 func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance string) (*leases, error) {
@@ -50,7 +58,7 @@ func (l *leases) key(shard int) string { return l.fold + "." + strconv.Itoa(shar
 func (l *leases) member() string       { return "m." + l.fold + "." + l.instance }
 
 // look asks who is there and who owns what. A replica answers, which may be behind: who acts on it finds out.
-func (l *leases) look(ctx context.Context) (members []string, owners map[int]string, err error) {
+func (l *leases) look(ctx context.Context) (members []member, owners map[int]string, err error) {
 	ctx, cancel := l.request(ctx)
 	defer cancel()
 	keys, err := l.all(ctx)
@@ -58,19 +66,19 @@ func (l *leases) look(ctx context.Context) (members []string, owners map[int]str
 		return nil, nil, fmt.Errorf("read leases: %w", err)
 	}
 	owners = map[int]string{}
-	for key, instance := range keys {
+	for key, v := range keys {
 		if name, ok := strings.CutPrefix(key, "m."+l.fold+"."); ok {
-			members = append(members, name)
+			members = append(members, member{name, v.Refuses})
 		} else if shard, err := strconv.Atoi(strings.TrimPrefix(key, l.fold+".")); err == nil {
-			owners[shard] = instance
+			owners[shard] = v.Instance
 		}
 	}
-	slices.Sort(members)
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	return members, owners, nil
 }
 
 // all reads the keys of the fold in one request: the last message of each subject, until one that says that this was all.
-func (l *leases) all(ctx context.Context) (map[string]string, error) {
+func (l *leases) all(ctx context.Context) (map[string]lease, error) {
 	inbox := l.conn.NewInbox()
 	answers, err := l.conn.SubscribeSync(inbox)
 	if err != nil {
@@ -86,7 +94,7 @@ func (l *leases) all(ctx context.Context) (map[string]string, error) {
 	if err := l.conn.PublishRequest("$JS.API.DIRECT.GET."+schema.BucketStream(schema.LeaseBucket), inbox, asked); err != nil {
 		return nil, err
 	}
-	keys := map[string]string{}
+	keys := map[string]lease{}
 	for {
 		m, err := answers.NextMsgWithContext(ctx)
 		if err != nil {
@@ -102,13 +110,13 @@ func (l *leases) all(ctx context.Context) (map[string]string, error) {
 		key := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), schema.KeySubject(schema.LeaseBucket, ""))
 		var v lease
 		if m.Header.Get("KV-Operation") == "" && m.Header.Get(jetstream.MarkerReasonHeader) == "" && json.Unmarshal(m.Data, &v) == nil {
-			keys[key] = v.Instance
+			keys[key] = v
 		}
 	}
 }
 
 func (l *leases) value() []byte {
-	data, _ := json.Marshal(lease{l.instance}) // a text cannot fail
+	data, _ := json.Marshal(lease{Instance: l.instance}) // text and numbers cannot fail
 	return data
 }
 
@@ -120,7 +128,8 @@ func (l *leases) request(ctx context.Context) (context.Context, context.CancelFu
 func (l *leases) join(ctx context.Context) error {
 	ctx, cancel := l.request(ctx)
 	defer cancel()
-	_, err := l.kv.Put(ctx, l.member(), l.value())
+	data, _ := json.Marshal(lease{l.instance, l.refuses}) // text and numbers cannot fail
+	_, err := l.kv.Put(ctx, l.member(), data)
 	return err
 }
 

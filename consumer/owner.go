@@ -36,8 +36,10 @@ type owned struct {
 
 	leaving bool // it is given to another; the Consumer's
 
-	closed atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
-	done   bool        // it was; valid when ended is closed
+	closed  atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
+	done    bool        // it was; valid when ended is closed
+	rebuild bool        // a state of a newer program is not waited for
+	newer   bool        // the state is of a newer program; valid when ended is closed
 
 	stop  context.CancelCauseFunc
 	ended chan struct{}
@@ -71,6 +73,9 @@ func (o *owned) run(ctx context.Context) {
 		o.log.Warn("lease was lost: the shard is another's", "shard", o.shard)
 		return // the key is not ours
 	case errors.Is(err, errFenced):
+	case isNewer(err):
+		o.newer = true
+		o.log.Warn("saved state is left to a newer instance", "shard", o.shard, "err", err)
 	case errors.Is(err, errNotDrained):
 		o.log.Debug("shard must wait", "shard", o.shard, "err", err)
 	case err != nil && ctx.Err() == nil:
@@ -81,7 +86,7 @@ func (o *owned) run(ctx context.Context) {
 
 // work claims the shard, takes its state up, and folds until ctx ends.
 func (o *owned) work(ctx context.Context) (err error) {
-	if o.manifest, err = o.store.claim(ctx, o.leases.instance); err != nil {
+	if o.manifest, err = o.store.claim(ctx, o.leases.instance, o.rebuild); err != nil {
 		return err
 	}
 	reader, fold, err := o.takeUp(ctx)
@@ -132,8 +137,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 	}
 }
 
-// takeUp makes a reader and fold of the newest checkpoint. A state that this program does not know is built anew from
-// what the stream still holds.
+// takeUp makes a reader and fold of the newest checkpoint. A damaged state is built anew from what the stream still holds.
 func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 	reader, fold := o.anew()
 	if len(o.manifest.Sums) == 0 {
@@ -141,6 +145,9 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 			return nil, nil, err
 		}
 		o.unsaved = len(reader.runs.young) > 0
+		if o.rebuild {
+			o.rebuilt(errNewer)
+		}
 		return reader, fold, nil
 	}
 	state, err := o.store.load(ctx, &o.manifest)
@@ -150,15 +157,22 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 	if err == nil {
 		err = reader.restore(state, fold, nil)
 	}
+	if isNewer(err) && !o.rebuild {
+		return nil, nil, err
+	}
 	if err != nil {
-		o.counters.rebuilt.Add(1)
-		o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "shard", o.shard, "err", err)
-		o.unsaved = true
+		o.rebuilt(err)
 		reader, fold = o.anew()
 		return reader, fold, nil
 	}
 	reader.resume(&o.manifest)
 	return reader, fold, nil
+}
+
+func (o *owned) rebuilt(why error) {
+	o.unsaved = true
+	o.counters.rebuilt.Add(1)
+	o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "shard", o.shard, "err", why)
 }
 
 func (o *owned) anew() (*Reader, Stateful) {

@@ -7,9 +7,10 @@ import (
 	"strconv"
 )
 
-// placement says which member should own each shard: the one that the shard's hash likes best and that has less than its
-// even part. Every member comes to the same answer, and one that comes or goes moves few shards besides its own.
-func placement(shards []int, members []string) map[int]string {
+// placement says which member should own each shard: the one that the shard's hash likes best, of those that can read its
+// state, and that has less than its even part. Every member comes to the same answer, and one that comes or goes moves few
+// shards besides its own. A shard that all refuse is placed as if none did.
+func placement(shards []int, members []member) map[int]string {
 	owner := make(map[int]string, len(shards))
 	if len(members) == 0 {
 		return owner
@@ -17,15 +18,29 @@ func placement(shards []int, members []string) map[int]string {
 	most := (len(shards) + len(members) - 1) / len(members)
 	has := map[string]int{}
 	for _, shard := range slices.Sorted(slices.Values(shards)) {
-		ranked := slices.Clone(members)
-		slices.SortFunc(ranked, func(a, b string) int {
+		ranked := slices.SortedFunc(slices.Values(candidates(shard, members)), func(a, b string) int {
 			return cmp.Or(cmp.Compare(affinity(shard, b), affinity(shard, a)), cmp.Compare(a, b))
 		})
-		i := slices.IndexFunc(ranked, func(m string) bool { return has[m] < most })
+		// Where few can read many states, they have more than their part.
+		i := max(0, slices.IndexFunc(ranked, func(m string) bool { return has[m] < most }))
 		owner[shard] = ranked[i]
 		has[ranked[i]]++
 	}
 	return owner
+}
+
+func candidates(shard int, members []member) (can []string) {
+	var all []string
+	for _, m := range members {
+		all = append(all, m.name)
+		if !slices.Contains(m.refuses, shard) {
+			can = append(can, m.name)
+		}
+	}
+	if len(can) == 0 {
+		return all
+	}
+	return can
 }
 
 func affinity(shard int, member string) uint64 {

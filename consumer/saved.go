@@ -16,8 +16,6 @@ import (
 
 const savedForm = 1
 
-var errForm = errors.New("state is of another form")
-
 // save appends the state of the reader and its fold. No step may be under way.
 func (r *Reader) save(to []byte, fold Stateful) ([]byte, error) {
 	to = binary.AppendUvarint(to, savedForm)
@@ -53,8 +51,8 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 		return nil
 	}
 	in := &saved{rest: state}
-	if form := in.uint(); in.err == nil && form != savedForm {
-		return fmt.Errorf("%w: %d, and this program knows %d", errForm, form, savedForm)
+	if form := in.uint(); in.err == nil && form > savedForm {
+		return fmt.Errorf("%w: form %d, and this one reads up to %d", errNewer, form, savedForm)
 	}
 	to := r
 	if some != nil { // what all hosts of another shard made together stays there

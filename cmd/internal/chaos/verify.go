@@ -143,8 +143,11 @@ func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, e
 		return 0, err
 	}
 	if !bytes.Equal(saved.State, want) {
-		return 0, fmt.Errorf("%s of shard %d: the committed state (%d bytes, %x) is not that of an undisturbed run (%d bytes, %x)",
-			name, shard, len(saved.State), sum(saved.State), len(want), sum(want))
+		path := filepath.Join(f.dir, fmt.Sprintf("%s-%d.state", name, shard))
+		f.keep = true
+		return 0, errors.Join(
+			fmt.Errorf("%s of shard %d: the committed state is not that of an undisturbed run: %s and %[3]s.undisturbed", name, shard, path),
+			os.WriteFile(path, saved.State, 0o644), os.WriteFile(path+".undisturbed", want, 0o644))
 	}
 	return len(want), nil
 }
@@ -229,7 +232,7 @@ func (f *fleet) eachMessage(ctx context.Context, shard int, see func(data []byte
 	if err != nil {
 		return err
 	}
-	messages, err := ordered.Messages(jetstream.PullMaxMessagesWithBytesLimit(500, 8<<20))
+	messages, err := ordered.Messages(jetstream.PullMaxBytes(8 << 20))
 	if err != nil {
 		return err
 	}
