@@ -63,7 +63,7 @@ type Consumer struct {
 
 // ownerCounters count over all shards that an instance has owned.
 type ownerCounters struct {
-	claims, commits, failed, fenced, leasesLost, rebuilt, handedOver atomic.Uint64
+	claims, commits, failed, fenced, leasesLost, rebuilt, newer, handedOver atomic.Uint64
 }
 
 // New returns a Consumer that does nothing until Run. newFold makes the state of one shard.

@@ -19,6 +19,7 @@ var (
 	descLeasesLost = instanceDesc("leases_lost_total", "Shards lost because their lease was not renewed in time.")
 	descFenced     = instanceDesc("fenced_total", "Checkpoints refused because another instance had claimed the shard.")
 	descRebuilt    = instanceDesc("states_rebuilt_total", "Saved states that could not be used and were rebuilt from the stream.")
+	descNewer      = instanceDesc("newer_states_total", "Saved states of a newer program, left to newer instances.")
 	descCommits    = instanceDesc("checkpoints_total", "Checkpoints, by what became of them.", "result")
 
 	descCheckpointAge   = desc("checkpoint_age_seconds", "Time since the state of the shard was last saved.")
@@ -59,6 +60,7 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter(descLeasesLost, n.leasesLost.Load())
 	counter(descFenced, n.fenced.Load())
 	counter(descRebuilt, n.rebuilt.Load())
+	counter(descNewer, n.newer.Load())
 	counter(descCommits, n.commits.Load(), "committed")
 	counter(descCommits, n.failed.Load(), "failed")
 }

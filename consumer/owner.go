@@ -75,6 +75,7 @@ func (o *owned) run(ctx context.Context) {
 	case errors.Is(err, errFenced):
 	case isNewer(err):
 		o.newer = true
+		o.counters.newer.Add(1)
 		o.log.Warn("saved state is left to a newer instance", "shard", o.shard, "err", err)
 	case errors.Is(err, errNotDrained):
 		o.log.Debug("shard must wait", "shard", o.shard, "err", err)

@@ -49,16 +49,34 @@ func newFleet(ctx context.Context, o options) (*fleet, error) {
 	}
 	f := &fleet{options: o, dir: dir, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}, began: time.Now()}
 	f.say("seed %d, %s of trouble, %d hosts, %d events/s, %d shards, %d instances of each consumer, in %s", o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, dir)
-	programs := []string{"github.com/nats-io/nats-server/v2", "./cmd/gputap"}
+	if err := build(ctx, ".", dir+"/bin/"); err != nil {
+		return nil, err
+	}
+	if f.from != "" {
+		tree := filepath.Join(dir, "from")
+		if out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", tree, f.from).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
+		}
+		defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
+		if err := build(ctx, tree, dir+"/old/"); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// build makes the programs of the fleet from a tree.
+func build(ctx context.Context, tree, to string) error {
+	programs := []string{"build", "-o", to, "github.com/nats-io/nats-server/v2", "./cmd/gputap"}
 	for _, c := range consumers {
 		programs = append(programs, "./cmd/gputap-"+c)
 	}
-	build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + "/bin/"}, programs...)...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build: %w", err)
+	cmd := exec.CommandContext(ctx, "go", programs...)
+	cmd.Dir, cmd.Stderr = tree, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build: %w", err)
 	}
-	return f, nil
+	return nil
 }
 
 func (f *fleet) say(format string, args ...any) {
@@ -66,6 +84,14 @@ func (f *fleet) say(format string, args ...any) {
 }
 
 func (f *fleet) program(name string) string { return filepath.Join(f.dir, "bin", name) }
+
+// first is the program that a process is to run until it is upgraded.
+func (f *fleet) first(name string) string {
+	if f.from != "" {
+		return filepath.Join(f.dir, "old", name)
+	}
+	return f.program(name)
+}
 
 // start brings up the cluster, the streams, the consumers and the hosts.
 func (f *fleet) start(ctx context.Context) error {
@@ -75,7 +101,7 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.connect(ctx); err != nil {
 		return err
 	}
-	initialise := exec.CommandContext(ctx, f.program("gputap"), "stream", "init", "--nats.url", f.urls(), "--shards", strconv.Itoa(f.shards),
+	initialise := exec.CommandContext(ctx, f.first("gputap"), "stream", "init", "--nats.url", f.urls(), "--shards", strconv.Itoa(f.shards),
 		"--replicas", strconv.Itoa(nodes), "--max-bytes", strconv.Itoa(f.shards*shardBytes))
 	if err := f.until(ctx, time.Minute, func() (err error) {
 		again := *initialise
@@ -90,7 +116,7 @@ func (f *fleet) start(ctx context.Context) error {
 	for _, c := range consumers {
 		for i := range f.instances {
 			p := &process{name: fmt.Sprintf("%s-%d", c, i), dir: f.dir, args: []string{
-				f.program("gputap-" + c), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0", "--log.format", "text",
+				f.first("gputap-" + c), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0", "--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
 			if err := p.start(); err != nil {
@@ -107,7 +133,7 @@ func (f *fleet) startSimulators() error {
 	for i := range simulators {
 		name := fmt.Sprintf("simulate-%d", i)
 		p := &process{name: name, dir: f.dir, args: []string{
-			f.program("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
+			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
 			"--duration", "24h", "--drain", "90s",
 		}}

@@ -20,6 +20,7 @@ type options struct {
 	instances int
 	disk      string
 	keep      bool
+	from      string
 }
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	flag.IntVar(&o.instances, "instances", 3, "instances of each consumer")
 	flag.StringVar(&o.disk, "disk", "1g", "size of the disk that is filled, a tmpfs: must hold what a node stores")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs and stores")
+	flag.StringVar(&o.from, "from", "", "commit whose programs run at first; they are replaced one by one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

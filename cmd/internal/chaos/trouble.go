@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -12,8 +13,14 @@ import (
 // trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
 // it did is undone a while later.
 func (f *fleet) trouble(ctx context.Context) error {
-	end := time.Now().Add(f.duration)
-	restartAt := time.Now().Add(f.duration / 2)
+	began := time.Now()
+	end, restartAt := began.Add(f.duration), began.Add(f.duration/2)
+	var old []*process
+	if f.from != "" {
+		old = slices.Concat(f.consumers, f.simulators)
+	}
+	every := f.duration / 2 / time.Duration(max(1, len(old)))
+	upgradeAt := began.Add(f.duration / 4)
 	if !f.pause(ctx, 5*time.Second) {
 		return ctx.Err()
 	}
@@ -24,12 +31,36 @@ func (f *fleet) trouble(ctx context.Context) error {
 				return err
 			}
 		}
+		if len(old) > 0 && time.Now().After(upgradeAt) {
+			if err := f.upgrade(ctx, old[0]); err != nil {
+				return err
+			}
+			old, upgradeAt = old[1:], upgradeAt.Add(every)
+			continue
+		}
 		if err := f.one(ctx); err != nil {
 			return err
 		}
 		f.pause(ctx, time.Duration(500+f.random.IntN(2500))*time.Millisecond)
 	}
+	if len(old) > 0 {
+		return fmt.Errorf("%d programs are still old ones: more time is needed", len(old))
+	}
 	return ctx.Err()
+}
+
+// upgrade replaces a process's program: a consumer ends in order, a simulator does not.
+func (f *fleet) upgrade(ctx context.Context, p *process) error {
+	f.note("upgrade", p.name)
+	p.args[0] = f.program(filepath.Base(p.args[0]))
+	if slices.Contains(f.simulators, p) {
+		p.kill()
+		return f.startAgain(ctx, p)
+	}
+	if err := p.end(syscall.SIGTERM, time.Minute); err != nil {
+		return err
+	}
+	return p.start()
 }
 
 func (f *fleet) pause(ctx context.Context, d time.Duration) bool {
