@@ -30,7 +30,7 @@
 // (retention) or the reader was told to begin later (late_start): then they are counted as unseen.
 // Losses that the producer counted travel in every batch and are kept per run.
 //
-// Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology and WatchTopology give
+// Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology gives
 // the shards that it has. Shard numbers are never used again, and a closed shard is sealed: what it holds is
 // all it will ever hold. The shards of a new generation take over the states of their hosts when those of the
 // one before are folded to their end; until then they wait. What a fold keeps of all hosts together stays behind.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -15,42 +13,10 @@ import (
 // ErrNoTopology says that nobody has set the bus up yet.
 var ErrNoTopology = errors.New("the bus has no topology: set it up with gputap stream init")
 
-// topologyInterval is how long a change may go unseen by WatchTopology.
-const topologyInterval = 2 * time.Second
-
 // ReadTopology reads which shards the bus has.
 func ReadTopology(ctx context.Context, js jetstream.JetStream) (schema.Topology, error) {
 	t, _, err := storedTopology(ctx, js)
 	return t, err
-}
-
-// WatchTopology tells changed which shards the bus has, now and after each change, until ctx ends. While the
-// bus is away or says nonsense, which is logged once, what was told before holds.
-func WatchTopology(ctx context.Context, js jetstream.JetStream, log *slog.Logger, changed func(schema.Topology)) {
-	var last schema.Topology
-	var stored time.Time
-	failing := false
-	for {
-		asked, cancel := context.WithTimeout(ctx, requestTimeout)
-		t, entry, err := storedTopology(asked, js)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && !failing:
-			failing = true
-			log.Warn("topology of the bus not read: trying again", "err", err)
-		case err != nil || t.Equal(last):
-		case t.Generation < last.Generation && entry.Created().Before(stored):
-			// a copy that lags
-		default:
-			last, stored, failing = t, entry.Created(), false
-			changed(t)
-		}
-		if !sleep(ctx, topologyInterval) {
-			return
-		}
-	}
 }
 
 // storedTopology gives the key too, for its revision; none with an error.

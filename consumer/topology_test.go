@@ -381,36 +381,6 @@ func TestAShardThatIsNone(t *testing.T) {
 	}
 }
 
-func TestWatchTopology(t *testing.T) {
-	b := newBus(t)
-	js := b.connect()
-	ctx, stop := context.WithCancel(t.Context())
-	seen, ended := make(chan schema.Topology, 8), make(chan struct{})
-	go func() {
-		defer close(ended)
-		WatchTopology(ctx, js, slog.New(slog.DiscardHandler), func(topology schema.Topology) { seen <- topology })
-	}()
-	for _, shards := range []int{1, 3} {
-		if want, got := reshard(t, js, shards), <-seen; !got.Equal(want) {
-			t.Errorf("told %+v, want %+v", got, want)
-		}
-	}
-	b.stop()
-	b.start()
-	until := time.Now().Add(30 * time.Second)
-	for !js.Conn().IsConnected() && time.Now().Before(until) {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := RemoveStreams(t.Context(), js); err != nil {
-		t.Fatal(err)
-	}
-	if want, got := reshard(t, js, 2), <-seen; !got.Equal(want) || got.Generation != 1 {
-		t.Errorf("of a new bus: told %+v, want %+v", got, want)
-	}
-	stop()
-	<-ended
-}
-
 // TestACluster: three servers hold three replicas, and not five.
 func TestACluster(t *testing.T) {
 	js := cluster(t, 3)

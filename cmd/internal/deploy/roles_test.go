@@ -79,7 +79,6 @@ func foldRights(own, other string) rights {
 		publish: []string{
 			"$KV.gputap_lease." + own + ".0", "$KV.gputap_lease.m." + own + ".a", "gputap.v1.state." + own + ".0.m",
 			"gputap.v1.dlq." + own + ".0", "gputap.v1.out.alert." + own + ".default.gpu-1", "$JS.API.STREAM.INFO.GPUTAP_EV_015",
-			"$JS.FC.KV_gputap_lease.x.y", // flow control of a watch that has much to tell
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_015.x", topologyGet,
 		},
 		refused: []string{
@@ -89,7 +88,8 @@ func foldRights(own, other string) rights {
 			"$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x", "$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state." + other + ".>",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state.>", "$JS.API.DIRECT.GET.GPUTAP_STATE",
 			"$JS.API.DIRECT.GET.GPUTAP_STATE.gputap.v1.state." + other + ".0.m", "$JS.API.STREAM.MSG.GET.GPUTAP_STATE",
-			"$JS.API.STREAM.CREATE.GPUTAP_DLQ",
+			"$JS.API.STREAM.CREATE.GPUTAP_DLQ", "$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state." + own + ".>",
+			"$JS.API.CONSUMER.CREATE.KV_gputap_lease.x.$KV.gputap_lease.>", "$JS.FC.KV_gputap_lease.x.y",
 		},
 		hear: []string{"_INBOX.gputap-" + own + ".x"},
 		deaf: []string{"_INBOX.gputap-" + other + ".>", "gputap.v1.ev.0.default.gpu-1.memory", "$KV.gputap_lease.>"},
