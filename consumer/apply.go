@@ -37,6 +37,14 @@ var outcomeWords = [numOutcomes]string{
 func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.stepping.Lock()
 	defer r.stepping.Unlock()
+	if !r.wants(m.Subject()) {
+		r.place.stored = meta.Timestamp
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stats.Lag = meta.NumPending
+		r.advance(meta.Sequence.Stream)
+		return
+	}
 	start := time.Now()
 	done, err := r.handle(m)
 	if err != nil {

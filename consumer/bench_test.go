@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,6 +51,53 @@ func BenchmarkReadStream(b *testing.B) {
 	b.ReportMetric(events/took.Seconds()/1e6, "Mevents/s")
 	b.ReportMetric(events/raw.Seconds()/1e6, "raw-Mevents/s")
 	b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
+}
+
+// BenchmarkReadFleet reads a shard as a fleet fills it: small batches of 625 hosts and all kinds, of which the fold wants one.
+// In turn with an ordered consumer of JetStream that does nothing with the same messages.
+func BenchmarkReadFleet(b *testing.B) {
+	js := connectReady(b)
+	const hosts, rounds = 625, 40
+	kinds := []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost}
+	h := schema.Header{Cluster: "c", BootID: "b", Run: 1}
+	memory, events := schema.NewBuilder(schema.KindMemory), 0
+	fill(memory, 8)
+	var last jetstream.PubAckFuture
+	for h.Seq = 1; h.Seq <= rounds; h.Seq++ {
+		for host := range hosts {
+			for _, kind := range kinds {
+				h.Host = fmt.Sprint("host-", host)
+				data := encode(kind, h)
+				if kind == schema.KindMemory {
+					data = memory.Encode(&h)
+					events += 8
+				}
+				var err error
+				if last, err = js.PublishAsync(schema.Subject(0, h.Cluster, h.Host, kind), data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	<-js.PublishAsyncComplete()
+	ack := <-last.Ok()
+	var took, raw time.Duration
+	for b.Loop() {
+		fold, began := &counting{}, time.Now()
+		c, stop := start(b, js, fold, ReaderOptions{})
+		wait(b, c, ack.Sequence)
+		took += time.Since(began)
+		stop()
+		if fold.events != events {
+			b.Fatalf("%d events, want %d", fold.events, events)
+		}
+		raw += readRaw(b, js, ack.Sequence)
+	}
+	messages := float64(b.N) * float64(ack.Sequence)
+	b.ReportMetric(float64(took.Nanoseconds())/messages, "ns/message")
+	b.ReportMetric(float64(raw.Nanoseconds())/messages, "raw-ns/message")
+	b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
+	b.ReportMetric(0, "ns/op")
 }
 
 // readRaw times what JetStream takes to hand the messages over.

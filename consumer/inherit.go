@@ -75,7 +75,7 @@ func (r *Reader) Folded(ctx context.Context, sequence uint64) (bool, error) {
 }
 
 func (r *Reader) nothingBehind(ctx context.Context, jsStream jetstream.Stream, shard int, sequence uint64) (bool, error) {
-	for _, subject := range r.filters(shard) {
+	for _, subject := range r.wanted(shard) {
 		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false, err

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,11 +46,12 @@ const defaultPullBytes = 8 << 20 // 16 batches of the largest size
 
 // Reader feeds one fold from one shard. It is a prometheus.Collector.
 type Reader struct {
-	opts ReaderOptions
-	js   jetstream.JetStream
-	fold Fold
-	log  *slog.Logger
-	name string // of the JetStream consumer: unique, or two readers of a shard would share one
+	opts  ReaderOptions
+	js    jetstream.JetStream
+	fold  Fold
+	kinds []schema.Kind // the fold's, and heartbeats
+	log   *slog.Logger
+	name  string // of the JetStream consumer: unique, or two readers of a shard would share one
 
 	stepping sync.Mutex // held by a step, and by who saves the state between two
 
@@ -77,8 +79,10 @@ func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.
 	if opts.PullMaxBytes <= 0 {
 		opts.PullMaxBytes = defaultPullBytes
 	}
+	kinds := append(slices.Clone(fold.Kinds()), schema.KindHost)
+	slices.Sort(kinds)
 	return &Reader{
-		opts: opts, js: js, fold: fold, log: log.With("consumer", fold.Name(), "shard", opts.Shard),
+		opts: opts, js: js, fold: fold, kinds: slices.Compact(kinds), log: log.With("consumer", fold.Name(), "shard", opts.Shard),
 		name: consumerName(fold.Name(), opts.Shard), decoder: schema.NewDecoder(), warnings: map[string]*warning{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
 	}

@@ -52,7 +52,7 @@ func (r *Reader) nothingLeft(ctx context.Context, applied, sequence uint64) bool
 	if err != nil || jsStream.CachedInfo().State.LastSeq < sequence {
 		return false
 	}
-	for _, subject := range r.filters(r.opts.Shard) {
+	for _, subject := range r.wanted(r.opts.Shard) {
 		next, err := jsStream.GetMsg(ctx, applied+1, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue

@@ -72,7 +72,7 @@ func BenchmarkRingToAck(b *testing.B) {
 	var took, raw time.Duration
 	var events uint64
 	for b.Loop() {
-		p := filled(b, js, "launch", benchCalls)
+		p := filled(b, js, "launch", 1_800_000)
 		jsStream, err := js.Stream(b.Context(), schema.StreamName(0))
 		if err != nil {
 			b.Fatal(err)
