@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,8 @@ const (
 var (
 	// errFenced: another instance has claimed the shard since.
 	errFenced = errors.New("another instance owns the shard")
+	// errAdopted: the newest manifest is an earlier one of the same owner, whose ack was lost.
+	errAdopted = errors.New("an earlier checkpoint was stored")
 	// errDamaged: the parts of a checkpoint are not what its manifest says.
 	errDamaged = errors.New("checkpoint is damaged")
 )
@@ -69,6 +72,10 @@ type checkpoints struct {
 	shard int
 
 	jsStream jetstream.Stream // looked up once
+
+	attempts uint64 // at commits since the claim
+	doubt    bool   // the last one may have been stored, or be stored yet
+	swept    bool   // what owners before have left is freed
 }
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
@@ -127,14 +134,15 @@ func (c *checkpoints) claim(ctx context.Context, owner string, rebuild bool) (ma
 	}
 }
 
-// put writes a manifest over the one it was made from.
+// put writes a manifest over the one it was made from. When an earlier one of the same owner turns out to have been
+// stored, m is that one, with errAdopted.
 func (c *checkpoints) put(ctx context.Context, m *manifest) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	msg := &nats.Msg{Subject: c.subject("m"), Data: data}
-	for {
+	for doubt := c.doubt; ; doubt = true {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(m.revision), jetstream.WithRetryAttempts(0))
 		if err == nil {
 			m.revision = ack.Sequence
@@ -145,11 +153,16 @@ func (c *checkpoints) put(ctx context.Context, m *manifest) error {
 		}
 		// The bus may have stored it and the ack be lost.
 		stored, lookErr := c.latest(ctx)
-		switch {
-		case lookErr == nil && stored.revision > m.revision && stored.Owner == m.Owner && stored.Epoch == m.Epoch && stored.Commit == m.Commit:
+		switch newer := lookErr == nil && stored.revision > m.revision; {
+		case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch && stored.Commit == m.Commit:
 			m.revision = stored.revision
 			return nil
-		case lookErr == nil && stored.revision > m.revision, wrongSequence(err):
+		case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch:
+			*m = stored
+			return errAdopted
+		case newer:
+			return errFenced
+		case wrongSequence(err) && !doubt: // nothing of this owner can be what is newer
 			return errFenced
 		}
 		if !sleep(ctx, readAgain) {
@@ -164,14 +177,36 @@ func wrongSequence(err error) bool {
 	return errors.As(err, &refused) && (refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
 }
 
-// commit makes state the shard's, up to what m says; m is then the newest manifest. Parts are written before the
-// manifest that names them, under names that no other owner uses, and never over those of the checkpoint before.
-func (c *checkpoints) commit(ctx context.Context, m *manifest, state []byte) error {
+// settle ends the doubt whether the last commit was stored, before anything is written over its parts: m is written again,
+// over itself if it still is the newest; if not, what is stored becomes m.
+func (c *checkpoints) settle(ctx context.Context, m *manifest) error {
+	if !c.doubt {
+		return nil
+	}
+	again := *m
+	c.attempts++
+	again.Commit = c.attempts
+	if err := c.put(ctx, &again); err != nil && !errors.Is(err, errAdopted) {
+		return err
+	}
+	*m, c.doubt = again, false
+	return nil
+}
+
+// commit makes state the shard's, up to what next says; m is then the newest manifest. Parts are written before the
+// manifest that names them, under names that no other owner uses, and never over those of the newest manifest.
+func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, state []byte) error {
+	if err := c.settle(ctx, m); err != nil {
+		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
+	}
 	before := *m
-	next := *m
-	next.Commit++
+	c.attempts++
+	next.Form, next.Owner, next.Epoch, next.revision, next.Commit = m.Form, m.Owner, m.Epoch, m.revision, c.attempts
 	next.Written = time.Now()
-	next.Parts = strconv.FormatUint(m.Epoch, 10) + "." + string("ab"[next.Commit%2])
+	own := strconv.FormatUint(m.Epoch, 10) + "."
+	if next.Parts = own + "a"; m.Parts == next.Parts {
+		next.Parts = own + "b"
+	}
 	next.Sums = nil
 	for rest := state; len(rest) > 0; {
 		p := rest[:min(len(rest), partBytes)]
@@ -182,10 +217,11 @@ func (c *checkpoints) commit(ctx context.Context, m *manifest, state []byte) err
 		return fmt.Errorf("write checkpoint of shard %d: %w", c.shard, err)
 	}
 	if err := c.put(ctx, &next); err != nil {
+		c.doubt = !errors.Is(err, errFenced)
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
 	}
 	*m = next
-	c.forget(ctx, &before, &next)
+	c.tidy(ctx, &before, &next)
 	return nil
 }
 
@@ -221,42 +257,82 @@ func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte)
 	return await(0)
 }
 
-// forget frees the parts that no manifest will name any more: those of an owner before, and what the checkpoint
-// before last had more of. They become empty messages that JetStream lets go soon; it does not matter when that fails.
-func (c *checkpoints) forget(ctx context.Context, before, now *manifest) {
-	if before.Parts == "" || before.Commit != 0 && len(before.Sums) <= len(now.Sums) {
+// tidy frees parts that no manifest will name any more: once those of owners before, then what the checkpoint before had
+// more of. They become empty messages that JetStream lets go soon. What fails is left to the next owner.
+func (c *checkpoints) tidy(ctx context.Context, before, now *manifest) {
+	if !c.swept {
+		c.swept = true
+		c.sweep(ctx, now.Epoch)
 		return
 	}
-	first := 0
-	if before.Commit != 0 { // of the same owner: its next commit takes these names
-		first = len(now.Sums)
-	}
-	for i := first; i < len(before.Sums); i++ {
-		msg := &nats.Msg{Subject: c.partSubject(before, i)}
-		if _, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(time.Second), jetstream.WithRetryAttempts(0)); err != nil {
+	for i := len(now.Sums); i < len(before.Sums); i++ {
+		if c.free(ctx, c.partSubject(before, i)) != nil {
 			return
 		}
 	}
 }
 
-// load reads the state of a manifest. A replica may be behind: what is not there yet is asked for again.
-func (c *checkpoints) load(ctx context.Context, m *manifest) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(stateTimeout, time.Duration(len(m.Sums))*readAgain))
-	defer cancel()
-	state := make([]byte, 0, m.bytes())
-	for i, p := range m.Sums {
-		for {
-			raw, err := c.get(ctx, "p."+m.Parts+"."+strconv.Itoa(i))
-			if err == nil && len(raw.Data) == p.Bytes && crc32.Checksum(raw.Data, castagnoli) == p.CRC {
-				state = append(state, raw.Data...)
-				break
-			}
-			if !sleep(ctx, readAgain) {
-				return nil, fmt.Errorf("%w: part %d of %d of shard %d: %w", errDamaged, i+1, len(m.Sums), c.shard, errors.Join(err, ctx.Err()))
-			}
+// sweep frees what owners before have left: the epoch is the number behind "p". Those after this one are not its matter.
+func (c *checkpoints) sweep(ctx context.Context, epoch uint64) {
+	jsStream, err := c.js.Stream(ctx, schema.StateStream)
+	if err != nil {
+		return
+	}
+	info, err := jsStream.Info(ctx, jetstream.WithSubjectFilter(c.subject("p.>")))
+	if err != nil {
+		return
+	}
+	for subject := range info.State.Subjects {
+		of, _, _ := strings.Cut(strings.TrimPrefix(subject, c.subject("p.")), ".")
+		if n, err := strconv.ParseUint(of, 10, 64); err == nil && n < epoch && c.free(ctx, subject) != nil {
+			return
 		}
 	}
+}
+
+func (c *checkpoints) free(ctx context.Context, subject string) error {
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject}, jetstream.WithMsgTTL(time.Second), jetstream.WithRetryAttempts(0))
+	return err
+}
+
+// load reads the state of a manifest. A replica may be behind: what is not there, or not what it should be, is asked for
+// again, and is damage only when it stays so for patience. A bus that does not answer is no damage.
+func (c *checkpoints) load(ctx context.Context, m *manifest, patience time.Duration) ([]byte, error) {
+	state := make([]byte, 0, m.bytes())
+	for i, p := range m.Sums {
+		data, err := c.loadPart(ctx, m.Parts+"."+strconv.Itoa(i), p, patience)
+		if err != nil {
+			return nil, fmt.Errorf("part %d of %d of shard %d: %w", i+1, len(m.Sums), c.shard, err)
+		}
+		state = append(state, data...)
+	}
 	return state, nil
+}
+
+func (c *checkpoints) loadPart(ctx context.Context, name string, p part, patience time.Duration) ([]byte, error) {
+	answered := time.Now()
+	var wrong time.Time // since when the answers are
+	for {
+		raw, err := c.get(ctx, "p."+name)
+		now := time.Now()
+		switch {
+		case err == nil && len(raw.Data) == p.Bytes && crc32.Checksum(raw.Data, castagnoli) == p.CRC:
+			return raw.Data, nil
+		case err == nil || errors.Is(err, jetstream.ErrMsgNotFound):
+			answered = now
+			if wrong.IsZero() {
+				wrong = now
+			}
+			if now.Sub(wrong) > patience {
+				return nil, errDamaged
+			}
+		case now.Sub(answered) > stateTimeout:
+			return nil, err
+		}
+		if !sleep(ctx, readAgain) {
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // SavedState is the newest checkpoint of a fold in a shard: what Reader.State of an undisturbed reader would be after
@@ -275,6 +351,6 @@ func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) 
 	if err != nil {
 		return SavedState{}, err
 	}
-	state, err := c.load(ctx, &m)
+	state, err := c.load(ctx, &m, stateTimeout)
 	return SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}, err
 }

@@ -146,7 +146,7 @@ func (f *fleet) committed() map[int][]byte {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if states[shard], err = store.load(f.t.Context(), &m); err != nil {
+		if states[shard], err = store.load(f.t.Context(), &m, 0); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -275,27 +275,27 @@ func TestZombie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.commit(t.Context(), &old, []byte("first")); err != nil {
+	if err := store.commit(t.Context(), &old, old, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
 	successor, err := store.claim(t.Context(), "successor", false)
 	if err != nil || successor.Epoch != old.Epoch+1 {
 		t.Fatalf("claim: %v, epoch %d after %d", err, successor.Epoch, old.Epoch)
 	}
-	if err := store.commit(t.Context(), &old, bytes.Repeat([]byte("zombie"), partBytes)); err == nil {
+	if err := store.commit(t.Context(), &old, old, bytes.Repeat([]byte("zombie"), partBytes)); err == nil {
 		t.Error("the zombie may commit")
 	}
-	if state, err := store.load(t.Context(), &successor); err != nil || string(state) != "first" {
+	if state, err := store.load(t.Context(), &successor, 0); err != nil || string(state) != "first" {
 		t.Errorf("the successor loads %.20q, %v", state, err)
 	}
-	if err := store.commit(t.Context(), &successor, []byte("second")); err != nil {
+	if err := store.commit(t.Context(), &successor, successor, []byte("second")); err != nil {
 		t.Fatal(err)
 	}
 	latest, err := store.latest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := store.load(t.Context(), &latest); err != nil || string(state) != "second" {
+	if state, err := store.load(t.Context(), &latest, 0); err != nil || string(state) != "second" {
 		t.Errorf("the state is %.20q, %v", state, err)
 	}
 }

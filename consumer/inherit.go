@@ -34,7 +34,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) erro
 		if !drained {
 			return fmt.Errorf("shard %d: %w", shard, errNotDrained)
 		}
-		state, err := store.load(ctx, &m)
+		state, err := store.load(ctx, &m, waitForNewer*o.leases.ttl)
 		if err != nil {
 			return err
 		}

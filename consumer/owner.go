@@ -151,12 +151,11 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 		}
 		return reader, fold, nil
 	}
-	state, err := o.store.load(ctx, &o.manifest)
-	if ctx.Err() != nil {
-		return nil, nil, ctx.Err()
-	}
+	state, err := o.store.load(ctx, &o.manifest, waitForNewer*o.leases.ttl)
 	if err == nil {
 		err = reader.restore(state, fold, nil)
+	} else if !errors.Is(err, errDamaged) {
+		return nil, nil, err
 	}
 	if isNewer(err) && !o.rebuild {
 		return nil, nil, err
@@ -210,7 +209,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
 		return nil
 	}
-	if err := o.store.commit(ctx, &next, o.state); err != nil {
+	if err := o.store.commit(ctx, &o.manifest, next, o.state); err != nil {
 		o.counters.failed.Add(1)
 		if errors.Is(err, errFenced) {
 			o.counters.fenced.Add(1)
@@ -220,7 +219,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
 		return err
 	}
-	o.manifest, o.cost, o.unsaved = next, time.Since(start), false
+	o.cost, o.unsaved = time.Since(start), false
 	o.saved.Store(int64(len(o.state)))
 	o.counters.commits.Add(1)
 	o.mu.Lock()

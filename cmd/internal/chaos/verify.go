@@ -117,7 +117,10 @@ func (f *fleet) verify(ctx context.Context) error {
 	}
 	f.say("%d batches of the simulators are in the streams, in order; %d of %d states equal those of an undisturbed run (%d bytes)",
 		batches, equal, f.shards*len(folds), bytesOfStates)
-	f.summary()
+	if rebuilt := f.summary()["saved state cannot be used"]; rebuilt > 0 {
+		f.keep = true
+		faults = append(faults, fmt.Errorf("%d saved states had to be rebuilt: see the consumers' logs in %s", rebuilt, f.dir))
+	}
 	return errors.Join(faults...)
 }
 
@@ -250,7 +253,7 @@ func (f *fleet) eachMessage(ctx context.Context, shard int, see func(data []byte
 }
 
 // summary counts what was done and what the consumers say of it.
-func (f *fleet) summary() {
+func (f *fleet) summary() map[string]int {
 	for _, what := range slices.Sorted(maps.Keys(f.did)) {
 		f.say("%4d × %s", f.did[what], what)
 	}
@@ -265,11 +268,12 @@ func (f *fleet) summary() {
 		if err != nil {
 			continue
 		}
-		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing"} {
+		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing", "stream was written anew"} {
 			counts[line] += strings.Count(string(text), line)
 		}
 	}
 	for _, line := range slices.Sorted(maps.Keys(counts)) {
 		f.say("%4d × the consumers said %q", counts[line], line)
 	}
+	return counts
 }

@@ -1,0 +1,152 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// TestCommitInDoubt: a commit whose ack never came may have been stored. The next one must find out before it
+// writes over parts that the newest manifest may name.
+func TestCommitInDoubt(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stored=%v", stored), func(t *testing.T) {
+			f := newFleet(t, 1)
+			store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+			m, err := store.claim(t.Context(), "one", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest := func() string {
+				t.Helper()
+				latest, err := store.latest(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				state, err := store.load(t.Context(), &latest, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(state)
+			}
+			commit := func(state string) {
+				t.Helper()
+				if err := store.commit(t.Context(), &m, m, []byte(state)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			commit("first")
+			if stored { // all of it but the ack
+				other, unaware := *store, m
+				if err := other.commit(t.Context(), &unaware, unaware, []byte("second")); err != nil {
+					t.Fatal(err)
+				}
+				store.attempts = other.attempts
+			}
+			store.doubt = true
+			next := m
+			if err := store.settle(t.Context(), &m); err != nil {
+				t.Fatal(err)
+			}
+			want := map[bool]string{false: "first", true: "second"}[stored]
+			if got := newest(); got != want {
+				t.Errorf("settled at %q, want %q", got, want)
+			}
+			// Until the manifest is replaced, what it names must be whole.
+			next.Parts = ""
+			if err := store.commit(t.Context(), &m, next, []byte("third")); err != nil {
+				t.Fatal(err)
+			}
+			if got := newest(); got != "third" {
+				t.Errorf("the state is %q", got)
+			}
+			commit("fourth")
+			if got := newest(); got != "fourth" {
+				t.Errorf("the state is %q", got)
+			}
+		})
+	}
+}
+
+// TestStopAmidCommit: an instance that is told to stop while a commit is under way commits once more, and what it leaves
+// can be taken up.
+func TestStopAmidCommit(t *testing.T) {
+	f := newFleet(t, 1)
+	for i := range 40 {
+		c := f.instance("one", newChain)
+		f.send("h")
+		eventually(t, "it folds", func() bool { return len(c.shards()) == 1 })
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond) // somewhere between two checkpoints
+		f.send("h")
+		c.stop()
+		if n := c.counters.rebuilt.Load(); n != 0 {
+			t.Fatalf("start %d found a state that it had to rebuild", i)
+		}
+	}
+	f.expect(f.committed())
+}
+
+// TestOwnersLeaveNothing: what the owners before have stored is freed.
+func TestOwnersLeaveNothing(t *testing.T) {
+	f := newFleet(t, 1)
+	big := bytes.Repeat([]byte("state"), partBytes) // five parts
+	for i := range 8 {
+		store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+		m, err := store.claim(t.Context(), fmt.Sprint("owner", i), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := store.commit(t.Context(), &m, m, big); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.Parts = fmt.Sprintf("%d.c", m.Epoch) // parts of a commit that was never made
+		if err := store.writeParts(t.Context(), &m, big); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jsStream, err := f.admin.Stream(t.Context(), schema.StateStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *jetstream.StreamInfo
+	eventually(t, "one manifest and the last owner's parts are left", func() bool {
+		info, err = jsStream.Info(t.Context())
+		return err == nil && info.State.Msgs <= 1+3*5
+	})
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	latest, err := store.latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := store.load(t.Context(), &latest, 0); err != nil || !bytes.Equal(state, big) {
+		t.Errorf("the state that counts is gone too: %v", err)
+	}
+}
+
+// TestBusAwayIsNoDamage: a state that cannot be read now is not one to rebuild.
+func TestBusAwayIsNoDamage(t *testing.T) {
+	f := newFleet(t, 1)
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	m, err := store.claim(t.Context(), "one", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.commit(t.Context(), &m, m, []byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	f.bus.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := store.load(ctx, &m, 0); err == nil || errors.Is(err, errDamaged) {
+		t.Errorf("says %v", err)
+	}
+}
