@@ -43,12 +43,15 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options) (err error) {
 	f, err := newFleet(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer func() {
+		f.keep = f.keep || err != nil && ctx.Err() == nil
+		f.close()
+	}()
 	if err := f.start(ctx); err != nil {
 		return err
 	}

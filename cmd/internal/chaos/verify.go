@@ -49,11 +49,8 @@ func (f *fleet) rest(ctx context.Context) error {
 		return err
 	}
 	for _, p := range f.simulators {
-		if err := p.end(syscall.SIGINT, 2*time.Minute); err != nil {
+		if err := f.finish(ctx, p); err != nil {
 			return err
-		}
-		if p.err != nil {
-			return fmt.Errorf("%s: %w: not everything was published", p.name, p.err)
 		}
 	}
 	f.say("everything is published")
@@ -67,6 +64,26 @@ func (f *fleet) rest(ctx context.Context) error {
 	}
 	f.say("everything is folded and committed")
 	return nil
+}
+
+// finish ends a simulator when everything is published. One that was only just started again may still be reading its log
+// then: it is started once more.
+func (f *fleet) finish(ctx context.Context, p *process) error {
+	for try := 1; ; try++ {
+		if err := p.end(syscall.SIGINT, 2*time.Minute); err != nil {
+			return err
+		}
+		if p.err == nil {
+			return nil
+		}
+		if try == 3 {
+			return fmt.Errorf("%s: %w: not everything was published", p.name, p.err)
+		}
+		if err := f.startAgain(ctx, p); err != nil {
+			return err
+		}
+		f.pause(ctx, time.Duration(try)*30*time.Second)
+	}
 }
 
 // healthy is nil when every shard's stream has a leader that answers.
@@ -118,7 +135,6 @@ func (f *fleet) verify(ctx context.Context) error {
 	f.say("%d batches of the simulators are in the streams, in order; %d of %d states equal those of an undisturbed run (%d bytes)",
 		batches, equal, f.shards*len(folds), bytesOfStates)
 	if rebuilt := f.summary()["saved state cannot be used"]; rebuilt > 0 {
-		f.keep = true
 		faults = append(faults, fmt.Errorf("%d saved states had to be rebuilt: see the consumers' logs in %s", rebuilt, f.dir))
 	}
 	return errors.Join(faults...)
@@ -147,7 +163,6 @@ func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, e
 	}
 	if !bytes.Equal(saved.State, want) {
 		path := filepath.Join(f.dir, fmt.Sprintf("%s-%d.state", name, shard))
-		f.keep = true
 		return 0, errors.Join(
 			fmt.Errorf("%s of shard %d: the committed state is not that of an undisturbed run: %s and %[3]s.undisturbed", name, shard, path),
 			os.WriteFile(path, saved.State, 0o644), os.WriteFile(path+".undisturbed", want, 0o644))
