@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/cluster"
 )
 
 // trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
@@ -49,42 +51,42 @@ func (f *fleet) one(ctx context.Context) error {
 	wait := time.Duration(f.random.IntN(8000)) * time.Millisecond
 	switch n := f.random.IntN(100); {
 	case n < 35:
-		f.note("kill", consumer.name)
-		f.kills = append(f.kills, kill{consumer.name, time.Now()})
-		consumer.kill()
+		f.note("kill", consumer.Name)
+		f.kills = append(f.kills, kill{consumer.Name, time.Now()})
+		consumer.Kill()
 		f.pause(ctx, wait/4)
-		return consumer.start()
+		return consumer.Start()
 	case n < 50:
-		f.note("pause 15 s", consumer.name)
-		consumer.signal(syscall.SIGSTOP)
+		f.note("pause 15 s", consumer.Name)
+		consumer.Signal(syscall.SIGSTOP)
 		f.pause(ctx, 15*time.Second)
-		consumer.signal(syscall.SIGCONT)
+		consumer.Signal(syscall.SIGCONT)
 	case n < 58:
-		f.note("stop and start", consumer.name)
-		if err := consumer.end(syscall.SIGTERM, time.Minute); err != nil {
+		f.note("stop and start", consumer.Name)
+		if err := consumer.End(syscall.SIGTERM, time.Minute); err != nil {
 			return err
 		}
-		return consumer.start()
+		return consumer.Start()
 	case n < 72:
-		f.note("kill", f.nodes[node].name)
-		f.nodes[node].kill()
+		f.note("kill", f.nodes[node].Name)
+		f.nodes[node].Kill()
 		f.pause(ctx, wait)
-		return f.nodes[node].start()
+		return f.nodes[node].Start()
 	case n < 84:
-		f.note("cut connections", f.nodes[node].name)
+		f.note("cut connections", f.nodes[node].Name)
 		f.proxies[node].sever()
 		f.pause(ctx, wait/2)
 		f.proxies[node].heal()
 	case n < 90:
-		f.note("kill", simulator.name)
-		simulator.kill()
+		f.note("kill", simulator.Name)
+		simulator.Kill()
 		f.pause(ctx, wait/4)
 		return f.startAgain(ctx, simulator)
 	case n < 96:
-		f.note("pause 3 s", simulator.name)
-		simulator.signal(syscall.SIGSTOP)
+		f.note("pause 3 s", simulator.Name)
+		simulator.Signal(syscall.SIGSTOP)
 		f.pause(ctx, 3*time.Second)
-		simulator.signal(syscall.SIGCONT)
+		simulator.Signal(syscall.SIGCONT)
 	default:
 		return f.fillDisk(ctx)
 	}
@@ -92,16 +94,16 @@ func (f *fleet) one(ctx context.Context) error {
 }
 
 // startAgain starts a simulator, which ends where there is no bus to begin with.
-func (f *fleet) startAgain(ctx context.Context, simulator *process) error {
+func (f *fleet) startAgain(ctx context.Context, simulator *cluster.Process) error {
 	for range 20 {
-		if err := simulator.start(); err != nil {
+		if err := simulator.Start(); err != nil {
 			return err
 		}
-		if f.pause(ctx, 2*time.Second); simulator.running() {
+		if f.pause(ctx, 2*time.Second); simulator.Running() {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not start: see its log", simulator.name)
+	return fmt.Errorf("%s does not start: see its log", simulator.Name)
 }
 
 func (f *fleet) note(what, who string) {
@@ -115,7 +117,7 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 		return nil
 	}
 	node := f.nodes[nodes-1]
-	f.note("fill the disk", node.name)
+	f.note("fill the disk", node.Name)
 	path := filepath.Join(f.tmpfs, "full")
 	file, err := os.Create(path)
 	if err != nil {
@@ -127,22 +129,22 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 	}
 	_ = file.Close()
 	f.pause(ctx, 5*time.Second)
-	node.kill()
+	node.Kill()
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	return node.start()
+	return node.Start()
 }
 
 // restartCluster takes all nodes away at once: nothing is there for a moment.
 func (f *fleet) restartCluster(ctx context.Context) error {
 	f.note("restart all nodes", "")
 	for _, n := range f.nodes {
-		n.kill()
+		n.Kill()
 	}
 	f.pause(ctx, 3*time.Second)
 	for _, n := range f.nodes {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}
