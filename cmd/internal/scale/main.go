@@ -34,6 +34,7 @@ type options struct {
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "raw" {
 		exit(raw(os.Args[2:]))
+		return
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
@@ -73,8 +74,11 @@ func parse(args []string) (o options, err error) {
 	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
 		return o, fmt.Errorf("-simulator-cpus: %w", err)
 	}
-	if o.instanceCPUs, err = cpuRange(instanceCPUs); err != nil || len(o.instanceCPUs) == 0 {
-		return o, fmt.Errorf("-instance-cpus %q: a range as 10-13: %w", instanceCPUs, err)
+	if o.instanceCPUs, err = cpuRange(instanceCPUs); err != nil {
+		return o, fmt.Errorf("-instance-cpus: %w", err)
+	}
+	if len(o.instanceCPUs) == 0 {
+		return o, errors.New("-instance-cpus: empty: a range as 10-13")
 	}
 	ranges := strings.Split(nodeCPUs, ",")
 	if nodeCPUs != "" && len(ranges) != nodes {

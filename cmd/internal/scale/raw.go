@@ -43,14 +43,12 @@ func raw(args []string) error {
 		}); err != nil {
 			return err
 		}
-		reading, err := ordered.Consume(func(m jetstream.Msg) {
+		if _, err := ordered.Consume(func(m jetstream.Msg) {
 			messages.Add(1)
 			bytes.Add(uint64(len(m.Data())))
-		}, jetstream.PullMaxBytes(pullBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
-		if err != nil {
+		}, jetstream.PullMaxBytes(pullBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
 			return err
 		}
-		defer reading.Stop()
 	}
 	http.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s{result=\"ok\"} %d\n%s %d\n", metricBatches, messages.Load(), metricRawBytes, bytes.Load())
