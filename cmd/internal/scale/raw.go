@@ -25,7 +25,7 @@ func raw(args []string) error {
 	flags.StringVar(&urls, "nats.url", "", "servers")
 	flags.StringVar(&fold, "fold", "", "whose kinds")
 	flags.StringVar(&addr, "metrics.addr", "", "where it shows its counters")
-	flags.IntVar(&shards, "shards", 1, "shards")
+	flags.IntVar(&shards, "shards", 1, "shards, at least 1")
 	_ = flags.Parse(args) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -46,7 +46,7 @@ func raw(args []string) error {
 		if _, err := ordered.Consume(func(m jetstream.Msg) {
 			messages.Add(1)
 			bytes.Add(uint64(len(m.Data())))
-		}, jetstream.PullMaxBytes(pullBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
+		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/shards), leastPull)), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
 			return err
 		}
 	}
@@ -67,6 +67,8 @@ func raw(args []string) error {
 // As package consumer reads.
 const (
 	pullBytes     = 8 << 20
+	allPullBytes  = 32 << 20
+	leastPull     = 1 << 20
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 )
