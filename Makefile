@@ -17,7 +17,7 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-old-linux test-gpu bench lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-old-linux test-gpu bench bench-scale lint verify generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ SEED ?= 1
 CHAOS ?= -duration 3m -hosts 200 -rate 10000
 test-chaos: ## a fleet of real processes that is killed, paused, cut off and restarted; SEED=n says how
 	$(GO) run ./cmd/internal/chaos -seed $(SEED) $(CHAOS)
+
+SCALE ?=
+bench-scale: ## how far it scales, on one machine; SCALE="-events 300e6 …" says how much: docs/scaling.md
+	$(GO) run ./cmd/internal/scale $(SCALE)
+
+bin/scale.tar.gz: $(shell find cmd bpf config consumer producer schema -name '*.go') # all that it needs on a machine without Go
+	@mkdir -p bin/scale
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak ./cmd/gputap-launch ./cmd/internal/scale
+	tar -czf $@ -C bin scale
 
 test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }

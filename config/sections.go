@@ -11,7 +11,7 @@ type Consumer struct {
 	Checkpoint      time.Duration `koanf:"checkpoint" doc:"time between two checkpoints of a shard"`
 	Shard           int           `koanf:"shard" doc:"fold this shard alone, and save nothing (-1: share all shards, and their saved states, with the other instances)"`
 	From            string        `koanf:"from" doc:"where to begin a shard that is folded alone: all, new, or a time of the bus (RFC 3339)"`
-	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way"`
+	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way, for each shard; less with more than four shards"`
 	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval" doc:"time between reports on standard output (0: none)"`
 }
 

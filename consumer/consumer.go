@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Instance     string        // name of this process among all that run the fold; "": one is made
 	Checkpoint   time.Duration // least time between two checkpoints of a shard; 0: 10 s
-	PullMaxBytes int           // most bytes of messages under way, for each shard; 0: 8 MiB
+	PullMaxBytes int           // most bytes of messages under way, for each shard; 0: 8 MiB, less with many shards
 	Settle       time.Duration // how long another must have been the better owner; 0: 3 s
 }
 
@@ -240,6 +240,21 @@ func (c *Consumer) owned(shard int) *owned {
 	}
 }
 
+const (
+	// A server ends a connection that more than its max_pending waits for, 64 MiB by default, and all shards share one.
+	mostUnderWay = 32 << 20
+	leastPull    = 1 << 20 // two of the largest messages
+)
+
+// pullBytes is what a shard may have under way, as if this instance were the only one: it may be, tomorrow.
+func (c *Consumer) pullBytes() int {
+	pull := c.opts.PullMaxBytes
+	if pull <= 0 {
+		pull = defaultPullBytes
+	}
+	return max(min(pull, mostUnderWay/len(c.shards)), leastPull)
+}
+
 func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	revision, err := c.leases.acquire(ctx, shard)
 	if err != nil {
@@ -250,7 +265,7 @@ func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	delete(c.refused, shard)
 	running, stop := context.WithCancelCause(ctx)
 	o := &owned{
-		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.opts.PullMaxBytes, newFold: c.newFold,
+		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.pullBytes(), newFold: c.newFold,
 		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
 		ended: make(chan struct{}), rebuild: rebuild,
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ var takingLine = regexp.MustCompile(`^time=(\S+) level=INFO msg="shard is owned"
 
 func (f *fleet) takings() (list []taking) {
 	for _, p := range f.consumers {
-		file, err := os.Open(filepath.Join(f.dir, p.name+".log"))
+		file, err := os.Open(p.Log())
 		if err != nil {
 			continue
 		}
@@ -36,7 +35,7 @@ func (f *fleet) takings() (list []taking) {
 				continue
 			}
 			if at, err := time.Parse(time.RFC3339Nano, m[1]); err == nil {
-				list = append(list, taking{p.name, m[2], m[3], at})
+				list = append(list, taking{p.Name, m[2], m[3], at})
 			}
 		}
 		_ = file.Close()

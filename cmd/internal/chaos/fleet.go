@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/cluster"
 )
 
 const (
@@ -30,10 +30,10 @@ type fleet struct {
 	options
 	dir        string
 	random     *rand.Rand
-	nodes      []*process
+	nodes      []*cluster.Process
 	proxies    []*proxy
-	consumers  []*process
-	simulators []*process
+	consumers  []*cluster.Process
+	simulators []*cluster.Process
 	tmpfs      string // where the last node's store is, when this process may mount one
 	nc         *nats.Conn
 	js         jetstream.JetStream
@@ -49,7 +49,7 @@ func newFleet(ctx context.Context, o options) (*fleet, error) {
 	}
 	f := &fleet{options: o, dir: dir, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}, began: time.Now()}
 	f.say("seed %d, %s of trouble, %d hosts, %d events/s, %d shards, %d instances of each consumer, in %s", o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, dir)
-	if err := build(ctx, ".", dir+"/bin/"); err != nil {
+	if err := build(ctx, ".", filepath.Join(dir, "bin")); err != nil {
 		return nil, err
 	}
 	if f.from != "" {
@@ -58,7 +58,7 @@ func newFleet(ctx context.Context, o options) (*fleet, error) {
 			return nil, fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
 		}
 		defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
-		if err := build(ctx, tree, dir+"/old/"); err != nil {
+		if err := build(ctx, tree, filepath.Join(dir, "old")); err != nil {
 			return nil, err
 		}
 	}
@@ -67,16 +67,11 @@ func newFleet(ctx context.Context, o options) (*fleet, error) {
 
 // build makes the programs of the fleet from a tree.
 func build(ctx context.Context, tree, to string) error {
-	programs := []string{"build", "-o", to, "github.com/nats-io/nats-server/v2", "./cmd/gputap"}
+	programs := []string{"github.com/nats-io/nats-server/v2", "./cmd/gputap"}
 	for _, c := range consumers {
 		programs = append(programs, "./cmd/gputap-"+c)
 	}
-	cmd := exec.CommandContext(ctx, "go", programs...)
-	cmd.Dir, cmd.Stderr = tree, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build: %w", err)
-	}
-	return nil
+	return cluster.Build(ctx, tree, to, programs...)
 }
 
 func (f *fleet) say(format string, args ...any) {
@@ -98,28 +93,20 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startCluster(); err != nil {
 		return err
 	}
-	if err := f.connect(ctx); err != nil {
+	var err error
+	if f.nc, f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
-	initialise := exec.CommandContext(ctx, f.first("gputap"), "stream", "init", "--nats.url", f.urls(), "--shards", strconv.Itoa(f.shards),
-		"--replicas", strconv.Itoa(nodes), "--max-bytes", strconv.Itoa(f.shards*shardBytes))
-	if err := f.until(ctx, time.Minute, func() (err error) {
-		again := *initialise
-		out, err := (&again).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("stream init: %w: %s", err, out)
-		}
-		return nil
-	}); err != nil {
+	if err := cluster.InitStreams(ctx, f.first("gputap"), f.urls(), f.shards, nodes, int64(f.shards)*shardBytes); err != nil {
 		return err
 	}
 	for _, c := range consumers {
 		for i := range f.instances {
-			p := &process{name: fmt.Sprintf("%s-%d", c, i), dir: f.dir, args: []string{
+			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", c, i), Dir: f.dir, Args: []string{
 				f.first("gputap-" + c), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0", "--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
-			if err := p.start(); err != nil {
+			if err := p.Start(); err != nil {
 				return err
 			}
 		}
@@ -132,13 +119,13 @@ const simulators = 2
 func (f *fleet) startSimulators() error {
 	for i := range simulators {
 		name := fmt.Sprintf("simulate-%d", i)
-		p := &process{name: name, dir: f.dir, args: []string{
+		p := &cluster.Process{Name: name, Dir: f.dir, Args: []string{
 			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
 			"--duration", "24h", "--drain", "90s",
 		}}
 		f.simulators = append(f.simulators, p)
-		if err := p.start(); err != nil {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
@@ -158,41 +145,19 @@ func (f *fleet) urls() string {
 }
 
 func (f *fleet) startCluster() error {
-	ports := make([]int, 2*nodes)
-	for i := range ports {
-		port, err := freePort()
-		if err != nil {
-			return err
-		}
-		ports[i] = port
+	list, err := cluster.Nodes(f.dir, f.program("nats-server"), nodes, "8GB")
+	if err != nil {
+		return err
 	}
-	var routes []string
-	for i := range nodes {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[nodes+i]))
-	}
-	for i := range nodes {
-		store := filepath.Join(f.dir, fmt.Sprintf("store-%d", i))
-		if err := os.MkdirAll(store, 0o755); err != nil {
+	for i, n := range list {
+		if i == nodes-1 && syscall.Mount("chaos", n.Store, "tmpfs", 0, "size="+f.disk) == nil {
+			f.tmpfs = n.Store
+		}
+		f.nodes = append(f.nodes, &n.Process)
+		if err := n.Start(); err != nil {
 			return err
 		}
-		if i == nodes-1 && syscall.Mount("chaos", store, "tmpfs", 0, "size="+f.disk) == nil {
-			f.tmpfs = store
-		}
-		conf := filepath.Join(f.dir, fmt.Sprintf("node-%d.conf", i))
-		text := fmt.Sprintf(`server_name: n%d
-listen: "127.0.0.1:%d"
-jetstream { store_dir: %q, max_file_store: 8GB, max_memory_store: 256MB, sync_interval: 10s }
-cluster { name: chaos, listen: "127.0.0.1:%d", no_advertise: true, routes: [%s] }
-`, i, ports[i], store, ports[nodes+i], strings.Join(routes, ", "))
-		if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-			return err
-		}
-		p := &process{name: fmt.Sprintf("nats-%d", i), dir: f.dir, args: []string{f.program("nats-server"), "-c", conf}}
-		f.nodes = append(f.nodes, p)
-		if err := p.start(); err != nil {
-			return err
-		}
-		proxy, err := newProxy(fmt.Sprintf("127.0.0.1:%d", ports[i]))
+		proxy, err := newProxy(n.Addr)
 		if err != nil {
 			return err
 		}
@@ -201,57 +166,14 @@ cluster { name: chaos, listen: "127.0.0.1:%d", no_advertise: true, routes: [%s] 
 	return nil
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-func (f *fleet) connect(ctx context.Context) error {
-	return f.until(ctx, time.Minute, func() error {
-		nc, err := nats.Connect(f.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
-		if err != nil {
-			return err
-		}
-		js, err := jetstream.New(nc)
-		if err == nil {
-			_, err = js.AccountInfo(ctx)
-		}
-		if err != nil {
-			nc.Close()
-			return fmt.Errorf("JetStream: %w", err)
-		}
-		f.nc, f.js = nc, js
-		return nil
-	})
-}
-
-// until tries once a second.
-func (f *fleet) until(ctx context.Context, within time.Duration, try func() error) error {
-	for deadline := time.Now().Add(within); ; {
-		err := try()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
 func (f *fleet) close() {
 	if f.nc != nil {
 		f.nc.Close()
 	}
-	for _, list := range [][]*process{f.simulators, f.consumers, f.nodes} {
+	for _, list := range [][]*cluster.Process{f.simulators, f.consumers, f.nodes} {
 		for _, p := range list {
-			p.signal(syscall.SIGCONT)
-			p.kill()
+			p.Signal(syscall.SIGCONT)
+			p.Kill()
 		}
 	}
 	for _, p := range f.proxies {

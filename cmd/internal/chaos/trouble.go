@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/cluster"
 )
 
 // trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
@@ -15,7 +17,7 @@ import (
 func (f *fleet) trouble(ctx context.Context) error {
 	began := time.Now()
 	end, restartAt := began.Add(f.duration), began.Add(f.duration/2)
-	var old []*process
+	var old []*cluster.Process
 	if f.from != "" {
 		old = slices.Concat(f.consumers, f.simulators)
 	}
@@ -50,17 +52,17 @@ func (f *fleet) trouble(ctx context.Context) error {
 }
 
 // upgrade replaces a process's program: a consumer ends in order, a simulator does not.
-func (f *fleet) upgrade(ctx context.Context, p *process) error {
-	f.note("upgrade", p.name)
-	p.args[0] = f.program(filepath.Base(p.args[0]))
+func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
+	f.note("upgrade", p.Name)
+	p.Args[0] = f.program(filepath.Base(p.Args[0]))
 	if slices.Contains(f.simulators, p) {
-		p.kill()
+		p.Kill()
 		return f.startAgain(ctx, p)
 	}
-	if err := p.end(syscall.SIGTERM, time.Minute); err != nil {
+	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
 		return err
 	}
-	return p.start()
+	return p.Start()
 }
 
 func (f *fleet) pause(ctx context.Context, d time.Duration) bool {
@@ -80,42 +82,42 @@ func (f *fleet) one(ctx context.Context) error {
 	wait := time.Duration(f.random.IntN(8000)) * time.Millisecond
 	switch n := f.random.IntN(100); {
 	case n < 35:
-		f.note("kill", consumer.name)
-		f.kills = append(f.kills, kill{consumer.name, time.Now()})
-		consumer.kill()
+		f.note("kill", consumer.Name)
+		f.kills = append(f.kills, kill{consumer.Name, time.Now()})
+		consumer.Kill()
 		f.pause(ctx, wait/4)
-		return consumer.start()
+		return consumer.Start()
 	case n < 50:
-		f.note("pause 15 s", consumer.name)
-		consumer.signal(syscall.SIGSTOP)
+		f.note("pause 15 s", consumer.Name)
+		consumer.Signal(syscall.SIGSTOP)
 		f.pause(ctx, 15*time.Second)
-		consumer.signal(syscall.SIGCONT)
+		consumer.Signal(syscall.SIGCONT)
 	case n < 58:
-		f.note("stop and start", consumer.name)
-		if err := consumer.end(syscall.SIGTERM, time.Minute); err != nil {
+		f.note("stop and start", consumer.Name)
+		if err := consumer.End(syscall.SIGTERM, time.Minute); err != nil {
 			return err
 		}
-		return consumer.start()
+		return consumer.Start()
 	case n < 72:
-		f.note("kill", f.nodes[node].name)
-		f.nodes[node].kill()
+		f.note("kill", f.nodes[node].Name)
+		f.nodes[node].Kill()
 		f.pause(ctx, wait)
-		return f.nodes[node].start()
+		return f.nodes[node].Start()
 	case n < 84:
-		f.note("cut connections", f.nodes[node].name)
+		f.note("cut connections", f.nodes[node].Name)
 		f.proxies[node].sever()
 		f.pause(ctx, wait/2)
 		f.proxies[node].heal()
 	case n < 90:
-		f.note("kill", simulator.name)
-		simulator.kill()
+		f.note("kill", simulator.Name)
+		simulator.Kill()
 		f.pause(ctx, wait/4)
 		return f.startAgain(ctx, simulator)
 	case n < 96:
-		f.note("pause 3 s", simulator.name)
-		simulator.signal(syscall.SIGSTOP)
+		f.note("pause 3 s", simulator.Name)
+		simulator.Signal(syscall.SIGSTOP)
 		f.pause(ctx, 3*time.Second)
-		simulator.signal(syscall.SIGCONT)
+		simulator.Signal(syscall.SIGCONT)
 	default:
 		return f.fillDisk(ctx)
 	}
@@ -123,16 +125,16 @@ func (f *fleet) one(ctx context.Context) error {
 }
 
 // startAgain starts a simulator, which ends where there is no bus to begin with.
-func (f *fleet) startAgain(ctx context.Context, simulator *process) error {
+func (f *fleet) startAgain(ctx context.Context, simulator *cluster.Process) error {
 	for range 20 {
-		if err := simulator.start(); err != nil {
+		if err := simulator.Start(); err != nil {
 			return err
 		}
-		if f.pause(ctx, 2*time.Second); simulator.running() {
+		if f.pause(ctx, 2*time.Second); simulator.Running() {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not start: see its log", simulator.name)
+	return fmt.Errorf("%s does not start: see its log", simulator.Name)
 }
 
 func (f *fleet) note(what, who string) {
@@ -146,7 +148,7 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 		return nil
 	}
 	node := f.nodes[nodes-1]
-	f.note("fill the disk", node.name)
+	f.note("fill the disk", node.Name)
 	path := filepath.Join(f.tmpfs, "full")
 	file, err := os.Create(path)
 	if err != nil {
@@ -158,22 +160,22 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 	}
 	_ = file.Close()
 	f.pause(ctx, 5*time.Second)
-	node.kill()
+	node.Kill()
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	return node.start()
+	return node.Start()
 }
 
 // restartCluster takes all nodes away at once: nothing is there for a moment.
 func (f *fleet) restartCluster(ctx context.Context) error {
 	f.note("restart all nodes", "")
 	for _, n := range f.nodes {
-		n.kill()
+		n.Kill()
 	}
 	f.pause(ctx, 3*time.Second)
 	for _, n := range f.nodes {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/cluster"
 	"github.com/gputap/gputap/cmd/internal/simulate"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -37,15 +38,15 @@ var folds = map[string]func() consumer.Stateful{
 // rest lets the fleet heal, the simulators end, and the consumers fold what is left.
 func (f *fleet) rest(ctx context.Context) error {
 	f.say("rest")
-	for _, list := range [][]*process{f.nodes, f.consumers, f.simulators} {
+	for _, list := range [][]*cluster.Process{f.nodes, f.consumers, f.simulators} {
 		for _, p := range list {
-			p.signal(syscall.SIGCONT)
-			if !p.running() {
-				return fmt.Errorf("%s has ended by itself: %w", p.name, p.err)
+			p.Signal(syscall.SIGCONT)
+			if !p.Running() {
+				return fmt.Errorf("%s has ended by itself: %w", p.Name, p.Err())
 			}
 		}
 	}
-	if err := f.until(ctx, 2*time.Minute, func() error { return f.healthy(ctx) }); err != nil {
+	if err := cluster.Until(ctx, 2*time.Minute, func() error { return f.healthy(ctx) }); err != nil {
 		return err
 	}
 	for _, p := range f.simulators {
@@ -54,11 +55,11 @@ func (f *fleet) rest(ctx context.Context) error {
 		}
 	}
 	f.say("everything is published")
-	if err := f.until(ctx, 3*time.Minute, func() error { return f.folded(ctx) }); err != nil {
+	if err := cluster.Until(ctx, 3*time.Minute, func() error { return f.folded(ctx) }); err != nil {
 		return err
 	}
 	for _, p := range f.consumers {
-		if err := p.end(syscall.SIGTERM, time.Minute); err != nil {
+		if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
 			return err
 		}
 	}
@@ -68,16 +69,16 @@ func (f *fleet) rest(ctx context.Context) error {
 
 // finish ends a simulator when everything is published. One that was only just started again may still be reading its log
 // then: it is started once more.
-func (f *fleet) finish(ctx context.Context, p *process) error {
+func (f *fleet) finish(ctx context.Context, p *cluster.Process) error {
 	for try := 1; ; try++ {
-		if err := p.end(syscall.SIGINT, 2*time.Minute); err != nil {
+		if err := p.End(syscall.SIGINT, 2*time.Minute); err != nil {
 			return err
 		}
-		if p.err == nil {
+		if p.Err() == nil {
 			return nil
 		}
 		if try == 3 {
-			return fmt.Errorf("%s: %w: not everything was published", p.name, p.err)
+			return fmt.Errorf("%s: %w: not everything was published", p.Name, p.Err())
 		}
 		if err := f.startAgain(ctx, p); err != nil {
 			return err

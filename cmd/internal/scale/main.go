@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options of a run.
+type options struct {
+	bin           string
+	dir           string
+	out           string
+	keep          bool
+	shards        int
+	hosts         int
+	events        float64
+	folds         []string
+	instances     []int
+	liveRates     []float64
+	liveSpan      time.Duration
+	nodeCPUs      [nodes][]int
+	simulatorCPUs []int
+	instanceCPUs  []int
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "raw" {
+		exit(raw(os.Args[2:]))
+		return
+	}
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exit(run(ctx, o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (o options, err error) {
+	var folds, instances, rates, nodeCPUs, simulatorCPUs, instanceCPUs string
+	flags := flag.NewFlagSet("scale", flag.ExitOnError)
+	flags.StringVar(&o.bin, "bin", "", "directory with nats-server, gputap and gputap-<fold>; none: they are built")
+	flags.StringVar(&o.dir, "dir", "", "directory for stores and logs, which decides what disk is measured; none: a temporary one")
+	flags.StringVar(&o.out, "o", "", "file that gets the figures as JSON")
+	flags.BoolVar(&o.keep, "keep", false, "keep stores and logs")
+	flags.IntVar(&o.shards, "shards", 16, "shards")
+	flags.IntVar(&o.hosts, "hosts", 1000, "simulated hosts")
+	flags.Float64Var(&o.events, "events", 20e6, "events that are stored, and then folded")
+	flags.StringVar(&folds, "folds", "leak,launch", "folds")
+	flags.StringVar(&instances, "instances", "1,2,4", "how many instances of a fold, in turn")
+	flags.StringVar(&rates, "live-rates", "100e3", "events a second in batches of 50 ms, one rate after the other")
+	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second, "how long that is measured, once without consumers and once with")
+	flags.StringVar(&nodeCPUs, "node-cpus", "", "CPUs of each node, as 0-1,2-3,4-5; none: all share all")
+	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, as 6-9; none: all")
+	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, as 10-13: each gets one, and then the first again")
+	_ = flags.Parse(args) // it exits
+	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
+		return o, fmt.Errorf("-simulator-cpus: %w", err)
+	}
+	if o.instanceCPUs, err = cpuRange(instanceCPUs); err != nil {
+		return o, fmt.Errorf("-instance-cpus: %w", err)
+	}
+	if len(o.instanceCPUs) == 0 {
+		return o, errors.New("-instance-cpus: empty: a range as 10-13")
+	}
+	ranges := strings.Split(nodeCPUs, ",")
+	if nodeCPUs != "" && len(ranges) != nodes {
+		return o, fmt.Errorf("-node-cpus %q: %d ranges, separated by commas", nodeCPUs, nodes)
+	}
+	for i := 0; nodeCPUs != "" && i < nodes; i++ {
+		if o.nodeCPUs[i], err = cpuRange(ranges[i]); err != nil {
+			return o, fmt.Errorf("-node-cpus: %w", err)
+		}
+	}
+	o.folds = strings.Split(folds, ",")
+	for _, name := range o.folds {
+		if kinds[name] == nil {
+			return o, fmt.Errorf("-folds: there is no fold %q", name)
+		}
+	}
+	for _, text := range strings.Split(instances, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > o.shards {
+			return o, fmt.Errorf("-instances %q: numbers from 1 to the number of shards", instances)
+		}
+		o.instances = append(o.instances, n)
+	}
+	for _, text := range strings.Split(rates, ",") {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(rate >= 1000) {
+			return o, fmt.Errorf("-live-rates %q: numbers from 1000", rates)
+		}
+		o.liveRates = append(o.liveRates, rate)
+	}
+	if o.shards < 1 || o.hosts < 1 || !(o.events >= 1e6) || o.liveSpan < time.Second {
+		return o, errors.New("-events from 1e6, -live-span from 1s, -shards and -hosts from 1")
+	}
+	return o, nil
+}
+
+// cpuRange reads "6-9" or "6".
+func cpuRange(text string) (cpus []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil || from < 0 || to < from || to >= mostCPUs {
+		return nil, fmt.Errorf("%q is no CPU and no range of CPUs", text)
+	}
+	for cpu := from; cpu <= to; cpu++ {
+		cpus = append(cpus, cpu)
+	}
+	return cpus, nil
+}
+
+const mostCPUs = 1024 // of Linux's sets
+
+func run(ctx context.Context, o options) error {
+	b, err := newBench(ctx, o)
+	if b != nil {
+		defer b.close()
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.measure(ctx), b.report()) // what was measured is worth its time, whatever came then
+}
+
+func (b *bench) measure(ctx context.Context) error {
+	if err := b.fill(ctx); err != nil {
+		return err
+	}
+	for _, fold := range b.folds {
+		if err := b.backlogs(ctx, fold); err != nil {
+			return err
+		}
+	}
+	for _, rate := range b.liveRates {
+		r := &liveResult{}
+		err := b.live(ctx, rate, r)
+		b.result.Live = append(b.result.Live, *r)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/cluster"
+	"github.com/gputap/gputap/schema"
+)
+
+// raw is a process that takes the messages of a fold from all shards as consumer does and looks at none. It shows how many
+// there were as a fold does, and what they weighed.
+func raw(args []string) error {
+	var urls, fold, addr string
+	var shards int
+	flags := flag.NewFlagSet("scale raw", flag.ExitOnError)
+	flags.StringVar(&urls, "nats.url", "", "servers")
+	flags.StringVar(&fold, "fold", "", "whose kinds")
+	flags.StringVar(&addr, "metrics.addr", "", "where it shows its counters")
+	flags.IntVar(&shards, "shards", 1, "shards, at least 1")
+	_ = flags.Parse(args) // it exits
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	nc, js, err := cluster.Connect(ctx, urls)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var messages, bytes atomic.Uint64
+	for shard := range shards {
+		var ordered jetstream.Consumer
+		if err := cluster.Until(ctx, time.Minute, func() (err error) {
+			ordered, err = js.OrderedConsumer(ctx, schema.StreamName(shard), jetstream.OrderedConsumerConfig{FilterSubjects: filters(fold, shard)})
+			return err
+		}); err != nil {
+			return err
+		}
+		if _, err := ordered.Consume(func(m jetstream.Msg) {
+			messages.Add(1)
+			bytes.Add(uint64(len(m.Data())))
+		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/shards), leastPull)), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
+			return err
+		}
+	}
+	http.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "%s{result=\"ok\"} %d\n%s %d\n", metricBatches, messages.Load(), metricRawBytes, bytes.Load())
+	})
+	server := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.ListenAndServe(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// As package consumer reads.
+const (
+	pullBytes     = 8 << 20
+	allPullBytes  = 32 << 20
+	leastPull     = 1 << 20
+	pullExpiry    = 5 * time.Second
+	pullHeartbeat = time.Second
+)
+
+// filters are the subjects that a fold reads of one shard.
+func filters(fold string, shard int) []string {
+	list := []string{schema.KindSubjects(shard, schema.KindHost)}
+	for _, kind := range kinds[fold] {
+		if s := schema.KindSubjects(shard, kind); s != list[0] {
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/gputap/gputap/cmd/internal/simulate"
+)
+
+// result is what -o writes.
+type result struct {
+	Machine   string          `json:"machine"`
+	Shards    int             `json:"shards"`
+	Hosts     int             `json:"hosts"`
+	CPUs      [nodes][]int    `json:"node_cpus"` // of each node; null: all
+	Simulator []int           `json:"simulator_cpus"`
+	Leaders   map[string]int  `json:"leaders"` // streams that a node leads
+	Fill      fillResult      `json:"fill"`
+	Raw       []backlogResult `json:"raw"` // readers that only take
+	Backlog   []backlogResult `json:"backlog"`
+	Live      []liveResult    `json:"live"`
+}
+
+func (r *result) setup(o *options) {
+	r.Machine, r.Shards, r.Hosts, r.CPUs, r.Simulator = machine(), o.shards, o.hosts, o.nodeCPUs, o.simulatorCPUs
+}
+
+type fillResult struct {
+	use
+	Stats       simulate.Stats `json:"simulator"`
+	DiskStreams int64          `json:"disk_bytes_streams"` // of all copies
+	DiskRest    int64          `json:"disk_bytes_rest"`
+	Limit       string         `json:"limit"`
+}
+
+// backlogResult is of the window, where nothing else is said.
+type backlogResult struct {
+	use
+	Fold              string  `json:"fold"`
+	Instances         int     `json:"instances"` // 0: a reader that only takes
+	TotalSeconds      float64 `json:"total_seconds"`
+	All               float64 `json:"all_events"`
+	Messages          float64 `json:"all_messages"`
+	WindowEvents      float64 `json:"events"`
+	WindowMessages    float64 `json:"messages"`
+	EventsPerSecond   float64 `json:"events_per_second"`
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	EventsPerMessage  float64 `json:"events_per_message,omitempty"`
+	MessageBytes      float64 `json:"bytes_per_message"`
+	Resident          []int64 `json:"resident_bytes"` // the most of each instance
+	Short             bool    `json:"short"`          // too short to mean anything
+	Limit             string  `json:"limit"`
+}
+
+type liveResult struct {
+	Stats       simulate.Stats `json:"simulator"` // from its begin to its end
+	Alone       liveSpan       `json:"without_folds"`
+	Folded      liveSpan       `json:"with_folds"`
+	Folds       []liveFold     `json:"folds"`
+	DiskStreams int64          `json:"disk_bytes_streams"`
+	DiskRest    int64          `json:"disk_bytes_rest"`
+}
+
+type liveSpan struct {
+	use
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	Limit             string  `json:"limit"`
+}
+
+type liveFold struct {
+	Fold              string  `json:"fold"`
+	CPU               float64 `json:"cpu_seconds"`
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	EventsPerSecond   float64 `json:"events_per_second"`
+	MostLag           float64 `json:"most_lag_messages"`
+	Resident          int64   `json:"resident_bytes"`
+}
+
+// report prints the tables, and writes the file.
+func (b *bench) report() error {
+	r := &b.result
+	fmt.Printf("%s; nodes on CPUs %s, the simulator on %s, %d shards, led by the nodes as %v.\n\n", r.Machine, cpuNames(r.CPUs[:]...),
+		cpuNames(r.Simulator), r.Shards, leaders(r.Leaders))
+	r.printFill()
+	r.printBacklog()
+	r.printRaw()
+	for i := range r.Live {
+		r.printLive(&r.Live[i])
+	}
+	if b.out == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.out, append(text, '\n'), 0o644)
+}

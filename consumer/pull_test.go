@@ -1,0 +1,68 @@
+package consumer
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestPullsFitAConnection: the shards of one instance together ask for less than what a server with its defaults keeps for
+// a connection before it ends it.
+func TestPullsFitAConnection(t *testing.T) {
+	const shards, serverKeeps = 16, 64 << 20
+	f := newFleet(t, shards)
+	var mu sync.Mutex
+	most := map[string]int{} // by JetStream consumer
+	if _, err := f.admin.Conn().Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(m *nats.Msg) {
+		var pull struct {
+			MaxBytes int `json:"max_bytes"`
+		}
+		if err := json.Unmarshal(m.Data, &pull); err != nil {
+			t.Errorf("pull %q: %v", m.Data, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		most[m.Subject] = max(most[m.Subject], pull.MaxBytes)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.admin.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.instance("one", newChain)
+	eventually(t, "all shards are pulled from", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(most) >= shards
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	sum := 0
+	for _, bytes := range most {
+		sum += bytes
+	}
+	if sum == 0 || sum > serverKeeps*3/4 { // what is on its way to be pulled again comes on top
+		t.Fatalf("%d shards ask for %d bytes, and a server keeps %d", len(most), sum, serverKeeps)
+	}
+}
+
+func TestPullBytes(t *testing.T) {
+	for name, c := range map[string]struct{ asked, shards, want int }{
+		"one shard":       {0, 1, 8 << 20},
+		"four":            {0, 4, 8 << 20},
+		"sixteen":         {0, 16, 2 << 20},
+		"many":            {0, 1024, 1 << 20},
+		"little asked":    {3 << 20, 1, 3 << 20},
+		"much for many":   {64 << 20, 16, 2 << 20},
+		"much for itself": {64 << 20, 1, 32 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			consumer := Consumer{opts: Options{PullMaxBytes: c.asked}, shards: make([]int, c.shards)}
+			if got := consumer.pullBytes(); got != c.want {
+				t.Fatalf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
