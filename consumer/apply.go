@@ -37,6 +37,11 @@ var outcomeWords = [numOutcomes]string{
 func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.stepping.Lock()
 	defer r.stepping.Unlock()
+	if applied := r.Applied(); meta.Sequence.Stream <= applied {
+		r.warn("message came again and is passed over", "seq", meta.Sequence.Stream, "applied", applied, "jetstream_consumer", meta.Consumer,
+			"delivery", meta.Sequence.Consumer, "of_message", meta.NumDelivered)
+		return
+	}
 	if !r.wants(m.Subject()) {
 		r.place.stored = meta.Timestamp
 		r.mu.Lock()

@@ -1,7 +1,7 @@
 package consumer
 
 import (
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +35,7 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{c.fold}, labels...)...)
 	}
-	merged := families{}
+	merged := newFamilies()
 	owned := 0
 	for _, o := range c.all() {
 		reader, fold, written := o.view()
@@ -52,7 +52,9 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-	merged.collect(to)
+	for _, m := range merged.order {
+		to <- m
+	}
 	to <- prometheus.MustNewConstMetric(descOwned, prometheus.GaugeValue, float64(owned), c.fold)
 	n := &c.counters
 	counter(descClaims, n.claims.Load())
@@ -65,62 +67,79 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter(descCommits, n.failed.Load(), "failed")
 }
 
-// families are the metrics of several folds, by name.
-type families map[string]*family
-
-type family struct {
-	help   string
-	kind   dto.MetricType
-	series map[string]*dto.Metric // by labels
-	order  []string
+// families are the metrics of several folds, those of the same name and labels as one.
+type families struct {
+	names  map[*prometheus.Desc]string // all that makes two descriptions the same
+	series map[string]*merged
+	order  []*merged
+	key    []byte // kept to be used again
 }
 
-func (f families) add(collector prometheus.Collector) error {
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(collector); err != nil {
-		return err
-	}
-	gathered, err := registry.Gather()
-	if err != nil {
-		return err
-	}
-	for _, g := range gathered {
-		have := f[g.GetName()]
-		if have == nil {
-			have = &family{help: g.GetHelp(), kind: g.GetType(), series: map[string]*dto.Metric{}}
-			f[g.GetName()] = have
-		}
-		for _, m := range g.GetMetric() {
-			have.add(g.GetName(), m)
+func newFamilies() *families {
+	return &families{names: map[*prometheus.Desc]string{}, series: map[string]*merged{}}
+}
+
+func (f *families) add(collector prometheus.Collector) error {
+	metrics := make(chan prometheus.Metric, 256)
+	go func() {
+		defer close(metrics)
+		collector.Collect(metrics)
+	}()
+	var first error
+	for m := range metrics { // to the end, or the collector would wait for ever
+		if err := f.addMetric(m); err != nil && first == nil {
+			first = err
 		}
 	}
+	return first
+}
+
+func (f *families) addMetric(m prometheus.Metric) error {
+	desc, written := m.Desc(), &dto.Metric{}
+	if err := m.Write(written); err != nil {
+		return err
+	}
+	name, known := f.names[desc]
+	if !known {
+		name = desc.String()
+		f.names[desc] = name
+	}
+	f.key = append(f.key[:0], name...)
+	for _, l := range written.Label { // in the order of their names
+		f.key = append(append(f.key, 0xff), l.GetValue()...)
+	}
+	if have := f.series[string(f.key)]; have != nil {
+		have.add(name, written)
+		return nil
+	}
+	one := &merged{desc, written}
+	f.series[string(f.key)] = one
+	f.order = append(f.order, one)
 	return nil
 }
 
-func (f *family) add(name string, m *dto.Metric) {
-	key := fmt.Sprint(m.GetLabel())
-	have := f.series[key]
-	if have == nil {
-		f.series[key] = m
-		f.order = append(f.order, key)
-		return
-	}
+// merged is a metric that is complete already.
+type merged struct {
+	desc   *prometheus.Desc
+	metric *dto.Metric
+}
+
+func (have *merged) add(name string, m *dto.Metric) {
+	to := have.metric
 	switch {
 	case m.Counter != nil:
-		*have.Counter.Value += m.Counter.GetValue()
+		*to.Counter.Value += m.Counter.GetValue()
 	case m.Gauge != nil && isTime(name):
-		*have.Gauge.Value = max(have.Gauge.GetValue(), m.Gauge.GetValue())
+		*to.Gauge.Value = max(to.Gauge.GetValue(), m.Gauge.GetValue())
 	case m.Gauge != nil:
-		*have.Gauge.Value += m.Gauge.GetValue()
+		*to.Gauge.Value += m.Gauge.GetValue()
 	case m.Histogram != nil:
-		addHistogram(have.Histogram, m.Histogram)
+		addHistogram(to.Histogram, m.Histogram)
 	}
 }
 
-func isTime(name string) bool {
-	const suffix = "_timestamp_seconds"
-	return len(name) > len(suffix) && name[len(name)-len(suffix):] == suffix
-}
+// isTime takes the text of a description.
+func isTime(name string) bool { return strings.Contains(name, `_timestamp_seconds"`) }
 
 // addHistogram adds classic buckets, which all shards of a fold have alike.
 func addHistogram(to, more *dto.Histogram) {
@@ -133,28 +152,10 @@ func addHistogram(to, more *dto.Histogram) {
 	}
 }
 
-func (f families) collect(to chan<- prometheus.Metric) {
-	for name, family := range f {
-		for _, key := range family.order {
-			m := family.series[key]
-			labels := make([]string, len(m.Label))
-			for i, l := range m.Label {
-				labels[i] = l.GetName()
-			}
-			to <- merged{prometheus.NewDesc(name, family.help, labels, nil), m}
-		}
-	}
-}
+func (have *merged) Desc() *prometheus.Desc { return have.desc }
 
-// merged is a metric that is complete already.
-type merged struct {
-	desc   *prometheus.Desc
-	metric *dto.Metric
-}
-
-func (m merged) Desc() *prometheus.Desc { return m.desc }
-
-func (m merged) Write(to *dto.Metric) error {
-	to.Label, to.Counter, to.Gauge, to.Histogram, to.Untyped = m.metric.Label, m.metric.Counter, m.metric.Gauge, m.metric.Histogram, m.metric.Untyped
+func (have *merged) Write(to *dto.Metric) error {
+	from := have.metric
+	to.Label, to.Counter, to.Gauge, to.Histogram, to.Untyped = from.Label, from.Counter, from.Gauge, from.Histogram, from.Untyped
 	return nil
 }

@@ -82,6 +82,11 @@ func (o *owned) run(ctx context.Context) {
 	case err != nil && ctx.Err() == nil:
 		o.log.Warn("shard is given up and tried again", "shard", o.shard, "err", err)
 	}
+	if o.reader != nil {
+		stats := o.reader.Stats()
+		o.log.Info("shard is given away", "shard", o.shard, "seq", o.manifest.Sequence, "applied", o.reader.Applied(), "batches", stats.Batches,
+			"duplicates", stats.Duplicates)
+	}
 	o.leases.release(context.WithoutCancel(ctx), o.shard, o.revision)
 }
 
@@ -98,7 +103,8 @@ func (o *owned) work(ctx context.Context) (err error) {
 	o.reader, o.fold, o.written = reader, fold, time.Now()
 	o.mu.Unlock()
 	o.counters.claims.Add(1)
-	o.log.Info("shard is owned", "shard", o.shard, "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes())
+	o.log.Info("shard is owned", "shard", o.shard, "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
+		"batches", reader.Stats().Batches, "duplicates", reader.Stats().Duplicates)
 
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()

@@ -284,7 +284,7 @@ func (f *fleet) summary() map[string]int {
 		if err != nil {
 			continue
 		}
-		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing", "stream was written anew"} {
+		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing", "stream was written anew", "message came again"} {
 			counts[line] += strings.Count(string(text), line)
 		}
 	}
