@@ -25,7 +25,7 @@ const (
 var errReset = errors.New("fetch was reset")
 
 // Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
-// yet. When ctx ends, what was fetched is still applied. The only errors are a connection that was
+// yet. When ctx ends, what was fetched is still applied, but perhaps for the last message. The only errors are a connection that was
 // closed for good and a shard that the bus's topology does not have.
 func (r *Reader) Run(ctx context.Context) error {
 	waiting := false
