@@ -82,7 +82,8 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 		return fmt.Errorf("look up stream: %w", err)
 	}
 	config := r.startFrom(ctx)
-	config.NamePrefix = r.name
+	// The JetStream consumer of the last fetch may still be there, or be taken away yet: no name is used twice.
+	config.NamePrefix = consumerName(r.fold.Name(), r.opts.Shard)
 	// With several filters the server searches its subjects for each message: with 600 hosts that takes a hundred times
 	// what sending all messages does. What the fold does not want is passed over here.
 	if wanted := r.wanted(r.opts.Shard); len(wanted) == 1 {

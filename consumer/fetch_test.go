@@ -205,6 +205,31 @@ func TestDrainAppliesWhatWasFetched(t *testing.T) {
 	}
 }
 
+// TestNoConsumerNameIsUsedTwice: one of the same name may still be there, at another place of the stream.
+func TestNoConsumerNameIsUsedTwice(t *testing.T) {
+	js := connectReady(t)
+	created := make(chan string, 100)
+	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>", func(m *nats.Msg) { created <- m.Subject }); err != nil {
+		t.Fatal(err)
+	}
+	fold := &recorder{}
+	c, _ := start(t, js, fold, ReaderOptions{})
+	seen := map[string]bool{}
+	for seq := range uint64(4) {
+		wait(t, c, publishMemory(t, js, seq+1))
+		subject := <-created
+		if seen[subject] {
+			t.Errorf("%s is created again", subject)
+		}
+		seen[subject] = true
+		name := subject[strings.LastIndexByte(subject, '.')+1:]
+		if err := js.DeleteConsumer(t.Context(), schema.StreamName(0), name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			t.Fatal(err)
+		}
+	}
+	expect(t, fold, upTo(4)...)
+}
+
 // until returns when the only JetStream consumer is as wanted.
 func until(t *testing.T, js jetstream.JetStream, wanted func(*jetstream.ConsumerInfo) bool) {
 	t.Helper()

@@ -51,7 +51,6 @@ type Reader struct {
 	fold  Fold
 	kinds []schema.Kind // the fold's, and heartbeats
 	log   *slog.Logger
-	name  string // of the JetStream consumer: unique, or two readers of a shard would share one
 
 	stepping sync.Mutex // held by a step, and by who saves the state between two
 
@@ -83,7 +82,7 @@ func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.
 	slices.Sort(kinds)
 	return &Reader{
 		opts: opts, js: js, fold: fold, kinds: slices.Compact(kinds), log: log.With("consumer", fold.Name(), "shard", opts.Shard),
-		name: consumerName(fold.Name(), opts.Shard), decoder: schema.NewDecoder(), warnings: map[string]*warning{},
+		decoder: schema.NewDecoder(), warnings: map[string]*warning{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
 	}
 }
