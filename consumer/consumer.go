@@ -134,7 +134,11 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	var joined time.Time
 	for ctx.Err() == nil {
 		if time.Since(joined) > c.leases.ttl/4 {
-			if err := c.leases.join(ctx); err != nil {
+			err := c.leases.join(ctx)
+			if errors.Is(err, jetstream.ErrNoStreamResponse) {
+				c.leases = nil // is the bucket still there?
+			}
+			if err != nil {
 				return fmt.Errorf("join the instances of %s: %w", c.fold, err)
 			}
 			joined = time.Now()
