@@ -33,6 +33,7 @@ type image struct {
 	PID    uint32            `json:"pid"`
 	Loaded uint64            `json:"loaded"` // boot-time ns
 	Calls  map[string]uint64 `json:"calls"`
+	Live   uint64            `json:"live"` // bytes of GPU memory
 }
 
 // wordEnd is said to the guest: end all in order.

@@ -120,6 +120,7 @@ func (p *programs) say() {
 // Where struct stub_truth of producer/testdata/stub.h has what is used here.
 const (
 	truthPID    = 12
+	truthLive   = 16
 	truthUsed   = 56
 	truthCalls  = 64
 	truthCall   = 80 // bytes of one
@@ -143,7 +144,7 @@ func readImages(dir string) ([]image, error) {
 			continue // it begins
 		}
 		_, loaded, _ := strings.Cut(filepath.Base(name), ".")
-		i := image{PID: binary.LittleEndian.Uint32(data[truthPID:]), Calls: map[string]uint64{}}
+		i := image{PID: binary.LittleEndian.Uint32(data[truthPID:]), Live: binary.LittleEndian.Uint64(data[truthLive:]), Calls: map[string]uint64{}}
 		if i.Loaded, err = strconv.ParseUint(loaded, 10, 64); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

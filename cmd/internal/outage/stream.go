@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,6 +24,7 @@ type origin struct {
 type seen struct {
 	calls       map[string]uint64
 	exits       uint64
+	memory      bool      // something of it is a memory event
 	first, last time.Time // of the guest's clock
 }
 
@@ -32,6 +34,7 @@ type stored struct {
 	behind map[string]time.Duration // by boot
 
 	sums      map[origin][]uint64 // of the batches, by seq - 1
+	runs      []origin            // in the order in which they began; their kind is none
 	processes map[schema.ProcessID]*seen
 	events    uint64
 	twice     int    // batches that were stored again
@@ -125,6 +128,12 @@ func (s *stored) inOrder(b *schema.Batch, data []byte) bool {
 		sums = append(sums, make([]uint64, b.Seq-uint64(len(sums))-1)...)
 	}
 	s.sums[at] = append(sums, h.Sum64())
+	switch of := (origin{b.BootID, b.Run, schema.KindNone}); {
+	case !slices.Contains(s.runs, of):
+		s.runs = append(s.runs, of)
+	case s.runs[len(s.runs)-1] != of:
+		s.fault("seq %d of %s of boot %s comes after a later run has begun", b.Seq, b.Kind, b.BootID)
+	}
 	return true
 }
 
@@ -143,7 +152,9 @@ func (s *stored) add(b *schema.Batch, bytes int, at time.Time) {
 		if ours := wall.Add(s.behind[b.BootID]); ours.After(s.times.down) && ours.Before(s.times.up) {
 			s.during++
 		}
-		s.process(b.ID(&b.Processes[b.Threads[thread].Process])).count(&b.Calls[call], wall)
+		p := s.process(b.ID(&b.Processes[b.Threads[thread].Process]))
+		p.memory = p.memory || b.Kind == schema.KindMemory
+		p.count(&b.Calls[call], wall)
 	}
 	if b.Events == 0 {
 		return

@@ -39,9 +39,10 @@ type comparison struct {
 	programs   int
 	inside     map[string]int // by boot: programs that ran from begin to end during the outage
 	calls      uint64         // that the stub counted
-	matched    map[schema.ProcessID]bool
-	taken      uint64 // calls that the power cut took
-	incomplete int    // programs that lack them
+	matched    map[schema.ProcessID]*image
+	cut        map[schema.ProcessID]bool // whose last calls a power cut may have taken
+	taken      uint64                    // calls that it took
+	incomplete int                       // programs that lack them
 }
 
 // verify compares the stream with the programs' truth, and what gputap-leak made of it with both.
@@ -60,12 +61,12 @@ func verify(ctx context.Context, f *fleet, m *machine, t times, powerCut bool) e
 
 // compare finds every difference between the programs' truth and what is stored.
 func compare(s *stored, programs map[programID]*program, boots []string, powerCut bool) *comparison {
-	c := &comparison{stored: s, powerCut: powerCut, inside: map[string]int{}, matched: map[schema.ProcessID]bool{}}
+	c := &comparison{stored: s, powerCut: powerCut, inside: map[string]int{}, matched: map[schema.ProcessID]*image{}, cut: map[schema.ProcessID]bool{}}
 	for id, p := range programs {
 		c.program(id.boot, p)
 	}
 	for id := range s.processes {
-		if !c.matched[id] {
+		if c.matched[id] == nil {
 			s.fault("process %d of boot %s: nobody ran it", id.PID, id.BootID)
 		}
 	}
@@ -113,7 +114,7 @@ func (c *comparison) program(boot string, p *program) {
 func (c *comparison) image(boot string, p *program, i *image, cut bool) {
 	s := c.stored
 	id, got := s.find(boot, i)
-	c.matched[id] = true
+	c.matched[id], c.cut[id] = i, cut
 	if got == nil {
 		got = &seen{}
 	}
@@ -186,7 +187,7 @@ func (c *comparison) say(f *fleet, m *machine) {
 }
 
 // verifyLeak holds that gputap-leak, which was there all the time, has folded everything: what it committed is, byte for byte, what an
-// undisturbed reader makes of the stream, and says of every process that it is complete.
+// undisturbed reader makes of the stream, and right.
 func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	fold := leak.New(leak.Config{KeepEnded: config.DefaultLeakCommand().Leak.KeepEnded})
 	reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, fold, slog.New(slog.DiscardHandler))
@@ -220,18 +221,44 @@ func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 		faults = append(faults, fmt.Errorf("what gputap-leak committed (%d bytes) is not what an undisturbed reader makes of the stream (%d bytes)", len(saved.State), len(state)))
 	}
 	missing, lost := sum(page, "gputap_consumer_gap_batches_total"), sum(page, "gputap_consumer_producer_lost_events_total")
-	evidence, running := map[string]int{}, 0
-	for _, p := range fold.Report().Processes {
-		if evidence[p.Evidence]++; !p.Ended {
-			running++
+	if missing > 0 || lost > 0 {
+		faults = append(faults, fmt.Errorf("gputap-leak: %.0f batches missing, %.0f events lost", missing, lost))
+	}
+	r := fold.Report()
+	faults = append(faults, c.leak(&r))
+	evidence := map[string]int{}
+	for i := range r.Processes {
+		evidence[r.Processes[i].Evidence]++
+	}
+	f.say("gputap-leak: %.0f batches missing, %.0f events lost; %d processes, %v; %d bytes unfreed at exit", missing, lost, len(r.Processes), evidence, r.Totals.UnfreedBytes)
+	return errors.Join(faults...)
+}
+
+// leak holds that the fold's processes are those that ran, that all have ended and are complete, and that what they left is what
+// the stub says. Those that a power cut ended have a gap.
+func (c *comparison) leak(r *leak.Report) error {
+	var faults []error
+	found := map[schema.ProcessID]bool{}
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		found[p.ID] = true
+		want, evidence := c.matched[p.ID], "complete"
+		if c.cut[p.ID] && c.stored.processes[p.ID].exits == 0 {
+			evidence = "gap"
+		}
+		if want == nil || !p.Ended || p.Evidence != evidence || !c.cut[p.ID] && p.UnfreedBytes != want.Live {
+			faults = append(faults, fmt.Errorf("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v", p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want))
 		}
 	}
-	f.say("gputap-leak: %.0f batches missing, %.0f events lost, %d processes: %v complete, %d of them without an end", missing, lost,
-		len(fold.Report().Processes), evidence["complete"], running)
-	if !c.powerCut && (missing > 0 || lost > 0 || running > 0 || len(evidence) != 1 || evidence["complete"] != len(c.stored.processes)) {
-		faults = append(faults, fmt.Errorf("gputap-leak: %.0f missing, %.0f lost, %d running, evidence %v, want %d complete", missing, lost, running, evidence, len(c.stored.processes)))
+	for id, p := range c.stored.processes {
+		if p.memory && !found[id] {
+			faults = append(faults, fmt.Errorf("gputap-leak does not know process %d of boot %s", id.PID, id.BootID))
+		}
 	}
-	return errors.Join(faults...)
+	if n := r.Counters; n.UnmatchedFrees+n.UnseenEnds+n.UnknownHandles+n.UnknownOps > 0 {
+		faults = append(faults, fmt.Errorf("gputap-leak: %+v", n))
+	}
+	return errors.Join(faults[:min(len(faults), 20)]...)
 }
 
 // undisturbed reads up to a message and gives the state there.

@@ -104,19 +104,25 @@ func TestCompare(t *testing.T) {
 			p.programs[programID{"b", 1}].Ended = second(100.5)
 		}},
 		{"events were lost", "3 lost", false, func(_ *testing.T, p *tape) { p.stored.lost = 3 }},
-		{"a power cut took the last", "", true, func(t *testing.T, p *tape) {
-			p.ran("a", 2, 48, 0, 9).Ended = time.Time{}
-			p.memory(t, "a", 2, 2, 48, 48.5, 48.6, 48.7, 48.8)
+		{"a run comes after a later one", "comes after a later run has begun", false, func(t *testing.T, p *tape) {
+			p.ran("a", 3, 40, 41, 1)
+			p.memory(t, "a", 3, 3, 40, 40.5, 40.6)
+		}},
+		{"a power cut took the last", "", true, func(_ *testing.T, p *tape) {
+			p.programs[programID{"a", 2}].Ended = time.Time{}
+			p.programs[programID{"a", 2}].Images[0].Calls["cuMemAlloc_v2"] = 9
 		}},
 		{"a power cut took calls of long ago", "1 calls of cuMemAlloc_v2", true, func(_ *testing.T, p *tape) {
 			p.programs[programID{"a", 1}].Images[0].Calls["cuMemAlloc_v2"] = 2
 		}},
-		{"a power cut took too much time", "took 49.0 s of memory", true, func(*testing.T, *tape) {}},
+		{"a power cut took too much time", "took 43.0 s of memory", true, func(_ *testing.T, p *tape) { p.stored.times.reboot = second(92) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newTape()
 			p.ran("a", 1, 0.5, 1, 1)
 			p.memory(t, "a", 1, 1, 0.5, 0.6, 0.99)
+			p.ran("a", 2, 48, 49.2, 2)
+			p.memory(t, "a", 2, 2, 48, 48.5, 48.6, 49)
 			p.ran("b", 1, 60, 61, 2)
 			p.memory(t, "b", 1, 1, 60, 60.2, 60.3, 60.9)
 			c.change(t, p)
