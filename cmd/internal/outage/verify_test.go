@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -130,6 +131,39 @@ func TestCompare(t *testing.T) {
 			got := fmt.Sprint(p.stored.err())
 			if c.want == "" && p.stored.err() != nil || !strings.Contains(got, c.want) {
 				t.Errorf("faults: %s; want: %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCompareLeak(t *testing.T) {
+	id := schema.ProcessID{Cluster: "c", Host: "h", BootID: "a", PID: 11, Start: 500_000_001}
+	for _, c := range []struct {
+		name, want string
+		change     func(c *comparison, r *leak.Report)
+	}{
+		{"as it should be", "", func(*comparison, *leak.Report) {}},
+		{"bytes", "9 bytes unfreed", func(_ *comparison, r *leak.Report) { r.Processes[0].UnfreedBytes = 9 }},
+		{"a gap", "ended true, gap", func(_ *comparison, r *leak.Report) { r.Processes[0].Evidence = "gap" }},
+		{"no end", "ended false", func(_ *comparison, r *leak.Report) { r.Processes[0].Ended = false }},
+		{"a process of nobody", "process 12", func(_ *comparison, r *leak.Report) { r.Processes[0].ID.PID = 12 }},
+		{"no process", "does not know process 11", func(_ *comparison, r *leak.Report) { r.Processes = nil }},
+		{"a free of nothing", "UnmatchedFrees:1", func(_ *comparison, r *leak.Report) { r.Counters.UnmatchedFrees = 1 }},
+		{"cut and complete", "ended true, complete", func(c *comparison, _ *leak.Report) { c.cut[id], c.stored.processes[id].exits = true, 0 }},
+		{"cut", "", func(c *comparison, r *leak.Report) {
+			c.cut[id], c.stored.processes[id].exits, r.Processes[0].Evidence = true, 0, "gap"
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newTape()
+			p.ran("a", 1, 0.5, 1, 1).Images[0].Live = 8
+			p.memory(t, "a", 1, 1, 0.5, 0.6, 0.99)
+			made := compare(p.stored, p.programs, nil, false)
+			r := leak.Report{Processes: []leak.Process{{ID: id, Ended: true, Evidence: "complete", UnfreedBytes: 8}}}
+			c.change(made, &r)
+			err := made.leak(&r)
+			if c.want == "" && err != nil || !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
 	}
