@@ -17,7 +17,7 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-old-linux test-gpu bench bench-scale lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-gpu bench bench-scale lint verify generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, i
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }
 	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/oldlinux
 	$(TOOLS)/oldlinux
+
+test-outage: stub ## a host in qemu that reboots while the bus is away for 20 minutes; OUTAGE="-power-cut", "-duration 4m"
+	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-outage needs qemu: apt-get install qemu-system-x86'; exit 1; }
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/outage
+	$(TOOLS)/outage $(OUTAGE)
 
 test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
 	python3 producer/testdata/gpu/acceptance.py

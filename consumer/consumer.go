@@ -137,7 +137,11 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if refuses := slices.Sorted(maps.Keys(c.refused)); time.Since(joined) > c.leases.ttl/4 || !slices.Equal(refuses, c.leases.refuses) {
 			c.leases.refuses = refuses
-			if err := c.leases.join(ctx); err != nil {
+			err := c.leases.join(ctx)
+			if errors.Is(err, jetstream.ErrNoStreamResponse) {
+				c.leases = nil // is the bucket still there?
+			}
+			if err != nil {
 				return fmt.Errorf("join the instances of %s: %w", c.fold, err)
 			}
 			joined = time.Now()

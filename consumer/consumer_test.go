@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -337,6 +338,48 @@ func TestFailover(t *testing.T) {
 	})
 	c.stop()
 	f.expect(f.committed())
+}
+
+// TestServerRestarts: a server without a cluster ends, for longer than a lease or shorter, and comes back with its store alone.
+// The instances that were there go on.
+func TestServerRestarts(t *testing.T) {
+	for name, away := range map[string]func(a, b *instance) bool{
+		"at once":          func(_, _ *instance) bool { return true },
+		"after the leases": func(a, b *instance) bool { return len(a.shards())+len(b.shards()) == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 2)
+			a, b := f.instance("a", newChain), f.instance("b", newChain)
+			both := func() bool { return len(a.shards()) == 1 && len(b.shards()) == 1 }
+			eventually(t, "each has a shard", both)
+			for i := range 20 {
+				f.send(fmt.Sprintf("h%d", i%5))
+			}
+			f.bus.stop()
+			eventually(t, "the time of the outage", func() bool { return away(a, b) })
+			f.bus.start()
+			eventually(t, "the bus answers", func() bool {
+				_, err := f.admin.AccountInfo(t.Context())
+				return err == nil
+			})
+			for i := range 20 {
+				f.send(fmt.Sprintf("h%d", i%5))
+			}
+			eventually(t, "all is committed", func() bool { return maps.EqualFunc(f.committed(), f.undisturbed(), bytes.Equal) })
+			eventually(t, "each has a shard again", both)
+		})
+	}
+}
+
+// TestNoLeases: a bus without the bucket is told with the remedy.
+func TestNoLeases(t *testing.T) {
+	f := newFleet(t, 1)
+	if err := f.admin.DeleteKeyValue(t.Context(), schema.LeaseBucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openLeases(t.Context(), f.admin, "chain", "a"); err == nil || !strings.Contains(err.Error(), "gputap stream init") {
+		t.Errorf("it says %v", err)
+	}
 }
 
 // nervous is a chain that panics over states.

@@ -29,7 +29,7 @@ const (
 	maxDeadLetters = 256 << 20
 	maxOut         = 64 << 20
 	maxMeta        = 1 << 20
-	maxLeases      = 8 << 20 // in memory: a thousand shards of ten folds
+	maxLeases      = 8 << 20 // a thousand shards of ten folds
 	outAge         = 7 * 24 * time.Hour
 	defaultLease   = 10 * time.Second
 	topologies     = 8 // revisions that are kept, for a person who must repair one
@@ -66,7 +66,10 @@ func configs(o StreamOptions) []jetstream.StreamConfig {
 	meta := bucketConfig(schema.MetaBucket, topologies)
 	meta.MaxBytes = maxMeta
 	leases := bucketConfig(schema.LeaseBucket, 1)
-	leases.Storage, leases.MaxBytes = jetstream.MemoryStorage, maxLeases
+	leases.MaxBytes = maxLeases
+	if o.Replicas > 1 { // a cluster knows of a stream without its messages; a single server forgets one in memory when it ends
+		leases.Storage = jetstream.MemoryStorage
+	}
 	leases.MaxAge, leases.Duplicates = o.Lease, o.Lease
 	leases.AllowMsgTTL, leases.SubjectDeleteMarkerTTL = true, max(o.Lease, time.Second) // watchers are told of leases that end
 	all := []jetstream.StreamConfig{meta, leases, state, out, deadLetterConfig(o.MaxBytes / 8)}

@@ -85,7 +85,7 @@ func TestABusIsSetUpOnce(t *testing.T) {
 	if err != nil || status.TTL() != 10*time.Second || status.LimitMarkerTTL() != 10*time.Second {
 		t.Errorf("leases: %+v %v", status, err)
 	}
-	if c := info(t, js, schema.BucketStream(schema.LeaseBucket)).Config; c.Storage != jetstream.MemoryStorage {
+	if c := info(t, js, schema.BucketStream(schema.LeaseBucket)).Config; c.Storage != jetstream.FileStorage {
 		t.Errorf("leases on %s", c.Storage)
 	}
 	if _, err := leases.Create(t.Context(), "leak.0", []byte("{}")); err != nil {

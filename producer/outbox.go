@@ -20,6 +20,8 @@ import (
 //
 // Order. Per kind the records of the segments, by number, are the batches in the order in which they were closed, runs
 // one after the other. Batches that memory alone holds, since the disk could not be written, come after all of them.
+// No batch is given out while one of an earlier run waits, of whatever kind: a reader that hears of a new boot has all of
+// the one before.
 //
 // Loss. Segments are synced every syncEvery while something in them is not acked: a power cut takes what came after, a
 // crash of the producer nothing that was written. The cursor may be behind: some batches are then sent again.
@@ -33,6 +35,7 @@ type outbox struct {
 	limit   int64
 	segment int64 // bytes at which a segment is closed
 	self    origin
+	run     string
 	log     *slog.Logger
 
 	segments [schema.NumKinds][]*segment // oldest first; the last may be open
@@ -61,12 +64,13 @@ type outboxOptions struct {
 	limit   int64
 	segment int64
 	self    origin // of the batches that will come
+	run     string // of this producer, unlike any other of this directory
 }
 
 // openOutbox takes the directory and what earlier runs left in it. A directory of others, or one that cannot be used
 // for reasons other than a bad disk, is an error. lost is the events in what is damaged.
 func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, err error) {
-	o = &outbox{dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, log: log, next: 1}
+	o = &outbox{dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, run: opts.run, log: log, next: 1}
 	found, err := o.enter()
 	switch {
 	case err == nil:
@@ -258,6 +262,16 @@ func (s *segment) share() int64 { return (s.bytes + shareBytes - 1) / shareBytes
 
 // head is the first record that is not acked.
 func (o *outbox) head(kind schema.Kind) (mark, bool) { return o.at[kind], o.batches[kind] > 0 }
+
+// comes reports whether it is the turn of a run: segments of earlier ones have smaller numbers, since a number is never used again.
+func (o *outbox) comes(run string, number uint64) bool {
+	for kind, n := range o.batches {
+		if first := o.at[kind].seg; n > 0 && first.run != run && first.number < number {
+			return false
+		}
+	}
+	return true
+}
 
 // advance says that all before p is done with.
 func (o *outbox) advance(kind schema.Kind, p mark) {

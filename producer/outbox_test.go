@@ -44,10 +44,12 @@ func (l *logged) count(text string) int {
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// spoolAt is a spool with an outbox whose goroutine is the test.
+var runs atomic.Uint64
+
+// spoolAt is a spool with an outbox whose goroutine is the test. Each is a run of its own.
 func spoolAt(t testing.TB, dir string, memory int, limit, segment int64, log *slog.Logger) *spool {
 	t.Helper()
-	o, lost, err := openOutbox(outboxOptions{dir: dir, limit: limit, segment: segment, self: origin{"c", "h"}}, log)
+	o, lost, err := openOutbox(outboxOptions{dir: dir, limit: limit, segment: segment, self: origin{"c", "h"}, run: fmt.Sprint(runs.Add(1))}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

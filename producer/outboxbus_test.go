@@ -146,8 +146,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte. What came twice comes
-// behind what it is a copy of, in its run.
+// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run. What
+// came twice comes behind what it is a copy of, in its run.
 func checkStored(t *testing.T, bus *awayBus, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
@@ -161,7 +161,7 @@ func checkStored(t *testing.T, bus *awayBus, sent *[schema.NumKinds][][]byte) (t
 		run  uint64
 		kind schema.Kind
 	}
-	last := map[runKind]uint64{}
+	last, began, newest := map[runKind]uint64{}, map[uint64]int{}, 0
 	for seq := uint64(1); seq <= jsStream.CachedInfo().State.LastSeq; seq++ {
 		m, err := jsStream.GetMsg(t.Context(), seq)
 		if err != nil {
@@ -180,6 +180,13 @@ func checkStored(t *testing.T, bus *awayBus, sent *[schema.NumKinds][][]byte) (t
 			continue
 		}
 		last[of] = b.Seq
+		if began[b.Run] == 0 {
+			newest++
+			began[b.Run] = newest
+		}
+		if began[b.Run] != newest {
+			t.Fatalf("%s of boot %s run %d comes after a later run has begun", b.Kind, b.BootID, b.Run)
+		}
 		if i := at[b.Kind]; i >= len(sent[b.Kind]) || !bytes.Equal(sent[b.Kind][i], m.Data) {
 			t.Fatalf("%s %d is not what was sent: boot %s run %d seq %d", b.Kind, i, b.BootID, b.Run, b.Seq)
 		}
@@ -226,6 +233,62 @@ func TestOutboxOverRestartAndReboot(t *testing.T) {
 	}
 	if l := third.s.level(); l.droppedN > 0 || l.outbox.damaged > 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestOutboxRunsInOrder: of a later run nothing is given out, of whatever kind, while something of an earlier one is not acked.
+func TestOutboxRunsInOrder(t *testing.T) {
+	dir, memory := t.TempDir(), 1<<20
+	write := func(counts map[schema.Kind]int) *spool {
+		s := spoolAt(t, dir, memory, 1<<30, 1<<10, quiet())
+		for kind, n := range counts {
+			for id := range n {
+				s.push(kind, batchOf(kind, id, 500), encoded{seq: uint64(id + 1), events: 1})
+			}
+		}
+		for s.writeRound() {
+		}
+		return s
+	}
+	write(map[schema.Kind]int{schema.KindMemory: 5, schema.KindHost: 1}).finish()
+	write(map[schema.Kind]int{schema.KindMemory: 1, schema.KindLaunch: 2}).finish()
+	s := write(map[schema.Kind]int{schema.KindHost: 2, schema.KindCopy: 1})
+	var order []string
+	for s.level().batches > 0 {
+		stuck := true
+		for kind := schema.NumKinds - 1; kind > schema.KindNone; kind-- { // memory last
+			if s.head(kind) == nil {
+				continue
+			}
+			e, err := s.next(t.Context(), kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			order = append(order, fmt.Sprintf("%s%d", kind, e.seq))
+			for _, wake := range s.wake {
+				if len(wake) > 0 {
+					<-wake
+				}
+			}
+			waiting := map[schema.Kind]bool{}
+			for kind := range s.wake {
+				waiting[schema.Kind(kind)] = s.head(schema.Kind(kind)) == nil
+			}
+			s.acked(kind)
+			stuck = false
+			for kind, waited := range waiting {
+				if waited && s.head(kind) != nil && len(s.wake[kind]) == 0 {
+					t.Errorf("%s is not woken when its turn comes", kind)
+				}
+			}
+		}
+		if stuck {
+			t.Fatalf("nothing can be sent after %v", order)
+		}
+	}
+	want := "[host1 memory1 memory2 memory3 memory4 memory5 launch1 memory1 launch2 host1 copy1 host2]"
+	if got := fmt.Sprint(order); got != want {
+		t.Errorf("the order is %s, want %s", got, want)
 	}
 }
 

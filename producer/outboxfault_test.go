@@ -2,9 +2,12 @@ package producer
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -412,5 +415,39 @@ func TestOutboxReadIsPatient(t *testing.T) {
 	same(t, "then", takeAll(t, s, schema.KindMemory), from(1, 3))
 	if strings.Contains(path, "away") || s.level().droppedN > 0 {
 		t.Error("batches were given up")
+	}
+}
+
+// TestOutboxFirstForm: a file from before runs were named is read, and comes first.
+func TestOutboxFirstForm(t *testing.T) {
+	dir := t.TempDir()
+	s := spoolAt(t, dir, 1<<20, 1<<30, 1<<20, quiet())
+	s.outbox.run = ""
+	s.push(schema.KindMemory, batchOf(schema.KindMemory, 1, 100), encoded{seq: 1, events: 1})
+	s.writeRound()
+	s.finish()
+	path := files(t, dir, "*.memory")[0]
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	le, at := binary.LittleEndian, len(segmentMagic)
+	names := data[beginBytes-2 : beginBytes+len("c\x00h")] // with their length, without the zero before the run
+	le.PutUint16(names, uint16(len("c\x00h")))
+	le.PutUint16(data[at:], 1)
+	le.PutUint32(data[at+2:], crc32.Checksum(names, castagnoli))
+	data = slices.Delete(data, beginBytes+len("c\x00h"), beginBytes+len("c\x00h")+1)
+	if err := os.WriteFile(path, data[:len(data)-headBytes], 0o600); err != nil { // the ending says where it is
+		t.Fatal(err)
+	}
+	s = spoolAt(t, dir, 1<<20, 1<<30, 1<<20, quiet())
+	s.push(schema.KindHost, batchOf(schema.KindHost, 1, 100), encoded{seq: 1})
+	s.writeRound()
+	if s.head(schema.KindHost) != nil {
+		t.Error("a later run comes first")
+	}
+	e, err := s.next(t.Context(), schema.KindMemory)
+	if err != nil || e.seq != 1 || e.from == nil || *e.from != (origin{"c", "h"}) {
+		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -19,6 +19,7 @@ type model struct {
 	s      *spool
 	dir    string
 	kinds  [schema.NumKinds]kindModel
+	lives  int
 	power  int // cuts that took something
 	again  int // batches that came twice
 }
@@ -29,6 +30,7 @@ type kindModel struct {
 	gone   map[int]bool   // may be gone: power was cut before they were synced, or the crash before they were written
 	stored map[int]spotOf // where batches were written in this life
 	last   int            // acked in this life; 0: none
+	life   map[int]int    // in which a batch was made
 }
 
 type spotOf struct {
@@ -39,14 +41,15 @@ type spotOf struct {
 const modelMemory, modelSegment = 20_000, 8_000
 
 // TestOutboxModel does what comes to mind in random order: pushes, writes, syncs, acks, restarts, crashes and power cuts.
-// In each life batches come in order, byte for byte, and every one that was not acked and must be there comes.
+// In each life batches come in order, byte for byte, those of a life behind all of the lives before, and every one that was not
+// acked and must be there comes.
 func TestOutboxModel(t *testing.T) {
 	powers, repeats := 0, 0
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir()}
 			for kind := range m.kinds {
-				m.kinds[kind] = kindModel{taken: map[int]bool{}, gone: map[int]bool{}}
+				m.kinds[kind] = kindModel{taken: map[int]bool{}, gone: map[int]bool{}, life: map[int]int{}}
 			}
 			m.begin()
 			for range 600 {
@@ -64,6 +67,7 @@ func TestOutboxModel(t *testing.T) {
 
 func (m *model) begin() {
 	m.s = spoolAt(m.t, m.dir, modelMemory, 1<<30, modelSegment, quiet())
+	m.lives++
 	for kind := range m.kinds {
 		m.kinds[kind].stored, m.kinds[kind].last = map[int]spotOf{}, 0
 	}
@@ -99,6 +103,7 @@ func (m *model) push(kind schema.Kind) {
 	}
 	k := &m.kinds[kind]
 	k.pushed++
+	k.life[k.pushed] = m.lives
 	pushID(m.s, kind, k.pushed, bytes)
 }
 
@@ -123,7 +128,7 @@ func (m *model) ack(kind schema.Kind) {
 	k := &m.kinds[kind]
 	if e == nil {
 		for id := k.last + 1; id <= k.pushed; id++ {
-			if _, written := k.stored[id]; written && !k.taken[id] {
+			if _, written := k.stored[id]; written && !k.taken[id] && !m.earlier(k.life[id]) {
 				m.t.Fatalf("%s %d is stored and does not come", kind, id)
 			}
 		}
@@ -138,6 +143,13 @@ func (m *model) ack(kind schema.Kind) {
 			m.t.Fatalf("%s %d comes and %d has not", kind, id, skipped)
 		}
 	}
+	for other := range m.kinds {
+		for earlier, life := range m.kinds[other].life {
+			if o := &m.kinds[other]; life < k.life[id] && !o.taken[earlier] && !o.gone[earlier] {
+				m.t.Fatalf("%s %d of life %d comes before %s %d of life %d", kind, id, k.life[id], schema.Kind(other), earlier, life)
+			}
+		}
+	}
 	if m.random.IntN(4) == 0 {
 		return // it stays in flight
 	}
@@ -146,6 +158,16 @@ func (m *model) ack(kind schema.Kind) {
 	}
 	m.s.acked(kind)
 	k.taken[id], k.last = true, id
+}
+
+// earlier reports whether a batch comes that was made in a life before this one.
+func (m *model) earlier(life int) bool {
+	for _, kind := range outboxKinds {
+		if e := try(m.s, kind); e != nil && m.kinds[kind].life[int(e.seq)] < life {
+			return true
+		}
+	}
+	return false
 }
 
 // settle leaves nothing unsynced of what is not acked.
@@ -234,10 +256,16 @@ func (m *model) cutPower(synced map[string]int64) {
 
 // all takes what there is: nothing that must be there is not.
 func (m *model) all() {
-	for _, kind := range outboxKinds {
-		for try(m.s, kind) != nil {
-			m.ack(kind)
+	for more := true; more; {
+		more = false
+		for _, kind := range outboxKinds {
+			for try(m.s, kind) != nil {
+				more = true
+				m.ack(kind)
+			}
 		}
+	}
+	for _, kind := range outboxKinds {
 		k := &m.kinds[kind]
 		for id := 1; id <= k.pushed; id++ {
 			if !k.taken[id] && !k.gone[id] {

@@ -88,5 +88,6 @@ func (s *spool) pass(kind schema.Kind, e *encoded, h *recordHead, headIsGood boo
 	s.inFlight[kind] = nil
 	s.outbox.damaged++
 	s.outbox.advance(kind, to)
+	s.turn(e.mark.seg)
 	return batches, events
 }

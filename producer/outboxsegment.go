@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,8 @@ import (
 // A segment is one file of the outbox: batches of one kind of one run, in seq order. All numbers are
 // little endian, all checksums CRC32C.
 //
-//	beginning  "gputap", form (uint16), checksum of what follows, its bytes (uint16), cluster and host, a zero between
+//	beginning  "gputap", form (uint16), checksum of what follows, its bytes (uint16), cluster, host and run, zeros between;
+//	           form 1 has no run
 //	record     a head of 40 bytes, the batch
 //	ending     a head whose bytes are allOnes: how many batches and events the segment holds. A file without one was
 //	           not closed: a crash, or it is still written
@@ -26,7 +28,7 @@ import (
 // (ns), time of its last event. Of an ending: batches as seq, events as wall time, its own offset as time.
 const (
 	segmentMagic   = "gputap"
-	segmentForm    = 1
+	segmentForm    = 2
 	beginBytes     = len(segmentMagic) + 2 + 4 + 2
 	headBytes      = 40
 	allOnes        = 1<<32 - 1
@@ -49,6 +51,7 @@ type segment struct {
 	path    string
 	number  uint64
 	origin  origin
+	run     string
 	earlier bool  // of an earlier run
 	sealed  bool  // nothing is added any more
 	begin   mark  // its first record
@@ -101,11 +104,11 @@ func (h *recordHead) get(src []byte) (ok bool) {
 }
 
 // beginning is the first bytes of a segment.
-func (o origin) beginning() []byte {
+func beginning(o origin, run string) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint16([]byte(segmentMagic), segmentForm)
-	body := le.AppendUint16(nil, uint16(len(o.cluster)+1+len(o.host)))
-	body = append(append(append(body, o.cluster...), 0), o.host...)
+	names := strings.Join([]string{o.cluster, o.host, run}, "\x00")
+	body := append(le.AppendUint16(nil, uint16(len(names))), names...)
 	return append(le.AppendUint32(b, crc32.Checksum(body, castagnoli)), body...)
 }
 
@@ -128,11 +131,12 @@ func (s *segment) readBeginning(r io.ReaderAt) error {
 		return damagedAtEnd(err)
 	}
 	sum := crc32.Checksum(fixed[beginBytes-2:], castagnoli)
-	middle := slices.Index(names, 0)
-	if crc32.Update(sum, castagnoli, names) != le.Uint32(fixed[sizes+2:]) || middle < 0 {
+	cluster, rest, found := strings.Cut(string(names), "\x00")
+	if crc32.Update(sum, castagnoli, names) != le.Uint32(fixed[sizes+2:]) || !found {
 		return errDamaged
 	}
-	s.origin = origin{string(names[:middle]), string(names[middle+1:])}
+	host, run, _ := strings.Cut(rest, "\x00")
+	s.origin, s.run = origin{cluster, host}, run
 	s.begin = mark{seg: s, off: int64(beginBytes + len(names))}
 	s.end = s.begin
 	return nil

@@ -194,6 +194,7 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 		}
 		seg.sealed = true
 		o.remove(kind, i)
+		s.turn(seg)
 		return true
 	}
 	return false
@@ -211,13 +212,13 @@ func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin := o.self.beginning()
+	begin := beginning(o.self, o.run)
 	if _, err := f.WriteAt(begin, 0); err != nil {
 		f.Close()
 		_ = os.Remove(path)
 		return nil, err
 	}
-	seg := &segment{path: path, number: number, origin: o.self, bytes: int64(len(begin))}
+	seg := &segment{path: path, number: number, origin: o.self, run: o.run, bytes: int64(len(begin))}
 	seg.begin = mark{seg: seg, off: seg.bytes}
 	seg.end = seg.begin
 	open := &openSegmentFile{seg, f}

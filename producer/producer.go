@@ -126,7 +126,10 @@ func (p *Producer) openOutbox(h *schema.Header) error {
 	if p.cfg.Outbox == "" {
 		return nil
 	}
-	opts := outboxOptions{dir: p.cfg.Outbox, limit: p.cfg.OutboxMaxBytes, segment: segmentBytes, self: origin{h.Cluster, h.Host}}
+	opts := outboxOptions{
+		dir: p.cfg.Outbox, limit: p.cfg.OutboxMaxBytes, segment: segmentBytes, self: origin{h.Cluster, h.Host},
+		run: fmt.Sprint(h.BootID, " ", h.Run),
+	}
 	o, lost, err := openOutbox(opts, p.log)
 	if err != nil {
 		return err

@@ -202,12 +202,15 @@ func (s *spool) head(kind schema.Kind) *encoded {
 	q := s.queues[kind]
 	if o := s.outbox; o != nil {
 		if at, ok := o.head(kind); ok {
+			if !o.comes(at.seg.run, at.seg.number) {
+				return nil
+			}
 			if len(q) > 0 && q[0].mark == at {
 				return q[0]
 			}
 			return &encoded{mark: at}
 		}
-		if !o.failing || len(q) > 0 && q[0].writing {
+		if !o.failing || len(q) > 0 && q[0].writing || !o.comes(o.run, o.next) {
 			return nil
 		}
 	}
@@ -235,6 +238,16 @@ func (s *spool) acked(kind schema.Kind) {
 	}
 	if stored {
 		s.outbox.advance(kind, behind)
+		s.turn(behind.seg)
+	}
+}
+
+// turn wakes whoever waits for a segment's run to be sent.
+func (s *spool) turn(seg *segment) {
+	if seg.earlier {
+		for kind := range s.wake {
+			s.wakeUp(schema.Kind(kind))
+		}
 	}
 }
 

@@ -37,7 +37,8 @@
 // A gap marks the processes that ran during it and changes nothing else. Loss of launch and copy
 // records does not touch memory, and batches that the producer's spool gave up are seen, exactly, as
 // missing seq; neither is a gap here. A restarted producer is a gap: nobody looked meanwhile. A new
-// boot of a host ends the processes of its earlier boots, and a reused PID ends its earlier owner.
+// boot of a host ends the processes of its earlier boots, with a gap: what they did last nobody knows. A reused PID ends its
+// earlier owner.
 //
 // Bounds. A live allocation costs less than 64 bytes. A report, a scrape and Top cost what they
 // show, not what is live. Each metric family holds at most 2,000 series; what exceeds them is

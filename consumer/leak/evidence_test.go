@@ -119,11 +119,15 @@ func TestRebootEndsEverything(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+	h.Process(43, 60, "before").Alloc(1, 0x1000, 8, 100, 1).Exit(110)
 	apply(t, tracker, h.Batch())
 	h.Header.BootID, h.Header.ClockOffset = "boot-2", h.Header.ClockOffset+int64(time.Hour)
 	apply(t, tracker, h.Heartbeat())
-	if p := tracker.Report().Processes[0]; !p.Ended || p.UnfreedBytes != 8 || p.LiveBytes != 0 {
+	if p := tracker.Report().Processes[0]; !p.Ended || p.UnfreedBytes != 8 || p.LiveBytes != 0 || p.Evidence != gap {
 		t.Errorf("got %+v", p)
+	}
+	if p := tracker.Report().Processes[1]; p.Evidence != complete {
+		t.Errorf("evidence of one whose end was seen: %q, want complete", p.Evidence)
 	}
 }
 

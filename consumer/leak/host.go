@@ -139,6 +139,7 @@ func (t *Tracker) endOlderBoots(h *host, booted int64) {
 	}
 	for _, p := range t.table.Of(h.id) { // in their order: that of releases tells who makes room first
 		if at := p.State.host; at != h && h.boots[at.boot] == at && at.offset < booted && !p.Ended {
+			at.mark(at.last) // nobody saw its end, nor what it did before
 			t.exit(p)
 		}
 	}

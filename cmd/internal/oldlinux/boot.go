@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/guest"
 )
 
 // verdict begins the line by which the guest says how it went.
@@ -20,9 +21,7 @@ const bootLimit = 30 * time.Minute
 func boot(image, initramfs string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536",
-		"-nographic", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
-		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off rdinit=/init")
+	qemu := guest.Qemu(ctx, "tcg", image, initramfs, "", "-no-reboot", "-serial", "stdio")
 	console, err := qemu.StdoutPipe()
 	if err != nil {
 		return err

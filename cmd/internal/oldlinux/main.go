@@ -9,33 +9,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// linux is a kernel to boot: a package of this machine's Debian, or a file whose sum is known.
-type linux struct {
-	name   string
-	debian string // what the package is called in apt
-	url    string
-	sha256 string
-}
+	"github.com/gputap/gputap/cmd/internal/guest"
+)
 
 const ubuntu = "https://archive.ubuntu.com/ubuntu/pool/main/l/"
 
-var known = []linux{
-	{name: "6.1", debian: "linux-image-6.1.0-[0-9]+-cloud-amd64$"},
+var known = []guest.Linux{
+	guest.Debian12,
 	{
-		name: "5.15", url: ubuntu + "linux-signed/linux-image-5.15.0-25-generic_5.15.0-25.25_amd64.deb",
-		sha256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
+		Name: "5.15", URL: ubuntu + "linux-signed/linux-image-5.15.0-25-generic_5.15.0-25.25_amd64.deb",
+		SHA256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
 	},
 	{
-		name: "6.11", url: ubuntu + "linux-signed-hwe-6.11/linux-image-6.11.0-17-generic_6.11.0-17.17~24.04.2_amd64.deb",
-		sha256: "2dbbc260ef488df0e43e34e478308bfdb1e5f87cb3fc7ebf55620326974bb77f",
+		Name: "6.11", URL: ubuntu + "linux-signed-hwe-6.11/linux-image-6.11.0-17-generic_6.11.0-17.17~24.04.2_amd64.deb",
+		SHA256: "2dbbc260ef488df0e43e34e478308bfdb1e5f87cb3fc7ebf55620326974bb77f",
 	},
 }
 
 func main() {
 	if os.Getpid() == 1 {
-		guest()
+		first()
 		return
 	}
 	if err := host(os.Args[1:]); err != nil {
@@ -66,17 +60,17 @@ func host(asked []string) error {
 	}
 	var failed []string
 	for _, l := range list {
-		fmt.Printf("==> Linux %s\n", l.name)
-		image, err := l.image(cache)
+		fmt.Printf("==> Linux %s\n", l.Name)
+		image, err := l.Image(cache)
 		if err == nil {
 			err = boot(image, initramfs)
 		}
 		if err != nil {
-			fmt.Printf("==> Linux %s: %v\n", l.name, err)
-			failed = append(failed, l.name)
+			fmt.Printf("==> Linux %s: %v\n", l.Name, err)
+			failed = append(failed, l.Name)
 			continue
 		}
-		fmt.Printf("==> Linux %s: ok\n", l.name)
+		fmt.Printf("==> Linux %s: ok\n", l.Name)
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed on Linux %s", strings.Join(failed, ", "))
@@ -85,11 +79,11 @@ func host(asked []string) error {
 }
 
 // named is a kernel of the list, or a file.
-func named(arg string) linux {
+func named(arg string) guest.Linux {
 	for _, l := range known {
-		if l.name == arg {
+		if l.Name == arg {
 			return l
 		}
 	}
-	return linux{name: arg, url: arg}
+	return guest.Linux{Name: arg, URL: arg}
 }

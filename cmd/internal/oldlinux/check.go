@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/cmd/internal/guest"
 )
 
 // check is a command and the exit status that it must have. With capabilities it runs with these and
@@ -53,15 +55,11 @@ var unsafe = []check{
 	{6, watch + "--features memory -- bin/workload leak3", nil},
 }
 
-// guest is the first process: it mounts what a host has, runs the checks, and turns the machine off.
-func guest() {
+// first is the first process: it mounts what a host has, runs the checks, and turns the machine off.
+func first() {
 	var failed []string
-	for _, m := range []struct{ kind, at string }{
-		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tracefs", "/sys/kernel/tracing"},
-	} {
-		if err := syscall.Mount(m.kind, m.at, m.kind, 0, ""); err != nil {
-			failed = append(failed, fmt.Sprintf("mount %s: %v", m.at, err))
-		}
+	if err := guest.Mount(); err != nil {
+		failed = append(failed, err.Error())
 	}
 	list := checks
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
@@ -84,8 +82,7 @@ func guest() {
 		failed = []string{"ok"}
 	}
 	fmt.Printf("\n%s%s\n", verdict, strings.Join(failed, "; "))
-	syscall.Sync()
-	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+	guest.PowerOff()
 }
 
 func (c check) run() int {

@@ -1,4 +1,4 @@
-package main
+package guest
 
 import (
 	"crypto/sha256"
@@ -14,12 +14,23 @@ import (
 	"strings"
 )
 
-// image is the path of the kernel's image, fetched and unpacked into the cache once.
-func (l linux) image(cache string) (string, error) {
-	if l.debian == "" && !strings.HasSuffix(l.url, ".deb") {
-		return l.url, nil
+// Linux is a kernel to boot: a package of this machine's Debian, or a file whose sum is known.
+type Linux struct {
+	Name   string
+	Debian string // what the package is called in apt, a regular expression
+	URL    string // of a package, or the path of a package or of an image
+	SHA256 string
+}
+
+// Debian12 is the one that virtual machines of Debian 12 run.
+var Debian12 = Linux{Name: "6.1", Debian: "linux-image-6.1.0-[0-9]+-cloud-amd64$"}
+
+// Image is the path of the kernel's image, fetched and unpacked into the cache once.
+func (l Linux) Image(cache string) (string, error) {
+	if l.Debian == "" && !strings.HasSuffix(l.URL, ".deb") {
+		return l.URL, nil
 	}
-	dir := filepath.Join(cache, filepath.Base(l.name))
+	dir := filepath.Join(cache, filepath.Base(l.Name))
 	if found := imageIn(dir); found != "" {
 		return found, nil
 	}
@@ -47,22 +58,35 @@ func imageIn(dir string) string {
 	return found[0]
 }
 
+// Modules are the paths of modules of a kernel that Image has unpacked, in the order of their names.
+func (l Linux) Modules(cache string, names []string) ([]string, error) {
+	var paths []string
+	for _, name := range names {
+		found, _ := filepath.Glob(filepath.Join(cache, filepath.Base(l.Name), "lib/modules/*/kernel", name+".ko"))
+		if len(found) != 1 {
+			return nil, fmt.Errorf("the package of Linux %s has %d modules %s, want 1", l.Name, len(found), name)
+		}
+		paths = append(paths, found[0])
+	}
+	return paths, nil
+}
+
 // fetch brings the package into dir and returns its path.
-func (l linux) fetch(dir string) (string, error) {
-	if l.debian != "" {
-		return fromApt(dir, l.debian)
+func (l Linux) fetch(dir string) (string, error) {
+	if l.Debian != "" {
+		return fromApt(dir, l.Debian)
 	}
-	deb := filepath.Join(dir, filepath.Base(l.url))
-	if !strings.HasPrefix(l.url, "https://") {
-		return filepath.Abs(l.url)
+	deb := filepath.Join(dir, filepath.Base(l.URL))
+	if !strings.HasPrefix(l.URL, "https://") {
+		return filepath.Abs(l.URL)
 	}
-	response, err := http.Get(l.url)
+	response, err := http.Get(l.URL)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", l.url, response.Status)
+		return "", fmt.Errorf("%s: %s", l.URL, response.Status)
 	}
 	f, err := os.Create(deb)
 	if err != nil {
@@ -73,8 +97,8 @@ func (l linux) fetch(dir string) (string, error) {
 	if _, err := io.Copy(io.MultiWriter(f, sum), response.Body); err != nil {
 		return "", err
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != l.sha256 {
-		return "", fmt.Errorf("%s has the sha256 %s, want %s", l.url, got, l.sha256)
+	if got := hex.EncodeToString(sum.Sum(nil)); got != l.SHA256 {
+		return "", fmt.Errorf("%s has the sha256 %s, want %s", l.URL, got, l.SHA256)
 	}
 	return deb, nil
 }
