@@ -238,7 +238,7 @@ func (b *bench) conclude(in *instances, fold string, count int, list []sample) (
 	first, last := &list[i], &list[j]
 	u := first.until(last.reading)
 	r := &backlogResult{
-		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages, Short: u.Seconds < leastWindow,
+		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages, Short: u.Seconds < leastWindow, LeasesLost: end.sum.leases,
 		WindowEvents: last.sum.events - first.sum.events, WindowMessages: last.sum.batches - first.sum.batches,
 	}
 	if u.Seconds > 0 {
