@@ -187,7 +187,7 @@ const (
 	standing = time.Minute      // without a message, and there are some
 )
 
-// follow samples until all messages were dealt with, the less often the longer it takes: a page costs the instance time.
+// follow samples until all messages were dealt with, the less often the longer a sample takes: a page costs the instance time.
 func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err error) {
 	moved, before := time.Now(), 0.0
 	for {
@@ -209,7 +209,7 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		if time.Since(moved) > standing {
 			return nil, fmt.Errorf("%s stands at %.0f of %.0f messages: see its log in %s, with -keep", in.processes[0].Name, s.sum.batches, in.messages, b.dir)
 		}
-		if err := errors.Join(wait(ctx, max(20*took, 100*time.Millisecond)), checkRunning(in.processes...)); err != nil {
+		if err := errors.Join(wait(ctx, min(max(20*took, 100*time.Millisecond), time.Second)), checkRunning(in.processes...)); err != nil {
 			return nil, err
 		}
 	}
@@ -238,7 +238,7 @@ func (b *bench) conclude(in *instances, fold string, count int, list []sample) (
 	first, last := &list[i], &list[j]
 	u := first.until(last.reading)
 	r := &backlogResult{
-		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages, Short: u.Seconds < leastWindow,
+		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages, Short: u.Seconds < leastWindow, LeasesLost: end.sum.leases,
 		WindowEvents: last.sum.events - first.sum.events, WindowMessages: last.sum.batches - first.sum.batches,
 	}
 	if u.Seconds > 0 {

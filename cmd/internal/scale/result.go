@@ -50,6 +50,7 @@ type backlogResult struct {
 	MessageBytes      float64 `json:"bytes_per_message"`
 	Resident          []int64 `json:"resident_bytes"` // the most of each instance
 	Short             bool    `json:"short"`          // too short to mean anything
+	LeasesLost        float64 `json:"leases_lost"`    // some were folded twice: no steady run
 	Limit             string  `json:"limit"`
 }
 

@@ -53,12 +53,13 @@ gputap_consumer_gap_batches_total{cluster="c",consumer="leak",hostname="h",shard
 gputap_consumer_lag_messages{consumer="leak",shard="000"} 11
 gputap_consumer_lag_messages{consumer="leak",shard="001"} 1
 gputap_consumer_owned_shards{consumer="leak"} 2
+gputap_consumer_leases_lost_total{consumer="leak"} 4
 gputap_memory_live_bytes{hostname="h"} 9
 `
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
 	defer server.Close()
 	c, err := scrape(server.URL)
-	if want := (counters{batches: 105, useless: 2, events: 1_000_005, missing: 7, lag: 12}); err != nil || c != want {
+	if want := (counters{batches: 105, useless: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4}); err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}
 }

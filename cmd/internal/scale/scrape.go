@@ -10,6 +10,7 @@ const (
 	metricEvents   = "gputap_consumer_events_total"
 	metricMissing  = "gputap_consumer_gap_batches_total"
 	metricLag      = "gputap_consumer_lag_messages"
+	metricLeases   = "gputap_consumer_leases_lost_total"
 	metricRawBytes = "raw_bytes_total"
 )
 
@@ -20,12 +21,13 @@ type counters struct {
 	events  float64
 	missing float64 // batches
 	lag     float64 // messages
+	leases  float64 // that were lost
 	bytes   float64 // a raw reader's
 }
 
 func (c *counters) add(d *counters) {
 	c.batches, c.useless, c.events = c.batches+d.batches, c.useless+d.useless, c.events+d.events
-	c.missing, c.lag, c.bytes = c.missing+d.missing, c.lag+d.lag, c.bytes+d.bytes
+	c.missing, c.lag, c.leases, c.bytes = c.missing+d.missing, c.lag+d.lag, c.leases+d.leases, c.bytes+d.bytes
 }
 
 func scrape(url string) (c counters, err error) {
@@ -46,6 +48,8 @@ func scrape(url string) (c counters, err error) {
 			to = &c.events
 		case metricMissing:
 			to = &c.missing
+		case metricLeases:
+			to = &c.leases
 		case metricLag:
 			to = &c.lag
 		default:

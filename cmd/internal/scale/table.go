@@ -76,6 +76,10 @@ func (r *result) printBacklog() {
 			fmt.Printf("| %s | %d | too short to tell (%.1f s): take more events |\n", l.Fold, l.Instances, l.Seconds)
 			continue
 		}
+		if l.LeasesLost > 0 {
+			fmt.Printf("| %s | %d | disturbed: %.0f leases were lost: give the nodes more CPUs |\n", l.Fold, l.Instances, l.LeasesLost)
+			continue
+		}
 		if base[l.Fold] == 0 {
 			base[l.Fold] = l.EventsPerSecond / float64(l.Instances)
 		}
@@ -101,8 +105,8 @@ func (r *result) printRaw() {
 		if one.Instances != 1 || len(raws) != 2 {
 			continue
 		}
-		if one.Short || raws[0].Short || raws[1].Short {
-			fmt.Printf("| %s | too short to tell: take more events |\n", one.Fold)
+		if one.Short || one.LeasesLost > 0 || raws[0].Short || raws[1].Short {
+			fmt.Printf("| %s | too short or disturbed |\n", one.Fold)
 			continue
 		}
 		mean := (raws[0].MessagesPerSecond + raws[1].MessagesPerSecond) / 2
