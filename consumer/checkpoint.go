@@ -76,6 +76,8 @@ type checkpoints struct {
 	attempts uint64 // at commits since the claim
 	doubt    bool   // the last one may have been stored, or be stored yet
 	swept    bool   // what owners before have left is freed
+
+	writing time.Duration // what the last parts took
 }
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
@@ -213,9 +215,11 @@ func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, st
 		rest = rest[len(p):]
 		next.Sums = append(next.Sums, part{len(p), crc32.Checksum(p, castagnoli)})
 	}
+	start := time.Now()
 	if err := c.writeParts(ctx, &next, state); err != nil {
 		return fmt.Errorf("write checkpoint of shard %d: %w", c.shard, err)
 	}
+	c.writing = time.Since(start)
 	if err := c.put(ctx, &next); err != nil {
 		c.doubt = !errors.Is(err, errFenced)
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)

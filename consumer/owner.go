@@ -186,6 +186,8 @@ func (o *owned) anew() (*Reader, Stateful) {
 	return NewReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log), fold
 }
 
+const mostCost = 3 * time.Second
+
 // checkpointDue commits when it is time and something was folded. A state that takes long to write is written less
 // often: it may cost a twentieth of the time.
 func (o *owned) checkpointDue(ctx context.Context) error {
@@ -212,6 +214,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 		o.log.Error("state cannot be saved", "shard", o.shard, "err", err)
 		return err
 	}
+	making := time.Since(start)
 	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
 		return nil
 	}
@@ -225,7 +228,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
 		return err
 	}
-	o.cost, o.unsaved = time.Since(start), false
+	o.cost, o.unsaved = min(making+o.store.writing, mostCost), false // not the wait for a bus that is away
 	o.saved.Store(int64(len(o.state)))
 	o.counters.commits.Add(1)
 	o.mu.Lock()
