@@ -137,8 +137,8 @@ func (r *result) printLive(l *liveResult) {
 	row("CPUs used by each node", func(s *liveSpan) string { return r.nodesBusy(&s.use) })
 	row("machine idle", func(s *liveSpan) string { return percent(s.Idle) })
 	row("at 100 % of its CPUs", func(s *liveSpan) string { return s.Limit })
-	fmt.Printf("\nEvents and bytes of a batch: %.1f and %.0f, %.1f bytes of an event; kept up: %v; on disk per byte stored, of one copy: %.2f, and the rest %.2f.\n\n",
-		events/batches, bytes/batches, bytes/events, l.Stats.KeptUp, float64(l.DiskStreams)/nodes/bytes, float64(l.DiskRest)/nodes/bytes)
+	fmt.Printf("\nEvents and bytes of a batch: %.1f and %.0f, %.1f bytes of an event; kept up: %v; the folds caught up: %v; on disk per byte stored, of one copy: %.2f, and the rest %.2f.\n\n",
+		events/batches, bytes/batches, bytes/events, l.Stats.KeptUp, l.CaughtUp, float64(l.DiskStreams)/nodes/bytes, float64(l.DiskRest)/nodes/bytes)
 	fmt.Println("| fold, live | messages/s | events/s | CPU of its instance | CPU µs per message | CPU s per M events | most lag, messages | MiB |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	delivered := 0.0
