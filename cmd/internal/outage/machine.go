@@ -189,8 +189,11 @@ func (m *machine) shutDown(ctx context.Context) error {
 	}
 }
 
-// cut takes its power away.
+// cut takes its power away, if it has any.
 func (m *machine) cut() {
+	if m.qemu.Process == nil {
+		return
+	}
 	_ = m.qemu.Process.Kill()
 	<-m.ended
 }

@@ -72,7 +72,7 @@ func readStream(ctx context.Context, js jetstream.JetStream, t times, behind map
 	if err != nil {
 		return nil, err
 	}
-	messages, err := ordered.Messages(jetstream.PullMaxMessagesWithBytesLimit(500, 8<<20))
+	messages, err := ordered.Messages(jetstream.PullMaxBytes(8 << 20))
 	if err != nil {
 		return nil, err
 	}
