@@ -255,7 +255,7 @@ func TestRefusals(t *testing.T) {
 		{"no JetStream", single(server.Options{}), StreamOptions{}, []string{"no JetStream", "jetstream block"}},
 		{"replicas on one server", single(server.Options{JetStream: true}), StreamOptions{Replicas: 3}, []string{"3 replicas", "--replicas 1"}},
 		{"storage", single(server.Options{JetStream: true, JetStreamMaxStore: 1 << 30}), StreamOptions{Shards: 16, MaxBytes: 4 << 30},
-			[]string{"reserve 5.3 GiB", "about 1022.8 MiB", "max_file_store", "--max-bytes"}},
+			[]string{"reserve 5.3 GiB", "about 1023.0 MiB", "max_file_store", "--max-bytes"}},
 		{"too many shards", single(server.Options{JetStream: true}), StreamOptions{Shards: 2000}, []string{"2000 shards", "1 to 1024"}},
 		{"replicas that nobody has", single(server.Options{JetStream: true}), StreamOptions{Replicas: 7}, []string{"7 replicas", "1 to 5"}},
 	}

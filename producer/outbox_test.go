@@ -388,10 +388,11 @@ func TestOutboxCopiedWhileWritten(t *testing.T) {
 	})
 	held := 0
 	for range 30 {
+		before := s.level()
 		for _, kind := range outboxKinds {
 			allowed[kind].Add(10)
 		}
-		for until := s.level(); s.level() == until; { // something is done between copies
+		for s.level() == before { // something is done between copies
 		}
 		var last [schema.NumKinds]int
 		s.mu.Lock()
