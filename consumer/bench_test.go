@@ -57,7 +57,7 @@ func BenchmarkReadStream(b *testing.B) {
 // In turn with an ordered consumer of JetStream that does nothing with the same messages.
 func BenchmarkReadFleet(b *testing.B) {
 	js := connectReady(b)
-	const hosts, rounds = 625, 40
+	const hosts, rounds = 625, 120
 	kinds := []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost}
 	h := schema.Header{Cluster: "c", BootID: "b", Run: 1}
 	memory, events := schema.NewBuilder(schema.KindMemory), 0

@@ -67,7 +67,8 @@ type Reader struct {
 
 	mu      sync.Mutex
 	applied uint64        // last JetStream sequence dealt with
-	moved   chan struct{} // closed when applied grows; nil while nobody waits
+	reached chan struct{} // closed when applied reaches awaited; nil while nobody waits
+	awaited uint64
 	stats   Stats
 	runs    runs
 	hosts   hosts

@@ -16,30 +16,31 @@ const pollInterval = 100 * time.Millisecond
 // WaitFor returns when everything that the stream stored up to that JetStream sequence has been
 // dealt with: applied, dropped, dead-lettered, or of a kind that the fold does not take.
 func (r *Reader) WaitFor(ctx context.Context, sequence uint64) error {
-	idle := false // nothing came for a while: time to ask
-	for {
-		applied, moved := r.watch()
+	for before, first := uint64(0), true; ; first = false {
+		applied, reached := r.watch(sequence)
+		idle := applied == before && !first // nothing came for a while: time to ask
 		if applied >= sequence || (idle && r.nothingLeft(ctx, applied, sequence)) {
 			return nil
 		}
+		before = applied
 		select {
-		case <-moved:
-			idle = false
+		case <-reached:
 		case <-time.After(pollInterval):
-			idle = true
 		case <-ctx.Done():
 			return fmt.Errorf("consumer %s stands at %d of %d: %w", r.fold.Name(), applied, sequence, ctx.Err())
 		}
 	}
 }
 
-func (r *Reader) watch() (applied uint64, moved <-chan struct{}) {
+// watch gives a channel that is closed when a sequence is reached, or another that somebody waits for.
+func (r *Reader) watch(sequence uint64) (applied uint64, reached <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.moved == nil {
-		r.moved = make(chan struct{})
+	if r.reached == nil {
+		r.reached, r.awaited = make(chan struct{}), sequence
 	}
-	return r.applied, r.moved
+	r.awaited = min(r.awaited, sequence)
+	return r.applied, r.reached
 }
 
 // nothingLeft asks the bus whether whatever is stored behind applied, up to sequence, is for other
@@ -67,9 +68,9 @@ func (r *Reader) nothingLeft(ctx context.Context, applied, sequence uint64) bool
 // advance is called with mu held.
 func (r *Reader) advance(sequence uint64) {
 	r.applied = sequence
-	if r.moved != nil {
-		close(r.moved)
-		r.moved = nil
+	if r.reached != nil && sequence >= r.awaited {
+		close(r.reached)
+		r.reached = nil
 	}
 }
 
