@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -56,15 +57,21 @@ cluster { name: gputap, listen: "127.0.0.1:%d", no_advertise: true, routes: [%s]
 	return nodes, nil
 }
 
-// FreePorts are ports of loopback that nothing listened on a moment ago.
+// FreePorts are ports of loopback that nothing listened on a moment ago. They are not those that Linux gives to connections
+// (32768 and more): a node that tries to reach another before that one listens would be given its port.
 func FreePorts(count int) (ports []int, err error) {
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	const first, past = 20_000, 32_000
+	for tries := 0; len(ports) < count; tries++ {
+		port := first + rand.IntN(past-first)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err != nil {
-			return nil, err
+			if tries > past-first {
+				return nil, fmt.Errorf("no %d free ports from %d on: %w", count, first, err)
+			}
+			continue
 		}
 		defer l.Close() // all at the end: none is found twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports, nil
 }
