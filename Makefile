@@ -17,7 +17,7 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-gpu bench bench-scale lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-upgrade test-gpu bench bench-scale lint verify generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ test-outage: stub ## a host in qemu that reboots while the bus is away for 20 mi
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-outage needs qemu: apt-get install qemu-system-x86'; exit 1; }
 	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/outage
 	$(TOOLS)/outage $(OUTAGE)
+
+UPGRADE ?=
+test-upgrade: stub ## a fleet of an older wire is replaced by today's while programs run (root, and the history)
+	$(GO) run ./cmd/internal/upgrade $(UPGRADE)
 
 test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
 	python3 producer/testdata/gpu/acceptance.py

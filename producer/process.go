@@ -72,9 +72,10 @@ type processes struct {
 	last      *thread // most events come from the thread of the one before
 	forgotAt  schema.KTime
 	budget    budget
-	rounds    uint32 // of forgetting
-	lost      uint64 // records of process life, as far as is known
-	doubts    int    // looks at which all processes are doubted
+	rounds    uint32       // of forgetting
+	lost      uint64       // records of process life, as far as is known
+	doubts    int          // looks at which all processes are doubted
+	leaving   schema.KTime // when the probes began to go, before the rings were read for the last time; 0: they are there
 }
 
 // lateness knows which processes may have called before their library was attached.
@@ -163,6 +164,10 @@ func (p *processes) end(r *bpf.ThreadRecord, now schema.KTime) *thread {
 		old = p.process(r)
 	}
 	old.ended = now
+	if p.leaving != 0 && schema.KTime(r.Time) >= p.leaving { // Linux tells ends for longer than calls: its last ones may be unseen
+		old.Late = true
+		p.renew(old)
+	}
 	p.late.ended(r.TGID)
 	leader := &thread{process: old, tid: r.TGID, comm: old.Comm}
 	if schema.CallID(r.Call) == schema.CallExec {

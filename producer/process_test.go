@@ -45,3 +45,37 @@ func TestExecInOrder(t *testing.T) {
 		t.Errorf("the image before is kept: %+v", kept)
 	}
 }
+
+// TestEndWhileProbesGo: who ends when calls may go unseen is not told as one of which all was seen.
+func TestEndWhileProbesGo(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		leaving, ended   uint64
+		call             schema.CallID
+		late, toldBefore bool
+	}{
+		{"the probes are there", 0, 20, schema.CallExit, false, true},
+		{"it ended before", 21, 20, schema.CallExit, false, true},
+		{"it ended then", 20, 20, schema.CallExit, true, false},
+		{"it ended later", 15, 20, schema.CallExit, true, false},
+		{"its image ended later", 15, 20, schema.CallExec, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProcesses(neverLate{}, nil)
+			pid := uint32(os.Getpid())
+			record := func(at uint64, call schema.CallID) *bpf.ThreadRecord {
+				return &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: 7, Time: at}, ProcessStart: 7}
+			}
+			p.announce(record(10, 0))
+			q := p.byPID[pid]
+			q.interned[schema.KindMemory].generation = 1 // the open batch has told it
+			p.leaving = schema.KTime(c.leaving)
+			if leader := p.end(record(c.ended, c.call), schema.KTime(c.ended)); leader.process != q || q.Late != c.late {
+				t.Errorf("late %t, want %t", q.Late, c.late)
+			}
+			if told := q.interned[schema.KindMemory].generation == 1; told != c.toldBefore {
+				t.Errorf("the row in the open batch is used again: %t, want %t", told, c.toldBefore)
+			}
+		})
+	}
+}

@@ -320,6 +320,7 @@ func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 
 // drain is the end: no probe is left, so two empty rounds mean that every record has been read.
 func (p *Producer) drain() error {
+	p.known.leaving = bootTime()
 	p.probes.detach()
 	for {
 		n, err := p.round()

@@ -154,7 +154,7 @@ func (t *Tracker) endOlderBoots(h *host, booted int64) {
 const (
 	complete = "complete" // all of its calls were seen
 	gap      = "gap"      // events of its lifetime were lost
-	late     = "late"     // it ran before gputap was attached
+	late     = "late"     // it ran before gputap was attached, or for longer
 )
 
 // evidence of a process: a gap counts when it may lie in the process's lifetime.

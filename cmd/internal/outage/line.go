@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/gputap/gputap/cmd/internal/stub"
+)
 
 // line is what the guest says, one JSON object a line. Times are of its clock.
 type line struct {
@@ -20,20 +24,12 @@ type outbox struct {
 
 // program is one run of bin/workload and what the stub has counted of it so far.
 type program struct {
-	Number int       `json:"n"` // in its boot
-	Args   string    `json:"args"`
-	Began  time.Time `json:"began"`           // before it was started
-	Ended  time.Time `json:"ended,omitzero"`  // after it was waited for; zero while it runs
-	Error  string    `json:"error,omitempty"` // how it ended, if not well
-	Images []image   `json:"images"`
-}
-
-// image is one image of one process, with the calls that the stub counted, whatever they returned.
-type image struct {
-	PID    uint32            `json:"pid"`
-	Loaded uint64            `json:"loaded"` // boot-time ns
-	Calls  map[string]uint64 `json:"calls"`
-	Live   uint64            `json:"live"` // bytes of GPU memory
+	Number int          `json:"n"` // in its boot
+	Args   string       `json:"args"`
+	Began  time.Time    `json:"began"`           // before it was started
+	Ended  time.Time    `json:"ended,omitzero"`  // after it was waited for; zero while it runs
+	Error  string       `json:"error,omitempty"` // how it ended, if not well
+	Images []stub.Image `json:"images"`
 }
 
 // wordEnd is said to the guest: end all in order.

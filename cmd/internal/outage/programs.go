@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
 const (
@@ -91,7 +92,7 @@ func (p *programs) run(args string, stdin io.Reader) {
 		}
 	}
 	ended := time.Now()
-	images, failed := readImages(dir)
+	images, failed := stub.Images(dir)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, r.Number)
@@ -108,56 +109,11 @@ func (p *programs) say() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.running {
-		images, err := readImages(filepath.Join(truths, strconv.Itoa(r.Number)))
+		images, err := stub.Images(filepath.Join(truths, strconv.Itoa(r.Number)))
 		if err == nil {
 			so := *r
 			so.Images = images
 			p.host.say(line{Program: &so})
 		}
 	}
-}
-
-// Where struct stub_truth of producer/testdata/stub.h has what is used here.
-const (
-	truthPID    = 12
-	truthLive   = 16
-	truthUsed   = 56
-	truthCalls  = 64
-	truthCall   = 80 // bytes of one
-	truthSymbol = 48 // bytes; ok and failed are behind it
-	truthBytes  = 39176
-)
-
-// readImages reads what the stub counted of the images of one program. Those that called nothing are left out.
-func readImages(dir string) ([]image, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.*"))
-	if err != nil {
-		return nil, err
-	}
-	var images []image
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		if len(data) != truthBytes || string(data[:8]) != "GPUTRUTH" {
-			continue // it begins
-		}
-		_, loaded, _ := strings.Cut(filepath.Base(name), ".")
-		i := image{PID: binary.LittleEndian.Uint32(data[truthPID:]), Live: binary.LittleEndian.Uint64(data[truthLive:]), Calls: map[string]uint64{}}
-		if i.Loaded, err = strconv.ParseUint(loaded, 10, 64); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		for n := range binary.LittleEndian.Uint32(data[truthUsed:]) {
-			at := data[truthCalls+truthCall*n:]
-			symbol, _, _ := bytes.Cut(at[:truthSymbol], []byte{0})
-			if calls := binary.LittleEndian.Uint64(at[truthSymbol:]) + binary.LittleEndian.Uint64(at[truthSymbol+8:]); calls > 0 {
-				i.Calls[string(symbol)] = calls
-			}
-		}
-		if len(i.Calls) > 0 {
-			images = append(images, i)
-		}
-	}
-	return images, nil
 }

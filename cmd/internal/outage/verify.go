@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
@@ -39,7 +40,7 @@ type comparison struct {
 	programs   int
 	inside     map[string]int // by boot: programs that ran from begin to end during the outage
 	calls      uint64         // that the stub counted
-	matched    map[schema.ProcessID]*image
+	matched    map[schema.ProcessID]*stub.Image
 	cut        map[schema.ProcessID]bool // whose last calls a power cut may have taken
 	taken      uint64                    // calls that it took
 	incomplete int                       // programs that lack them
@@ -61,7 +62,7 @@ func verify(ctx context.Context, f *fleet, m *machine, t times, powerCut bool) e
 
 // compare finds every difference between the programs' truth and what is stored.
 func compare(s *stored, programs map[programID]*program, boots []string, powerCut bool) *comparison {
-	c := &comparison{stored: s, powerCut: powerCut, inside: map[string]int{}, matched: map[schema.ProcessID]*image{}, cut: map[schema.ProcessID]bool{}}
+	c := &comparison{stored: s, powerCut: powerCut, inside: map[string]int{}, matched: map[schema.ProcessID]*stub.Image{}, cut: map[schema.ProcessID]bool{}}
 	for id, p := range programs {
 		c.program(id.boot, p)
 	}
@@ -112,7 +113,7 @@ func (c *comparison) program(boot string, p *program) {
 }
 
 // image compares one process. A power cut may have taken its last calls, and all of it.
-func (c *comparison) image(boot string, p *program, i *image, cut bool) {
+func (c *comparison) image(boot string, p *program, i *stub.Image, cut bool) {
 	s := c.stored
 	id, got := s.find(boot, i)
 	c.matched[id], c.cut[id] = i, cut
@@ -152,7 +153,7 @@ func (c *comparison) image(boot string, p *program, i *image, cut bool) {
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // find is the process of an image: of those with its PID the last one that was there when it was loaded.
-func (s *stored) find(boot string, i *image) (id schema.ProcessID, p *seen) {
+func (s *stored) find(boot string, i *stub.Image) (id schema.ProcessID, p *seen) {
 	for other, q := range s.processes {
 		if other.BootID == boot && other.PID == i.PID && uint64(other.Start) <= i.Loaded && other.Start >= id.Start {
 			id, p = other, q

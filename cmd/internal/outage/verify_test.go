@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
@@ -40,7 +37,7 @@ func newTape() *tape {
 func (p *tape) ran(boot string, number int, began, ended float64, n uint64) *program {
 	r := &program{
 		Number: number, Args: "w", Began: second(began), Ended: second(ended),
-		Images: []image{{PID: 10 + uint32(number), Loaded: uint64(began*1e9) + 2, Calls: map[string]uint64{"cuMemAlloc_v2": n, "cuInit": 1}}},
+		Images: []stub.Image{{PID: 10 + uint32(number), Loaded: uint64(began*1e9) + 2, Calls: map[string]uint64{"cuMemAlloc_v2": n, "cuInit": 1}}},
 	}
 	p.programs[programID{boot, number}] = r
 	return r
@@ -179,28 +176,6 @@ func TestDrained(t *testing.T) {
 	}
 	if p.stored.during != 2 {
 		t.Errorf("%d events are of the time of the outage, want 2", p.stored.during)
-	}
-}
-
-// TestReadImages: the layout is that of stub.h.
-func TestReadImages(t *testing.T) {
-	dir, data := t.TempDir(), make([]byte, truthBytes)
-	copy(data, "GPUTRUTH")
-	put := func(at int, n uint64) { binary.LittleEndian.PutUint64(data[at:], n) }
-	put(truthUsed, 3)
-	data[truthPID] = 42
-	for i, name := range []string{"cuInit", "cuMemAlloc_v2", "cuMemFree_v2"} {
-		copy(data[truthCalls+i*truthCall:], name)
-	}
-	put(truthCalls+truthCall+48, 5)
-	put(truthCalls+truthCall+56, 2)
-	if err := os.WriteFile(filepath.Join(dir, "42.77"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	images, err := readImages(dir)
-	if err != nil || len(images) != 1 || images[0].PID != 42 || images[0].Loaded != 77 ||
-		!maps.Equal(images[0].Calls, map[string]uint64{"cuMemAlloc_v2": 7}) {
-		t.Errorf("%+v, %v", images, err)
 	}
 }
 
