@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
@@ -128,85 +125,6 @@ func (f *fleet) folded(ctx context.Context, shard int) error {
 		reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold(), slog.New(slog.DiscardHandler))
 		if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
 			return errors.Join(err, fmt.Errorf("%s of shard %d stands at %d", name, shard, saved.Sequence))
-		}
-	}
-	return nil
-}
-
-// oldConsumer keeps no state; what it makes of the stream is on its page.
-type oldConsumer struct {
-	cluster.Process
-	page string
-}
-
-func (f *fleet) startOldConsumers(ctx context.Context, r *release) error {
-	ports, err := cluster.FreePorts(len(oldConsumers))
-	if err != nil {
-		return err
-	}
-	for i, fold := range oldConsumers {
-		addr := fmt.Sprintf("127.0.0.1:%d", ports[i])
-		o := &oldConsumer{page: "http://" + addr, Process: cluster.Process{Name: "old-" + fold, Dir: f.dir, Args: []string{
-			r.program("gputap-" + fold), "--nats.url", f.urls, "--metrics.addr", addr, "--display-interval", "0", "--log.format", "text",
-		}}}
-		f.olds = append(f.olds, o)
-		if err := o.Start(); err != nil {
-			return err
-		}
-		if err := cluster.Until(ctx, patience, func() error {
-			_, err := get(o.page + "/readyz")
-			return err
-		}); err != nil {
-			return fmt.Errorf("gputap-%s of %s: %w", fold, r.name, err)
-		}
-	}
-	return nil
-}
-
-func get(url string) (string, error) {
-	response, err := http.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
-	}
-	return string(body), err
-}
-
-// values adds up a metric by what one of its labels says. Labels of "" hold what has no such label.
-func values(page, name, label string) map[string]float64 {
-	sums := map[string]float64{}
-	for l := range strings.Lines(page) {
-		at := strings.LastIndexByte(l, ' ')
-		if at < 0 || !strings.HasPrefix(l, name+"{") && !strings.HasPrefix(l, name+" ") {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(l[at:]), 64)
-		if err != nil {
-			continue
-		}
-		_, behind, _ := strings.Cut(l, label+`="`)
-		word, _, _ := strings.Cut(behind, `"`)
-		sums[word] += v
-	}
-	return sums
-}
-
-// endOldConsumers says what they made of the streams, and what today's folds make of the same.
-func (f *fleet) endOldConsumers(ctx context.Context) error {
-	for _, o := range f.olds {
-		page, err := get(o.page + "/metrics")
-		if err != nil {
-			return err
-		}
-		f.say("%s, before it ends: batches %v, dead letters %v, missing %v, lag %v", o.Name, values(page, "gputap_consumer_batches_total", "result"),
-			values(page, "gputap_consumer_dead_letters_total", "result"), values(page, "gputap_consumer_gap_batches_total", "hostname"),
-			values(page, "gputap_consumer_lag_messages", "shard"))
-		if err := f.end(&o.Process); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type fleet struct {
 	run       uint64 // of the producer's last batch that was waited for
 	consumers []*cluster.Process
 	olds      []*oldConsumer
+	oldRows   map[uint32]oldRow // what the oldest gputap-leak said at its end, by PID
 	programs  *programs
 	held      *program // holds memory all the time
 }
@@ -85,9 +87,12 @@ func (f *fleet) say(format string, args ...any) {
 func (f *fleet) setUp(ctx context.Context, r *release, args ...string) error {
 	args = append([]string{"stream", "init", "--nats.url", f.urls}, args...)
 	return cluster.Until(ctx, patience, func() error {
-		out, err := exec.CommandContext(ctx, r.program("gputap"), args...).CombinedOutput()
+		var said bytes.Buffer
+		command := exec.CommandContext(ctx, r.program("gputap"), args...)
+		command.Stderr = &said
+		out, err := command.Output()
 		if err != nil {
-			return fmt.Errorf("gputap stream init of %s: %w: %s", r.name, err, out)
+			return fmt.Errorf("gputap stream init of %s: %w: %s", r.name, err, &said)
 		}
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		f.say("bus set up by %s: %s", r.name, lines[len(lines)-1])

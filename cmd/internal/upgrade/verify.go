@@ -1,28 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/cluster"
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/stub"
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
-
-// views are what the consumers' saved states say, as the next instance takes them up.
-type views struct {
-	leak   map[schema.ProcessID]*leak.Process
-	launch map[schema.ProcessID]*launch.Process
-}
 
 // verify compares the streams and the saved states with the programs' truth.
 func verify(ctx context.Context, f *fleet) error {
@@ -42,103 +33,8 @@ func verify(ctx context.Context, f *fleet) error {
 	}
 	c := compare(s, f.windows, f.programs.all, v)
 	c.say(f)
+	c.oldest(f)
 	return errors.Join(s.err(), f.noDeadLetters(ctx), f.undisturbed(ctx))
-}
-
-// takeUp reads the saved states as an instance that comes next would.
-func takeUp(ctx context.Context, f *fleet, v *views) error {
-	t, err := f.topology(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"leak", "launch"} {
-		c := consumer.New(consumer.Options{Instance: "verify"}, f.js, folds[name], slog.New(slog.DiscardHandler))
-		reading, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- c.Run(reading) }()
-		err := cluster.Until(ctx, patience, func() error {
-			have := map[int]consumer.Stateful{}
-			c.Each(func(shard int, fold consumer.Stateful) { have[shard] = fold })
-			for _, shard := range t.Numbers() {
-				if have[shard] == nil {
-					return fmt.Errorf("%s of shard %d is not taken up", name, shard)
-				}
-				v.add(have[shard])
-			}
-			return nil
-		})
-		stop()
-		if err := errors.Join(err, <-done); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (v *views) add(fold consumer.Stateful) {
-	switch fold := fold.(type) {
-	case *leak.Tracker:
-		for _, p := range fold.Report().Processes {
-			v.leak[p.ID] = &p
-		}
-	case *launch.Histogram:
-		for _, p := range fold.Report() {
-			v.launch[p.ID] = &p
-		}
-	}
-}
-
-func (f *fleet) noDeadLetters(ctx context.Context) error {
-	letters, err := f.js.Stream(ctx, schema.DeadLetterStream)
-	if err == nil && letters.CachedInfo().State.Msgs > 0 {
-		err = fmt.Errorf("there are %d dead letters", letters.CachedInfo().State.Msgs)
-	}
-	return err
-}
-
-// undisturbed holds that what was saved of shard 0, which all releases have written, is what one reader of today's makes of
-// it, and that such a reader finds nothing missing or useless there.
-func (f *fleet) undisturbed(ctx context.Context) error {
-	var faults []error
-	size := 0
-	for _, name := range consumers {
-		saved, err := consumer.Saved(ctx, f.js, name, 0)
-		if err != nil {
-			return err
-		}
-		fold := folds[name]()
-		reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, fold, slog.New(slog.DiscardHandler))
-		state, err := stateAt(ctx, reader, fold, saved.Sequence)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(saved.State, state) {
-			faults = append(faults, fmt.Errorf("%s of shard 0: what is saved (%d bytes) is not what an undisturbed reader makes of it (%d bytes)", name, len(saved.State), len(state)))
-		}
-		if n := reader.Stats(); n.Missing+n.Invalid+n.Refused+n.Unknown+n.DeadLetters+n.Retention > 0 {
-			faults = append(faults, fmt.Errorf("%s of shard 0: %+v", name, n))
-		}
-		size += len(state)
-	}
-	if len(faults) == 0 {
-		f.say("%d of %d states of shard 0 equal those of an undisturbed reader (%d bytes); 0 batches missing, 0 invalid, 0 dead letters", len(consumers), len(consumers), size)
-	}
-	return errors.Join(faults...)
-}
-
-// stateAt reads up to a message and gives the state there.
-func stateAt(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful, sequence uint64) ([]byte, error) {
-	reading, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- reader.Run(reading) }()
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := reader.WaitFor(waiting, sequence)
-	stop()
-	if err := errors.Join(err, <-done); err != nil {
-		return nil, err
-	}
-	return reader.State(fold)
 }
 
 // comparison is what came of comparing.
@@ -163,7 +59,7 @@ func compare(s *stored, windows []window, programs []*program, v views) *compari
 		stored: s, windows: windows, views: v, ours: map[schema.ProcessID]bool{}, inside: make([]int, len(windows)), calls: make([]uint64, len(windows)), across: map[string]int{}, wrongly: map[string]int{},
 	}
 	for _, p := range programs {
-		at := slices.IndexFunc(windows, func(w window) bool { return p.began.After(w.settled) && p.ended.Before(w.stopped) })
+		at := c.window(p)
 		for i := range p.images {
 			if at >= 0 {
 				c.within(p, &p.images[i], at)
@@ -310,6 +206,31 @@ func (c *comparison) over(p *program, i *stub.Image) {
 		c.unended++
 		c.unendedB += held.LiveBytes
 	}
+}
+
+// oldest compares what the oldest gputap-leak said last of programs that one producer, whichever, saw from begin to end.
+func (c *comparison) oldest(f *fleet) {
+	right, wrong := make([]int, len(c.windows)), 0
+	for _, p := range f.programs.all {
+		at := c.window(p)
+		for i := range p.images {
+			row, shown := f.oldRows[p.images[i].PID]
+			if at < 0 || !shown || row.state != "ended" {
+				continue
+			}
+			if want := app.Bytes(p.images[i].Live); row.unfreed == want && row.evidence == "complete" {
+				right[at]++
+			} else if wrong++; p.name != every { // of calls that it does not know it cannot tell
+				c.fault("%s, pid %d: the oldest gputap-leak said %s, %s unfreed; the stub counted %s", p.name, p.images[i].PID, row.evidence, row.unfreed, want)
+			}
+		}
+	}
+	f.say("the oldest gputap-leak showed %d processes last; right of those that the producer of each release saw from begin to end: %v, wrong: %d", len(f.oldRows), right, wrong)
+}
+
+// window is that in which a program ran from begin to end; -1: none.
+func (c *comparison) window(p *program) int {
+	return slices.IndexFunc(c.windows, func(w window) bool { return p.began.After(w.settled) && p.ended.Before(w.stopped) })
 }
 
 // endedWith is the release whose producer was ending when a program did.
