@@ -56,9 +56,11 @@ SCALE ?=
 bench-scale: ## how far it scales, on one machine; SCALE="-events 300e6 …" says how much: docs/scaling.md
 	$(GO) run ./cmd/internal/scale $(SCALE)
 
-bin/scale.tar.gz: $(shell find cmd bpf config consumer producer schema -name '*.go') # all that it needs on a machine without Go
-	@mkdir -p bin/scale
-	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak ./cmd/gputap-launch ./cmd/internal/scale
+bin/scale.tar.gz: bin/workload $(shell find cmd bpf config consumer producer schema -name '*.go') # all that it needs on a machine without Go
+	@mkdir -p bin/scale/stub
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak ./cmd/gputap-launch \
+		./cmd/gputap-producer ./cmd/internal/scale
+	cp bin/workload bin/scale/ && cp bin/stub/libcuda.so.1 bin/scale/stub/
 	tar -czf $@ -C bin scale
 
 test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu

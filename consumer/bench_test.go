@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,28 +55,39 @@ func BenchmarkReadStream(b *testing.B) {
 }
 
 // BenchmarkReadFleet reads a shard as a fleet fills it: small batches of 625 hosts and all kinds, of which the fold wants one.
-// In turn with an ordered consumer of JetStream that does nothing with the same messages.
+// In turn with an ordered consumer of JetStream that does nothing with the same messages. An ordinary host is that of
+// docs/scaling.md; of an even one each kind has as many batches.
 func BenchmarkReadFleet(b *testing.B) {
+	const memory, launch, copied, host = schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost
+	var ordinary []schema.Kind // ten seconds' batches of a host
+	for range 100 {
+		ordinary = append(ordinary, memory, launch, launch, copied, copied)
+	}
+	for name, kinds := range map[string][]schema.Kind{"ordinary": append(ordinary, host), "even": slices.Repeat([]schema.Kind{memory, launch, copied, host}, 120)} {
+		b.Run(name, func(b *testing.B) { readFleet(b, kinds) })
+	}
+}
+
+// readFleet has each host publish batches of these kinds in turn.
+func readFleet(b *testing.B, kinds []schema.Kind) {
 	js := connectReady(b)
-	const hosts, rounds = 625, 120
-	kinds := []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost}
-	h := schema.Header{Cluster: "c", BootID: "b", Run: 1}
-	memory, events := schema.NewBuilder(schema.KindMemory), 0
-	fill(memory, 8)
+	const hosts = 625
+	builder, events := schema.NewBuilder(schema.KindMemory), 0
+	fill(builder, 8)
+	seq := [schema.NumKinds]uint64{}
 	var last jetstream.PubAckFuture
-	for h.Seq = 1; h.Seq <= rounds; h.Seq++ {
+	for _, kind := range kinds {
+		seq[kind]++
 		for host := range hosts {
-			for _, kind := range kinds {
-				h.Host = fmt.Sprint("host-", host)
-				data := encode(kind, h)
-				if kind == schema.KindMemory {
-					data = memory.Encode(&h)
-					events += 8
-				}
-				var err error
-				if last, err = js.PublishAsync(schema.Subject(0, h.Cluster, h.Host, kind), data); err != nil {
-					b.Fatal(err)
-				}
+			h := schema.Header{Cluster: "c", Host: fmt.Sprint("host-", host), BootID: "b", Run: 1, Seq: seq[kind]}
+			data := encode(kind, h)
+			if kind == schema.KindMemory {
+				data = builder.Encode(&h)
+				events += 8
+			}
+			var err error
+			if last, err = js.PublishAsync(schema.Subject(0, h.Cluster, h.Host, kind), data); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}

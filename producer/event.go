@@ -52,7 +52,7 @@ func (r *reader) addMemory(e *schema.Memory, h *bpf.Head, t *thread, call uint32
 	context := t.process.devices.current(h, at.cudaStream)
 	e.GPU = r.contextGPU(o, t, context, schema.KTime(h.Time))
 	if context != 0 {
-		e.Context = o.Context(schema.Context{Handle: context, GPU: e.GPU})
+		e.Context = contextIndex(o, t, schema.Context{Handle: context, GPU: e.GPU})
 	}
 	switch {
 	case at.device >= mostOrdinals:
@@ -105,12 +105,32 @@ func (r *reader) launch(l *bpf.LaunchRecord) {
 		Time:   schema.KTime(l.Time),
 		Thread: r.threadIndex(o, t),
 		GPU:    r.contextGPU(o, t, t.process.devices.current(&l.Head, l.CUDAStream), schema.KTime(l.Time)),
-		Shape: o.Shape(schema.LaunchShape{
+		Shape: r.shapeIndex(o, &schema.LaunchShape{
 			Call: r.ref(schema.KindLaunch, &l.Head), Func: function, Grid: l.Grid, Block: l.Block, SharedBytes: l.SharedBytes,
 		}),
-		CUDAStream: o.CUDAStream(l.CUDAStream),
+		CUDAStream: streamIndex(o, t, l.CUDAStream),
 	})
 	r.added(schema.KindLaunch, call.Op)
+}
+
+// knownShape is a launch shape's index in the open batch.
+type knownShape struct {
+	schema.LaunchShape
+	generation uint64
+	index      uint32
+}
+
+func (k *knownShape) is(s *schema.LaunchShape) bool {
+	return k.Func == s.Func && k.Grid == s.Grid && k.Block == s.Block && k.Call == s.Call && k.SharedBytes == s.SharedBytes
+}
+
+// shapeIndex looks among the shapes of late first: programs launch the same ones again and again.
+func (r *reader) shapeIndex(o *openBatch, s *schema.LaunchShape) uint32 {
+	k := &r.shapes[(s.Func*31+s.Grid[0]*7+s.Grid[1]*3+s.Block[0])%uint32(len(r.shapes))]
+	if k.generation != o.generation || !k.is(s) {
+		*k = knownShape{*s, o.generation, o.Shape(*s)}
+	}
+	return k.index
 }
 
 func (r *reader) functionIndex(o *openBatch, p *process, handle uint64, at schema.KTime) uint32 {
@@ -188,7 +208,7 @@ func (r *reader) copy(c *bpf.CopyRecord) {
 	o.AddCopy(&schema.Copy{
 		Time: schema.KTime(c.Time), Duration: c.Duration, Thread: r.threadIndex(o, t), Call: ref,
 		GPU:    r.contextGPU(o, t, t.process.devices.current(&c.Head, c.CUDAStream), schema.KTime(c.Time)),
-		Result: c.Result, Bytes: bytes, Dst: c.Dst, Src: c.Src, CUDAStream: o.CUDAStream(c.CUDAStream),
+		Result: c.Result, Bytes: bytes, Dst: c.Dst, Src: c.Src, CUDAStream: streamIndex(o, t, c.CUDAStream),
 	})
 	r.added(schema.KindCopy, call.Op)
 }
@@ -232,7 +252,7 @@ func (r *reader) addSync(h *bpf.Head, t *thread, e *schema.Sync, cudaStream uint
 	o := r.batches.open[schema.KindSync]
 	e.Time, e.Thread, e.Call = schema.KTime(h.Time), r.threadIndex(o, t), r.ref(schema.KindSync, h)
 	e.GPU = r.contextGPU(o, t, t.process.devices.current(h, cudaStream), schema.KTime(h.Time))
-	e.CUDAStream = o.CUDAStream(cudaStream)
+	e.CUDAStream = streamIndex(o, t, cudaStream)
 	o.AddSync(e)
 	r.added(schema.KindSync, schema.Calls[h.Call].Op)
 }
@@ -267,7 +287,7 @@ func (r *reader) vanish(q *process) {
 }
 
 func (r *reader) added(kind schema.Kind, op schema.Op) {
-	r.metrics.events[op].Add(1)
+	r.counted[op]++
 	r.batches.added(kind, r.now)
 }
 
@@ -294,6 +314,32 @@ func (r *reader) threadIndex(o *openBatch, t *thread) uint32 {
 			p.generation, p.index = o.generation, o.Process(t.process.Process)
 		}
 		c.generation, c.index = o.generation, o.Thread(schema.Thread{Process: p.index, TID: t.tid, Comm: t.comm})
+	}
+	return c.index
+}
+
+// knownContext is a context's index in the open batch.
+type knownContext struct {
+	schema.Context
+	generation uint64
+	index      uint32
+}
+
+func contextIndex(o *openBatch, t *thread, c schema.Context) uint32 {
+	k := &t.inContext
+	if k.generation != o.generation || k.Context != c {
+		*k = knownContext{c, o.generation, o.Context(c)}
+	}
+	return k.index
+}
+
+func streamIndex(o *openBatch, t *thread, cudaStream uint64) uint32 {
+	if t.cudaStream != cudaStream {
+		t.cudaStream, t.cudaStreams = cudaStream, interned{}
+	}
+	c := &t.cudaStreams[o.Kind()]
+	if c.generation != o.generation {
+		c.generation, c.index = o.generation, o.CUDAStream(cudaStream)
 	}
 	return c.index
 }

@@ -315,7 +315,7 @@ func TestLostEnd(t *testing.T) {
 	if got := [4]int{look(1), look(1), look(1), look(1)}; got != [4]int{0, 2, 0, 0} {
 		t.Errorf("ends told at each look: %v", got)
 	}
-	if n := r.metrics.events[schema.OpExit].Load(); n != 2 {
+	if n := r.counted[schema.OpExit]; n != 2 {
 		t.Errorf("%d exits, want 2", n)
 	}
 	r.known.forget(r.now + 100*schema.KTime(time.Second))

@@ -31,15 +31,18 @@ type process struct {
 // thread is one thread that made calls.
 type thread struct {
 	interned
-	process *process
-	tid     uint32
-	comm    string
-	context uint64 // of its last event, and what was known of its process's devices: gpus are those
-	change  uint32
-	gpus    interned
-	seen    uint32  // the round of its last event
-	since   uint64  // when the image made its first call
-	before  *thread // the same thread in the image before: its launches may still be in a ring
+	process     *process
+	tid         uint32
+	comm        string
+	context     uint64 // of its last event, and what was known of its process's devices: gpus are those
+	change      uint32
+	gpus        interned
+	inContext   knownContext // of its last memory event
+	cudaStream  uint64       // of its last event that has one
+	cudaStreams interned
+	seen        uint32  // the round of its last event
+	since       uint64  // when the image made its first call
+	before      *thread // the same thread in the image before: its launches may still be in a ring
 }
 
 // at is the thread in the image that it ran at a time.

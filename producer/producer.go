@@ -220,17 +220,16 @@ func (p *Producer) watch(ctx context.Context) error {
 		sender := p.publisher(kind)
 		group.Go(func() { sender.run(publishing) })
 	}
-	if err := p.read(reading); err != nil {
-		return err
-	}
+	p.read(reading)
 	if err := context.Cause(reading); errors.Is(err, ErrShards) {
 		return err
 	}
-	return p.drain()
+	p.drain()
+	return nil
 }
 
 // read is the time of watching: libraries are looked for until it returns.
-func (p *Producer) read(ctx context.Context) error {
+func (p *Producer) read(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	defer looking.Wait()
@@ -238,11 +237,8 @@ func (p *Producer) read(ctx context.Context) error {
 	looking.Go(func() { p.probes.run(ctx, p.cfg.ScanInterval) })
 	looking.Go(func() { p.cgroups.run(ctx) })
 	for ctx.Err() == nil {
-		if err := p.step(); err != nil {
-			return err
-		}
+		p.step()
 	}
-	return nil
 }
 
 func (p *Producer) publisher(kind schema.Kind) *publisher {
@@ -250,11 +246,8 @@ func (p *Producer) publisher(kind schema.Kind) *publisher {
 }
 
 // step is one round: read what is there, close what is due, wait for more.
-func (p *Producer) step() error {
-	n, err := p.round()
-	if err != nil {
-		return err
-	}
+func (p *Producer) step() {
+	n := p.round()
 	now := bootTime()
 	p.batches.closeDue(now)
 	p.known.forget(now)
@@ -275,17 +268,14 @@ func (p *Producer) step() error {
 	if n < busyRound {
 		p.reader.wait(p.cfg.BatchAge)
 	}
-	return nil
 }
 
 // round reads what is in the rings, and then applies what was learned beside them before.
-func (p *Producer) round() (int, error) {
+func (p *Producer) round() int {
 	names, late := p.probes.changes.take()
-	n, err := p.reader.drain()
-	if err == nil {
-		p.known.change(names, late)
-	}
-	return n, err
+	n := p.reader.drain()
+	p.known.change(names, late)
+	return n
 }
 
 // look tells the ends of processes that were lost with records.
@@ -319,17 +309,10 @@ func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 }
 
 // drain is the end: no probe is left, so two empty rounds mean that every record has been read.
-func (p *Producer) drain() error {
+func (p *Producer) drain() {
 	p.known.leaving = bootTime()
 	p.probes.detach()
-	for {
-		n, err := p.round()
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			break
-		}
+	for p.round() > 0 {
 	}
 	p.batches.closeAll()
 	deadline := time.Now().Add(p.cfg.DrainTimeout)
@@ -337,7 +320,6 @@ func (p *Producer) drain() error {
 		p.heartbeat() // last, so that a consumer that has seen it has seen everything
 		p.flushed(deadline)
 	}
-	return nil
 }
 
 func (p *Producer) flushed(deadline time.Time) bool {

@@ -1,13 +1,12 @@
 package producer
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/bpf"
@@ -16,18 +15,19 @@ import (
 
 // reader turns ring records into events of the open batches. One goroutine uses it.
 type reader struct {
-	control *ringbuf.Reader
-	bulk    []*ringbuf.Reader
+	control *bpf.Ring
+	bulk    []*bpf.Ring
 	epoll   *os.File // all rings, waited for by Go's own poller: no thread blocks
 	waiting syscall.RawConn
 	known   *processes
 	batches *batcher
 	metrics *metrics
-	record  ringbuf.Record
-	pending []int // bytes to read from each bulk ring in this round
+	pending []uint64 // up to where to read each bulk ring in this round
 	now     schema.KTime
 	calls   [schema.NumKinds][]callIndex
+	shapes  [256]knownShape
 	wanted  [schema.NumKinds]bool
+	counted [schema.NumOps]uint64 // events of this round
 	cards   []card
 	layout  handleLayout
 }
@@ -39,7 +39,7 @@ type callIndex struct {
 }
 
 func newReader(tap *bpf.Tap, known *processes, batches *batcher, wanted features, m *metrics) (*reader, error) {
-	r := &reader{known: known, batches: batches, metrics: m, pending: make([]int, len(tap.Bulk)), cards: cards(driverDir)}
+	r := &reader{known: known, batches: batches, metrics: m, pending: make([]uint64, len(tap.Bulk)), cards: cards(driverDir)}
 	for kind := range r.wanted {
 		r.wanted[kind] = wanted.kinds[schema.Kind(kind)]
 	}
@@ -57,12 +57,12 @@ func newReader(tap *bpf.Tap, known *processes, batches *batcher, wanted features
 	if r.waiting, err = r.epoll.SyscallConn(); err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	if r.control, err = r.ring(epoll, tap.Control.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(tap.Control) }); err != nil {
+	if r.control, err = r.ring(epoll, tap.Control); err != nil {
 		r.close()
 		return nil, fmt.Errorf("open control ring: %w", err)
 	}
 	for cpu, m := range tap.Bulk {
-		ring, err := r.ring(epoll, m.FD(), func() (*ringbuf.Reader, error) { return ringbuf.NewReader(m) })
+		ring, err := r.ring(epoll, m)
 		if err != nil {
 			r.close()
 			return nil, fmt.Errorf("open ring of CPU %d: %w", cpu, err)
@@ -74,22 +74,25 @@ func newReader(tap *bpf.Tap, known *processes, batches *batcher, wanted features
 
 // ring opens a ring and waits on it edge-triggered: records come without wake-ups, so a level would
 // stay set and the wait would spin.
-func (r *reader) ring(epoll, fd int, open func() (*ringbuf.Reader, error)) (*ringbuf.Reader, error) {
-	ring, err := open()
+func (r *reader) ring(epoll int, m *ebpf.Map) (*bpf.Ring, error) {
+	ring, err := bpf.OpenRing(m)
 	if err != nil {
 		return nil, err
 	}
-	ring.SetDeadline(time.Unix(1, 0)) // a read never waits
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}
-	return ring, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event)
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(m.FD())}
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, m.FD(), &event); err != nil {
+		ring.Close()
+		return nil, fmt.Errorf("wait for it: %w", err)
+	}
+	return ring, nil
 }
 
 func (r *reader) close() {
 	if r.control != nil {
-		_ = r.control.Close()
+		r.control.Close()
 	}
 	for _, ring := range r.bulk {
-		_ = ring.Close()
+		ring.Close()
 	}
 	_ = r.epoll.Close()
 }
@@ -107,53 +110,45 @@ func (r *reader) wait(most time.Duration) {
 // drain reads what is in the rings now and returns the number of records. The control ring is
 // read first, to its end, and the others only up to where they stood before: so a launch always
 // finds the name, context and thread that were told before it.
-func (r *reader) drain() (int, error) {
+func (r *reader) drain() int {
 	r.now = bootTime()
 	fill := used(r.control)
 	for i, ring := range r.bulk {
-		r.pending[i] = ring.AvailableBytes()
+		r.pending[i] = ring.Written()
 		fill = max(fill, used(ring))
 	}
 	r.metrics.ringFill.Store(fill)
-	n := 0
-	for left := max(r.control.AvailableBytes(), 1); left > 0 && r.control.AvailableBytes() > 0; {
-		read, err := r.next(r.control)
-		if err != nil {
-			return n, fmt.Errorf("read control ring: %w", err)
-		}
-		left -= read
-		n++
-	}
+	n := r.readTo(r.control, r.control.Written())
 	for i, ring := range r.bulk {
-		for r.pending[i] > 0 {
-			read, err := r.next(ring)
-			if err != nil {
-				return n, fmt.Errorf("read ring of CPU %d: %w", i, err)
-			}
-			r.pending[i] -= read
-			n++
+		n += r.readTo(ring, r.pending[i])
+	}
+	for op, n := range r.counted {
+		if n > 0 {
+			r.metrics.events[op].Add(n)
 		}
 	}
-	return n, nil
+	clear(r.counted[:])
+	return n
 }
 
 // used is a ring's fill in per mille.
-func used(ring *ringbuf.Reader) uint64 {
-	return uint64(1000 * ring.AvailableBytes() / ring.BufferSize())
+func used(ring *bpf.Ring) uint64 {
+	return uint64(1000 * ring.Available() / ring.Size())
 }
 
-const ringHeaderBytes = 8
+// freeEvery is after how many records Linux gets their room back: each time costs what it costs CPUs to pass a page on.
+const freeEvery = 64
 
-// next handles one record and returns how many bytes it took in the ring.
-func (r *reader) next(ring *ringbuf.Reader) (int, error) {
-	if err := ring.ReadInto(&r.record); err != nil {
-		if isDeadline(err) {
-			return 1 << 30, nil // empty after all: discarded records only
+// readTo handles a ring's records up to a position and returns their number.
+func (r *reader) readTo(ring *bpf.Ring, end uint64) (n int) {
+	for raw := ring.Next(end); raw != nil; raw = ring.Next(end) {
+		r.handle(raw)
+		if n++; n%freeEvery == 0 {
+			ring.Free()
 		}
-		return 0, err
 	}
-	r.handle(r.record.RawSample)
-	return (len(r.record.RawSample)+7)&^7 + ringHeaderBytes, nil
+	ring.Free()
+	return n
 }
 
 func (r *reader) handle(raw []byte) {
@@ -170,7 +165,8 @@ func (r *reader) handle(raw []byte) {
 		}
 	case bpf.RecordMemory:
 		if m := bpf.As[bpf.MemoryRecord](raw); m != nil {
-			r.memory(m)
+			own := *m // what is known of devices is filled in, and a ring is not written to
+			r.memory(&own)
 			return
 		}
 	case bpf.RecordCopy:
@@ -222,5 +218,3 @@ func (r *reader) handle(raw []byte) {
 	}
 	r.metrics.malformed.Add(1)
 }
-
-func isDeadline(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -60,7 +60,7 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 		return fmt.Errorf("%w: envelope is no map", ErrMalformed)
 	}
 	for range n {
-		key, err := d.str()
+		key, err := d.word()
 		if err != nil {
 			return fmt.Errorf("%w: envelope key: %w", ErrMalformed, err)
 		}
@@ -91,13 +91,14 @@ func (b *Batch) clear() {
 	}
 }
 
-func (d *Decoder) entry(key string, b *Batch) error {
-	switch key {
+// entry reads what stands under a key of the envelope.
+func (d *Decoder) entry(key []byte, b *Batch) error {
+	switch string(key) {
 	case keyVersion:
 		return number(d, &b.Version)
 	case keyKind:
-		s, err := d.str()
-		b.Kind = ParseKind(s)
+		word, err := d.word()
+		b.Kind = ParseKind(string(word))
 		return err
 	case keyCluster:
 		return d.text(&b.Cluster)
@@ -140,8 +141,8 @@ func (d *Decoder) entry(key string, b *Batch) error {
 	return d.dictionary(key, b)
 }
 
-func (d *Decoder) dictionary(key string, b *Batch) (err error) {
-	switch key {
+func (d *Decoder) dictionary(key []byte, b *Batch) (err error) {
+	switch string(key) {
 	case keyProcesses:
 		b.Processes, err = rows(d, b.Processes, func(r *row, p *Process) {
 			field(r, &p.PID)
@@ -238,7 +239,7 @@ func (d *Decoder) lost(b *Batch) error {
 	}
 	b.Lost = [NumLosses]uint64{}
 	for range max(n, 0) {
-		cause, err := d.str()
+		cause, err := d.word()
 		if err != nil {
 			return err
 		}
@@ -246,7 +247,7 @@ func (d *Decoder) lost(b *Batch) error {
 		if err != nil {
 			return err
 		}
-		b.Lost[parseLoss(cause)] += v
+		b.Lost[parseLoss(string(cause))] += v
 	}
 	return nil
 }
@@ -260,11 +261,11 @@ func (d *Decoder) columns(b *Batch) error {
 		return errTooMany
 	}
 	for range max(n, 0) {
-		key, err := d.str()
+		key, err := d.word()
 		if err != nil {
 			return err
 		}
-		id := slices.Index(columnKeys[:], key)
+		id := slices.Index(columnKeys[:], string(key))
 		if id < 0 {
 			if err := d.skip(0); err != nil {
 				return err

@@ -35,13 +35,19 @@ func (d *Decoder) raw() ([]byte, error) {
 // at is the offset of the next byte.
 func (d *Decoder) at() int { return len(d.data) - d.reader.Len() }
 
-func (d *Decoder) str() (string, error) {
+// word is the next string, borrowed from the message: a key, or a word of which there are few.
+func (d *Decoder) word() ([]byte, error) {
 	raw, err := d.raw()
+	if len(raw) > maxString {
+		return nil, fmt.Errorf("string of %d bytes, at most %d", len(raw), maxString)
+	}
+	return raw, err
+}
+
+func (d *Decoder) str() (string, error) {
+	raw, err := d.word()
 	if err != nil || len(raw) == 0 {
 		return "", err
-	}
-	if len(raw) > maxString {
-		return "", fmt.Errorf("string of %d bytes, at most %d", len(raw), maxString)
 	}
 	if s, ok := d.seen[string(raw)]; ok {
 		return s, nil

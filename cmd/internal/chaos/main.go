@@ -21,6 +21,7 @@ type options struct {
 	disk      string
 	keep      bool
 	from      string
+	killsOnly bool
 }
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&o.disk, "disk", "1g", "size of the disk that is filled, a tmpfs: must hold what a node stores")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs and stores")
 	flag.StringVar(&o.from, "from", "", "commit whose programs run at first; they are replaced one by one")
+	flag.BoolVar(&o.killsOnly, "kills-only", false, "kill consumers and do nothing else: how long it takes until others fold, on a cluster that is well")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -21,6 +21,9 @@ func (f *fleet) trouble(ctx context.Context) error {
 	if f.from != "" {
 		old = slices.Concat(f.consumers, f.simulators)
 	}
+	if f.killsOnly {
+		restartAt = time.Time{}
+	}
 	every := f.duration / 2 / time.Duration(max(1, len(old)))
 	upgradeAt := began.Add(f.duration / 4)
 	if !f.pause(ctx, 5*time.Second) {
@@ -77,16 +80,15 @@ func (f *fleet) pause(ctx context.Context, d time.Duration) bool {
 // one does one thing.
 func (f *fleet) one(ctx context.Context) error {
 	consumer := f.consumers[f.random.IntN(len(f.consumers))]
+	if f.killsOnly {
+		return f.kill(ctx, consumer, leftDead)
+	}
 	simulator := f.simulators[f.random.IntN(len(f.simulators))]
 	node := f.random.IntN(nodes)
 	wait := time.Duration(f.random.IntN(8000)) * time.Millisecond
 	switch n := f.random.IntN(100); {
 	case n < 35:
-		f.note("kill", consumer.Name)
-		f.kills = append(f.kills, kill{consumer.Name, time.Now()})
-		consumer.Kill()
-		f.pause(ctx, wait/4)
-		return consumer.Start()
+		return f.kill(ctx, consumer, wait/4)
 	case n < 50:
 		f.note("pause 15 s", consumer.Name)
 		consumer.Signal(syscall.SIGSTOP)
@@ -122,6 +124,18 @@ func (f *fleet) one(ctx context.Context) error {
 		return f.fillDisk(ctx)
 	}
 	return nil
+}
+
+// leftDead is long enough for others to have taken over.
+const leftDead = 20 * time.Second
+
+// kill ends a consumer at once and starts it again after a while.
+func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.Duration) error {
+	f.note("kill", consumer.Name)
+	f.kills = append(f.kills, kill{consumer.Name, time.Now()})
+	consumer.Kill()
+	f.pause(ctx, after)
+	return consumer.Start()
 }
 
 // startAgain starts a simulator, which ends where there is no bus to begin with.

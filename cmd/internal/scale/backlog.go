@@ -32,7 +32,7 @@ type sample struct {
 }
 
 // backlogs folds what is stored with each number of instances, the first time between two readers that only take.
-func (b *bench) backlogs(ctx context.Context, fold string) error {
+func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *folded) error {
 	messages, err := b.messagesOf(ctx, fold)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (b *bench) backlogs(ctx context.Context, fold string) error {
 		return err
 	}
 	var events float64
-	for i, n := range b.instances {
+	for i, n := range instances {
 		r, err := b.backlog(ctx, fold, n, messages)
 		if err != nil {
 			return err
@@ -56,10 +56,10 @@ func (b *bench) backlogs(ctx context.Context, fold string) error {
 			events = r.All
 		}
 		if r.All != events {
-			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d have %.0f", n, fold, r.All, b.instances[0], events)
+			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d have %.0f", n, fold, r.All, instances[0], events)
 		}
 		r.MessageBytes = raws[0].MessageBytes
-		b.result.Backlog = append(b.result.Backlog, *r)
+		to.Backlog = append(to.Backlog, *r)
 		if i == 0 {
 			if err := takeRaw(); err != nil {
 				return err
@@ -68,7 +68,7 @@ func (b *bench) backlogs(ctx context.Context, fold string) error {
 	}
 	for _, r := range raws {
 		r.EventsPerMessage = events / messages
-		b.result.Raw = append(b.result.Raw, *r)
+		to.Raw = append(to.Raw, *r)
 	}
 	return nil
 }
@@ -243,6 +243,9 @@ func (b *bench) conclude(in *instances, fold string, count int, list []sample) (
 	}
 	if u.Seconds > 0 {
 		r.EventsPerSecond, r.MessagesPerSecond = r.WindowEvents/u.Seconds, r.WindowMessages/u.Seconds
+	}
+	if r.Short && end.sum.seconds > 0 { // a raw reader's own clock has no grain
+		r.Whole, r.MessagesPerSecond = true, (in.messages-1)/end.sum.seconds
 	}
 	var each [][]int
 	for i, p := range in.processes {

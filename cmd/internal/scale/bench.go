@@ -45,6 +45,11 @@ type bench struct {
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {
+	if o.hostEvents > 0 {
+		if err := o.hostPrograms(); err != nil {
+			return nil, err
+		}
+	}
 	b := &bench{options: o, began: time.Now()}
 	var err error
 	if o.dir == "" {
@@ -59,13 +64,16 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 		for _, fold := range o.folds {
 			packages = append(packages, "./cmd/gputap-"+fold)
 		}
+		for _, load := range o.hostLoads {
+			packages = append(packages, "./cmd/gputap-producer", "./cmd/gputap-"+load.fold)
+		}
 		if err := cluster.Build(ctx, ".", b.bin, packages...); err != nil {
 			return b, err
 		}
 	}
 	b.result.setup(&b.options)
 	// Room for more than what is stored: events take some 15 bytes; in small batches more, which stay for a few spans.
-	most := int64(max(o.events*60, slices.Max(o.liveRates)*(10*o.liveSpan.Seconds()+100)*40)) + 4<<30
+	most := int64(max(o.events*60, 2*o.hostEvents*60, slices.Max(o.liveRates)*(10*o.liveSpan.Seconds()+100)*40)) + 4<<30
 	if b.nodes, err = cluster.Nodes(b.dir, b.program("nats-server"), nodes, fmt.Sprint(2*most)); err != nil {
 		return b, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,12 +30,22 @@ type options struct {
 	nodeCPUs      [nodes][]int
 	simulatorCPUs []int
 	instanceCPUs  []int
+	hostEvents    float64
+	hostLoads     []hostLoad
+	hostCPUs      []int
+	stubs         string // where the stub driver and its workload are
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "raw" {
-		exit(raw(os.Args[2:]))
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "raw":
+			exit(raw(os.Args[2:]))
+			return
+		case "publish":
+			exit(publish(os.Args[2:]))
+			return
+		}
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
@@ -54,9 +65,9 @@ func exit(err error) {
 }
 
 func parse(args []string) (o options, err error) {
-	var folds, instances, rates, nodeCPUs, simulatorCPUs, instanceCPUs string
+	var folds, instances, rates, nodeCPUs, simulatorCPUs, instanceCPUs, hostCalls, hostCPUs string
 	flags := flag.NewFlagSet("scale", flag.ExitOnError)
-	flags.StringVar(&o.bin, "bin", "", "directory with nats-server, gputap and gputap-<fold>; none: they are built")
+	flags.StringVar(&o.bin, "bin", "", "directory with nats-server, gputap, gputap-<fold> and what -host-events needs; none: they are built")
 	flags.StringVar(&o.dir, "dir", "", "directory for stores and logs, which decides what disk is measured; none: a temporary one")
 	flags.StringVar(&o.out, "o", "", "file that gets the figures as JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep stores and logs")
@@ -64,12 +75,15 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.hosts, "hosts", 1000, "simulated hosts")
 	flags.Float64Var(&o.events, "events", 20e6, "events that are stored, and then folded")
 	flags.StringVar(&folds, "folds", "leak,launch", "folds")
-	flags.StringVar(&instances, "instances", "1,2,4", "how many instances of a fold, in turn")
+	flags.StringVar(&instances, "instances", "", "how many instances of a fold, in turn, as 1,2,4; none: those, up to the shards")
 	flags.StringVar(&rates, "live-rates", "100e3", "events a second in batches of 50 ms, one rate after the other")
 	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second, "how long that is measured, once without consumers and once with")
 	flags.StringVar(&nodeCPUs, "node-cpus", "", "CPUs of each node, as 0-1,2-3,4-5; none: all share all")
 	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, as 6-9; none: all")
 	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, as 10-13: each gets one, and then the first again")
+	flags.Float64Var(&o.hostEvents, "host-events", 0, "measure a real producer and raw publishers instead, with so many events of one shard; as root")
+	flags.StringVar(&hostCalls, "host-calls", "launch", "what a program calls, one after the other: launch, alloc")
+	flags.StringVar(&hostCPUs, "host-cpus", "", "CPUs of the producer or of a raw publisher, as 6; none: the first of the simulator's")
 	_ = flags.Parse(args) // it exits
 	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
 		return o, fmt.Errorf("-simulator-cpus: %w", err)
@@ -95,12 +109,8 @@ func parse(args []string) (o options, err error) {
 			return o, fmt.Errorf("-folds: there is no fold %q", name)
 		}
 	}
-	for _, text := range strings.Split(instances, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > o.shards {
-			return o, fmt.Errorf("-instances %q: numbers from 1 to the number of shards", instances)
-		}
-		o.instances = append(o.instances, n)
+	if o.instances, err = numbers(instances, o.shards); err != nil {
+		return o, fmt.Errorf("-instances: %w", err)
 	}
 	for _, text := range strings.Split(rates, ",") {
 		rate, err := strconv.ParseFloat(text, 64)
@@ -112,7 +122,51 @@ func parse(args []string) (o options, err error) {
 	if o.shards < 1 || o.hosts < 1 || !(o.events >= 1e6) || o.liveSpan < time.Second {
 		return o, errors.New("-events from 1e6, -live-span from 1s, -shards and -hosts from 1")
 	}
-	return o, nil
+	return o, o.parseHost(hostCalls, hostCPUs)
+}
+
+func (o *options) parseHost(calls, cpus string) (err error) {
+	if o.hostEvents == 0 {
+		return nil
+	}
+	if !(o.hostEvents >= 1e6) || o.shards != 1 {
+		return errors.New("-host-events: from 1e6, with -shards 1: a host publishes to one")
+	}
+	if o.stubs = o.bin; o.bin == "" {
+		o.stubs = "bin" // of the tree
+	}
+	if o.hostCPUs, err = cpuRange(cpus); err != nil {
+		return fmt.Errorf("-host-cpus: %w", err)
+	}
+	if cpus == "" && len(o.simulatorCPUs) > 0 {
+		o.hostCPUs = o.simulatorCPUs[:1]
+	}
+	for _, function := range strings.Split(calls, ",") {
+		i := slices.IndexFunc(hostLoads, func(l hostLoad) bool { return l.function == function })
+		if i < 0 {
+			return fmt.Errorf("-host-calls: there is no %q: launch, alloc", function)
+		}
+		o.hostLoads = append(o.hostLoads, hostLoads[i])
+	}
+	return nil
+}
+
+// numbers are from 1 to most; of "": 1, 2 and 4, up to most.
+func numbers(text string, most int) (list []int, err error) {
+	for n := 1; text == "" && n <= min(most, 4); n *= 2 {
+		list = append(list, n)
+	}
+	if text == "" {
+		return list, nil
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(item)
+		if err != nil || n < 1 || n > most {
+			return nil, fmt.Errorf("%q: numbers from 1 to the number of shards", text)
+		}
+		list = append(list, n)
+	}
+	return list, nil
 }
 
 // cpuRange reads "6-9" or "6".
@@ -149,11 +203,14 @@ func run(ctx context.Context, o options) error {
 }
 
 func (b *bench) measure(ctx context.Context) error {
+	if b.hostEvents > 0 {
+		return b.measureHost(ctx)
+	}
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
 	for _, fold := range b.folds {
-		if err := b.backlogs(ctx, fold); err != nil {
+		if err := b.backlogs(ctx, fold, b.instances, &b.result.folded); err != nil {
 			return err
 		}
 	}
@@ -161,6 +218,19 @@ func (b *bench) measure(ctx context.Context) error {
 		r := &liveResult{}
 		err := b.live(ctx, rate, r)
 		b.result.Live = append(b.result.Live, *r)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) measureHost(ctx context.Context) error {
+	for _, load := range b.hostLoads {
+		r := &hostResult{Function: load.function, CPUs: b.hostCPUs}
+		err := b.host(ctx, load, r)
+		r.conclude()
+		b.result.Host = append(b.result.Host, *r)
 		if err != nil {
 			return err
 		}

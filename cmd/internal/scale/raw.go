@@ -35,6 +35,7 @@ func raw(args []string) error {
 	}
 	defer nc.Close()
 	var messages, bytes atomic.Uint64
+	var first, last atomic.Int64 // when messages came
 	for shard := range shards {
 		var ordered jetstream.Consumer
 		if err := cluster.Until(ctx, time.Minute, func() (err error) {
@@ -44,6 +45,9 @@ func raw(args []string) error {
 			return err
 		}
 		if _, err := ordered.Consume(func(m jetstream.Msg) {
+			now := time.Now().UnixNano()
+			first.CompareAndSwap(0, now)
+			last.Store(now)
 			messages.Add(1)
 			bytes.Add(uint64(len(m.Data())))
 		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/shards), leastPull)), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
@@ -51,7 +55,8 @@ func raw(args []string) error {
 		}
 	}
 	http.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "%s{result=\"ok\"} %d\n%s %d\n", metricBatches, messages.Load(), metricRawBytes, bytes.Load())
+		fmt.Fprintf(w, "%s{result=\"ok\"} %d\n%s %d\n%s %g\n", metricBatches, messages.Load(), metricRawBytes, bytes.Load(),
+			metricRawSeconds, time.Duration(last.Load()-first.Load()).Seconds())
 	})
 	server := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute}
 	go func() {

@@ -10,16 +10,22 @@ import (
 
 // result is what -o writes.
 type result struct {
-	Machine   string          `json:"machine"`
-	Shards    int             `json:"shards"`
-	Hosts     int             `json:"hosts"`
-	CPUs      [nodes][]int    `json:"node_cpus"` // of each node; null: all
-	Simulator []int           `json:"simulator_cpus"`
-	Leaders   map[string]int  `json:"leaders"` // streams that a node leads
-	Fill      fillResult      `json:"fill"`
-	Raw       []backlogResult `json:"raw"` // readers that only take
-	Backlog   []backlogResult `json:"backlog"`
-	Live      []liveResult    `json:"live"`
+	Machine   string         `json:"machine"`
+	Shards    int            `json:"shards"`
+	Hosts     int            `json:"hosts"`
+	CPUs      [nodes][]int   `json:"node_cpus"` // of each node; null: all
+	Simulator []int          `json:"simulator_cpus"`
+	Leaders   map[string]int `json:"leaders"` // streams that a node leads
+	Fill      fillResult     `json:"fill"`
+	folded
+	Live []liveResult `json:"live"`
+	Host []hostResult `json:"host"`
+}
+
+// folded is what was read again: by readers that only take, and by folds.
+type folded struct {
+	Raw     []backlogResult `json:"raw"`
+	Backlog []backlogResult `json:"backlog"`
 }
 
 func (r *result) setup(o *options) {
@@ -50,6 +56,7 @@ type backlogResult struct {
 	MessageBytes      float64 `json:"bytes_per_message"`
 	Resident          []int64 `json:"resident_bytes"` // the most of each instance
 	Short             bool    `json:"short"`          // too short to mean anything
+	Whole             bool    `json:"whole"`          // messages_per_second is of all of them, by the reader's own clock
 	LeasesLost        float64 `json:"leases_lost"`    // some were folded twice: no steady run
 	Limit             string  `json:"limit"`
 }
@@ -85,10 +92,12 @@ func (b *bench) report() error {
 	fmt.Printf("%s; nodes on CPUs %s, the simulator on %s, %d shards, led by the nodes as %v.\n\n", r.Machine, cpuNames(r.CPUs[:]...),
 		cpuNames(r.Simulator), r.Shards, leaders(r.Leaders))
 	r.printFill()
-	r.printBacklog()
-	r.printRaw()
+	r.printFolded(&r.folded)
 	for i := range r.Live {
 		r.printLive(&r.Live[i])
+	}
+	for i := range r.Host {
+		r.printHost(&r.Host[i])
 	}
 	if b.out == "" {
 		return nil

@@ -24,6 +24,11 @@ func TestFlags(t *testing.T) {
 		"too many":      {"-shards 4 -instances 5", "-instances"},
 		"no rate":       {"-live-rates 200e3,", "-live-rates"},
 		"nearly no one": {"-events 10", "-events"},
+		"a host":        {"-shards 1 -host-events 10e6 -host-calls launch,alloc", ""},
+		"of 16 shards":  {"-host-events 10e6", "-shards 1"},
+		"few of a host": {"-shards 1 -host-events 10", "-host-events"},
+		"no such call":  {"-shards 1 -host-events 10e6 -host-calls lunch", `"lunch"`},
+		"no host CPU":   {"-shards 1 -host-events 10e6 -host-cpus x", "-host-cpus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(strings.Fields(c.args))
@@ -41,6 +46,14 @@ func TestCPURange(t *testing.T) {
 	}
 }
 
+func TestNumbers(t *testing.T) {
+	for most, want := range map[int][]int{1: {1}, 3: {1, 2}, 16: {1, 2, 4}} {
+		if list, err := numbers("", most); err != nil || !slices.Equal(list, want) {
+			t.Errorf("up to %d: %v, %v", most, list, err)
+		}
+	}
+}
+
 // TestScrape: counters of all shards are summed, each metric for itself.
 func TestScrape(t *testing.T) {
 	const page = `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
@@ -55,11 +68,13 @@ gputap_consumer_lag_messages{consumer="leak",shard="001"} 1
 gputap_consumer_owned_shards{consumer="leak"} 2
 gputap_consumer_leases_lost_total{consumer="leak"} 4
 gputap_memory_live_bytes{hostname="h"} 9
+raw_bytes_total 13
+raw_seconds 0.5
 `
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
 	defer server.Close()
 	c, err := scrape(server.URL)
-	if want := (counters{batches: 105, useless: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4}); err != nil || c != want {
+	if want := (counters{batches: 105, useless: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13, seconds: 0.5}); err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}
 }

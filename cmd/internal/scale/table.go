@@ -66,12 +66,20 @@ func (r *result) printFill() {
 	fmt.Println()
 }
 
-func (r *result) printBacklog() {
+func (r *result) printFolded(f *folded) {
+	if len(f.Backlog) == 0 {
+		return // broken off, or left out
+	}
+	r.printBacklog(f)
+	r.printRaw(f)
+}
+
+func (r *result) printBacklog(f *folded) {
 	fmt.Println("| fold | instances, a CPU each | M events/s | × | messages/s | MB/s | CPU s per M events: instances | nodes | CPU of an instance, least to most | of each node | most MiB of one | at 100 % of its CPUs |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
 	base := map[string]float64{}
-	for i := range r.Backlog {
-		l := &r.Backlog[i]
+	for i := range f.Backlog {
+		l := &f.Backlog[i]
 		if l.Short {
 			fmt.Printf("| %s | %d | too short to tell (%.1f s): take more events |\n", l.Fold, l.Instances, l.Seconds)
 			continue
@@ -91,27 +99,31 @@ func (r *result) printBacklog() {
 	fmt.Println()
 }
 
-func (r *result) printRaw() {
+func (r *result) printRaw(f *folded) {
 	fmt.Println("| messages of | one instance, messages/s | a reader that only takes, before and after | ratio | its CPU | of each node | at 100 % of its CPUs |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | --- |")
-	for i := range r.Backlog {
-		one := &r.Backlog[i]
+	for i := range f.Backlog {
+		one := &f.Backlog[i]
 		var raws []*backlogResult
-		for k := range r.Raw {
-			if r.Raw[k].Fold == one.Fold {
-				raws = append(raws, &r.Raw[k])
+		for k := range f.Raw {
+			if f.Raw[k].Fold == one.Fold {
+				raws = append(raws, &f.Raw[k])
 			}
 		}
 		if one.Instances != 1 || len(raws) != 2 {
 			continue
 		}
-		if one.Short || one.LeasesLost > 0 || raws[0].Short || raws[1].Short {
+		if one.Short || one.LeasesLost > 0 || raws[0].Short && !raws[0].Whole || raws[1].Short && !raws[1].Whole {
 			fmt.Printf("| %s | too short or disturbed |\n", one.Fold)
 			continue
 		}
 		mean := (raws[0].MessagesPerSecond + raws[1].MessagesPerSecond) / 2
+		cpu, each, limit := percent(raws[1].processesCPU()/raws[1].Seconds), r.nodesBusy(&raws[1].use), raws[1].Limit
+		if raws[1].Short {
+			cpu, each, limit = "too short to tell", "", ""
+		}
 		fmt.Printf("| %s | %.0f | %.0f, %.0f | %.2f | %s | %s | %s |\n", one.Fold, one.MessagesPerSecond, raws[0].MessagesPerSecond, raws[1].MessagesPerSecond,
-			one.MessagesPerSecond/mean, percent(raws[1].processesCPU()/raws[1].Seconds), r.nodesBusy(&raws[1].use), raws[1].Limit)
+			one.MessagesPerSecond/mean, cpu, each, limit)
 	}
 	fmt.Println()
 }

@@ -1,0 +1,163 @@
+//go:build bpf
+
+package bpf
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+const (
+	etherHead = 14 // of what a program is run on; it sees what is behind
+	noWakeup  = 1
+)
+
+// writer is a program that writes the first bytes that it is run on into a ring.
+func writer(t *testing.T, ring *ebpf.Map, length int32) *ebpf.Program {
+	t.Helper()
+	return loadTest(t, asm.Instructions{
+		asm.Mov.Imm(asm.R2, 0), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -512), asm.Mov.Imm(asm.R4, length), asm.FnSkbLoadBytes.Call(),
+		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -512), asm.Mov.Imm(asm.R3, length),
+		asm.Mov.Imm(asm.R4, noWakeup), asm.FnRingbufOutput.Call(), asm.Return(),
+	})
+}
+
+// discarder is a program that takes room in a ring and gives it up.
+func discarder(t *testing.T, ring *ebpf.Map, length int32) *ebpf.Program {
+	t.Helper()
+	return loadTest(t, asm.Instructions{
+		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, length), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, noWakeup), asm.FnRingbufDiscard.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return(),
+		asm.Mov.Imm(asm.R0, 1).WithSymbol("full"), asm.Return(),
+	})
+}
+
+func loadTest(t *testing.T, code asm.Instructions) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: code, License: "GPL"})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// TestRing: programs write and discard records of all sizes at random, and are read at random up to where the ring stood
+// before: each comes once, whole and in order, whatever wraps; a full ring takes nothing until room is freed.
+func TestRing(t *testing.T) {
+	size := os.Getpagesize()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(size)})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer m.Close()
+	ring, err := OpenRing(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	var writers, discarders []*ebpf.Program
+	lengths := []int32{1, 7, 8, 33, 96, 500}
+	for _, n := range lengths {
+		writers, discarders = append(writers, writer(t, m, n)), append(discarders, discarder(t, m, n))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var want [][]byte // written and not read
+	taken, read, refused := 0, 0, 0
+	data := make([]byte, etherHead+512)
+	for range 20_000 {
+		switch action := random.IntN(10); {
+		case action < 7:
+			kind := random.IntN(len(lengths))
+			room := int(lengths[kind]+7)&^7 + 8
+			program, discarded := writers[kind], action == 0
+			if discarded {
+				program = discarders[kind]
+			}
+			for i := range data {
+				data[i] = byte(random.Uint32())
+			}
+			result, err := program.Run(&ebpf.RunOptions{Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if full := taken+room > size-1; full != (result != 0) { // Linux keeps a byte free
+				t.Fatalf("%d bytes were refused with %d, with %d of %d taken", room, int32(result), taken, size)
+			}
+			if result != 0 {
+				refused++
+				continue
+			}
+			taken += room
+			if !discarded {
+				want = append(want, bytes.Clone(data[etherHead:][:lengths[kind]]))
+			}
+			if got := ring.Available(); got > taken {
+				t.Fatalf("%d bytes are to be read, and %d were written", got, taken)
+			}
+		case action < 9:
+			end := ring.Written()
+			for n := random.IntN(20); n > 0; n-- {
+				got := ring.Next(end)
+				if got == nil {
+					if ring.Available() != 0 {
+						t.Fatalf("no record, and %d bytes are there", ring.Available())
+					}
+					if len(want) > 0 {
+						t.Fatalf("%d records were not read", len(want))
+					}
+					break
+				}
+				if len(want) == 0 || !bytes.Equal(got, want[0]) {
+					t.Fatalf("record %d is %x, want %x", read, got, want[:min(1, len(want))])
+				}
+				want, read = want[1:], read+1
+			}
+		default:
+			ring.Free()
+			taken = ring.Available()
+		}
+	}
+	if read < 1000 || refused < 100 {
+		t.Fatalf("%d records were read and %d refused: too few to mean anything", read, refused)
+	}
+}
+
+// TestRingStopsAtEnd: what was written later is left alone, even behind a record that was given up.
+func TestRingStopsAtEnd(t *testing.T) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer m.Close()
+	ring, err := OpenRing(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	write, discard := writer(t, m, 8), discarder(t, m, 8)
+	run := func(p *ebpf.Program) {
+		if result, err := p.Run(&ebpf.RunOptions{Data: make([]byte, etherHead+8)}); err != nil || result != 0 {
+			t.Fatalf("%d, %v", result, err)
+		}
+	}
+	run(write)
+	run(discard)
+	end := ring.Written()
+	run(discard)
+	run(write)
+	for i, there := range []bool{true, false, false} {
+		if got := ring.Next(end); (got != nil) != there {
+			t.Fatalf("record %d: %v", i, got)
+		}
+	}
+	if ring.Next(ring.Written()) == nil || ring.Available() != 0 {
+		t.Fatalf("the last record does not come, %d bytes are left", ring.Available())
+	}
+}
