@@ -44,7 +44,9 @@ def events(b):
 
 
 def dictionaries(b):
-    """What belongs to the whole batch: a heartbeat's parts, and what each graph runs."""
+    """What belongs to the whole batch: who is still there, a heartbeat's parts, and what each graph runs."""
+    if "older" in b:
+        yield "older " + text(b["older"])
     procs, funcs = table(b, "procs", *PROCESS), table(b, "funcs", *FUNC)
     if b["k"] == "host":
         yield f"linux={b.get('linux', '')} prod={b.get('prod', '')}"

@@ -57,6 +57,17 @@ func (b *batcher) added(kind schema.Kind, now schema.KTime) {
 	}
 }
 
+// older has the open memory batch say who is still there.
+func (b *batcher) older(pids []uint64, now schema.KTime) {
+	o := b.open[schema.KindMemory]
+	if o.Older = pids; o.Events() == 0 {
+		o.opened = now
+	}
+}
+
+// empty says that there is nothing to send.
+func (o *openBatch) empty() bool { return o.Events() == 0 && o.Older == nil }
+
 // someStrings are looked at before there are 512 events: names and paths are up to 4 KiB long.
 const someStrings = 16 << 10
 
@@ -81,7 +92,7 @@ const grownAge = schema.KTime(time.Second)
 func (b *batcher) closeDue(now schema.KTime) {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		o := b.open[kind]
-		if o.Events() == 0 || now < o.opened+schema.KTime(b.limits.age) {
+		if o.empty() || now < o.opened+schema.KTime(b.limits.age) {
 			continue
 		}
 		if !b.spool.waiting(kind) || b.spool.outbox != nil && now >= o.opened+grownAge {
@@ -93,7 +104,7 @@ func (b *batcher) closeDue(now schema.KTime) {
 // closeAll closes whatever is open: at the end.
 func (b *batcher) closeAll() {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
-		if o := b.open[kind]; o.Events() > 0 {
+		if o := b.open[kind]; !o.empty() {
 			b.close(o)
 		}
 	}

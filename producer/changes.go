@@ -14,6 +14,7 @@ type changes struct {
 	mu    sync.Mutex
 	names map[threadID][16]byte
 	late  map[uint32]bool
+	older []uint64 // nil: as told before
 }
 
 // name notes that a thread is called otherwise now.
@@ -40,13 +41,20 @@ func (c *changes) lateness(pid uint32) {
 	}
 }
 
-// take empties it. Taken before the rings are read, it tells of no thread that they do not.
-func (c *changes) take() (names map[threadID][16]byte, late map[uint32]bool) {
+// tell says which processes from before are still there.
+func (c *changes) tell(older []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names, late = c.names, c.late
-	c.names, c.late = nil, nil
-	return names, late
+	c.older = older
+}
+
+// take empties it. Taken before the rings are read, it tells of no thread that they do not.
+func (c *changes) take() (names map[threadID][16]byte, late map[uint32]bool, older []uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names, late, older = c.names, c.late, c.older
+	c.names, c.late, c.older = nil, nil, nil
+	return names, late, older
 }
 
 // change applies what was learned to the processes that are known; later events tell it.

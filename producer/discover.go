@@ -77,9 +77,10 @@ func (m mapped) open() string { return fmt.Sprintf("/proc/%d/root%s", m.pid, m.p
 // process's address space: mapping a library changes it, so only then are the maps read again. One
 // goroutine at a time uses it.
 type scanner struct {
-	sizes map[int]string
-	maps  bytes.Buffer
-	statm bytes.Buffer
+	sizes  map[int]string
+	hidden map[uint32]bool // processes whose maps may not be read
+	maps   bytes.Buffer
+	statm  bytes.Buffer
 }
 
 // scan visits the processes whose address space has changed since the last scan, with every
@@ -119,7 +120,14 @@ func (s *scanner) alive(pid int) bool {
 // libraries reads one process's maps, dir being its folder in /proc.
 func (s *scanner) libraries(dir string, pid int) []mapped {
 	s.maps.Reset()
-	if !readInto(&s.maps, "/proc/"+dir+"/maps") || !bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
+	err := readInto(&s.maps, "/proc/"+dir+"/maps")
+	if errors.Is(err, fs.ErrPermission) {
+		if s.hidden == nil {
+			s.hidden = map[uint32]bool{}
+		}
+		s.hidden[uint32(pid)] = true
+	}
+	if err != nil || !bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
 		return nil
 	}
 	return librariesIn(&s.maps, pid)
@@ -144,21 +152,21 @@ func (s *scanner) mappedBy(pid int) []mapped {
 // size is the first field of /proc/PID/statm: pages of address space, "0" for Linux's own threads.
 func (s *scanner) size(pid string) (string, bool) {
 	s.statm.Reset()
-	if !readInto(&s.statm, "/proc/"+pid+"/statm") {
+	if readInto(&s.statm, "/proc/"+pid+"/statm") != nil {
 		return "", false
 	}
 	size, _, ok := bytes.Cut(s.statm.Bytes(), []byte{' '})
 	return string(size), ok
 }
 
-func readInto(buf *bytes.Buffer, path string) bool {
+func readInto(buf *bytes.Buffer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return err
 	}
 	defer f.Close()
 	_, err = buf.ReadFrom(f)
-	return err == nil
+	return err
 }
 
 // librariesIn reads one process's maps: "start-end perms offset major:minor inode path".

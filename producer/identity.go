@@ -22,10 +22,12 @@ type identity struct {
 	listed   bool // /proc lists the pids of the records: it is the host's, or some process was found there
 }
 
+// hostPIDs is the host's own namespace of pids, the same on every Linux.
+const hostPIDs = "pid:[4026531836]"
+
 func newIdentity() *identity {
-	const host = "pid:[4026531836]" // the same on every Linux
 	own, _ := os.Readlink("/proc/self/ns/pid")
-	return &identity{above: depthsOf(readFile("/proc/1/cgroup")), listed: own == host}
+	return &identity{above: depthsOf(readFile("/proc/1/cgroup")), listed: own == hostPIDs}
 }
 
 // of completes p. The thread tid of the process, created at start, says that the directory below /proc is

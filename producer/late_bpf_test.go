@@ -149,3 +149,58 @@ func TestContextHandleComesAgain(t *testing.T) {
 		t.Errorf("launches %v, want %v", got, want)
 	}
 }
+
+// TestOlder: what ran before and is still there is said among the memory events, and again when one of it is gone: of a
+// process that makes no call nobody tells the end.
+func TestOlder(t *testing.T) {
+	stays, goes := startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps")), startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps"))
+	stays.await("attached")
+	goes.await("attached")
+	w := prepareFor(t, "memory")
+	defer w.Close()
+	later := startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps"))
+	later.await("attached")
+	defer func() { _ = later.Process.Kill() }()
+	said := func() (all [][]uint64) {
+		decoder := schema.NewDecoder()
+		for _, e := range w.spool.queues[schema.KindMemory] {
+			var b schema.Batch
+			if err := decoder.Decode(e.data, &b); err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Events {
+				if m := b.Memory(i); b.Calls[m.Call].Op == schema.OpExit && b.Processes[b.Threads[m.Thread].Process].PID == uint32(goes.Process.Pid) {
+					t.Error("its end is told")
+				}
+			}
+			if b.Older != nil {
+				all = append(all, b.Older)
+			}
+		}
+		if o := w.batches.open[schema.KindMemory]; len(all) > 0 && o.Older != nil { // it waits for the ack of the one before
+			all = append(all, o.Older)
+		}
+		return all
+	}
+	check := func(want map[*stepped]bool) {
+		t.Helper()
+		all := said()
+		for s, there := range want {
+			if slices.Contains(all[len(all)-1], uint64(s.Process.Pid)) != there {
+				t.Errorf("%v are said to be there; of %d that is to be %t", all[len(all)-1], s.Process.Pid, there)
+			}
+		}
+	}
+	w.steps(t, func() bool { return len(said()) > 0 })
+	check(map[*stepped]bool{stays: true, goes: true, later: false})
+	before := len(said())
+	_ = goes.Process.Kill()
+	_ = goes.Wait()
+	w.steps(t, func() bool {
+		w.probes.side.catchUp()
+		w.probes.step(bootTime() + leaveGrace)
+		return len(said()) > before
+	})
+	check(map[*stepped]bool{stays: true, goes: false, later: false})
+	stays.finish()
+}

@@ -78,7 +78,7 @@ func openMapped(m mapped) (*os.File, error) {
 		return file, nil
 	}
 	var maps bytes.Buffer
-	readInto(&maps, fmt.Sprintf("/proc/%d/maps", m.pid))
+	_ = readInto(&maps, fmt.Sprintf("/proc/%d/maps", m.pid))
 	gone := true
 	for _, now := range librariesIn(&maps, m.pid) {
 		if now.inode != m.inode {

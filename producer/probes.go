@@ -51,6 +51,8 @@ type probes struct {
 	scanned schema.KTime  // when the last scan began
 	skipped int           // intervals without one
 	wake    chan struct{} // something is pending
+	allSeen *bool         // see seesAll; nil: not looked at
+	told    []uint64      // processes from before, as last told; nil: never
 	closing sync.WaitGroup
 
 	mu        sync.Mutex

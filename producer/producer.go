@@ -172,6 +172,7 @@ func (p *Producer) attach(libraries []string) error {
 	}
 	p.probes.scan()
 	p.probes.attachPending()
+	p.probes.tellOlder()
 	if p.metrics.libraries.Load() == 0 {
 		p.log.Warn("no CUDA driver library found yet: waiting for a process that maps one",
 			"remedy", "name it with --library if it is in an unusual place")
@@ -272,9 +273,12 @@ func (p *Producer) step() {
 
 // round reads what is in the rings, and then applies what was learned beside them before.
 func (p *Producer) round() int {
-	names, late := p.probes.changes.take()
+	names, late, older := p.probes.changes.take()
 	n := p.reader.drain()
 	p.known.change(names, late)
+	if older != nil {
+		p.batches.older(older, p.reader.now) // behind the ends that were told
+	}
 	return n
 }
 

@@ -98,6 +98,18 @@ func (u *users) keep(pid uint32, wanted func(use) bool) {
 	u.byPID[pid] = list
 }
 
+// fromBefore are the processes older than the first probe that may have made calls, sorted; never nil.
+func (u *users) fromBefore(hidden map[uint32]bool) []uint64 {
+	list := []uint64{}
+	for pid := range u.older {
+		if u.byPID[pid] != nil || hidden[pid] {
+			list = append(list, uint64(pid))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // used are the libraries that some process has mapped. Inodes under which nobody has one are
 // forgotten, but not the one of the file itself.
 func (u *users) used() map[*library]bool {

@@ -1,6 +1,11 @@
 package producer
 
-import "github.com/gputap/gputap/schema"
+import (
+	"os"
+	"slices"
+
+	"github.com/gputap/gputap/schema"
+)
 
 // What the probes learn of processes: from side-band records at once, from scans at intervals.
 
@@ -17,6 +22,7 @@ func (p *probes) step(now schema.KTime) {
 	p.forgetLeft(now)
 	p.detachUnused(now)
 	p.attachPending()
+	p.tellOlder()
 }
 
 // woken deals with what the side-band found.
@@ -44,6 +50,7 @@ func (p *probes) scan() {
 	for pid := range p.users.older {
 		if !p.scanner.alive(int(pid)) {
 			delete(p.users.older, pid)
+			delete(p.scanner.hidden, pid)
 		}
 	}
 	if p.scanned == 0 {
@@ -98,6 +105,39 @@ func (p *probes) forgetLeft(now schema.KTime) {
 		}
 		p.mu.Unlock()
 	}
+}
+
+// tellOlder has the reader say which processes from before are still there, whenever that has changed. Who does not see
+// all processes says nothing: whoever is left out counts as ended.
+func (p *probes) tellOlder() {
+	if p.allSeen == nil {
+		seen := seesAll()
+		p.allSeen = &seen
+	}
+	if !*p.allSeen {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.users.fromBefore(p.scanner.hidden)
+	if p.told != nil && slices.Equal(list, p.told) || len(list) > mostOlder {
+		return
+	}
+	p.told = list
+	p.changes.tell(list)
+}
+
+// mostOlder is what a batch has room for.
+const mostOlder = 1 << 14
+
+// seesAll reports whether /proc is the host's and shows processes of others.
+func seesAll() bool {
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil || own != hostPIDs {
+		return false
+	}
+	_, err = os.ReadFile("/proc/1/statm")
+	return err == nil
 }
 
 // isLate reports whether a process may have made calls before its library was attached.

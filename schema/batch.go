@@ -52,10 +52,14 @@ type Batch struct {
 	Contexts    []Context
 	Shapes      []LaunchShape
 	CUDAStreams []uint64
-	Libraries   []Library  // heartbeat only
-	Coverage    []Coverage // heartbeat only
-	Linux       string     // heartbeat only: release of the host's Linux
-	Producer    string     // heartbeat only: version of the producer
+	// Older are the PIDs of processes that began before this run of the producer and are still there, as far as they
+	// may have made calls; nil: nothing is said of them. Whoever began before, made no call in this run and is
+	// not among them has ended.
+	Older     []uint64
+	Libraries []Library  // heartbeat only
+	Coverage  []Coverage // heartbeat only
+	Linux     string     // heartbeat only: release of the host's Linux
+	Producer  string     // heartbeat only: version of the producer
 
 	columns [numColumns]Column
 	nodes   []Node // of all Graphs

@@ -50,6 +50,8 @@ type Builder struct {
 	graphs      []Graph
 	nodes       []Node // of all graphs
 
+	Older []uint64 // see Batch.Older; Reset takes it away
+
 	// For a heartbeat.
 	Libraries []Library
 	Coverage  []Coverage
@@ -71,7 +73,7 @@ func NewBuilder(kind Kind) *Builder {
 
 // Reset empties the Builder and keeps its memory. A heartbeat's own fields stay.
 func (b *Builder) Reset() {
-	b.events, b.strings = 0, 0
+	b.events, b.strings, b.Older = 0, 0, nil
 	for _, id := range kindColumns[b.kind] {
 		b.columns[id].reset()
 	}
@@ -244,7 +246,7 @@ func (b *Builder) AddSync(e *Sync) {
 func (b *Builder) Size() int {
 	size := 1024 + b.strings + 52*len(b.processes.values) + 16*len(b.threads.values) + 22*len(b.gpus.values) +
 		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
-		9*len(b.cudaStreams.values)
+		9*len(b.cudaStreams.values) + 5*len(b.Older)
 	for _, id := range kindColumns[b.kind] {
 		size += 24 + int(b.columns[id].width())*b.events
 	}

@@ -207,6 +207,8 @@ func (d *Decoder) dictionary(key []byte, b *Batch) (err error) {
 		})
 	case keyCUDAStreams:
 		b.CUDAStreams, err = d.numbers(b.CUDAStreams)
+	case keyOlder:
+		b.Older, err = d.numbers([]uint64{})
 	case keyLibraries:
 		b.Libraries, err = rows(d, b.Libraries, func(r *row, l *Library) {
 			r.text(&l.Path)

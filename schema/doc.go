@@ -35,6 +35,7 @@
 //	                         [string], failed symbols [string]
 //	cover    [row]           host only: index into procs, functions asked for, of them outside [string],
 //	                         export tables
+//	older    [uint]          memory only, and not in every batch: PIDs, see Batch.Older
 //	linux    string          host only: release
 //	prod     string          host only: version of the producer
 //	cols     map             key → column

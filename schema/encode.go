@@ -3,7 +3,7 @@ package schema
 import "github.com/vmihailenco/msgpack/v5"
 
 // MinorVersion of the form that Encode writes.
-const MinorVersion = 2
+const MinorVersion = 3
 
 // Envelope keys. doc.go and docs/wire.md explain them.
 const (
@@ -33,6 +33,7 @@ const (
 	keyCoverage    = "cover"
 	keyLinux       = "linux"
 	keyProducer    = "prod"
+	keyOlder       = "older"
 )
 
 // Encode returns the batch as one message and leaves the Builder as it is. h gives what the
@@ -69,6 +70,13 @@ func (e envelope) head(keys int, h *Header) {
 func (b *Builder) encodeBody(e envelope) {
 	b.encodeDictionaries(e)
 	b.encodeHeartbeat(e)
+	if b.Older != nil {
+		e.key(keyOlder)
+		e.row(len(b.Older))
+		for _, pid := range b.Older {
+			e.moving(movesPID, pid)
+		}
+	}
 	b.encodeColumns(e)
 }
 
@@ -86,7 +94,7 @@ func (b *Builder) keys() int {
 	for _, used := range []bool{
 		len(b.processes.values) > 0, len(b.threads.values) > 0, len(b.gpus.values) > 0, len(b.calls.values) > 0,
 		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.graphs) > 0, len(b.contexts.values) > 0, len(b.cudaStreams.values) > 0,
-		len(b.Coverage) > 0, b.events > 0,
+		len(b.Coverage) > 0, b.events > 0, b.Older != nil,
 	} {
 		if used {
 			n++

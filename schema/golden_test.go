@@ -21,13 +21,13 @@ type golden struct {
 }
 
 var goldens = []golden{
-	{"memory_v2", memoryGolden},
-	{"launch_v2", launchGolden},
-	{"copy_v2", copyGolden},
-	{"sync_v2", syncGolden},
-	{"host_v2", hostGolden},
-	{"small_v2", smallGolden},
-	{"forward_v2", forwardGolden},
+	{"memory_v3", memoryGolden},
+	{"launch_v3", launchGolden},
+	{"copy_v3", copyGolden},
+	{"sync_v3", syncGolden},
+	{"host_v3", hostGolden},
+	{"small_v3", smallGolden},
+	{"forward_v3", forwardGolden},
 	{"forward_kind_v1", forwardKindGolden},
 }
 
@@ -101,6 +101,7 @@ func memoryGolden() []byte {
 		Time: 10_000_091_000, Duration: 300, Thread: main, Call: b.Call(record("cuMemAllocAsync")), GPU: gpu,
 		Ptr: 0x7f30_0000_0000, Bytes: 1 << 20, Aux: q, Context: primary,
 	})
+	b.Older = []uint64{7, 4100}
 	return bytes.Clone(b.Encode(header(1)))
 }
 

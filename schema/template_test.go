@@ -127,6 +127,9 @@ func fill(to *Builder, b *Batch, m *Move) {
 	for _, q := range b.CUDAStreams {
 		to.CUDAStream(movedHandle(q, m))
 	}
+	for _, pid := range b.Older {
+		to.Older = append(to.Older, uint64(uint32(pid)+m.PID))
+	}
 	if b.Kind == KindHost {
 		to.Libraries, to.Coverage, to.Linux, to.Producer = b.Libraries, b.Coverage, b.Linux, b.Producer
 	}

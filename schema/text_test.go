@@ -37,6 +37,9 @@ func rowsText(b *schema.Batch) string {
 }
 
 func heartbeatText(w *strings.Builder, b *schema.Batch) {
+	if b.Older != nil {
+		fmt.Fprintf(w, "older %s\n", strings.ReplaceAll(strings.Trim(fmt.Sprint(b.Older), "[]"), " ", ","))
+	}
 	if b.Kind == schema.KindHost {
 		fmt.Fprintf(w, "linux=%s prod=%s\n", b.Linux, b.Producer)
 		for i := range b.GPUs {

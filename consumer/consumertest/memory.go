@@ -25,6 +25,9 @@ func Memory(tb testing.TB, hostname string) *Host {
 	}
 }
 
+// Older has the next batch say which processes from before are still there.
+func (h *Host) Older(pids ...uint64) { h.builder.Older = append([]uint64{}, pids...) }
+
 // Process is one process of a Host. Its fields, the GPU's too, are those of the events added next.
 type Process struct {
 	schema.Process

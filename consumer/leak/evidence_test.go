@@ -76,6 +76,59 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestEndUntold: who began before the producer, made no call while it is there and is not among those that it finds has
+// ended, as far as is known; nobody else has.
+func TestEndUntold(t *testing.T) {
+	const run = 1_000
+	tests := []struct {
+		name  string
+		start schema.KTime
+		then  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) // before it is said who is there
+		older []uint64
+		ended bool
+	}{
+		{"it is not there", 50, nil, []uint64{7, 41}, true},
+		{"nobody is there", 50, nil, []uint64{}, true},
+		{"it is there", 50, nil, []uint64{43, 42, 7}, false},
+		{"nothing is said", 50, nil, nil, false},
+		{"it began later", 1_001, nil, []uint64{}, false},
+		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { p.Free(1, 0x9000, 1_100, 1) }, []uint64{}, false},
+		{"an earlier run says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			apply(t, tr, h.Heartbeat())
+			h.Header.Run = run - 1
+		}, []uint64{}, false},
+		{"another boot says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			h.Header.BootID, h.Header.ClockOffset = "boot-0", h.Header.ClockOffset-1
+		}, []uint64{}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := consumertest.Memory(t, "gpu-01")
+			p := h.Process(42, test.start, "train").Alloc(1, 0x1000, 8, 100, 1)
+			other := consumertest.Memory(t, "gpu-02")
+			other.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+			tracker := New(Config{})
+			apply(t, tracker, h.Batch())
+			apply(t, tracker, other.Batch())
+			h.Header.Run = run
+			if test.then != nil {
+				test.then(tracker, h, p)
+			}
+			if test.older != nil {
+				h.Older(test.older...)
+			}
+			apply(t, tracker, h.Batch())
+			for _, got := range tracker.Report().Processes {
+				ended := test.ended && got.ID.Host == "gpu-01"
+				unfreed := map[bool]uint64{true: 8}[ended]
+				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended && got.Evidence != gap {
+					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended, got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
+				}
+			}
+		})
+	}
+}
+
 // A process may have begun, unseen, inside the batches that were lost.
 func TestBegunInsideAGap(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")

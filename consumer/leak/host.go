@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/snapshot"
@@ -146,6 +147,22 @@ func (t *Tracker) endOlderBoots(h *host, booted int64) {
 	for boot, old := range h.boots {
 		if old != h && old.offset < booted {
 			delete(h.boots, boot)
+		}
+	}
+}
+
+// endUntold ends what began before the producer's run, made no call in it and is not there any more: nobody saw its end.
+func (t *Tracker) endUntold(b *schema.Batch, h *host) {
+	if b.Run != h.run {
+		return // a straggler
+	}
+	there, began := slices.Sorted(slices.Values(b.Older)), b.Wall(schema.KTime(b.Run))
+	for _, p := range t.table.Of(h.id) {
+		if p.State.host != h || p.Ended || uint64(p.ID.Start) >= b.Run || !p.Last.Before(began) {
+			continue
+		}
+		if _, isThere := slices.BinarySearch(there, uint64(p.ID.PID)); !isThere {
+			t.exit(p)
 		}
 	}
 }

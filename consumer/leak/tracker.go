@@ -144,6 +144,9 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 		m := b.Memory(i)
 		t.apply(&m)
 	}
+	if b.Older != nil {
+		t.endUntold(b, h)
+	}
 	t.in.Batch = nil
 	return nil
 }

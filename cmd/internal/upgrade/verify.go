@@ -203,6 +203,9 @@ func (c *comparison) over(p *program, i *stub.Image) {
 		}
 	}
 	if !held.Ended {
+		if p.ended.Before(last.settled) { // nobody saw its end, but the last producer did not find it
+			c.fault("%s, pid %d, ended before the producer of %s was there, and is told as running", p.name, i.PID, today.name)
+		}
 		c.unended++
 		c.unendedB += held.LiveBytes
 	}
