@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -93,6 +94,12 @@ func TestEndUntold(t *testing.T) {
 		{"nothing is said", 50, nil, nil, false},
 		{"it began later", 1_001, nil, []uint64{}, false},
 		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { p.Free(1, 0x9000, 1_100, 1) }, []uint64{}, false},
+		{"it made a call before the clock was set", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			p.Free(1, 0x9000, 1_100, 1)
+			apply(t, tr, h.Batch())
+			h.Header.ClockOffset += 1e12
+		}, []uint64{}, false},
+		{"the clock was set back", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { h.Header.ClockOffset -= 1e12 }, []uint64{}, true},
 		{"an earlier run says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			apply(t, tr, h.Heartbeat())
 			h.Header.Run = run - 1
@@ -101,8 +108,9 @@ func TestEndUntold(t *testing.T) {
 			h.Header.BootID, h.Header.ClockOffset = "boot-0", h.Header.ClockOffset-1
 		}, []uint64{}, false},
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+	for i := range 2 * len(tests) {
+		test, restored := tests[i/2], i%2 == 1
+		t.Run(fmt.Sprint(test.name, ", restored ", restored), func(t *testing.T) {
 			h := consumertest.Memory(t, "gpu-01")
 			p := h.Process(42, test.start, "train").Alloc(1, 0x1000, 8, 100, 1)
 			other := consumertest.Memory(t, "gpu-02")
@@ -113,6 +121,9 @@ func TestEndUntold(t *testing.T) {
 			h.Header.Run = run
 			if test.then != nil {
 				test.then(tracker, h, p)
+			}
+			if restored {
+				tracker = consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
 			}
 			if test.older != nil {
 				h.Older(test.older...)

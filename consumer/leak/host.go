@@ -156,9 +156,9 @@ func (t *Tracker) endUntold(b *schema.Batch, h *host) {
 	if b.Run != h.run {
 		return // a straggler
 	}
-	there, began := slices.Sorted(slices.Values(b.Older)), b.Wall(schema.KTime(b.Run))
+	there := slices.Sorted(slices.Values(b.Older))
 	for _, p := range t.table.Of(h.id) {
-		if p.State.host != h || p.Ended || uint64(p.ID.Start) >= b.Run || !p.Last.Before(began) {
+		if p.State.host != h || p.Ended || uint64(p.ID.Start) >= b.Run || p.State.run >= b.Run {
 			continue
 		}
 		if _, isThere := slices.BinarySearch(there, uint64(p.ID.PID)); !isThere {

@@ -175,6 +175,7 @@ func (s *saver) state(p *proc) {
 	for i := range a.samples {
 		s.sample(&a.samples[i])
 	}
+	s.Uint(a.run)
 }
 
 func (l *loader) state(p *proc) {
@@ -201,6 +202,9 @@ func (l *loader) state(p *proc) {
 			return
 		}
 		a.samples = append(a.samples, l.sample())
+	}
+	if a.run = a.host.run; l.Version() > 1 { // before, it was not told from the host's
+		a.run = l.Uint()
 	}
 }
 

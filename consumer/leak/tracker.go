@@ -74,6 +74,7 @@ type state struct {
 	hostUnfreed amount // host memory, unfreed
 	withContext amount // freed by the end of its context
 	peak        uint64
+	run         uint64 // of the producer, the last that named it
 	held        uint64 // allocations that are live, of whatever class
 	holders     uint64
 	unclosed    uint64 // holders at the end of an image
@@ -161,6 +162,7 @@ func (t *Tracker) begin(b *schema.Batch, h *host) {
 		if p.State.host == nil {
 			t.meet(p)
 		}
+		p.State.run = max(p.State.run, b.Run)
 		id := threadID{p, b.Threads[i].TID, b.Threads[i].Comm}
 		t.in.slots = append(t.in.slots, t.threads.slot(id, t.batches))
 	}

@@ -93,9 +93,11 @@ func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
 	return p, nil
 }
 
-// call has a program make calls, on the first of the producer's CPUs.
+// call has a program make calls of the stub, whatever driver the machine has, on the producer's CPUs.
 func (h *hostRun) call(ctx context.Context, calls int) error {
-	w := &cluster.Process{Name: "workload", CPUs: h.hostCPUs, Args: []string{h.caller, "bench", h.function, "--count", strconv.Itoa(calls)}}
+	w := &cluster.Process{Name: "workload", CPUs: h.hostCPUs, Args: []string{
+		"/usr/bin/env", "LD_LIBRARY_PATH=" + filepath.Dir(h.stub()), h.caller, "bench", h.function, "--count", strconv.Itoa(calls),
+	}}
 	if err := h.start(w); err != nil {
 		return err
 	}
