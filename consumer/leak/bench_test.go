@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -63,6 +64,69 @@ func benchmarkApply(b *testing.B, contexts uint64) {
 	if c := tracker.Report().Counters; c != (Counters{}) {
 		b.Fatalf("the rounds are not alike: %+v", c)
 	}
+}
+
+// BenchmarkApplyFleet folds batches of 3,072 events of a thousand hosts in turn, each of which holds a thousand allocations:
+// nothing of a host's state is in a cache when its next batch comes.
+func BenchmarkApplyFleet(b *testing.B) {
+	const hosts, live, pairs = 1000, 1024, 1536
+	random := rand.New(rand.NewPCG(1, 2))
+	all, at := make([]*consumertest.Host, hosts), make([]schema.KTime, hosts)
+	procs, held := make([]*consumertest.Process, hosts), make([][]uint64, hosts)
+	next := make([]uint64, hosts)
+	alloc := func(i int) {
+		next[i]++
+		address := 0x7f0000000000 + next[i]*2654435761%(1<<22)<<9
+		procs[i].Alloc(uint32(next[i]%4), address, 512+address%100_000, at[i], 300)
+		held[i] = append(held[i], address)
+		at[i] += 1000
+	}
+	var messages [][]byte
+	for i := range hosts {
+		all[i] = consumertest.Memory(b, fmt.Sprintf("gpu-%04d", i))
+		procs[i] = all[i].Process(42, 1, "train")
+		procs[i].GPU, procs[i].Context = &schema.GPU{UUID: fmt.Sprint("GPU-", i)}, 0x5500
+		for range live {
+			alloc(i)
+		}
+		messages = append(messages, all[i].Message())
+	}
+	const rounds = 4
+	for range rounds {
+		for i := range hosts {
+			for range pairs {
+				k := random.IntN(len(held[i]))
+				procs[i].Free(uint32(k%4), held[i][k], at[i], 300)
+				held[i][k] = held[i][len(held[i])-1]
+				held[i] = held[i][:len(held[i])-1]
+				alloc(i)
+			}
+			messages = append(messages, all[i].Message())
+		}
+	}
+	b.ResetTimer()
+	events := 0
+	for b.Loop() {
+		b.StopTimer()
+		tracker, d, batch := New(Config{}), schema.NewDecoder(), &schema.Batch{}
+		for n, m := range messages {
+			if n == hosts {
+				b.StartTimer()
+			}
+			if err := d.Decode(m, batch); err != nil {
+				b.Fatal(err)
+			}
+			if err := tracker.Apply(batch); err != nil {
+				b.Fatal(err)
+			}
+		}
+		events += rounds * hosts * 2 * pairs
+		if c := tracker.Report().Counters; c != (Counters{}) {
+			b.Fatalf("it is not what was held: %+v", c)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
+	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkContextEnd ends a context that holds a tenth of a million allocations.

@@ -113,9 +113,9 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 	return r, in.end()
 }
 
-// startInstances starts them each on a CPU of its own. They are announced first, so that none takes the shards of one that is
+// startInstances starts them each on CPUs of its own. They are announced first, so that none takes the shards of one that is
 // just starting.
-func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus []int) (*instances, error) {
+func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus [][]int) (*instances, error) {
 	in := &instances{}
 	ports, err := cluster.FreePorts(max(count, 1))
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus
 	for i, port := range ports {
 		name := fmt.Sprintf("%s-%d-of-%d", fold, i, count)
 		addr := "127.0.0.1:" + strconv.Itoa(port)
-		p := &cluster.Process{Name: name, CPUs: []int{cpus[i%len(cpus)]}}
+		p := &cluster.Process{Name: name, CPUs: cpus[i%len(cpus)]}
 		if count == 0 {
 			self, err := os.Executable()
 			if err != nil {
@@ -185,6 +185,8 @@ func (b *bench) sample(in *instances) (s sample, err error) {
 const (
 	atStart  = 30 * time.Second // to answer for the first time
 	standing = time.Minute      // without a message, and there are some
+	// A page of a thousand hosts in one shard takes its instance half a second.
+	longestWait = 5 * time.Second
 )
 
 // follow samples until all messages were dealt with, the less often the longer a sample takes: a page costs the instance time.
@@ -209,7 +211,7 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		if time.Since(moved) > standing {
 			return nil, fmt.Errorf("%s stands at %.0f of %.0f messages: see its log in %s, with -keep", in.processes[0].Name, s.sum.batches, in.messages, b.dir)
 		}
-		if err := errors.Join(wait(ctx, min(max(20*took, 100*time.Millisecond), time.Second)), checkRunning(in.processes...)); err != nil {
+		if err := errors.Join(wait(ctx, min(max(20*took, 100*time.Millisecond), longestWait)), checkRunning(in.processes...)); err != nil {
 			return nil, err
 		}
 	}

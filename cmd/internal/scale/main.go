@@ -29,7 +29,7 @@ type options struct {
 	liveSpan      time.Duration
 	nodeCPUs      [nodes][]int
 	simulatorCPUs []int
-	instanceCPUs  []int
+	instanceCPUs  [][]int // of the first instance, of the second, and then again
 	hostEvents    float64
 	hostLoads     []hostLoad
 	hostCPUs      []int
@@ -80,7 +80,7 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second, "how long that is measured, once without consumers and once with")
 	flags.StringVar(&nodeCPUs, "node-cpus", "", "CPUs of each node, as 0-1,2-3,4-5; none: all share all")
 	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, as 6-9; none: all")
-	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, as 10-13: each gets one, and then the first again")
+	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, as 10-13: each gets one, and then the first again; as 10-11,12-13: each gets as many")
 	flags.Float64Var(&o.hostEvents, "host-events", 0, "measure a real producer and raw publishers instead, with so many events of one shard; as root")
 	flags.StringVar(&hostCalls, "host-calls", "launch", "what a program calls, one after the other: launch, alloc")
 	flags.StringVar(&hostCPUs, "host-cpus", "", "CPUs of the producer or of a raw publisher, as 6; none: the first of the simulator's")
@@ -88,7 +88,7 @@ func parse(args []string) (o options, err error) {
 	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
 		return o, fmt.Errorf("-simulator-cpus: %w", err)
 	}
-	if o.instanceCPUs, err = cpuRange(instanceCPUs); err != nil {
+	if o.instanceCPUs, err = cpusEach(instanceCPUs); err != nil {
 		return o, fmt.Errorf("-instance-cpus: %w", err)
 	}
 	if len(o.instanceCPUs) == 0 {
@@ -187,6 +187,28 @@ func cpuRange(text string) (cpus []int, err error) {
 		cpus = append(cpus, cpu)
 	}
 	return cpus, nil
+}
+
+// cpusEach reads "10-13" as one CPU each, and "10-11,12-13" as two each.
+func cpusEach(text string) (each [][]int, err error) {
+	ranges := strings.Split(text, ",")
+	for _, text := range ranges {
+		cpus, err := cpuRange(text)
+		if err != nil {
+			return nil, err
+		}
+		if len(ranges) > 1 {
+			if len(cpus) == 0 {
+				return nil, errors.New("a range is empty")
+			}
+			each = append(each, cpus)
+			continue
+		}
+		for _, cpu := range cpus {
+			each = append(each, []int{cpu})
+		}
+	}
+	return each, nil
 }
 
 const mostCPUs = 1024 // of Linux's sets

@@ -19,6 +19,8 @@ func TestFlags(t *testing.T) {
 		"two nodes":     {"-node-cpus 0-1,2-3", "-node-cpus"},
 		"backwards":     {"-simulator-cpus 9-6", "-simulator-cpus"},
 		"no number":     {"-instance-cpus x", "-instance-cpus"},
+		"two CPUs each": {"-instance-cpus 10-11,12-13", ""},
+		"half a range":  {"-instance-cpus 10-11,", "-instance-cpus"},
 		"no such fold":  {"-folds leek", `"leek"`},
 		"no instance":   {"-instances 1,0", "-instances"},
 		"too many":      {"-shards 4 -instances 5", "-instances"},
@@ -50,6 +52,14 @@ func TestNumbers(t *testing.T) {
 	for most, want := range map[int][]int{1: {1}, 3: {1, 2}, 16: {1, 2, 4}} {
 		if list, err := numbers("", most); err != nil || !slices.Equal(list, want) {
 			t.Errorf("up to %d: %v, %v", most, list, err)
+		}
+	}
+}
+
+func TestCPUsEach(t *testing.T) {
+	for text, want := range map[string][][]int{"10-12": {{10}, {11}, {12}}, "1": {{1}}, "10-11,12-13": {{10, 11}, {12, 13}}} {
+		if each, err := cpusEach(text); err != nil || !slices.EqualFunc(each, want, slices.Equal[[]int]) {
+			t.Errorf("%s: got %v, %v, want %v", text, each, err, want)
 		}
 	}
 }
