@@ -136,7 +136,7 @@ func used(ring *bpf.Ring) uint64 {
 	return uint64(1000 * ring.Available() / ring.Size())
 }
 
-// freeEvery is after how many records Linux gets their room back: each time costs what it costs CPUs to pass a page on.
+// freeEvery is after how many records Linux gets their room back: each time a cache line goes from CPU to CPU.
 const freeEvery = 64
 
 // readTo handles a ring's records up to a position and returns their number.
