@@ -138,14 +138,22 @@ func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.
 	return consumer.Start()
 }
 
-// startAgain starts a simulator, which ends where there is no bus to begin with.
+// begins is how long a simulator takes to begin, or to find that there is no bus to begin with: it ends then.
+const begins = 8 * time.Second
+
+// startAgain starts a simulator until it has begun.
 func (f *fleet) startAgain(ctx context.Context, simulator *cluster.Process) error {
 	for range 20 {
 		if err := simulator.Start(); err != nil {
 			return err
 		}
-		if f.pause(ctx, 2*time.Second); simulator.Running() {
-			return nil
+		for deadline := time.Now().Add(begins); simulator.Running(); {
+			if time.Now().After(deadline) {
+				return nil
+			}
+			if !f.pause(ctx, 200*time.Millisecond) {
+				return ctx.Err()
+			}
 		}
 	}
 	return fmt.Errorf("%s does not start: see its log", simulator.Name)

@@ -19,21 +19,10 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
 	"github.com/gputap/gputap/cmd/internal/simulate"
+	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
-	"github.com/gputap/gputap/consumer/bandwidth"
-	"github.com/gputap/gputap/consumer/launch"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
-
-// folds are made as the commands make them.
-var folds = map[string]func() consumer.Stateful{
-	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
-	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
-	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
-	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}) },
-}
 
 // rest lets the fleet heal, the simulators end, and the consumers fold what is left.
 func (f *fleet) rest(ctx context.Context) error {
@@ -100,7 +89,7 @@ func (f *fleet) healthy(ctx context.Context) error {
 // folded is nil when the committed state of every fold and shard goes to the end of its stream.
 func (f *fleet) folded(ctx context.Context) error {
 	for shard := range f.shards {
-		for name, fold := range folds {
+		for name, fold := range undisturbed.Folds {
 			saved, err := consumer.Saved(ctx, f.js, name, shard)
 			if err != nil {
 				return err
@@ -123,7 +112,7 @@ func (f *fleet) verify(ctx context.Context) error {
 	}
 	equal, bytesOfStates := 0, 0
 	for shard := range f.shards {
-		for _, name := range slices.Sorted(maps.Keys(folds)) {
+		for _, name := range slices.Sorted(maps.Keys(undisturbed.Folds)) {
 			n, err := f.verifyState(ctx, name, shard)
 			if err != nil {
 				faults = append(faults, err)
@@ -134,7 +123,7 @@ func (f *fleet) verify(ctx context.Context) error {
 		}
 	}
 	f.say("%d batches of the simulators are in the streams, in order; %d of %d states equal those of an undisturbed run (%d bytes)",
-		batches, equal, f.shards*len(folds), bytesOfStates)
+		batches, equal, f.shards*len(undisturbed.Folds), bytesOfStates)
 	if rebuilt := f.summary()["saved state cannot be used"]; rebuilt > 0 {
 		faults = append(faults, fmt.Errorf("%d saved states had to be rebuilt: see the consumers' logs in %s", rebuilt, f.dir))
 	}
@@ -146,19 +135,9 @@ func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, e
 	if err != nil {
 		return 0, err
 	}
-	fold := folds[name]()
+	fold := undisturbed.Folds[name]()
 	reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold, slog.New(slog.DiscardHandler))
-	reading, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- reader.Run(reading) }()
-	waiting, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	err = reader.WaitFor(waiting, saved.Sequence)
-	stop()
-	if err := errors.Join(err, <-done); err != nil {
-		return 0, err
-	}
-	want, err := reader.State(fold)
+	want, err := undisturbed.State(ctx, reader, fold, saved.Sequence)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/stub"
+	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
@@ -214,7 +215,7 @@ func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	if err := f.leak.Wait(); err != nil {
 		return fmt.Errorf("gputap-leak: %w", err)
 	}
-	state, err := undisturbed(ctx, reader, fold, saved.Sequence)
+	state, err := undisturbed.State(ctx, reader, fold, saved.Sequence)
 	if err != nil {
 		return err
 	}
@@ -261,19 +262,4 @@ func (c *comparison) leak(r *leak.Report) error {
 		faults = append(faults, fmt.Errorf("gputap-leak: %+v", n))
 	}
 	return errors.Join(faults[:min(len(faults), 20)]...)
-}
-
-// undisturbed reads up to a message and gives the state there.
-func undisturbed(ctx context.Context, reader *consumer.Reader, fold *leak.Tracker, sequence uint64) ([]byte, error) {
-	reading, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- reader.Run(reading) }()
-	waiting, cancel := context.WithTimeout(ctx, healthy)
-	defer cancel()
-	err := reader.WaitFor(waiting, sequence)
-	stop()
-	if err := errors.Join(err, <-done); err != nil {
-		return nil, err
-	}
-	return reader.State(fold)
 }

@@ -12,20 +12,9 @@ import (
 	"syscall"
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
+	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
-	"github.com/gputap/gputap/consumer/bandwidth"
-	"github.com/gputap/gputap/consumer/launch"
-	"github.com/gputap/gputap/consumer/leak"
 )
-
-// folds are made as the commands make them.
-var folds = map[string]func() consumer.Stateful{
-	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
-	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
-	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
-	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}) },
-}
 
 // startConsumers starts one instance of each that keeps its states.
 func (f *fleet) startConsumers(ctx context.Context, r *release) error {
@@ -117,7 +106,7 @@ func owned(p *cluster.Process) (list []taking) {
 
 // folded is nil when the committed state of every fold goes to the end of a shard's stream.
 func (f *fleet) folded(ctx context.Context, shard int) error {
-	for name, fold := range folds {
+	for name, fold := range undisturbed.Folds {
 		saved, err := consumer.Saved(ctx, f.js, name, shard)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
+	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
@@ -27,7 +28,7 @@ func takeUp(ctx context.Context, f *fleet, v *views) error {
 		return err
 	}
 	for _, name := range []string{"leak", "launch"} {
-		c := consumer.New(consumer.Options{Instance: "verify"}, f.js, folds[name], slog.New(slog.DiscardHandler))
+		c := consumer.New(consumer.Options{Instance: "verify"}, f.js, undisturbed.Folds[name], slog.New(slog.DiscardHandler))
 		reading, stop := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() { done <- c.Run(reading) }()
@@ -81,9 +82,9 @@ func (f *fleet) undisturbed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fold := folds[name]()
+		fold := undisturbed.Folds[name]()
 		reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, fold, slog.New(slog.DiscardHandler))
-		state, err := stateAt(ctx, reader, fold, saved.Sequence)
+		state, err := undisturbed.State(ctx, reader, fold, saved.Sequence)
 		if err != nil {
 			return err
 		}
@@ -99,19 +100,4 @@ func (f *fleet) undisturbed(ctx context.Context) error {
 		f.say("%d of %d states of shard 0 equal those of an undisturbed reader (%d bytes); 0 batches missing, 0 invalid, 0 dead letters", len(consumers), len(consumers), size)
 	}
 	return errors.Join(faults...)
-}
-
-// stateAt reads up to a message and gives the state there.
-func stateAt(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful, sequence uint64) ([]byte, error) {
-	reading, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- reader.Run(reading) }()
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := reader.WaitFor(waiting, sequence)
-	stop()
-	if err := errors.Join(err, <-done); err != nil {
-		return nil, err
-	}
-	return reader.State(fold)
 }

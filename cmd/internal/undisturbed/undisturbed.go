@@ -1,0 +1,40 @@
+// Package undisturbed is the ruler of programs that hurt or replace consumers: what one reader to which nothing happens
+// makes of a shard's stream.
+package undisturbed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+)
+
+// Folds are made as the commands make them.
+var Folds = map[string]func() consumer.Stateful{
+	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
+	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
+	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
+	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}) },
+}
+
+const patience = time.Minute
+
+// State has a new reader read up to a message, and gives the state of its fold there.
+func State(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful, sequence uint64) ([]byte, error) {
+	reading, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- reader.Run(reading) }()
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := reader.WaitFor(waiting, sequence)
+	stop()
+	if err := errors.Join(err, <-done); err != nil {
+		return nil, err
+	}
+	return reader.State(fold)
+}
