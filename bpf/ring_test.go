@@ -48,20 +48,27 @@ func loadTest(t *testing.T, code asm.Instructions) *ebpf.Program {
 	return p
 }
 
-// TestRing: programs write and discard records of all sizes at random, and are read at random up to where the ring stood
-// before: each comes once, whole and in order, whatever wraps; a full ring takes nothing until room is freed.
-func TestRing(t *testing.T) {
-	size := os.Getpagesize()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(size)})
+// openRing is a ring of a page.
+func openRing(t *testing.T) (*ebpf.Map, *Ring) {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	defer m.Close()
+	t.Cleanup(func() { _ = m.Close() })
 	ring, err := OpenRing(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ring.Close()
+	t.Cleanup(ring.Close)
+	return m, ring
+}
+
+// TestRing: programs write and discard records of all sizes at random, and are read at random up to where the ring stood
+// before: each comes once, whole and in order, whatever wraps; a full ring takes nothing until room is freed.
+func TestRing(t *testing.T) {
+	m, ring := openRing(t)
+	size := ring.Size()
 	var writers, discarders []*ebpf.Program
 	lengths := []int32{1, 7, 8, 33, 96, 500}
 	for _, n := range lengths {
@@ -131,16 +138,7 @@ func TestRing(t *testing.T) {
 
 // TestRingStopsAtEnd: what was written later is left alone, even behind a record that was given up.
 func TestRingStopsAtEnd(t *testing.T) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())})
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	defer m.Close()
-	ring, err := OpenRing(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ring.Close()
+	m, ring := openRing(t)
 	write, discard := writer(t, m, 8), discarder(t, m, 8)
 	run := func(p *ebpf.Program) {
 		if result, err := p.Run(&ebpf.RunOptions{Data: make([]byte, etherHead+8)}); err != nil || result != 0 {

@@ -78,7 +78,7 @@ func (m mapped) open() string { return fmt.Sprintf("/proc/%d/root%s", m.pid, m.p
 // goroutine at a time uses it.
 type scanner struct {
 	sizes  map[int]string
-	hidden map[uint32]bool // processes whose maps may not be read
+	hidden map[uint32]bool // processes that are there and cannot be looked into
 	maps   bytes.Buffer
 	statm  bytes.Buffer
 }
@@ -97,8 +97,12 @@ func (s *scanner) scan(visit func(pid int, found []mapped)) error {
 		if err != nil {
 			continue
 		}
-		size, ok := s.size(e.Name())
-		if !ok {
+		size, err := s.size(e.Name())
+		if err != nil {
+			if !isGone(err) {
+				now[pid] = s.sizes[pid]
+				s.hide(pid)
+			}
 			continue
 		}
 		now[pid] = size
@@ -121,11 +125,8 @@ func (s *scanner) alive(pid int) bool {
 func (s *scanner) libraries(dir string, pid int) []mapped {
 	s.maps.Reset()
 	err := readInto(&s.maps, "/proc/"+dir+"/maps")
-	if errors.Is(err, fs.ErrPermission) {
-		if s.hidden == nil {
-			s.hidden = map[uint32]bool{}
-		}
-		s.hidden[uint32(pid)] = true
+	if err != nil && !isGone(err) {
+		s.hide(pid)
 	}
 	if err != nil || !bytes.Contains(s.maps.Bytes(), []byte("/libcuda.so")) {
 		return nil
@@ -150,14 +151,27 @@ func (s *scanner) mappedBy(pid int) []mapped {
 }
 
 // size is the first field of /proc/PID/statm: pages of address space, "0" for Linux's own threads.
-func (s *scanner) size(pid string) (string, bool) {
+func (s *scanner) size(pid string) (string, error) {
 	s.statm.Reset()
-	if readInto(&s.statm, "/proc/"+pid+"/statm") != nil {
-		return "", false
+	if err := readInto(&s.statm, "/proc/"+pid+"/statm"); err != nil {
+		return "", err
 	}
 	size, _, ok := bytes.Cut(s.statm.Bytes(), []byte{' '})
-	return string(size), ok
+	if !ok {
+		return "", fs.ErrNotExist // it ends at this moment
+	}
+	return string(size), nil
 }
+
+func (s *scanner) hide(pid int) {
+	if s.hidden == nil {
+		s.hidden = map[uint32]bool{}
+	}
+	s.hidden[uint32(pid)] = true
+}
+
+// isGone tells a process that ended from one that cannot be looked into, for want of a right or of files.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
 func readInto(buf *bytes.Buffer, path string) error {
 	f, err := os.Open(path)

@@ -2,9 +2,12 @@ package producer
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -138,5 +141,36 @@ func BenchmarkScan(b *testing.B) {
 		if err := s.scan(func(int, []mapped) {}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestHiddenIsNotGone: a process that cannot be looked into for want of files is not taken for one that has ended.
+func TestHiddenIsNotGone(t *testing.T) {
+	ended := exec.Command("/bin/true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	own, gone := os.Getpid(), ended.ProcessState.Pid()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	s := scanner{}
+	s.libraries(fmt.Sprint(own), own)
+	_, err := s.size(fmt.Sprint(own))
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	s.libraries(fmt.Sprint(gone), gone)
+	if !s.hidden[uint32(own)] || s.hidden[uint32(gone)] || err == nil || isGone(err) {
+		t.Errorf("hidden are %v, want %d alone; %v", s.hidden, own, err)
+	}
+	if _, err := s.size(fmt.Sprint(gone)); !isGone(err) {
+		t.Errorf("a process that ended gives %v", err)
 	}
 }

@@ -119,6 +119,9 @@ func (p *probes) tellOlder() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.scanned == 0 {
+		return // /proc could not be listed
+	}
 	list := p.users.fromBefore(p.scanner.hidden)
 	if p.told != nil && slices.Equal(list, p.told) || len(list) > mostOlder {
 		return

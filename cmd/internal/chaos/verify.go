@@ -89,15 +89,8 @@ func (f *fleet) healthy(ctx context.Context) error {
 // folded is nil when the committed state of every fold and shard goes to the end of its stream.
 func (f *fleet) folded(ctx context.Context) error {
 	for shard := range f.shards {
-		for name, fold := range undisturbed.Folds {
-			saved, err := consumer.Saved(ctx, f.js, name, shard)
-			if err != nil {
-				return err
-			}
-			reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold(), slog.New(slog.DiscardHandler))
-			if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
-				return errors.Join(err, fmt.Errorf("%s of shard %d stands at %d", name, shard, saved.Sequence))
-			}
+		if err := undisturbed.Folded(ctx, f.js, shard); err != nil {
+			return err
 		}
 	}
 	return nil

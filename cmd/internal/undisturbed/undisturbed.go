@@ -5,7 +5,11 @@ package undisturbed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -37,4 +41,19 @@ func State(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful,
 		return nil, err
 	}
 	return reader.State(fold)
+}
+
+// Folded is nil when the committed state of every fold goes to the end of a shard's stream.
+func Folded(ctx context.Context, js jetstream.JetStream, shard int) error {
+	for name, fold := range Folds {
+		saved, err := consumer.Saved(ctx, js, name, shard)
+		if err != nil {
+			return err
+		}
+		reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, js, fold(), slog.New(slog.DiscardHandler))
+		if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
+			return errors.Join(err, fmt.Errorf("%s of shard %d stands at %d", name, shard, saved.Sequence))
+		}
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
-	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/consumer"
 )
 
@@ -102,19 +100,4 @@ func owned(p *cluster.Process) (list []taking) {
 		list = append(list, taking{sequence, batches})
 	}
 	return list
-}
-
-// folded is nil when the committed state of every fold goes to the end of a shard's stream.
-func (f *fleet) folded(ctx context.Context, shard int) error {
-	for name, fold := range undisturbed.Folds {
-		saved, err := consumer.Saved(ctx, f.js, name, shard)
-		if err != nil {
-			return err
-		}
-		reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, fold(), slog.New(slog.DiscardHandler))
-		if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
-			return errors.Join(err, fmt.Errorf("%s of shard %d stands at %d", name, shard, saved.Sequence))
-		}
-	}
-	return nil
 }

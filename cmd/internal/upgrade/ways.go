@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gputap/gputap/cmd/internal/cluster"
+	"github.com/gputap/gputap/cmd/internal/undisturbed"
 )
 
 const (
@@ -97,7 +98,7 @@ func (f *fleet) rest(ctx context.Context) error {
 		return err
 	}
 	for _, shard := range numbers {
-		if err := cluster.Until(ctx, patience, func() error { return f.folded(ctx, shard) }); err != nil {
+		if err := cluster.Until(ctx, patience, func() error { return undisturbed.Folded(ctx, f.js, shard) }); err != nil {
 			return err
 		}
 	}
