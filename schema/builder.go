@@ -182,61 +182,61 @@ func (b *Builder) CUDAStream(handle uint64) uint32 {
 
 // AddMemory adds an event to a memory batch.
 func (b *Builder) AddMemory(e *Memory) {
-	c := &b.columns
-	c[colTime].add(uint64(e.Time))
-	c[colDuration].add(e.Duration)
-	c[colThread].add(uint64(e.Thread))
-	c[colCall].add(uint64(e.Call))
-	c[colGPU].add(uint64(e.GPU))
-	c[colResult].add(uint64(e.Result))
-	c[colPtr].add(e.Ptr)
-	c[colBytes].add(e.Bytes)
-	c[colAux].add(e.Aux)
-	c[colContext].add(uint64(e.Context))
-	c[colPool].add(e.Pool)
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colPtr].add(e.Ptr, i)
+	c[colBytes].add(e.Bytes, i)
+	c[colAux].add(e.Aux, i)
+	c[colContext].add(uint64(e.Context), i)
+	c[colPool].add(e.Pool, i)
 	b.events++
 }
 
 // AddLaunch adds an event to a launch batch.
 func (b *Builder) AddLaunch(e *Launch) {
-	c := &b.columns
-	c[colTime].add(uint64(e.Time))
-	c[colThread].add(uint64(e.Thread))
-	c[colGPU].add(uint64(e.GPU))
-	c[colShape].add(uint64(e.Shape))
-	c[colCUDAStream].add(uint64(e.CUDAStream))
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colShape].add(uint64(e.Shape), i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
 	b.events++
 }
 
 // AddCopy adds an event to a copy batch.
 func (b *Builder) AddCopy(e *Copy) {
-	c := &b.columns
-	c[colTime].add(uint64(e.Time))
-	c[colDuration].add(e.Duration)
-	c[colThread].add(uint64(e.Thread))
-	c[colCall].add(uint64(e.Call))
-	c[colGPU].add(uint64(e.GPU))
-	c[colResult].add(uint64(e.Result))
-	c[colBytes].add(e.Bytes)
-	c[colDst].add(e.Dst)
-	c[colSrc].add(e.Src)
-	c[colCUDAStream].add(uint64(e.CUDAStream))
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colBytes].add(e.Bytes, i)
+	c[colDst].add(e.Dst, i)
+	c[colSrc].add(e.Src, i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
 	b.events++
 }
 
 // AddSync adds an event to a sync batch.
 func (b *Builder) AddSync(e *Sync) {
-	c := &b.columns
-	c[colTime].add(uint64(e.Time))
-	c[colDuration].add(e.Duration)
-	c[colThread].add(uint64(e.Thread))
-	c[colCall].add(uint64(e.Call))
-	c[colGPU].add(uint64(e.GPU))
-	c[colResult].add(uint64(e.Result))
-	c[colPtr].add(e.CUDAEvent)
-	c[colAux].add(e.Until)
-	c[colCUDAStream].add(uint64(e.CUDAStream))
-	c[colElapsed].add(e.Elapsed)
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colPtr].add(e.CUDAEvent, i)
+	c[colAux].add(e.Until, i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
+	c[colElapsed].add(e.Elapsed, i)
 	b.events++
 }
 

@@ -68,7 +68,7 @@ func (c *Column) Values(dst []uint64, n int) []uint64 {
 	return dst[:n]
 }
 
-// columnBuilder gathers one column's values and their range.
+// columnBuilder gathers one column's values and their range. While all are equal it holds the first alone.
 type columnBuilder struct {
 	values []uint64
 	min    uint64
@@ -80,10 +80,31 @@ func (c *columnBuilder) reset() {
 	c.min, c.max = ^uint64(0), 0
 }
 
-func (c *columnBuilder) add(v uint64) {
+// add adds value i; those before it were added.
+func (c *columnBuilder) add(v uint64, i int) {
+	if v == c.min && v == c.max {
+		return
+	}
+	if len(c.values) != i {
+		c.fill(i)
+	}
 	c.min = min(c.min, v)
 	c.max = max(c.max, v)
 	c.values = append(c.values, v)
+}
+
+// fill ends the time in which all were equal.
+func (c *columnBuilder) fill(n int) {
+	for len(c.values) < n {
+		c.values = append(c.values, c.min)
+	}
+}
+
+func (c *columnBuilder) at(i int) uint64 {
+	if c.min == c.max {
+		return c.min
+	}
+	return c.values[i]
 }
 
 func (c *columnBuilder) width() uint8 {
@@ -107,7 +128,7 @@ func widthOf(spread uint64) uint8 {
 	return 8
 }
 
-// appendData appends the values relative to min, width bytes each.
+// appendData appends the values relative to min, width bytes each, which width gave.
 func (c *columnBuilder) appendData(dst []byte, width uint8) []byte {
 	low := c.min
 	switch width {

@@ -180,8 +180,10 @@ func (b *Builder) encodeMoving(e envelope, id columnID) bool {
 	}
 	e.u(0) // some: each moves alone
 	e.u(8)
-	own := columnBuilder{values: c.values}
-	b.scratch = own.appendData(b.scratch[:0], 8)
+	b.scratch = b.scratch[:0]
+	for i := range b.events {
+		b.scratch = binary.LittleEndian.AppendUint64(b.scratch, c.at(i))
+	}
 	_ = e.enc.EncodeBytes(b.scratch)
 	for i := range b.events {
 		if b.movesAt(id, i) {
@@ -194,12 +196,12 @@ func (b *Builder) encodeMoving(e envelope, id columnID) bool {
 // movesAt reports whether value i of a column is an address or handle. What x holds is as the op says.
 func (b *Builder) movesAt(id columnID, i int) bool {
 	if id == colAux && b.kind == KindMemory {
-		switch b.calls.values[b.columns[colCall].values[i]].Op {
+		switch b.calls.values[b.columns[colCall].at(i)].Op {
 		case OpExport, OpOpen, OpPoolCreate, OpPoolInfo, OpMemInfo: // tokens, limits, attributes and totals
 			return false
 		}
 	}
-	return b.columns[id].values[i] >= leastAddress
+	return b.columns[id].at(i) >= leastAddress
 }
 
 // uuidTail is how many digits of a UUID move.
