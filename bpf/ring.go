@@ -32,6 +32,10 @@ const (
 	recordLength  = recordDiscard - 1
 )
 
+// ahead is how many bytes before they are read Next asks for them: a record is found only where the one before ends, so
+// that memory would be waited for again and again. It is a fifth of what a launch costs.
+const ahead = 1024
+
 // OpenRing maps a ring that nobody else reads. Linux keeps it, closed map or not, until Close.
 func OpenRing(m *ebpf.Map) (*Ring, error) {
 	page, size := os.Getpagesize(), int(m.MaxEntries())
@@ -72,6 +76,9 @@ func (r *Ring) Next(end uint64) []byte {
 		}
 		length := word & recordLength
 		r.at += recordHead + uint64(length+7)&^7
+		if r.at+ahead < end { // what is being written stays in the cache of who writes it
+			prefetch(unsafe.Add(r.ring, (r.at+ahead)&(r.size-1)))
+		}
 		if word&recordDiscard == 0 {
 			return unsafe.Slice((*byte)(unsafe.Add(head, recordHead)), length)
 		}
