@@ -10,8 +10,8 @@ import (
 const grownEvents = 32_768
 
 // batcher holds the open batch of each kind and closes it at BatchEvents, BatchBytes or BatchAge.
-// While the batch before is not acked it lets the next one grow, up to BatchMaxBytes, so the size
-// of batches follows the round trip. Only the reading goroutine uses it.
+// While one is in flight and another is ready it lets the next one grow, up to BatchMaxBytes, so the size
+// of batches follows the round trip and the bus never waits for one. Only the reading goroutine uses it.
 type batcher struct {
 	limits batchLimits
 	header schema.Header // what all batches share
@@ -80,7 +80,7 @@ func (b *batcher) closeIfFull(o *openBatch) {
 		b.close(o)
 		return
 	}
-	if (n >= b.limits.events || size >= b.limits.bytes) && !b.spool.waiting(o.Kind()) {
+	if (n >= b.limits.events || size >= b.limits.bytes) && b.spool.waiting(o.Kind()) <= 1 { // one is in flight, this will be ready
 		b.close(o)
 	}
 }
@@ -95,7 +95,7 @@ func (b *batcher) closeDue(now schema.KTime) {
 		if o.empty() || now < o.opened+schema.KTime(b.limits.age) {
 			continue
 		}
-		if !b.spool.waiting(kind) || b.spool.outbox != nil && now >= o.opened+grownAge {
+		if b.spool.waiting(kind) == 0 || b.spool.outbox != nil && now >= o.opened+grownAge {
 			b.close(o)
 		}
 	}

@@ -72,7 +72,7 @@ func (d *devices) place(context uint64, ordinal uint32, at schema.KTime) {
 	if old == nil {
 		return
 	}
-	d.moved = at
+	d.moved = max(d.moved, at)
 	for n := 1; old.before != nil && old.since+readBy > at && n < mostBefore; n++ {
 		old = old.before
 	}

@@ -7,7 +7,7 @@
 //
 // Order. Memory events are published in the order in which the calls returned, on one ring for the
 // whole host. Launches and copies are in order per CPU only; their times order them. Batches of
-// one kind are published in seq order, one in flight.
+// one kind are published in seq order, one in flight and one ready behind it.
 //
 // Delivery. A batch is sent until it is acked, so it may be stored twice, never out of order; its
 // seq, which has no holes within a run, tells a duplicate and a loss. With an outbox what is not acked outlives
@@ -37,6 +37,7 @@
 // Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and one writes
 // the outbox, if there is one. One looks for libraries, one reads the side-band, and one looks for control groups while
 // processes are chosen by them.
+// All this needs one thread of Go, and a second one while rings fill: Threads.
 // The spool and what is known of users of libraries is shared. Memory is bounded by the rings, one open batch per kind,
 // the spool, and what is known of live processes.
 package producer

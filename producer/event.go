@@ -11,6 +11,20 @@ import (
 
 func (r *reader) memory(m *bpf.MemoryRecord) {
 	call := &schema.Calls[m.Call]
+	plain := (call.Op == schema.OpAlloc || call.Op == schema.OpFree) && m.Pool == 0 && m.Capture == 0
+	o, known := r.batches.open[schema.KindMemory], &r.memories[(m.TID+uint32(m.Call))%uint32(len(r.memories))]
+	if plain && m.Ptr != 0 && known.learned == r.learned && known.generation == o.generation && known.is(m) {
+		e := &known.event
+		e.Time, e.Duration, e.Result, e.Ptr, e.Bytes = schema.KTime(m.Time), m.Duration, m.Result, m.Ptr, m.Bytes
+		o.AddMemory(e)
+		r.added(schema.KindMemory, call.Op)
+		return
+	}
+	if !plain {
+		r.learned++
+		own := *m // what is known of devices is filled in, and a ring is not written to
+		m = &own
+	}
 	t := r.known.thread(&m.Head)
 	p := t.process
 	p.devices.context(m, call.Op)
@@ -31,12 +45,37 @@ func (r *reader) memory(m *bpf.MemoryRecord) {
 	if m.Ptr == 0 && m.Result == 0 && (call.Op == schema.OpAlloc || call.Op == schema.OpCreate) {
 		return // the pointer could not be read: counted as LossRead where it happened
 	}
-	e := schema.Memory{Duration: m.Duration, Result: m.Result, Ptr: m.Ptr, Bytes: m.Bytes, Aux: m.Aux, Pool: m.Pool}
+	var e schema.Memory // field by field: of a literal the compiler makes a second copy, which waits for the first
+	e.Duration, e.Result, e.Ptr, e.Bytes, e.Aux, e.Pool = m.Duration, m.Result, m.Ptr, m.Bytes, m.Aux, m.Pool
 	switch call.Op {
 	case schema.OpAlloc, schema.OpFree, schema.OpPrefetch:
 		e.Aux = m.CUDAStream
 	}
+	generation := o.generation // addMemory may close the batch
 	r.addMemory(&e, &m.Head, t, r.ref(schema.KindMemory, &m.Head), place{m.CUDAStream, m.Device, call.Class.OnHost()})
+	if plain && r.settled(&m.Head, t, m.CUDAStream) {
+		*known = knownMemory{*m, r.learned, generation, e}
+	}
+}
+
+// knownMemory is an allocation or a free and what became of it. While nothing is learned a later one by the same
+// thread, in the same place, becomes the same but for what it says itself.
+type knownMemory struct {
+	bpf.MemoryRecord
+	learned    uint64
+	generation uint64
+	event      schema.Memory
+}
+
+func (k *knownMemory) is(m *bpf.MemoryRecord) bool {
+	return k.Call == m.Call && k.TID == m.TID && k.ThreadStart == m.ThreadStart && k.CUDAContext == m.CUDAContext &&
+		k.CUDAStream == m.CUDAStream && k.Device == m.Device && k.Time <= m.Time
+}
+
+// settled says that nothing of what a record was translated by begins after it, as where a handle was given out anew.
+func (r *reader) settled(h *bpf.Head, t *thread, cudaStream uint64) bool {
+	d, at := &t.process.devices, schema.KTime(h.Time)
+	return r.known.last == t && d.moved <= at && d.streams[cudaStream].since <= at
 }
 
 // place is what a record says about where its memory is, besides the thread's context.
@@ -75,6 +114,13 @@ func (r *reader) array(a *bpf.ArrayRecord) {
 }
 
 func (r *reader) launch(l *bpf.LaunchRecord) {
+	o, known := r.batches.open[schema.KindLaunch], r.alike(l)
+	if known.learned == r.learned && known.generation == o.generation && known.is(l) {
+		known.event.Time = schema.KTime(l.Time)
+		o.AddLaunch(&known.event)
+		r.added(schema.KindLaunch, schema.OpLaunch)
+		return
+	}
 	call := &schema.Calls[l.Call]
 	t := r.known.thread(&l.Head)
 	ofGraph := call.Op == schema.OpGraphLaunch || call.Op == schema.OpGraphUpload
@@ -91,7 +137,6 @@ func (r *reader) launch(l *bpf.LaunchRecord) {
 	if !r.wanted[schema.KindLaunch] {
 		return
 	}
-	o := r.batches.open[schema.KindLaunch]
 	var function uint32
 	switch {
 	case ofGraph:
@@ -101,36 +146,39 @@ func (r *reader) launch(l *bpf.LaunchRecord) {
 	default:
 		function = r.functionIndex(o, t.process, l.Func, schema.KTime(l.Time))
 	}
-	o.AddLaunch(&schema.Launch{
+	e := schema.Launch{
 		Time:   schema.KTime(l.Time),
 		Thread: r.threadIndex(o, t),
 		GPU:    r.contextGPU(o, t, t.process.devices.current(&l.Head, l.CUDAStream), schema.KTime(l.Time)),
-		Shape: r.shapeIndex(o, &schema.LaunchShape{
+		Shape: o.Shape(schema.LaunchShape{
 			Call: r.ref(schema.KindLaunch, &l.Head), Func: function, Grid: l.Grid, Block: l.Block, SharedBytes: l.SharedBytes,
 		}),
 		CUDAStream: streamIndex(o, t, l.CUDAStream),
-	})
+	}
+	if call.Op == schema.OpLaunch && l.Capture == 0 && t.process.lasts(l) && r.settled(&l.Head, t, l.CUDAStream) {
+		*known = knownLaunch{*l, r.learned, o.generation, e}
+	}
+	o.AddLaunch(&e)
 	r.added(schema.KindLaunch, call.Op)
 }
 
-// knownShape is a launch shape's index in the open batch.
-type knownShape struct {
-	schema.LaunchShape
+// knownLaunch is a launch and what became of it. While nothing is learned, as after the control ring is read, a later
+// one that differs in nothing but its time becomes the same.
+type knownLaunch struct {
+	bpf.LaunchRecord
+	learned    uint64
 	generation uint64
-	index      uint32
+	event      schema.Launch
 }
 
-func (k *knownShape) is(s *schema.LaunchShape) bool {
-	return k.Func == s.Func && k.Grid == s.Grid && k.Block == s.Block && k.Call == s.Call && k.SharedBytes == s.SharedBytes
+func (k *knownLaunch) is(l *bpf.LaunchRecord) bool {
+	return k.Func == l.Func && k.Grid == l.Grid && k.Block == l.Block && k.SharedBytes == l.SharedBytes && k.CUDAStream == l.CUDAStream &&
+		k.CUDAContext == l.CUDAContext && k.TID == l.TID && k.ThreadStart == l.ThreadStart && k.Call == l.Call && k.Capture == l.Capture && k.Time <= l.Time
 }
 
-// shapeIndex looks among the shapes of late first: programs launch the same ones again and again.
-func (r *reader) shapeIndex(o *openBatch, s *schema.LaunchShape) uint32 {
-	k := &r.shapes[(s.Func*31+s.Grid[0]*7+s.Grid[1]*3+s.Block[0])%uint32(len(r.shapes))]
-	if k.generation != o.generation || !k.is(s) {
-		*k = knownShape{*s, o.generation, o.Shape(*s)}
-	}
-	return k.index
+// alike is where such a launch is remembered: programs launch the same ones again and again.
+func (r *reader) alike(l *bpf.LaunchRecord) *knownLaunch {
+	return &r.launches[(uint32(l.Func>>4)*31+l.TID*17+l.Grid[0]*7+l.Grid[1]*3+l.Block[0])%uint32(len(r.launches))]
 }
 
 func (r *reader) functionIndex(o *openBatch, p *process, handle uint64, at schema.KTime) uint32 {

@@ -137,6 +137,12 @@ func (q *process) function(handle uint64, at schema.KTime, l *handleLayout) *fun
 	return f
 }
 
+// lasts says that the kernel of a launch is that of all later ones by its handle, until something is told.
+func (q *process) lasts(l *bpf.LaunchRecord) bool {
+	f := q.funcs[l.Func]
+	return f != nil && f.gone == 0 && f.since <= schema.KTime(l.Time)
+}
+
 // handleLayout reads kernel names where the driver keeps them: measured with driver 580, the second
 // word of what a CUfunction or CUkernel points to is the address of its name. That is no interface, so
 // names that were told are checks of it. A single one may differ, since a handle can be given out anew

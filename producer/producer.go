@@ -186,6 +186,10 @@ const (
 	busyRound = 512
 )
 
+// Threads has Run call f when threads of Go are of use, 2 once a ring is half full and 1 a second after: a program that
+// has one until then disturbs a quiet host least. Call it before Run.
+func (p *Producer) Threads(f func(n int)) { p.reader.threads.set = f }
+
 // Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
 // batches and a last heartbeat with the final loss counters, and returns when all are acked or
 // DrainTimeout is over. Batches that are not acked by then stay in the outbox for the next run; without one they are

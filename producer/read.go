@@ -15,21 +15,24 @@ import (
 
 // reader turns ring records into events of the open batches. One goroutine uses it.
 type reader struct {
-	control *bpf.Ring
-	bulk    []*bpf.Ring
-	epoll   *os.File // all rings, waited for by Go's own poller: no thread blocks
-	waiting syscall.RawConn
-	known   *processes
-	batches *batcher
-	metrics *metrics
-	pending []uint64 // up to where to read each bulk ring in this round
-	now     schema.KTime
-	calls   [schema.NumKinds][]callIndex
-	shapes  [256]knownShape
-	wanted  [schema.NumKinds]bool
-	counted [schema.NumOps]uint64 // events of this round
-	cards   []card
-	layout  handleLayout
+	control  *bpf.Ring
+	bulk     []*bpf.Ring
+	epoll    *os.File // all rings, waited for by Go's own poller: no thread blocks
+	waiting  syscall.RawConn
+	known    *processes
+	batches  *batcher
+	metrics  *metrics
+	pending  []uint64 // up to where to read each bulk ring in this round
+	now      schema.KTime
+	calls    [schema.NumKinds][]callIndex
+	learned  uint64 // grows with all that may change what a record becomes
+	launches [256]knownLaunch
+	memories [16]knownMemory
+	wanted   [schema.NumKinds]bool
+	counted  [schema.NumOps]uint64 // events of this round
+	cards    []card
+	layout   handleLayout
+	threads  threads
 }
 
 // callIndex is a call's index in the open batch's dictionary.
@@ -112,12 +115,14 @@ func (r *reader) wait(most time.Duration) {
 // finds the name, context and thread that were told before it.
 func (r *reader) drain() int {
 	r.now = bootTime()
+	r.learned++ // between rounds names are read, and processes forgotten
 	fill := used(r.control)
 	for i, ring := range r.bulk {
 		r.pending[i] = ring.Written()
 		fill = max(fill, used(ring))
 	}
 	r.metrics.ringFill.Store(fill)
+	r.threads.use(fill, r.now)
 	n := r.readTo(r.control, r.control.Written())
 	for i, ring := range r.bulk {
 		n += r.readTo(ring, r.pending[i])
@@ -165,8 +170,7 @@ func (r *reader) handle(raw []byte) {
 		}
 	case bpf.RecordMemory:
 		if m := bpf.As[bpf.MemoryRecord](raw); m != nil {
-			own := *m // what is known of devices is filled in, and a ring is not written to
-			r.memory(&own)
+			r.memory(m)
 			return
 		}
 	case bpf.RecordCopy:
@@ -176,21 +180,25 @@ func (r *reader) handle(raw []byte) {
 		}
 	case bpf.RecordThread:
 		if t := bpf.As[bpf.ThreadRecord](raw); t != nil {
+			r.learned++
 			r.known.announce(t)
 			return
 		}
 	case bpf.RecordEnd:
 		if e := bpf.As[bpf.ThreadRecord](raw); e != nil {
+			r.learned++
 			r.end(e)
 			return
 		}
 	case bpf.RecordName:
 		if n := bpf.As[bpf.NameRecord](raw); n != nil {
+			r.learned++
 			r.known.thread(&n.Head).process.name(n, &r.layout)
 			return
 		}
 	case bpf.RecordDevice:
 		if d := bpf.As[bpf.DeviceRecord](raw); d != nil {
+			r.learned++
 			r.known.thread(&d.Head).process.devices.learn(d, r.cards)
 			return
 		}

@@ -259,11 +259,15 @@ func (s *spool) refused(e *encoded) {
 	s.batches++
 }
 
-// waiting reports whether a batch of the kind has not been acked yet.
-func (s *spool) waiting(kind schema.Kind) bool {
+// waiting is how many batches of the kind have not been acked yet.
+func (s *spool) waiting(kind schema.Kind) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.queues[kind]) > 0 || s.outbox != nil && s.outbox.batches[kind] > 0
+	n := len(s.queues[kind])
+	if s.outbox != nil {
+		n += s.outbox.batches[kind] - s.stored[kind]
+	}
+	return n
 }
 
 // spoolLevel is what a spool holds and has given up.

@@ -72,7 +72,7 @@ func TestSpoolWakesItsReader(t *testing.T) {
 			t.Errorf("got %d then %d, want 7 then 8", a, b)
 		}
 		synctest.Wait()
-		if s.waiting(schema.KindCopy) {
+		if s.waiting(schema.KindCopy) != 0 {
 			t.Error("an acked batch still waits")
 		}
 		cancel()

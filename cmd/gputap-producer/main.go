@@ -15,8 +15,9 @@ import (
 func main() { app.Main("gputap-producer", run) }
 
 func run(ctx context.Context, p *app.Process) error {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1) // reads 10 M events/s; more would only wake each other on a host that computes
+	chosen := os.Getenv("GOMAXPROCS") != ""
+	if !chosen {
+		runtime.GOMAXPROCS(1) // more would only wake each other on a host that computes
 	}
 	cfg, err := config.Load(p.Name, p.Args, config.DefaultProducerCommand())
 	if err != nil {
@@ -38,6 +39,9 @@ func run(ctx context.Context, p *app.Process) error {
 	}
 	if err != nil {
 		return err
+	}
+	if !chosen {
+		tap.Threads(func(n int) { runtime.GOMAXPROCS(min(n, runtime.NumCPU())) })
 	}
 	p.Metrics.MustRegister(tap)
 	if err := tap.Run(ctx); errors.Is(err, producer.ErrShards) {

@@ -1,0 +1,65 @@
+package producer
+
+import (
+	"testing"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// TestOneBatchIsReady: a batch is closed at BatchEvents while at most one waits for its ack, so that the bus always has
+// the next; while two wait it grows.
+func TestOneBatchIsReady(t *testing.T) {
+	r := ringless()
+	limit, s := r.batches.limits.events, r.batches.spool
+	add := func(n int) {
+		for range n {
+			r.batches.open[schema.KindLaunch].AddLaunch(&schema.Launch{Time: 1})
+			r.batches.added(schema.KindLaunch, 1)
+		}
+	}
+	add(limit)
+	if _, err := s.next(t.Context(), schema.KindLaunch); err != nil {
+		t.Fatal(err)
+	}
+	add(limit)
+	if n := s.waiting(schema.KindLaunch); n != 2 {
+		t.Fatalf("%d batches wait, want one in flight and one ready", n)
+	}
+	add(2 * limit)
+	if n := s.waiting(schema.KindLaunch); n != 2 {
+		t.Fatalf("%d batches wait, want the third to grow", n)
+	}
+	s.acked(schema.KindLaunch)
+	add(512) // so often it is looked at
+	if n, third := s.waiting(schema.KindLaunch), s.queues[schema.KindLaunch][1].events; n != 2 || third != 2*limit+512 {
+		t.Errorf("%d batches wait, the latest of %d events, want 2 and %d", n, third, 2*limit+512)
+	}
+	add(grownEvents + 512)
+	if n := s.waiting(schema.KindLaunch); n != 3 {
+		t.Errorf("%d batches wait, want the largest to be closed too", n)
+	}
+}
+
+// TestThreads: a second thread is asked for when a ring is half full, once, and given back a second after.
+func TestThreads(t *testing.T) {
+	var asked []int
+	r := threads{set: func(n int) { asked = append(asked, n) }}
+	for _, at := range []struct {
+		fill uint64
+		now  schema.KTime
+		want []int
+	}{
+		{fill: busyFill - 1, now: 1},
+		{fill: busyFill, now: 2, want: []int{2}},
+		{fill: busyFill, now: 1 + busyFor},
+		{fill: 0, now: 2*busyFor - 1},
+		{fill: 0, now: 1 + 2*busyFor, want: []int{1}},
+		{fill: 0, now: 2 + 2*busyFor},
+	} {
+		asked = nil
+		if r.use(at.fill, at.now); len(asked) != len(at.want) || len(asked) > 0 && asked[0] != at.want[0] {
+			t.Errorf("ring filled to %d at %d: asked for %v, want %v", at.fill, at.now, asked, at.want)
+		}
+	}
+	(&threads{}).use(busyFill, 1) // nobody is asked
+}
