@@ -66,10 +66,16 @@ func benchmarkApply(b *testing.B, contexts uint64) {
 	}
 }
 
-// BenchmarkApplyFleet folds batches of 3,072 events of a thousand hosts in turn, each of which holds a thousand allocations:
-// nothing of a host's state is in a cache when its next batch comes.
+// BenchmarkApplyFleet folds batches of a thousand hosts in turn, each of which holds a thousand allocations: nothing of a
+// host's state is in a cache when its next batch comes.
 func BenchmarkApplyFleet(b *testing.B) {
-	const hosts, live, pairs = 1000, 1024, 1536
+	for _, events := range []int{320, 3072} {
+		b.Run(fmt.Sprint(events, " events"), func(b *testing.B) { applyFleet(b, events/2) })
+	}
+}
+
+func applyFleet(b *testing.B, pairs int) {
+	const hosts, live = 1000, 1024
 	random := rand.New(rand.NewPCG(1, 2))
 	all, at := make([]*consumertest.Host, hosts), make([]schema.KTime, hosts)
 	procs, held := make([]*consumertest.Process, hosts), make([][]uint64, hosts)
