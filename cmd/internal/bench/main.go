@@ -56,7 +56,7 @@ var figures = []figure{
 	{"call → folded, 1,000 calls/s, default settings, p50 ms", "./cmd/gputap", "BenchmarkCallToFold", "p50-ms", 0, 0, 0},
 	{"call → folded, 1,000 calls/s, default settings, p99 ms", "./cmd/gputap", "BenchmarkCallToFold", "p99-ms", 0, 250, 0},
 	{"fold leak, decode included, M events/s", "./consumer/leak", "BenchmarkApply/one_context", "events/s", million, 0, 3},
-	{"  of a thousand hosts in turn, ns/event", "./consumer/leak", "BenchmarkApplyFleet", "ns/event", 0, 0, 0},
+	{"  of a thousand hosts in turn, batches of 320 events, ns/event", "./consumer/leak", "BenchmarkApplyFleet/320_events", "ns/event", 0, 0, 0},
 	{"fold launch, decode included, M events/s", "./consumer/launch", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold bandwidth, decode included, M events/s", "./consumer/bandwidth", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 10},
 	{"fold anomaly, M events/s", "./consumer/anomaly", "BenchmarkApply/ordinary", "events/s", million, 0, 2},

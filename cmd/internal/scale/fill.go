@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	fillRate = 50e6 // events a second, which nothing reaches
-	fillAge  = time.Second
-	liveAge  = 50 * time.Millisecond
-	drain    = 2 * time.Minute
+	liveAge = 50 * time.Millisecond
+	drain   = 2 * time.Minute
 )
 
 // simulator is gputap simulate.
@@ -62,7 +60,7 @@ func (b *bench) fill(ctx context.Context) error {
 		return err
 	}
 	b.say("fill with %.0f M events", b.events/1e6)
-	p := b.simulator("fill", fillRate, fillAge, 24*time.Hour)
+	p := b.simulator("fill", b.fillRate, b.fillAge, 24*time.Hour)
 	before, err := b.read()
 	if err != nil {
 		return err
@@ -104,7 +102,7 @@ func (b *bench) fill(ctx context.Context) error {
 // warmUp has everything run once, tells how many events a batch has, and takes what it stored away.
 func (b *bench) warmUp(ctx context.Context) (eventsOfBatch float64, err error) {
 	b.say("warm up")
-	p := b.simulator("warm", fillRate, fillAge, 24*time.Hour)
+	p := b.simulator("warm", b.fillRate, b.fillAge, 24*time.Hour)
 	if err := b.start(p); err != nil {
 		return 0, err
 	}

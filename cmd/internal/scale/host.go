@@ -28,7 +28,7 @@ type hostLoad struct {
 }
 
 var hostLoads = []hostLoad{
-	{"launch", schema.KindLaunch, "launch", []schema.Op{schema.OpLaunch}, "bulk_ring_bytes", 120e6},
+	{"launch", schema.KindLaunch, "launch", []schema.Op{schema.OpLaunch}, "bulk_ring_bytes", 200e6},
 	{"alloc", schema.KindMemory, "leak", []schema.Op{schema.OpAlloc, schema.OpFree}, "control_ring_bytes", 30e6},
 }
 
@@ -182,8 +182,10 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	}
 	h.metrics = "http://" + addr + "/metrics"
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.hostCPUs, Args: []string{
-		h.program("gputap-producer"), "--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
+		"/usr/bin/env", "GOMAXPROCS=", h.program("gputap-producer"), // it decides itself
+		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
 		"--features", h.kind.String(), "--library", h.stub(), "--producer." + h.ring, strconv.Itoa(hostRing), "--producer.heartbeat", "24h",
+		"--producer.batch_age", "5ms", // for so long the last events of a pass wait for more
 		"--filter.comm", filepath.Base(h.caller),
 	}}
 	if err := h.start(h.producer); err != nil {

@@ -31,6 +31,8 @@ type options struct {
 	simulatorCPUs []int
 	instanceCPUs  [][]int // of the first instance, of the second, and then again
 	hostEvents    float64
+	fillRate      float64
+	fillAge       time.Duration
 	hostLoads     []hostLoad
 	hostCPUs      []int
 	stubs         string // where the stub driver and its workload are
@@ -74,6 +76,8 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.shards, "shards", 16, "shards")
 	flags.IntVar(&o.hosts, "hosts", 1000, "simulated hosts")
 	flags.Float64Var(&o.events, "events", 20e6, "events that are stored, and then folded")
+	flags.Float64Var(&o.fillRate, "fill-rate", 50e6, "events a second that the hosts would store: with -fill-age it says how large batches are. 50e6 is more than is reached")
+	flags.DurationVar(&o.fillAge, "fill-age", time.Second, "age of their batches")
 	flags.StringVar(&folds, "folds", "leak,launch", "folds")
 	flags.StringVar(&instances, "instances", "", "how many instances of a fold, in turn, as 1,2,4; none: those, up to the shards")
 	flags.StringVar(&rates, "live-rates", "100e3", "events a second in batches of 50 ms, one rate after the other")
@@ -118,6 +122,9 @@ func parse(args []string) (o options, err error) {
 			return o, fmt.Errorf("-live-rates %q: numbers from 1000", rates)
 		}
 		o.liveRates = append(o.liveRates, rate)
+	}
+	if !(o.fillRate >= 1000) || o.fillAge < time.Millisecond {
+		return o, errors.New("-fill-rate from 1000, -fill-age from 1ms")
 	}
 	if o.shards < 1 || o.hosts < 1 || !(o.events >= 1e6) || o.liveSpan < time.Second {
 		return o, errors.New("-events from 1e6, -live-span from 1s, -shards and -hosts from 1")

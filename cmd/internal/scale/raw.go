@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,8 +18,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// raw is a process that takes the messages of a fold from all shards as consumer does and looks at none. It shows how many
-// there were as a fold does, and what they weighed.
+// raw is a process that takes the messages of all shards as consumer does, whole shards where a fold wants several kinds, and
+// looks at none. It shows how many of the fold's there were as a fold does, and what they weighed.
 func raw(args []string) error {
 	var urls, fold, addr string
 	var shards int
@@ -37,14 +39,21 @@ func raw(args []string) error {
 	var messages, bytes atomic.Uint64
 	var first, last atomic.Int64 // when messages came
 	for shard := range shards {
+		wanted, config := filters(fold, shard), jetstream.OrderedConsumerConfig{}
+		if len(wanted) == 1 {
+			config.FilterSubjects = wanted
+		}
 		var ordered jetstream.Consumer
 		if err := cluster.Until(ctx, time.Minute, func() (err error) {
-			ordered, err = js.OrderedConsumer(ctx, schema.StreamName(shard), jetstream.OrderedConsumerConfig{FilterSubjects: filters(fold, shard)})
+			ordered, err = js.OrderedConsumer(ctx, schema.StreamName(shard), config)
 			return err
 		}); err != nil {
 			return err
 		}
 		if _, err := ordered.Consume(func(m jetstream.Msg) {
+			if !takes(wanted, m.Subject()) {
+				return
+			}
 			now := time.Now().UnixNano()
 			first.CompareAndSwap(0, now)
 			last.Store(now)
@@ -77,6 +86,12 @@ const (
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 )
+
+// takes tells a fold's messages from what else a shard holds by the last word, as package consumer does.
+func takes(wanted []string, subject string) bool {
+	word := subject[strings.LastIndexByte(subject, '.'):]
+	return slices.ContainsFunc(wanted, func(filter string) bool { return strings.HasSuffix(filter, word) })
+}
 
 // filters are the subjects that a fold reads of one shard.
 func filters(fold string, shard int) []string {
