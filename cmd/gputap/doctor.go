@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer"
 )
 
@@ -54,11 +56,11 @@ here; 3: a row failed.`,
 				}
 				return concludeChecks(p.Stdout, output, auditProcess(cmd.Context(), pid, forTime, libraries))
 			}
-			return doctor(p.Stdout, output, natsURL, libraries)
+			return doctor(p.Stdout, output, cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL")), libraries)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.Flags().StringVar(&natsURL, "nats.url", os.Getenv("GPUTAP_NATS__URL"), "NATS server to look for (default: none, gputap run brings its own)")
+	cmd.Flags().StringVar(&natsURL, "nats.url", "", "NATS servers to look for, separated by commas [$GPUTAP_NATS__URL] (default: none, gputap run brings its own)")
 	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to look at besides those found (repeatable)")
 	cmd.Flags().Uint32Var(&pid, "pid", 0, "audit this process instead")
 	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "how long to watch what the process does")
@@ -223,11 +225,23 @@ func checkLibrary(path string) finding {
 	return f
 }
 
-func checkNATS(address string) finding {
-	f := finding{Check: "NATS", Status: statusOK, Found: "not asked for: gputap run brings its own"}
-	if address == "" {
-		return f
+// checkNATS looks for a server that answers.
+func checkNATS(servers string) (f finding) {
+	if servers == "" {
+		return finding{Check: "NATS", Status: statusOK, Found: "not asked for: gputap run brings its own"}
 	}
+	if err := (config.NATS{URL: servers}).Validate(); err != nil {
+		return finding{Check: "NATS", Status: statusFail, Found: err.Error(), Remedy: "correct --nats.url"}
+	}
+	for server := range strings.SplitSeq(servers, ",") {
+		if f = checkServer(strings.TrimSpace(server)); f.Status == statusOK {
+			break
+		}
+	}
+	return f
+}
+
+func checkServer(address string) finding {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return finding{Check: "NATS", Status: statusFail, Found: "no address in --nats.url", Remedy: "write it as nats://host:4222"}
@@ -246,8 +260,7 @@ func checkNATS(address string) finding {
 	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "INFO" {
 		return finding{Check: "NATS", Status: statusFail, Found: host + " does not speak NATS" + reason(err), Remedy: "correct --nats.url"}
 	}
-	f.Found = host + " answers"
-	return f
+	return finding{Check: "NATS", Status: statusOK, Found: host + " answers"}
 }
 
 func reason(err error) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,12 +26,13 @@ const mostConnections = 256
 type simulation struct {
 	simulate.Options
 	bus         config.NATS
+	readBus     func() (config.NATS, error)
 	connections int
 	output      string
 }
 
 func simulateCommand(p *app.Process) *cobra.Command {
-	c := simulation{bus: config.NATS{URL: os.Getenv("GPUTAP_NATS__URL")}}
+	var c simulation
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Replay a recorded run as many hosts, without GPUs",
@@ -46,9 +46,7 @@ dashboards without GPUs. Each host has its own name, GPUs, processes, addresses 
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), p) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.bus.URL, "nats.url", c.bus.URL, "servers, separated by commas (default: $GPUTAP_NATS__URL)")
-	flags.StringVar(&c.bus.CredsFile, "nats.creds_file", "", "credentials file (JWT and seed)")
-	flags.StringVar(&c.bus.NKeyFile, "nats.nkey_file", "", "file of an nkey seed")
+	c.readBus = config.BusFlags(flags)
 	flags.IntVar(&c.connections, "connections", 4, "connections that the hosts share")
 	flags.IntVar(&c.Hosts, "hosts", 100, "how many hosts: sim-0000, sim-0001, …")
 	flags.Float64Var(&c.Rate, "events-per-second", 20_000, "events of all hosts together")
@@ -67,8 +65,11 @@ dashboards without GPUs. Each host has its own name, GPUs, processes, addresses 
 	return cmd
 }
 
-func (c *simulation) run(ctx context.Context, p *app.Process) error {
+func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 	if err := c.check(); err != nil {
+		return app.Usage(err)
+	}
+	if c.bus, err = c.readBus(); err != nil {
 		return app.Usage(err)
 	}
 	conns, err := c.connect(ctx, p)
@@ -101,8 +102,6 @@ func (c *simulation) run(ctx context.Context, p *app.Process) error {
 
 func (c *simulation) check() error {
 	switch {
-	case c.bus.URL == "":
-		return errors.New("--nats.url: empty: set it to nats://host:4222")
 	case c.output != "table" && c.output != "json":
 		return fmt.Errorf("--output %q: use table or json", c.output)
 	case c.connections < 1 || c.connections > mostConnections:
@@ -129,7 +128,7 @@ func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats
 		}
 		conns = append(conns, nc)
 		if !connected(ctx, nc) {
-			return conns, app.Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct --nats.url", c.bus.URL))
+			return conns, p.NoBus(c.bus)
 		}
 	}
 	return conns, nil

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,13 +19,14 @@ const connectTime = 5 * time.Second
 
 // busCommand is what the commands about a bus have in common.
 type busCommand struct {
-	p      *app.Process
-	bus    config.NATS
-	output string
+	p       *app.Process
+	bus     config.NATS
+	readBus func() (config.NATS, error)
+	output  string
 }
 
 func streamCommand(p *app.Process) *cobra.Command {
-	b := &busCommand{p: p, bus: config.NATS{URL: os.Getenv("GPUTAP_NATS__URL")}}
+	b := &busCommand{p: p}
 	cmd := &cobra.Command{
 		Use: "stream", Short: "Manage the JetStream streams of a fleet",
 		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n  gputap stream info --nats.url nats://bus:4222",
@@ -39,13 +38,7 @@ func streamCommand(p *app.Process) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&b.bus.URL, "nats.url", b.bus.URL, "servers, separated by commas (default: $GPUTAP_NATS__URL)")
-	flags.StringVar(&b.bus.CredsFile, "nats.creds_file", "", "credentials file (JWT and seed)")
-	flags.StringVar(&b.bus.NKeyFile, "nats.nkey_file", "", "file of an nkey seed")
-	flags.StringVar(&b.bus.TLS.CAFile, "nats.tls.ca_file", "", "certificate authority of the servers")
-	flags.StringVar(&b.bus.TLS.CertFile, "nats.tls.cert_file", "", "client certificate")
-	flags.StringVar(&b.bus.TLS.KeyFile, "nats.tls.key_file", "", "key of the client certificate")
+	b.readBus = config.BusFlags(cmd.PersistentFlags())
 	cmd.AddCommand(streamInitCommand(b), streamInfoCommand(b), streamDLQCommand(b), streamRemoveCommand(b))
 	for _, c := range cmd.Commands() {
 		c.Args, c.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
@@ -60,11 +53,8 @@ func (b *busCommand) outputFlag(cmd *cobra.Command) {
 }
 
 // with runs a command on a bus that is there.
-func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) error {
-	if b.bus.URL == "" {
-		return app.Usage(errors.New("--nats.url: empty: set it to nats://host:4222"))
-	}
-	if err := b.bus.Validate(); err != nil {
+func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) (err error) {
+	if b.bus, err = b.readBus(); err != nil {
 		return app.Usage(err)
 	}
 	if b.output != "" && b.output != "table" && b.output != "json" {

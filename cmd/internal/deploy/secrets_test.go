@@ -147,7 +147,14 @@ func TestSecretsAreNotSaid(t *testing.T) {
 			}
 		})
 	}
+	t.Setenv("GPUTAP_NATS__URL", "nats://me:"+password+"@127.0.0.1:1")
 	for until, args := range map[string][]string{
+		"Create the JetStream streams":                      {"stream", "init", "--help"},
+		"Replay a recorded run":                             {"simulate", "--help"},
+		"Check kernel, BTF":                                 {"doctor", "--help"},
+		"connect: connection refu":                          {"doctor"},
+		"is no URL: write nats":                             {"doctor", "--nats.url", "nats://me:12345/" + password + "@" + open},
+		"answers at nats://me:xxxxx@127.0.0.1:1: start":     {"simulate", "--hosts", "1"},
 		"answers at nats://me:xxxxx@127.0.0.1:1":            {"stream", "init", "--nats.url", "nats://me:" + password + "@127.0.0.1:1"},
 		"no user with the credentials in nats.url":          {"stream", "init", "--nats.url", "nats://" + token + "@" + open},
 		"nats.url: server 1 of the list":                    {"stream", "init", "--nats.url", "nats://me:" + password + "/x@" + open},
