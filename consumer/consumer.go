@@ -270,7 +270,7 @@ func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	running, stop := context.WithCancelCause(ctx)
 	o := &owned{
 		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.pullBytes(), newFold: c.newFold,
-		log: c.log, counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
+		log: c.log.With("shard", shard), counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
 		ended: make(chan struct{}), rebuild: rebuild,
 	}
 	c.mu.Lock()

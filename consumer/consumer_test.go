@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -79,6 +82,7 @@ type fleet struct {
 	admin jetstream.JetStream
 	topo  schema.Topology
 	lease time.Duration
+	log   page
 	seqs  map[string]uint64
 	sums  map[string]uint64 // what the chain of each host must be
 }
@@ -114,7 +118,7 @@ type instance struct {
 
 func (f *fleet) instance(name string, fold func() Stateful) *instance {
 	js := f.bus.connect()
-	c := New(Options{Instance: name, Checkpoint: 50 * time.Millisecond, Settle: 50 * time.Millisecond}, js, fold, slog.New(slog.DiscardHandler))
+	c := New(Options{Instance: name, Checkpoint: 50 * time.Millisecond, Settle: 50 * time.Millisecond}, js, fold, slog.New(slog.NewJSONHandler(&f.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var err error
@@ -136,6 +140,60 @@ func (f *fleet) instance(name string, fold func() Stateful) *instance {
 	})
 	f.t.Cleanup(i.kill)
 	return i
+}
+
+// page is a log of several goroutines.
+type page struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *page) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(line)
+}
+
+// keys are those of a log line's object, which has no object in it.
+func keys(t *testing.T, line string) (list []string) {
+	t.Helper()
+	in := json.NewDecoder(strings.NewReader(line))
+	for n := 0; ; n++ {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if word, ok := token.(string); ok && n%2 == 1 {
+			list = append(list, word)
+		}
+	}
+}
+
+// TestALogLineHasEachKeyOnce: some readers of JSON refuse a key that comes twice, others take the last.
+func TestALogLineHasEachKeyOnce(t *testing.T) {
+	f := newFleet(t, 1)
+	i := f.instance("a", newChain)
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "h", schema.KindMemory), hostile); err != nil {
+		t.Fatal(err)
+	}
+	f.send("h")
+	eventually(t, "a batch is folded", func() bool { return len(i.all()) == 1 && i.all()[0].saved.Load() > 0 })
+	i.stop()
+	said := map[string]bool{}
+	for line := range strings.Lines(f.log.text.String()) {
+		list := keys(t, line)
+		slices.Sort(list)
+		if len(slices.Compact(slices.Clone(list))) != len(list) {
+			t.Error(line)
+		}
+		said[line[strings.Index(line, `"msg"`):strings.Index(line, `,"consumer"`)]] = true
+	}
+	if !said[`"msg":"shard is owned"`] || !said[`"msg":"batch is of no use: copied to the dead letters"`] {
+		t.Errorf("it says %v", said)
+	}
 }
 
 // committed is the saved state of every shard, as bytes.

@@ -70,21 +70,21 @@ func (o *owned) run(ctx context.Context) {
 	switch {
 	case errors.Is(cause, errLeaseLost):
 		o.counters.leasesLost.Add(1)
-		o.log.Warn("lease was lost: the shard is another's", "shard", o.shard)
+		o.log.Warn("lease was lost: the shard is another's")
 		return // the key is not ours
 	case errors.Is(err, errFenced):
 	case isNewer(err):
 		o.newer = true
 		o.counters.newer.Add(1)
-		o.log.Warn("saved state is left to a newer instance", "shard", o.shard, "err", err)
+		o.log.Warn("saved state is left to a newer instance", "err", err)
 	case errors.Is(err, errNotDrained):
-		o.log.Debug("shard must wait", "shard", o.shard, "err", err)
+		o.log.Debug("shard must wait", "err", err)
 	case err != nil && ctx.Err() == nil:
-		o.log.Warn("shard is given up and tried again", "shard", o.shard, "err", err)
+		o.log.Warn("shard is given up and tried again", "err", err)
 	}
 	if o.reader != nil {
 		stats := o.reader.Stats()
-		o.log.Info("shard is given away", "shard", o.shard, "seq", o.manifest.Sequence, "applied", o.reader.Applied(), "batches", stats.Batches,
+		o.log.Info("shard is given away", "seq", o.manifest.Sequence, "applied", o.reader.Applied(), "batches", stats.Batches,
 			"duplicates", stats.Duplicates)
 	}
 	o.leases.release(context.WithoutCancel(ctx), o.shard, o.revision)
@@ -103,7 +103,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 	o.reader, o.fold, o.written = reader, fold, time.Now()
 	o.mu.Unlock()
 	o.counters.claims.Add(1)
-	o.log.Info("shard is owned", "shard", o.shard, "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
+	o.log.Info("shard is owned", "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
 		"batches", reader.Stats().Batches, "duplicates", reader.Stats().Duplicates)
 
 	reading, stopReading := context.WithCancel(ctx)
@@ -178,12 +178,12 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 func (o *owned) rebuilt(why error) {
 	o.unsaved = true
 	o.counters.rebuilt.Add(1)
-	o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "shard", o.shard, "err", why)
+	o.log.Warn("saved state cannot be used: it is rebuilt from what the stream still holds", "err", why)
 }
 
 func (o *owned) anew() (*Reader, Stateful) {
 	fold := o.newFold()
-	return NewReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log), fold
+	return newReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log), fold
 }
 
 const mostCost = 3 * time.Second
@@ -211,7 +211,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	if o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next); err != nil {
 		o.counters.failed.Add(1)
 		o.refused = time.Now()
-		o.log.Error("state cannot be saved", "shard", o.shard, "err", err)
+		o.log.Error("state cannot be saved", "err", err)
 		return err
 	}
 	making := time.Since(start)
@@ -222,10 +222,10 @@ func (o *owned) checkpoint(ctx context.Context) error {
 		o.counters.failed.Add(1)
 		if errors.Is(err, errFenced) {
 			o.counters.fenced.Add(1)
-			o.log.Warn("checkpoint was refused, since another instance claimed the shard: the state is dropped here", "shard", o.shard)
+			o.log.Warn("checkpoint was refused, since another instance claimed the shard: the state is dropped here")
 			return err
 		}
-		o.log.Warn("checkpoint was not written", "shard", o.shard, "err", err)
+		o.log.Warn("checkpoint was not written", "err", err)
 		return err
 	}
 	o.cost, o.unsaved = min(making+o.store.writing, mostCost), false // not the wait for a bus that is away

@@ -76,13 +76,18 @@ type Reader struct {
 
 // NewReader returns a Reader that does nothing until Run.
 func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.Logger) *Reader {
+	return newReader(opts, js, fold, log.With("consumer", fold.Name(), "shard", opts.Shard))
+}
+
+// newReader takes a log that says whose it is.
+func newReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.Logger) *Reader {
 	if opts.PullMaxBytes <= 0 {
 		opts.PullMaxBytes = defaultPullBytes
 	}
 	kinds := append(slices.Clone(fold.Kinds()), schema.KindHost)
 	slices.Sort(kinds)
 	return &Reader{
-		opts: opts, js: js, fold: fold, kinds: slices.Compact(kinds), log: log.With("consumer", fold.Name(), "shard", opts.Shard),
+		opts: opts, js: js, fold: fold, kinds: slices.Compact(kinds), log: log,
 		decoder: schema.NewDecoder(), warnings: map[string]*warning{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hosts{},
 	}
