@@ -3,6 +3,7 @@
 
     follow.py --server nats://bus:4222 --kind memory                      live: what is published from now on
     follow.py --server nats://bus:4222 --stream GPUTAP_EV_000 --name me   stored: all that JetStream keeps, then live
+    follow.py --server nats://bus:4222 --host gpu-07 --save gpu-07.batches    all kinds of one host, until Ctrl-C, for gputap simulate --profile
 
 User and password, or a token, are taken from the URL, or from NATS_USER and NATS_PASSWORD, or NATS_TOKEN, where nobody
 sees them in a list of processes; NATS_URL is the default of --server. gputap run --nats-listen writes a file of these."""
@@ -127,30 +128,41 @@ def stored(bus, stream, name, subject, inbox):
             bus.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", {"batch": left, "expires": 30 * SECOND}, inbox + ".next")
 
 
+def show(subject, data):
+    try:
+        b, _ = unpack(data)
+        if not 0 <= b.get("n", 0) <= MOST_EVENTS:
+            raise ValueError("more events than a batch has")
+        for line in read_batch.events(b):
+            print(b["cl"], b["h"], line, flush=True)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error, RecursionError) as e:
+        print(f"{subject}: no batch: {e}", file=sys.stderr)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default=os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
     parser.add_argument("--ca", help="certificate authority of the server")
     parser.add_argument("--cluster", default="*")
-    parser.add_argument("--kind", default="memory", help="memory, launch, copy, sync or host")
+    parser.add_argument("--host", default="*", help="as subjects name it: dots are underscores")
+    parser.add_argument("--kind", help="memory, launch, copy, sync, host, or * for all (default: memory; to save: all)")
     parser.add_argument("--stream", help="read this JetStream stream from its beginning")
     parser.add_argument("--name", default="follow-" + uuid.uuid4().hex[:8], help="of the JetStream consumer, where permissions name one")
     parser.add_argument("--batches", type=int, default=0, help="end after so many")
+    parser.add_argument("--save", metavar="FILE", help="write the batches to this new file, each with its length before it, and no lines")
     o = parser.parse_args()
-    bus, subject = Bus(o.server, o.ca), f"gputap.v1.ev.*.{o.cluster}.*.{o.kind}"
+    kind = o.kind or ("*" if o.save else "memory")
+    bus, subject = Bus(o.server, o.ca), f"gputap.v1.ev.*.{o.cluster}.{o.host}.{kind}"
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     batches = stored(bus, o.stream, o.name, subject, "_INBOX." + o.name) if o.stream else live(bus, subject)
-    for n, (subject, data) in enumerate(batches, 1):
-        try:
-            b, _ = unpack(data)
-            if not 0 <= b.get("n", 0) <= MOST_EVENTS:
-                raise ValueError("more events than a batch has")
-            for line in read_batch.events(b):
-                print(b["cl"], b["h"], line, flush=True)
-        except (ValueError, LookupError, TypeError, AttributeError, struct.error, RecursionError) as e:
-            print(f"{subject}: no batch: {e}", file=sys.stderr)
-        if n == o.batches:
-            return
+    with open(o.save or os.devnull, "xb" if o.save else "wb") as file:
+        for n, (subject, data) in enumerate(batches, 1):
+            if o.save:
+                file.write(struct.pack("<I", len(data)) + data)
+            else:
+                show(subject, data)
+            if n == o.batches:
+                return
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@ package deploy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +99,22 @@ func holdLines(t *testing.T, stdout string, events []string) {
 	}
 }
 
+// holdRecording expects one batch of events of one host, and nothing else.
+func holdRecording(t *testing.T, path, host string, events int) {
+	t.Helper()
+	file, err := os.Open(path)
+	check(t, err)
+	defer file.Close()
+	r := schema.NewReader(schema.Recording(file))
+	b, err := r.Read()
+	if err != nil || b.Host != host || b.Events != events {
+		t.Fatalf("it has %+v, %v", b, err)
+	}
+	if _, err := r.Read(); !errors.Is(err, io.EOF) {
+		t.Errorf("after it comes %v", err)
+	}
+}
+
 // TestFollowAttachedToGputapRun: live and stored events of an embedded bus, with the credential that it wrote, plain
 // and encrypted.
 func TestFollowAttachedToGputapRun(t *testing.T) {
@@ -135,6 +153,12 @@ func TestFollowAttachedToGputapRun(t *testing.T) {
 				t.Errorf("ends with %v: %s", err, stderr)
 			}
 			holdLines(t, stdout, events)
+			saved := filepath.Join(t.TempDir(), "saved")
+			_, stderr, err = follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "1", "--stream", schema.StreamName(0), "--host", "gpu-2", "--save", saved)...).end()
+			if err != nil {
+				t.Errorf("ends with %v: %s", err, stderr)
+			}
+			holdRecording(t, saved, "gpu-2", 2)
 			address, _ := bus.Listening()
 			if _, stderr, err := follow(t, nil, append(args, "--server", strings.Replace(address, "[::]", "127.0.0.1", 1))...).end(); err == nil ||
 				!strings.Contains(stderr, "Authorization Violation") {
