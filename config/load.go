@@ -80,7 +80,7 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true, ErrorUnused: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			exact, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+			exact, parseBytes, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 	}})
 	if err != nil {
 		return cfg, fmt.Errorf("read configuration: %w", err)
@@ -239,6 +239,8 @@ func addFlags(flags *pflag.FlagSet, keys *[]string, prefix string, section refle
 			flags.Int64(key, value, doc)
 		case time.Duration:
 			flags.Duration(key, value, doc)
+		case Bytes:
+			flags.Var(&value, key, doc)
 		default:
 			addFlags(flags, keys, key+".", section.Field(i))
 			continue

@@ -63,7 +63,7 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "truth for a number", file: "producer:\n  shards: true\n", want: "true is no whole number"},
 		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
 		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
-		{name: "outbox of a few files", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000: use at least 67108864"},
+		{name: "outbox of a few files", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000: use at least 64MiB"},
 		{name: "outbox from nowhere", args: []string{"--outbox=a"}, want: `producer.outbox: "a": use a path from the root`},
 		{name: "way to attach", args: []string{"--producer.uprobes=fast"}, want: `uprobes: "fast": use auto, multi or perf`},
 		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -44,6 +45,10 @@ func printed(key string, value any) any {
 	switch v := value.(type) {
 	case time.Duration:
 		return v.String()
+	case Bytes:
+		if text := v.String(); text != strconv.FormatInt(int64(v), 10) {
+			return text
+		}
 	case string:
 		if key == "url" {
 			return redacted(v)

@@ -21,14 +21,14 @@ type Producer struct {
 	UnsafeReturns    bool          `koanf:"unsafe_return_probes" flag:"unsafe-return-probes" doc:"probe returns even where that ends programs under seccomp (Linux 6.11 to 6.13)"`
 	Shards           int           `koanf:"shards" doc:"shards that the bus must have, or this host does not publish (0: whatever it has)"`
 	BatchEvents      int           `koanf:"batch_events" doc:"events at which a batch is closed"`
-	BatchBytes       int64         `koanf:"batch_bytes" doc:"bytes at which a batch is closed"`
-	BatchMaxBytes    int64         `koanf:"batch_max_bytes" doc:"bytes to which a batch may grow while the one before is not acked"`
+	BatchBytes       Bytes         `koanf:"batch_bytes" doc:"bytes at which a batch is closed"`
+	BatchMaxBytes    Bytes         `koanf:"batch_max_bytes" doc:"bytes to which a batch may grow while the one before is not acked"`
 	BatchAge         time.Duration `koanf:"batch_age" doc:"age at which a batch is closed, and the longest wait of the reader"`
-	SpoolBytes       int64         `koanf:"spool_bytes" doc:"bytes of batches kept in memory while the bus is away"`
+	SpoolBytes       Bytes         `koanf:"spool_bytes" doc:"bytes of batches kept in memory while the bus is away"`
 	Outbox           string        `koanf:"outbox" flag:"outbox" doc:"directory where batches are kept until they are acked, over restarts too; empty: in memory only"`
-	OutboxMaxBytes   int64         `koanf:"outbox_max_bytes" flag:"outbox-max-bytes" doc:"bytes that the outbox may take; beyond it the oldest launches go first, memory events last"`
-	ControlRingBytes int64         `koanf:"control_ring_bytes" doc:"ring of memory, process and name records, one for the host"`
-	BulkRingBytes    int64         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU; 0: 8 MiB, less on more than 32 CPUs"`
+	OutboxMaxBytes   Bytes         `koanf:"outbox_max_bytes" flag:"outbox-max-bytes" doc:"bytes that the outbox may take; beyond it the oldest launches go first, memory events last"`
+	ControlRingBytes Bytes         `koanf:"control_ring_bytes" doc:"ring of memory, process and name records, one for the host"`
+	BulkRingBytes    Bytes         `koanf:"bulk_ring_bytes" doc:"ring of launches and copies, one for each CPU; 0: 8 MiB, less on more than 32 CPUs"`
 	Heartbeat        time.Duration `koanf:"heartbeat" doc:"time between the host's own batches"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout" doc:"time that the last batches may take at the end"`
 	Filter           Filter        `koanf:"filter"`
@@ -71,10 +71,10 @@ func (p Producer) Kinds() ([]schema.Kind, error) {
 }
 
 const (
-	minBatchBytes = 4 << 10
-	maxBatchBytes = 1 << 20 // NATS's own limit of a message
-	maxRingBytes  = 1 << 30
-	minOutbox     = 64 << 20 // room for what is in flight of every kind
+	minBatchBytes = Bytes(4 << 10)
+	maxBatchBytes = Bytes(1 << 20) // NATS's own limit of a message
+	maxRingBytes  = Bytes(1 << 30)
+	minOutbox     = Bytes(64 << 20) // room for what is in flight of every kind
 )
 
 // Validate names the first key whose value makes no sense.
@@ -92,19 +92,19 @@ func (p Producer) Validate() error {
 	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
 		return fmt.Errorf("batch_events: %d: use 1 to %d", p.BatchEvents, schema.MaxEvents)
 	case p.BatchBytes < minBatchBytes || p.BatchBytes > p.BatchMaxBytes:
-		return fmt.Errorf("batch_bytes: %d: use %d to batch_max_bytes (%d)", p.BatchBytes, minBatchBytes, p.BatchMaxBytes)
+		return fmt.Errorf("batch_bytes: %s: use %s to batch_max_bytes (%s)", p.BatchBytes, minBatchBytes, p.BatchMaxBytes)
 	case p.BatchMaxBytes > maxBatchBytes:
-		return fmt.Errorf("batch_max_bytes: %d: use at most %d", p.BatchMaxBytes, maxBatchBytes)
+		return fmt.Errorf("batch_max_bytes: %s: use at most %s", p.BatchMaxBytes, maxBatchBytes)
 	case p.SpoolBytes < p.BatchMaxBytes:
-		return fmt.Errorf("spool_bytes: %d: use at least batch_max_bytes (%d)", p.SpoolBytes, p.BatchMaxBytes)
+		return fmt.Errorf("spool_bytes: %s: use at least batch_max_bytes (%s)", p.SpoolBytes, p.BatchMaxBytes)
 	case p.OutboxMaxBytes < minOutbox:
-		return fmt.Errorf("outbox_max_bytes: %d: use at least %d", p.OutboxMaxBytes, minOutbox)
+		return fmt.Errorf("outbox_max_bytes: %s: use at least %s", p.OutboxMaxBytes, minOutbox)
 	case p.Outbox != "" && !filepath.IsAbs(p.Outbox):
 		return fmt.Errorf("outbox: %q: use a path from the root, as /var/lib/gputap/outbox", p.Outbox)
 	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
-		return fmt.Errorf("control_ring_bytes: %d: use 1 to %d", p.ControlRingBytes, maxRingBytes)
+		return fmt.Errorf("control_ring_bytes: %s: use 1 to %s", p.ControlRingBytes, maxRingBytes)
 	case p.BulkRingBytes < 0 || p.BulkRingBytes > maxRingBytes:
-		return fmt.Errorf("bulk_ring_bytes: %d: use 0 to %d", p.BulkRingBytes, maxRingBytes)
+		return fmt.Errorf("bulk_ring_bytes: %s: use 0 to %s", p.BulkRingBytes, maxRingBytes)
 	}
 	for key, d := range map[string]time.Duration{
 		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat, "drain_timeout": p.DrainTimeout,

@@ -11,7 +11,7 @@ type Consumer struct {
 	Checkpoint      time.Duration `koanf:"checkpoint" doc:"time between two checkpoints of a shard"`
 	Shard           int           `koanf:"shard" doc:"fold this shard alone, and save nothing (-1: share all shards, and their saved states, with the other instances)"`
 	From            string        `koanf:"from" doc:"where to begin a shard that is folded alone: all, new, or a time of the bus (RFC 3339)"`
-	PullMaxBytes    int           `koanf:"pull_max_bytes" doc:"most bytes of messages under way, for each shard; less with more than four shards"`
+	PullMaxBytes    Bytes         `koanf:"pull_max_bytes" doc:"most bytes of messages under way, for each shard; less with more than four shards"`
 	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval" doc:"time between reports on standard output (0: none)"`
 }
 
@@ -39,7 +39,7 @@ func (c Consumer) Validate() error {
 	case c.Checkpoint < 100*time.Millisecond:
 		return fmt.Errorf("consumer.checkpoint: %s: use at least 100ms", c.Checkpoint)
 	case c.PullMaxBytes < 2*maxBatchBytes:
-		return fmt.Errorf("consumer.pull_max_bytes: %d: use at least %d, two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
+		return fmt.Errorf("consumer.pull_max_bytes: %s: use at least %s, two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
 	case c.DisplayInterval < 0:
 		return fmt.Errorf("consumer.display_interval: %s: use 0 or more", c.DisplayInterval)
 	}

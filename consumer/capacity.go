@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	maxReplicas  = 5 // JetStream's own limit
 	atomicLevel  = 2 // of JetStream's API: atomic publish, nats-server 2.12
 	trialPrefix  = "GPUTAP_TRIAL_"
 	trialSubject = "gputap.v1.trial."

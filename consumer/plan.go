@@ -121,8 +121,8 @@ func (o StreamOptions) validate() error {
 	switch {
 	case o.Shards < 1 || o.Shards > schema.MostShards:
 		return fmt.Errorf("%d shards: use 1 to %d", o.Shards, schema.MostShards)
-	case o.Replicas < 1 || o.Replicas > maxReplicas:
-		return fmt.Errorf("%d replicas: use 1 to %d", o.Replicas, maxReplicas)
+	case o.Replicas < 1 || o.Replicas > MostReplicas:
+		return fmt.Errorf("%d replicas: use 1 to %d", o.Replicas, MostReplicas)
 	}
 	return nil
 }

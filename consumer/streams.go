@@ -23,6 +23,9 @@ type StreamOptions struct {
 	Lease     time.Duration // after which the shards of an instance that is gone are another's; 10 s
 }
 
+// MostReplicas is JetStream's own limit of copies.
+const MostReplicas = 5
+
 const (
 	defaultAge     = 24 * time.Hour
 	defaultBytes   = 1 << 30

@@ -127,7 +127,7 @@ func (p *Producer) openOutbox(h *schema.Header) error {
 		return nil
 	}
 	opts := outboxOptions{
-		dir: p.cfg.Outbox, limit: p.cfg.OutboxMaxBytes, segment: segmentBytes, self: origin{h.Cluster, h.Host},
+		dir: p.cfg.Outbox, limit: int64(p.cfg.OutboxMaxBytes), segment: segmentBytes, self: origin{h.Cluster, h.Host},
 		run: fmt.Sprint(h.BootID, " ", h.Run),
 	}
 	o, lost, err := openOutbox(opts, p.log)

@@ -117,6 +117,8 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"no shards", url, []string{"init", "--shards", "0"}, 2, "--shards"},
 		{"less than none", url, []string{"init", "--replicas", "-1"}, 2, "--replicas"},
 		{"too many shards", url, []string{"init", "--shards", "5000"}, 2, "1 to 1024"},
+		{"too many copies", url, []string{"init", "--replicas", "6"}, 2, "1 to 5"},
+		{"no time", url, []string{"init", "--max-age", "0"}, 2, "--max-age"},
 		{"no size", url, []string{"init", "--max-bytes", "many"}, 2, "64GB"},
 		{"too much", url, []string{"init", "--max-bytes", "64GiB"}, 1, "max_file_store"},
 		{"too short", url, []string{"init", "--max-age", "1ms"}, 2, "1s or more"},

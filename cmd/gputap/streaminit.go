@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
 
 func streamInitCommand(b *busCommand) *cobra.Command {
 	o := consumer.StreamOptions{NewShards: 16}
-	var bytes app.ByteFlag
+	var bytes config.Bytes
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -36,12 +37,16 @@ cluster. When checkpoints are full, no older one goes: the next is refused.`,
   gputap stream init --shards 32 --dry-run`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"shards", "replicas", "max-age", "max-bytes"} {
-				if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "" || f.Value.String()[0] == '-') {
+				f := cmd.Flags().Lookup(name)
+				if text := f.Value.String(); f.Changed && (text == "0" || text == "0s" || text == "" || text[0] == '-') {
 					return app.Usage(fmt.Errorf("--%s: use more than 0", name))
 				}
 			}
 			if o.MaxBytes = int64(bytes); o.Shards > schema.MostShards {
 				return app.Usage(fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MostShards))
+			}
+			if o.Replicas > consumer.MostReplicas {
+				return app.Usage(fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, consumer.MostReplicas))
 			}
 			if o.MaxAge != 0 && o.MaxAge < time.Second {
 				return app.Usage(fmt.Errorf("--max-age %s: use 1s or more", o.MaxAge))

@@ -39,22 +39,6 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "107374182400": 107374182400, "64GiB": 64 << 30, "64 gib": 64 << 30, "1.5TB": 15e11, "10MB": 1e7, "7b": 7,
-		"9223372036854775807": 1<<63 - 1,
-	} {
-		if got, err := ParseBytes(text); got != want || err != nil {
-			t.Errorf("%q is %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", " ", "GiB", "-1", "1e3", "0x10", "10XB", "8EiB", "9223372036854775808", "99999999PiB", "1..5GiB", "NaN", "+1", "1 2"} {
-		if got, err := ParseBytes(text); err == nil {
-			t.Errorf("%q is taken for %d", text, got)
-		}
-	}
-}
-
 func TestServe(t *testing.T) {
 	p := &Process{Log: slog.New(slog.DiscardHandler), Metrics: registry("test")}
 	url, stop, err := p.Serve(t.Context(), "127.0.0.1:0")

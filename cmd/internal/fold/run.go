@@ -27,7 +27,7 @@ func Run[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js je
 	if cfg.Shard >= 0 {
 		return alone(ctx, p, cfg, js, fold(), report)
 	}
-	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: cfg.PullMaxBytes}
+	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: int(cfg.PullMaxBytes)}
 	c := consumer.New(opts, js, func() consumer.Stateful { return fold() }, p.Log)
 	if err := p.Metrics.Register(c); err != nil {
 		return err
@@ -46,7 +46,7 @@ func alone[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js 
 	if err != nil {
 		return app.Usage(err)
 	}
-	c := consumer.NewReader(consumer.ReaderOptions{Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: cfg.PullMaxBytes}, js, f, p.Log)
+	c := consumer.NewReader(consumer.ReaderOptions{Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: int(cfg.PullMaxBytes)}, js, f, p.Log)
 	if err := errors.Join(p.Metrics.Register(f), p.Metrics.Register(c)); err != nil {
 		return err
 	}
