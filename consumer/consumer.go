@@ -97,6 +97,8 @@ func instanceName() string {
 // Ready is closed when the instance takes part: it owns what it should, or stands by.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
+var errAway = errors.New("the bus is away")
+
 // Run folds until ctx ends; then it commits what it has and gives its shards away. It waits for a bus, streams and
 // leases that are not there yet. The only error is a connection that was closed for good.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -111,6 +113,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			return err
+		}
+		if errors.Is(err, nats.ErrReconnectBufExceeded) { // its own word for it, as nothing is buffered there
+			err = errAway
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()

@@ -141,8 +141,7 @@ func (o *outbox) look(dir *os.File) (f found, err error) {
 	if err != nil {
 		return f, fmt.Errorf("outbox: %w", err)
 	}
-	sound := false
-	if f.at, sound, err = readCursor(o.dir); err != nil || !sound {
+	if f.at, err = readCursor(o.dir); err != nil {
 		f.damaged++
 		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again", "dir", o.dir, "err", err)
 	}

@@ -73,22 +73,25 @@ func (c *cursor) write(dir string) error {
 }
 
 // readCursor gives the zero cursor where there is none that can be trusted.
-func readCursor(dir string) (c cursor, ok bool, err error) {
+func readCursor(dir string) (c cursor, err error) {
 	info, err := os.Lstat(filepath.Join(dir, cursorName))
 	if os.IsNotExist(err) {
-		return c, true, nil
+		return c, nil
 	}
 	if err != nil {
-		return c, false, err
+		return c, err
 	}
 	const most = 4096 // a sane one has 200 bytes
 	if !info.Mode().IsRegular() || info.Size() > most {
-		return c, false, nil
+		return c, errDamaged
 	}
 	text, err := os.ReadFile(filepath.Join(dir, cursorName))
 	if err != nil {
-		return c, false, err
+		return c, err
 	}
-	c, ok = parseCursor(string(text))
-	return c, ok, nil
+	c, ok := parseCursor(string(text))
+	if !ok {
+		return c, errDamaged
+	}
+	return c, nil
 }

@@ -18,7 +18,10 @@ import (
 // ErrShards says that the bus has another number of shards than producer.shards promises.
 var ErrShards = errors.New("producer.shards is not the number of shards of the bus")
 
-var errNoTopology = errors.New("the bus has no topology: set it up with gputap stream init")
+var (
+	errNoTopology = errors.New("the bus has no topology: set it up with gputap stream init")
+	errAway       = errors.New("the bus is away")
+)
 
 // topologyInterval is how long a host may publish to shards that were closed but not sealed.
 const topologyInterval = 30 * time.Second
@@ -134,6 +137,8 @@ func (r *router) read(ctx context.Context) (t schema.Topology, stored time.Time,
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return t, stored, errNoTopology
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // its own word for it, as nothing is buffered there
+		return t, stored, errAway
 	case errors.Is(err, context.DeadlineExceeded):
 		return t, stored, fmt.Errorf("no answer: %w (a host needs the right to publish to %s)", err, subject)
 	case err != nil:
