@@ -188,7 +188,7 @@ func (c *Consumer) step(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	wanted := placement(c.shards, members)
+	wanted := placements(&c.topology, members)
 	for _, shard := range c.shards {
 		mine := c.owned(shard)
 		if mine != nil && shard < c.topology.First {

@@ -502,6 +502,21 @@ func TestDamagedState(t *testing.T) {
 	f.expect(f.committed())
 }
 
+// TestPlacementAfterAReshard: the shards of closed generations, which end, leave nobody with fewer of the present ones.
+func TestPlacementAfterAReshard(t *testing.T) {
+	members := []member{{name: "a"}, {name: "b"}, {name: "c"}}
+	for shards := range 30 {
+		topology := schema.Topology{Generation: 1, Shards: 4}.Next(7).Next(3 + 3*shards)
+		owner, has := placements(&topology, members), map[string]int{}
+		for _, shard := range topology.Numbers() {
+			has[owner[shard]]++
+		}
+		if want := 1 + shards; has["a"] != want || has["b"] != want || has["c"] != want || len(owner) != 4+7+3*want {
+			t.Errorf("%d shards are placed %v", topology.Shards, has)
+		}
+	}
+}
+
 func TestPlacement(t *testing.T) {
 	shards := make([]int, 16)
 	for i := range shards {

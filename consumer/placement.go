@@ -3,9 +3,22 @@ package consumer
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/gputap/gputap/schema"
 )
+
+// placements gives out the shards of each generation by themselves. Those of a closed one end when they are folded: counted
+// together, whoever has them would be left with fewer of the present ones.
+func placements(t *schema.Topology, members []member) map[int]string {
+	owner := placement(t.Numbers(), members)
+	for i := range t.Previous {
+		maps.Copy(owner, placement(t.Previous[i].Numbers(), members))
+	}
+	return owner
+}
 
 // placement says which member should own each shard: the one that the shard's hash likes best, of those that can read its
 // state, and that has less than its even part. Every member comes to the same answer, and one that comes or goes moves few
