@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log"
 	"log/slog"
 	"maps"
 	"os/signal"
@@ -36,23 +37,23 @@ func (q *quota) Apply(b *schema.Batch) error {
 	for i := range b.Events {
 		e := b.Memory(i)
 		call, p := &b.Calls[e.Call], &b.Processes[b.Threads[e.Thread].Process]
-		process := fmt.Sprintf("%d since %d: ", p.PID, p.Start)
+		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprintf("%d %s", p.UID, p.User)
 		switch address := fmt.Sprint(process, e.Ptr); {
 		case call.Op == schema.OpExit || call.Op == schema.OpExec:
 			for address, bytes := range h.Live {
 				if strings.HasPrefix(address, process) {
-					h.Used[p.User] -= bytes
+					h.Used[user] -= bytes
 					delete(h.Live, address)
 				}
 			}
 		case e.Result != 0 || call.Class != schema.ClassDevice:
 		case call.Op == schema.OpFree:
-			h.Used[p.User] -= h.Live[address]
+			h.Used[user] -= h.Live[address]
 			delete(h.Live, address)
 		case call.Op == schema.OpAlloc:
 			h.Live[address] = e.Bytes
-			if h.Used[p.User] += e.Bytes; h.Used[p.User] > q.most && h.Used[p.User]-e.Bytes <= q.most {
-				fmt.Printf("%s: user %s holds %.1f GiB\n", b.Host, p.User, float64(h.Used[p.User])/(1<<30))
+			if h.Used[user] += e.Bytes; h.Used[user] > q.most && h.Used[user]-e.Bytes <= q.most {
+				fmt.Printf("%s: user %s holds %.1f GiB\n", b.Host, user, float64(h.Used[user])/(1<<30))
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func main() {
 
 func must[T any](v T, err error) T {
 	if err != nil {
-		panic(err)
+		log.Fatalln("quota:", err)
 	}
 	return v
 }

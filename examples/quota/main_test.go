@@ -91,7 +91,7 @@ func TestQuotaOutlivesItsProcess(t *testing.T) {
 	_, out := start()
 	call(schema.OpAlloc, 0x3000, 9<<30)
 	call(schema.OpAlloc, 0x4000, 3<<30)
-	if !out.Scan() || out.Text() != "gpu-1: user user7 holds 42.0 GiB" {
+	if !out.Scan() || out.Text() != "gpu-1: user 1007 user7 holds 42.0 GiB" {
 		t.Errorf("the second process says %q", out.Text())
 	}
 }
