@@ -42,14 +42,16 @@ func (b *Bytes) Set(text string) (err error) {
 	return err
 }
 
-// String is exact: 4GiB, or plain bytes where no unit fits.
+// String is exact, and as short as it can be: 4GiB, 100GB, or plain bytes where no unit fits.
 func (b Bytes) String() string {
-	for _, unit := range []string{"PiB", "TiB", "GiB", "MiB", "KiB"} {
-		if size := Bytes(units[strings.ToLower(unit)]); b != 0 && b%size == 0 {
-			return strconv.FormatInt(int64(b/size), 10) + unit
+	shortest := strconv.FormatInt(int64(b), 10)
+	for _, unit := range []string{"KiB", "MiB", "MB", "GiB", "GB", "TiB", "TB", "PiB", "PB"} {
+		size := Bytes(units[strings.ToLower(unit)])
+		if text := strconv.FormatInt(int64(b/size), 10) + unit; b != 0 && b%size == 0 && len(text) <= len(shortest) {
+			shortest = text
 		}
 	}
-	return strconv.FormatInt(int64(b), 10)
+	return shortest
 }
 
 // Type is what help calls the value.

@@ -21,7 +21,7 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%q is taken for %d", text, got)
 		}
 	}
-	for n, want := range map[Bytes]string{0: "0", 1023: "1023", 1 << 10: "1KiB", 1<<30 + 1: "1073741825", 1536 << 20: "1536MiB", 4 << 30: "4GiB"} {
+	for n, want := range map[Bytes]string{0: "0", 1023: "1023", 1 << 10: "1KiB", 1<<30 + 1: "1073741825", 1536 << 20: "1536MiB", 4 << 30: "4GiB", 100e9: "100GB", 1000: "1000"} {
 		if n.String() != want {
 			t.Errorf("%d is written %q, want %q", n, n.String(), want)
 		}

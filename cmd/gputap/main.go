@@ -45,7 +45,7 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 }
 
 func commands(p *app.Process) []*cobra.Command {
-	return []*cobra.Command{runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), versionCommand(p)}
+	return []*cobra.Command{runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p)}
 }
 
 // isUsage recognises what cobra itself complains of: it has no type for it.

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
+)
+
+// configured are the programs that read a configuration.
+var configured = []struct {
+	name string
+	load func(name string, args []string) error
+}{
+	{"producer", loading(config.DefaultProducerCommand())},
+	{"leak", loading(config.DefaultLeakCommand())},
+	{"launch", loading(config.DefaultLaunchCommand())},
+	{"bandwidth", loading(config.DefaultBandwidthCommand())},
+	{"anomaly", loading(config.DefaultAnomalyCommand())},
+	{"run", loading(config.DefaultRunCommand())},
+}
+
+func loading[T interface{ Validate() error }](defaults T) func(string, []string) error {
+	return func(name string, args []string) error {
+		_, err := config.Load(name, append(slices.Clone(args), "--print-config"), defaults)
+		return err
+	}
+}
+
+func configCommand() *cobra.Command {
+	var names []string
+	for _, c := range configured {
+		names = append(names, c.name)
+	}
+	show := &cobra.Command{
+		Use: "print PROGRAM [FLAG…]", Short: "Print what defaults, file, variables and flags give for a program, without passwords",
+		Example:   "  gputap config print producer --config /etc/gputap.yaml\n  gputap config print leak > gputap.yaml",
+		ValidArgs: names, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return app.Usage(fmt.Errorf("of which program? use one of %s", strings.Join(names, ", ")))
+			}
+			if args[0] == "-h" || args[0] == "--help" {
+				return cmd.Help()
+			}
+			i := slices.Index(names, strings.TrimPrefix(args[0], "gputap-"))
+			if i < 0 {
+				return app.Usage(fmt.Errorf("unknown program %q: use one of %s", args[0], strings.Join(names, ", ")))
+			}
+			if err := configured[i].load("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
+				return app.Usage(err)
+			}
+			return nil
+		},
+	}
+	cmd := &cobra.Command{
+		Use: "config", Short: "Show configurations", Example: show.Example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(show)
+	return cmd
+}
