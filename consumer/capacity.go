@@ -18,6 +18,7 @@ const (
 
 // What JetStream answers when it has no room, by its numbers.
 const (
+	codeUnavailable  jetstream.ErrorCode = 10008
 	codeNoPeers      jetstream.ErrorCode = 10005
 	codeNoMemory     jetstream.ErrorCode = 10028
 	codeNoStorage    jetstream.ErrorCode = 10047
@@ -35,7 +36,15 @@ func explainAccount(err error) error {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		return fmt.Errorf("the NATS server has no JetStream for this account: add a jetstream block to its configuration: %w", err)
 	}
-	return fmt.Errorf("ask the NATS server for its JetStream: %w", err)
+	return notReady(fmt.Errorf("ask the NATS server for its JetStream: %w", err))
+}
+
+// notReady explains a bus that is there and whose JetStream is not.
+func notReady(err error) error {
+	if isCode(err, codeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: are most servers of the cluster up? When they have just started, wait some seconds", err)
+	}
+	return err
 }
 
 func capable(account *jetstream.AccountInfo, version string) error {

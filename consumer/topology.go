@@ -26,14 +26,14 @@ func storedTopology(ctx context.Context, js jetstream.JetStream) (schema.Topolog
 		return schema.Topology{}, nil, ErrNoTopology
 	}
 	if err != nil {
-		return schema.Topology{}, nil, fmt.Errorf("read the topology of the bus: %w", err)
+		return schema.Topology{}, nil, notReady(fmt.Errorf("read the topology of the bus: %w", err))
 	}
 	entry, err := kv.Get(ctx, schema.TopologyKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return schema.Topology{}, nil, ErrNoTopology
 	}
 	if err != nil {
-		return schema.Topology{}, nil, fmt.Errorf("read the topology of the bus: %w", err)
+		return schema.Topology{}, nil, notReady(fmt.Errorf("read the topology of the bus: %w", err))
 	}
 	t, err := schema.ParseTopology(entry.Value())
 	if err != nil {

@@ -3,13 +3,13 @@ package simulate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,25 +24,11 @@ func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, er
 	return func(ctx context.Context) (schema.Topology, error) {
 		ctx, cancel := context.WithTimeout(ctx, topologyTime)
 		defer cancel()
-		bucket, err := js.KeyValue(ctx, schema.MetaBucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
+		t, err := consumer.ReadTopology(ctx, js)
+		if errors.Is(err, consumer.ErrNoTopology) {
 			return single, nil
 		}
-		if err != nil {
-			return schema.Topology{}, fmt.Errorf("open the bucket %s: %w", schema.MetaBucket, err)
-		}
-		entry, err := bucket.Get(ctx, schema.TopologyKey)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return single, nil
-		}
-		if err != nil {
-			return schema.Topology{}, fmt.Errorf("read %s of the bucket %s: %w", schema.TopologyKey, schema.MetaBucket, err)
-		}
-		t, err := schema.ParseTopology(entry.Value())
-		if err != nil {
-			return schema.Topology{}, fmt.Errorf("%s of the bucket %s: %w", schema.TopologyKey, schema.MetaBucket, err)
-		}
-		return t, nil
+		return t, err
 	}
 }
 
