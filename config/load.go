@@ -96,6 +96,8 @@ func exact(from, to reflect.Type, data any) (any, error) {
 		return nil, fmt.Errorf("%v has no unit: write 5s, 10m or 1h", data)
 	case (to.Kind() == reflect.Int || to.Kind() == reflect.Int64) && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
 		return nil, fmt.Errorf("%v is no whole number", data)
+	case to.Kind() == reflect.String && from.Kind() == reflect.Slice:
+		return nil, errors.New("a list: write it as one text, with commas between") // and not what is in it, which may be a password
 	}
 	return data, nil
 }

@@ -69,6 +69,7 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},
 		{name: "no age", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
 		{name: "no YAML", file: "nats: [", want: "read configuration file"},
+		{name: "list of servers", file: "nats:\n  url: [nats://a, nats://b]\n", want: "nats.url' a list: write it as one text, with commas between"},
 		{name: "pid of nobody", args: []string{"--filter.pid=0"}, want: `producer.filter.pid: "0": use the number of a running process`},
 		{name: "pid by name", file: "producer:\n  filter:\n    pid: [12, python]\n", want: `filter.pid: "python"`},
 		{name: "user with a space", env: map[string]string{"GPUTAP_PRODUCER__FILTER__UID": "1000,a b"}, want: `filter.uid: "a b"`},
