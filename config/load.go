@@ -214,10 +214,7 @@ func distance(a, b string) int {
 func flagsOf(name string, defaults any) (*pflag.FlagSet, []string) {
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.Usage = func() {
-		fmt.Fprintf(os.Stdout, "Usage: %s [flags]\n\nEvery flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL.\n\n%s",
-			name, envPrefix, flags.FlagUsages())
-	}
+	flags.Usage = func() { help(name, flags) }
 	var keys []string
 	addFlags(flags, &keys, "", reflect.ValueOf(defaults))
 	return flags, keys
