@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -140,60 +137,6 @@ func (f *fleet) instance(name string, fold func() Stateful) *instance {
 	})
 	f.t.Cleanup(i.kill)
 	return i
-}
-
-// page is a log of several goroutines.
-type page struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (p *page) Write(line []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(line)
-}
-
-// keys are those of a log line's object, which has no object in it.
-func keys(t *testing.T, line string) (list []string) {
-	t.Helper()
-	in := json.NewDecoder(strings.NewReader(line))
-	for n := 0; ; n++ {
-		token, err := in.Token()
-		if errors.Is(err, io.EOF) {
-			return list
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if word, ok := token.(string); ok && n%2 == 1 {
-			list = append(list, word)
-		}
-	}
-}
-
-// TestALogLineHasEachKeyOnce: some readers of JSON refuse a key that comes twice, others take the last.
-func TestALogLineHasEachKeyOnce(t *testing.T) {
-	f := newFleet(t, 1)
-	i := f.instance("a", newChain)
-	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "h", schema.KindMemory), hostile); err != nil {
-		t.Fatal(err)
-	}
-	f.send("h")
-	eventually(t, "a batch is folded", func() bool { return len(i.all()) == 1 && i.all()[0].saved.Load() > 0 })
-	i.stop()
-	said := map[string]bool{}
-	for line := range strings.Lines(f.log.text.String()) {
-		list := keys(t, line)
-		slices.Sort(list)
-		if len(slices.Compact(slices.Clone(list))) != len(list) {
-			t.Error(line)
-		}
-		said[line[strings.Index(line, `"msg"`):strings.Index(line, `,"consumer"`)]] = true
-	}
-	if !said[`"msg":"shard is owned"`] || !said[`"msg":"batch is of no use: copied to the dead letters"`] {
-		t.Errorf("it says %v", said)
-	}
 }
 
 // committed is the saved state of every shard, as bytes.
@@ -500,65 +443,4 @@ func TestDamagedState(t *testing.T) {
 	eventually(t, "it is rebuilt and saved", func() bool { return c.counters.rebuilt.Load() == 1 && c.counters.commits.Load() > 0 })
 	c.stop()
 	f.expect(f.committed())
-}
-
-// TestPlacementAfterAReshard: the shards of closed generations, which end, leave nobody with fewer of the present ones.
-func TestPlacementAfterAReshard(t *testing.T) {
-	members := []member{{name: "a"}, {name: "b"}, {name: "c"}}
-	for shards := range 30 {
-		topology := schema.Topology{Generation: 1, Shards: 4}.Next(7).Next(3 + 3*shards)
-		owner, has := placements(&topology, members), map[string]int{}
-		for _, shard := range topology.Numbers() {
-			has[owner[shard]]++
-		}
-		if want := 1 + shards; has["a"] != want || has["b"] != want || has["c"] != want || len(owner) != 4+7+3*want {
-			t.Errorf("%d shards are placed %v", topology.Shards, has)
-		}
-	}
-}
-
-func TestPlacement(t *testing.T) {
-	shards := make([]int, 16)
-	for i := range shards {
-		shards[i] = i
-	}
-	a, b, c := member{name: "a"}, member{name: "b"}, member{name: "c"}
-	three := placement(shards, []member{a, b, c})
-	count := map[string]int{}
-	for _, m := range three {
-		count[m]++
-	}
-	for m, n := range count {
-		if n > 6 {
-			t.Errorf("%s has %d of 16 shards", m, n)
-		}
-	}
-	if len(placement(shards, nil)) != 0 || !maps.Equal(three, placement(shards, []member{a, b, c})) {
-		t.Error("placement is no function of shards and members")
-	}
-	moved := 0
-	for shard, m := range placement(shards, []member{a, b}) {
-		if three[shard] != "c" && three[shard] != m {
-			moved++
-		}
-	}
-	if moved > 5 {
-		t.Errorf("%d shards move between two members that stay", moved)
-	}
-	a.refuses, b.refuses = []int{3, 5}, []int{3}
-	some := placement(shards, []member{a, b, c})
-	if some[3] != "c" || some[5] == "a" {
-		t.Errorf("shards that cannot be read are placed on %s and %s", some[3], some[5])
-	}
-	c.refuses = []int{3}
-	if got := placement(shards, []member{a, b, c})[3]; got == "" {
-		t.Error("a shard that all refuse is nobody's")
-	}
-	c.refuses = nil
-	a.refuses, b.refuses = shards, shards
-	for shard, m := range placement(shards, []member{a, b, c}) {
-		if m != "c" {
-			t.Errorf("shard %d, which c alone can read, is placed on %s", shard, m)
-		}
-	}
 }
