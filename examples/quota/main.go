@@ -37,7 +37,7 @@ func (q *quota) Apply(b *schema.Batch) error {
 	for i := range b.Events {
 		e := b.Memory(i)
 		call, p := &b.Calls[e.Call], &b.Processes[b.Threads[e.Thread].Process]
-		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprintf("%d %s", p.UID, p.User)
+		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprint(p.UID) // its name may be known later
 		switch address := fmt.Sprint(process, e.Ptr); {
 		case call.Op == schema.OpExit || call.Op == schema.OpExec:
 			for address, bytes := range h.Live {
@@ -53,7 +53,7 @@ func (q *quota) Apply(b *schema.Batch) error {
 		case call.Op == schema.OpAlloc:
 			h.Live[address] = e.Bytes
 			if h.Used[user] += e.Bytes; h.Used[user] > q.most && h.Used[user]-e.Bytes <= q.most {
-				fmt.Printf("%s: user %s holds %.1f GiB\n", b.Host, user, float64(h.Used[user])/(1<<30))
+				fmt.Printf("%s: user %s %s holds %.1f GiB\n", b.Host, user, p.User, float64(h.Used[user])/(1<<30))
 			}
 		}
 	}
