@@ -68,8 +68,9 @@ static __always_inline void follow_event(struct returned *r, bool waits)
 static __always_inline void count_capture(u32 tgid, int by)
 {
 	struct process_state *p = bpf_map_lookup_elem(&processes, &tgid);
-	if (p)
-		__sync_fetch_and_add(&p->captures, by);
+	if (!p)
+		return;
+	__sync_fetch_and_add(&p->captures, by);
 	__sync_fetch_and_add(&captures_open, by);
 }
 
@@ -120,13 +121,11 @@ static __always_inline void forget_stream(struct returned *r, u64 cuda_stream)
 	bpf_map_delete_elem(&captured, &key);
 }
 
-/* The process ends: its captures do. Their entries stay until others need the room. */
-static __always_inline void forget_captures(struct process_state *p)
+/* A process, or its image, has ended, and its captures with it. Their entries stay until others need the room. */
+static __always_inline void forget_captures(u32 captures)
 {
-	if (p->captures)
-		__sync_fetch_and_add(&captures_open, -p->captures);
-	p->captures = 0;
-	p->captures_before = captures_begun;
+	if (captures)
+		__sync_fetch_and_add(&captures_open, -captures);
 }
 
 enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_MEM_ALLOC = 10, NODE_MEM_FREE = 11 }; /* CUgraphNodeType */

@@ -82,13 +82,15 @@ int process_exec(u64 *ctx)
 	struct process_state *p = bpf_map_lookup_elem(&processes, &tgid);
 	if (!p)
 		return 0;
-	forget_captures(p);
+	forget_captures(p->captures);
+	p->captures = 0;
+	p->captures_before = captures_begun;
 	tell_thread(task, RECORD_END, 0);
 	return 0;
 }
 
-/* A process ends with its last thread, not with its leader. Two last threads may both see live 0:
- * whoever deletes the entry tells. */
+/* A process ends with its last thread, not with its leader. Two last threads may both see live 0: whoever
+ * deletes the entry tells. For the other p may be of the next process already. */
 SEC("tp_btf/sched_process_exit")
 int process_exit(u64 *ctx)
 {
@@ -99,8 +101,10 @@ int process_exit(u64 *ctx)
 	struct process_state *p = bpf_map_lookup_elem(&processes, &tgid);
 	if (!p)
 		return 0;
-	forget_captures(p);
-	if (bpf_map_delete_elem(&processes, &tgid) == 0)
-		tell_thread(task, RECORD_END, 1);
+	u32 captures = p->captures;
+	if (bpf_map_delete_elem(&processes, &tgid))
+		return 0;
+	forget_captures(captures);
+	tell_thread(task, RECORD_END, 1);
 	return 0;
 }

@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/config"
@@ -62,6 +65,71 @@ func TestKilledInsideCalls(t *testing.T) {
 	}
 	checkTold(t, all[uint32(cmd.Process.Pid)], false)
 	each(t, stored(t, w.js), schema.KindHost, func(*schema.Batch) {}) // fails on a loss
+}
+
+// TestLastThreadsAtOnce: two last threads of a process may both see that none is left. Its end is told once all
+// the same, and its captures are counted as ended once.
+func TestLastThreadsAtOnce(t *testing.T) {
+	const victims = 4000
+	requireBPF(t)
+	meetAtExit(t)
+	w := watch(t)
+	if out, err := exec.Command(stub(t, "workload"), "killed", "--count", strconv.Itoa(victims)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
+	if n := int32(variable(t, "captures_open")); n != 0 {
+		t.Errorf("%d captures are open", n)
+	}
+	for pid, p := range w.end(t) {
+		if p.exits != 1 {
+			t.Errorf("%d exits of process %d", p.exits, pid)
+		}
+	}
+}
+
+// meetAtExit holds a thread that ends until the next of its process ends too, for a moment, so that
+// both come to the producer's probe at once: BPF programs run in the order in which they were attached.
+func meetAtExit(t *testing.T) {
+	t.Helper()
+	waiting, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { waiting.Close() })
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type:    ebpf.RawTracepoint,
+		License: "GPL",
+		Instructions: asm.Instructions{
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.RSh.Imm(asm.R0, 32),
+			asm.Mov.Reg(asm.R6, asm.R0),
+			asm.LoadMapValue(asm.R7, waiting.FD(), 0),
+			asm.LoadMem(asm.R1, asm.R7, 0, asm.DWord),
+			asm.JEq.Reg(asm.R1, asm.R6, "second"),
+			asm.StoreMem(asm.R7, 0, asm.R6, asm.DWord),
+			asm.Mov.Imm(asm.R9, 4_000),
+			asm.LoadMem(asm.R1, asm.R7, 0, asm.DWord).WithSymbol("first"),
+			asm.JNE.Reg(asm.R1, asm.R6, "on"),
+			asm.FnKtimeGetNs.Call(),
+			asm.Sub.Imm(asm.R9, 1),
+			asm.JNE.Imm(asm.R9, 0, "first"),
+			asm.Ja.Label("on"),
+			asm.Mov.Imm(asm.R1, 0).WithSymbol("second"),
+			asm.StoreMem(asm.R7, 0, asm.R1, asm.DWord),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("on"),
+			asm.Return(),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exit", Program: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
 }
 
 // mapNamed is a BPF map of this process.
