@@ -135,6 +135,8 @@ static __always_inline bool tell_thread(struct task_struct *task, u16 type, u16 
 	return true;
 }
 
+#define EEXIST 17
+
 /* The thread's state; on its first call the thread is announced, or passed over for good. */
 static __noinline struct thread_state *first_call(struct task_struct *task)
 {
@@ -149,7 +151,8 @@ static __noinline struct thread_state *first_call(struct task_struct *task)
 	}
 	u32 tgid = task->tgid;
 	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun};
-	if (!bpf_map_lookup_elem(&processes, &tgid) && bpf_map_update_elem(&processes, &tgid, &p, BPF_ANY))
+	long err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST);
+	if (err && err != -EEXIST)
 		lost(LOST_STATE);
 	s->announced = tell_thread(task, RECORD_THREAD, 0) ? ANNOUNCED : NOT_ANNOUNCED;
 	return s;
