@@ -151,7 +151,7 @@ static __noinline struct thread_state *first_call(struct task_struct *task)
 	}
 	u32 tgid = task->tgid;
 	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun};
-	long err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST);
+	int err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST); /* int: before Linux 6.4 the upper half is not set */
 	if (err && err != -EEXIST)
 		lost(LOST_STATE);
 	s->announced = tell_thread(task, RECORD_THREAD, 0) ? ANNOUNCED : NOT_ANNOUNCED;
