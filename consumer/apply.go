@@ -50,12 +50,12 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		r.advance(meta.Sequence.Stream)
 		return
 	}
-	start := time.Now()
+	began := time.Now()
 	done, err := r.handle(m)
 	if err != nil {
 		r.deadLetter(m, meta, err)
 	}
-	r.timing.observe(done, &r.batch, time.Since(start))
+	r.timing.observe(done, &r.batch, began)
 	r.place.stored = meta.Timestamp
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,8 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 		return outcomeInvalid, errNoSeq
 	}
 	// A host may publish below its own subject only, and must not speak for another.
-	if m.Subject() != schema.Subject(r.opts.Shard, b.Cluster, b.Host, b.Kind) {
+	r.subject = schema.AppendSubject(r.subject[:0], r.opts.Shard, b.Cluster, b.Host, b.Kind)
+	if m.Subject() != string(r.subject) {
 		return outcomeInvalid, errElsewhere
 	}
 	if !r.prove(b) {

@@ -49,13 +49,14 @@ func newTiming(fold string, shard int) timing {
 	}
 }
 
-func (t *timing) observe(o outcome, b *schema.Batch, took time.Duration) {
+func (t *timing) observe(o outcome, b *schema.Batch, began time.Time) {
 	if o != outcomeOK {
 		return
 	}
-	t.handle.Observe(took.Seconds())
+	now := time.Now()
+	t.handle.Observe(now.Sub(began).Seconds())
 	if b.Events > 0 {
-		t.delay.Observe(max(0, time.Since(b.Wall(b.Last)).Seconds())) // a host's clock may be ahead
+		t.delay.Observe(max(0, now.Sub(b.Wall(b.Last)).Seconds())) // a host's clock may be ahead
 	}
 }
 

@@ -167,6 +167,7 @@ type gate struct {
 
 	mu   sync.Mutex
 	over bool
+	meta jetstream.MsgMetadata // of the message that passes
 }
 
 func newGate(consumer string) *gate { return &gate{consumer: consumer, reset: make(chan struct{}, 1)} }
@@ -181,16 +182,15 @@ func (g *gate) trip() {
 func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMetadata)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	meta, err := m.Metadata()
-	if g.over || err != nil { // the library has parsed the same metadata before
+	if g.over || readMetadata(m, &g.meta) != nil { // the library has parsed the same metadata before
 		return
 	}
-	if meta.Consumer != g.consumer {
+	if g.meta.Consumer != g.consumer {
 		g.over = true
 		g.trip()
 		return
 	}
-	step(m, meta)
+	step(m, &g.meta)
 }
 
 // shut waits for a step under way.

@@ -59,6 +59,7 @@ type Reader struct {
 	place    place
 	decoder  *schema.Decoder
 	batch    schema.Batch
+	subject  []byte // that the batch should have come on
 	warnings map[string]*warning
 
 	ready     chan struct{} // closed when the stream is being read

@@ -122,6 +122,11 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	})
 	b.Run("memory/rows", func(b *testing.B) { benchDecodeRows(b, rowsOfMemory(memory)) })
+	b.Run("small", func(b *testing.B) { // what a quiet host sends: the envelope is most of it
+		builder := schema.NewBuilder(schema.KindMemory)
+		addMemory(builder, memory[:8])
+		benchDecode(b, builder, func(*schema.Batch) []*schema.Column { return nil })
+	})
 	b.Run("launch", func(b *testing.B) {
 		builder := schema.NewBuilder(schema.KindLaunch)
 		addLaunches(builder, launches)

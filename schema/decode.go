@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -262,13 +261,14 @@ func (d *Decoder) columns(b *Batch) error {
 	if n > d.reader.Len()/2 {
 		return errTooMany
 	}
+	last := numColumns - 1
 	for range max(n, 0) {
 		key, err := d.word()
 		if err != nil {
 			return err
 		}
-		id := slices.Index(columnKeys[:], string(key))
-		if id < 0 {
+		id, known := columnAfter(last, key)
+		if !known {
 			if err := d.skip(0); err != nil {
 				return err
 			}
@@ -277,12 +277,23 @@ func (d *Decoder) columns(b *Batch) error {
 		if err := d.column(&b.columns[id]); err != nil {
 			return fmt.Errorf("column %q: %w", key, err)
 		}
+		last = id
 	}
 	return nil
 }
 
+// columnAfter finds the column of a key, beginning behind another: they are mostly written in their order.
+func columnAfter(last columnID, key []byte) (columnID, bool) {
+	for i := range numColumns {
+		if id := (last + 1 + i) % numColumns; columnKeys[id] == string(key) {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
 func (d *Decoder) column(c *Column) error {
-	n, err := d.dec.DecodeArrayLen()
+	n, err := d.length()
 	if err != nil {
 		return err
 	}

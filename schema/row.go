@@ -14,7 +14,7 @@ type row struct {
 func rows[T any](d *Decoder, dst []T, read func(*row, *T)) ([]T, error) {
 	clear(dst) // of equal keys the last holds, and nothing keeps the strings of the others
 	dst = dst[:0]
-	n, err := d.dec.DecodeArrayLen()
+	n, err := d.length()
 	if err != nil {
 		return dst, err
 	}
@@ -24,7 +24,7 @@ func rows[T any](d *Decoder, dst []T, read func(*row, *T)) ([]T, error) {
 	for range max(n, 0) {
 		r := &d.row
 		*r = row{d: d}
-		if r.left, r.err = d.dec.DecodeArrayLen(); r.err != nil {
+		if r.left, r.err = d.length(); r.err != nil {
 			return dst, r.err
 		}
 		if r.left > d.reader.Len() {
@@ -75,7 +75,7 @@ func (r *row) entries() int {
 	if !r.next() {
 		return 0
 	}
-	n, err := r.d.dec.DecodeArrayLen()
+	n, err := r.d.length()
 	if err != nil {
 		r.err = err
 		return 0

@@ -30,7 +30,16 @@ const (
 
 // Subject is where a host's batches of one kind go.
 func Subject(shard int, cluster, host string, kind Kind) string {
-	return eventPrefix + strconv.Itoa(shard) + "." + Token(cluster) + "." + Token(host) + "." + kind.String()
+	return string(AppendSubject(nil, shard, cluster, host, kind))
+}
+
+// AppendSubject appends a Subject to dst.
+func AppendSubject(dst []byte, shard int, cluster, host string, kind Kind) []byte {
+	dst = strconv.AppendInt(append(dst, eventPrefix...), int64(shard), 10)
+	for _, token := range [...]string{Token(cluster), Token(host), kind.String()} {
+		dst = append(append(dst, '.'), token...)
+	}
+	return dst
 }
 
 // ShardSubjects covers every batch of one shard.

@@ -17,19 +17,41 @@ var (
 	errHalfNode = errors.New("a node without a count")
 )
 
+// short passes over the next byte if it is one of these codes, and gives what it says above the lowest. Most strings,
+// lists and numbers say what they are in one byte, and a small batch is little else: the library takes several times as long.
+func (d *Decoder) short(lowest, highest byte) (int, bool) {
+	at := d.at()
+	if at >= len(d.data) || d.data[at] < lowest || d.data[at] > highest {
+		return 0, false
+	}
+	_, _ = d.reader.ReadByte()
+	return int(d.data[at] - lowest), true
+}
+
 // raw is the next string or binary, borrowed from the message.
 func (d *Decoder) raw() ([]byte, error) {
-	n, err := d.dec.DecodeBytesLen()
-	if err != nil {
-		return nil, err
+	n, short := d.short(msgpcode.FixedStrLow, msgpcode.FixedStrHigh)
+	if !short {
+		var err error
+		if n, err = d.dec.DecodeBytesLen(); err != nil {
+			return nil, err
+		}
 	}
 	n = max(n, 0)
 	if n > d.reader.Len() {
 		return nil, errShort
 	}
 	at := d.at()
-	_, err = d.reader.Seek(int64(n), io.SeekCurrent)
+	_, err := d.reader.Seek(int64(n), io.SeekCurrent)
 	return d.data[at : at+n : at+n], err
+}
+
+// length is how many values the list that begins here has; -1 for nil.
+func (d *Decoder) length() (int, error) {
+	if n, short := d.short(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh); short {
+		return n, nil
+	}
+	return d.dec.DecodeArrayLen()
 }
 
 // at is the offset of the next byte.
@@ -68,6 +90,9 @@ func (d *Decoder) text(s *string) (err error) {
 
 // uint is the next number. The library reads a negative one as a huge one: refused here.
 func (d *Decoder) uint() (uint64, error) {
+	if v, short := d.short(0, msgpcode.PosFixedNumHigh); short {
+		return uint64(v), nil
+	}
 	at := d.at()
 	v, err := d.dec.DecodeUint64()
 	if v > math.MaxInt64 && d.data[at] != msgpcode.Uint64 {
@@ -93,7 +118,7 @@ func number[T unsigned](d *Decoder, to *T) error {
 
 func (d *Decoder) numbers(dst []uint64) ([]uint64, error) {
 	dst = dst[:0]
-	n, err := d.dec.DecodeArrayLen()
+	n, err := d.length()
 	if err != nil {
 		return dst, err
 	}
