@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -13,6 +14,7 @@ const (
 	atomicLevel  = 2 // of JetStream's API: atomic publish, nats-server 2.12
 	trialPrefix  = "GPUTAP_TRIAL_"
 	trialSubject = "gputap.v1.trial."
+	passingTries = 5 // a second apart
 	trials       = 12 // a free amount is found to 1/4096 of what is asked for
 )
 
@@ -157,6 +159,12 @@ func (p *Plan) explain(err error) error {
 		return fmt.Errorf("%w: leases need %s: raise max_memory_store of the server", err, about(maxLeases))
 	}
 	return err
+}
+
+// passing are refusals that a server takes back by itself: the directory of its last stream is being taken away, or another
+// server of the cluster has just started.
+func passing(err error) bool {
+	return isCode(err, codeNoStore) || isCode(err, codeNoPeers) && strings.Contains(err.Error(), "peer offline")
 }
 
 func isCode(err error, code jetstream.ErrorCode) bool {

@@ -115,7 +115,10 @@ func deadLetterConfig(budget int64) jetstream.StreamConfig {
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	_, err := js.CreateStream(ctx, want)
-	if isCode(err, codeNoStore) && sleep(ctx, retryInterval) { // the directory of the last stream was just taken away
+	for range passingTries {
+		if !passing(err) || !sleep(ctx, retryInterval) {
+			break
+		}
 		_, err = js.CreateStream(ctx, want)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
