@@ -14,7 +14,7 @@ const (
 	atomicLevel  = 2 // of JetStream's API: atomic publish, nats-server 2.12
 	trialPrefix  = "GPUTAP_TRIAL_"
 	trialSubject = "gputap.v1.trial."
-	passingTries = 5 // a second apart
+	passingTries = 5  // a second apart
 	trials       = 12 // a free amount is found to 1/4096 of what is asked for
 )
 
