@@ -60,7 +60,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 		},
 		{
 			"a host that speaks for another",
-			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "victim", BootID: "b", Run: 1, Seq: 9}), memory(1)},
+			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}), memory(1)},
 			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
 		},
 		{

@@ -14,7 +14,6 @@ const (
 	atomicLevel  = 2 // of JetStream's API: atomic publish, nats-server 2.12
 	trialPrefix  = "GPUTAP_TRIAL_"
 	trialSubject = "gputap.v1.trial."
-	passingTries = 5  // a second apart
 	trials       = 12 // a free amount is found to 1/4096 of what is asked for
 )
 
@@ -161,10 +160,15 @@ func (p *Plan) explain(err error) error {
 	return err
 }
 
-// passing are refusals that a server takes back by itself: the directory of its last stream is being taken away, or another
-// server of the cluster has just started.
-func passing(err error) bool {
-	return isCode(err, codeNoStore) || isCode(err, codeNoPeers) && strings.Contains(err.Error(), "peer offline")
+// worthRetrying is how many times what a server refuses with err should be tried again, a second apart.
+func worthRetrying(err error) int {
+	switch {
+	case isCode(err, codeNoPeers) && strings.Contains(err.Error(), "peer offline"):
+		return 5 // another server of the cluster may have just started
+	case isCode(err, codeNoStore):
+		return 1 // the directory of the server's last stream may have just been taken away
+	}
+	return 0
 }
 
 func isCode(err error, code jetstream.ErrorCode) bool {

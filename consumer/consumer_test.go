@@ -220,6 +220,26 @@ func (i *instance) shards() (list []int) {
 	return list
 }
 
+// finish has one more instance fold what is left.
+func (f *fleet) finish() {
+	f.t.Helper()
+	last := f.instance("last", newChain)
+	eventually(f.t, "all shards are owned", func() bool { return len(last.shards()) == f.topo.Shards })
+	eventually(f.t, "everything is folded", func() bool {
+		sums := map[string]uint64{}
+		last.Each(func(_ int, fold Stateful) {
+			c := fold.(*chain)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for id, sum := range c.hosts {
+				sums[id.host] = sum
+			}
+		})
+		return maps.Equal(sums, f.sums)
+	})
+	last.stop()
+}
+
 // TestEffectivelyOnce: consumers come, go and die at any moment, and the states are those of one undisturbed run.
 func TestEffectivelyOnce(t *testing.T) {
 	f := newFleet(t, 4)
@@ -250,21 +270,7 @@ func TestEffectivelyOnce(t *testing.T) {
 	for _, i := range running {
 		i.stop()
 	}
-	last := f.instance("last", newChain)
-	eventually(t, "all shards are owned", func() bool { return len(last.shards()) == 4 })
-	eventually(t, "everything is folded", func() bool {
-		sums := map[string]uint64{}
-		last.Each(func(_ int, fold Stateful) {
-			c := fold.(*chain)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for id, sum := range c.hosts {
-				sums[id.host] = sum
-			}
-		})
-		return maps.Equal(sums, f.sums)
-	})
-	last.stop()
+	f.finish()
 	f.expect(f.committed())
 }
 

@@ -273,7 +273,7 @@ func TestClosedConnectionEndsRun(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
-	clock := time.Now().Truncate(time.Second)
+	clock := time.Now().Add(-100 * time.Second).Truncate(time.Second)
 	for _, seq := range []uint64{1, 1, 4} {
 		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, ClockOffset: clock.UnixNano() - int64(seq)}
 		publish(t, js, schema.KindMemory, encode(schema.KindMemory, h))
@@ -304,6 +304,20 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "gputap_consumer_event_delay_seconds" {
+			continue
+		}
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 200 || h.GetSampleSum() > 400 {
+			t.Errorf("%d batches of a hundred seconds ago are %g s old together", h.GetSampleCount(), h.GetSampleSum())
+		}
+		return
+	}
+	t.Error("no delays")
 }
 
 func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {

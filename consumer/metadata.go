@@ -33,6 +33,7 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 		_, rest, _ = strings.Cut(rest, ".")
 		_, rest, _ = strings.Cut(rest, ".")
 	}
+	*meta = jetstream.MsgMetadata{}
 	meta.Stream, rest, _ = strings.Cut(rest, ".")
 	meta.Consumer, rest, _ = strings.Cut(rest, ".")
 	var stored uint64

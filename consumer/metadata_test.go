@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -22,39 +21,68 @@ var replies = []string{
 	"$JS.ACK", "$JS.ACK.", "$JS.ACK........", "", ".",
 }
 
-// TestParseReply compares with what the library reads in the same reply.
-func TestParseReply(t *testing.T) {
-	read := 0
+// replied is a message of which no more is known than its reply subject, and what the library reads in that.
+type replied struct {
+	jetstream.Msg
+	reply string
+}
+
+func (r replied) Reply() string { return r.reply }
+
+func (r replied) Metadata() (*jetstream.MsgMetadata, error) {
+	m, err := (&nats.Msg{Sub: &nats.Subscription{}, Reply: r.reply}).Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &jetstream.MsgMetadata{
+		Sequence: jetstream.SequencePair(m.Sequence), NumDelivered: m.NumDelivered, NumPending: m.NumPending,
+		Timestamp: m.Timestamp, Stream: m.Stream, Consumer: m.Consumer,
+	}, nil
+}
+
+// TestReadMetadata compares with what the library reads in the same reply.
+func TestReadMetadata(t *testing.T) {
+	var meta jetstream.MsgMetadata // what one message leaves in it is not the next one's
+	parsed := 0
 	for _, reply := range replies {
-		if checkReply(t, reply) {
-			read++
+		compareWithLibrary(t, reply, &meta)
+		if parseReply(reply, &meta) {
+			parsed++
 		}
 	}
-	if read != 4 {
-		t.Errorf("%d replies read here, want 4", read)
+	if parsed != 4 {
+		t.Errorf("%d replies read without the library, want 4", parsed)
 	}
 }
 
-func FuzzParseReply(f *testing.F) {
+func FuzzReadMetadata(f *testing.F) {
 	for _, reply := range replies {
 		f.Add(reply)
 	}
-	f.Fuzz(func(t *testing.T, reply string) { checkReply(t, reply) })
+	f.Fuzz(func(t *testing.T, reply string) {
+		compareWithLibrary(t, reply, &jetstream.MsgMetadata{Domain: "stale"})
+	})
 }
 
-// checkReply reports whether the reply was read here, not left to the library.
-func checkReply(t *testing.T, reply string) bool {
-	var meta jetstream.MsgMetadata
-	if !parseReply(reply, &meta) {
-		return false
+func compareWithLibrary(t *testing.T, reply string, meta *jetstream.MsgMetadata) {
+	t.Helper()
+	m := replied{reply: reply}
+	want, wantErr := m.Metadata()
+	if err := readMetadata(m, meta); (err == nil) != (wantErr == nil) {
+		t.Fatalf("%q: %v; the library: %v", reply, err, wantErr)
 	}
-	want, err := (&nats.Msg{Sub: &nats.Subscription{}, Reply: strings.Clone(reply)}).Metadata()
-	if err != nil {
-		t.Fatalf("%q: read as %+v; the library: %v", reply, meta, err)
+	if wantErr == nil && *meta != *want {
+		t.Fatalf("%q: read as %+v; the library: %+v", reply, *meta, *want)
 	}
-	if meta.Stream != want.Stream || meta.Consumer != want.Consumer || meta.Sequence != jetstream.SequencePair(want.Sequence) || meta.NumDelivered != want.NumDelivered ||
-		meta.NumPending != want.NumPending || !meta.Timestamp.Equal(want.Timestamp) {
-		t.Fatalf("%q: read as %+v; the library: %+v", reply, meta, *want)
+}
+
+// TestGateKeepsOut: what no JetStream consumer sent is not taken for the message before.
+func TestGateKeepsOut(t *testing.T) {
+	g, passed := newGate("leak-0-abc"), 0
+	for _, reply := range []string{replies[0], "_INBOX.x", replies[1]} {
+		g.pass(replied{reply: reply}, func(jetstream.Msg, *jetstream.MsgMetadata) { passed++ })
 	}
-	return true
+	if passed != 2 {
+		t.Errorf("%d messages passed, want 2", passed)
+	}
 }

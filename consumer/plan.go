@@ -152,7 +152,7 @@ func (p *Plan) streams(revision uint64, keepBytes bool) {
 // stream creates or adjusts one.
 func (p *Plan) stream(want jetstream.StreamConfig) {
 	info := p.have[want.Name]
-	step := Step{Name: want.Name, do: func(ctx context.Context) error { return ensureStream(ctx, p.js, want) }}
+	step := Step{Name: want.Name, do: func(ctx context.Context) error { return settleStream(ctx, p.js, want) }}
 	had := int64(0)
 	switch {
 	case info == nil:

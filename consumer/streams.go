@@ -113,14 +113,18 @@ func deadLetterConfig(budget int64) jetstream.StreamConfig {
 	return s
 }
 
+// settleStream tries ensureStream again while a server says what it may take back.
+func settleStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	for retries := 0; ; retries++ {
+		err := ensureStream(ctx, js, want)
+		if retries >= worthRetrying(err) || !sleep(ctx, retryInterval) {
+			return err
+		}
+	}
+}
+
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	_, err := js.CreateStream(ctx, want)
-	for range passingTries {
-		if !passing(err) || !sleep(ctx, retryInterval) {
-			break
-		}
-		_, err = js.CreateStream(ctx, want)
-	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		err = adjustStream(ctx, js, want)
 	}

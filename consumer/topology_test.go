@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -379,6 +380,26 @@ func TestAShardThatIsNone(t *testing.T) {
 	err := <-ended
 	if err == nil || !strings.Contains(err.Error(), "no shard 7: generation 1 has 2 shards, from 0 to 1") {
 		t.Errorf("says %v", err)
+	}
+}
+
+// TestWorthRetrying: what a server takes back by itself is tried again, and nothing else.
+func TestWorthRetrying(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{io.EOF, 0},
+		{&jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, peer offline"}, 5},
+		{fmt.Errorf("create: %w", &jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, peer offline, insufficient storage"}), 5},
+		{&jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, insufficient storage"}, 0},
+		{&jetstream.APIError{ErrorCode: codeNoStore, Description: "error creating store for stream"}, 1},
+		{&jetstream.APIError{ErrorCode: codeNoStorage, Description: "insufficient storage resources available"}, 0},
+	} {
+		if got := worthRetrying(tt.err); got != tt.want {
+			t.Errorf("%v: %d retries, want %d", tt.err, got, tt.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package schema_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -181,6 +182,52 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 	if b.Lost[schema.LossSpool] != 2 || len(b.CUDAStreams) != 1 || b.CUDAStreams[0] != 4 {
 		t.Errorf("lost %d, streams %v, want 2, [4]", b.Lost[schema.LossSpool], b.CUDAStreams)
+	}
+}
+
+// TestRepeatedColumns: the last of equal columns holds, in whatever order columns come.
+func TestRepeatedColumns(t *testing.T) {
+	data := pack(object{"cols", object{"v", col(7, 0), "t", col(1, 0), "t", col(2, 0), "d", col(3, 0), "new", 9, "th", col(4, 0), "t", col(5, 0), "t", col(6, 0)}})
+	var b schema.Batch
+	if err := schema.NewDecoder().Decode(data, &b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Time().Base != 6 || b.Duration().Base != 3 || b.Thread().Base != 4 {
+		t.Errorf("columns %d, %d, %d, want 6, 3, 4", b.Time().Base, b.Duration().Base, b.Thread().Base)
+	}
+}
+
+// TestOneByte: strings, lists and numbers that one byte says, and those next to them.
+func TestOneByte(t *testing.T) {
+	long := strings.Repeat("x", 32)
+	for _, tt := range []struct{ name, key, value, want string }{
+		{"nil for a string", "h", "\xc0", ""},
+		{"an empty string", "h", "\xa0", ""},
+		{"the longest string", "h", "\xbf" + long[:31], long[:31]},
+		{"a longer string", "h", "\xd9\x20" + long, long},
+		{"binary for a string", "h", "\xc4\x01x", "x"},
+		{"a list for a string", "h", "\x9f" + long[:15], "refused"},
+		{"nil for a list", "streams", "\xc0", "[]"},
+		{"an empty list", "streams", "\x90", "[]"},
+		{"the longest list", "streams", "\x9f" + strings.Repeat("\x07", 15), "[7 7 7 7 7 7 7 7 7 7 7 7 7 7 7]"},
+		{"a longer list", "streams", "\xdc\x00\x10" + strings.Repeat("\x07", 16), "[7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7]"},
+		{"a map for a list", "streams", "\x80", "refused"},
+		{"a string for a list", "streams", "\xa0", "refused"},
+		{"nil for a number", "run", "\xc0", "0"},
+		{"the largest number", "run", "\x7f", "127"},
+		{"a larger number", "run", "\xcc\x80", "128"},
+		{"a map for a number", "run", "\x80", "refused"},
+		{"a negative number", "run", "\xff", "refused"},
+		{"no value", "run", "", "refused"},
+	} {
+		var b schema.Batch
+		got := "refused"
+		if err := schema.NewDecoder().Decode([]byte("\x81"+string([]byte{0xa0 + byte(len(tt.key))})+tt.key+tt.value), &b); err == nil {
+			got = map[string]string{"h": b.Host, "streams": fmt.Sprint(b.CUDAStreams), "run": fmt.Sprint(b.Run)}[tt.key]
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

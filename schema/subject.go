@@ -30,7 +30,7 @@ const (
 
 // Subject is where a host's batches of one kind go.
 func Subject(shard int, cluster, host string, kind Kind) string {
-	return string(AppendSubject(nil, shard, cluster, host, kind))
+	return string(AppendSubject(make([]byte, 0, 96), shard, cluster, host, kind))
 }
 
 // AppendSubject appends a Subject to dst.

@@ -17,9 +17,9 @@ var (
 	errHalfNode = errors.New("a node without a count")
 )
 
-// short passes over the next byte if it is one of these codes, and gives what it says above the lowest. Most strings,
+// oneByte passes over the next byte if it is one of these codes, and gives what it says above the lowest. Most strings,
 // lists and numbers say what they are in one byte, and a small batch is little else: the library takes several times as long.
-func (d *Decoder) short(lowest, highest byte) (int, bool) {
+func (d *Decoder) oneByte(lowest, highest byte) (int, bool) {
 	at := d.at()
 	if at >= len(d.data) || d.data[at] < lowest || d.data[at] > highest {
 		return 0, false
@@ -30,8 +30,8 @@ func (d *Decoder) short(lowest, highest byte) (int, bool) {
 
 // raw is the next string or binary, borrowed from the message.
 func (d *Decoder) raw() ([]byte, error) {
-	n, short := d.short(msgpcode.FixedStrLow, msgpcode.FixedStrHigh)
-	if !short {
+	n, known := d.oneByte(msgpcode.FixedStrLow, msgpcode.FixedStrHigh)
+	if !known {
 		var err error
 		if n, err = d.dec.DecodeBytesLen(); err != nil {
 			return nil, err
@@ -48,7 +48,7 @@ func (d *Decoder) raw() ([]byte, error) {
 
 // length is how many values the list that begins here has; -1 for nil.
 func (d *Decoder) length() (int, error) {
-	if n, short := d.short(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh); short {
+	if n, known := d.oneByte(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh); known {
 		return n, nil
 	}
 	return d.dec.DecodeArrayLen()
@@ -90,7 +90,7 @@ func (d *Decoder) text(s *string) (err error) {
 
 // uint is the next number. The library reads a negative one as a huge one: refused here.
 func (d *Decoder) uint() (uint64, error) {
-	if v, short := d.short(0, msgpcode.PosFixedNumHigh); short {
+	if v, known := d.oneByte(0, msgpcode.PosFixedNumHigh); known {
 		return uint64(v), nil
 	}
 	at := d.at()
