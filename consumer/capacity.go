@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 )
@@ -42,6 +43,9 @@ func explainAccount(err error) error {
 
 // notReady explains a bus that is there and whose JetStream is not.
 func notReady(err error) error {
+	if errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("%w: has the NATS server a jetstream block in its configuration, and are most servers of the cluster up?", err)
+	}
 	if isCode(err, codeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: are most servers of the cluster up? When they have just started, wait some seconds", err)
 	}

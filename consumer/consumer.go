@@ -48,6 +48,7 @@ type Consumer struct {
 	topology schema.Topology
 	shards   []int // of all its generations
 	lookedAt time.Time
+	born     time.Time         // of the bucket with the topology: another one knows nothing of what was finished
 	better   map[int]time.Time // shard that another should have, since when
 	free     map[int]time.Time // shard that nobody owns, since when
 	refused  map[int]time.Time // shard whose state is of a newer program, since when
@@ -163,9 +164,13 @@ func (c *Consumer) takePart(ctx context.Context) error {
 func (c *Consumer) lookAtTopology(ctx context.Context) error {
 	asked, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	t, err := ReadTopology(asked, c.js)
+	t, born, err := bornTopology(asked, c.js)
 	if err != nil {
 		return err
+	}
+	if !born.Equal(c.born) {
+		clear(c.finished)
+		c.born = born
 	}
 	c.lookedAt, c.topology, c.shards = time.Now(), t, t.Numbers()
 	for i := range t.Previous {

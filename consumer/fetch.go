@@ -19,14 +19,15 @@ const (
 	pullHeartbeat  = time.Second // two missed ones mean that the JetStream consumer is gone
 	retryInterval  = time.Second
 	requestTimeout = 5 * time.Second
+	longestDrain   = time.Second
 )
 
 // errReset is how a fetch ends that JetStream interrupted: the next one goes on behind it.
 var errReset = errors.New("fetch was reset")
 
 // Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
-// yet. When ctx ends, what was fetched is still applied, but perhaps for the last message. The only errors are a connection that was
-// closed for good and a shard that the bus's topology does not have.
+// yet. When ctx ends, what was fetched is still applied, for up to a second, but perhaps for the last message. The only errors are a
+// connection that was closed for good and a shard that the bus's topology does not have.
 func (r *Reader) Run(ctx context.Context) error {
 	waiting := false
 	for {
@@ -138,11 +139,15 @@ func (r *Reader) wants(subject string) bool {
 func (r *Reader) end(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
 	if r.js.Conn().IsConnected() {
 		fetching.Drain()
+		select {
+		case <-closed:
+		case <-time.After(longestDrain):
+		}
 	} else {
-		fetching.Stop() // Drain would wait for the bus; what is dropped here is fetched again
+		fetching.Stop() // Drain would wait for the bus
 	}
+	g.shut() // what does not pass any more is fetched again
 	<-closed
-	g.shut()
 	if info := ordered.CachedInfo(); info != nil && r.js.Conn().IsConnected() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

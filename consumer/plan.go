@@ -45,14 +45,11 @@ func PlanStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) (
 		return nil, err
 	}
 	p := &Plan{js: js}
-	if p.have, err = OwnStreams(ctx, js); err != nil {
-		return nil, err
-	}
-	now, revision, err := p.current(ctx)
+	revision, err := p.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p.now = now
+	now := p.now
 	p.Options = p.complete(o, now)
 	if err := p.Options.validate(); err != nil {
 		return nil, err
@@ -69,6 +66,25 @@ func PlanStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) (
 	}
 	p.streams(revision, o.MaxBytes <= 0)
 	return p, p.affordable(account)
+}
+
+// look reads the topology, as revision, and the streams of that: somebody else may be changing both.
+func (p *Plan) look(ctx context.Context) (revision uint64, err error) {
+	for {
+		_, before, err := storedTopology(ctx, p.js)
+		if err != nil && !errors.Is(err, ErrNoTopology) {
+			return 0, err
+		}
+		if p.have, err = OwnStreams(ctx, p.js); err != nil {
+			return 0, err
+		}
+		if p.now, revision, err = p.current(ctx); err != nil {
+			return 0, err
+		}
+		if before == nil && revision == 0 || before != nil && before.Revision() == revision {
+			return revision, nil
+		}
+	}
 }
 
 // current is the topology that the bus has, or is taken to have: one shard when it was set up by a version

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 )
@@ -45,4 +46,28 @@ func TestReshardUnderConsumers(t *testing.T) {
 	for _, i := range running {
 		i.stop()
 	}
+}
+
+// TestABusMadeAnew: whoever has folded a closed generation to its end folds what has its numbers after all was removed.
+func TestABusMadeAnew(t *testing.T) {
+	f := newFleet(t, 2)
+	i := f.instance("a", newChain)
+	f.send("h")
+	reshard(t, f.admin, 3)
+	eventually(t, "the closed shards are finished, the new ones owned", func() bool { return slices.Equal(i.shards(), []int{2, 3, 4}) })
+	time.Sleep(2 * time.Second) // the instance looks every second at what has ended
+	if _, err := RemoveStreams(t.Context(), f.admin); err != nil {
+		t.Fatal(err)
+	}
+	if err := EnsureStreams(t.Context(), f.admin, StreamOptions{Shards: 2, MaxBytes: 128 << 20, Lease: f.lease}); err != nil {
+		t.Fatal(err)
+	}
+	f.seqs, f.sums = map[string]uint64{}, map[string]uint64{}
+	for n := range 20 {
+		f.send(fmt.Sprint("h", n))
+	}
+	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), []int{0, 1}) })
+	i.stop()
+	f.finish()
+	f.expect(f.committed())
 }

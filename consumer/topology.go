@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,6 +18,19 @@ var ErrNoTopology = errors.New("the bus has no topology: set it up with gputap s
 func ReadTopology(ctx context.Context, js jetstream.JetStream) (schema.Topology, error) {
 	t, _, err := storedTopology(ctx, js)
 	return t, err
+}
+
+// bornTopology says also since when the bus has had topologies: not for longer than since somebody removed all that it had.
+func bornTopology(ctx context.Context, js jetstream.JetStream) (t schema.Topology, born time.Time, err error) {
+	t, err = ReadTopology(ctx, js)
+	if err != nil {
+		return t, born, err
+	}
+	bucket, err := js.Stream(ctx, schema.BucketStream(schema.MetaBucket))
+	if err != nil {
+		return t, born, notReady(fmt.Errorf("read the topology of the bus: %w", err))
+	}
+	return t, bucket.CachedInfo().Created, nil
 }
 
 // storedTopology gives the key too, for its revision; none with an error.
