@@ -56,6 +56,7 @@ type Consumer struct {
 
 	ready     chan struct{}
 	readyOnce sync.Once
+	apart     atomic.Pointer[error]
 
 	mu   sync.Mutex
 	owns map[int]*owned
@@ -98,6 +99,14 @@ func instanceName() string {
 // Ready is closed when the instance takes part: it owns what it should, or stands by.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
+// Apart says why the instance, once Ready, takes no part now: the bus cannot be asked, or nothing is there any more. nil: it does.
+func (c *Consumer) Apart() error {
+	if err := c.apart.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 var errAway = errors.New("the bus is away")
 
 // Run folds until ctx ends; then it commits what it has and gives its shards away. It waits for a bus, streams and
@@ -117,6 +126,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		if errors.Is(err, nats.ErrReconnectBufExceeded) { // its own word for it, as nothing is buffered there
 			err = errAway
+		}
+		if err != nil {
+			c.apart.Store(&err)
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -222,6 +234,7 @@ func (c *Consumer) step(ctx context.Context) error {
 		delete(c.free, shard)
 	}
 	c.readyOnce.Do(func() { close(c.ready) })
+	c.apart.Store(nil)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -59,6 +60,7 @@ func TestABusMadeAnew(t *testing.T) {
 	if _, err := RemoveStreams(t.Context(), f.admin); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the instance says that it takes no part", func() bool { return errors.Is(i.Apart(), ErrNoTopology) })
 	if err := EnsureStreams(t.Context(), f.admin, StreamOptions{Shards: 2, MaxBytes: 128 << 20, Lease: f.lease}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +69,9 @@ func TestABusMadeAnew(t *testing.T) {
 		f.send(fmt.Sprint("h", n))
 	}
 	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), []int{0, 1}) })
+	if err := i.Apart(); err != nil {
+		t.Error(err)
+	}
 	i.stop()
 	f.finish()
 	f.expect(f.committed())

@@ -33,6 +33,7 @@ func Run[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js je
 		return err
 	}
 	readyWhen(p, c.Ready())
+	p.ReadyWhen(c.Apart)
 	defer p.Report(cfg.DisplayInterval, func(w io.Writer) {
 		var folds []F
 		c.Each(func(_ int, f consumer.Stateful) { folds = append(folds, f.(F)) })
