@@ -88,12 +88,14 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	return cfg, cfg.Validate()
 }
 
-// exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1.
+// exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1, nothing to 0.
 func exact(from, to reflect.Type, data any) (any, error) {
 	duration := reflect.TypeFor[time.Duration]()
 	switch {
 	case to == duration && from != duration && from.Kind() != reflect.String && fmt.Sprint(data) != "0":
 		return nil, fmt.Errorf("%v has no unit: write 5s, 10m or 1h", data)
+	case from.Kind() == reflect.String && data == "" && (to.Kind() == reflect.Int || to.Kind() == reflect.Int64 || to.Kind() == reflect.Bool):
+		return nil, errors.New("empty: give it a value, or leave it out")
 	case (to.Kind() == reflect.Int || to.Kind() == reflect.Int64) && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
 		return nil, fmt.Errorf("%v is no whole number", data)
 	case to.Kind() == reflect.String && from.Kind() == reflect.Slice:

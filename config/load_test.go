@@ -72,6 +72,8 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "list of servers", file: "nats:\n  url: [nats://a, nats://b]\n", want: "nats.url' a list: write it as one text, with commas between"},
 		{name: "pid of nobody", args: []string{"--filter.pid=0"}, want: `producer.filter.pid: "0": use the number of a running process`},
 		{name: "pid by name", file: "producer:\n  filter:\n    pid: [12, python]\n", want: `filter.pid: "python"`},
+		{name: "an empty number", env: map[string]string{"GPUTAP_PRODUCER__SHARDS": ""}, want: "empty: give it a value"},
+		{name: "an empty amount", env: map[string]string{"GPUTAP_PRODUCER__BATCH_BYTES": ""}, want: "empty: give it a value"},
 		{name: "user with a space", env: map[string]string{"GPUTAP_PRODUCER__FILTER__UID": "1000,a b"}, want: `filter.uid: "a b"`},
 		{name: "11 digits", args: []string{"--producer.filter.container=0123456789a"}, want: `filter.container: "0123456789a"`},
 		{name: "65 digits", args: []string{"--filter.container=" + strings.Repeat("a", 65)}, want: "12 or more of the first"},
