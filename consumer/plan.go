@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -51,7 +52,7 @@ func PlanStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) (
 	}
 	now := p.now
 	p.Options = p.complete(o, now)
-	if err := p.Options.validate(); err != nil {
+	if err := p.Options.validate(o.MaxBytes); err != nil {
 		return nil, err
 	}
 	p.Topology = now
@@ -133,15 +134,20 @@ func (p *Plan) complete(o StreamOptions, now schema.Topology) StreamOptions {
 	return o
 }
 
-func (o StreamOptions) validate() error {
+func (o StreamOptions) validate(asked int64) error {
 	switch {
 	case o.Shards < 1 || o.Shards > schema.MostShards:
 		return fmt.Errorf("%d shards: use 1 to %d", o.Shards, schema.MostShards)
 	case o.Replicas < 1 || o.Replicas > MostReplicas:
 		return fmt.Errorf("%d replicas: use 1 to %d", o.Replicas, MostReplicas)
+	case asked > 0 && o.MaxBytes < o.leastBytes():
+		return fmt.Errorf("%s of events in %d shards: use --max-bytes %s or more", amount(o.MaxBytes), o.Shards, strings.ReplaceAll(amount(o.leastBytes()), " ", ""))
 	}
 	return nil
 }
+
+// leastBytes is room for two of the largest batches in every shard, and for checkpoints of some size.
+func (o StreamOptions) leastBytes() int64 { return max(16<<20, int64(o.Shards)<<20) }
 
 // streams lists the steps: whatever is needed first comes first, so that every step leaves a bus that works
 // and that another call completes.
@@ -175,6 +181,9 @@ func (p *Plan) stream(want jetstream.StreamConfig) {
 		step.Action, step.Detail = "create", describe(want)
 	case !sameLimits(info.Config, want):
 		step.Action, step.Detail = "change", describe(info.Config)+" → "+describe(want)
+		if held := int64(info.State.Bytes); want.MaxBytes < held {
+			step.Detail += fmt.Sprintf(": the oldest %s of %s go", about(held-want.MaxBytes), about(held))
+		}
 		had = info.Config.MaxBytes
 	default:
 		return

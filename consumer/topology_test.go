@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -381,6 +382,77 @@ func TestAShardThatIsNone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no shard 7: generation 1 has 2 shards, from 0 to 1") {
 		t.Errorf("says %v", err)
 	}
+}
+
+// TestTooFewBytes: an amount that a unit was forgotten of is refused, and what a smaller one lets go is said.
+func TestTooFewBytes(t *testing.T) {
+	js := connectReady(t)
+	if _, err := PlanStreams(t.Context(), js, StreamOptions{Shards: 20, MaxBytes: 400}); err == nil || !strings.Contains(err.Error(), "400 bytes of events in 20 shards: use --max-bytes 20MiB or more") {
+		t.Errorf("says %v", err)
+	}
+	big := builderOf(t, 60_000)
+	for seq := range uint64(24) {
+		publish(t, js, schema.KindMemory, big(seq+1))
+	}
+	held := info(t, js, schema.StreamName(0)).State.Bytes
+	if held <= 16<<20 {
+		t.Fatalf("only %d bytes are held", held)
+	}
+	plan, err := PlanStreams(t.Context(), js, StreamOptions{MaxBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("the oldest %s of %s go", about(int64(held)-16<<20), about(int64(held)))
+	if !slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Name == schema.StreamName(0) && strings.Contains(s.Detail, want) }) {
+		t.Errorf("plans %+v, want %q", plan.Steps, want)
+	}
+}
+
+// builderOf gives batches of as many events.
+func builderOf(t *testing.T, events int) func(seq uint64) []byte {
+	t.Helper()
+	b := schema.NewBuilder(schema.KindMemory)
+	fill(b, events)
+	return func(seq uint64) []byte {
+		return b.Encode(&schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq})
+	}
+}
+
+// TestTwoOfOneMind: of two that ask for the same at once, the later one does not take limits from what the other has half changed.
+func TestTwoOfOneMind(t *testing.T) {
+	js := newBus(t).connect()
+	if err := EnsureStreams(t.Context(), js, StreamOptions{Shards: 2, MaxAge: 5 * time.Hour, MaxBytes: 100 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if err := EnsureStreams(t.Context(), &overtaken{JetStream: js, t: t}, StreamOptions{Shards: 4}); err != nil {
+		t.Fatal(err)
+	}
+	topology := topologyOf(t, js)
+	for _, shard := range topology.Numbers() {
+		if c := info(t, js, schema.StreamName(shard)).Config; topology.Shards != 4 || c.MaxAge != 5*time.Hour || c.MaxBytes != 25<<20 {
+			t.Errorf("%+v: %s keeps %d bytes for %s", topology, c.Name, c.MaxBytes, c.MaxAge)
+		}
+	}
+}
+
+// overtaken is a bus on which somebody else sets up four shards just after the streams were listed.
+type overtaken struct {
+	jetstream.JetStream
+	t            *testing.T
+	listed, done bool
+}
+
+func (o *overtaken) ListStreams(ctx context.Context, opts ...jetstream.StreamListOpt) jetstream.StreamInfoLister {
+	o.listed = true
+	return o.JetStream.ListStreams(ctx, opts...)
+}
+
+func (o *overtaken) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	if o.listed && !o.done {
+		o.done = true
+		reshard(o.t, o.JetStream, 4)
+	}
+	return o.JetStream.KeyValue(ctx, bucket)
 }
 
 // TestWorthRetrying: what a server takes back by itself is tried again, and nothing else.

@@ -162,7 +162,7 @@ func TestSecretsAreNotSaid(t *testing.T) {
 		"url: nats://me:xxxxx@":                             {"config", "print", "leak", "--nats.url", "nats://me:" + password + "@" + open},
 		"url: nats://me:xxxxx@127.0.0.1:1":                  {"config", "print", "gputap-producer"},
 		"unknown program \"fold\"":                          {"config", "print", "fold", "--nats.url", "nats://me:" + password + "@" + open},
-		"streams are ready":                                 {"stream", "init", "--nats.url", "nats://me:" + password + "@" + open, "--max-bytes", "1048576"},
+		"streams are ready":                                 {"stream", "init", "--nats.url", "nats://me:" + password + "@" + open, "--max-bytes", "16777216"},
 		"listen: 127.0.0.1:0":                               {"run", "--print-config", "--nats-listen", "127.0.0.1:0"},
 		"other machines reach 0.0.0.0:4222: set embedded.l": {"run", "--nats-listen", "0.0.0.0:4222"},
 	} {
