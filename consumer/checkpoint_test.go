@@ -94,6 +94,36 @@ func TestStopAmidCommit(t *testing.T) {
 	f.expect(f.committed())
 }
 
+// TestOneDeadLetter: a batch of no use that comes again after a crash is not copied again.
+func TestOneDeadLetter(t *testing.T) {
+	f := newFleet(t, 1)
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory), []byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	letters := func() uint64 { return info(t, f.admin, schema.DeadLetterStream).State.Msgs }
+	for range 2 {
+		f.send("h")
+		r, stop := start(t, f.admin, newChain(), ReaderOptions{}) // it saves nothing
+		wait(t, r, 2)
+		if s := r.Stats(); s.Invalid != 1 || s.DeadLetters != 1 || s.DeadLettersLost != 0 {
+			t.Errorf("%+v", s)
+		}
+		stop()
+	}
+	if n := letters(); n != 1 {
+		t.Errorf("%d dead letters, want 1", n)
+	}
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory), []byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	r, stop := start(t, f.admin, newChain(), ReaderOptions{})
+	defer stop()
+	wait(t, r, 4)
+	if n := letters(); n != 2 {
+		t.Errorf("%d dead letters, want 2", n)
+	}
+}
+
 // TestOwnersLeaveNothing: what the owners before have stored is freed.
 func TestOwnersLeaveNothing(t *testing.T) {
 	f := newFleet(t, 1)

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -30,7 +31,9 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 			"Gputap-Stream": {meta.Stream}, "Gputap-Seq": {strconv.FormatUint(meta.Sequence.Stream, 10)},
 		},
 	}
-	err := r.keep(letter)
+	// After a crash the batch comes again, to whoever owns the shard then; another message of that number has another time.
+	id := fmt.Sprintf("%s.%s.%d.%d", letter.Subject, meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
+	err := r.keep(letter, id)
 	if err != nil {
 		r.warn("dead letter not kept", "subject", letter.Subject, "err", err)
 	}
@@ -43,17 +46,17 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	r.stats.DeadLetters++
 }
 
-// keep publishes a dead letter, creating their stream when there is none yet.
-func (r *Reader) keep(letter *nats.Msg) error {
+// keep publishes a dead letter, creating their stream when there is none yet. The stream passes over an id that it has.
+func (r *Reader) keep(letter *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()
-	_, err := r.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
+	_, err := r.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
 	if err := ensureStream(ctx, r.js, deadLetterConfig(0)); err != nil {
 		return err
 	}
-	_, err = r.js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
+	_, err = r.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 	return err
 }

@@ -42,6 +42,8 @@ const (
 	duplicateWindow = 100 * time.Millisecond
 	// A fold that starts again raises the alerts of all that is stored again, by the same ids.
 	outDuplicateWindow = 24 * time.Hour
+	// A consumer that dies before its next checkpoint meets the same batches again.
+	deadLetterWindow = 24 * time.Hour
 )
 
 // EnsureStreams gives a bus its topology and its streams: the shards', the checkpoints', the dead letters',
@@ -106,7 +108,7 @@ func bucketConfig(bucket string, history int64) jetstream.StreamConfig {
 // deadLetterConfig bounds the dead letters to their share of a budget, if there is one.
 func deadLetterConfig(budget int64) jetstream.StreamConfig {
 	s := streamConfig(schema.DeadLetterStream, schema.DeadLetterSubjects)
-	s.MaxBytes = maxDeadLetters
+	s.MaxBytes, s.Duplicates = maxDeadLetters, deadLetterWindow
 	if budget > 0 {
 		s.MaxBytes = min(maxDeadLetters, budget)
 	}
@@ -145,12 +147,13 @@ func adjustStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil
 	}
 	have.MaxAge, have.MaxBytes, have.Replicas = want.MaxAge, want.MaxBytes, want.Replicas
+	have.Duplicates = max(have.Duplicates, want.Duplicates)
 	_, err = js.UpdateStream(ctx, have)
 	return err
 }
 
-func sameLimits(a, b jetstream.StreamConfig) bool {
-	return a.MaxAge == b.MaxAge && a.MaxBytes == b.MaxBytes && a.Replicas == b.Replicas
+func sameLimits(have, want jetstream.StreamConfig) bool {
+	return have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas && have.Duplicates >= want.Duplicates
 }
 
 // OwnStreams are the JetStream streams of an account that are gputap's, by name.
