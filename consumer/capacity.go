@@ -169,6 +169,8 @@ func worthRetrying(err error) int {
 	switch {
 	case isCode(err, codeNoPeers) && strings.Contains(err.Error(), "peer offline"):
 		return 5 // another server of the cluster may have just started
+	case errors.Is(err, context.DeadlineExceeded):
+		return 1 // a cluster answers nobody when two create a stream with other limits at once
 	case isCode(err, codeNoStore):
 		return 1 // the directory of the server's last stream may have just been taken away
 	}
