@@ -110,8 +110,11 @@ func (c *Consumer) Apart() error {
 var errAway = errors.New("the bus is away")
 
 // Run folds until ctx ends; then it commits what it has and gives its shards away. It waits for a bus, streams and
-// leases that are not there yet. The only error is a connection that was closed for good.
+// leases that are not there yet. The only errors are a connection that was closed for good and a fold whose name cannot be one.
 func (c *Consumer) Run(ctx context.Context) error {
+	if err := checkName(c.fold); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer c.giveUp()
 	defer stop()

@@ -274,6 +274,26 @@ func TestEffectivelyOnce(t *testing.T) {
 	f.expect(f.committed())
 }
 
+// TestFoldNames: a name that would be changed for a subject, and then be another fold's, is refused, and what no key may have.
+func TestFoldNames(t *testing.T) {
+	for name, ok := range map[string]bool{"leak": true, "my-Fold_2": true, "": false, "my.fold": false, "my fold": false, "a*": false, "a/b": false, "Größe": false} {
+		if err := checkName(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	c := New(Options{}, nil, func() Stateful { return named{newChain().(*chain), "my.fold"} }, slog.New(slog.DiscardHandler))
+	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"my.fold"`) {
+		t.Errorf("Run gave %v", err)
+	}
+}
+
+type named struct {
+	*chain
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
 // TestZombie: an instance that was thought dead cannot write over what its successor has written.
 func TestZombie(t *testing.T) {
 	f := newFleet(t, 1)

@@ -27,8 +27,11 @@ var errReset = errors.New("fetch was reset")
 
 // Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
 // yet. When ctx ends, what was fetched is still applied, for up to a second, but perhaps for the last message. The only errors are a
-// connection that was closed for good and a shard that the bus's topology does not have.
+// connection that was closed for good, a shard that the bus's topology does not have and a fold whose name cannot be one.
 func (r *Reader) Run(ctx context.Context) error {
+	if err := checkName(r.fold.Name()); err != nil {
+		return err
+	}
 	waiting := false
 	for {
 		err := r.fetch(ctx, func() { waiting = false })

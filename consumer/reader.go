@@ -25,7 +25,7 @@ import (
 // is told, by the same goroutine, of batches with events of its kinds that it will never see: lost,
 // from before the reader's start, or refused by its own Apply.
 type Fold interface {
-	Name() string
+	Name() string // letters, digits, - and _: instances of one name share shards and states
 	Kinds() []schema.Kind
 	Apply(b *schema.Batch) error
 }

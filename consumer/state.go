@@ -1,6 +1,11 @@
 package consumer
 
-import "github.com/gputap/gputap/consumer/snapshot"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gputap/gputap/consumer/snapshot"
+)
 
 // Section is the state of one host in one fold; the section of no host is what a fold keeps of all of them.
 type Section = snapshot.Section
@@ -16,4 +21,18 @@ type Stateful interface {
 	Fold
 	Snapshot(yield func(Section) error) error
 	Restore(Section) error
+}
+
+// checkName refuses what cannot be part of subjects, keys and the names of JetStream consumers, or would be changed for it and so
+// be another fold's name.
+func checkName(fold string) error {
+	for _, c := range fold {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return fmt.Errorf("fold name %q: use letters, digits, - and _", fold)
+		}
+	}
+	if fold == "" {
+		return errors.New("fold without a name: use letters, digits, - and _")
+	}
+	return nil
 }

@@ -68,7 +68,26 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	if !connected(ctx, nc) {
 		return b.p.NoBus(b.bus)
 	}
-	return run(ctx, js)
+	out := &checked{Writer: b.p.Stdout}
+	b.p.Stdout = out
+	if err := run(ctx, js); err != nil {
+		return err
+	}
+	return out.err
+}
+
+// checked remembers that something could not be written, as tables are written without looking.
+type checked struct {
+	io.Writer
+	err error
+}
+
+func (c *checked) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	if err != nil && c.err == nil {
+		c.err = fmt.Errorf("write the output: %w", err)
+	}
+	return n, err
 }
 
 func connected(ctx context.Context, nc *nats.Conn) bool {

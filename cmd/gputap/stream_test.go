@@ -184,15 +184,16 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, value := range map[string]string{
-		"leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`, "m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
+		"leak.0": `{"instance":"pod-b"}`, "leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`, "m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
 	} {
 		if _, err := leases.PutString(t.Context(), key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: "leak-000-abcdefgh"})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} { // the second is of an instance that was killed
+		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: name}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if out, err = typed(t, "stream", "info"); err != nil {
 		t.Fatal(err)
@@ -207,10 +208,10 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 	}
 	first := all.Streams[0]
 	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 || first.Subjects != 4 ||
-		first.Generation != 1 || !first.Sealed || first.Consumers != 1 || first.First == nil || all.Streams[2].Generation != 2 {
+		first.Generation != 1 || !first.Sealed || first.Consumers != 2 || first.First == nil || all.Streams[2].Generation != 2 {
 		t.Errorf("says %+v", all.Streams)
 	}
-	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
+	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[0].Owner != "pod-b" || all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
 		t.Errorf("folds %s", out)
 	}
 

@@ -65,6 +65,8 @@ type foldJSON struct {
 	Shard int     `json:"shard"`
 	Owner string  `json:"owner"` // "" without a lease
 	Lag   *uint64 `json:"lag"`   // messages; null while nobody reads
+
+	idle bool // nobody waits for messages: its reader is gone, or has enough to do
 }
 
 func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
@@ -101,6 +103,9 @@ func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 	}
 	all.Folds = []foldJSON{}
 	for _, f := range folds {
+		if f.Owner == "" && f.idle { // JetStream forgets the consumer of who was killed in five minutes
+			continue
+		}
 		all.Folds = append(all.Folds, f)
 	}
 	slices.SortFunc(all.Folds, func(a, b foldJSON) int { return strings.Compare(leaseKey(a.Fold, a.Shard), leaseKey(b.Fold, b.Shard)) })
@@ -189,10 +194,11 @@ func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[s
 		}
 		fold, lag := strings.Join(parts[:len(parts)-2], "-"), c.NumPending
 		key := leaseKey(fold, shard)
+		idle := c.NumWaiting == 0
 		if f, seen := folds[key]; seen && f.Lag != nil {
-			lag = min(lag, *f.Lag) // a reader that was reset is gone soon
+			lag, idle = min(lag, *f.Lag), idle && f.idle // a reader that was reset is gone soon
 		}
-		folds[key] = foldJSON{Fold: fold, Shard: shard, Lag: &lag}
+		folds[key] = foldJSON{Fold: fold, Shard: shard, Lag: &lag, idle: idle}
 	}
 	if err := list.Err(); err != nil {
 		return fmt.Errorf("list the readers of shard %d: %w", shard, err)
