@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -144,12 +145,17 @@ func (f *fleet) committed() map[int][]byte {
 	states := map[int][]byte{}
 	for _, shard := range f.topo.Numbers() {
 		store := &checkpoints{js: f.admin, fold: "chain", shard: shard}
-		m, err := store.latest(f.t.Context())
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if states[shard], err = store.load(f.t.Context(), &m, 0); err != nil {
-			f.t.Fatal(err)
+		for again := true; again; {
+			m, err := store.latest(f.t.Context())
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			states[shard], err = store.load(f.t.Context(), &m, 0)
+			now, lookErr := store.latest(f.t.Context())
+			again = errors.Is(err, errDamaged) && lookErr == nil && now.Commit != m.Commit // its parts were written over meanwhile
+			if err != nil && !again {
+				f.t.Fatal(err)
+			}
 		}
 	}
 	return states
