@@ -181,7 +181,7 @@ func (p *Plan) stream(want jetstream.StreamConfig) {
 		step.Action, step.Detail = "create", describe(want)
 	case !sameLimits(info.Config, want):
 		step.Action, step.Detail = "change", describe(info.Config)+" → "+describe(want)
-		if held := int64(info.State.Bytes); want.MaxBytes < held {
+		if held := int64(info.State.Bytes); want.Discard == jetstream.DiscardOld && want.MaxBytes < held {
 			step.Detail += fmt.Sprintf(": the oldest %s of %s go", about(held-want.MaxBytes), about(held))
 		}
 		had = info.Config.MaxBytes
