@@ -30,11 +30,7 @@ type pass struct {
 
 // trace is a pass of the producer: it stands still while a program makes calls, and is let go.
 func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
-	before, err := h.counted()
-	if err != nil {
-		return nil, err
-	}
-	first, err := h.lastSeq(ctx)
+	before, first, err := h.settled(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +87,25 @@ func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
 	h.latest, h.called, h.seen = *p, h.called+p.Events, after.events
 	h.tell(p)
 	return p, nil
+}
+
+// settled is what the producer and the stream have counted, once both have counted the same: what the producer has to say of its
+// start may be stored already and not acked yet.
+func (h *hostRun) settled(ctx context.Context) (c hostCounters, last uint64, err error) {
+	err = cluster.Until(ctx, atStart, func() error {
+		if c, err = h.counted(); err != nil {
+			return err
+		}
+		if last, err = h.lastSeq(ctx); err != nil {
+			return err
+		}
+		again, err := h.counted()
+		if err == nil && (again.waiting > 0 || again.batches != c.batches) {
+			err = fmt.Errorf("the producer is not done: %.0f batches wait, %.0f were acked", again.waiting, again.batches)
+		}
+		return err
+	})
+	return c, last, err
 }
 
 // call has a program make calls of the stub, whatever driver the machine has, on the producer's CPUs.
