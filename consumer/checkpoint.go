@@ -58,6 +58,9 @@ type part struct {
 
 const manifestForm = 1
 
+// saved reports whether there is a state, be it a blank one.
+func (m *manifest) saved() bool { return len(m.Sums) > 0 }
+
 func (m *manifest) bytes() (n int) {
 	for _, p := range m.Sums {
 		n += p.Bytes

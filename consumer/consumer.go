@@ -54,6 +54,8 @@ type Consumer struct {
 	refused  map[int]time.Time // shard whose state is of a newer program, since when
 	finished map[int]bool      // shards of older generations that are folded to their end
 
+	inheriting chan struct{}
+
 	ready     chan struct{}
 	readyOnce sync.Once
 	apart     atomic.Pointer[error]
@@ -83,7 +85,8 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	fold := newFold().Name()
 	return &Consumer{
 		opts: opts, js: js, newFold: newFold, fold: fold, log: log.With("consumer", fold, "instance", opts.Instance),
-		better: map[int]time.Time{}, free: map[int]time.Time{}, refused: map[int]time.Time{}, finished: map[int]bool{}, ready: make(chan struct{}), owns: map[int]*owned{},
+		better: map[int]time.Time{}, free: map[int]time.Time{}, refused: map[int]time.Time{}, finished: map[int]bool{}, inheriting: make(chan struct{}, 1),
+		ready: make(chan struct{}), owns: map[int]*owned{},
 	}
 }
 
@@ -191,6 +194,7 @@ func (c *Consumer) lookAtTopology(ctx context.Context) error {
 	for i := range t.Previous {
 		c.shards = append(c.shards, t.Previous[i].Numbers()...)
 	}
+	c.passOn(ctx)
 	return nil
 }
 
@@ -260,7 +264,12 @@ func (c *Consumer) owned(shard int) *owned {
 	select {
 	case <-o.ended:
 		delete(c.owns, shard)
-		c.finished[shard] = o.done
+		if o.again {
+			clear(c.finished)
+		}
+		if o.done && o.born.Equal(c.born) {
+			c.finished[shard] = true
+		}
 		if o.newer {
 			c.refused[shard] = time.Now()
 		}
@@ -297,7 +306,7 @@ func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	o := &owned{
 		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.pullBytes(), newFold: c.newFold,
 		log: c.log.With("shard", shard), counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
-		ended: make(chan struct{}), rebuild: rebuild,
+		ended: make(chan struct{}), rebuild: rebuild, born: c.born, inheriting: c.inheriting,
 	}
 	c.mu.Lock()
 	c.owns[shard] = o

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,40 +14,77 @@ import (
 // errNotDrained: the generation before is not closed and folded to its end yet.
 var errNotDrained = errors.New("the shards of the generation before are not folded to their end yet")
 
-// inherit gives a new shard the states of its hosts, which the shards of the generation before hold. That generation is
-// closed, so what its shards have folded to their end is all there is of it.
-func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) error {
-	if len(o.topology.Previous) == 0 || o.shard < o.topology.First {
-		return nil
+// inherit gives a shard the states of its hosts, which the shards of the generation before hold, and reports whether there is
+// one. That generation is closed, so what its shards have folded to their end is all there is of it; each of them, too, has first
+// inherited, and saved that, unless there is no generation before it.
+func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has bool, err error) {
+	all := o.topology.Generations()
+	i := slices.IndexFunc(all, func(g schema.Topology) bool { return g.Has(o.shard) })
+	if i < 1 {
+		return false, nil
 	}
-	before := o.topology.Previous[len(o.topology.Previous)-1]
-	states := make([][]byte, 0, before.Shards)
-	for _, shard := range before.Numbers() {
-		store := checkpoints{js: o.js, fold: o.store.fold, shard: shard}
-		m, err := store.latest(ctx)
-		if err != nil {
-			return err
+	own, before := all[i], all[i-1]
+	stores, manifests := make([]checkpoints, before.Shards), make([]manifest, before.Shards)
+	for n, shard := range before.Numbers() {
+		store, m := &stores[n], &manifests[n]
+		*store = checkpoints{js: o.js, fold: o.store.fold, shard: shard}
+		if *m, err = store.latest(ctx); err != nil {
+			return false, err
 		}
 		drained, err := reader.drained(ctx, shard, m.Sequence)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if !drained {
-			return fmt.Errorf("shard %d: %w", shard, errNotDrained)
+		if !drained || i > 1 && !m.saved() {
+			return false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
 		}
-		state, err := store.load(ctx, &m, waitForNewer*o.leases.ttl)
+	}
+	hosts := func(cluster, host string) bool { return own.Shard(cluster, host) == o.shard }
+	select { // one state of one shard at a time is in memory twice
+	case o.inheriting <- struct{}{}:
+		defer func() { <-o.inheriting }()
+
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	for n := range stores {
+		state, err := stores[n].load(ctx, &manifests[n], waitForNewer*o.leases.ttl)
 		if err != nil {
-			return err
+			return false, err
 		}
-		states = append(states, state)
-	}
-	hosts := func(cluster, host string) bool { return o.topology.Shard(cluster, host) == o.shard }
-	for _, state := range states {
-		if err := reader.restore(state, fold, hosts); err != nil {
-			return err
+		if err := reader.restore(state, fold, hosts); isNewer(err) {
+			return false, err
+		} else if err != nil {
+			return false, fmt.Errorf("%w: %w", errDamaged, err)
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// takenUp reports whether all shards of a generation have saved what they inherited.
+func (c *Consumer) takenUp(ctx context.Context, g *schema.Topology) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	store := checkpoints{js: c.js, fold: c.fold}
+	for _, store.shard = range g.Numbers() {
+		if m, err := store.latest(ctx); err != nil || !m.saved() {
+			return false
+		}
+	}
+	return true
+}
+
+// passOn finishes the closed generations that the next one has taken over: nobody needs to own their shards again.
+func (c *Consumer) passOn(ctx context.Context) {
+	all := c.topology.Generations()
+	for i := range all[:len(all)-1] {
+		closed := all[i].Numbers()
+		if slices.ContainsFunc(closed, func(shard int) bool { return !c.finished[shard] }) && c.takenUp(ctx, &all[i+1]) {
+			for _, shard := range closed {
+				c.finished[shard] = true
+			}
+		}
+	}
 }
 
 // drained reports whether a shard is closed and holds nothing for this fold behind a message. A stream that is
@@ -74,8 +112,17 @@ func (r *Reader) Folded(ctx context.Context, sequence uint64) (bool, error) {
 	return r.nothingBehind(ctx, jsStream, r.opts.Shard, sequence)
 }
 
+// nothingBehind asks the stream's leader, whose answer jsStream was made of, and replicas, which may be behind, only where the leader
+// cannot say: a reader of heartbeats alone does not come to each message, nobody to one that was removed.
 func (r *Reader) nothingBehind(ctx context.Context, jsStream jetstream.Stream, shard int, sequence uint64) (bool, error) {
-	for _, subject := range r.wanted(shard) {
+	state, wanted := jsStream.CachedInfo().State, r.wanted(shard)
+	if sequence >= state.LastSeq || state.Msgs == 0 {
+		return true, nil
+	}
+	if len(wanted) > 1 && state.NumDeleted == 0 {
+		return false, nil
+	}
+	for _, subject := range wanted {
 		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false, err

@@ -36,10 +36,14 @@ type owned struct {
 
 	leaving bool // it is given to another; the Consumer's
 
+	born       time.Time     // of the topology; the Consumer's
+	inheriting chan struct{} // holds one while a shard of this instance inherits
+
 	closed  atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
 	done    bool        // it was; valid when ended is closed
 	rebuild bool        // a state of a newer program is not waited for
 	newer   bool        // the state is of a newer program; valid when ended is closed
+	again   bool        // the state of a shard that was finished is damaged: it must be owned again; valid when ended is closed
 
 	stop  context.CancelCauseFunc
 	ended chan struct{}
@@ -144,34 +148,44 @@ func (o *owned) work(ctx context.Context) (err error) {
 	}
 }
 
-// takeUp makes a reader and fold of the newest checkpoint. A damaged state is built anew from what the stream still holds.
+// takeUp makes a reader and fold of the newest checkpoint. What has none inherits; a damaged state is built anew like that, and from
+// what the stream still holds.
 func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 	reader, fold := o.anew()
-	if len(o.manifest.Sums) == 0 {
-		if err := o.inherit(ctx, reader, fold); err != nil {
+	var lost error // why the state that was saved is not used
+	switch {
+	case o.manifest.saved():
+		state, err := o.store.load(ctx, &o.manifest, waitForNewer*o.leases.ttl)
+		if err != nil && !errors.Is(err, errDamaged) {
 			return nil, nil, err
 		}
-		o.unsaved = len(reader.runs.young) > 0
-		if o.rebuild {
-			o.rebuilt(errNewer)
+		if err == nil {
+			err = reader.restore(state, fold, nil)
 		}
-		return reader, fold, nil
-	}
-	state, err := o.store.load(ctx, &o.manifest, waitForNewer*o.leases.ttl)
-	if err == nil {
-		err = reader.restore(state, fold, nil)
-	} else if !errors.Is(err, errDamaged) {
-		return nil, nil, err
-	}
-	if isNewer(err) && !o.rebuild {
-		return nil, nil, err
-	}
-	if err != nil {
-		o.rebuilt(err)
+		if isNewer(err) && !o.rebuild {
+			return nil, nil, err
+		}
+		if err == nil {
+			reader.resume(&o.manifest)
+			return reader, fold, nil
+		}
+		lost = err
 		reader, fold = o.anew()
-		return reader, fold, nil
+	case o.rebuild:
+		lost = errNewer
 	}
-	reader.resume(&o.manifest)
+	has, err := o.inherit(ctx, reader, fold)
+	if err != nil && lost != nil && errors.Is(err, errDamaged) { // neither is left
+		lost = errors.Join(lost, err)
+		reader, fold = o.anew()
+	} else if err != nil {
+		o.again = errors.Is(err, errDamaged)
+		return nil, nil, err
+	}
+	o.unsaved = has // blank too: whoever inherits from this shard waits for it
+	if lost != nil {
+		o.rebuilt(lost)
+	}
 	return reader, fold, nil
 }
 
@@ -254,7 +268,7 @@ func (r *Reader) State(fold Stateful) ([]byte, error) {
 
 // resume makes the first fetch go on behind a checkpoint, if the stream is still the same.
 func (r *Reader) resume(m *manifest) {
-	r.place.begun, r.place.stored, r.place.created = true, m.Stored, m.Created
+	r.place.begun, r.place.stored, r.place.created = !m.Created.IsZero(), m.Stored, m.Created // what was inherited may be saved before anything is read
 	r.setApplied(m.Sequence)
 }
 

@@ -44,10 +44,16 @@ func (t Topology) Numbers() []int {
 	return numbers
 }
 
+// Has reports whether a shard is one of this generation.
+func (t Topology) Has(shard int) bool { return shard >= t.First && shard < t.First+t.Shards }
+
+// Generations are all of which the bus holds batches, oldest first and t last.
+func (t Topology) Generations() []Topology { return append(slices.Clone(t.Previous), t) }
+
 // Find gives the generation of a shard, closed ones too.
 func (t Topology) Find(shard int) (generation Topology, found bool) {
-	for _, g := range append([]Topology{t}, t.Previous...) {
-		if shard >= g.First && shard < g.First+g.Shards {
+	for _, g := range t.Generations() {
+		if g.Has(shard) {
 			return g, true
 		}
 	}
@@ -106,7 +112,7 @@ func (t Topology) Validate() error {
 		return fmt.Errorf("%w: %d closed generations are more than %d", errTopology, len(t.Previous), MostGenerations)
 	}
 	generation, next := 0, 0 // behind the last one seen
-	for i, g := range append(slices.Clone(t.Previous), t) {
+	for i, g := range t.Generations() {
 		switch {
 		case g.Generation <= generation, g.First < next, g.First > mostShardNumber, g.Shards < 1, g.Shards > MostShards,
 			g.Generation > mostShardNumber, i < len(t.Previous) && len(g.Previous) > 0:
