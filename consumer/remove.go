@@ -40,7 +40,7 @@ func RemoveStreams(ctx context.Context, js jetstream.JetStream) (removed []strin
 	return removed, nil
 }
 
-// RemoveGeneration takes away the streams of a closed generation, and then its name.
+// RemoveGeneration takes away the streams of a closed generation, and then its name, once every fold has taken its states over.
 func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation int) (removed []string, err error) {
 	t, entry, err := storedTopology(ctx, js)
 	if err != nil {
@@ -52,6 +52,10 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 		return nil, fmt.Errorf("generation %d is the one that producers publish to: only closed ones can be removed alone", generation)
 	case closed < 0:
 		return nil, fmt.Errorf("the bus has no generation %d: see gputap stream info", generation)
+	}
+	all := t.Generations()
+	if err := takenOver(ctx, js, &all[closed], &all[closed+1]); err != nil {
+		return nil, err
 	}
 	for _, shard := range t.Previous[closed].Numbers() {
 		name := schema.StreamName(shard)

@@ -93,6 +93,9 @@ func Token(name string) string {
 	return clean
 }
 
+// StateSubjectsOf covers the checkpoints of one fold.
+func StateSubjectsOf(fold string) string { return "gputap.v1.state." + Token(fold) + ".>" }
+
 // StateSubject is where a consumer keeps a part of its state of a shard.
 func StateSubject(consumer string, shard int, part string) string {
 	return "gputap.v1.state." + Token(consumer) + "." + strconv.Itoa(shard) + "." + part

@@ -19,27 +19,44 @@ import (
 )
 
 func streamRemoveCommand(b *busCommand) *cobra.Command {
-	yes, generation := false, 0
+	yes, generation, fold := false, 0, ""
 	cmd := &cobra.Command{
 		Use:   "rm",
 		Short: "Remove the streams, and all that they hold",
 		Long: `Remove what gputap stream init made: events, checkpoints, leases, alerts, dead letters, and the topology last; or
-with --generation the events of a closed generation alone. Producers keep what they see in their spools until the
+with --generation the events of a closed generation alone, which every fold must have taken over; or with --fold what
+a fold has saved that nobody runs any more. Producers keep what they see in their spools until the
 bus is set up again. When it was broken off, call it again.`,
-		Example: "  gputap stream rm --generation 1\n  gputap stream rm --yes",
+		Example: "  gputap stream rm --generation 1\n  gputap stream rm --fold quota\n  gputap stream rm --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			one := cmd.Flags().Changed("generation")
 			if one && generation < 1 {
 				return app.Usage(fmt.Errorf("--generation %d: use 1 or more", generation))
 			}
 			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+				if cmd.Flags().Changed("fold") {
+					return b.removeStates(ctx, js, fold, yes)
+				}
 				return b.remove(ctx, js, generation, yes)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().IntVar(&generation, "generation", 0, "remove only this closed generation (default: everything)")
+	cmd.Flags().StringVar(&fold, "fold", "", "remove only what this fold has saved")
+	cmd.MarkFlagsMutuallyExclusive("generation", "fold")
 	return cmd
+}
+
+func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, fold string, yes bool) error {
+	if err := b.confirm(yes, fmt.Sprintf("This removes all that the fold %q has saved: it would begin with what the streams still hold.", fold)); err != nil {
+		return err
+	}
+	messages, err := consumer.RemoveStates(ctx, js, fold)
+	if err == nil {
+		line(b.p.Stdout, "removed the states of %s, %s", fold, plural(messages, "message", "messages"))
+	}
+	return err
 }
 
 // remove takes generation 0 for everything.
