@@ -267,3 +267,42 @@ func TestABusMadeAnew(t *testing.T) {
 	f.finish()
 	f.expect(f.committed())
 }
+
+// TestRemoveBeforeTakenOver: a closed generation stays while a fold has states there that are nowhere else, unless that fold is
+// forgotten. Neither are the states of one that runs.
+func TestRemoveBeforeTakenOver(t *testing.T) {
+	f := newFleet(t, 2)
+	f.batches(9, 20)
+	f.finish()
+	f.topo = reshard(t, f.admin, 3)
+	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
+		t.Fatalf("a generation that was not taken over is removed: %v", err)
+	}
+	i := f.instance("a", newChain)
+	eventually(t, "it is taken over", func() bool { return takenOver(t.Context(), f.admin, &f.topo.Previous[0], &f.topo) == nil })
+	if _, err := RemoveStates(t.Context(), f.admin, "chain"); err == nil || !strings.Contains(err.Error(), "is run by a") {
+		t.Errorf("states of a fold that runs are removed: %v", err)
+	}
+	i.stop()
+	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err != nil {
+		t.Error(err)
+	}
+	f.topo = topologyOf(t, f.admin)
+	f.batches(9, 20)
+	f.finish()
+	f.expectSums(f.committed(), newChain)
+
+	f.topo = reshard(t, f.admin, 2)
+	if _, err := RemoveStates(t.Context(), f.admin, "chain"); err != nil {
+		t.Fatal(err)
+	}
+	if n := info(t, f.admin, schema.StateStream).State.Msgs; n != 0 {
+		t.Errorf("%d messages of states are left", n)
+	}
+	if _, err := RemoveStates(t.Context(), f.admin, "chain"); err == nil {
+		t.Error("there was nothing to remove")
+	}
+	if _, err := RemoveGeneration(t.Context(), f.admin, 2); err != nil {
+		t.Error(err)
+	}
+}

@@ -128,6 +128,8 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed ones"},
 		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
+		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
+		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use one"},
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "no dead letter 9"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
 		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use one"},

@@ -30,11 +30,15 @@ bus is set up again. When it was broken off, call it again.`,
 		Example: "  gputap stream rm --generation 1\n  gputap stream rm --fold quota\n  gputap stream rm --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			one := cmd.Flags().Changed("generation")
-			if one && generation < 1 {
+			states := cmd.Flags().Changed("fold")
+			switch {
+			case one && states:
+				return app.Usage(errors.New("--generation and --fold: use one"))
+			case one && generation < 1:
 				return app.Usage(fmt.Errorf("--generation %d: use 1 or more", generation))
 			}
 			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-				if cmd.Flags().Changed("fold") {
+				if states {
 					return b.removeStates(ctx, js, fold, yes)
 				}
 				return b.remove(ctx, js, generation, yes)
@@ -44,7 +48,6 @@ bus is set up again. When it was broken off, call it again.`,
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().IntVar(&generation, "generation", 0, "remove only this closed generation (default: everything)")
 	cmd.Flags().StringVar(&fold, "fold", "", "remove only what this fold has saved")
-	cmd.MarkFlagsMutuallyExclusive("generation", "fold")
 	return cmd
 }
 
