@@ -66,7 +66,6 @@ func (r *Reader) Describe(chan<- *prometheus.Desc) {}
 // Collect takes a copy of the counters; a scrape does not hold up a batch.
 func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	r.mu.Lock()
-	r.hosts.forget(r.stats.LastEvent)
 	s, lost := r.stats, r.runs.lost()
 	perHost := make(map[hostID]hostStats, len(r.hosts))
 	for id, h := range r.hosts {

@@ -19,9 +19,11 @@ const savedForm = 1
 // save appends the state of the reader and its fold. No step may be under way.
 func (r *Reader) save(to []byte, fold Stateful) ([]byte, error) {
 	to = binary.AppendUvarint(to, savedForm)
+	r.mu.Lock()
 	to = r.saveStats(to)
 	to = r.saveRuns(to)
 	to = r.saveHosts(to)
+	r.mu.Unlock()
 	err := guard(func() error {
 		return fold.Snapshot(func(s Section) error {
 			to = appendText(appendText(appendText(to, s.Cluster), s.Host), s.Data)
