@@ -42,8 +42,8 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 			"delivery", meta.Sequence.Consumer, "of_message", meta.NumDelivered)
 		return
 	}
+	r.goOnTo(meta.Timestamp)
 	if !r.wants(m.Subject()) {
-		r.place.stored = meta.Timestamp
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.stats.Lag = meta.NumPending
@@ -56,12 +56,22 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		r.deadLetter(m, meta, err)
 	}
 	r.timing.observe(done, &r.batch, began)
-	r.place.stored = meta.Timestamp
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.count(done, &r.batch)
 	r.stats.Lag = meta.NumPending
 	r.advance(meta.Sequence.Stream)
+}
+
+// goOnTo takes note of when the bus stored the message at hand. With each hour of that time, which is the same for every
+// reader, hosts that have been silent for long are let go of.
+func (r *Reader) goOnTo(stored time.Time) {
+	if !stored.Truncate(time.Hour).Equal(r.place.stored.Truncate(time.Hour)) {
+		r.mu.Lock()
+		r.hosts.forget(stored)
+		r.mu.Unlock()
+	}
+	r.place.stored = stored
 }
 
 // handle takes one message through decode, proof and fold. An error is a message of no use.
@@ -107,7 +117,7 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	}
 	r.mu.Lock()
 	r.stats.absent(reason, absent)
-	r.hosts.saw(&b.Header, reason, absent)
+	r.hosts.saw(&b.Header, r.place.stored, reason, absent)
 	r.mu.Unlock()
 	if absent > 0 {
 		r.sayAbsent(b, reason, absent)

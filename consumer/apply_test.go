@@ -3,6 +3,7 @@ package consumer
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -199,14 +200,15 @@ func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
 
 func TestHostsAreBounded(t *testing.T) {
 	h := hosts{}
+	at := func(i int) time.Time { return time.Unix(0, int64(i)) }
 	for i := range maxHosts + 10 {
-		h.saw(&schema.Header{Host: string(rune('a'+i%26)) + string(rune(i+256)), Events: 1, Last: schema.KTime(i)}, "", 0)
+		h.saw(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
 	}
-	if len(h) != maxHosts {
-		t.Errorf("%d hosts are remembered, want %d", len(h), maxHosts)
+	if len(h) != maxHosts || h[hostID{"", "9"}] != nil || h[hostID{"", "10"}] == nil {
+		t.Errorf("%d hosts are remembered, want the last %d", len(h), maxHosts)
 	}
-	h.forget(time.Unix(0, 0).Add(keepHost + time.Duration(maxHosts)))
+	h.forget(at(maxHosts).Add(keepHost + 1))
 	if len(h) != 10 {
-		t.Errorf("%d hosts are left a day later, want the 10 with later events", len(h))
+		t.Errorf("%d hosts are left a day later, want the 10 that were heard of later", len(h))
 	}
 }

@@ -12,7 +12,7 @@ type place struct {
 	begun    bool
 	late     bool      // reading began behind the stream's beginning, as ReaderOptions say
 	created  time.Time // of the stream
-	stored   time.Time // when the bus stored the last message dealt with
+	stored   time.Time // when the bus stored the last message dealt with, in a step the one at hand
 	firstSeq uint64    // oldest message that the stream held when last looked at
 }
 

@@ -14,7 +14,8 @@ import (
 // What a checkpoint holds: the form, what the Reader knows of producers and hosts, and the fold's sections. Everything
 // is sorted, so equal states are equal bytes. Numbers are unsigned varints, texts have their length before them.
 
-const savedForm = 1
+// Form 1 did not say when hosts were heard of.
+const savedForm = 2
 
 // save appends the state of the reader and its fold. No step may be under way.
 func (r *Reader) save(to []byte, fold Stateful) ([]byte, error) {
@@ -53,8 +54,8 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 		return nil
 	}
 	in := &saved{rest: state}
-	if form := in.uint(); in.err == nil && form > savedForm {
-		return fmt.Errorf("%w: form %d, and this one reads up to %d", errNewer, form, savedForm)
+	if in.form = in.uint(); in.err == nil && in.form > savedForm {
+		return fmt.Errorf("%w: form %d, and this one reads up to %d", errNewer, in.form, savedForm)
 	}
 	to := r
 	if some != nil { // what all hosts of another shard made together stays there
@@ -190,7 +191,7 @@ func (r *Reader) saveHosts(to []byte) []byte {
 	for _, id := range ids {
 		h := r.hosts[id]
 		to = appendTime(appendText(appendText(to, id.cluster), id.host), h.last)
-		to = binary.AppendUvarint(binary.AppendUvarint(to, h.gaps), h.missing)
+		to = appendTime(binary.AppendUvarint(binary.AppendUvarint(to, h.gaps), h.missing), h.heard)
 	}
 	return to
 }
@@ -198,7 +199,11 @@ func (r *Reader) saveHosts(to []byte) []byte {
 func (r *Reader) restoreHosts(in *saved) {
 	for range in.count(5) {
 		id := hostID{in.text(), in.text()}
-		r.hosts[id] = &hostStats{last: in.time(), gaps: in.uint(), missing: in.uint()}
+		h := &hostStats{last: in.time(), gaps: in.uint(), missing: in.uint()}
+		if in.form > 1 {
+			h.heard = in.time()
+		}
+		r.hosts[id] = h
 	}
 }
 
@@ -225,6 +230,7 @@ var errShort = errors.New("state ends too early")
 
 // saved reads what save wrote. After its first error everything is zero.
 type saved struct {
+	form uint64
 	rest []byte
 	err  error
 }

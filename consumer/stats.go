@@ -64,13 +64,14 @@ func (s *Stats) absent(reason string, batches uint64) {
 
 const (
 	maxHosts = 10_000         // of one shard
-	keepHost = 24 * time.Hour // after its last event
+	keepHost = 24 * time.Hour // after the bus stored its last batch
 )
 
 type hostID struct{ cluster, host string }
 
 // hostStats is what a Reader knows of one host.
 type hostStats struct {
+	heard   time.Time // when the bus stored its last batch; zero in a state of form 1
 	last    time.Time // wall clock of its last event
 	gaps    uint64
 	missing uint64
@@ -79,7 +80,7 @@ type hostStats struct {
 // hosts is bounded: beyond maxHosts the one that has been silent for longest goes.
 type hosts map[hostID]*hostStats
 
-func (h hosts) saw(b *schema.Header, reason string, absent uint64) {
+func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uint64) {
 	id := hostID{b.Cluster, b.Host}
 	s := h[id]
 	if s == nil {
@@ -89,6 +90,7 @@ func (h hosts) saw(b *schema.Header, reason string, absent uint64) {
 		s = &hostStats{}
 		h[id] = s
 	}
+	s.heard = stored
 	if absent > 0 && reason == "" {
 		s.gaps++
 		s.missing += absent
@@ -102,8 +104,8 @@ func (h hosts) dropOldest() {
 	var oldest hostID
 	var at time.Time
 	for id, s := range h {
-		if at.IsZero() || s.last.Before(at) {
-			oldest, at = id, s.last
+		if at.IsZero() || s.heard.Before(at) {
+			oldest, at = id, s.heard
 		}
 	}
 	delete(h, oldest)
@@ -112,7 +114,10 @@ func (h hosts) dropOldest() {
 // forget lets go of hosts that were silent for a day before now.
 func (h hosts) forget(now time.Time) {
 	for id, s := range h {
-		if !s.last.IsZero() && now.Sub(s.last) > keepHost {
+		switch {
+		case s.heard.IsZero():
+			s.heard = now
+		case now.Sub(s.heard) > keepHost:
 			delete(h, id)
 		}
 	}
