@@ -11,6 +11,7 @@ import (
 type place struct {
 	begun    bool
 	late     bool      // reading began behind the stream's beginning, as ReaderOptions say
+	cut      bool      // reading began when the beginning was gone
 	created  time.Time // of the stream
 	stored   time.Time // when the bus stored the last message dealt with, in a step the one at hand
 	firstSeq uint64    // oldest message that the stream held when last looked at
@@ -20,13 +21,19 @@ type place struct {
 func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig {
 	info := r.jsStream.CachedInfo()
 	p := &r.place
+	same := !p.begun || r.sameStream(ctx, info)
+	r.stepping.Lock() // the state may be saved meanwhile
+	defer r.stepping.Unlock()
+	if !p.begun {
+		p.cut = info.State.FirstSeq > 1
+	}
 	switch {
 	case !p.begun && r.opts.New:
 		p.late = info.State.LastSeq > 0
 		r.setApplied(info.State.LastSeq)
 	case !p.begun:
 		p.late = !r.opts.Since.IsZero()
-	case !r.sameStream(ctx, info):
+	case !same:
 		r.log.Warn("stream was written anew: reading it from its beginning", "stream", info.Config.Name)
 		*p = place{}
 		r.setApplied(0)
@@ -60,7 +67,7 @@ func (r *Reader) unseenReason() string {
 	switch {
 	case r.place.late:
 		return reasonLateStart
-	case r.retained():
+	case r.place.cut || r.retained():
 		return reasonRetention
 	}
 	return ""

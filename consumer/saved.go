@@ -14,7 +14,8 @@ import (
 // What a checkpoint holds: the form, what the Reader knows of producers and hosts, and the fold's sections. Everything
 // is sorted, so equal states are equal bytes. Numbers are unsigned varints, texts have their length before them.
 
-// Form 1 did not say when hosts were heard of.
+// Form 1 did not say when hosts were heard of, and said whether the stream had let go of its beginning when last looked at, not
+// when reading began.
 const savedForm = 2
 
 // save appends the state of the reader and its fold. No step may be under way.
@@ -104,7 +105,7 @@ func (r *Reader) saveStats(to []byte) []byte {
 		to = binary.AppendUvarint(to, *n)
 	}
 	to = appendTime(to, s.LastEvent)
-	to = append(to, boolByte(r.place.late), boolByte(r.place.firstSeq > 1))
+	to = append(to, boolByte(r.place.late), boolByte(r.place.cut))
 	return to
 }
 
@@ -114,9 +115,8 @@ func (r *Reader) restoreStats(in *saved) {
 	}
 	r.stats.LastEvent = in.time()
 	r.place.late = in.uint() != 0
-	if in.uint() != 0 {
-		r.place.firstSeq = 2 // it has let go of its beginning, and stays so
-	}
+	cut := in.uint() != 0
+	r.place.cut = cut && in.form > 1
 }
 
 // counts are the counters that a checkpoint holds, in a fixed order; new ones go to the end, with a new form.
