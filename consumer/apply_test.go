@@ -212,3 +212,20 @@ func TestHostsAreBounded(t *testing.T) {
 		t.Errorf("%d hosts are left a day later, want the 10 that were heard of later", len(h))
 	}
 }
+
+// TestTheSameHostIsForgotten of several that were heard of at the same time, whatever order a map has them in.
+func TestTheSameHostIsForgotten(t *testing.T) {
+	for range 5 {
+		h := hosts{}
+		now := time.Unix(1, 0)
+		h.saw(&schema.Header{Host: "a"}, now.Add(1), "", 0)
+		for i := range maxHosts + 1 {
+			h.saw(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
+		}
+		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true, "h10000": true} {
+			if (h[hostID{"", name}] != nil) != stays {
+				t.Errorf("%s is remembered: %v", name, !stays)
+			}
+		}
+	}
+}

@@ -186,7 +186,7 @@ func (r *Reader) saveHosts(to []byte) []byte {
 	for id := range r.hosts {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b hostID) int { return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host)) })
+	slices.SortFunc(ids, hostID.compare)
 	to = binary.AppendUvarint(to, uint64(len(ids)))
 	for _, id := range ids {
 		h := r.hosts[id]

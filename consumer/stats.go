@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -77,7 +78,11 @@ type hostStats struct {
 	missing uint64
 }
 
-// hosts is bounded: beyond maxHosts the one that has been silent for longest goes.
+func (a hostID) compare(b hostID) int {
+	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host))
+}
+
+// hosts is bounded: beyond maxHosts the one that has been silent for longest goes, of several the first by name.
 type hosts map[hostID]*hostStats
 
 func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uint64) {
@@ -102,10 +107,10 @@ func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uin
 
 func (h hosts) dropOldest() {
 	var oldest hostID
-	var at time.Time
+	var first *hostStats
 	for id, s := range h {
-		if at.IsZero() || s.heard.Before(at) {
-			oldest, at = id, s.heard
+		if first == nil || cmp.Or(s.heard.Compare(first.heard), id.compare(oldest)) < 0 {
+			oldest, first = id, s
 		}
 	}
 	delete(h, oldest)
