@@ -20,7 +20,7 @@ const (
 	partBytes    = 512 << 10 // of a checkpoint in one message; NATS's own limit is 1 MiB
 	partsAtOnce  = 8
 	readAgain    = 100 * time.Millisecond
-	stateTimeout = 10 * time.Second // for a replica to show what was acked, and for the bus to take a manifest
+	stateTimeout = 10 * time.Second // for a replica to show what was acked, and for the bus to take a manifest or a part
 )
 
 var (
@@ -244,6 +244,8 @@ func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte)
 			case <-acks[0].Ok():
 			case err := <-acks[0].Err():
 				return err
+			case <-time.After(stateTimeout): // the library waits for ever
+				return jetstream.ErrAsyncPublishTimeout
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
@@ -180,4 +182,27 @@ func TestBusAwayIsNoDamage(t *testing.T) {
 	if _, err := store.load(ctx, &m, 0); err == nil || errors.Is(err, errDamaged) {
 		t.Errorf("says %v", err)
 	}
+}
+
+// mute is a bus that takes messages and acks none.
+type mute struct{ jetstream.JetStream }
+
+func (mute) PublishMsgAsync(*nats.Msg, ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	return unacked{}, nil
+}
+
+type unacked struct{ jetstream.PubAckFuture }
+
+func (unacked) Ok() <-chan *jetstream.PubAck { return nil }
+func (unacked) Err() <-chan error            { return nil }
+
+// TestAckOfAPartLost: a part whose ack never comes fails the commit, and nothing is in doubt.
+func TestAckOfAPartLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &checkpoints{js: mute{}, fold: "chain"}
+		err := store.commit(t.Context(), &manifest{Form: manifestForm, Epoch: 1}, manifest{}, []byte("state"))
+		if !errors.Is(err, jetstream.ErrAsyncPublishTimeout) || store.doubt {
+			t.Errorf("says %v, in doubt: %t", err, store.doubt)
+		}
+	})
 }
