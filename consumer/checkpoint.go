@@ -140,39 +140,48 @@ func (c *checkpoints) claim(ctx context.Context, owner string, rebuild bool) (ma
 }
 
 // put writes a manifest over the one it was made from. When an earlier one of the same owner turns out to have been
-// stored, m is that one, with errAdopted.
+// stored, m is that one, with errAdopted. What it has not settled in stateTimeout is in doubt.
 func (c *checkpoints) put(ctx context.Context, m *manifest) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	msg := &nats.Msg{Subject: c.subject("m"), Data: data}
+	trying, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	behind := c.doubt // all the while the newest is older than what this owner has written: the states were made anew
 	for doubt := c.doubt; ; doubt = true {
-		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(m.revision), jetstream.WithRetryAttempts(0))
+		asked, cancel := context.WithTimeout(trying, requestTimeout)
+		ack, err := c.js.PublishMsg(asked, msg, jetstream.WithExpectLastSequencePerSubject(m.revision), jetstream.WithRetryAttempts(0))
+		cancel()
 		if err == nil {
 			m.revision = ack.Sequence
 			return nil
 		}
-		if ctx.Err() != nil {
-			return err
+		if trying.Err() == nil {
+			// The bus may have stored it and the ack be lost.
+			stored, lookErr := c.latest(trying)
+			switch newer := lookErr == nil && stored.revision > m.revision; {
+			case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch && stored.Commit == m.Commit:
+				m.revision = stored.revision
+				return nil
+			case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch:
+				*m = stored
+				return errAdopted
+			case newer:
+				return errFenced
+			case wrongSequence(err) && !doubt: // nothing of this owner can be what is newer
+				return errFenced
+			}
+			behind = behind && wrongSequence(err) && lookErr == nil && stored.revision < m.revision
+			if sleep(trying, readAgain) {
+				continue
+			}
 		}
-		// The bus may have stored it and the ack be lost.
-		stored, lookErr := c.latest(ctx)
-		switch newer := lookErr == nil && stored.revision > m.revision; {
-		case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch && stored.Commit == m.Commit:
-			m.revision = stored.revision
-			return nil
-		case newer && stored.Owner == m.Owner && stored.Epoch == m.Epoch:
-			*m = stored
-			return errAdopted
-		case newer:
+		if behind && ctx.Err() == nil {
 			return errFenced
-		case wrongSequence(err) && !doubt: // nothing of this owner can be what is newer
-			return errFenced
 		}
-		if !sleep(ctx, readAgain) {
-			return err
-		}
+		return err
 	}
 }
 

@@ -206,3 +206,61 @@ func TestAckOfAPartLost(t *testing.T) {
 		}
 	})
 }
+
+// refusing is a bus that refuses all manifests.
+type refusing struct {
+	jetstream.JetStream
+	refusal error
+}
+
+func (r refusing) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	return nil, r.refusal
+}
+
+// showing are states of which one manifest is the newest, or none.
+type showing struct {
+	jetstream.Stream
+	newest *jetstream.RawStreamMsg
+}
+
+func (s showing) GetLastMsgForSubject(context.Context, string) (*jetstream.RawStreamMsg, error) {
+	if s.newest == nil {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return s.newest, nil
+}
+
+// TestManifestRefused: a commit ends when the bus goes on refusing its manifest. It is fenced when what its owner has stored is
+// no more: then nothing that it can write will ever be taken.
+func TestManifestRefused(t *testing.T) {
+	newest := &jetstream.RawStreamMsg{Sequence: 5, Data: []byte(`{"form":1,"owner":"one","epoch":1,"commit":1}`)}
+	wrong := &jetstream.APIError{ErrorCode: 10071, Description: "wrong last sequence"}
+	full := &jetstream.APIError{ErrorCode: 10077, Description: "maximum bytes exceeded"}
+	for _, tt := range []struct {
+		name    string
+		refusal error
+		newest  *jetstream.RawStreamMsg
+		doubt   bool
+		want    error
+	}{
+		{"full", full, newest, false, full},
+		{"full, in doubt", full, newest, true, full},
+		{"made anew", wrong, nil, true, errFenced},
+		{"made anew, and not in doubt", wrong, nil, false, errFenced},
+		{"made anew and full", full, nil, true, full},
+		{"a replica is behind", wrong, newest, true, wrong},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &checkpoints{js: refusing{refusal: tt.refusal}, jsStream: showing{newest: tt.newest}, fold: "chain", doubt: tt.doubt}
+				m := manifest{Form: manifestForm, Owner: "one", Epoch: 1, Commit: 1, revision: 5}
+				if err := store.commit(t.Context(), &m, manifest{}, nil); !errors.Is(err, tt.want) {
+					t.Errorf("says %v, want %v", err, tt.want)
+				}
+				if store.doubt != (tt.doubt || tt.want != errFenced) {
+					t.Errorf("in doubt: %t", store.doubt)
+				}
+			})
+		})
+	}
+}
