@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,35 +81,54 @@ func (l *leases) look(ctx context.Context) (members []member, owners map[int]str
 	return members, owners, nil
 }
 
-// all reads the keys of the fold in one request: the last message of each subject, until one that says that this was all.
+// errTooMany: JetStream gives the last messages of 1,024 subjects in one answer, and no more.
+var errTooMany = errors.New("too many leases for one answer")
+
+// all reads the keys of the fold, in one answer if it holds them. If not, who owns and who is there are two, of two moments: as with
+// a replica that is behind, who acts on them finds out.
 func (l *leases) all(ctx context.Context) (map[string]lease, error) {
+	keys := map[string]lease{}
+	subjects := []string{schema.KeySubject(schema.LeaseBucket, l.fold+".*"), schema.KeySubject(schema.LeaseBucket, "m."+l.fold+".*")}
+	err := l.ask(ctx, map[string]any{"multi_last": subjects}, keys)
+	if !errors.Is(err, errTooMany) {
+		return keys, err
+	}
+	for _, subject := range subjects { // the bucket has one message of each key, so that all of them are the last
+		if err := l.ask(ctx, map[string]any{"next_by_subj": subject, "seq": 1, "batch": math.MaxInt32}, keys); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// ask adds to keys what the bucket answers: messages, until one that says that this was all.
+func (l *leases) ask(ctx context.Context, what map[string]any, keys map[string]lease) error {
 	inbox := l.conn.NewInbox()
 	answers, err := l.conn.SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = answers.Unsubscribe() }() // it fails with the connection
-	asked, err := json.Marshal(map[string][]string{"multi_last": {
-		schema.KeySubject(schema.LeaseBucket, l.fold+".*"), schema.KeySubject(schema.LeaseBucket, "m."+l.fold+".*"),
-	}})
+	asked, err := json.Marshal(what)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.conn.PublishRequest("$JS.API.DIRECT.GET."+schema.BucketStream(schema.LeaseBucket), inbox, asked); err != nil {
-		return nil, err
+		return err
 	}
-	keys := map[string]lease{}
 	for {
 		m, err := answers.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
 		case "204", "404": // all were sent; there are none
-			return keys, nil
+			return nil
+		case "413":
+			return errTooMany
 		default:
-			return nil, fmt.Errorf("status %s %s", status, m.Header.Get("Description"))
+			return fmt.Errorf("status %s %s", status, m.Header.Get("Description"))
 		}
 		key := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), schema.KeySubject(schema.LeaseBucket, ""))
 		var v lease
