@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 const (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = 2 * time.Second
+	// The clients of a server that died go to the others within this time, and not all at once.
+	moveJitter = 500 * time.Millisecond
 )
 
 var errAway = errors.New("the bus is away")
@@ -43,6 +46,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 		c.InboxPrefix = nats.InboxPrefix + schema.Token(p.Name)
 	}
 	var made atomic.Pointer[nats.Conn]
+	var at atomic.Pointer[string] // the server that we are connected to; nil once another was tried
 	said := newRefusals(c, p.Log)
 	p.mu.Lock()
 	p.refusals = said
@@ -57,14 +61,22 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 			}
 			return reconnectWait + rand.N(reconnectJitter)
 		}),
+		// The delay above comes when all servers of the bus were tried: what goes to another is delayed here.
+		nats.ReconnectToServer(func(servers []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
+			return another(servers, at.Swap(nil))
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil: closed by this program
 				p.Log.Warn("bus is away", "err", err)
 			}
 		}),
-		nats.ConnectHandler(func(*nats.Conn) { said.forget() }),
+		nats.ConnectHandler(func(nc *nats.Conn) {
+			said.forget()
+			at.Store(new(nc.ConnectedUrl()))
+		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			said.forget()
+			at.Store(new(nc.ConnectedUrl()))
 			p.Log.Info("bus is back", "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { said.connecting(err) }),
@@ -94,6 +106,16 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return nc, js, nil
+}
+
+// another is the server to try behind the one that was lost, and when. nil leaves both to nats.go: when there is no
+// other, or one was tried already.
+func another(servers []nats.Server, lost *string) (*nats.Server, time.Duration) {
+	if lost == nil || len(servers) < 2 {
+		return nil, 0
+	}
+	i := slices.IndexFunc(servers, func(s nats.Server) bool { return s.URL.String() == *lost })
+	return &servers[(i+1)%len(servers)], rand.N(moveJitter)
 }
 
 // NoBus says why a connection is not there, for a command that has waited long enough.

@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 	"net"
+	"net/url"
 	"testing"
 	"time"
 
@@ -78,4 +79,65 @@ func TestReconnectsAreSpread(t *testing.T) {
 	if o.MaxReconnect >= 0 || !o.RetryOnFailedConnect || o.ReconnectBufSize >= 0 {
 		t.Errorf("it gives up after %d tries, tries at first: %v, buffers %d bytes", o.MaxReconnect, o.RetryOnFailedConnect, o.ReconnectBufSize)
 	}
+}
+
+// TestMovesAreSpread: the clients of a server that dies do not come to the others of its cluster at once.
+func TestMovesAreSpread(t *testing.T) {
+	dies := clustered(t, nil)
+	stays := clustered(t, server.RoutesFromStr("nats://"+dies.ClusterAddr().String()))
+	const clients = 20
+	came := make(chan time.Time, clients)
+	for range clients {
+		p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+		nc, _, err := p.Connect(config.NATS{URL: dies.ClientURL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		for end := time.Now().Add(30 * time.Second); len(nc.DiscoveredServers()) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("no other server is heard of")
+			}
+		}
+		moved := nc.StatusChanged(nats.CONNECTED)
+		go func() {
+			<-moved
+			came <- time.Now()
+		}()
+	}
+	dies.Shutdown()
+	var first, last time.Time
+	for i := range clients {
+		select {
+		case last = <-came:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d came to the other server", i, clients)
+		}
+		if i == 0 {
+			first = last
+		}
+	}
+	if n := stays.NumClients(); n != clients {
+		t.Errorf("%d are on the other server, want %d", n, clients)
+	}
+	if spread := last.Sub(first); spread < moveJitter/5 { // less than once in 10¹⁰ runs
+		t.Errorf("all came within %v", spread)
+	}
+}
+
+// clustered is a server that tells its clients of the others.
+func clustered(t *testing.T, routes []*url.URL) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}, Routes: routes, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	return s
 }
