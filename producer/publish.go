@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	ackTimeout = 5 * time.Second
+	ackTimeout = 5 * time.Second // least time that an ack is waited for
+	longestAck = time.Minute
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
@@ -28,6 +29,8 @@ type publisher struct {
 	kind    schema.Kind
 	metrics *metrics
 	log     *slog.Logger
+
+	took time.Duration // until the last batch was acked, in the try that was
 }
 
 // run returns when ctx ends.
@@ -53,18 +56,20 @@ func (p *publisher) subjectOf(batch *encoded, w *way) string {
 }
 
 // deliver tries until the bus acks, waiting longer from try to try, and where the bus has the host's shard by
-// then. It fails only with ctx.
+// then. A bus whose acks come late is given more time with each try: what it has stored is not sent to it for ever. It
+// fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
-	away := false
+	away, unanswered := false, time.Duration(0)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		way, err := p.route.way(ctx)
 		if err != nil {
 			return err
 		}
 		start, subject := time.Now(), p.subjectOf(batch, way)
-		err = p.publish(ctx, subject, batch.data)
+		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
 		if err == nil {
-			p.metrics.acked(p.kind, batch, time.Since(start))
+			p.took = time.Since(start)
+			p.metrics.acked(p.kind, batch, p.took)
 			if away {
 				p.log.Info("bus is back", "subject", subject, "seq", batch.seq)
 			}
@@ -88,6 +93,9 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		if refusesShard(err) {
 			p.route.again()
 		}
+		if unanswered += time.Since(start); !errors.Is(err, context.DeadlineExceeded) {
+			unanswered = 0
+		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-way.gone:
@@ -106,8 +114,8 @@ func tooLarge(err error) bool {
 
 var errNoStream = errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
 
-func (p *publisher) publish(ctx context.Context, subject string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+func (p *publisher) publish(ctx context.Context, subject string, data []byte, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	p.metrics.inFlight.Add(1)
 	defer p.metrics.inFlight.Add(-1)

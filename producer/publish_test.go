@@ -1,0 +1,69 @@
+package producer
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// lateBus stores what it is sent at once and acks it later.
+type lateBus struct {
+	jetstream.JetStream
+	late   time.Duration
+	stored map[string]int // copies
+}
+
+func (b *lateBus) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	b.stored[string(m.Data)]++
+	select {
+	case <-time.After(b.late):
+		return &jetstream.PubAck{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestAcksThatComeLate: publishing goes on however late acks come, up to a minute, and the stream does not fill with copies.
+func TestAcksThatComeLate(t *testing.T) {
+	for _, tt := range []struct {
+		late   time.Duration
+		copies [3]int // of each batch
+	}{
+		{time.Second, [3]int{1, 1, 1}},
+		{ackTimeout + time.Second, [3]int{3, 1, 1}}, // the second is sent as soon: a leader that is gone is replaced by then
+		{longestAck - time.Second, [3]int{6, 1, 1}},
+	} {
+		t.Run(tt.late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bus := &lateBus{late: tt.late, stored: map[string]int{}}
+				route := newRouter(bus, "c", "h", 0, quiet())
+				route.follow(schema.Topology{Generation: 1, Shards: 1}, time.Now())
+				p := &publisher{js: bus, route: route, kind: schema.KindMemory, metrics: newMetrics(), log: quiet()}
+				for i, want := range tt.copies {
+					data := string(rune('a' + i))
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+					defer cancel()
+					if err := p.deliver(ctx, &encoded{data: []byte(data)}); err != nil || bus.stored[data] != want {
+						t.Fatalf("batch %d: %v, sent %d times, want %d", i, err, bus.stored[data], want)
+					}
+				}
+				bus.late = 0
+				if err := p.deliver(t.Context(), &encoded{data: []byte("x")}); err != nil {
+					t.Fatal(err)
+				}
+				bus.late = longestAck
+				ctx, cancel := context.WithTimeout(t.Context(), 2*ackTimeout+lastRetry)
+				defer cancel()
+				if err := p.deliver(ctx, &encoded{data: []byte("y")}); err == nil || bus.stored["y"] < 2 {
+					t.Errorf("when acks came in time again, a lost one is waited for %d times in %v", bus.stored["y"], 2*ackTimeout+lastRetry)
+				}
+			})
+		})
+	}
+}
