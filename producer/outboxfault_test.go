@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -391,6 +392,61 @@ func TestOutboxComesLater(t *testing.T) {
 	pushID(s, schema.KindMemory, 2, 1000)
 	s.writeRound()
 	same(t, "then", takeAll(t, s, schema.KindMemory), from(2, 2))
+}
+
+// comesLater is a spool that gave out memory batch 100 from memory, with 101 to 103 behind it, before a disk came that holds 1
+// to 5 of an earlier run.
+func comesLater(t *testing.T) *spool {
+	dir := written(t, 5, true)
+	s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 10_000, quiet())
+	s.leave()
+	s.outbox.dir = dir
+	s.outbox.failed(unix.EROFS) // as if it could not be entered
+	for id := 100; id <= 103; id++ {
+		pushID(s, schema.KindMemory, id, 1000)
+	}
+	if e := try(s, schema.KindMemory); e == nil || e.seq != 100 {
+		t.Fatal("memory alone gives nothing out")
+	}
+	return s
+}
+
+// TestOutboxComesLaterInFlight: the ack of what memory alone gave out is not taken for that of earlier runs' batches, which come,
+// also after a crash.
+func TestOutboxComesLaterInFlight(t *testing.T) {
+	for _, tt := range []struct {
+		acked string
+		want  []int
+	}{{"before", append(from(1, 5), from(101, 103)...)}, {"while", append(from(1, 5), from(100, 103)...)}, {"after", append(from(1, 5), from(100, 103)...)}} {
+		for _, crash := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.acked, ", crash ", crash), func(t *testing.T) {
+				s := comesLater(t)
+				if tt.acked == "before" {
+					s.acked(schema.KindMemory)
+				}
+				s.settle()
+				if tt.acked == "while" {
+					e := s.claim(schema.KindMemory)
+					s.acked(schema.KindMemory)
+					seg, err := s.write(schema.KindMemory, e)
+					s.written(schema.KindMemory, e, seg, err)
+				}
+				for s.writeRound() {
+				}
+				if tt.acked == "after" {
+					s.acked(schema.KindMemory)
+				}
+				if s.settle(); crash {
+					s.crash()
+					s = spoolAt(t, s.outbox.dir, 1<<20, 1<<30, 10_000, quiet())
+				}
+				same(t, "then", takeAll(t, s, schema.KindMemory), tt.want)
+				if l := s.level(); l.batches != 0 || l.bytes != 0 || l.droppedN != 0 {
+					t.Errorf("left: %+v", l)
+				}
+			})
+		}
+	}
 }
 
 // TestOutboxReadIsPatient: a file that cannot be opened for want of something else is not given up.

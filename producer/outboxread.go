@@ -79,7 +79,7 @@ func (s *spool) pass(kind schema.Kind, e *encoded, h *recordHead, headIsGood boo
 	switch q := s.queues[kind]; {
 	case headIsGood:
 		to = e.mark.behind(int(h.bytes), int(h.events))
-	case len(q) > 0 && q[0].mark.seg == e.mark.seg:
+	case len(q) > 0 && q[0].mark.seg == e.mark.seg && q[0].mark.off > e.mark.off:
 		to = q[0].mark
 	}
 	batches, events = uint64(to.batches-e.mark.batches), to.events-e.mark.events

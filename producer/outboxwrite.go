@@ -145,10 +145,11 @@ func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) b
 		seg.bytes = seg.end.off
 		o.bytes += seg.share()
 		o.batches[kind]++
-		if e.done { // acked meanwhile, and so was all before it
-			o.advance(kind, seg.end)
-		} else {
+		switch {
+		case !e.done:
 			s.stored[kind]++
+		case e.mark == o.at[kind]: // acked meanwhile, and so was all before it
+			o.advance(kind, seg.end)
 		}
 	}
 	return true

@@ -236,7 +236,8 @@ func (s *spool) acked(kind schema.Kind) {
 		e.done = true
 		s.release(e)
 	}
-	if stored {
+	// What memory alone gave out before the disk came with earlier runs is behind them there, and comes again.
+	if stored && e.mark == s.outbox.at[kind] {
 		s.outbox.advance(kind, behind)
 		s.turn(behind.seg)
 	}
