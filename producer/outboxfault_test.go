@@ -272,6 +272,42 @@ func TestOutboxDiskFull(t *testing.T) {
 	same(t, "all", append(ids, again[len(ids)+1-again[0]:]...), from(1, last))
 }
 
+// TestOutboxFailureWakes: wherever the disk is found bad, publishers that wait for it go on with memory.
+func TestOutboxFailureWakes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fail func(s *spool)
+	}{
+		{"the cursor", func(s *spool) {
+			if err := os.Mkdir(filepath.Join(s.outbox.dir, cursorName+".new"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s.settle()
+		}},
+		{"an ending", func(s *spool) {
+			s.outbox.writer.open[schema.KindMemory].file.Close()
+			s.seal(schema.KindMemory, true)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 10_000, quiet())
+			pushID(s, schema.KindMemory, 1, 1000)
+			s.writeRound()
+			same(t, "stored", takeAll(t, s, schema.KindMemory), from(1, 1))
+			pushID(s, schema.KindMemory, 2, 1000)
+			for _, wake := range s.wake {
+				if len(wake) > 0 {
+					<-wake
+				}
+			}
+			tt.fail(s)
+			if !s.outbox.failing || s.head(schema.KindMemory) == nil || len(s.wake[schema.KindMemory]) == 0 {
+				t.Errorf("failing %v, a batch to send %v, woken %v", s.outbox.failing, s.head(schema.KindMemory) != nil, len(s.wake[schema.KindMemory]) > 0)
+			}
+		})
+	}
+}
+
 // TestOutboxInFlightWhenTheDiskIsBack: what memory alone gave out while the disk was bad may be acked before, while or
 // after it is stored, and comes once.
 func TestOutboxInFlightWhenTheDiskIsBack(t *testing.T) {

@@ -116,6 +116,12 @@ func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
 	return open.segment, nil
 }
 
+// failed has everybody go on with memory alone.
+func (s *spool) failed(err error) {
+	s.outbox.failed(err)
+	s.wakeAll()
+}
+
 // written ends what claim began. It reports whether the batch is out of the way.
 func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) bool {
 	s.mu.Lock()
@@ -133,10 +139,7 @@ func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) b
 			s.giveUp(kind, s.stored[kind])
 		}
 	case err != nil:
-		o.failed(err)
-		for kind := range s.wake {
-			s.wakeUp(schema.Kind(kind))
-		}
+		s.failed(err)
 		return false
 	default:
 		e.mark = seg.end
@@ -251,7 +254,7 @@ func (s *spool) seal(kind schema.Kind, sound bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		o.failed(err)
+		s.failed(err)
 	}
 	open.sealed = true
 	if sound && err == nil {
@@ -282,7 +285,7 @@ func (s *spool) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.outbox.failed(err)
+		s.failed(err)
 	} else if !s.outbox.failing {
 		s.outbox.writer.bad = nil
 	}
@@ -408,10 +411,8 @@ func (s *spool) try() error {
 		}
 		s.mu.Lock()
 		s.dropped += o.adopt(found)
+		s.wakeAll()
 		s.mu.Unlock()
-		for kind := range s.wake {
-			s.wakeUp(schema.Kind(kind))
-		}
 	}
 	s.sweep()
 	path := filepath.Join(o.dir, "try")

@@ -84,6 +84,12 @@ func (s *spool) wakeUp(kind schema.Kind) {
 	}
 }
 
+func (s *spool) wakeAll() {
+	for kind := range s.wake {
+		s.wakeUp(schema.Kind(kind))
+	}
+}
+
 func (s *spool) buffer() []byte {
 	if n := len(s.free); n > 0 {
 		b := s.free[n-1]
@@ -246,9 +252,7 @@ func (s *spool) acked(kind schema.Kind) {
 // turn wakes whoever waits for a segment's run to be sent.
 func (s *spool) turn(seg *segment) {
 	if seg.earlier {
-		for kind := range s.wake {
-			s.wakeUp(schema.Kind(kind))
-		}
+		s.wakeAll()
 	}
 }
 
