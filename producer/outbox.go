@@ -42,9 +42,10 @@ type outbox struct {
 	at       [schema.NumKinds]mark       // first record that is not acked; no segment: nothing is there
 	batches  [schema.NumKinds]int        // from there on
 	bytes    int64
-	next     uint64     // number of the next segment
-	trash    []*segment // to be removed: acked or given up
-	failing  bool       // the disk cannot be written: the spool goes on in memory
+	next     uint64                  // number of the next segment
+	trash    []*segment              // to be removed: acked or given up
+	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
+	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	writeErr uint64
 	damaged  uint64 // times that something else was read than was written
 	gone     uint64 // batches given up for limit
@@ -99,7 +100,8 @@ func badDisk(err error) bool {
 type found struct {
 	segments [schema.NumKinds][]*segment
 	at       cursor
-	next     uint64 // least number that no segment has had
+	next     uint64                  // least number that no segment has had
+	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	damaged  uint64
 	lost     uint64 // events
 	trash    []*segment
@@ -174,10 +176,12 @@ func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
 	switch at := f.at.kinds[kind]; {
 	case errors.Is(err, errNewerForm):
 		o.log.Warn("a segment of the outbox is left alone", "path", path, "err", err)
+		f.keep(kind, number)
 		return
 	case err != nil && !errors.Is(err, errDamaged):
 		f.damaged++
 		o.log.Warn("a segment of the outbox cannot be read and is passed over", "path", path, "err", err)
+		f.keep(kind, number)
 		return
 	case number < at.number:
 		f.trash = append(f.trash, s)
@@ -202,11 +206,19 @@ func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
 	f.segments[kind] = append(f.segments[kind], s)
 }
 
+// keep leaves a segment to a start that can read it.
+func (f *found) keep(kind schema.Kind, number uint64) {
+	if f.kept[kind] == 0 || number < f.kept[kind] {
+		f.kept[kind] = number
+	}
+}
+
 // adopt makes what was found ours. lost is the events in what is damaged.
 func (o *outbox) adopt(f found) (lost uint64) {
 	o.next = max(o.next, f.next, f.at.next)
 	o.trash = append(o.trash, f.trash...)
 	o.damaged += f.damaged
+	o.kept = f.kept
 	for kind, list := range f.segments {
 		kind := schema.Kind(kind)
 		for _, s := range list {

@@ -11,7 +11,8 @@ import (
 )
 
 // The cursor is a small text file: for each kind the first record that is not acked, and what stands before it in its
-// segment; then a checksum. It may be older than the truth, which costs batches that are sent again. It may be newer than
+// segment; then a checksum. It does not go beyond a segment that could not be read yet: what is before it was acked, and is
+// removed. It may be older than the truth, which costs batches that are sent again. It may be newer than
 // the segments when power fails: a number of a segment is therefore never used again.
 const (
 	cursorName = "cursor"

@@ -180,12 +180,8 @@ func TestOutboxDamagedWhileMemoryHasIt(t *testing.T) {
 func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	dir := written(t, 10, true)
 	list := files(t, dir, "*.memory")
-	data, err := os.ReadFile(list[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[len(segmentMagic)] = segmentForm + 1
-	for name, content := range map[string][]byte{"notes.txt": []byte("mine"), "12.memory": []byte("mine"), filepath.Base(list[0]): data} {
+	setForm(segmentForm + 1)(t, list[0])
+	for name, content := range map[string][]byte{"notes.txt": []byte("mine"), "12.memory": []byte("mine")} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -199,6 +195,65 @@ func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	}
 	if log.count("left alone") != 1 {
 		t.Errorf("it says %s", &log.text)
+	}
+}
+
+// TestOutboxComesBackToWhatItLeft: what could not be read at one start is sent after a later one, also when newer batches were
+// acked meanwhile.
+func TestOutboxComesBackToWhatItLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		spoil, mend func(t *testing.T, path string)
+	}{
+		{"newer form", setForm(segmentForm + 1), setForm(segmentForm)},
+		{"unreadable", func(t *testing.T, path string) {
+			move(t, path, path+".away")
+			if err := os.Symlink(path, path); err != nil { // ELOOP
+				t.Fatal(err)
+			}
+		}, func(t *testing.T, path string) { move(t, path+".away", path) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := written(t, 12, true)
+			first := files(t, dir, "*.memory")[0] // 1 to 9
+			tt.spoil(t, first)
+			for id := 13; id <= 14; id++ { // two starts
+				s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+				if id == 13 {
+					same(t, "left", takeAll(t, s, schema.KindMemory), from(10, 12))
+				}
+				pushID(s, schema.KindMemory, id, 1000)
+				s.finish()
+			}
+			tt.mend(t, first)
+			s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+			same(t, "then", takeAll(t, s, schema.KindMemory), append(from(1, 9), from(13, 14)...))
+			if s.finish(); len(files(t, dir, "*.memory")) > 0 {
+				t.Errorf("files are left: %v", files(t, dir, "*.memory"))
+			}
+		})
+	}
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setForm changes the form that a segment says to have.
+func setForm(form byte) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(segmentMagic)] = form
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -490,9 +545,7 @@ func TestOutboxReadIsPatient(t *testing.T) {
 	dir := written(t, 3, true)
 	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
 	path := files(t, dir, "*.memory")[0]
-	if err := os.Rename(path, path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	move(t, path, path+".away")
 	if err := os.Symlink(path, path); err != nil { // ELOOP
 		t.Fatal(err)
 	}
@@ -501,9 +554,7 @@ func TestOutboxReadIsPatient(t *testing.T) {
 	if _, err := s.next(ended, schema.KindMemory); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	if err := os.Rename(path+".away", path); err != nil {
-		t.Fatal(err)
-	}
+	move(t, path+".away", path)
 	same(t, "then", takeAll(t, s, schema.KindMemory), from(1, 3))
 	if strings.Contains(path, "away") || s.level().droppedN > 0 {
 		t.Error("batches were given up")

@@ -366,7 +366,11 @@ func (s *spool) writeCursor() error {
 	s.mu.Lock()
 	c := cursor{next: o.next}
 	for kind, at := range o.at {
-		if at.seg != nil {
+		switch kept := o.kept[kind]; {
+		case at.seg == nil:
+		case kept != 0 && kept < at.seg.number:
+			c.kinds[kind] = cursorEntry{number: kept}
+		default:
 			c.kinds[kind] = cursorEntry{at.seg.number, at.off, at.batches, at.events}
 		}
 	}
