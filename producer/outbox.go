@@ -27,7 +27,8 @@ import (
 // crash of the producer nothing that was written. The cursor may be behind: some batches are then sent again.
 //
 // Bound. Beyond limit the oldest segments of the least precious kind go, never one with a batch in flight. A batch that
-// is less precious than all that could go is given up itself.
+// is less precious than all that could go is given up itself. On a full disk segments go, too, for what is more precious than
+// they are, once it takes half of the memory.
 //
 // It has no lock of its own: what is not said otherwise is guarded by the spool's mu.
 type outbox struct {
@@ -48,7 +49,7 @@ type outbox struct {
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	writeErr uint64
 	damaged  uint64 // times that something else was read than was written
-	gone     uint64 // batches given up for limit
+	gone     uint64 // batches given up for limit, or on a full disk
 
 	writer writer // of the writing goroutine
 }
@@ -95,6 +96,8 @@ func badDisk(err error) bool {
 	}
 	return false
 }
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // found is what a directory held.
 type found struct {
@@ -351,7 +354,7 @@ func (o *outbox) report() {
 
 func remedy(err error) string {
 	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case isFull(err):
 		return "make room on its disk, or lower producer.outbox_max_bytes"
 	case errors.Is(err, unix.EROFS):
 		return "mount its disk writable, or set producer.outbox to another directory"

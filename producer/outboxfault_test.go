@@ -363,6 +363,42 @@ func TestOutboxFailureWakes(t *testing.T) {
 	}
 }
 
+// TestOutboxDiskFullOfLaunches: on a full disk launches go before memory events do, and not while memory has room.
+func TestOutboxDiskFullOfLaunches(t *testing.T) {
+	s := spoolAt(t, smallDisk(t, "4m"), 200_000, 1<<30, 256<<10, quiet())
+	launches := 0
+	for !s.level().outbox.failing {
+		if launches++; launches > 10_000 {
+			t.Fatal("the disk is never full: nothing is shown")
+		}
+		pushID(s, schema.KindLaunch, launches, 2000)
+		for s.writeRound() {
+		}
+	}
+	const memory = 500
+	for id := 1; id <= memory; id++ {
+		pushID(s, schema.KindMemory, id, 2000)
+		if id%20 != 0 {
+			continue
+		}
+		s.settle()
+		if id == 40 && s.level().droppedN > 0 {
+			t.Errorf("%d batches are given up, with 80 kB in memory", s.level().droppedN)
+		}
+		for s.writeRound() {
+		}
+	}
+	same(t, "memory", takeAll(t, s, schema.KindMemory), from(1, memory))
+	left := takeAll(t, s, schema.KindLaunch)
+	if len(left) == 0 {
+		t.Fatal("all launches are given up")
+	}
+	same(t, "launches", left, from(left[0], launches))
+	if l := s.level(); left[0] == 1 || l.droppedN != uint64(left[0]-1) || l.batches != 0 {
+		t.Errorf("launches from %d on are left: %+v", left[0], l)
+	}
+}
+
 // TestOutboxInFlightWhenTheDiskIsBack: what memory alone gave out while the disk was bad may be acked before, while or
 // after it is stored, and comes once.
 func TestOutboxInFlightWhenTheDiskIsBack(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -352,6 +353,14 @@ func (s *spool) sweep() {
 	trash := s.outbox.trash
 	s.outbox.trash = nil
 	s.mu.Unlock()
+	w := &s.outbox.writer
+	w.closing = slices.DeleteFunc(w.closing, func(open *openSegmentFile) bool { // it would keep its room
+		gone := slices.Contains(trash, open.segment)
+		if gone {
+			open.file.Close()
+		}
+		return gone
+	})
 	for _, seg := range trash {
 		if err := os.Remove(seg.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			s.mu.Lock()
@@ -395,6 +404,9 @@ func (s *spool) usable() bool {
 		return true
 	}
 	err := s.try()
+	for isFull(err) && s.makeWay() {
+		err = s.try()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -403,6 +415,19 @@ func (s *spool) usable() bool {
 	}
 	o.failing = false
 	return true
+}
+
+// makeWay gives up the oldest segment of a kind less precious than what memory would give up soon.
+func (s *spool) makeWay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting, most := 0, 0
+	for i, kind := range dropOrder {
+		for _, e := range s.queues[kind][s.stored[kind]:] {
+			waiting, most = waiting+len(e.data), i
+		}
+	}
+	return waiting > s.limit/2 && most > 0 && s.dropSegment(dropOrder[most-1])
 }
 
 // try sees whether a disk takes a large batch again.
