@@ -180,7 +180,7 @@ func TestOutboxDamagedWhileMemoryHasIt(t *testing.T) {
 func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	dir := written(t, 10, true)
 	list := files(t, dir, "*.memory")
-	setForm(segmentForm + 1)(t, list[0])
+	setForm(segmentForm+1)(t, list[0])
 	for name, content := range map[string][]byte{"notes.txt": []byte("mine"), "12.memory": []byte("mine")} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)

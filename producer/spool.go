@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/gputap/gputap/schema"
@@ -27,7 +28,8 @@ func (e *encoded) behind() mark { return e.mark.behind(len(e.data), e.events) }
 
 // spool holds encoded batches while the bus is slow or away, in order per kind, up to a number of
 // bytes. What does not fit pushes out the oldest batches of the least precious kind: launches
-// first, memory last. A batch that is in flight is not pushed out. With an outbox a batch is given out when it is
+// first, memory last; where all are more precious than it is, it is given up itself. A batch that is in flight is not pushed
+// out. With an outbox a batch is given out when it is
 // stored there, what is stored can be pushed out without loss, and what earlier runs stored comes first.
 // Safe for concurrent use.
 type spool struct {
@@ -50,6 +52,10 @@ type spool struct {
 // dropOrder is the order in which kinds are given up.
 var dropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
 
+func morePrecious(a, b schema.Kind) bool {
+	return slices.Index(dropOrder, a) > slices.Index(dropOrder, b)
+}
+
 func newSpool(limit int) *spool {
 	s := &spool{limit: limit, unwritten: make(chan struct{}, 1)}
 	for i := range s.wake {
@@ -58,11 +64,23 @@ func newSpool(limit int) *spool {
 	return s
 }
 
-// push copies a batch in. It never blocks and never refuses: it makes room.
+// push copies a batch in. It never blocks: it makes room, or counts the batch as lost.
 func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes+len(data) > s.limit && (s.evict() || s.dropOne()) {
+	for s.bytes+len(data) > s.limit && s.evict() {
+	}
+	for s.bytes+len(data) > s.limit {
+		victim, i, ok := s.cheapest()
+		if !ok {
+			break // all is in flight
+		}
+		if morePrecious(victim, kind) {
+			s.dropped += uint64(e.events)
+			s.batches++
+			return
+		}
+		s.giveUp(victim, i)
 	}
 	e.data = append(s.buffer(), data...)
 	s.bytes += len(data)
@@ -123,8 +141,8 @@ func (s *spool) evict() bool {
 	return false
 }
 
-// dropOne gives up a batch that memory alone holds.
-func (s *spool) dropOne() bool {
+// cheapest is the oldest batch of the least precious kind that memory alone holds and that may go.
+func (s *spool) cheapest() (kind schema.Kind, i int, ok bool) {
 	for _, kind := range dropOrder {
 		q := s.queues[kind]
 		i := max(s.first(kind), s.stored[kind])
@@ -132,11 +150,10 @@ func (s *spool) dropOne() bool {
 			i++
 		}
 		if i < len(q) {
-			s.giveUp(kind, i)
-			return true
+			return kind, i, true
 		}
 	}
-	return false
+	return 0, 0, false
 }
 
 // giveUp counts a batch of a queue as lost.

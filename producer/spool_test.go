@@ -28,6 +28,21 @@ func TestSpoolGivesUpLaunchesFirstAndMemoryLast(t *testing.T) {
 	}
 }
 
+func TestSpoolKeepsMemoryFromLaunches(t *testing.T) {
+	s := newSpool(300)
+	push(s, schema.KindLaunch, 100, 1)
+	push(s, schema.KindMemory, 100, 10)
+	push(s, schema.KindMemory, 100, 10)
+	push(s, schema.KindLaunch, 200, 100) // the older launches go, and it does not fit
+	if l := s.level(); l.droppedEvents != 101 || l.droppedN != 2 || s.waiting(schema.KindMemory) != 2 || s.waiting(schema.KindLaunch) != 0 {
+		t.Errorf("level %+v, want the launches given up and both memory batches kept", l)
+	}
+	push(s, schema.KindLaunch, 100, 1)
+	if l := s.level(); l.droppedN != 2 || l.bytes != 300 {
+		t.Errorf("level %+v, want a launch that fits kept", l)
+	}
+}
+
 func TestSpoolKeepsWhatIsInFlight(t *testing.T) {
 	s := newSpool(200)
 	push(s, schema.KindLaunch, 100, 1)
