@@ -198,6 +198,62 @@ func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	}
 }
 
+// TestOutboxVanishes: when the directory is removed or another takes its place, what only it held is counted, what memory has
+// too is stored again, and what is in flight is acked as ever. The new directory is locked.
+func TestOutboxVanishes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		vanish func(dir string) error
+	}{
+		{"removed", os.RemoveAll},
+		{"another one", func(dir string) error { return errors.Join(os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o700)) }},
+	} {
+		for _, fromDisk := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, ", in flight from the disk ", fromDisk), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "outbox")
+				log := &logged{}
+				s := spoolAt(t, dir, 4*1010, 1<<30, 2_000, log.logger())
+				for id := 1; id <= 10; id++ {
+					pushID(s, schema.KindMemory, id, 1000)
+					if s.writeRound(); id == 2 && !fromDisk {
+						try(s, schema.KindMemory)
+					}
+				}
+				if fromDisk {
+					try(s, schema.KindMemory)
+				}
+				if err := tt.vanish(dir); err != nil {
+					t.Fatal(err)
+				}
+				only, last := 0, 10-len(s.queues[schema.KindMemory]) // 2 to last are on the disk alone
+				if !fromDisk {
+					last++ // the first is in memory
+				}
+				for id := 2; id <= last; id++ {
+					only += id
+				}
+				s.settle()
+				for s.writeRound() {
+				}
+				if l := s.level(); only == 0 || l.droppedEvents != uint64(only) || l.unstored != 0 || l.outbox.failing || log.count("directory is gone") != 1 {
+					t.Errorf("%d events were on the disk alone: %+v, it says %s", only, l, &log.text)
+				}
+				if _, _, err := openOutbox(outboxOptions{dir: dir, limit: 1 << 30, segment: 1000}, quiet()); err == nil {
+					t.Error("a second producer is not refused")
+				}
+				s.acked(schema.KindMemory)
+				s.finish()
+				s = spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+				left := takeAll(t, s, schema.KindMemory)
+				same(t, "left", left, from(left[0], 10))
+				if sum := 10 * 11 / 2; only+1+(left[0]+10)*len(left)/2 != sum {
+					t.Errorf("%d events are lost, of %d", only, sum)
+				}
+			})
+		}
+	}
+}
+
 // TestOutboxComesBackToWhatItLeft: what could not be read at one start is sent after a later one, also when newer batches were
 // acked meanwhile.
 func TestOutboxComesBackToWhatItLeft(t *testing.T) {

@@ -27,7 +27,7 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 		h, data, err := e.mark.read(limit, s.read[kind])
 		s.read[kind] = data
 		if err == nil {
-			s.loaded(e, &h, data)
+			s.loaded(kind, e, &h, data)
 			return nil
 		}
 		hopeless := errors.Is(err, errDamaged) || errors.Is(err, errDamagedBatch) || errors.Is(err, fs.ErrNotExist)
@@ -53,9 +53,12 @@ func (p mark) read(limit int64, buf []byte) (h recordHead, data []byte, err erro
 	return readRecord(f, p.off, limit, buf)
 }
 
-func (s *spool) loaded(e *encoded, h *recordHead, data []byte) {
+func (s *spool) loaded(kind schema.Kind, e *encoded, h *recordHead, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e != s.inFlight[kind] {
+		return // it was counted as lost
+	}
 	e.data, e.seq, e.events, e.at = data, h.seq, int(h.events), h.at
 	if seg := e.mark.seg; seg.earlier {
 		e.from = &seg.origin
@@ -68,6 +71,9 @@ func (s *spool) loaded(e *encoded, h *recordHead, data []byte) {
 // memory has, else to the end of the segment.
 func (s *spool) unreadable(kind schema.Kind, e *encoded, h *recordHead, err error) {
 	batches, events := s.pass(kind, e, h, errors.Is(err, errDamagedBatch))
+	if batches == 0 {
+		return
+	}
 	s.outbox.log.Warn("batches in the outbox cannot be read back: they are lost", "path", e.mark.seg.path, "offset", e.mark.off,
 		"batches", batches, "events", events, "err", err)
 }
@@ -75,6 +81,9 @@ func (s *spool) unreadable(kind schema.Kind, e *encoded, h *recordHead, err erro
 func (s *spool) pass(kind schema.Kind, e *encoded, h *recordHead, headIsGood bool) (batches, events uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e != s.inFlight[kind] {
+		return 0, 0 // it was counted as lost
+	}
 	to := e.mark.seg.end
 	switch q := s.queues[kind]; {
 	case headIsGood:

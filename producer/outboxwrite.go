@@ -208,6 +208,9 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 // create begins a segment.
 func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
 	o := s.outbox
+	if o.writer.dir == nil {
+		return nil, errVanished
+	}
 	s.mu.Lock()
 	number := o.next
 	o.next++
@@ -271,10 +274,13 @@ func (s *spool) seal(kind schema.Kind, sound bool) {
 	}
 }
 
-// settle is done every second: what is not acked is synced, the cursor written, what is done with removed; a bad disk
+// settle is done every second: a directory that is gone is made anew, what is not acked is synced, the cursor written, what is done with removed; a bad disk
 // is tried again.
 func (s *spool) settle() {
 	defer s.outbox.report()
+	if s.outbox.vanished() {
+		s.forsake()
+	}
 	if !s.usable() {
 		return
 	}
@@ -392,6 +398,72 @@ func (s *spool) writeCursor() error {
 	}
 	o.writer.cursor = c
 	return nil
+}
+
+var errVanished = errors.New("the directory is gone")
+
+// vanished reports whether the directory was removed, or another one is in its place.
+func (o *outbox) vanished() bool {
+	if o.writer.dir == nil {
+		return false
+	}
+	ours, err := o.writer.dir.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(o.dir)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(ours, there)
+}
+
+// forsake lets go of a directory that is gone: what nothing but it held is lost, what memory has too is as if it had not been
+// stored.
+func (s *spool) forsake() {
+	o, w := s.outbox, &s.outbox.writer
+	for kind, open := range w.open {
+		if open != nil {
+			w.closing = append(w.closing, open)
+			w.open[kind] = nil
+		}
+	}
+	for _, open := range w.closing {
+		open.file.Close()
+	}
+	w.closing, w.created, w.cursor = nil, false, cursor{}
+	s.leave()
+	s.mu.Lock()
+	batches, events := s.forgetAll()
+	s.failed(errVanished)
+	s.mu.Unlock()
+	o.log.Warn("the outbox's directory is gone: batches that were nowhere else are lost", "dir", o.dir, "batches", batches, "events", events)
+}
+
+// forgetAll empties an outbox and counts what is lost.
+func (s *spool) forgetAll() (batches int, events uint64) {
+	o := s.outbox
+	for kind, list := range o.segments {
+		for _, seg := range list {
+			b, e := o.left(schema.Kind(kind), seg)
+			batches, events = batches+b, events+e
+		}
+		inMemory := s.queues[kind][:s.stored[kind]]
+		if e := s.inFlight[kind]; e != nil && e.mark.seg != nil && (len(inMemory) == 0 || inMemory[0] != e) {
+			if e.data == nil { // it is being read
+				s.inFlight[kind] = nil
+			} else {
+				inMemory = append([]*encoded{e}, inMemory...)
+			}
+		}
+		for _, e := range inMemory {
+			batches, events = batches-1, events-uint64(e.events)
+			e.mark = mark{}
+		}
+		s.stored[kind] = 0
+	}
+	o.segments, o.at, o.batches = [schema.NumKinds][]*segment{}, [schema.NumKinds]mark{}, [schema.NumKinds]int{}
+	o.bytes, o.trash, o.kept = 0, nil, [schema.NumKinds]uint64{}
+	s.batches += uint64(batches)
+	s.dropped += events
+	return batches, events
 }
 
 // usable reports whether the disk can be written, and tries a bad one.
