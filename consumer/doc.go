@@ -26,8 +26,9 @@
 // manifest's doing.
 //
 // Loss. A hole in seq is a lost batch: counted, and told to a fold that wants to know. Batches from
-// before the first one of a run are lost too, unless the stream had let go of its beginning
-// (retention) or the reader was told to begin later (late_start): then they are counted as unseen.
+// before the first one of a run are lost too, unless the stream had let go of its beginning or that is in shards of
+// an earlier generation which were not folded (retention), or the reader was told to begin later (late_start): then
+// they are counted as unseen.
 // Losses that the producer counted travel in every batch and are kept per run.
 //
 // Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology gives

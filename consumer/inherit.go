@@ -58,6 +58,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 			return false, fmt.Errorf("%w: %w", errDamaged, err)
 		}
 	}
+	reader.place.whole = true
 	return true, nil
 }
 

@@ -11,7 +11,8 @@ import (
 type place struct {
 	begun    bool
 	late     bool      // reading began behind the stream's beginning, as ReaderOptions say
-	cut      bool      // reading began when the beginning was gone
+	cut      bool      // reading began when the beginning was gone, or is in shards of generations before that were not folded
+	whole    bool      // what generations before held of the shard's hosts is taken over; until reading began
 	created  time.Time // of the stream
 	stored   time.Time // when the bus stored the last message dealt with, in a step the one at hand
 	firstSeq uint64    // oldest message that the stream held when last looked at
@@ -21,12 +22,15 @@ type place struct {
 func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig {
 	info := r.jsStream.CachedInfo()
 	p := &r.place
-	same := !p.begun || r.sameStream(ctx, info)
+	same, cut := true, p.cut
+	if p.begun {
+		same = r.sameStream(ctx, info)
+	} else {
+		cut = cut || info.State.FirstSeq > 1 || !p.whole && r.ofLaterGeneration(ctx)
+	}
 	r.stepping.Lock() // the state may be saved meanwhile
 	defer r.stepping.Unlock()
-	if !p.begun {
-		p.cut = info.State.FirstSeq > 1
-	}
+	p.cut = cut
 	switch {
 	case !p.begun && r.opts.New:
 		p.late = info.State.LastSeq > 0
@@ -35,7 +39,7 @@ func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig 
 		p.late = !r.opts.Since.IsZero()
 	case !same:
 		r.log.Warn("stream was written anew: reading it from its beginning", "stream", info.Config.Name)
-		*p = place{}
+		*p = place{cut: cut}
 		r.setApplied(0)
 	}
 	since := p.late && !r.opts.Since.IsZero() && r.Applied() == 0
@@ -46,6 +50,22 @@ func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig 
 	return jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.Applied() + 1,
 	}
+}
+
+// ofLaterGeneration reports whether hosts may have published to another shard before this one. A topology that cannot be read
+// has one generation.
+func (r *Reader) ofLaterGeneration(ctx context.Context) bool {
+	if r.opts.Shard == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	t, err := ReadTopology(ctx, r.js)
+	if err != nil {
+		r.log.Debug("topology not read", "err", err)
+	}
+	generation, _ := t.Find(r.opts.Shard)
+	return generation.Generation > 1
 }
 
 // sameStream reports whether the stream is still the one that was read, up to the last message dealt

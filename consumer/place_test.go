@@ -58,3 +58,77 @@ func TestRestartBehindRetention(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFirstBatchesOfALaterGeneration: whoever has not folded the generation before counts what came there as unseen; whoever has
+// knows what is lost.
+func TestFirstBatchesOfALaterGeneration(t *testing.T) {
+	f := newFleet(t, 1)
+	for range 5 {
+		f.send("h")
+	}
+	f.topo = reshard(t, f.admin, 2)
+	shard := f.topo.Shard("c", "h")
+	f.seqs["h"]++ // one is lost
+	f.send("h")
+
+	whole := f.instance("whole", newChain)
+	var stats Stats
+	folded := func(i *instance, batches uint64) {
+		t.Helper()
+		eventually(t, "it is folded", func() bool {
+			for _, o := range i.all() {
+				if r, _, _ := o.view(); o.shard == shard && r != nil {
+					stats = r.Stats()
+				}
+			}
+			return stats.Batches == batches
+		})
+	}
+	folded(whole, 1)
+	if stats.Missing != 1 || stats.Retention != 0 {
+		t.Errorf("whoever has folded all counts %d missing and %d unseen, want 1 and 0", stats.Missing, stats.Retention)
+	}
+	whole.stop()
+
+	for _, opts := range []ReaderOptions{{Shard: shard}, {Shard: f.topo.Shard("c", "g"), New: true}} {
+		r, stop := start(t, f.admin, newChain(), opts)
+		<-r.Ready()
+		if opts.New { // in a stream that holds nothing
+			f.seqs["g"] = 6
+			f.send("g")
+		}
+		wait(t, r, 1)
+		if s := r.Stats(); s.Batches != 1 || s.Missing != 0 || s.Retention != 6 {
+			t.Errorf("a reader of one shard, %+v, counts %d missing and %d unseen, want 0 and 6", opts, s.Missing, s.Retention)
+		}
+		stop()
+	}
+
+	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err != nil {
+		t.Fatal(err)
+	}
+	store := &checkpoints{js: f.admin, fold: "other", shard: shard}
+	other := func() Stateful { return named{newChain().(*chain), "other"} }
+	late := f.instance("late", other)
+	folded(late, 1)
+	late.stop()
+	f.send("h")
+	late = f.instance("later", other)
+	folded(late, 2)
+	if stats.Missing != 0 || stats.Retention != 6 {
+		t.Errorf("whoever began when the generation before was gone counts %d missing and %d unseen, want 0 and 6", stats.Missing, stats.Retention)
+	}
+	late.stop()
+	m, err := store.latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := store.load(t.Context(), &m, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := NewReader(ReaderOptions{}, f.admin, newChain(), slog.New(slog.DiscardHandler))
+	if err := next.restore(state, newChain(), func(string, string) bool { return true }); err != nil || !next.place.cut {
+		t.Errorf("the generation after it would know of all that came before: %v", err)
+	}
+}

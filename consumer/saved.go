@@ -92,6 +92,7 @@ func (r *Reader) adopt(from *Reader, some func(cluster, host string) bool) {
 			}
 		}
 	}
+	r.place.cut = r.place.cut || from.place.cut
 	for id, h := range from.hosts {
 		if some(id.cluster, id.host) {
 			r.hosts[id] = h

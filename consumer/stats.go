@@ -10,7 +10,7 @@ import (
 // Why batches from before the first one of a run are no loss.
 const (
 	reasonLateStart = "late_start" // ReaderOptions say to begin later
-	reasonRetention = "retention"  // the stream had let go of its beginning
+	reasonRetention = "retention"  // the stream had let go of its beginning, or it went to shards of a generation before
 )
 
 // Stats is what a Reader has dealt with since it began.
@@ -23,7 +23,7 @@ type Stats struct {
 	Unknown         uint64 // of a kind that this version does not know
 	Gaps            uint64 // holes in seq
 	Missing         uint64 // batches in those holes: lost
-	Retention       uint64 // batches that the stream had let go of
+	Retention       uint64 // batches that the stream had let go of, or that only shards of a generation before had
 	LateStart       uint64 // batches from before the start that ReaderOptions ask for
 	DeadLetters     uint64
 	DeadLettersLost uint64    // could not be copied
