@@ -46,7 +46,7 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	if !r.wants(m.Subject()) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.stats.Lag = meta.NumPending
+		r.stats.Lag = r.behind.dealtWith(meta)
 		r.advance(meta.Sequence.Stream)
 		return
 	}
@@ -59,7 +59,7 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.count(done, &r.batch)
-	r.stats.Lag = meta.NumPending
+	r.stats.Lag = r.behind.dealtWith(meta)
 	r.advance(meta.Sequence.Stream)
 }
 

@@ -18,7 +18,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descBatches     = desc("batches_total", "Messages dealt with, by outcome.", "result")
 	descEvents      = desc("events_total", "Events applied.", "kind")
-	descLag         = desc("lag_messages", "Messages of the shard behind the last one dealt with, when it came.")
+	descLag         = desc("lag_messages", "Messages of the shard that are stored and not dealt with.")
 	descDeadLetters = desc("dead_letters_total", "Useless messages copied to the dead letters, and those that could not be.", "result")
 	descUnseen      = desc("unseen_batches_total", "Batches from before the first one read of a run, by why they are no loss.", "reason")
 	descGaps        = desc("sequence_gaps_total", "Holes in the seq of a host's batches.", "cluster", "hostname")

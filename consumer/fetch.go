@@ -20,6 +20,7 @@ const (
 	retryInterval  = time.Second
 	requestTimeout = 5 * time.Second
 	longestDrain   = time.Second
+	lagInterval    = time.Second
 )
 
 // errReset is how a fetch ends that JetStream interrupted: the next one goes on behind it.
@@ -98,6 +99,9 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 		return fmt.Errorf("create ordered consumer: %w", err)
 	}
 	g := newGate(ordered.CachedInfo().Name)
+	r.mu.Lock()
+	r.behind = behind{}
+	r.mu.Unlock()
 	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
 		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { r.interrupted(err, g) }))
@@ -108,13 +112,19 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	r.readyOnce.Do(func() { close(r.ready) })
 	closed := fetching.Closed()
 	defer r.end(ordered, fetching, closed, g)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-g.reset:
-		return errReset
-	case <-closed:
-		return nats.ErrConnectionClosed
+	tick := time.NewTicker(lagInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.reset:
+			return errReset
+		case <-closed:
+			return nats.ErrConnectionClosed
+		case <-tick.C:
+			r.lookBehind(ctx, g.consumer)
+		}
 	}
 }
 

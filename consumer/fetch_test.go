@@ -345,3 +345,29 @@ func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
 		t.Errorf("adjusted to age %s, description %q", config.MaxAge, config.Description)
 	}
 }
+
+// TestLagOfAFoldThatHangs: it is what is stored and not folded, also what was sent before more was stored.
+func TestLagOfAFoldThatHangs(t *testing.T) {
+	const batches = 50
+	js := connectReady(t)
+	fold := &recorder{hold: make(chan struct{})}
+	c, _ := start(t, js, fold, ReaderOptions{})
+	t.Cleanup(func() { close(fold.hold) })
+	publishMemory(t, js, 1)
+	fold.hold <- struct{}{}
+	wait(t, c, 1)
+	if lag := c.Stats().Lag; lag != 0 {
+		t.Errorf("all is folded, and the lag is %d", lag)
+	}
+	for seq := uint64(2); seq <= batches; seq++ {
+		publishMemory(t, js, seq)
+	}
+	eventually(t, "the lag is known", func() bool { return c.Stats().Lag == batches-1 })
+	for seq := uint64(2); seq <= batches; seq++ {
+		fold.hold <- struct{}{}
+		wait(t, c, seq)
+		if lag := c.Stats().Lag; lag != batches-seq {
+			t.Fatalf("%d of %d are folded, and the lag is %d", seq, batches, lag)
+		}
+	}
+}

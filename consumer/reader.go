@@ -71,6 +71,7 @@ type Reader struct {
 	reached chan struct{} // closed when applied reaches awaited; nil while nobody waits
 	awaited uint64
 	stats   Stats
+	behind  behind
 	runs    runs
 	hosts   hosts
 }

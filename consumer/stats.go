@@ -27,7 +27,7 @@ type Stats struct {
 	LateStart       uint64 // batches from before the start that ReaderOptions ask for
 	DeadLetters     uint64
 	DeadLettersLost uint64    // could not be copied
-	Lag             uint64    // messages behind the last one dealt with, when it came
+	Lag             uint64    // messages that are stored and not dealt with
 	LastEvent       time.Time // latest event of any host
 }
 
