@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -82,6 +83,39 @@ sizes_count 2
 	if err := testutil.CollectAndCompare(collectors{shard("a", 1, 700), shard("b", 4, 600)}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestFiguresAfterATakeOver: age and size of a checkpoint are those of the one that was taken up.
+func TestFiguresAfterATakeOver(t *testing.T) {
+	f := newFleet(t, 1)
+	f.send("h")
+	before := f.instance("before", newChain)
+	eventually(t, "it is saved", func() bool { return before.counters.commits.Load() > 0 })
+	before.stop()
+	saved, err := Saved(t.Context(), f.admin, "chain", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := f.instance("after", newChain)
+	eventually(t, "it is taken up", func() bool { return len(i.shards()) == 1 })
+	age := time.Since(saved.Written)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(i)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]float64{}
+	for _, f := range families {
+		shown[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	if got := shown["gputap_consumer_checkpoint_age_seconds"]; got < age.Seconds() {
+		t.Errorf("the checkpoint is %g s old, want at least %g s", got, age.Seconds())
+	}
+	if got := shown["gputap_consumer_checkpoint_bytes"]; got != float64(len(saved.State)) {
+		t.Errorf("the checkpoint has %g bytes, want %d", got, len(saved.State))
+	}
+	i.stop()
 }
 
 // BenchmarkScrapeShards scrapes 16 shards of 64 hosts with 40 series each, in turn with the same series as one collector's.

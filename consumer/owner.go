@@ -103,8 +103,13 @@ func (o *owned) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	written := time.Now()
+	if before := o.manifest.Written; len(o.manifest.Sums) > 0 && before.Before(written) { // another's clock may be ahead
+		written = before
+	}
+	o.saved.Store(int64(o.manifest.bytes()))
 	o.mu.Lock()
-	o.reader, o.fold, o.written = reader, fold, time.Now()
+	o.reader, o.fold, o.written = reader, fold, written
 	o.mu.Unlock()
 	o.counters.claims.Add(1)
 	o.log.Info("shard is owned", "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
