@@ -43,7 +43,6 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 	select { // one state of one shard at a time is in memory twice
 	case o.inheriting <- struct{}{}:
 		defer func() { <-o.inheriting }()
-
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}

@@ -273,7 +273,8 @@ func (r *Reader) State(fold Stateful) ([]byte, error) {
 
 // resume makes the first fetch go on behind a checkpoint, if the stream is still the same.
 func (r *Reader) resume(m *manifest) {
-	r.place.begun, r.place.stored, r.place.created = !m.Created.IsZero(), m.Stored, m.Created // what was inherited may be saved before anything is read
+	r.place.whole, r.place.stored, r.place.created = true, m.Stored, m.Created
+	r.place.begun = !m.Created.IsZero() // what was inherited may be saved before anything is read
 	r.setApplied(m.Sequence)
 }
 
