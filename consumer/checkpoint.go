@@ -76,9 +76,10 @@ type checkpoints struct {
 
 	jsStream jetstream.Stream // looked up once
 
-	attempts uint64 // at commits since the claim
-	doubt    bool   // the last one may have been stored, or be stored yet
-	swept    bool   // what owners before have left is freed
+	attempts uint64   // at commits since the claim
+	doubt    bool     // the last one may have been stored, or be stored yet
+	swept    bool     // what owners and attempts before have left is freed
+	before   manifest // the one before the newest; without parts when they are freed
 
 	writing time.Duration // what the last parts took
 }
@@ -208,19 +209,17 @@ func (c *checkpoints) settle(ctx context.Context, m *manifest) error {
 }
 
 // commit makes state the shard's, up to what next says; m is then the newest manifest. Parts are written before the
-// manifest that names them, under names that no other owner uses, and never over those of the newest manifest.
+// manifest that names them, under names that no other attempt uses: what a connection held back may come at any time.
 func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, state []byte) error {
 	if err := c.settle(ctx, m); err != nil {
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
 	}
+	c.tidy(ctx, m)
 	before := *m
 	c.attempts++
 	next.Form, next.Owner, next.Epoch, next.revision, next.Commit = m.Form, m.Owner, m.Epoch, m.revision, c.attempts
 	next.Written = time.Now()
-	own := strconv.FormatUint(m.Epoch, 10) + "."
-	if next.Parts = own + "a"; m.Parts == next.Parts {
-		next.Parts = own + "b"
-	}
+	next.Parts = fmt.Sprintf("%d.%d", m.Epoch, c.attempts)
 	next.Sums = nil
 	for rest := state; len(rest) > 0; {
 		p := rest[:min(len(rest), partBytes)]
@@ -229,15 +228,15 @@ func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, st
 	}
 	start := time.Now()
 	if err := c.writeParts(ctx, &next, state); err != nil {
+		c.swept = false
 		return fmt.Errorf("write checkpoint of shard %d: %w", c.shard, err)
 	}
 	c.writing = time.Since(start)
 	if err := c.put(ctx, &next); err != nil {
-		c.doubt = !errors.Is(err, errFenced)
+		c.doubt, c.swept = !errors.Is(err, errFenced), false
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
 	}
-	*m = next
-	c.tidy(ctx, &before, &next)
+	*m, c.before = next, before
 	return nil
 }
 
@@ -246,6 +245,13 @@ func (c *checkpoints) partSubject(m *manifest, i int) string {
 }
 
 func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte) error {
+	return c.publish(ctx, len(m.Sums), func(i int) *nats.Msg {
+		return &nats.Msg{Subject: c.partSubject(m, i), Data: state[i*partBytes:][:m.Sums[i].Bytes]}
+	})
+}
+
+// publish stores so many messages.
+func (c *checkpoints) publish(ctx context.Context, n int, message func(i int) *nats.Msg, opts ...jetstream.PublishOpt) error {
 	var acks []jetstream.PubAckFuture
 	await := func(left int) error {
 		for ; len(acks) > left; acks = acks[1:] {
@@ -261,9 +267,8 @@ func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte)
 		}
 		return nil
 	}
-	for i, p := range m.Sums {
-		ack, err := c.js.PublishMsgAsync(&nats.Msg{Subject: c.partSubject(m, i), Data: state[i*partBytes:][:p.Bytes]},
-			jetstream.WithRetryAttempts(0))
+	for i := range n {
+		ack, err := c.js.PublishMsgAsync(message(i), append(opts, jetstream.WithRetryAttempts(0))...)
 		if err != nil {
 			return err
 		}
@@ -275,42 +280,44 @@ func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte)
 	return await(0)
 }
 
-// tidy frees parts that no manifest will name any more: once those of owners before, then what the checkpoint before had
-// more of. They become empty messages that JetStream lets go soon. What fails is left to the next owner.
-func (c *checkpoints) tidy(ctx context.Context, before, now *manifest) {
-	if !c.swept {
-		c.swept = true
-		c.sweep(ctx, now.Epoch)
-		return
+// tidy frees parts that no manifest will name any more: those of the one before, which somebody may have been reading until
+// now, and once in an ownership and after a commit that failed, all but those of the newest. They become empty messages that
+// JetStream lets go soon.
+func (c *checkpoints) tidy(ctx context.Context, newest *manifest) {
+	var err error
+	if c.swept {
+		err = c.free(ctx, len(c.before.Sums), func(i int) string { return c.partSubject(&c.before, i) })
+	} else {
+		err = c.sweep(ctx, newest)
 	}
-	for i := len(now.Sums); i < len(before.Sums); i++ {
-		if c.free(ctx, c.partSubject(before, i)) != nil {
-			return
-		}
-	}
+	c.swept, c.before = err == nil, manifest{}
 }
 
-// sweep frees what owners before have left: the epoch is the number behind "p". Those after this one are not its matter.
-func (c *checkpoints) sweep(ctx context.Context, epoch uint64) {
+// sweep frees what owners up to this one have left: the epoch is the number behind "p". Those after are not its matter.
+func (c *checkpoints) sweep(ctx context.Context, newest *manifest) error {
 	jsStream, err := c.js.Stream(ctx, schema.StateStream)
 	if err != nil {
-		return
+		return err
 	}
 	info, err := jsStream.Info(ctx, jetstream.WithSubjectFilter(c.subject("p.>")))
 	if err != nil {
-		return
+		return err
 	}
+	for i := range newest.Sums {
+		delete(info.State.Subjects, c.partSubject(newest, i))
+	}
+	var strays []string
 	for subject := range info.State.Subjects {
 		of, _, _ := strings.Cut(strings.TrimPrefix(subject, c.subject("p.")), ".")
-		if n, err := strconv.ParseUint(of, 10, 64); err == nil && n < epoch && c.free(ctx, subject) != nil {
-			return
+		if n, err := strconv.ParseUint(of, 10, 64); err == nil && n <= newest.Epoch {
+			strays = append(strays, subject)
 		}
 	}
+	return c.free(ctx, len(strays), func(i int) string { return strays[i] })
 }
 
-func (c *checkpoints) free(ctx context.Context, subject string) error {
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject}, jetstream.WithMsgTTL(time.Second), jetstream.WithRetryAttempts(0))
-	return err
+func (c *checkpoints) free(ctx context.Context, n int, subject func(i int) string) error {
+	return c.publish(ctx, n, func(i int) *nats.Msg { return &nats.Msg{Subject: subject(i)} }, jetstream.WithMsgTTL(time.Second))
 }
 
 // load reads the state of a manifest. A replica may be behind: what is not there, or not what it should be, is asked for
