@@ -40,7 +40,8 @@ func RemoveStreams(ctx context.Context, js jetstream.JetStream) (removed []strin
 	return removed, nil
 }
 
-// RemoveGeneration takes away the streams of a closed generation, and then its name, once every fold has taken its states over.
+// RemoveGeneration takes away the streams of a closed generation, once every fold has taken its states over, the checkpoints of
+// its shards, and then its name.
 func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation int) (removed []string, err error) {
 	t, entry, err := storedTopology(ctx, js)
 	if err != nil {
@@ -64,7 +65,26 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 		}
 		removed = append(removed, name)
 	}
+	if err := purgeStates(ctx, js, t.Previous[closed].Numbers()); err != nil {
+		return removed, err
+	}
 	return removed, writeTopology(ctx, js, t.Without(generation), entry.Revision())
+}
+
+// purgeStates takes away what all folds have saved of shards.
+func purgeStates(ctx context.Context, js jetstream.JetStream, shards []int) error {
+	states, err := js.Stream(ctx, schema.StateStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	for i := 0; err == nil && i < len(shards); i++ {
+		ofShard := fmt.Sprintf("%s*.%d.>", strings.TrimSuffix(schema.StateSubjects, ">"), shards[i])
+		err = states.Purge(ctx, jetstream.WithPurgeSubject(ofShard))
+	}
+	if err != nil {
+		return fmt.Errorf("remove checkpoints from %s: %w", schema.StateStream, err)
+	}
+	return nil
 }
 
 // removeStream is content when it is gone already.

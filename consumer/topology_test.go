@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -328,6 +329,42 @@ func TestHostileTopology(t *testing.T) {
 		t.Error(err)
 	}
 	reshard(t, js, 2)
+}
+
+// TestStatesOfARemovedGeneration: they go with it, those of every fold, and no other shard's.
+func TestStatesOfARemovedGeneration(t *testing.T) {
+	f := newFleet(t, 2)
+	reshard(t, f.admin, 20)
+	left := map[string]bool{}
+	for _, fold := range []string{"chain", "other"} {
+		for shard, stays := range map[int]bool{0: false, 1: false, 2: true, 10: true, 21: true} {
+			store := &checkpoints{js: f.admin, fold: fold, shard: shard}
+			m, err := store.claim(t.Context(), "one", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.commit(t.Context(), &m, m, []byte("state")); err != nil {
+				t.Fatal(err)
+			}
+			if stays {
+				left[store.subject("m")], left[store.partSubject(&m, 0)] = true, true
+			}
+		}
+	}
+	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err != nil {
+		t.Fatal(err)
+	}
+	states, err := f.admin.Stream(t.Context(), schema.StateStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := states.Info(t.Context(), jetstream.WithSubjectFilter(schema.StateSubjects))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.EqualFunc(now.State.Subjects, left, func(messages uint64, _ bool) bool { return messages == 1 }) {
+		t.Errorf("left are %v, want %v", now.State.Subjects, left)
+	}
 }
 
 func TestRemove(t *testing.T) {

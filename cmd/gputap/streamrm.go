@@ -24,8 +24,8 @@ func streamRemoveCommand(b *busCommand) *cobra.Command {
 		Use:   "rm",
 		Short: "Remove the streams, and all that they hold",
 		Long: `Remove what gputap stream init made: events, checkpoints, leases, alerts, dead letters, and the topology last; or
-with --generation the events of a closed generation alone, which every fold must have taken over; or with --fold what
-a fold has saved that nobody runs any more. Producers keep what they see in their spools until the
+with --generation the events and checkpoints of a closed generation alone, which every fold must have taken over; or
+with --fold what a fold has saved that nobody runs any more. Producers keep what they see in their spools until the
 bus is set up again. When it was broken off, call it again.`,
 		Example: "  gputap stream rm --generation 1\n  gputap stream rm --fold quota\n  gputap stream rm --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
