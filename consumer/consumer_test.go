@@ -334,6 +334,31 @@ func TestZombie(t *testing.T) {
 	}
 }
 
+// TestZombieOfAnotherBus: an instance that owned a shard before all was removed and set up again can write nothing.
+func TestZombieOfAnotherBus(t *testing.T) {
+	f := newFleet(t, 1)
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	old, err := store.claim(t.Context(), "old", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveStreams(t.Context(), f.admin); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, f.admin)
+	present := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	owner, err := present.claim(t.Context(), "owner", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.commit(t.Context(), &old, old, []byte("zombie")); !errors.Is(err, errFenced) {
+		t.Errorf("the zombie's commit: %v", err)
+	}
+	if err := present.commit(t.Context(), &owner, owner, []byte("owner")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFailover: the shards of an instance that dies go to the others, and those of one that stops go at once.
 func TestFailover(t *testing.T) {
 	f := newFleet(t, 6)

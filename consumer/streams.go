@@ -68,6 +68,8 @@ func configs(o StreamOptions) []jetstream.StreamConfig {
 	state.MaxBytes, state.MaxMsgsPerSubject = o.MaxBytes/stateShare, 1
 	state.AllowAtomicPublish, state.AllowMsgTTL, state.Compression = true, true, jetstream.S2Compression
 	state.Discard = jetstream.DiscardNew // a checkpoint that has no room is refused: no older one may go for it
+	// Made anew, it has sequences that the one before never had: whoever knows a manifest of that can replace none of this.
+	state.FirstSeq = uint64(time.Now().UnixMicro())
 	meta := bucketConfig(schema.MetaBucket, topologies)
 	meta.MaxBytes = maxMeta
 	leases := bucketConfig(schema.LeaseBucket, 1)
