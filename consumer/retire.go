@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,6 +69,9 @@ func takenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema
 // savedIn are the folds with a state of a generation.
 func savedIn(ctx context.Context, js jetstream.JetStream, g *schema.Topology) (folds []string, err error) {
 	jsStream, err := js.Stream(ctx, schema.StateStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", schema.StateStream, err)
 	}
