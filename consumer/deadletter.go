@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,12 +15,13 @@ import (
 )
 
 const (
-	deadLetterTimeout = 2 * time.Second
-	maxErrorHeader    = 512
+	deadLetterTimeout = 2 * time.Second // of one try
+	// Servers of a cluster need up to ten seconds to agree who leads a stream.
+	deadLetterPatience = 30 * time.Second
+	maxErrorHeader     = 512
 )
 
-// deadLetter copies a message that is of no use to where a person can look at it. It tries once: a
-// fold does not wait for its waste.
+// deadLetter copies a message that is of no use to where a person can look at it.
 func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
 	r.warn("batch is of no use: copied to the dead letters", "subject", m.Subject(), "stream", meta.Stream,
 		"seq", meta.Sequence.Stream, "err", cause)
@@ -33,7 +35,8 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	}
 	// After a crash the batch comes again, to whoever owns the shard then; another message of that number has another time.
 	id := fmt.Sprintf("%s.%s.%d.%d", letter.Subject, meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
-	err := r.keep(letter, id)
+	err := r.insist(letter, id)
+	r.unkept = err != nil
 	if err != nil {
 		r.warn("dead letter not kept", "subject", letter.Subject, "err", err)
 	}
@@ -46,6 +49,57 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	r.stats.DeadLetters++
 }
 
+// insist tries until a dead letter is kept or refused. The message stays where it is while the bus is away: nothing else comes
+// then, and a checkpoint that is behind it would hide it. A bus that is there is given some time, once until it takes a letter
+// again: a fold does not wait for its waste.
+func (r *Reader) insist(letter *nats.Msg, id string) error {
+	conn := r.js.Conn()
+	var until time.Time
+	for {
+		before := conn.Stats().Reconnects
+		err := r.keep(letter, id)
+		if err == nil || r.refusesLetters(err, letter.Subject) {
+			return err
+		}
+		for !conn.IsConnected() {
+			if conn.IsClosed() || !r.pause() {
+				return err
+			}
+		}
+		away, noStream := conn.Stats().Reconnects != before, errors.Is(err, jetstream.ErrNoStreamResponse)
+		if away || until.IsZero() && !noStream && !r.unkept {
+			until = time.Now().Add(deadLetterPatience)
+		}
+		if time.Now().After(until) || !r.pause() {
+			return err
+		}
+	}
+}
+
+// pause waits a little, and says whether Run goes on.
+func (r *Reader) pause() bool {
+	select {
+	case <-time.After(pollInterval):
+		return true
+	case <-r.over:
+		return false
+	}
+}
+
+// refusesLetters says that another try would end as this one did.
+func (r *Reader) refusesLetters(err error, subject string) bool {
+	const unavailable = 503 // for now
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) {
+		return refused.Code != unavailable
+	}
+	said := r.js.Conn().LastError() // what may not be published has no answer
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(said, nats.ErrPermissionViolation) && strings.Contains(said.Error(), `"`+subject+`"`)
+}
+
+// errNoLeader says that the dead letters have a stream, of which nobody answers for now.
+var errNoLeader = errors.New("the stream of the dead letters has no leader")
+
 // keep publishes a dead letter, creating their stream when there is none yet. The stream passes over an id that it has.
 func (r *Reader) keep(letter *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
@@ -54,8 +108,13 @@ func (r *Reader) keep(letter *nats.Msg, id string) error {
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	if err := ensureStream(ctx, r.js, deadLetterConfig(0)); err != nil {
-		return err
+	config := deadLetterConfig(0)
+	_, created := r.js.CreateStream(ctx, config)
+	if errors.Is(created, jetstream.ErrStreamNameAlreadyInUse) { // with other limits, which stay
+		return errNoLeader
+	}
+	if created != nil {
+		return fmt.Errorf("create JetStream stream %s: %w", config.Name, created)
 	}
 	_, err = r.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 	return err

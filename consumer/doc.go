@@ -38,7 +38,7 @@
 //
 // Poison. What cannot be decoded, what claims to come from another host than its subject says, and
 // what a fold refuses or panics over is counted, copied to the dead letters, and passed over:
-// nothing stops a consumer but its context or a closed connection.
+// nothing stops a consumer but its context or a closed connection. While the bus is away the copy waits.
 //
 // Concurrency. One goroutine for each shard, that of the NATS subscription, decodes and applies. While a state is saved
 // its shard waits; it goes on while the checkpoint is written. Stats, Lost, WaitFor, Each and the scrape may be called

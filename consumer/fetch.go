@@ -86,6 +86,7 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	if r.jsStream, err = r.js.Stream(ctx, schema.StreamName(r.opts.Shard)); err != nil {
 		return fmt.Errorf("look up stream: %w", err)
 	}
+	r.over = ctx.Done()
 	config := r.startFrom(ctx)
 	// The JetStream consumer of the last fetch may still be there, or be taken away yet: no name is used twice.
 	config.NamePrefix = consumerName(r.fold.Name(), r.opts.Shard)

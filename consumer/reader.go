@@ -61,6 +61,8 @@ type Reader struct {
 	batch    schema.Batch
 	subject  []byte // that the batch should have come on
 	warnings map[string]*warning
+	over     <-chan struct{} // closed when Run is to end
+	unkept   bool            // the last dead letter was given up
 
 	ready     chan struct{} // closed when the stream is being read
 	readyOnce sync.Once

@@ -1,0 +1,94 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// poisoned is a reader whose fold is about to panic over the second of three batches, which are all fetched, while the bus is away.
+func poisoned(t *testing.T) (b *bus, js jetstream.JetStream, r *Reader, fold *recorder, stop func()) {
+	b = newBus(t)
+	js = b.connect()
+	ensure(t, js)
+	fold = &recorder{hold: make(chan struct{}), poison: 2}
+	publishMemory(t, js, 1, 2, 3)
+	r, stop = start(t, js, fold, ReaderOptions{})
+	fold.hold <- struct{}{}
+	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 3 && i.NumWaiting > 0 })
+	if err := js.Conn().Flush(); err != nil { // the client has read what the bus has sent
+		t.Fatal(err)
+	}
+	wait(t, r, 1)
+	b.stop()
+	eventually(t, "the bus is away", func() bool { return !js.Conn().IsConnected() })
+	close(fold.hold)
+	return b, js, r, fold, stop
+}
+
+func TestDeadLetterWhileTheBusIsAway(t *testing.T) {
+	b, js, r, fold, _ := poisoned(t)
+	b.start()
+	eventually(t, "the bus is back", js.Conn().IsConnected)
+	wait(t, r, 3)
+	expect(t, fold, 1, 3)
+	if n := info(t, js, schema.DeadLetterStream).State.Msgs; n != 1 {
+		t.Errorf("%d dead letters, want 1", n)
+	}
+	if s := r.Stats(); s.DeadLetters != 1 || s.DeadLettersLost != 0 || s.Refused != 1 {
+		t.Errorf("%d kept, %d lost, %d refused, want 1, 0, 1", s.DeadLetters, s.DeadLettersLost, s.Refused)
+	}
+}
+
+// TestEndsWithADeadLetter: who is told to end does not wait for a bus that is away.
+func TestEndsWithADeadLetter(t *testing.T) {
+	_, _, r, _, stop := poisoned(t)
+	stop()
+	if s := r.Stats(); s.DeadLetters != 0 || s.DeadLettersLost != 1 {
+		t.Errorf("%d kept, %d lost, want 0, 1", s.DeadLetters, s.DeadLettersLost)
+	}
+}
+
+// TestDeadLettersThatAreRefused: a fold goes on where it may not write dead letters.
+func TestDeadLettersThatAreRefused(t *testing.T) {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Users: []*server.User{{Username: "admin", Password: "x"}, {
+			Username: "fold", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{schema.DeadLetterSubjects}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	connect := func(user string) jetstream.JetStream {
+		nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return js
+	}
+	admin := connect("admin")
+	ensure(t, admin)
+	fold := &recorder{poison: 2}
+	r, _ := start(t, connect("fold"), fold, ReaderOptions{})
+	wait(t, r, publishMemory(t, admin, 1, 2, 3))
+	expect(t, fold, 1, 3)
+	if s := r.Stats(); s.DeadLetters != 0 || s.DeadLettersLost != 1 {
+		t.Errorf("%d kept, %d lost, want 0, 1", s.DeadLetters, s.DeadLettersLost)
+	}
+}
