@@ -193,7 +193,7 @@ func (p *Producer) Threads(f func(n int)) { p.reader.threads.set = f }
 // Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
 // batches and a last heartbeat with the final loss counters, and returns when all are acked or
 // DrainTimeout is over. Batches that are not acked by then stay in the outbox for the next run; without one they are
-// lost and said in the error. ErrShards ends it at once: what was promised of the bus is not so.
+// lost and said in the error. ErrShards ends it without that wait: what was promised of the bus is not so.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.Close()
 	var storing sync.WaitGroup
@@ -205,13 +205,10 @@ func (p *Producer) Run(ctx context.Context) error {
 	err := p.watch(ctx)
 	finish() // nothing comes any more, and nothing goes
 	storing.Wait()
-	if err != nil {
-		return err
-	}
-	return p.unsent()
+	return p.unsent(err)
 }
 
-// watch reads and publishes until ctx ends and the rest is acked or DrainTimeout is over.
+// watch reads and publishes until ctx ends and the rest is acked or DrainTimeout is over. The only error is ErrShards.
 func (p *Producer) watch(ctx context.Context) error {
 	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -226,11 +223,13 @@ func (p *Producer) watch(ctx context.Context) error {
 		group.Go(func() { sender.run(publishing) })
 	}
 	p.read(reading)
-	if err := context.Cause(reading); errors.Is(err, ErrShards) {
-		return err
-	}
 	p.drain()
-	return nil
+	var refused error
+	if err := context.Cause(reading); errors.Is(err, ErrShards) {
+		refused = err
+	}
+	p.leave(refused)
+	return refused
 }
 
 // read is the time of watching: libraries are looked for until it returns.
@@ -322,8 +321,15 @@ func (p *Producer) drain() {
 	p.probes.detach()
 	for p.round() > 0 {
 	}
+}
+
+// leave closes the last batches and waits for their acks, for none of a bus that was refused.
+func (p *Producer) leave(refused error) {
 	p.batches.closeAll()
-	deadline := time.Now().Add(p.cfg.DrainTimeout)
+	deadline := time.Now()
+	if refused == nil {
+		deadline = deadline.Add(p.cfg.DrainTimeout)
+	}
 	if p.flushed(deadline) || p.spool.outbox != nil {
 		p.heartbeat() // last, so that a consumer that has seen it has seen everything
 		p.flushed(deadline)
@@ -340,16 +346,20 @@ func (p *Producer) flushed(deadline time.Time) bool {
 	return true
 }
 
-// unsent says what became of batches that were not acked in time.
-func (p *Producer) unsent() error {
+// unsent says what became of batches that were not acked in time, or since the bus was refused.
+func (p *Producer) unsent(refused error) error {
 	l := p.spool.level()
 	if kept := l.outbox.batches; kept > 0 {
 		p.log.Info("the bus did not ack in time: batches stay in the outbox for the next start", "dir", p.cfg.Outbox, "batches", kept)
 	}
-	if l.unstored > 0 {
-		return errors.New("the bus did not ack in time: " + fmt.Sprintf("%d batches (%d bytes) are lost", l.unstored, l.bytes))
+	if l.unstored == 0 {
+		return refused
 	}
-	return nil
+	lost := fmt.Sprintf("%d batches (%d bytes) are lost", l.unstored, l.bytes)
+	if refused != nil {
+		return fmt.Errorf("%w; %s", refused, lost)
+	}
+	return errors.New("the bus did not ack in time: " + lost)
 }
 
 // Close ends a Producer whose Run is not called; Run does it itself.
