@@ -501,3 +501,28 @@ func TestDamagedState(t *testing.T) {
 	c.stop()
 	f.expect(f.committed())
 }
+
+// TestOwnersAreTold: JetStream tells who reads a shard as its owner from who only reads it.
+func TestOwnersAreTold(t *testing.T) {
+	f := newFleet(t, 1)
+	f.instance("a", newChain)
+	r, _ := start(t, f.bus.connect(), newChain(), ReaderOptions{})
+	<-r.Ready()
+	s, err := f.admin.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := map[string]int{}
+	eventually(t, "both read", func() bool {
+		clear(owners)
+		n := 0
+		for c := range s.ListConsumers(t.Context()).Info() {
+			owners[c.Config.Metadata[OwnerKey]]++
+			n++
+		}
+		return n == 2
+	})
+	if owners["a"] != 1 || owners[""] != 1 {
+		t.Errorf("owners %v, want a and none", owners)
+	}
+}

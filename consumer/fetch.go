@@ -90,6 +90,9 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	config := r.startFrom(ctx)
 	// The JetStream consumer of the last fetch may still be there, or be taken away yet: no name is used twice.
 	config.NamePrefix = consumerName(r.fold.Name(), r.opts.Shard)
+	if r.owner != "" {
+		config.Metadata = map[string]string{OwnerKey: r.owner}
+	}
 	// With several filters the server searches its subjects for each message: with 600 hosts that takes eighty times
 	// what sending all messages does. What the fold does not want is passed over here.
 	if wanted := r.wanted(r.opts.Shard); len(wanted) == 1 {

@@ -54,6 +54,10 @@ type owned struct {
 	written time.Time
 }
 
+// OwnerKey is the metadata of a JetStream consumer that says which instance reads a shard as its owner. Readers that own
+// nothing have none.
+const OwnerKey = "gputap_owner"
+
 // errHandOver ends an ownership with a checkpoint: another instance should have the shard, or this one stops.
 var errHandOver = errors.New("shard is handed over")
 
@@ -202,7 +206,9 @@ func (o *owned) rebuilt(why error) {
 
 func (o *owned) anew() (*Reader, Stateful) {
 	fold := o.newFold()
-	return newReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log), fold
+	reader := newReader(ReaderOptions{Shard: o.shard, PullMaxBytes: o.pull}, o.js, fold, o.log)
+	reader.owner = o.leases.instance
+	return reader, fold
 }
 
 const mostCost = 3 * time.Second

@@ -50,6 +50,7 @@ type Reader struct {
 	js    jetstream.JetStream
 	fold  Fold
 	kinds []schema.Kind // the fold's, and heartbeats
+	owner string        // instance that owns the shard and reads it here; "" else
 	log   *slog.Logger
 
 	stepping sync.Mutex // held by a step, and by who saves the state between two

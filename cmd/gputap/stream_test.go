@@ -228,6 +228,70 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 	}
 }
 
+// TestStreamInfoLag: the lag of a fold is its owner's, whatever others read of it.
+func TestStreamInfoLag(t *testing.T) {
+	for _, tt := range []struct {
+		name, owner string
+		want        uint64
+	}{
+		{"the owner's", "pod-b", 5},
+		{"of an owner whose build does not say that it reads", "pod-a", 0},
+		{"without an owner", "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			url, js := newBus(t, server.Options{JetStream: true})
+			t.Setenv("GPUTAP_NATS__URL", url)
+			if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if _, err := js.Publish(t.Context(), schema.Subject(0, "c", "h", schema.KindMemory), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []jetstream.ConsumerConfig{
+				{Name: "leak-000-owner", Metadata: map[string]string{consumer.OwnerKey: "pod-b"}},
+				{Name: "leak-000-reader", DeliverPolicy: jetstream.DeliverNewPolicy},
+			} {
+				made, err := js.CreateConsumer(t.Context(), schema.StreamName(0), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasSuffix(c.Name, "reader") {
+					reading, err := made.Consume(func(jetstream.Msg) {})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer reading.Stop()
+				}
+			}
+			leases, err := js.KeyValue(t.Context(), schema.LeaseBucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.owner != "" {
+				if _, err := leases.PutString(t.Context(), "leak.0", `{"instance":"`+tt.owner+`"}`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var all busJSON
+			var out string
+			for len(all.Folds) == 0 && t.Context().Err() == nil { // the reader's first pull is under way
+				out, err = typed(t, "stream", "info", "-o", "json")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal([]byte(out), &all); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if f := all.Folds[0]; f.Owner != tt.owner || f.Lag == nil || *f.Lag != tt.want {
+				t.Errorf("%q owns and lags %d, but it says %s", tt.owner, tt.want, out)
+			}
+		})
+	}
+}
+
 func TestStreamDeadLetters(t *testing.T) {
 	url, js := newBus(t, server.Options{JetStream: true})
 	t.Setenv("GPUTAP_NATS__URL", url)

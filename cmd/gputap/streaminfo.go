@@ -66,7 +66,8 @@ type foldJSON struct {
 	Owner string  `json:"owner"` // "" without a lease
 	Lag   *uint64 `json:"lag"`   // messages; null while nobody reads
 
-	idle bool // nobody waits for messages: its reader is gone, or has enough to do
+	lags map[string]uint64 // by the instance that reads as owner; "": who owns nothing
+	idle bool              // nobody waits for messages: its reader is gone, or has enough to do
 }
 
 func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
@@ -106,6 +107,7 @@ func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 		if f.Owner == "" && f.idle { // JetStream forgets the consumer of who was killed in five minutes
 			continue
 		}
+		f.Lag = f.lag()
 		all.Folds = append(all.Folds, f)
 	}
 	slices.SortFunc(all.Folds, func(a, b foldJSON) int { return strings.Compare(leaseKey(a.Fold, a.Shard), leaseKey(b.Fold, b.Shard)) })
@@ -192,13 +194,17 @@ func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[s
 		if len(parts) < 3 || parts[len(parts)-2] != fmt.Sprintf("%03d", shard) {
 			continue // somebody else's
 		}
-		fold, lag := strings.Join(parts[:len(parts)-2], "-"), c.NumPending
-		key := leaseKey(fold, shard)
-		idle := c.NumWaiting == 0
-		if f, seen := folds[key]; seen && f.Lag != nil {
-			lag, idle = min(lag, *f.Lag), idle && f.idle // a reader that was reset is gone soon
+		fold := strings.Join(parts[:len(parts)-2], "-")
+		f, seen := folds[leaseKey(fold, shard)]
+		if !seen {
+			f = foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
 		}
-		folds[key] = foldJSON{Fold: fold, Shard: shard, Lag: &lag, idle: idle}
+		owner := c.Config.Metadata[consumer.OwnerKey]
+		if least, seen := f.lags[owner]; !seen || c.NumPending < least { // a reader that was reset is gone soon
+			f.lags[owner] = c.NumPending
+		}
+		f.idle = f.idle && c.NumWaiting == 0
+		folds[leaseKey(fold, shard)] = f
 	}
 	if err := list.Err(); err != nil {
 		return fmt.Errorf("list the readers of shard %d: %w", shard, err)
@@ -237,6 +243,20 @@ func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJS
 		folds[leaseKey(f.Fold, shard)] = f
 	}
 	return nil
+}
+
+// lag is the owner's. Without one, or when its build does not say that it reads, it is that of who reads furthest.
+func (f *foldJSON) lag() *uint64 {
+	if lag, reads := f.lags[f.Owner]; reads && f.Owner != "" {
+		return &lag
+	}
+	var least *uint64
+	for _, lag := range f.lags {
+		if least == nil || lag < *least {
+			least = &lag
+		}
+	}
+	return least
 }
 
 func (all *busJSON) write(w io.Writer) {
