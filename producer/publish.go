@@ -67,6 +67,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		}
 		start, subject := time.Now(), p.subjectOf(batch, way)
 		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
+		way.answered(err)
 		if err == nil {
 			p.took = time.Since(start)
 			p.metrics.acked(p.kind, batch, p.took)

@@ -26,13 +26,32 @@ var (
 // topologyInterval is how long a host may publish to shards that were closed but not sealed.
 const topologyInterval = 30 * time.Second
 
+// vacantFor is how long a shard must have had no stream before the bus is one that was set up anew. Shards that are closed
+// are sealed sooner.
+const vacantFor = 2 * topologyInterval
+
 // way is where this host's batches go under one topology.
 type way struct {
 	topology schema.Topology
 	stored   time.Time // by the bus
 	shard    int
 	subjects [schema.NumKinds]string
-	gone     chan struct{} // closed when another way has taken its place
+	gone     chan struct{}             // closed when another way has taken its place
+	vacant   atomic.Pointer[time.Time] // since when every answer was that the shard has no stream; nil: the last was not
+}
+
+// answered takes what became of a batch that was published.
+func (w *way) answered(err error) {
+	if !errors.Is(err, errNoStream) {
+		w.vacant.Store(nil)
+		return
+	}
+	w.vacant.CompareAndSwap(nil, new(time.Now()))
+}
+
+func (w *way) leadsNowhere() bool {
+	since := w.vacant.Load()
+	return since != nil && time.Since(*since) > vacantFor
 }
 
 // router gives every publisher the way that the bus's topology has for this host, and follows its changes.
@@ -89,10 +108,11 @@ func (r *router) run(ctx context.Context, refuse func(error)) {
 }
 
 // follow takes a topology for the present one, unless it is what a lagging copy of the bus still says: going
-// back to a shard that is about to be sealed would break the order of batches.
+// back to a shard that is about to be sealed would break the order of batches. The time at which it was stored is that of a
+// server's clock, so a bus that was set up anew by one that is late is known by what it no longer has.
 func (r *router) follow(t schema.Topology, stored time.Time) {
 	was := r.now.Load()
-	if was != nil && (t.Same(was.topology) || t.Generation < was.topology.Generation && !stored.After(was.stored)) {
+	if was != nil && (t.Same(was.topology) || t.Generation < was.topology.Generation && !stored.After(was.stored) && !was.leadsNowhere()) {
 		return
 	}
 	w := &way{topology: t, stored: stored, shard: t.Shard(r.cluster, r.host), gone: make(chan struct{})}

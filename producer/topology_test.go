@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -309,6 +311,55 @@ func TestProducerWaitsForTheBus(t *testing.T) {
 	if n := len(messages(t, admin, schema.StreamName(0))); n != len(sent) || topology.Generation != 1 {
 		t.Errorf("%d batches on the new bus, of generation %d", n, topology.Generation)
 	}
+}
+
+// movedBus has streams for the subjects of one shard.
+type movedBus struct {
+	jetstream.JetStream
+	shard atomic.Int64
+}
+
+func (b *movedBus) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if !strings.HasPrefix(m.Subject, fmt.Sprintf("gputap.v1.ev.%d.", b.shard.Load())) {
+		return nil, jetstream.ErrNoStreamResponse
+	}
+	return &jetstream.PubAck{}, nil
+}
+
+// TestBusSetUpAnewByALateClock: a bus with fewer generations, stored earlier, is followed when the shard of before has had no stream
+// for long; a copy that lags is not.
+func TestBusSetUpAnewByALateClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := &movedBus{}
+		bus.shard.Store(1)
+		one := schema.Topology{Generation: 1, Shards: 1}
+		r := newRouter(bus, "c", "h", 0, quiet())
+		at := time.Now()
+		r.follow(one.Next(1), at)
+		p := &publisher{js: bus, route: r, spool: newSpool(1 << 20), kind: schema.KindMemory, metrics: newMetrics(), log: quiet()}
+		ctx, stop := context.WithCancel(t.Context())
+		var publishing sync.WaitGroup
+		publishing.Go(func() { p.run(ctx) })
+		defer publishing.Wait()
+		defer stop()
+		check := func(what string, late time.Duration, want int) {
+			t.Helper()
+			push(p.spool, schema.KindMemory, 10, 1)
+			time.Sleep(late)
+			r.follow(one, at.Add(-time.Hour))
+			time.Sleep(lastRetry)
+			if shard, left := r.now.Load().shard, p.spool.level().batches; shard != want || (left == 0) != (int64(want) == bus.shard.Load()) {
+				t.Errorf("%s: shard %d, want %d; %d batches wait", what, shard, want, left)
+			}
+		}
+		check("acks come", 2*vacantFor, 1)
+		bus.shard.Store(0)
+		check("no stream for some seconds", vacantFor/4, 1)
+		bus.shard.Store(1)
+		check("acks come again", vacantFor, 1)
+		bus.shard.Store(0)
+		check("no stream for long", vacantFor+lastRetry, 0)
+	})
 }
 
 // TestLaggingCopy: what a copy of the bus that lags still says is passed over.
