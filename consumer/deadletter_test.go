@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -90,5 +92,22 @@ func TestDeadLettersThatAreRefused(t *testing.T) {
 	expect(t, fold, 1, 3)
 	if s := r.Stats(); s.DeadLetters != 0 || s.DeadLettersLost != 1 {
 		t.Errorf("%d kept, %d lost, want 0, 1", s.DeadLetters, s.DeadLettersLost)
+	}
+}
+
+// TestDeadLettersWithoutALeader: a stream that is there and does not answer, as while a cluster finds a leader, keeps its limits.
+func TestDeadLettersWithoutALeader(t *testing.T) {
+	js := newBus(t).connect()
+	own := streamConfig(schema.DeadLetterStream, "nobody.answers.to.letters")
+	own.MaxBytes = 1 << 20
+	if _, err := js.CreateStream(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	if err := r.keep(&nats.Msg{Subject: schema.DeadLetterSubject("recorder", 0)}, "id"); !errors.Is(err, errNoLeader) {
+		t.Errorf("gives %v", err)
+	}
+	if c := info(t, js, schema.DeadLetterStream).Config; c.MaxBytes != own.MaxBytes || c.Duplicates != own.Duplicates {
+		t.Errorf("keeps %d bytes and ids for %s now", c.MaxBytes, c.Duplicates)
 	}
 }
