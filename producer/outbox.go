@@ -47,6 +47,9 @@ type outbox struct {
 	trash    []*segment              // to be removed: acked or given up
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
+	bad      error                   // why the disk was last found bad; nil since something was synced again
+	said     bool                    // that it is bad
+	began    time.Time               // when it was asked for what it has not answered yet; zero: nothing
 	writeErr uint64
 	damaged  uint64 // times that something else was read than was written
 	gone     uint64 // batches given up for limit, or on a full disk
@@ -81,7 +84,7 @@ func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, e
 		return o, lost, nil
 	case badDisk(err):
 		o.failed(err)
-		o.report()
+		o.report(o.news())
 		return o, 0, nil
 	}
 	return nil, 0, err
@@ -335,19 +338,24 @@ func (o *outbox) left(kind schema.Kind, s *segment) (batches int, events uint64)
 func (o *outbox) failed(err error) {
 	o.writeErr++
 	o.failing = true
-	o.writer.bad = err
+	o.bad = err
 }
 
-// report says that the disk is bad when it was not, and the other way round. Only the goroutine that writes calls it.
-func (o *outbox) report() {
-	w := &o.writer
+// news tells once that the disk is bad when it was not, and the other way round.
+func (o *outbox) news() (bad error, is bool) {
+	is = o.said != (o.bad != nil)
+	o.said = o.bad != nil
+	return o.bad, is
+}
+
+// report says what news told, without the lock.
+func (o *outbox) report(bad error, is bool) {
 	switch {
-	case w.bad != nil && !w.said:
-		w.said = true
+	case !is:
+	case bad != nil:
 		o.log.Warn("the outbox cannot be written: batches are kept in memory only, and it is tried again every second",
-			"dir", o.dir, "err", w.bad, "remedy", remedy(w.bad))
-	case w.bad == nil && w.said:
-		w.said = false
+			"dir", o.dir, "err", bad, "remedy", remedy(bad))
+	default:
 		o.log.Info("the outbox is written again", "dir", o.dir)
 	}
 }

@@ -198,6 +198,81 @@ func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	}
 }
 
+// TestOutboxHangs: while the disk does not answer, memory alone goes on, also with the batch that is being written; it is said
+// once, and when the disk answers it is used again, and nothing comes twice.
+func TestOutboxHangs(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		hang func(t *testing.T, s *spool) (answer func())
+	}{
+		{"at a batch", func(_ *testing.T, s *spool) func() {
+			e := s.claim(schema.KindMemory)
+			return func() {
+				seg, err := s.write(schema.KindMemory, e)
+				s.written(schema.KindMemory, e, seg, err)
+			}
+		}},
+		{"at the cursor", func(t *testing.T, s *spool) func() {
+			path := filepath.Join(s.outbox.dir, cursorName+".new")
+			if err := unix.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.outbox.next++ // it has to be written
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				s.settle()
+			}()
+			awaits(t, "it is written", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return !s.outbox.began.IsZero()
+			})
+			return func() {
+				f, err := os.Open(path)
+				if err != nil {
+					t.Error(err)
+				}
+				<-done
+				f.Close()
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			log := &logged{}
+			s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 10_000, log.logger())
+			pushID(s, schema.KindMemory, 1, 1000)
+			answer := tt.hang(t, s)
+			pushID(s, schema.KindMemory, 2, 1000)
+			same(t, "at first", takeAll(t, s, schema.KindMemory), nil)
+			s.mu.Lock()
+			s.outbox.began = s.outbox.began.Add(-2 * hang)
+			s.mu.Unlock()
+			pushID(s, schema.KindMemory, 3, 1000)
+			pushID(s, schema.KindMemory, 4, 1000)
+			if e := try(s, schema.KindMemory); e == nil || len(s.wake[schema.KindMemory]) == 0 {
+				t.Errorf("the hanging disk holds batches up: %v, woken %v", e == nil, len(s.wake[schema.KindMemory]) > 0)
+			}
+			same(t, "then", takeAll(t, s, schema.KindMemory), from(1, 4))
+			if log.count("cannot be written") != 1 || log.count("not answered") != 1 {
+				t.Errorf("it says %s", &log.text)
+			}
+			answer()
+			s.settle()
+			pushID(s, schema.KindMemory, 5, 1000)
+			for s.writeRound() {
+			}
+			if l := s.level(); l.outbox.batches != 1 || l.unstored != 0 || l.outbox.failing || log.count("written again") != 1 {
+				t.Errorf("%+v, it says %s", l, &log.text)
+			}
+			same(t, "at last", takeAll(t, s, schema.KindMemory), from(5, 5))
+			if l := s.level(); l.batches != 0 || l.bytes != 0 || l.droppedN != 0 {
+				t.Errorf("left: %+v", l)
+			}
+		})
+	}
+}
+
 // TestOutboxVanishes: when the directory is removed or another takes its place, what only it held is counted, what memory has
 // too is stored again, and what is in flight is acked as ever. The new directory is locked.
 func TestOutboxVanishes(t *testing.T) {

@@ -21,8 +21,6 @@ type writer struct {
 	closing []*openSegmentFile // full, not synced yet
 	created bool               // a file since the directory was synced
 	cursor  cursor             // as it was last written
-	bad     error              // why the disk was last found bad; nil since something was synced again
-	said    bool               // that it is bad
 }
 
 // openSegmentFile is a segment with its file.
@@ -59,16 +57,18 @@ func (s *spool) store(ctx context.Context) {
 
 // writeRound writes one batch of each kind, the most precious first. It reports whether another round is of use.
 func (s *spool) writeRound() (wrote bool) {
+	s.using(time.Now())
 	s.sweep()
-	defer s.outbox.report()
+	s.using(time.Time{})
+	defer s.report()
 	for i := len(dropOrder) - 1; i >= 0; i-- {
+		if len(s.outbox.writer.closing) >= mostClosing {
+			s.settle()
+		}
 		kind := dropOrder[i]
 		e := s.claim(kind)
 		if e == nil {
 			continue
-		}
-		if len(s.outbox.writer.closing) >= mostClosing {
-			s.settle()
 		}
 		seg, err := s.write(kind, e)
 		wrote = s.written(kind, e, seg, err) || wrote
@@ -86,6 +86,7 @@ func (s *spool) claim(kind schema.Kind) *encoded {
 	}
 	e := s.queues[kind][i]
 	e.writing = true
+	s.outbox.began = time.Now()
 	return e
 }
 
@@ -117,6 +118,40 @@ func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
 	return open.segment, nil
 }
 
+// hang is how long the disk may take before everybody goes on without it.
+const hang = 5 * time.Second
+
+var errHangs = fmt.Errorf("it has not answered for %s", hang)
+
+// using notes since when the goroutine that writes waits for the disk.
+func (s *spool) using(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outbox.began = since
+}
+
+// notice does what the goroutine that writes cannot while the disk does not answer it. The disk is tried again when it does.
+func (s *spool) notice() {
+	s.mu.Lock()
+	o := s.outbox
+	hangs := !o.failing && !o.began.IsZero() && time.Since(o.began) > hang
+	if hangs {
+		s.failed(errHangs)
+	}
+	s.mu.Unlock()
+	if hangs {
+		s.report()
+	}
+}
+
+// report says that the disk is bad when it was not, and the other way round.
+func (s *spool) report() {
+	s.mu.Lock()
+	bad, is := s.outbox.news()
+	s.mu.Unlock()
+	s.outbox.report(bad, is)
+}
+
 // failed has everybody go on with memory alone.
 func (s *spool) failed(err error) {
 	s.outbox.failed(err)
@@ -129,6 +164,7 @@ func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) b
 	defer s.mu.Unlock()
 	o := s.outbox
 	e.writing = false
+	o.began = time.Time{}
 	defer s.wakeUp(kind)
 	switch {
 	case errors.Is(err, errNoRoom):
@@ -208,9 +244,6 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 // create begins a segment.
 func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
 	o := s.outbox
-	if o.writer.dir == nil {
-		return nil, errVanished
-	}
 	s.mu.Lock()
 	number := o.next
 	o.next++
@@ -277,7 +310,9 @@ func (s *spool) seal(kind schema.Kind, sound bool) {
 // settle is done every second: a directory that is gone is made anew, what is not acked is synced, the cursor written, what is done with removed; a bad disk
 // is tried again.
 func (s *spool) settle() {
-	defer s.outbox.report()
+	defer s.report()
+	s.using(time.Now())
+	defer s.using(time.Time{})
 	if s.outbox.vanished() {
 		s.forsake()
 	}
@@ -294,7 +329,7 @@ func (s *spool) settle() {
 	if err != nil {
 		s.failed(err)
 	} else if !s.outbox.failing {
-		s.outbox.writer.bad = nil
+		s.outbox.bad = nil
 	}
 }
 
@@ -311,6 +346,7 @@ func (s *spool) sync() error {
 			return
 		}
 		needed = true
+		s.using(time.Now())
 		if err := open.file.Sync(); err != nil {
 			errs = append(errs, err)
 			return

@@ -66,6 +66,9 @@ func newSpool(limit int) *spool {
 
 // push copies a batch in. It never blocks: it makes room, or counts the batch as lost.
 func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
+	if s.outbox != nil {
+		s.notice()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.bytes+len(data) > s.limit && s.evict() {
@@ -233,7 +236,7 @@ func (s *spool) head(kind schema.Kind) *encoded {
 			}
 			return &encoded{mark: at}
 		}
-		if !o.failing || len(q) > 0 && q[0].writing || !o.comes(o.run, o.next) {
+		if !o.failing || !o.comes(o.run, o.next) {
 			return nil
 		}
 	}
