@@ -46,6 +46,7 @@ type outbox struct {
 	next     uint64                  // number of the next segment
 	trash    []*segment              // to be removed: acked or given up
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
+	untold   []*segment              // cut off or damaged: the next start counts them again, unless a batch that tells of it is stored
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
 	said     bool                    // that it is bad
@@ -111,6 +112,7 @@ type found struct {
 	damaged  uint64
 	lost     uint64 // events
 	trash    []*segment
+	untold   []*segment
 }
 
 // enter locks the directory and reads what is in it. Only the goroutine that writes calls it, or none does yet.
@@ -195,7 +197,7 @@ func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
 	case err != nil:
 		f.damaged++
 		f.lost += s.end.events
-		f.trash = append(f.trash, s)
+		f.untold = append(f.untold, s)
 		o.log.Warn("a segment of the outbox is damaged and gone", "path", path, "batches", s.end.batches, "err", err)
 		return
 	}
@@ -205,11 +207,17 @@ func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
 		o.log.Warn("a segment of the outbox was cut off behind its last whole batch: it was written in a crash",
 			"path", path, "batches", s.end.batches, "events_lost", events)
 	}
-	if s.end.batches == 0 {
+	switch {
+	case s.end.batches > 0:
+		f.segments[kind] = append(f.segments[kind], s)
+		if s.cutOff {
+			f.untold = append(f.untold, s)
+		}
+	case events > 0:
+		f.untold = append(f.untold, s)
+	default:
 		f.trash = append(f.trash, s)
-		return
 	}
-	f.segments[kind] = append(f.segments[kind], s)
 }
 
 // keep leaves a segment to a start that can read it.
@@ -223,6 +231,7 @@ func (f *found) keep(kind schema.Kind, number uint64) {
 func (o *outbox) adopt(f found) (lost uint64) {
 	o.next = max(o.next, f.next, f.at.next)
 	o.trash = append(o.trash, f.trash...)
+	o.untold = append(o.untold, f.untold...)
 	o.damaged += f.damaged
 	o.kept = f.kept
 	for kind, list := range f.segments {

@@ -126,13 +126,10 @@ func TestOutboxDamage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := written(t, 50, tt.closed)
-			if !tt.closed { // recordsOf closes a file: it looks at a copy
-				list := files(t, copyDir(t, dir), "*.memory")
-				if n := len(recordsOf(t, list[0])) - 1; n != perSegment {
-					t.Fatalf("%d records in a segment", n)
-				}
-			}
 			list := files(t, dir, "*.memory")
+			if n := len(recordsOf(t, list[0])) - 1; n != perSegment {
+				t.Fatalf("%d records in a segment", n)
+			}
 			tt.spoil(t, list[0], list[len(list)-1])
 			s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
 			same(t, "left", takeAll(t, s, schema.KindMemory), tt.want)
@@ -143,9 +140,45 @@ func TestOutboxDamage(t *testing.T) {
 			if harmed := !strings.HasPrefix(tt.name, "nothing") && tt.name != "a segment"; harmed != (l.outbox.damaged == 1) {
 				t.Errorf("damage is counted %d times", l.outbox.damaged)
 			}
+			pushID(s, schema.KindHost, 1, 100) // it tells
 			s.finish()
 			if left := files(t, dir, "*.memory"); len(left) > 0 {
 				t.Errorf("files are left: %v", left)
+			}
+		})
+	}
+}
+
+// TestOutboxDamageIsToldOnce: what is lost with a damaged or cut off segment is counted at each start until a batch of that
+// run, which tells it, is stored, and not any more then.
+func TestOutboxDamageIsToldOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		spoil  func(t *testing.T, first, last string)
+		want   []int
+		events uint64
+	}{
+		{"cut off", func(t *testing.T, _, last string) { cut(t, last, stat(t, last).Size()-100) }, from(1, 11), 12},
+		{"first batch cut off", func(t *testing.T, _, last string) { cut(t, last, 500) }, from(1, 9), 10},
+		{"damaged", func(t *testing.T, first, _ string) { flip(t, first, 15) }, from(10, 12), 45},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := written(t, 12, false)
+			list := files(t, dir, "*.memory")
+			tt.spoil(t, list[0], list[1])
+			for i, lost := range []uint64{tt.events, tt.events, 0} {
+				s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+				if l := s.level(); l.droppedEvents != lost || (l.outbox.damaged > 0) != (lost > 0) || l.batches < len(tt.want) {
+					t.Errorf("%+v, want %d events lost", l, lost)
+				}
+				if s.settle(); i == 1 {
+					pushID(s, schema.KindHost, 1, 100)
+					s.writeRound()
+				}
+				if i == 2 {
+					same(t, "left", takeAll(t, s, schema.KindMemory), tt.want)
+				}
+				s.crash()
 			}
 		})
 	}

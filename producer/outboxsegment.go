@@ -53,6 +53,7 @@ type segment struct {
 	origin  origin
 	run     string
 	earlier bool  // of an earlier run
+	cutOff  bool  // and has no ending
 	sealed  bool  // nothing is added any more
 	begin   mark  // its first record
 	end     mark  // behind its last
@@ -235,15 +236,12 @@ func (s *segment) scan(r io.ReaderAt, size int64) (torn uint64, err error) {
 }
 
 // openSegment reads what an earlier run left. Its records are not read when it was closed. torn says
-// that its tail was cut off, with the events that were seen there.
+// that its tail is cut off, with the events that were seen there: until it is closed it is so at each start.
 func openSegment(path string, number uint64) (s *segment, torn bool, events uint64, err error) {
 	s = &segment{path: path, number: number, earlier: true, sealed: true}
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	writable := err == nil
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		if f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
-			return s, false, 0, err
-		}
+		return s, false, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -255,22 +253,27 @@ func openSegment(path string, number uint64) (s *segment, torn bool, events uint
 		_, _ = s.readEnding(f, s.bytes) // how much is lost with it
 		return s, false, 0, err
 	}
-	if writable {
-		defer func() { _ = f.Sync() }() // it may have been written in the second before a crash
-	}
+	defer func() { _ = f.Sync() }() // it may have been written in the second before a crash
 	if sealed, err := s.readEnding(f, s.bytes); sealed || err != nil {
 		return s, false, 0, err
 	}
+	s.cutOff = true
 	if events, err = s.scan(f, s.bytes); err != nil {
 		return s, false, 0, err
 	}
-	torn = s.end.off < s.bytes
-	if writable && s.end.batches > 0 { // else it is read again next time
-		if f.Truncate(s.end.off) == nil && s.writeEnding(f) == nil {
-			s.bytes = s.end.off + headBytes
-		}
+	return s, s.end.off < s.bytes, events, nil
+}
+
+// close ends a segment that was cut off.
+func (s *segment) close() {
+	f, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return
 	}
-	return s, torn, events, nil
+	defer f.Close()
+	if f.Truncate(s.end.off) == nil {
+		_ = s.writeEnding(f)
+	}
 }
 
 func (s *segment) writeEnding(f *os.File) error {

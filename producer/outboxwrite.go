@@ -71,6 +71,9 @@ func (s *spool) writeRound() (wrote bool) {
 			continue
 		}
 		seg, err := s.write(kind, e)
+		if err == nil {
+			s.told()
+		}
 		wrote = s.written(kind, e, seg, err) || wrote
 	}
 	return wrote
@@ -116,6 +119,26 @@ func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
 		return nil, err
 	}
 	return open.segment, nil
+}
+
+// told closes what earlier runs left cut off, and removes what is damaged: a batch of this run, which tells what is lost, is
+// stored.
+func (s *spool) told() {
+	o := s.outbox
+	if len(o.untold) == 0 {
+		return
+	}
+	for _, seg := range o.untold {
+		if seg.cutOff && seg.end.batches > 0 {
+			seg.close()
+			continue
+		}
+		s.mu.Lock()
+		o.trash = append(o.trash, seg)
+		s.mu.Unlock()
+	}
+	o.untold = nil
+	s.sweep()
 }
 
 // hang is how long the disk may take before everybody goes on without it.
@@ -321,7 +344,7 @@ func (s *spool) settle() {
 	}
 	err := s.sync()
 	s.sweep()
-	if err == nil {
+	if err == nil && len(s.outbox.untold) == 0 { // else what is damaged would pass for acked
 		err = s.writeCursor()
 	}
 	s.mu.Lock()
@@ -496,7 +519,7 @@ func (s *spool) forgetAll() (batches int, events uint64) {
 		s.stored[kind] = 0
 	}
 	o.segments, o.at, o.batches = [schema.NumKinds][]*segment{}, [schema.NumKinds]mark{}, [schema.NumKinds]int{}
-	o.bytes, o.trash, o.kept = 0, nil, [schema.NumKinds]uint64{}
+	o.bytes, o.trash, o.untold, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
 	s.batches += uint64(batches)
 	s.dropped += events
 	return batches, events
