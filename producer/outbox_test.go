@@ -310,6 +310,26 @@ func TestOutboxBound(t *testing.T) {
 	}
 }
 
+// TestOutboxLimitIsLowered: what an earlier run left beyond the limit of this one is given up, oldest first.
+func TestOutboxLimitIsLowered(t *testing.T) {
+	const limit = 40_000
+	dir := written(t, 100, true)
+	s := spoolAt(t, dir, 1<<20, limit, 10_000, quiet())
+	s.settle()
+	onDisk := int64(0)
+	for _, path := range files(t, dir, "*.memory") {
+		onDisk += stat(t, path).Size()
+	}
+	left := takeAll(t, s, schema.KindMemory)
+	if len(left) == 0 || onDisk > limit {
+		t.Fatalf("%v are left in %d bytes", left, onDisk)
+	}
+	same(t, "left", left, from(left[0], 100))
+	if l := s.level(); l.droppedN != uint64(100-len(left)) || l.outbox.gone != l.droppedN {
+		t.Errorf("%d batches are left: %+v", len(left), l)
+	}
+}
+
 // dropLaunches gives launches up that are not in flight.
 func (s *spool) dropLaunches() bool {
 	if len(s.outbox.segments[schema.KindLaunch]) < 2 {

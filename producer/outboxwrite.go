@@ -330,8 +330,16 @@ func (s *spool) seal(kind schema.Kind, sound bool) {
 	}
 }
 
-// settle is done every second: a directory that is gone is made anew, what is not acked is synced, the cursor written, what is done with removed; a bad disk
-// is tried again.
+// bound gives up what is too much when the limit was lowered since the run before.
+func (s *spool) bound() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.outbox.bytes > s.outbox.limit && s.dropSegment(schema.KindMemory) {
+	}
+}
+
+// settle is done every second: a directory that is gone is made anew, what is not acked is synced, the cursor written, what is
+// done with removed; a bad disk is tried again.
 func (s *spool) settle() {
 	defer s.report()
 	s.using(time.Now())
@@ -342,6 +350,7 @@ func (s *spool) settle() {
 	if !s.usable() {
 		return
 	}
+	s.bound()
 	err := s.sync()
 	s.sweep()
 	if err == nil && len(s.outbox.untold) == 0 { // else what is damaged would pass for acked
