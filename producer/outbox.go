@@ -191,7 +191,7 @@ func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
 		o.log.Warn("a segment of the outbox cannot be read and is passed over", "path", path, "err", err)
 		f.keep(kind, number)
 		return
-	case number < at.number:
+	case number < at.number, s.bytes < int64(beginBytes): // acked, or a crash came before anything was written
 		f.trash = append(f.trash, s)
 		return
 	case err != nil:
