@@ -650,6 +650,12 @@ func TestOutboxReadOnly(t *testing.T) {
 		s.writeRound()
 	}
 	same(t, "read only", takeAll(t, s, schema.KindMemory), from(2, 23))
+	s.settle()
+	remount(0)
+	s.settle()
+	if left := files(t, dir, "*.memory"); len(left) > 0 {
+		t.Errorf("files are left: %v", left)
+	}
 	s.finish()
 	if l := s.level(); l.batches != 0 || l.droppedN != 0 {
 		t.Errorf("%+v", l)

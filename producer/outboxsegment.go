@@ -54,6 +54,7 @@ type segment struct {
 	run     string
 	earlier bool  // of an earlier run
 	cutOff  bool  // and has no ending
+	stuck   bool  // it could not be removed
 	sealed  bool  // nothing is added any more
 	begin   mark  // its first record
 	end     mark  // behind its last

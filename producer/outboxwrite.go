@@ -435,13 +435,24 @@ func (s *spool) sweep() {
 		}
 		return gone
 	})
+	left := trash[:0] // until the disk lets it go
 	for _, seg := range trash {
 		if err := os.Remove(seg.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			s.mu.Lock()
-			s.outbox.writeErr++ // it is removed at the next start
-			s.mu.Unlock()
+			left = append(left, seg)
 		}
 	}
+	if len(left) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range left {
+		if !seg.stuck {
+			seg.stuck = true
+			s.outbox.writeErr++
+		}
+	}
+	s.outbox.trash = append(s.outbox.trash, left...)
 }
 
 func (s *spool) writeCursor() error {
