@@ -147,6 +147,12 @@ func (o *outbox) look(dir *os.File) (f found, err error) {
 		}
 		return f, fmt.Errorf("outbox %s: lock: %w", o.dir, err)
 	}
+	if try, err := o.create("try"); err == nil {
+		try.Close()
+		_ = os.Remove(try.Name())
+	} else if !badDisk(err) { // a bad one is seen when it is written
+		return f, fmt.Errorf("outbox: %w (see producer.outbox)", err)
+	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return f, fmt.Errorf("outbox: %w", err)
@@ -163,6 +169,11 @@ func (o *outbox) look(dir *os.File) (f found, err error) {
 		}
 	}
 	return f, nil
+}
+
+// create makes a file, or empties it.
+func (o *outbox) create(name string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(o.dir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
 func segmentName(kind schema.Kind, number uint64) string {

@@ -3,6 +3,7 @@ package producer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -449,6 +452,26 @@ func TestOutboxCopiedWhileWritten(t *testing.T) {
 	}
 	if l := s.level(); l.droppedN > 0 || l.outbox.damaged > 0 || l.outbox.writeErr > 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestOutboxUnwritable: a directory that this user may not write is an error at the start.
+func TestOutboxUnwritable(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error)
+	go func() {
+		if os.Geteuid() == 0 {
+			runtime.LockOSThread() // its thread, which is another user from here on, ends with it
+			_ = unix.Setfsuid(65534)
+		}
+		_, _, err := openOutbox(outboxOptions{dir: dir, limit: 1 << 30, segment: 1000}, quiet())
+		got <- err
+	}()
+	if err := <-got; !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v", err)
 	}
 }
 

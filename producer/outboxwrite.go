@@ -595,12 +595,11 @@ func (s *spool) try() error {
 		s.mu.Unlock()
 	}
 	s.sweep()
-	path := filepath.Join(o.dir, "try")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := o.create("try")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(path)
+	defer os.Remove(f.Name())
 	defer f.Close()
 	err = unix.Fallocate(int(f.Fd()), 0, 0, maxRecordBytes)
 	if errors.Is(err, unix.EOPNOTSUPP) { // it will be seen when it is written
