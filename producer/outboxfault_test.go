@@ -101,6 +101,7 @@ func TestOutboxDamage(t *testing.T) {
 		{"a byte of a head", true, func(t *testing.T, first, _ string) { flip(t, first, recordsOf(t, first)[3]+20) }, without(4, perSegment),
 			4 + 5 + 6 + 7 + 8 + 9},
 		{"a byte of a beginning", true, func(t *testing.T, first, _ string) { flip(t, first, 15) }, without(1, perSegment), 45},
+		{"nothing but a bit of the form", true, func(t *testing.T, first, _ string) { flip(t, first, int64(len(segmentMagic))) }, all, 0},
 		{"a byte of an ending", true, func(t *testing.T, first, _ string) {
 			offsets := recordsOf(t, first)
 			flip(t, first, offsets[len(offsets)-1]+9)

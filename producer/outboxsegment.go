@@ -29,6 +29,7 @@ import (
 const (
 	segmentMagic   = "gputap"
 	segmentForm    = 2
+	farthestForm   = segmentForm + 3 // what is beyond is no newer gputap's, but a changed bit: the checksum says what the rest is
 	beginBytes     = len(segmentMagic) + 2 + 4 + 2
 	headBytes      = 40
 	allOnes        = 1<<32 - 1
@@ -125,7 +126,7 @@ func (s *segment) readBeginning(r io.ReaderAt) error {
 	if string(fixed[:sizes]) != segmentMagic {
 		return errDamaged
 	}
-	if form := le.Uint16(fixed[sizes:]); form > segmentForm {
+	if form := le.Uint16(fixed[sizes:]); form > segmentForm && form <= farthestForm {
 		return fmt.Errorf("%w: form %d, this one knows %d", errNewerForm, form, segmentForm)
 	}
 	names := make([]byte, le.Uint16(fixed[beginBytes-2:]))
