@@ -46,6 +46,8 @@ type outbox struct {
 	next     uint64                  // number of the next segment
 	trash    []*segment              // to be removed: acked or given up
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
+	sentRun  string                  // whose segments were acked last
+	sentTold uint64                  // what those told that its spool had lost
 	untold   []*segment              // cut off or damaged: the next start counts them again, unless a batch that tells of it is stored
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
@@ -315,6 +317,10 @@ func (o *outbox) advance(kind schema.Kind, p mark) {
 	o.batches[kind] -= p.batches - o.at[kind].batches
 	o.at[kind] = p
 	if p.seg.sealed && p.off >= p.seg.end.off {
+		if o.sentRun != p.seg.run {
+			o.sentRun, o.sentTold = p.seg.run, 0
+		}
+		o.sentTold = max(o.sentTold, p.seg.told)
 		o.remove(kind, 0)
 	}
 }

@@ -333,6 +333,61 @@ func TestOutboxLimitIsLowered(t *testing.T) {
 	}
 }
 
+// TestOutboxCountOutlivesItsBatches: what a run lost is told by its batches, or by those of a later run that gave them up.
+func TestOutboxCountOutlivesItsBatches(t *testing.T) {
+	for _, sizes := range [][]int{{90, 90, 300}, {90, 90, 60}, {300, 20, 75}, {300, 300, 1}} {
+		for _, end := range []func(*spool){(*spool).finish, (*spool).crash} {
+			countOutlives(t, sizes, end)
+		}
+	}
+}
+
+// countOutlives has runs write so many batches, of 10 events each, and the last one send what is left.
+func countOutlives(t *testing.T, sizes []int, end func(*spool)) {
+	t.Helper()
+	const events = 10
+	dir, made, came, told := t.TempDir(), uint64(0), uint64(0), map[uint64]uint64{}
+	var s *spool
+	push := func(run, seq, bytes int) {
+		b := schema.NewBuilder(schema.KindHost)
+		b.Linux = strings.Repeat("x", bytes)
+		h := schema.Header{Run: uint64(run), Seq: uint64(seq)}
+		h.Lost[schema.LossSpool] = s.level().droppedEvents
+		s.push(schema.KindMemory, b.Encode(&h), encoded{seq: h.Seq, events: events})
+		for s.writeRound() {
+		}
+		made += events
+	}
+	for run, n := range sizes {
+		if s != nil {
+			end(s)
+		}
+		s = spoolAt(t, dir, 50_000, 100_000, 10_000, quiet())
+		for seq := range n {
+			push(run, seq+1, 1000)
+		}
+		push(run, n+1, 0)
+		push(run, n+2, 0) // no room had to be made for it: it tells all
+	}
+	for e := try(s, schema.KindMemory); e != nil; e = try(s, schema.KindMemory) {
+		var b schema.Batch
+		if err := schema.NewDecoder().Decode(e.data, &b); err != nil {
+			t.Fatal(err)
+		}
+		told[b.Run] = b.Lost[schema.LossSpool]
+		came += events
+		s.acked(schema.KindMemory)
+	}
+	sum, last := came, uint64(len(sizes)-1)
+	told[last] = s.level().droppedEvents
+	for _, lost := range told {
+		sum += lost
+	}
+	if sum != made || came == made {
+		t.Errorf("%v: %d events came and %v are told as lost, of %d", sizes, came, told, made)
+	}
+}
+
 // dropLaunches gives launches up that are not in flight.
 func (s *spool) dropLaunches() bool {
 	if len(s.outbox.segments[schema.KindLaunch]) < 2 {

@@ -204,6 +204,7 @@ func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) b
 	default:
 		e.mark = seg.end
 		seg.end = e.behind()
+		seg.told = e.lost
 		o.bytes -= seg.share()
 		seg.bytes = seg.end.off
 		o.bytes += seg.share()
@@ -248,7 +249,7 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 		}
 		seg := o.segments[kind][i]
 		batches, events := o.left(kind, seg)
-		s.dropped += events
+		s.dropped += events + o.untell(seg)
 		s.batches += uint64(batches)
 		o.gone += uint64(batches)
 		s.forget(kind, seg)
@@ -262,6 +263,25 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 		return true
 	}
 	return false
+}
+
+// untell is how much of what an earlier run had lost nothing tells any more when a segment of it is given up.
+func (o *outbox) untell(gone *segment) (events uint64) {
+	if !gone.earlier || gone.told == unknown {
+		return 0 // this run tells it again
+	}
+	told := uint64(0)
+	if o.sentRun == gone.run {
+		told = o.sentTold
+	}
+	for _, list := range o.segments {
+		for _, seg := range list {
+			if seg != gone && seg.run == gone.run {
+				told = max(told, seg.told)
+			}
+		}
+	}
+	return max(gone.told, told) - told
 }
 
 // create begins a segment.

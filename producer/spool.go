@@ -18,9 +18,10 @@ type encoded struct {
 	from   *origin      // of a batch of an earlier run
 
 	// With an outbox.
-	mark    mark // where it is stored; no segment: memory alone has it
-	writing bool // it is being stored
-	done    bool // it was acked meanwhile
+	lost    uint64 // events that the spool had lost before it
+	mark    mark   // where it is stored; no segment: memory alone has it
+	writing bool   // it is being stored
+	done    bool   // it was acked meanwhile
 }
 
 // behind is the place after it.
@@ -86,6 +87,7 @@ func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
 		s.giveUp(victim, i)
 	}
 	e.data = append(s.buffer(), data...)
+	e.lost = s.dropped
 	s.bytes += len(data)
 	s.queues[kind] = append(s.queues[kind], &e)
 	if s.outbox == nil || s.outbox.failing {
