@@ -1,0 +1,318 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// bound gives up what is too much when the limit was lowered since the run before.
+func (s *spool) bound() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.outbox.bytes > s.outbox.limit && s.dropSegment(schema.KindMemory) {
+	}
+}
+
+// settle is done every second: a directory that is gone is made anew, what is not acked is synced, the cursor written, what is
+// done with removed; a bad disk is tried again.
+func (s *spool) settle() {
+	defer s.report()
+	s.using(time.Now())
+	defer s.using(time.Time{})
+	if s.outbox.vanished() {
+		s.forsake()
+	}
+	if !s.usable() {
+		return
+	}
+	s.bound()
+	err := s.sync()
+	s.sweep()
+	if err == nil && len(s.outbox.untold) == 0 { // else what is damaged would pass for acked
+		err = s.writeCursor()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failed(err)
+	} else if !s.outbox.failing {
+		s.outbox.bad = nil
+	}
+}
+
+// sync syncs the files in which something is not acked, and closes those that are full.
+func (s *spool) sync() error {
+	w := &s.outbox.writer
+	closing := w.closing
+	w.closing = nil
+	var errs []error
+	needed := false
+	each := func(kind schema.Kind, open *openSegmentFile) {
+		end, acked := s.progress(kind, open.segment)
+		if acked || end == open.synced {
+			return
+		}
+		needed = true
+		s.using(time.Now())
+		if err := open.file.Sync(); err != nil {
+			errs = append(errs, err)
+			return
+		}
+		open.synced = end
+	}
+	for _, open := range closing {
+		kind, _, _ := parseName(filepath.Base(open.path))
+		each(kind, open)
+		open.file.Close()
+	}
+	for kind, open := range w.open {
+		if open == nil {
+			continue
+		}
+		failed := len(errs)
+		each(schema.Kind(kind), open)
+		if len(errs) > failed { // Linux may have dropped what it could not write
+			s.seal(schema.Kind(kind), false)
+		}
+	}
+	if needed && w.created {
+		if err := w.dir.Sync(); err != nil {
+			errs = append(errs, err)
+		} else {
+			w.created = false
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// progress is how far a segment was written, and whether all of it is acked.
+func (s *spool) progress(kind schema.Kind, seg *segment) (end int64, acked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.outbox.at[kind]
+	if at.seg == nil || at.seg.number > seg.number || at.seg == seg && at.off >= seg.end.off {
+		return seg.end.off, true
+	}
+	return seg.end.off, false
+}
+
+// sweep removes the files that are done with.
+func (s *spool) sweep() {
+	s.mu.Lock()
+	trash := s.outbox.trash
+	s.outbox.trash = nil
+	s.mu.Unlock()
+	w := &s.outbox.writer
+	w.closing = slices.DeleteFunc(w.closing, func(open *openSegmentFile) bool { // it would keep its room
+		gone := slices.Contains(trash, open.segment)
+		if gone {
+			open.file.Close()
+		}
+		return gone
+	})
+	left := trash[:0] // until the disk lets it go
+	for _, seg := range trash {
+		if err := os.Remove(seg.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			left = append(left, seg)
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range left {
+		if !seg.stuck {
+			seg.stuck = true
+			s.outbox.writeErr++
+		}
+	}
+	s.outbox.trash = append(s.outbox.trash, left...)
+}
+
+func (s *spool) writeCursor() error {
+	o := s.outbox
+	s.mu.Lock()
+	c := cursor{next: o.next}
+	for kind, at := range o.at {
+		switch kept := o.kept[kind]; {
+		case at.seg == nil:
+		case kept != 0 && kept < at.seg.number:
+			c.kinds[kind] = cursorEntry{number: kept}
+		default:
+			c.kinds[kind] = cursorEntry{at.seg.number, at.off, at.batches, at.events}
+		}
+	}
+	s.mu.Unlock()
+	if c == o.writer.cursor {
+		return nil
+	}
+	if err := c.write(o.dir); err != nil {
+		return err
+	}
+	o.writer.cursor = c
+	return nil
+}
+
+var errVanished = errors.New("the directory is gone")
+
+// vanished reports whether the directory was removed, or another one is in its place.
+func (o *outbox) vanished() bool {
+	if o.writer.dir == nil {
+		return false
+	}
+	ours, err := o.writer.dir.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(o.dir)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(ours, there)
+}
+
+// forsake lets go of a directory that is gone: what nothing but it held is lost, what memory has too is as if it had not been
+// stored.
+func (s *spool) forsake() {
+	o, w := s.outbox, &s.outbox.writer
+	for kind, open := range w.open {
+		if open != nil {
+			w.closing = append(w.closing, open)
+			w.open[kind] = nil
+		}
+	}
+	for _, open := range w.closing {
+		open.file.Close()
+	}
+	w.closing, w.created, w.cursor = nil, false, cursor{}
+	s.leave()
+	s.mu.Lock()
+	batches, events := s.forgetAll()
+	s.failed(errVanished)
+	s.mu.Unlock()
+	o.log.Warn("the outbox's directory is gone: batches that were nowhere else are lost", "dir", o.dir, "batches", batches, "events", events)
+}
+
+// forgetAll empties an outbox and counts what is lost.
+func (s *spool) forgetAll() (batches int, events uint64) {
+	o := s.outbox
+	for kind, list := range o.segments {
+		for _, seg := range list {
+			b, e := o.left(schema.Kind(kind), seg)
+			batches, events = batches+b, events+e
+		}
+		inMemory := s.queues[kind][:s.stored[kind]]
+		if e := s.inFlight[kind]; e != nil && e.mark.seg != nil && (len(inMemory) == 0 || inMemory[0] != e) {
+			if e.data == nil { // it is being read
+				s.inFlight[kind] = nil
+			} else {
+				inMemory = append([]*encoded{e}, inMemory...)
+			}
+		}
+		for _, e := range inMemory {
+			batches, events = batches-1, events-uint64(e.events)
+			e.mark = mark{}
+		}
+		s.stored[kind] = 0
+	}
+	o.segments, o.at, o.batches = [schema.NumKinds][]*segment{}, [schema.NumKinds]mark{}, [schema.NumKinds]int{}
+	o.bytes, o.trash, o.untold, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
+	s.batches += uint64(batches)
+	s.dropped += events
+	return batches, events
+}
+
+// usable reports whether the disk can be written, and tries a bad one.
+func (s *spool) usable() bool {
+	o := s.outbox
+	s.mu.Lock()
+	failing := o.failing
+	s.mu.Unlock()
+	if !failing {
+		return true
+	}
+	err := s.try()
+	for isFull(err) && s.makeWay() {
+		err = s.try()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		o.failed(err)
+		return false
+	}
+	o.failing = false
+	return true
+}
+
+// makeWay gives up the oldest segment of a kind less precious than what memory would give up soon.
+func (s *spool) makeWay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting, most := 0, 0
+	for i, kind := range dropOrder {
+		for _, e := range s.queues[kind][s.stored[kind]:] {
+			waiting, most = waiting+len(e.data), i
+		}
+	}
+	return waiting > s.limit/2 && most > 0 && s.dropSegment(dropOrder[most-1])
+}
+
+// try sees whether a disk takes a large batch again.
+func (s *spool) try() error {
+	o := s.outbox
+	if o.writer.dir == nil {
+		found, err := o.enter()
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.dropped += o.adopt(found)
+		s.wakeAll()
+		s.mu.Unlock()
+	}
+	s.sweep()
+	f, err := o.create("try")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	err = unix.Fallocate(int(f.Fd()), 0, 0, maxRecordBytes)
+	if errors.Is(err, unix.EOPNOTSUPP) { // it will be seen when it is written
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reserve room in %s: %w", o.dir, err)
+	}
+	return nil
+}
+
+// finish writes what memory alone holds, and leaves the directory to the next run.
+func (s *spool) finish() {
+	for s.writeRound() {
+	}
+	for kind := range s.outbox.writer.open {
+		s.seal(schema.Kind(kind), true)
+	}
+	s.settle()
+	s.sweep()
+	for _, open := range s.outbox.writer.closing {
+		open.file.Close() // the disk is bad
+	}
+	s.leave()
+}
+
+// leave lets another producer have the directory.
+func (s *spool) leave() {
+	if s.outbox != nil && s.outbox.writer.dir != nil {
+		s.outbox.writer.dir.Close()
+		s.outbox.writer.dir = nil
+	}
+}
