@@ -66,6 +66,7 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "outbox of a few files", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000: use at least 64MiB"},
 		{name: "outbox from nowhere", args: []string{"--outbox=a"}, want: `producer.outbox: "a": use a path from the root`},
 		{name: "way to attach", args: []string{"--producer.uprobes=fast"}, want: `uprobes: "fast": use auto, multi or perf`},
+		{name: "token behind a server", args: []string{"--nats.url=nats://a,nats://b?token=x"}, want: "nats.url: server 2 of the list has something behind its port"},
 		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},
 		{name: "no age", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
 		{name: "no YAML", file: "nats: [", want: "read configuration file"},

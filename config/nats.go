@@ -40,8 +40,14 @@ func (n NATS) Validate() error {
 		return errors.New("nats.nkey_file: this is a seed itself: write it into a file of mode 0600 and give its path")
 	}
 	for i, s := range strings.Split(n.URL, ",") {
-		if u, err := parseServer(s); err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@") {
+		u, err := parseServer(s)
+		switch {
+		case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
 			return fmt.Errorf("nats.url: server %d of the list is no URL: write nats://host:4222, and special characters of a password as %%40", i+1)
+		case strings.HasPrefix(u.Scheme, "ws"): // a proxy on the way may want a path
+		case strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
+			return fmt.Errorf("nats.url: server %d of the list has something behind its port: write nats://host:4222, "+
+				"and who you are before the host and an @ (%%40 is one of a password), or in nats.creds_file or nats.nkey_file", i+1)
 		}
 	}
 	return nil
@@ -72,7 +78,7 @@ func isSecret(path string) bool {
 	return seed || strings.HasPrefix(path, "eyJ") || strings.Contains(path, "-----BEGIN")
 }
 
-// redacted hides the passwords of a list of servers, and a server altogether that cannot be read.
+// redacted hides the secrets of a list of servers, and a server altogether that cannot be read.
 func redacted(servers string) string {
 	list := strings.Split(servers, ",")
 	for i, s := range list {
@@ -89,11 +95,8 @@ func redacted(servers string) string {
 			list[i] = u.Redacted()
 		}
 	}
-	return strings.Join(list, ",")
+	return Redact(strings.Join(list, ","))
 }
-
-// hidden stands where a secret was, as net/url writes it.
-const hidden = "xxxxx"
 
 // parseServer reads one server as nats.go does, which takes it without a scheme.
 func parseServer(s string) (*url.URL, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,6 +57,13 @@ func printed(key string, value any) any {
 		if isSecret(v) {
 			return hidden
 		}
+		return Redact(v)
+	case []string:
+		shown := slices.Clone(v)
+		for i := range shown {
+			shown[i] = Redact(shown[i])
+		}
+		return shown
 	}
 	return value
 }

@@ -86,7 +86,7 @@ func Main(name string, run func(context.Context, *Process) error) {
 		err = nil
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, config.Redact(err.Error()))
 	}
 	os.Exit(ExitCode(err))
 }
@@ -106,11 +106,22 @@ func registry(name string) *prometheus.Registry {
 func (p *Process) Logging(c config.Log) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // validated; info otherwise
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact}
 	text := c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
 	if text {
 		p.Log = slog.New(slog.NewTextHandler(p.Stderr, options))
 		return
 	}
 	p.Log = slog.New(slog.NewJSONHandler(p.Stderr, options))
+}
+
+// redact hides secrets in what is logged.
+func redact(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(config.Redact(v))
+	case error:
+		a.Value = slog.StringValue(config.Redact(v.Error()))
+	}
+	return a
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	Main("child", func(ctx context.Context, p *Process) error {
+		if mode == "secret" {
+			err := Usage(errors.New(`what is "nats://me:S3CRET@bus"`))
+			p.Log.Info("tried nats://me:S3CRET@bus", "url", "nats://S3CRET@bus", "err", err)
+			return err
+		}
 		fmt.Fprintln(p.Stdout, "ready")
 		<-ctx.Done()
 		fmt.Fprintln(p.Stdout, "draining")
@@ -76,5 +82,15 @@ func TestSignals(t *testing.T) {
 				t.Errorf("ends with %d (%v), want %d", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestNoSecretIsSaid: neither by the log nor by the error at the end.
+func TestNoSecretIsSaid(t *testing.T) {
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), asChild+"=secret")
+	out, err := child.CombinedOutput()
+	if child.ProcessState.ExitCode() != 2 || bytes.Contains(out, []byte("S3CRET")) || bytes.Count(out, []byte("nats://me:xxxxx@bus")) != 3 {
+		t.Errorf("ends with %v and says\n%s", err, out)
 	}
 }
