@@ -21,38 +21,43 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// quota is the state of one shard.
-type quota struct {
-	most  uint64
-	hosts map[string]*host // by cluster/name
-}
-type host struct{ Live, Used map[string]uint64 } // bytes by process and address, and by user
+var gib = flag.Uint64("gib", 40, "GiB that a user may hold on one host")
 
-func (q *quota) Name() string         { return "quota" }
-func (q *quota) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory} }
+type quota map[string]*host // the state of one shard, by cluster/name
+type host struct {
+	Boot       string
+	Live, Used map[string]uint64 // bytes by process and address, and by user
+}
+
+func (q quota) Name() string         { return "quota" }
+func (q quota) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory} }
 
 // Apply follows device memory that is allocated and freed by its address, and the ends of processes.
-func (q *quota) Apply(b *schema.Batch) error {
-	h := q.host(b.Cluster + "/" + b.Host)
+func (q quota) Apply(b *schema.Batch) error {
+	h := q[b.Cluster+"/"+b.Host]
+	if h == nil || h.Boot != "" && h.Boot != b.BootID { // after another boot all its processes are gone
+		h = &host{Live: map[string]uint64{}, Used: map[string]uint64{}}
+		q[b.Cluster+"/"+b.Host] = h
+	}
+	h.Boot = b.BootID
 	for i := range b.Events {
 		e := b.Memory(i)
 		call, p := &b.Calls[e.Call], &b.Processes[b.Threads[e.Thread].Process]
 		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprint(p.UID) // its name may be known later
-		switch address := fmt.Sprint(process, e.Ptr); {
+		end := func(address string) { h.Used[user] -= h.Live[address]; delete(h.Live, address) }
+		switch address, device := fmt.Sprint(process, e.Ptr), e.Result == 0 && call.Class == schema.ClassDevice; {
 		case call.Op == schema.OpExit || call.Op == schema.OpExec:
-			for address, bytes := range h.Live {
+			for address := range h.Live {
 				if strings.HasPrefix(address, process) {
-					h.Used[user] -= bytes
-					delete(h.Live, address)
+					end(address)
 				}
 			}
-		case e.Result != 0 || call.Class != schema.ClassDevice:
-		case call.Op == schema.OpFree:
-			h.Used[user] -= h.Live[address]
-			delete(h.Live, address)
-		case call.Op == schema.OpAlloc:
+		case device && call.Op == schema.OpFree:
+			end(address)
+		case device && call.Op == schema.OpAlloc:
+			end(address) // what is still live there has ended
 			h.Live[address] = e.Bytes
-			if h.Used[user] += e.Bytes; h.Used[user] > q.most && h.Used[user]-e.Bytes <= q.most {
+			if h.Used[user] += e.Bytes; h.Used[user] > *gib<<30 && h.Used[user]-e.Bytes <= *gib<<30 {
 				fmt.Printf("%s: user %s %s holds %.1f GiB\n", b.Host, user, p.User, float64(h.Used[user])/(1<<30))
 			}
 		}
@@ -60,35 +65,26 @@ func (q *quota) Apply(b *schema.Batch) error {
 	return nil
 }
 
-func (q *quota) host(id string) *host {
-	if q.hosts[id] == nil {
-		q.hosts[id] = &host{map[string]uint64{}, map[string]uint64{}}
-	}
-	return q.hosts[id]
-}
-
 // Snapshot and Restore let the state outlive this process.
-func (q *quota) Snapshot(yield func(consumer.Section) error) error {
-	for _, id := range slices.Sorted(maps.Keys(q.hosts)) {
-		cluster, name, _ := strings.Cut(id, "/")
-		if err := yield(consumer.Section{Cluster: cluster, Host: name, Data: must(json.Marshal(q.hosts[id]))}); err != nil {
-			return err
-		}
+func (q quota) Snapshot(yield func(consumer.Section) error) (err error) {
+	for ids := slices.Sorted(maps.Keys(q)); len(ids) > 0 && err == nil; ids = ids[1:] {
+		cluster, name, _ := strings.Cut(ids[0], "/")
+		err = yield(consumer.Section{Cluster: cluster, Host: name, Data: must(json.Marshal(q[ids[0]]))})
 	}
-	return nil
+	return err
 }
-func (q *quota) Restore(s consumer.Section) error {
-	return json.Unmarshal(s.Data, q.host(s.Cluster+"/"+s.Host))
+func (q quota) Restore(s consumer.Section) error {
+	q[s.Cluster+"/"+s.Host] = &host{}
+	return json.Unmarshal(s.Data, q[s.Cluster+"/"+s.Host])
 }
 
 func main() {
-	url, gib := flag.String("nats", nats.DefaultURL, "servers"), flag.Uint64("gib", 40, "GiB that a user may hold on one host")
+	url := flag.String("nats", nats.DefaultURL, "servers")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	js := must(jetstream.New(must(nats.Connect(*url, nats.MaxReconnects(-1)))))
-	shard := func() consumer.Stateful { return &quota{*gib << 30, map[string]*host{}} }
-	_ = must(0, consumer.New(consumer.Options{}, js, shard, slog.Default()).Run(ctx))
+	_ = must(0, consumer.New(consumer.Options{}, js, func() consumer.Stateful { return quota{} }, slog.Default()).Run(ctx))
 }
 
 func must[T any](v T, err error) T {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,8 +14,72 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
+
+// TestQuotaFollowsWhatIsLive: what ends without a free, by an allocation over it or with the boot of its host, counts no more.
+func TestQuotaFollowsWhatIsLive(t *testing.T) {
+	q, hosts := quota{}, map[string]*consumertest.Host{}
+	for _, step := range []struct {
+		boot, what string
+		used       uint64
+	}{
+		{"b1", "alloc", 100}, {"b1", "alloc", 100}, {"b1", "free", 0}, {"b1", "alloc", 100}, {"b1", "exit", 0},
+		{"b1", "alloc", 100}, {"b2", "alloc", 100}, {"b3", "exit", 0}, {"b3", "alloc", 100},
+	} {
+		host := hosts[step.boot]
+		if host == nil {
+			host = consumertest.Memory(t, "gpu-1")
+			host.Header.BootID = step.boot
+			hosts[step.boot] = host
+		}
+		switch p := host.Process(uint32(step.boot[1]), 1, "python3"); step.what { // each boot has its own
+		case "alloc":
+			p.Alloc(7, 0x1000, 100, 10, 1)
+		case "free":
+			p.Free(7, 0x1000, 20, 1)
+		case "exit":
+			p.Exit(30)
+		}
+		if err := q.Apply(host.Batch()); err != nil {
+			t.Fatal(err)
+		}
+		if h := q["test/gpu-1"]; h.Used["0"] != step.used || len(h.Live) != int(step.used/100) {
+			t.Errorf("after %s of boot %s %d are used, %d live; want %d used", step.what, step.boot, h.Used["0"], len(h.Live), step.used)
+		}
+	}
+}
+
+// TestQuotaTakesUpStates: also those from before a state had a boot.
+func TestQuotaTakesUpStates(t *testing.T) {
+	q := quota{}
+	if err := q.Restore(consumer.Section{Cluster: "test", Host: "gpu-1", Data: []byte(`{"Live":{"7 since 1: 4096":100},"Used":{"0":100}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	host, again := consumertest.Memory(t, "gpu-1"), quota{}
+	host.Process(7, 1, "python3").Alloc(7, 0x2000, 50, 10, 1)
+	if err := q.Apply(host.Batch()); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Snapshot(func(s consumer.Section) error { return again.Restore(s) }); err != nil {
+		t.Fatal(err)
+	}
+	if h := again["test/gpu-1"]; h == nil || h.Used["0"] != 150 || len(h.Live) != 2 || h.Boot != "boot-1" {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestQuotaIsShort: a consumer of one's own is what fits on a page or two.
+func TestQuotaIsShort(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte("\n")); n > 100 {
+		t.Errorf("%d lines, docs/consumers.md says 100", n)
+	}
+}
 
 // TestQuotaOutlivesItsProcess: what one process counted, the next goes on from.
 func TestQuotaOutlivesItsProcess(t *testing.T) {
