@@ -60,14 +60,16 @@ def unpack(data, at=0):
 class Bus:
     """A connection to NATS: what the protocol needs, and no reconnect."""
 
-    def __init__(self, url, ca=None):
+    def __init__(self, url, ca=None, cert=None, key=None):
         u = urlsplit(url if "://" in url else "nats://" + url)
         sock = socket.create_connection((u.hostname, u.port or 4222))
         self.file = sock.makefile("rwb")
         info = json.loads(self.file.readline().split(b" ", 1)[1])
-        if info.get("tls_required") or u.scheme == "tls" or ca:
-            sock = ssl.create_default_context(cafile=ca).wrap_socket(sock, server_hostname=u.hostname)
-            self.file = sock.makefile("rwb")
+        if info.get("tls_required") or u.scheme == "tls" or ca or cert:
+            tls = ssl.create_default_context(cafile=ca)
+            if cert:
+                tls.load_cert_chain(cert, key)
+            self.file = tls.wrap_socket(sock, server_hostname=u.hostname).makefile("rwb")
         secrets = {"user": "NATS_USER", "pass": "NATS_PASSWORD", "auth_token": "NATS_TOKEN"}
         who = {key: os.environ[name] for key, name in secrets.items() if os.environ.get(name)}
         if u.username:
@@ -143,6 +145,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default=os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
     parser.add_argument("--ca", help="certificate authority of the server")
+    parser.add_argument("--cert", help="certificate of this client, where the server checks it")
+    parser.add_argument("--key", help="key of that certificate (default: it is in the same file)")
     parser.add_argument("--cluster", default="*")
     parser.add_argument("--host", default="*", help="as subjects name it: dots are underscores")
     parser.add_argument("--kind", help="memory, launch, copy, sync, host, or * for all (default: memory; to save: all)")
@@ -152,7 +156,7 @@ def main():
     parser.add_argument("--save", metavar="FILE", help="write the batches to this new file, each with its length before it, and no lines")
     o = parser.parse_args()
     kind = o.kind or ("*" if o.save else "memory")
-    bus, subject = Bus(o.server, o.ca), f"gputap.v1.ev.*.{o.cluster}.{o.host}.{kind}"
+    bus, subject = Bus(o.server, o.ca, o.cert, o.key), f"gputap.v1.ev.*.{o.cluster}.{o.host}.{kind}"
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     batches = stored(bus, o.stream, o.name, subject, "_INBOX." + o.name) if o.stream else live(bus, subject)
     with open(o.save or os.devnull, "xb" if o.save else "wb") as file:

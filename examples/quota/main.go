@@ -79,11 +79,16 @@ func (q quota) Restore(s consumer.Section) error {
 }
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "servers")
+	o, url := nats.GetDefaultOptions(), flag.String("nats", nats.DefaultURL, "servers")
+	flag.Func("ca", "certificate authority of the servers", func(file string) error { return nats.RootCAs(file)(&o) })
+	flag.Func("cert", "client certificate and its key, in one file", func(file string) error { return nats.ClientCert(file, file)(&o) })
+	flag.Func("creds", "credentials file", func(file string) error { return nats.UserCredentials(file)(&o) })
+	flag.Func("nkey", "file of an nkey seed", func(file string) error { return must(nats.NkeyOptionFromSeed(file))(&o) })
 	flag.Parse()
+	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota" // as the roles of deploy/nats
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	js := must(jetstream.New(must(nats.Connect(*url, nats.MaxReconnects(-1)))))
+	js := must(jetstream.New(must(o.Connect())))
 	_ = must(0, consumer.New(consumer.Options{}, js, func() consumer.Stateful { return quota{} }, slog.Default()).Run(ctx))
 }
 
