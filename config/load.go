@@ -91,6 +91,9 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 // exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1, nothing to 0.
 func exact(from, to reflect.Type, data any) (any, error) {
 	duration := reflect.TypeFor[time.Duration]()
+	if t, ok := data.(time.Time); ok && to.Kind() == reflect.String { // YAML knows times
+		return t.Format(time.RFC3339Nano), nil
+	}
 	switch {
 	case to == duration && from != duration && from.Kind() != reflect.String && fmt.Sprint(data) != "0":
 		return nil, fmt.Errorf("%v has no unit: write 5s, 10m or 1h", data)

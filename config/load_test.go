@@ -161,6 +161,10 @@ func TestWhereAConsumerBegins(t *testing.T) {
 			t.Errorf("%s: new %v, since %v, %v", from, onlyNew, since, err)
 		}
 	}
+	file := write(t, "consumer: {shard: 1, from: 2026-01-31T12:00:00.5+01:00}")
+	if cfg, err := Load("x", []string{"--config", file}, DefaultLeakCommand()); err != nil || cfg.Consumer.From != "2026-01-31T12:00:00.5+01:00" {
+		t.Errorf("from %q, %v", cfg.Consumer.From, err)
+	}
 	if _, err := Load("x", []string{"--consumer.from=yesterday"}, DefaultLeakCommand()); err == nil || !strings.Contains(err.Error(), "consumer.from") {
 		t.Errorf("got %v", err)
 	}
