@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,13 +89,19 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	return cfg, cfg.Validate()
 }
 
-// exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1, nothing to 0.
+// exact refuses what a weak decoding would bend in silence: 5 to 5ns, 1.9 to 1, true to 1, nothing to 0, and for a text
+// 0123 to 83, true to 1. In a list of texts whole numbers are taken: they are pids and uids.
 func exact(from, to reflect.Type, data any) (any, error) {
 	duration := reflect.TypeFor[time.Duration]()
 	if t, ok := data.(time.Time); ok && to.Kind() == reflect.String { // YAML knows times
 		return t.Format(time.RFC3339Nano), nil
 	}
+	if to == reflect.TypeFor[[]string]() {
+		return listed(data), nil
+	}
 	switch {
+	case to.Kind() == reflect.String && (from.Kind() == reflect.Int || from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
+		return nil, errors.New("a number or a truth where a text belongs, which YAML may read otherwise than it stands: write it in quotes")
 	case to == duration && from != duration && from.Kind() != reflect.String && fmt.Sprint(data) != "0":
 		return nil, fmt.Errorf("%v has no unit: write 5s, 10m or 1h", data)
 	case from.Kind() == reflect.String && data == "" && (to.Kind() == reflect.Int || to.Kind() == reflect.Int64 || to.Kind() == reflect.Bool):
@@ -105,6 +112,24 @@ func exact(from, to reflect.Type, data any) (any, error) {
 		return nil, errors.New("a list: write it as one text, with commas between") // and not what is in it, which may be a password
 	}
 	return data, nil
+}
+
+// listed writes the whole numbers of a list of texts as texts.
+func listed(data any) any {
+	list, ok := data.([]any)
+	if n, number := data.(int); number {
+		list, ok = []any{n}, true
+	}
+	if !ok {
+		return data
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if n, ok := list[i].(int); ok {
+			list[i] = strconv.Itoa(n)
+		}
+	}
+	return list
 }
 
 func loadFile(k *koanf.Koanf, path string) error {

@@ -61,6 +61,9 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "duration without a unit", file: "producer:\n  heartbeat: 10\n", want: "10 has no unit"},
 		{name: "fraction of a shard", file: "producer:\n  shards: 1.9\n", want: "1.9 is no whole number"},
 		{name: "truth for a number", file: "producer:\n  shards: true\n", want: "true is no whole number"},
+		{name: "host of digits", file: "producer:\n  host: 0123\n", want: "'producer.host' a number or a truth where a text belongs"},
+		{name: "host of truth", file: "producer:\n  host: true\n", want: "write it in quotes"},
+		{name: "names of digits", file: "producer:\n  filter:\n    comm: [1.10]\n", want: "write it in quotes"},
 		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
 		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
 		{name: "outbox of a few files", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000: use at least 64MiB"},
@@ -148,6 +151,10 @@ func TestFilter(t *testing.T) {
 	const want = "comm=a b,c pid=12,13 uid=1000,ann container=0123456789AB cgroup=/system.slice,slurmstepd.scope"
 	if got := cfg.Producer.Filter.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	cfg, err = Load("x", []string{"--config", write(t, "producer: {filter: {pid: 12, uid: '007'}}")}, DefaultProducerCommand())
+	if got := cfg.Producer.Filter.String(); err != nil || got != "pid=12 uid=007 cgroup=/system.slice,slurmstepd.scope" {
+		t.Errorf("one entry, and one in quotes: %s, %v", got, err)
 	}
 	if got := DefaultProducer().Filter.String(); got != "" {
 		t.Errorf("by default %s", got)
