@@ -25,7 +25,7 @@ func BusFlags(flags *pflag.FlagSet) (read func() (NATS, error)) {
 	})
 	return func() (NATS, error) {
 		k := koanf.New(".")
-		if err := loadEnv(k, keys); err != nil {
+		if err := loadEnv(k, own); err != nil {
 			return NATS{}, err
 		}
 		given := map[string]any{}

@@ -7,7 +7,7 @@
 // serve all commands: each takes its own sections and passes over the others'.
 //
 // A variable without two underscores is none of ours, as Kubernetes makes some of the names of
-// services (GPUTAP_LEAK_PORT), unless it is one of ours but for an underscore.
+// services (GPUTAP_LEAK_PORT), unless it is one of ours but for an underscore, or a flag's short name.
 //
 // Secrets are given as paths of files. A password in nats.url is never printed.
 package config

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -11,13 +13,14 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/yaml"
+	parser "github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // envPrefix begins every variable that is ours.
@@ -57,7 +60,7 @@ func Load[T validator](name string, args []string, defaults T) (T, error) {
 	}
 	for _, source := range []func(*koanf.Koanf) error{
 		func(k *koanf.Koanf) error { return loadFile(k, *path) },
-		func(k *koanf.Koanf) error { return loadEnv(k, keys) },
+		func(k *koanf.Koanf) error { return loadEnv(k, flags) },
 		func(k *koanf.Koanf) error { return loadFlags(k, flags) },
 	} {
 		if err := source(k); err != nil {
@@ -137,7 +140,7 @@ func loadFile(k *koanf.Koanf, path string) error {
 		return nil
 	}
 	read := koanf.New(".")
-	if err := read.Load(file.Provider(path), yaml.Parser()); err != nil {
+	if err := read.Load(file.Provider(path), document{parser.Parser()}); err != nil {
 		return fmt.Errorf("read configuration file %s: %w", path, err)
 	}
 	for _, key := range read.Keys() {
@@ -148,19 +151,43 @@ func loadFile(k *koanf.Koanf, path string) error {
 	return k.Merge(read)
 }
 
-// loadEnv takes the variables that have a section. Test switches and Kubernetes share the prefix.
-func loadEnv(k *koanf.Koanf, keys []string) error {
+// document is a file of one YAML document: of several only the first would count.
+type document struct{ *parser.YAML }
+
+// Unmarshal refuses more than one.
+func (document) Unmarshal(data []byte) (first map[string]any, err error) {
+	in := yaml.NewDecoder(bytes.NewReader(data))
+	err = in.Decode(&first)
+	for err == nil {
+		var more any
+		if err = in.Decode(&more); more != nil {
+			return nil, errors.New("a second document begins after ---: write one")
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return first, nil
+	}
+	return nil, err
+}
+
+// loadEnv takes the variables that have a section. Test switches and Kubernetes share the prefix; what is named as one of
+// the flags is neither.
+func loadEnv(k *koanf.Koanf, flags *pflag.FlagSet) error {
 	var mistaken error
 	provider := env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) {
 		rest := strings.TrimPrefix(name, envPrefix)
 		if strings.Contains(rest, "__") {
 			return strings.ToLower(strings.ReplaceAll(rest, "__", ".")), value
 		}
-		for _, key := range keys {
-			if strings.EqualFold(strings.ReplaceAll(key, ".", "_"), rest) {
-				mistaken = fmt.Errorf("variable %s: did you mean %s?", name, variable(key))
+		flags.VisitAll(func(f *pflag.Flag) {
+			switch {
+			case !strings.EqualFold(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name), rest):
+			case f.Name == flagConfig || f.Name == flagPrint:
+				mistaken = fmt.Errorf("variable %s: is none: write --%s on the command line", name, f.Name)
+			default:
+				mistaken = fmt.Errorf("variable %s: did you mean %s?", name, variable(keyOf(f)))
 			}
-		}
+		})
 		return "", nil
 	}})
 	if err := k.Load(provider, nil); err != nil {
@@ -173,6 +200,14 @@ func variable(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
 }
 
+// keyOf is the key that a flag sets, by its short name too.
+func keyOf(f *pflag.Flag) string {
+	if full := f.Annotations[annotationKey]; len(full) > 0 {
+		return full[0]
+	}
+	return f.Name
+}
+
 // loadFlags takes only the flags that were given.
 func loadFlags(k *koanf.Koanf, flags *pflag.FlagSet) error {
 	given := map[string]any{}
@@ -180,10 +215,7 @@ func loadFlags(k *koanf.Koanf, flags *pflag.FlagSet) error {
 		if f.Name == flagConfig || f.Name == flagPrint {
 			return
 		}
-		key := f.Name
-		if full := f.Annotations[annotationKey]; len(full) > 0 {
-			key = full[0]
-		}
+		key := keyOf(f)
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			given[key] = list.GetSlice()
 			return

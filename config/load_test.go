@@ -53,6 +53,12 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "unknown key in the file", file: "producer:\n  clutser: x\n", want: "producer.clutser (as a variable GPUTAP_PRODUCER__CLUTSER): did you mean producer.cluster?"},
 		{name: "unknown variable", env: map[string]string{"GPUTAP_NATS__UURL": "x"}, want: "did you mean nats.url?"},
 		{name: "variable with one underscore", env: map[string]string{"GPUTAP_NATS_URL": "x"}, want: "did you mean GPUTAP_NATS__URL?"},
+		{name: "short flag as a variable", env: map[string]string{"GPUTAP_OUTBOX": "/x"}, want: "variable GPUTAP_OUTBOX: did you mean GPUTAP_PRODUCER__OUTBOX?"},
+		{name: "short flag with dashes", env: map[string]string{"GPUTAP_OUTBOX_MAX_BYTES": "1"}, want: "did you mean GPUTAP_PRODUCER__OUTBOX_MAX_BYTES?"},
+		{name: "short flag with a dot", env: map[string]string{"GPUTAP_FILTER_COMM": "a"}, want: "did you mean GPUTAP_PRODUCER__FILTER__COMM?"},
+		{name: "file as a variable", env: map[string]string{"GPUTAP_CONFIG": "/x"}, want: "variable GPUTAP_CONFIG: is none: write --config"},
+		{name: "two documents", file: "---\nproducer:\n  shards: 1\n---\n---\nproducer:\n  shards: 2\n", want: "gputap.yaml: a second document begins after ---"},
+		{name: "a second document of no use", file: "nats:\n---\nnats: [", want: "read configuration file"},
 		{name: "unknown section", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
 		{name: "section that is a value", file: "nats: here\n", want: "nats"},
 		{name: "unknown flag", args: []string{"--nats.uri=x"}, want: "--nats.uri"},
@@ -112,8 +118,9 @@ func TestDefaultsAreValid(t *testing.T) {
 }
 
 func TestOneFileServesAllCommands(t *testing.T) {
-	path := write(t, "log:\nnats:\n  name:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n")
+	path := write(t, "# one document\n---\nlog:\nnats:\n  name:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n---\n# and its end\n")
 	t.Setenv("GPUTAP_PRODUCER__HOST", "h")
+	t.Setenv("GPUTAP_OUTBOX", "no flag of this command")
 	t.Setenv("GPUTAP_LEAK_PORT", "tcp://10.0.0.1:80") // what Kubernetes makes of a service gputap-leak
 	cfg, err := Load("x", []string{"--config", path}, DefaultLeakCommand())
 	if err != nil {
