@@ -1,10 +1,8 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 )
 
 // envPrefix begins every variable that is ours.
@@ -149,25 +146,6 @@ func loadFile(k *koanf.Koanf, path string) error {
 		}
 	}
 	return k.Merge(read)
-}
-
-// document is a file of one YAML document: of several only the first would count.
-type document struct{ *parser.YAML }
-
-// Unmarshal refuses more than one.
-func (document) Unmarshal(data []byte) (first map[string]any, err error) {
-	in := yaml.NewDecoder(bytes.NewReader(data))
-	err = in.Decode(&first)
-	for err == nil {
-		var more any
-		if err = in.Decode(&more); more != nil {
-			return nil, errors.New("a second document begins after ---: write one")
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return first, nil
-	}
-	return nil, err
 }
 
 // loadEnv takes the variables that have a section. Test switches and Kubernetes share the prefix; what is named as one of

@@ -59,6 +59,8 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		{name: "file as a variable", env: map[string]string{"GPUTAP_CONFIG": "/x"}, want: "variable GPUTAP_CONFIG: is none: write --config"},
 		{name: "two documents", file: "---\nproducer:\n  shards: 1\n---\n---\nproducer:\n  shards: 2\n", want: "gputap.yaml: a second document begins after ---"},
 		{name: "a second document of no use", file: "nats:\n---\nnats: [", want: "read configuration file"},
+		{name: "key with dots", file: "nats.tls.ca_file: x\n", want: "gputap.yaml: key nats.tls.ca_file: in a file its parts stand below each other: write nats: {tls: {ca_file: …}}"},
+		{name: "key with a dot in a section", file: "producer:\n  filter.comm: x\n", want: "key filter.comm: in a file its parts stand below each other: write filter: {comm: …}"},
 		{name: "unknown section", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
 		{name: "section that is a value", file: "nats: here\n", want: "nats"},
 		{name: "unknown flag", args: []string{"--nats.uri=x"}, want: "--nats.uri"},
