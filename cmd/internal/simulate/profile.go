@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -31,8 +32,17 @@ type recording []*schema.Batch
 // builtIn is the profile without a file.
 func builtIn() (recording, error) { return readRecording(bytes.NewReader(pytorch)) }
 
-// openRecording reads a profile from a file.
+// openRecording reads a profile from a file, or from a pipe that is open already. Another pipe nobody may ever write.
 func openRecording(path string) (recording, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the profile: %w", err)
+	}
+	open := path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
+	pipe := open && info.Mode()&os.ModeNamedPipe != 0
+	if !info.Mode().IsRegular() && !pipe {
+		return nil, fmt.Errorf("profile %s: no regular file: write it into one, or pipe it to /dev/stdin", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the profile: %w", err)
