@@ -49,6 +49,7 @@ func TestSimulateCommand(t *testing.T) {
 		"--hosts":             {"simulate", "--nats.url", url, "--hosts", "0"},
 		"--connections":       {"simulate", "--nats.url", url, "--connections", "0"},
 		"--events-per-second": {"simulate", "--nats.url", url, "--events-per-second", "NaN"},
+		"at most 1e12":        {"simulate", "--nats.url", url, "--events-per-second", "1e13"},
 		"--output":            {"simulate", "--nats.url", url, "-o", "xml"},
 		"absent":              {"simulate", "--nats.url", url, "--profile", "absent"},
 		"unknown flag":        {"simulate", "--fast"},

@@ -70,7 +70,7 @@ func (o *Options) complete() error {
 	case o.Hosts < 1 || o.Hosts > mostHosts:
 		return fmt.Errorf("%d hosts: from 1 to %d", o.Hosts, mostHosts)
 	case !(o.Rate > 0 && o.Rate <= 1e12):
-		return fmt.Errorf("%g events a second: above 0", o.Rate)
+		return fmt.Errorf("%g events a second: above 0, at most 1e12", o.Rate)
 	case !(o.Lose >= 0 && o.Lose < 1):
 		return fmt.Errorf("%g of the batches withheld: from 0 to below 1", o.Lose)
 	case o.BatchAge < time.Millisecond || o.Duration < 0 || o.Drain < 0:
