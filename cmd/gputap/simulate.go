@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -114,6 +115,10 @@ func (c *simulation) check() error {
 		return fmt.Errorf("--batch-age %s: at least 1ms", c.BatchAge)
 	case c.Lose < 0 || c.Lose >= 1:
 		return fmt.Errorf("--lose %g: from 0 to below 1", c.Lose)
+	case c.Cluster == "":
+		return errors.New("--cluster: empty: give their cluster a name")
+	case c.Resume && c.LogPath == "":
+		return errors.New("--resume: which log? name its file with --log")
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %s: not below 0", c.Duration)
 	}

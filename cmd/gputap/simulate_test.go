@@ -50,6 +50,8 @@ func TestSimulateCommand(t *testing.T) {
 		"--connections":       {"simulate", "--nats.url", url, "--connections", "0"},
 		"--events-per-second": {"simulate", "--nats.url", url, "--events-per-second", "NaN"},
 		"at most 1e12":        {"simulate", "--nats.url", url, "--events-per-second", "1e13"},
+		"--cluster":           {"simulate", "--nats.url", url, "--duration", "1ms", "--cluster", ""},
+		"--resume":            {"simulate", "--nats.url", url, "--duration", "1ms", "--resume"},
 		"--output":            {"simulate", "--nats.url", url, "-o", "xml"},
 		"absent":              {"simulate", "--nats.url", url, "--profile", "absent"},
 		"unknown flag":        {"simulate", "--fast"},
