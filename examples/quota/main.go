@@ -65,8 +65,7 @@ func (q quota) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// Snapshot and Restore let the state outlive this process.
-func (q quota) Snapshot(yield func(consumer.Section) error) (err error) {
+func (q quota) Snapshot(yield func(consumer.Section) error) (err error) { // and Restore let the state outlive this process
 	for ids := slices.Sorted(maps.Keys(q)); len(ids) > 0 && err == nil; ids = ids[1:] {
 		cluster, name, _ := strings.Cut(ids[0], "/")
 		err = yield(consumer.Section{Cluster: cluster, Host: name, Data: must(json.Marshal(q[ids[0]]))})
@@ -88,8 +87,8 @@ func main() {
 	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota" // as the roles of deploy/nats
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	js := must(jetstream.New(must(o.Connect())))
-	_ = must(0, consumer.New(consumer.Options{}, js, func() consumer.Stateful { return quota{} }, slog.Default()).Run(ctx))
+	watch := consumer.New(consumer.Options{}, must(jetstream.New(must(o.Connect()))), func() consumer.Stateful { return quota{} }, slog.Default())
+	_ = must(0, watch.Run(ctx))
 }
 
 func must[T any](v T, err error) T {
