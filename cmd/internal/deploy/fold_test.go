@@ -2,9 +2,13 @@ package deploy
 
 import (
 	"context"
+	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,6 +36,37 @@ func TestAFleetAtWork(t *testing.T) {
 	foldAtWork(t, fold, "leak")
 	_, other := as("launch")
 	foldAtWork(t, other, "launch")
+}
+
+// TestABusWithoutAccounts: the streams of a server that had none are BUS's when their folder is.
+func TestABusWithoutAccounts(t *testing.T) {
+	seeds, store := newKeys(t), t.TempDir()
+	t.Setenv("GPUTAP_SERVER", "bus-1")
+	var before map[string]string
+	for _, file := range []string{"server.conf", "nats.conf"} {
+		options, err := server.ProcessConfigFile(files + file)
+		check(t, err)
+		options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, store, true, true, 4<<30
+		s := start(t, options)
+		c := config.NATS{URL: s.ClientURL()}
+		if file == "nats.conf" {
+			c.NKeyFile = seeds["admin"]
+		}
+		nc, admin := join(t, "admin", c, quiet())
+		if file == "server.conf" {
+			setUp(t, admin)
+			stock(t, admin)
+			before = inventory(t, admin, "")
+		} else if after := inventory(t, admin, ""); !maps.Equal(before, after) {
+			t.Errorf("was %v, is %v", before, after)
+		}
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+		if file == "server.conf" {
+			check(t, os.Rename(filepath.Join(store, "jetstream", "$G"), filepath.Join(store, "jetstream", "BUS")))
+		}
+	}
 }
 
 // hostAtWork publishes a batch and reads the topology.

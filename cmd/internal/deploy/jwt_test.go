@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,46 +17,77 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// issuer is an account whose roles are scoped signing keys, one for each file of deploy/nats/jwt.
+// issuer is the accounts of jwt.conf, whose roles are scoped signing keys, one for each file of deploy/nats/jwt.
 type issuer struct {
-	t       *testing.T
-	account string
-	roles   map[string]nkeys.KeyPair
+	t     *testing.T
+	keys  map[string]string // of accounts
+	roles map[string]nkeys.KeyPair
 }
 
-// newIssuer makes operator and account, and the accounts.conf that jwt.conf includes.
+// accountOf is where each role is.
+var accountOf = map[string]string{"admin": "BUS", "fold": "BUS", "host": "HOSTS", "reader": "READERS"}
+
+// newIssuer makes operator and accounts, and the accounts.conf that jwt.conf includes.
 func newIssuer(t *testing.T, dir string) *issuer {
 	t.Helper()
 	operator, err := nkeys.CreateOperator()
 	check(t, err)
-	accountID := public(t, newAccount(t))
-	claims := jwt.NewAccountClaims(accountID)
-	claims.Name = "gputap"
-	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	i := &issuer{t: t, account: accountID, roles: map[string]nkeys.KeyPair{}}
-	paths, err := filepath.Glob(files + "jwt/*.json")
+	operatorJWT, err := jwt.NewOperatorClaims(public(t, operator)).Encode(operator)
 	check(t, err)
-	for _, path := range paths {
-		role := strings.TrimSuffix(filepath.Base(path), ".json")
-		data, err := os.ReadFile(path)
+	i := &issuer{t: t, keys: map[string]string{}, roles: map[string]nkeys.KeyPair{}}
+	accounts := map[string]*jwt.AccountClaims{}
+	for _, name := range []string{"SYS", "BUS", "HOSTS", "READERS"} { // JetStream does not start without the first
+		i.keys[name] = public(t, newAccount(t))
+		accounts[name] = jwt.NewAccountClaims(i.keys[name])
+		accounts[name].Name = name
+	}
+	accounts["BUS"].Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	i.share(accounts)
+	for role, account := range accountOf {
+		data, err := os.ReadFile(files + "jwt/" + role + ".json")
 		check(t, err)
 		scope := jwt.NewUserScope()
 		check(t, json.Unmarshal(data, &scope.Template))
 		i.roles[role] = newAccount(t)
 		scope.Key, scope.Role = public(t, i.roles[role]), role
-		claims.SigningKeys.AddScopedSigner(scope)
+		accounts[account].SigningKeys.AddScopedSigner(scope)
 	}
-	operatorJWT, err := jwt.NewOperatorClaims(public(t, operator)).Encode(operator)
-	check(t, err)
-	accountJWT, err := claims.Encode(operator)
-	check(t, err)
-	system := public(t, newAccount(t)) // JetStream does not start without one
-	systemJWT, err := jwt.NewAccountClaims(system).Encode(operator)
-	check(t, err)
-	conf := fmt.Sprintf("operator: %q\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: { %s: %q, %s: %q }\n",
-		operatorJWT, system, system, systemJWT, accountID, accountJWT)
-	check(t, os.WriteFile(filepath.Join(dir, "accounts.conf"), []byte(conf), 0o600))
+	conf := fmt.Sprintf("operator: %q\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", operatorJWT, i.keys["SYS"])
+	for name, claims := range accounts {
+		token, err := claims.Encode(operator)
+		check(t, err)
+		conf += fmt.Sprintf("%s: %q\n", i.keys[name], token)
+	}
+	check(t, os.WriteFile(filepath.Join(dir, "accounts.conf"), []byte(conf+"}\n"), 0o600))
 	return i
+}
+
+// share gives the accounts the exports and imports of roles.conf.
+func (i *issuer) share(accounts map[string]*jwt.AccountClaims) {
+	i.t.Helper()
+	data, err := os.ReadFile(files + "roles.conf")
+	check(i.t, err)
+	types := map[string]jwt.ExportType{"service": jwt.Service, "stream": jwt.Stream}
+	export := regexp.MustCompile(`\{ (service|stream): "(.*)",( response_type: Stream,)? accounts: \[ \w+ \] \}`)
+	imported := regexp.MustCompile(`\{ (service|stream): \{ account: (\w+), subject: "(.*)" \} \}`)
+	lists := regexp.MustCompile(`(?ms)^(BUS|HOST|READER)_(EXPORTS|IMPORTS): \[(.*?\}) ?\n?\]$`).FindAllStringSubmatch(string(data), -1)
+	for _, list := range lists {
+		claims := accounts[map[string]string{"BUS": "BUS", "HOST": "HOSTS", "READER": "READERS"}[list[1]]]
+		for _, m := range export.FindAllStringSubmatch(list[3], -1) {
+			e := &jwt.Export{Name: m[2], Subject: jwt.Subject(m[2]), Type: types[m[1]]}
+			if m[3] != "" {
+				e.ResponseType = jwt.ResponseTypeStream
+			}
+			claims.Exports.Add(e)
+		}
+		for _, m := range imported.FindAllStringSubmatch(list[3], -1) {
+			claims.Imports.Add(&jwt.Import{Name: m[3], Subject: jwt.Subject(m[3]), Account: i.keys[m[2]], Type: types[m[1]]})
+		}
+	}
+	bus, hosts, readers := accounts["BUS"], accounts["HOSTS"], accounts["READERS"]
+	if e, in := len(bus.Exports)+len(hosts.Exports), len(hosts.Imports)+len(readers.Imports); len(lists) != 4 || e != in || e < 10 {
+		i.t.Fatalf("roles.conf has %d lists, %d exports and %d imports", len(lists), e, in)
+	}
 }
 
 func newAccount(t *testing.T) nkeys.KeyPair {
@@ -77,7 +109,7 @@ func (i *issuer) creds(role, name string, life time.Duration) (path string) {
 	i.t.Helper()
 	user, seed := newUser(i.t)
 	claims := jwt.NewUserClaims(user)
-	claims.Name, claims.IssuerAccount = name, i.account
+	claims.Name, claims.IssuerAccount = name, i.keys[accountOf[role]]
 	claims.Tags.Add("cluster:default")
 	claims.SetScoped(true)
 	if life != 0 {
@@ -90,18 +122,24 @@ func (i *issuer) creds(role, name string, life time.Duration) (path string) {
 	return keep(i.t, name+".creds", file)
 }
 
-// TestCredentials: the users of JWTs have the rights of the same roles, filled in with their own names.
-func TestCredentials(t *testing.T) {
-	ours := newAuthority(t, "ours")
-	ours.forServers("bus", time.Hour)
+// withJWTs puts jwt.conf and an accounts.conf for it into a folder.
+func withJWTs(t *testing.T) (jwts *issuer, path string) {
+	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"jwt.conf", "server.conf"} {
 		data, err := os.ReadFile(files + name)
 		check(t, err)
 		check(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	jwts := newIssuer(t, dir)
-	url := serve(t, filepath.Join(dir, "jwt.conf")).ClientURL()
+	return newIssuer(t, dir), filepath.Join(dir, "jwt.conf")
+}
+
+// TestCredentials: the users of JWTs have the rights of the same roles, filled in with their own names.
+func TestCredentials(t *testing.T) {
+	ours := newAuthority(t, "ours")
+	ours.forServers("bus", time.Hour)
+	jwts, path := withJWTs(t)
+	url := serve(t, path).ClientURL()
 	with := func(creds string) config.NATS {
 		return config.NATS{URL: url, CredsFile: creds, TLS: config.TLS{CAFile: ours.file}}
 	}
@@ -113,6 +151,9 @@ func TestCredentials(t *testing.T) {
 	check(t, err)
 	_, fold := join(t, "leak", with(jwts.creds("fold", "leak", 0)), quiet())
 	foldAtWork(t, fold, "leak")
+	_, reader := join(t, "reader-default", with(jwts.creds("reader", "reader-default", 0)), quiet())
+	readStored(t, reader, "reader-default", "gputap.v1.ev.*.default.>",
+		[]string{"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.ev.0.default.gpu-2.memory"})
 
 	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "reader-default": "reader"}
 	for user, role := range as {

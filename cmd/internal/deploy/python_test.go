@@ -203,16 +203,20 @@ func TestFollowAsAReader(t *testing.T) {
 	check(t, err)
 	for _, u := range options.Nkeys {
 		if u.Nkey == os.Getenv("GPUTAP_NKEY_READER_CLUSTER") {
-			options.Users = append(options.Users, &server.User{Username: "reader-default", Password: "p", Permissions: u.Permissions})
+			options.Users = append(options.Users, &server.User{Username: "reader-default", Password: "p", Permissions: u.Permissions, Account: u.Account})
 		}
 	}
 	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, t.TempDir(), true, true, 1<<30
 	s := start(t, options)
 	_, admin := join(t, "admin", config.NATS{URL: s.ClientURL(), NKeyFile: seeds["admin"]}, quiet())
 	setUp(t, admin)
-	events := publishBatches(t, admin, 1, "gpu-1", "gpu-2")
+	hosts := make([]string, 300) // more than one pull asks for
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("gpu-%d", i)
+	}
+	events := publishBatches(t, admin, 1, hosts...)
 	env := []string{"NATS_URL=" + s.ClientURL(), "NATS_USER=reader-default", "NATS_PASSWORD=p"}
-	as := []string{"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "2"}
+	as := []string{"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "300"}
 	stdout, stderr, err := follow(t, env, append(as, "--cluster", "default")...).end()
 	if err != nil {
 		t.Errorf("ends with %v: %s", err, stderr)

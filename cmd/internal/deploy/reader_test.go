@@ -3,6 +3,8 @@ package deploy
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,9 +27,13 @@ func TestAReaderAtWork(t *testing.T) {
 	setUp(t, admin)
 	clusterNC, cluster := as("reader-default")
 	kindNC, kind := as("reader-memory")
+	_, gpu1 := as("gpu-1")
+	_, gpu2 := as("gpu-2")
 	liveCluster, err := clusterNC.SubscribeSync("gputap.v1.ev.*.default.>")
 	check(t, err)
 	liveKind, err := kindNC.SubscribeSync("gputap.v1.ev.*.*.*.memory")
+	check(t, err)
+	alerts, err := clusterNC.SubscribeSync("gputap.v1.out.alert.*.default.>")
 	check(t, err)
 	check(t, clusterNC.Flush())
 	check(t, kindNC.Flush())
@@ -37,8 +43,21 @@ func TestAReaderAtWork(t *testing.T) {
 		schema.Subject(0, "default", "gpu-2", schema.KindMemory), // both readers' last
 	}
 	for _, subject := range published {
-		_, err := admin.Publish(t.Context(), subject, []byte(subject))
+		from := admin
+		switch {
+		case strings.Contains(subject, ".default.gpu-1."):
+			from = gpu1
+		case strings.Contains(subject, ".default.gpu-2."):
+			from = gpu2
+		}
+		_, err := from.Publish(t.Context(), subject, []byte(subject))
 		check(t, err)
+	}
+	_, leak := as("leak")
+	_, err = leak.Publish(t.Context(), schema.AlertSubject("leak", "default", "gpu-1"), []byte("{}"))
+	check(t, err)
+	if m, err := alerts.NextMsg(20 * time.Second); err != nil || string(m.Data) != "{}" {
+		t.Errorf("alert %+v, %v", m, err)
 	}
 	clusters := []string{published[0], published[2], published[4]}
 	kinds := []string{published[0], published[1], published[4]}
@@ -46,28 +65,43 @@ func TestAReaderAtWork(t *testing.T) {
 		user, filter string
 		js           jetstream.JetStream
 		live         *nats.Subscription
-		subjects     []string
+		stored, now  []string // live is what hosts publish
 	}{
-		{"reader-default", "gputap.v1.ev.*.default.>", cluster, liveCluster, clusters},
-		{"reader-memory", "gputap.v1.ev.*.*.*.memory", kind, liveKind, kinds},
+		{"reader-default", "gputap.v1.ev.*.default.>", cluster, liveCluster, clusters, clusters},
+		{"reader-memory", "gputap.v1.ev.*.*.*.memory", kind, liveKind, kinds, []string{published[0], published[4]}},
 	} {
-		c, err := want.js.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{
-			Name: want.user, FilterSubject: want.filter, AckPolicy: jetstream.AckExplicitPolicy, InactiveThreshold: time.Minute,
-		})
-		check(t, err)
-		for i, subject := range want.subjects {
-			m, err := c.Next(jetstream.FetchMaxWait(20 * time.Second))
-			check(t, err)
-			check(t, m.DoubleAck(t.Context()))
-			live, err := want.live.NextMsg(20 * time.Second)
-			check(t, err)
-			if m.Subject() != subject || live.Subject != subject {
-				t.Errorf("%s: message %d is %s, live %s; want %s", want.user, i, m.Subject(), live.Subject, subject)
+		readStored(t, want.js, want.user, want.filter, want.stored)
+		for i, subject := range want.now {
+			if live, err := want.live.NextMsg(20 * time.Second); err != nil || live.Subject != subject {
+				t.Errorf("%s: live message %d is %+v, %v; want %s", want.user, i, live, err, subject)
 			}
 		}
-		if info, err := c.Info(t.Context()); err != nil || info.NumPending != 0 || info.NumAckPending != 0 {
-			t.Errorf("%s: left over %+v, %v", want.user, info, err)
+	}
+}
+
+// readStored reads these messages and no others, several by a pull, and acks each.
+func readStored(t *testing.T, js jetstream.JetStream, user, filter string, subjects []string) {
+	t.Helper()
+	c, err := js.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{
+		Name: user, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, InactiveThreshold: time.Minute,
+	})
+	check(t, err)
+	for n := range slices.Chunk(subjects, 256) {
+		batch, err := c.Fetch(len(n), jetstream.FetchMaxWait(20*time.Second))
+		check(t, err)
+		for m := range batch.Messages() {
+			check(t, m.DoubleAck(t.Context()))
+			if m.Subject() != n[0] {
+				t.Errorf("%s: a message is %s, want %s", user, m.Subject(), n[0])
+			}
+			n = n[1:]
 		}
+		if batch.Error() != nil || len(n) != 0 {
+			t.Errorf("%s: %v, and %d did not come", user, batch.Error(), len(n))
+		}
+	}
+	if info, err := c.Info(t.Context()); err != nil || info.NumPending != 0 || info.NumAckPending != 0 {
+		t.Errorf("%s: left over %+v, %v", user, info, err)
 	}
 }
 

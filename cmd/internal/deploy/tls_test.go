@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,8 +201,8 @@ func TestInboxThatIsNotOurs(t *testing.T) {
 	eventually(t, "the remedy", func() bool { return strings.Contains(log.String(), "set nats.inbox_prefix to the prefix") })
 }
 
-// TestCluster runs three servers of cluster.conf: streams of three replicas, and no route for who has only a client's
-// certificate.
+// TestCluster runs three servers of cluster.conf: streams of three replicas, users of each account on a server of their own,
+// and no route for who has only a client's certificate.
 func TestCluster(t *testing.T) {
 	seeds := newKeys(t)
 	ours, routes := newAuthority(t, "ours"), newAuthority(t, "routes")
@@ -240,7 +241,11 @@ func TestCluster(t *testing.T) {
 		defer cancel()
 		return consumer.EnsureStreams(ctx, js, consumer.StreamOptions{Replicas: 3, MaxBytes: 64 << 20}) == nil
 	})
-	_, host := join(t, "gpu-1", config.NATS{URL: url, NKeyFile: seeds["gpu-1"], TLS: ours.client("gpu-1")}, quiet())
+	hostNC, host := join(t, "gpu-1", config.NATS{URL: nodes[1].ClientURL(), NKeyFile: seeds["gpu-1"], TLS: ours.client("gpu-1")}, quiet())
+	readerNC, reader := join(t, "reader-default", config.NATS{URL: nodes[2].ClientURL(), NKeyFile: seeds["reader-default"], TLS: ours.client("reader")}, quiet())
+	live, err := readerNC.SubscribeSync("gputap.v1.ev.*.default.>")
+	check(t, err)
+	check(t, readerNC.Flush())
 	subject := schema.Subject(0, "default", "gpu-1", schema.KindMemory)
 	eventually(t, "a host's batch", func() bool {
 		_, err := host.Publish(t.Context(), subject, nil, jetstream.WithRetryAttempts(0))
@@ -251,6 +256,13 @@ func TestCluster(t *testing.T) {
 	if c := info.CachedInfo().Cluster; c == nil || len(c.Replicas) != 2 {
 		t.Errorf("replicas: %+v", c)
 	}
+	readStored(t, reader, "reader-default", "gputap.v1.ev.*.default.>", slices.Repeat([]string{subject}, int(info.CachedInfo().State.Msgs)))
+	if m, err := live.NextMsg(20 * time.Second); err != nil || m.Subject != subject {
+		t.Errorf("live on another server: %+v, %v", m, err)
+	}
+	stock(t, js)
+	holdReplies(t, js, hostNC, "gpu-1")
+	holdReplies(t, js, readerNC, "reader-default")
 	route := config.TLS{CertFile: routeCert, KeyFile: routeKey}
 	for who, c := range map[string]config.TLS{"a server": route, "a host": ours.client("gpu-1")} {
 		if err := handshake(t, first.ClusterAddr().String(), c, routes.file); (err == nil) != (who == "a server") {
