@@ -184,6 +184,9 @@ func (p *Plan) stream(want jetstream.StreamConfig) {
 		if held := int64(info.State.Bytes); want.Discard == jetstream.DiscardOld && want.MaxBytes < held {
 			step.Detail += fmt.Sprintf(": the oldest %s of %s go", about(held-want.MaxBytes), about(held))
 		}
+		if info.Config.AllowRollup && !want.AllowRollup {
+			step.Detail += ", without roll-ups"
+		}
 		had = info.Config.MaxBytes
 	default:
 		return

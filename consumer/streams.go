@@ -78,7 +78,7 @@ func configs(o StreamOptions) []jetstream.StreamConfig {
 		leases.Storage = jetstream.MemoryStorage
 	}
 	leases.MaxAge, leases.Duplicates = o.Lease, o.Lease
-	leases.AllowMsgTTL, leases.SubjectDeleteMarkerTTL = true, max(o.Lease, time.Second) // watchers are told of leases that end
+	leases.AllowRollup = false // every fold may write to it, and a roll-up removes the keys of all
 	all := []jetstream.StreamConfig{meta, leases, state, out, deadLetterConfig(o.MaxBytes / 8)}
 	for i := range all {
 		all[i].Replicas = max(o.Replicas, 1)
@@ -138,7 +138,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	return nil
 }
 
-// adjustStream sets an existing stream's limits.
+// adjustStream sets an existing stream's limits, and takes back what lets one message remove others.
 func adjustStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	s, err := js.Stream(ctx, want.Name)
 	if err != nil {
@@ -150,12 +150,16 @@ func adjustStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	}
 	have.MaxAge, have.MaxBytes, have.Replicas = want.MaxAge, want.MaxBytes, want.Replicas
 	have.Duplicates = max(have.Duplicates, want.Duplicates)
+	if !want.AllowRollup { // markers of what has expired would turn it on again
+		have.AllowRollup, have.SubjectDeleteMarkerTTL = false, 0
+	}
 	_, err = js.UpdateStream(ctx, have)
 	return err
 }
 
 func sameLimits(have, want jetstream.StreamConfig) bool {
-	return have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas && have.Duplicates >= want.Duplicates
+	return have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas && have.Duplicates >= want.Duplicates &&
+		(want.AllowRollup || !have.AllowRollup)
 }
 
 // OwnStreams are the JetStream streams of an account that are gputap's, by name.

@@ -86,7 +86,7 @@ func TestABusIsSetUpOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, err := leases.Status(t.Context())
-	if err != nil || status.TTL() != 10*time.Second || status.LimitMarkerTTL() != 10*time.Second {
+	if err != nil || status.TTL() != 10*time.Second {
 		t.Errorf("leases: %+v %v", status, err)
 	}
 	if c := info(t, js, schema.BucketStream(schema.LeaseBucket)).Config; c.Storage != jetstream.FileStorage {

@@ -1,0 +1,88 @@
+package consumer
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// TestOneLeaseEndsNoOther: a message of one fold's removes no other's lease, in a bucket that is new and in one that let it.
+func TestOneLeaseEndsNoOther(t *testing.T) {
+	for name, earlier := range map[string]bool{"a new bucket": false, "one of before": true} {
+		t.Run(name, func(t *testing.T) {
+			js := newBus(t).connect()
+			if earlier {
+				c := configs(StreamOptions{Lease: defaultLease, MaxBytes: defaultBytes})[1]
+				c.AllowRollup, c.AllowMsgTTL, c.SubjectDeleteMarkerTTL = true, true, defaultLease
+				if _, err := js.CreateStream(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			running, err := js.KeyValue(t.Context(), schema.LeaseBucket)
+			if earlier && err != nil {
+				t.Fatal(err)
+			}
+			if err := EnsureStreams(t.Context(), js, StreamOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			nothingLeftToDo(t, js)
+			if !earlier {
+				if running, err = js.KeyValue(t.Context(), schema.LeaseBucket); err != nil {
+					t.Fatal(err)
+				}
+			}
+			revision, err := running.Create(t.Context(), "launch.0", []byte("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, what := range []string{jetstream.MsgRollupAll, jetstream.MsgRollupSubject} {
+				m := nats.NewMsg(schema.KeySubject(schema.LeaseBucket, "m.leak.a"))
+				m.Header.Set(jetstream.MsgRollup, what)
+				if _, err := js.PublishMsg(t.Context(), m); err == nil {
+					t.Errorf("a roll-up %q is taken", what)
+				}
+			}
+			if next, err := running.Update(t.Context(), "launch.0", []byte("{}"), revision); err != nil || next != revision+1 {
+				t.Errorf("the lease is renewed as %d, %v", next, err)
+			}
+		})
+	}
+}
+
+// TestALeaseThatEndedIsFree: at once when it was given back, and when its time is over.
+func TestALeaseThatEndedIsFree(t *testing.T) {
+	js := newBus(t).connect()
+	if err := EnsureStreams(t.Context(), js, StreamOptions{Lease: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openLeases(t.Context(), js, "leak", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision, err := l.acquire(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.release(t.Context(), 0, revision)
+	if _, err := l.acquire(t.Context(), 0); err != nil {
+		t.Errorf("given back: %v", err)
+	}
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, err = l.acquire(t.Context(), 0); err == nil || time.Since(began) > 20*time.Second {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("not renewed: %v", err)
+	}
+	_, owners, err := l.look(t.Context())
+	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(owners)), []int{0}) {
+		t.Errorf("owners %v, %v", owners, err)
+	}
+}
