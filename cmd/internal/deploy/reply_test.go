@@ -63,14 +63,11 @@ func stock(t *testing.T, admin jetstream.JetStream) {
 	t.Helper()
 	for _, subject := range []string{
 		schema.Subject(0, "default", "gpu-2", schema.KindMemory), "gputap.v1.dlq.leak.0", "gputap.v1.out.alert.leak.default.gpu-2",
-		"gputap.v1.state.leak.0.m", "$KV.gputap_lease.m.leak.a",
+		"gputap.v1.state.leak.0.m", "$KV.gputap_lease.m.leak.a", "$KV.gputap_lease.leak.0",
 	} {
 		_, err := admin.Publish(t.Context(), subject, []byte("{}"))
 		check(t, err)
 	}
-
-	_, err := admin.Publish(t.Context(), "$KV.gputap_lease.leak.0", []byte("{}"))
-	check(t, err)
 	victim, err := admin.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Durable: "victim"})
 	check(t, err)
 	_, err = victim.Next(jetstream.FetchMaxWait(20 * time.Second))
