@@ -69,7 +69,11 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 		return nil, fmt.Errorf("start the embedded bus on %s: %w", dir, err)
 	}
 	if admitted != nil {
-		if err := admitted.publish(dir, started.server.ClientURL(), c); err != nil {
+		err := admitted.admit(s)
+		if err == nil {
+			err = admitted.publish(dir, s.ClientURL(), c)
+		}
+		if err != nil {
 			started.Stop()
 			return nil, err
 		}

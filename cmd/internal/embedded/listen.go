@@ -5,11 +5,14 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -28,21 +31,44 @@ const mostReaders = 64
 // credentialName is the file's name in the store.
 const credentialName = "reader.env"
 
-// readerPermissions: everything may be read, nothing written. A JetStream consumer that a reader has made
-// ends when it is idle: the right to delete them would be one to disturb the program's own.
-var readerPermissions = &server.Permissions{
-	Publish: &server.SubjectPermission{Allow: []string{
-		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>",
-		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.LIST.*",
-		"$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.ACK.>", "$JS.FC.>",
-	}},
-	Subscribe: &server.SubjectPermission{Allow: []string{"gputap.v1.>", "_INBOX.>"}},
+// events are what readers may subscribe to, in an account of their own that has no streams: the server does not check the
+// reply subject of a request, and in the program's account its answer could be a request for a stream's end.
+const events = "gputap.v1.>"
+
+// requests are what readers may ask of the program's account, and how many answers each has. A JetStream consumer that
+// a reader has made ends when it is idle: the right to delete them would be one to disturb the program's own, and so
+// would the one to list their names, which nobody can guess.
+var requests = map[string]server.ServiceRespType{
+	"$JS.API.INFO": server.Singleton, "$JS.API.STREAM.NAMES": server.Singleton, "$JS.API.STREAM.LIST": server.Singleton,
+	"$JS.API.STREAM.INFO.*": server.Singleton, "$JS.API.STREAM.MSG.GET.*": server.Singleton, "$JS.API.DIRECT.GET.>": server.Streamed,
+	"$JS.API.CONSUMER.CREATE.>": server.Singleton, "$JS.API.CONSUMER.INFO.*.*": server.Singleton,
+	"$JS.API.CONSUMER.MSG.NEXT.*.*": server.Streamed, "$JS.ACK.>": server.Singleton,
 }
 
 // readers knows the two users by their passwords, which live as long as the server.
 type readers struct {
 	inside, outside string
 	file            string // "" until publish
+	account         atomic.Pointer[server.Account]
+}
+
+// admit gives readers their account; until then nobody is let in as one.
+func (r *readers) admit(s *server.Server) error {
+	bus := s.GlobalAccount()
+	own, err := s.RegisterAccount("READERS")
+	if err != nil {
+		return fmt.Errorf("make the account of readers: %w", err)
+	}
+	only := []*server.Account{own}
+	err = errors.Join(bus.AddStreamExport(events, only), own.AddStreamImport(bus, events, ""))
+	for subject, answers := range requests {
+		err = errors.Join(err, bus.AddServiceExportWithResponse(subject, answers, only), own.AddServiceImport(bus, subject, subject))
+	}
+	if err != nil {
+		return fmt.Errorf("share the bus with readers: %w", err)
+	}
+	r.account.Store(own)
+	return nil
 }
 
 // listen has the server listen where c says, and returns nil when that is nowhere.
@@ -76,10 +102,14 @@ func (r *readers) Check(c server.ClientAuthentication) bool {
 	case insider:
 		return same(given.Password, r.inside)
 	case reader:
-		if !same(given.Password, r.outside) {
+		account := r.account.Load()
+		if !same(given.Password, r.outside) || account == nil {
 			return false
 		}
-		c.RegisterUser(&server.User{Username: reader, Permissions: readerPermissions})
+		c.RegisterUser(&server.User{Username: reader, Account: account, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: slices.Collect(maps.Keys(requests))},
+			Subscribe: &server.SubjectPermission{Allow: []string{events, "_INBOX.>"}},
+		}})
 		return true
 	}
 	return false

@@ -136,7 +136,7 @@ func TestReadersReadAndNoMore(t *testing.T) {
 		"gputap.v1.ev.0.c.h.memory", "gputap.v1.out.alert.leak.c.h", "gputap.v1.state.leak.0.m", "$KV.gputap_meta.topology", "x",
 		"$JS.API.STREAM.DELETE.GPUTAP_EV_000", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.UPDATE.GPUTAP_EV_000",
 		"$JS.API.STREAM.MSG.DELETE.GPUTAP_EV_000", "$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.x", "$JS.API.CONSUMER.DURABLE.CREATE.GPUTAP_EV_000.x",
-		"$JS.API.STREAM.SNAPSHOT.GPUTAP_EV_000", "_INBOX.x",
+		"$JS.API.STREAM.SNAPSHOT.GPUTAP_EV_000", "_INBOX.x", "$JS.API.CONSUMER.NAMES.GPUTAP_EV_000", "$JS.API.CONSUMER.LIST.GPUTAP_EV_000",
 	} {
 		if err := nc.Publish(subject, nil); err != nil {
 			t.Fatal(err)
@@ -151,6 +151,37 @@ func TestReadersReadAndNoMore(t *testing.T) {
 	s, err := inside.Stream(t.Context(), "GPUTAP_EV_000")
 	if err != nil || s.CachedInfo().State.Msgs != 2 {
 		t.Errorf("the stream was changed: %v, %v", s, err)
+	}
+}
+
+// TestForeignReplies: whatever reply subject a reader's request has, the answer goes to nobody's stream and ends none.
+func TestForeignReplies(t *testing.T) {
+	inside, credential, _ := listening(t, t.TempDir(), config.Embedded{Listen: "127.0.0.1:0"})
+	nc := attach(t, credential)
+	requests := map[string]string{
+		"$JS.API.DIRECT.GET.GPUTAP_EV_000": "x", "$JS.API.DIRECT.GET.GPUTAP_EV_000.gputap.v1.ev.0.c.h.memory": "",
+		"$JS.API.STREAM.MSG.GET.GPUTAP_EV_000": `{"seq":1}`, "$JS.API.INFO": "", "$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.mine": "",
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateConsumer(t.Context(), "GPUTAP_EV_000", jetstream.ConsumerConfig{Name: "mine", AckPolicy: jetstream.AckNonePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"gputap.v1.ev.0.c.h.memory", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.DELETE.GPUTAP_EV_000"} {
+		for subject, body := range requests {
+			if err := nc.PublishRequest(subject, to, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for subject, body := range requests { // what answers them has answered those before
+		_, _ = nc.Request(subject, []byte(body), 100*time.Millisecond)
+	}
+	s, err := inside.Stream(t.Context(), "GPUTAP_EV_000")
+	if err != nil || s.CachedInfo().State.Msgs != 1 || s.CachedInfo().State.LastSeq != 1 {
+		t.Errorf("the stream was changed: %+v, %v", s, err)
 	}
 }
 
