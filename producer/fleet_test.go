@@ -85,7 +85,7 @@ func TestAHostOfAFleet(t *testing.T) {
 		t.Errorf("a bare bus gives %v", err)
 	}
 	p := &publisher{js: js, metrics: newMetrics(), log: quiet()}
-	if err := p.publish(t.Context(), schema.Subject(0, "c", "gpu-1", schema.KindMemory), nil); !errors.Is(err, errNoStream) {
+	if err := p.publish(t.Context(), schema.Subject(0, "c", "gpu-1", schema.KindMemory), nil, ackTimeout); !errors.Is(err, errNoStream) {
 		t.Errorf("a batch for a bare bus gives %v", err)
 	}
 	setUp(t, admin, 1)
