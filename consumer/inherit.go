@@ -61,11 +61,11 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 	return true, nil
 }
 
-// takenUp reports whether all shards of a generation have saved what they inherited.
-func (c *Consumer) takenUp(ctx context.Context, g *schema.Topology) bool {
+// takenUp reports whether all of a fold's shards of a generation have saved what they inherited.
+func takenUp(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	store := checkpoints{js: c.js, fold: c.fold}
+	store := checkpoints{js: js, fold: fold}
 	for _, store.shard = range g.Numbers() {
 		if m, err := store.latest(ctx); err != nil || !m.saved() {
 			return false
@@ -79,7 +79,7 @@ func (c *Consumer) passOn(ctx context.Context) {
 	all := c.topology.Generations()
 	for i := range all[:len(all)-1] {
 		closed := all[i].Numbers()
-		if slices.ContainsFunc(closed, func(shard int) bool { return !c.finished[shard] }) && c.takenUp(ctx, &all[i+1]) {
+		if slices.ContainsFunc(closed, func(shard int) bool { return !c.finished[shard] }) && takenUp(ctx, c.js, c.fold, &all[i+1]) {
 			for _, shard := range closed {
 				c.finished[shard] = true
 			}

@@ -108,7 +108,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 		return err
 	}
 	written := time.Now()
-	if before := o.manifest.Written; len(o.manifest.Sums) > 0 && before.Before(written) { // another's clock may be ahead
+	if before := o.manifest.Written; o.manifest.saved() && before.Before(written) { // another's clock may be ahead
 		written = before
 	}
 	o.saved.Store(int64(o.manifest.bytes()))

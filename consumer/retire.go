@@ -57,8 +57,7 @@ func takenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema
 		return err
 	}
 	for _, fold := range folds {
-		c := Consumer{js: js, fold: fold}
-		if !c.takenUp(ctx, next) {
+		if !takenUp(ctx, js, fold, next) {
 			return fmt.Errorf("%s has not taken over yet what it saved of generation %d: let it run until it has, or, if nobody runs it any more: gputap stream rm --fold %s",
 				fold, closed.Generation, fold)
 		}
