@@ -19,8 +19,9 @@ type Process struct {
 	Name string
 	Args []string // with the program
 	Dir  string
-	CPUs []int  // it runs on these alone, with GOMAXPROCS as many; none: on all
-	Out  string // file of its standard output instead; ""
+	CPUs []int    // it runs on these alone, with GOMAXPROCS as many; none: on all
+	Out  string   // file of its standard output instead; ""
+	Env  []string // besides this process's
 
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -36,6 +37,7 @@ func (p *Process) Start() error {
 	defer log.Close()
 	p.cmd = exec.Command(p.Args[0], p.Args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = append(os.Environ(), p.Env...)
 	if p.Out != "" {
 		out, err := os.Create(p.Out)
 		if err != nil {
@@ -61,7 +63,7 @@ func (p *Process) startOnCPUs() error {
 	if len(p.CPUs) == 0 {
 		return p.cmd.Start()
 	}
-	p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(len(p.CPUs)))
+	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(p.CPUs)))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, only unix.CPUSet

@@ -31,24 +31,26 @@ type sample struct {
 	sum  counters
 }
 
-// backlogs folds what is stored with each number of instances, the first time between two readers that only take.
+// backlogs folds what is stored with each number of instances, each time between as many readers that only take.
 func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *folded) error {
 	messages, err := b.messagesOf(ctx, fold)
 	if err != nil {
 		return err
 	}
-	var raws []*backlogResult
-	takeRaw := func() error {
-		r, err := b.backlog(ctx, fold, 0, messages)
-		raws = append(raws, r)
-		return err
-	}
-	if err := takeRaw(); err != nil {
+	first := len(to.Raw)
+	takeRaw := func(count int) error {
+		r, err := b.backlog(ctx, fold, count, messages, true)
+		if err == nil {
+			to.Raw = append(to.Raw, *r)
+		}
 		return err
 	}
 	var events float64
-	for i, n := range instances {
-		r, err := b.backlog(ctx, fold, n, messages)
+	for _, n := range instances {
+		if err := takeRaw(n); err != nil {
+			return err
+		}
+		r, err := b.backlog(ctx, fold, n, messages, false)
 		if err != nil {
 			return err
 		}
@@ -58,17 +60,14 @@ func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *
 		if r.All != events {
 			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d have %.0f", n, fold, r.All, instances[0], events)
 		}
-		r.MessageBytes = raws[0].MessageBytes
+		r.MessageBytes = to.Raw[first].MessageBytes
 		to.Backlog = append(to.Backlog, *r)
-		if i == 0 {
-			if err := takeRaw(); err != nil {
-				return err
-			}
+		if err := takeRaw(n); err != nil {
+			return err
 		}
 	}
-	for _, r := range raws {
-		r.EventsPerMessage = events / messages
-		to.Raw = append(to.Raw, *r)
+	for i := range to.Raw[first:] {
+		to.Raw[first+i].EventsPerMessage = events / messages
 	}
 	return nil
 }
@@ -89,12 +88,16 @@ func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err e
 	return sum, nil
 }
 
-// backlog folds what is stored with so many instances from nothing; 0: a reader that only takes.
-func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64) (*backlogResult, error) {
+// backlog folds what is stored with so many instances from nothing, or has as many readers only take it.
+func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, raw bool) (*backlogResult, error) {
 	if err := b.purge(ctx, false); err != nil {
 		return nil, err
 	}
-	in, err := b.startInstances(ctx, fold, count, b.instanceCPUs)
+	start, who := b.startInstances, "instances"
+	if raw {
+		start, who = b.startReaders, "readers that only take"
+	}
+	in, err := start(ctx, fold, count, b.instanceCPUs)
 	if err != nil {
 		return nil, err
 	}
@@ -109,37 +112,48 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 		return nil, err
 	}
 	r.TotalSeconds = time.Since(began).Seconds()
-	b.say("%s, %d instances: %.2f M events/s, %.0f messages/s", fold, count, r.EventsPerSecond/1e6, r.MessagesPerSecond)
+	b.say("%s, %d %s: %.2f M events/s, %.0f messages/s", fold, count, who, r.EventsPerSecond/1e6, r.MessagesPerSecond)
 	return r, in.end()
 }
 
 // startInstances starts them each on CPUs of its own. They are announced first, so that none takes the shards of one that is
 // just starting.
 func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus [][]int) (*instances, error) {
-	in := &instances{}
-	ports, err := cluster.FreePorts(max(count, 1))
+	name := func(i int) string { return fmt.Sprintf("%s-%d-of-%d", fold, i, count) }
+	for i := range count {
+		if err := b.announce(ctx, fold, name(i)); err != nil {
+			return nil, err
+		}
+	}
+	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
+		return &cluster.Process{Name: name(i), Args: []string{b.program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
+			"--consumer.instance", name(i), "--display-interval", "0"}}
+	})
+}
+
+// startReaders starts readers that only take, each of its part of the shards.
+func (b *bench) startReaders(_ context.Context, fold string, count int, cpus [][]int) (*instances, error) {
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
+		return &cluster.Process{Name: fmt.Sprintf("raw-%s-%d-of-%d", fold, i, count), Args: []string{self, "raw", "-nats.url", b.urls(), "-fold", fold,
+			"-shards", strconv.Itoa(b.shards), "-part", strconv.Itoa(i), "-of", strconv.Itoa(count), "-metrics.addr", addr}}
+	})
+}
+
+func (b *bench) startEach(count int, cpus [][]int, process func(i int, addr string) *cluster.Process) (*instances, error) {
+	ports, err := cluster.FreePorts(count)
+	if err != nil {
+		return nil, err
+	}
+	in := &instances{}
 	for i, port := range ports {
-		name := fmt.Sprintf("%s-%d-of-%d", fold, i, count)
 		addr := "127.0.0.1:" + strconv.Itoa(port)
-		p := &cluster.Process{Name: name, CPUs: cpus[i%len(cpus)]}
-		if count == 0 {
-			self, err := os.Executable()
-			if err != nil {
-				return nil, err
-			}
-			p.Args = []string{self, "raw", "-nats.url", b.urls(), "-fold", fold, "-shards", strconv.Itoa(b.shards), "-metrics.addr", addr}
-		} else {
-			p.Args = []string{b.program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr, "--consumer.instance", name,
-				"--display-interval", "0"}
-			if err := b.announce(ctx, fold, name); err != nil {
-				return nil, err
-			}
-		}
-		in.processes = append(in.processes, p)
-		in.urls = append(in.urls, "http://"+addr)
+		p := process(i, addr)
+		p.CPUs = cpus[i%len(cpus)]
+		in.processes, in.urls = append(in.processes, p), append(in.urls, "http://"+addr)
 	}
 	for _, p := range in.processes {
 		if err := b.start(p); err != nil {
@@ -211,7 +225,7 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		if time.Since(moved) > standing {
 			return nil, fmt.Errorf("%s stands at %.0f of %.0f messages: see its log in %s, with -keep", in.processes[0].Name, s.sum.batches, in.messages, b.dir)
 		}
-		if err := errors.Join(wait(ctx, min(max(20*took, 100*time.Millisecond), longestWait)), checkRunning(in.processes...)); err != nil {
+		if err := errors.Join(wait(ctx, min(max(5*took, 100*time.Millisecond), longestWait)), checkRunning(in.processes...)); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 		return b, err
 	}
 	for i, n := range b.nodes {
-		n.CPUs = o.nodeCPUs[i]
+		n.CPUs, n.Env = o.nodeCPUs[i], []string{"GOGC=" + strconv.Itoa(o.nodeGOGC)}
 		if err := n.Start(); err != nil {
 			return b, err
 		}

@@ -28,6 +28,7 @@ type options struct {
 	liveRates     []float64
 	liveSpan      time.Duration
 	nodeCPUs      [nodes][]int
+	nodeGOGC      int
 	simulatorCPUs []int
 	instanceCPUs  [][]int // of the first instance, of the second, and then again
 	hostEvents    float64
@@ -83,6 +84,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&rates, "live-rates", "100e3", "events a second in batches of 50 ms, one rate after the other")
 	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second, "how long that is measured, once without consumers and once with")
 	flags.StringVar(&nodeCPUs, "node-cpus", "", "CPUs of each node, as 0-1,2-3,4-5; none: all share all")
+	flags.IntVar(&o.nodeGOGC, "node-gogc", 100, "GOGC of each node: by how many percent its memory grows until Go collects it")
 	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, as 6-9; none: all")
 	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, as 10-13: each gets one, and then the first again; as 10-11,12-13: each gets as many")
 	flags.Float64Var(&o.hostEvents, "host-events", 0, "measure a real producer and raw publishers instead, with so many events of one shard; as root")
@@ -97,6 +99,9 @@ func parse(args []string) (o options, err error) {
 	}
 	if len(o.instanceCPUs) == 0 {
 		return o, errors.New("-instance-cpus: empty: a range as 10-13")
+	}
+	if o.nodeGOGC < 1 {
+		return o, errors.New("-node-gogc from 1")
 	}
 	ranges := strings.Split(nodeCPUs, ",")
 	if nodeCPUs != "" && len(ranges) != nodes {

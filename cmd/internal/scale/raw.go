@@ -18,16 +18,18 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// raw is a process that takes the messages of all shards as consumer does, whole shards where a fold wants several kinds, and
+// raw is a process that takes the messages of its part of the shards as consumer does, whole shards where a fold wants several kinds, and
 // looks at none. It shows how many of the fold's there were as a fold does, and what they weighed.
 func raw(args []string) error {
 	var urls, fold, addr string
-	var shards int
+	var shards, part, of int
 	flags := flag.NewFlagSet("scale raw", flag.ExitOnError)
 	flags.StringVar(&urls, "nats.url", "", "servers")
 	flags.StringVar(&fold, "fold", "", "whose kinds")
 	flags.StringVar(&addr, "metrics.addr", "", "where it shows its counters")
 	flags.IntVar(&shards, "shards", 1, "shards, at least 1")
+	flags.IntVar(&part, "part", 0, "which part of the shards it takes")
+	flags.IntVar(&of, "of", 1, "in how many parts they are taken, at most as many as shards")
 	_ = flags.Parse(args) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -38,7 +40,8 @@ func raw(args []string) error {
 	defer nc.Close()
 	var messages, bytes atomic.Uint64
 	var first, last atomic.Int64 // when messages came
-	for shard := range shards {
+	owned := (shards - part + of - 1) / of
+	for shard := part; shard < shards; shard += of {
 		wanted, config := filters(fold, shard), jetstream.OrderedConsumerConfig{}
 		if len(wanted) == 1 {
 			config.FilterSubjects = wanted
@@ -59,7 +62,7 @@ func raw(args []string) error {
 			last.Store(now)
 			messages.Add(1)
 			bytes.Add(uint64(len(m.Data())))
-		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/shards), leastPull)), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
+		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/owned), leastPull)), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
 			return err
 		}
 	}

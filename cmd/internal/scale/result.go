@@ -14,6 +14,7 @@ type result struct {
 	Shards    int            `json:"shards"`
 	Hosts     int            `json:"hosts"`
 	CPUs      [nodes][]int   `json:"node_cpus"` // of each node; null: all
+	NodeGOGC  int            `json:"node_gogc"`
 	Simulator []int          `json:"simulator_cpus"`
 	Leaders   map[string]int `json:"leaders"` // streams that a node leads
 	Fill      fillResult     `json:"fill"`
@@ -29,7 +30,7 @@ type folded struct {
 }
 
 func (r *result) setup(o *options) {
-	r.Machine, r.Shards, r.Hosts, r.CPUs, r.Simulator = machine(), o.shards, o.hosts, o.nodeCPUs, o.simulatorCPUs
+	r.Machine, r.Shards, r.Hosts, r.CPUs, r.NodeGOGC, r.Simulator = machine(), o.shards, o.hosts, o.nodeCPUs, o.nodeGOGC, o.simulatorCPUs
 }
 
 type fillResult struct {
@@ -44,7 +45,7 @@ type fillResult struct {
 type backlogResult struct {
 	use
 	Fold              string  `json:"fold"`
-	Instances         int     `json:"instances"` // 0: a reader that only takes
+	Instances         int     `json:"instances"` // or readers that only take
 	TotalSeconds      float64 `json:"total_seconds"`
 	All               float64 `json:"all_events"`
 	Messages          float64 `json:"all_messages"`
@@ -89,7 +90,7 @@ type liveFold struct {
 // report prints the tables, and writes the file.
 func (b *bench) report() error {
 	r := &b.result
-	fmt.Printf("%s; nodes on CPUs %s, the simulator on %s, %d shards, led by the nodes as %v.\n\n", r.Machine, cpuNames(r.CPUs[:]...),
+	fmt.Printf("%s; nodes on CPUs %s with GOGC=%d, the simulator on %s, %d shards, led by the nodes as %v.\n\n", r.Machine, cpuNames(r.CPUs[:]...), r.NodeGOGC,
 		cpuNames(r.Simulator), r.Shards, leaders(r.Leaders))
 	r.printFill()
 	r.printFolded(&r.folded)

@@ -100,30 +100,21 @@ func (r *result) printBacklog(f *folded) {
 }
 
 func (r *result) printRaw(f *folded) {
-	fmt.Println("| messages of | one instance, messages/s | a reader that only takes, before and after | ratio | its CPU | of each node | at 100 % of its CPUs |\n" +
-		"| --- | ---: | ---: | ---: | ---: | ---: | --- |")
-	for i := range f.Backlog {
-		one := &f.Backlog[i]
-		var raws []*backlogResult
-		for k := range f.Raw {
-			if f.Raw[k].Fold == one.Fold {
-				raws = append(raws, &f.Raw[k])
-			}
-		}
-		if one.Instances != 1 || len(raws) != 2 {
+	fmt.Println("| messages of | instances, and readers that only take, a CPU each | instances, messages/s | readers, before and after | ratio | CPU of a reader, least to most | of each node | at 100 % of its CPUs |\n" +
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+	for i := range min(len(f.Backlog), len(f.Raw)/2) {
+		l, before, after := &f.Backlog[i], &f.Raw[2*i], &f.Raw[2*i+1]
+		if l.Short || l.LeasesLost > 0 || before.Short && !before.Whole || after.Short && !after.Whole {
+			fmt.Printf("| %s | %d | too short or disturbed |\n", l.Fold, l.Instances)
 			continue
 		}
-		if one.Short || one.LeasesLost > 0 || raws[0].Short && !raws[0].Whole || raws[1].Short && !raws[1].Whole {
-			fmt.Printf("| %s | too short or disturbed |\n", one.Fold)
-			continue
-		}
-		mean := (raws[0].MessagesPerSecond + raws[1].MessagesPerSecond) / 2
-		cpu, each, limit := percent(raws[1].processesCPU()/raws[1].Seconds), r.nodesBusy(&raws[1].use), raws[1].Limit
-		if raws[1].Short {
+		cpu := percent(slices.Min(after.CPU)/after.Seconds) + " to " + percent(slices.Max(after.CPU)/after.Seconds)
+		each, limit := r.nodesBusy(&after.use), after.Limit
+		if after.Short {
 			cpu, each, limit = "too short to tell", "", ""
 		}
-		fmt.Printf("| %s | %.0f | %.0f, %.0f | %.2f | %s | %s | %s |\n", one.Fold, one.MessagesPerSecond, raws[0].MessagesPerSecond, raws[1].MessagesPerSecond,
-			one.MessagesPerSecond/mean, cpu, each, limit)
+		fmt.Printf("| %s | %d | %.0f | %.0f, %.0f | %.2f | %s | %s | %s |\n", l.Fold, l.Instances, l.MessagesPerSecond, before.MessagesPerSecond, after.MessagesPerSecond,
+			2*l.MessagesPerSecond/(before.MessagesPerSecond+after.MessagesPerSecond), cpu, each, limit)
 	}
 	fmt.Println()
 }
