@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gputap/gputap/consumer/snapshot"
 )
 
 // Rules and severities, as they are spelled in alerts and labels.
@@ -82,9 +84,10 @@ func iec(bytes float64) string {
 
 const maxAlerts = 1000
 
-// history keeps the newest alerts.
+// history keeps the newest alerts. Each shard numbers its own from 0: a number alone names no alert where hosts of several
+// shards came together, a number and its host do.
 type history struct {
-	kept  []numbered // by number, which need not follow on each other: hosts may come without all others
+	kept  []numbered // by number, then host
 	total uint64
 }
 
@@ -93,27 +96,35 @@ type numbered struct {
 	Alert
 }
 
-// add returns the number of the alert, counted from 0 for ever.
+func (a *Alert) host() snapshot.HostID { return snapshot.HostID{Cluster: a.Cluster, Host: a.Host} }
+
+// add returns the number of the alert, which is above all others.
 func (h *history) add(a Alert) uint64 {
 	n := h.total
 	h.total++
 	if len(h.kept) == maxAlerts {
-		h.kept[0] = numbered{} // its strings may go
-		h.kept = h.kept[1:]
+		h.drop()
 	}
 	h.kept = append(h.kept, numbered{n, a})
 	return n
 }
 
-// repeat counts one more of alert n, if it is still kept.
-func (h *history) repeat(n uint64) {
-	if i, kept := h.find(n); kept {
+func (h *history) drop() {
+	h.kept[0] = numbered{} // its strings may go
+	h.kept = h.kept[1:]
+}
+
+// repeat counts one more of alert n of a host, if it is still kept.
+func (h *history) repeat(n uint64, host snapshot.HostID) {
+	if i, kept := h.find(n, host); kept {
 		h.kept[i].Repeats++
 	}
 }
 
-func (h *history) find(n uint64) (int, bool) {
-	return slices.BinarySearchFunc(h.kept, n, func(a numbered, n uint64) int { return cmp.Compare(a.number, n) })
+func (h *history) find(n uint64, host snapshot.HostID) (int, bool) {
+	return slices.BinarySearchFunc(h.kept, n, func(a numbered, n uint64) int {
+		return cmp.Or(cmp.Compare(a.number, n), a.host().Compare(host))
+	})
 }
 
 // all are the alerts kept, oldest first.

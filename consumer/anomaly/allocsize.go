@@ -55,7 +55,7 @@ func (d *Detector) allocSize(e *event) {
 	case d.cfg.Warmup > 0 && elapsed(e.process.ID.Start, now) < d.cfg.Warmup:
 		d.suppress(RuleAllocSize, "warmup")
 	case l.lastSize == e.Bytes && l.last.covers(now, d.cfg.AllocSizeCooldown):
-		d.history.repeat(l.last.alert)
+		d.history.repeat(l.last.alert, e.host())
 		d.suppress(RuleAllocSize, "cooldown")
 	default:
 		l.lastSize = e.Bytes

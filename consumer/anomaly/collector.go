@@ -32,7 +32,7 @@ var (
 
 func (d *Detector) countRaised(a *Alert) {
 	id := raisedBy{
-		snapshot.HostID{Cluster: a.Cluster, Host: a.Host},
+		a.host(),
 		raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity},
 	}
 	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule

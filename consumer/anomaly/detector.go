@@ -107,6 +107,10 @@ type event struct {
 
 func (e *event) returned() schema.KTime { return e.Time + schema.KTime(e.Duration) }
 
+func (e *event) host() snapshot.HostID {
+	return snapshot.HostID{Cluster: e.batch.Cluster, Host: e.batch.Host}
+}
+
 // fold looks at one column for most events, and at all of one event only when a rule wants it.
 func (d *Detector) fold(b *schema.Batch) {
 	d.mu.Lock()
@@ -168,14 +172,14 @@ func (d *Detector) raise(a Alert) uint64 {
 
 func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressedID{rule, reason}]++ }
 
-// Alerts are the newest 1,000 alerts, oldest first.
+// Alerts are the newest 1,000 alerts, oldest first; those of hosts that came from several shards are mixed by their numbers.
 func (d *Detector) Alerts() []Alert {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.history.all()
 }
 
-// Total is the number of alerts raised since the Detector was made.
+// Total is the number of alerts raised, or of the shard that raised most where hosts came from several.
 func (d *Detector) Total() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 // cooling remembers an alert that the same finding is added to for a while.
 type cooling struct {
 	since schema.KTime
-	alert uint64 // its number in the history
+	alert uint64 // its number in the history, among those of the host
 }
 
 // covers reports whether now lies within the cool-down; the zero cooling covers nothing.
@@ -51,7 +51,7 @@ func (d *Detector) oom(e *event) {
 		i = len(s.failed)
 		s.failed = append(s.failed, failed{symbol: symbol})
 	case s.failed[i].covers(now, d.cfg.OOMCooldown):
-		d.history.repeat(s.failed[i].alert)
+		d.history.repeat(s.failed[i].alert, e.host())
 		d.suppress(RuleOOM, "cooldown")
 		return
 	}

@@ -30,7 +30,7 @@ func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
 	}
 	for i := range d.history.kept {
 		a := &d.history.kept[i]
-		id := snapshot.HostID{Cluster: a.Cluster, Host: a.Host}
+		id := a.host()
 		h := of[id]
 		h.alerts = append(h.alerts, a)
 		hosts[id], of[id] = true, h
@@ -127,25 +127,33 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 		d.raised[k] = r.Uint()
 	}
 	last := uint64(0)
-	for range r.Each(leastAlert) {
+	for i := range r.Each(leastAlert) {
 		a := numbered{number: last + r.Uint()}
 		a.restore(r, id)
 		last = a.number
-		if !d.history.insert(a) {
+		if i == maxAlerts || !d.history.insert(a) {
 			r.Fail("alert %d twice, or too many", a.number)
 			return
 		}
 	}
 }
 
-// insert puts an alert where its number belongs; false when that is taken, or all places are.
+// insert puts an alert where its number belongs; false when its host has one of that number. Where shards came together that
+// have more than there are places, the lowest numbers go.
 func (h *history) insert(a numbered) bool {
-	i, taken := h.find(a.number)
-	if taken || len(h.kept) == maxAlerts || a.number+1 == 0 {
+	i, taken := h.find(a.number, a.host())
+	if taken || a.number+1 == 0 {
 		return false
 	}
-	h.kept = slices.Insert(h.kept, i, a)
 	h.total = max(h.total, a.number+1)
+	if len(h.kept) == maxAlerts {
+		if i == 0 {
+			return true
+		}
+		h.drop()
+		i--
+	}
+	h.kept = slices.Insert(h.kept, i, a)
 	return true
 }
 

@@ -1,0 +1,93 @@
+package anomaly
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
+)
+
+// shard is a Detector with one failed allocation of each process of a host, and what is saved of the host.
+func shard(t *testing.T, host *consumertest.Host, processes uint32) []snapshot.Section {
+	d := New(Config{})
+	fail(t, d, host, processes, 1)
+	return consumertest.Sections(t, d)[1:]
+}
+
+func fail(t *testing.T, d *Detector, host *consumertest.Host, processes uint32, bytes uint64) {
+	for i := range processes {
+		host.Process(1+i, 1, "train").Fail("cuMemAlloc_v2", 1, 2, bytes, second)
+	}
+	apply(t, d, host.Batch())
+}
+
+// repeats are the alerts as host/process, with how often they came again.
+func repeats(d *Detector) (all []string) {
+	for _, a := range d.Alerts() {
+		all = append(all, fmt.Sprintf("%s/%d+%d", a.Host, a.PID, a.Repeats))
+	}
+	return all
+}
+
+// TestHostsOfTwoShards: each shard numbers its alerts from 0. Whatever hosts come together, in whatever order, an alert
+// that is repeated is the one that was raised.
+func TestHostsOfTwoShards(t *testing.T) {
+	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
+	sections := append(shard(t, x, 2), shard(t, y, 2)...)
+	d := consumertest.Restore(t, New(Config{}), sections)
+	saved := consumertest.Sections(t, d)
+	slices.Reverse(sections)
+	for _, from := range [][]snapshot.Section{sections, saved} {
+		again := consumertest.Sections(t, consumertest.Restore(t, New(Config{}), from))
+		for i := range saved {
+			if !bytes.Equal(again[i].Data, saved[i].Data) {
+				t.Errorf("the section of %q differs", saved[i].Host)
+			}
+		}
+	}
+	fail(t, d, y, 1, 5)
+	if got, want := repeats(d), []string{"x/1+0", "y/1+1", "x/2+0", "y/2+0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	fail(t, d, y, 3, 5)
+	if got, want := repeats(d), []string{"x/1+0", "y/1+2", "x/2+0", "y/2+1", "y/3+0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if d.Total() != 3 {
+		t.Errorf("the next alert has number %d", d.Total())
+	}
+}
+
+// TestMoreAlertsThanPlaces: of two shards' alerts those of the lowest numbers go; what repeats one that went changes no other.
+func TestMoreAlertsThanPlaces(t *testing.T) {
+	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
+	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, number 0 went already
+	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...), append(slices.Clone(few), many...)} {
+		d := consumertest.Restore(t, New(Config{}), sections)
+		fail(t, d, x, 2, 5)
+		fail(t, d, y, 1, 5)
+		got := repeats(d)
+		if len(got) != maxAlerts || got[0] != "y/2+0" || got[1] != "x/3+0" || got[maxAlerts-1] != "x/1001+0" {
+			t.Errorf("%d alerts, %q", len(got), got[:2])
+		}
+		if n := len(d.raised); n != 2 {
+			t.Errorf("%d series, want one a host", n)
+		}
+	}
+}
+
+func TestAlertTwice(t *testing.T) {
+	d := New(Config{})
+	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
+	var w snapshot.Writer
+	id := snapshot.HostID{Cluster: "test", Host: "x"}
+	d.saveHost(&w, id, ofHost{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
+	r := snapshot.NewReader(w.Data())
+	if New(Config{}).restoreHost(r, id); !errors.Is(r.Err(), snapshot.ErrDamaged) {
+		t.Errorf("one alert twice: %v", r.Err())
+	}
+}
