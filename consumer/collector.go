@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -68,8 +69,15 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	r.mu.Lock()
 	s, lost := r.stats, r.runs.lost()
 	perHost := make(map[hostID]hostStats, len(r.hosts))
-	for id, h := range r.hosts {
-		perHost[id] = *h
+	for id, h := range r.hosts { // two names may be one label
+		id = hostID{process.Label(id.cluster), process.Label(id.host)}
+		sum := perHost[id]
+		sum.gaps += h.gaps
+		sum.missing += h.missing
+		if h.last.After(sum.last) {
+			sum.last = h.last
+		}
+		perHost[id] = sum
 	}
 	r.mu.Unlock()
 

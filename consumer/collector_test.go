@@ -3,11 +3,14 @@ package consumer
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -24,6 +27,26 @@ func scrape(t *testing.T, r *Reader) {
 // headerAt is that of a host's batch whose events happened at a wall time.
 func headerAt(host string, seq uint64, wall time.Time) schema.Header {
 	return schema.Header{Cluster: "c", Host: host, BootID: "b", Run: 1, Seq: seq, ClockOffset: wall.UnixNano()}
+}
+
+// TestHostsOfOneLabel: names that are no UTF-8, and are one label, are one series.
+func TestHostsOfOneLabel(t *testing.T) {
+	r := newReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
+	for i, name := range []string{"h\xff", "h\xfe"} {
+		r.hosts[hostID{"c", name}] = &hostStats{gaps: 1, missing: uint64(2 + i), last: time.Unix(int64(100-i), 0)}
+	}
+	want := `
+# HELP gputap_consumer_gap_batches_total Batches missing in those holes: lost.
+# TYPE gputap_consumer_gap_batches_total counter
+gputap_consumer_gap_batches_total{cluster="c",consumer="chain",hostname="h�",shard="000"} 5
+# HELP gputap_consumer_host_last_event_timestamp_seconds Wall time of a host's last event.
+# TYPE gputap_consumer_host_last_event_timestamp_seconds gauge
+gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="chain",hostname="h�",shard="000"} 100
+`
+	if err := testutil.CollectAndCompare(r, strings.NewReader(want), "gputap_consumer_gap_batches_total",
+		"gputap_consumer_host_last_event_timestamp_seconds"); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestScrapesLeaveTheStateAlone: beside a checkpoint too.
