@@ -1,0 +1,134 @@
+package consumer
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/consumertest"
+	launchfold "github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+// folds are those that have shards, and what each shows of its hosts.
+var folds = []struct {
+	fresh func() Stateful
+	show  func(fold Stateful, row func(cluster, host string, what any))
+}{
+	{func() Stateful { return leak.New(leak.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
+		for _, p := range fold.(*leak.Tracker).Report().Processes {
+			row(p.ID.Cluster, p.ID.Host, p)
+		}
+	}},
+	{func() Stateful { return launchfold.New(launchfold.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
+		for _, p := range fold.(*launchfold.Histogram).Report() {
+			row(p.ID.Cluster, p.ID.Host, p)
+		}
+	}},
+	{func() Stateful { return bandwidth.New(bandwidth.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
+		for _, p := range fold.(*bandwidth.Meter).Report() {
+			row(p.ID.Cluster, p.ID.Host, p)
+		}
+	}},
+	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) }, func(fold Stateful, row func(cluster, host string, what any)) {
+		for _, a := range fold.(*anomaly.Detector).Alerts() {
+			row(a.Cluster, a.Host, a)
+		}
+	}},
+}
+
+// TestReshardFolds: hosts of two shards are spread over three and then come together in one. Each fold shows of every host what it
+// shows where all was one shard from the beginning, counters that no host has excepted.
+func TestReshardFolds(t *testing.T) {
+	js := connectReady(t) // of one shard
+	f := newFleet(t, 2)
+	messages := consumertest.Traffic(t, 11, 300)
+	truths, whole := make([]Stateful, len(folds)), make([]*Reader, len(folds))
+	for i, fold := range folds {
+		truths[i] = fold.fresh()
+		whole[i], _ = start(t, js, truths[i], ReaderOptions{})
+	}
+	for phase, shards := range []int{2, 3, 1} {
+		if phase > 0 {
+			f.topo = reshard(t, f.admin, shards)
+		}
+		n := len(messages) / (3 - phase)
+		for _, m := range messages[:n] {
+			publishStep(t, js, schema.Topology{Shards: 1}, m)
+			publishStep(t, f.admin, f.topo, m)
+		}
+		messages = messages[n:]
+		for i, fold := range folds {
+			sharded := f.instance("a", fold.fresh)
+			sharded.wait(t, f)
+			wait(t, whole[i], info(t, js, schema.StreamName(0)).State.LastSeq)
+			got, want := map[hostID][]string{}, rowsOf(t, truths[i], fold.show)
+			with := 0
+			sharded.Each(func(_ int, one Stateful) {
+				rows := rowsOf(t, one, fold.show)
+				maps.Copy(got, rows)
+				with += min(len(rows), 1)
+			})
+			if name := truths[i].Name(); !maps.EqualFunc(got, want, slices.Equal) || with < min(shards, 2) {
+				t.Errorf("%s: %d of %d shards show\n%q\nwant\n%q", name, with, shards, got, want)
+			}
+			if got, want := hostLines(t, sharded), hostLines(t, truths[i].(prometheus.Collector)); shards == 1 && !slices.Equal(got, want) {
+				t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			sharded.stop()
+		}
+	}
+}
+
+// publishStep publishes the message of a step, in the shard of its host.
+func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology, step consumertest.Step) {
+	if step.Lost > 0 {
+		return // the numbers of batches say so
+	}
+	b := consumertest.Decode(t, step.Message)
+	if _, err := js.Publish(t.Context(), schema.Subject(topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, b.Kind), step.Message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait waits until an instance owns the newest generation and has folded all that is in it.
+func (i *instance) wait(t *testing.T, f *fleet) {
+	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), f.topo.Numbers()) })
+	for _, o := range i.all() {
+		reader, _, _ := o.view()
+		wait(t, reader, info(t, f.admin, schema.StreamName(o.shard)).State.LastSeq)
+	}
+}
+
+// rowsOf is what a fold shows, by host.
+func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
+	rows := map[hostID][]string{}
+	show(fold, func(cluster, host string, what any) {
+		text, err := json.Marshal(what)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := hostID{cluster, host}
+		rows[id] = append(rows[id], string(text))
+	})
+	return rows
+}
+
+// hostLines are the lines of a scrape that name a host.
+func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
+	for line := range strings.Lines(string(consumertest.Page(t, c))) {
+		if strings.Contains(line, "hostname=") && !strings.Contains(line, `hostname=""`) && !strings.HasPrefix(line, "gputap_consumer_") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
