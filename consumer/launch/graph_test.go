@@ -161,3 +161,49 @@ func TestReadNames(t *testing.T) {
 		}
 	}
 }
+
+// Launches of one graph count as one sum, whatever else is said of each: as many kernels have earned a series.
+func TestGraphIsRunOnce(t *testing.T) {
+	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
+	r.graph(9, false, "a", 1, "b", 1)
+	r.add(schema.OpGraphLaunch, "cuGraphLaunch", schema.Func{Handle: 9}, 1)
+	r.add(schema.OpGraphLaunch, "cuGraphLaunch_ptsz", schema.Func{Handle: 9}, 1)
+	h := New(Config{})
+	_ = h.Apply(r.batch(t))
+	for _, kernel := range []string{"a", "b"} {
+		if at := h.byName.counts.values[kernelLabels{"serve", kernel}]; at == nil || *at != 2 {
+			t.Errorf("kernel %s has no series with both launches", kernel)
+		}
+	}
+}
+
+// Many processes that launch one large graph cost no more than a bound: what is above is partial, and no launch is lost.
+func TestGraphsAreBounded(t *testing.T) {
+	const processes, nodes = 300, 1000
+	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
+	g := schema.Graph{Func: r.Func(schema.Func{Handle: 9})}
+	for i := range nodes {
+		g.Nodes = append(g.Nodes, schema.Node{Func: r.Func(schema.Func{Name: fmt.Sprint("k", i)}), Count: 1})
+	}
+	r.Graph(g)
+	for pid := range uint32(processes) {
+		r.AddLaunch(&schema.Launch{
+			Thread:     r.Thread(schema.Thread{Process: r.Process(schema.Process{PID: pid, Comm: "serve"})}),
+			Shape:      r.Shape(schema.LaunchShape{Call: r.Call(schema.CallRef{Symbol: "cuGraphLaunch", Op: schema.OpGraphLaunch}), Func: g.Func}),
+			CUDAStream: r.CUDAStream(0),
+		})
+	}
+	h := New(Config{})
+	_ = h.Apply(r.batch(t))
+	var sum launches
+	for _, w := range h.workloads.values {
+		sum.add(w)
+	}
+	const whole = maxNodes / nodes
+	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes, partial: processes - whole}); sum != want {
+		t.Errorf("got %+v, want %+v", sum, want)
+	}
+	if len(h.runs)+len(h.order) > 0 {
+		t.Error("the next batch begins with graphs of this one")
+	}
+}

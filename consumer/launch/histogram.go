@@ -20,7 +20,9 @@ type Config struct {
 type Histogram struct {
 	maxKernels int
 	counter    counter
-	graphs     []int // of the batch in hand, by function: 1 + index into Batch.Graphs, 0 none
+	graphs     []int          // of the batch in hand, by function: 1 + index into Batch.Graphs, 0 none
+	runs       map[run]uint64 // of the batch in hand: launches of its graphs
+	order      []run          // of runs, in order of first use
 
 	mu        sync.Mutex
 	processes *process.Table[state]
@@ -57,6 +59,7 @@ func (l *launches) add(more *launches) {
 func New(cfg Config) *Histogram {
 	h := &Histogram{
 		maxKernels: cfg.MaxKernels,
+		runs:       map[run]uint64{},
 		names:      names{},
 		workloads:  newSeries[workload, launches](workload{comm: other}),
 		byName:     newByName(),
@@ -98,6 +101,7 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	}, func(g group, shape int, n uint64) {
 		h.add(b, h.target(b, g), &b.Shapes[shape], n)
 	})
+	h.runGraphs(b)
 	c.release()
 	return nil
 }
@@ -135,7 +139,11 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 	case schema.OpGraphLaunch:
 		s.graphs += n
 		to.workload.graphs += n
-		h.graph(b, to, h.graphs[shape.Func], n)
+		r := run{to, h.graphs[shape.Func]}
+		if h.runs[r] == 0 {
+			h.order = append(h.order, r)
+		}
+		h.runs[r] += n
 	case schema.OpHostFunc:
 		s.hostFuncs += n
 	}
@@ -150,18 +158,40 @@ func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n uint64
 	return to.entry.State.add(name, f.Read, n, h.maxKernels)
 }
 
-// graph counts what n launches of one executable graph run. It costs what the graph has of distinct
-// kernels, once a batch and group, however often the graph was launched.
-func (h *Histogram) graph(b *schema.Batch, to target, graph int, n uint64) {
-	s := &to.entry.State
-	if graph == 0 || b.Graphs[graph-1].Partial {
-		s.partial += n
+// run is one executable graph of a batch, launched by one process on one GPU.
+type run struct {
+	to    target
+	graph int // as in Histogram.graphs
+}
+
+// maxNodes bounds the kernels of graphs that are counted one by one in one batch, twice what its lists can hold: a graph
+// belongs to one process, which launches it on one GPU as a rule. What is above counts as partial.
+const maxNodes = 1 << 17
+
+// runGraphs counts what the launches of the batch's graphs run. It costs what a graph has of distinct kernels, however often
+// it was launched.
+func (h *Histogram) runGraphs(b *schema.Batch) {
+	left := maxNodes
+	for _, r := range h.order {
+		g := schema.Graph{Partial: true}
+		if r.graph > 0 && len(b.Graphs[r.graph-1].Nodes) <= left {
+			g = b.Graphs[r.graph-1]
+		}
+		left -= len(g.Nodes)
+		h.graph(b, r.to, &g, h.runs[r])
+	}
+	clear(h.runs)
+	clear(h.order) // the table may forget their processes
+	h.order = h.order[:0]
+}
+
+// graph counts what n launches of one executable graph run.
+func (h *Histogram) graph(b *schema.Batch, to target, g *schema.Graph, n uint64) {
+	if g.Partial {
+		to.entry.State.partial += n
 		to.workload.partial += n
 	}
-	if graph == 0 {
-		return
-	}
-	for _, node := range b.Graphs[graph-1].Nodes {
+	for _, node := range g.Nodes {
 		launches := n * uint64(node.Count)
 		if launches == 0 {
 			continue
