@@ -35,11 +35,15 @@ func (d *Detector) countRaised(a *Alert) {
 		a.host(),
 		raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity},
 	}
+	d.count(id, 1)
+}
+
+func (d *Detector) count(id raisedBy, alerts uint64) {
 	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule
-		d.others[raisedID{comm: "other", rule: a.Rule, severity: a.Severity}]++
+		d.others[raisedID{comm: "other", rule: id.rule, severity: id.severity}] += alerts
 		return
 	}
-	d.raised[id]++
+	d.raised[id] += alerts
 }
 
 // Describe is part of prometheus.Collector.

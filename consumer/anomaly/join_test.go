@@ -91,3 +91,24 @@ func TestAlertTwice(t *testing.T) {
 		t.Errorf("one alert twice: %v", r.Err())
 	}
 }
+
+// TestSeriesOfSeveralShards: hosts that come together have more series than there are places: the bound holds, and no alert is lost.
+func TestSeriesOfSeveralShards(t *testing.T) {
+	const each = maxSeries - 100
+	joined := New(Config{})
+	for _, name := range []string{"x", "y", "z"} {
+		d, host := New(Config{}), consumertest.Memory(t, name)
+		for i := range uint32(each) {
+			host.Process(1+i, 1, fmt.Sprint("job", i)).Fail("cuMemAlloc_v2", 1, 2, 1, second)
+		}
+		apply(t, d, host.Batch())
+		consumertest.Restore(t, joined, consumertest.Sections(t, d)[1:])
+	}
+	sum := joined.others[raisedID{comm: "other", rule: RuleOOM, severity: Critical}]
+	for _, n := range joined.raised {
+		sum += n
+	}
+	if n := len(joined.raised); n != maxSeries-2 || sum != 3*each {
+		t.Errorf("%d series of %d alerts, want %d of %d", n, sum, maxSeries-2, 3*each)
+	}
+}

@@ -124,7 +124,7 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 			r.Fail("a series twice")
 			return
 		}
-		d.raised[k] = r.Uint()
+		d.count(k, r.Uint())
 	}
 	last := uint64(0)
 	for i := range r.Each(leastAlert) {

@@ -104,8 +104,9 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 			r.Fail("a series twice")
 			return
 		}
-		m.series[k] = &sum{}
-		m.series[k].restore(r)
+		var s sum
+		s.restore(r)
+		m.at(k).add(s)
 	}
 	for range r.Each(6) {
 		k := restoreSeries(r, id)
@@ -113,8 +114,9 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 			r.Fail("a series twice")
 			return
 		}
-		m.waits[k] = &Waits{}
-		m.waits[k].restore(r)
+		var waits Waits
+		waits.restore(r)
+		m.waitsOf(k).add(waits)
 	}
 }
 

@@ -3,6 +3,7 @@ package bandwidth
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -66,3 +68,49 @@ func TestGoldenSnapshots(t *testing.T) {
 }
 
 func FuzzRestore(f *testing.F) { consumertest.FuzzRestore(f, saved, view) }
+
+// Hosts of several shards that come together have more series than there are places: the bound holds, and nothing is lost.
+func TestSeriesOfSeveralShards(t *testing.T) {
+	const each = maxSeries - 100
+	joined := New(Config{})
+	for _, host := range []string{"x", "y", "z"} {
+		fold := New(Config{})
+		copies, waits := schema.NewBuilder(schema.KindCopy), schema.NewBuilder(schema.KindSync)
+		for i := range uint32(each) {
+			process := schema.Process{PID: i, Comm: fmt.Sprint("job", i)}
+			copies.AddCopy(&schema.Copy{
+				Thread: copies.Thread(schema.Thread{Process: copies.Process(process)}), Bytes: 10, CUDAStream: copies.CUDAStream(0),
+				Call: copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD}),
+			})
+			waits.AddSync(&schema.Sync{
+				Thread: waits.Thread(schema.Thread{Process: waits.Process(process)}), Duration: 7, CUDAStream: waits.CUDAStream(0),
+				Call: waits.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}),
+			})
+		}
+		header := &schema.Header{Cluster: "c", Host: host, Seq: 1}
+		for _, b := range []*schema.Builder{copies, waits} {
+			if err := fold.Apply(consumertest.Decode(t, b.Encode(header))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
+	}
+	var all sum
+	page := joined.scrape()
+	for _, s := range page {
+		all.add(s)
+	}
+	if n := maxSeries - overflow + 1; len(page) != n || all.calls != 3*each || all.bytes != 10*3*each {
+		t.Errorf("%d series of %+v, want %d", len(page), all, n)
+	}
+	var waits Waits
+	for _, w := range joined.waits {
+		waits.add(*w)
+	}
+	if joined.lateWaits != nil {
+		waits.add(*joined.lateWaits)
+	}
+	if len(joined.waits) != maxSeries-1 || waits != (Waits{3 * each, 7 * 3 * each}) {
+		t.Errorf("%d series of %+v, want %d", len(joined.waits), waits, maxSeries-1)
+	}
+}

@@ -37,14 +37,15 @@ func (m *Meter) applySync(b *schema.Batch) {
 		if e.GPU > 0 {
 			l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[e.GPU-1].Ordinal)), process.Label(b.GPUs[e.GPU-1].UUID)
 		}
-		p.State.waits.add(e.Duration)
-		m.waitsOf(l).add(e.Duration)
+		one := Waits{1, e.Duration}
+		p.State.waits.add(one)
+		m.waitsOf(l).add(one)
 	}
 }
 
-func (w *Waits) add(ns uint64) {
-	w.Calls++
-	w.NS += ns
+func (w *Waits) add(more Waits) {
+	w.Calls += more.Calls
+	w.NS += more.NS
 }
 
 // waitsOf gives the waits of a label set, for ever the same.
@@ -67,7 +68,9 @@ func (m *Meter) collectWaits(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	waits := make(map[labels]Waits, len(m.waits))
 	add := func(l labels, more *Waits) {
-		waits[l] = Waits{waits[l].Calls + more.Calls, waits[l].NS + more.NS}
+		of := waits[l]
+		of.add(*more)
+		waits[l] = of
 	}
 	for k, w := range m.waits {
 		add(k.labels, w)

@@ -82,9 +82,9 @@ func (h *Histogram) restoreWorkloads(r *snapshot.Reader, id snapshot.HostID) {
 			r.Fail("a workload twice")
 			return
 		}
-		n := &launches{}
+		var n launches
 		n.restore(r)
-		h.workloads.values[k] = n
+		h.workloads.at(k).add(&n)
 	}
 }
 

@@ -3,6 +3,7 @@ package launch
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -74,5 +75,27 @@ func TestWaitingIsCounted(t *testing.T) {
 	again := consumertest.Restore(t, saved(), consumertest.Sections(t, fold))
 	if got, want := again.byName.waiting, fold.byName.waiting; got != want || want == 0 {
 		t.Errorf("%d kernels wait, want %d", got, want)
+	}
+}
+
+// Hosts of several shards that come together have more workloads than there are series: the bound holds, and nothing is lost.
+func TestSeriesOfSeveralShards(t *testing.T) {
+	joined := New(Config{})
+	for _, host := range []string{"x", "y", "z"} {
+		var events []event
+		for i := range maxSeries - 100 {
+			events = append(events, event{pid: uint32(i), comm: fmt.Sprint("job", i), kernel: "k"})
+		}
+		fold := New(Config{})
+		_ = fold.Apply(batch(t, host, 0, events...))
+		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
+	}
+	var sum uint64
+	series, _ := joined.scrape()
+	for _, n := range series {
+		sum += n.kernels
+	}
+	if want := uint64(3 * (maxSeries - 100)); len(series) != maxSeries || sum != want {
+		t.Errorf("%d series of %d launches, want %d of %d", len(series), sum, maxSeries, want)
 	}
 }
