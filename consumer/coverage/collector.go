@@ -35,10 +35,11 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 	for _, h := range f.Report() {
 		host := process.Label(h.Host)
 		for _, g := range h.GPUs {
-			if key := [3]string{host, g.UUID, g.Bus}; !seen[key] && left > 0 {
+			uuid, bus := process.Label(g.UUID), process.Label(g.Bus)
+			if key := [3]string{host, uuid, bus}; !seen[key] && left > 0 {
 				seen[key] = true
 				left--
-				ch <- gauge(gpuInfo, 1, host, strconv.Itoa(int(g.Ordinal)), process.Label(g.UUID), process.Label(g.Name), process.Label(g.Bus))
+				ch <- gauge(gpuInfo, 1, host, strconv.Itoa(int(g.Ordinal)), uuid, process.Label(g.Name), bus)
 			}
 		}
 		unseen[host] += 0
@@ -46,12 +47,12 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 			unseen[host] += len(p.Outside)
 		}
 		for _, l := range h.Libraries {
-			if key := [3]string{host, l.Path}; seen[key] || left <= 0 {
+			path := process.Label(l.Path)
+			if key := [3]string{host, path}; seen[key] || left <= 0 {
 				continue // one path in two mount namespaces
 			}
-			seen[[3]string{host, l.Path}] = true
+			seen[[3]string{host, path}] = true
 			left--
-			path := process.Label(l.Path)
 			ch <- gauge(librarySymbols, float64(l.Attached), host, path, "attached")
 			ch <- gauge(librarySymbols, float64(len(l.Absent)), host, path, "absent")
 			ch <- gauge(librarySymbols, float64(len(l.Failed)), host, path, "failed")

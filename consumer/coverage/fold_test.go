@@ -70,16 +70,27 @@ func TestMetrics(t *testing.T) {
 		b.Libraries = []schema.Library{
 			{Path: "/lib/libcuda.so.1", Inode: 1, Attached: 220, Absent: []string{"cuNew"}},
 			{Path: "/lib/libcuda.so.1", Inode: 2, Attached: 7}, // in another mount namespace
+			{Path: "/\xff/libcuda.so.1", Inode: 3, Attached: 5},
+			{Path: "/\xfe/libcuda.so.1", Inode: 4, Attached: 6}, // the same label
 		}
 		b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0"})
+		b.GPU(schema.GPU{UUID: "GPU-\xff", Ordinal: 4, Bus: "bus"})
+		b.GPU(schema.GPU{UUID: "GPU-\xfe", Ordinal: 4, Bus: "bus"})
+		b.GPU(schema.GPU{UUID: "GPU-2", Ordinal: 5, Bus: "\xff"})
+		b.GPU(schema.GPU{UUID: "GPU-2", Ordinal: 5, Bus: "\xfe"})
 		b.Coverage = []schema.Coverage{{Process: b.Process(schema.Process{PID: 1}), Outside: []string{"x", "y"}}}
 	}))
 	want := `
 # HELP gputap_gpu_info A GPU of a host; always 1.
 # TYPE gputap_gpu_info gauge
 gputap_gpu_info{UUID="GPU-1",gpu="3",hostname="a",model_name="NVIDIA H200",pci_bus_id="0000:06:00.0"} 1
+gputap_gpu_info{UUID="GPU-2",gpu="5",hostname="a",model_name="",pci_bus_id="�"} 1
+gputap_gpu_info{UUID="GPU-�",gpu="4",hostname="a",model_name="",pci_bus_id="bus"} 1
 # HELP gputap_library_symbols Functions of a driver library that gputap knows, by what became of them.
 # TYPE gputap_library_symbols gauge
+gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="absent"} 0
+gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="attached"} 5
+gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="failed"} 0
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="absent"} 1
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="attached"} 220
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="failed"} 0
