@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ var (
 func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect shows every shard that is owned, and the folds of all of them as one: where two shards have a series
-// of the same labels it is their sum, or the larger where it is a time.
+// of the same labels it is their sum, or the largest where that is no sum.
 func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{c.fold}, labels...)...)
@@ -129,7 +130,7 @@ func (have *merged) add(name string, m *dto.Metric) {
 	switch {
 	case m.Counter != nil:
 		*to.Counter.Value += m.Counter.GetValue()
-	case m.Gauge != nil && isTime(name):
+	case m.Gauge != nil && isLargest(name):
 		*to.Gauge.Value = max(to.Gauge.GetValue(), m.Gauge.GetValue())
 	case m.Gauge != nil:
 		*to.Gauge.Value += m.Gauge.GetValue()
@@ -138,8 +139,12 @@ func (have *merged) add(name string, m *dto.Metric) {
 	}
 }
 
-// isTime takes the text of a description.
-func isTime(name string) bool { return strings.Contains(name, `_timestamp_seconds"`) }
+// isLargest takes the text of a description. Times are no sum, nor are yes and no, nor what several hosts say of one GPU.
+func isLargest(name string) bool {
+	return slices.ContainsFunc([]string{`_timestamp_seconds"`, `_incomplete"`, `_info"`, `_unexplained_bytes"`}, func(end string) bool {
+		return strings.Contains(name, end)
+	})
+}
 
 // addHistogram adds classic buckets, which all shards of a fold have alike.
 func addHistogram(to, more *dto.Histogram) {

@@ -2,12 +2,16 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gputap/gputap/consumer/consumertest"
 )
 
 // collectors are several folds, shown as one.
@@ -53,6 +57,11 @@ func TestShardsAreShownAsOne(t *testing.T) {
 		live := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "live_bytes", Help: "Live."}, []string{"class", "hostname"})
 		sizes := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sizes", Help: "Sizes.", Buckets: []float64{1, 10}})
 		registry.MustRegister(events, last, live, sizes)
+		for name, v := range map[string]float64{"gputap_leak_state_incomplete": 1, "gputap_gpu_info": 1, "gputap_leak_unexplained_bytes": n} {
+			one := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Largest."})
+			registry.MustRegister(one)
+			one.Set(v)
+		}
 		events.Add(n)
 		last.Set(at)
 		live.WithLabelValues("device", host).Set(n)
@@ -64,6 +73,15 @@ func TestShardsAreShownAsOne(t *testing.T) {
 # HELP events_total Events.
 # TYPE events_total counter
 events_total 5
+# HELP gputap_gpu_info Largest.
+# TYPE gputap_gpu_info gauge
+gputap_gpu_info 1
+# HELP gputap_leak_state_incomplete Largest.
+# TYPE gputap_leak_state_incomplete gauge
+gputap_leak_state_incomplete 1
+# HELP gputap_leak_unexplained_bytes Largest.
+# TYPE gputap_leak_unexplained_bytes gauge
+gputap_leak_unexplained_bytes 4
 # HELP last_timestamp_seconds Last.
 # TYPE last_timestamp_seconds gauge
 last_timestamp_seconds 700
@@ -142,5 +160,45 @@ func BenchmarkScrapeShards(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*shards*hosts*each), "ns/series")
 		})
+	}
+}
+
+// TestMergedFolds: folds of hosts that share labels show as one what a fold of all hosts shows. Which kernels earn a series of their
+// own depends on all hosts of a shard; of one GPU that two clusters name, one fold shows what was said last and several what is most.
+func TestMergedFolds(t *testing.T) {
+	page := func(c prometheus.Collector) (lines []string) {
+		for line := range strings.Lines(string(consumertest.Page(t, c))) {
+			if strings.HasPrefix(line, "#") || strings.Contains(line, "kernel_launches_by_name") || strings.Contains(line, "unexplained") {
+				continue
+			}
+			value := strings.LastIndexByte(line, ' ') + 1
+			if f, err := strconv.ParseFloat(strings.TrimSpace(line[value:]), 64); err == nil { // sums of seconds are rounded
+				line = fmt.Sprintf("%s%.12g\n", line[:value], f)
+			}
+			lines = append(lines, line)
+		}
+		return lines
+	}
+	for seed := range uint64(4) {
+		steps := consumertest.Traffic(t, seed, 200)
+		for _, fold := range folds {
+			whole, of := fold.fresh(), map[string]Stateful{"c0": fold.fresh(), "c1": fold.fresh()} // both have a host b
+			consumertest.Take(t, whole, steps...)
+			for _, s := range steps {
+				from := s.From
+				if s.Lost == 0 {
+					from = consumertest.Decode(t, s.Message).Header
+				}
+				consumertest.Take(t, of[from.Cluster], s)
+			}
+			got := page(collectors{of["c0"].(prometheus.Collector), of["c1"].(prometheus.Collector)})
+			if want := page(whole.(prometheus.Collector)); !slices.Equal(got, want) {
+				for i := range min(len(got), len(want)) {
+					if got[i] != want[i] {
+						t.Fatalf("%s, %d lines of %d: got\n%swant\n%s", whole.Name(), len(got), len(want), got[i], want[i])
+					}
+				}
+			}
+		}
 	}
 }
