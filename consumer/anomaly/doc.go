@@ -15,10 +15,11 @@
 // events make an alert no less true; they can hide one.
 //
 // The state depends on the batches alone: the same bytes give the same alerts, whatever the wall
-// clock. It is bounded: 2 KiB a process, the newest 1,000 alerts, 2,000 series a metric family.
+// clock. Logarithms of amd64 and arm64 may differ in their last bit, and so may what a score on its very bound comes to. It is bounded: 2 KiB a process, the newest 1,000 alerts, 2,000 series a metric family.
 //
 // Snapshot and Restore carry all of that over, cool-downs and the newest alerts too: a fold that was restored
-// goes on as if nothing had been, and raises none of its alerts again. A host's section holds its processes,
+// goes on as if nothing had been, and raises none of its alerts again. Hosts of several shards may come together; of their alerts
+// the 1,000 with the highest numbers stay. A host's section holds its processes,
 // alerts and counts, that of no host what counts as other and what was held back.
 //
 // Concurrency. One goroutine at a time calls Apply, Snapshot and Restore; any number may read meanwhile. OnAlert is

@@ -6,7 +6,7 @@
 //
 // The launch of an executable graph counts as a graph launch, and as launches of the kernels that the
 // graph runs (FromGraphs says how many). A graph that was made unseen, or in ways that are not seen,
-// runs more than is known: its launches are counted as partial. What was recorded into a graph did
+// runs more than is known: its launches are counted as partial, and so are those above 131,072 kernels of graphs in one batch. What was recorded into a graph did
 // not run and is counted apart, and so are functions of the host.
 //
 // State is bounded: a process holds Config.MaxKernels kernel names and counts the launches of
