@@ -73,16 +73,19 @@ func TestReshardFolds(t *testing.T) {
 			wait(t, whole[i], info(t, js, schema.StreamName(0)).State.LastSeq)
 			got, want := map[hostID][]string{}, rowsOf(t, truths[i], fold.show)
 			with := 0
-			sharded.Each(func(_ int, one Stateful) {
-				rows := rowsOf(t, one, fold.show)
-				maps.Copy(got, rows)
-				with += min(len(rows), 1)
+			sharded.Each(func(shard int, one Stateful) {
+				if f.topo.Has(shard) { // beside them may be closed ones, to be finished
+					rows := rowsOf(t, one, fold.show)
+					maps.Copy(got, rows)
+					with += min(len(rows), 1)
+				}
 			})
 			if name := truths[i].Name(); !maps.EqualFunc(got, want, slices.Equal) || with < min(shards, 2) {
 				t.Errorf("%s: %d of %d shards show\n%q\nwant\n%q", name, with, shards, got, want)
 			}
-			if got, want := hostLines(t, sharded), hostLines(t, truths[i].(prometheus.Collector)); shards == 1 && !slices.Equal(got, want) {
-				t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			if shards == 1 {
+				lines := hostLines(t, truths[i].(prometheus.Collector))
+				eventually(t, truths[i].Name()+" has the same page", func() bool { return slices.Equal(hostLines(t, sharded), lines) })
 			}
 			sharded.stop()
 		}
@@ -104,8 +107,9 @@ func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology,
 func (i *instance) wait(t *testing.T, f *fleet) {
 	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), f.topo.Numbers()) })
 	for _, o := range i.all() {
-		reader, _, _ := o.view()
-		wait(t, reader, info(t, f.admin, schema.StreamName(o.shard)).State.LastSeq)
+		if reader, _, _ := o.view(); f.topo.Has(o.shard) {
+			wait(t, reader, info(t, f.admin, schema.StreamName(o.shard)).State.LastSeq)
+		}
 	}
 }
 
