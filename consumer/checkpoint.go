@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -250,34 +251,30 @@ func (c *checkpoints) writeParts(ctx context.Context, m *manifest, state []byte)
 	})
 }
 
-// publish stores so many messages.
+// publish stores so many messages, in any order. Each is a request, which is forgotten with its time: the library keeps what it
+// publishes without one until an ack comes.
 func (c *checkpoints) publish(ctx context.Context, n int, message func(i int) *nats.Msg, opts ...jetstream.PublishOpt) error {
-	var acks []jetstream.PubAckFuture
-	await := func(left int) error {
-		for ; len(acks) > left; acks = acks[1:] {
-			select {
-			case <-acks[0].Ok():
-			case err := <-acks[0].Err():
-				return err
-			case <-time.After(stateTimeout): // the library waits for ever
-				return jetstream.ErrAsyncPublishTimeout
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	opts = append(opts, jetstream.WithRetryAttempts(0))
+	var requests sync.WaitGroup
+	underWay := make(chan struct{}, partsAtOnce)
 	for i := range n {
-		ack, err := c.js.PublishMsgAsync(message(i), append(opts, jetstream.WithRetryAttempts(0))...)
-		if err != nil {
-			return err
+		underWay <- struct{}{}
+		if ctx.Err() != nil {
+			break
 		}
-		acks = append(acks, ack)
-		if err := await(partsAtOnce - 1); err != nil {
-			return err
-		}
+		requests.Go(func() {
+			asked, cancel := context.WithTimeout(ctx, stateTimeout)
+			defer cancel()
+			if _, err := c.js.PublishMsg(asked, message(i), opts...); err != nil {
+				fail(err)
+			}
+			<-underWay
+		})
 	}
-	return await(0)
+	requests.Wait()
+	return context.Cause(ctx)
 }
 
 // tidy frees parts that no manifest will name any more: those of the one before, which somebody may have been reading until
