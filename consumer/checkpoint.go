@@ -82,7 +82,7 @@ type checkpoints struct {
 	swept    bool     // what owners and attempts before have left is freed
 	before   manifest // the one before the newest; without parts when they are freed
 
-	writing time.Duration // what the last parts took
+	writing time.Duration // what the parts of the last commit took, unless they had no answer
 }
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
@@ -212,6 +212,7 @@ func (c *checkpoints) settle(ctx context.Context, m *manifest) error {
 // commit makes state the shard's, up to what next says; m is then the newest manifest. Parts are written before the
 // manifest that names them, under names that no other attempt uses: what a connection held back may come at any time.
 func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, state []byte) error {
+	c.writing = 0
 	if err := c.settle(ctx, m); err != nil {
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)
 	}
@@ -228,11 +229,15 @@ func (c *checkpoints) commit(ctx context.Context, m *manifest, next manifest, st
 		next.Sums = append(next.Sums, part{len(p), crc32.Checksum(p, castagnoli)})
 	}
 	start := time.Now()
-	if err := c.writeParts(ctx, &next, state); err != nil {
+	err := c.writeParts(ctx, &next, state)
+	var refused *jetstream.APIError
+	if err == nil || errors.As(err, &refused) {
+		c.writing = time.Since(start)
+	}
+	if err != nil {
 		c.swept = false
 		return fmt.Errorf("write checkpoint of shard %d: %w", c.shard, err)
 	}
-	c.writing = time.Since(start)
 	if err := c.put(ctx, &next); err != nil {
 		c.doubt, c.swept = !errors.Is(err, errFenced), false
 		return fmt.Errorf("commit checkpoint of shard %d: %w", c.shard, err)

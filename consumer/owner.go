@@ -28,9 +28,10 @@ type owned struct {
 	revision uint64 // of the lease; keep's while it runs
 	store    checkpoints
 	manifest manifest
-	state    []byte    // of the checkpoint under way; kept to be used again
-	refused  time.Time // when the fold could last not save its state
-	unsaved  bool      // the state is not what the manifest says, although nothing was folded
+	state    []byte // of the checkpoint under way; kept to be used again
+	failure  error  // of the last checkpoint, which is made again at retry
+	retry    time.Time
+	unsaved  bool // the state is not what the manifest says, although nothing was folded
 	cost     time.Duration
 	saved    atomic.Int64 // bytes of the last checkpoint
 
@@ -214,16 +215,19 @@ func (o *owned) anew() (*Reader, Stateful) {
 const mostCost = 3 * time.Second
 
 // checkpointDue commits when it is time and something was folded. A state that takes long to write is written less
-// often: it may cost a twentieth of the time.
+// often: it may cost a twentieth of the time, be it written or not. Where the bus is away it is not even copied.
 func (o *owned) checkpointDue(ctx context.Context) error {
 	o.mu.Lock()
 	written := o.written
 	o.mu.Unlock()
-	if time.Since(o.refused) < o.every {
-		return nil
+	if time.Now().Before(o.retry) {
+		return o.failure
 	}
 	if !o.unsaved && (time.Since(written) < max(o.every, 20*o.cost) || o.reader.Applied() == o.manifest.Sequence) {
 		return nil
+	}
+	if !o.js.Conn().IsConnected() {
+		return errAway
 	}
 	return o.checkpoint(ctx)
 }
@@ -233,27 +237,31 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	start := time.Now()
 	next := o.manifest
 	var err error
-	if o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next); err != nil {
+	o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next)
+	making := min(time.Since(start), mostCost)
+	if err != nil {
 		o.counters.failed.Add(1)
-		o.refused = time.Now()
+		o.failure, o.retry = err, time.Now().Add(max(o.every, 20*making))
 		o.log.Error("state cannot be saved", "err", err)
 		return err
 	}
-	making := time.Since(start)
 	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
 		return nil
 	}
-	if err := o.store.commit(ctx, &o.manifest, next, o.state); err != nil {
+	err = o.store.commit(ctx, &o.manifest, next, o.state)
+	o.cost = min(making+o.store.writing, mostCost) // not the wait for a bus that is away
+	if err != nil {
 		o.counters.failed.Add(1)
 		if errors.Is(err, errFenced) {
 			o.counters.fenced.Add(1)
 			o.log.Warn("checkpoint was refused, since another instance claimed the shard: the state is dropped here")
 			return err
 		}
+		o.failure, o.retry = err, time.Now().Add(20*o.cost)
 		o.log.Warn("checkpoint was not written", "err", err)
 		return err
 	}
-	o.cost, o.unsaved = min(making+o.store.writing, mostCost), false // not the wait for a bus that is away
+	o.unsaved = false
 	o.saved.Store(int64(len(o.state)))
 	o.counters.commits.Add(1)
 	o.mu.Lock()
