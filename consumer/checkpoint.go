@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -325,6 +326,9 @@ func (c *checkpoints) free(ctx context.Context, n int, subject func(i int) strin
 // load reads the state of a manifest. A replica may be behind: what is not there, or not what it should be, is asked for
 // again, and is damage only when it stays so for patience. A bus that does not answer is no damage.
 func (c *checkpoints) load(ctx context.Context, m *manifest, patience time.Duration) ([]byte, error) {
+	if slices.ContainsFunc(m.Sums, func(p part) bool { return p.Bytes < 1 || p.Bytes > partBytes }) {
+		return nil, fmt.Errorf("manifest of shard %d: %w", c.shard, errDamaged)
+	}
 	state := make([]byte, 0, m.bytes())
 	for i, p := range m.Sums {
 		data, err := c.loadPart(ctx, m.Parts+"."+strconv.Itoa(i), p, patience)

@@ -259,6 +259,30 @@ func (f *fleet) stateParts(store *checkpoints) (parts []string) {
 	return parts
 }
 
+// TestManifestOfNonsense: lengths that no part has are damage, like parts that are not what the manifest says.
+func TestManifestOfNonsense(t *testing.T) {
+	f := newFleet(t, 1)
+	f.send("h")
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	for _, bytes := range []int{-5, 0, partBytes + 1, 1 << 62} {
+		manifest := fmt.Sprintf(`{"form":1,"owner":"one","epoch":7,"parts":"7.1","sums":[{"bytes":%d,"crc32c":1}],"sequence":3}`, bytes)
+		if _, err := f.admin.Publish(t.Context(), store.subject("m"), []byte(manifest)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Saved(t.Context(), f.admin, "chain", 0); !errors.Is(err, errDamaged) {
+			t.Errorf("%d bytes: %v", bytes, err)
+		}
+	}
+	i := f.instance("two", newChain)
+	eventually(t, "the state is rebuilt", func() bool { return i.counters.commits.Load() > 0 })
+	if n := i.counters.rebuilt.Load(); n != 1 {
+		t.Errorf("%d states were rebuilt", n)
+	}
+	i.stop()
+	f.finish()
+	f.expect(f.committed())
+}
+
 // TestBusAwayIsNoDamage: a state that cannot be read now is not one to rebuild.
 func TestBusAwayIsNoDamage(t *testing.T) {
 	f := newFleet(t, 1)
