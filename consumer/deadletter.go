@@ -37,6 +37,12 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	id := fmt.Sprintf("%s.%s.%d.%d", letter.Subject, meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
 	err := r.insist(letter, id)
 	r.unkept = err != nil
+	switch {
+	case err == nil:
+		r.unacked = time.Time{}
+	case errors.Is(err, context.DeadlineExceeded):
+		r.unacked = time.Now()
+	}
 	if err != nil {
 		r.warn("dead letter not kept", "subject", letter.Subject, "err", err)
 	}
@@ -49,11 +55,17 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	r.stats.DeadLetters++
 }
 
+// errUnanswered: the letter was not sent.
+var errUnanswered = errors.New("one before had no answer")
+
 // insist tries until a dead letter is kept or refused. The message stays where it is while the bus is away: nothing else comes
 // then, and a checkpoint that is behind it would hide it. A bus that is there is given some time, once until it takes a letter
-// again: a fold does not wait for its waste.
+// again, and after a letter without an answer no other is tried for that time: a fold does not wait for its waste.
 func (r *Reader) insist(letter *nats.Msg, id string) error {
 	conn := r.js.Conn()
+	if conn.IsConnected() && time.Since(r.unacked) < deadLetterPatience {
+		return errUnanswered
+	}
 	var until time.Time
 	for {
 		before := conn.Stats().Reconnects

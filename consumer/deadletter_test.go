@@ -1,9 +1,11 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -111,3 +113,58 @@ func TestDeadLettersWithoutALeader(t *testing.T) {
 		t.Errorf("keeps %d bytes and ids for %s now", c.MaxBytes, c.Duplicates)
 	}
 }
+
+// unanswering is a bus that is there and leaves dead letters without an answer.
+type unanswering struct {
+	jetstream.JetStream
+	tried, kept int
+	answers     bool
+}
+
+func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	u.tried++
+	if u.answers {
+		u.kept++
+		return &jetstream.PubAck{}, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestDeadLettersWithoutAnAnswer: a fold waits for an answer now and then, not with each letter.
+func TestDeadLettersWithoutAnAnswer(t *testing.T) {
+	js := newBus(t).connect()
+	synctest.Test(t, func(t *testing.T) {
+		bus := &unanswering{JetStream: js}
+		r := NewReader(ReaderOptions{}, bus, &recorder{}, slog.New(slog.DiscardHandler))
+		letters := func(n int) (took time.Duration) {
+			began := time.Now()
+			for range n {
+				r.deadLetter(evil{}, &jetstream.MsgMetadata{}, errNoSeq)
+			}
+			return time.Since(began)
+		}
+		if took := letters(1); took < deadLetterPatience {
+			t.Errorf("the first is given %s", took)
+		}
+		if took := letters(100); took != 0 {
+			t.Errorf("the next hundred are given %s", took)
+		}
+		time.Sleep(deadLetterPatience)
+		bus.tried = 0
+		if took := letters(100); took != deadLetterTimeout || bus.tried != 1 {
+			t.Errorf("a hundred are given %s in %d tries, want one", took, bus.tried)
+		}
+		bus.answers = true
+		time.Sleep(deadLetterPatience)
+		if took := letters(100); took != 0 || bus.kept != 100 {
+			t.Errorf("%d of a hundred are kept by a bus that answers again, after %s", bus.kept, took)
+		}
+	})
+}
+
+// evil is a message of no use.
+type evil struct{ jetstream.Msg }
+
+func (evil) Subject() string { return "evil" }
+func (evil) Data() []byte    { return nil }

@@ -64,6 +64,7 @@ type Reader struct {
 	warnings map[string]*warning
 	over     <-chan struct{} // closed when Run is to end
 	unkept   bool            // the last dead letter was given up
+	unacked  time.Time       // when one was last given up that had no answer; zero: the bus has taken one since
 
 	ready     chan struct{} // closed when the stream is being read
 	readyOnce sync.Once
