@@ -68,9 +68,9 @@ func (r *Reader) insist(letter *nats.Msg, id string) error {
 	}
 	var until time.Time
 	for {
-		before := conn.Stats().Reconnects
+		before, said := conn.Stats().Reconnects, conn.LastError()
 		err := r.keep(letter, id)
-		if err == nil || r.refusesLetters(err, letter.Subject) {
+		if err == nil || r.refusesLetters(err, letter.Subject, said) {
 			return err
 		}
 		for !conn.IsConnected() {
@@ -98,15 +98,16 @@ func (r *Reader) pause() bool {
 	}
 }
 
-// refusesLetters says that another try would end as this one did.
-func (r *Reader) refusesLetters(err error, subject string) bool {
+// refusesLetters says that another try would end as this one did. before is what the connection had last said before it.
+func (r *Reader) refusesLetters(err error, subject string, before error) bool {
 	const unavailable = 503 // for now
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
 		return refused.Code != unavailable
 	}
 	said := r.js.Conn().LastError() // what may not be published has no answer
-	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(said, nats.ErrPermissionViolation) && strings.Contains(said.Error(), `"`+subject+`"`)
+	return errors.Is(err, nats.ErrMaxPayload) ||
+		errors.Is(said, nats.ErrPermissionViolation) && !errors.Is(said, before) && strings.Contains(said.Error(), `"`+subject+`"`)
 }
 
 // errNoLeader says that the dead letters have a stream, of which nobody answers for now.

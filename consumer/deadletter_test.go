@@ -58,14 +58,18 @@ func TestEndsWithADeadLetter(t *testing.T) {
 	}
 }
 
-// TestDeadLettersThatAreRefused: a fold goes on where it may not write dead letters.
+// TestDeadLettersThatAreRefused: a fold goes on where it may not write dead letters. When it may, what was refused before is no reason
+// to give up.
 func TestDeadLettersThatAreRefused(t *testing.T) {
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-		Users: []*server.User{{Username: "admin", Password: "x"}, {
-			Username: "fold", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{schema.DeadLetterSubjects}}},
-		}},
-	})
+	dir := t.TempDir()
+	options := func(denied ...string) *server.Options {
+		may := &server.Permissions{Publish: &server.SubjectPermission{Deny: denied}}
+		return &server.Options{
+			Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
+			Users: []*server.User{{Username: "admin", Password: "x"}, {Username: "fold", Password: "x", Permissions: may}},
+		}
+	}
+	s, err := server.NewServer(options(schema.DeadLetterSubjects))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +93,35 @@ func TestDeadLettersThatAreRefused(t *testing.T) {
 	admin := connect("admin")
 	ensure(t, admin)
 	fold := &recorder{poison: 2}
-	r, _ := start(t, connect("fold"), fold, ReaderOptions{})
+	js := connect("fold")
+	r, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, r, publishMemory(t, admin, 1, 2, 3))
 	expect(t, fold, 1, 3)
 	if s := r.Stats(); s.DeadLetters != 0 || s.DeadLettersLost != 1 {
 		t.Errorf("%d kept, %d lost, want 0, 1", s.DeadLetters, s.DeadLettersLost)
 	}
+	if err := s.ReloadOptions(options()); err != nil {
+		t.Fatal(err)
+	}
+	r = NewReader(ReaderOptions{}, &hesitant{JetStream: js}, &recorder{}, slog.New(slog.DiscardHandler))
+	r.deadLetter(evil{}, &jetstream.MsgMetadata{}, errNoSeq)
+	if s, n := r.Stats(), js.Conn().Stats().Reconnects; s.DeadLetters != 1 || n != 0 {
+		t.Errorf("%d kept, want 1, after %d reconnects", s.DeadLetters, n)
+	}
+}
+
+// hesitant is a bus that does not answer the first time.
+type hesitant struct {
+	jetstream.JetStream
+	asked bool
+}
+
+func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if !h.asked {
+		h.asked = true
+		return nil, context.DeadlineExceeded
+	}
+	return h.JetStream.PublishMsg(ctx, m, opts...)
 }
 
 // TestDeadLettersWithoutALeader: a stream that is there and does not answer, as while a cluster finds a leader, keeps its limits.
