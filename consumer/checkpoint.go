@@ -84,6 +84,8 @@ type checkpoints struct {
 	before   manifest // the one before the newest; without parts when they are freed
 
 	writing time.Duration // what the parts of the last commit took, unless they had no answer
+
+	progress func() // told of each part that is stored; nil: nobody is
 }
 
 func (c *checkpoints) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
@@ -275,6 +277,8 @@ func (c *checkpoints) publish(ctx context.Context, n int, message func(i int) *n
 			defer cancel()
 			if _, err := c.js.PublishMsg(asked, message(i), opts...); err != nil {
 				fail(err)
+			} else if c.progress != nil {
+				c.progress()
 			}
 			<-underWay
 		})

@@ -150,10 +150,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 			if err != nil || errors.Is(context.Cause(ctx), errLeaseLost) {
 				return err
 			}
-			// Whoever waits for the shard waits for this checkpoint.
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
-			defer cancel()
-			return o.checkpoint(last)
+			return o.lastCheckpoint(context.WithoutCancel(ctx))
 		}
 	}
 }
@@ -268,6 +265,16 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	o.written = time.Now()
 	o.mu.Unlock()
 	return nil
+}
+
+// lastCheckpoint is what whoever waits for the shard waits for: as long as the bus takes one part of it after the other.
+func (o *owned) lastCheckpoint(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	patience := time.AfterFunc(stateTimeout, cancel)
+	defer patience.Stop()
+	o.store.progress = func() { patience.Reset(stateTimeout) }
+	return o.checkpoint(ctx)
 }
 
 // checkpoint saves the state and says up to where it goes. It waits for the step under way.

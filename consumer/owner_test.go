@@ -1,9 +1,14 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -63,5 +68,51 @@ func TestCheckpointsThatFail(t *testing.T) {
 	eventually(t, "the bus is back", f.admin.Conn().IsConnected)
 	if err := o.checkpointDue(t.Context()); err != nil || o.counters.commits.Load() != 2 {
 		t.Errorf("%d commits: %v", o.counters.commits.Load(), err)
+	}
+}
+
+// sluggish is a bus that takes each part in the end, and as many at a time as it is given.
+type sluggish struct{ jetstream.JetStream }
+
+func (sluggish) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if !sleep(ctx, 4*time.Second) {
+		return nil, ctx.Err()
+	}
+	return &jetstream.PubAck{}, nil
+}
+
+// large is a chain whose state has many parts.
+type large struct{ *chain }
+
+func (large) Snapshot(yield func(Section) error) error {
+	return yield(Section{Cluster: "c", Host: "h", Data: make([]byte, 3*partsAtOnce*partBytes)})
+}
+
+// TestLastCheckpoint: an instance that ends saves a large state on a slow bus, and waits no longer for one that takes nothing.
+func TestLastCheckpoint(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		js   jetstream.JetStream
+		ok   bool
+		most time.Duration
+	}{
+		{"slow", sluggish{}, true, 3 * stateTimeout},
+		{"silent", mute{}, false, stateTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fold := large{newChain().(*chain)}
+				o := &owned{log: slog.New(slog.DiscardHandler), counters: &ownerCounters{}, unsaved: true, fold: fold}
+				o.store = checkpoints{js: tt.js, fold: "chain", swept: true}
+				o.reader = newReader(ReaderOptions{}, tt.js, fold, o.log)
+				began := time.Now()
+				if err := o.lastCheckpoint(t.Context()); (err == nil) != tt.ok {
+					t.Errorf("says %v", err)
+				}
+				if took := time.Since(began); took > tt.most {
+					t.Errorf("it took %s, want at most %s", took, tt.most)
+				}
+			})
+		})
 	}
 }
