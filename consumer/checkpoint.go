@@ -50,7 +50,8 @@ type manifest struct {
 	Created  time.Time `json:"created"`  // when the shard's stream was
 	Written  time.Time `json:"written"`
 
-	revision uint64 // sequence of its own message; 0: there is none
+	revision uint64        // sequence of its own message; 0: there is none
+	copying  time.Duration // what it took to copy the state, while nothing was folded
 }
 
 type part struct {

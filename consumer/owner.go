@@ -231,11 +231,10 @@ func (o *owned) checkpointDue(ctx context.Context) error {
 
 // checkpoint commits what was folded. Folding waits while the state is copied and goes on while it is written.
 func (o *owned) checkpoint(ctx context.Context) error {
-	start := time.Now()
 	next := o.manifest
 	var err error
 	o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next)
-	making := min(time.Since(start), mostCost)
+	making := min(next.copying, mostCost)
 	if err != nil {
 		o.counters.failed.Add(1)
 		o.failure, o.retry = err, time.Now().Add(max(o.every, 20*making))
@@ -281,6 +280,8 @@ func (o *owned) lastCheckpoint(ctx context.Context) error {
 func (r *Reader) checkpoint(to []byte, fold Stateful, m *manifest) ([]byte, error) {
 	r.stepping.Lock()
 	defer r.stepping.Unlock()
+	start := time.Now()
+	defer func() { m.copying = time.Since(start) }()
 	m.Sequence, m.Stored, m.Created = r.Applied(), r.place.stored, r.place.created
 	return r.save(to, fold)
 }

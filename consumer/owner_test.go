@@ -25,6 +25,19 @@ func (h *heavy) Snapshot(yield func(Section) error) error {
 	return h.chain.Snapshot(yield)
 }
 
+// owner has claimed shard 0, with a state that is to be saved, and folds nothing.
+func (f *fleet) owner(fold Stateful) *owned {
+	f.t.Helper()
+	o := &owned{js: f.admin, every: time.Nanosecond, log: slog.New(slog.NewJSONHandler(&f.log, nil)), counters: &ownerCounters{}, unsaved: true}
+	o.store = checkpoints{js: f.admin, fold: fold.Name()}
+	o.fold, o.reader = fold, newReader(ReaderOptions{}, f.admin, fold, o.log)
+	var err error
+	if o.manifest, err = o.store.claim(f.t.Context(), "one", false); err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
 // TestCheckpointsThatFail: a state is not copied all the time for checkpoints that have no room, and not at all while the bus is away;
 // when it is back, the state is saved without a wait.
 func TestCheckpointsThatFail(t *testing.T) {
@@ -38,13 +51,7 @@ func TestCheckpointsThatFail(t *testing.T) {
 		}
 	}
 	fold := &heavy{chain: newChain().(*chain)}
-	o := &owned{js: f.admin, every: time.Nanosecond, log: slog.New(slog.DiscardHandler), counters: &ownerCounters{}, unsaved: true}
-	o.store = checkpoints{js: f.admin, fold: "chain"}
-	o.fold, o.reader = fold, newReader(ReaderOptions{}, f.admin, fold, o.log)
-	var err error
-	if o.manifest, err = o.store.claim(t.Context(), "one", false); err != nil {
-		t.Fatal(err)
-	}
+	o := f.owner(fold)
 	room(1)
 	for range 3 {
 		if err := o.checkpointDue(t.Context()); err == nil {
@@ -114,5 +121,24 @@ func TestLastCheckpoint(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestTheCostOfACheckpoint: that a step keeps it waiting, such as one with a dead letter that has no answer, is none.
+func TestTheCostOfACheckpoint(t *testing.T) {
+	f := newFleet(t, 1)
+	o := f.owner(newChain())
+	o.reader.stepping.Lock()
+	var released time.Time
+	go func() {
+		time.Sleep(200 * time.Millisecond) // a slow step
+		released = time.Now()
+		o.reader.stepping.Unlock()
+	}()
+	if err := o.checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if since := time.Since(released); o.cost > since {
+		t.Errorf("it cost %s, and the step ended %s ago", o.cost, since)
 	}
 }
