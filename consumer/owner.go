@@ -236,34 +236,40 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	o.state, err = o.reader.checkpoint(o.state[:0], o.fold, &next)
 	making := min(next.copying, mostCost)
 	if err != nil {
-		o.counters.failed.Add(1)
-		o.failure, o.retry = err, time.Now().Add(max(o.every, 20*making))
-		o.log.Error("state cannot be saved", "err", err)
-		return err
+		return o.failed(err, max(o.every, 20*making), o.log.Error, "state cannot be saved")
 	}
 	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
 		return nil
 	}
 	err = o.store.commit(ctx, &o.manifest, next, o.state)
 	o.cost = min(making+o.store.writing, mostCost) // not the wait for a bus that is away
-	if err != nil {
-		o.counters.failed.Add(1)
-		if errors.Is(err, errFenced) {
-			o.counters.fenced.Add(1)
-			o.log.Warn("checkpoint was refused, since another instance claimed the shard: the state is dropped here")
-			return err
-		}
-		o.failure, o.retry = err, time.Now().Add(20*o.cost)
-		o.log.Warn("checkpoint was not written", "err", err)
-		return err
+	if errors.Is(err, errFenced) {
+		o.counters.fenced.Add(1)
+		return o.failed(err, 0, o.log.Warn, "checkpoint was refused, since another instance claimed the shard: the state is dropped here")
 	}
-	o.unsaved = false
+	if err != nil {
+		return o.failed(err, 20*o.cost, o.log.Warn, "checkpoint was not written")
+	}
+	if o.failure != nil {
+		o.log.Info("checkpoints are written again")
+	}
+	o.failure, o.unsaved = nil, false
 	o.saved.Store(int64(len(o.state)))
 	o.counters.commits.Add(1)
 	o.mu.Lock()
 	o.written = time.Now()
 	o.mu.Unlock()
 	return nil
+}
+
+// failed puts the next checkpoint off, and says why if that is new.
+func (o *owned) failed(err error, wait time.Duration, say func(string, ...any), what string) error {
+	o.counters.failed.Add(1)
+	if o.failure == nil || o.failure.Error() != err.Error() {
+		say(what, "err", err)
+	}
+	o.failure, o.retry = err, time.Now().Add(wait)
+	return err
 }
 
 // lastCheckpoint is what whoever waits for the shard waits for: as long as the bus takes one part of it after the other.

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,8 +62,19 @@ func TestCheckpointsThatFail(t *testing.T) {
 	if fold.copies != 1 {
 		t.Errorf("the state was copied %d times in a row", fold.copies)
 	}
+	said := func(what string, want int) {
+		t.Helper()
+		if n := strings.Count(f.log.text.String(), what); n != want {
+			t.Errorf("%q was said %d times, want %d", what, n, want)
+		}
+	}
+	if err := o.checkpoint(t.Context()); err == nil { // its time has come again
+		t.Fatal("a checkpoint was written where none has room")
+	}
+	said("checkpoint was not written", 1)
 	room(1 << 20)
 	eventually(t, "it is tried again", func() bool { return o.checkpointDue(t.Context()) == nil })
+	said("checkpoints are written again", 1)
 
 	f.bus.stop()
 	eventually(t, "the bus is away", func() bool { return !f.admin.Conn().IsConnected() })
