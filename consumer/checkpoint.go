@@ -71,6 +71,13 @@ func (m *manifest) bytes() (n int) {
 	return n
 }
 
+// sound reports whether there can be such parts.
+func (m *manifest) sound() bool {
+	epoch, attempt, _ := strings.Cut(m.Parts, ".")
+	return !m.saved() || epoch == schema.Token(epoch) && attempt == schema.Token(attempt) &&
+		!slices.ContainsFunc(m.Sums, func(p part) bool { return p.Bytes < 1 || p.Bytes > partBytes })
+}
+
 // checkpoints are those of one fold in one shard.
 type checkpoints struct {
 	js    jetstream.JetStream
@@ -331,7 +338,7 @@ func (c *checkpoints) free(ctx context.Context, n int, subject func(i int) strin
 // load reads the state of a manifest. A replica may be behind: what is not there, or not what it should be, is asked for
 // again, and is damage only when it stays so for patience. A bus that does not answer is no damage.
 func (c *checkpoints) load(ctx context.Context, m *manifest, patience time.Duration) ([]byte, error) {
-	if slices.ContainsFunc(m.Sums, func(p part) bool { return p.Bytes < 1 || p.Bytes > partBytes }) {
+	if !m.sound() {
 		return nil, fmt.Errorf("manifest of shard %d: %w", c.shard, errDamaged)
 	}
 	state := make([]byte, 0, m.bytes())

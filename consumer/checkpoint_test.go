@@ -259,19 +259,24 @@ func (f *fleet) stateParts(store *checkpoints) (parts []string) {
 	return parts
 }
 
-// TestManifestOfNonsense: lengths that no part has are damage, like parts that are not what the manifest says.
+// TestManifestOfNonsense: lengths and names that no part has are damage, like parts that are not what the manifest says.
 func TestManifestOfNonsense(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
 	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
-	for _, bytes := range []int{-5, 0, partBytes + 1, 1 << 62} {
-		manifest := fmt.Sprintf(`{"form":1,"owner":"one","epoch":7,"parts":"7.1","sums":[{"bytes":%d,"crc32c":1}],"sequence":3}`, bytes)
+	for _, tt := range []struct {
+		parts string
+		bytes int
+	}{{"7.1", -5}, {"7.1", 0}, {"7.1", partBytes + 1}, {"7.1", 1 << 62}, {"", 5}, {"7..1", 5}, {"7.*", 5}, {"7.1 2", 5}} {
+		manifest := fmt.Sprintf(`{"form":1,"owner":"one","epoch":7,"parts":%q,"sums":[{"bytes":%d,"crc32c":1}],"sequence":3}`, tt.parts, tt.bytes)
 		if _, err := f.admin.Publish(t.Context(), store.subject("m"), []byte(manifest)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Saved(t.Context(), f.admin, "chain", 0); !errors.Is(err, errDamaged) {
-			t.Errorf("%d bytes: %v", bytes, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := Saved(ctx, f.admin, "chain", 0); !errors.Is(err, errDamaged) {
+			t.Errorf("%+v: %v", tt, err)
 		}
+		cancel()
 	}
 	i := f.instance("two", newChain)
 	eventually(t, "the state is rebuilt", func() bool { return i.counters.commits.Load() > 0 })
