@@ -196,6 +196,36 @@ func TestRebootEndsEverything(t *testing.T) {
 }
 
 // Equal addresses in two processes, and equal processes on two hosts, have nothing to do with each other.
+// A clock that is set when the host runs already tells then that the boot before is over; what comes late of that one tells
+// nothing of the newer.
+func TestRebootWithAWrongClock(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		h := consumertest.Memory(t, "gpu-01")
+		tracker := New(Config{})
+		booted := h.Header.ClockOffset
+		h.Process(42, 50, "before").Alloc(1, 0x1000, 8, 100, 1)
+		apply(t, tracker, h.Batch())
+		h.Header.BootID, h.Header.ClockOffset = "boot-2", 0
+		p := h.Process(42, 50, "after").Alloc(1, 0x1000, 16, 100, 1)
+		apply(t, tracker, h.Batch())
+		h.Header.BootID, h.Header.ClockOffset = "boot-1", booted+1
+		apply(t, tracker, h.Heartbeat())
+		if got := tracker.Report(); got.Totals.LiveBytes != 24 {
+			t.Fatalf("%d bytes live before the clock was set, want 24", got.Totals.LiveBytes)
+		}
+		if restored {
+			tracker = consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+		}
+		h.Header.BootID, h.Header.ClockOffset = "boot-2", booted+int64(time.Hour)
+		p.Free(1, 0x1000, 200, 1).Alloc(1, 0x1000, 32, 300, 1)
+		apply(t, tracker, h.Batch())
+		ps := tracker.Report().Processes
+		if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[0].Evidence != gap || ps[1].Ended || ps[1].LiveBytes != 32 || ps[1].UnfreedBytes != 0 {
+			t.Errorf("restored %t: got %+v", restored, ps)
+		}
+	}
+}
+
 func TestIdentity(t *testing.T) {
 	tracker := New(Config{})
 	for _, hostname := range []string{"gpu-01", "gpu-02"} {

@@ -1,6 +1,8 @@
 package leak
 
 import (
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -93,9 +95,12 @@ func (h *host) mark(at schema.KTime) { h.gap = max(h.gap, at) }
 // observe notes what a batch of any kind says about its host.
 func (t *Tracker) observe(b *schema.Batch) *host {
 	h := t.machineOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).hostOf(b.BootID)
-	if !h.seen {
+	switch {
+	case !h.seen:
 		h.seen = true
-		t.endOlderBoots(h, b.ClockOffset)
+		t.endOlderBoots(h, math.MinInt64, b.ClockOffset)
+	case b.ClockOffset > h.offset && len(h.boots) > 1: // its clock was behind when it was first heard of
+		t.endOlderBoots(h, h.offset, b.ClockOffset)
 	}
 	h.offset = b.ClockOffset
 	if b.Run < h.run {
@@ -128,27 +133,25 @@ func memoryLost(b *schema.Batch) uint64 {
 	return b.TotalLost() - b.Lost[schema.LossBulkRing] - b.Lost[schema.LossSpool]
 }
 
-// endOlderBoots ends what ran on a host before it was booted anew. The clock offset is the wall
-// time of the boot, near enough to order boots.
-func (t *Tracker) endOlderBoots(h *host, booted int64) {
-	older := false
+// endOlderBoots ends what ran on a host before it was booted anew: in the boots that it is found to be younger than, now
+// that it is said to have been booted then, and no more at from. The clock offset is the wall time of the boot, near enough
+// to order boots.
+func (t *Tracker) endOlderBoots(h *host, from, booted int64) {
+	older := func(old *host) bool { return old != h && old.offset >= from && old.offset < booted }
+	some := false
 	for _, old := range h.boots {
-		older = older || (old != h && old.offset < booted)
+		some = some || older(old)
 	}
-	if !older {
+	if !some {
 		return
 	}
 	for _, p := range t.table.Of(h.id) { // in their order: that of releases tells who makes room first
-		if at := p.State.host; at != h && h.boots[at.boot] == at && at.offset < booted && !p.Ended {
+		if at := p.State.host; h.boots[at.boot] == at && older(at) && !p.Ended {
 			at.mark(at.last) // nobody saw its end, nor what it did before
 			t.exit(p)
 		}
 	}
-	for boot, old := range h.boots {
-		if old != h && old.offset < booted {
-			delete(h.boots, boot)
-		}
-	}
+	maps.DeleteFunc(h.boots, func(_ string, old *host) bool { return older(old) })
 }
 
 // endUntold ends what began before the producer's run, made no call in it and is not there any more: nobody saw its end.
