@@ -171,19 +171,15 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// balanced checks that everything allocated is freed, live or unfreed, and that every context and
+// balanced checks that everything that a workload allocated is freed, live or unfreed, and that every context and
 // pool knows how much it holds.
 func balanced(t *testing.T, tracker *Tracker) {
 	t.Helper()
-	var allocated, gone, live uint64
-	for _, w := range tracker.workloads.index {
-		allocated += w.allocated
-		gone += w.freed + w.unfreed
-	}
+	live := map[*workload]uint64{}
 	for _, p := range tracker.table.All() {
 		s := &p.State
 		for i := range s.rows {
-			live += s.rows[i].live.bytes
+			live[s.rows[i].counter] += s.rows[i].live.bytes
 		}
 		contexts := make([]uint32, len(s.contexts))
 		pools := make([]amount, len(s.pools))
@@ -218,7 +214,15 @@ func balanced(t *testing.T, tracker *Tracker) {
 			t.Errorf("%d held, %d of them at addresses", s.held, n)
 		}
 	}
-	if allocated != gone+live {
-		t.Errorf("%d allocated, %d gone, %d live", allocated, gone, live)
+	for _, w := range tracker.workloads.index {
+		if w.allocated != w.freed+w.unfreed+live[w] {
+			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed, w.unfreed, live[w])
+		}
+		delete(live, w)
+	}
+	for w, bytes := range live {
+		if bytes > 0 {
+			t.Errorf("%d bytes live that count nowhere: %+v", bytes, w)
+		}
 	}
 }

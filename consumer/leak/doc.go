@@ -13,6 +13,8 @@
 //
 //	allocated = freed + live + unfreed
 //
+// A process counts on the GPU, and under the name, that was known when it last held nothing there.
+//
 // Classes. Pinned and registered memory is the host's and is kept apart from the GPU's. Physical
 // memory of the virtual memory API lives while a reference to its handle (create, retain, release) or
 // a mapping of it is left. Memory of a class that this version does not know is counted with neither.

@@ -388,6 +388,36 @@ func TestInferredGPU(t *testing.T) {
 	}
 }
 
+// Memory counts as freed where it counted as allocated, also when its GPU is learned, or learned better, meanwhile; what
+// is allocated when that is freed counts on the GPU that it is on.
+func TestWorkloadsOfALearnedGPU(t *testing.T) {
+	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {
+		for _, restored := range []bool{false, true} {
+			tracker := New(Config{})
+			h := consumertest.Memory(t, "gpu-01")
+			p := h.Process(1, 1, "a")
+			p.GPU = &first
+			p.Alloc(1, 0x1000, 100, 10, 1)
+			apply(t, tracker, h.Batch())
+			p.GPU = &schema.GPU{UUID: "GPU-y"}
+			p.Alloc(1, 0x2000, 10, 20, 1).Free(1, 0x1000, 30, 1)
+			apply(t, tracker, h.Batch())
+			balanced(t, tracker)
+			if restored {
+				tracker = consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+			}
+			p.Free(1, 0x2000, 40, 1).Alloc(1, 0x1000, 1, 50, 1)
+			apply(t, tracker, h.Batch())
+			balanced(t, tracker)
+			for _, w := range tracker.workloads.index {
+				if want := map[string]uint64{first.UUID: 110, "GPU-y": 1}[w.uuid]; w.allocated != want {
+					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored, w.allocated, w.uuid, want)
+				}
+			}
+		}
+	}
+}
+
 func (t *Tracker) boots() (all []*host) {
 	for _, m := range t.machines {
 		all = slices.AppendSeq(all, maps.Values(m.boots))

@@ -249,6 +249,7 @@ func (l *loader) rows(p *proc) {
 		if r.counter != nil {
 			r.counter.rows++
 		}
+		r.moved = l.workloads.moved(&r)
 		if r.class.OnGPU() {
 			r.card = a.host.cards[r.uuid]
 		}

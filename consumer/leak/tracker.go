@@ -106,6 +106,7 @@ type row struct {
 	holders  uint64
 	card     *card     // nil while the UUID is unknown
 	counter  *workload // nil until the next event after its labels changed
+	moved    bool      // counter is that of another GPU, until what was allocated there is freed
 }
 
 const (
@@ -279,6 +280,9 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 		told := r.inferred && !inferred
 		if r.uuid != uuid && uuid != "" && (r.uuid == "" || told) {
 			r.place(p.State.host, uuid)
+			r.moved = t.workloads.moved(r)
+		}
+		if r.moved && r.live.allocations == 0 {
 			t.detachRow(r)
 		}
 		if told || r.uuid == "" {
@@ -324,7 +328,7 @@ func (t *Tracker) detach(p *proc) {
 func (t *Tracker) detachRow(r *row) {
 	if r.counter != nil {
 		t.workloads.release(r.counter)
-		r.counter = nil
+		r.counter, r.moved = nil, false
 	}
 }
 

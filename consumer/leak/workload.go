@@ -93,6 +93,11 @@ func (w *workloads) release(c *workload) {
 	c.released = w.releases
 }
 
+// moved reports whether a row counts as on another GPU than it turned out to be on. What counts as other is on none.
+func (w *workloads) moved(r *row) bool {
+	return r.counter != nil && r.counter != w.others[r.class] && r.counter.uuid != process.Label(r.uuid)
+}
+
 func (w *workloads) evict() bool {
 	var oldest *workload
 	for _, c := range w.index {
