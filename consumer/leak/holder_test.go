@@ -2,6 +2,7 @@ package leak
 
 import (
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -234,6 +235,34 @@ func TestCountsStay(t *testing.T) {
 	apply(t, tracker, h.Batch())
 	if left := tracker.slabLive(); left != 0 {
 		t.Errorf("%d entries left after the exit", left)
+	}
+}
+
+// However often a handle is mapped, its memory goes with the last hold on it, and nothing of it is left in its process's next
+// image.
+func TestManyMappings(t *testing.T) {
+	const n = math.MaxUint16 + 2
+	for _, restored := range []bool{false, true} {
+		h := consumertest.Memory(t, "gpu-01")
+		p := h.Process(42, 1, "train").Create(1, 9, mb, 10, 1)
+		for i := range uint64(n) {
+			p.Map(1, 1<<40+i*mb, mb, 9, 11, 1)
+		}
+		tracker := New(Config{})
+		apply(t, tracker, h.Batch())
+		if restored {
+			tracker = consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+		}
+		p.Release(1, 9, 20, 1).Unmap(1, 1<<40, n*mb, 30, 1)
+		apply(t, tracker, h.Batch())
+		if got := tracker.Report(); got.Totals.LiveBytes != 0 || got.Counters != (Counters{UnknownHandles: 3}) {
+			t.Errorf("restored %t: %d bytes live, %+v", restored, got.Totals.LiveBytes, got.Counters)
+		}
+		p.Exec("next", 40)
+		apply(t, tracker, h.Batch())
+		if left := tracker.slabLive(); left != 0 || len(tracker.Top(10)) != 0 {
+			t.Errorf("restored %t: %d entries left after the exec", restored, left)
+		}
 	}
 }
 

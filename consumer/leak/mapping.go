@@ -2,6 +2,7 @@ package leak
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/gputap/gputap/schema"
@@ -65,14 +66,19 @@ func (t *Tracker) release(p *proc, m *schema.Memory) {
 	}
 }
 
+// maxMaps is how many mappings of one memory are told to be its. What is above is of unknown memory: a count at its limit
+// would never come down, and the memory, in no index and no mapping, outlive its process.
+const maxMaps = math.MaxUint16 - 1
+
 // mapRange adds a mapping. As with allocations, mappings that it lies over have ended unseen.
 func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.handles.find(&t.slab, m.Aux)
-	if i == 0 {
-		t.counters.UnknownHandles++ // created before gputap was attached
+	if i == 0 || t.slab.at(i).maps >= maxMaps {
+		t.counters.UnknownHandles++ // created before gputap was attached, mostly
+		i = 0
 	} else {
-		t.slab.at(i).maps.up()
+		t.slab.at(i).maps++
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {

@@ -32,7 +32,7 @@ type Counters struct {
 	LateFrees       uint64 // frees whose life such an allocation had ended already
 	UnseenEnds      uint64 // lives whose end was never seen: ReallocOverLive less LateFrees
 	NullFrees       uint64 // free(0)
-	UnknownHandles  uint64 // retains, releases and mappings of a handle whose creation was not seen
+	UnknownHandles  uint64 // retains, releases and mappings of a handle whose creation was not seen, or that is mapped 65,534 times
 	UnknownContexts uint64 // calls on contexts of which it is not known what they ended
 	UnknownOps      uint64 // calls that this version does not know
 }
