@@ -2,14 +2,18 @@ package process
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
-// MaxProcesses bounds a Table.
-const MaxProcesses = 100_000
+// MaxProcesses bounds a Table, which has no more than trimmed when it had more.
+const (
+	MaxProcesses = 100_000
+	trimmed      = MaxProcesses - MaxProcesses/16
+)
 
 // Entry is one process and the fold's own state of it.
 type Entry[S any] struct {
@@ -169,33 +173,34 @@ func (t *Table[S]) All() []*Entry[S] {
 // sweep forgets what the fold lets go among one host's processes.
 func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 	h.swept = now
-	kept := h.order[:0]
 	for _, e := range h.order {
 		if !e.gone && t.forget != nil && t.forget(e, now.Sub(e.Last)) {
 			t.drop(e)
 		}
-		if !e.gone {
-			kept = append(kept, e)
-		}
 	}
-	clear(h.order[len(kept):])
-	h.order = kept
+	h.compact()
 	if len(t.order) > 2*len(t.entries) {
 		t.compact()
 	}
 }
 
-// trim brings the table back to its bound: whatever was seen first goes. It runs before a batch's
-// entries are handed out, never after.
+// trim brings the table back below its bound, by as much as makes looking through all of it rare: whoever ended goes before
+// whoever runs, and of these who was seen first. It runs before a batch's entries are handed out, never after.
 func (t *Table[S]) trim() {
+	if len(t.entries) <= MaxProcesses {
+		return
+	}
 	t.sort()
-	for _, e := range t.order {
-		if len(t.entries) <= MaxProcesses {
-			return
+	for _, running := range []bool{false, true} {
+		for _, e := range t.order {
+			if len(t.entries) > trimmed && !e.gone && (running || e.Ended) {
+				t.drop(e)
+			}
 		}
-		if !e.gone {
-			t.drop(e)
-		}
+	}
+	t.compact()
+	for _, h := range t.hosts {
+		h.compact()
 	}
 }
 
@@ -207,13 +212,8 @@ func (t *Table[S]) drop(e *Entry[S]) {
 	}
 }
 
-func (t *Table[S]) compact() {
-	kept := t.order[:0]
-	for _, e := range t.order {
-		if !e.gone {
-			kept = append(kept, e)
-		}
-	}
-	clear(t.order[len(kept):])
-	t.order = kept
-}
+func (t *Table[S]) compact() { t.order = slices.DeleteFunc(t.order, isGone) }
+
+func (h *hostEntries[S]) compact() { h.order = slices.DeleteFunc(h.order, isGone) }
+
+func isGone[S any](e *Entry[S]) bool { return e.gone }

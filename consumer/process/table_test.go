@@ -2,9 +2,11 @@ package process
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -68,8 +70,32 @@ func TestTheBatchInHandStays(t *testing.T) {
 		t.Fatalf("%d went while their batch was in hand", len(gone))
 	}
 	table.Threads(batch(t, "a", 5*time.Minute, MaxProcesses))
-	if len(gone) != 2 || gone[0] != 0 || gone[1] != 1 || table.Len() != MaxProcesses || len(table.All()) != MaxProcesses {
-		t.Errorf("gone %v, %d known", gone, table.Len())
+	const excess = MaxProcesses + 2 - trimmed
+	if !slices.Equal(gone, sequence(0, excess)) || table.Len() != trimmed || len(table.All()) != trimmed {
+		t.Errorf("%d gone, %d known", len(gone), table.Len())
+	}
+}
+
+// A full table lets go of who ended before it does of who runs, in the order in which they were seen.
+func TestWhoRunsStays(t *testing.T) {
+	const run = 10 // of all 13
+	table := NewTable[int](nil)
+	for first := uint32(0); first <= MaxProcesses; first += 50_000 {
+		for _, e := range table.Threads(batch(t, "a", 0, sequence(first, 50_000)...)) {
+			e.Ended = e.ID.PID%13 >= run
+		}
+	}
+	var gone []uint32
+	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
+	table.Threads(batch(t, "b", 0, 1))
+	all := sequence(0, 150_000)
+	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
+	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool { return pid%13 >= run })[:150_000-trimmed-len(want)]...)
+	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
+		t.Errorf("%d gone, %d of them running; want %d", len(gone), len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
+	}
+	if got := len(table.Of(snapshot.HostID{Host: "a"})); got != trimmed {
+		t.Errorf("%d of the host are left, want %d", got, trimmed)
 	}
 }
 
