@@ -3,6 +3,7 @@ package leak
 import (
 	"math"
 	"math/bits"
+	"math/rand/v2"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -87,15 +88,26 @@ func (s *slab) give(i uint32) {
 // index finds the allocations of one process by key. Buckets hold the first number of a chain that
 // runs through the slab: 4 bytes an allocation, where a Go map takes 20 to 40. It grows by linear
 // hashing, one bucket an insertion, so that no batch waits for a table of millions to be rebuilt.
+//
+// Its hash spreads the regular addresses that allocators give. Who chooses addresses that share a bucket all the same makes it
+// take another hash, which nobody can foresee. No state and no report depends on the order of buckets.
 type index struct {
-	heads []uint32
-	count int
+	heads  []uint32
+	count  int
+	secret uint64 // of the other hash; 0 while no chain was long
 }
+
+// longest is how many a chain may be without a change of hash: ten are rare among a million keys.
+const longest = 24
 
 // bucket is where key is when there are n buckets: the hash's low bits, one bit fewer for buckets
 // that do not exist yet.
-func bucket(key uint64, n int) uint32 {
+func (x *index) bucket(key uint64, n int) uint32 {
 	hash := uint32(key * 0x9E3779B97F4A7C15 >> 32)
+	if x.secret != 0 {
+		upper, lower := bits.Mul64(key, x.secret)
+		hash = uint32(upper ^ lower>>32)
+	}
 	mask := uint32(1)<<bits.Len32(uint32(n-1)) - 1
 	if b := hash & mask; b < uint32(n) {
 		return b
@@ -108,15 +120,27 @@ func (x *index) find(s *slab, key uint64) uint32 {
 	if x.count == 0 {
 		return 0
 	}
-	i := x.heads[bucket(key, len(x.heads))]
-	for i != 0 {
+	i := x.heads[x.bucket(key, len(x.heads))]
+	for length := 0; i != 0; length++ {
 		a := s.at(i)
 		if a.key == key {
 			return i
 		}
 		i = a.chain
+		if length == longest && x.secret == 0 {
+			x.scatter(s)
+			return x.find(s, key)
+		}
 	}
 	return 0
+}
+
+// scatter gives every allocation another bucket.
+func (x *index) scatter(s *slab) {
+	x.secret = rand.Uint64() | 1<<63 | 1
+	all := index{heads: x.heads, count: x.count}
+	x.heads, x.count = make([]uint32, len(x.heads)), 0
+	all.drain(s, func(i uint32) { x.insert(s, i) })
 }
 
 // insert adds allocation i, whose key is not there yet.
@@ -125,7 +149,7 @@ func (x *index) insert(s *slab, i uint32) {
 		x.split(s)
 	}
 	a := s.at(i)
-	head := &x.heads[bucket(a.key, len(x.heads))]
+	head := &x.heads[x.bucket(a.key, len(x.heads))]
 	a.chain, *head = *head, i
 	x.count++
 }
@@ -141,7 +165,7 @@ func (x *index) split(s *slab) {
 	link := &x.heads[uint32(added)&(mask>>1)]
 	for *link != 0 {
 		a := s.at(*link)
-		if bucket(a.key, added+1) != uint32(added) {
+		if x.bucket(a.key, added+1) != uint32(added) {
 			link = &a.chain
 			continue
 		}
@@ -153,7 +177,7 @@ func (x *index) split(s *slab) {
 
 // remove takes out allocation i, which is there.
 func (x *index) remove(s *slab, i uint32) {
-	link := &x.heads[bucket(s.at(i).key, len(x.heads))]
+	link := &x.heads[x.bucket(s.at(i).key, len(x.heads))]
 	for *link != i {
 		link = &s.at(*link).chain
 	}

@@ -175,7 +175,7 @@ func (t *Tracker) touch(b *schema.Batch, from, to int) {
 	for i := from; i < to; i++ {
 		first := uint32(0)
 		if x := &t.in.procs[threads.At(i)].State.addresses; x.count > 0 {
-			first = x.heads[bucket(keys.At(i), len(x.heads))]
+			first = x.heads[x.bucket(keys.At(i), len(x.heads))]
 		}
 		ahead = append(ahead, first)
 	}

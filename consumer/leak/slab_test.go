@@ -1,0 +1,76 @@
+package leak
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+)
+
+// Addresses that a program chose so that they share a bucket of the first hash do not share one of the other.
+func TestChosenAddresses(t *testing.T) {
+	inverse := uint64(0x9E3779B97F4A7C15)
+	for range 6 { // each makes twice as many of its low bits right
+		inverse *= 2 - 0x9E3779B97F4A7C15*inverse
+	}
+	tests := []struct {
+		name    string
+		address func(n uint64) uint64
+	}{
+		{"of one product", func(n uint64) uint64 { return inverse * (7<<32 | n) }},
+		{"of one end", func(n uint64) uint64 { return n<<48 | 0x1000 }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			const n = 32_000
+			tracker := New(Config{})
+			h := consumertest.Memory(t, "gpu-01")
+			p := h.Process(42, 1, "train")
+			for i := range uint64(n) {
+				p.Alloc(1, test.address(i+1), 1, 10, 1)
+			}
+			apply(t, tracker, h.Batch())
+			x := &tracker.table.All()[0].State.addresses
+			for _, i := range x.heads {
+				length := 0
+				for ; i != 0; i = tracker.slab.at(i).chain {
+					length++
+				}
+				if length > longest {
+					t.Fatalf("%d allocations in one bucket", length)
+				}
+			}
+			for i := range uint64(n) {
+				p.Free(1, test.address(i+1), 20, 1)
+			}
+			apply(t, tracker, h.Batch())
+			if r := tracker.Report(); r.Totals.LiveBytes != 0 || r.Counters != (Counters{}) || tracker.slabLive() != 0 {
+				t.Errorf("got %+v, %+v", r.Totals, r.Counters)
+			}
+		})
+	}
+}
+
+// Nothing follows from the order of buckets: state and view are the same when it changes all the time.
+func TestOrderOfBuckets(t *testing.T) {
+	for seed := range uint64(3) {
+		calm, scattered := shortKeep(), shortKeep()
+		for _, step := range consumertest.Traffic(t, seed, 200) {
+			consumertest.Take(t, calm, step)
+			consumertest.Take(t, scattered, step)
+			for _, p := range scattered.table.All() {
+				p.State.addresses.scatter(&scattered.slab)
+				p.State.handles.scatter(&scattered.slab)
+			}
+		}
+		got, want := consumertest.Sections(t, scattered), consumertest.Sections(t, calm)
+		for i := range want {
+			if len(got) != len(want) || !bytes.Equal(got[i].Data, want[i].Data) {
+				t.Errorf("seed %d: section %d of %d differs, of host %q", seed, i, len(want), want[i].Host)
+			}
+		}
+		if !bytes.Equal(view(t, scattered), view(t, calm)) {
+			t.Errorf("seed %d: the views differ", seed)
+		}
+	}
+}
