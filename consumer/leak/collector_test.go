@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -123,5 +124,69 @@ func TestEndedWorkloadsMakeRoom(t *testing.T) {
 	}
 	if n := len(tracker.workloads.index); n > maxSeries {
 		t.Errorf("%d workloads, at most %d", n, maxSeries)
+	}
+}
+
+// joined is a fold that took up the hosts of others.
+func joined(t *testing.T, folds ...*Tracker) *Tracker {
+	var hosts []snapshot.Section
+	for _, fold := range folds {
+		hosts = append(hosts, consumertest.Sections(t, fold)[1:]...)
+	}
+	return consumertest.Restore(t, New(Config{}), hosts)
+}
+
+// Hosts of several folds that come together are no more series than those of one: what runs counts all the same, if need be as
+// other, and so do failures.
+func TestJoinedSeriesAreBounded(t *testing.T) {
+	const hosts, running, idle = 3, 900, 1000
+	var folds []*Tracker
+	for n := range hosts {
+		h := consumertest.Memory(t, fmt.Sprint("gpu-", n))
+		for i := range uint32(running + idle) {
+			p := h.Process(100+i, 1, fmt.Sprint("job-", i)).Alloc(1, 0x1000, 7, 10, 1).Fail("cuMemAlloc_v2", 1, 2, 1<<40, 11)
+			if i >= running {
+				p.Exit(20)
+			}
+		}
+		folds = append(folds, New(Config{}))
+		apply(t, folds[n], h.Batch())
+	}
+	tracker := joined(t, folds...)
+	balanced(t, tracker)
+	page := consumertest.Page(t, tracker)
+	if n := series(page, "gputap_cuda_memory_allocs_total"); n > maxSeries {
+		t.Errorf("%d series of workloads, at most %d", n, maxSeries)
+	}
+	if n := series(page, "gputap_cuda_api_errors_total"); n > maxSeries {
+		t.Errorf("%d series of failures, at most %d", n, maxSeries)
+	}
+	var live, failed uint64
+	for _, w := range tracker.workloads.all() {
+		live += w.allocated - w.freed - w.unfreed
+		for _, n := range w.failed {
+			failed += n
+		}
+	}
+	if failed += tracker.workloads.unplaced; live != hosts*running*7 || failed < hosts*running {
+		t.Errorf("%d bytes live and %d failures, want %d and at least %d", live, failed, hosts*running*7, hosts*running)
+	}
+	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+}
+
+// Where hosts of several folds came together, what has been idle for long still makes room before what ended just now.
+func TestIdleInOrderWhenJoined(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	for i := range uint32(maxSeries - numOther - 1) {
+		h.Process(100+i, 1, fmt.Sprint("old-", i)).Alloc(1, 0x1000, 1, 10, 1).Exit(20)
+	}
+	fold := New(Config{})
+	apply(t, fold, h.Batch())
+	tracker := joined(t, fold)
+	h.Process(1, 30, "ended").Alloc(1, 0x1000, 5, 40, 1).Exit(50)
+	h.Process(2, 30, "new").Alloc(1, 0x1000, 3, 60, 1)
+	apply(t, tracker, h.Batch())
+	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"), tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
+		t.Errorf("%d bytes of what ended just now, %d of what began then and %d of what was idle for longest; want 5, 3 and 0", ended, began, old)
 	}
 }

@@ -44,7 +44,7 @@
 //
 // Bounds. A live allocation costs less than 64 bytes. A report, a scrape and Top cost what they
 // show, not what is live. Each metric family holds at most 2,000 series of a shard; what exceeds them is
-// folded into comm="other". Hosts of one name in two clusters share their series. A process has at most 255 contexts and 255 pools told apart, a host its
+// folded into comm="other", also where the hosts of several shards come together. Hosts of one name in two clusters share their series. A process has at most 255 contexts and 255 pools told apart, a host its
 // newest 4,096 tokens. The end of a context costs what its process holds. Counters never go backwards; a workload all of whose processes ended may
 // leave the page when a new one needs its place.
 //

@@ -152,7 +152,7 @@ func (l *loader) quality() *quality {
 }
 
 func (c *workload) counts() []*uint64 {
-	return []*uint64{&c.allocated, &c.freed, &c.unfreed, &c.allocs, &c.frees, &c.released}
+	return []*uint64{&c.allocated, &c.freed, &c.unfreed, &c.allocs, &c.frees}
 }
 
 // workload writes the counts of a workload; how many rows count there follows from the rows.
@@ -160,9 +160,8 @@ func (s *saver) workload(c *workload) {
 	for _, n := range c.counts() {
 		s.Uint(*n)
 	}
-	failures := slices.SortedFunc(maps.Keys(c.failed), func(a, b failure) int {
-		return cmp.Or(cmp.Compare(a.symbol, b.symbol), cmp.Compare(a.result, b.result))
-	})
+	s.Uint(c.released)
+	failures := slices.SortedFunc(maps.Keys(c.failed), failure.compare)
 	s.Uint(uint64(len(failures)))
 	for _, f := range failures {
 		s.String(f.symbol)
@@ -171,22 +170,27 @@ func (s *saver) workload(c *workload) {
 	}
 }
 
+// workload adds what was written of one to a workload, which may be that of others too.
 func (l *loader) workload(c *workload) {
 	for _, n := range c.counts() {
-		*n = l.Uint()
+		*n += l.Uint()
 	}
-	for range l.Each(3) {
-		if c.failed == nil {
-			c.failed = map[failure]uint64{}
-		}
+	c.released = max(c.released, l.Uint())
+	l.workloads.releases = max(l.workloads.releases, c.released)
+	var last failure
+	for i := range l.Each(3) {
 		f := failure{process.RestoreLabel(l.Reader), l.Uint32()}
-		if _, again := c.failed[f]; again {
-			l.Fail("a failure twice")
+		if i > 0 && f.compare(last) <= 0 {
+			l.Fail("failures out of order")
 			return
 		}
-		c.failed[f] = l.Uint()
-		l.workloads.failures++
+		l.workloads.fails(c, f, l.Uint())
+		last = f
 	}
+}
+
+func (a failure) compare(b failure) int {
+	return cmp.Or(cmp.Compare(a.symbol, b.symbol), cmp.Compare(a.result, b.result))
 }
 
 func (s *saver) workloadsOfHost(id snapshot.HostID) {
@@ -203,17 +207,19 @@ func (s *saver) workloadsOfHost(id snapshot.HostID) {
 	}
 }
 
+// workloadsOfHost reads workloads, for which those of other hosts may have left too little room: as when they were new then. None
+// of them goes while the host's rows are not read.
 func (l *loader) workloadsOfHost(id snapshot.HostID) {
 	for range l.Each(12) {
-		c := &workload{workloadID: workloadID{id, labels{
+		w := workloadID{id, labels{
 			hostname: process.Label(id.Host), gpu: process.RestoreLabel(l.Reader), uuid: process.RestoreLabel(l.Reader),
 			container: process.RestoreLabel(l.Reader), comm: process.RestoreLabel(l.Reader), class: process.RestoreClass(l.Reader),
-		}}}
-		if l.workloads.index[c.workloadID] != nil {
+		}}
+		if l.workloads.index[w] != nil {
 			l.Fail("a workload twice")
 			return
 		}
-		l.workloads.index[c.workloadID] = c
+		c := l.workloads.acquire(w)
 		l.workload(c)
 		l.counters = append(l.counters, c)
 	}

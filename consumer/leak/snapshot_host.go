@@ -43,6 +43,9 @@ func (l *loader) host(id snapshot.HostID) {
 		l.procs = append(l.procs, p)
 		l.state(p)
 	})
+	for _, c := range l.counters {
+		c.rows--
+	}
 	if l.Err() == nil {
 		l.allocations(m)
 	}

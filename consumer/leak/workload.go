@@ -66,6 +66,7 @@ type workloads struct {
 	releases uint64
 }
 
+// acquire gives the workload of a row that counts there from now on.
 func (w *workloads) acquire(id workloadID) *workload {
 	c := w.index[id]
 	switch {
@@ -115,10 +116,13 @@ func (w *workloads) evict() bool {
 
 // fail counts a failed call.
 func (w *workloads) fail(c *workload, symbol string, result uint32) {
-	f := failure{process.Label(symbol), result}
+	w.fails(c, failure{process.Label(symbol), result}, 1)
+}
+
+func (w *workloads) fails(c *workload, f failure, calls uint64) {
 	if _, known := c.failed[f]; !known {
 		if w.failures >= maxSeries-1 {
-			w.unplaced++
+			w.unplaced += calls
 			return
 		}
 		if c.failed == nil {
@@ -126,5 +130,5 @@ func (w *workloads) fail(c *workload, symbol string, result uint32) {
 		}
 		w.failures++
 	}
-	c.failed[f]++
+	c.failed[f] += calls
 }
