@@ -92,7 +92,7 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 	if changed {
 		t.newest(b)
 	}
-	if now.Sub(h.swept) > time.Minute {
+	if b.Events > 0 && now.Sub(h.swept).Abs() > time.Minute { // before it: that time was wrong
 		t.sweep(h, now)
 	}
 	return t.threads

@@ -57,6 +57,18 @@ func TestClocksOfHostsDoNotMix(t *testing.T) {
 	}
 }
 
+// A clock that once was years ahead does not keep what ended since.
+func TestClockThatWasAhead(t *testing.T) {
+	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
+	table.Threads(batch(t, "a", 20*365*24*time.Hour, 1))
+	table.Threads(batch(t, "a", 0, 2))
+	table.Threads(batch(t, "a", 30*time.Minute))
+	table.Threads(batch(t, "a", 61*time.Minute, 3))
+	if got, want := pids(table), "a1 a3 "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // What a batch names is never forgotten while the batch is applied, however full the table is.
 func TestTheBatchInHandStays(t *testing.T) {
 	table := NewTable[int](nil)
