@@ -68,8 +68,11 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 func (r *Reader) goOnTo(stored time.Time) {
 	if !stored.Truncate(time.Hour).Equal(r.place.stored.Truncate(time.Hour)) {
 		r.mu.Lock()
-		r.hosts.forget(stored)
+		gone := r.hosts.forget(stored)
 		r.mu.Unlock()
+		for _, id := range gone {
+			r.letGo(id)
+		}
 	}
 	r.place.stored = stored
 }
@@ -105,6 +108,8 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 func (r *Reader) prove(b *schema.Batch) bool {
 	r.mu.Lock()
 	s := r.runs.of(&b.Header)
+	_, known := r.hosts[hostID{b.Cluster, b.Host}]
+	back := !known && s.seq != [schema.NumKinds]uint64{} && len(r.hosts) < maxHosts // else it may be one too many
 	last := s.accept(&b.Header)
 	r.mu.Unlock()
 	if b.Seq <= last {
@@ -123,6 +128,9 @@ func (r *Reader) prove(b *schema.Batch) bool {
 		r.sayAbsent(b, reason, absent)
 		r.tell(b, absent)
 	}
+	if _, forgot := r.fold.(forgetful); back && forgot {
+		r.tellLost(b, 1)
+	}
 	return true
 }
 
@@ -136,8 +144,14 @@ func (r *Reader) sayAbsent(b *schema.Batch, reason string, batches uint64) {
 
 // tell tells a fold that wants to know of batches that it will not see. Heartbeats hold no events.
 func (r *Reader) tell(b *schema.Batch, batches uint64) {
+	if b.Kind != schema.KindHost {
+		r.tellLost(b, batches)
+	}
+}
+
+func (r *Reader) tellLost(b *schema.Batch, batches uint64) {
 	fold, ok := r.fold.(lossAware)
-	if !ok || b.Kind == schema.KindHost {
+	if !ok {
 		return
 	}
 	defer func() {
@@ -146,6 +160,17 @@ func (r *Reader) tell(b *schema.Batch, batches uint64) {
 		}
 	}()
 	fold.Lost(b.Cluster, b.Host, b.BootID, batches)
+}
+
+// letGo has a fold that forgets hosts forget one.
+func (r *Reader) letGo(id hostID) {
+	fold, ok := r.fold.(forgetful)
+	if !ok {
+		return
+	}
+	if err := guard(func() error { fold.Forget(id.cluster, id.host); return nil }); err != nil {
+		r.log.Error("host not forgotten", "host", id.host, "err", err)
+	}
 }
 
 // apply makes a panic of the fold an error: one poisoned batch must not end the consumer.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,9 +208,10 @@ func TestHostsAreBounded(t *testing.T) {
 	if len(h) != maxHosts || h[hostID{"", "9"}] != nil || h[hostID{"", "10"}] == nil {
 		t.Errorf("%d hosts are remembered, want the last %d", len(h), maxHosts)
 	}
-	h.forget(at(maxHosts).Add(keepHost + 1))
-	if len(h) != 10 {
-		t.Errorf("%d hosts are left a day later, want the 10 that were heard of later", len(h))
+	h.saw(&schema.Header{Host: "x"}, at(maxHosts).Add(keepHost), "", 0)
+	gone := h.forget(at(maxHosts).Add(keepHost + 1))
+	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.compare) {
+		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that were heard of later", len(h), len(gone))
 	}
 }
 

@@ -36,6 +36,9 @@
 // all it will ever hold. The shards of a new generation take over the states of their hosts when those of the
 // one before are folded to their end; until then they wait. What a fold keeps of all hosts together stays behind.
 //
+// Silence. A host that is silent for a day of the bus's time, while others are heard of, is let go of, with what a fold holds of it if
+// the fold can forget. So which hosts there are follows from the stream alone.
+//
 // Poison. What cannot be decoded, what claims to come from another host than its subject says, and
 // what a fold refuses or panics over is counted, copied to the dead letters, and passed over:
 // nothing stops a consumer but its context or a closed connection. While the bus is away the copy waits.

@@ -23,7 +23,13 @@ import (
 //	Lost(cluster, host, boot string, batches uint64)
 //
 // is told, by the same goroutine, of batches with events of its kinds that it will never see: lost,
-// from before the reader's start, or refused by its own Apply.
+// from before the reader's start, or refused by its own Apply. A fold that also has
+//
+//	Forget(cluster, host string)
+//
+// is told, by the same goroutine and between two batches, to let go of a host that has been silent for a day while others
+// were heard of. The times are those at which the bus stored batches, so each reader of a stream says so at the same message, of several
+// hosts in their order. A host that comes back in the same run of its producer is told of as one that lost a batch.
 type Fold interface {
 	Name() string // letters, digits, - and _: instances of one name share shards and states
 	Kinds() []schema.Kind
@@ -32,6 +38,10 @@ type Fold interface {
 
 type lossAware interface {
 	Lost(cluster, host, boot string, batches uint64)
+}
+
+type forgetful interface {
+	Forget(cluster, host string)
 }
 
 // ReaderOptions of a Reader. The zero value reads shard 0 from the beginning of its stream.

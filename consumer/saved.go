@@ -79,8 +79,17 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 		if err := guard(func() error { return fold.Restore(s) }); err != nil {
 			return fmt.Errorf("restore %s of host %s: %w", fold.Name(), s.Host, err)
 		}
+		r.expect(hostID{s.Cluster, s.Host}, fold)
 	}
 	return in.err
+}
+
+// expect has a host that the fold holds be one that is let go of when it stays silent: programs before let go of hosts without
+// telling folds.
+func (r *Reader) expect(id hostID, fold Fold) {
+	if _, ok := fold.(forgetful); ok && id.cluster != "" && r.hosts[id] == nil && len(r.hosts) < maxHosts {
+		r.hosts[id] = &hostStats{}
+	}
 }
 
 // adopt takes over what another reader knew of some hosts.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,22 @@ type given struct {
 
 func (g given) Subject() string { return g.subject }
 func (g given) Data() []byte    { return g.data }
+
+// forgetting is a chain that lets go of hosts, and keeps no account of what it was told that a state would hold.
+type forgetting struct {
+	*chain
+	gone []string
+	lost []string
+}
+
+func newForgetting() Stateful { return &forgetting{chain: newChain().(*chain)} }
+
+func (f *forgetting) Forget(cluster, host string) {
+	delete(f.hosts, hostID{cluster, host})
+	f.gone = append(f.gone, host)
+}
+
+func (f *forgetting) Lost(_, host, _ string, _ uint64) { f.lost = append(f.lost, host) }
 
 // TestSilentHostsAreForgotten by the times at which the bus stored messages, and by nothing else: what a host says of time, a
 // scrape, and a restart at any message change nothing.
@@ -47,7 +64,7 @@ func TestSilentHostsAreForgotten(t *testing.T) {
 	add("late", 31*time.Hour, 0)
 
 	reader := func() (*Reader, Stateful) {
-		fold := newChain()
+		fold := newForgetting()
 		return NewReader(ReaderOptions{}, nil, fold, slog.New(slog.DiscardHandler)), fold
 	}
 	undisturbed, undisturbedFold := reader()
@@ -73,12 +90,76 @@ func TestSilentHostsAreForgotten(t *testing.T) {
 	if h := undisturbed.hosts; len(h) != 4 || h[hostID{"c", "silent"}] != nil || h[hostID{"c", "good"}].gaps != 89 {
 		t.Errorf("hosts %v, want all but the silent one, and 89 gaps of the good one", h)
 	}
+	if f := undisturbedFold.(*forgetting); !slices.Equal(f.gone, []string{"silent"}) || len(f.hosts) != 4 {
+		t.Errorf("the fold was told to forget %v, and holds %d hosts; want the silent one, and the other 4", f.gone, len(f.hosts))
+	}
 	want, err := undisturbed.save(nil, undisturbedFold)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := disturbed.save(nil, fold); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("scraped and restarted, the state is not that of an undisturbed reader: %v\n%x\n%x", err, got, want)
+	}
+}
+
+// heardAt is a batch of a host, stored at an hour.
+type heardAt struct {
+	host string
+	hour float64
+}
+
+// TestWhatAFoldForgets: it is told of hosts that were silent while others were not, and of a loss when one comes back.
+func TestWhatAFoldForgets(t *testing.T) {
+	const day = 24.0
+	steady := func(from, to float64) (all []heardAt) {
+		for ; from < to; from += 0.5 {
+			all = append(all, heardAt{"x", from})
+		}
+		return all
+	}
+	three := []heardAt{{"c", 0}, {"b", 0.01}, {"a", 0.02}}
+	silent := append(three, steady(0.5, day+2)...)
+	tests := []struct {
+		name       string
+		held       string // host that the fold of a program before holds, and its reader does not know
+		batches    []heardAt
+		gone, lost []string
+	}{
+		{"in the order of names", "", silent, []string{"a", "b", "c"}, nil},
+		{"one comes back", "", append(silent, heardAt{"b", day + 2}, heardAt{"b", day + 2.1}, heardAt{"new", day + 2.2}), []string{"a", "b", "c"}, []string{"b"}},
+		{"the bus was away", "", append(three, append(steady(5*day, 5*day+10), heardAt{"b", 5*day + 10})...), nil, nil},
+		{"and one stayed away", "", append(three, append(steady(5*day-0.25, 6*day+2), heardAt{"b", 6*day + 2})...), []string{"a", "b", "c"}, []string{"b"}},
+		{"gone before", "ghost", steady(0, day+2), []string{"ghost"}, nil},
+		{"back from before", "ghost", append(steady(0, day/2), heardAt{"ghost", day / 2}), nil, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			before := newForgetting().(*forgetting)
+			if test.held != "" {
+				before.hosts[hostID{"c", test.held}] = 1
+			}
+			state, err := NewReader(ReaderOptions{}, nil, before, slog.New(slog.DiscardHandler)).save(nil, before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fold, seqs := newForgetting().(*forgetting), map[string]uint64{}
+			r := NewReader(ReaderOptions{}, nil, fold, slog.New(slog.DiscardHandler))
+			if err := r.restore(state, fold, nil); err != nil {
+				t.Fatal(err)
+			}
+			for i, b := range test.batches {
+				seqs[b.host]++
+				at := time.Unix(1_700_000_000, 0).Add(time.Duration(b.hour * float64(time.Hour)))
+				m := given{
+					subject: schema.Subject(0, "c", b.host, schema.KindMemory), data: encode(schema.KindMemory, headerAt(b.host, seqs[b.host], at)),
+					meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: uint64(i + 1)}, Timestamp: at},
+				}
+				r.step(m, &m.meta)
+			}
+			if !slices.Equal(fold.gone, test.gone) || !slices.Equal(fold.lost, test.lost) {
+				t.Errorf("told to forget %v and of losses of %v, want %v and %v", fold.gone, fold.lost, test.gone, test.lost)
+			}
+		})
 	}
 }
 

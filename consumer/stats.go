@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -72,7 +73,7 @@ type hostID struct{ cluster, host string }
 
 // hostStats is what a Reader knows of one host.
 type hostStats struct {
-	heard   time.Time // when the bus stored its last batch; zero in a state of form 1
+	heard   time.Time // when the bus stored its last batch, later by the time in which it stored none; zero: not known
 	last    time.Time // wall clock of its last event
 	gaps    uint64
 	missing uint64
@@ -116,14 +117,28 @@ func (h hosts) dropOldest() {
 	delete(h, oldest)
 }
 
-// forget lets go of hosts that were silent for a day before now.
-func (h hosts) forget(now time.Time) {
+// forget lets go of hosts that were silent for a day before now, and gives them in order. While nobody was heard of for an hour
+// and more nobody could be: that is no silence.
+func (h hosts) forget(now time.Time) (gone []hostID) {
+	var newest time.Time
+	for _, s := range h {
+		if s.heard.After(newest) {
+			newest = s.heard
+		}
+	}
+	away := now.Sub(newest)
 	for id, s := range h {
 		switch {
 		case s.heard.IsZero():
 			s.heard = now
-		case now.Sub(s.heard) > keepHost:
+		case away > time.Hour:
+			s.heard = s.heard.Add(away)
+		}
+		if now.Sub(s.heard) > keepHost {
 			delete(h, id)
+			gone = append(gone, id)
 		}
 	}
+	slices.SortFunc(gone, hostID.compare)
+	return gone
 }

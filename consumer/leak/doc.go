@@ -40,7 +40,8 @@
 // records does not touch memory, and batches that the producer's spool gave up are seen, exactly, as
 // missing seq; neither is a gap here. A restarted producer is a gap: nobody looked meanwhile. A new
 // boot of a host ends the processes of its earlier boots, with a gap: what they did last nobody knows. A reused PID ends its
-// earlier owner.
+// earlier owner. A host that is forgotten goes with its processes and workloads, whose memory is then neither freed nor unfreed;
+// of those that count as other it is unfreed.
 //
 // Bounds. A live allocation costs less than 64 bytes. A report, a scrape and Top cost what they
 // show, not what is live. Each metric family holds at most 2,000 series of a shard; what exceeds them is

@@ -166,6 +166,23 @@ func TestGapAfterTheEnd(t *testing.T) {
 	}
 }
 
+// Of a process whose host was forgotten meanwhile it is not known what it held.
+func TestEvidenceOfAForgottenHost(t *testing.T) {
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	p := h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+	apply(t, tracker, h.Batch())
+	tracker.Forget("test", "gpu-01")
+	tracker.Lost("test", "gpu-01", "boot-1", 1)
+	apply(t, tracker, h.Heartbeat())
+	p.Alloc(1, 0x2000, 16, 200, 1)
+	h.Process(43, 250, "later").Alloc(1, 0x1000, 8, 300, 1)
+	apply(t, tracker, h.Batch())
+	if ps := tracker.Report().Processes; len(ps) != 2 || ps[0].Evidence != gap || ps[0].LiveBytes != 16 || ps[1].Evidence != complete {
+		t.Errorf("got %+v", ps)
+	}
+}
+
 func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})

@@ -55,6 +55,24 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	h.hole = true
 }
 
+// Forget lets go of a host that is gone: its processes, its boots and its workloads. Nobody saw what became of what was live
+// there, so nothing of it counts as freed or unfreed; it leaves the page with all that the workloads allocated. Only where its
+// processes count as other it is unfreed. Should the host come back, it is a new one. It is called by the goroutine that calls Apply.
+func (t *Tracker) Forget(cluster, hostname string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machines[snapshot.HostID{Cluster: cluster, Host: hostname}]
+	if m == nil {
+		return
+	}
+	t.table.Forget(m.id)
+	t.workloads.forget(m.id)
+	if m.totals != t.otherQuality {
+		t.qualities--
+	}
+	delete(t.machines, m.id)
+}
+
 // wall turns the host's KTime into wall time.
 func (h *host) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
 

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -100,6 +101,42 @@ func TestSplit(t *testing.T) {
 		text, _ := json.MarshalIndent(all, "", " ")
 		return text
 	})
+}
+
+// What is left when a host is forgotten is what the others made, and all that the host's processes counted as other is unfreed.
+func TestForgottenHost(t *testing.T) {
+	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200), "crowd": consumertest.Crowd(t)} {
+		t.Run(name, func(t *testing.T) {
+			fold := shortKeep()
+			consumertest.Take(t, fold, steps...)
+			before := consumertest.Sections(t, fold)
+			gone := before[1]
+			fold.Forget(gone.Cluster, gone.Host)
+			after := consumertest.Sections(t, fold)
+			for i, s := range after[1:] {
+				if len(after) != len(before)-1 || s.Host != before[i+2].Host || !bytes.Equal(s.Data, before[i+2].Data) {
+					t.Errorf("section %d of %d, of host %s, is not what it was", i, len(after), s.Host)
+				}
+			}
+			balanced(t, fold)
+			if got, want := view(t, consumertest.Restore(t, shortKeep(), after)), view(t, fold); !bytes.Equal(got, want) {
+				t.Errorf("restored, it shows\n%s\nwant\n%s", got, want)
+			}
+			if id := (snapshot.HostID{Cluster: gone.Cluster, Host: gone.Host}); len(fold.table.Of(id)) > 0 || strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
+				t.Errorf("%s is there still", gone.Host)
+			}
+			consumertest.Take(t, fold, steps...) // also what the host says, which is a new one
+			for _, s := range after[1:] {
+				fold.Forget(s.Cluster, s.Host)
+			}
+			fold.Forget(gone.Cluster, gone.Host)
+			if len(fold.machines)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(fold.workloads.index)+fold.qualities > 0 {
+				t.Errorf("%d hosts, %d PIDs, %d processes, %d allocations, %d workloads are left when all hosts are gone",
+					len(fold.machines), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
+			}
+			balanced(t, fold)
+		})
+	}
 }
 
 func TestGoldenSnapshots(t *testing.T) {

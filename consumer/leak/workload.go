@@ -109,9 +109,22 @@ func (w *workloads) evict() bool {
 	if oldest == nil {
 		return false
 	}
-	w.failures -= len(oldest.failed)
-	delete(w.index, oldest.workloadID)
+	w.remove(oldest)
 	return true
+}
+
+func (w *workloads) remove(c *workload) {
+	w.failures -= len(c.failed)
+	delete(w.index, c.workloadID)
+}
+
+// forget lets go of the workloads of a host that has no processes any more.
+func (w *workloads) forget(host snapshot.HostID) {
+	for id, c := range w.index {
+		if id.HostID == host {
+			w.remove(c)
+		}
+	}
 }
 
 // fail counts a failed call.

@@ -184,6 +184,17 @@ func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 	}
 }
 
+// Forget lets go of a host and all its processes, between two batches.
+func (t *Table[S]) Forget(id snapshot.HostID) {
+	for _, e := range t.Of(id) {
+		t.drop(e)
+	}
+	delete(t.hosts, id)
+	if len(t.order) > 2*len(t.entries) {
+		t.compact()
+	}
+}
+
 // trim brings the table back below its bound, by as much as makes looking through all of it rare: whoever ended goes before
 // whoever runs, and of these who was seen first. It runs before a batch's entries are handed out, never after.
 func (t *Table[S]) trim() {
