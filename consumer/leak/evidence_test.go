@@ -196,6 +196,39 @@ func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 	}
 }
 
+// What the earlier owner of a PID did in the batch in which the later one is first seen still counts as its own.
+func TestReusedPIDWithinABatch(t *testing.T) {
+	tests := []struct {
+		name    string
+		last    func(p *consumertest.Process)
+		unfreed uint64
+	}{
+		{"its exit was seen", func(p *consumertest.Process) {
+			p.Free(1, 0x1000, 20, 1).Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x5000, 24, 1).Exit(25)
+		}, 0},
+		{"its exit was not seen", func(p *consumertest.Process) { p.Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x1000, 24, 1) }, 3},
+	}
+	for i := range 2 * len(tests) {
+		test, known := tests[i/2], i%2 == 0
+		t.Run(fmt.Sprint(test.name, ", known before ", known), func(t *testing.T) {
+			h := consumertest.Memory(t, "gpu-01")
+			tracker := New(Config{})
+			first := h.Process(42, 1, "first").Alloc(1, 0x1000, 8, 10, 1)
+			if known {
+				apply(t, tracker, h.Batch())
+			}
+			test.last(first)
+			h.Process(42, 30, "second").Alloc(1, 0x1000, 16, 40, 1)
+			apply(t, tracker, h.Batch())
+			r := tracker.Report()
+			ps := r.Processes
+			if !ps[0].Ended || ps[0].LiveBytes != 0 || ps[0].UnfreedBytes != test.unfreed || ps[1].Ended || ps[1].LiveBytes != 16 || r.Counters != (Counters{}) {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
 func TestRebootEndsEverything(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})

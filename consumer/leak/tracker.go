@@ -42,11 +42,12 @@ type Tracker struct {
 	// What the batch being applied refers to, by index.
 	in struct {
 		*schema.Batch
-		host    *host
-		procs   []*proc
-		slots   []uint32
-		origins []uint8
-		many    bool // a process has manyLive allocations
+		host     *host
+		procs    []*proc
+		replaced []*proc // whose PIDs have later owners in the batch
+		slots    []uint32
+		origins  []uint8
+		many     bool // a process has manyLive allocations
 
 		ahead []uint32 // of touch
 		read  uint32   // so that its reads are not optimized away
@@ -156,6 +157,9 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 			t.apply(&m)
 		}
 	}
+	for _, p := range t.in.replaced {
+		t.exit(p)
+	}
 	if b.Older != nil {
 		t.endUntold(b, h)
 	}
@@ -204,7 +208,7 @@ func (t *Tracker) begin(b *schema.Batch, h *host) {
 	t.batches++
 	t.in.Batch, t.in.host = b, h
 	t.in.procs, t.in.many = t.table.Threads(b), false
-	t.in.slots, t.in.origins = t.in.slots[:0], t.in.origins[:0]
+	t.in.slots, t.in.origins, t.in.replaced = t.in.slots[:0], t.in.origins[:0], t.in.replaced[:0]
 	for i, p := range t.in.procs {
 		if p.State.host == nil {
 			t.meet(p)
@@ -219,7 +223,8 @@ func (t *Tracker) begin(b *schema.Batch, h *host) {
 	}
 }
 
-// meet notes a new process. Its PID's earlier owner has ended, whether or not that was seen.
+// meet notes a new process. Its PID's earlier owner has ended, whether or not that was seen: when the batch has the last of it too,
+// with the batch.
 func (t *Tracker) meet(p *proc) {
 	p.State.host, p.State.contexts = t.in.host, noContexts()
 	id := pid{t.in.host, p.ID.PID}
@@ -227,7 +232,11 @@ func (t *Tracker) meet(p *proc) {
 	if before != nil && before.ID.Start > p.ID.Start {
 		return
 	}
-	if before != nil && !before.Ended {
+	switch {
+	case before == nil:
+	case t.table.Names(before):
+		t.in.replaced = append(t.in.replaced, before)
+	case !before.Ended:
 		t.exit(before)
 	}
 	t.pids[id] = p

@@ -98,6 +98,9 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 	return t.threads
 }
 
+// Names reports whether the batch that Threads was last called with names a process.
+func (t *Table[S]) Names(e *Entry[S]) bool { return e.seen == t.batches }
+
 func (t *Table[S]) host(id snapshot.HostID) *hostEntries[S] {
 	h := t.hosts[id]
 	if h == nil {
