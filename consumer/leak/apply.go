@@ -260,7 +260,7 @@ func (t *Tracker) reclaim(i uint32) {
 func (t *Tracker) exec(p *proc) {
 	t.endImage(p)
 	t.detach(p)
-	p.State.rows = nil // the new image numbers its GPUs anew
+	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs anew
 }
 
 // exit ends a process. A second record of it changes nothing.

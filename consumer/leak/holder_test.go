@@ -392,6 +392,21 @@ func TestMemInfo(t *testing.T) {
 	}
 }
 
+// What the driver told one image of a process says nothing of the next one's GPUs, which have other numbers.
+func TestMemInfoOfAnEarlierImage(t *testing.T) {
+	tracker := New(Config{})
+	h := consumertest.Memory(t, "gpu-01")
+	p := h.Process(1, 1, "a")
+	p.GPU = &schema.GPU{UUID: "GPU-x"}
+	p.MemInfo(1000, 8000, 20).Exec("b", 30)
+	p.GPU = &schema.GPU{UUID: "GPU-y"}
+	p.Alloc(1, 0x1000, 100, 40, 1)
+	apply(t, tracker, h.Batch())
+	if gs := tracker.Report().Processes[0].GPUs; len(gs) != 1 || gs[0].UUID != "GPU-y" || gs[0].Info != nil {
+		t.Errorf("got %+v", gs)
+	}
+}
+
 // A GPU that was inferred may turn out to be another one.
 func TestInferredGPU(t *testing.T) {
 	tracker := New(Config{})
