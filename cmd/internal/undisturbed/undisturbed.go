@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -18,12 +19,22 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 )
 
-// Folds are made as the commands make them.
+// Folds are made as the commands make them without a file, variables and flags.
 var Folds = map[string]func() consumer.Stateful{
-	"leak":      func() consumer.Stateful { return leak.New(leak.Config{}) },
-	"launch":    func() consumer.Stateful { return launch.New(launch.Config{}) },
-	"bandwidth": func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
-	"anomaly":   func() consumer.Stateful { return anomaly.New(anomaly.Config{}) },
+	"leak": func() consumer.Stateful {
+		return leak.New(leak.Config{KeepEnded: config.DefaultLeakCommand().Leak.KeepEnded})
+	},
+	"launch": func() consumer.Stateful {
+		c := config.DefaultLaunchCommand().Launch
+		return launch.New(launch.Config{Keep: c.Keep, MaxKernels: c.MaxKernels})
+	},
+	"bandwidth": func() consumer.Stateful {
+		return bandwidth.New(bandwidth.Config{Keep: config.DefaultBandwidthCommand().Bandwidth.Keep})
+	},
+	"anomaly": func() consumer.Stateful {
+		c := config.DefaultAnomalyCommand().Anomaly
+		return anomaly.New(anomaly.Config{Warmup: c.Warmup, AllocSizeCooldown: c.AllocSizeCooldown, OOMCooldown: c.OOMCooldown})
+	},
 }
 
 const patience = time.Minute
