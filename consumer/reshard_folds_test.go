@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -135,4 +136,45 @@ func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// TestForgottenHosts: what a fold lets go of is on no page, in no report and in no state, and nothing else changes.
+func TestForgottenHosts(t *testing.T) {
+	for _, f := range folds {
+		fold := f.fresh()
+		t.Run(fold.Name(), func(t *testing.T) {
+			for _, m := range consumertest.Traffic(t, 11, 300) {
+				if m.Lost == 0 {
+					if err := fold.Apply(consumertest.Decode(t, m.Message)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			before, page := rowsOf(t, fold, f.show), hostLines(t, fold.(prometheus.Collector))
+			gone := slices.MinFunc(slices.Collect(maps.Keys(before)), hostID.compare)
+			fold.(forgetful).Forget(gone.cluster, gone.host)
+			delete(before, gone)
+			ofGone := fmt.Sprintf("hostname=%q", gone.host)
+			left := slices.DeleteFunc(slices.Clone(page), func(line string) bool { return strings.Contains(line, ofGone) })
+			if len(left) == len(page) || len(left) == 0 {
+				t.Fatalf("of %d lines %d name another host than %v", len(page), len(left), gone)
+			}
+			for _, one := range []Stateful{fold, again(t, fold, f.fresh())} {
+				if got := rowsOf(t, one, f.show); !maps.EqualFunc(got, before, slices.Equal) {
+					t.Errorf("it shows\n%q\nwant\n%q", got, before)
+				}
+				if got := hostLines(t, one.(prometheus.Collector)); !slices.Equal(got, left) {
+					t.Errorf("page:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(left, "\n"))
+				}
+			}
+		})
+	}
+}
+
+// again is a fold with the state of another.
+func again(t *testing.T, of, to Stateful) Stateful {
+	if err := of.Snapshot(to.Restore); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }

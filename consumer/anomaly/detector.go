@@ -1,6 +1,8 @@
 package anomaly
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,6 +170,16 @@ func (d *Detector) raise(a Alert) uint64 {
 	d.pending = append(d.pending, a)
 	d.countRaised(&a)
 	return d.history.add(a)
+}
+
+// Forget lets go of a host's processes, series and alerts, between two batches.
+func (d *Detector) Forget(cluster, host string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := snapshot.HostID{Cluster: cluster, Host: host}
+	d.table.Forget(id)
+	maps.DeleteFunc(d.raised, func(r raisedBy, _ uint64) bool { return r.HostID == id })
+	d.history.kept = slices.DeleteFunc(d.history.kept, func(a numbered) bool { return a.host() == id })
 }
 
 func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressedID{rule, reason}]++ }

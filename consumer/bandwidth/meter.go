@@ -1,6 +1,7 @@
 package bandwidth
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -70,6 +71,16 @@ func (m *Meter) Name() string { return "bandwidth" }
 // Kinds that the fold reads.
 func (m *Meter) Kinds() []schema.Kind {
 	return []schema.Kind{schema.KindCopy, schema.KindSync, schema.KindHost}
+}
+
+// Forget lets go of a host's processes and series, between two batches. What counts as other stays.
+func (m *Meter) Forget(cluster, host string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := snapshot.HostID{Cluster: cluster, Host: host}
+	m.processes.Forget(id)
+	maps.DeleteFunc(m.series, func(s series, _ *sum) bool { return s.HostID == id })
+	maps.DeleteFunc(m.waits, func(s series, _ *Waits) bool { return s.HostID == id })
 }
 
 // Apply adds one batch. A heartbeat tells it nothing and is no error.

@@ -85,6 +85,13 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	return nil
 }
 
+// Forget lets go of a host.
+func (f *Fold) Forget(cluster, host string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.hosts, snapshot.HostID{Cluster: cluster, Host: host})
+}
+
 // clone copies what is a batch's. Nothing is nil: an empty slice or none depends on what the batch held before.
 func clone[T any](all []T) []T { return append([]T(nil), all...) }
 

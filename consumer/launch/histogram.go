@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -104,6 +105,15 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	h.runGraphs(b)
 	c.release()
 	return nil
+}
+
+// Forget lets go of a host's processes and series, between two batches. What counts by name or as other stays.
+func (h *Histogram) Forget(cluster, host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := snapshot.HostID{Cluster: cluster, Host: host}
+	h.processes.Forget(id)
+	maps.DeleteFunc(h.workloads.values, func(w workload, _ *launches) bool { return w.host == id })
 }
 
 // target is where the launches of one process on one GPU are counted.
