@@ -53,6 +53,8 @@ type Consumer struct {
 	free     map[int]time.Time // shard that nobody owns, since when
 	refused  map[int]time.Time // shard whose state is of a newer program, since when
 	finished map[int]bool      // shards of older generations that are folded to their end
+	waits    map[int]time.Time // shard that cannot inherit yet, since when
+	saidWait bool              // that this goes on; until none waits
 
 	inheriting chan struct{}
 
@@ -85,8 +87,9 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	fold := newFold().Name()
 	return &Consumer{
 		opts: opts, js: js, newFold: newFold, fold: fold, log: log.With("consumer", fold, "instance", opts.Instance),
-		better: map[int]time.Time{}, free: map[int]time.Time{}, refused: map[int]time.Time{}, finished: map[int]bool{}, inheriting: make(chan struct{}, 1),
-		ready: make(chan struct{}), owns: map[int]*owned{},
+		better: map[int]time.Time{}, free: map[int]time.Time{}, refused: map[int]time.Time{}, finished: map[int]bool{}, waits: map[int]time.Time{},
+		inheriting: make(chan struct{}, 1),
+		ready:      make(chan struct{}), owns: map[int]*owned{},
 	}
 }
 
@@ -239,6 +242,9 @@ func (c *Consumer) step(ctx context.Context) error {
 		}
 		delete(c.better, shard)
 		delete(c.free, shard)
+		if mine == nil && owners[shard] != c.opts.Instance {
+			delete(c.waits, shard)
+		}
 	}
 	c.readyOnce.Do(func() { close(c.ready) })
 	c.apart.Store(nil)
@@ -264,9 +270,10 @@ func (c *Consumer) owned(shard int) *owned {
 	select {
 	case <-o.ended:
 		delete(c.owns, shard)
-		if o.again {
+		if o.again || c.finished[o.waitsFor] { // the states that it had are gone
 			clear(c.finished)
 		}
+		c.noteWait(o)
 		if o.done && o.born.Equal(c.born) {
 			c.finished[shard] = true
 		}
@@ -277,6 +284,21 @@ func (c *Consumer) owned(shard int) *owned {
 	default:
 		return o
 	}
+}
+
+const longWait = time.Minute // a closed shard may take longer to fold, which is worth a word
+
+// noteWait says once when shards wait for long for one of the generation before.
+func (c *Consumer) noteWait(o *owned) {
+	now := time.Now()
+	switch {
+	case o.waitsFor == noShard:
+		delete(c.waits, o.shard)
+	case now.Sub(noteSince(c.waits, o.shard, now)) > longWait && !c.saidWait:
+		c.saidWait = true
+		c.log.Warn("shard waits for one of the generation before, which is not folded to its end", "shard", o.shard, "waits_for", o.waitsFor)
+	}
+	c.saidWait = c.saidWait && len(c.waits) > 0
 }
 
 const (
@@ -306,7 +328,7 @@ func (c *Consumer) take(ctx context.Context, shard int, rebuild bool) {
 	o := &owned{
 		shard: shard, topology: c.topology, js: c.js, leases: c.leases, every: c.opts.Checkpoint, pull: c.pullBytes(), newFold: c.newFold,
 		log: c.log.With("shard", shard), counters: &c.counters, revision: revision, store: checkpoints{js: c.js, fold: c.fold, shard: shard}, stop: stop,
-		ended: make(chan struct{}), rebuild: rebuild, born: c.born, inheriting: c.inheriting,
+		ended: make(chan struct{}), rebuild: rebuild, born: c.born, inheriting: c.inheriting, waitsFor: noShard,
 	}
 	c.mu.Lock()
 	c.owns[shard] = o

@@ -14,6 +14,8 @@ import (
 // errNotDrained: the generation before is not closed and folded to its end yet.
 var errNotDrained = errors.New("the shards of the generation before are not folded to their end yet")
 
+const noShard = -1
+
 // inherit gives a shard the states of its hosts, which the shards of the generation before hold, and reports whether there is
 // one. That generation is closed, so what its shards have folded to their end is all there is of it; each of them, too, has first
 // inherited, and saved that, unless there is no generation before it.
@@ -36,6 +38,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 			return false, err
 		}
 		if !drained || i > 1 && !m.saved() {
+			o.waitsFor = shard
 			return false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
 		}
 	}

@@ -39,6 +39,7 @@ type owned struct {
 
 	born       time.Time     // of the topology; the Consumer's
 	inheriting chan struct{} // holds one while a shard of this instance inherits
+	waitsFor   int           // shard of the generation before that is not folded to its end, or noShard; valid when ended is closed
 
 	closed  atomic.Bool // the shard is of an older generation: it ends when it is folded to its end
 	done    bool        // it was; valid when ended is closed
