@@ -70,3 +70,22 @@ func TestALongWaitIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoveWhatAFoldHasNotSeen: a generation stays for a fold that is down since one before it.
+func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
+	f := newFleet(t, 2)
+	f.batches(9, 20)
+	f.finish()
+	f.topo = reshard(t, f.admin, 3)
+	f.batches(9, 20)
+	f.topo = reshard(t, f.admin, 2)
+	f.batches(9, 20)
+	if _, err := RemoveGeneration(t.Context(), f.admin, 2); err == nil || !strings.Contains(err.Error(), "chain has not taken over yet what it saved of generation 1") {
+		t.Errorf("a generation that a fold has not seen is removed: %v", err)
+	}
+	f.finish()
+	f.expectSums(f.committed(), newChain)
+	if _, err := RemoveGeneration(t.Context(), f.admin, 2); err != nil {
+		t.Error(err)
+	}
+}

@@ -55,8 +55,10 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 		return nil, fmt.Errorf("the bus has no generation %d: see gputap stream info", generation)
 	}
 	all := t.Generations()
-	if err := takenOver(ctx, js, &all[closed], &all[closed+1]); err != nil {
-		return nil, err
+	for i := range closed + 1 { // whoever has seen only what is before it needs it too
+		if err := takenOver(ctx, js, &all[i], &all[closed+1]); err != nil {
+			return nil, err
+		}
 	}
 	for _, shard := range t.Previous[closed].Numbers() {
 		name := schema.StreamName(shard)

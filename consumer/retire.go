@@ -50,14 +50,14 @@ func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (mes
 	return messages, nil
 }
 
-// takenOver is an error while a fold has states of a closed generation that the next one has not all inherited and saved.
-func takenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema.Topology) error {
+// takenOver is an error while a fold has states of a closed generation, and a later one has not all inherited and saved.
+func takenOver(ctx context.Context, js jetstream.JetStream, closed, later *schema.Topology) error {
 	folds, err := savedIn(ctx, js, closed)
 	if err != nil {
 		return err
 	}
 	for _, fold := range folds {
-		if !takenUp(ctx, js, fold, next) {
+		if !takenUp(ctx, js, fold, later) {
 			return fmt.Errorf("%s has not taken over yet what it saved of generation %d: let it run until it has, or, if nobody runs it any more: gputap stream rm --fold %s",
 				fold, closed.Generation, fold)
 		}
