@@ -33,7 +33,7 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 		if *m, err = store.latest(ctx); err != nil {
 			return false, err
 		}
-		drained, err := reader.drained(ctx, shard, m.Sequence)
+		drained, err := reader.drained(ctx, shard, m)
 		if err != nil {
 			return false, err
 		}
@@ -90,9 +90,9 @@ func (c *Consumer) passOn(ctx context.Context) {
 	}
 }
 
-// drained reports whether a shard is closed and holds nothing for this fold behind a message. A stream that is
-// gone holds nothing.
-func (r *Reader) drained(ctx context.Context, shard int, sequence uint64) (bool, error) {
+// drained reports whether a shard is closed and holds nothing for this fold but what a checkpoint has. A stream that is
+// gone holds nothing; one that was written anew since is to be read from its beginning.
+func (r *Reader) drained(ctx context.Context, shard int, at *manifest) (bool, error) {
 	jsStream, err := r.js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, nil
@@ -103,7 +103,10 @@ func (r *Reader) drained(ctx context.Context, shard int, sequence uint64) (bool,
 	if !jsStream.CachedInfo().Config.Sealed {
 		return false, nil
 	}
-	return r.nothingBehind(ctx, jsStream, shard, sequence)
+	if drained, err := r.nothingBehind(ctx, jsStream, shard, at.Sequence); err != nil || !drained || at.Created.IsZero() {
+		return drained, err
+	}
+	return sameStream(ctx, jsStream, at)
 }
 
 // Folded reports whether the shard's stream holds nothing for this fold behind a message now.

@@ -89,3 +89,56 @@ func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClosedShardWrittenAnew: a stream that was written anew while nobody folded is folded, to its end, before a shard of the next
+// generation inherits from it.
+func TestClosedShardWrittenAnew(t *testing.T) {
+	for _, batches := range []int{12, 30, 40} {
+		f := newFleet(t, 1)
+		f.batches(3, 30)
+		f.finish()
+		if err := f.admin.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
+			t.Fatal(err)
+		}
+		reshard(t, f.admin, 1)
+		f.batches(3, batches)
+		f.topo = reshard(t, f.admin, 2)
+		f.batches(3, 6)
+		f.finish()
+		f.expectSums(f.committed(), newChain)
+		if strings.Contains(f.log.text.String(), "batches are missing") {
+			t.Errorf("%d batches: a gap, and nothing was lost", batches)
+		}
+	}
+}
+
+// TestClosedShardWithAnotherEnd: so is one whose end was lost, and whose sequences were used again.
+func TestClosedShardWithAnotherEnd(t *testing.T) {
+	f := newFleet(t, 1)
+	f.batches(3, 30)
+	f.finish()
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	m, err := store.claim(t.Context(), "one", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := store.load(t.Context(), &m, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := m
+	other.Stored = other.Stored.Add(time.Second)
+	if err := store.commit(t.Context(), &m, other, state); err != nil {
+		t.Fatal(err)
+	}
+	f.topo = reshard(t, f.admin, 2)
+	r := newReader(ReaderOptions{}, f.admin, newChain(), slog.New(slog.DiscardHandler))
+	if drained, err := r.drained(t.Context(), 0, &m); drained || err != nil {
+		t.Errorf("a checkpoint of another end: drained %t, %v", drained, err)
+	}
+	f.finish()
+	if m = f.manifest(0); !m.Stored.Equal(other.Stored.Add(-time.Second)) {
+		t.Errorf("the checkpoint still speaks of the other end: %s", m.Stored)
+	}
+	f.expectSums(f.committed(), newChain)
+}

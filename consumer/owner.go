@@ -135,7 +135,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 			}
 			err := o.checkpointDue(ctx)
 			if err == nil && o.closed.Load() {
-				o.done, err = reader.drained(ctx, o.shard, reader.Applied())
+				o.done, err = reader.drained(ctx, o.shard, reader.position())
 			}
 			if !o.done && !errors.Is(err, errFenced) {
 				continue
@@ -239,7 +239,7 @@ func (o *owned) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return o.failed(err, max(o.every, 20*making), o.log.Error, "state cannot be saved")
 	}
-	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) {
+	if !o.unsaved && next.Sequence == o.manifest.Sequence && next.Created.Equal(o.manifest.Created) && next.Stored.Equal(o.manifest.Stored) {
 		return nil
 	}
 	err = o.store.commit(ctx, &o.manifest, next, o.state)

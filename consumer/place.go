@@ -2,6 +2,9 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,6 +83,48 @@ func (r *Reader) sameStream(ctx context.Context, info *jetstream.StreamInfo) boo
 	}
 	last, err := r.jsStream.GetMsg(ctx, applied)
 	return err != nil || last.Time.Equal(r.place.stored)
+}
+
+// errBehind: a replica does not have yet what the leader of its stream has.
+var errBehind = errors.New("a replica is behind")
+
+// sameStream reports whether a stream, as its leader has just described it, is still the one of which a checkpoint speaks. A power
+// loss may take the end of a stream, whose sequences are then used again.
+func sameStream(ctx context.Context, s jetstream.Stream, at *manifest) (bool, error) {
+	info := s.CachedInfo()
+	if !info.Created.Equal(at.Created) || info.State.LastSeq < at.Sequence {
+		return false, nil
+	}
+	if at.Sequence < info.State.FirstSeq || at.Stored.IsZero() {
+		return true, nil // retention took it: nothing left to compare
+	}
+	last, err := s.GetMsg(ctx, at.Sequence)
+	if err == nil {
+		return last.Time.Equal(at.Stored), nil
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // as a replica says, which may be behind
+		err = removed(ctx, s, at.Sequence)
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at message %d of %s: %w", at.Sequence, info.Config.Name, err)
+	}
+	return true, nil
+}
+
+// removed asks the stream's leader whether it does not have a message any more either: else it is an error.
+func removed(ctx context.Context, s jetstream.Stream, sequence uint64) error {
+	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err == nil && sequence >= info.State.FirstSeq && !slices.Contains(info.State.Deleted, sequence) {
+		return errBehind
+	}
+	return err
+}
+
+// position is up to where the stream was read. It waits for the step under way.
+func (r *Reader) position() *manifest {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
+	return &manifest{Sequence: r.Applied(), Stored: r.place.stored, Created: r.place.created}
 }
 
 // unseenReason says why the first batch of a run is not its first: "" is a loss.
