@@ -87,7 +87,10 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 		return fmt.Errorf("look up stream: %w", err)
 	}
 	r.over = ctx.Done()
-	config := r.startFrom(ctx)
+	config, err := r.startFrom(ctx)
+	if err != nil {
+		return err
+	}
 	// The JetStream consumer of the last fetch may still be there, or be taken away yet: no name is used twice.
 	config.NamePrefix = consumerName(r.fold.Name(), r.opts.Shard)
 	if r.owner != "" {

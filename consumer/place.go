@@ -21,13 +21,15 @@ type place struct {
 	firstSeq uint64    // oldest message that the stream held when last looked at
 }
 
-// startFrom is where the next fetch starts: where the last one ended, if the stream is the same.
-func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig {
+// startFrom is where the next fetch starts: where the last one ended, if the stream is the same. What cannot be known is an error.
+func (r *Reader) startFrom(ctx context.Context) (config jetstream.OrderedConsumerConfig, err error) {
 	info := r.jsStream.CachedInfo()
 	p := &r.place
 	same, cut := true, p.cut
 	if p.begun {
-		same = r.sameStream(ctx, info)
+		if same, err = sameStream(ctx, r.jsStream, r.position()); err != nil {
+			return config, err
+		}
 	} else {
 		cut = cut || info.State.FirstSeq > 1 || !p.whole && r.ofLaterGeneration(ctx)
 	}
@@ -48,11 +50,11 @@ func (r *Reader) startFrom(ctx context.Context) jetstream.OrderedConsumerConfig 
 	since := p.late && !r.opts.Since.IsZero() && r.Applied() == 0
 	p.begun, p.created, p.firstSeq = true, info.Created, info.State.FirstSeq
 	if since {
-		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &r.opts.Since}
+		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &r.opts.Since}, nil
 	}
 	return jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.Applied() + 1,
-	}
+	}, nil
 }
 
 // ofLaterGeneration reports whether hosts may have published to another shard before this one. A topology that cannot be read
@@ -71,24 +73,10 @@ func (r *Reader) ofLaterGeneration(ctx context.Context) bool {
 	return generation.Generation > 1
 }
 
-// sameStream reports whether the stream is still the one that was read, up to the last message dealt
-// with. A power loss may take the end of a stream, whose sequences are then used again.
-func (r *Reader) sameStream(ctx context.Context, info *jetstream.StreamInfo) bool {
-	applied := r.Applied()
-	if !info.Created.Equal(r.place.created) || info.State.LastSeq < applied {
-		return false
-	}
-	if applied < info.State.FirstSeq || r.place.stored.IsZero() {
-		return true // retention took it: nothing left to compare
-	}
-	last, err := r.jsStream.GetMsg(ctx, applied)
-	return err != nil || last.Time.Equal(r.place.stored)
-}
-
 // errBehind: a replica does not have yet what the leader of its stream has.
 var errBehind = errors.New("a replica is behind")
 
-// sameStream reports whether a stream, as its leader has just described it, is still the one of which a checkpoint speaks. A power
+// sameStream reports whether a stream, as its leader has just described it, is still the one that was read up to a message. A power
 // loss may take the end of a stream, whose sequences are then used again.
 func sameStream(ctx context.Context, s jetstream.Stream, at *manifest) (bool, error) {
 	info := s.CachedInfo()

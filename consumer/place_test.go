@@ -132,3 +132,67 @@ func TestFirstBatchesOfALaterGeneration(t *testing.T) {
 		t.Errorf("the generation after it would know of all that came before: %v", err)
 	}
 }
+
+// vagueStream answers a question of a message with an error, and what it holds else only when that is nil.
+type vagueStream struct {
+	jetstream.Stream
+	err error
+}
+
+func (v vagueStream) GetMsg(ctx context.Context, sequence uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	if v.err != nil {
+		return nil, v.err
+	}
+	return v.Stream.GetMsg(ctx, sequence, opts...)
+}
+
+// TestWhetherAStreamIsTheSame: a reader goes on where it knows that the stream is the one that it read, begins anew where it knows
+// that it is not, and does neither where it knows nothing.
+func TestWhetherAStreamIsTheSame(t *testing.T) {
+	js := connectReady(t)
+	publishMemory(t, js, 1, 2)
+	publish(t, js, schema.KindHost, message(1, 1, schema.KindHost))
+	publishMemory(t, js, 3)
+	of := func(name string) jetstream.Stream {
+		s, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := of(schema.StreamName(0))
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, "c", "h", schema.KindHost))); err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.GetMsg(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := manifest{Sequence: 2, Stored: second.Time, Created: s.CachedInfo().Created}
+	for _, tt := range []struct {
+		name   string
+		answer error
+		change func(*manifest)
+		start  uint64 // 0: an error
+	}{
+		{"the same", nil, func(*manifest) {}, 3},
+		{"another message", nil, func(m *manifest) { m.Stored = m.Stored.Add(1) }, 1},
+		{"another stream", context.DeadlineExceeded, func(m *manifest) { m.Created = m.Created.Add(1) }, 1},
+		{"a message that is gone", nil, func(m *manifest) { m.Sequence = 3 }, 4},
+		{"an end that is gone", nil, func(m *manifest) { m.Sequence = 5 }, 1},
+		{"no answer", context.DeadlineExceeded, func(*manifest) {}, 0},
+		{"a replica that is behind", jetstream.ErrMsgNotFound, func(*manifest) {}, 0},
+	} {
+		r, m := newReader(ReaderOptions{}, js, newChain(), slog.New(slog.DiscardHandler)), at
+		tt.change(&m)
+		r.resume(&m)
+		r.jsStream = vagueStream{of(schema.StreamName(0)), tt.answer}
+		config, err := r.startFrom(t.Context())
+		if config.OptStartSeq != tt.start || (err == nil) == (tt.start == 0) {
+			t.Errorf("%s: begins at %d, %v, want %d", tt.name, config.OptStartSeq, err, tt.start)
+		}
+		if after := *r.position(); err != nil && (after.Sequence != m.Sequence || !after.Stored.Equal(m.Stored)) {
+			t.Errorf("%s: what it has read is forgotten: %+v", tt.name, after)
+		}
+	}
+}
