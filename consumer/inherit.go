@@ -22,10 +22,16 @@ const noShard = -1
 func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has bool, err error) {
 	all := o.topology.Generations()
 	i := slices.IndexFunc(all, func(g schema.Topology) bool { return g.Has(o.shard) })
-	if i < 1 {
+	if i < 0 {
+		return false, nil
+	}
+	if i == 0 {
+		reader.place.whole = all[0].Generation == 1
+		reader.place.cut = !reader.place.whole
 		return false, nil
 	}
 	own, before := all[i], all[i-1]
+	whole := own.Generation == before.Generation+1
 	stores, manifests := make([]checkpoints, before.Shards), make([]manifest, before.Shards)
 	for n, shard := range before.Numbers() {
 		store, m := &stores[n], &manifests[n]
@@ -40,6 +46,14 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 		if !drained || i > 1 && !m.saved() {
 			o.waitsFor = shard
 			return false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
+		}
+		if whole && m.Created.IsZero() { // nothing was read, so that no state says what was not there any more
+			if whole = m.saved() || before.Generation == 1; whole {
+				whole, err = reader.blank(ctx, shard)
+			}
+			if err != nil {
+				return false, err
+			}
 		}
 	}
 	hosts := func(cluster, host string) bool { return own.Shard(cluster, host) == o.shard }
@@ -60,7 +74,8 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 			return false, fmt.Errorf("%w: %w", errDamaged, err)
 		}
 	}
-	reader.place.whole = true
+	reader.place.whole = whole
+	reader.place.cut = reader.place.cut || !whole
 	return true, nil
 }
 
@@ -107,6 +122,18 @@ func (r *Reader) drained(ctx context.Context, shard int, at *manifest) (bool, er
 		return drained, err
 	}
 	return sameStream(ctx, jsStream, at)
+}
+
+// blank reports whether a shard's stream is there and never held anything.
+func (r *Reader) blank(ctx context.Context, shard int) (bool, error) {
+	jsStream, err := r.js.Stream(ctx, schema.StreamName(shard))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up stream: %w", err)
+	}
+	return jsStream.CachedInfo().State.LastSeq == 0, nil
 }
 
 // Folded reports whether the shard's stream holds nothing for this fold behind a message now.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -30,8 +31,10 @@ func (r *Reader) startFrom(ctx context.Context) (config jetstream.OrderedConsume
 		if same, err = sameStream(ctx, r.jsStream, r.position()); err != nil {
 			return config, err
 		}
-	} else {
-		cut = cut || info.State.FirstSeq > 1 || !p.whole && r.ofLaterGeneration(ctx)
+	} else if cut = cut || info.State.FirstSeq > 1; !cut && !p.whole {
+		if cut, err = r.ofLaterGeneration(ctx); err != nil {
+			return config, err
+		}
 	}
 	r.stepping.Lock() // the state may be saved meanwhile
 	defer r.stepping.Unlock()
@@ -57,20 +60,20 @@ func (r *Reader) startFrom(ctx context.Context) (config jetstream.OrderedConsume
 	}, nil
 }
 
-// ofLaterGeneration reports whether hosts may have published to another shard before this one. A topology that cannot be read
+// ofLaterGeneration reports whether hosts may have published to another shard before this one. A bus without a topology
 // has one generation.
-func (r *Reader) ofLaterGeneration(ctx context.Context) bool {
+func (r *Reader) ofLaterGeneration(ctx context.Context) (bool, error) {
 	if r.opts.Shard == 0 {
-		return false
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	t, err := ReadTopology(ctx, r.js)
-	if err != nil {
-		r.log.Debug("topology not read", "err", err)
+	if err != nil && !errors.Is(err, ErrNoTopology) {
+		return false, err
 	}
 	generation, _ := t.Find(r.opts.Shard)
-	return generation.Generation > 1
+	return generation.Generation > 1, nil
 }
 
 // errBehind: a replica does not have yet what the leader of its stream has.
@@ -126,15 +129,24 @@ func (r *Reader) unseenReason() string {
 	return ""
 }
 
-// retained reports whether the stream has let go of its beginning. Once it has, it stays so.
+// retained reports whether the stream has let go of its beginning. Once it has, it stays so. It waits for the answer of a stream
+// that is there.
 func (r *Reader) retained() bool {
-	if r.place.firstSeq > 1 {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-	defer cancel()
-	if info, err := r.jsStream.Info(ctx); err == nil {
-		r.place.firstSeq = info.State.FirstSeq
+	for r.place.firstSeq <= 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		info, err := r.jsStream.Info(ctx)
+		cancel()
+		if err == nil {
+			r.place.firstSeq = info.State.FirstSeq
+			break
+		}
+		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
+			break
+		}
+		r.warn("stream does not say where it begins: asking again until it does", "stream", r.jsStream.CachedInfo().Config.Name, "err", err)
+		if !r.pause() {
+			break
+		}
 	}
 	return r.place.firstSeq > 1
 }

@@ -88,6 +88,7 @@ func TestFirstBatchesOfALaterGeneration(t *testing.T) {
 	if stats.Missing != 1 || stats.Retention != 0 {
 		t.Errorf("whoever has folded all counts %d missing and %d unseen, want 1 and 0", stats.Missing, stats.Retention)
 	}
+	eventually(t, "the generation before is taken over", func() bool { return takenOver(t.Context(), f.admin, &f.topo.Previous[0], &f.topo) == nil })
 	whole.stop()
 
 	for _, opts := range []ReaderOptions{{Shard: shard}, {Shard: f.topo.Shard("c", "g"), New: true}} {
@@ -194,5 +195,115 @@ func TestWhetherAStreamIsTheSame(t *testing.T) {
 		if after := *r.position(); err != nil && (after.Sequence != m.Sequence || !after.Stored.Equal(m.Stored)) {
 			t.Errorf("%s: what it has read is forgotten: %+v", tt.name, after)
 		}
+	}
+}
+
+// silentJS does not answer what is asked of the topology.
+type silentJS struct{ jetstream.JetStream }
+
+func (silentJS) KeyValue(context.Context, string) (jetstream.KeyValue, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// TestAGenerationThatIsNotKnown: a reader that cannot know whether there was a generation before its own does not begin.
+func TestAGenerationThatIsNotKnown(t *testing.T) {
+	js := connectReady(t)
+	publishMemory(t, js, 1)
+	topology := reshard(t, js, 2)
+	stream, err := js.Stream(t.Context(), schema.StreamName(topology.First))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		js     jetstream.JetStream
+		begins bool
+	}{{silentJS{js}, false}, {js, true}} {
+		r := newReader(ReaderOptions{Shard: topology.First}, tt.js, newChain(), slog.New(slog.DiscardHandler))
+		r.jsStream = stream
+		if _, err := r.startFrom(t.Context()); (err == nil) != tt.begins || r.place.cut != tt.begins || r.place.begun != tt.begins {
+			t.Errorf("it begins: %t, its beginning is gone: %t, %v", r.place.begun, r.place.cut, err)
+		}
+	}
+}
+
+// hesitantStream does not answer at first.
+type hesitantStream struct {
+	jetstream.Stream
+	asked int
+}
+
+func (h *hesitantStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	if h.asked++; h.asked < 3 {
+		return nil, context.DeadlineExceeded
+	}
+	return h.Stream.Info(ctx, opts...)
+}
+
+// TestABeginningThatIsNotKnown: what retention took is no loss because the stream did not say so at once.
+func TestABeginningThatIsNotKnown(t *testing.T) {
+	js := connectReady(t)
+	last := publishMemory(t, js, 1, 2, 3)
+	s, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(last)); err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(ReaderOptions{}, js, newChain(), slog.New(slog.DiscardHandler))
+	r.jsStream = &hesitantStream{Stream: s}
+	if reason := r.unseenReason(); reason != reasonRetention {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// TestWhatNobodyCouldFold: of batches that were gone before a fold began, in a generation before or with one that was removed, none
+// is lost.
+func TestWhatNobodyCouldFold(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		take func(t *testing.T, f *fleet)
+	}{
+		{"a generation in between", func(t *testing.T, f *fleet) {
+			f.topo = reshard(t, f.admin, 2)
+			f.batches(3, 9)
+			f.topo = reshard(t, f.admin, 1)
+			if _, err := RemoveGeneration(t.Context(), f.admin, 2); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"all of the first", func(t *testing.T, f *fleet) {
+			f.batches(3, 9)
+			s, err := f.admin.Stream(t.Context(), schema.StreamName(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.topo = reshard(t, f.admin, 2)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFleet(t, 1)
+			tt.take(t, f)
+			f.topo = topologyOf(t, f.admin)
+			f.batches(3, 3)
+			i := f.instance("a", newChain)
+			var sum Stats
+			eventually(t, "it is folded", func() bool {
+				sum = Stats{}
+				for _, o := range i.all() {
+					if r, _, _ := o.view(); r != nil && f.topo.Has(o.shard) {
+						s := r.Stats()
+						sum.Batches, sum.Missing, sum.Retention = sum.Batches+s.Batches, sum.Missing+s.Missing, sum.Retention+s.Retention
+					}
+				}
+				return sum.Batches == 3
+			})
+			if sum.Missing != 0 || sum.Retention != 9 {
+				t.Errorf("%d missing and %d unseen, want 0 and 9", sum.Missing, sum.Retention)
+			}
+		})
 	}
 }
