@@ -183,11 +183,12 @@ func (o *owned) takeUp(ctx context.Context) (*Reader, Stateful, error) {
 		lost = errNewer
 	}
 	has, err := o.inherit(ctx, reader, fold)
-	if err != nil && lost != nil && errors.Is(err, errDamaged) { // neither is left
+	tooNew := o.rebuild && isNewer(err)
+	if err != nil && lost != nil && (errors.Is(err, errDamaged) || tooNew && o.manifest.saved()) { // neither is left
 		lost = errors.Join(lost, err)
 		reader, fold = o.anew()
 	} else if err != nil {
-		o.again = errors.Is(err, errDamaged)
+		o.again = errors.Is(err, errDamaged) || tooNew
 		return nil, nil, err
 	}
 	o.unsaved = has // blank too: whoever inherits from this shard waits for it

@@ -170,3 +170,33 @@ func TestManifestOfANewerProgram(t *testing.T) {
 	c.stop()
 	f.expect(f.committed())
 }
+
+// TestWayBackAfterATakeOver: an older program that is alone with what a newer one has taken over from a closed generation rebuilds
+// what the streams of the present one hold.
+func TestWayBackAfterATakeOver(t *testing.T) {
+	f := newFleet(t, 1)
+	f.batches(3, 9)
+	f.topo = reshard(t, f.admin, 2)
+	newer := f.instance("newer", formed(2))
+	eventually(t, "it has taken over", func() bool {
+		return !slices.ContainsFunc(f.topo.Numbers(), func(shard int) bool { m := f.manifest(shard); return !m.saved() })
+	})
+	newer.stop()
+	f.batches(3, 9)
+	older := f.instance("older", formed(1))
+	var sum Stats
+	eventually(t, "what came since is folded", func() bool {
+		sum = Stats{}
+		for _, o := range older.all() {
+			if r, _, _ := o.view(); r != nil && f.topo.Has(o.shard) {
+				s := r.Stats()
+				sum.Batches, sum.Missing, sum.Retention = sum.Batches+s.Batches, sum.Missing+s.Missing, sum.Retention+s.Retention
+			}
+		}
+		return sum.Batches == 9
+	})
+	if n := older.counters.rebuilt.Load(); n != 2 || sum.Missing != 0 || sum.Retention != 9 {
+		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing, sum.Retention)
+	}
+	older.stop()
+}
