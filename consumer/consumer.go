@@ -56,6 +56,9 @@ type Consumer struct {
 	waits    map[int]time.Time // shard that cannot inherit yet, since when
 	saidWait bool              // that this goes on; until none waits
 
+	passing chan passed // what closed generations the next one has taken over, while that is asked; nil: it is not
+	asked   bool        // it was, once: until then none of their shards is claimed
+
 	inheriting chan struct{}
 
 	ready     chan struct{}
@@ -191,8 +194,9 @@ func (c *Consumer) lookAtTopology(ctx context.Context) error {
 	}
 	if !born.Equal(c.born) {
 		clear(c.finished)
-		c.born = born
+		c.born, c.asked = born, false
 	}
+	c.asked = c.asked && t.Equal(c.topology)
 	c.lookedAt, c.topology, c.shards = time.Now(), t, t.Numbers()
 	for i := range t.Previous {
 		c.shards = append(c.shards, t.Previous[i].Numbers()...)
@@ -214,6 +218,7 @@ func (c *Consumer) step(ctx context.Context) error {
 	if err != nil || !heardOf {
 		return err
 	}
+	c.finishPassed(ctx)
 	now := time.Now()
 	wanted := placements(&c.topology, members)
 	for _, shard := range c.shards {
@@ -222,7 +227,7 @@ func (c *Consumer) step(ctx context.Context) error {
 			mine.closed.Store(true)
 		}
 		switch {
-		case c.finished[shard]:
+		case c.finished[shard], mine == nil && shard < c.topology.First && !c.asked:
 		case mine != nil && wanted[shard] != c.opts.Instance:
 			if since := noteSince(c.better, shard, now); now.Sub(since) >= c.opts.Settle && !mine.leaving {
 				mine.leaving = true
@@ -343,6 +348,9 @@ func (c *Consumer) giveUp() {
 	}
 	for _, o := range c.all() {
 		<-o.ended
+	}
+	if c.passing != nil {
+		<-c.passing
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -79,29 +81,110 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 	return true, nil
 }
 
-// takenUp reports whether all of a fold's shards of a generation have saved what they inherited.
-func takenUp(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	store := checkpoints{js: js, fold: fold}
-	for _, store.shard = range g.Numbers() {
-		if m, err := store.latest(ctx); err != nil || !m.saved() {
-			return false
-		}
+const askedAtOnce = 16
+
+// errNotSaved: a shard has no state.
+var errNotSaved = errors.New("nothing is saved")
+
+// takenUp reports whether all of a fold's shards of a generation have saved what they inherited. An answer that does not come is an
+// error.
+func takenUp(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) (bool, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	states, err := js.Stream(ctx, schema.StateStream)
+	if err != nil {
+		return false, fmt.Errorf("look up %s: %w", schema.StateStream, err)
 	}
-	return true
+	shards := make(chan int, g.Shards)
+	for _, shard := range g.Numbers() {
+		shards <- shard
+	}
+	close(shards)
+	var asking sync.WaitGroup
+	for range min(askedAtOnce, g.Shards) {
+		asking.Go(func() {
+			for shard := range shards {
+				if ctx.Err() != nil {
+					return
+				}
+				if err := hasSaved(ctx, &checkpoints{js: js, jsStream: states, fold: fold, shard: shard}); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	err = context.Cause(ctx)
+	if errors.Is(err, errNotSaved) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// passOn finishes the closed generations that the next one has taken over: nobody needs to own their shards again.
+func hasSaved(ctx context.Context, store *checkpoints) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	m, err := store.latest(ctx)
+	if err == nil && !m.saved() {
+		err = errNotSaved
+	}
+	return err
+}
+
+// passed are the shards of closed generations that the next one has taken over, in a bus of that birth and topology.
+type passed struct {
+	born     time.Time
+	topology schema.Topology
+	shards   []int
+}
+
+// passOn begins to ask which closed generations the next one has taken over: nobody needs to own their shards again. A bus may be
+// far, and who joins must not wait for it.
 func (c *Consumer) passOn(ctx context.Context) {
 	all := c.topology.Generations()
+	var open []int // generations that are not finished
 	for i := range all[:len(all)-1] {
-		closed := all[i].Numbers()
-		if slices.ContainsFunc(closed, func(shard int) bool { return !c.finished[shard] }) && takenUp(ctx, c.js, c.fold, &all[i+1]) {
-			for _, shard := range closed {
+		if slices.ContainsFunc(all[i].Numbers(), func(shard int) bool { return !c.finished[shard] }) {
+			open = append(open, i)
+		}
+	}
+	c.asked = c.asked || len(open) == 0
+	if c.passing != nil || len(open) == 0 {
+		return
+	}
+	answer := make(chan passed, 1)
+	c.passing = answer
+	p := passed{born: c.born, topology: c.topology}
+	go func() {
+		for _, i := range open {
+			taken, err := takenUp(ctx, c.js, c.fold, &all[i+1])
+			if err != nil {
+				c.log.Debug("not known whether a generation was taken over", "generation", all[i].Generation, "err", err)
+				break
+			}
+			if taken {
+				p.shards = append(p.shards, all[i].Numbers()...)
+			}
+		}
+		answer <- p
+	}()
+}
+
+// finishPassed takes the answer, if there is one. That it is not known is one too.
+func (c *Consumer) finishPassed(ctx context.Context) {
+	select {
+	case p := <-c.passing:
+		c.passing = nil
+		if p.born.Equal(c.born) && p.topology.Equal(c.topology) {
+			c.asked = true
+			for _, shard := range p.shards {
 				c.finished[shard] = true
 			}
 		}
+	default:
+	}
+	if !c.asked {
+		c.passOn(ctx)
 	}
 }
 

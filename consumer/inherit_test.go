@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -141,4 +142,73 @@ func TestClosedShardWithAnotherEnd(t *testing.T) {
 		t.Errorf("the checkpoint still speaks of the other end: %s", m.Stored)
 	}
 	f.expectSums(f.committed(), newChain)
+}
+
+// hungJS answers what is asked of the states when it is told to.
+type hungJS struct {
+	jetstream.JetStream
+	answers chan struct{} // closed then
+}
+
+func (h hungJS) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := h.JetStream.Stream(ctx, name)
+	if err != nil || name != schema.StateStream {
+		return stream, err
+	}
+	return hungStream{stream, h.answers}, nil
+}
+
+type hungStream struct {
+	jetstream.Stream
+	answers chan struct{}
+}
+
+func (h hungStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	select {
+	case <-h.answers:
+		return h.Stream.GetLastMsgForSubject(ctx, subject)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestNoAnswerIsNoNo: whether a generation was taken over is not known without an answer; an instance takes part all the same, and
+// claims no closed shard before it knows.
+func TestNoAnswerIsNoNo(t *testing.T) {
+	f := newFleet(t, 1)
+	f.batches(9, 20)
+	f.finish()
+	f.topo = reshard(t, f.admin, 40)
+	f.finish()
+	epoch := f.manifest(0).Epoch
+	js := hungJS{f.bus.connect(), make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if taken, err := takenUp(ctx, js, "chain", &f.topo); taken || err == nil {
+		t.Errorf("without an answer: taken up %t, %v", taken, err)
+	}
+	if err := takenOver(ctx, js, &f.topo.Previous[0], &f.topo); err == nil || strings.Contains(err.Error(), "rm --fold") {
+		t.Errorf("without an answer it says %v", err)
+	}
+	c := New(Options{Instance: "a", Checkpoint: 50 * time.Millisecond}, js, newChain, slog.New(slog.DiscardHandler))
+	running, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(running) }()
+	<-c.Ready()
+	if list := c.all(); slices.ContainsFunc(list, func(o *owned) bool { return o.shard == 0 }) || len(list) != 40 {
+		t.Errorf("it claims %d shards of 40, or the closed one", len(list))
+	}
+	close(js.answers)
+	eventually(t, "the shards are owned", func() bool {
+		n := 0
+		c.Each(func(int, Stateful) { n++ })
+		return n == 40
+	})
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if now := f.manifest(0).Epoch; now != epoch {
+		t.Errorf("the closed shard was claimed again: epoch %d, was %d", now, epoch)
+	}
 }

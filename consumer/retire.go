@@ -57,7 +57,11 @@ func takenOver(ctx context.Context, js jetstream.JetStream, closed, later *schem
 		return err
 	}
 	for _, fold := range folds {
-		if !takenUp(ctx, js, fold, later) {
+		taken, err := takenUp(ctx, js, fold, later)
+		if err != nil {
+			return fmt.Errorf("ask whether %s has taken over what it saved of generation %d: %w", fold, closed.Generation, err)
+		}
+		if !taken {
 			return fmt.Errorf("%s has not taken over yet what it saved of generation %d: let it run until it has, or, if nobody runs it any more: gputap stream rm --fold %s",
 				fold, closed.Generation, fold)
 		}
