@@ -2,9 +2,11 @@ package consumer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -228,21 +230,64 @@ func (r *Reader) Folded(ctx context.Context, sequence uint64) (bool, error) {
 	return r.nothingBehind(ctx, jsStream, r.opts.Shard, sequence)
 }
 
-// nothingBehind asks the stream's leader, whose answer jsStream was made of, and replicas, which may be behind, only where the leader
-// cannot say: a reader of heartbeats alone does not come to each message, nobody to one that was removed.
+// nothingBehind asks the stream's leader, whose answer jsStream was made of. Whoever reads several kinds comes to each message that was
+// not removed.
 func (r *Reader) nothingBehind(ctx context.Context, jsStream jetstream.Stream, shard int, sequence uint64) (bool, error) {
 	state, wanted := jsStream.CachedInfo().State, r.wanted(shard)
-	if sequence >= state.LastSeq || state.Msgs == 0 {
+	switch {
+	case sequence >= state.LastSeq || state.Msgs == 0:
 		return true, nil
-	}
-	if len(wanted) > 1 && state.NumDeleted == 0 {
+	case len(wanted) == 1:
+		return r.noneBehind(ctx, jsStream, wanted[0], sequence)
+	case state.NumDeleted == 0:
 		return false, nil
 	}
-	for _, subject := range wanted {
-		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, err
+	info, err := jsStream.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return false, fmt.Errorf("look up stream: %w", err)
+	}
+	next := max(sequence+1, info.State.FirstSeq)
+	for _, removed := range slices.Sorted(slices.Values(info.State.Deleted)) {
+		if removed == next {
+			next++
 		}
 	}
-	return true, nil
+	return next > info.State.LastSeq, nil
+}
+
+// noneBehind is nothingBehind for a reader of one kind. The leader cannot be asked for a message by all who may read it: a replica is
+// asked for the last one of each host, and says in the same answer how far it is itself.
+func (r *Reader) noneBehind(ctx context.Context, jsStream jetstream.Stream, subject string, sequence uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	info := jsStream.CachedInfo()
+	asked, err := json.Marshal(map[string]any{"multi_last": []string{subject}, "seq": sequence + 1, "batch": 1})
+	if err != nil {
+		return false, err
+	}
+	answer, err := r.js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"DIRECT.GET."+info.Config.Name, asked)
+	if err != nil {
+		return false, fmt.Errorf("ask %s for its end: %w", info.Config.Name, err)
+	}
+	switch status := answer.Header.Get("Status"); status {
+	case "": // a message
+		return false, nil
+	case "204": // there are some, and none behind
+		if upTo, err := strconv.ParseUint(answer.Header.Get("Nats-UpTo-Sequence"), 10, 64); err == nil && upTo >= info.State.LastSeq {
+			return true, nil
+		}
+	case "404": // there are none
+		if info, err = jsStream.Info(ctx, jetstream.WithSubjectFilter(subject)); err != nil || len(info.State.Subjects) == 0 {
+			return err == nil, err
+		}
+	case "413": // too many for one answer
+		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return true, nil
+		}
+		return false, err
+	default:
+		return false, fmt.Errorf("ask %s for its end: status %s %s", info.Config.Name, status, answer.Header.Get("Description"))
+	}
+	return false, fmt.Errorf("ask %s for its end: %w", info.Config.Name, errBehind)
 }

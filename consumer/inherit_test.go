@@ -212,3 +212,61 @@ func TestNoAnswerIsNoNo(t *testing.T) {
 		t.Errorf("the closed shard was claimed again: epoch %d, was %d", now, epoch)
 	}
 }
+
+// heartbeats takes nothing else.
+type heartbeats struct{ *chain }
+
+func (heartbeats) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
+
+// aheadStream has a leader that holds one message more than any replica.
+type aheadStream struct{ jetstream.Stream }
+
+func (a aheadStream) CachedInfo() *jetstream.StreamInfo {
+	info := *a.Stream.CachedInfo()
+	info.State.LastSeq++
+	info.State.Msgs++
+	return &info
+}
+
+// TestWhatIsBehindACheckpoint: of one kind, and of several, where some messages were removed.
+func TestWhatIsBehindACheckpoint(t *testing.T) {
+	js := connectReady(t)
+	host := func(seqs ...uint64) {
+		for _, seq := range seqs {
+			publish(t, js, schema.KindHost, message(1, seq, schema.KindHost))
+		}
+	}
+	of := func() jetstream.Stream {
+		s, err := js.Stream(t.Context(), schema.StreamName(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	several := newReader(ReaderOptions{}, js, newChain(), slog.New(slog.DiscardHandler))
+	one := newReader(ReaderOptions{}, js, heartbeats{newChain().(*chain)}, slog.New(slog.DiscardHandler))
+	expect := func(r *Reader, s jetstream.Stream, sequence uint64, want, known bool) {
+		t.Helper()
+		if got, err := r.nothingBehind(t.Context(), s, 0, sequence); got != want || (err == nil) != known {
+			t.Errorf("nothing is behind message %d: %t, %v", sequence, got, err)
+		}
+	}
+	publishMemory(t, js, 1, 2)
+	expect(one, of(), 0, true, true)
+	host(1, 2)
+	publishMemory(t, js, 3)
+	for sequence, want := range []bool{false, false, false, false, true, true} {
+		expect(one, of(), uint64(sequence), want, true)
+		expect(several, of(), uint64(sequence), sequence == 5, true)
+	}
+	expect(one, aheadStream{of()}, 3, false, true)
+	expect(one, aheadStream{of()}, 4, false, false)
+	host(3)
+	if err := of().Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, "c", "h", schema.KindHost))); err != nil {
+		t.Fatal(err)
+	}
+	for sequence := range uint64(7) { // 3, 4 and 6 are gone
+		expect(one, of(), sequence, true, true)
+		expect(several, of(), sequence, sequence >= 5, true)
+	}
+}
