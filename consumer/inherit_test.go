@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -268,5 +269,19 @@ func TestWhatIsBehindACheckpoint(t *testing.T) {
 	for sequence := range uint64(7) { // 3, 4 and 6 are gone
 		expect(one, of(), sequence, true, true)
 		expect(several, of(), sequence, sequence >= 5, true)
+	}
+}
+
+// TestRemoveWhatANewerProgramFolded: a generation stays when nobody here can tell what a fold has saved of it.
+func TestRemoveWhatANewerProgramFolded(t *testing.T) {
+	f := newFleet(t, 1)
+	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
+	manifest := fmt.Appendf(nil, `{"form":%d,"epoch":7,"elsewhere":true}`, manifestForm+1)
+	if _, err := f.admin.Publish(t.Context(), store.subject("m"), manifest); err != nil {
+		t.Fatal(err)
+	}
+	reshard(t, f.admin, 2)
+	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
+		t.Errorf("it is removed: %v", err)
 	}
 }
