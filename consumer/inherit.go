@@ -35,30 +35,9 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 		return false, nil
 	}
 	own, before := all[i], all[i-1]
-	whole := own.Generation == before.Generation+1
-	stores, manifests := make([]checkpoints, before.Shards), make([]manifest, before.Shards)
-	for n, shard := range before.Numbers() {
-		store, m := &stores[n], &manifests[n]
-		*store = checkpoints{js: o.js, fold: o.store.fold, shard: shard}
-		if *m, err = store.latest(ctx); err != nil {
-			return false, err
-		}
-		drained, err := reader.drained(ctx, shard, m)
-		if err != nil {
-			return false, err
-		}
-		if !drained || i > 1 && !m.saved() {
-			o.waitsFor = shard
-			return false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
-		}
-		if whole && m.Created.IsZero() { // nothing was read, so that no state says what was not there any more
-			if whole = m.saved() || before.Generation == 1; whole {
-				whole, err = reader.blank(ctx, shard)
-			}
-			if err != nil {
-				return false, err
-			}
-		}
+	stores, manifests, whole, err := o.foldedToEnd(ctx, reader, &before, i == 1)
+	if err != nil {
+		return false, err
 	}
 	hosts := func(cluster, host string) bool { return own.Shard(cluster, host) == o.shard }
 	select { // one state of one shard at a time is in memory twice
@@ -78,9 +57,45 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 			return false, fmt.Errorf("%w: %w", errDamaged, err)
 		}
 	}
-	reader.place.whole = whole
-	reader.place.cut = reader.place.cut || !whole
+	reader.place.whole = whole && own.Generation == before.Generation+1
+	reader.place.cut = reader.place.cut || !reader.place.whole
 	return true, nil
+}
+
+// foldedToEnd gives the checkpoints of a closed generation when all its shards are folded to their end, and whether they tell of all that
+// it ever held.
+func (o *owned) foldedToEnd(ctx context.Context, reader *Reader, g *schema.Topology, oldest bool) (stores []checkpoints, manifests []manifest, whole bool, err error) {
+	stores, manifests, whole = make([]checkpoints, g.Shards), make([]manifest, g.Shards), true
+	var gone []int
+	for n, shard := range g.Numbers() {
+		store, m := &stores[n], &manifests[n]
+		*store = checkpoints{js: o.js, fold: o.store.fold, shard: shard}
+		if *m, err = store.latest(ctx); err != nil {
+			return nil, nil, false, err
+		}
+		drained, isGone, err := reader.drained(ctx, shard, m)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		if !drained || !oldest && !m.saved() {
+			o.waitsFor = shard
+			return nil, nil, false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
+		}
+		if isGone {
+			gone = append(gone, shard)
+		}
+		if whole && m.Created.IsZero() { // nothing was read, so that no state says what was not there any more
+			blank, err := reader.blank(ctx, shard)
+			if err != nil {
+				return nil, nil, false, err
+			}
+			whole = blank && (m.saved() || g.Generation == 1)
+		}
+	}
+	if len(gone) > 0 {
+		o.log.Warn("streams of the generation before are gone: what was not folded of them is lost", "of_shards", gone)
+	}
+	return stores, manifests, whole, nil
 }
 
 const askedAtOnce = 16
@@ -192,21 +207,21 @@ func (c *Consumer) finishPassed(ctx context.Context) {
 
 // drained reports whether a shard is closed and holds nothing for this fold but what a checkpoint has. A stream that is
 // gone holds nothing; one that was written anew since is to be read from its beginning.
-func (r *Reader) drained(ctx context.Context, shard int, at *manifest) (bool, error) {
+func (r *Reader) drained(ctx context.Context, shard int, at *manifest) (drained, gone bool, err error) {
 	jsStream, err := r.js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return true, nil
+		return true, true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up stream: %w", err)
+		return false, false, fmt.Errorf("look up stream: %w", err)
 	}
 	if !jsStream.CachedInfo().Config.Sealed {
-		return false, nil
+		return false, false, nil
 	}
-	if drained, err := r.nothingBehind(ctx, jsStream, shard, at.Sequence); err != nil || !drained || at.Created.IsZero() {
-		return drained, err
+	if drained, err = r.nothingBehind(ctx, jsStream, shard, at.Sequence); drained && !at.Created.IsZero() {
+		drained, err = sameStream(ctx, jsStream, at)
 	}
-	return sameStream(ctx, jsStream, at)
+	return drained, false, err
 }
 
 // blank reports whether a shard's stream is there and never held anything.

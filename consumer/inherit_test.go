@@ -135,7 +135,7 @@ func TestClosedShardWithAnotherEnd(t *testing.T) {
 	}
 	f.topo = reshard(t, f.admin, 2)
 	r := newReader(ReaderOptions{}, f.admin, newChain(), slog.New(slog.DiscardHandler))
-	if drained, err := r.drained(t.Context(), 0, &m); drained || err != nil {
+	if drained, _, err := r.drained(t.Context(), 0, &m); drained || err != nil {
 		t.Errorf("a checkpoint of another end: drained %t, %v", drained, err)
 	}
 	f.finish()
@@ -283,5 +283,34 @@ func TestRemoveWhatANewerProgramFolded(t *testing.T) {
 	reshard(t, f.admin, 2)
 	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
 		t.Errorf("it is removed: %v", err)
+	}
+}
+
+// TestClosedStreamThatIsGone: nobody waits for it, and that what it held is lost is said.
+func TestClosedStreamThatIsGone(t *testing.T) {
+	f := newFleet(t, 1)
+	f.batches(1, 3)
+	f.finish()
+	f.batches(1, 2)
+	f.topo = reshard(t, f.admin, 2)
+	if err := f.admin.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
+		t.Fatal(err)
+	}
+	f.send("h0")
+	i := f.instance("a", newChain)
+	eventually(t, "what came since is folded", func() bool {
+		if !slices.Equal(i.shards(), f.topo.Numbers()) {
+			return false
+		}
+		for _, o := range i.all() {
+			if r, _, _ := o.view(); r != nil && r.Stats().Batches == 1 && r.Stats().Missing == 2 {
+				return true
+			}
+		}
+		return false
+	})
+	i.stop()
+	if n := strings.Count(f.log.text.String(), "streams of the generation before are gone"); n != 2 {
+		t.Errorf("it is said %d times by two shards", n)
 	}
 }

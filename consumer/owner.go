@@ -135,7 +135,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 			}
 			err := o.checkpointDue(ctx)
 			if err == nil && o.closed.Load() {
-				o.done, err = reader.drained(ctx, o.shard, reader.position())
+				o.done, _, err = reader.drained(ctx, o.shard, reader.position())
 			}
 			if !o.done && !errors.Is(err, errFenced) {
 				continue

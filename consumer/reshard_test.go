@@ -148,7 +148,7 @@ func TestStaleReplica(t *testing.T) {
 	reshard(t, f.admin, 2)
 	r := newReader(ReaderOptions{}, staleJS{f.admin}, newChain(), slog.New(slog.DiscardHandler))
 	for sequence, want := range map[uint64]bool{0: false, 19: false, 20: true} {
-		if drained, err := r.drained(t.Context(), 0, &manifest{Sequence: sequence}); err != nil || drained != want {
+		if drained, _, err := r.drained(t.Context(), 0, &manifest{Sequence: sequence}); err != nil || drained != want {
 			t.Errorf("behind message %d of 20: drained %t, %v", sequence, drained, err)
 		}
 	}
