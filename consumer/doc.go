@@ -34,7 +34,8 @@
 // Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology gives
 // the shards that it has. Shard numbers are never used again, and a closed shard is sealed: what it holds is
 // all it will ever hold. The shards of a new generation take over the states of their hosts when those of the
-// one before are folded to their end; until then they wait. What a fold keeps of all hosts together stays behind.
+// one before are folded to their end; until then they wait, and say so when that takes long. What a fold keeps of all hosts
+// together stays behind.
 //
 // Silence. A host that is silent for a day of the bus's time, while others are heard of, is let go of, with what a fold holds of it if
 // the fold can forget. So which hosts there are follows from the stream alone.
