@@ -280,7 +280,7 @@ func (r *Reader) noneBehind(ctx context.Context, jsStream jetstream.Stream, subj
 	if err != nil {
 		return false, err
 	}
-	answer, err := r.js.Conn().RequestWithContext(ctx, r.js.Options().APIPrefix+"DIRECT.GET."+info.Config.Name, asked)
+	answer, err := r.js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"DIRECT.GET."+info.Config.Name, asked)
 	if err != nil {
 		return false, fmt.Errorf("ask %s for its end: %w", info.Config.Name, err)
 	}
