@@ -2,12 +2,7 @@ package producer
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +20,10 @@ import (
 //
 // Loss. Segments are synced every syncEvery while something in them is not acked: a power cut takes what came after, a
 // crash of the producer nothing that was written. The cursor may be behind: some batches are then sent again.
+//
+// Count. What a run lost is told by its batches. What no acked batch has told is a debt, which the cursor keeps: no file with
+// lost events goes before it is written. When nothing of a run waits any more, the present one takes its debt over as a loss of
+// its own.
 //
 // Bound. Beyond limit the oldest segments of the least precious kind go, never one with a batch in flight. A batch that
 // is less precious than all that could go is given up itself. On a full disk segments go, too, for what is more precious than
@@ -44,11 +43,10 @@ type outbox struct {
 	batches  [schema.NumKinds]int        // from there on
 	bytes    int64
 	next     uint64                  // number of the next segment
-	trash    []*segment              // to be removed: acked or given up
+	trash    []*segment              // to be removed: acked or given up, which is counted
+	torn     []*segment              // to be closed where they are cut off: what was behind is counted
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
-	sentRun  string                  // whose segments were acked last
-	sentTold uint64                  // what those told that its spool had lost
-	untold   []*segment              // cut off or damaged: the next start counts them again, unless a batch that tells of it is stored
+	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
 	said     bool                    // that it is bad
@@ -78,10 +76,14 @@ type outboxOptions struct {
 // openOutbox takes the directory and what earlier runs left in it. A directory of others, or one that cannot be used
 // for reasons other than a bad disk, is an error. lost is the events in what is damaged.
 func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, err error) {
-	o = &outbox{dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, run: opts.run, log: log, next: 1}
+	o = &outbox{
+		dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, run: opts.run, log: log, next: 1,
+		debts: map[string]debt{opts.run: {}},
+	}
 	found, err := o.enter()
 	switch {
 	case err == nil:
+		o.writer.began(&found)
 		lost = o.adopt(found)
 		o.greet()
 		return o, lost, nil
@@ -105,146 +107,11 @@ func badDisk(err error) bool {
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// found is what a directory held.
-type found struct {
-	segments [schema.NumKinds][]*segment
-	at       cursor
-	next     uint64                  // least number that no segment has had
-	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
-	damaged  uint64
-	lost     uint64 // events
-	trash    []*segment
-	untold   []*segment
-}
-
-// enter locks the directory and reads what is in it. Only the goroutine that writes calls it, or none does yet.
-func (o *outbox) enter() (found, error) {
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
-		return found{}, fmt.Errorf("outbox: %w (see producer.outbox)", err)
-	}
-	dir, err := os.OpenFile(o.dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return found{}, fmt.Errorf("outbox: %w (see producer.outbox)", err)
-	}
-	f, err := o.look(dir)
-	if err != nil {
-		dir.Close()
-		return found{}, err
-	}
-	o.writer.dir = dir
-	return f, nil
-}
-
-func (o *outbox) look(dir *os.File) (f found, err error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
-		return f, fmt.Errorf("outbox %s: %w", o.dir, err)
-	}
-	if stat.Mode&0o022 != 0 || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
-		return f, fmt.Errorf("outbox %s: others may write there, and what it holds is sent as this host's own: chmod 700 it", o.dir)
-	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return f, fmt.Errorf("outbox %s is in use by another producer: give each its own producer.outbox", o.dir)
-		}
-		return f, fmt.Errorf("outbox %s: lock: %w", o.dir, err)
-	}
-	if try, err := o.create("try"); err == nil {
-		try.Close()
-		_ = os.Remove(try.Name())
-	} else if !badDisk(err) { // a bad one is seen when it is written
-		return f, fmt.Errorf("outbox: %w (see producer.outbox)", err)
-	}
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return f, fmt.Errorf("outbox: %w", err)
-	}
-	if f.at, err = readCursor(o.dir); err != nil {
-		f.damaged++
-		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again", "dir", o.dir, "err", err)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if kind, number, ok := parseName(name); ok {
-			f.next = max(f.next, number+1)
-			o.open(&f, kind, filepath.Join(o.dir, name), number)
-		}
-	}
-	return f, nil
-}
-
-// create makes a file, or empties it.
-func (o *outbox) create(name string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(o.dir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-}
-
-func segmentName(kind schema.Kind, number uint64) string {
-	return fmt.Sprintf("%016x.%s", number, kind)
-}
-
-func parseName(name string) (kind schema.Kind, number uint64, ok bool) {
-	digits, word, _ := strings.Cut(name, ".")
-	kind = schema.ParseKind(word)
-	if _, err := fmt.Sscanf(digits, "%x", &number); err != nil || kind == schema.KindNone || name != segmentName(kind, number) {
-		return 0, 0, false // not ours
-	}
-	return kind, number, true
-}
-
-// open adds one segment to what was found.
-func (o *outbox) open(f *found, kind schema.Kind, path string, number uint64) {
-	s, torn, events, err := openSegment(path, number)
-	switch at := f.at.kinds[kind]; {
-	case errors.Is(err, errNewerForm):
-		o.log.Warn("a segment of the outbox is left alone", "path", path, "err", err)
-		f.keep(kind, number)
-		return
-	case err != nil && !errors.Is(err, errDamaged):
-		f.damaged++
-		o.log.Warn("a segment of the outbox cannot be read and is passed over", "path", path, "err", err)
-		f.keep(kind, number)
-		return
-	case number < at.number, s.bytes < int64(beginBytes): // acked, or a crash came before anything was written
-		f.trash = append(f.trash, s)
-		return
-	case err != nil:
-		f.damaged++
-		f.lost += s.end.events
-		f.untold = append(f.untold, s)
-		o.log.Warn("a segment of the outbox is damaged and gone", "path", path, "batches", s.end.batches, "err", err)
-		return
-	}
-	if torn {
-		f.damaged++
-		f.lost += events
-		o.log.Warn("a segment of the outbox was cut off behind its last whole batch: it was written in a crash",
-			"path", path, "batches", s.end.batches, "events_lost", events)
-	}
-	switch {
-	case s.end.batches > 0:
-		f.segments[kind] = append(f.segments[kind], s)
-		if s.cutOff {
-			f.untold = append(f.untold, s)
-		}
-	case events > 0:
-		f.untold = append(f.untold, s)
-	default:
-		f.trash = append(f.trash, s)
-	}
-}
-
-// keep leaves a segment to a start that can read it.
-func (f *found) keep(kind schema.Kind, number uint64) {
-	if f.kept[kind] == 0 || number < f.kept[kind] {
-		f.kept[kind] = number
-	}
-}
-
-// adopt makes what was found ours. lost is the events in what is damaged.
-func (o *outbox) adopt(f found) (lost uint64) {
+// adopt makes what was found ours. lost is the events in what is damaged, and what runs lost of which nothing is left to tell it.
+func (o *outbox) adopt(f found, inFlight ...*encoded) (lost uint64) {
 	o.next = max(o.next, f.next, f.at.next)
 	o.trash = append(o.trash, f.trash...)
-	o.untold = append(o.untold, f.untold...)
+	o.torn = append(o.torn, f.torn...)
 	o.damaged += f.damaged
 	o.kept = f.kept
 	for kind, list := range f.segments {
@@ -256,10 +123,15 @@ func (o *outbox) adopt(f found) (lost uint64) {
 		o.segments[kind] = list
 		if len(list) > 0 {
 			o.at[kind] = list[0].begin
-			o.resume(kind, f.at.kinds[kind])
+			o.advance(kind, f.first[kind])
 		}
 	}
-	return f.lost
+	for run, d := range f.at.debts {
+		if run != o.run { // it knows better
+			o.debts[run] = d
+		}
+	}
+	return f.lost + o.inherit(inFlight...)
 }
 
 // greet says what earlier runs left. Nobody else is there yet.
@@ -267,33 +139,6 @@ func (o *outbox) greet() {
 	if l := o.level(); l.batches > 0 {
 		o.log.Info("the outbox holds batches of earlier runs: they are sent first", "dir", o.dir, "batches", l.batches, "bytes", l.bytes)
 	}
-}
-
-// resume goes to where the cursor is, if that is a record of the first segment, or its end. A torn segment may end
-// before: then all that is left of it was acked.
-func (o *outbox) resume(kind schema.Kind, c cursorEntry) {
-	s := o.segments[kind][0]
-	p := mark{s, c.off, c.batches, c.events}
-	switch {
-	case s.number != c.number || p.off <= s.begin.off:
-		return
-	case p.off >= s.end.off:
-		p = s.end
-	case p.batches >= s.end.batches || p.events > s.end.events || !s.headAt(p.off):
-		return
-	}
-	o.advance(kind, p)
-}
-
-// headAt reports whether a record is there.
-func (s *segment) headAt(off int64) bool {
-	f, err := os.Open(s.path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	h, err := readHead(f, off, s.end.off)
-	return err == nil && h.bytes != allOnes
 }
 
 // share is what a segment takes of the limit.
@@ -317,10 +162,6 @@ func (o *outbox) advance(kind schema.Kind, p mark) {
 	o.batches[kind] -= p.batches - o.at[kind].batches
 	o.at[kind] = p
 	if p.seg.sealed && p.off >= p.seg.end.off {
-		if o.sentRun != p.seg.run {
-			o.sentRun, o.sentTold = p.seg.run, 0
-		}
-		o.sentTold = max(o.sentTold, p.seg.told)
 		o.remove(kind, 0)
 	}
 }

@@ -403,7 +403,7 @@ func TestOutboxIsTaken(t *testing.T) {
 	open := func() error {
 		o, _, err := openOutbox(outboxOptions{dir: dir, limit: 1 << 30, segment: 1000}, quiet())
 		if err == nil {
-			o.writer.dir.Close()
+			o.writer.dir.close()
 		}
 		return err
 	}

@@ -392,7 +392,19 @@ func TestOutboxFirstForm(t *testing.T) {
 		t.Error("a later run comes first")
 	}
 	e, err := s.next(t.Context(), schema.KindMemory)
-	if err != nil || e.seq != 1 || e.from == nil || *e.from != (origin{"c", "h"}) {
+	if err != nil || e.seq != 1 || e.from == nil || e.from.origin != (origin{"c", "h"}) {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestOutboxBeforeDebts: what a program left that kept no debts is sent, but for what was acked. testdata/outbox stays as it is.
+func TestOutboxBeforeDebts(t *testing.T) {
+	dir := copyDir(t, "testdata/outbox")
+	s := spoolAt(t, dir, 1<<20, 1<<30, 3_000, quiet())
+	same(t, "memory", takeAll(t, s, schema.KindMemory), from(2, 5))
+	same(t, "launches", takeAll(t, s, schema.KindLaunch), from(6, 6))
+	s.finish()
+	if l := s.level(); l.droppedEvents != 0 || l.outbox.damaged != 0 || len(files(t, dir, "*.*")) > 0 {
+		t.Errorf("%+v, files %v", l, files(t, dir, "*.*"))
 	}
 }

@@ -35,7 +35,12 @@ func written(t *testing.T, n int, closed bool) string {
 func recordsOf(t *testing.T, path string) (offsets []int64) {
 	t.Helper()
 	_, number, _ := parseName(filepath.Base(path))
-	s, _, _, err := openSegment(path, number)
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s, _, _, err := openSegment(root, filepath.Base(path), number)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +156,8 @@ func TestOutboxDamage(t *testing.T) {
 	}
 }
 
-// TestOutboxDamageIsToldOnce: what is lost with a damaged or cut off segment is counted at each start until a batch of that
-// run, which tells it, is stored, and not any more then.
+// TestOutboxDamageIsToldOnce: what is lost with a damaged or cut off segment is seen once, and owed by one run after the other
+// until one stores a batch that may tell it.
 func TestOutboxDamageIsToldOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -170,7 +175,7 @@ func TestOutboxDamageIsToldOnce(t *testing.T) {
 			tt.spoil(t, list[0], list[1])
 			for i, lost := range []uint64{tt.events, tt.events, 0} {
 				s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
-				if l := s.level(); l.droppedEvents != lost || (l.outbox.damaged > 0) != (lost > 0) || l.batches < len(tt.want) {
+				if l := s.level(); l.droppedEvents != lost || (l.outbox.damaged > 0) != (i == 0) || l.batches < len(tt.want) {
 					t.Errorf("%+v, want %d events lost", l, lost)
 				}
 				if s.settle(); i == 1 {

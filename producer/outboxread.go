@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -30,7 +29,8 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 			s.loaded(kind, e, &h, data)
 			return nil
 		}
-		hopeless := errors.Is(err, errDamaged) || errors.Is(err, errDamagedBatch) || errors.Is(err, fs.ErrNotExist)
+		hopeless := errors.Is(err, errDamaged) || errors.Is(err, errDamagedBatch) || errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, fs.ErrClosed) // its directory is gone
 		if hopeless || time.Since(began) > patience {
 			s.unreadable(kind, e, &h, err)
 			return nil
@@ -45,7 +45,7 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 
 // read reads one record. A file is opened for each: that is little beside the round trip that follows.
 func (p mark) read(limit int64, buf []byte) (h recordHead, data []byte, err error) {
-	f, err := os.Open(p.seg.path)
+	f, err := p.seg.root.Open(p.seg.name)
 	if err != nil {
 		return h, buf, err
 	}
@@ -61,7 +61,7 @@ func (s *spool) loaded(kind schema.Kind, e *encoded, h *recordHead, data []byte)
 	}
 	e.data, e.seq, e.events, e.at = data, h.seq, int(h.events), h.at
 	if seg := e.mark.seg; seg.earlier {
-		e.from = &seg.origin
+		e.from = seg
 	} else {
 		e.last = h.last
 	}
@@ -74,7 +74,7 @@ func (s *spool) unreadable(kind schema.Kind, e *encoded, h *recordHead, err erro
 	if batches == 0 {
 		return
 	}
-	s.outbox.log.Warn("batches in the outbox cannot be read back: they are lost", "path", e.mark.seg.path, "offset", e.mark.off,
+	s.outbox.log.Warn("batches in the outbox cannot be read back: they are lost", "path", e.mark.seg.path(), "offset", e.mark.off,
 		"batches", batches, "events", events, "err", err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,8 +26,8 @@ import (
 //	           not closed: a crash, or it is still written
 //
 // A head: checksum of the rest of it, bytes and events of the batch, its checksum, seq, wall time at which it was closed
-// (ns), time of its last event. Of an ending: batches as seq, events as wall time, its own offset as time, and as events and
-// checksum of the batch the low and high half of what the run had lost before its last batch.
+// (ns), time of its last event. Of an ending: batches as seq, events as wall time, its own offset as time; earlier programs
+// wrote more.
 const (
 	segmentMagic   = "gputap"
 	segmentForm    = 2
@@ -34,8 +35,7 @@ const (
 	beginBytes     = len(segmentMagic) + 2 + 4 + 2
 	headBytes      = 40
 	allOnes        = 1<<32 - 1
-	unknown        = 1<<64 - 1 // how much a segment tells that was lost; it is taken to tell enough
-	maxRecordBytes = 2 << 20   // twice the largest batch
+	maxRecordBytes = 2 << 20 // twice the largest batch
 )
 
 var (
@@ -51,20 +51,23 @@ type origin struct{ cluster, host string }
 
 // segment is one file. What end says is guarded by the spool's mu until the segment is sealed.
 type segment struct {
-	path    string
+	root    *os.Root // in which it is
+	name    string
 	number  uint64
 	origin  origin
 	run     string
-	earlier bool   // of an earlier run
-	cutOff  bool   // and has no ending
-	stuck   bool   // it could not be removed
-	sealed  bool   // nothing is added any more
-	begin   mark   // its first record
-	end     mark   // behind its last
-	bytes   int64  // of the file
-	told    uint64 // events that the run had lost in its spool before the last batch, which tells it
-	synced  int64  // bytes that are on the disk; only the writing goroutine
+	earlier bool  // of an earlier run
+	cutOff  bool  // and has no ending
+	stuck   bool  // it could not be removed
+	sealed  bool  // nothing is added any more
+	begin   mark  // its first record
+	end     mark  // behind its last
+	bytes   int64 // of the file
+	synced  int64 // bytes that are on the disk; only the writing goroutine
 }
+
+// path is for people.
+func (s *segment) path() string { return filepath.Join(s.root.Name(), s.name) }
 
 // mark is a record in a segment, and how much stands before it there.
 type mark struct {
@@ -208,7 +211,6 @@ func (s *segment) readEnding(r io.ReaderAt, size int64) (sealed bool, err error)
 		return false, nil
 	}
 	s.end = mark{seg: s, off: off, batches: int(h.seq), events: uint64(h.at)}
-	s.told = uint64(h.sum)<<32 | uint64(h.events)
 	return true, nil
 }
 
@@ -216,14 +218,12 @@ func (s *segment) readEnding(r io.ReaderAt, size int64) (sealed bool, err error)
 // changed between good ones is none of the end's business. torn says how many events were seen to be cut off.
 func (s *segment) scan(r io.ReaderAt, size int64) (torn uint64, err error) {
 	var buf []byte
-	last := int64(0)                // good one
 	good, doubt := s.end, uint64(0) // doubt: events of changed batches since the last good one
 	for at := good; at.off < size; {
 		var h recordHead
 		h, buf, err = readRecord(r, at.off, size, buf)
 		switch {
 		case err == nil:
-			last = at.off
 			at = at.behind(int(h.bytes), int(h.events))
 			good, doubt = at, 0
 			continue
@@ -240,21 +240,14 @@ func (s *segment) scan(r io.ReaderAt, size int64) (torn uint64, err error) {
 		break
 	}
 	s.end = good
-	s.told = unknown
-	if _, data, err := readRecord(r, last, size, buf); err == nil {
-		var b schema.Batch
-		if schema.NewDecoder().Decode(data, &b) == nil {
-			s.told = b.Lost[schema.LossSpool]
-		}
-	}
 	return doubt, nil
 }
 
 // openSegment reads what an earlier run left. Its records are not read when it was closed. torn says
 // that its tail is cut off, with the events that were seen there: until it is closed it is so at each start.
-func openSegment(path string, number uint64) (s *segment, torn bool, events uint64, err error) {
-	s = &segment{path: path, number: number, earlier: true, sealed: true}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+func openSegment(root *os.Root, name string, number uint64) (s *segment, torn bool, events uint64, err error) {
+	s = &segment{root: root, name: name, number: number, earlier: true, sealed: true}
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return s, false, 0, err
 	}
@@ -280,23 +273,21 @@ func openSegment(path string, number uint64) (s *segment, torn bool, events uint
 }
 
 // close ends a segment that was cut off.
-func (s *segment) close() {
-	f, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+func (s *segment) close() error {
+	f, err := s.root.OpenFile(s.name, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return
+		return err
 	}
 	defer f.Close()
-	if f.Truncate(s.end.off) == nil {
-		_ = s.writeEnding(f)
+	if err := f.Truncate(s.end.off); err != nil {
+		return err
 	}
+	return s.writeEnding(f)
 }
 
 func (s *segment) writeEnding(f *os.File) error {
 	var raw [headBytes]byte
-	h := recordHead{
-		bytes: allOnes, events: uint32(s.told), sum: uint32(s.told >> 32),
-		seq: uint64(s.end.batches), at: int64(s.end.events), last: schema.KTime(s.end.off),
-	}
+	h := recordHead{bytes: allOnes, seq: uint64(s.end.batches), at: int64(s.end.events), last: schema.KTime(s.end.off)}
 	h.put(raw[:])
 	_, err := f.WriteAt(raw[:], s.end.off)
 	return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -34,10 +33,9 @@ func (s *spool) settle() {
 		return
 	}
 	s.bound()
-	err := s.sync()
-	s.sweep()
-	if err == nil && len(s.outbox.untold) == 0 { // else what is damaged would pass for acked
-		err = s.writeCursor()
+	err := errors.Join(s.sync(), s.sweep())
+	if err == nil {
+		_, _, err = s.writeCursor()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +67,7 @@ func (s *spool) sync() error {
 		open.synced = end
 	}
 	for _, open := range closing {
-		kind, _, _ := parseName(filepath.Base(open.path))
+		kind, _, _ := parseName(open.name)
 		each(kind, open)
 		open.file.Close()
 	}
@@ -84,7 +82,7 @@ func (s *spool) sync() error {
 		}
 	}
 	if needed && w.created {
-		if err := w.dir.Sync(); err != nil {
+		if err := w.dir.lock.Sync(); err != nil {
 			errs = append(errs, err)
 		} else {
 			w.created = false
@@ -104,12 +102,33 @@ func (s *spool) progress(kind schema.Kind, seg *segment) (end int64, acked bool)
 	return seg.end.off, false
 }
 
-// sweep removes the files that are done with.
-func (s *spool) sweep() {
+// sweep removes the files that are done with, and closes those that are cut off, when it is written down that what they held is
+// counted. A full disk needs the room for that.
+func (s *spool) sweep() error {
 	s.mu.Lock()
-	trash := s.outbox.trash
-	s.outbox.trash = nil
+	idle := len(s.outbox.trash) == 0 && len(s.outbox.torn) == 0
 	s.mu.Unlock()
+	if idle {
+		return nil
+	}
+	trash, torn, err := s.writeCursor()
+	if err != nil && !isFull(err) {
+		return err
+	}
+	s.remove(trash)
+	if err != nil {
+		_, torn, err = s.writeCursor()
+	}
+	if err == nil {
+		s.outbox.torn = slices.DeleteFunc(torn, func(seg *segment) bool {
+			err := seg.close()
+			return err == nil || errors.Is(err, os.ErrNotExist)
+		})
+	}
+	return err
+}
+
+func (s *spool) remove(trash []*segment) {
 	w := &s.outbox.writer
 	w.closing = slices.DeleteFunc(w.closing, func(open *openSegmentFile) bool { // it would keep its room
 		gone := slices.Contains(trash, open.segment)
@@ -118,30 +137,28 @@ func (s *spool) sweep() {
 		}
 		return gone
 	})
-	left := trash[:0] // until the disk lets it go
+	gone := map[*segment]bool{}
 	for _, seg := range trash {
-		if err := os.Remove(seg.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			left = append(left, seg)
-		}
-	}
-	if len(left) == 0 {
-		return
+		err := seg.root.Remove(seg.name)
+		gone[seg] = err == nil || errors.Is(err, os.ErrNotExist)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, seg := range left {
-		if !seg.stuck {
+	s.outbox.trash = slices.DeleteFunc(s.outbox.trash, func(seg *segment) bool { return gone[seg] })
+	for _, seg := range s.outbox.trash { // until the disk lets it go
+		if left, tried := gone[seg]; tried && !left && !seg.stuck {
 			seg.stuck = true
 			s.outbox.writeErr++
 		}
 	}
-	s.outbox.trash = append(s.outbox.trash, left...)
 }
 
-func (s *spool) writeCursor() error {
+// writeCursor writes down how far all is acked and what is lost. It gives what is to be done with the files whose
+// loss is in that.
+func (s *spool) writeCursor() (trash, torn []*segment, err error) {
 	o := s.outbox
 	s.mu.Lock()
-	c := cursor{next: o.next}
+	c := cursor{next: o.next, debts: map[string]debt{}}
 	for kind, at := range o.at {
 		switch kept := o.kept[kind]; {
 		case at.seg == nil:
@@ -151,25 +168,42 @@ func (s *spool) writeCursor() error {
 			c.kinds[kind] = cursorEntry{at.seg.number, at.off, at.batches, at.events}
 		}
 	}
+	for run, d := range o.debts {
+		if run == o.run {
+			d.lost = s.dropped
+		}
+		if d.lost > d.told {
+			c.debts[run] = d
+		}
+	}
+	trash, torn = slices.Clone(o.trash), o.torn
 	s.mu.Unlock()
-	if c == o.writer.cursor {
-		return nil
+	c.gone, c.torn = numbers(trash), numbers(torn)
+	w := &o.writer
+	if text := c.text(); text != w.cursor {
+		if err := w.dir.write(text, c.owed() != w.owed); err != nil {
+			return trash, torn, err
+		}
+		w.cursor, w.owed = text, c.owed()
 	}
-	if err := c.write(o.dir); err != nil {
-		return err
+	return trash, torn, nil
+}
+
+func numbers(list []*segment) (numbers []uint64) {
+	for _, seg := range list {
+		numbers = append(numbers, seg.number)
 	}
-	o.writer.cursor = c
-	return nil
+	return numbers
 }
 
 var errVanished = errors.New("the directory is gone")
 
 // vanished reports whether the directory was removed, or another one is in its place.
 func (o *outbox) vanished() bool {
-	if o.writer.dir == nil {
+	if o.writer.dir.Root == nil {
 		return false
 	}
-	ours, err := o.writer.dir.Stat()
+	ours, err := o.writer.dir.lock.Stat()
 	if err != nil {
 		return false
 	}
@@ -190,7 +224,7 @@ func (s *spool) forsake() {
 	for _, open := range w.closing {
 		open.file.Close()
 	}
-	w.closing, w.created, w.cursor = nil, false, cursor{}
+	w.closing, w.created = nil, false
 	s.leave()
 	s.mu.Lock()
 	batches, events := s.forgetAll()
@@ -222,9 +256,9 @@ func (s *spool) forgetAll() (batches int, events uint64) {
 		s.stored[kind] = 0
 	}
 	o.segments, o.at, o.batches = [schema.NumKinds][]*segment{}, [schema.NumKinds]mark{}, [schema.NumKinds]int{}
-	o.bytes, o.trash, o.untold, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
+	o.bytes, o.trash, o.torn, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
 	s.batches += uint64(batches)
-	s.dropped += events
+	s.dropped += events + o.inherit(s.inFlight[:]...)
 	return batches, events
 }
 
@@ -267,22 +301,25 @@ func (s *spool) makeWay() bool {
 // try sees whether a disk takes a large batch again.
 func (s *spool) try() error {
 	o := s.outbox
-	if o.writer.dir == nil {
+	if o.writer.dir.Root == nil {
 		found, err := o.enter()
 		if err != nil {
 			return err
 		}
+		o.writer.began(&found)
 		s.mu.Lock()
-		s.dropped += o.adopt(found)
+		s.dropped += o.adopt(found, s.inFlight[:]...)
 		s.wakeAll()
 		s.mu.Unlock()
 	}
-	s.sweep()
-	f, err := o.create("try")
+	if err := s.sweep(); err != nil {
+		return err
+	}
+	f, err := o.writer.dir.create("try")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = o.writer.dir.Remove("try") }()
 	defer f.Close()
 	err = unix.Fallocate(int(f.Fd()), 0, 0, maxRecordBytes)
 	if errors.Is(err, unix.EOPNOTSUPP) { // it will be seen when it is written
@@ -296,23 +333,37 @@ func (s *spool) try() error {
 
 // finish writes what memory alone holds, and leaves the directory to the next run.
 func (s *spool) finish() {
+	s.settle() // a bad disk may be good again
 	for s.writeRound() {
 	}
 	for kind := range s.outbox.writer.open {
 		s.seal(schema.Kind(kind), true)
 	}
+	s.abandon()
 	s.settle()
-	s.sweep()
 	for _, open := range s.outbox.writer.closing {
 		open.file.Close() // the disk is bad
 	}
 	s.leave()
 }
 
+// abandon counts what ends with this run.
+func (s *spool) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, q := range s.queues {
+		for _, e := range q[s.stored[kind]:] {
+			s.dropped += uint64(e.events)
+		}
+		if e := s.inFlight[kind]; e != nil && e.data != nil && e.mark.seg == nil && (len(q) == 0 || q[0] != e) {
+			s.dropped += uint64(e.events) // it was read from a directory that is gone
+		}
+	}
+}
+
 // leave lets another producer have the directory.
 func (s *spool) leave() {
-	if s.outbox != nil && s.outbox.writer.dir != nil {
-		s.outbox.writer.dir.Close()
-		s.outbox.writer.dir = nil
+	if s.outbox != nil && s.outbox.writer.dir.Root != nil {
+		s.outbox.writer.dir.close()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -13,12 +12,16 @@ import (
 
 // writer is what only the goroutine has that writes the outbox.
 type writer struct {
-	dir     *os.File // holds the lock; nil until the directory could be entered
+	dir     directory
 	open    [schema.NumKinds]*openSegmentFile
 	closing []*openSegmentFile // full, not synced yet
 	created bool               // a file since the directory was synced
-	cursor  cursor             // as it was last written
+	cursor  string             // as it was last written
+	owed    string             // what is in it of debts
 }
+
+// began takes a directory that was entered.
+func (w *writer) began(f *found) { w.dir, w.cursor, w.owed = f.dir, "", f.at.owed() }
 
 // openSegmentFile is a segment with its file.
 type openSegmentFile struct {
@@ -54,10 +57,15 @@ func (s *spool) store(ctx context.Context) {
 
 // writeRound writes one batch of each kind, the most precious first. It reports whether another round is of use.
 func (s *spool) writeRound() (wrote bool) {
-	s.using(time.Now())
-	s.sweep()
-	s.using(time.Time{})
 	defer s.report()
+	s.using(time.Now())
+	err := s.sweep()
+	s.using(time.Time{})
+	if err != nil {
+		s.mu.Lock()
+		s.failed(err)
+		s.mu.Unlock()
+	}
 	for i := len(dropOrder) - 1; i >= 0; i-- {
 		if len(s.outbox.writer.closing) >= mostClosing {
 			s.settle()
@@ -68,9 +76,6 @@ func (s *spool) writeRound() (wrote bool) {
 			continue
 		}
 		seg, err := s.write(kind, e)
-		if err == nil {
-			s.told()
-		}
 		wrote = s.written(kind, e, seg, err) || wrote
 	}
 	return wrote
@@ -116,26 +121,6 @@ func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
 		return nil, err
 	}
 	return open.segment, nil
-}
-
-// told closes what earlier runs left cut off, and removes what is damaged: a batch of this run, which tells what is lost, is
-// stored.
-func (s *spool) told() {
-	o := s.outbox
-	if len(o.untold) == 0 {
-		return
-	}
-	for _, seg := range o.untold {
-		if seg.cutOff && seg.end.batches > 0 {
-			seg.close()
-			continue
-		}
-		s.mu.Lock()
-		o.trash = append(o.trash, seg)
-		s.mu.Unlock()
-	}
-	o.untold = nil
-	s.sweep()
 }
 
 // hang is how long the disk may take before everybody goes on without it.
@@ -201,7 +186,6 @@ func (s *spool) written(kind schema.Kind, e *encoded, seg *segment, err error) b
 	default:
 		e.mark = seg.end
 		seg.end = e.behind()
-		seg.told = e.lost
 		o.bytes -= seg.share()
 		seg.bytes = seg.end.off
 		o.bytes += seg.share()
@@ -246,7 +230,7 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 		}
 		seg := o.segments[kind][i]
 		batches, events := o.left(kind, seg)
-		s.dropped += events + o.untell(seg)
+		s.dropped += events
 		s.batches += uint64(batches)
 		o.gone += uint64(batches)
 		s.forget(kind, seg)
@@ -262,25 +246,6 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 	return false
 }
 
-// untell is how much of what an earlier run had lost nothing tells any more when a segment of it is given up.
-func (o *outbox) untell(gone *segment) (events uint64) {
-	if !gone.earlier || gone.told == unknown {
-		return 0 // this run tells it again
-	}
-	told := uint64(0)
-	if o.sentRun == gone.run {
-		told = o.sentTold
-	}
-	for _, list := range o.segments {
-		for _, seg := range list {
-			if seg != gone && seg.run == gone.run {
-				told = max(told, seg.told)
-			}
-		}
-	}
-	return max(gone.told, told) - told
-}
-
 // create begins a segment.
 func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
 	o := s.outbox
@@ -288,18 +253,18 @@ func (s *spool) create(kind schema.Kind) (*openSegmentFile, error) {
 	number := o.next
 	o.next++
 	s.mu.Unlock()
-	path := filepath.Join(o.dir, segmentName(kind, number))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	root, name := o.writer.dir.Root, segmentName(kind, number)
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	begin := beginning(o.self, o.run)
 	if _, err := f.WriteAt(begin, 0); err != nil {
 		f.Close()
-		_ = os.Remove(path)
+		_ = root.Remove(name)
 		return nil, err
 	}
-	seg := &segment{path: path, number: number, origin: o.self, run: o.run, bytes: int64(len(begin))}
+	seg := &segment{root: root, name: name, number: number, origin: o.self, run: o.run, bytes: int64(len(begin))}
 	seg.begin = mark{seg: seg, off: seg.bytes}
 	seg.end = seg.begin
 	open := &openSegmentFile{seg, f}

@@ -50,7 +50,8 @@ func (p *publisher) run(ctx context.Context) {
 // subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
 func (p *publisher) subjectOf(batch *encoded, w *way) string {
 	if from := batch.from; from != nil {
-		return schema.Subject(w.topology.Shard(from.cluster, from.host), from.cluster, from.host, p.kind)
+		of := from.origin
+		return schema.Subject(w.topology.Shard(of.cluster, of.host), of.cluster, of.host, p.kind)
 	}
 	return w.subjects[p.kind]
 }

@@ -15,13 +15,13 @@ type encoded struct {
 	events int
 	last   schema.KTime // 0 for a batch of an earlier run
 	at     int64        // wall time at which it was closed, ns
-	from   *origin      // of a batch of an earlier run
+	from   *segment     // of a batch of an earlier run
 
 	// With an outbox.
-	lost    uint64 // events that the spool had lost before it
-	mark    mark   // where it is stored; no segment: memory alone has it
-	writing bool   // it is being stored
-	done    bool   // it was acked meanwhile
+	mark    mark // where it is stored; no segment: memory alone has it
+	writing bool // it is being stored
+	done    bool // it was acked meanwhile
+	refused bool // and will never be acked
 }
 
 // behind is the place after it.
@@ -87,7 +87,6 @@ func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
 		s.giveUp(victim, i)
 	}
 	e.data = append(s.buffer(), data...)
-	e.lost = s.dropped
 	s.bytes += len(data)
 	s.queues[kind] = append(s.queues[kind], &e)
 	if s.outbox == nil || s.outbox.failing {
@@ -250,10 +249,14 @@ func (s *spool) head(kind schema.Kind) *encoded {
 
 // acked removes the batch that next gave.
 func (s *spool) acked(kind schema.Kind) {
+	told := s.tells(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.inFlight[kind]
 	s.inFlight[kind] = nil
+	if told > 0 {
+		s.outbox.told(e, told)
+	}
 	stored, behind := e.mark.seg != nil, e.behind()
 	if q := s.queues[kind]; len(q) > 0 && q[0] == e {
 		q[0] = nil
@@ -268,12 +271,15 @@ func (s *spool) acked(kind schema.Kind) {
 	if stored && e.mark == s.outbox.at[kind] {
 		s.outbox.advance(kind, behind)
 		s.turn(behind.seg)
+	} else if e.from != nil {
+		s.turn(e.from)
 	}
 }
 
-// turn wakes whoever waits for a segment's run to be sent.
+// turn does what is due when a segment may have been the last of its run: who waits for the next one is woken.
 func (s *spool) turn(seg *segment) {
 	if seg.earlier {
+		s.dropped += s.outbox.inherit(s.inFlight[:]...)
 		s.wakeAll()
 	}
 }
@@ -282,6 +288,7 @@ func (s *spool) turn(seg *segment) {
 func (s *spool) refused(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.refused = true
 	s.dropped += uint64(e.events)
 	s.batches++
 }
