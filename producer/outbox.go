@@ -47,6 +47,7 @@ type outbox struct {
 	torn     []*segment              // to be closed where they are cut off: what was behind is counted
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
+	taken    bool                    // one was taken over since the cursor was written
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
 	said     bool                    // that it is bad

@@ -35,6 +35,7 @@ func (o *outbox) inherit(inFlight ...*encoded) (events uint64) {
 		if run != o.run && !flies && !o.holds(run) {
 			events += d.lost - min(d.told, d.lost)
 			delete(o.debts, run)
+			o.taken = true
 		}
 	}
 	return events

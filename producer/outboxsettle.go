@@ -103,10 +103,10 @@ func (s *spool) progress(kind schema.Kind, seg *segment) (end int64, acked bool)
 }
 
 // sweep removes the files that are done with, and closes those that are cut off, when it is written down that what they held is
-// counted. A full disk needs the room for that.
+// counted. A full disk needs the room for that. A debt is not told by two runs: it is written down, too, before a batch tells it.
 func (s *spool) sweep() error {
 	s.mu.Lock()
-	idle := len(s.outbox.trash) == 0 && len(s.outbox.torn) == 0
+	idle := len(s.outbox.trash) == 0 && len(s.outbox.torn) == 0 && !s.outbox.taken
 	s.mu.Unlock()
 	if idle {
 		return nil
@@ -177,11 +177,16 @@ func (s *spool) writeCursor() (trash, torn []*segment, err error) {
 		}
 	}
 	trash, torn = slices.Clone(o.trash), o.torn
+	taken := o.taken
+	o.taken = false
 	s.mu.Unlock()
 	c.gone, c.torn = numbers(trash), numbers(torn)
 	w := &o.writer
 	if text := c.text(); text != w.cursor {
 		if err := w.dir.write(text, c.owed() != w.owed); err != nil {
+			s.mu.Lock()
+			o.taken = o.taken || taken
+			s.mu.Unlock()
 			return trash, torn, err
 		}
 		w.cursor, w.owed = text, c.owed()
@@ -333,8 +338,10 @@ func (s *spool) try() error {
 
 // finish writes what memory alone holds, and leaves the directory to the next run.
 func (s *spool) finish() {
-	s.settle() // a bad disk may be good again
-	for s.writeRound() {
+	for range 2 { // a bad disk may be good again
+		s.settle()
+		for s.writeRound() {
+		}
 	}
 	for kind := range s.outbox.writer.open {
 		s.seal(schema.Kind(kind), true)

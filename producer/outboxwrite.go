@@ -89,6 +89,10 @@ func (s *spool) claim(kind schema.Kind) *encoded {
 	if s.outbox.failing || i >= len(s.queues[kind]) {
 		return nil
 	}
+	if s.outbox.taken {
+		s.more() // when that is written down
+		return nil
+	}
 	e := s.queues[kind][i]
 	e.writing = true
 	s.outbox.began = time.Now()

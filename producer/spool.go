@@ -93,6 +93,11 @@ func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
 		s.wakeUp(kind)
 		return
 	}
+	s.more()
+}
+
+// more wakes the goroutine that writes the outbox.
+func (s *spool) more() {
 	select {
 	case s.unwritten <- struct{}{}:
 	default:
