@@ -84,7 +84,7 @@ func (r *router) run(ctx context.Context, refuse func(error)) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && r.promised != 0 && t.Shards != r.promised:
+		case err == nil && r.promised != 0 && t.Shards != r.promised && !r.lags(t, stored):
 			refuse(fmt.Errorf("%w: it promises %d and the bus has %d (generation %d): set it to %d, or to 0 for whatever the bus has",
 				ErrShards, r.promised, t.Shards, t.Generation, t.Shards))
 			return
@@ -107,12 +107,18 @@ func (r *router) run(ctx context.Context, refuse func(error)) {
 	}
 }
 
-// follow takes a topology for the present one, unless it is what a lagging copy of the bus still says: going
-// back to a shard that is about to be sealed would break the order of batches. The time at which it was stored is that of a
-// server's clock, so a bus that was set up anew by one that is late is known by what it no longer has.
+// lags says that a topology is what a lagging copy of the bus still says: going back to a shard that is about to be sealed
+// would break the order of batches. The time at which it was stored is that of a server's clock, so a bus that was set up anew by
+// one that is late is known by what it no longer has.
+func (r *router) lags(t schema.Topology, stored time.Time) bool {
+	was := r.now.Load()
+	return was != nil && t.Generation < was.topology.Generation && !stored.After(was.stored) && !was.leadsNowhere()
+}
+
+// follow takes a topology for the present one, unless it lags.
 func (r *router) follow(t schema.Topology, stored time.Time) {
 	was := r.now.Load()
-	if was != nil && (t.Same(was.topology) || t.Generation < was.topology.Generation && !stored.After(was.stored) && !was.leadsNowhere()) {
+	if was != nil && t.Same(was.topology) || r.lags(t, stored) {
 		return
 	}
 	w := &way{topology: t, stored: stored, shard: t.Shard(r.cluster, r.host), gone: make(chan struct{})}

@@ -251,6 +251,40 @@ func TestShardsThatWerePromised(t *testing.T) {
 	}
 }
 
+// TestPromiseAndLaggingCopy: a copy that still says what was before the reshard to the promised number does not end the producer.
+func TestPromiseAndLaggingCopy(t *testing.T) {
+	url := serve(t, t.TempDir(), -1).ClientURL()
+	before := schema.Topology{Generation: 1, Shards: 4}
+	now, at := before.Next(5), time.Now()
+	var asked atomic.Int64
+	nc := join(t, url).Conn()
+	if _, err := nc.Subscribe(jetstream.DefaultAPIPrefix+"DIRECT.GET.>", func(m *nats.Msg) {
+		topology, stored := now, at
+		if asked.Add(1) == 2 {
+			topology, stored = before, at.Add(-time.Hour)
+		}
+		answer := &nats.Msg{Data: topology.Encode(), Header: nats.Header{"Nats-Time-Stamp": {stored.Format(time.RFC3339Nano)}}}
+		if err := m.RespondMsg(answer); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s := send(t, join(t, url), "h", 5)
+	for n := range int64(3) {
+		until(t, "it asks on", func() bool {
+			if len(s.refused) > 0 {
+				t.Fatal(<-s.refused)
+			}
+			return asked.Load() > n
+		})
+		s.route.again()
+	}
+}
+
 // TestProducerWaitsForTheBus: batches wait while there is no bus, no topology, and one that is none.
 func TestProducerWaitsForTheBus(t *testing.T) {
 	dir := t.TempDir()
