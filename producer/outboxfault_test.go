@@ -216,11 +216,21 @@ func TestOutboxDamagedWhileMemoryHasIt(t *testing.T) {
 	}
 }
 
+// TestOutboxFormOfOneBit: a changed bit of the form does not make a file a newer program's.
+func TestOutboxFormOfOneBit(t *testing.T) {
+	for bit := range 8 {
+		dir := written(t, 5, true)
+		setForm(byte(segmentForm^1<<bit))(t, files(t, dir, "*.memory")[0])
+		s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+		same(t, fmt.Sprint("bit ", bit), takeAll(t, s, schema.KindMemory), from(1, 5))
+	}
+}
+
 // TestOutboxLeavesOthersFilesAlone, and what a newer form has.
 func TestOutboxLeavesOthersFilesAlone(t *testing.T) {
 	dir := written(t, 10, true)
 	list := files(t, dir, "*.memory")
-	setForm(segmentForm+1)(t, list[0])
+	setForm(nextForm)(t, list[0])
 	for name, content := range map[string][]byte{"notes.txt": []byte("mine"), "12.memory": []byte("mine")} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -376,7 +386,7 @@ func TestOutboxComesBackToWhatItLeft(t *testing.T) {
 		name        string
 		spoil, mend func(t *testing.T, path string)
 	}{
-		{"newer form", setForm(segmentForm + 1), setForm(segmentForm)},
+		{"newer form", setForm(nextForm), setForm(segmentForm)},
 		{"unreadable", func(t *testing.T, path string) {
 			move(t, path, path+".away")
 			if err := os.Symlink(path, path); err != nil { // ELOOP

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,8 @@ import (
 const (
 	segmentMagic   = "gputap"
 	segmentForm    = 2
-	farthestForm   = segmentForm + 3 // what is beyond is no newer gputap's, but a changed bit: the checksum says what the rest is
+	nextForm       = 4 // two bits from each before it, as each later one must be
+	farthestForm   = 7
 	beginBytes     = len(segmentMagic) + 2 + 4 + 2
 	headBytes      = 40
 	allOnes        = 1<<32 - 1
@@ -132,7 +134,8 @@ func (s *segment) readBeginning(r io.ReaderAt) error {
 	if string(fixed[:sizes]) != segmentMagic {
 		return errDamaged
 	}
-	if form := le.Uint16(fixed[sizes:]); form > segmentForm && form <= farthestForm {
+	// One bit from this form, or beyond the farthest, is no newer gputap's, but a change: the checksum says what the rest is.
+	if form := le.Uint16(fixed[sizes:]); form >= nextForm && form <= farthestForm && bits.OnesCount16(form^segmentForm) > 1 {
 		return fmt.Errorf("%w: form %d, this one knows %d", errNewerForm, form, segmentForm)
 	}
 	names := make([]byte, le.Uint16(fixed[beginBytes-2:]))
