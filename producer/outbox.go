@@ -48,6 +48,7 @@ type outbox struct {
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
 	taken    bool                    // one was taken over since the cursor was written
+	late     chan entered            // what is found, while the disk has not answered since the start; nil: it has
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
 	said     bool                    // that it is bad
@@ -81,14 +82,25 @@ func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, e
 		dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, run: opts.run, log: log, next: 1,
 		debts: map[string]debt{opts.run: {}},
 	}
-	found, err := o.enter()
+	late := make(chan entered, 1)
+	go func() {
+		found, err := o.enter()
+		late <- entered{found, err}
+	}()
+	var found found
+	select {
+	case e := <-late:
+		found, err = e.found, e.err
+	case <-time.After(hang):
+		o.late, err = late, errHangs
+	}
 	switch {
 	case err == nil:
 		o.writer.began(&found)
 		lost = o.adopt(found)
 		o.greet()
 		return o, lost, nil
-	case badDisk(err):
+	case badDisk(err) || errors.Is(err, errHangs):
 		o.failed(err)
 		o.report(o.news())
 		return o, 0, nil

@@ -39,6 +39,12 @@ func (d *directory) close() {
 	*d = directory{}
 }
 
+// entered is what came of enter.
+type entered struct {
+	found
+	err error
+}
+
 // enter locks the directory and reads what is in it.
 func (o *outbox) enter() (found, error) {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {

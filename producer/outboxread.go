@@ -9,12 +9,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-const (
-	readAgain = time.Second
-	// patience is how long a disk may not answer before what it holds is given up, segment for segment: batches behind
-	// it wait.
-	patience = 30 * time.Second
-)
+const readAgain = time.Second
+
+// patience is how long a disk may not answer before what it holds is given up, segment for segment: batches behind it wait.
+var patience = 30 * time.Second // tests have less
 
 // load reads a batch that is in flight from the outbox. When that is impossible it counts what is lost, goes
 // behind it, and leaves the batch without data. It fails only with ctx.
@@ -23,15 +21,17 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 	limit := e.mark.seg.end.off
 	s.mu.Unlock()
 	for began := time.Now(); ; {
-		h, data, err := e.mark.read(limit, s.read[kind])
-		s.read[kind] = data
+		h, data, err := s.ask(ctx, kind, e.mark, limit, max(patience-time.Since(began), 0))
 		if err == nil {
 			s.loaded(kind, e, &h, data)
 			return nil
 		}
+		if ctx.Err() != nil && errors.Is(err, errHangs) {
+			return ctx.Err()
+		}
 		hopeless := errors.Is(err, errDamaged) || errors.Is(err, errDamagedBatch) || errors.Is(err, fs.ErrNotExist) ||
 			errors.Is(err, fs.ErrClosed) // its directory is gone
-		if hopeless || time.Since(began) > patience {
+		if hopeless || time.Since(began) >= patience {
 			s.unreadable(kind, e, &h, err)
 			return nil
 		}
@@ -40,6 +40,31 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// ask reads one record. A disk that does not answer for so long, or for hang once ctx has ended, is left behind.
+func (s *spool) ask(ctx context.Context, kind schema.Kind, at mark, limit int64, wait time.Duration) (h recordHead, data []byte, err error) {
+	type answer struct {
+		recordHead
+		data []byte
+		err  error
+	}
+	buf, answered := s.read[kind], make(chan answer, 1)
+	s.read[kind] = nil
+	go func() {
+		h, data, err := at.read(limit, buf)
+		answered <- answer{h, data, err}
+	}()
+	over, atEnd := time.NewTimer(wait), min(wait, hang)
+	defer over.Stop()
+	defer context.AfterFunc(ctx, func() { over.Reset(atEnd) })()
+	select {
+	case a := <-answered:
+		s.read[kind] = a.data
+		return a.recordHead, a.data, a.err
+	case <-over.C:
+		return h, nil, errHangs
 	}
 }
 

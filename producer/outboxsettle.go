@@ -307,7 +307,7 @@ func (s *spool) makeWay() bool {
 func (s *spool) try() error {
 	o := s.outbox
 	if o.writer.dir.Root == nil {
-		found, err := o.enter()
+		found, err := o.come()
 		if err != nil {
 			return err
 		}
@@ -336,6 +336,16 @@ func (s *spool) try() error {
 	return nil
 }
 
+// come enters a directory that could not be entered before.
+func (o *outbox) come() (found, error) {
+	if o.late == nil {
+		return o.enter()
+	}
+	e := <-o.late
+	o.late = nil
+	return e.found, e.err
+}
+
 // finish writes what memory alone holds, and leaves the directory to the next run.
 func (s *spool) finish() {
 	for range 2 { // a bad disk may be good again
@@ -343,11 +353,14 @@ func (s *spool) finish() {
 		for s.writeRound() {
 		}
 	}
+	s.using(time.Now())
 	for kind := range s.outbox.writer.open {
 		s.seal(schema.Kind(kind), true)
 	}
 	s.abandon()
 	s.settle()
+	s.using(time.Now())
+	defer s.using(time.Time{})
 	for _, open := range s.outbox.writer.closing {
 		open.file.Close() // the disk is bad
 	}

@@ -32,8 +32,27 @@ type openSegmentFile struct {
 // mostClosing bounds the files that wait to be synced.
 const mostClosing = 16
 
-// store writes batches to the outbox until ctx ends, and then what is left. Only it writes there.
+// store writes batches to the outbox until ctx ends, and then what is left. A disk that does not answer then is left behind.
 func (s *spool) store(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.storeAll(ctx)
+	}()
+	<-ctx.Done()
+	look := time.NewTicker(patience / 100)
+	defer look.Stop()
+	for !s.hangs(patience) {
+		select {
+		case <-done:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// storeAll is store while the disk answers. Only it writes there.
+func (s *spool) storeAll(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
@@ -128,9 +147,16 @@ func (s *spool) write(kind schema.Kind, e *encoded) (*segment, error) {
 }
 
 // hang is how long the disk may take before everybody goes on without it.
-const hang = 5 * time.Second
+var hang = 5 * time.Second // tests have less
 
 var errHangs = fmt.Errorf("it has not answered for %s", hang)
+
+// hangs reports whether the goroutine that writes has waited for the disk for so long.
+func (s *spool) hangs(long time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.outbox.began.IsZero() && time.Since(s.outbox.began) > long
+}
 
 // using notes since when the goroutine that writes waits for the disk.
 func (s *spool) using(since time.Time) {

@@ -38,6 +38,7 @@ type Producer struct {
 	clockAt     schema.KTime // next sample of the clock offset
 	lookAt      schema.KTime // next look for processes whose end was lost
 	libraries   []schema.Library
+	storing     bool // the outbox is left by the goroutine that writes it
 }
 
 // New loads the programs and attaches the host's libraries, so that what starts after it returns is
@@ -200,6 +201,7 @@ func (p *Producer) Run(ctx context.Context) error {
 	stored, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
 	if p.spool.outbox != nil {
+		p.storing = true
 		storing.Go(func() { p.spool.store(stored) })
 	}
 	err := p.watch(ctx)
@@ -368,5 +370,7 @@ func (p *Producer) Close() {
 	p.reader.close()
 	p.cgroups.close()
 	p.tap.Close()
-	p.spool.leave()
+	if !p.storing {
+		p.spool.leave()
+	}
 }
