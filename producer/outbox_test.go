@@ -522,7 +522,7 @@ func TestOutboxUnwritable(t *testing.T) {
 			runtime.LockOSThread() // its thread, which is another user from here on, ends with it
 			_ = unix.Setfsuid(65534)
 		}
-		_, _, err := openOutbox(outboxOptions{dir: dir, limit: 1 << 30, segment: 1000}, quiet())
+		_, err := (&outbox{dir: dir, log: quiet()}).enter() // in this thread
 		got <- err
 	}()
 	if err := <-got; !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) {

@@ -240,6 +240,25 @@ func TestOutboxCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"files gone, and written on", func(t *testing.T, b *books, end func(*books)) {
+			lostBefore(b, end)
+			b.fill(memory, 5, 1000)
+			for range 2 {
+				for _, path := range files(t, b.dir, "*.memory") {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.settle()
+				b.fill(memory, 5, 1000)
+			}
+			if want := uint64(500 + 5*10); b.s.level().droppedEvents != want {
+				t.Errorf("%d events are lost: memory has all but those of the run before, %d", b.s.level().droppedEvents, want)
+			}
+			b.settle()
+			end(b)
+			b.start()
+		}},
 		{"head unreadable", func(t *testing.T, b *books, _ func(*books)) {
 			lostBefore(b, finish)
 			path := files(t, b.dir, "*.memory")[0]

@@ -385,6 +385,9 @@ func TestOutboxFirstForm(t *testing.T) {
 	if err := os.WriteFile(path, data[:len(data)-headBytes], 0o600); err != nil { // the ending says where it is
 		t.Fatal(err)
 	}
+	if err := os.Remove(filepath.Join(dir, cursorName)); err != nil { // it says where the first batch was
+		t.Fatal(err)
+	}
 	s = spoolAt(t, dir, 1<<20, 1<<30, 1<<20, quiet())
 	s.push(schema.KindHost, batchOf(schema.KindHost, 1, 100), encoded{seq: 1})
 	s.writeRound()

@@ -182,8 +182,8 @@ func (f *found) keep(kind schema.Kind, number uint64) {
 	}
 }
 
-// resume is where the cursor is, if that is a record of this segment, or its end, else its first record. A torn segment may end
-// before: then all that is left of it was acked.
+// resume is where the cursor is, if that is in this segment, else its first record. A torn segment may end before: then all that is
+// left of it was acked.
 func (s *segment) resume(c cursorEntry) mark {
 	p := mark{s, c.off, c.batches, c.events}
 	switch {
@@ -191,19 +191,8 @@ func (s *segment) resume(c cursorEntry) mark {
 		return s.begin
 	case p.off >= s.end.off:
 		return s.end
-	case p.batches >= s.end.batches || p.events > s.end.events || !s.headAt(p.off):
+	case p.batches >= s.end.batches || p.events > s.end.events:
 		return s.begin
 	}
 	return p
-}
-
-// headAt reports whether a record is there.
-func (s *segment) headAt(off int64) bool {
-	f, err := s.root.Open(s.name)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	h, err := readHead(f, off, s.end.off)
-	return err == nil && h.bytes != allOnes
 }

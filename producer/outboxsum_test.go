@@ -20,9 +20,12 @@ type sums struct {
 	*books
 	random *rand.Rand
 	kills  bool // runs may end without a last word
-	last   [schema.NumKinds][2]uint64
-	done   []string
-	claims struct {
+
+	removed bool            // files were, and the outbox may not have noticed
+	damaged map[string]bool // files
+	last    [schema.NumKinds][2]uint64
+	done    []string
+	claims  struct {
 		kind  schema.Kind
 		batch *encoded
 	}
@@ -38,7 +41,7 @@ func TestOutboxSums(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 7))
-			m := &sums{random: random, kills: seed%2 == 1}
+			m := &sums{random: random, kills: seed%2 == 1, damaged: map[string]bool{}}
 			m.books = newBooks(t, 8_000+random.IntN(40_000), m.someLimit(), 8_000)
 			for range 250 {
 				m.step()
@@ -99,6 +102,7 @@ func (m *sums) step() {
 		what = "settle"
 		if m.claims.batch == nil {
 			m.settle()
+			m.removed = m.removed && (m.flying != [schema.NumKinds]*encoded{} || m.s.outbox.failing)
 		}
 	case n < 91:
 		what = "fail"
@@ -114,6 +118,14 @@ func (m *sums) step() {
 		what = "vanish"
 		m.vanish()
 	case n < 94:
+		what = "remove files"
+		m.removed = true
+		for _, path := range files(m.t, m.dir, "*."+kind.String()) {
+			if err := os.Remove(path); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	case n < 95:
 		what = "refuse " + kind.String()
 		if m.fly(kind) {
 			m.inOrder(kind)
@@ -183,6 +195,11 @@ func (m *sums) vanish() {
 // end ends a run in one of several ways, does something to what it left, and starts the next one.
 func (m *sums) end() (what string) {
 	m.unclaim(nil)
+	for kind := range m.flying { // else what is in flight from a file that is gone is unknown
+		if m.removed && m.flying[kind] != nil {
+			m.land(schema.Kind(kind))
+		}
+	}
 	m.flying, m.last = [schema.NumKinds]*encoded{}, [schema.NumKinds][2]uint64{}
 	switch n := m.random.IntN(6); {
 	case n < 2 || !m.kills && n < 4:
@@ -211,13 +228,12 @@ func (m *sums) end() (what string) {
 	if m.random.IntN(2) == 0 {
 		m.limit = m.someLimit()
 	}
-	m.acked = 0
+	m.acked, m.removed = 0, false
 	m.start()
 	return what
 }
 
-// damage changes a byte of a file that was closed. Where that is the head at the cursor, what was acked before may be counted when the file is
-// given up.
+// damage changes a byte of a file that was closed.
 func (m *sums) damage() (what string) {
 	list := files(m.t, m.dir, "*.*")
 	root, err := os.OpenRoot(m.dir)
@@ -228,19 +244,15 @@ func (m *sums) damage() (what string) {
 	list = slices.DeleteFunc(list, func(path string) bool {
 		_, number, ok := parseName(filepath.Base(path))
 		seg, _, _, err := openSegment(root, filepath.Base(path), number)
-		return !ok || err != nil || seg.cutOff
+		return !ok || err != nil || seg.cutOff || m.damaged[path] // a second one may be where nobody can tell
 	})
 	if len(list) == 0 {
 		return ""
 	}
 	path := list[m.random.IntN(len(list))]
-	for kind, at := range m.s.outbox.at {
-		if at.seg != nil && at.seg.path() == path && m.s.outbox.batches[kind] > 0 {
-			m.moreThan += at.events
-		}
-	}
 	at := m.random.Int64N(stat(m.t, path).Size())
 	flip(m.t, path, at)
+	m.damaged[path] = true
 	return fmt.Sprintf(", damage at %d of %s", at, filepath.Base(path))
 }
 
@@ -257,9 +269,12 @@ func (m *sums) crash(power bool) {
 		if run == o.run {
 			d.lost = m.s.dropped
 		}
-		owed, written := d.lost-min(d.told, d.lost), c.debts[run].lost-c.debts[run].told
-		m.fewer += max(owed, written) - written
-		m.moreThan += max(owed, written) - owed
+		written, is := c.debts[run]
+		if !is { // all was told
+			written = debt{d.told, d.told}
+		}
+		m.fewer += max(d.lost, written.lost) - written.lost
+		m.moreThan += max(d.told, written.told) - written.told
 		delete(c.debts, run)
 	}
 	for _, d := range c.debts { // they were taken over since
@@ -274,7 +289,7 @@ func (m *sums) crash(power bool) {
 			m.fewer += uint64(e.events)
 		}
 	}
-	if o.vanished() {
+	if o.vanished() || m.removed {
 		for kind, list := range o.segments {
 			for _, seg := range list {
 				_, events := o.left(schema.Kind(kind), seg)

@@ -259,21 +259,23 @@ func (s *spool) dropSegment(most schema.Kind) bool {
 			continue
 		}
 		seg := o.segments[kind][i]
-		batches, events := o.left(kind, seg)
-		s.dropped += events
-		s.batches += uint64(batches)
-		o.gone += uint64(batches)
-		s.forget(kind, seg)
-		if open := o.writer.open[kind]; open != nil && open.segment == seg {
-			o.writer.open[kind] = nil
-			open.file.Close()
-		}
-		seg.sealed = true
-		o.remove(kind, i)
+		o.gone += s.giveUpSegment(kind, i)
+		s.letGo(kind, seg)
 		s.turn(seg)
 		return true
 	}
 	return false
+}
+
+// giveUpSegment counts what is left of a segment as lost.
+func (s *spool) giveUpSegment(kind schema.Kind, i int) uint64 {
+	o, seg := s.outbox, s.outbox.segments[kind][i]
+	batches, events := o.left(kind, seg)
+	s.dropped += events
+	s.batches += uint64(batches)
+	s.forget(kind, seg)
+	o.remove(kind, i)
+	return uint64(batches)
 }
 
 // create begins a segment.
