@@ -62,7 +62,7 @@ func TestALogLineHasEachKeyOnce(t *testing.T) {
 		}
 		said[line[strings.Index(line, `"msg"`):strings.Index(line, `,"consumer"`)]] = true
 	}
-	if !said[`"msg":"shard is owned"`] || !said[`"msg":"batch is of no use: copied to the dead letters"`] {
+	if !said[`"msg":"shard is owned"`] || !said[`"msg":"folding has begun"`] || !said[`"msg":"batch is of no use: copied to the dead letters"`] {
 		t.Errorf("it says %v", said)
 	}
 }

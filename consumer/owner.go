@@ -121,6 +121,7 @@ func (o *owned) work(ctx context.Context) (err error) {
 	o.log.Info("shard is owned", "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
 		"batches", reader.Stats().Batches, "duplicates", reader.Stats().Duplicates)
 
+	_, folded := reader.watch(reader.Applied() + 1)
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	ended := make(chan error, 1)
@@ -129,6 +130,9 @@ func (o *owned) work(ctx context.Context) (err error) {
 	defer tick.Stop()
 	for {
 		select {
+		case <-folded:
+			folded = nil
+			o.log.Info("folding has begun", "seq", reader.Applied())
 		case <-tick.C:
 			if ctx.Err() != nil {
 				continue // the reader ends
