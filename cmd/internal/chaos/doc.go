@@ -1,9 +1,12 @@
 // Command chaos runs a fleet of real processes on loopback and hurts it: three nats-server nodes with three replicas of
 // everything, simulated hosts, three instances of each consumer. At random, and reproducibly by its seed, it kills and
-// pauses consumers, producers and nodes, cuts connections, fills a node's disk and restarts the whole cluster. Then it
-// lets the fleet come to rest and compares.
+// pauses consumers, simulators and nodes, cuts connections, holds a commit back until it is a zombie's, fills a node's disk
+// and restarts the whole cluster. Then it lets the fleet come to rest and compares.
 //
-// The truth is what the simulators logged before they published it. A run fails when a batch of it is not in its shard's
-// stream, or out of order, or changed; and when the state that a consumer committed is not, byte for byte, what one
-// undisturbed reader makes of that stream.
+// The truth is what the simulators logged before they published it, counted here and by nothing of package consumer: a run fails
+// when a batch of it is not in its shard's stream, or under another subject, out of order or changed; when an undisturbed
+// reader counts other batches, events or losses; and when a committed state shows of any process other calls, launches, copies or
+// bytes. It fails too when a committed state is not, byte for byte, what that reader makes of the stream; when the bus stored a
+// commit that is older than the one before it; when a program crashed, or ended otherwise than with status 0; and when nothing
+// had to be taken over. How long anything took is said and never judged.
 package main

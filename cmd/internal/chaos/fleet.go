@@ -40,6 +40,9 @@ type fleet struct {
 	began      time.Time
 	did        map[string]int
 	kills      []kill // of consumers
+	fence      *fence
+
+	stopWatching func() // nil: it was not begun
 }
 
 func newFleet(ctx context.Context, o options) (*fleet, error) {
@@ -100,6 +103,9 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := cluster.InitStreams(ctx, f.first("gputap"), f.urls(), f.shards, nodes, int64(f.shards)*shardBytes); err != nil {
 		return err
 	}
+	if err := f.watchManifests(); err != nil {
+		return err
+	}
 	for _, c := range consumers {
 		for i := range f.instances {
 			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", c, i), Dir: f.dir, Args: []string{
@@ -111,19 +117,33 @@ func (f *fleet) start(ctx context.Context) error {
 			}
 		}
 	}
-	return f.startSimulators()
+	if err := f.startSimulators(); err != nil {
+		return err
+	}
+	return cluster.Until(ctx, time.Minute, f.owned)
 }
 
 const simulators = 2
 
+// clusterOf is the cluster of a simulator's hosts.
+func clusterOf(simulator int) string { return fmt.Sprintf("sim%d", simulator) }
+
+// startSimulators starts one whose hosts tell everything, and others whose hosts lose batches and whose producers start anew.
 func (f *fleet) startSimulators() error {
+	profile := filepath.Join(f.dir, "profile")
+	if err := writeProfile(profile); err != nil {
+		return err
+	}
 	for i := range simulators {
 		name := fmt.Sprintf("simulate-%d", i)
 		p := &cluster.Process{Name: name, Dir: f.dir, Args: []string{
-			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", fmt.Sprintf("sim%d", i), "--hosts", strconv.Itoa(f.hosts / simulators),
+			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i), "--hosts", strconv.Itoa(f.hosts / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
-			"--duration", "24h", "--drain", "90s",
+			"--duration", "24h", "--drain", "90s", "--profile", profile,
 		}}
+		if i > 0 {
+			p.Args = append(p.Args, "--restart", "--lose", "0.02")
+		}
 		f.simulators = append(f.simulators, p)
 		if err := p.Start(); err != nil {
 			return err
@@ -167,6 +187,9 @@ func (f *fleet) startCluster() error {
 }
 
 func (f *fleet) close() {
+	if f.stopWatching != nil {
+		f.stopWatching()
+	}
 	if f.nc != nil {
 		f.nc.Close()
 	}
@@ -180,6 +203,10 @@ func (f *fleet) close() {
 		p.close()
 	}
 	if f.tmpfs != "" {
+		if f.keep { // what is on it goes with it
+			err := os.CopyFS(f.tmpfs+"-kept", os.DirFS(f.tmpfs))
+			f.say("the store of %s is copied to %s-kept, err %v", f.nodes[nodes-1].Name, f.tmpfs, err)
+		}
 		_ = syscall.Unmount(f.tmpfs, 0)
 	}
 	if !f.keep {

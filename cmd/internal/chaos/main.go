@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -40,9 +41,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: %v\nchaos: the same again: make test-chaos SEED=%d\n", err, o.seed)
+		fmt.Fprintf(os.Stderr, "chaos: %v\nchaos: the same again: %s\n", err, again(o.seed))
 		os.Exit(1)
 	}
+}
+
+// again is the command that does the same.
+func again(seed uint64) string {
+	var flags []string
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "seed" {
+			flags = append(flags, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+		}
+	})
+	return fmt.Sprintf("make test-chaos SEED=%d CHAOS=%q", seed, strings.Join(flags, " "))
 }
 
 func run(ctx context.Context, o options) (err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 // trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
 // it did is undone a while later.
 func (f *fleet) trouble(ctx context.Context) error {
-	began := time.Now()
-	end, restartAt := began.Add(f.duration), began.Add(f.duration/2)
+	began, before := time.Now(), f.fence.committed()
+	until, restartAt := began.Add(f.duration), began.Add(f.duration/2)
 	var old []*cluster.Process
 	if f.from != "" {
 		old = slices.Concat(f.consumers, f.simulators)
@@ -29,10 +30,18 @@ func (f *fleet) trouble(ctx context.Context) error {
 	if !f.pause(ctx, 5*time.Second) {
 		return ctx.Err()
 	}
-	for time.Now().Before(end) && ctx.Err() == nil {
+	if !f.killsOnly {
+		if err := f.holdCommit(ctx); err != nil {
+			return err
+		}
+	}
+	for time.Now().Before(until) && ctx.Err() == nil {
 		if !restartAt.IsZero() && time.Now().After(restartAt) {
 			restartAt = time.Time{}
 			if err := f.restartCluster(ctx); err != nil {
+				return err
+			}
+			if err := f.killSimulator(ctx, f.simulators[0], 0); err != nil { // so that no run is without repeated batches
 				return err
 			}
 		}
@@ -51,7 +60,62 @@ func (f *fleet) trouble(ctx context.Context) error {
 	if len(old) > 0 {
 		return fmt.Errorf("%d programs are still old ones: more time is needed", len(old))
 	}
-	return ctx.Err()
+	return errors.Join(ctx.Err(), f.wentOn(before))
+}
+
+// wentOn is nil when each fold committed more during the trouble, which never hurt all of its instances for long. A short
+// trouble may be over before a commit is due.
+func (f *fleet) wentOn(before map[string]uint64) error {
+	after := f.fence.committed()
+	for _, fold := range consumers {
+		if f.duration >= time.Minute && after[fold] <= before[fold] {
+			return fmt.Errorf("%s committed nothing in %s of trouble", fold, f.duration)
+		}
+	}
+	return nil
+}
+
+// alive is nil when a process that is to be hurt is there to be hurt.
+func alive(p *cluster.Process) error {
+	if !p.Running() {
+		return fmt.Errorf("%s has ended by itself: %w: %s", p.Name, p.Err(), lastWords(p))
+	}
+	return nil
+}
+
+// lastWords are what a process that crashed said, and where it did.
+func lastWords(p *cluster.Process) string {
+	text, _ := os.ReadFile(p.Log())
+	if said := crash.FindAll(text, -1); len(said) > 0 {
+		return fmt.Sprintf("%s (%s)", said[len(said)-1], p.Log())
+	}
+	return "see " + p.Log()
+}
+
+// end has a consumer stop in order.
+func end(p *cluster.Process) error {
+	if err := alive(p); err != nil {
+		return err
+	}
+	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+		return err
+	}
+	if p.Err() != nil {
+		return fmt.Errorf("%s was asked to end: %w: %s", p.Name, p.Err(), lastWords(p))
+	}
+	return nil
+}
+
+// freeze stops a process for a while.
+func (f *fleet) freeze(ctx context.Context, p *cluster.Process, d time.Duration) error {
+	if err := alive(p); err != nil {
+		return err
+	}
+	f.note(fmt.Sprintf("pause %.0f s", d.Seconds()), p.Name)
+	p.Signal(syscall.SIGSTOP)
+	f.pause(ctx, d)
+	p.Signal(syscall.SIGCONT)
+	return nil
 }
 
 // upgrade replaces a process's program: a consumer ends in order, a simulator does not.
@@ -62,7 +126,7 @@ func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
 		p.Kill()
 		return f.startAgain(ctx, p)
 	}
-	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+	if err := end(p); err != nil {
 		return err
 	}
 	return p.Start()
@@ -90,17 +154,17 @@ func (f *fleet) one(ctx context.Context) error {
 	case n < 35:
 		return f.kill(ctx, consumer, wait/4)
 	case n < 50:
-		f.note("pause 15 s", consumer.Name)
-		consumer.Signal(syscall.SIGSTOP)
-		f.pause(ctx, 15*time.Second)
-		consumer.Signal(syscall.SIGCONT)
+		return f.freeze(ctx, consumer, 15*time.Second)
 	case n < 58:
 		f.note("stop and start", consumer.Name)
-		if err := consumer.End(syscall.SIGTERM, time.Minute); err != nil {
+		if err := end(consumer); err != nil {
 			return err
 		}
 		return consumer.Start()
 	case n < 72:
+		if err := alive(f.nodes[node]); err != nil {
+			return err
+		}
 		f.note("kill", f.nodes[node].Name)
 		f.nodes[node].Kill()
 		f.pause(ctx, wait)
@@ -111,15 +175,9 @@ func (f *fleet) one(ctx context.Context) error {
 		f.pause(ctx, wait/2)
 		f.proxies[node].heal()
 	case n < 90:
-		f.note("kill", simulator.Name)
-		simulator.Kill()
-		f.pause(ctx, wait/4)
-		return f.startAgain(ctx, simulator)
+		return f.killSimulator(ctx, simulator, wait/4)
 	case n < 96:
-		f.note("pause 3 s", simulator.Name)
-		simulator.Signal(syscall.SIGSTOP)
-		f.pause(ctx, 3*time.Second)
-		simulator.Signal(syscall.SIGCONT)
+		return f.freeze(ctx, simulator, 3*time.Second)
 	default:
 		return f.fillDisk(ctx)
 	}
@@ -131,11 +189,25 @@ const leftDead = 20 * time.Second
 
 // kill ends a consumer at once and starts it again after a while.
 func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.Duration) error {
+	if err := alive(consumer); err != nil {
+		return err
+	}
 	f.note("kill", consumer.Name)
 	f.kills = append(f.kills, kill{consumer.Name, time.Now()})
 	consumer.Kill()
 	f.pause(ctx, after)
 	return consumer.Start()
+}
+
+// killSimulator ends a simulator at once and starts it again after a while: it publishes again what may not have been stored.
+func (f *fleet) killSimulator(ctx context.Context, simulator *cluster.Process, after time.Duration) error {
+	if err := alive(simulator); err != nil {
+		return err
+	}
+	f.note("kill", simulator.Name)
+	simulator.Kill()
+	f.pause(ctx, after)
+	return f.startAgain(ctx, simulator)
 }
 
 // begins is how long a simulator takes to begin, or to find that there is no bus to begin with: it ends then.
@@ -167,6 +239,7 @@ func (f *fleet) note(what, who string) {
 // fillDisk leaves the last node no room for a while. It is started anew then, as its operator would.
 func (f *fleet) fillDisk(ctx context.Context) error {
 	if f.tmpfs == "" {
+		f.note("no disk to fill: that needs root", "")
 		return nil
 	}
 	node := f.nodes[nodes-1]
@@ -193,6 +266,9 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 func (f *fleet) restartCluster(ctx context.Context) error {
 	f.note("restart all nodes", "")
 	for _, n := range f.nodes {
+		if err := alive(n); err != nil {
+			return err
+		}
 		n.Kill()
 	}
 	f.pause(ctx, 3*time.Second)

@@ -5,20 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/gputap/gputap/cmd/internal/cluster"
-	"github.com/gputap/gputap/cmd/internal/simulate"
 	"github.com/gputap/gputap/cmd/internal/undisturbed"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
@@ -27,12 +23,10 @@ import (
 // rest lets the fleet heal, the simulators end, and the consumers fold what is left.
 func (f *fleet) rest(ctx context.Context) error {
 	f.say("rest")
-	for _, list := range [][]*cluster.Process{f.nodes, f.consumers, f.simulators} {
-		for _, p := range list {
-			p.Signal(syscall.SIGCONT)
-			if !p.Running() {
-				return fmt.Errorf("%s has ended by itself: %w", p.Name, p.Err())
-			}
+	for _, p := range slices.Concat(f.nodes, f.consumers, f.simulators) {
+		p.Signal(syscall.SIGCONT)
+		if err := alive(p); err != nil {
+			return err
 		}
 	}
 	if err := cluster.Until(ctx, 2*time.Minute, func() error { return f.healthy(ctx) }); err != nil {
@@ -48,7 +42,7 @@ func (f *fleet) rest(ctx context.Context) error {
 		return err
 	}
 	for _, p := range f.consumers {
-		if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+		if err := end(p); err != nil {
 			return err
 		}
 	}
@@ -96,34 +90,63 @@ func (f *fleet) folded(ctx context.Context) error {
 	return nil
 }
 
-// verify compares streams with the simulators' logs, and states with an undisturbed reader's.
+// kindsOf says what each fold reads: its own kinds, and heartbeats.
+var kindsOf = map[string][]schema.Kind{
+	"leak":      {schema.KindMemory, schema.KindHost},
+	"launch":    {schema.KindLaunch, schema.KindHost},
+	"bandwidth": {schema.KindCopy, schema.KindSync, schema.KindHost},
+	"anomaly":   {schema.KindMemory, schema.KindHost},
+}
+
+// mostFaults of one sort are told.
+const mostFaults = 3
+
+// verify compares streams with the simulators' logs, what was folded with those logs too, and what was committed with what an
+// undisturbed reader makes of the streams.
 func (f *fleet) verify(ctx context.Context) error {
-	var faults []error
-	batches, err := f.verifyStreams(ctx)
+	faults := []error{f.summary(), f.fence.err(), f.vacuous()}
+	t, err := readTruth(f.logOf(0), f.logOf(1))
 	if err != nil {
-		faults = append(faults, err)
+		return errors.Join(append(faults, err)...)
 	}
+	again, err := f.verifyStreams(ctx, t)
+	if err != nil {
+		return errors.Join(append(faults, err)...) // of streams that are wrong nothing else can be right
+	}
+	repeated := uint64(0)
+	for _, kinds := range again {
+		for _, n := range kinds {
+			repeated += n
+		}
+	}
+	f.say("%d batches of the simulators are in the streams, in order, %d of them again; %d were withheld; %d processes", t.published, repeated, t.kept, len(t.processes))
 	equal, bytesOfStates := 0, 0
+	var unequal []error
 	for shard := range f.shards {
-		for _, name := range slices.Sorted(maps.Keys(undisturbed.Folds)) {
-			n, err := f.verifyState(ctx, name, shard)
+		for _, name := range consumers {
+			n, err := f.verifyState(ctx, t, again, name, shard)
 			if err != nil {
-				faults = append(faults, err)
+				unequal = append(unequal, err)
 				continue
 			}
 			equal++
 			bytesOfStates += n
 		}
 	}
-	f.say("%d batches of the simulators are in the streams, in order; %d of %d states equal those of an undisturbed run (%d bytes)",
-		batches, equal, f.shards*len(undisturbed.Folds), bytesOfStates)
-	if rebuilt := f.summary()["saved state cannot be used"]; rebuilt > 0 {
-		faults = append(faults, fmt.Errorf("%d saved states had to be rebuilt: see the consumers' logs in %s", rebuilt, f.dir))
+	f.say("%d of %d states equal those of an undisturbed run (%d bytes), which counted what was published", equal, f.shards*len(consumers), bytesOfStates)
+	if n := len(unequal); n > mostFaults {
+		unequal = append(unequal[:mostFaults], fmt.Errorf("and %d more", n-mostFaults))
 	}
-	return errors.Join(faults...)
+	faults = append(faults, unequal...)
+	err = f.verifyViews(ctx, t)
+	if err == nil {
+		f.say("the committed states show of each process what was published of it")
+	}
+	return errors.Join(append(faults, err)...)
 }
 
-func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, error) {
+// verifyState compares a committed state, and what the reader counted that it is compared with.
+func (f *fleet) verifyState(ctx context.Context, t *truth, again repeats, name string, shard int) (int, error) {
 	saved, err := consumer.Saved(ctx, f.js, name, shard)
 	if err != nil {
 		return 0, err
@@ -134,134 +157,114 @@ func (f *fleet) verifyState(ctx context.Context, name string, shard int) (int, e
 	if err != nil {
 		return 0, err
 	}
+	err = t.compareStats(reader, again[shard], name, shard, f.shards)
 	if !bytes.Equal(saved.State, want) {
 		path := filepath.Join(f.dir, fmt.Sprintf("%s-%d.state", name, shard))
-		return 0, errors.Join(
-			fmt.Errorf("%s of shard %d: the committed state is not that of an undisturbed run: %s and %[3]s.undisturbed", name, shard, path),
+		err = errors.Join(err, fmt.Errorf("%s of shard %d: the committed state is not that of an undisturbed run, from %s on: %s and %[4]s.undisturbed", name, shard, whose(want, saved.State), path),
 			os.WriteFile(path, saved.State, 0o644), os.WriteFile(path+".undisturbed", want, 0o644))
 	}
-	return len(want), nil
+	return len(want), err
 }
 
-func sum(data []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(data)
-	return h.Sum64()
+var hostName = regexp.MustCompile(`sim-\d{4,}`)
+
+// whose says what differs first: a host's state begins with its name.
+func whose(want, got []byte) string {
+	at := 0
+	for at < min(len(want), len(got)) && want[at] == got[at] {
+		at++
+	}
+	where := fmt.Sprintf("byte %d of %d and %d", at, len(got), len(want))
+	if names := hostName.FindAll(want[:at], -1); len(names) > 0 {
+		return fmt.Sprintf("%s, in or behind what it holds of %s", where, names[len(names)-1])
+	}
+	return where
 }
 
-// origin is where seq counts.
-type origin struct {
-	cluster, host, boot string
-	run                 uint64
-	kind                schema.Kind
-}
-
-// verifyStreams checks that each shard's stream holds what was logged for its hosts, unchanged and in order, and nothing else.
-func (f *fleet) verifyStreams(ctx context.Context) (batches int, err error) {
-	logged := map[origin][]uint64{} // by seq - 1, the sum of the batch
-	decoder := schema.NewDecoder()
-	var b schema.Batch
-	for i := range simulators {
-		for e, err := range simulate.ReadLog(f.logOf(i)) {
-			if err != nil {
-				return 0, err
-			}
-			if err := decoder.Decode(e.Data, &b); err != nil {
-				return 0, fmt.Errorf("log of %s: %w", e.Host, err)
-			}
-			at := origin{b.Cluster, b.Host, b.BootID, b.Run, b.Kind}
-			if uint64(len(logged[at]))+1 != b.Seq {
-				return 0, fmt.Errorf("log of %s: seq %d of %s after %d", e.Host, b.Seq, b.Kind, len(logged[at]))
-			}
-			logged[at] = append(logged[at], sum(e.Data))
-			batches++
-		}
+// compareStats holds what a reader counted against what was published and stored.
+func (t *truth) compareStats(reader *consumer.Reader, again *[schema.NumKinds]uint64, name string, shard, shards int) error {
+	want, got := t.counts(shard, shards, kindsOf[name]), reader.Stats()
+	repeated := uint64(0)
+	for _, kind := range kindsOf[name] {
+		repeated += again[kind]
 	}
-	stored := map[origin]int{}
-	for shard := range f.shards {
-		if err := f.eachMessage(ctx, shard, func(data []byte) error {
-			if err := decoder.Decode(data, &b); err != nil {
-				return err
-			}
-			at := origin{b.Cluster, b.Host, b.BootID, b.Run, b.Kind}
-			want := logged[at]
-			switch {
-			case schema.Shard(b.Cluster, b.Host, f.shards) != shard:
-				return fmt.Errorf("shard %d holds a batch of %s", shard, b.Host)
-			case b.Seq > uint64(len(want)) || want[b.Seq-1] != sum(data):
-				return fmt.Errorf("seq %d of %s of %s is not what was logged", b.Seq, b.Kind, b.Host)
-			case b.Seq > uint64(stored[at])+1:
-				return fmt.Errorf("seq %d of %s of %s comes after %d: lost", b.Seq, b.Kind, b.Host, stored[at])
-			}
-			stored[at] = max(stored[at], int(b.Seq))
-			return nil
-		}); err != nil {
-			return batches, fmt.Errorf("stream of shard %d: %w", shard, err)
-		}
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("%s of shard %d, read undisturbed: %w", name, shard, fmt.Errorf(format, args...))
 	}
-	for at, sums := range logged {
-		if stored[at] != len(sums) {
-			return batches, fmt.Errorf("%s of %s: %d of %d batches are stored", at.kind, at.host, stored[at], len(sums))
-		}
-	}
-	return batches, nil
-}
-
-func (f *fleet) eachMessage(ctx context.Context, shard int, see func(data []byte) error) error {
-	jsStream, err := f.js.Stream(ctx, schema.StreamName(shard))
-	if err != nil {
-		return err
-	}
-	if first := jsStream.CachedInfo().State.FirstSeq; first > 1 {
-		return fmt.Errorf("it has let go of its beginning, up to %d: nothing can be compared", first)
-	}
-	left := jsStream.CachedInfo().State.Msgs
-	if left == 0 {
-		return nil
-	}
-	ordered, err := f.js.OrderedConsumer(ctx, schema.StreamName(shard), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		return err
-	}
-	messages, err := ordered.Messages(jetstream.PullMaxBytes(8 << 20))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for ; left > 0; left-- {
-		m, err := messages.Next()
-		if err != nil {
-			return err
-		}
-		if err := see(m.Data()); err != nil {
-			return err
-		}
+	switch {
+	case got.Invalid+got.Refused+got.Unknown+got.DeadLetters+got.DeadLettersLost+got.Retention+got.LateStart > 0:
+		return fault("%d batches invalid, %d refused, %d unknown, %d dead letters, %d gone before; none of that was published", got.Invalid, got.Refused, got.Unknown,
+			got.DeadLetters+got.DeadLettersLost, got.Retention+got.LateStart)
+	case got.Batches != want.batches:
+		return fault("%d batches were folded, %d different ones were published", got.Batches, want.batches)
+	case got.Duplicates != repeated:
+		return fault("%d batches were dropped as repeated, %d were stored again", got.Duplicates, repeated)
+	case got.Events != want.events:
+		return fault("events by kind %v, published were %v", got.Events, want.events)
+	case got.Missing != want.missing:
+		return fault("%d batches are missing, %d were withheld", got.Missing, want.missing)
+	case reader.Lost() != [schema.NumLosses]uint64{schema.LossSpool: want.lost}:
+		return fault("events told as lost, by cause: %v; %d were withheld", reader.Lost(), want.lost)
 	}
 	return nil
 }
 
-// summary counts what was done and what the consumers say of it.
-func (f *fleet) summary() map[string]int {
+// someKills are so many that one of them hits an owner of shards: an instance may have none, or none yet.
+const someKills = 5
+
+// vacuous is an error when consumers were killed and nobody had to take anything over.
+func (f *fleet) vacuous() error {
+	if len(f.kills) == 0 || f.from != "" { // older programs do not say when they fold
+		return nil
+	}
+	o := f.outages()
+	f.say("from kill -9 of a shard's owner until a batch of it was folded again: %s", o)
+	if len(o.took) == 0 && (o.never > 0 || len(f.kills) >= someKills) {
+		return fmt.Errorf("consumers were killed %d times, and no shard was taken over", len(f.kills))
+	}
+	return nil
+}
+
+// lines of the programs' logs that are counted.
+var lines = []string{
+	"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing",
+	"stream was written anew", "message came again", "fold panicked",
+}
+
+// crash is what a Go program says last when it fails.
+var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
+
+// summary says what was done, and what gputap's programs say of it; an error is what they may not say.
+func (f *fleet) summary() error {
 	for _, what := range slices.Sorted(maps.Keys(f.did)) {
 		f.say("%4d × %s", f.did[what], what)
 	}
-	if took := f.failovers(); len(took) > 0 {
-		f.say("from kill -9 of a consumer until its shard was folded again: median %.1f s, 99th percentile %.1f s, worst %.1f s, of %d",
-			took[len(took)/2].Seconds(), took[len(took)*99/100].Seconds(), took[len(took)-1].Seconds(), len(took))
-	}
-	logs, _ := filepath.Glob(filepath.Join(f.dir, "*.log"))
+	var faults []error
 	counts := map[string]int{}
-	for _, path := range logs {
-		text, err := os.ReadFile(path)
+	for _, p := range slices.Concat(f.consumers, f.simulators) {
+		text, err := os.ReadFile(p.Log())
 		if err != nil {
-			continue
+			return err
 		}
-		for _, line := range []string{"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing", "stream was written anew", "message came again"} {
-			counts[line] += strings.Count(string(text), line)
+		for _, line := range lines {
+			counts[line] += bytes.Count(text, []byte(line))
+		}
+		for _, line := range crash.FindAll(text, -1) {
+			faults = append(faults, fmt.Errorf("%s crashed: %s: see %s", p.Name, line, p.Log()))
 		}
 	}
-	for _, line := range slices.Sorted(maps.Keys(counts)) {
+	for _, line := range lines {
 		f.say("%4d × the consumers said %q", counts[line], line)
 	}
-	return counts
+	for _, line := range []string{"saved state cannot be used", "fold panicked"} {
+		if counts[line] > 0 {
+			faults = append(faults, fmt.Errorf("the consumers said %q %d times: see their logs in %s", line, counts[line], f.dir))
+		}
+	}
+	if stored, late := f.fence.counts(); late > 0 {
+		f.say("%4d manifests were published by zombies; of %d that the bus stored none may be older than the one before", late, stored)
+	} else {
+		f.say("no zombie tried to write: whether that is refused was not tried")
+	}
+	return errors.Join(faults...)
 }
