@@ -261,9 +261,11 @@ func (f *fleet) summary() error {
 			faults = append(faults, fmt.Errorf("the consumers said %q %d times: see their logs in %s", line, counts[line], f.dir))
 		}
 	}
-	if stored, late := f.fence.counts(); late > 0 {
-		f.say("%4d manifests were published by zombies; of %d that the bus stored none may be older than the one before", late, stored)
-	} else {
+	switch stored, late := f.fence.counts(); {
+	case f.fence.err() != nil: // it is among the faults
+	case late > 0:
+		f.say("%4d commits of zombies came to the bus, which refused them: of %d that it stored none is older than the one before", late, stored)
+	default:
 		f.say("no zombie tried to write: whether that is refused was not tried")
 	}
 	return errors.Join(faults...)
