@@ -103,14 +103,19 @@ func (b *Batch) CUDAStream() *Column { return &b.columns[colCUDAStream] }
 
 // Memory is event i of a memory batch. It reads every column: a fold that needs few of them, or
 // many events, expands columns instead.
-func (b *Batch) Memory(i int) Memory {
+func (b *Batch) Memory(i int) (m Memory) {
+	b.ReadMemory(i, &m)
+	return m
+}
+
+// ReadMemory is Memory for those who read so many events that the copy counts.
+func (b *Batch) ReadMemory(i int, m *Memory) {
 	c := &b.columns
-	return Memory{
-		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
-		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
-		Ptr: c[colPtr].At(i), Bytes: c[colBytes].At(i), Aux: c[colAux].At(i),
-		Context: uint32(c[colContext].At(i)), Pool: c[colPool].At(i),
-	}
+	m.Time, m.Duration = KTime(c[colTime].At(i)), c[colDuration].At(i)
+	m.Thread, m.Call = uint32(c[colThread].At(i)), uint32(c[colCall].At(i))
+	m.GPU, m.Result = uint32(c[colGPU].At(i)), uint32(c[colResult].At(i))
+	m.Ptr, m.Bytes, m.Aux = c[colPtr].At(i), c[colBytes].At(i), c[colAux].At(i)
+	m.Context, m.Pool = uint32(c[colContext].At(i)), c[colPool].At(i)
 }
 
 // Launch is event i of a launch batch.

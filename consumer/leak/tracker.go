@@ -147,13 +147,14 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 		return nil
 	}
 	t.begin(b, h)
+	var m schema.Memory
 	for from := 0; from < b.Events; from += touched {
 		to := min(from+touched, b.Events)
 		if from < 2*touched || t.in.many {
 			t.touch(b, from, to)
 		}
 		for i := from; i < to; i++ {
-			m := b.Memory(i)
+			b.ReadMemory(i, &m)
 			t.apply(&m)
 		}
 	}
