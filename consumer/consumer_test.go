@@ -69,7 +69,11 @@ func (c *chain) Restore(s Section) error {
 	if s.Data[0] > c.form {
 		return fmt.Errorf("%w: form %d", snapshot.ErrVersion, s.Data[0])
 	}
-	c.hosts[hostID{s.Cluster, s.Host}] = binary.LittleEndian.Uint64(s.Data[1:])
+	id := hostID{s.Cluster, s.Host}
+	if _, known := c.hosts[id]; known {
+		return fmt.Errorf("%w: host %s twice", snapshot.ErrDamaged, s.Host)
+	}
+	c.hosts[id] = binary.LittleEndian.Uint64(s.Data[1:])
 	return nil
 }
 

@@ -39,7 +39,6 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 	if err != nil {
 		return false, err
 	}
-	hosts := func(cluster, host string) bool { return own.Shard(cluster, host) == o.shard }
 	select { // one state of one shard at a time is in memory twice
 	case o.inheriting <- struct{}{}:
 		defer func() { <-o.inheriting }()
@@ -50,6 +49,9 @@ func (o *owned) inherit(ctx context.Context, reader *Reader, fold Stateful) (has
 		state, err := stores[n].load(ctx, &manifests[n], waitForNewer*o.leases.ttl)
 		if err != nil {
 			return false, err
+		}
+		hosts := func(cluster, host string) bool { // a batch may have come on a shard that is not its host's
+			return own.Shard(cluster, host) == o.shard && before.Shard(cluster, host) == before.First+n
 		}
 		if err := reader.restore(state, fold, hosts); isNewer(err) {
 			return false, err

@@ -314,3 +314,17 @@ func TestClosedStreamThatIsGone(t *testing.T) {
 		t.Errorf("it is said %d times by two shards", n)
 	}
 }
+
+// TestHostInAShardOfOthers: what came of a host on a shard that is not its own stays there, and keeps no shard from inheriting.
+func TestHostInAShardOfOthers(t *testing.T) {
+	f := newFleet(t, 2)
+	f.batches(9, 18)
+	data := encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "h0", BootID: "b", Run: 7, Seq: 1})
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(1-f.topo.Shard("c", "h0"), "c", "h0", schema.KindMemory), data); err != nil {
+		t.Fatal(err)
+	}
+	f.topo = reshard(t, f.admin, 3)
+	f.batches(9, 18)
+	f.finish()
+	f.expectSums(f.committed(), newChain)
+}
