@@ -109,7 +109,7 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	r.mu.Lock()
 	s := r.runs.of(&b.Header)
 	_, known := r.hosts[hostID{b.Cluster, b.Host}]
-	back := !known && s.seq != [schema.NumKinds]uint64{} && len(r.hosts) < maxHosts // else it may be one too many
+	back := !known && s.seq != [schema.NumKinds]uint64{}
 	last := s.accept(&b.Header)
 	r.mu.Unlock()
 	if b.Seq <= last {
@@ -122,8 +122,11 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	}
 	r.mu.Lock()
 	r.stats.absent(reason, absent)
-	r.hosts.saw(&b.Header, r.place.stored, reason, absent)
+	gone := r.hosts.saw(&b.Header, r.place.stored, reason, absent)
 	r.mu.Unlock()
+	for _, id := range gone {
+		r.letGo(id)
+	}
 	if absent > 0 {
 		r.sayAbsent(b, reason, absent)
 		r.tell(b, absent)

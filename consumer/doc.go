@@ -38,7 +38,8 @@
 // together stays behind.
 //
 // Silence. A host that is silent for a day of the bus's time, while others are heard of, is let go of, with what a fold holds of it if
-// the fold can forget. So which hosts there are follows from the stream alone.
+// the fold can forget. So is the one that is silent for longest when a shard has more than 10,000. So which hosts there are follows
+// from the stream alone.
 //
 // Poison. What cannot be decoded, what claims to come from another host than its subject says, and
 // what a fold refuses or panics over is counted, copied to the dead letters, and passed over:

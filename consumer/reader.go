@@ -28,8 +28,9 @@ import (
 //	Forget(cluster, host string)
 //
 // is told, by the same goroutine and between two batches, to let go of a host that has been silent for a day while others
-// were heard of. The times are those at which the bus stored batches, so each reader of a stream says so at the same message, of several
-// hosts in their order. A host that comes back in the same run of its producer is told of as one that lost a batch.
+// were heard of, or for longest when there are too many. The times are those at which the bus stored batches, so each reader
+// of a stream says so at the same message, of several hosts in their order. A host that comes back in the same run of its
+// producer is told of as one that lost a batch.
 type Fold interface {
 	Name() string // letters, digits, - and _: instances of one name share shards and states
 	Kinds() []schema.Kind

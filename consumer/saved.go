@@ -87,7 +87,7 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 // expect has a host that the fold holds be one that is let go of when it stays silent: programs before let go of hosts without
 // telling folds.
 func (r *Reader) expect(id hostID, fold Fold) {
-	if _, ok := fold.(forgetful); ok && id.cluster != "" && r.hosts[id] == nil && len(r.hosts) < maxHosts {
+	if _, ok := fold.(forgetful); ok && id.cluster != "" && r.hosts[id] == nil {
 		r.hosts[id] = &hostStats{}
 	}
 }

@@ -3,6 +3,7 @@ package consumer
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -161,6 +162,75 @@ func TestWhatAFoldForgets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTooManyHosts: the fold lets go of those that are too many, and is told when one comes back; a restart changes nothing. Of shards
+// that came together they go when the next new host comes.
+func TestTooManyHosts(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	reader := func() (*Reader, *forgetting) {
+		fold := newForgetting().(*forgetting)
+		return NewReader(ReaderOptions{}, nil, fold, slog.New(slog.DiscardHandler)), fold
+	}
+	seqs, stored := map[string]uint64{}, uint64(0)
+	send := func(host string, to ...*Reader) {
+		seqs[host]++
+		stored++
+		at := began.Add(time.Duration(stored) * time.Millisecond)
+		m := given{
+			subject: schema.Subject(0, "c", host, schema.KindMemory), data: encode(schema.KindMemory, headerAt(host, seqs[host], at)),
+			meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: stored}, Timestamp: at},
+		}
+		for _, r := range to {
+			r.step(&m, &m.meta)
+		}
+	}
+	saved := func(r *Reader, fold *forgetting) []byte {
+		t.Helper()
+		state, err := r.State(fold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.hosts) != maxHosts || len(fold.hosts) != maxHosts {
+			t.Errorf("%d hosts are remembered, and the fold holds %d; want %d", len(r.hosts), len(fold.hosts), maxHosts)
+		}
+		return state
+	}
+	undisturbed, fold := reader()
+	for i := range maxHosts + 3 {
+		send(fmt.Sprintf("h%05d", i), undisturbed)
+	}
+	state := saved(undisturbed, fold)
+	disturbed, other := reader()
+	if err := disturbed.restore(state, other, nil); err != nil {
+		t.Fatal(err)
+	}
+	disturbed.resume(&manifest{Sequence: stored, Stored: began.Add(time.Duration(stored) * time.Millisecond)})
+	send("new", undisturbed, disturbed)
+	send("h00001", undisturbed, disturbed)
+	if !bytes.Equal(saved(undisturbed, fold), saved(disturbed, other)) {
+		t.Error("restarted, the state is not that of an undisturbed reader")
+	}
+	if want := []string{"h00000", "h00001", "h00002", "h00003", "h00004"}; !slices.Equal(fold.gone, want) || !slices.Equal(fold.lost, []string{"h00001"}) {
+		t.Errorf("told to forget %v, want %v, and of losses of %v", fold.gone, want, fold.lost)
+	}
+
+	joined, fold := reader()
+	another, fewer := reader()
+	for _, host := range []string{"a", "b", "c"} {
+		send(host, another)
+	}
+	more, err := another.State(fewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range [][]byte{state, more} {
+		if err := joined.restore(state, fold, func(string, string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("last", joined)
+	saved(joined, fold)
 }
 
 // TestFirstForm: a state of the first form is read as what it says, of a host h with batches 1, 2 and 5. The host is heard of anew.

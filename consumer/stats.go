@@ -86,12 +86,13 @@ func (a hostID) compare(b hostID) int {
 // hosts is bounded: beyond maxHosts the one that has been silent for longest goes, of several the first by name.
 type hosts map[hostID]*hostStats
 
-func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uint64) {
+// saw takes note of a batch, and gives the hosts that had to go for a new one: several where shards came together.
+func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uint64) (gone []hostID) {
 	id := hostID{b.Cluster, b.Host}
 	s := h[id]
 	if s == nil {
-		if len(h) >= maxHosts {
-			h.dropOldest()
+		for len(h) >= maxHosts {
+			gone = append(gone, h.dropOldest())
 		}
 		s = &hostStats{}
 		h[id] = s
@@ -104,10 +105,10 @@ func (h hosts) saw(b *schema.Header, stored time.Time, reason string, absent uin
 	if last := b.Wall(b.Last); b.Events > 0 && last.After(s.last) {
 		s.last = last
 	}
+	return gone
 }
 
-func (h hosts) dropOldest() {
-	var oldest hostID
+func (h hosts) dropOldest() (oldest hostID) {
 	var first *hostStats
 	for id, s := range h {
 		if first == nil || cmp.Or(s.heard.Compare(first.heard), id.compare(oldest)) < 0 {
@@ -115,6 +116,7 @@ func (h hosts) dropOldest() {
 		}
 	}
 	delete(h, oldest)
+	return oldest
 }
 
 // forget lets go of hosts that were silent for a day before now, and gives them in order. While nobody was heard of for an hour
