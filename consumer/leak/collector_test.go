@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -172,6 +173,41 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes live and %d failures, want %d and at least %d", live, failed, hosts*running*7, hosts*running)
 	}
 	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+}
+
+// Hosts of several folds that come together, and are more than have series of their own, count as other, what they were before too.
+func TestJoinedHostsAreBounded(t *testing.T) {
+	const folds, hosts = 2, 1200
+	var all []*Tracker
+	for n := range folds {
+		fold := New(Config{})
+		for i := range hosts {
+			h := consumertest.Memory(t, fmt.Sprintf("gpu-%d-%d", n, i))
+			h.Process(1, 1, "x").Free(1, 0x1000, 10, 1)
+			apply(t, fold, h.Batch())
+		}
+		all = append(all, fold)
+	}
+	tracker := joined(t, all...)
+	sections := consumertest.Sections(t, tracker)
+	for _, fold := range []*Tracker{tracker, consumertest.Restore(t, New(Config{}), sections)} {
+		var frees uint64
+		for _, q := range fold.scrape().qualities {
+			frees += q.unmatchedFrees
+		}
+		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries || frees != folds*hosts {
+			t.Errorf("%d series, want %d; %d frees, want %d", n, maxSeries, frees, folds*hosts)
+		}
+		if !reflect.DeepEqual(consumertest.Sections(t, fold), sections) {
+			t.Error("restored, it is another state")
+		}
+	}
+	for _, s := range sections[1:] {
+		tracker.Forget(s.Cluster, s.Host)
+	}
+	if tracker.qualities != 0 {
+		t.Errorf("%d hosts have series of their own when all are gone", tracker.qualities)
+	}
 }
 
 // Where hosts of several folds came together, what has been idle for long still makes room before what ended just now.

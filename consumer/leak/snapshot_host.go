@@ -30,11 +30,17 @@ func (l *loader) host(id snapshot.HostID) {
 		l.Fail("a host of which there is state already")
 		return
 	}
-	m := &machine{id: id, boots: map[string]*host{}, totals: l.quality()}
-	if m.totals == nil {
+	m := &machine{id: id, boots: map[string]*host{}}
+	if own := l.quality(); own == nil {
 		m.totals = l.otherQualities()
-	} else {
+	} else if l.qualities < maxSeries-1 {
 		l.qualities++
+		m.totals = own
+	} else { // hosts of other shards have left no room
+		m.totals = l.otherQualities()
+		for i, n := range m.totals.all() {
+			*n += *own.all()[i]
+		}
 	}
 	l.machines[id] = m
 	l.bootsOf(m)
