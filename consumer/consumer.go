@@ -357,13 +357,30 @@ func (c *Consumer) giveUp() {
 	c.over = true
 }
 
-// Each calls see for every shard that is owned and loaded, in order.
+// Each calls see for every shard that is owned and loaded, in order. Where a shard of a later generation is, those of the ones before
+// are left out: it has inherited what they hold.
 func (c *Consumer) Each(see func(shard int, fold Stateful)) {
-	for _, o := range c.all() {
-		if _, fold, _ := o.view(); fold != nil {
+	loaded, first := c.loaded()
+	for _, o := range loaded {
+		if _, fold, _ := o.view(); o.shard >= first {
 			see(o.shard, fold)
 		}
 	}
+}
+
+// loaded are the shards that are owned and have their state, in order, and the first one whose fold is shown: of the newest
+// generation among them.
+func (c *Consumer) loaded() (list []*owned, first int) {
+	list = slices.DeleteFunc(c.all(), func(o *owned) bool {
+		reader, _, _ := o.view()
+		return reader == nil
+	})
+	if len(list) > 0 {
+		last := list[len(list)-1]
+		generation, _ := last.topology.Find(last.shard)
+		first = generation.First
+	}
+	return list, first
 }
 
 // all are the shards that are owned, in order.

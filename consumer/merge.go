@@ -30,24 +30,20 @@ var (
 // Describe sends nothing: which shards there are is known at the scrape.
 func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 
-// Collect shows every shard that is owned, and the folds of all of them as one: where two shards have a series
+// Collect shows every shard that is owned, and the folds of those that Each sees as one: where two shards have a series
 // of the same labels it is their sum, or the largest where that is no sum.
 func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{c.fold}, labels...)...)
 	}
 	merged := newFamilies()
-	owned := 0
-	for _, o := range c.all() {
+	loaded, first := c.loaded()
+	for _, o := range loaded {
 		reader, fold, written := o.view()
-		if reader == nil {
-			continue
-		}
-		owned++
 		reader.Collect(to)
 		to <- prometheus.MustNewConstMetric(descCheckpointAge, prometheus.GaugeValue, time.Since(written).Seconds(), c.fold, shardLabel(o.shard))
 		to <- prometheus.MustNewConstMetric(descCheckpointBytes, prometheus.GaugeValue, float64(o.saved.Load()), c.fold, shardLabel(o.shard))
-		if collector, ok := fold.(prometheus.Collector); ok {
+		if collector, ok := fold.(prometheus.Collector); ok && o.shard >= first {
 			if err := merged.add(collector); err != nil {
 				to <- prometheus.NewInvalidMetric(descOwned, err)
 			}
@@ -56,7 +52,7 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	for _, m := range merged.order {
 		to <- m
 	}
-	to <- prometheus.MustNewConstMetric(descOwned, prometheus.GaugeValue, float64(owned), c.fold)
+	to <- prometheus.MustNewConstMetric(descOwned, prometheus.GaugeValue, float64(len(loaded)), c.fold)
 	n := &c.counters
 	counter(descClaims, n.claims.Load())
 	counter(descHandedOver, n.handedOver.Load())

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
 )
 
 // collectors are several folds, shown as one.
@@ -200,5 +203,54 @@ func TestMergedFolds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestAHostIsShownOnce: by the shards of the newest generation that are loaded, which have inherited what those before them hold.
+func TestAHostIsShownOnce(t *testing.T) {
+	host := consumertest.Memory(t, "h")
+	host.Process(1, 1, "x").Alloc(1, 1<<20, 1000, 1, 1)
+	steps := consumertest.Steps(host.Message())
+	first := schema.Topology{Generation: 1, Shards: 2}
+	second := first.Next(2)
+	third := second.Next(1)
+	for _, tt := range []struct {
+		name          string
+		owned, loaded []int
+		topology      schema.Topology
+		shown         []int
+	}{
+		{"one generation", []int{0, 1}, []int{0, 1}, first, []int{0, 1}},
+		{"the next waits", []int{0, 1, 2, 3}, []int{0, 1}, second, []int{0, 1}},
+		{"one has inherited", []int{0, 1, 2, 3}, []int{0, 1, 3}, second, []int{3}},
+		{"all have", []int{0, 1, 2, 3}, []int{0, 1, 2, 3}, second, []int{2, 3}},
+		{"of three generations", []int{1, 2, 4}, []int{1, 2, 4}, third, []int{4}},
+		{"the last of three waits", []int{1, 2, 4}, []int{1, 2}, third, []int{2}},
+		{"none is loaded", []int{0}, nil, first, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := New(Options{}, nil, func() Stateful { return leak.New(leak.Config{}) }, slog.New(slog.DiscardHandler))
+			for _, shard := range tt.owned {
+				o := &owned{shard: shard, topology: tt.topology, ended: make(chan struct{})}
+				if slices.Contains(tt.loaded, shard) {
+					fold := leak.New(leak.Config{})
+					consumertest.Take(t, fold, steps...)
+					o.reader, o.fold = newReader(ReaderOptions{Shard: shard}, nil, fold, c.log), fold
+				}
+				c.owns[shard] = o
+			}
+			if got := (&instance{Consumer: c}).shards(); !slices.Equal(got, tt.shown) {
+				t.Errorf("shards %v are shown, want %v", got, tt.shown)
+			}
+			page := string(consumertest.Page(t, c))
+			for _, line := range []string{
+				fmt.Sprintf(`gputap_cuda_memory_allocated_bytes_total{UUID="",comm="x",container="",gpu="",hostname="h",kind="device"} %d`, 1000*len(tt.shown)),
+				fmt.Sprintf(`gputap_consumer_owned_shards{consumer="leak"} %d`, len(tt.loaded)),
+			} {
+				if len(tt.shown) > 0 && !strings.Contains(page, line+"\n") {
+					t.Errorf("no line %s", line)
+				}
+			}
+		})
 	}
 }
