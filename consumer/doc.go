@@ -36,7 +36,8 @@
 // all it will ever hold. The shards of a new generation take over the states of their hosts when those of the
 // one before are folded to their end; until then they wait, and say so when that takes long. What a fold keeps of all hosts
 // together stays behind. An instance shows no host twice meanwhile, but may not show one for the moments in which new shards are
-// taken up one after the other; of two instances both may show a host, or neither, until the closed shard is given up.
+// taken up one after the other; of two instances both may show a host until the closed shard is given up, or neither until the new one is
+// taken up.
 //
 // Silence. A host that is silent for a day of the bus's time, while others are heard of, is let go of, with what a fold holds of it if
 // the fold can forget. So is the one that is silent for longest when a shard has more than 10,000. So which hosts there are follows

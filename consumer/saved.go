@@ -73,13 +73,14 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 		if in.err != nil {
 			break
 		}
-		if some != nil && (s.Cluster == "" || !some(s.Cluster, s.Host)) {
+		id := hostID{s.Cluster, s.Host}
+		if some != nil && (id == (hostID{}) || !some(s.Cluster, s.Host)) {
 			continue
 		}
 		if err := guard(func() error { return fold.Restore(s) }); err != nil {
 			return fmt.Errorf("restore %s of host %s: %w", fold.Name(), s.Host, err)
 		}
-		r.expect(hostID{s.Cluster, s.Host}, fold)
+		r.expect(id, fold)
 	}
 	return in.err
 }
@@ -87,7 +88,7 @@ func (r *Reader) restore(state []byte, fold Stateful, some func(cluster, host st
 // expect has a host that the fold holds be one that is let go of when it stays silent: programs before let go of hosts without
 // telling folds.
 func (r *Reader) expect(id hostID, fold Fold) {
-	if _, ok := fold.(forgetful); ok && id.cluster != "" && r.hosts[id] == nil {
+	if _, ok := fold.(forgetful); ok && id != (hostID{}) && r.hosts[id] == nil {
 		r.hosts[id] = &hostStats{}
 	}
 }

@@ -233,6 +233,24 @@ func TestTooManyHosts(t *testing.T) {
 	saved(joined, fold)
 }
 
+// TestHostOfNoCluster: a host is inherited, and forgotten, by whatever name it has.
+func TestHostOfNoCluster(t *testing.T) {
+	before := newForgetting().(*forgetting)
+	before.hosts[hostID{"", "h"}] = 1
+	state, err := NewReader(ReaderOptions{}, nil, before, slog.New(slog.DiscardHandler)).State(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := newForgetting().(*forgetting)
+	r := NewReader(ReaderOptions{}, nil, fold, slog.New(slog.DiscardHandler))
+	if err := r.restore(state, fold, func(_, host string) bool { return host == "h" }); err != nil {
+		t.Fatal(err)
+	}
+	if id := (hostID{"", "h"}); fold.hosts[id] != 1 || r.hosts[id] == nil {
+		t.Errorf("inherited are %v, and the reader knows %v; want the host in both", fold.hosts, r.hosts)
+	}
+}
+
 // TestFirstForm: a state of the first form is read as what it says, of a host h with batches 1, 2 and 5. The host is heard of anew.
 func TestFirstForm(t *testing.T) {
 	state, err := hex.DecodeString("0103000000000102000000000003000000008580a8b1e39fe7cb17000100000000000000000101630168016201000500000000000000000000000101630168" +
