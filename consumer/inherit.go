@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -272,13 +273,33 @@ func (r *Reader) nothingBehind(ctx context.Context, jsStream jetstream.Stream, s
 	return next > info.State.LastSeq, nil
 }
 
+const mostSubjects = 512 // JetStream speaks of 1,024 in one answer
+
 // noneBehind is nothingBehind for a reader of one kind. The leader cannot be asked for a message by all who may read it: a replica is
-// asked for the last one of each host, and says in the same answer how far it is itself.
+// asked for the last one of each host, and says in the same answer how far it is itself. Where there are none, or too many for one
+// answer, the leader says first which hosts there are.
 func (r *Reader) noneBehind(ctx context.Context, jsStream jetstream.Stream, subject string, sequence uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	none, err := r.noneOf(ctx, jsStream, []string{subject}, sequence)
+	if !errors.Is(err, errBehind) {
+		return none, err
+	}
+	info, err := jsStream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return false, fmt.Errorf("look up stream: %w", err)
+	}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(info.State.Subjects)), mostSubjects) {
+		if none, err := r.noneOf(ctx, jsStream, some, sequence); err != nil || !none {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (r *Reader) noneOf(ctx context.Context, jsStream jetstream.Stream, subjects []string, sequence uint64) (bool, error) {
 	info := jsStream.CachedInfo()
-	asked, err := json.Marshal(map[string]any{"multi_last": []string{subject}, "seq": sequence + 1, "batch": 1})
+	asked, err := json.Marshal(map[string]any{"multi_last": subjects, "seq": sequence + 1, "batch": 1})
 	if err != nil {
 		return false, err
 	}
@@ -293,16 +314,7 @@ func (r *Reader) noneBehind(ctx context.Context, jsStream jetstream.Stream, subj
 		if upTo, err := strconv.ParseUint(answer.Header.Get("Nats-UpTo-Sequence"), 10, 64); err == nil && upTo >= info.State.LastSeq {
 			return true, nil
 		}
-	case "404": // there are none
-		if info, err = jsStream.Info(ctx, jetstream.WithSubjectFilter(subject)); err != nil || len(info.State.Subjects) == 0 {
-			return err == nil, err
-		}
-	case "413": // too many for one answer
-		_, err := jsStream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject(subject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return true, nil
-		}
-		return false, err
+	case "404", "413": // there are none; too many for one answer
 	default:
 		return false, fmt.Errorf("ask %s for its end: status %s %s", info.Config.Name, status, answer.Header.Get("Description"))
 	}

@@ -272,6 +272,36 @@ func TestWhatIsBehindACheckpoint(t *testing.T) {
 	}
 }
 
+// TestBehindOfManyHosts: more hosts than one answer speaks of.
+func TestBehindOfManyHosts(t *testing.T) {
+	js := connectReady(t)
+	const hosts = 1500
+	for n := range hosts {
+		if _, err := js.PublishAsync(schema.Subject(0, "c", fmt.Sprint("h", n), schema.KindHost), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	publishMemory(t, js, 1)
+	jsStream, err := js.Stream(t.Context(), schema.StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(ReaderOptions{}, js, heartbeats{newChain().(*chain)}, slog.New(slog.DiscardHandler))
+	for _, tt := range []struct {
+		of          jetstream.Stream
+		sequence    uint64
+		want, known bool
+	}{
+		{jsStream, 0, false, true}, {jsStream, hosts - 1, false, true}, {jsStream, hosts, true, true},
+		{aheadStream{jsStream}, hosts, false, false},
+	} {
+		if got, err := r.nothingBehind(t.Context(), tt.of, 0, tt.sequence); got != tt.want || (err == nil) != tt.known {
+			t.Errorf("nothing is behind message %d of %d: %t, %v", tt.sequence, hosts, got, err)
+		}
+	}
+}
+
 // TestRemoveWhatANewerProgramFolded: a generation stays when nobody here can tell what a fold has saved of it.
 func TestRemoveWhatANewerProgramFolded(t *testing.T) {
 	f := newFleet(t, 1)
