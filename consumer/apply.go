@@ -125,6 +125,8 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	gone := r.hosts.saw(&b.Header, r.place.stored, reason, absent)
 	r.mu.Unlock()
 	for _, id := range gone {
+		r.warn("a shard has too many hosts: the one silent for longest is forgotten; give the bus more shards (gputap stream init --shards)",
+			"host", id.host, "hosts", maxHosts)
 		r.letGo(id)
 	}
 	if absent > 0 {
