@@ -48,6 +48,7 @@ type outbox struct {
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
 	taken    bool                    // one was taken over since the cursor was written
+	answers  chan struct{}           // one for each file that enter has read
 	late     chan entered            // what is found, while the disk has not answered since the start; nil: it has
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
 	bad      error                   // why the disk was last found bad; nil since something was synced again
@@ -80,20 +81,14 @@ type outboxOptions struct {
 func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, err error) {
 	o = &outbox{
 		dir: opts.dir, limit: opts.limit, segment: opts.segment, self: opts.self, run: opts.run, log: log, next: 1,
-		debts: map[string]debt{opts.run: {}},
+		debts: map[string]debt{opts.run: {}}, answers: make(chan struct{}, 1),
 	}
 	late := make(chan entered, 1)
 	go func() {
 		found, err := o.enter()
 		late <- entered{found, err}
 	}()
-	var found found
-	select {
-	case e := <-late:
-		found, err = e.found, e.err
-	case <-time.After(hang):
-		o.late, err = late, errHangs
-	}
+	found, err := o.await(late)
 	switch {
 	case err == nil:
 		o.writer.began(&found)
@@ -106,6 +101,28 @@ func openOutbox(opts outboxOptions, log *slog.Logger) (o *outbox, lost uint64, e
 		return o, 0, nil
 	}
 	return nil, 0, err
+}
+
+// await gives what enter found, unless the disk does not answer for hang. One that is slow is waited for: what is there comes first.
+func (o *outbox) await(late chan entered) (found, error) {
+	for {
+		select {
+		case e := <-late:
+			return e.found, e.err
+		case <-o.answers:
+		case <-time.After(hang):
+			o.late = late
+			return found{}, errHangs
+		}
+	}
+}
+
+// answered says that the disk has.
+func (o *outbox) answered() {
+	select {
+	case o.answers <- struct{}{}:
+	default:
+	}
 }
 
 // badDisk tells a disk that may get better from a mistake that somebody must correct.

@@ -100,11 +100,16 @@ func (o *outbox) look(f *found) error {
 		if kind, number, ok := parseName(name); ok {
 			f.next = max(f.next, number+1)
 			o.open(f, kind, name, number)
+			o.answered()
 		}
 	}
 	for kind, list := range f.segments {
 		if len(list) > 0 {
 			f.first[kind] = list[0].resume(f.at.kinds[kind])
+		}
+		for _, s := range list[max(0, len(list)-mostClosing-1):] { // a run that was killed may not have synced so many
+			s.sync()
+			o.answered()
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -102,4 +103,34 @@ func TestOutboxHangsAtTheStart(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	s.finish()
+}
+
+// TestOutboxAnswersSlowlyAtTheStart: however long a disk takes that goes on answering, it is waited for; each file is an answer.
+func TestOutboxAnswersSlowlyAtTheStart(t *testing.T) {
+	dir := written(t, 50, true)
+	o := &outbox{dir: dir, log: quiet(), answers: make(chan struct{}, 1000)}
+	f, err := o.enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dir.close()
+	if n := len(files(t, dir, "*.memory")); n < 2 || len(o.answers) < n {
+		t.Errorf("%d answers for %d files", len(o.answers), n)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o, late := &outbox{answers: make(chan struct{}, 1)}, make(chan entered, 1)
+		go func() {
+			for range 100 {
+				time.Sleep(hang - 1)
+				o.answered()
+			}
+			late <- entered{found: found{next: 7}}
+		}()
+		if f, err := o.await(late); err != nil || f.next != 7 || o.late != nil {
+			t.Errorf("got %v, %v", f.next, err)
+		}
+		if _, err := o.await(late); !errors.Is(err, errHangs) || o.late == nil {
+			t.Errorf("a disk that does not answer gives %v", err)
+		}
+	})
 }

@@ -264,7 +264,6 @@ func openSegment(root *os.Root, name string, number uint64) (s *segment, torn bo
 		_, _ = s.readEnding(f, s.bytes) // how much is lost with it
 		return s, false, 0, err
 	}
-	defer func() { _ = f.Sync() }() // it may have been written in the second before a crash
 	if sealed, err := s.readEnding(f, s.bytes); sealed || err != nil {
 		return s, false, 0, err
 	}
@@ -273,6 +272,14 @@ func openSegment(root *os.Root, name string, number uint64) (s *segment, torn bo
 		return s, false, 0, err
 	}
 	return s, s.end.off < s.bytes, events, nil
+}
+
+// sync has what an earlier run wrote outlive Linux, if the disk can.
+func (s *segment) sync() {
+	if f, err := s.root.OpenFile(s.name, os.O_RDONLY|unix.O_NOFOLLOW, 0); err == nil {
+		_ = f.Sync()
+		f.Close()
+	}
 }
 
 // close ends a segment that was cut off.
