@@ -164,11 +164,11 @@ func (o *outbox) open(f *found, kind schema.Kind, name string, number uint64) {
 		o.log.Warn("a segment of the outbox is damaged and gone", "path", path, "batches", s.end.batches, "err", err)
 		return
 	}
-	if torn && at.off < s.end.off && !slices.Contains(f.at.torn, number) { // else it was acked, or counted
+	if torn && at.off <= s.end.off && !slices.Contains(f.at.torn, number) { // else it was acked, or counted
 		f.damaged++
 		f.lost += events
-		o.log.Warn("a segment of the outbox was cut off behind its last whole batch: it was written in a crash",
-			"path", path, "batches", s.end.batches, "events_lost", events)
+		o.log.Warn("a segment of the outbox was cut off behind its last whole batch: it was written in a crash, or is damaged there",
+			"path", path, "batches", s.end.batches, "events_lost", known(events))
 	}
 	if s.end.batches == 0 {
 		f.trash = append(f.trash, s)
@@ -178,6 +178,14 @@ func (o *outbox) open(f *found, kind schema.Kind, name string, number uint64) {
 	if s.cutOff {
 		f.torn = append(f.torn, s)
 	}
+}
+
+// known is for people: of what is cut off more may be lost than what a whole head tells.
+func known(events uint64) string {
+	if events == 0 {
+		return "unknown"
+	}
+	return fmt.Sprint("at least ", events)
 }
 
 // keep leaves a segment to a start that can read it.

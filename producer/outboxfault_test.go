@@ -191,6 +191,36 @@ func TestOutboxDamageIsToldOnce(t *testing.T) {
 	}
 }
 
+// TestOutboxDamagedAtTheCursor: what is damaged right behind what was acked counts, and it is said where nobody knows how much it is.
+func TestOutboxDamagedAtTheCursor(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		spoil  func(t *testing.T, path string, fourth int64)
+		events uint64
+		says   string
+	}{
+		{"cut off", func(t *testing.T, path string, fourth int64) { cut(t, path, fourth+headBytes+10) }, 10, `events_lost="at least 10"`},
+		{"a byte of a batch", func(t *testing.T, path string, fourth int64) { flip(t, path, fourth+headBytes+10) }, 10, `events_lost="at least 10"`},
+		{"a byte of a head", func(t *testing.T, path string, fourth int64) { flip(t, path, fourth+10) }, 0, "events_lost=unknown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBooks(t, 1<<20, 100_000, 10_000)
+			b.fill(schema.KindMemory, 3, 100)
+			b.take(schema.KindMemory, 3)
+			b.settle()
+			b.fill(schema.KindMemory, 1, 100)
+			b.s.crash()
+			path := files(t, b.dir, "*.memory")[0]
+			tt.spoil(t, path, recordsOf(t, path)[3])
+			log := &logged{}
+			s := spoolAt(t, b.dir, 1<<20, 100_000, 10_000, log.logger())
+			if l := s.level(); l.outbox.damaged != 1 || l.droppedEvents != tt.events || l.batches != 0 || log.count(tt.says) != 1 {
+				t.Errorf("%+v, it says %s", l, &log.text)
+			}
+		})
+	}
+}
+
 func cut(t *testing.T, path string, bytes int64) {
 	t.Helper()
 	if err := os.Truncate(path, bytes); err != nil {
