@@ -23,7 +23,7 @@ import (
 //
 // Count. What a run lost is told by its batches. What no acked batch has told is a debt, which the cursor keeps: no file with
 // lost events goes before it is written. When nothing of a run waits any more, the present one takes its debt over as a loss of
-// its own.
+// its own, once the cursor on the disk says so.
 //
 // Bound. Beyond limit the oldest segments of the least precious kind go, never one with a batch in flight. A batch that
 // is less precious than all that could go is given up itself. On a full disk segments go, too, for what is more precious than
@@ -47,7 +47,6 @@ type outbox struct {
 	torn     []*segment              // to be closed where they are cut off: what was behind is counted
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
 	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
-	taken    bool                    // one was taken over since the cursor was written
 	answers  chan struct{}           // one for each file that enter has read
 	late     chan entered            // what is found, while the disk has not answered since the start; nil: it has
 	failing  bool                    // the disk cannot be written: the spool goes on in memory
@@ -137,8 +136,8 @@ func badDisk(err error) bool {
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// adopt makes what was found ours. lost is the events in what is damaged, and what runs lost of which nothing is left to tell it.
-func (o *outbox) adopt(f found, inFlight ...*encoded) (lost uint64) {
+// adopt makes what was found ours. lost is the events in what is damaged.
+func (o *outbox) adopt(f found) (lost uint64) {
 	o.next = max(o.next, f.next, f.at.next)
 	o.trash = append(o.trash, f.trash...)
 	o.torn = append(o.torn, f.torn...)
@@ -161,7 +160,7 @@ func (o *outbox) adopt(f found, inFlight ...*encoded) (lost uint64) {
 			o.debts[run] = d
 		}
 	}
-	return f.lost + o.inherit(inFlight...)
+	return f.lost
 }
 
 // greet says what earlier runs left. Nobody else is there yet.

@@ -297,6 +297,39 @@ func TestOutboxCounts(t *testing.T) {
 			cut(t, path, stat(t, path).Size()-100)
 			b.start()
 		}},
+		{"the cursor cannot be written", func(t *testing.T, b *books, end func(*books)) {
+			b.s.dropped, b.made = 500, 500
+			b.settle()
+			end(b)
+			obstacle := filepath.Join(b.dir, cursorName+".new")
+			if err := os.Mkdir(obstacle, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				b.start()
+				b.settle()
+				b.fill(memory, 1, 100)
+				b.settle()
+				b.take(memory, 1)
+				end(b)
+			}
+			if err := os.Remove(obstacle); err != nil {
+				t.Fatal(err)
+			}
+			b.start()
+		}},
+		{"directory gone, and cannot be made", func(t *testing.T, b *books, end func(*books)) {
+			lostBefore(b, end)
+			if err := errors.Join(os.RemoveAll(b.dir), os.WriteFile(b.dir, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			b.settle()
+			b.fill(memory, 1, 100)
+			b.take(memory, 1)
+			if err := os.Remove(b.dir); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"refused", func(_ *testing.T, b *books, end func(*books)) {
 			b.fill(memory, 2, 1000)
 			for range 2 {

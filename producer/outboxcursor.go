@@ -101,7 +101,7 @@ func parseCursor(text string) (c cursor, ok bool) {
 	return c, true
 }
 
-// write replaces the file by a text. Without synced, power may take that: then batches are only sent again.
+// write replaces the file by a text. Without synced, power may take that, and what was there: then batches are only sent again.
 func (d *directory) write(text string, synced bool) error {
 	const next = cursorName + ".new"
 	f, err := d.create(next)
@@ -117,7 +117,10 @@ func (d *directory) write(text string, synced bool) error {
 			return err
 		}
 	}
-	return d.Rename(next, cursorName)
+	if err := d.Rename(next, cursorName); err != nil || !synced {
+		return err
+	}
+	return d.lock.Sync()
 }
 
 // readCursor gives the zero cursor where there is none that can be trusted.

@@ -24,21 +24,31 @@ func (o *outbox) told(e *encoded, events uint64) {
 	o.debts[o.runOf(e)] = d
 }
 
-// inherit takes the debts of earlier runs of which nothing waits any more and nothing is in flight. What could not be read may
-// tell them at a later start.
-func (o *outbox) inherit(inFlight ...*encoded) (events uint64) {
+// bequeathed are the earlier runs that owe something while nothing of them waits any more or is in flight, and what they owe. What
+// could not be read may tell it at a later start.
+func (s *spool) bequeathed() (runs []string, events uint64) {
+	o := s.outbox
 	if o.kept != [schema.NumKinds]uint64{} {
-		return 0
+		return nil, 0
 	}
 	for run, d := range o.debts {
-		flies := slices.ContainsFunc(inFlight, func(e *encoded) bool { return e != nil && e.from != nil && e.from.run == run })
-		if run != o.run && !flies && !o.holds(run) {
-			events += d.lost - min(d.told, d.lost)
-			delete(o.debts, run)
-			o.taken = true
+		flies := func(e *encoded) bool { return e != nil && e.from != nil && e.from.run == run }
+		if run != o.run && d.lost > d.told && !slices.ContainsFunc(s.inFlight[:], flies) && !o.holds(run) {
+			runs, events = append(runs, run), events+d.lost-d.told
 		}
 	}
-	return events
+	return runs, events
+}
+
+// inherit makes what runs owe a loss of the present one, when the cursor on the disk says so.
+func (s *spool) inherit(runs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range runs {
+		d := s.outbox.debts[run]
+		s.dropped += d.lost - d.told
+		delete(s.outbox.debts, run)
+	}
 }
 
 // holds reports whether something of a run waits.

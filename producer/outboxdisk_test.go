@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -409,5 +410,65 @@ func TestOutboxBeforeDebts(t *testing.T) {
 	s.finish()
 	if l := s.level(); l.droppedEvents != 0 || l.outbox.damaged != 0 || len(files(t, dir, "*.*")) > 0 {
 		t.Errorf("%+v, files %v", l, files(t, dir, "*.*"))
+	}
+}
+
+// TestOutboxPowerKeepsDebts: what the cursor owes outlives power, also when it is written anew, and what is taken over and told is
+// not owed again.
+func TestOutboxPowerKeepsDebts(t *testing.T) {
+	b := newBooks(t, 1<<20, 1<<30, 10_000)
+	b.s.finish()
+	disk, cutPower := fileSystem(t)
+	b.dir = filepath.Join(disk, "outbox")
+	b.start()
+	b.fill(schema.KindMemory, 5, 100)
+	b.s.dropped, b.made = 500, b.made+500
+	b.settle()
+	b.take(schema.KindMemory, 5)
+	b.settle() // the cursor moves
+	for _, names := range []bool{true, false} {
+		b.s.crash()
+		cutPower(names)
+		b.start()
+		b.settle()
+		b.fill(schema.KindMemory, 1, 100)
+		b.take(schema.KindMemory, 1)
+		b.settle()
+	}
+	b.close()
+}
+
+// fileSystem is one that can lose power: what was not synced of files is gone then, and of names if they are not kept.
+func fileSystem(t *testing.T) (dir string, cutPower func(names bool)) {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	dir = t.TempDir()
+	run := func(name string, args ...string) error {
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%s: %w: %s", name, err, out)
+		}
+		return err
+	}
+	mount := func() error { return run("mount", "-o", "loop,noauto_da_alloc", image, dir) }
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), run("mkfs.ext4", "-q", image), mount()); err != nil {
+		t.Skipf("no file system can be made: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir, func(names bool) {
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN
+		log := 2                    // EXT4_GOING_FLAGS_NOLOGFLUSH
+		if names {
+			log = 1 // EXT4_GOING_FLAGS_LOGFLUSH
+		}
+		err = unix.IoctlSetPointerInt(int(f.Fd()), shutdown, log)
+		f.Close()
+		if err := errors.Join(err, run("umount", dir), mount()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func (o *outbox) look(f *found) error {
 	}
 	if f.at, err = readCursor(f.dir.Root); err != nil {
 		f.damaged++
-		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again", "dir", o.dir, "err", err)
+		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again, and what earlier runs lost may be forgotten", "dir", o.dir, "err", err)
 	}
 	slices.Sort(names)
 	for _, name := range names {

@@ -175,10 +175,11 @@ func TestOutboxDamageIsToldOnce(t *testing.T) {
 			tt.spoil(t, list[0], list[1])
 			for i, lost := range []uint64{tt.events, tt.events, 0} {
 				s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+				s.settle()
 				if l := s.level(); l.droppedEvents != lost || (l.outbox.damaged > 0) != (i == 0) || l.batches < len(tt.want) {
 					t.Errorf("%+v, want %d events lost", l, lost)
 				}
-				if s.settle(); i == 1 {
+				if i == 1 {
 					pushID(s, schema.KindHost, 1, 100)
 					s.writeRound()
 				}

@@ -55,7 +55,6 @@ func (s *spool) forgetAll() (batches int, events uint64) {
 		}
 	}
 	o.bytes, o.trash, o.torn, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
-	s.dropped += o.inherit(s.inFlight[:]...)
 	return batches, events
 }
 

@@ -104,10 +104,11 @@ func (s *spool) progress(kind schema.Kind, seg *segment) (end int64, acked bool)
 }
 
 // sweep removes the files that are done with, and closes those that are cut off, when it is written down that what they held is
-// counted. A full disk needs the room for that. A debt is not told by two runs: it is written down, too, before a batch tells it.
+// counted. A full disk needs the room for that. Debts are taken over.
 func (s *spool) sweep() error {
 	s.mu.Lock()
-	idle := len(s.outbox.trash) == 0 && len(s.outbox.torn) == 0 && !s.outbox.taken
+	left, _ := s.bequeathed()
+	idle := s.outbox.writer.dir.Root == nil || len(s.outbox.trash) == 0 && len(s.outbox.torn) == 0 && len(left) == 0
 	s.mu.Unlock()
 	if idle {
 		return nil
@@ -169,29 +170,27 @@ func (s *spool) writeCursor() (trash, torn []*segment, err error) {
 			c.kinds[kind] = cursorEntry{at.seg.number, at.off, at.batches, at.events}
 		}
 	}
+	left, inherited := s.bequeathed()
 	for run, d := range o.debts {
 		if run == o.run {
-			d.lost = s.dropped
+			d.lost = s.dropped + inherited
 		}
-		if d.lost > d.told {
+		if d.lost > d.told && !slices.Contains(left, run) {
 			c.debts[run] = d
 		}
 	}
 	trash, torn = slices.Clone(o.trash), o.torn
-	taken := o.taken
-	o.taken = false
 	s.mu.Unlock()
 	c.gone, c.torn = numbers(trash), numbers(torn)
 	w := &o.writer
 	if text := c.text(); text != w.cursor {
-		if err := w.dir.write(text, c.owed() != w.owed); err != nil {
-			s.mu.Lock()
-			o.taken = o.taken || taken
-			s.mu.Unlock()
+		owes := len(c.debts) > 0
+		if err := w.dir.write(text, owes || w.owed); err != nil {
 			return trash, torn, err
 		}
-		w.cursor, w.owed = text, c.owed()
+		w.cursor, w.owed = text, owes
 	}
+	s.inherit(left)
 	return trash, torn, nil
 }
 
@@ -248,7 +247,7 @@ func (s *spool) try() error {
 		}
 		o.writer.began(&found)
 		s.mu.Lock()
-		s.dropped += o.adopt(found, s.inFlight[:]...)
+		s.dropped += o.adopt(found)
 		s.wakeAll()
 		s.mu.Unlock()
 	}

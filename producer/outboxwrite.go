@@ -17,11 +17,11 @@ type writer struct {
 	closing []*openSegmentFile // full, not synced yet
 	created bool               // a file since the directory was synced
 	cursor  string             // as it was last written
-	owed    string             // what is in it of debts
+	owed    bool               // something is, says the one on the disk
 }
 
 // began takes a directory that was entered.
-func (w *writer) began(f *found) { w.dir, w.cursor, w.owed = f.dir, "", f.at.owed() }
+func (w *writer) began(f *found) { w.dir, w.cursor, w.owed = f.dir, "", len(f.at.debts) > 0 }
 
 // openSegmentFile is a segment with its file.
 type openSegmentFile struct {
@@ -106,10 +106,6 @@ func (s *spool) claim(kind schema.Kind) *encoded {
 	defer s.mu.Unlock()
 	i := s.stored[kind]
 	if s.outbox.failing || i >= len(s.queues[kind]) {
-		return nil
-	}
-	if s.outbox.taken {
-		s.more() // when that is written down
 		return nil
 	}
 	e := s.queues[kind][i]

@@ -284,7 +284,7 @@ func (s *spool) acked(kind schema.Kind) {
 // turn does what is due when a segment may have been the last of its run: who waits for the next one is woken.
 func (s *spool) turn(seg *segment) {
 	if seg.earlier {
-		s.dropped += s.outbox.inherit(s.inFlight[:]...)
+		s.more() // its debt
 		s.wakeAll()
 	}
 }
