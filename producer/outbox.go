@@ -157,6 +157,7 @@ func (o *outbox) adopt(f found) (lost uint64) {
 	}
 	for run, d := range f.at.debts {
 		if run != o.run { // it knows better
+			d.told = max(d.told, o.debts[run].told)
 			o.debts[run] = d
 		}
 	}

@@ -47,7 +47,8 @@ func (s *spool) inherit(runs []string) {
 	for _, run := range runs {
 		d := s.outbox.debts[run]
 		s.dropped += d.lost - d.told
-		delete(s.outbox.debts, run)
+		d.told = d.lost // its directory may go and come back
+		s.outbox.debts[run] = d
 	}
 }
 

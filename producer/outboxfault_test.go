@@ -410,6 +410,30 @@ func TestOutboxVanishes(t *testing.T) {
 	}
 }
 
+// TestOutboxAwayAndBack: of a directory that goes and comes back, what earlier runs owe is taken over once.
+func TestOutboxAwayAndBack(t *testing.T) {
+	b := newBooks(t, 1<<20, 100_000, 10_000)
+	b.fill(schema.KindMemory, 5, 1000)
+	b.s.dropped = 500 // no batch tells it
+	b.s.finish()
+	b.start()
+	move(t, b.dir, b.dir+".away")
+	b.settle()
+	if l := b.s.level(); l.droppedEvents != 550 {
+		t.Fatalf("%+v", l)
+	}
+	if err := os.RemoveAll(b.dir); err != nil {
+		t.Fatal(err)
+	}
+	move(t, b.dir+".away", b.dir)
+	b.settle()
+	b.take(schema.KindMemory, 5)
+	b.settle()
+	if l := b.s.level(); l.droppedEvents != 550 || len(b.seen) != 5 {
+		t.Errorf("%+v, %d batches came", l, len(b.seen))
+	}
+}
+
 // TestOutboxComesBackToWhatItLeft: what could not be read at one start is sent after a later one, also when newer batches were
 // acked meanwhile.
 func TestOutboxComesBackToWhatItLeft(t *testing.T) {
