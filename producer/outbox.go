@@ -46,6 +46,7 @@ type outbox struct {
 	trash    []*segment              // to be removed: acked or given up, which is counted
 	torn     []*segment              // to be closed where they are cut off: what was behind is counted
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
+	lastKept uint64                  // greatest of all kinds
 	debts    map[string]debt         // by run: what earlier ones have not told, and what this one has
 	answers  chan struct{}           // one for each file that enter has read
 	late     chan entered            // what is found, while the disk has not answered since the start; nil: it has
@@ -142,7 +143,7 @@ func (o *outbox) adopt(f found) (lost uint64) {
 	o.trash = append(o.trash, f.trash...)
 	o.torn = append(o.torn, f.torn...)
 	o.damaged += f.damaged
-	o.kept = f.kept
+	o.kept, o.lastKept = f.kept, f.lastKept
 	for kind, list := range f.segments {
 		kind := schema.Kind(kind)
 		for _, s := range list {
@@ -154,6 +155,10 @@ func (o *outbox) adopt(f found) (lost uint64) {
 			o.at[kind] = list[0].begin
 			o.advance(kind, f.first[kind])
 		}
+	}
+	if d := o.debts[o.run]; d.first == 0 {
+		d.first = o.next
+		o.debts[o.run] = d
 	}
 	for run, d := range f.at.debts {
 		if run != o.run { // it knows better

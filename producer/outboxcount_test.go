@@ -297,6 +297,31 @@ func TestOutboxCounts(t *testing.T) {
 			cut(t, path, stat(t, path).Size()-100)
 			b.start()
 		}},
+		{"a file that cannot be read for long", func(t *testing.T, b *books, end func(*books)) {
+			b.s.dropped, b.made = 500, 500
+			b.fill(memory, 1, 100) // tells it
+			b.settle()
+			end(b)
+			path := files(t, b.dir, "*.memory")[0]
+			move(t, path, path+".away")
+			if err := os.Symlink(path, path); err != nil { // ELOOP
+				t.Fatal(err)
+			}
+			for range 3 {
+				b.start()
+				b.settle()
+				b.s.dropped, b.made = b.s.dropped+100, b.made+100
+				b.settle()
+				end(b)
+			}
+			b.start()
+			if b.settle(); b.s.level().droppedEvents != 300 {
+				t.Errorf("%d events are told as lost of 300 that runs lost since", b.s.level().droppedEvents)
+			}
+			end(b)
+			move(t, path+".away", path)
+			b.start()
+		}},
 		{"the cursor cannot be written", func(t *testing.T, b *books, end func(*books)) {
 			b.s.dropped, b.made = 500, 500
 			b.settle()

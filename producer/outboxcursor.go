@@ -16,7 +16,7 @@ import (
 // removed. It may be older than the truth, which costs batches that are sent again. It may be newer than
 // the segments when power fails: a number of a segment is therefore never used again.
 //
-// Lines that only some have say what runs lost, and how much of it acked batches told; the segments whose lost events are in
+// Lines that only some have say what runs lost, how much of it acked batches told, and their least number; the segments whose lost events are in
 // that and which may be there still; and those of which that is so for what is cut off.
 const (
 	cursorName = "cursor"
@@ -60,7 +60,7 @@ func (c *cursor) text() string {
 func (c *cursor) owed() string {
 	var b strings.Builder
 	for _, run := range slices.Sorted(maps.Keys(c.debts)) {
-		fmt.Fprintf(&b, "run %q %d %d\n", run, c.debts[run].lost, c.debts[run].told)
+		fmt.Fprintf(&b, "run %q %d %d %d\n", run, c.debts[run].lost, c.debts[run].told, c.debts[run].first)
 	}
 	return b.String()
 }
@@ -75,7 +75,7 @@ func parseCursor(text string) (c cursor, ok bool) {
 		var name string
 		var e cursorEntry
 		var d debt
-		if n, _ := fmt.Sscanf(line, "run %q %d %d", &name, &d.lost, &d.told); n == 3 {
+		if n, _ := fmt.Sscanf(line, "run %q %d %d %d", &name, &d.lost, &d.told, &d.first); n >= 3 {
 			c.debts[name] = d
 			continue
 		}

@@ -7,7 +7,10 @@ import (
 )
 
 // debt is what a run lost, and how much of it batches told that were acked.
-type debt struct{ lost, told uint64 }
+type debt struct {
+	lost, told uint64
+	first      uint64 // no file of the run has a smaller number; 0 if an earlier program kept none
+}
 
 // runOf is the run of a batch.
 func (o *outbox) runOf(e *encoded) string {
@@ -24,16 +27,17 @@ func (o *outbox) told(e *encoded, events uint64) {
 	o.debts[o.runOf(e)] = d
 }
 
-// bequeathed are the earlier runs that owe something while nothing of them waits any more or is in flight, and what they owe. What
-// could not be read may tell it at a later start.
+// bequeathed are the earlier runs that owe something while nothing of them waits any more or is in flight, and what they owe. A
+// file that could not be read may tell it at a later start, if it may be theirs.
 func (s *spool) bequeathed() (runs []string, events uint64) {
 	o := s.outbox
-	if o.kept != [schema.NumKinds]uint64{} {
-		return nil, 0
-	}
 	for run, d := range o.debts {
+		if run == o.run || d.lost <= d.told {
+			continue
+		}
 		flies := func(e *encoded) bool { return e != nil && e.from != nil && e.from.run == run }
-		if run != o.run && d.lost > d.told && !slices.ContainsFunc(s.inFlight[:], flies) && !o.holds(run) {
+		waits := o.holds(run) || o.lastKept > 0 && o.lastKept >= d.first
+		if !waits && !slices.ContainsFunc(s.inFlight[:], flies) {
 			runs, events = append(runs, run), events+d.lost-d.told
 		}
 	}

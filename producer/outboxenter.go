@@ -21,6 +21,7 @@ type found struct {
 	at       cursor
 	next     uint64                  // least number that no segment has had
 	kept     [schema.NumKinds]uint64 // least number of a segment that could not be taken; 0: none
+	lastKept uint64                  // greatest of all kinds
 	damaged  uint64
 	lost     uint64 // events
 	trash    []*segment
@@ -193,6 +194,7 @@ func (f *found) keep(kind schema.Kind, number uint64) {
 	if f.kept[kind] == 0 || number < f.kept[kind] {
 		f.kept[kind] = number
 	}
+	f.lastKept = max(f.lastKept, number)
 }
 
 // resume is where the cursor is, if that is in this segment, else its first record. A torn segment may end before: then all that is

@@ -54,7 +54,8 @@ func (s *spool) forgetAll() (batches int, events uint64) {
 			batches, events = batches+b, events+e
 		}
 	}
-	o.bytes, o.trash, o.torn, o.kept = 0, nil, nil, [schema.NumKinds]uint64{}
+	o.bytes, o.trash, o.torn = 0, nil, nil
+	o.kept, o.lastKept = [schema.NumKinds]uint64{}, 0
 	return batches, events
 }
 

@@ -329,7 +329,7 @@ func FuzzSegment(f *testing.F) {
 func FuzzCursor(f *testing.F) {
 	c := cursor{next: 7}
 	c.kinds[schema.KindMemory] = cursorEntry{3, 4, 5, 6}
-	c.debts, c.gone, c.torn = map[string]debt{"boot 7": {8, 9}}, []uint64{10, 11}, []uint64{12}
+	c.debts, c.gone, c.torn = map[string]debt{"boot 7": {8, 9, 10}}, []uint64{10, 11}, []uint64{12}
 	f.Add(c.text())
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -271,7 +271,7 @@ func (m *sums) crash(power bool) {
 		}
 		written, is := c.debts[run]
 		if !is { // all was told
-			written = debt{d.told, d.told}
+			written = debt{lost: d.told, told: d.told}
 		}
 		m.fewer += max(d.lost, written.lost) - written.lost
 		m.moreThan += max(d.told, written.told) - written.told
