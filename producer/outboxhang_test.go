@@ -61,6 +61,33 @@ func TestOutboxHangsAtRead(t *testing.T) {
 	}
 }
 
+// TestOutboxHangsAtOneRead: a disk that does not answer is not asked for more, and is again when it has.
+func TestOutboxHangsAtOneRead(t *testing.T) {
+	dir := written(t, 20, true)
+	s := spoolAt(t, dir, 1<<20, 1<<30, 10_000, quiet())
+	ask := func(i int, wait time.Duration) (recordHead, error) {
+		seg := s.outbox.segments[schema.KindMemory][i]
+		h, _, err := s.ask(t.Context(), schema.KindMemory, seg.begin, seg.end.off, wait)
+		return h, err
+	}
+	list := files(t, dir, "*.memory")
+	answer := silent(t, list[0], os.O_WRONLY)
+	silent(t, list[1], os.O_WRONLY)
+	for i := range 2 {
+		if _, err := ask(i, 20*time.Millisecond); !errors.Is(err, errHangs) {
+			t.Errorf("file %d: got %v", i, err)
+		}
+	}
+	if f, err := os.OpenFile(list[1], os.O_WRONLY|unix.O_NONBLOCK, 0); !errors.Is(err, unix.ENXIO) {
+		t.Errorf("a second file is asked for: %v", err)
+		f.Close()
+	}
+	answer()
+	if h, err := ask(2, time.Minute); err != nil || h.seq != 19 {
+		t.Errorf("then it gives %d, %v", h.seq, err)
+	}
+}
+
 // TestOutboxHangsAtTheEnd: who ends does not wait for a disk that does not answer.
 func TestOutboxHangsAtTheEnd(t *testing.T) {
 	s := spoolAt(t, t.TempDir(), 1<<20, 1<<30, 10_000, quiet())

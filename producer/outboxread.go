@@ -43,29 +43,49 @@ func (s *spool) load(ctx context.Context, kind schema.Kind, e *encoded) error {
 	}
 }
 
+// reading is how a kind's batches are read from the outbox.
+type reading struct {
+	buf   []byte
+	asked chan answer // nil: the disk has answered all; else it is asked nothing more, so that what hangs is one goroutine
+}
+
+// answer is what the disk has where it was asked.
+type answer struct {
+	at mark
+	recordHead
+	data []byte
+	err  error
+}
+
 // ask reads one record. A disk that does not answer for so long, or for hang once ctx has ended, is left behind.
 func (s *spool) ask(ctx context.Context, kind schema.Kind, at mark, limit int64, wait time.Duration) (h recordHead, data []byte, err error) {
-	type answer struct {
-		recordHead
-		data []byte
-		err  error
-	}
-	buf, answered := s.read[kind], make(chan answer, 1)
-	s.read[kind] = nil
-	go func() {
-		h, data, err := at.read(limit, buf)
-		answered <- answer{h, data, err}
-	}()
+	r := &s.read[kind]
 	over, atEnd := time.NewTimer(wait), min(wait, hang)
 	defer over.Stop()
 	defer context.AfterFunc(ctx, func() { over.Reset(atEnd) })()
-	select {
-	case a := <-answered:
-		s.read[kind] = a.data
-		return a.recordHead, a.data, a.err
-	case <-over.C:
-		return h, nil, errHangs
+	for {
+		if r.asked == nil {
+			r.ask(at, limit)
+		}
+		select {
+		case a := <-r.asked:
+			r.buf, r.asked = a.data, nil
+			if a.at == at {
+				return a.recordHead, a.data, a.err
+			}
+		case <-over.C:
+			return h, nil, errHangs
+		}
 	}
+}
+
+func (r *reading) ask(at mark, limit int64) {
+	buf, asked := r.buf, make(chan answer, 1)
+	r.buf, r.asked = nil, asked
+	go func() {
+		h, data, err := at.read(limit, buf)
+		asked <- answer{at, h, data, err}
+	}()
 }
 
 // read reads one record. A file is opened for each: that is little beside the round trip that follows.

@@ -46,8 +46,8 @@ type spool struct {
 	dropped   uint64                    // events in batches that were pushed out
 	batches   uint64                    // such batches
 	wake      [schema.NumKinds]chan struct{}
-	read      [schema.NumKinds][]byte // where a kind's batches are read to; only its publisher
-	unwritten chan struct{}           // wakes the goroutine that writes the outbox
+	read      [schema.NumKinds]reading // only a kind's publisher
+	unwritten chan struct{}            // wakes the goroutine that writes the outbox
 }
 
 // dropOrder is the order in which kinds are given up.
