@@ -166,6 +166,14 @@ func (o *outbox) adopt(f found) (lost uint64) {
 			o.debts[run] = d
 		}
 	}
+	for _, list := range o.segments {
+		for _, s := range list {
+			if d := o.debts[s.run]; s.run != "" && s.lost > d.lost { // else nobody knows whose it is
+				d.lost = s.lost
+				o.debts[s.run] = d
+			}
+		}
+	}
 	return f.lost
 }
 

@@ -72,6 +72,9 @@ func (s *spool) tells(kind schema.Kind) uint64 {
 	e, o := s.inFlight[kind], s.outbox
 	owed := o != nil && !e.refused && s.owes(o.runOf(e))
 	s.mu.Unlock()
+	if owed && e.from != nil && e.behind() == e.from.end && e.from.lost > 0 {
+		return e.from.lost
+	}
 	var b schema.Batch
 	if !owed || schema.NewDecoder().Decode(e.data, &b) != nil {
 		return 0

@@ -413,6 +413,37 @@ func TestOutboxBeforeDebts(t *testing.T) {
 	}
 }
 
+// TestOutboxGivesUpWhatHadNoDebts: what a run had lost that kept no debts is told when what is left of it is given up.
+func TestOutboxGivesUpWhatHadNoDebts(t *testing.T) {
+	b := newBooks(t, 1<<20, 100_000, 10_000)
+	lostBefore(b, func(b *books) { b.s.finish() })
+	b.s.crash()
+	path := files(t, b.dir, "*.memory")[0]
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size := stat(t, path).Size()
+	h, err := readHead(f, size-headBytes, size)
+	if err != nil || h.bytes != allOnes {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	var raw [headBytes]byte
+	h.events = 500
+	h.put(raw[:])
+	if _, err := f.WriteAt(raw[:], size-headBytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(b.dir, cursorName)); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	for b.s.dropSegment(schema.KindMemory) {
+	}
+	b.close()
+}
+
 // TestOutboxPowerKeepsDebts: what the cursor owes outlives power, also when it is written anew, and what is taken over and told is
 // not owed again.
 func TestOutboxPowerKeepsDebts(t *testing.T) {

@@ -27,8 +27,8 @@ import (
 //	           not closed: a crash, or it is still written
 //
 // A head: checksum of the rest of it, bytes and events of the batch, its checksum, seq, wall time at which it was closed
-// (ns), time of its last event. Of an ending: batches as seq, events as wall time, its own offset as time; earlier programs
-// wrote more.
+// (ns), time of its last event. Of an ending: batches as seq, events as wall time, its own offset as time; programs that kept no
+// debts wrote what the run had lost before its last batch, the low half as events and the high one as the batch's checksum.
 const (
 	segmentMagic   = "gputap"
 	segmentForm    = 2
@@ -58,14 +58,15 @@ type segment struct {
 	number  uint64
 	origin  origin
 	run     string
-	earlier bool  // of an earlier run
-	cutOff  bool  // and has no ending
-	stuck   bool  // it could not be removed
-	sealed  bool  // nothing is added any more
-	begin   mark  // its first record
-	end     mark  // behind its last
-	bytes   int64 // of the file
-	synced  int64 // bytes that are on the disk; only the writing goroutine
+	lost    uint64 // by the run, as its last batch tells; 0 if a program wrote it that keeps debts
+	earlier bool   // of an earlier run
+	cutOff  bool   // and has no ending
+	stuck   bool   // it could not be removed
+	sealed  bool   // nothing is added any more
+	begin   mark   // its first record
+	end     mark   // behind its last
+	bytes   int64  // of the file
+	synced  int64  // bytes that are on the disk; only the writing goroutine
 }
 
 // path is for people.
@@ -214,6 +215,9 @@ func (s *segment) readEnding(r io.ReaderAt, size int64) (sealed bool, err error)
 		return false, nil
 	}
 	s.end = mark{seg: s, off: off, batches: int(h.seq), events: uint64(h.at)}
+	if lost := uint64(h.sum)<<32 | uint64(h.events); lost != 1<<64-1 { // they knew
+		s.lost = lost
+	}
 	return true, nil
 }
 
