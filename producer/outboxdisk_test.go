@@ -254,6 +254,31 @@ func TestOutboxReadOnly(t *testing.T) {
 	}
 }
 
+// TestOutboxCursorIsReadLater: a cursor that cannot be read for want of something else is not taken for none.
+func TestOutboxCursorIsReadLater(t *testing.T) {
+	b := newBooks(t, 1<<20, 1<<30, 10_000)
+	b.fill(schema.KindMemory, 5, 100)
+	b.take(schema.KindMemory, 3)
+	b.s.finish()
+	path := filepath.Join(b.dir, cursorName)
+	if err := unix.Mount("/proc/self/mem", path, "", unix.MS_BIND, ""); err != nil { // reading it is EIO
+		t.Skipf("nothing can be mounted, which takes root: %v", err)
+	}
+	defer func() { _ = unix.Unmount(path, unix.MNT_DETACH) }()
+	b.start()
+	if b.settle(); !b.s.outbox.failing || !errors.Is(b.s.outbox.bad, unix.EIO) {
+		t.Errorf("it goes on without: %v", b.s.outbox.bad)
+	}
+	if err := unix.Unmount(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.settle()
+	if l := b.s.level(); l.batches != 2 || l.outbox.damaged != 0 {
+		t.Errorf("then: %+v", l)
+	}
+	b.close()
+}
+
 // TestOutboxComesLater: the disk is mounted when the producer runs already, and holds batches of an earlier run.
 func TestOutboxComesLater(t *testing.T) {
 	disk := smallDisk(t, "1m")

@@ -92,7 +92,11 @@ func (o *outbox) look(f *found) error {
 	if err != nil {
 		return fmt.Errorf("outbox %s: %w", o.dir, err)
 	}
-	if f.at, err = readCursor(f.dir.Root); err != nil {
+	f.at, err = readCursor(f.dir.Root)
+	if err != nil && !errors.Is(err, errDamaged) {
+		return fmt.Errorf("outbox %s: %w", o.dir, err) // it may be read later, and must not be written over
+	}
+	if err != nil {
 		f.damaged++
 		o.log.Warn("the outbox's cursor cannot be read: what was acked may be sent again, and what earlier runs lost may be forgotten", "dir", o.dir, "err", err)
 	}
