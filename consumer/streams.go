@@ -127,9 +127,13 @@ func settleStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	}
 }
 
+// ensureStream creates what is not there alone: a server refuses to create what it has no room for before it sees that it has it.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	_, err := js.CreateStream(ctx, want)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+	err := adjustStream(ctx, js, want)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, want)
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
 		err = adjustStream(ctx, js, want)
 	}
 	if err != nil {

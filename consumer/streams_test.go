@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -52,6 +53,48 @@ func TestOneLeaseEndsNoOther(t *testing.T) {
 				t.Errorf("the lease is renewed as %d, %v", next, err)
 			}
 		})
+	}
+}
+
+// TestChangesOfAFullServer: streams that are larger than what is free are changed, and made smaller; one that has no room for all
+// keeps everything as it is.
+func TestChangesOfAFullServer(t *testing.T) {
+	const most = 64 << 20
+	js := serve(t, server.Options{JetStream: true, JetStreamMaxStore: most})
+	init := func(bytes int64, age time.Duration) error {
+		return EnsureStreams(t.Context(), js, StreamOptions{Shards: 2, MaxBytes: bytes, MaxAge: age})
+	}
+	reserved := func() (bytes int64) {
+		own, err := OwnStreams(t.Context(), js)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range own {
+			bytes += s.Config.MaxBytes
+		}
+		return bytes
+	}
+	if err := init(36<<20, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	before := reserved()
+	if shard := info(t, js, schema.StreamName(0)).Config.MaxBytes; shard <= most-before {
+		t.Fatalf("a shard of %d bytes fits into the %d that are free", shard, most-before)
+	}
+	if err := init(0, 2*time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := init(36<<20+(most-before), 2*time.Hour); err == nil || reserved() != before {
+		t.Errorf("more than there is: %v, and %d bytes are reserved instead of %d", err, reserved(), before)
+	}
+	if err := init(37<<20, 2*time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := init(32<<20, 2*time.Hour); err != nil {
+		t.Error(err)
+	}
+	if c := info(t, js, schema.StreamName(1)).Config; c.MaxBytes != 16<<20 || c.MaxAge != 2*time.Hour {
+		t.Errorf("shard 1 keeps %d bytes for %s", c.MaxBytes, c.MaxAge)
 	}
 }
 
