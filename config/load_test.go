@@ -186,6 +186,17 @@ func TestWhereAConsumerBegins(t *testing.T) {
 	}
 }
 
+func TestInstances(t *testing.T) {
+	for instance, ok := range map[string]bool{
+		"": true, "leak-2_b": true, "gpu-7.example": true, "default/pod=1": true, "pod:1": false, "gpü-7": false, "it's": false, "GPU+1": false, "a b": false,
+	} {
+		_, err := Load("x", []string{"--consumer.instance=" + instance}, DefaultLeakCommand())
+		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "consumer.instance") {
+			t.Errorf("%q gives %v", instance, err)
+		}
+	}
+}
+
 func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
 	cfg := DefaultProducerCommand()
 	cfg.NATS.URL = "nats://me:secret@a:1, nats://token@b:2"

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -29,9 +30,14 @@ func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 	return false, since, nil
 }
 
+// badInstance is what no key of a bucket has. A dot becomes an underscore there.
+var badInstance = regexp.MustCompile(`[^-_/=.a-zA-Z0-9]`)
+
 // Validate names a key that makes no sense.
 func (c Consumer) Validate() error {
 	switch {
+	case badInstance.MatchString(c.Instance):
+		return fmt.Errorf("consumer.instance: %q: use letters, digits, - and _", c.Instance)
 	case c.Shard < -1:
 		return fmt.Errorf("consumer.shard: %d: use 0 or more, or -1 for all", c.Shard)
 	case c.Shard < 0 && c.From != "all":

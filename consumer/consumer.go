@@ -80,7 +80,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	if opts.Instance == "" {
 		opts.Instance = instanceName()
 	}
-	opts.Instance = schema.Token(opts.Instance)
+	opts.Instance = keyToken(opts.Instance)
 	if opts.Checkpoint <= 0 {
 		opts.Checkpoint = defaultCheckpoint
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"time"
 
@@ -105,6 +106,22 @@ func bucketConfig(bucket string, history int64) jetstream.StreamConfig {
 	s := streamConfig(schema.BucketStream(bucket), schema.KeySubject(bucket, ">"))
 	s.MaxMsgsPerSubject, s.Discard, s.AllowRollup, s.DenyDelete = history, jetstream.DiscardNew, true, true
 	return s
+}
+
+// keyToken makes one token of a bucket's key of a name. A key holds less than a subject: what it may not hold becomes an
+// underscore, and a sum of the name follows, so that two names stay two.
+func keyToken(name string) string {
+	token := schema.Token(name)
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_/=", r) {
+			return r
+		}
+		return '_'
+	}, token)
+	if clean == token {
+		return token
+	}
+	return fmt.Sprintf("%s-%08x", clean, crc32.ChecksumIEEE([]byte(name)))
 }
 
 // deadLetterConfig bounds the dead letters to their share of a budget, if there is one.

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"testing"
@@ -95,6 +96,29 @@ func TestChangesOfAFullServer(t *testing.T) {
 	}
 	if c := info(t, js, schema.StreamName(1)).Config; c.MaxBytes != 16<<20 || c.MaxAge != 2*time.Hour {
 		t.Errorf("shard 1 keeps %d bytes for %s", c.MaxBytes, c.MaxAge)
+	}
+}
+
+// TestAnInstanceOfAnyName: what a host is called keeps no instance from taking part, and two names are two instances.
+func TestAnInstanceOfAnyName(t *testing.T) {
+	js := connectReady(t)
+	made := map[string]bool{}
+	for _, name := range []string{"gpu-7", "gpu.7", "a/b=c", "gpü-7", "gpö-7", "gpu:7", "it's", "GPU+1", "\xff"} {
+		c := New(Options{Instance: name}, js, newChain, slog.New(slog.DiscardHandler))
+		l, err := openLeases(t.Context(), js, "chain", c.opts.Instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.join(t.Context()); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		made[c.opts.Instance] = true
+		if members, _, err := l.look(t.Context()); err != nil || len(members) != len(made) {
+			t.Errorf("%q: %d members, want %d, %v", name, len(members), len(made), err)
+		}
+	}
+	if len(made) != 9 || !made["gpu-7"] || !made["gpu_7"] || !made["a/b=c"] {
+		t.Errorf("they are called %v", slices.Sorted(maps.Keys(made)))
 	}
 }
 
