@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/schema"
@@ -144,7 +146,13 @@ func identity(c config.NATS) (options []nats.Option, err error) {
 		}
 	}
 	if c.CredsFile != "" {
-		options = append(options, nats.UserCredentials(c.CredsFile))
+		if _, err := userJWT(c.CredsFile); err != nil {
+			return nil, err
+		}
+		options = append(options, nats.UserCredentials(c.CredsFile), func(o *nats.Options) error {
+			o.UserJWT = func() (string, error) { return userJWT(c.CredsFile) } // at each connect: it is rotated
+			return nil
+		})
 	}
 	if c.NKeyFile != "" {
 		nkey, err := nats.NkeyOptionFromSeed(c.NKeyFile)
@@ -160,4 +168,20 @@ func identity(c config.NATS) (options []nats.Option, err error) {
 		options = append(options, nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile))
 	}
 	return options, nil
+}
+
+// userJWT reads the JWT of a credentials file. Where it stands between no lines of dashes nats.go takes the whole file for it, and sends
+// that to the server: the seed too.
+func userJWT(path string) (string, error) {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("nats.creds_file: %w", err)
+	}
+	token, err := nkeys.ParseDecoratedJWT(file)
+	_, seedErr := nkeys.ParseDecoratedUserNKey(file)
+	if err != nil || seedErr != nil || !strings.HasPrefix(token, "eyJ") || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("nats.creds_file: %s is no credentials file, a JWT and a seed between lines of dashes: "+
+			"a file of a seed alone belongs into nats.nkey_file", path)
+	}
+	return token, nil
 }

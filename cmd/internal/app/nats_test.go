@@ -4,11 +4,14 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/gputap/gputap/config"
 )
@@ -53,6 +56,63 @@ func TestConnectBeforeTheBus(t *testing.T) {
 		subscribed.Close()
 		s.Shutdown()
 		s.WaitForShutdown()
+	}
+}
+
+// TestCredentialsAreSent: of a credentials file the JWT, and never a seed, whatever the file is.
+func TestCredentialsAreSent(t *testing.T) {
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const token = "eyJ0eXAi.eyJqdGki.c2ln"
+	block := func(name, text string) string {
+		return "-----BEGIN " + name + "-----\n" + text + "\n------END " + name + "------\n"
+	}
+	whole := block("NATS USER JWT", token) + "\n" + block("USER NKEY SEED", string(seed))
+	path := t.TempDir() + "/creds"
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+	c := config.NATS{URL: "nats://127.0.0.1:1", CredsFile: path}
+	refuses := func(name string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "nats.nkey_file") || strings.Contains(err.Error(), string(seed)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"a seed": string(seed), "a seed in a block": block("USER NKEY SEED", string(seed)), "a JWT": token, "nothing": "",
+		"without lines of dashes": token + "\n" + string(seed) + "\n",
+		"the seed first":          block("USER NKEY SEED", string(seed)) + block("NATS USER JWT", token),
+	} {
+		write(text)
+		_, _, err := p.Connect(c)
+		if refuses(name, err); ExitCode(err) != 2 {
+			t.Errorf("%s: ends with %d", name, ExitCode(err))
+		}
+	}
+	write(whole)
+	nc, _, err := p.Connect(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if sent, err := nc.Opts.UserJWT(); sent != token || err != nil {
+		t.Errorf("%q is sent, %v", sent, err)
+	}
+	write(string(seed))
+	sent, err := nc.Opts.UserJWT()
+	if refuses("a seed, later", err); sent != "" {
+		t.Errorf("%q is sent", sent)
 	}
 }
 
