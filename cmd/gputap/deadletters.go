@@ -41,7 +41,7 @@ came, for examples/read_batch.py.`,
   gputap stream dlq --show 7 --raw > batch.msgpack
   gputap stream dlq --purge --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.validate(cmd.Flags().Changed("show")); err != nil {
+			if err := f.validate(cmd.Flags().Changed("show"), cmd.Flags().Changed("last")); err != nil {
 				return app.Usage(err)
 			}
 			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
@@ -60,7 +60,7 @@ came, for examples/read_batch.py.`,
 	return cmd
 }
 
-func (f *letterFlags) validate(show bool) error {
+func (f *letterFlags) validate(show, last bool) error {
 	switch {
 	case f.last < 0:
 		return fmt.Errorf("--last %d: use 0 or more", f.last)
@@ -72,6 +72,8 @@ func (f *letterFlags) validate(show bool) error {
 		return errors.New("--yes: only with --purge")
 	case show && (f.follow || f.purge), f.follow && f.purge:
 		return errors.New("--show, --follow and --purge: use one")
+	case last && f.purge:
+		return errors.New("--last: not with --purge, which removes them all")
 	}
 	return nil
 }
@@ -87,6 +89,12 @@ type letter struct {
 	Message string    `json:"message"` // its number there
 	Error   string    `json:"error"`
 	Bytes   uint64    `json:"bytes"`
+}
+
+// purgeJSON is what --purge says with -o json.
+type purgeJSON struct {
+	Removed uint64 `json:"removed"`
+	Bytes   uint64 `json:"bytes"`
 }
 
 // newLetter reads what the consumer wrote; anybody may have written something else.
@@ -120,6 +128,9 @@ func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f lett
 		}
 		if err := s.Purge(ctx); err != nil {
 			return fmt.Errorf("remove the dead letters: %w", err)
+		}
+		if b.output == "json" {
+			return json.NewEncoder(b.p.Stdout).Encode(purgeJSON{state.Msgs, state.Bytes})
 		}
 		line(b.p.Stdout, "removed %s", plural(state.Msgs, "dead letter", "dead letters"))
 		return nil

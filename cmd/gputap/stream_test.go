@@ -133,6 +133,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "no dead letter 9"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
 		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use one"},
+		{"the last of all", url, []string{"dlq", "--purge", "--last", "5", "--yes"}, 2, "--last"},
 		{"raw list", url, []string{"dlq", "--raw"}, 2, "--show"},
 		{"purge without yes", url, []string{"dlq", "--purge"}, 2, "--yes"},
 	}
@@ -334,6 +335,11 @@ func TestStreamDeadLetters(t *testing.T) {
 	}
 	says(t, dlq("--purge", "--yes"), "removed 3 dead letters")
 	says(t, dlq(), "0 dead letters")
+	letterOf(t, js, batch)
+	var removed purgeJSON
+	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
+		t.Errorf("%v: %+v", err, removed)
+	}
 }
 
 func TestAsk(t *testing.T) {
