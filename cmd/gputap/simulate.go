@@ -96,7 +96,7 @@ func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 	err = s.Run(ctx)
 	stop()
 	if err != nil {
-		return err
+		return p.NoAnswer(err)
 	}
 	return c.conclude(p.Stdout, s.Stats())
 }

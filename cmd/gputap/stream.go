@@ -71,7 +71,7 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	out := &checked{Writer: b.p.Stdout}
 	b.p.Stdout = out
 	if err := run(ctx, js); err != nil {
-		return err
+		return b.p.NoAnswer(err)
 	}
 	return out.err
 }

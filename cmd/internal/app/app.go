@@ -57,7 +57,7 @@ type Process struct {
 
 	mu       sync.Mutex
 	checks   []func() error // of /readyz
-	refusals *refusals      // of the connection to NATS
+	refusals []*refusals    // of each connection to NATS
 }
 
 // Main runs a command and ends the program with its exit status.

@@ -27,6 +27,9 @@ func (p *Process) ready(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Unlock()
 	for _, check := range checks {
 		if err := check(); err != nil {
+			if denied := p.denied(); denied != nil {
+				err = fmt.Errorf("%w; %w", err, denied)
+			}
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

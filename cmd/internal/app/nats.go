@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -51,7 +52,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	var at atomic.Pointer[string] // the server that we are connected to; nil once another was tried
 	said := newRefusals(c, p.Log)
 	p.mu.Lock()
-	p.refusals = said
+	p.refusals = append(p.refusals, said)
 	p.mu.Unlock()
 	options = append(options,
 		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
@@ -122,13 +123,39 @@ func another(servers []nats.Server, lost *string) (*nats.Server, time.Duration) 
 
 // NoBus says why a connection is not there, for a command that has waited long enough.
 func (p *Process) NoBus(c config.NATS) error {
-	p.mu.Lock()
-	said := p.refusals
-	p.mu.Unlock()
-	if said != nil && said.refused() != nil {
-		return Unreachable(said.refused())
+	for _, said := range p.refused() {
+		if refused := said.refused(); refused != nil {
+			return Unreachable(refused)
+		}
 	}
 	return Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct nats.url", c.Servers()))
+}
+
+// NoAnswer is why a request had no answer: the right that this user lacks, if the bus has refused one. Any other error stays.
+func (p *Process) NoAnswer(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+		return err
+	}
+	if denied := p.denied(); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// denied is a right that was missing on a connection that stands; nil: none was.
+func (p *Process) denied() error {
+	for _, said := range p.refused() {
+		if denied := said.lacks(); denied != nil {
+			return denied
+		}
+	}
+	return nil
+}
+
+func (p *Process) refused() []*refusals {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.refusals)
 }
 
 // identity are the options that say who we are and whom we trust. Their files are read here, so that

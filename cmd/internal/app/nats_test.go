@@ -1,8 +1,12 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -200,4 +204,72 @@ func clustered(t *testing.T, routes []*url.URL) *server.Server {
 		t.Fatal("nats-server does not start")
 	}
 	return s
+}
+
+// TestNoAnswer: what this user may not ask has no answer, and that is said where a request or /readyz fails, until the connection is a
+// new one.
+func TestNoAnswer(t *testing.T) {
+	const asks = "$JS.API.STREAM.INFO.KV_gputap_meta"
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
+		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server does not start")
+	}
+	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+	c := config.NATS{URL: strings.Replace(s.ClientURL(), "://", "://u:p@", 1)}
+	nc, _, err := p.Connect(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	later, _, err := p.Connect(c) // of several connections any may be the one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	p.ReadyWhen(func() error { return errors.New("no shard is being read yet") })
+	ready := func() string {
+		answer := httptest.NewRecorder()
+		p.ready(answer, nil)
+		return answer.Body.String()
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: not within 30 s; /readyz says %s", what, ready())
+			}
+		}
+	}
+	eventually("both are connected", func() bool { return nc.IsConnected() && later.IsConnected() })
+	noAnswer := fmt.Errorf("read the topology: %w", context.DeadlineExceeded)
+	if err := p.NoAnswer(noAnswer); err != noAnswer {
+		t.Errorf("before a refusal it is %v", err)
+	}
+	if err := nc.Publish(asks, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the refusal", func() bool { return p.NoAnswer(noAnswer) != noAnswer })
+	for _, err := range []error{noAnswer, nats.ErrTimeout} {
+		if err := p.NoAnswer(err); !strings.Contains(err.Error(), "no permission to publish to "+asks) || !strings.Contains(err.Error(), "credentials") {
+			t.Errorf("it is %v", err)
+		}
+	}
+	if other := errors.New("x"); p.NoAnswer(other) != other || p.NoAnswer(nil) != nil {
+		t.Error("it is taken for the cause of what had an answer")
+	}
+	if text := ready(); !strings.Contains(text, "no shard is being read yet; ") || !strings.Contains(text, asks) {
+		t.Errorf("/readyz says %s", text)
+	}
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	eventually("it is forgotten", func() bool { return p.NoAnswer(noAnswer) == noAnswer && !strings.Contains(ready(), asks) })
 }

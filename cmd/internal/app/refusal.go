@@ -22,9 +22,10 @@ type refusals struct {
 	c   config.NATS
 	log *slog.Logger
 
-	mu   sync.Mutex
-	said map[string]bool
-	last error // of the attempts to connect; nil when we are in, or were never refused
+	mu     sync.Mutex
+	said   map[string]bool
+	last   error // of the attempts to connect; nil when we are in, or were never refused
+	denied error // the last right that this connection lacked; nil when it lacked none
 }
 
 func newRefusals(c config.NATS, log *slog.Logger) *refusals {
@@ -60,14 +61,16 @@ func (r *refusals) working(err error) {
 		}
 		return
 	}
-	if !r.first(verb + general(subject)) {
-		return
-	}
 	remedy := "give this user the right on the server, or take the credentials that have it"
 	if verb == "subscribe" && strings.HasPrefix(subject, strings.TrimSuffix(r.c.InboxPrefix, ".")) {
 		remedy = "set nats.inbox_prefix to the prefix that this user's permissions name"
 	}
-	r.log.Error("the bus refuses: this user has no permission to "+verb, "subject", subject, "remedy", remedy)
+	r.mu.Lock()
+	r.denied = fmt.Errorf("the bus refuses: this user has no permission to %s to %s: %s", verb, subject, remedy)
+	r.mu.Unlock()
+	if r.first(verb + general(subject)) {
+		r.log.Error("the bus refuses: this user has no permission to "+verb, "subject", subject, "remedy", remedy)
+	}
 }
 
 // forget makes a refusal worth another line.
@@ -75,13 +78,19 @@ func (r *refusals) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.said)
-	r.last = nil
+	r.last, r.denied = nil, nil
 }
 
 func (r *refusals) refused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
+}
+
+func (r *refusals) lacks() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.denied
 }
 
 func (r *refusals) first(what string) bool {
