@@ -123,7 +123,7 @@ func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f lett
 	case f.purge:
 		state := s.CachedInfo().State
 		question := fmt.Sprintf("This removes %s, %s.", plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
-		if err := b.confirm(f.yes, question); err != nil {
+		if err := b.confirm(ctx, f.yes, question); err != nil {
 			return err
 		}
 		if err := s.Purge(ctx); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -344,11 +345,18 @@ func TestStreamDeadLetters(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false, strings.Repeat("yes", 99): false} {
-		if err := ask(strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
+		if err := ask(t.Context(), strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
 			t.Errorf("%q is %v", answer, err)
 		}
 	}
-	if err := (&busCommand{}).confirm(true, "x"); err != nil {
+	if err := (&busCommand{}).confirm(t.Context(), true, "x"); err != nil {
 		t.Error(errors.New("yes is asked for again"))
+	}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	silent, ended := io.Pipe()
+	defer ended.Close()
+	if err := ask(interrupted, silent, io.Discard, "Really?"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted it is %v", err)
 	}
 }

@@ -52,7 +52,7 @@ bus is set up again. When it was broken off, call it again.`,
 }
 
 func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, fold string, yes bool) error {
-	if err := b.confirm(yes, fmt.Sprintf("This removes all that the fold %q has saved: it would begin with what the streams still hold.", fold)); err != nil {
+	if err := b.confirm(ctx, yes, fmt.Sprintf("This removes all that the fold %q has saved: it would begin with what the streams still hold.", fold)); err != nil {
 		return err
 	}
 	messages, err := consumer.RemoveStates(ctx, js, fold)
@@ -84,7 +84,7 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 		messages, bytes = messages+s.State.Msgs, bytes+s.State.Bytes
 	}
 	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, plural(uint64(len(own)), "stream", "streams"), messages, app.Bytes(bytes))
-	if err := b.confirm(yes, question); err != nil {
+	if err := b.confirm(ctx, yes, question); err != nil {
 		return err
 	}
 	var removed []string
@@ -116,21 +116,31 @@ func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*j
 }
 
 // confirm asks on a terminal. Elsewhere somebody must have said --yes.
-func (b *busCommand) confirm(yes bool, question string) error {
+func (b *busCommand) confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return app.Usage(errors.New(question + " Say --yes if it shall be so: there is no terminal to ask on"))
 	}
-	return ask(os.Stdin, b.p.Stderr, question)
+	return ask(ctx, os.Stdin, b.p.Stderr, question)
 }
 
-func ask(in io.Reader, out io.Writer, question string) error {
+// ask leaves its goroutine behind when ctx ends: nothing wakes who reads a terminal.
+func ask(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	_, _ = fmt.Fprintf(out, "%s\nType yes to go on: ", question)
-	answer, _ := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was removed")
+	answered := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')
+		answered <- answer
+	}()
+	select {
+	case answer := <-answered:
+		if strings.TrimSpace(answer) == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("nothing was removed: %w", ctx.Err())
 	}
-	return nil
+	return errors.New("nothing was removed")
 }
