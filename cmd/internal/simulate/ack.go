@@ -19,7 +19,7 @@ type ack struct {
 }
 
 var (
-	errNoStream = errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
+	errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (see gputap stream info)")
 	errTooLarge = errors.New("the message is too large for the stream")
 	errAnswer   = errors.New("an answer that is no ack")
 )

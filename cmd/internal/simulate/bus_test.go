@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,4 +313,53 @@ func TestTooLarge(t *testing.T) {
 	if err := simulator.Run(t.Context()); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
+}
+
+// TestHalfABus: a bus of which a part is away is not said to be back until that is.
+func TestHalfABus(t *testing.T) {
+	b := newBus(t, 2)
+	js := b.js()
+	b.tell(js, `{"generation":1,"first":0,"shards":2}`)
+	s, err := js.Stream(t.Context(), schema.StreamName(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := s.CachedInfo().Config
+	if err := js.DeleteStream(t.Context(), half.Name); err != nil {
+		t.Fatal(err)
+	}
+	o := small(t, b)
+	said := make(notes, 1000)
+	o.Conns, o.Log = o.Conns[:1], slog.New(slog.NewTextHandler(said, nil))
+	simulator, wait := start(t, o)
+	eventually(t, "a part is acked and a part is tried again", func() bool {
+		now := simulator.Stats()
+		return now.Retries > 20 && now.AckedBatches > 20
+	})
+	if n := len(said); n != 1 {
+		t.Errorf("%d lines while half of it is away, want 1", n)
+	}
+	if _, err := js.CreateStream(t.Context(), half); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	close(said)
+	text := ""
+	for line := range said {
+		text += line
+	}
+	if strings.Count(text, "publish failed") != 1 || strings.Count(text, "bus is back") != 1 || strings.Index(text, "publish failed") > strings.Index(text, "bus is back") {
+		t.Errorf("said\n%s", text)
+	}
+	if got := simulator.Stats(); got.UnackedBatches != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// notes are what is said.
+type notes chan string
+
+func (n notes) Write(line []byte) (int, error) {
+	n <- string(line)
+	return len(line), nil
 }

@@ -53,8 +53,8 @@ type worker struct {
 	copier     *schema.Copier
 	inbox      string // with the dot before the token
 	acks       chan ack
-	reconnects uint64 // that were seen
-	away       bool
+	reconnects uint64       // that were seen
+	failing    int          // flows whose last publish failed
 	stopped    time.Time    // when it stopped making; zero: not yet
 	behind     atomic.Int64 // ns
 }
@@ -75,7 +75,8 @@ type flow struct {
 	count   uint64 // of batches, so that an ack tells its batch
 	batch   batch
 	busy    bool
-	index   int  // in worker.busy
+	index   int // in worker.busy
+	failed  bool
 	sent    bool // waits for an ack until at; else it is published anew at that time
 	at      time.Time
 	wait    time.Duration
@@ -244,9 +245,12 @@ func tooLarge(f *flow) error {
 
 // later has a batch published again after a wait.
 func (w *worker) later(f *flow, err error) {
-	if !w.away {
-		w.away = true
+	if w.failing == 0 {
 		w.note.Warn("publish failed, batches are kept and tried again", "subject", f.subject, "err", err)
+	}
+	if !f.failed {
+		f.failed = true
+		w.failing++
 	}
 	w.places.doubt()
 	f.sent, f.at = false, time.Now().Add(f.wait/2+rand.N(f.wait/2))
@@ -332,9 +336,11 @@ func (w *worker) take(a ack) error {
 		}
 		return nil
 	}
-	if w.away {
-		w.away = false
-		w.note.Info("bus is back", "subject", f.subject)
+	if f.failed {
+		f.failed = false
+		if w.failing--; w.failing == 0 { // until then a part of the bus is away
+			w.note.Info("bus is back", "subject", f.subject)
+		}
 	}
 	w.counts.acked(&f.batch)
 	w.bytes -= len(f.batch.data)
