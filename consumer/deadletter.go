@@ -23,8 +23,6 @@ const (
 
 // deadLetter copies a message that is of no use to where a person can look at it.
 func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
-	r.warn("batch is of no use: copied to the dead letters", "subject", m.Subject(), "stream", meta.Stream,
-		"seq", meta.Sequence.Stream, "err", cause)
 	reason := cause.Error()
 	letter := &nats.Msg{
 		Subject: schema.DeadLetterSubject(r.fold.Name(), r.opts.Shard), Data: m.Data(),
@@ -43,8 +41,11 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	case errors.Is(err, context.DeadlineExceeded):
 		r.unacked = time.Now()
 	}
-	if err != nil {
-		r.warn("dead letter not kept", "subject", letter.Subject, "err", err)
+	about := []any{"subject", m.Subject(), "stream", meta.Stream, "seq", meta.Sequence.Stream, "err", cause}
+	if err == nil {
+		r.warn("batch is of no use: copied to the dead letters", about...)
+	} else {
+		r.warn("batch is of no use, and not kept as a dead letter", append(about, "not_kept", err)...)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,30 @@ func TestDeadLettersWithoutAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatBecameOfADeadLetter: that a batch is kept is said when it is, and one that is not can be found in its stream.
+func TestWhatBecameOfADeadLetter(t *testing.T) {
+	js := connectReady(t)
+	for kept, data := range map[bool][]byte{true: {1}, false: make([]byte, js.Conn().MaxPayload())} {
+		var log page
+		r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.NewTextHandler(&log, nil)))
+		r.deadLetter(useless{data: data}, &jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)
+		text := log.text.String()
+		if s := r.Stats(); (s.DeadLetters == 1) != kept || strings.Count(text, "\n") != 1 || strings.Contains(text, "copied to") != kept {
+			t.Errorf("%d are kept, and it says\n%s", s.DeadLetters, text)
+		}
+		if !strings.Contains(text, "stream=S seq=7") || strings.Contains(text, nats.ErrMaxPayload.Error()) == kept {
+			t.Errorf("of one that is kept (%t) it says\n%s", kept, text)
+		}
+	}
+}
+
+type useless struct {
+	evil
+	data []byte
+}
+
+func (u useless) Data() []byte { return u.data }
 
 // evil is a message of no use.
 type evil struct{ jetstream.Msg }
