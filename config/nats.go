@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,7 +30,7 @@ type TLS struct {
 // repeats a value that may hold one.
 func (n NATS) Validate() error {
 	switch {
-	case n.URL == "":
+	case strings.Trim(n.URL, ", ") == "":
 		return errors.New("nats.url: empty: set it to nats://host:4222")
 	case (n.TLS.CertFile == "") != (n.TLS.KeyFile == ""):
 		return errors.New("nats.tls.cert_file and nats.tls.key_file: set both or neither")
@@ -44,6 +46,10 @@ func (n NATS) Validate() error {
 		switch {
 		case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
 			return fmt.Errorf("nats.url: server %d of the list is no URL: write nats://host:4222, and special characters of a password as %%40", i+1)
+		case !slices.Contains(schemes, u.Scheme):
+			return fmt.Errorf("nats.url: server %d of the list is none of NATS: write nats://host:4222, tls://host:4222 or wss://host", i+1)
+		case u.Port() != "" && !isPort(u.Port()):
+			return fmt.Errorf("nats.url: server %d of the list has no port from 1 to 65535: write nats://host:4222", i+1)
 		case strings.HasPrefix(u.Scheme, "ws"): // a proxy on the way may want a path
 		case strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
 			return fmt.Errorf("nats.url: server %d of the list has something behind its port: write nats://host:4222, "+
@@ -51,6 +57,13 @@ func (n NATS) Validate() error {
 		}
 	}
 	return nil
+}
+
+var schemes = []string{"nats", "tls", "tcp", "ws", "wss"}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // Servers is URL as it may be shown: without passwords and tokens.
