@@ -198,20 +198,40 @@ func TestQuotaOnABusOfDeploy(t *testing.T) {
 	}
 }
 
-// TestFollowByCertificate: where the certificate is the credential, follow.py reads with one, and not without.
-func TestFollowByCertificate(t *testing.T) {
-	python, err := exec.LookPath("python3")
+// TestFollowRefusesArguments: what is no server or no name is said in a line, before anything is sent.
+func TestFollowRefusesArguments(t *testing.T) {
+	for want, args := range map[string][]string{
+		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"}, "argument --cluster: ''": {"--cluster", ""},
+		"argument --name: 'a.b'": {"--name", "a.b"},
+	} {
+		cmd := exec.CommandContext(t.Context(), python(t), append([]string{"-S", "follow.py"}, args...)...)
+		cmd.Env = []string{"PYTHONDONTWRITEBYTECODE=1"}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "Traceback") {
+			t.Errorf("%v ends with %v: %s", args, err, out)
+		}
+	}
+}
+
+func python(t *testing.T) (path string) {
+	t.Helper()
+	path, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("GPUTAP_REQUIRE_PYTHON") == "1" {
 			t.Fatal(err)
 		}
 		t.Skip("no python3")
 	}
+	return path
+}
+
+// TestFollowByCertificate: where the certificate is the credential, follow.py reads with one, and not without.
+func TestFollowByCertificate(t *testing.T) {
 	b := serve(t, "certs.conf")
 	follow := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, python, append([]string{"-S", "follow.py", "--server", b.url, "--ca", b.ours.file, "--cluster", "default",
+		cmd := exec.CommandContext(ctx, python(t), append([]string{"-S", "follow.py", "--server", b.url, "--ca", b.ours.file, "--cluster", "default",
 			"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "1"}, args...)...)
 		cmd.Env = []string{"PYTHONDONTWRITEBYTECODE=1"}
 		out, err := cmd.CombinedOutput()

@@ -155,6 +155,10 @@ def main():
     parser.add_argument("--batches", type=int, default=0, help="end after so many")
     parser.add_argument("--save", metavar="FILE", help="write the batches to this new file, each with its length before it, and no lines")
     o = parser.parse_args()
+    for option in ("cluster", "host", "kind", "stream", "name"):
+        value = getattr(o, option)
+        if value is not None and (value == "" or set(value) & set(" \t\r\n.>")):
+            parser.error(f"argument --{option}: {value!r}: write it as subjects do, without spaces and dots")
     kind = o.kind or ("*" if o.save else "memory")
     bus, subject = Bus(o.server, o.ca, o.cert, o.key), f"gputap.v1.ev.*.{o.cluster}.{o.host}.{kind}"
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -172,5 +176,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (OSError, KeyboardInterrupt) as e:
+    except (OSError, ValueError, KeyboardInterrupt) as e:
         sys.exit(f"follow.py: {e}" if str(e) else 130)
