@@ -163,6 +163,9 @@ func explain(c config.NATS, err error) string {
 	case errors.Is(err, nats.ErrAuthorization) && c.Credential() == "":
 		return "the server wants to know who this is: set nats.creds_file, nats.nkey_file " +
 			"or a user and password in nats.url"
+	case errors.Is(err, nats.ErrAuthorization) && c.Credential() == "nats.tls.cert_file":
+		return "the server has no user with the credentials in nats.tls.cert_file: set nats.nkey_file or nats.creds_file too, " +
+			"which it may want beside a certificate, or add the user there"
 	case errors.Is(err, nats.ErrAuthorization):
 		return "the server has no user with the credentials in " + c.Credential() + ": correct the key, or add the user there"
 	}
