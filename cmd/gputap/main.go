@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,7 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 		return app.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
 	root.AddCommand(commands(p)...)
+	refuseTopics(root)
 	err := root.ExecuteContext(ctx)
 	if err != nil && isUsage(err) {
 		return app.Usage(err)
@@ -46,6 +48,31 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 
 func commands(p *app.Process) []*cobra.Command {
 	return []*cobra.Command{runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p)}
+}
+
+// refuseTopics has the commands of cobra's own fail where it prints help and ends well.
+func refuseTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, topic []string) error {
+				if _, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
+					return fmt.Errorf("unknown command %q: see %s --help", strings.Join(topic, " "), root.Name())
+				}
+				return nil
+			}
+		case "completion":
+			c.Args = cobra.ArbitraryArgs
+			c.RunE = func(cmd *cobra.Command, shell []string) error {
+				if len(shell) > 0 {
+					return fmt.Errorf("unknown command %q: use bash, zsh, fish or powershell", shell[0])
+				}
+				return cmd.Help()
+			}
+		}
+	}
 }
 
 // isUsage recognises what cobra itself complains of: it has no type for it.

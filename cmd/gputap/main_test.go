@@ -1,0 +1,25 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+)
+
+// TestHelpOfWhatIsNotThere: what cobra adds fails as the other commands do.
+func TestHelpOfWhatIsNotThere(t *testing.T) {
+	for _, args := range [][]string{{"help", "nope"}, {"help", "stream", "nope"}, {"completion", "nope"}} {
+		out, err := typed(t, args...)
+		if app.ExitCode(err) != 2 || out != "" || !strings.Contains(err.Error(), "nope") {
+			t.Errorf("%v ends with %v and writes %q", args, err, out)
+		}
+	}
+	for want, args := range map[string][]string{
+		"Usage:": {"help"}, "stream init": {"help", "stream"}, "--max-age": {"help", "stream", "init"}, "powershell": {"completion"}, "bash": {"completion", "bash"},
+	} {
+		if out, err := typed(t, args...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v ends with %v and writes %.100q", args, err, out)
+		}
+	}
+}
