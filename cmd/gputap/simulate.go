@@ -132,8 +132,8 @@ func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats
 			return conns, err
 		}
 		conns = append(conns, nc)
-		if !connected(ctx, nc) {
-			return conns, p.NoBus(c.bus)
+		if err := reach(ctx, p, c.bus, nc); err != nil {
+			return conns, err
 		}
 	}
 	return conns, nil
@@ -179,11 +179,10 @@ func progressLine(before, now *simulate.Stats) string {
 	return line
 }
 
-func (c *simulation) conclude(out io.Writer, s simulate.Stats) error {
+func (c *simulation) conclude(to io.Writer, s simulate.Stats) error {
+	out := &checked{Writer: to}
 	if c.output == "json" {
-		if err := json.NewEncoder(out).Encode(s); err != nil {
-			return err
-		}
+		_ = json.NewEncoder(out).Encode(s) // out remembers
 	} else {
 		fmt.Fprintf(out, "%d hosts, %.1f s: %d events in %d batches (%s) are stored, %.0f events/s; %d retries\n",
 			s.Hosts, s.Seconds, s.AckedEvents, s.AckedBatches, app.Bytes(s.AckedBytes), s.Rate, s.Retries)
@@ -197,5 +196,5 @@ func (c *simulation) conclude(out io.Writer, s simulate.Stats) error {
 	if s.UnackedBatches > 0 {
 		return app.Incomplete(fmt.Errorf("%d events in %d batches were made and not acked: they may be stored or not", s.UnackedEvents, s.UnackedBatches))
 	}
-	return nil
+	return out.err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -58,6 +59,19 @@ func TestSimulateCommand(t *testing.T) {
 	} {
 		if _, err := typed(t, args...); app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v ends with %v, want a word of %s and status 2", args, err, want)
+		}
+	}
+}
+
+// TestSummaryThatCannotBeWritten, as to a full disk, is an error; that not all is stored is the worse one.
+func TestSummaryThatCannotBeWritten(t *testing.T) {
+	gone, out := io.Pipe()
+	gone.Close()
+	for status, s := range map[int]simulate.Stats{1: {KeptUp: true}, 4: {UnackedBatches: 1}} {
+		for _, output := range []string{"table", "json"} {
+			if err := (&simulation{output: output}).conclude(out, s); app.ExitCode(err) != status {
+				t.Errorf("%s of %+v ends with %d, %v", output, s, app.ExitCode(err), err)
+			}
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 		return err
 	}
 	defer nc.Close()
-	if !connected(ctx, nc) {
-		return b.p.NoBus(b.bus)
+	if err := reach(ctx, b.p, b.bus, nc); err != nil {
+		return err
 	}
 	out := &checked{Writer: b.p.Stdout}
 	b.p.Stdout = out
@@ -90,17 +90,19 @@ func (c *checked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func connected(ctx context.Context, nc *nats.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
+// reach waits until a connection stands.
+func reach(ctx context.Context, p *app.Process, bus config.NATS, nc *nats.Conn) error {
+	enough := time.After(connectTime)
 	for !nc.IsConnected() {
 		select {
 		case <-time.After(10 * time.Millisecond):
+		case <-enough:
+			return p.NoBus(bus)
 		case <-ctx.Done():
-			return false
+			return fmt.Errorf("connect to NATS: %w", ctx.Err())
 		}
 	}
-	return true
+	return nil
 }
 
 // moment is a time in a table; "" for none.

@@ -127,6 +127,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"unknown output", url, []string{"info", "-o", "xml"}, 2, "table or json"},
 		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
 		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed ones"},
+		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed ones"},
 		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
 		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
@@ -146,6 +147,21 @@ func TestStreamCommandsThatFail(t *testing.T) {
 				t.Errorf("ends with %d, %v, want %d, %q", app.ExitCode(err), err, tt.status, tt.want)
 			}
 		})
+	}
+}
+
+// TestInterruptedWhileConnecting: it is not for want of a server.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	for _, command := range [][]string{{"stream", "info"}, {"simulate"}} {
+		p := &app.Process{
+			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"), Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+			Log: slog.New(slog.DiscardHandler),
+		}
+		interrupted, interrupt := context.WithCancel(t.Context())
+		interrupt()
+		if err := run(interrupted, p); !errors.Is(err, context.Canceled) || app.ExitCode(err) != 1 {
+			t.Errorf("%v ends with %d, %v", command, app.ExitCode(err), err)
+		}
 	}
 }
 

@@ -104,8 +104,11 @@ func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*j
 	if err != nil {
 		return nil, err
 	}
+	if generation == t.Generation { // before it is asked for
+		return nil, fmt.Errorf("generation %d is the one that producers publish to: only closed ones can be removed alone", generation)
+	}
 	of := map[string]*jetstream.StreamInfo{}
-	for _, g := range append([]schema.Topology{t}, t.Previous...) {
+	for _, g := range t.Previous {
 		for _, shard := range g.Numbers() {
 			if s := own[schema.StreamName(shard)]; s != nil && g.Generation == generation {
 				of[s.Config.Name] = s
