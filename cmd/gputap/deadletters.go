@@ -168,6 +168,9 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 	return nil
 }
 
+// partingTime is how long a command waits for an answer that changes nothing of its own.
+const partingTime = time.Second
+
 func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, follow bool, say func(letter)) error {
 	reader, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
@@ -175,6 +178,11 @@ func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, foll
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
+	defer func() { // JetStream would keep it for minutes
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partingTime)
+		defer cancel()
+		_ = s.DeleteConsumer(ctx, reader.CachedInfo().Name)
+	}()
 	messages, err := reader.Messages(jetstream.PullMaxMessages(100))
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)

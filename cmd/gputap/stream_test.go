@@ -344,6 +344,21 @@ func TestStreamDeadLetters(t *testing.T) {
 			t.Errorf("%v: %+v", err, l)
 		}
 	}
+	following, interrupt := context.WithCancel(t.Context())
+	seen := make(letters, 3)
+	go func() {
+		for range 3 {
+			<-seen
+		}
+		interrupt()
+	}()
+	follow := &busCommand{p: &app.Process{Stdout: seen}, output: "json"}
+	if err := follow.letters(following, js, letterFlags{last: 3, follow: true}); err != nil {
+		t.Error(err)
+	}
+	if s, err := js.Stream(t.Context(), schema.DeadLetterStream); err != nil || s.CachedInfo().State.Consumers != 0 {
+		t.Errorf("%d JetStream consumers are left behind, %v", s.CachedInfo().State.Consumers, err)
+	}
 	says(t, dlq("--show", "2"), "gpu-9", "memory", "batch seq", "42 of GPUTAP_EV_000", "00000000")
 	says(t, dlq("--show", "1"), "no batch", "|garbage|")
 	says(t, dlq("--show", "3", "-o", "json"), `"batch":null`)
@@ -357,6 +372,14 @@ func TestStreamDeadLetters(t *testing.T) {
 	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
 	}
+}
+
+// letters are lines that are written.
+type letters chan string
+
+func (l letters) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 func TestAsk(t *testing.T) {
