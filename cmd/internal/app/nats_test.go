@@ -250,19 +250,19 @@ func TestNoAnswer(t *testing.T) {
 	}
 	eventually("both are connected", func() bool { return nc.IsConnected() && later.IsConnected() })
 	noAnswer := fmt.Errorf("read the topology: %w", context.DeadlineExceeded)
-	if err := p.NoAnswer(noAnswer); err != noAnswer {
+	if err := p.NoAnswer(noAnswer); !errors.Is(err, noAnswer) {
 		t.Errorf("before a refusal it is %v", err)
 	}
 	if err := nc.Publish(asks, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the refusal", func() bool { return p.NoAnswer(noAnswer) != noAnswer })
+	eventually("the refusal", func() bool { return !errors.Is(p.NoAnswer(noAnswer), noAnswer) })
 	for _, err := range []error{noAnswer, nats.ErrTimeout} {
 		if err := p.NoAnswer(err); !strings.Contains(err.Error(), "no permission to publish to "+asks) || !strings.Contains(err.Error(), "credentials") {
 			t.Errorf("it is %v", err)
 		}
 	}
-	if other := errors.New("x"); p.NoAnswer(other) != other || p.NoAnswer(nil) != nil {
+	if other := errors.New("x"); !errors.Is(p.NoAnswer(other), other) || p.NoAnswer(nil) != nil {
 		t.Error("it is taken for the cause of what had an answer")
 	}
 	if text := ready(); !strings.Contains(text, "no shard is being read yet; ") || !strings.Contains(text, asks) {
@@ -271,5 +271,5 @@ func TestNoAnswer(t *testing.T) {
 	if err := nc.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	eventually("it is forgotten", func() bool { return p.NoAnswer(noAnswer) == noAnswer && !strings.Contains(ready(), asks) })
+	eventually("it is forgotten", func() bool { return errors.Is(p.NoAnswer(noAnswer), noAnswer) && !strings.Contains(ready(), asks) })
 }
