@@ -114,7 +114,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-var errNoStream = errors.New("no JetStream stream takes this subject: create it with gputap stream init, or wait for the bus")
+var errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (gputap stream info tells, gputap stream init creates it)")
 
 func (p *publisher) publish(ctx context.Context, subject string, data []byte, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

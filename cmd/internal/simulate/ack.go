@@ -19,7 +19,7 @@ type ack struct {
 }
 
 var (
-	errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (see gputap stream info)")
+	errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (gputap stream info tells, gputap stream init creates it)")
 	errTooLarge = errors.New("the message is too large for the stream")
 	errAnswer   = errors.New("an answer that is no ack")
 )
