@@ -251,6 +251,26 @@ func TestHostOfNoCluster(t *testing.T) {
 	}
 }
 
+// TestForgottenRunsAreSaved: what runs lost that nobody remembers one by one is in the state, by cause.
+func TestForgottenRunsAreSaved(t *testing.T) {
+	before := NewReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
+	for cause := range before.runs.forgotten {
+		before.runs.forgotten[cause] = uint64(cause) + 1
+	}
+	state, err := before.save(nil, newChain())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := newChain()
+	after := NewReader(ReaderOptions{}, nil, fold, slog.New(slog.DiscardHandler))
+	if err := after.restore(state, fold, nil); err != nil {
+		t.Fatal(err)
+	}
+	if after.runs.forgotten != before.runs.forgotten || after.Lost() != before.Lost() {
+		t.Errorf("%v are taken up, want %v", after.runs.forgotten, before.runs.forgotten)
+	}
+}
+
 // TestFirstForm: a state of the first form is read as what it says, of a host h with batches 1, 2 and 5. The host is heard of anew.
 func TestFirstForm(t *testing.T) {
 	state, err := hex.DecodeString("0103000000000102000000000003000000008580a8b1e39fe7cb17000100000000000000000101630168016201000500000000000000000000000101630168" +
