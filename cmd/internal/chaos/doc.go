@@ -7,6 +7,7 @@
 // when a batch of it is not in its shard's stream, or under another subject, out of order or changed; when an undisturbed
 // reader counts other batches, events or losses; and when a committed state shows of any process other calls, launches, copies or
 // bytes. It fails too when a committed state is not, byte for byte, what that reader makes of the stream; when the bus stored a
-// commit that is older than the one before it; when a program crashed, or ended otherwise than with status 0; and when nothing
-// had to be taken over. How long anything took is said and never judged.
+// commit that is older than the one before it; when a program crashed, or ended otherwise than with status 0. And it fails
+// when what it is for did not happen: a shard taken over, a commit of a zombie, a batch stored twice, one withheld, batches of every host.
+// How long anything took is said and never judged.
 package main

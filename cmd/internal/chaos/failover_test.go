@@ -10,11 +10,14 @@ import (
 	"github.com/gputap/gputap/cmd/internal/cluster"
 )
 
+// said is a line of a consumer's log about a shard.
+func said(at time.Time, msg string) string {
+	return fmt.Sprintf("time=%s level=INFO msg=%q consumer=leak instance=x shard=3 seq=1\n", at.Format(time.RFC3339Nano), msg)
+}
+
 func TestOutages(t *testing.T) {
 	t0 := time.Now()
-	line := func(at float64, msg string) string {
-		return fmt.Sprintf("time=%s level=INFO msg=%q consumer=leak instance=x shard=3 seq=1\n", t0.Add(time.Duration(at*float64(time.Second))).Format(time.RFC3339Nano), msg)
-	}
+	line := func(at float64, msg string) string { return said(t0.Add(time.Duration(at*float64(time.Second))), msg) }
 	owned := func(at float64) string { return line(at, "shard is owned") + line(at+0.1, "folding has begun") }
 	for _, row := range []struct {
 		name       string

@@ -137,7 +137,7 @@ func (f *fleet) startSimulators() error {
 	for i := range simulators {
 		name := fmt.Sprintf("simulate-%d", i)
 		p := &cluster.Process{Name: name, Dir: f.dir, Args: []string{
-			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i), "--hosts", strconv.Itoa(f.hosts / simulators),
+			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i), "--hosts", strconv.Itoa((f.hosts + i) / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
 			"--duration", "24h", "--drain", "90s", "--profile", profile,
 		}}

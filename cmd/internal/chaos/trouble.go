@@ -16,6 +16,14 @@ import (
 // trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
 // it did is undone a while later.
 func (f *fleet) trouble(ctx context.Context) error {
+	if !f.pause(ctx, 5*time.Second) {
+		return ctx.Err()
+	}
+	if !f.killsOnly {
+		if err := f.certain(ctx); err != nil {
+			return err
+		}
+	}
 	began, before := time.Now(), f.fence.committed()
 	until, restartAt := began.Add(f.duration), began.Add(f.duration/2)
 	var old []*cluster.Process
@@ -27,15 +35,7 @@ func (f *fleet) trouble(ctx context.Context) error {
 	}
 	every := f.duration / 2 / time.Duration(max(1, len(old)))
 	upgradeAt := began.Add(f.duration / 4)
-	if !f.pause(ctx, 5*time.Second) {
-		return ctx.Err()
-	}
-	if !f.killsOnly {
-		if err := f.holdCommit(ctx); err != nil {
-			return err
-		}
-	}
-	for time.Now().Before(until) && ctx.Err() == nil {
+	for (time.Now().Before(until) || !restartAt.IsZero()) && ctx.Err() == nil {
 		if !restartAt.IsZero() && time.Now().After(restartAt) {
 			restartAt = time.Time{}
 			if err := f.restartCluster(ctx); err != nil {
@@ -61,6 +61,28 @@ func (f *fleet) trouble(ctx context.Context) error {
 		return fmt.Errorf("%d programs are still old ones: more time is needed", len(old))
 	}
 	return errors.Join(ctx.Err(), f.wentOn(before))
+}
+
+// holds is how often a commit is held back until one comes too late: what is held may be of a shard without hosts, or a claim.
+const holds = 5
+
+// certain does what a run may not leave to chance, before the time of trouble begins: a zombie commits, and a fold is without
+// any instance for a moment.
+func (f *fleet) certain(ctx context.Context) error {
+	for range holds {
+		if err := f.holdCommit(ctx); err != nil {
+			return err
+		}
+		if _, late := f.fence.counts(); late > 0 {
+			break
+		}
+	}
+	for _, p := range f.consumers[:f.instances] {
+		if err := f.kill(ctx, p, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wentOn is nil when each fold committed more during the trouble, which never hurt all of its instances for long. A short

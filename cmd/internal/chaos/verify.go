@@ -104,7 +104,7 @@ const mostFaults = 3
 // verify compares streams with the simulators' logs, what was folded with those logs too, and what was committed with what an
 // undisturbed reader makes of the streams.
 func (f *fleet) verify(ctx context.Context) error {
-	faults := []error{f.summary(), f.fence.err(), f.vacuous()}
+	faults := []error{f.summary(), f.fence.err()}
 	t, err := readTruth(f.logOf(0), f.logOf(1))
 	if err != nil {
 		return errors.Join(append(faults, err)...)
@@ -120,6 +120,7 @@ func (f *fleet) verify(ctx context.Context) error {
 		}
 	}
 	f.say("%d batches of the simulators are in the streams, in order, %d of them again; %d were withheld; %d processes", t.published, repeated, t.kept, len(t.processes))
+	faults = append(faults, f.vacuous(t, repeated))
 	equal, bytesOfStates := 0, 0
 	var unequal []error
 	for shard := range f.shards {
@@ -209,20 +210,33 @@ func (t *truth) compareStats(reader *consumer.Reader, again *[schema.NumKinds]ui
 	return nil
 }
 
-// someKills are so many that one of them hits an owner of shards: an instance may have none, or none yet.
-const someKills = 5
-
-// vacuous is an error when consumers were killed and nobody had to take anything over.
-func (f *fleet) vacuous() error {
-	if len(f.kills) == 0 || f.from != "" { // older programs do not say when they fold
-		return nil
+// vacuous is an error when what a run is for did not happen: nothing is wrong then either.
+func (f *fleet) vacuous(t *truth, repeated uint64) error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if f.from == "" { // older programs do not say when they fold
+		o := f.outages()
+		f.say("from kill -9 of a shard's owner until a batch of it was folded again: %s", o)
+		if len(o.took) == 0 {
+			fault("consumers were killed %d times, and no shard was taken over", len(f.kills))
+		}
 	}
-	o := f.outages()
-	f.say("from kill -9 of a shard's owner until a batch of it was folded again: %s", o)
-	if len(o.took) == 0 && (o.never > 0 || len(f.kills) >= someKills) {
-		return fmt.Errorf("consumers were killed %d times, and no shard was taken over", len(f.kills))
+	if len(t.boots) != f.hosts {
+		fault("%d hosts published, there were to be %d", len(t.boots), f.hosts)
 	}
-	return nil
+	if t.kept == 0 {
+		fault("nothing was withheld")
+	}
+	if f.killsOnly {
+		return errors.Join(faults...)
+	}
+	if repeated == 0 {
+		fault("nothing was stored twice, though a simulator was killed")
+	}
+	if _, late := f.fence.counts(); late == 0 {
+		fault("no zombie tried to write: whether that is refused was not tried")
+	}
+	return errors.Join(faults...)
 }
 
 // lines of the programs' logs that are counted.
@@ -265,8 +279,6 @@ func (f *fleet) summary() error {
 	case f.fence.err() != nil: // it is among the faults
 	case late > 0:
 		f.say("%4d commits of zombies came to the bus, which refused them: of %d that it stored none is older than the one before", late, stored)
-	default:
-		f.say("no zombie tried to write: whether that is refused was not tried")
 	}
 	return errors.Join(faults...)
 }
