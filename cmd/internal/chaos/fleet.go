@@ -41,6 +41,7 @@ type fleet struct {
 	did        map[string]int
 	kills      []kill // of consumers
 	fence      *fence
+	damagedAt  []uint64 // by shard: where its damaged batch is in its stream
 
 	stopWatching func() // nil: it was not begun
 }
@@ -120,7 +121,10 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startSimulators(); err != nil {
 		return err
 	}
-	return cluster.Until(ctx, time.Minute, f.owned)
+	if err := cluster.Until(ctx, time.Minute, f.owned); err != nil {
+		return err
+	}
+	return f.publishDamaged(ctx)
 }
 
 const simulators = 2

@@ -120,7 +120,7 @@ func (f *fleet) verify(ctx context.Context) error {
 		}
 	}
 	f.say("%d batches of the simulators are in the streams, in order, %d of them again; %d were withheld; %d processes", t.published, repeated, t.kept, len(t.processes))
-	faults = append(faults, f.vacuous(t, repeated))
+	faults = append(faults, f.vacuous(t, repeated), f.verifyLetters(ctx), f.verifyAlerts(ctx, t)) // letters first: readers copy what is not there
 	equal, bytesOfStates := 0, 0
 	var unequal []error
 	for shard := range f.shards {
@@ -193,9 +193,10 @@ func (t *truth) compareStats(reader *consumer.Reader, again *[schema.NumKinds]ui
 		return fmt.Errorf("%s of shard %d, read undisturbed: %w", name, shard, fmt.Errorf(format, args...))
 	}
 	switch {
-	case got.Invalid+got.Refused+got.Unknown+got.DeadLetters+got.DeadLettersLost+got.Retention+got.LateStart > 0:
-		return fault("%d batches invalid, %d refused, %d unknown, %d dead letters, %d gone before; none of that was published", got.Invalid, got.Refused, got.Unknown,
-			got.DeadLetters+got.DeadLettersLost, got.Retention+got.LateStart)
+	case got.Invalid != 1 || got.DeadLetters != 1 || got.DeadLettersLost > 0:
+		return fault("%d batches invalid, %d dead letters, %d of them lost; one damaged batch was published", got.Invalid, got.DeadLetters+got.DeadLettersLost, got.DeadLettersLost)
+	case got.Refused+got.Unknown+got.Retention+got.LateStart > 0:
+		return fault("%d batches refused, %d unknown, %d gone before; none of that was published", got.Refused, got.Unknown, got.Retention+got.LateStart)
 	case got.Batches != want.batches:
 		return fault("%d batches were folded, %d different ones were published", got.Batches, want.batches)
 	case got.Duplicates != repeated:
@@ -242,7 +243,7 @@ func (f *fleet) vacuous(t *truth, repeated uint64) error {
 // lines of the programs' logs that are counted.
 var lines = []string{
 	"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing",
-	"stream was written anew", "message came again", "fold panicked",
+	"stream was written anew", "message came again", "fold panicked", "dead letter not kept", "alert not published",
 }
 
 // crash is what a Go program says last when it fails.
