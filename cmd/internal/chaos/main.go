@@ -40,6 +40,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintf(os.Stderr, "chaos: %v\nchaos: the same again: %s\n", err, again(o.seed))
 		os.Exit(1)

@@ -89,7 +89,7 @@ func (f *fleet) eachMessage(ctx context.Context, name string, see func(jetstream
 	}
 	defer messages.Stop()
 	for ; left > 0; left-- {
-		m, err := messages.Next()
+		m, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return err
 		}
