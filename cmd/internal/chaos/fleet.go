@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -53,20 +54,22 @@ func newFleet(ctx context.Context, o options) (*fleet, error) {
 	}
 	f := &fleet{options: o, dir: dir, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}, began: time.Now()}
 	f.say("seed %d, %s of trouble, %d hosts, %d events/s, %d shards, %d instances of each consumer, in %s", o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, dir)
-	if err := build(ctx, ".", filepath.Join(dir, "bin")); err != nil {
-		return nil, err
-	}
-	if f.from != "" {
-		tree := filepath.Join(dir, "from")
-		if out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", tree, f.from).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
-		}
-		defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
-		if err := build(ctx, tree, filepath.Join(dir, "old")); err != nil {
-			return nil, err
-		}
+	if err := f.build(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return f, nil
+}
+
+func (f *fleet) build(ctx context.Context) error {
+	if err := build(ctx, ".", filepath.Join(f.dir, "bin")); err != nil || f.from == "" {
+		return err
+	}
+	tree := filepath.Join(f.dir, "from")
+	if out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", tree, f.from).CombinedOutput(); err != nil {
+		return fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
+	}
+	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
+	return build(ctx, tree, filepath.Join(f.dir, "old"))
 }
 
 // build makes the programs of the fleet from a tree.
@@ -215,5 +218,7 @@ func (f *fleet) close() {
 	}
 	if !f.keep {
 		_ = os.RemoveAll(f.dir)
+		return
 	}
+	fmt.Println("logs and stores are in", f.dir)
 }
