@@ -187,7 +187,7 @@ func (f *fleet) one(ctx context.Context) error {
 		if err := alive(f.nodes[node]); err != nil {
 			return err
 		}
-		f.note("kill", f.nodes[node].Name)
+		f.note("kill node", f.nodes[node].Name)
 		f.nodes[node].Kill()
 		f.pause(ctx, wait)
 		return f.nodes[node].Start()
@@ -214,7 +214,7 @@ func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.
 	if err := alive(consumer); err != nil {
 		return err
 	}
-	f.note("kill", consumer.Name)
+	f.note("kill consumer", consumer.Name)
 	f.kills = append(f.kills, kill{consumer.Name, time.Now()})
 	consumer.Kill()
 	f.pause(ctx, after)
@@ -226,7 +226,7 @@ func (f *fleet) killSimulator(ctx context.Context, simulator *cluster.Process, a
 	if err := alive(simulator); err != nil {
 		return err
 	}
-	f.note("kill", simulator.Name)
+	f.note("kill simulator", simulator.Name)
 	simulator.Kill()
 	f.pause(ctx, after)
 	return f.startAgain(ctx, simulator)
