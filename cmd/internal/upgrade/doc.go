@@ -4,6 +4,6 @@
 //
 // The truth is what the stub counted of each program. A run fails when a batch is missing; when a program that ran from
 // begin to end under one producer, whichever, is not told completely, by the stream and by what the consumers saved; when
-// one that ran across a change is called complete and is not; and when a saved state is not, byte for byte, what one
-// undisturbed reader of today's makes of the stream, or had to be rebuilt.
+// one that ran across a change is called complete and is not; and when a saved state of the first shard is not, byte for byte,
+// what one undisturbed reader of today's makes of its stream, or one had to be rebuilt.
 package main
