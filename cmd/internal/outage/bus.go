@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,12 +16,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/cluster"
 )
 
 const (
-	cluster  = "outage"
-	hostName = "guest"
-	healthy  = time.Minute // for a server or a consumer to be there
+	clusterName = "outage"
+	hostName    = "guest"
+	healthy     = time.Minute // for a server or a consumer to be there
 )
 
 // fleet is what is outside of the guest: nats-server, gputap-leak, and what asks them.
@@ -51,10 +52,11 @@ func newFleet(ctx context.Context, dir string) (*fleet, error) {
 	if err := build.Run(); err != nil {
 		return f, fmt.Errorf("build: %w", err)
 	}
-	var err error
-	if f.port, err = freePort(); err != nil {
+	ports, err := cluster.FreePorts(2)
+	if err != nil {
 		return f, err
 	}
+	f.port, f.page = ports[0], fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	if err := f.startNATS(); err != nil {
 		return f, err
 	}
@@ -120,12 +122,7 @@ func (f *fleet) connect(ctx context.Context) error {
 }
 
 func (f *fleet) startLeak(ctx context.Context) (err error) {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	f.page = fmt.Sprintf("http://127.0.0.1:%d", port)
-	f.leak, err = f.startProcess("gputap-leak", "--nats.url", f.url(), "--metrics.addr", "127.0.0.1:"+strconv.Itoa(port), "--display-interval", "0",
+	f.leak, err = f.startProcess("gputap-leak", "--nats.url", f.url(), "--metrics.addr", strings.TrimPrefix(f.page, "http://"), "--display-interval", "0",
 		"--log.format", "text", "--consumer.checkpoint", "5s")
 	if err != nil {
 		return err
@@ -149,15 +146,22 @@ func (f *fleet) get(path string) (string, error) {
 	return string(body), err
 }
 
-// sum adds up the values of one of gputap-leak's metrics over its labels.
-func sum(page, name string) (total float64) {
+// sum adds up the values of one of gputap-leak's metrics over its labels. One that is not there is an error.
+func sum(page, name string) (total float64, err error) {
+	found := false
 	for l := range strings.Lines(page) {
 		if at := strings.LastIndexByte(l, ' '); at > 0 && (strings.HasPrefix(l, name+"{") || strings.HasPrefix(l, name+" ")) {
-			v, _ := strconv.ParseFloat(strings.TrimSpace(l[at:]), 64)
-			total += v
+			v, err := strconv.ParseFloat(strings.TrimSpace(l[at:]), 64)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", name, err)
+			}
+			total, found = total+v, true
 		}
 	}
-	return total
+	if !found {
+		return 0, fmt.Errorf("no %s in gputap-leak's metrics", name)
+	}
+	return total, nil
 }
 
 func (f *fleet) close() {
@@ -170,15 +174,6 @@ func (f *fleet) close() {
 			_ = cmd.Wait()
 		}
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // until tries several times a second.

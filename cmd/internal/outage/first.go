@@ -143,7 +143,7 @@ func argument(name string) string {
 
 // startProducer returns when the stub has its probes: programs that start from then on are seen from their first call.
 func (h *host) startProducer() error {
-	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argBus), "--producer.cluster", cluster, "--producer.host", hostName,
+	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argBus), "--producer.cluster", clusterName, "--producer.host", hostName,
 		"--library", stubLibrary, "--outbox", "/disk/outbox", "--metrics.addr", metrics, "--log.format", "text")
 	h.producer.Stdout, h.producer.Stderr = os.Stdout, os.Stderr
 	if err := h.producer.Start(); err != nil {

@@ -223,7 +223,9 @@ func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	if !bytes.Equal(saved.State, state) {
 		faults = append(faults, fmt.Errorf("what gputap-leak committed (%d bytes) is not what an undisturbed reader makes of the stream (%d bytes)", len(saved.State), len(state)))
 	}
-	missing, lost := sum(page, "gputap_consumer_gap_batches_total"), sum(page, "gputap_consumer_producer_lost_events_total")
+	missing, noMissing := sum(page, "gputap_consumer_gap_batches_total")
+	lost, noLost := sum(page, "gputap_consumer_producer_lost_events_total")
+	faults = append(faults, noMissing, noLost)
 	if missing > 0 || lost > 0 {
 		faults = append(faults, fmt.Errorf("gputap-leak: %.0f batches missing, %.0f events lost", missing, lost))
 	}

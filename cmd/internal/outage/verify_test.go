@@ -181,9 +181,14 @@ func TestDrained(t *testing.T) {
 
 func TestSum(t *testing.T) {
 	page := "# HELP a_total x\na_total{shard=\"0\"} 3\na_total{shard=\"1\"} 4\na_total_more 5\nb 2\n"
-	for name, want := range map[string]float64{"a_total": 7, "b": 2, "c": 0} {
-		if got := sum(page, name); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
+	for name, want := range map[string]float64{"a_total": 7, "b": 2} {
+		if got, err := sum(page, name); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
+		}
+	}
+	for _, page := range []string{page, "c 0\nc x\n"} {
+		if got, err := sum(page, "c"); err == nil {
+			t.Errorf("what is not there, or no number, adds up to %v", got)
 		}
 	}
 }
