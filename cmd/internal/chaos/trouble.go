@@ -232,25 +232,27 @@ func (f *fleet) killSimulator(ctx context.Context, simulator *cluster.Process, a
 	return f.startAgain(ctx, simulator)
 }
 
-// begins is how long a simulator takes to begin, or to find that there is no bus to begin with: it ends then.
-const begins = 8 * time.Second
-
-// startAgain starts a simulator until it has begun.
+// startAgain starts a simulator until it has begun: it ends where it finds no bus to begin with, and logs batches where it does.
 func (f *fleet) startAgain(ctx context.Context, simulator *cluster.Process) error {
+	log := f.logOf(slices.Index(f.simulators, simulator))
 	for range 20 {
-		if err := simulator.Start(); err != nil {
+		before, err := os.Stat(log)
+		if err == nil {
+			err = simulator.Start()
+		}
+		if err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(begins); simulator.Running(); {
-			if time.Now().After(deadline) {
-				return nil
+		for simulator.Running() {
+			if now, err := os.Stat(log); err != nil || now.Size() > before.Size() {
+				return err
 			}
 			if !f.pause(ctx, 200*time.Millisecond) {
 				return ctx.Err()
 			}
 		}
 	}
-	return fmt.Errorf("%s does not start: see its log", simulator.Name)
+	return fmt.Errorf("%s does not start: %s", simulator.Name, lastWords(simulator))
 }
 
 func (f *fleet) note(what, who string) {
