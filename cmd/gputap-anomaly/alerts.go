@@ -22,38 +22,62 @@ import (
 
 const (
 	publishTimeout = 2 * time.Second
-	shown          = 20 // alerts in one report
+	publishRetry   = 200 * time.Millisecond
+	alertPatience  = 20 * time.Second // longer than a cluster takes to find leaders after a restart
+	shown          = 20               // alerts in one report
 )
 
 // alerts publishes what the detector raises. A restart folds the stream again and raises the same
 // alerts again: their message id makes JetStream keep each once, as long as GPUTAP_OUT remembers it.
 type alerts struct {
-	js  jetstream.JetStream
-	log *slog.Logger
+	js       jetstream.JetStream
+	log      *slog.Logger
+	patience time.Duration // with a bus that stores none; once, until it stores one again
 	*prometheus.CounterVec
 
 	mu     sync.Mutex
+	gaveUp bool
 	latest []anomaly.Alert // raised since the last report, the newest ones
 	since  int
 }
 
 func newAlerts(js jetstream.JetStream, log *slog.Logger) *alerts {
-	return &alerts{js: js, log: log, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &alerts{js: js, log: log, patience: alertPatience, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gputap_anomaly_notifications_total",
 		Help: "Alerts published: stored, known to the stream already, without a stream that stores them, or failed.",
 	}, []string{"sink", "result"})}
 }
 
 // publish is called by the folding goroutine, which waits: alerts are few.
-func (a *alerts) publish(alert anomaly.Alert) {
+func (a *alerts) publish(ctx context.Context, alert anomaly.Alert) {
 	a.mu.Lock()
 	a.since++
 	a.latest = append(a.latest[max(0, len(a.latest)-shown+1):], alert)
+	said := a.gaveUp
 	a.mu.Unlock()
-	result, err := a.send(&alert)
+	result, err := a.insist(ctx, &alert)
 	a.WithLabelValues("nats", result).Inc()
-	if err != nil {
-		a.log.Warn("alert not published", "rule", alert.Rule, "host", alert.Host, "err", err)
+	if err != nil && !said {
+		a.log.Warn("alert not stored, nor those after it until the bus stores one again: gputap_anomaly_notifications_total counts them", "rule", alert.Rule, "host", alert.Host, "err", err)
+	}
+}
+
+// insist tries until an alert is stored. A bus that stores none holds a fold up for a while, and not again until it does.
+func (a *alerts) insist(ctx context.Context, alert *anomaly.Alert) (result string, err error) {
+	for until := time.Now().Add(a.patience); ; {
+		result, err = a.send(alert)
+		a.mu.Lock()
+		a.gaveUp = err != nil && (a.gaveUp || time.Now().After(until))
+		over := err == nil || a.gaveUp
+		a.mu.Unlock()
+		if over {
+			return result, err
+		}
+		select {
+		case <-time.After(publishRetry):
+		case <-ctx.Done():
+			return result, err
+		}
 	}
 }
 
@@ -69,7 +93,7 @@ func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
 		jetstream.WithMsgID(messageID(alert)), jetstream.WithRetryAttempts(0))
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return "unstored", nil // whoever listens has it
+		return "unstored", err // whoever listens has it
 	case err != nil:
 		return "failed", err
 	case ack.Duplicate:

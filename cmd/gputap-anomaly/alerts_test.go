@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,18 +22,19 @@ import (
 func TestAnAlertIsStoredOnce(t *testing.T) {
 	js := connect(t)
 	a := newAlerts(js, slog.New(slog.DiscardHandler))
+	a.patience = 0
 	alert := anomaly.Alert{
 		Rule: anomaly.RuleOOM, Severity: anomaly.Critical, Cluster: "c", Host: "gpu.1", PID: 7, Comm: "python3",
 		Time: time.Unix(1, 0), Evidence: anomaly.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
 	}
-	a.publish(alert) // no stream yet
+	a.publish(t.Context(), alert) // no stream yet
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.publish(alert)
-	a.publish(alert) // as a consumer that was restarted does
+	a.publish(t.Context(), alert)
+	a.publish(t.Context(), alert) // as a consumer that was restarted does
 	alert.PID = 8
-	a.publish(alert)
+	a.publish(t.Context(), alert)
 	for result, want := range map[string]float64{"unstored": 1, "stored": 2, "known": 1, "failed": 0} {
 		if got := testutil.ToFloat64(a.WithLabelValues("nats", result)); got != want {
 			t.Errorf("%s: %v, want %v", result, got, want)
@@ -54,6 +57,50 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 	if !strings.Contains(out.String(), "4 new alerts") || !strings.Contains(out.String(), "gpu.1") {
 		t.Errorf("reported\n%s", out.String())
 	}
+}
+
+// TestAnAlertWaitsForTheBus: once, and not again until the bus stores one.
+func TestAnAlertWaitsForTheBus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := &deafBus{until: time.Now().Add(alertPatience / 2)}
+		a := newAlerts(bus, slog.New(slog.DiscardHandler))
+		count := func(result string) float64 { return testutil.ToFloat64(a.WithLabelValues("nats", result)) }
+		a.publish(t.Context(), anomaly.Alert{PID: 1})
+		if count("stored") != 1 || time.Now().Before(bus.until) {
+			t.Errorf("a bus that is away for a while has %v", count("stored"))
+		}
+		bus.until = time.Now().Add(time.Hour)
+		began := time.Now()
+		a.publish(t.Context(), anomaly.Alert{PID: 2})
+		if took := time.Since(began); count("unstored") != 1 || took < alertPatience || took > 2*alertPatience {
+			t.Errorf("%v are given up, after %s", count("unstored"), took)
+		}
+		began = time.Now()
+		a.publish(t.Context(), anomaly.Alert{PID: 3})
+		if took := time.Since(began); count("unstored") != 2 || took != 0 {
+			t.Errorf("the next one of %v is given up after %s", count("unstored"), took)
+		}
+		bus.until = time.Now()
+		a.publish(t.Context(), anomaly.Alert{PID: 4})
+		bus.until = time.Now().Add(time.Second)
+		a.publish(t.Context(), anomaly.Alert{PID: 5})
+		if count("stored") != 3 {
+			t.Errorf("of a bus that is back %v are stored, want 3", count("stored"))
+		}
+	})
+}
+
+// deafBus has no stream that stores until then.
+type deafBus struct {
+	jetstream.JetStream
+	until time.Time
+}
+
+func (b *deafBus) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if time.Now().Before(b.until) {
+		return nil, jetstream.ErrNoStreamResponse
+	}
+	return &jetstream.PubAck{}, nil
 }
 
 func connect(t *testing.T) jetstream.JetStream {

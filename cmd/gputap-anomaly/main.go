@@ -27,7 +27,7 @@ func run(ctx context.Context, p *app.Process) error {
 	fresh := func() *anomaly.Detector {
 		return anomaly.New(anomaly.Config{
 			Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown, OOMCooldown: cfg.Anomaly.OOMCooldown,
-			OnAlert: alerts.publish,
+			OnAlert: func(alert anomaly.Alert) { alerts.publish(ctx, alert) },
 		})
 	}
 	return fold.Run(ctx, p, cfg.Consumer, js, fresh, alerts.report)

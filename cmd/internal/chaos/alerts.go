@@ -19,7 +19,7 @@ type alert struct {
 }
 
 // verifyAlerts checks that the alerts that are stored are of processes that found no memory, and that there are any. How many there
-// are is only said: an alert is published once, and is lost where the bus does not take it then.
+// are is only said: an alert is lost where the bus does not take it for a while.
 func (f *fleet) verifyAlerts(ctx context.Context, t *truth) error {
 	raised := map[alert]bool{} // those that are stored
 	for id, p := range t.processes {

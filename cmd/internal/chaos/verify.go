@@ -243,7 +243,7 @@ func (f *fleet) vacuous(t *truth, repeated uint64) error {
 // lines of the programs' logs that are counted.
 var lines = []string{
 	"shard is owned", "lease was lost", "checkpoint was refused", "checkpoint was not written", "saved state cannot be used", "batches are missing",
-	"stream was written anew", "message came again", "fold panicked", "dead letter not kept", "alert not published",
+	"stream was written anew", "message came again", "fold panicked", "dead letter not kept", "alert not stored",
 }
 
 // crash is what a Go program says last when it fails.
