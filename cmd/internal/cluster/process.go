@@ -24,9 +24,13 @@ type Process struct {
 	Env  []string // besides this process's
 
 	cmd   *exec.Cmd
+	begun time.Time
 	ended chan struct{}
 	err   error
 }
+
+// beginning is how long a program may take until it minds signals: before, it just dies of them.
+const beginning = 2 * time.Second
 
 // Start starts it, if need be again.
 func (p *Process) Start() error {
@@ -50,7 +54,7 @@ func (p *Process) Start() error {
 	if err := p.startOnCPUs(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	p.ended = make(chan struct{})
+	p.begun, p.ended = time.Now(), make(chan struct{})
 	go func(cmd *exec.Cmd, ended chan struct{}) {
 		p.err = cmd.Wait()
 		close(ended)
@@ -113,6 +117,7 @@ func (p *Process) Kill() {
 
 // End asks the program to end and gives it a time. How it exited is Err's.
 func (p *Process) End(s syscall.Signal, within time.Duration) error {
+	time.Sleep(time.Until(p.begun.Add(beginning)))
 	p.Signal(s)
 	if !p.wait(within) {
 		p.Kill()
