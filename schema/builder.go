@@ -180,66 +180,6 @@ func (b *Builder) CUDAStream(handle uint64) uint32 {
 	return i
 }
 
-// AddMemory adds an event to a memory batch.
-func (b *Builder) AddMemory(e *Memory) {
-	c, i := &b.columns, b.events
-	c[colTime].add(uint64(e.Time), i)
-	c[colDuration].add(e.Duration, i)
-	c[colThread].add(uint64(e.Thread), i)
-	c[colCall].add(uint64(e.Call), i)
-	c[colGPU].add(uint64(e.GPU), i)
-	c[colResult].add(uint64(e.Result), i)
-	c[colPtr].add(e.Ptr, i)
-	c[colBytes].add(e.Bytes, i)
-	c[colAux].add(e.Aux, i)
-	c[colContext].add(uint64(e.Context), i)
-	c[colPool].add(e.Pool, i)
-	b.events++
-}
-
-// AddLaunch adds an event to a launch batch.
-func (b *Builder) AddLaunch(e *Launch) {
-	c, i := &b.columns, b.events
-	c[colTime].add(uint64(e.Time), i)
-	c[colThread].add(uint64(e.Thread), i)
-	c[colGPU].add(uint64(e.GPU), i)
-	c[colShape].add(uint64(e.Shape), i)
-	c[colCUDAStream].add(uint64(e.CUDAStream), i)
-	b.events++
-}
-
-// AddCopy adds an event to a copy batch.
-func (b *Builder) AddCopy(e *Copy) {
-	c, i := &b.columns, b.events
-	c[colTime].add(uint64(e.Time), i)
-	c[colDuration].add(e.Duration, i)
-	c[colThread].add(uint64(e.Thread), i)
-	c[colCall].add(uint64(e.Call), i)
-	c[colGPU].add(uint64(e.GPU), i)
-	c[colResult].add(uint64(e.Result), i)
-	c[colBytes].add(e.Bytes, i)
-	c[colDst].add(e.Dst, i)
-	c[colSrc].add(e.Src, i)
-	c[colCUDAStream].add(uint64(e.CUDAStream), i)
-	b.events++
-}
-
-// AddSync adds an event to a sync batch.
-func (b *Builder) AddSync(e *Sync) {
-	c, i := &b.columns, b.events
-	c[colTime].add(uint64(e.Time), i)
-	c[colDuration].add(e.Duration, i)
-	c[colThread].add(uint64(e.Thread), i)
-	c[colCall].add(uint64(e.Call), i)
-	c[colGPU].add(uint64(e.GPU), i)
-	c[colResult].add(uint64(e.Result), i)
-	c[colPtr].add(e.CUDAEvent, i)
-	c[colAux].add(e.Until, i)
-	c[colCUDAStream].add(uint64(e.CUDAStream), i)
-	c[colElapsed].add(e.Elapsed, i)
-	b.events++
-}
-
 // Size is an upper bound of the bytes that Encode would write now, with a cluster and a host name of
 // up to 255 bytes each. What a row costs beside its strings is what its numbers, words and the heads of
 // its strings and lists can take.

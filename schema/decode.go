@@ -94,7 +94,7 @@ func (b *Batch) clear() {
 func (d *Decoder) entry(key []byte, b *Batch) error {
 	switch string(key) {
 	case keyVersion:
-		return number(d, &b.Version)
+		return number(d, &b.Minor)
 	case keyKind:
 		word, err := d.word()
 		b.Kind = ParseKind(string(word))

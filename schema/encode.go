@@ -2,8 +2,8 @@ package schema
 
 import "github.com/vmihailenco/msgpack/v5"
 
-// MinorVersion of the form that Encode writes.
-const MinorVersion = 3
+// minorVersion of the form that Encode writes. The major version, 1, is in the subject.
+const minorVersion = 0
 
 // Envelope keys. doc.go and docs/wire.md explain them.
 const (
@@ -45,14 +45,23 @@ func (b *Builder) Encode(h *Header) []byte {
 	own := *h
 	own.Kind, own.Events, own.First, own.Last = b.kind, b.events, b.First(), b.Last()
 	e.head(b.keys(), &own)
-	b.encodeBody(e)
+	b.encodeDictionaries(e)
+	b.encodeHeartbeat(e)
+	if b.Older != nil {
+		e.key(keyOlder)
+		e.row(len(b.Older))
+		for _, pid := range b.Older {
+			e.u(pid)
+		}
+	}
+	b.encodeColumns(e)
 	return b.buf.Bytes()
 }
 
 // head opens the envelope and writes what every batch says about itself.
 func (e envelope) head(keys int, h *Header) {
 	e.open(keys)
-	e.uint(keyVersion, MinorVersion)
+	e.uint(keyVersion, minorVersion)
 	e.string(keyKind, h.Kind.String())
 	e.string(keyCluster, h.Cluster)
 	e.string(keyHost, h.Host)
@@ -65,19 +74,6 @@ func (e envelope) head(keys int, h *Header) {
 	e.uint(keyFirst, uint64(h.First))
 	e.uint(keyLast, uint64(h.Last))
 	e.lost(h)
-}
-
-func (b *Builder) encodeBody(e envelope) {
-	b.encodeDictionaries(e)
-	b.encodeHeartbeat(e)
-	if b.Older != nil {
-		e.key(keyOlder)
-		e.row(len(b.Older))
-		for _, pid := range b.Older {
-			e.moving(movesPID, pid)
-		}
-	}
-	b.encodeColumns(e)
 }
 
 // Last is the latest entry time added, 0 without events.
@@ -111,8 +107,8 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for i := range b.processes.values {
 			p := &b.processes.values[i]
 			e.row(12)
-			e.moving(movesPID, uint64(p.PID))
-			e.moving(movesTime, uint64(p.Start))
+			e.u(uint64(p.PID))
+			e.u(uint64(p.Start))
 			e.u(uint64(p.UID))
 			e.s(p.Comm)
 			e.s(p.Exe)
@@ -130,7 +126,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 			t := &b.threads.values[i]
 			e.row(3)
 			e.u(uint64(t.Process))
-			e.moving(movesPID, uint64(t.TID))
+			e.u(uint64(t.TID))
 			e.s(t.Comm)
 		}
 	}
@@ -138,7 +134,6 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for _, g := range b.gpus.values {
 			e.row(5)
 			e.s(g.UUID)
-			e.marks.gpu(g.UUID)
 			e.u(uint64(g.Ordinal))
 			e.u(flag(g.Inferred))
 			e.s(g.Name)
@@ -158,7 +153,7 @@ func (b *Builder) encodeDictionaries(e envelope) {
 		for _, f := range b.funcs.values {
 			e.row(3)
 			e.s(f.Name)
-			e.handle(f.Handle)
+			e.u(f.Handle)
 			e.u(flag(f.Read))
 		}
 	}
@@ -189,13 +184,13 @@ func (b *Builder) encodeDictionaries(e envelope) {
 	if e.list(keyContexts, len(b.contexts.values)) {
 		for _, c := range b.contexts.values {
 			e.row(2)
-			e.handle(c.Handle)
+			e.u(c.Handle)
 			e.u(uint64(c.GPU))
 		}
 	}
 	if e.list(keyCUDAStreams, len(b.cudaStreams.values)) {
 		for _, q := range b.cudaStreams.values {
-			e.handle(q)
+			e.u(q)
 		}
 	}
 }
@@ -240,9 +235,6 @@ func (b *Builder) encodeColumns(e envelope) {
 	for _, id := range ids {
 		c := &b.columns[id]
 		e.key(columnKeys[id])
-		if e.marks != nil && b.encodeMoving(e, id) {
-			continue
-		}
 		width := c.width()
 		e.row(3)
 		e.u(c.min)
@@ -253,10 +245,7 @@ func (b *Builder) encodeColumns(e envelope) {
 }
 
 // envelope writes msgpack to a bytes.Buffer, which does not fail: errors are dropped here, once.
-type envelope struct {
-	enc   *msgpack.Encoder
-	marks *marks // of a Template; nil for a message
-}
+type envelope struct{ enc *msgpack.Encoder }
 
 func (e envelope) open(keys int)             { _ = e.enc.EncodeMapLen(keys) }
 func (e envelope) key(k string)              { _ = e.enc.EncodeString(k) }

@@ -138,58 +138,6 @@ type LaunchShape struct {
 	SharedBytes uint32
 }
 
-// Memory is one event of a memory batch; fields are indices into the dictionaries or raw values.
-type Memory struct {
-	Time     KTime  // entry
-	Duration uint64 // ns from entry to return
-	Thread   uint32
-	Call     uint32
-	GPU      uint32 // 0 unknown, else 1 + index into Batch.GPUs
-	Result   uint32 // CUresult
-	Ptr      uint64 // device address, host address or handle, as Op says
-	Bytes    uint64
-	Aux      uint64 // as Op says, else the CUDA stream of a stream-ordered call
-	Context  uint32 // current context: 0 unknown, else 1 + index into Batch.Contexts
-	Pool     uint64 // handle of the pool an allocation names; 0: the GPU's own, or none
-}
-
-// Launch is one event of a launch batch.
-type Launch struct {
-	Time       KTime
-	Thread     uint32
-	GPU        uint32
-	Shape      uint32 // index into Batch.Shapes
-	CUDAStream uint32 // index into Batch.CUDAStreams
-}
-
-// Copy is one event of a copy batch.
-type Copy struct {
-	Time       KTime
-	Duration   uint64 // ns in the call: the copy itself when synchronous, its submission when not
-	Thread     uint32
-	Call       uint32
-	GPU        uint32
-	Result     uint32
-	Bytes      uint64
-	Dst        uint64
-	Src        uint64
-	CUDAStream uint32
-}
-
-// Sync is one event of a sync batch.
-type Sync struct {
-	Time       KTime
-	Duration   uint64 // ns in the call: the wait, where it waits
-	Thread     uint32
-	Call       uint32
-	GPU        uint32
-	Result     uint32
-	CUDAStream uint32
-	CUDAEvent  uint64 // or the context waited for
-	Until      uint64 // OpElapsed: the later CUDA event
-	Elapsed    uint64 // OpElapsed: ns of GPU time between the two
-}
-
 // Coverage is what gputap cannot see of one process, in a host's heartbeat.
 type Coverage struct {
 	Process      uint32   // index into Batch.Processes
@@ -210,7 +158,7 @@ type Library struct {
 
 // Header is what every batch says about itself.
 type Header struct {
-	Version     uint32 // minor version of the form; the major is in the subject
+	Minor       uint32 // minor version of the form; the subject carries the major version
 	Kind        Kind
 	Cluster     string
 	Host        string

@@ -44,7 +44,7 @@ func ExampleReader() {
 
 // TestReaderGoesOn: a message that is no batch is an error of its own, and the next one is read.
 func TestReaderGoesOn(t *testing.T) {
-	good, err := os.ReadFile("testdata/memory_v2.golden")
+	good, err := os.ReadFile("testdata/memory.golden")
 	if err != nil {
 		t.Fatal(err)
 	}

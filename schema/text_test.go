@@ -15,7 +15,7 @@ import (
 func rowsText(b *schema.Batch) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "v=%d k=%s cl=%s h=%s boot=%s run=%d seq=%d n=%d off=%d t0=%d t1=%d\nlost",
-		b.Version, b.Kind, b.Cluster, b.Host, b.BootID, b.Run, b.Seq, b.Events, b.ClockOffset, b.First, b.Last)
+		b.Minor, b.Kind, b.Cluster, b.Host, b.BootID, b.Run, b.Seq, b.Events, b.ClockOffset, b.First, b.Last)
 	for cause, n := range b.Lost {
 		if n > 0 {
 			fmt.Fprintf(&w, " %s=%d", schema.Loss(cause), n)

@@ -54,30 +54,23 @@ func (b *Batch) validate() error {
 		return nil
 	}
 	for _, id := range kindColumns[b.Kind] {
-		if limit, ok := b.indexLimit(id); ok && b.columns[id].max(b.Events) >= limit {
-			return fmt.Errorf("%w: column %q: index beyond its dictionary", ErrMalformed, columnKeys[id])
+		if c := &Columns[id]; c.Bits == 32 && b.columns[id].max(b.Events) >= b.limit(c) {
+			return fmt.Errorf("%w: column %q: index or number out of range", ErrMalformed, c.Key)
 		}
 	}
 	return nil
 }
 
-// indexLimit is the number of valid values of an index column.
-func (b *Batch) indexLimit(id columnID) (uint64, bool) {
-	switch id {
-	case colThread:
-		return uint64(len(b.Threads)), true
-	case colCall:
-		return uint64(len(b.Calls)), true
-	case colGPU:
-		return uint64(len(b.GPUs)) + 1, true
-	case colShape:
-		return uint64(len(b.Shapes)), true
-	case colContext:
-		return uint64(len(b.Contexts)) + 1, true
-	case colCUDAStream:
-		return uint64(len(b.CUDAStreams)), true
+// limit is the number of valid values of a column of 32 bits.
+func (b *Batch) limit(c *ColumnSpec) uint64 {
+	if c.Content != ContentIndex {
+		return 1 << 32
 	}
-	return 0, false
+	n := uint64(b.entries(c.Dictionary))
+	if c.Optional {
+		n++
+	}
+	return n
 }
 
 // max is the largest of n > 0 values; a sum that wraps counts as the largest number there is.

@@ -46,7 +46,7 @@ type host struct {
 	lives    uint64
 	step     int
 	seqs     [schema.NumKinds]uint64
-	move     schema.Move
+	move     move
 }
 
 // batch is what a host made.
@@ -101,7 +101,7 @@ func (h *host) begin(at schema.KTime) {
 // the end.
 func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
 	s := &h.fleet.steps[h.step]
-	due, kind = h.begins+s.due, s.template.Kind()
+	due, kind = h.begins+s.due, s.template.kind
 	if h.nextBeat <= due {
 		due, kind = h.nextBeat, schema.KindHost
 	}
@@ -109,7 +109,7 @@ func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
 }
 
 // make appends the next batch to dst.
-func (h *host) make(c *schema.Copier, dst []byte) batch {
+func (h *host) make(c *copier, dst []byte) batch {
 	_, kind, _ := h.next()
 	h.seqs[kind]++
 	h.header.Seq = h.seqs[kind]
@@ -117,10 +117,10 @@ func (h *host) make(c *schema.Copier, dst []byte) batch {
 		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 { // so that not all hosts tell at once
 			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.hosts)*schema.KTime(h.index+1)
 		}
-		return batch{kind: kind, data: c.Append(dst, h.fleet.beat, &h.header, &h.move)}
+		return batch{kind: kind, data: c.append(dst, h.fleet.beat, &h.header, &h.move)}
 	}
 	s := &h.fleet.steps[h.step]
-	b := batch{kind: kind, events: s.template.Events(), data: c.Append(dst, s.template, &h.header, &h.move)}
+	b := batch{kind: kind, events: s.template.events, data: c.append(dst, s.template, &h.header, &h.move)}
 	if h.fleet.lose > 0 && h.random.Float64() < h.fleet.lose && !s.ends {
 		b.withheld = true
 		h.header.Lost[schema.LossSpool] += uint64(b.events)

@@ -29,7 +29,7 @@ func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 
 // play gives every batch of a host until a time.
 func play(h *host, until time.Duration, each func(batch)) {
-	c := schema.NewCopier()
+	c := newCopier()
 	for {
 		if due, _, _ := h.next(); due > schema.KTime(until) {
 			return
@@ -235,7 +235,7 @@ func BenchmarkMake(b *testing.B) {
 	for i := range hosts {
 		hosts[i] = f.host(i)
 	}
-	c, events, buf := schema.NewCopier(), 0, []byte(nil)
+	c, events, buf := newCopier(), 0, []byte(nil)
 	i := 0
 	for b.Loop() {
 		made := hosts[i%len(hosts)].make(c, buf[:0])

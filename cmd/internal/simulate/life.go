@@ -22,7 +22,7 @@ const longestPeriod = 1000 * 24 * time.Hour
 // life is a recording made ready: what every host does from its begin until it starts over.
 type life struct {
 	steps  []step
-	beat   *schema.Template
+	beat   *template
 	period schema.KTime
 	events int
 	ids    uint32 // process and thread ids, from 1
@@ -33,7 +33,7 @@ type life struct {
 // step is one batch.
 type step struct {
 	due      schema.KTime // since the begin
-	template *schema.Template
+	template *template
 	ends     bool // it tells exits
 }
 
@@ -49,6 +49,7 @@ type maker struct {
 	alive   map[image]*ending
 	order   []*ending
 	open    [schema.NumKinds]*openBatch
+	err     error
 }
 
 // image is a process of the recording.
@@ -100,8 +101,11 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
 	m.heartbeat()
+	if m.err != nil {
+		return nil, m.err
+	}
 	for _, s := range m.steps {
-		m.events += s.template.Events()
+		m.events += s.template.events
 	}
 	return &m.life, nil
 }
@@ -195,9 +199,18 @@ func (m *maker) close(o *openBatch) {
 	}
 	o.due = max(o.due, o.last)
 	m.bytes = max(m.bytes, o.Size())
-	m.steps = append(m.steps, step{due: o.due, template: o.Template()})
+	m.steps = append(m.steps, step{due: o.due, template: m.template(o.Builder)})
 	o.Reset()
 	clear(o.graphs)
+}
+
+// template makes a template of what a Builder holds. It keeps the first error.
+func (m *maker) template(b *schema.Builder) *template {
+	t, err := newTemplate(b.Encode(&schema.Header{}))
+	if m.err == nil {
+		m.err = err
+	}
+	return t
 }
 
 // exits ends what is alive: in a batch after all others.
@@ -240,7 +253,7 @@ func (m *maker) heartbeat() {
 	for _, from := range m.from {
 		m.cards(b, from, told)
 	}
-	m.beat = b.Template()
+	m.beat = m.template(b)
 }
 
 func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bool) {

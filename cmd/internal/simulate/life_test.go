@@ -19,7 +19,7 @@ import (
 func pack(t testing.TB, kinds ...string) (recording []byte) {
 	t.Helper()
 	for _, kind := range kinds {
-		data, err := os.ReadFile("../../../schema/testdata/" + kind + "_v2.golden")
+		data, err := os.ReadFile("../../../schema/testdata/" + kind + ".golden")
 		if err != nil {
 			t.Fatal(err)
 		}

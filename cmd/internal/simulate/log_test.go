@@ -133,7 +133,7 @@ func FuzzRecording(f *testing.F) {
 			t.Fatal(err)
 		}
 		fleet := &fleet{life: l, cluster: "sim", start: past, hosts: 1}
-		h, c, decoder := fleet.host(0), schema.NewCopier(), schema.NewDecoder()
+		h, c, decoder := fleet.host(0), newCopier(), schema.NewDecoder()
 		var b schema.Batch
 		for range len(l.steps) + 1 {
 			made := h.make(c, nil)

@@ -50,7 +50,7 @@ type worker struct {
 	busy       []*flow
 	bytes      int // in busy
 	free       [][]byte
-	copier     *schema.Copier
+	copier     *copier
 	inbox      string // with the dot before the token
 	acks       chan ack
 	reconnects uint64       // that were seen
@@ -104,7 +104,7 @@ func (w *worker) plan(m *member) {
 
 // run makes what is due until ctx ends or all is made, and waits for the acks.
 func (w *worker) run(ctx context.Context) error {
-	w.copier, w.acks = schema.NewCopier(), make(chan ack, 1024)
+	w.copier, w.acks = newCopier(), make(chan ack, 1024)
 	w.inbox, w.reconnects = w.conn.NewInbox()+".", w.conn.Stats().Reconnects
 	stop := make(chan struct{})
 	sub, err := w.conn.Subscribe(w.inbox+"*", func(m *nats.Msg) {

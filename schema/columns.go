@@ -1,0 +1,272 @@
+package schema
+
+// ColumnSpec is one row of Columns.
+type ColumnSpec struct {
+	Key        string
+	Kinds      []Kind
+	Bits       uint8 // 32 or 64: Decode refuses a value that needs more
+	Content    Content
+	Dictionary Dictionary // that an index points into
+	Optional   bool       // of an index: 0 is unknown, else 1 + the index
+	Unit       string
+	Doc        string
+}
+
+// columnID numbers the rows of Columns. A batch writes its columns in this order.
+type columnID uint8
+
+const (
+	colTime columnID = iota
+	colDuration
+	colThread
+	colCall
+	colGPU
+	colResult
+	colPtr
+	colBytes
+	colAux
+	colDst
+	colSrc
+	colShape
+	colCUDAStream
+	colContext
+	colPool
+	colElapsed
+	numColumns
+)
+
+var (
+	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync}
+	returning  = []Kind{KindMemory, KindCopy, KindSync} // a launch has no return probe
+	onStream   = []Kind{KindLaunch, KindCopy, KindSync}
+	addressed  = []Kind{KindMemory, KindSync}
+	memoryOnly = []Kind{KindMemory}
+	launchOnly = []Kind{KindLaunch}
+	copyOnly   = []Kind{KindCopy}
+	syncOnly   = []Kind{KindSync}
+)
+
+// Columns is the one table of columns. The builder, the encoder, Decode's checks, docs/wire.md and
+// examples/read_batch.py follow it. To add a column, add its row, its field in an event struct below, and the field's
+// line in that event's Add and Read methods.
+var Columns = [numColumns]ColumnSpec{
+	colTime: {
+		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns", Doc: "KTime at entry of the call",
+	},
+	colDuration: {Key: "d", Kinds: returning, Bits: 64, Unit: "ns", Doc: "from entry to return of the call"},
+	colThread:   {Key: "th", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictThreads, Doc: "calling thread"},
+	colCall: {
+		Key: "c", Kinds: returning, Bits: 32, Content: ContentIndex, Dictionary: DictCalls,
+		Doc: "the call; a launch finds its call in its shape",
+	},
+	colGPU: {
+		Key: "g", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictGPUs, Optional: true, Doc: "GPU of the call",
+	},
+	colResult: {Key: "r", Kinds: returning, Bits: 32, Unit: "CUresult", Doc: "result of the call; 0 is success"},
+	colPtr: {
+		Key: "p", Kinds: addressed, Bits: 64, Content: ContentAddress,
+		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for",
+	},
+	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy}, Bits: 64, Unit: "bytes", Doc: "amount"},
+	colAux: {
+		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
+		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; sync: the later CUDA event of op `elapsed`",
+	},
+	colDst:   {Key: "dst", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "destination address"},
+	colSrc:   {Key: "src", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "source address; 0 for a set"},
+	colShape: {Key: "s", Kinds: launchOnly, Bits: 32, Content: ContentIndex, Dictionary: DictShapes, Doc: "launch shape"},
+	colCUDAStream: {
+		Key: "q", Kinds: onStream, Bits: 32, Content: ContentIndex, Dictionary: DictCUDAStreams, Doc: "CUDA stream",
+	},
+	colContext: {
+		Key: "cx", Kinds: memoryOnly, Bits: 32, Content: ContentIndex, Dictionary: DictContexts, Optional: true,
+		Doc: "current CUDA context of the thread",
+	},
+	colPool: {
+		Key: "po", Kinds: memoryOnly, Bits: 64, Content: ContentAddress,
+		Doc: "pool that an allocation names; 0: the default pool of the GPU, or no pool",
+	},
+	colElapsed: {Key: "v", Kinds: syncOnly, Bits: 64, Unit: "ns", Doc: "op `elapsed`: GPU time between the two CUDA events"},
+}
+
+// columnKeys and kindColumns are Columns by what the encoder and the decoder look up: Columns itself is too wide to
+// search for every message.
+var (
+	columnKeys  = keysOfColumns()
+	kindColumns = columnsOfKinds()
+)
+
+func keysOfColumns() (keys [numColumns]string) {
+	for id := range Columns {
+		keys[id] = Columns[id].Key
+	}
+	return keys
+}
+
+func columnsOfKinds() (columns [NumKinds][]columnID) {
+	for id := range columnID(numColumns) {
+		for _, kind := range Columns[id].Kinds {
+			columns[kind] = append(columns[kind], id)
+		}
+	}
+	return columns
+}
+
+// Memory is one event of a memory batch. Op says what Ptr, Bytes and Aux hold.
+type Memory struct {
+	Time     KTime  // at entry
+	Duration uint64 // ns from entry to return
+	Thread   uint32 // index into Batch.Threads
+	Call     uint32 // index into Batch.Calls
+	GPU      uint32 // 0: unknown, else 1 + index into Batch.GPUs
+	Result   uint32 // CUresult
+	Ptr      uint64 // device address, host address or handle
+	Bytes    uint64
+	Aux      uint64 // the CUDA stream of a stream-ordered call, unless Op says otherwise
+	Context  uint32 // current context; 0: unknown, else 1 + index into Batch.Contexts
+	Pool     uint64 // handle of the pool that an allocation names; 0: the default pool, or no pool
+}
+
+// AddMemory adds an event to a memory batch.
+func (b *Builder) AddMemory(e *Memory) {
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colPtr].add(e.Ptr, i)
+	c[colBytes].add(e.Bytes, i)
+	c[colAux].add(e.Aux, i)
+	c[colContext].add(uint64(e.Context), i)
+	c[colPool].add(e.Pool, i)
+	b.events++
+}
+
+// ReadMemory reads event i of a memory batch into m. It reads every column: a fold that needs few of them, or reads
+// many events, expands columns instead.
+func (b *Batch) ReadMemory(i int, m *Memory) {
+	c := &b.columns
+	m.Time, m.Duration = KTime(c[colTime].At(i)), c[colDuration].At(i)
+	m.Thread, m.Call = uint32(c[colThread].At(i)), uint32(c[colCall].At(i))
+	m.GPU, m.Result = uint32(c[colGPU].At(i)), uint32(c[colResult].At(i))
+	m.Ptr, m.Bytes, m.Aux = c[colPtr].At(i), c[colBytes].At(i), c[colAux].At(i)
+	m.Context, m.Pool = uint32(c[colContext].At(i)), c[colPool].At(i)
+}
+
+// Memory returns event i of a memory batch; see ReadMemory.
+func (b *Batch) Memory(i int) (m Memory) {
+	b.ReadMemory(i, &m)
+	return m
+}
+
+// Launch is one event of a launch batch.
+type Launch struct {
+	Time       KTime  // at entry
+	Thread     uint32 // index into Batch.Threads
+	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs
+	Shape      uint32 // index into Batch.Shapes
+	CUDAStream uint32 // index into Batch.CUDAStreams
+}
+
+// AddLaunch adds an event to a launch batch.
+func (b *Builder) AddLaunch(e *Launch) {
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colShape].add(uint64(e.Shape), i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
+	b.events++
+}
+
+// Launch returns event i of a launch batch.
+func (b *Batch) Launch(i int) Launch {
+	c := &b.columns
+	return Launch{
+		Time: KTime(c[colTime].At(i)), Thread: uint32(c[colThread].At(i)), GPU: uint32(c[colGPU].At(i)),
+		Shape: uint32(c[colShape].At(i)), CUDAStream: uint32(c[colCUDAStream].At(i)),
+	}
+}
+
+// Copy is one event of a copy batch: a copy or a set.
+type Copy struct {
+	Time       KTime  // at entry
+	Duration   uint64 // ns in the call: the copy itself when it is synchronous, else its submission
+	Thread     uint32 // index into Batch.Threads
+	Call       uint32 // index into Batch.Calls
+	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs
+	Result     uint32 // CUresult
+	Bytes      uint64
+	Dst        uint64
+	Src        uint64
+	CUDAStream uint32 // index into Batch.CUDAStreams
+}
+
+// AddCopy adds an event to a copy batch.
+func (b *Builder) AddCopy(e *Copy) {
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colBytes].add(e.Bytes, i)
+	c[colDst].add(e.Dst, i)
+	c[colSrc].add(e.Src, i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
+	b.events++
+}
+
+// Copy returns event i of a copy batch.
+func (b *Batch) Copy(i int) Copy {
+	c := &b.columns
+	return Copy{
+		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
+		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
+		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i), CUDAStream: uint32(c[colCUDAStream].At(i)),
+	}
+}
+
+// Sync is one event of a sync batch.
+type Sync struct {
+	Time       KTime  // at entry
+	Duration   uint64 // ns in the call: the wait, if the call waits
+	Thread     uint32 // index into Batch.Threads
+	Call       uint32 // index into Batch.Calls
+	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs
+	Result     uint32 // CUresult
+	CUDAStream uint32 // index into Batch.CUDAStreams
+	CUDAEvent  uint64 // or the context waited for
+	Until      uint64 // OpElapsed: the later CUDA event
+	Elapsed    uint64 // OpElapsed: ns of GPU time between the two CUDA events
+}
+
+// AddSync adds an event to a sync batch.
+func (b *Builder) AddSync(e *Sync) {
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colDuration].add(e.Duration, i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colResult].add(uint64(e.Result), i)
+	c[colPtr].add(e.CUDAEvent, i)
+	c[colAux].add(e.Until, i)
+	c[colCUDAStream].add(uint64(e.CUDAStream), i)
+	c[colElapsed].add(e.Elapsed, i)
+	b.events++
+}
+
+// Sync returns event i of a sync batch.
+func (b *Batch) Sync(i int) Sync {
+	c := &b.columns
+	return Sync{
+		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
+		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
+		CUDAStream: uint32(c[colCUDAStream].At(i)), CUDAEvent: c[colPtr].At(i), Until: c[colAux].At(i),
+		Elapsed: c[colElapsed].At(i),
+	}
+}
