@@ -238,7 +238,7 @@ func TestFollowByCertificate(t *testing.T) {
 		return string(out), err
 	}
 	cert := b.ours.issue(t, "reader-default.gputap")
-	if out, err := follow("--cert", cert, "--key", cert); err != nil || !strings.Contains(out, "default gpu-1 t=100 d=5 th=7,1,0,python3") {
+	if out, err := follow("--cert", cert, "--key", cert); err != nil || !strings.Contains(out, " default gpu-1 alloc cuMemAlloc_v2 pid=7 comm=python3") {
 		t.Errorf("it ends with %v: %s", err, out)
 	}
 	if out, err := follow(); err == nil {

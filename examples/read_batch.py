@@ -2,66 +2,98 @@
 """Print a gputap batch, one event a line: read_batch.py FILE. Needs msgpack; docs/wire.md explains the keys."""
 import sys
 
-COLUMNS = {"memory": "t d th c g r p b x cx po", "launch": "t th g s q", "copy": "t d th c g r b dst src q",
-           "sync": "t d th c g r p x q v", "host": ""}
-OPS = """alloc free create retain release reserve unreserve map unmap access map_array bind unbind export open close prefetch
-    pool_create pool_destroy pool_trim pool_info mem_info context_create context_destroy context_retain context_release
-    context_reset module_load module_unload exec exit launch graph_launch graph_upload host_func record copy copy_async set
-    set_async sync query event_record wait_event elapsed stream_create stream_destroy""".split()
-PROCESS, GPU, FUNC = (0, 0, 0, "", "", "", 0, "", 0, "", "", ""), ("", 0, 0, "", ""), ("", 0, 0)
+# Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update
+COLUMNS = {
+    "memory": "t d th c g r p b x cx po",
+    "launch": "t th g s q",
+    "copy": "t d th c g r b dst src q",
+    "sync": "t d th c g r p x q v",
+    "host": "",
+}
+ROWS = {
+    "procs": {"pid": 0, "start": 0, "uid": 0, "comm": "", "exe": "", "container": "", "late": 0, "user": "",
+            "nspid": 0, "cgroup": "", "pod": "", "unit": ""},
+    "threads": {"process": 0, "tid": 0, "comm": ""},
+    "gpus": {"uuid": "", "ordinal": 0, "inferred": 0, "model": "", "bus": ""},
+    "calls": {"symbol": "", "op": "", "class": "", "direction": ""},
+    "funcs": {"name": "", "handle": 0, "read": 0},
+    "shapes": {"call": 0, "func": 0, "grid_x": 0, "grid_y": 0, "grid_z": 0, "block_x": 0, "block_y": 0,
+            "block_z": 0, "shared_bytes": 0},
+    "graphs": {"func": 0, "partial": 0, "nodes": []},
+    "ctxs": {"handle": 0, "gpu": 0},
+    "libs": {"path": "", "inode": 0, "attached": 0, "stepped": 0, "absent": [], "failed": []},
+    "cover": {"process": 0, "asked": 0, "outside": [], "tables": 0},
+}
+# end of the generated tables
+
+# A reader must expect words that it does not know. These are the ops of form 1.0.
+OPS = """alloc free create retain release reserve unreserve map unmap access map_array bind unbind export open close
+    prefetch pool_create pool_destroy pool_trim pool_info mem_info context_create context_destroy context_retain
+    context_release context_reset module_load module_unload exec exit launch graph_launch graph_upload host_func record
+    copy copy_async set set_async sync query event_record wait_event elapsed stream_create stream_destroy""".split()
 
 
 def column(n, base=0, width=0, data=b""):
-    """One column as n integers. With numpy: base + numpy.frombuffer(data, f"<u{width}")."""
+    """Returns a column as n integers. With numpy: base + numpy.frombuffer(data, f"<u{width}")."""
     return [base + int.from_bytes(data[i * width:(i + 1) * width], "little") for i in range(n)]
 
 
-def table(b, key, *zero):
-    """A dictionary: fields of newer producers are cut off, fields of older ones are filled in."""
-    return [row[:len(zero)] + list(zero[len(row):]) for row in b.get(key, [])]
+def rows(b, key):
+    """Returns rows by field name. Fields of a newer minor version are dropped, absent fields read as 0 or ""."""
+    zero = ROWS[key]
+    return [dict(zip(zero, row + list(zero.values())[len(row):])) for row in b.get(key, [])]
 
 
-def text(values):
-    return ",".join(map(str, values))
+def tables(b):
+    """Returns for each index column the values that its indices stand for."""
+    processes, funcs, calls = rows(b, "procs"), rows(b, "funcs"), rows(b, "calls")
+    for call in calls:
+        call["op"] = call["op"] if call["op"] in OPS else "unknown"
+    gpus = [{}] + rows(b, "gpus")  # 0 is "unknown", in contexts too
+    return {
+        "th": [{**processes[t["process"]], "tid": t["tid"], "thread": t["comm"]} for t in rows(b, "threads")],
+        "c": calls,
+        "g": gpus,
+        "cx": [{}] + [{"handle": c["handle"], **gpus[c["gpu"]]} for c in rows(b, "ctxs")],
+        "s": [{**calls[s.pop("call")], **funcs[s.pop("func")], **s} for s in rows(b, "shapes")],
+        "q": [{"handle": handle} for handle in b.get("streams", [])],
+    }
 
 
 def events(b):
-    procs, funcs = table(b, "procs", *PROCESS), table(b, "funcs", *FUNC)
-    calls = [[symbol, op if op in OPS else "unknown", *words] for symbol, op, *words in table(b, "calls", "", "", "", "")]
-    gpus = [[""]] + table(b, "gpus", *GPU)  # 0 is "unknown", and for contexts too
-    lookup = {  # what an index stands for
-        "th": [procs[p] + thread for p, *thread in table(b, "threads", 0, 0, "")],
-        "c": calls,
-        "g": gpus,
-        "cx": [[""]] + [[handle] + gpus[g] for handle, g in table(b, "ctxs", 0, 0)],
-        "s": [calls[c] + funcs[f] + rest for c, f, *rest in table(b, "shapes", *[0] * 9)],
-        "q": [[handle] for handle in b.get("streams", [])],
-    }
-    keys = COLUMNS[b["k"]].split()
+    """Yields each event: column key to number, or for an index to the fields of the entry that it points to."""
+    known, keys = tables(b), COLUMNS.get(b["k"], "").split()
     columns = [column(b.get("n", 0), *b.get("cols", {}).get(key, [])) for key in keys]
-    for event in zip(*columns):
-        yield " ".join(f"{key}=" + text(lookup[key][v] if key in lookup else [v]) for key, v in zip(keys, event))
+    for values in zip(*columns):
+        yield {key: known[key][v] if key in known else v for key, v in zip(keys, values)}
+
+
+def text(value):
+    """Returns a number as it is, and a list or the fields of an entry separated by commas."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def dictionaries(b):
-    """What belongs to the whole batch: who is still there, a heartbeat's parts, and what each graph runs."""
+    """Yields what belongs to the whole batch: older processes, a heartbeat's parts, and what each graph runs."""
     if "older" in b:
         yield "older " + text(b["older"])
-    procs, funcs = table(b, "procs", *PROCESS), table(b, "funcs", *FUNC)
+    processes, funcs = rows(b, "procs"), rows(b, "funcs")
     if b["k"] == "host":
         yield f"linux={b.get('linux', '')} prod={b.get('prod', '')}"
-        yield from ("gpu " + text(gpu) for gpu in table(b, "gpus", *GPU))
-    for path, inode, attached, stepped, absent, failed in table(b, "libs", "", 0, 0, 0, [], []):
-        yield f"lib {path} {inode=} {attached=} {stepped=} absent={text(absent)} failed={text(failed)}"
-    for p, asked, outside, tables in table(b, "cover", 0, 0, [], 0):
-        yield f"cover {text(procs[p])} {asked=} outside={text(outside)} {tables=}"
-    for f, partial, nodes in table(b, "graphs", 0, 0, []):
-        runs = [f"{text(funcs[node])}*{count}" for node, count in zip(nodes[::2], nodes[1::2])]
-        yield " ".join([f"graph {text(funcs[f])} {partial=}", *runs])
+        yield from ("gpu " + text(gpu) for gpu in rows(b, "gpus"))
+    for library in rows(b, "libs"):
+        yield " ".join(["lib", library.pop("path"), *(f"{name}={text(v)}" for name, v in library.items())])
+    for c in rows(b, "cover"):
+        yield " ".join(["cover", text(processes[c.pop("process")]), *(f"{name}={text(v)}" for name, v in c.items())])
+    for g in rows(b, "graphs"):
+        runs = [f"{text(funcs[f])}*{count}" for f, count in zip(g["nodes"][::2], g["nodes"][1::2])]
+        yield " ".join([f"graph {text(funcs[g['func']])} partial={g['partial']}", *runs])
 
 
 def main(path):
-    import msgpack  # follow.py has its own
+    import msgpack  # follow.py has a decoder of its own
 
     with open(path, "rb") as f:  # names in Linux are bytes, and not always UTF-8
         b = msgpack.unpackb(f.read(), unicode_errors="surrogateescape")
@@ -71,8 +103,8 @@ def main(path):
     print("lost", *(f"{cause}={n}" for cause, n in b.get("lost", {}).items()))
     for line in dictionaries(b):
         print(line)
-    for line in events(b) if b["k"] else ():
-        print(line)
+    for event in events(b):
+        print(*(f"{key}={text(value)}" for key, value in event.items()))
 
 
 if __name__ == "__main__":

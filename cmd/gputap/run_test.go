@@ -252,7 +252,7 @@ func TestRunLetsOthersRead(t *testing.T) {
 	}
 	follow := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$1"; exec python3 ../../examples/follow.py --batches 1`, "sh", credential)
 	out, err := follow.Output()
-	if err != nil || !bytes.Contains(out, []byte("cuMemAlloc_v2,alloc")) {
+	if err != nil || !bytes.Contains(out, []byte(" alloc cuMemAlloc_v2 ")) {
 		t.Errorf("follow.py ends with %v: %s", err, out)
 	}
 	if err := cmd.Wait(); err != nil {

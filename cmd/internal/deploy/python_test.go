@@ -78,7 +78,8 @@ func publishBatches(t *testing.T, js jetstream.JetStream, n int, hosts ...string
 		process := host.Process(7, 1, "python3")
 		for i := range n {
 			process.Alloc(7, uint64(0x1000*(i+1)), 1<<20, schema.KTime(100+i), 5)
-			events = append(events, fmt.Sprintf("default %s t=%d d=5 th=7,1,0,python3", name, 100+i))
+			wall := time.Unix(0, int64(100+i)+host.Header.ClockOffset).UTC().Format("2006-01-02T15:04:05.000000000Z")
+			events = append(events, fmt.Sprintf("%s default %s alloc cuMemAlloc_v2 pid=7 comm=python3", wall, name))
 		}
 		_, err := js.Publish(t.Context(), schema.Subject(0, "default", name, schema.KindMemory), host.Message())
 		check(t, err)
@@ -93,7 +94,7 @@ func holdLines(t *testing.T, stdout string, events []string) {
 		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(events), stdout)
 	}
 	for i, line := range lines {
-		if !strings.HasPrefix(line, events[i]) || !strings.Contains(line, "cuMemAlloc_v2,alloc") {
+		if !strings.HasPrefix(line, events[i]) || !strings.Contains(line, "bytes=1048576 duration_ns=5") {
 			t.Errorf("line %d is %q, want %q", i, line, events[i])
 		}
 	}
