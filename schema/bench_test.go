@@ -85,7 +85,9 @@ func launchEvents() []schema.Launch {
 	now := schema.KTime(10_000_000_000)
 	for i := range events {
 		now += schema.KTime(4000 + r.IntN(6000))
-		events[i] = schema.Launch{Time: now, Thread: r.Uint32N(2), GPU: 1, Shape: r.Uint32N(180), CUDAStream: r.Uint32N(3)}
+		events[i] = schema.Launch{
+			Time: now, Thread: r.Uint32N(2), GPU: 1, Shape: r.Uint32N(180), CUDAStream: r.Uint32N(3),
+		}
 	}
 	return events
 }
@@ -118,7 +120,9 @@ func BenchmarkDecode(b *testing.B) {
 		builder := schema.NewBuilder(schema.KindMemory)
 		addMemory(builder, memory)
 		benchDecode(b, builder, func(m *schema.Batch) []*schema.Column {
-			return []*schema.Column{m.Time(), m.Duration(), m.Thread(), m.Call(), m.GPU(), m.Result(), m.Ptr(), m.Bytes()}
+			return []*schema.Column{
+				m.Time(), m.Duration(), m.Thread(), m.Call(), m.GPU(), m.Result(), m.Ptr(), m.Bytes(),
+			}
 		})
 	})
 	b.Run("memory/rows", func(b *testing.B) { benchDecodeRows(b, rowsOfMemory(memory)) })
@@ -130,7 +134,8 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("launch", func(b *testing.B) {
 		builder := schema.NewBuilder(schema.KindLaunch)
 		addLaunches(builder, launches)
-		benchDecode(b, builder, func(m *schema.Batch) []*schema.Column { return []*schema.Column{m.Thread(), m.Shape()} })
+		benchDecode(b, builder,
+			func(m *schema.Batch) []*schema.Column { return []*schema.Column{m.Thread(), m.Shape()} })
 	})
 	b.Run("launch/rows", func(b *testing.B) { benchDecodeRows(b, rowsOfLaunch(launches)) })
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// dictionary gives equal values equal indices, in order of first use.
+// dictionary interns values: equal values get equal indices, in order of first use.
 type dictionary[T comparable] struct {
 	index  map[T]uint32
 	values []T
 }
 
-// intern gives the index of v and says whether v is new.
+// intern returns the index of v, and whether v is new.
 func (d *dictionary[T]) intern(v T) (index uint32, added bool) {
 	if i, ok := d.index[v]; ok {
 		return i, false
@@ -31,8 +31,8 @@ func (d *dictionary[T]) reset() {
 	d.values = d.values[:0]
 }
 
-// Builder gathers the events of one batch and encodes it. The zero Builder is not usable; one
-// goroutine uses it at a time. Adding an event does not allocate once the Builder has grown.
+// Builder collects the events of one batch and encodes it. Use NewBuilder. One goroutine uses a Builder at a time.
+// Adding an event does not allocate once the Builder has grown.
 type Builder struct {
 	kind    Kind
 	events  int
@@ -50,9 +50,9 @@ type Builder struct {
 	graphs      []Graph
 	nodes       []Node // of all graphs
 
-	Older []uint64 // see Batch.Older; Reset takes it away
+	Older []uint64 // see Batch.Older; Reset clears it
 
-	// For a heartbeat.
+	// Heartbeats only. Reset keeps them.
 	Libraries []Library
 	Coverage  []Coverage
 	Linux     string
@@ -71,7 +71,7 @@ func NewBuilder(kind Kind) *Builder {
 	return b
 }
 
-// Reset empties the Builder and keeps its memory. A heartbeat's own fields stay.
+// Reset empties the Builder and keeps its memory, and the fields of a heartbeat.
 func (b *Builder) Reset() {
 	b.events, b.strings, b.Older = 0, 0, nil
 	for _, id := range kindColumns[b.kind] {
@@ -88,16 +88,16 @@ func (b *Builder) Reset() {
 	b.graphs, b.nodes = b.graphs[:0], b.nodes[:0]
 }
 
-// Kind is the kind of batch that is built.
+// Kind returns the kind of the batch.
 func (b *Builder) Kind() Kind { return b.kind }
 
-// Events is the number of events added.
+// Events returns the number of events added.
 func (b *Builder) Events() int { return b.events }
 
-// Strings is the bytes of the strings that Size counts: a cheap sign that it may have grown.
+// Strings returns the bytes of all dictionary strings. A caller that sees it unchanged need not call Size again.
 func (b *Builder) Strings() int { return b.strings }
 
-// First is the earliest entry time added, 0 without events.
+// First returns the earliest entry time added, 0 without events.
 func (b *Builder) First() KTime {
 	if b.events == 0 {
 		return 0
@@ -105,11 +105,12 @@ func (b *Builder) First() KTime {
 	return KTime(b.columns[colTime].min)
 }
 
-// Process interns a process: equal values have equal indices in this batch.
+// Process interns a process and returns its index: equal values have equal indices in this batch.
 func (b *Builder) Process(p Process) uint32 {
 	i, added := b.processes.intern(p)
 	if added {
-		b.strings += len(p.Comm) + len(p.Exe) + len(p.Container) + len(p.User) + len(p.Cgroup) + len(p.Pod) + len(p.Unit)
+		b.strings += len(p.Comm) + len(p.Exe) + len(p.Container) + len(p.User) + len(p.Cgroup) + len(p.Pod) +
+			len(p.Unit)
 	}
 	return i
 }
@@ -132,7 +133,7 @@ func (b *Builder) GPU(g GPU) uint32 {
 	return 1 + i
 }
 
-// Call interns what travels of a call.
+// Call interns a call; see Process.
 func (b *Builder) Call(c CallRef) uint32 {
 	i, added := b.calls.intern(c)
 	if added {
@@ -141,7 +142,7 @@ func (b *Builder) Call(c CallRef) uint32 {
 	return i
 }
 
-// Func interns a kernel function or graph.
+// Func interns a CUDA kernel or executable graph; see Process.
 func (b *Builder) Func(f Func) uint32 {
 	i, added := b.funcs.intern(f)
 	if added {
@@ -150,8 +151,8 @@ func (b *Builder) Func(f Func) uint32 {
 	return i
 }
 
-// Graph says what an executable graph runs: once in each batch that launches it. Nodes are copied;
-// those above the limit of a message are left out, and the graph is then partial.
+// Graph adds the nodes of an executable graph. Call it once in each batch that launches the graph. It copies the nodes.
+// Above the limit of a message it drops nodes and marks the graph as partial.
 func (b *Builder) Graph(g Graph) {
 	if room := maxListed/2 - len(b.nodes); len(g.Nodes) > room {
 		g.Nodes, g.Partial = g.Nodes[:room], true
@@ -168,21 +169,20 @@ func (b *Builder) Context(c Context) uint32 {
 	return 1 + i
 }
 
-// Shape interns a launch shape.
+// Shape interns a launch shape; see Process.
 func (b *Builder) Shape(s LaunchShape) uint32 {
 	i, _ := b.shapes.intern(s)
 	return i
 }
 
-// CUDAStream interns a CUDA stream handle.
+// CUDAStream interns a CUDA stream handle; see Process.
 func (b *Builder) CUDAStream(handle uint64) uint32 {
 	i, _ := b.cudaStreams.intern(handle)
 	return i
 }
 
-// Size is an upper bound of the bytes that Encode would write now, with a cluster and a host name of
-// up to 255 bytes each. What a row costs beside its strings is what its numbers, words and the heads of
-// its strings and lists can take.
+// Size returns an upper bound of the bytes that Encode would write now, for cluster and host names of up to 255 bytes
+// each. The constant of each row covers its numbers, words and msgpack headers.
 func (b *Builder) Size() int {
 	size := 1024 + b.strings + 52*len(b.processes.values) + 16*len(b.threads.values) + 22*len(b.gpus.values) +
 		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
@@ -203,7 +203,7 @@ func (b *Builder) Size() int {
 	return size
 }
 
-// listSize is the most that the strings of a list can take.
+// listSize returns an upper bound of the encoded bytes of a list of strings.
 func listSize(list []string) (size int) {
 	for _, s := range list {
 		size += 3 + len(s)

@@ -31,12 +31,14 @@ func TestSizeIsABound(t *testing.T) {
 				}
 				if n > 0 && kind == schema.KindHost {
 					b.Libraries = append(b.Libraries, schema.Library{
-						Path: strings.Repeat("p", 4096), Inode: math.MaxUint64, Attached: math.MaxUint32, Stepped: math.MaxUint32,
-						Absent: []string{strings.Repeat("a", 300), "b"}, Failed: slices.Repeat([]string{"failed"}, n),
+						Path: strings.Repeat("p", 4096), Inode: math.MaxUint64, Attached: math.MaxUint32,
+						Stepped: math.MaxUint32,
+						Absent:  []string{strings.Repeat("a", 300), "b"}, Failed: slices.Repeat([]string{"failed"}, n),
 					})
 					for range n {
 						b.Coverage = append(b.Coverage, schema.Coverage{
-							Process: math.MaxUint32, Asked: math.MaxUint32, ExportTables: math.MaxUint32, Outside: []string{strings.Repeat("o", 300), ""},
+							Process: math.MaxUint32, Asked: math.MaxUint32, ExportTables: math.MaxUint32,
+							Outside: []string{strings.Repeat("o", 300), ""},
 						})
 					}
 				}
@@ -63,7 +65,8 @@ func TestSizeOfDictionaries(t *testing.T) {
 		{"processes", func(b *schema.Builder, i uint32) {
 			long := strings.Repeat("e", 300)
 			b.Process(schema.Process{
-				PID: top - i, Start: most, UID: top, Comm: long, Exe: strings.Repeat("e", 4095), Container: long, Late: true,
+				PID: top - i, Start: most, UID: top, Comm: long, Exe: strings.Repeat("e", 4095), Container: long,
+				Late: true,
 				User: long, NSPID: top, Cgroup: long, Pod: long, Unit: long,
 			})
 		}},
@@ -75,7 +78,10 @@ func TestSizeOfDictionaries(t *testing.T) {
 			b.GPU(schema.GPU{UUID: long, Ordinal: top - i, Inferred: true, Name: long, Bus: long})
 		}},
 		{"calls", func(b *schema.Builder, i uint32) {
-			b.Call(schema.CallRef{Symbol: strings.Repeat("s", 300) + fmt.Sprint(i), Op: schema.OpContextRelease, Class: schema.ClassRegistered, Direction: schema.DirDefault})
+			b.Call(schema.CallRef{
+				Symbol: strings.Repeat("s", 300) + fmt.Sprint(i), Op: schema.OpContextRelease,
+				Class: schema.ClassRegistered, Direction: schema.DirDefault,
+			})
 		}},
 		{"functions", func(b *schema.Builder, i uint32) {
 			b.Func(schema.Func{Name: strings.Repeat("f", 300), Handle: most - uint64(i), Read: true})
@@ -106,13 +112,18 @@ func TestSizeOfDictionaries(t *testing.T) {
 func addWide(b *schema.Builder, i uint32) {
 	top, id := uint32(math.MaxUint32)-i, fmt.Sprint(math.MaxUint32-i)
 	p := b.Process(schema.Process{
-		PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095), Container: strings.Repeat("0", 64),
-		Late: true, User: "user", NSPID: top, Cgroup: strings.Repeat("g", 120), Pod: strings.Repeat("p", 36), Unit: "gputap.service",
+		PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095),
+		Container: strings.Repeat("0", 64),
+		Late:      true, User: "user", NSPID: top, Cgroup: strings.Repeat("g", 120), Pod: strings.Repeat("p", 36),
+		Unit: "gputap.service",
 	})
 	th := b.Thread(schema.Thread{Process: p, TID: top, Comm: "comm-of-15-byte"})
 	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top, Inferred: true})
 	cuda := b.Context(schema.Context{Handle: math.MaxUint64 - uint64(i), GPU: gpu})
-	c := b.Call(schema.CallRef{Symbol: strings.Repeat("s", 40) + id, Op: schema.OpContextRelease, Class: schema.ClassRegistered, Direction: schema.DirDefault})
+	c := b.Call(schema.CallRef{
+		Symbol: strings.Repeat("s", 40) + id, Op: schema.OpContextRelease, Class: schema.ClassRegistered,
+		Direction: schema.DirDefault,
+	})
 	f := b.Func(schema.Func{Name: strings.Repeat("f", 3000) + id, Handle: math.MaxUint64, Read: true})
 	b.Graph(schema.Graph{Func: f, Partial: true, Nodes: []schema.Node{{Func: f, Count: top}, {Func: f, Count: top}}})
 	all := [3]uint32{top, top, top}
@@ -121,13 +132,22 @@ func addWide(b *schema.Builder, i uint32) {
 	wide := uint64(math.MaxUint64) * uint64(i%2)
 	switch b.Kind() {
 	case schema.KindMemory:
-		b.AddMemory(&schema.Memory{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide, Bytes: wide, Aux: wide, Context: cuda, Pool: wide})
+		b.AddMemory(&schema.Memory{
+			Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide,
+			Bytes: wide, Aux: wide, Context: cuda, Pool: wide,
+		})
 	case schema.KindLaunch:
 		b.AddLaunch(&schema.Launch{Time: schema.KTime(wide), Thread: th, GPU: gpu, Shape: s, CUDAStream: q})
 	case schema.KindCopy:
-		b.AddCopy(&schema.Copy{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Bytes: wide, Dst: wide, Src: wide, CUDAStream: q})
+		b.AddCopy(&schema.Copy{
+			Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Bytes: wide,
+			Dst: wide, Src: wide, CUDAStream: q,
+		})
 	case schema.KindSync:
-		b.AddSync(&schema.Sync{Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, CUDAStream: q, CUDAEvent: wide, Until: wide, Elapsed: wide})
+		b.AddSync(&schema.Sync{
+			Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, CUDAStream: q,
+			CUDAEvent: wide, Until: wide, Elapsed: wide,
+		})
 	}
 }
 
@@ -263,7 +283,9 @@ func TestLongNamesAreCut(t *testing.T) {
 	b := schema.NewBuilder(schema.KindLaunch)
 	name := strings.Repeat("k", 5000)
 	s := b.Shape(schema.LaunchShape{Call: b.Call(call("cuLaunchKernel").Ref()), Func: b.Func(schema.Func{Name: name})})
-	b.AddLaunch(&schema.Launch{Thread: b.Thread(schema.Thread{Process: b.Process(train)}), Shape: s, CUDAStream: b.CUDAStream(0)})
+	b.AddLaunch(&schema.Launch{
+		Thread: b.Thread(schema.Thread{Process: b.Process(train)}), Shape: s, CUDAStream: b.CUDAStream(0),
+	})
 	var got schema.Batch
 	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
 		t.Fatal(err)
@@ -297,7 +319,9 @@ func TestShard(t *testing.T) {
 			t.Errorf("Shard(%q, %q, %d) = %d, want %d", tt.cluster, tt.host, tt.shards, got, tt.want)
 		}
 	}
-	if got, want := schema.Subject(3, "my lab", "gpu01.example", schema.KindMemory), "gputap.v1.ev.3.my_lab.gpu01_example.memory"; got != want {
+	if got, want := schema.Subject(
+		3, "my lab", "gpu01.example", schema.KindMemory,
+	), "gputap.v1.ev.3.my_lab.gpu01_example.memory"; got != want {
 		t.Errorf("subject %s, want %s", got, want)
 	}
 	if got := schema.Token("a.b*c>d\te\x7f") + " " + schema.Token(""); got != "a_b_c_d_e_ _" {

@@ -2,71 +2,71 @@ package schema
 
 import "strings"
 
-// Feature is one of the four things a user turns on; it is also the kind of the batches it fills.
+// Feature is a kind of batches that a user enables.
 type Feature = Kind
 
-// Op says what a call did. It travels as a word in a batch's call dictionary, so a reader that
-// does not know a symbol still knows what happened.
+// Op says what a call did. It travels as a word in a batch's call dictionary, so that a reader understands a call whose
+// symbol it does not know.
 type Op uint8
 
-// Operations. Those from OpName on are seen by the producer alone and never travel.
+// Operations. Only the producer sees those from OpName on: they never travel.
 const (
 	OpUnknown        Op = iota
-	OpAlloc             // memory of Class appears at Ptr, Bytes long
-	OpFree              // the memory at Ptr goes; Ptr 0 is not a free
-	OpCreate            // physical memory appears under the handle Ptr, Bytes long
-	OpRetain            // the handle Ptr, found by the address Aux, has one reference more
-	OpRelease           // one reference to the handle Ptr goes
-	OpReserve           // addresses without memory: Bytes at Ptr
-	OpUnreserve         // those addresses go
+	OpAlloc             // memory of Class appeared at Ptr, Bytes long
+	OpFree              // the memory at Ptr was freed; a free of 0 is a no-op
+	OpCreate            // physical memory of Bytes got the handle Ptr
+	OpRetain            // the handle Ptr, which the program found by the address Aux, got one more reference
+	OpRelease           // one reference to the handle Ptr was dropped
+	OpReserve           // Bytes of addresses at Ptr were reserved, without memory
+	OpUnreserve         // those addresses were returned
 	OpMap               // Bytes at Ptr map the handle Aux
-	OpUnmap             // every mapping inside [Ptr, Ptr+Bytes) goes
+	OpUnmap             // every mapping inside [Ptr, Ptr+Bytes) was removed
 	OpAccess            // the GPU may use the mappings inside [Ptr, Ptr+Bytes)
-	OpMapArray          // Bytes mappings of a sparse array, the first of resource Ptr to handle Aux
-	OpBind              // Bytes of the memory Aux become part of the multicast object Ptr
-	OpUnbind            // Bytes of the multicast object Ptr go from the GPU
-	OpExport            // what Ptr names may be opened elsewhere by Aux: a file descriptor, or a number equal for equal tokens
-	OpOpen              // Ptr now names memory that was made elsewhere: a holder, no bytes; Aux as in export
-	OpClose             // the holder Ptr goes
-	OpPrefetch          // Bytes of managed memory at Ptr move to the GPU, or to the host when that is unknown
-	OpPoolCreate        // the pool Ptr, of at most Aux bytes (0: no limit); of class ipc Aux is as in export
-	OpPoolDestroy       // the pool Ptr goes; what was allocated from it stays until it is freed
+	OpMapArray          // Bytes mappings of a sparse array were made; the first maps resource Ptr to handle Aux
+	OpBind              // Bytes of the memory Aux joined the multicast object Ptr
+	OpUnbind            // Bytes of the multicast object Ptr left the GPU
+	OpExport            // other processes may open Ptr by Aux: a file descriptor, or a hash of the token
+	OpOpen              // Ptr holds memory that was made elsewhere, without bytes of its own; Aux as in export
+	OpClose             // the holder Ptr was closed
+	OpPrefetch          // Bytes of managed memory at Ptr move to the GPU, or to the host if the GPU is unknown
+	OpPoolCreate        // the pool Ptr of at most Aux bytes was created (0: no limit); class ipc: Aux as in export
+	OpPoolDestroy       // the pool Ptr was destroyed; its memory lives until it is freed
 	OpPoolTrim          // the pool Ptr keeps at least Bytes
-	OpPoolInfo          // the program asked the pool Ptr for attribute Aux (CUmemPool_attribute): Bytes
-	OpMemInfo           // the program asked: Bytes of the GPU's Aux bytes are used, by all processes
-	OpContextCreate     // the context Ptr appears; Aux: the green context it was made from
-	OpContextDestroy    // the context Ptr goes, and its memory except of class pool, vmm and graph
-	OpContextRetain     // the primary context Ptr of the GPU has one user more
-	OpContextRelease    // the primary context Ptr has one user less; with the last one it ends as if destroyed
-	OpContextReset      // the primary context Ptr ends as if destroyed, whatever its users
-	OpModuleLoad        // code was loaded as the module or library Ptr
-	OpModuleUnload      // the module or library Ptr goes with its kernels
-	OpExec              // the process replaced its image: everything it held in CUDA is gone
+	OpPoolInfo          // attribute Aux (CUmemPool_attribute) of the pool Ptr is Bytes
+	OpMemInfo           // Bytes of the GPU's Aux bytes are in use, by all processes
+	OpContextCreate     // the context Ptr was created, from the green context Aux if not 0
+	OpContextDestroy    // the context Ptr was destroyed, with its memory except class pool, vmm and graph
+	OpContextRetain     // the primary context Ptr of the GPU has one more user
+	OpContextRelease    // the primary context Ptr has one user less; without users it ends as if destroyed
+	OpContextReset      // the primary context Ptr ended as if destroyed, regardless of its users
+	OpModuleLoad        // the module or library Ptr was loaded
+	OpModuleUnload      // the module or library Ptr was unloaded with its kernels
+	OpExec              // the process replaced its image; it holds nothing in CUDA any more
 	OpExit              // the last thread of the process ended
 	OpLaunch            // a kernel was submitted
 	OpGraphLaunch       // an executable graph was submitted
-	OpGraphUpload       // an executable graph was made ready
-	OpHostFunc          // a function of the host was put into a CUDA stream
+	OpGraphUpload       // an executable graph was prepared; it did not run
+	OpHostFunc          // a host function was enqueued in a CUDA stream
 	OpRecord            // a launch, copy, set or allocation was recorded into a graph: it did not run
-	OpCopy              // a copy that returns when it is done
-	OpCopyAsync         // a copy that was submitted
+	OpCopy              // a synchronous copy
+	OpCopyAsync         // a copy was submitted
 	OpSet               // memory was set
 	OpSetAsync          // a set was submitted
 	OpSync              // the thread waited for the GPU
 	OpQuery             // the thread asked whether the GPU is done; result 600: not yet
-	OpEventRecord       // the CUDA event was put into the CUDA stream
+	OpEventRecord       // the CUDA event was enqueued in the CUDA stream
 	OpWaitEvent         // the CUDA stream waits for the CUDA event
 	OpElapsed           // the program asked for the GPU time between two CUDA events
-	OpStreamCreate      // a CUDA stream appeared
-	OpStreamDestroy     // a CUDA stream goes
+	OpStreamCreate      // a CUDA stream was created
+	OpStreamDestroy     // a CUDA stream was destroyed
 	OpName              // a handle got a kernel name
 	OpAlias             // two handles name one kernel, or one module
 	OpContext           // the thread's current context changed
 	OpDevice            // a device ordinal got its UUID, name or bus address
-	OpCapture           // a CUDA stream began or ended recording its calls into a graph
-	OpGraph             // a graph got a node, was cloned, or goes
-	OpExecutable        // an executable graph was made of a graph, or goes
-	OpCoverage          // the program asked for an address of the driver
+	OpCapture           // a CUDA stream started or ended recording its calls into a graph
+	OpGraph             // a graph got a node, was cloned or was destroyed
+	OpExecutable        // an executable graph was made from a graph, or was destroyed
+	OpCoverage          // the program requested an address of the driver
 	NumOps
 )
 
@@ -129,14 +129,14 @@ var opWords = [NumOps]string{
 	OpCoverage:       "coverage",
 }
 
-// String is the word on the wire.
+// String returns the word on the wire.
 func (o Op) String() string { return word(opWords[:], int(o)) }
 
-// MemClass is the kind of memory that a memory call deals in.
+// MemClass is the class of memory of a memory call.
 type MemClass uint8
 
-// Memory classes. Pinned and registered memory is the host's; ipc, external and multicast name memory
-// that is counted where it was made.
+// Memory classes. Pinned and registered memory is host memory. Memory of class ipc, external and multicast is counted
+// where it was made.
 const (
 	ClassNone MemClass = iota
 	ClassDevice
@@ -146,10 +146,10 @@ const (
 	ClassArray
 	ClassVMM
 	ClassGraph      // allocated by a graph's own nodes
-	ClassRegistered // host memory of the program's own, made accessible to GPUs
+	ClassRegistered // the program's own host memory, made accessible to GPUs
 	ClassIPC        // opened from another process
 	ClassExternal   // imported from another API
-	ClassMulticast  // an object that many GPUs bind memory to
+	ClassMulticast  // an object to which many GPUs bind memory
 	NumClasses
 )
 
@@ -159,7 +159,7 @@ var classWords = [NumClasses]string{
 	ClassExternal: "external", ClassMulticast: "multicast",
 }
 
-// String is the word on the wire; "" for calls that have no memory class.
+// String returns the word on the wire; "" for calls without a memory class.
 func (c MemClass) String() string { return word(classWords[:], int(c)) }
 
 // OnGPU reports whether memory of this class is counted as GPU memory.
@@ -177,7 +177,7 @@ func (c MemClass) OnHost() bool { return c == ClassPinned || c == ClassRegistere
 // Direction of a copy, spelled as NVIDIA's tools print it.
 type Direction uint8
 
-// Directions. Default is a copy whose direction the driver finds out from the addresses.
+// Directions. DirDefault: the driver decides by the addresses.
 const (
 	DirNone Direction = iota
 	HtoD
@@ -193,7 +193,7 @@ var directionWords = [NumDirections]string{
 	DirNone: "", HtoD: "HtoD", DtoH: "DtoH", DtoD: "DtoD", HtoH: "HtoH", PtoP: "PtoP", DirDefault: "default",
 }
 
-// String is the word on the wire; "" for calls that are no copy.
+// String returns the word on the wire; "" for calls that are not copies.
 func (d Direction) String() string { return word(directionWords[:], int(d)) }
 
 func word(words []string, i int) string {
@@ -212,42 +212,40 @@ func wordIndex(words []string, w string) int {
 	return 0
 }
 
-// CallID numbers the rows of Calls. It is part of the attach cookie and never leaves the host.
+// CallID is the row of a call in Calls. It is part of the attach cookie and never leaves the host.
 type CallID uint16
 
-// Call is one probed function of the driver library, or one of the two process events that
-// travel among the memory calls.
+// Call is one probed function of the driver library, or one of the two process events in memory batches.
 type Call struct {
 	Symbol     string
-	Kind       Kind // batch kind; KindNone for what only the producer sees
+	Kind       Kind // batch kind; KindNone: only the producer uses the call
 	Op         Op
 	Shape      Shape
 	Class      MemClass
 	Direction  Direction
-	CUDAStream uint8 // which argument is the CUDA stream; 0: none, or inside a struct
-	Unit       uint8 // bytes of an element, where the amount counts elements
+	CUDAStream uint8 // number of the argument that is the CUDA stream; 0: none, or inside a struct
+	Unit       uint8 // bytes per element, if the amount counts elements
 }
 
-// The two process events. They are rows without a shape: nothing is attached for them.
+// The two process events. Their rows have no shape: no probe is attached for them.
 const (
 	CallExec CallID = 0
 	CallExit CallID = 1
 )
 
-// Ref is what travels of the call.
+// Ref returns the part of the call that travels.
 func (c *Call) Ref() CallRef {
 	return CallRef{Symbol: c.Symbol, Op: c.Op, Class: c.Class, Direction: c.Direction}
 }
 
-// PerThread reports whether the call takes CUDA stream 0 for the thread's own default stream.
+// PerThread reports whether CUDA stream 0 of the call is the default stream of the thread.
 func (c *Call) PerThread() bool {
 	return strings.HasSuffix(c.Symbol, "_ptsz") || strings.HasSuffix(c.Symbol, "_ptds")
 }
 
-// Needs reports whether a call is probed when the given kinds are wanted. Devices, contexts, CUDA
-// streams and coverage serve every kind; names serve launches; whoever counts launches, copies or
-// allocations must know which of them were only recorded into a graph, and a CUDA event carries a
-// capture from one CUDA stream to another.
+// Needs reports whether a call is probed when the given kinds are wanted. Every kind needs devices, contexts, CUDA
+// streams and coverage. Launches need names. Launches, copies and allocations need captures, because a call that was
+// recorded into a graph did not run; and a CUDA event carries a capture from one CUDA stream to another.
 func (c *Call) Needs(wanted map[Kind]bool) bool {
 	captured := wanted[KindLaunch] || wanted[KindCopy] || wanted[KindMemory]
 	switch c.Op {

@@ -109,7 +109,8 @@ func kindOf(op schema.Op) schema.Kind {
 // TestCallsNeverMove pins the rows that were released: recordings of BPF cookies and metrics by
 // call id outlive a release. New rows are appended to calls.txt with -update.
 func TestCallsNeverMove(t *testing.T) {
-	if schema.Calls[schema.CallExec].Symbol != "process_exec" || schema.Calls[schema.CallExit].Symbol != "process_exit" {
+	if schema.Calls[schema.CallExec].Symbol != "process_exec" ||
+		schema.Calls[schema.CallExit].Symbol != "process_exit" {
 		t.Fatal("rows 0 and 1 are exec and exit")
 	}
 	var w strings.Builder
@@ -179,7 +180,8 @@ func TestWords(t *testing.T) {
 		}
 		seen[l.String()] = true
 	}
-	if got := schema.Op(200).String() + " " + schema.Loss(200).String() + " " + schema.Kind(200).String(); got != "unknown other " {
+	if got := schema.Op(200).String() + " " + schema.Loss(200).String() + " " +
+		schema.Kind(200).String(); got != "unknown other " {
 		t.Errorf("words of unknown numbers: %q", got)
 	}
 }

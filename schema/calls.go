@@ -1,10 +1,10 @@
 package schema
 
-// Calls is the one table of probed symbols; a row's index is its CallID. Rows may be added at the
-// end and never move. The names without _v2 of functions that have one are absent: their sizes and
-// pointers are 32 bits wide, no program built in this century calls them, and read as their successors
-// they would give wrong amounts. Absent too are queries that a program makes thousands of times a
-// second and that change nothing (cuCtxGetCurrent, cuCtxGetDevice, cuDevicePrimaryCtxGetState).
+// Calls is the one table of probed symbols. The index of a row is its CallID: rows are only added at the end, and never
+// move. The table leaves out the first versions of functions that have a _v2: their sizes and pointers have 32 bits,
+// and
+// current programs do not call them. It also leaves out queries that programs make thousands of times a second
+// (cuCtxGetCurrent, cuCtxGetDevice, cuDevicePrimaryCtxGetState): they change nothing.
 var Calls = []Call{
 	CallExec: {Symbol: "process_exec", Kind: KindMemory, Op: OpExec},
 	CallExit: {Symbol: "process_exit", Kind: KindMemory, Op: OpExit},
@@ -37,11 +37,20 @@ var Calls = []Call{
 	{Symbol: "cuMemcpyDtoD_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DtoD},
 	{Symbol: "cuMemcpyDtoD_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DtoD},
 	{Symbol: "cuMemcpyHtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, CUDAStream: 4},
-	{Symbol: "cuMemcpyHtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD, CUDAStream: 4},
+	{
+		Symbol: "cuMemcpyHtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: HtoD,
+		CUDAStream: 4,
+	},
 	{Symbol: "cuMemcpyDtoHAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, CUDAStream: 4},
-	{Symbol: "cuMemcpyDtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH, CUDAStream: 4},
+	{
+		Symbol: "cuMemcpyDtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoH,
+		CUDAStream: 4,
+	},
 	{Symbol: "cuMemcpyDtoDAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, CUDAStream: 4},
-	{Symbol: "cuMemcpyDtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD, CUDAStream: 4},
+	{
+		Symbol: "cuMemcpyDtoDAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DtoD,
+		CUDAStream: 4,
+	},
 
 	{Symbol: "cuLibraryGetKernel", Op: OpName, Shape: ShapeName},
 	{Symbol: "cuModuleGetFunction", Op: OpName, Shape: ShapeName},
@@ -52,8 +61,14 @@ var Calls = []Call{
 
 	// Memory.
 	{Symbol: "cuMemAllocHost_v2", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAlloc, Class: ClassPinned},
-	{Symbol: "cuMemAllocFromPoolAsync", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAllocPool, Class: ClassPool, CUDAStream: 4},
-	{Symbol: "cuMemAllocFromPoolAsync_ptsz", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAllocPool, Class: ClassPool, CUDAStream: 4},
+	{
+		Symbol: "cuMemAllocFromPoolAsync", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAllocPool, Class: ClassPool,
+		CUDAStream: 4,
+	},
+	{
+		Symbol: "cuMemAllocFromPoolAsync_ptsz", Kind: KindMemory, Op: OpAlloc, Shape: ShapeAllocPool, Class: ClassPool,
+		CUDAStream: 4,
+	},
 	{Symbol: "cuMemHostRegister_v2", Kind: KindMemory, Op: OpAlloc, Shape: ShapeRange, Class: ClassRegistered},
 	{Symbol: "cuMemHostUnregister", Kind: KindMemory, Op: OpFree, Shape: ShapeFree, Class: ClassRegistered},
 	{Symbol: "cuArrayCreate_v2", Kind: KindMemory, Op: OpAlloc, Shape: ShapeArray, Class: ClassArray},
@@ -68,15 +83,24 @@ var Calls = []Call{
 	{Symbol: "cuMemPoolExportPointer", Kind: KindMemory, Op: OpExport, Shape: ShapeToken, Class: ClassPool},
 	{Symbol: "cuMemPoolImportPointer", Kind: KindMemory, Op: OpOpen, Shape: ShapeOpenPointer, Class: ClassIPC},
 	{Symbol: "cuMemPoolExportToShareableHandle", Kind: KindMemory, Op: OpExport, Shape: ShapeExport, Class: ClassPool},
-	{Symbol: "cuMemPoolImportFromShareableHandle", Kind: KindMemory, Op: OpPoolCreate, Shape: ShapeImport, Class: ClassIPC},
+	{
+		Symbol: "cuMemPoolImportFromShareableHandle", Kind: KindMemory, Op: OpPoolCreate, Shape: ShapeImport,
+		Class: ClassIPC,
+	},
 	{Symbol: "cuMemAddressReserve", Kind: KindMemory, Op: OpReserve, Shape: ShapeAlloc, Class: ClassVMM},
 	{Symbol: "cuMemAddressFree", Kind: KindMemory, Op: OpUnreserve, Shape: ShapeRange, Class: ClassVMM},
 	{Symbol: "cuMemSetAccess", Kind: KindMemory, Op: OpAccess, Shape: ShapeAccess, Class: ClassVMM},
 	{Symbol: "cuMemRetainAllocationHandle", Kind: KindMemory, Op: OpRetain, Shape: ShapeHandle, Class: ClassVMM},
 	{Symbol: "cuMemExportToShareableHandle", Kind: KindMemory, Op: OpExport, Shape: ShapeExport, Class: ClassVMM},
 	{Symbol: "cuMemImportFromShareableHandle", Kind: KindMemory, Op: OpOpen, Shape: ShapeImport, Class: ClassVMM},
-	{Symbol: "cuMemMapArrayAsync", Kind: KindMemory, Op: OpMapArray, Shape: ShapeMapArray, Class: ClassVMM, CUDAStream: 3},
-	{Symbol: "cuMemMapArrayAsync_ptsz", Kind: KindMemory, Op: OpMapArray, Shape: ShapeMapArray, Class: ClassVMM, CUDAStream: 3},
+	{
+		Symbol: "cuMemMapArrayAsync", Kind: KindMemory, Op: OpMapArray, Shape: ShapeMapArray, Class: ClassVMM,
+		CUDAStream: 3,
+	},
+	{
+		Symbol: "cuMemMapArrayAsync_ptsz", Kind: KindMemory, Op: OpMapArray, Shape: ShapeMapArray, Class: ClassVMM,
+		CUDAStream: 3,
+	},
 	{Symbol: "cuMulticastCreate", Kind: KindMemory, Op: OpCreate, Shape: ShapeMulticast, Class: ClassMulticast},
 	{Symbol: "cuMulticastBindMem", Kind: KindMemory, Op: OpBind, Shape: ShapeBindMem, Class: ClassMulticast},
 	{Symbol: "cuMulticastBindAddr", Kind: KindMemory, Op: OpBind, Shape: ShapeBindAddr, Class: ClassMulticast},
@@ -86,13 +110,31 @@ var Calls = []Call{
 	{Symbol: "cuIpcOpenMemHandle_v2", Kind: KindMemory, Op: OpOpen, Shape: ShapeOpen, Class: ClassIPC},
 	{Symbol: "cuIpcCloseMemHandle", Kind: KindMemory, Op: OpClose, Shape: ShapeFree, Class: ClassIPC},
 	{Symbol: "cuImportExternalMemory", Kind: KindMemory, Op: OpOpen, Shape: ShapeExternal, Class: ClassExternal},
-	{Symbol: "cuExternalMemoryGetMappedBuffer", Kind: KindMemory, Op: OpOpen, Shape: ShapeExternalBuffer, Class: ClassExternal},
-	{Symbol: "cuExternalMemoryGetMappedMipmappedArray", Kind: KindMemory, Op: OpOpen, Shape: ShapeHandle, Class: ClassExternal},
+	{
+		Symbol: "cuExternalMemoryGetMappedBuffer", Kind: KindMemory, Op: OpOpen, Shape: ShapeExternalBuffer,
+		Class: ClassExternal,
+	},
+	{
+		Symbol: "cuExternalMemoryGetMappedMipmappedArray", Kind: KindMemory, Op: OpOpen, Shape: ShapeHandle,
+		Class: ClassExternal,
+	},
 	{Symbol: "cuDestroyExternalMemory", Kind: KindMemory, Op: OpClose, Shape: ShapeFree, Class: ClassExternal},
-	{Symbol: "cuMemPrefetchAsync", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetch, Class: ClassManaged, CUDAStream: 4},
-	{Symbol: "cuMemPrefetchAsync_ptsz", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetch, Class: ClassManaged, CUDAStream: 4},
-	{Symbol: "cuMemPrefetchAsync_v2", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetchTo, Class: ClassManaged, CUDAStream: 5},
-	{Symbol: "cuMemPrefetchAsync_v2_ptsz", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetchTo, Class: ClassManaged, CUDAStream: 5},
+	{
+		Symbol: "cuMemPrefetchAsync", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetch, Class: ClassManaged,
+		CUDAStream: 4,
+	},
+	{
+		Symbol: "cuMemPrefetchAsync_ptsz", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetch, Class: ClassManaged,
+		CUDAStream: 4,
+	},
+	{
+		Symbol: "cuMemPrefetchAsync_v2", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetchTo, Class: ClassManaged,
+		CUDAStream: 5,
+	},
+	{
+		Symbol: "cuMemPrefetchAsync_v2_ptsz", Kind: KindMemory, Op: OpPrefetch, Shape: ShapePrefetchTo,
+		Class: ClassManaged, CUDAStream: 5,
+	},
 	{Symbol: "cuMemGetInfo_v2", Kind: KindMemory, Op: OpMemInfo, Shape: ShapeMemInfo},
 
 	// Contexts and devices.
@@ -164,25 +206,52 @@ var Calls = []Call{
 	{Symbol: "cuMemcpy", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DirDefault},
 	{Symbol: "cuMemcpy_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy, Direction: DirDefault},
 	{Symbol: "cuMemcpyAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DirDefault, CUDAStream: 4},
-	{Symbol: "cuMemcpyAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DirDefault, CUDAStream: 4},
+	{
+		Symbol: "cuMemcpyAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy, Direction: DirDefault,
+		CUDAStream: 4,
+	},
 	{Symbol: "cuMemcpyPeer", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyPeer, Direction: PtoP},
 	{Symbol: "cuMemcpyPeer_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyPeer, Direction: PtoP},
-	{Symbol: "cuMemcpyPeerAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyPeer, Direction: PtoP, CUDAStream: 6},
-	{Symbol: "cuMemcpyPeerAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyPeer, Direction: PtoP, CUDAStream: 6},
+	{
+		Symbol: "cuMemcpyPeerAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyPeer, Direction: PtoP,
+		CUDAStream: 6,
+	},
+	{
+		Symbol: "cuMemcpyPeerAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyPeer, Direction: PtoP,
+		CUDAStream: 6,
+	},
 	{Symbol: "cuMemcpy2D_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy2D, Direction: DirDefault},
 	{Symbol: "cuMemcpy2D_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy2D, Direction: DirDefault},
 	{Symbol: "cuMemcpy2DUnaligned_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy2D, Direction: DirDefault},
 	{Symbol: "cuMemcpy2DUnaligned_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy2D, Direction: DirDefault},
-	{Symbol: "cuMemcpy2DAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy2D, Direction: DirDefault, CUDAStream: 2},
-	{Symbol: "cuMemcpy2DAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy2D, Direction: DirDefault, CUDAStream: 2},
+	{
+		Symbol: "cuMemcpy2DAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy2D, Direction: DirDefault,
+		CUDAStream: 2,
+	},
+	{
+		Symbol: "cuMemcpy2DAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy2D, Direction: DirDefault,
+		CUDAStream: 2,
+	},
 	{Symbol: "cuMemcpy3D_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy3D, Direction: DirDefault},
 	{Symbol: "cuMemcpy3D_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy3D, Direction: DirDefault},
-	{Symbol: "cuMemcpy3DAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: DirDefault, CUDAStream: 2},
-	{Symbol: "cuMemcpy3DAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: DirDefault, CUDAStream: 2},
+	{
+		Symbol: "cuMemcpy3DAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: DirDefault,
+		CUDAStream: 2,
+	},
+	{
+		Symbol: "cuMemcpy3DAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: DirDefault,
+		CUDAStream: 2,
+	},
 	{Symbol: "cuMemcpy3DPeer", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy3D, Direction: PtoP},
 	{Symbol: "cuMemcpy3DPeer_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopy3D, Direction: PtoP},
-	{Symbol: "cuMemcpy3DPeerAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: PtoP, CUDAStream: 2},
-	{Symbol: "cuMemcpy3DPeerAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: PtoP, CUDAStream: 2},
+	{
+		Symbol: "cuMemcpy3DPeerAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: PtoP,
+		CUDAStream: 2,
+	},
+	{
+		Symbol: "cuMemcpy3DPeerAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopy3D, Direction: PtoP,
+		CUDAStream: 2,
+	},
 	{Symbol: "cuMemcpyDtoA_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyToArray, Direction: DtoD},
 	{Symbol: "cuMemcpyDtoA_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyToArray, Direction: DtoD},
 	{Symbol: "cuMemcpyHtoA_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyToArray, Direction: HtoD},
@@ -193,14 +262,38 @@ var Calls = []Call{
 	{Symbol: "cuMemcpyAtoH_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyFromArray, Direction: DtoH},
 	{Symbol: "cuMemcpyAtoA_v2", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyArrays, Direction: DtoD},
 	{Symbol: "cuMemcpyAtoA_v2_ptds", Kind: KindCopy, Op: OpCopy, Shape: ShapeCopyArrays, Direction: DtoD},
-	{Symbol: "cuMemcpyHtoAAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyToArray, Direction: HtoD, CUDAStream: 5},
-	{Symbol: "cuMemcpyHtoAAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyToArray, Direction: HtoD, CUDAStream: 5},
-	{Symbol: "cuMemcpyAtoHAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyFromArray, Direction: DtoH, CUDAStream: 5},
-	{Symbol: "cuMemcpyAtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyFromArray, Direction: DtoH, CUDAStream: 5},
-	{Symbol: "cuMemcpyBatchAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault, CUDAStream: 9},
-	{Symbol: "cuMemcpyBatchAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault, CUDAStream: 9},
-	{Symbol: "cuMemcpyBatchAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault, CUDAStream: 8},
-	{Symbol: "cuMemcpyBatchAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault, CUDAStream: 8},
+	{
+		Symbol: "cuMemcpyHtoAAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyToArray, Direction: HtoD,
+		CUDAStream: 5,
+	},
+	{
+		Symbol: "cuMemcpyHtoAAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyToArray, Direction: HtoD,
+		CUDAStream: 5,
+	},
+	{
+		Symbol: "cuMemcpyAtoHAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyFromArray, Direction: DtoH,
+		CUDAStream: 5,
+	},
+	{
+		Symbol: "cuMemcpyAtoHAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyFromArray,
+		Direction: DtoH, CUDAStream: 5,
+	},
+	{
+		Symbol: "cuMemcpyBatchAsync", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault,
+		CUDAStream: 9,
+	},
+	{
+		Symbol: "cuMemcpyBatchAsync_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch,
+		Direction: DirDefault, CUDAStream: 9,
+	},
+	{
+		Symbol: "cuMemcpyBatchAsync_v2", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch, Direction: DirDefault,
+		CUDAStream: 8,
+	},
+	{
+		Symbol: "cuMemcpyBatchAsync_v2_ptsz", Kind: KindCopy, Op: OpCopyAsync, Shape: ShapeCopyBatch,
+		Direction: DirDefault, CUDAStream: 8,
+	},
 	{Symbol: "cuMemsetD8_v2", Kind: KindCopy, Op: OpSet, Shape: ShapeSet, Unit: 1},
 	{Symbol: "cuMemsetD8_v2_ptds", Kind: KindCopy, Op: OpSet, Shape: ShapeSet, Unit: 1},
 	{Symbol: "cuMemsetD8Async", Kind: KindCopy, Op: OpSetAsync, Shape: ShapeSet, CUDAStream: 4, Unit: 1},
@@ -247,7 +340,7 @@ var Calls = []Call{
 	{Symbol: "cuStreamCreateWithPriority", Kind: KindSync, Op: OpStreamCreate, Shape: ShapeMade},
 	{Symbol: "cuStreamDestroy_v2", Kind: KindSync, Op: OpStreamDestroy, Shape: ShapeSyncStream, CUDAStream: 1},
 
-	// What a program asks the driver for by name or number.
+	// Addresses and tables that a program requests from the driver.
 	{Symbol: "cuGetProcAddress", Op: OpCoverage, Shape: ShapeProcAddress},
 	{Symbol: "cuGetProcAddress_v2", Op: OpCoverage, Shape: ShapeProcAddress},
 	{Symbol: "cuGetExportTable", Op: OpCoverage, Shape: ShapeExportTable},

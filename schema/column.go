@@ -5,16 +5,15 @@ import (
 	"math/bits"
 )
 
-// Column is one attribute of all events of a batch, in frame of reference: value i is
-// Base + LE(Width, Data[i]). All values are unsigned. Width 0 is a constant and has no data; the
-// zero Column is therefore what a missing column reads as: 0 everywhere.
+// Column is one attribute of all events of a batch: value i is Base + LE(Width, Data[i]), unsigned. Width 0 has no
+// data: every value is Base. An absent column is the zero Column, so it reads as 0.
 type Column struct {
 	Base  uint64
-	Width uint8  // bytes a value: 0, 1, 2, 4 or 8
+	Width uint8  // bytes per value: 0, 1, 2, 4 or 8
 	Data  []byte // borrowed from the decoded message
 }
 
-// At is value i. It must be below the batch's event count; Decode has checked that Data holds it.
+// At returns value i. The caller keeps i below the batch's event count.
 func (c *Column) At(i int) uint64 {
 	switch c.Width {
 	case 1:
@@ -29,7 +28,7 @@ func (c *Column) At(i int) uint64 {
 	return c.Base
 }
 
-// Expand writes the first len(dst) values to dst: the fast way to read a whole column.
+// Expand writes the first len(dst) values to dst. It is the fast way to read a whole column.
 func (c *Column) Expand(dst []uint64) {
 	base := c.Base
 	switch c.Width {
@@ -59,7 +58,7 @@ func (c *Column) Expand(dst []uint64) {
 	}
 }
 
-// Values gives the first n values, in dst when it is large enough.
+// Values returns the first n values. It uses dst if dst is large enough.
 func (c *Column) Values(dst []uint64, n int) []uint64 {
 	if cap(dst) < n {
 		dst = make([]uint64, n)
@@ -68,7 +67,7 @@ func (c *Column) Values(dst []uint64, n int) []uint64 {
 	return dst[:n]
 }
 
-// columnBuilder gathers one column's values and their range. While all are equal it holds the first alone.
+// columnBuilder collects one column's values and their range. While all values are equal it stores only the first.
 type columnBuilder struct {
 	values []uint64
 	min    uint64
@@ -80,7 +79,7 @@ func (c *columnBuilder) reset() {
 	c.min, c.max = ^uint64(0), 0
 }
 
-// add adds value i; those before it were added.
+// add adds value i. The caller adds values in order.
 func (c *columnBuilder) add(v uint64, i int) {
 	if v == c.min && v == c.max {
 		return
@@ -93,18 +92,11 @@ func (c *columnBuilder) add(v uint64, i int) {
 	c.values = append(c.values, v)
 }
 
-// fill ends the time in which all were equal.
+// fill stores n equal values, because another value follows.
 func (c *columnBuilder) fill(n int) {
 	for len(c.values) < n {
 		c.values = append(c.values, c.min)
 	}
-}
-
-func (c *columnBuilder) at(i int) uint64 {
-	if c.min == c.max {
-		return c.min
-	}
-	return c.values[i]
 }
 
 func (c *columnBuilder) width() uint8 {
@@ -128,7 +120,7 @@ func widthOf(spread uint64) uint8 {
 	return 8
 }
 
-// appendData appends the values relative to min, width bytes each, which width gave.
+// appendData appends the values relative to min in width bytes each; width is the result of c.width.
 func (c *columnBuilder) appendData(dst []byte, width uint8) []byte {
 	low := c.min
 	switch width {

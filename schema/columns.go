@@ -54,13 +54,16 @@ var Columns = [numColumns]ColumnSpec{
 		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns", Doc: "KTime at entry of the call",
 	},
 	colDuration: {Key: "d", Kinds: returning, Bits: 64, Unit: "ns", Doc: "from entry to return of the call"},
-	colThread:   {Key: "th", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictThreads, Doc: "calling thread"},
+	colThread: {
+		Key: "th", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictThreads, Doc: "calling thread",
+	},
 	colCall: {
 		Key: "c", Kinds: returning, Bits: 32, Content: ContentIndex, Dictionary: DictCalls,
 		Doc: "the call; a launch finds its call in its shape",
 	},
 	colGPU: {
-		Key: "g", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictGPUs, Optional: true, Doc: "GPU of the call",
+		Key: "g", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictGPUs, Optional: true,
+		Doc: "GPU of the call",
 	},
 	colResult: {Key: "r", Kinds: returning, Bits: 32, Unit: "CUresult", Doc: "result of the call; 0 is success"},
 	colPtr: {
@@ -72,9 +75,11 @@ var Columns = [numColumns]ColumnSpec{
 		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
 		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; sync: the later CUDA event of op `elapsed`",
 	},
-	colDst:   {Key: "dst", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "destination address"},
-	colSrc:   {Key: "src", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "source address; 0 for a set"},
-	colShape: {Key: "s", Kinds: launchOnly, Bits: 32, Content: ContentIndex, Dictionary: DictShapes, Doc: "launch shape"},
+	colDst: {Key: "dst", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "destination address"},
+	colSrc: {Key: "src", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "source address; 0 for a set"},
+	colShape: {
+		Key: "s", Kinds: launchOnly, Bits: 32, Content: ContentIndex, Dictionary: DictShapes, Doc: "launch shape",
+	},
 	colCUDAStream: {
 		Key: "q", Kinds: onStream, Bits: 32, Content: ContentIndex, Dictionary: DictCUDAStreams, Doc: "CUDA stream",
 	},
@@ -86,7 +91,9 @@ var Columns = [numColumns]ColumnSpec{
 		Key: "po", Kinds: memoryOnly, Bits: 64, Content: ContentAddress,
 		Doc: "pool that an allocation names; 0: the default pool of the GPU, or no pool",
 	},
-	colElapsed: {Key: "v", Kinds: syncOnly, Bits: 64, Unit: "ns", Doc: "op `elapsed`: GPU time between the two CUDA events"},
+	colElapsed: {
+		Key: "v", Kinds: syncOnly, Bits: 64, Unit: "ns", Doc: "op `elapsed`: GPU time between the two CUDA events",
+	},
 }
 
 // columnKeys and kindColumns are Columns by what the encoder and the decoder look up: Columns itself is too wide to
@@ -226,7 +233,8 @@ func (b *Batch) Copy(i int) Copy {
 	return Copy{
 		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
-		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i), CUDAStream: uint32(c[colCUDAStream].At(i)),
+		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i),
+		CUDAStream: uint32(c[colCUDAStream].At(i)),
 	}
 }
 

@@ -9,27 +9,27 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Hard caps of a message. A producer stays far below them; Decode refuses what is above.
+// Limits of a message. A producer stays far below them; Decode rejects a message above one.
 const (
 	MaxMessageBytes = 8 << 20
 	MaxEvents       = 1 << 17
 	maxRows         = 1 << 16 // of one dictionary
-	maxListed       = 1 << 17 // strings and numbers of all lists in rows; a graph's node is two
-	maxString       = 4096    // bytes; Encode cuts longer ones
+	maxListed       = 1 << 17 // entries of all lists in rows; a graph's node is two
+	maxString       = 4096    // bytes; Encode truncates longer strings
 	maxDepth        = 8       // of values under unknown keys
-	maxSeen         = 4 << 20 // bytes of strings that a Decoder keeps
+	maxSeen         = 4 << 20 // bytes of strings that a Decoder caches
 )
 
-// ErrMalformed is what every refusal of Decode wraps.
+// ErrMalformed is wrapped by every error of Decode.
 var ErrMalformed = errors.New("malformed batch")
 
-// Decoder decodes messages. It keeps its scratch memory and the strings it has seen: names come
-// again in every batch, and equal ones share their bytes. One goroutine uses it at a time.
+// Decoder decodes messages. It caches strings, because batches repeat names: equal strings share their bytes. One
+// goroutine uses a Decoder at a time.
 type Decoder struct {
 	data      []byte
 	reader    bytes.Reader
 	dec       *msgpack.Decoder
-	row       row // the one being read: a local would go to the heap for every row
+	row       row // the row at hand; a local variable would escape to the heap for every row
 	listed    int // of maxListed
 	seen      map[string]string
 	seenBytes int
@@ -42,10 +42,10 @@ func NewDecoder() *Decoder {
 	return d
 }
 
-// Decode reads one message into b, whose columns then borrow data; strings are copies. What it
-// allocates is bounded by the bytes that are there, never by what they claim. Unknown keys,
-// columns, words and kinds are passed over (an unknown kind reads as KindNone); missing ones read
-// as zero; of equal keys the last holds. An error wraps ErrMalformed and leaves b unusable.
+// Decode reads one message into b. The columns of b borrow data; its strings are copies. The bytes of the message bound
+// what Decode allocates, whatever counts they claim. Decode ignores unknown keys, columns, words and kinds, reads
+// absent
+// ones as zero, and takes the last of equal keys. An error wraps ErrMalformed and leaves b unusable.
 func (d *Decoder) Decode(data []byte, b *Batch) error {
 	if len(data) > MaxMessageBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessageBytes)
@@ -56,7 +56,7 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	b.clear()
 	n, err := d.dec.DecodeMapLen()
 	if err != nil || n < 0 || n > d.reader.Len()/2 {
-		return fmt.Errorf("%w: envelope is no map", ErrMalformed)
+		return fmt.Errorf("%w: the envelope is not a map", ErrMalformed)
 	}
 	for range n {
 		key, err := d.word()
@@ -73,7 +73,7 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	return b.validate()
 }
 
-// clear keeps the dictionaries' memory, but not the strings in it.
+// clear keeps the memory of the dictionaries but not their strings.
 func (b *Batch) clear() {
 	clear(b.Processes)
 	clear(b.Threads)
@@ -90,7 +90,7 @@ func (b *Batch) clear() {
 	}
 }
 
-// entry reads what stands under a key of the envelope.
+// entry reads the value of a key of the envelope.
 func (d *Decoder) entry(key []byte, b *Batch) error {
 	switch string(key) {
 	case keyVersion:
@@ -199,7 +199,8 @@ func (d *Decoder) dictionary(key []byte, b *Batch) (err error) {
 	case keyShapes:
 		b.Shapes, err = rows(d, b.Shapes, func(r *row, s *LaunchShape) {
 			for _, v := range []*uint32{
-				&s.Call, &s.Func, &s.Grid[0], &s.Grid[1], &s.Grid[2], &s.Block[0], &s.Block[1], &s.Block[2], &s.SharedBytes,
+				&s.Call, &s.Func, &s.Grid[0], &s.Grid[1], &s.Grid[2], &s.Block[0], &s.Block[1], &s.Block[2],
+				&s.SharedBytes,
 			} {
 				field(r, v)
 			}
@@ -282,7 +283,7 @@ func (d *Decoder) columns(b *Batch) error {
 	return nil
 }
 
-// columnAfter finds the column of a key, beginning behind another: they are mostly written in their order.
+// columnAfter finds the column of a key. It begins behind the last one, because writers keep the order of Columns.
 func columnAfter(last columnID, key []byte) (columnID, bool) {
 	for i := range numColumns {
 		if id := (last + 1 + i) % numColumns; columnKeys[id] == string(key) {

@@ -77,7 +77,8 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		{"bus", ContentText, "`host` only: PCI address"},
 	}},
 	DictCalls: {Key: "calls", Doc: "probed functions", Fields: []FieldSpec{
-		{"symbol", ContentText, ""}, {"op", ContentText, ""}, {"class", ContentText, ""}, {"direction", ContentText, ""},
+		{"symbol", ContentText, ""}, {"op", ContentText, ""}, {"class", ContentText, ""},
+		{"direction", ContentText, ""},
 	}},
 	DictFuncs: {Key: "funcs", Doc: "CUDA kernels and executable graphs", Fields: []FieldSpec{
 		{"name", ContentText, "mangled; empty for a graph, or when it is unknown"},
@@ -98,9 +99,10 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 	DictContexts: {Key: "ctxs", Doc: "CUDA contexts", Fields: []FieldSpec{
 		{"handle", ContentAddress, ""}, {"gpu", ContentIndex, "0: unknown, else 1 + index into `gpus`"},
 	}},
-	DictCUDAStreams: {Key: "streams", Bare: true, Doc: "CUDA stream handles; 0: the default stream, or no stream", Fields: []FieldSpec{
-		{"handle", ContentAddress, ""},
-	}},
+	DictCUDAStreams: {Key: "streams", Bare: true, Doc: "CUDA stream handles; 0: the default stream, or no stream",
+		Fields: []FieldSpec{
+			{"handle", ContentAddress, ""},
+		}},
 	DictLibraries: {Key: "libs", Doc: "`host` only: attached driver libraries", Fields: []FieldSpec{
 		{"path", ContentText, ""}, {"inode", ContentNumber, ""}, {"attached", ContentNumber, "symbols with a probe"},
 		{"stepped", ContentNumber, "slow probes among them: Linux single-steps their instruction"},
@@ -108,7 +110,9 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		{"failed", ContentList, "symbols whose probe failed"},
 	}},
 	DictCoverage: {Key: "cover", Doc: "`host` only: unseen calls of a process", Fields: []FieldSpec{
-		{"process", ContentIndex, "index into `procs`"}, {"asked", ContentNumber, "driver functions that it asked for by name"},
+		{
+			"process", ContentIndex, "index into `procs`",
+		}, {"asked", ContentNumber, "driver functions that it asked for by name"},
 		{"outside", ContentList, "those that work on memory or submit work and have no probe"},
 		{"tables", ContentNumber, "tables of unnamed functions that it asked for"},
 	}},

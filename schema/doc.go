@@ -1,132 +1,113 @@
-// Package schema is the wire contract between producers and consumers: what one batch of observed
-// CUDA calls is in Go, in msgpack bytes and in NATS subjects.
-//
-// docs/wire.md is the same for readers in other languages, with an annotated message.
+// Package schema is the wire contract between producers and consumers: what a batch of observed CUDA calls looks like
+// in Go, in msgpack bytes and in NATS subjects. This text specifies form 1.0. docs/wire.md shows an annotated message,
+// and docs/events.md explains each op.
 //
 // # Message
 //
-// One message is one batch: events of one host and one kind. It decodes alone: every process, GPU,
-// call and name that an event refers to is in the message. It is one msgpack map, its keys in this
-// order; a writer leaves out empty dictionaries, and columns when there are no events.
+// One message is one batch: events of one host and one kind. A batch decodes alone: it contains every process, GPU,
+// call and name that its events refer to. It is one msgpack map. A writer uses this order of keys, and leaves out empty
+// dictionaries, and cols when there are no events.
 //
-//	v        uint            minor version of the form; the major is in the subject
-//	k        string          kind: memory, launch, copy, sync, host
-//	cl       string          cluster
-//	h        string          host, the real name; the subject carries a token of it
-//	boot     string          boot id of the host
-//	run      uint            KTime at which the producer started
-//	seq      uint            number of the batch in (boot, run, kind), from 1
-//	n        uint            events
-//	off      int             wall clock minus KTime, ns
-//	t0, t1   uint            earliest and latest entry time; 0 without events
-//	lost     map             cause → events lost since the producer started; causes of 0 left out
-//	procs    [row]           pid, start (KTime), uid, comm, exe, container, late (0|1), user, its own pid (0: the
-//	                         same), cgroup, pod, unit
-//	threads  [row]           index into procs, tid, comm
-//	gpus     [row]           UUID ("" while unknown), ordinal in the process's own numbering, inferred (0|1),
-//	                         host only: model, PCI address
-//	calls    [row]           symbol, op, class, direction: words, "" when they do not apply
-//	funcs    [row]           mangled name ("" when the handle was obtained unseen), handle, read (0|1)
-//	shapes   [row]           index into calls, into funcs, grid x y z, block x y z, dynamic shared bytes
-//	graphs   [row]           index into funcs, partial (0|1), nodes: [index into funcs, count, index, count, …]
-//	ctxs     [row]           handle, 0 or 1 + index into gpus
-//	streams  [uint]          CUDA stream handles; 0: the default one, or none
-//	libs     [row]           host only: path, inode, probes attached, of them single-stepped, absent symbols
-//	                         [string], failed symbols [string]
-//	cover    [row]           host only: index into procs, functions asked for, of them outside [string],
-//	                         export tables
-//	older    [uint]          memory only, and not in every batch: PIDs, see Batch.Older
-//	linux    string          host only: release
-//	prod     string          host only: version of the producer
-//	cols     map             key → column
+//	v        uint      minor version of the form: 0
+//	k        string    kind: memory, launch, copy, sync, host
+//	cl       string    cluster
+//	h        string    host: the real name; the subject carries a token of it
+//	boot     string    boot id of the host
+//	run      uint      KTime at which the producer started
+//	seq      uint      number of the batch in (boot, run, kind), from 1
+//	n        uint      number of events
+//	off      int       wall clock minus KTime, ns
+//	t0, t1   uint      earliest and latest entry time; 0 without events
+//	lost     map       cause → events lost since the producer started; causes with 0 are left out
+//	procs, threads, gpus, calls, funcs, shapes, graphs, ctxs, streams, libs, cover
+//	                   dictionaries: see Dictionaries
+//	linux    string    host only: release of Linux
+//	prod     string    host only: version of the producer
+//	older    [uint]    some memory batches: PIDs, see Batch.Older
+//	cols     map       column key → column: see Columns
 //
-// A row is an array, its fields in that order. A string is bytes as Linux gave them, mostly UTF-8.
+// The subject carries the major version, 1. The key v is always written, so that a message can be told from a malformed
+// one by its first bytes. A reader never rejects a message because of v.
+//
+// A dictionary is an array of rows, and a row is an array of fields in the order of Dictionaries. Indices into a
+// dictionary count from 0. A string is bytes as Linux reported them, mostly UTF-8.
 //
 // # Columns
 //
-// A column is [base, width, data]: value i is base + the i-th little-endian number of width bytes in
-// data. Width is 0, 1, 2, 4 or 8; width 0 has no data, and all values are base. Values are unsigned,
-// and a writer takes the least value as base and the least width.
-//
-//	key  kinds                      unit     meaning
-//	t    memory launch copy sync    ns       KTime at entry
-//	d    memory copy sync           ns       from entry to return
-//	th   memory launch copy sync    index    into threads
-//	c    memory copy sync           index    into calls
-//	g    memory launch copy sync    index    0: unknown, else 1 + index into gpus
-//	r    memory copy sync           CUresult 0 is success
-//	p    memory sync                -        address or handle, as the op says; sync: CUDA event or context
-//	b    memory copy                bytes    amount
-//	x    memory sync                -        as the op says, else the CUDA stream of a stream-ordered call
-//	dst  copy                       -        destination address
-//	src  copy                       -        source address; 0 of sets
-//	s    launch                     index    into shapes
-//	q    launch copy sync           index    into streams
-//	cx   memory                     index    current context; 0: unknown, else 1 + index into ctxs
-//	po   memory                     -        pool that an allocation names; 0: the GPU's own, or none
-//	v    sync                       ns       elapsed: GPU time between two CUDA events
-//
-// Columns of a kind are written in the order of kindColumns; readers find them by key.
+// A column is [base, width, data]: value i is base plus the i-th little-endian number of width bytes in data. Width is
+// 0, 1, 2, 4 or 8. Width 0 has no data, and every value is base. Values are unsigned. A writer takes the smallest value
+// as base and the smallest width. Columns of a kind are written in the order of Columns; readers find them by key.
 //
 // # Ops and classes
 //
-// Op says for each op what happened and what p, b and x are; ops from name on never travel. A call that
-// was recorded into a graph keeps its symbol, class and direction and has the op record: it did not run
-// and is no launch, copy, set or allocation. A graph_launch runs every node of its graph count times; of
-// a partial graph, more than those. MemClass.OnGPU and OnHost say what counts where.
+// The constants of Op say for each op what happened, and what the columns p, b and x hold. Ops from OpName on never
+// travel. A call that was recorded into a graph keeps its symbol, class and direction and has the op record: it did not
+// run, and is no launch, copy, set or allocation. A graph_launch runs every node of its graph as often as the node's
+// count says; a partial graph runs more. MemClass.OnGPU and MemClass.OnHost say where memory is counted.
 //
 // # Evolution
 //
-// A reader passes over keys, columns, fields at the end of a row, words and kinds that it does not
-// know, and reads those that are missing as zero: an unknown kind is KindNone, an unknown op
-// OpUnknown, an unknown class or direction "", an unknown cause of loss is counted as other. Of equal
-// keys the last holds. Fields are only added at the end of rows; keys and words are only added and
-// never change their meaning. Index columns and the dictionaries that they point into never go. What
-// cannot be read so is a new major version with subjects of its own. Messages of every released form
-// stay in testdata.
+// The form grows within a major version. Keys, columns, words and kinds are only added, and never change their meaning.
+// Fields are only added at the end of rows. Index columns and the dictionaries that they point into are never removed.
+// A reader therefore
+//
+//   - ignores keys, columns, fields at the end of a row, words and kinds that it does not know. An unknown kind reads as
+//     KindNone, an unknown op as OpUnknown, an unknown class or direction as "", and an unknown cause of loss counts
+//     as LossOther;
+//   - reads an absent key, column or field as zero;
+//   - takes the last of equal keys.
+//
+// A change that such a reader would misread is a new major version with subjects of its own. Messages of every released
+// form stay in testdata.
 //
 // # Limits
 //
-// Decode refuses, with ErrMalformed, a message above MaxMessageBytes, events above MaxEvents, more
-// than 65,536 rows in a dictionary, more than 131,072 entries in all lists of all rows (Builder.Graph
-// cuts its nodes), strings above 4,096 bytes (Encode cuts them), unknown values nested deeper than 8, a
-// number that is negative or too large for its field, a column whose data is not width × n bytes, and an
-// index beyond its dictionary: of columns, and of threads, shapes, graphs, ctxs and cover. Counts are
-// compared with the bytes that are left before anything is allocated. A producer closes batches at 4,096 events, far below.
+// Decode rejects with ErrMalformed
+//
+//   - a message above MaxMessageBytes, or with more than MaxEvents events;
+//   - a dictionary above 65,536 rows, or more than 131,072 entries in all lists of all rows (Builder.Graph truncates
+//     its nodes to this limit);
+//   - a string above 4,096 bytes (Encode truncates them);
+//   - an unknown value that is nested deeper than 8;
+//   - a number that is negative or too large for its field or column;
+//   - a column whose data is not width × n bytes;
+//   - an index beyond its dictionary, in columns and in rows.
+//
+// Counts are compared with the bytes that are left before anything is allocated. A producer closes batches at 4,096
+// events, far below the limits.
 //
 // # Order, identity, loss
 //
-// Seq counts from 1 in each (boot, run, kind) of a host, without holes: a consumer drops a batch whose
-// seq is not above the last, and a seq that is left out is a lost batch. Events of a batch, and of
-// neighbouring batches, need not be in the order of time: they ran on many CPUs. Who needs that order
-// goes by t.
+// Seq counts from 1 in each (boot, run, kind) of a host, without gaps. A consumer drops a batch whose seq is not above
+// the last. A missing seq is a lost batch. Events of a batch, and of neighbouring batches, may be out of time order,
+// because they ran on many CPUs. A consumer that needs that order sorts by t.
 //
-// A process is (cluster, host, boot, pid, start) for ever; an exec keeps that identity. A thread is an
-// attribute. A handle or address means something only within its process.
+// (cluster, host, boot, pid, start) identifies a process for ever; an exec keeps it. A thread is an attribute. A handle
+// or address means something only within its process.
 //
-// Lost counters only grow within a run; the difference between two batches is what was lost between
-// them. What cannot be observed at all (a late process) is marked and not counted.
+// Loss counters only grow within a run. The difference between two batches is what was lost between them. Calls that
+// cannot be observed, for example those before the probes were attached, are not counted: Process.Late marks them.
 //
 // # Clock
 //
-// KTime is nanoseconds since the boot of one host, and includes suspend. KTimes of two boots do not
-// compare; off turns one into wall time (Header.Wall). off is taken anew about once a minute, so it
-// may change from batch to batch, also backwards.
+// KTime is nanoseconds since the boot of one host, suspend included. KTimes of two boots do not compare. Header.Wall
+// turns a KTime into wall time with off. The producer measures off about once a minute, so it may change between
+// batches, also backwards.
 //
 // # Order rules of memory events
 //
-// Calls run on many threads, and addresses are used again. An allocation takes effect at its return,
-// t + d; a free at its entry, t. A free that was entered before the live allocation at its address
-// returned belongs to an earlier life of the address. An allocation over a live address ends the
-// earlier life. A free counts only with result 0, and a free of 0 is none. A failed allocation is never
-// live. exec and exit end everything that the process held.
+// Calls run on many threads, and addresses are reused. An allocation takes effect at its return, t + d; a free at its
+// entry, t. A free that was entered before the live allocation at its address returned belongs to an earlier
+// allocation. An allocation over a live address ends the earlier one. A free counts only with result 0, and a free of 0
+// is a no-op. A failed allocation is never live. exec and exit end everything that the process held.
 //
-// context_destroy, context_reset and the context_release of the last user end what was allocated in that
-// context of class device, managed, pinned, registered and array; pool, vmm and graph memory survives
-// (measured on a GPU). pool_destroy frees nothing: memory from the pool lives until it is freed.
+// context_destroy, context_reset, and the context_release of the last user end the memory of that context of class
+// device, managed, pinned, registered and array. Memory of class pool, vmm and graph survives (measured on a GPU).
+// pool_destroy frees nothing: memory from the pool lives until it is freed.
 //
-// Physical memory of a create has a reference for the create and each retain, and one less for each
-// release; it goes with its last reference and last mapping, whichever is later. An open is a holder and
-// never bytes: the memory counts where it was made; the holder goes with the close, free or release of
-// its p. A free or release ends what is live at p, whatever class its own call names.
+// Physical memory has one reference for its create and for each retain, and one less for each release. It ends with its
+// last reference and last mapping, whichever is later. An open is a holder without bytes: the memory is counted where
+// it
+// was made. The holder ends with the close, free or release of its p. A free or release ends what is live at p,
+// whatever class its own call names.
 package schema

@@ -36,9 +36,8 @@ const (
 	keyOlder       = "older"
 )
 
-// Encode returns the batch as one message and leaves the Builder as it is. h gives what the
-// Builder cannot know: identity, seq, clock and losses; its Version, Kind, Events, First and Last are
-// ignored. The bytes are valid until the next Encode.
+// Encode returns the batch as one message and leaves the Builder unchanged. h provides identity, seq, clock and losses;
+// its Minor, Kind, Events, First and Last are ignored. The bytes are valid until the next Encode.
 func (b *Builder) Encode(h *Header) []byte {
 	b.buf.Reset()
 	e := envelope{enc: b.enc}
@@ -58,7 +57,7 @@ func (b *Builder) Encode(h *Header) []byte {
 	return b.buf.Bytes()
 }
 
-// head opens the envelope and writes what every batch says about itself.
+// head opens the envelope and writes the header.
 func (e envelope) head(keys int, h *Header) {
 	e.open(keys)
 	e.uint(keyVersion, minorVersion)
@@ -70,13 +69,13 @@ func (e envelope) head(keys int, h *Header) {
 	e.uint(keySeq, h.Seq)
 	e.uint(keyEvents, uint64(h.Events))
 	e.key(keyOffset)
-	_ = e.enc.EncodeInt(h.ClockOffset) // a bytes.Buffer does not fail
+	_ = e.enc.EncodeInt(h.ClockOffset)
 	e.uint(keyFirst, uint64(h.First))
 	e.uint(keyLast, uint64(h.Last))
 	e.lost(h)
 }
 
-// Last is the latest entry time added, 0 without events.
+// Last returns the latest entry time added, 0 without events.
 func (b *Builder) Last() KTime {
 	if b.events == 0 {
 		return 0
@@ -84,12 +83,13 @@ func (b *Builder) Last() KTime {
 	return KTime(b.columns[colTime].max)
 }
 
-// keys counts the entries of the envelope: empty dictionaries are left out.
+// keys counts the entries of the envelope. Empty dictionaries are not written.
 func (b *Builder) keys() int {
 	n := 12
 	for _, used := range []bool{
 		len(b.processes.values) > 0, len(b.threads.values) > 0, len(b.gpus.values) > 0, len(b.calls.values) > 0,
-		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.graphs) > 0, len(b.contexts.values) > 0, len(b.cudaStreams.values) > 0,
+		len(b.funcs.values) > 0, len(b.shapes.values) > 0, len(b.graphs) > 0, len(b.contexts.values) > 0,
+		len(b.cudaStreams.values) > 0,
 		len(b.Coverage) > 0, b.events > 0, b.Older != nil,
 	} {
 		if used {
@@ -244,7 +244,7 @@ func (b *Builder) encodeColumns(e envelope) {
 	}
 }
 
-// envelope writes msgpack to a bytes.Buffer, which does not fail: errors are dropped here, once.
+// envelope writes msgpack to a bytes.Buffer. Its methods ignore errors, because such a write cannot fail.
 type envelope struct{ enc *msgpack.Encoder }
 
 func (e envelope) open(keys int)             { _ = e.enc.EncodeMapLen(keys) }

@@ -2,21 +2,21 @@ package schema
 
 import "time"
 
-// KTime is nanoseconds since the boot of one host (CLOCK_BOOTTIME). Two hosts' KTimes do not
-// compare; Batch.Wall turns one into wall time.
+// KTime is nanoseconds since the boot of one host (CLOCK_BOOTTIME). KTimes of two hosts do not compare. Header.Wall
+// turns one into wall time.
 type KTime uint64
 
-// Kind names what a batch holds.
+// Kind says which events a batch has.
 type Kind uint8
 
 // Kinds of batches.
 const (
 	KindNone   Kind = iota
-	KindMemory      // allocations, frees, mappings, process ends: all that leak state needs, in one order
+	KindMemory      // allocations, frees, mappings, ends of contexts and processes, in the order of their returns
 	KindLaunch      // kernel and graph launches
 	KindCopy        // copies and sets
 	KindSync        // waits for the GPU, CUDA events and CUDA streams
-	KindHost        // heartbeat of a host, no events
+	KindHost        // heartbeat of a host: no events
 	NumKinds
 )
 
@@ -24,24 +24,24 @@ var kindWords = [NumKinds]string{
 	KindNone: "", KindMemory: "memory", KindLaunch: "launch", KindCopy: "copy", KindSync: "sync", KindHost: "host",
 }
 
-// String is the word on the wire and in subjects.
+// String returns the word on the wire and in subjects.
 func (k Kind) String() string { return word(kindWords[:], int(k)) }
 
-// ParseKind is the inverse of String; KindNone for an unknown word.
+// ParseKind is the inverse of String. An unknown word is KindNone.
 func ParseKind(s string) Kind { return Kind(wordIndex(kindWords[:], s)) }
 
-// Loss says where events were lost. Counters are cumulative per producer run and travel in every batch.
+// Loss says where events were lost. Every batch carries the counters of its producer run.
 type Loss uint8
 
 // Causes of loss.
 const (
 	LossControlRing Loss = iota // the ring of memory, process and name records was full
-	LossBulkRing                // a CPU's ring of launches and copies was full
-	LossState                   // the entry of a call could not be remembered
+	LossBulkRing                // a ring of launches, copies and syncs was full
+	LossState                   // the entry of a call could not be stored
 	LossRead                    // an argument in the program's memory could not be read
-	LossUnpaired                // a call was entered again before it returned, or returned without entry
-	LossSpool                   // the bus was away and the spool overflowed: events in dropped batches
-	LossOther                   // a cause this reader does not know
+	LossUnpaired                // a call was entered again before it returned, or returned without an entry
+	LossSpool                   // spool or outbox overflowed, or an outbox record was corrupt
+	LossOther                   // a cause that this reader does not know
 	NumLosses
 )
 
@@ -50,7 +50,7 @@ var lossWords = [NumLosses]string{
 	LossUnpaired: "unpaired", LossSpool: "spool", LossOther: "other",
 }
 
-// String is the word on the wire.
+// String returns the word on the wire.
 func (l Loss) String() string { return lossWords[min(l, LossOther)] }
 
 func parseLoss(s string) Loss {
@@ -62,20 +62,20 @@ func parseLoss(s string) Loss {
 	return LossOther
 }
 
-// Process is one image of one process. Its identity on a host is (PID, Start); a PID alone is reused.
+// Process is one image of one process. (PID, Start) identifies it on its host: Linux reuses PIDs.
 type Process struct {
 	PID       uint32
 	Start     KTime // when the thread group leader was created
 	UID       uint32
 	Comm      string
-	Exe       string // path as the process sees it; "" when it was gone before it could be read
+	Exe       string // path as the process sees it; "" if the process ended before it could be read
 	Container string // container id; "" outside containers
-	Late      bool   // was running before the library was attached: earlier calls were not seen
-	User      string // name of UID on the host; "" when it has none
-	NSPID     uint32 // its PID as it sees itself; 0 when that is PID
+	Late      bool   // made calls before the probes were attached, or after they were detached
+	User      string // name of UID on the host; "" if it has none
+	NSPID     uint32 // PID as the process sees it; 0 if that is PID
 	Cgroup    string // path of its control group
 	Pod       string // UID of its Kubernetes pod; "" outside pods
-	Unit      string // its systemd unit; "" without
+	Unit      string // systemd unit; "" without one
 }
 
 // Thread is one thread of one of the batch's processes.
@@ -89,7 +89,7 @@ type Thread struct {
 type GPU struct {
 	UUID     string // as nvidia-smi prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, MIG-… for a part of one
 	Ordinal  uint32 // in the process's own numbering; in a heartbeat the device minor
-	Inferred bool   // not told by the program but concluded from what it has open and was given
+	Inferred bool   // concluded from the process's open files and environment
 	Name     string // heartbeat only: model
 	Bus      string // heartbeat only: PCI address
 }
@@ -108,19 +108,19 @@ type CallRef struct {
 	Direction Direction
 }
 
-// Func is a kernel function or an executable graph. Name is mangled, as the compiler wrote it;
-// "" when the handle was obtained unseen and nothing else told it.
+// Func is a CUDA kernel or an executable graph. Name is mangled, as the compiler wrote it. It is "" for a graph, and if
+// the handle was obtained unobserved.
 type Func struct {
 	Name   string
 	Handle uint64
-	Read   bool // the name was found in the program's memory: its handle was obtained unseen
+	Read   bool // the name was read from the program's memory, because its handle was obtained unobserved
 }
 
-// Graph says what one launch of an executable graph runs.
+// Graph lists what one launch of an executable graph runs.
 type Graph struct {
 	Func    uint32 // index into Batch.Funcs: the executable graph
-	Partial bool   // it may run more: it was made before gputap was attached, or in ways that are not seen
-	Nodes   []Node // of a decoded batch: shared memory, valid until the next Decode into it
+	Partial bool   // it may run more: it was made before the probes were attached, or by calls without a probe
+	Nodes   []Node // in a decoded batch: valid until the next Decode into it
 }
 
 // Node is how often one launch of an executable graph runs one kernel.
@@ -129,7 +129,7 @@ type Node struct {
 	Count uint32
 }
 
-// LaunchShape is what repeats from launch to launch.
+// LaunchShape holds the arguments that repeat from launch to launch.
 type LaunchShape struct {
 	Call        uint32 // index into Batch.Calls
 	Func        uint32 // index into Batch.Funcs
@@ -138,25 +138,25 @@ type LaunchShape struct {
 	SharedBytes uint32
 }
 
-// Coverage is what gputap cannot see of one process, in a host's heartbeat.
+// Coverage says, in a heartbeat, what gputap cannot observe of one process.
 type Coverage struct {
 	Process      uint32   // index into Batch.Processes
-	Asked        uint32   // driver functions that the program asked for by name
-	Outside      []string // of those, names that work on memory or submit work and have no probe
-	ExportTables uint32   // tables of unnamed functions that it asked for
+	Asked        uint32   // driver functions that the program requested by name
+	Outside      []string // those of them that work on memory or submit work and have no probe
+	ExportTables uint32   // tables of unnamed functions that it requested
 }
 
-// Library is one attached driver library, in a host's heartbeat.
+// Library is one attached driver library, in a heartbeat.
 type Library struct {
 	Path     string
 	Inode    uint64
 	Attached uint32   // symbols with a probe
-	Stepped  uint32   // of those, probes on an instruction that Linux must single-step: slow
+	Stepped  uint32   // slow probes among them: Linux must single-step their instruction
 	Absent   []string // symbols of the table that the library does not export
-	Failed   []string // symbols that could not be probed
+	Failed   []string // symbols whose probe could not be attached
 }
 
-// Header is what every batch says about itself.
+// Header identifies a batch and carries its loss counters.
 type Header struct {
 	Minor       uint32 // minor version of the form; the subject carries the major version
 	Kind        Kind
@@ -172,10 +172,10 @@ type Header struct {
 	Lost        [NumLosses]uint64
 }
 
-// Wall turns a KTime of the batch's host into wall time.
+// Wall converts a KTime of the batch's host to wall time.
 func (h *Header) Wall(t KTime) time.Time { return time.Unix(0, int64(t)+h.ClockOffset).UTC() }
 
-// ProcessID names one process of one fleet for ever: a PID alone is reused, a start time alone is not unique.
+// ProcessID identifies one process of a fleet for ever.
 type ProcessID struct {
 	Cluster string
 	Host    string
@@ -184,7 +184,7 @@ type ProcessID struct {
 	Start   KTime
 }
 
-// ID is the identity of process p of the batch.
+// ID returns the identity of process p of the batch.
 func (b *Batch) ID(p *Process) ProcessID {
 	return ProcessID{Cluster: b.Cluster, Host: b.Host, BootID: b.BootID, PID: p.PID, Start: p.Start}
 }

@@ -40,7 +40,8 @@ func FuzzDecode(f *testing.F) {
 
 func columns(b *schema.Batch) []*schema.Column {
 	return []*schema.Column{
-		b.Time(), b.Duration(), b.Thread(), b.Call(), b.GPU(), b.Result(), b.Ptr(), b.Bytes(), b.Aux(), b.Shape(), b.Context(), b.CUDAStream(),
+		b.Time(), b.Duration(), b.Thread(), b.Call(), b.GPU(), b.Result(), b.Ptr(), b.Bytes(), b.Aux(), b.Shape(),
+		b.Context(), b.CUDAStream(),
 	}
 }
 
@@ -107,7 +108,8 @@ func roundTripMemory(t *testing.T, r source, n int) {
 		c := schema.Context{Handle: r.number(), GPU: gpu}
 		e := &events[i]
 		*e = schema.Memory{
-			Time: r.time(), Duration: r.number(), Result: uint32(r.number()), Ptr: r.number(), Bytes: r.number(), Aux: r.number(),
+			Time: r.time(), Duration: r.number(), Result: uint32(r.number()), Ptr: r.number(), Bytes: r.number(),
+			Aux:    r.number(),
 			Thread: b.Thread(schema.Thread{Process: b.Process(r.process()), TID: uint32(r.number())}),
 			Call:   b.Call(r.call()), GPU: gpu, Pool: r.number(), Context: b.Context(c),
 		}
@@ -129,7 +131,8 @@ func (r source) process() schema.Process {
 	i := r.IntN(9)
 	text := strings.Repeat("x", i*i)
 	return schema.Process{
-		PID: uint32(i), NSPID: uint32(i * 1000), Late: i%2 > 0, User: text, Cgroup: text + text, Pod: text, Unit: text, Exe: text, Container: text,
+		PID: uint32(i), NSPID: uint32(i * 1000), Late: i%2 > 0, User: text, Cgroup: text +
+			text, Pod: text, Unit: text, Exe: text, Container: text,
 	}
 }
 
@@ -152,7 +155,8 @@ func roundTripLaunch(t *testing.T, r source, n int) {
 		f := b.Func(schema.Func{Handle: r.number(), Read: r.IntN(2) > 0})
 		s := schema.LaunchShape{
 			Call: b.Call(call("cuLaunchKernel").Ref()), Func: f,
-			Grid: [3]uint32{uint32(r.number()), 1, 2}, Block: [3]uint32{3, uint32(r.number()), 4}, SharedBytes: uint32(r.number()),
+			Grid: [3]uint32{uint32(r.number()), 1, 2}, Block: [3]uint32{3, uint32(r.number()), 4},
+			SharedBytes: uint32(r.number()),
 		}
 		e := &events[i]
 		*e = schema.Launch{Time: r.time(), Thread: thread, Shape: b.Shape(s), CUDAStream: b.CUDAStream(r.number())}
@@ -188,8 +192,9 @@ func roundTripCopy(t *testing.T, r source, n int) {
 	for i := range events {
 		e := &events[i]
 		*e = schema.Copy{
-			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuMemcpyHtoD_v2").Ref()), Result: uint32(r.number()),
-			Bytes: r.number(), Dst: r.number(), Src: r.number(), CUDAStream: b.CUDAStream(r.number()),
+			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuMemcpyHtoD_v2").Ref()),
+			Result: uint32(r.number()),
+			Bytes:  r.number(), Dst: r.number(), Src: r.number(), CUDAStream: b.CUDAStream(r.number()),
 		}
 		b.AddCopy(e)
 	}
@@ -203,7 +208,8 @@ func roundTripSync(t *testing.T, r source, n int) {
 	for i := range events {
 		e := &events[i]
 		*e = schema.Sync{
-			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuEventRecord").Ref()), Result: uint32(r.number()),
+			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuEventRecord").Ref()),
+			Result:     uint32(r.number()),
 			CUDAStream: b.CUDAStream(r.number()), CUDAEvent: r.number(), Until: r.number(), Elapsed: r.number(),
 		}
 		b.AddSync(e)
@@ -220,8 +226,20 @@ func roundTripHost(t *testing.T, r source, n int) {
 		if len(list) == 0 {
 			list = nil // as it is decoded
 		}
-		b.Libraries = append(b.Libraries, schema.Library{Path: text, Inode: r.number(), Attached: uint32(r.number()), Stepped: uint32(r.number()), Absent: list, Failed: list})
-		b.Coverage = append(b.Coverage, schema.Coverage{Process: b.Process(r.process()), Asked: uint32(r.number()), Outside: list, ExportTables: uint32(r.number())})
+		b.Libraries = append(
+			b.Libraries,
+			schema.Library{
+				Path: text, Inode: r.number(), Attached: uint32(r.number()), Stepped: uint32(r.number()), Absent: list,
+				Failed: list,
+			},
+		)
+		b.Coverage = append(
+			b.Coverage,
+			schema.Coverage{
+				Process: b.Process(r.process()), Asked: uint32(r.number()), Outside: list,
+				ExportTables: uint32(r.number()),
+			},
+		)
 		b.GPU(schema.GPU{UUID: text, Ordinal: uint32(r.number()), Inferred: r.IntN(2) > 0, Name: text, Bus: text})
 	}
 	batch := decoded(t, b, 0)
@@ -229,8 +247,13 @@ func roundTripHost(t *testing.T, r source, n int) {
 		t.Fatalf("%d libraries, %d coverages, want %d", len(batch.Libraries), len(batch.Coverage), n)
 	}
 	for i := range n {
-		if !reflect.DeepEqual(batch.Libraries[i], b.Libraries[i]) || !reflect.DeepEqual(batch.Coverage[i], b.Coverage[i]) {
-			t.Fatalf("row %d: %+v, %+v, want %+v, %+v", i, batch.Libraries[i], batch.Coverage[i], b.Libraries[i], b.Coverage[i])
+		if !reflect.DeepEqual(
+			batch.Libraries[i], b.Libraries[i],
+		) || !reflect.DeepEqual(batch.Coverage[i], b.Coverage[i]) {
+			t.Fatalf(
+				"row %d: %+v, %+v, want %+v, %+v", i, batch.Libraries[i], batch.Coverage[i], b.Libraries[i],
+				b.Coverage[i],
+			)
 		}
 	}
 }

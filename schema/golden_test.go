@@ -46,7 +46,8 @@ var (
 	train = schema.Process{
 		PID: 4242, Start: 9_000_000_000, UID: 1000, Comm: "python3", Exe: "/usr/bin/python3.11",
 		Container: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", User: "ada", NSPID: 17,
-		Cgroup: "/kubepods.slice/kubepods-pod6e7f.slice/cri-containerd-9f86d081884c.scope", Pod: "6e7f8091-a2b3-c4d5-e6f7-08192a3b4c5d",
+		Cgroup: "/kubepods.slice/kubepods-pod6e7f.slice/cri-containerd-9f86d081884c.scope",
+		Pod:    "6e7f8091-a2b3-c4d5-e6f7-08192a3b4c5d",
 	}
 	idle = schema.Process{PID: 7, Start: 1_000, Comm: "tr\xffin", Late: true, Unit: "train.service"} // a comm is bytes
 	h200 = schema.GPU{UUID: "GPU-5d0c1a2b-3c4d-5e6f-7081-92a3b4c5d6e7", Ordinal: 0}
@@ -73,26 +74,106 @@ func memoryGolden() []byte {
 	main := b.Thread(schema.Thread{Process: b.Process(train), TID: 4242, Comm: "python3"})
 	other := b.Thread(schema.Thread{Process: b.Process(idle), TID: 8, Comm: "w"})
 	gpu := b.GPU(h200)
-	primary, unplaced := b.Context(schema.Context{Handle: 0x5500_0000_0100, GPU: gpu}), b.Context(schema.Context{Handle: 0x5500_0000_0200})
+	primary, unplaced := b.Context(schema.Context{
+		Handle: 0x5500_0000_0100, GPU: gpu,
+	}), b.Context(schema.Context{Handle: 0x5500_0000_0200})
 	const pool, q = 0x5500_0000_2000, 0x5540
 	for _, e := range []struct {
 		symbol string
 		schema.Memory
 	}{
-		{"cuDevicePrimaryCtxRetain", schema.Memory{Time: 9_999_000_000, Duration: 90_000_000, Thread: main, GPU: gpu, Ptr: 0x5500_0000_0100, Context: primary}},
-		{"cuMemAlloc_v2", schema.Memory{Time: 10_000_000_000, Duration: 1500, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000, Bytes: 2 << 20, Context: primary}},
-		{"cuMemAlloc_v2", schema.Memory{Time: 10_000_002_000, Duration: 900, Thread: main, GPU: gpu, Result: 2, Bytes: 1 << 40, Context: primary}},
-		{"cuMemCreate", schema.Memory{Time: 10_000_004_000, Duration: 70_000, Thread: other, Ptr: 0x5500_0000_1000, Bytes: 20 << 20, Context: unplaced}},
-		{"cuMemMap", schema.Memory{Time: 10_000_080_000, Duration: 65, Thread: other, Ptr: 0x7f10_0000_0000, Bytes: 20 << 20, Aux: 0x5500_0000_1000, Context: unplaced}},
-		{"cuMemRetainAllocationHandle", schema.Memory{Time: 10_000_081_000, Duration: 65, Thread: other, Ptr: 0x5500_0000_1000, Aux: 0x7f10_0000_0000, Context: unplaced}},
-		{"cuMemPoolCreate", schema.Memory{Time: 10_000_082_000, Duration: 650, Thread: main, GPU: gpu, Ptr: pool, Aux: 1 << 30, Context: primary}},
-		{"cuMemAllocFromPoolAsync", schema.Memory{Time: 10_000_083_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x7f20_0000_0000, Bytes: 512, Aux: q, Context: primary, Pool: pool}},
-		{"cuMemPoolDestroy", schema.Memory{Time: 10_000_084_000, Duration: 650, Thread: main, GPU: gpu, Ptr: pool, Context: primary}},
-		{"cuIpcGetMemHandle", schema.Memory{Time: 10_000_085_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000, Aux: 0xfeed_face_0000_0001, Context: primary}},
-		{"cuIpcOpenMemHandle_v2", schema.Memory{Time: 10_000_086_000, Duration: 650, Thread: other, Ptr: 0x7f80_0000_0000, Aux: 0xfeed_face_0000_0001, Context: unplaced}},
-		{"cuMemHostRegister_v2", schema.Memory{Time: 10_000_087_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x5600_0000_0000, Bytes: 4096, Context: primary}},
-		{"cuMemFree_v2", schema.Memory{Time: 10_000_090_000, Duration: 300, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000, Context: primary}},
-		{"cuDevicePrimaryCtxReset_v2", schema.Memory{Time: 10_000_095_000, Duration: 300, Thread: main, GPU: gpu, Ptr: 0x5500_0000_0100, Context: primary}},
+		{
+			"cuDevicePrimaryCtxRetain",
+			schema.Memory{
+				Time: 9_999_000_000, Duration: 90_000_000, Thread: main, GPU: gpu, Ptr: 0x5500_0000_0100,
+				Context: primary,
+			},
+		},
+		{
+			"cuMemAlloc_v2",
+			schema.Memory{
+				Time: 10_000_000_000, Duration: 1500, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000, Bytes: 2 << 20,
+				Context: primary,
+			},
+		},
+		{
+			"cuMemAlloc_v2",
+			schema.Memory{
+				Time: 10_000_002_000, Duration: 900, Thread: main, GPU: gpu, Result: 2, Bytes: 1 << 40,
+				Context: primary,
+			},
+		},
+		{
+			"cuMemCreate",
+			schema.Memory{
+				Time: 10_000_004_000, Duration: 70_000, Thread: other, Ptr: 0x5500_0000_1000, Bytes: 20 << 20,
+				Context: unplaced,
+			},
+		},
+		{
+			"cuMemMap",
+			schema.Memory{
+				Time: 10_000_080_000, Duration: 65, Thread: other, Ptr: 0x7f10_0000_0000, Bytes: 20 << 20,
+				Aux: 0x5500_0000_1000, Context: unplaced,
+			},
+		},
+		{
+			"cuMemRetainAllocationHandle",
+			schema.Memory{
+				Time: 10_000_081_000, Duration: 65, Thread: other, Ptr: 0x5500_0000_1000, Aux: 0x7f10_0000_0000,
+				Context: unplaced,
+			},
+		},
+		{
+			"cuMemPoolCreate",
+			schema.Memory{
+				Time: 10_000_082_000, Duration: 650, Thread: main, GPU: gpu, Ptr: pool, Aux: 1 << 30, Context: primary,
+			},
+		},
+		{
+			"cuMemAllocFromPoolAsync",
+			schema.Memory{
+				Time: 10_000_083_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x7f20_0000_0000, Bytes: 512, Aux: q,
+				Context: primary, Pool: pool,
+			},
+		},
+		{
+			"cuMemPoolDestroy",
+			schema.Memory{Time: 10_000_084_000, Duration: 650, Thread: main, GPU: gpu, Ptr: pool, Context: primary},
+		},
+		{
+			"cuIpcGetMemHandle",
+			schema.Memory{
+				Time: 10_000_085_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000,
+				Aux: 0xfeed_face_0000_0001, Context: primary,
+			},
+		},
+		{
+			"cuIpcOpenMemHandle_v2",
+			schema.Memory{
+				Time: 10_000_086_000, Duration: 650, Thread: other, Ptr: 0x7f80_0000_0000, Aux: 0xfeed_face_0000_0001,
+				Context: unplaced,
+			},
+		},
+		{
+			"cuMemHostRegister_v2",
+			schema.Memory{
+				Time: 10_000_087_000, Duration: 650, Thread: main, GPU: gpu, Ptr: 0x5600_0000_0000, Bytes: 4096,
+				Context: primary,
+			},
+		},
+		{
+			"cuMemFree_v2",
+			schema.Memory{
+				Time: 10_000_090_000, Duration: 300, Thread: main, GPU: gpu, Ptr: 0x7f00_0000_0000, Context: primary,
+			},
+		},
+		{
+			"cuDevicePrimaryCtxReset_v2",
+			schema.Memory{
+				Time: 10_000_095_000, Duration: 300, Thread: main, GPU: gpu, Ptr: 0x5500_0000_0100, Context: primary,
+			},
+		},
 		{"process_exit", schema.Memory{Time: 10_000_100_000, Thread: other}},
 	} {
 		e.Call = b.Call(call(e.symbol).Ref())
@@ -119,9 +200,14 @@ func launchGolden() []byte {
 	b.Graph(schema.Graph{Func: exec, Nodes: []schema.Node{{Func: axpy, Count: 3}, {Func: read, Count: 1}}})
 	b.Graph(schema.Graph{Func: partial, Partial: true})
 	block := [3]uint32{256, 1, 1}
-	wide := b.Shape(schema.LaunchShape{Call: kernel, Func: axpy, Grid: [3]uint32{4096, 1, 1}, Block: block, SharedBytes: 1024})
-	tall := b.Shape(schema.LaunchShape{Call: kernel, Func: unseen, Grid: [3]uint32{1, 65535, 2}, Block: [3]uint32{32, 4, 1}})
-	whole, half := b.Shape(schema.LaunchShape{Call: graph, Func: exec}), b.Shape(schema.LaunchShape{Call: graph, Func: partial})
+	wide := b.Shape(schema.LaunchShape{
+		Call: kernel, Func: axpy, Grid: [3]uint32{4096, 1, 1}, Block: block, SharedBytes: 1024,
+	})
+	tall := b.Shape(schema.LaunchShape{
+		Call: kernel, Func: unseen, Grid: [3]uint32{1, 65535, 2}, Block: [3]uint32{32, 4, 1},
+	})
+	whole, half := b.Shape(schema.LaunchShape{Call: graph, Func: exec}),
+		b.Shape(schema.LaunchShape{Call: graph, Func: partial})
 	noted := b.Shape(schema.LaunchShape{Call: recorded, Func: read, Grid: [3]uint32{64, 1, 1}, Block: block})
 	called := b.Shape(schema.LaunchShape{Call: host, Func: b.Func(schema.Func{Handle: 0x5560})})
 	legacy, own := b.CUDAStream(0), b.CUDAStream(0x5540)
@@ -130,7 +216,9 @@ func launchGolden() []byte {
 		if i > 2 {
 			q = own
 		}
-		b.AddLaunch(&schema.Launch{Time: schema.KTime(20_000_000_000 + 1000*i), Thread: thread, GPU: gpu, Shape: shape, CUDAStream: q})
+		b.AddLaunch(&schema.Launch{
+			Time: schema.KTime(20_000_000_000 + 1000*i), Thread: thread, GPU: gpu, Shape: shape, CUDAStream: q,
+		})
 	}
 	return bytes.Clone(b.Encode(header(2)))
 }
@@ -144,13 +232,43 @@ func copyGolden() []byte {
 		call schema.CallRef
 		schema.Copy
 	}{
-		{call("cuMemcpyHtoD_v2").Ref(), schema.Copy{Time: 30_000_000_000, Duration: 400_000, Bytes: 16 << 20, Dst: 0x7f00_0000_0000, Src: 0x5600_0000_0000}},
-		{call("cuMemcpyDtoHAsync_v2").Ref(), schema.Copy{Time: 30_000_500_000, Duration: 4_000, Bytes: 4, Dst: 0x5600_0000_0040, Src: 0x7f00_0000_0100}},
-		{call("cuMemcpyDtoD_v2").Ref(), schema.Copy{Time: 30_000_600_000, Duration: 2_000, Result: 1, Bytes: 1 << 33, Dst: 0x7f00_0000_0000, Src: 0x7f20_0000_0000}},
-		{call("cuMemcpy2DAsync_v2").Ref(), schema.Copy{Time: 30_000_610_000, Duration: 2_000, Bytes: 640 * 480, Dst: 0x7f00_0000_0000, Src: 0x5600_0000_0000}},
-		{call("cuMemsetD32Async").Ref(), schema.Copy{Time: 30_000_620_000, Duration: 2_000, Bytes: 4 << 20, Dst: 0x7f00_0000_0000}},
-		{call("cuMemsetD8_v2").Ref(), schema.Copy{Time: 30_000_630_000, Duration: 9_000, Bytes: 100, Dst: 0x7f00_0000_0000}},
-		{record("cuMemcpyDtoDAsync_v2"), schema.Copy{Time: 30_000_640_000, Duration: 1_000, Bytes: 256, Dst: 0x7f00_0000_0000, Src: 0x7f20_0000_0000}},
+		{
+			call("cuMemcpyHtoD_v2").Ref(),
+			schema.Copy{
+				Time: 30_000_000_000, Duration: 400_000, Bytes: 16 << 20, Dst: 0x7f00_0000_0000, Src: 0x5600_0000_0000,
+			},
+		},
+		{
+			call("cuMemcpyDtoHAsync_v2").Ref(),
+			schema.Copy{Time: 30_000_500_000, Duration: 4_000, Bytes: 4, Dst: 0x5600_0000_0040, Src: 0x7f00_0000_0100},
+		},
+		{
+			call("cuMemcpyDtoD_v2").Ref(),
+			schema.Copy{
+				Time: 30_000_600_000, Duration: 2_000, Result: 1, Bytes: 1 << 33, Dst: 0x7f00_0000_0000,
+				Src: 0x7f20_0000_0000,
+			},
+		},
+		{
+			call("cuMemcpy2DAsync_v2").Ref(),
+			schema.Copy{
+				Time: 30_000_610_000, Duration: 2_000, Bytes: 640 * 480, Dst: 0x7f00_0000_0000, Src: 0x5600_0000_0000,
+			},
+		},
+		{
+			call("cuMemsetD32Async").Ref(),
+			schema.Copy{Time: 30_000_620_000, Duration: 2_000, Bytes: 4 << 20, Dst: 0x7f00_0000_0000},
+		},
+		{
+			call("cuMemsetD8_v2").Ref(),
+			schema.Copy{Time: 30_000_630_000, Duration: 9_000, Bytes: 100, Dst: 0x7f00_0000_0000},
+		},
+		{
+			record("cuMemcpyDtoDAsync_v2"),
+			schema.Copy{
+				Time: 30_000_640_000, Duration: 1_000, Bytes: 256, Dst: 0x7f00_0000_0000, Src: 0x7f20_0000_0000,
+			},
+		},
 	} {
 		e.Thread, e.GPU, e.Call, e.CUDAStream = thread, gpu, b.Call(e.call), legacy
 		b.AddCopy(&e.Copy)
@@ -172,10 +290,22 @@ func syncGolden() []byte {
 		{"cuEventRecord", schema.Sync{Time: 40_000_100_000, Duration: 700, CUDAStream: own, CUDAEvent: first}},
 		{"cuEventRecord", schema.Sync{Time: 40_000_200_000, Duration: 700, CUDAStream: own, CUDAEvent: second}},
 		{"cuStreamWaitEvent", schema.Sync{Time: 40_000_210_000, Duration: 500, CUDAStream: legacy, CUDAEvent: second}},
-		{"cuEventQuery", schema.Sync{Time: 40_000_220_000, Duration: 400, Result: 600, CUDAStream: legacy, CUDAEvent: second}},
+		{
+			"cuEventQuery",
+			schema.Sync{Time: 40_000_220_000, Duration: 400, Result: 600, CUDAStream: legacy, CUDAEvent: second},
+		},
 		{"cuStreamSynchronize", schema.Sync{Time: 40_000_230_000, Duration: 3_000_000, CUDAStream: own}},
-		{"cuEventElapsedTime_v2", schema.Sync{Time: 40_003_300_000, Duration: 600, CUDAStream: legacy, CUDAEvent: first, Until: second, Elapsed: 2_345_678}},
-		{"cuCtxSynchronize", schema.Sync{Time: 40_003_400_000, Duration: 10_000, CUDAStream: legacy, CUDAEvent: 0x5500_0000_0100}},
+		{
+			"cuEventElapsedTime_v2",
+			schema.Sync{
+				Time: 40_003_300_000, Duration: 600, CUDAStream: legacy, CUDAEvent: first, Until: second,
+				Elapsed: 2_345_678,
+			},
+		},
+		{
+			"cuCtxSynchronize",
+			schema.Sync{Time: 40_003_400_000, Duration: 10_000, CUDAStream: legacy, CUDAEvent: 0x5500_0000_0100},
+		},
 		{"cuStreamDestroy_v2", schema.Sync{Time: 40_003_500_000, Duration: 9_000, CUDAStream: own}},
 	} {
 		e.Thread, e.GPU, e.Call = thread, gpu, b.Call(call(e.symbol).Ref())
@@ -187,7 +317,9 @@ func syncGolden() []byte {
 func hostGolden() []byte {
 	b := schema.NewBuilder(schema.KindHost)
 	b.GPU(schema.GPU{UUID: h200.UUID, Name: "NVIDIA H200", Bus: "0000:1b:00.0"})
-	b.GPU(schema.GPU{UUID: "GPU-00000000-1111-2222-3333-444444444444", Ordinal: 1, Name: "NVIDIA H200", Bus: "0000:43:00.0"})
+	b.GPU(schema.GPU{
+		UUID: "GPU-00000000-1111-2222-3333-444444444444", Ordinal: 1, Name: "NVIDIA H200", Bus: "0000:43:00.0",
+	})
 	b.Linux, b.Producer = "6.8.0-45-generic", "1.0.0"
 	b.Libraries = []schema.Library{
 		{
@@ -197,7 +329,10 @@ func hostGolden() []byte {
 		{Path: "/proc/4242/root/usr/local/cuda/compat/libcuda.so.1", Inode: 77, Attached: 227},
 	}
 	b.Coverage = []schema.Coverage{
-		{Process: b.Process(train), Asked: 611, Outside: []string{"cuMemBatchDecompressAsync", "cuTexRefSetArray"}, ExportTables: 4},
+		{
+			Process: b.Process(train), Asked: 611, Outside: []string{"cuMemBatchDecompressAsync", "cuTexRefSetArray"},
+			ExportTables: 4,
+		},
 		{Process: b.Process(idle), Asked: 40},
 	}
 	return bytes.Clone(b.Encode(header(12)))
@@ -206,16 +341,22 @@ func hostGolden() []byte {
 // smallGolden is the annotated example of docs/wire.md.
 func smallGolden() []byte {
 	b := schema.NewBuilder(schema.KindMemory)
-	thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 4242, Start: 9, UID: 1000, Comm: "a", User: "ada"}), TID: 4243, Comm: "a"})
+	thread := b.Thread(schema.Thread{
+		Process: b.Process(schema.Process{PID: 4242, Start: 9, UID: 1000, Comm: "a", User: "ada"}), TID: 4243,
+		Comm: "a",
+	})
 	gpu := b.GPU(schema.GPU{UUID: "GPU-1"})
 	cuda := b.Context(schema.Context{Handle: 0x600, GPU: gpu})
 	for i, bytes := range []uint64{512, 1024, 262144} {
 		b.AddMemory(&schema.Memory{
-			Time: schema.KTime(100 + 200*i), Duration: 5, Thread: thread, Call: b.Call(call("cuMemAlloc_v2").Ref()), GPU: gpu,
+			Time: schema.KTime(100 +
+				200*i), Duration: 5, Thread: thread, Call: b.Call(call("cuMemAlloc_v2").Ref()), GPU: gpu,
 			Ptr: 0x7000 + 0x100*uint64(i), Bytes: bytes, Context: cuda,
 		})
 	}
-	return bytes.Clone(b.Encode(&schema.Header{Cluster: "lab", Host: "gpu01", BootID: "b1", Run: 8, Seq: 1, ClockOffset: 1000}))
+	return bytes.Clone(b.Encode(&schema.Header{
+		Cluster: "lab", Host: "gpu01", BootID: "b1", Run: 8, Seq: 1, ClockOffset: 1000,
+	}))
 }
 
 // newerMinorGolden is what a later minor version may send: every unknown thing beside a known one.

@@ -18,12 +18,15 @@ import (
 func good(replace ...any) []byte {
 	o := object{
 		"v", 1, "k", "launch", "h", "gpu01", "n", 2,
-		"procs", []any{[]any{1, 1, 0, "a", "", "", 0}}, "threads", []any{[]any{0, 1, ""}}, "gpus", []any{[]any{"GPU-0", 0}},
+		"procs", []any{
+			[]any{1, 1, 0, "a", "", "", 0},
+		}, "threads", []any{[]any{0, 1, ""}}, "gpus", []any{[]any{"GPU-0", 0}},
 		"calls", []any{[]any{"cuLaunchKernel", "launch", "", ""}}, "funcs", []any{[]any{"k", 1}},
 		"shapes", []any{[]any{0, 0, 1, 1, 1, 1, 1, 1, 0}}, "streams", []any{0},
 	}
 	cols := object{
-		"t", col(5, 1, 0, 1), "th", col(0, 0), "g", col(0, 1, 0, 1), "s", col(0, 0), "q", col(0, 0), "c", col(0, 0), "cx", col(0, 0),
+		"t", col(5, 1, 0, 1), "th", col(0, 0), "g", col(0, 1, 0, 1), "s", col(0, 0), "q", col(0, 0), "c", col(0, 0),
+		"cx", col(0, 0),
 	}
 	for i := 0; i < len(replace); i += 2 {
 		if !o.set(replace[i], replace[i+1]) && !cols.set(replace[i], replace[i+1]) {
@@ -35,7 +38,9 @@ func good(replace ...any) []byte {
 
 // memory is good as a memory batch.
 func memory(replace ...any) []byte {
-	return good(append([]any{"k", "memory", "ctxs", []any{[]any{5, 1}}, "cx", col(0, 1, 0, 1), "c", col(0, 0)}, replace...)...)
+	return good(append(
+		[]any{"k", "memory", "ctxs", []any{[]any{5, 1}}, "cx", col(0, 1, 0, 1), "c", col(0, 0)}, replace...,
+	)...)
 }
 
 func (o object) set(key, value any) bool {
@@ -67,16 +72,28 @@ func TestHostile(t *testing.T) {
 		{"5 more claim 20 M losses", append([]byte("\x81\xa4lost"), 0xdf, 0x01, 0x31, 0x2d, 0x00)},
 		{"5 more claim 20 M unknown values", append([]byte("\x81\xa1?"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"a row claims 20 M fields", append([]byte("\x81\xa5procs\x91"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
-		{"a list of failed symbols claims 20 M", append([]byte("\x81\xa4libs\x91\x96\xa0\x00\x00\x00\x90"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
-		{"a list of coverage claims 20 M", append([]byte("\x81\xa5cover\x91\x94\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{
+			"a list of failed symbols claims 20 M",
+			append([]byte("\x81\xa4libs\x91\x96\xa0\x00\x00\x00\x90"), 0xdd, 0x01, 0x31, 0x2d, 0x00),
+		},
+		{
+			"a list of coverage claims 20 M",
+			append([]byte("\x81\xa5cover\x91\x94\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00),
+		},
 		{"nodes claim 20 M", append([]byte("\x81\xa6graphs\x91\x93\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"nodes claim 4 G", append([]byte("\x81\xa6graphs\x91\x93\x00\x00"), 0xdd, 0xff, 0xff, 0xff, 0xfe)},
 		{"5 more claim 20 M graphs", append([]byte("\x81\xa6graphs"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"5 more claim 20 M contexts", append([]byte("\x81\xa4ctxs"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"5 more claim 20 M coverages", append([]byte("\x81\xa5cover"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
 		{"a list above the cap", pack(object{"libs", []any{[]any{"", 0, 0, 0, make([]any, 1<<17+1)}}})},
-		{"lists above the cap together", pack(object{"graphs", []any{[]any{0, 0, []any{0, 1}}, []any{0, 0, make([]any, 1<<17)}}})},
-		{"a list in a row claims 20 M", append([]byte("\x81\xa4libs\x91\x95\xa0\x00\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{
+			"lists above the cap together",
+			pack(object{"graphs", []any{[]any{0, 0, []any{0, 1}}, []any{0, 0, make([]any, 1<<17)}}}),
+		},
+		{
+			"a list in a row claims 20 M",
+			append([]byte("\x81\xa4libs\x91\x95\xa0\x00\x00\x00"), 0xdd, 0x01, 0x31, 0x2d, 0x00),
+		},
 		{"a string claims 2 GiB", append([]byte("\x81\xa1h"), 0xdb, 0x7f, 0xff, 0xff, 0xff)},
 		{"an extension claims 4 GiB", append([]byte("\x81\xa1?"), 0xc9, 0xff, 0xff, 0xff, 0xff, 1)},
 		{"a reserved code", []byte("\x81\xa1?\xc1")},
@@ -96,7 +113,10 @@ func TestHostile(t *testing.T) {
 		{"CUDA stream beyond its dictionary", good("q", col(0, 2, 0, 0, 0, 1))},
 		{"no dictionary at all", good("threads", []any{})},
 		{"wrapping base", good("th", col(uint64(math.MaxUint64), 1, 0, 1))},
-		{"wrapping base, width 8", good("s", col(1, 8, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0))},
+		{
+			"wrapping base, width 8",
+			good("s", col(1, 8, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0)),
+		},
 		{"thread of no process", good("threads", []any{[]any{1, 1, ""}})},
 		{"shape of no call", good("shapes", []any{[]any{1, 0}})},
 		{"shape of no function", good("shapes", []any{[]any{0, 1}})},
@@ -124,8 +144,14 @@ func TestHostile(t *testing.T) {
 		{"huge key", pack(object{strings.Repeat("x", 4097), 1})},
 		{"events above the cap", good("n", schema.MaxEvents+1)},
 		{"negative events", good("n", -1)},
-		{"200 k nested arrays under an unknown key", append([]byte("\x81\xa1?"), bytes.Repeat([]byte{0x91}, 200_000)...)},
-		{"200 k nested maps in a row", append([]byte("\x81\xa5funcs\x91\x93\xa0\x00"), bytes.Repeat([]byte{0x81}, 200_000)...)},
+		{
+			"200 k nested arrays under an unknown key",
+			append([]byte("\x81\xa1?"), bytes.Repeat([]byte{0x91}, 200_000)...),
+		},
+		{
+			"200 k nested maps in a row",
+			append([]byte("\x81\xa5funcs\x91\x93\xa0\x00"), bytes.Repeat([]byte{0x81}, 200_000)...),
+		},
 		{"a message above the cap", make([]byte, schema.MaxMessageBytes+1)},
 	}
 	for _, untouched := range [][]byte{good(), memory()} {
@@ -187,7 +213,13 @@ func TestRepeatedKeys(t *testing.T) {
 
 // TestRepeatedColumns: the last of equal columns holds, in whatever order columns come.
 func TestRepeatedColumns(t *testing.T) {
-	data := pack(object{"cols", object{"v", col(7, 0), "t", col(1, 0), "t", col(2, 0), "d", col(3, 0), "new", 9, "th", col(4, 0), "t", col(5, 0), "t", col(6, 0)}})
+	data := pack(object{
+		"cols",
+		object{
+			"v", col(7, 0), "t", col(1, 0), "t", col(2, 0), "d", col(3, 0), "new", 9, "th", col(4, 0), "t", col(5, 0),
+			"t", col(6, 0),
+		},
+	})
 	var b schema.Batch
 	if err := schema.NewDecoder().Decode(data, &b); err != nil {
 		t.Fatal(err)
@@ -222,7 +254,9 @@ func TestOneByte(t *testing.T) {
 	} {
 		var b schema.Batch
 		got := "refused"
-		if err := schema.NewDecoder().Decode([]byte("\x81"+string([]byte{0xa0 + byte(len(tt.key))})+tt.key+tt.value), &b); err == nil {
+		if err := schema.NewDecoder().Decode(
+			[]byte("\x81"+string([]byte{0xa0 + byte(len(tt.key))})+tt.key+tt.value), &b,
+		); err == nil {
 			got = map[string]string{"h": b.Host, "streams": fmt.Sprint(b.CUDAStreams), "run": fmt.Sprint(b.Run)}[tt.key]
 		}
 		if got != tt.want {
@@ -234,12 +268,17 @@ func TestOneByte(t *testing.T) {
 // TestRepeatedGraphs: nodes of an earlier dictionary do not shine through either, nor pile up.
 func TestRepeatedGraphs(t *testing.T) {
 	graphs := []any{[]any{0, 0, []any{0, 1, 0, 2, 0, 3}}, []any{0, 1, []any{0, 4}}}
-	data := pack(object{"funcs", []any{[]any{"k"}}, "graphs", graphs, "graphs", []any{[]any{0, 0, []any{0, 9}}, []any{0}, []any{0, 0, []any{0, 8}}}})
+	data := pack(object{
+		"funcs", []any{[]any{"k"}}, "graphs", graphs, "graphs",
+		[]any{[]any{0, 0, []any{0, 9}}, []any{0}, []any{0, 0, []any{0, 8}}},
+	})
 	var b schema.Batch
 	if err := schema.NewDecoder().Decode(data, &b); err != nil {
 		t.Fatal(err)
 	}
-	if got := rowsText(&b); !strings.HasSuffix(got, "graph k,0,0 partial=0 k,0,0*9\ngraph k,0,0 partial=0\ngraph k,0,0 partial=0 k,0,0*8\n") {
+	if got := rowsText(&b); !strings.HasSuffix(
+		got, "graph k,0,0 partial=0 k,0,0*9\ngraph k,0,0 partial=0\ngraph k,0,0 partial=0 k,0,0*8\n",
+	) {
 		t.Errorf("graphs\n%s", got)
 	}
 }
@@ -269,7 +308,8 @@ func TestReusedBatch(t *testing.T) {
 func TestReusedBatchKeepsNoStrings(t *testing.T) {
 	full := object{
 		"procs", []any{[]any{0, 0, 0, "s", "s", "s", 0, "s", 0, "s", "s", "s"}, []any{}, []any{1, 1, 1, "s"}},
-		"threads", []any{[]any{0, 0, "s"}}, "gpus", []any{[]any{"s", 0, 0, "s", "s"}}, "calls", []any{[]any{"s"}}, "funcs", []any{[]any{"s"}},
+		"threads", []any{[]any{0, 0, "s"}}, "gpus", []any{[]any{"s", 0, 0, "s", "s"}}, "calls", []any{[]any{"s"}},
+		"funcs", []any{[]any{"s"}},
 		"graphs", []any{[]any{0, 0, []any{0, 1}}}, "libs", []any{[]any{"s", 0, 0, 0, []any{"s"}, []any{"s"}}},
 		"cover", []any{[]any{0, 0, []any{"s"}}},
 	}

@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// Reader gives the batches of any source of messages: a JetStream consumer, a subscription, a recording. It is for
-// programs that keep no state which must outlive them; package consumer is for those that do. One goroutine uses it.
+// Reader decodes the messages of any source: a JetStream consumer, a subscription or a recording. Use it in programs
+// whose state need not outlive them, and package consumer in others. One goroutine uses a Reader at a time.
 type Reader struct {
 	next    func() ([]byte, error)
 	decoder *Decoder
 	batch   Batch
 }
 
-// NewReader reads the messages that next gives, until its error. A message is used until the next call.
+// NewReader returns a Reader of the messages that next returns. The Reader uses a message until it calls next again.
 func NewReader(next func() ([]byte, error)) *Reader {
 	return &Reader{next: next, decoder: NewDecoder()}
 }
 
-// Read gives the next batch, which is valid until the next call, or the error of the source, as it is. A message that is no
-// batch is an ErrMalformed; those after it can be read.
+// Read returns the next batch, which is valid until the next Read. It returns an error of the source unchanged, and
+// ErrMalformed for a message that is not a batch. After ErrMalformed, Read continues with the next message.
 func (r *Reader) Read() (*Batch, error) {
 	data, err := r.next()
 	if err != nil {
@@ -32,8 +32,9 @@ func (r *Reader) Read() (*Batch, error) {
 	return &r.batch, nil
 }
 
-// Recording is the source of a Reader over a file of messages, each with its length before it, 4 bytes little endian. It
-// ends with io.EOF, or with io.ErrUnexpectedEOF amid a message.
+// Recording returns a source for NewReader: the messages of a file, each behind its length in 4 bytes, little endian.
+// It
+// ends with io.EOF, or with io.ErrUnexpectedEOF if the file ends within a message.
 func Recording(file io.Reader) func() ([]byte, error) {
 	var message []byte
 	return func() ([]byte, error) {

@@ -2,8 +2,8 @@ package schema
 
 import "slices"
 
-// row reads one array of a dictionary: fields in order, missing ones as zero, extra ones passed
-// over. It keeps the first error.
+// row reads one row of a dictionary, field by field. A newer minor version may add fields at the end: rows skips fields
+// that are left over, and a field that the row lacks stays zero. row keeps the first error.
 type row struct {
 	d    *Decoder
 	left int
@@ -12,7 +12,7 @@ type row struct {
 
 // rows reads one dictionary into the memory of dst.
 func rows[T any](d *Decoder, dst []T, read func(*row, *T)) ([]T, error) {
-	clear(dst) // of equal keys the last holds, and nothing keeps the strings of the others
+	clear(dst) // of an earlier equal key: drop its strings
 	dst = dst[:0]
 	n, err := d.length()
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *row) text(s *string) {
 	}
 }
 
-// word reads a word and gives its index, 0 when it is not known.
+// word reads a word and returns its index, 0 if it is unknown.
 func (r *row) word(words []string) int {
 	if !r.next() {
 		return 0
@@ -69,8 +69,8 @@ func (r *row) word(words []string) int {
 	return 0
 }
 
-// entries is how many strings or numbers the list at hand has: no more than bytes are left, and all
-// lists of the message together no more than maxListed.
+// entries returns the length of the list at hand. It is at most the bytes that are left, and all lists of a message
+// together have at most maxListed entries.
 func (r *row) entries() int {
 	if !r.next() {
 		return 0
@@ -99,8 +99,7 @@ func (r *row) list(dst *[]string) {
 	}
 }
 
-// nodes reads pairs of function and count from one flat list into the memory that all graphs of a
-// batch share.
+// nodes reads pairs of function and count from one flat list. All graphs of a batch share the memory of their nodes.
 func (r *row) nodes(shared *[]Node) []Node {
 	first, n := len(*shared), r.entries()
 	if n%2 != 0 {

@@ -1,10 +1,10 @@
 package schema
 
-// Shape is an argument family: how the arguments of a call are read. bpf/event.h numbers shapes
-// equally, and the cookie of a probe carries the number.
+// Shape is an argument family: it says how to read the arguments of a call. bpf/event.h uses the same numbers, and the
+// attach cookie of a probe carries the number.
 type Shape uint8
 
-// Argument shapes; a1, a2, … are C arguments, a1* is what a1 points to when the call returns.
+// Argument shapes; a1, a2, … are C arguments, and a1* is the value that a1 points to when the call returns.
 const (
 	ShapeNone           Shape = iota
 	ShapeAlloc                // (a1* pointer, a2 bytes, a3 CUDA stream or flags)
@@ -19,7 +19,7 @@ const (
 	ShapeMap                  // (a1 pointer, a2 bytes, a3 offset, a4 handle)
 	ShapeAccess               // (a1 pointer, a2 bytes, a3 CUmemAccessDesc)
 	ShapeMapArray             // (a1 CUarrayMapInfo, a2 count, a3 CUDA stream)
-	ShapeHandle               // (a1* handle, a2 what it was made of)
+	ShapeHandle               // (a1* handle, a2 handle that it was made from)
 	ShapeExport               // (a1* token or file descriptor, a2 handle, a3 type)
 	ShapeImport               // (a1* handle, a2 token or file descriptor, a3 type)
 	ShapeToken                // (a1* token, a2 pointer)
@@ -67,7 +67,7 @@ const (
 	ShapeElapsed              // (a1* float ms, a2 CUDA event, a3 CUDA event)
 	ShapeName                 // (a1* handle, a2 module or library, a3 C string)
 	ShapeNameOf               // (a1** C string, a2 handle)
-	ShapeAlias                // (a1* handle, a2 handle of the same)
+	ShapeAlias                // (a1* handle, a2 another handle of the same object)
 	ShapeSetContext           // (a1 context)
 	ShapePushContext          // (a1 context)
 	ShapePopContext           // ()
@@ -84,7 +84,7 @@ const (
 	ShapeGraphGone            // (a1 graph or executable graph)
 	ShapeProcAddress          // (a1 C string, a2* address, a3 version, a4 flags)
 	ShapeExportTable          // (a1* table, a2 16 bytes)
-	ShapeGreenContext         // (a1* context, a2, a3 ordinal): it does not become current
+	ShapeGreenContext         // (a1* context, a2, a3 ordinal); the context does not become current
 	ShapeGraphUpdate          // (a1 executable graph, a2 graph)
 	ShapeAnyNode              // (a1* node, a2 graph, a3 dependencies, a4 count, a5 CUgraphNodeParams)
 	ShapeAnyNode2             // (a1* node, a2 graph, a3 dependencies, a4 edges, a5 count, a6 CUgraphNodeParams)
@@ -180,11 +180,10 @@ var shapeWords = [NumShapes]string{
 	ShapeEnumerate:      "enumerate",
 }
 
-// String is the shape's name, SHAPE_ and upper case in bpf/event.h.
+// String returns the shape's name. bpf/event.h writes it in upper case behind SHAPE_.
 func (s Shape) String() string { return word(shapeWords[:], int(s)) }
 
-// EntryOnly reports whether the shape has no return probe: a launch costs one trap, and its
-// result is not seen.
+// EntryOnly reports whether the shape has no return probe. A launch costs one trap, and its result is not observed.
 func (s Shape) EntryOnly() bool {
 	switch s {
 	case ShapeLaunch, ShapeLaunchEx, ShapeLaunchMulti, ShapeLaunchOne, ShapeLaunchGrid, ShapeGraphLaunch, ShapeHostFunc:

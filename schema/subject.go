@@ -12,23 +12,23 @@ const (
 	eventPrefix = "gputap.v1.ev."
 	// DeadLetterSubjects covers the dead letters of every consumer.
 	DeadLetterSubjects = "gputap.v1.dlq.>"
-	// DeadLetterStream holds them.
+	// DeadLetterStream stores them.
 	DeadLetterStream = "GPUTAP_DLQ"
 	// AlertSubjects covers the alerts of every consumer.
 	AlertSubjects = "gputap.v1.out.alert.>"
-	// OutStream holds what consumers publish for others.
+	// OutStream stores what consumers publish for other programs.
 	OutStream = "GPUTAP_OUT"
-	// StateSubjects covers the checkpoints of every fold: fold, shard, and what the fold puts behind.
+	// StateSubjects covers the checkpoints of every fold: fold, shard, part.
 	StateSubjects = "gputap.v1.state.>"
-	// StateStream holds the last of each.
+	// StateStream stores the last message of each.
 	StateStream = "GPUTAP_STATE"
-	// LeaseBucket says which instance of a fold owns a shard: keys <fold>.<shard>.
+	// LeaseBucket records which instance of a fold owns a shard: keys <fold>.<shard>.
 	LeaseBucket = "gputap_lease"
-	// StreamPrefix begins the name of every shard's JetStream stream.
+	// StreamPrefix starts the name of every shard's JetStream stream.
 	StreamPrefix = "GPUTAP_EV_"
 )
 
-// Subject is where a host's batches of one kind go.
+// Subject returns the subject of a host's batches of one kind.
 func Subject(shard int, cluster, host string, kind Kind) string {
 	return string(AppendSubject(make([]byte, 0, 96), shard, cluster, host, kind))
 }
@@ -42,35 +42,35 @@ func AppendSubject(dst []byte, shard int, cluster, host string, kind Kind) []byt
 	return dst
 }
 
-// ShardSubjects covers every batch of one shard.
+// ShardSubjects returns the wildcard for every batch of one shard.
 func ShardSubjects(shard int) string { return eventPrefix + strconv.Itoa(shard) + ".>" }
 
-// KindSubjects covers the batches of one kind in one shard.
+// KindSubjects returns the wildcard for the batches of one kind in one shard.
 func KindSubjects(shard int, kind Kind) string {
 	return eventPrefix + strconv.Itoa(shard) + ".*.*." + kind.String()
 }
 
-// StreamName is the JetStream stream of one shard.
+// StreamName returns the name of the JetStream stream of a shard.
 func StreamName(shard int) string { return fmt.Sprintf(StreamPrefix+"%03d", shard) }
 
-// BucketStream is the JetStream stream of a bucket of keys.
+// BucketStream returns the name of the JetStream stream behind a key-value bucket.
 func BucketStream(bucket string) string { return "KV_" + bucket }
 
-// KeySubject is the subject of a key in a bucket.
+// KeySubject returns the subject of a key in a bucket.
 func KeySubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
-// DeadLetterSubject is where a consumer copies the batches of a shard that it cannot use.
+// DeadLetterSubject returns the subject to which a consumer copies malformed batches of a shard.
 func DeadLetterSubject(consumer string, shard int) string {
 	return "gputap.v1.dlq." + Token(consumer) + "." + strconv.Itoa(shard)
 }
 
-// AlertSubject is where a consumer publishes alerts about a host.
+// AlertSubject returns the subject of a consumer's alerts about a host.
 func AlertSubject(consumer, cluster, host string) string {
 	return "gputap.v1.out.alert." + Token(consumer) + "." + Token(cluster) + "." + Token(host)
 }
 
-// Shard places a host: FNV-1a32 of cluster and host, modulo shards. It hashes the names
-// themselves, not their tokens.
+// Shard returns the shard of a host: FNV-1a32 of cluster and host, modulo shards. It hashes the names, not their
+// tokens.
 func Shard(cluster, host string, shards int) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(cluster))
@@ -78,8 +78,9 @@ func Shard(cluster, host string, shards int) int {
 	return int(h.Sum32() % uint32(max(shards, 1)))
 }
 
-// Token makes one subject token of a name: what NATS gives a meaning to becomes an underscore.
-// The real name travels in the envelope.
+// Token converts a name to one subject token: characters with a meaning in NATS become underscores. The envelope
+// carries
+// the real name.
 func Token(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '.' || r == '*' || r == '>' {
@@ -93,10 +94,10 @@ func Token(name string) string {
 	return clean
 }
 
-// StateSubjectsOf covers the checkpoints of one fold.
+// StateSubjectsOf returns the wildcard for the checkpoints of one fold.
 func StateSubjectsOf(fold string) string { return "gputap.v1.state." + Token(fold) + ".>" }
 
-// StateSubject is where a consumer keeps a part of its state of a shard.
+// StateSubject returns the subject of one part of a fold's checkpoint of a shard.
 func StateSubject(consumer string, shard int, part string) string {
 	return "gputap.v1.state." + Token(consumer) + "." + strconv.Itoa(shard) + "." + part
 }

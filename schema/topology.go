@@ -14,28 +14,28 @@ const (
 )
 
 const (
-	// MostShards bounds the shards of one generation.
+	// MostShards is the limit of shards in one generation.
 	MostShards = 1024
-	// MostGenerations bounds the closed generations that a bus may still hold.
+	// MostGenerations is the limit of closed generations whose batches are still stored.
 	MostGenerations = 32
-	// mostShardNumber leaves a thousand generations of the largest size.
+	// mostShardNumber leaves room for a thousand generations of MostShards.
 	mostShardNumber  = 1 << 20
 	maxTopologyBytes = 64 << 10
 )
 
-// Topology says which shards a bus has. Its generations have shards of their own: when their number changes,
-// those of the generation before are closed and keep what they hold, and no number is used again.
+// Topology lists the shards. A change of their number starts a new generation with new shard numbers. The shards of
+// earlier generations are closed: they keep their batches and accept no more. Shard numbers are never reused.
 type Topology struct {
 	Generation int        `json:"generation"`         // from 1
-	First      int        `json:"first"`              // number of its first shard
-	Shards     int        `json:"shards"`             // how many there are
-	Previous   []Topology `json:"previous,omitempty"` // closed generations that still hold batches, oldest first
+	First      int        `json:"first"`              // number of the first shard
+	Shards     int        `json:"shards"`             // number of shards
+	Previous   []Topology `json:"previous,omitempty"` // closed generations whose batches are still stored, oldest first
 }
 
-// Shard places a host in the newest generation.
+// Shard returns the shard of a host in the newest generation.
 func (t Topology) Shard(cluster, host string) int { return t.First + Shard(cluster, host, t.Shards) }
 
-// Numbers are the shards of this generation.
+// Numbers returns the shards of this generation.
 func (t Topology) Numbers() []int {
 	numbers := make([]int, t.Shards)
 	for i := range numbers {
@@ -44,13 +44,13 @@ func (t Topology) Numbers() []int {
 	return numbers
 }
 
-// Has reports whether a shard is one of this generation.
+// Has reports whether a shard belongs to this generation.
 func (t Topology) Has(shard int) bool { return shard >= t.First && shard < t.First+t.Shards }
 
-// Generations are all of which the bus holds batches, oldest first and t last.
+// Generations returns all generations whose batches are stored, oldest first and t last.
 func (t Topology) Generations() []Topology { return append(slices.Clone(t.Previous), t) }
 
-// Find gives the generation of a shard, closed ones too.
+// Find returns the generation of a shard, closed generations included.
 func (t Topology) Find(shard int) (generation Topology, found bool) {
 	for _, g := range t.Generations() {
 		if g.Has(shard) {
@@ -60,7 +60,7 @@ func (t Topology) Find(shard int) (generation Topology, found bool) {
 	return Topology{}, false
 }
 
-// Next is the generation after t, with another number of shards.
+// Next returns the generation after t, with this number of shards.
 func (t Topology) Next(shards int) Topology {
 	closed := t
 	closed.Previous = nil
@@ -70,35 +70,36 @@ func (t Topology) Next(shards int) Topology {
 	}
 }
 
-// Without is t after the batches of a closed generation were removed.
+// Without returns t without a closed generation, whose batches were removed.
 func (t Topology) Without(generation int) Topology {
-	t.Previous = slices.DeleteFunc(slices.Clone(t.Previous), func(g Topology) bool { return g.Generation == generation })
+	t.Previous = slices.DeleteFunc(slices.Clone(t.Previous),
+		func(g Topology) bool { return g.Generation == generation })
 	return t
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both have the same generations.
 func (t Topology) Equal(u Topology) bool {
 	return t.Same(u) && slices.EqualFunc(t.Previous, u.Previous, Topology.Same)
 }
 
-// Same reports whether both are one generation: the same shards take batches.
+// Same reports whether both are the same generation, so that the same shards accept batches.
 func (t Topology) Same(u Topology) bool {
 	return t.Generation == u.Generation && t.First == u.First && t.Shards == u.Shards
 }
 
-// Encode is the form that ParseTopology reads.
+// Encode returns the JSON that ParseTopology reads.
 func (t Topology) Encode() []byte {
-	data, _ := json.Marshal(t) // numbers alone: nothing to fail
+	data, _ := json.Marshal(t) // cannot fail: only numbers
 	return data
 }
 
-var errTopology = errors.New("no topology")
+var errTopology = errors.New("invalid topology")
 
-// ParseTopology reads what a bus says of itself.
+// ParseTopology reads and validates the value of TopologyKey.
 func ParseTopology(data []byte) (Topology, error) {
 	var t Topology
 	if len(data) > maxTopologyBytes {
-		return Topology{}, fmt.Errorf("%w: %d bytes are more than %d", errTopology, len(data), maxTopologyBytes)
+		return Topology{}, fmt.Errorf("%w: %d bytes, at most %d", errTopology, len(data), maxTopologyBytes)
 	}
 	if err := json.Unmarshal(data, &t); err != nil {
 		return Topology{}, fmt.Errorf("%w: %w", errTopology, err)
@@ -106,10 +107,10 @@ func ParseTopology(data []byte) (Topology, error) {
 	return t, t.Validate()
 }
 
-// Validate refuses generations that are out of range or order, or share a shard.
+// Validate rejects generations that are out of range, out of order, or share a shard.
 func (t Topology) Validate() error {
 	if len(t.Previous) > MostGenerations {
-		return fmt.Errorf("%w: %d closed generations are more than %d", errTopology, len(t.Previous), MostGenerations)
+		return fmt.Errorf("%w: %d closed generations, at most %d", errTopology, len(t.Previous), MostGenerations)
 	}
 	generation, next := 0, 0 // behind the last one seen
 	for i, g := range t.Generations() {

@@ -31,7 +31,8 @@ func TestTopologyNumbersAreNeverUsedAgain(t *testing.T) {
 		t.Errorf("closed: %+v", topology.Previous)
 	}
 	removed := topology.Without(2)
-	if _, found := removed.Find(1); found || len(topology.Previous) != 4 || topology.Equal(removed) || !topology.Same(removed) {
+	if _, found := removed.Find(1); found || len(topology.Previous) != 4 || topology.Equal(removed) ||
+		!topology.Same(removed) {
 		t.Errorf("without generation 2: %+v of %+v", removed, topology)
 	}
 	if _, found := topology.Find(topology.First + topology.Shards); found {
@@ -58,7 +59,10 @@ func TestParseTopologyRefuses(t *testing.T) {
 		{"generation 0", `{"generation":0,"first":0,"shards":1}`},
 		{"shared shards", `{"generation":2,"first":3,"shards":1,"previous":[{"generation":1,"first":0,"shards":4}]}`},
 		{"wrong order", `{"generation":1,"first":4,"shards":1,"previous":[{"generation":1,"first":0,"shards":4}]}`},
-		{"nested", `{"generation":3,"first":4,"shards":1,"previous":[{"generation":2,"first":2,"shards":1,"previous":[{"generation":1,"first":0,"shards":1}]}]}`},
+		{
+			"nested",
+			`{"generation":3,"first":4,"shards":1,"previous":[{"generation":2,"first":2,"shards":1,"previous":[{"generation":1,"first":0,"shards":1}]}]}`,
+		},
 		{"too many generations", string(many.Encode())},
 		{"deep", strings.Repeat(`{"previous":[`, 4000)},
 		{"long", `{"generation":1,"first":0,"shards":1` + strings.Repeat(" ", 64<<10) + `}`},
@@ -70,7 +74,8 @@ func TestParseTopologyRefuses(t *testing.T) {
 			}
 		})
 	}
-	if got, err := ParseTopology([]byte(`{"generation":1,"first":0,"shards":3,"later":{"x":1}}`)); err != nil || got.Shards != 3 {
+	if got, err := ParseTopology([]byte(`{"generation":1,"first":0,"shards":3,"later":{"x":1}}`)); err != nil ||
+		got.Shards != 3 {
 		t.Errorf("a key of later versions: %+v, %v", got, err)
 	}
 }

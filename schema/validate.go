@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// validate checks what folds rely on without looking: column lengths, and every index.
+// validate checks what folds rely on: column lengths, indices, and numbers of 32 bits.
 func (b *Batch) validate() error {
 	for id := range b.columns {
 		c := &b.columns[id]
@@ -20,34 +20,34 @@ func (b *Batch) validate() error {
 	}
 	for i := range b.Threads {
 		if int(b.Threads[i].Process) >= len(b.Processes) {
-			return fmt.Errorf("%w: thread %d of no process", ErrMalformed, i)
+			return fmt.Errorf("%w: thread %d: process index out of range", ErrMalformed, i)
 		}
 	}
 	for i := range b.Shapes {
 		s := &b.Shapes[i]
 		if int(s.Call) >= len(b.Calls) || int(s.Func) >= len(b.Funcs) {
-			return fmt.Errorf("%w: shape %d of no call or function", ErrMalformed, i)
+			return fmt.Errorf("%w: shape %d: call or function index out of range", ErrMalformed, i)
 		}
 	}
 	for i := range b.Contexts {
 		if int(b.Contexts[i].GPU) > len(b.GPUs) {
-			return fmt.Errorf("%w: context %d on no GPU", ErrMalformed, i)
+			return fmt.Errorf("%w: context %d: GPU index out of range", ErrMalformed, i)
 		}
 	}
 	for i := range b.Graphs {
 		g := &b.Graphs[i]
 		if int(g.Func) >= len(b.Funcs) {
-			return fmt.Errorf("%w: graph %d of no function", ErrMalformed, i)
+			return fmt.Errorf("%w: graph %d: function index out of range", ErrMalformed, i)
 		}
 		for _, n := range g.Nodes {
 			if int(n.Func) >= len(b.Funcs) {
-				return fmt.Errorf("%w: graph %d runs no function", ErrMalformed, i)
+				return fmt.Errorf("%w: graph %d: function index of a node out of range", ErrMalformed, i)
 			}
 		}
 	}
 	for i := range b.Coverage {
 		if int(b.Coverage[i].Process) >= len(b.Processes) {
-			return fmt.Errorf("%w: coverage %d of no process", ErrMalformed, i)
+			return fmt.Errorf("%w: coverage %d: process index out of range", ErrMalformed, i)
 		}
 	}
 	if b.Events == 0 || b.Kind == KindNone {
@@ -61,7 +61,7 @@ func (b *Batch) validate() error {
 	return nil
 }
 
-// limit is the number of valid values of a column of 32 bits.
+// limit returns the number of valid values of a column of 32 bits.
 func (b *Batch) limit(c *ColumnSpec) uint64 {
 	if c.Content != ContentIndex {
 		return 1 << 32
@@ -73,7 +73,7 @@ func (b *Batch) limit(c *ColumnSpec) uint64 {
 	return n
 }
 
-// max is the largest of n > 0 values; a sum that wraps counts as the largest number there is.
+// max returns the largest of n > 0 values. A sum that wraps counts as the largest uint64.
 func (c *Column) max(n int) uint64 {
 	var top uint64
 	switch c.Width {

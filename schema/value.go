@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	errTooMany  = errors.New("claims more entries than bytes are left")
-	errDepth    = errors.New("nested too deep")
-	errShort    = errors.New("claims more bytes than are left")
+	errTooMany  = errors.New("list is longer than the bytes that are left")
+	errDepth    = errors.New("nested deeper than 8")
+	errShort    = errors.New("string is longer than the bytes that are left")
 	errRange    = errors.New("number out of range")
-	errHalfNode = errors.New("a node without a count")
+	errHalfNode = errors.New("graph node without a count")
 )
 
-// oneByte passes over the next byte if it is one of these codes, and gives what it says above the lowest. Most strings,
-// lists and numbers say what they are in one byte, and a small batch is little else: the library takes several times as long.
+// oneByte consumes the next byte if it is between two codes, and returns its distance from the lowest. Most strings,
+// lists and numbers of a small batch have one-byte headers, and the library takes several times as long to read them.
 func (d *Decoder) oneByte(lowest, highest byte) (int, bool) {
 	at := d.at()
 	if at >= len(d.data) || d.data[at] < lowest || d.data[at] > highest {
@@ -28,7 +28,7 @@ func (d *Decoder) oneByte(lowest, highest byte) (int, bool) {
 	return int(d.data[at] - lowest), true
 }
 
-// raw is the next string or binary, borrowed from the message.
+// raw returns the next string or binary, borrowed from the message.
 func (d *Decoder) raw() ([]byte, error) {
 	n, known := d.oneByte(msgpcode.FixedStrLow, msgpcode.FixedStrHigh)
 	if !known {
@@ -46,7 +46,7 @@ func (d *Decoder) raw() ([]byte, error) {
 	return d.data[at : at+n : at+n], err
 }
 
-// length is how many values the list that begins here has; -1 for nil.
+// length returns the length of the next list, -1 for nil.
 func (d *Decoder) length() (int, error) {
 	if n, known := d.oneByte(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh); known {
 		return n, nil
@@ -54,10 +54,10 @@ func (d *Decoder) length() (int, error) {
 	return d.dec.DecodeArrayLen()
 }
 
-// at is the offset of the next byte.
+// at returns the offset of the next byte.
 func (d *Decoder) at() int { return len(d.data) - d.reader.Len() }
 
-// word is the next string, borrowed from the message: a key, or a word of which there are few.
+// word returns the next string, borrowed from the message: a key or a word.
 func (d *Decoder) word() ([]byte, error) {
 	raw, err := d.raw()
 	if len(raw) > maxString {
@@ -88,7 +88,7 @@ func (d *Decoder) text(s *string) (err error) {
 	return err
 }
 
-// uint is the next number. The library reads a negative one as a huge one: refused here.
+// uint returns the next number. The library reads a negative number as a huge one, so uint rejects it.
 func (d *Decoder) uint() (uint64, error) {
 	if v, known := d.oneByte(0, msgpcode.PosFixedNumHigh); known {
 		return uint64(v), nil
@@ -135,7 +135,7 @@ func (d *Decoder) numbers(dst []uint64) ([]uint64, error) {
 	return dst, nil
 }
 
-// skip passes over one value. The library's own Skip has no bound on nesting.
+// skip skips one value. The library's own Skip does not limit nesting.
 func (d *Decoder) skip(depth int) error {
 	if depth > maxDepth {
 		return errDepth
