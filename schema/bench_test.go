@@ -126,7 +126,7 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	})
 	b.Run("memory/rows", func(b *testing.B) { benchDecodeRows(b, rowsOfMemory(memory)) })
-	b.Run("small", func(b *testing.B) { // what a quiet host sends: the envelope is most of it
+	b.Run("small", func(b *testing.B) { // a quiet host: the envelope is most of the message
 		builder := schema.NewBuilder(schema.KindMemory)
 		addMemory(builder, memory[:8])
 		benchDecode(b, builder, func(*schema.Batch) []*schema.Column { return nil })

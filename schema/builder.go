@@ -124,7 +124,7 @@ func (b *Builder) Thread(t Thread) uint32 {
 	return i
 }
 
-// GPU interns a device and returns what the gpu column holds: 1 + its index.
+// GPU interns a device and returns 1 + its index, the value of the GPU column.
 func (b *Builder) GPU(g GPU) uint32 {
 	i, added := b.gpus.intern(g)
 	if added {
@@ -163,7 +163,7 @@ func (b *Builder) Graph(g Graph) {
 	b.strings += 16 + 10*len(g.Nodes)
 }
 
-// Context interns a CUDA context and returns what the context column holds: 1 + its index.
+// Context interns a CUDA context and returns 1 + its index, the value of the context column.
 func (b *Builder) Context(c Context) uint32 {
 	i, _ := b.contexts.intern(c)
 	return 1 + i

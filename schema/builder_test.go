@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -194,7 +195,7 @@ func TestColumnWidths(t *testing.T) {
 	}
 }
 
-// TestBuilderReuse: a Builder after Reset writes what a new one writes.
+// TestBuilderReuse expects equal bytes from a Builder after Reset.
 func TestBuilderReuse(t *testing.T) {
 	b := schema.NewBuilder(schema.KindLaunch)
 	fill := func() []byte {
@@ -326,5 +327,48 @@ func TestShard(t *testing.T) {
 	}
 	if got := schema.Token("a.b*c>d\te\x7f") + " " + schema.Token(""); got != "a_b_c_d_e_ _" {
 		t.Errorf("tokens %q", got)
+	}
+}
+
+// TestEveryFieldTravels sets each field of each event to another number and expects it back.
+func TestEveryFieldTravels(t *testing.T) {
+	trip(t, schema.KindMemory, (*schema.Builder).AddMemory, (*schema.Batch).Memory)
+	trip(t, schema.KindLaunch, (*schema.Builder).AddLaunch, (*schema.Batch).Launch)
+	trip(t, schema.KindCopy, (*schema.Builder).AddCopy, (*schema.Batch).Copy)
+	trip(t, schema.KindSync, (*schema.Builder).AddSync, (*schema.Batch).Sync)
+}
+
+func trip[E any](t *testing.T, kind schema.Kind, add func(*schema.Builder, *E), read func(*schema.Batch, int) E) {
+	t.Helper()
+	b := schema.NewBuilder(kind)
+	for i := range uint32(40) { // rows for every index
+		b.GPU(schema.GPU{Ordinal: i})
+		b.Thread(schema.Thread{Process: b.Process(train), TID: i})
+		c, f := b.Call(schema.CallRef{Symbol: fmt.Sprint(i)}), b.Func(schema.Func{})
+		b.Shape(schema.LaunchShape{Call: c, Func: f, SharedBytes: i})
+		b.Context(schema.Context{Handle: uint64(i)})
+		b.CUDAStream(uint64(i))
+	}
+	var event E
+	fields := reflect.ValueOf(&event).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetUint(uint64(i + 1))
+	}
+	columns := 0
+	for _, c := range schema.Columns {
+		if slices.Contains(c.Kinds, kind) {
+			columns++
+		}
+	}
+	if columns != fields.NumField() {
+		t.Errorf("%s has %d columns and its event %d fields", kind, columns, fields.NumField())
+	}
+	add(b, &event)
+	var got schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if decoded := read(&got, 0); !reflect.DeepEqual(decoded, event) {
+		t.Errorf("%s: %+v, want %+v", kind, decoded, event)
 	}
 }

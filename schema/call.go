@@ -5,7 +5,7 @@ import "strings"
 // Feature is a kind of batches that a user enables.
 type Feature = Kind
 
-// Op says what a call did. It travels as a word in a batch's call dictionary, so that a reader understands a call whose
+// Op is the action of a call. It travels as a word in a batch's call dictionary, so that a reader understands a call whose
 // symbol it does not know.
 type Op uint8
 

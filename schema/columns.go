@@ -73,7 +73,8 @@ var Columns = [numColumns]ColumnSpec{
 	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy}, Bits: 64, Unit: "bytes", Doc: "amount"},
 	colAux: {
 		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
-		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; sync: the later CUDA event of op `elapsed`",
+		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; " +
+			"sync: the later CUDA event of op `elapsed`",
 	},
 	colDst: {Key: "dst", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "destination address"},
 	colSrc: {Key: "src", Kinds: copyOnly, Bits: 64, Content: ContentAddress, Doc: "source address; 0 for a set"},
@@ -96,8 +97,7 @@ var Columns = [numColumns]ColumnSpec{
 	},
 }
 
-// columnKeys and kindColumns are Columns by what the encoder and the decoder look up: Columns itself is too wide to
-// search for every message.
+// columnKeys and kindColumns are made from Columns, whose rows are too wide to search for every message.
 var (
 	columnKeys  = keysOfColumns()
 	kindColumns = columnsOfKinds()

@@ -1,6 +1,6 @@
 package schema
 
-// Content says what a value on the wire is, for programs that rewrite messages.
+// Content is the meaning of a value on the wire. Programs that rewrite messages use it.
 type Content uint8
 
 // Contents.

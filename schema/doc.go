@@ -1,5 +1,5 @@
-// Package schema is the wire contract between producers and consumers: what a batch of observed CUDA calls looks like
-// in Go, in msgpack bytes and in NATS subjects. This text specifies form 1.0. docs/wire.md shows an annotated message,
+// Package schema is the wire contract between producers and consumers: the form of a batch of observed CUDA calls in
+// Go, in msgpack bytes and in NATS subjects. This text specifies form 1.0. docs/wire.md shows an annotated message,
 // and docs/events.md explains each op.
 //
 // # Message
@@ -26,8 +26,8 @@
 //	older    [uint]    some memory batches: PIDs, see Batch.Older
 //	cols     map       column key → column: see Columns
 //
-// The subject carries the major version, 1. The key v is always written, so that a message can be told from a malformed
-// one by its first bytes. A reader never rejects a message because of v.
+// The subject carries the major version, 1. A writer always writes the key v, and writes it first. A reader
+// never rejects a message because of v.
 //
 // A dictionary is an array of rows, and a row is an array of fields in the order of Dictionaries. Indices into a
 // dictionary count from 0. A string is bytes as Linux reported them, mostly UTF-8.
@@ -40,9 +40,9 @@
 //
 // # Ops and classes
 //
-// The constants of Op say for each op what happened, and what the columns p, b and x hold. Ops from OpName on never
+// The comments of the Op constants explain each op and its use of the columns p, b and x. Ops from OpName on never
 // travel. A call that was recorded into a graph keeps its symbol, class and direction and has the op record: it did not
-// run, and is no launch, copy, set or allocation. A graph_launch runs every node of its graph as often as the node's
+// run, so it does not count as a launch, copy, set or allocation. A graph_launch runs every node of its graph as often as the node's
 // count says; a partial graph runs more. MemClass.OnGPU and MemClass.OnHost say where memory is counted.
 //
 // # Evolution
@@ -51,9 +51,9 @@
 // Fields are only added at the end of rows. Index columns and the dictionaries that they point into are never removed.
 // A reader therefore
 //
-//   - ignores keys, columns, fields at the end of a row, words and kinds that it does not know. An unknown kind reads as
-//     KindNone, an unknown op as OpUnknown, an unknown class or direction as "", and an unknown cause of loss counts
-//     as LossOther;
+//   - ignores keys, columns, fields at the end of a row, words and kinds that it does not know. An unknown kind reads
+//     as KindNone, an unknown op as OpUnknown, an unknown class or direction as "", and an unknown cause of loss
+//     counts as LossOther;
 //   - reads an absent key, column or field as zero;
 //   - takes the last of equal keys.
 //
@@ -85,7 +85,7 @@
 // (cluster, host, boot, pid, start) identifies a process for ever; an exec keeps it. A thread is an attribute. A handle
 // or address means something only within its process.
 //
-// Loss counters only grow within a run. The difference between two batches is what was lost between them. Calls that
+// Loss counters only grow within a run. The difference between two batches is the loss between them. Calls that
 // cannot be observed, for example those before the probes were attached, are not counted: Process.Late marks them.
 //
 // # Clock
@@ -108,6 +108,6 @@
 // Physical memory has one reference for its create and for each retain, and one less for each release. It ends with its
 // last reference and last mapping, whichever is later. An open is a holder without bytes: the memory is counted where
 // it
-// was made. The holder ends with the close, free or release of its p. A free or release ends what is live at p,
-// whatever class its own call names.
+// was made. The holder ends with the close, free or release of its p. A free or release ends the live memory at
+// p, whatever class its own call names.
 package schema

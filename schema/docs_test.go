@@ -30,7 +30,7 @@ func TestDocumentedBytes(t *testing.T) {
 	}
 }
 
-// generated compares the text between two lines of a file with what the tables say, and with -update writes it.
+// generated compares the text between two lines of a file with text that was made from the tables. -update writes it.
 func generated(t *testing.T, path, first, last, want string) {
 	t.Helper()
 	page := string(read(t, path))
@@ -51,11 +51,12 @@ func generated(t *testing.T, path, first, last, want string) {
 
 // TestTablesAreDocumented compares the tables of docs/wire.md and examples/read_batch.py with Columns and Dictionaries.
 func TestTablesAreDocumented(t *testing.T) {
-	generated(t, "../docs/wire.md", "<!-- columns: from schema/columns.go by go test ./schema -update -->", "<!-- end -->",
-		columnTable())
+	generated(t, "../docs/wire.md", "<!-- columns: from schema/columns.go by go test ./schema -update -->",
+		"<!-- end -->", columnTable())
 	generated(t, "../docs/wire.md", "<!-- dictionaries: from schema/dictionaries.go by go test ./schema -update -->",
 		"<!-- end -->", dictionaryTable())
-	generated(t, "../examples/read_batch.py", "# Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update",
+	generated(t, "../examples/read_batch.py",
+		"# Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update",
 		"# end of the generated tables", pythonTables())
 }
 

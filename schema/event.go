@@ -116,7 +116,7 @@ type Func struct {
 	Read   bool // the name was read from the program's memory, because its handle was obtained unobserved
 }
 
-// Graph lists what one launch of an executable graph runs.
+// Graph lists the kernels that one launch of an executable graph runs.
 type Graph struct {
 	Func    uint32 // index into Batch.Funcs: the executable graph
 	Partial bool   // it may run more: it was made before the probes were attached, or by calls without a probe
@@ -138,7 +138,7 @@ type LaunchShape struct {
 	SharedBytes uint32
 }
 
-// Coverage says, in a heartbeat, what gputap cannot observe of one process.
+// Coverage lists, in a heartbeat, the calls of one process that gputap cannot observe.
 type Coverage struct {
 	Process      uint32   // index into Batch.Processes
 	Asked        uint32   // driver functions that the program requested by name

@@ -359,7 +359,7 @@ func smallGolden() []byte {
 	}))
 }
 
-// newerMinorGolden is what a later minor version may send: every unknown thing beside a known one.
+// newerMinorGolden is a batch of a later minor version: every unknown thing beside a known one.
 func newerMinorGolden() []byte {
 	later := []any{1, "later", object{"a", nil}}
 	return pack(object{

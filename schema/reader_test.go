@@ -49,7 +49,7 @@ func TestReaderGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := [][]byte{good, []byte("no batch"), good}
-	away := errors.New("the source is away")
+	away := errors.New("the source failed")
 	r := schema.NewReader(func() ([]byte, error) {
 		if len(messages) == 0 {
 			return nil, away

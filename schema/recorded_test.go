@@ -80,10 +80,9 @@ func TestRecordedRun(t *testing.T) {
 	}
 }
 
-// TestRecordedRunAgain writes the recorded batches in the present form, with all that it can say of a
-// process in a Kubernetes pod, a context for each memory event and a graph in each launch batch: the
-// budget still holds.
-func TestRecordedRunAgain(t *testing.T) {
+// TestBudgetHoldsForLargestDictionaries adds to each recorded batch the fields of a Kubernetes pod, a context for each
+// memory event, and a graph. The budget still holds.
+func TestBudgetHoldsForLargestDictionaries(t *testing.T) {
 	for kind, most := range budget {
 		decoder, builder := NewDecoder(), NewBuilder(kind)
 		var b, again Batch
@@ -114,14 +113,14 @@ func TestRecordedRunAgain(t *testing.T) {
 	}
 }
 
-// rebuild fills the Builder with the batch and with what its form could not say. Dictionaries keep
-// their order, and so events their indices.
+// rebuild fills the Builder with the batch and more fields. Dictionaries keep their order, and so events their indices.
 func rebuild(to *Builder, b *Batch) {
 	to.Reset()
 	for _, p := range b.Processes {
 		p.User, p.NSPID = "researcher", 117
 		p.Pod = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
-		p.Cgroup = ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/" +
+		p.Cgroup = ("/kubepods.slice/kubepods-burstable.slice/" +
+			"kubepods-burstable-pod0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/" +
 			"cri-containerd-9f86d081884c7d659a2feaa0c55ad015.scope")[:120]
 		to.Process(p)
 	}

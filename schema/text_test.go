@@ -3,6 +3,7 @@ package schema_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -10,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// rowsText writes a batch as text: the header, what belongs to no event (a heartbeat's parts, graphs),
+// rowsText writes a batch as text: the header, the parts of a heartbeat, the graphs,
 // and one line per event with its dictionaries looked up. examples/read_batch.py prints the same.
 func rowsText(b *schema.Batch) string {
 	var w strings.Builder
@@ -29,6 +30,9 @@ func rowsText(b *schema.Batch) string {
 			fmt.Fprintf(&w, " %s*%d", funcText(b, n.Func), n.Count)
 		}
 		w.WriteByte('\n')
+	}
+	if b.Kind == schema.KindNone {
+		return w.String()
 	}
 	for i := range b.Events {
 		eventText(&w, b, i)
@@ -56,34 +60,44 @@ func heartbeatText(w *strings.Builder, b *schema.Batch) {
 	}
 }
 
+// eventText writes each column of the event's kind.
 func eventText(w *strings.Builder, b *schema.Batch, i int) {
-	switch b.Kind {
-	case schema.KindMemory:
-		e := b.Memory(i)
-		fmt.Fprintf(w, "t=%d d=%d th=%s c=%s g=%s r=%d p=%d b=%d x=%d cx=%s po=%d\n", e.Time, e.Duration, threadText(b, e.Thread),
-			callText(b, e.Call), gpuText(b, e.GPU), e.Result, e.Ptr, e.Bytes, e.Aux, contextText(b, e.Context), e.Pool)
-	case schema.KindLaunch:
-		e := b.Launch(i)
-		s := b.Shapes[e.Shape]
-		fmt.Fprintf(w, "t=%d th=%s g=%s s=%s,%s,%d,%d,%d,%d,%d,%d,%d q=%d\n", e.Time, threadText(b, e.Thread),
-			gpuText(b, e.GPU), callText(b, s.Call), funcText(b, s.Func), s.Grid[0], s.Grid[1],
-			s.Grid[2], s.Block[0], s.Block[1], s.Block[2], s.SharedBytes, b.CUDAStreams[e.CUDAStream])
-	case schema.KindCopy:
-		e := b.Copy(i)
-		fmt.Fprintf(w, "t=%d d=%d th=%s c=%s g=%s r=%d b=%d dst=%d src=%d q=%d\n", e.Time, e.Duration,
-			threadText(b, e.Thread), callText(b, e.Call), gpuText(b, e.GPU), e.Result, e.Bytes, e.Dst, e.Src,
-			b.CUDAStreams[e.CUDAStream])
-	case schema.KindSync:
-		e := b.Sync(i)
-		fmt.Fprintf(w, "t=%d d=%d th=%s c=%s g=%s r=%d p=%d x=%d q=%d v=%d\n", e.Time, e.Duration,
-			threadText(b, e.Thread), callText(b, e.Call), gpuText(b, e.GPU), e.Result, e.CUDAEvent, e.Until,
-			b.CUDAStreams[e.CUDAStream], e.Elapsed)
+	for id, c := range schema.Columns {
+		if !slices.Contains(c.Kinds, b.Kind) {
+			continue
+		}
+		if w.String()[w.Len()-1] != '\n' {
+			w.WriteByte(' ')
+		}
+		fmt.Fprintf(w, "%s=%s", c.Key, valueText(b, c.Dictionary, schema.ColumnOf(b, id).At(i)))
 	}
+	w.WriteByte('\n')
+}
+
+// valueText is a number, or the fields of the dictionary entry that it points to.
+func valueText(b *schema.Batch, d schema.Dictionary, v uint64) string {
+	switch i := uint32(v); d {
+	case schema.DictThreads:
+		return threadText(b, i)
+	case schema.DictCalls:
+		return callText(b, i)
+	case schema.DictGPUs:
+		return gpuText(b, i)
+	case schema.DictContexts:
+		return contextText(b, i)
+	case schema.DictShapes:
+		s := b.Shapes[i]
+		return fmt.Sprintf("%s,%s,%d,%d,%d,%d,%d,%d,%d", callText(b, s.Call), funcText(b, s.Func), s.Grid[0], s.Grid[1],
+			s.Grid[2], s.Block[0], s.Block[1], s.Block[2], s.SharedBytes)
+	case schema.DictCUDAStreams:
+		return fmt.Sprint(b.CUDAStreams[i])
+	}
+	return fmt.Sprint(v)
 }
 
 func processText(p *schema.Process) string {
-	return fmt.Sprintf("%d,%d,%d,%s,%s,%s,%d,%s,%d,%s,%s,%s", p.PID, p.Start, p.UID, p.Comm, p.Exe, p.Container, bit(p.Late),
-		p.User, p.NSPID, p.Cgroup, p.Pod, p.Unit)
+	return fmt.Sprintf("%d,%d,%d,%s,%s,%s,%d,%s,%d,%s,%s,%s", p.PID, p.Start, p.UID, p.Comm, p.Exe,
+		p.Container, bit(p.Late), p.User, p.NSPID, p.Cgroup, p.Pod, p.Unit)
 }
 
 func threadText(b *schema.Batch, i uint32) string {
@@ -127,7 +141,7 @@ func bit(b bool) int {
 // object is a msgpack map with its keys in order: key, value, key, value.
 type object []any
 
-// pack writes what a Builder never would.
+// pack encodes a value that a Builder would not write.
 func pack(v any) []byte {
 	var buf bytes.Buffer
 	packInto(msgpack.NewEncoder(&buf), v)
