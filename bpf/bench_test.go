@@ -17,12 +17,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// What a traced call costs against the floor: an empty program on the same function, in the same
-// run. The function is stubNop, which begins with push as the driver's do. Rings of the default size
-// hold every record of a round, so no reader takes part.
+// The benchmark compares the cost of a traced call with an empty program on the same function in the same run. The
+// function is stubNop, which begins with push like those of the driver. The rings hold every record of a round, so no
+// reader runs.
 //
-// Variants take turns; medians are compared, since absolute values drift by a third.
-// On a machine of many CPUs, where rings for all take long to make, rounds are shorter.
+// Variants take turns and medians are compared, because absolute values drift by a third. Rounds are shorter on a machine
+// with many CPUs, where creating the rings takes long.
 const rounds = 15
 
 var calls, ring = sizes()
@@ -55,12 +55,17 @@ func compare(b *testing.B, threads int) {
 	nobody := Filter{Comms: []string{"nobody"}}
 	variants := []variant{
 		{name: "bare"},
-		{name: "entry-empty", entry: TapProgEmpty}, {name: "entry-record", entry: TapProgLaunchEnter, shape: schema.ShapeLaunch},
+		{
+			name: "entry-empty", entry: TapProgEmpty,
+		}, {name: "entry-record", entry: TapProgLaunchEnter, shape: schema.ShapeLaunch},
 		{name: "pair-empty", entry: TapProgEmpty, exit: TapProgEmpty},
 		{name: "pair-record", entry: TapProgCallEnter, exit: TapProgCopyExit, shape: schema.ShapeCopy},
 		{name: "pair-memory", entry: TapProgCallEnter, exit: TapProgMemoryExit, shape: schema.ShapeFree},
 		{name: "entry-passed-over", entry: TapProgLaunchEnter, shape: schema.ShapeLaunch, filter: nobody},
-		{name: "pair-passed-over", entry: TapProgCallEnter, exit: TapProgMemoryExit, shape: schema.ShapeFree, filter: nobody},
+		{
+			name: "pair-passed-over", entry: TapProgCallEnter, exit: TapProgMemoryExit, shape: schema.ShapeFree,
+			filter: nobody,
+		},
 	}
 	took := map[string][]float64{}
 	for range rounds {
@@ -112,7 +117,9 @@ func nsPerCall(b *testing.B, v variant, threads int) float64 {
 		}
 		defer l.Close()
 	}
-	out, err := exec.Command("../bin/workload", "bench", "nop", "--count", fmt.Sprint(calls), "--threads", fmt.Sprint(threads)).Output()
+	out, err := exec.Command(
+		"../bin/workload", "bench", "nop", "--count", fmt.Sprint(calls), "--threads", fmt.Sprint(threads),
+	).Output()
 	if err != nil {
 		b.Fatalf("workload bench: %v", err)
 	}
@@ -126,7 +133,7 @@ func nsPerCall(b *testing.B, v variant, threads int) float64 {
 		b.Fatal(err)
 	}
 	if n := lost[0] + lost[1] + lost[2]; n > 0 && os.Getenv("GPUTAP_BENCH_LOSSY") == "" {
-		b.Fatalf("%s lost %v records: the figure would flatter", v.name, lost)
+		b.Fatalf("%s lost %v records, so the figure would be too low", v.name, lost)
 	}
 	return ns
 }

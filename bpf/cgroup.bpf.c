@@ -1,8 +1,8 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Tells of every control group that is made. Loaded only while processes are chosen by their group, and
- * apart from the taps: a kernel without this tracepoint must still load those. */
+/* Reports each new control group. Loaded only while a filter chooses processes by control group, and apart from
+ * tap.bpf.c, which must also load on a Linux without this tracepoint. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -24,7 +24,7 @@ struct cgroup {
 
 #pragma clang attribute pop
 
-#define PATH_BYTES 1024 /* what Linux gives of a path */
+#define PATH_BYTES 1024 /* limit of Linux */
 
 struct cgroup_record {
 	u64 id;
@@ -33,7 +33,7 @@ struct cgroup_record {
 };
 _Static_assert(sizeof(struct cgroup_record) == 1040, "CgroupRecord in cgroup.go has another size");
 
-/* Groups come seldom, so each wakes the reader. */
+/* New groups are rare, so each wakes the reader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
@@ -41,8 +41,8 @@ struct {
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* A record that finds no room is made good by the reader, which looks at all groups now and then. */
-static __always_inline int tell_cgroup(struct cgroup *group, const char *path)
+/* If the ring is full the record is dropped: the reader also scans all groups from time to time. */
+static __always_inline int submit_cgroup(struct cgroup *group, const char *path)
 {
 	if (group->root->hierarchy_id != 0)
 		return 0;
@@ -57,4 +57,4 @@ static __always_inline int tell_cgroup(struct cgroup *group, const char *path)
 }
 
 SEC("tp_btf/cgroup_mkdir")
-int cgroup_made(u64 *ctx) { return tell_cgroup((void *)ctx[0], (void *)ctx[1]); }
+int cgroup_made(u64 *ctx) { return submit_cgroup((void *)ctx[0], (void *)ctx[1]); }

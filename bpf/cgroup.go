@@ -18,7 +18,7 @@ type CgroupRecord struct {
 	Path      [1024]byte
 }
 
-// CgroupWatch tells of control groups of version 2 as they are made.
+// CgroupWatch reports new control groups of version 2.
 type CgroupWatch struct {
 	coll   *ebpf.Collection
 	link   link.Link
@@ -27,7 +27,7 @@ type CgroupWatch struct {
 	close  sync.Once
 }
 
-// WatchCgroups begins to tell. Linux without the tracepoint cgroup_mkdir, or without its type, refuses.
+// WatchCgroups attaches to the tracepoint cgroup_mkdir. It fails on a Linux without the tracepoint or its BTF.
 func WatchCgroups() (*CgroupWatch, error) {
 	spec, err := LoadCgroup()
 	if err != nil {
@@ -49,9 +49,9 @@ func WatchCgroups() (*CgroupWatch, error) {
 	return w, nil
 }
 
-// Next waits for the next group and returns its id and its path from the root of the hierarchy; its
-// directory may not be visible yet. When a deadline passes the error is os.ErrDeadlineExceeded, after
-// Close os.ErrClosed.
+// Next waits for the next group. It returns the group's id and its path from the root of the hierarchy. The directory
+// may
+// not be visible yet. The error is os.ErrDeadlineExceeded after the deadline and os.ErrClosed after Close.
 func (w *CgroupWatch) Next(deadline time.Time) (id uint64, path string, err error) {
 	w.ring.SetDeadline(deadline)
 	if err := w.ring.ReadInto(&w.record); err != nil {
@@ -59,13 +59,13 @@ func (w *CgroupWatch) Next(deadline time.Time) (id uint64, path string, err erro
 	}
 	r := As[CgroupRecord](w.record.RawSample)
 	if r == nil {
-		return 0, "", fmt.Errorf("record of %d bytes", len(w.record.RawSample))
+		return 0, "", fmt.Errorf("read a control group: the record has only %d bytes", len(w.record.RawSample))
 	}
 	name, _, _ := bytes.Cut(r.Path[:min(r.PathBytes, uint64(len(r.Path)))], []byte{0})
 	return r.ID, string(name), nil
 }
 
-// Close ends a Next that waits; it may be called from anywhere, and again.
+// Close ends a waiting Next. Any goroutine may call it, more than once.
 func (w *CgroupWatch) Close() {
 	w.close.Do(func() {
 		if w.link != nil {

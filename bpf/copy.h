@@ -3,7 +3,7 @@
 #ifndef GPUTAP_COPY_H
 #define GPUTAP_COPY_H
 
-/* CUDA_MEMCPY2D, and CUDA_MEMCPY3D without what lies between. A side is {type, host, device, array}. */
+/* One side of CUDA_MEMCPY2D or CUDA_MEMCPY3D. */
 struct side {
 	u64 type, host, device, array;
 };
@@ -22,7 +22,7 @@ static __always_inline u64 side_pointer(struct side *s)
 	return s->device;
 }
 
-/* Most sizes of a batch copy that are added up; of a larger one the amount is lost. */
+/* Limit of sizes in a batch copy. The amount of a larger batch copy is counted as lost. */
 #define BATCH_SIZES 1024
 
 static __always_inline u64 sum_of(u64 sizes, u64 count)
@@ -50,12 +50,13 @@ struct movement {
 	u32 dst_type, src_type;
 };
 
-static __always_inline void read_struct(struct movement *m, u64 address, u32 src_at, u32 dst_at, u32 extent_at, bool deep)
+static __always_inline void read_struct(struct movement *m, u64 address, u32 src_at, u32 dst_at, u32 extent_at,
+					bool deep)
 {
 	struct side src = {}, dst = {};
 	u64 extent[3] = {0, 0, 1};
 	m->dst = m->src = m->bytes = 0;
-	if (no_pointer(address))
+	if (is_null(address))
 		return;
 	long err = bpf_probe_read_user(&src, sizeof(src), (void *)(address + src_at));
 	err |= bpf_probe_read_user(&dst, sizeof(dst), (void *)(address + dst_at));
@@ -115,7 +116,7 @@ static __always_inline void read_movement(struct returned *r, struct movement *m
 	}
 }
 
-/* The CUDA stream of a batch copy is on the stack, which the callee may overwrite: read it at entry. */
+/* The CUDA stream of a batch copy is on the stack. The callee may overwrite it, so it is read at entry. */
 static __always_inline int enter_batch(struct pt_regs *ctx)
 {
 	struct frame *f = enter(ctx);

@@ -1,17 +1,16 @@
-// Package bpf is what runs in Linux: one program pair per argument shape of schema.Calls, and the
-// records they write.
+// Package bpf contains the programs that run in Linux and their loader. A pair of programs, entry and return, serves
+// the
+// calls of schema.Calls that write the same record type.
 //
-// Least Linux is 5.15 (attach cookies), with BTF. Programs attach to a whole library file, with uprobe_multi
-// where Linux has it (6.6), else with a perf event for each symbol; the attach cookie is the row of
-// schema.Calls.
+// The least Linux is 5.15 (attach cookies), with BTF. Programs attach to a library file, with uprobe_multi on Linux 6.6
+// and later, else with one perf event per symbol. The attach cookie contains the row of schema.Calls.
 //
-// Records. Memory, process, name and device records go to the ring control, in the order in which
-// the calls returned; launches and copies go to the ring of the CPU they ran on, in no order across
-// CPUs. A record is written in full or not at all. A thread's first record is its announcement.
+// Records. Memory, process, name and device records go to the control ring, in the order in which the calls returned.
+// Launches, copies and syncs go to the ring of their CPU, without order across CPUs. A record is written whole or not
+// at
+// all. The first record of a thread announces it.
 //
-// Loss. Whatever cannot be written is counted per CPU and cause in the map cpus, and nothing else
-// happens: the traced program is never held up.
+// Loss. A record that cannot be written is counted per CPU and cause in the map cpus. The traced program never waits.
 //
-// Wake-ups. Records are submitted without waking the reader, but for one in some thousands and for
-// announcements: the reader must poll.
+// Wake-ups. Records do not wake the reader, except one in WAKE_EVERY and announcements. The reader must poll.
 package bpf

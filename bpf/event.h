@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The layout of every ring record, and the cookie of a probe: the one place where Linux and Go agree.
- * Little endian, natural alignment, every byte written. layout_test.go compares the Go side with what
- * a C compiler makes of it. */
+/* The layout of every ring record and of the attach cookie, shared by the BPF programs and Go. Records are little
+ * endian and naturally aligned, and every byte is written. layout_test.go compares record.go with this file. */
 #ifndef GPUTAP_EVENT_H
 #define GPUTAP_EVENT_H
 
@@ -9,17 +8,17 @@ enum record_type {
 	RECORD_MEMORY = 1, /* control ring */
 	RECORD_THREAD,     /* control ring: first call of a thread */
 	RECORD_END,        /* control ring: exec or exit of a process that made calls */
-	RECORD_NAME,       /* control ring: handle -> name, or handle -> handle */
-	RECORD_DEVICE,     /* control ring: what an ordinal is */
-	RECORD_LAUNCH,     /* bulk ring of the CPU; control ring when recorded, and of graphs */
-	RECORD_COPY,       /* bulk ring of the CPU; control ring when recorded */
-	RECORD_SYNC,       /* bulk ring of the CPU */
+	RECORD_NAME,       /* control ring: name or alias of a handle */
+	RECORD_DEVICE,     /* control ring: ordinal, UUID or name of a device */
+	RECORD_LAUNCH,     /* bulk ring; control ring for calls recorded into a graph and for graph launches */
+	RECORD_COPY,       /* bulk ring; control ring for calls recorded into a graph */
+	RECORD_SYNC,       /* bulk ring */
 	RECORD_ARRAY,      /* control ring */
 	RECORD_GRAPH,      /* control ring: captures, nodes, executable graphs */
-	RECORD_COVERAGE,   /* control ring: an address of the driver that the program asked for */
+	RECORD_COVERAGE,   /* control ring: the program requested an address of the driver */
 };
 
-/* Argument families: the numbers of schema.Shape. */
+/* Argument families, numbered as schema.Shape. */
 enum shape {
 	SHAPE_NONE,
 	SHAPE_ALLOC,
@@ -108,13 +107,13 @@ enum shape {
 	SHAPES,
 };
 
-/* The attach cookie: row of schema.Calls, shape, which argument is the CUDA stream, flags. */
+/* The attach cookie: row of schema.Calls, shape, number of the argument that is the CUDA stream, flags. */
 #define COOKIE_SHAPE 16       /* 8 bits */
 #define COOKIE_STREAM 24      /* 4 bits; 0: none */
-#define COOKIE_PER_THREAD (1 << 28) /* CUDA stream 0 is the thread's own */
-#define COOKIE_QUIET (1 << 29)      /* nobody wants its record */
+#define COOKIE_PER_THREAD (1 << 28) /* CUDA stream 0 is the default stream of the thread */
+#define COOKIE_QUIET (1 << 29)      /* write no record: the call is probed only for its effect on captures */
 
-/* Indices of struct cpu.lost; the same order as schema.Loss. */
+/* Indices of struct cpu.lost, in the order of schema.Loss. */
 enum loss {
 	LOST_CONTROL_RING,
 	LOST_BULK_RING,
@@ -130,9 +129,9 @@ struct head {
 	__u32 tid;
 	__u32 tgid;
 	__u32 capture;      /* the call was recorded into a graph by this capture; 0: it ran */
-	__u64 thread_start; /* boot-time ns; with tid the identity of a thread */
+	__u64 thread_start; /* boot-time ns; (tid, thread_start) identifies a thread */
 	__u64 time;         /* boot-time ns at entry */
-	__u64 cuda_context; /* current context of the thread; 0 unknown */
+	__u64 cuda_context; /* current context of the thread; 0: unknown */
 };
 
 struct memory_record {
@@ -144,7 +143,7 @@ struct memory_record {
 	__u64 pool;
 	__u64 cuda_stream;
 	__u32 result;
-	__s32 device; /* ordinal named by the arguments; -1: that of the context; -2: none */
+	__s32 device; /* ordinal from the arguments; -1: that of the context; -2: none */
 };
 
 struct array_record {
@@ -176,7 +175,7 @@ struct copy_record {
 	__u64 bytes; /* of sets: elements */
 	__u64 cuda_stream;
 	__u32 result;
-	__u16 src_type; /* CUmemorytype where the arguments say it; 0 */
+	__u16 src_type; /* CUmemorytype if an argument has it, else 0 */
 	__u16 dst_type;
 };
 
@@ -204,9 +203,9 @@ struct thread_record { /* RECORD_THREAD and RECORD_END */
 struct name_record {
 	struct head head;
 	__u64 handle;
-	__u64 alias;      /* another handle of the same; 0: name holds the name */
-	__u64 module;     /* module or library it is of; 0 unknown */
-	__u64 name_bytes; /* with the terminating NUL; NAME_BYTES: it may have been cut. SHAPE_ENUMERATE: of handles */
+	__u64 alias;      /* another handle of the same object; 0: the record has a name */
+	__u64 module;     /* module or library of the handle; 0: unknown */
+	__u64 name_bytes; /* with the NUL; NAME_BYTES: may be truncated. SHAPE_ENUMERATE: bytes of handles */
 	char name[NAME_BYTES];
 };
 
@@ -220,17 +219,17 @@ struct device_record {
 
 struct graph_record {
 	struct head head;
-	__u64 made;  /* new graph or executable graph; of captures the CUDA stream; type of any node */
-	__u64 graph; /* what it was made of, or changed */
-	__u64 func;  /* kernel of the node; of one that allocates the ordinal, 32 bits, as in memory_record */
+	__u64 made;  /* new graph or executable graph; capture: CUDA stream; SHAPE_ANY_NODE: node type */
+	__u64 graph; /* source of the new graph, or the graph that changed */
+	__u64 func;  /* kernel of the node; allocation node: ordinal, 32 bits, as memory_record.device */
 	__u64 ptr;   /* address that the node allocates or frees */
 	__u64 bytes;
 };
 
 struct coverage_record {
 	struct head head;
-	__u64 address; /* in the process; 0: a table was asked for */
-	char name[64]; /* as asked for, without suffix; of a table its 16-byte id */
+	__u64 address; /* in the process; 0: the program requested a table */
+	char name[64]; /* as requested, without suffix; table: its 16-byte id */
 };
 
 _Static_assert(sizeof(struct head) == 40, "head");

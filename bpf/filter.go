@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Conditions on a process's control group, as bits; see enum filter of filter.h.
+// Conditions on the control group of a process, as bits of enum filter in filter.h.
 const (
 	FilterCgroup    uint8 = 8
 	FilterContainer uint8 = 16
@@ -19,23 +19,23 @@ const (
 	filterUID  = 4
 )
 
-// maxCgroups is the number of groups that may meet a condition at one time.
+// maxCgroups limits the control groups that meet a condition at one time.
 const maxCgroups = 16384
 
-// Filter says which processes leave records. Every kind that has entries must hold, by any of them; the zero
-// Filter lets all pass. A thread is judged at its first call, and again after an exec; of one that does not
-// pass nothing is kept but that.
+// Filter chooses the processes that write records. A process passes if each field with entries matches by one of them.
+// The zero Filter passes all. Linux evaluates the filter at the first call of a thread, and again after an exec. For a
+// thread that does not pass, Linux stores only a mark.
 type Filter struct {
-	Comms   []string          // of the process; Linux keeps CommBytes of a name
-	PIDs    map[uint32]uint64 // when each was created, in ticks of 10 ms since boot
+	Comms   []string          // names of processes; Linux truncates them to CommBytes
+	PIDs    map[uint32]uint64 // PID to start time, in ticks of 10 ms since boot
 	UIDs    []uint32
-	Cgroups uint8 // FilterCgroup, FilterContainer or both: which groups meet them is told by MeetCgroup
+	Cgroups uint8 // FilterCgroup, FilterContainer or both; MeetCgroup adds the groups that meet them
 }
 
-// CommBytes is the longest name that Linux keeps of a process.
+// CommBytes is the length to which Linux truncates the name of a process.
 const CommBytes = 15
 
-// apply sets the filter in programs that are not loaded yet.
+// apply sets the filter in programs before they are loaded.
 func (f *Filter) apply(spec *ebpf.CollectionSpec) error {
 	active := uint32(f.Cgroups)
 	fill := func(name string, bit uint32, entries []ebpf.MapKV) {
@@ -80,19 +80,20 @@ func unique[T comparable](list []T) []T {
 	return once
 }
 
-// MeetCgroup says which conditions a control group of version 2 meets, and so all inside it; id is its
-// inode. Unlike other methods it and ForgetCgroup may be called beside them.
+// MeetCgroup sets the conditions that a control group of version 2 and all groups inside it meet. id is the inode of
+// the
+// group. Other goroutines may call MeetCgroup and ForgetCgroup at any time.
 func (t *Tap) MeetCgroup(id uint64, conditions uint8) error {
 	if err := t.coll.Maps[TapMapFilterCgroups].Put(id, conditions); err != nil {
-		return fmt.Errorf("note a control group: %w", err)
+		return fmt.Errorf("add a control group to the filter: %w", err)
 	}
 	return nil
 }
 
-// ForgetCgroup takes a group back.
+// ForgetCgroup removes a group.
 func (t *Tap) ForgetCgroup(id uint64) error {
 	if err := t.coll.Maps[TapMapFilterCgroups].Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget a control group: %w", err)
+		return fmt.Errorf("remove a control group from the filter: %w", err)
 	}
 	return nil
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which processes are watched. Asked once for each thread, at its first call, and again after an exec. */
+/* Chooses the watched processes. Evaluated at the first call of each thread, and again after an exec. */
 #ifndef GPUTAP_FILTER_H
 #define GPUTAP_FILTER_H
 
-/* Each bit of filters is a condition that must hold; within one any of its entries will do. */
+/* Each bit of filters is a condition that must hold. A condition holds if any of its entries matches. */
 enum filter { FILTER_COMM = 1, FILTER_PID = 2, FILTER_UID = 4, FILTER_CGROUP = 8, FILTER_CONTAINER = 16 };
 
 const volatile u32 filters;
 
-/* The loader sizes these maps and fills all but the last, which follows the host's groups. */
+/* The loader sizes these maps and fills the first three. The last one is updated as control groups come and go. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -20,7 +20,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64); /* when the process was created, in ticks: a pid is given out again */
+	__type(value, u64); /* start time of the process in ticks, because pids are reused */
 } filter_pids SEC(".maps");
 
 struct {
@@ -34,18 +34,18 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, u64); /* id of a version 2 control group: its inode */
-	__type(value, u8); /* FILTER_CGROUP, FILTER_CONTAINER or both: what the group meets */
+	__type(value, u8); /* conditions that the group meets: FILTER_CGROUP, FILTER_CONTAINER or both */
 } filter_cgroups SEC(".maps");
 
-#define TICK 10000000     /* ns of a tick of /proc */
-#define CGROUP_LEVELS 32  /* a wanted group may not lie deeper; what is inside it may */
+#define TICK 10000000     /* ns per tick in /proc */
+#define CGROUP_LEVELS 32  /* maximal depth of a chosen group; groups inside it may be deeper */
 
-/* Asks the thread's group and those around it, from the root inwards. */
+/* Checks the thread's group and its parents, from the root inwards. */
 static __always_inline bool cgroup_wanted(u32 needed)
 {
 	u32 met = 0;
 	for (int level = 0; level < CGROUP_LEVELS; level++) {
-		u64 id = bpf_get_current_ancestor_cgroup_id(level); /* uprobes have it since Linux 5.7 */
+		u64 id = bpf_get_current_ancestor_cgroup_id(level); /* available to uprobes since Linux 5.7 */
 		if (!id)
 			return false;
 		u8 *meets = bpf_map_lookup_elem(&filter_cgroups, &id);

@@ -43,7 +43,7 @@ func tapped(t *testing.T, filter Filter) *Tap {
 	return tap
 }
 
-// callersIn reads the control ring to its end: whose records are in it.
+// callersIn reads the control ring to its end and returns the processes of its records.
 func callersIn(t *testing.T, tap *Tap) []uint32 {
 	t.Helper()
 	ring, err := ringbuf.NewReader(tap.Control)
@@ -67,7 +67,7 @@ func callersIn(t *testing.T, tap *Tap) []uint32 {
 	}
 }
 
-// keysOf are the keys of a map from pids.
+// keysOf returns the keys of a map whose keys are pids.
 func keysOf(t *testing.T, tap *Tap, name string) []uint32 {
 	t.Helper()
 	var keys []uint32
@@ -82,8 +82,9 @@ func keysOf(t *testing.T, tap *Tap, name string) []uint32 {
 	return keys
 }
 
-// TestPassedOverLeavesNoTrace: two programs do the same; Linux keeps and tells nothing of the other.
-func TestPassedOverLeavesNoTrace(t *testing.T) {
+// TestFilteredProcessLeavesNoState runs programs inside and outside the filter. Only those inside leave map entries and
+// records.
+func TestFilteredProcessLeavesNoState(t *testing.T) {
 	tap := tapped(t, Filter{Comms: []string{"wanted"}})
 	pids := map[string]uint32{}
 	for _, name := range []string{"other", "wanted", "wanted2"} {
@@ -103,7 +104,7 @@ func TestPassedOverLeavesNoTrace(t *testing.T) {
 	}
 	want := []uint32{pids["wanted"]}
 	if got := keysOf(t, tap, TapMapProcesses); !slices.Equal(got, want) {
-		t.Errorf("processes of %v are kept, want %v of %v", got, want, pids)
+		t.Errorf("map entries of processes %v, want %v of %v", got, want, pids)
 	}
 	if got := callersIn(t, tap); !slices.Equal(got, want) {
 		t.Errorf("records of %v, want %v of %v", got, want, pids)
@@ -113,8 +114,8 @@ func TestPassedOverLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestReusedPID: the process that has a chosen pid now may not be the one that was meant.
-func TestReusedPID(t *testing.T) {
+// TestReusedPIDDoesNotPassFilter chooses a pid with the start time of an earlier process.
+func TestReusedPIDDoesNotPassFilter(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "read go; exec ../bin/workload train")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -135,8 +136,8 @@ func TestReusedPID(t *testing.T) {
 	}
 }
 
-// TestWatchCgroups: a group is told with its inode before anything can be in it.
-func TestWatchCgroups(t *testing.T) {
+// TestWatchCgroupsReportsInode expects the inode of each new group.
+func TestWatchCgroupsReportsInode(t *testing.T) {
 	const mount = "/sys/fs/cgroup/"
 	dir := mount + "unified"
 	if _, err := os.Stat(dir); err != nil {
@@ -164,7 +165,7 @@ func TestWatchCgroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if path != name {
-			continue // somebody else's
+			continue // of another program
 		}
 		info, err := os.Stat(dir + name)
 		if err != nil {
@@ -177,6 +178,6 @@ func TestWatchCgroups(t *testing.T) {
 	}
 	watch.Close()
 	if _, _, err := watch.Next(time.Time{}); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("Next after Close: %v", err)
 	}
 }

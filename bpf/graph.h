@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Graphs: what is recorded into one does not run. A capture begins on a CUDA stream and spreads to
- * others through CUDA events. */
+/* Graphs. A call that is recorded into a graph does not run. A capture starts on a CUDA stream and spreads to other
+ * streams through CUDA events. */
 #ifndef GPUTAP_GRAPH_H
 #define GPUTAP_GRAPH_H
 
@@ -26,7 +26,7 @@ static __always_inline u32 capture_at(struct captured *key)
 	return p && *id > p->captures_before ? *id : 0;
 }
 
-/* The open capture that a CUDA stream belongs to; 0: what is put into it runs. */
+/* Returns the open capture of a CUDA stream; 0: calls on the stream run. */
 static __always_inline u32 capture_of(struct task_struct *task, u64 cookie, u64 cuda_stream)
 {
 	struct captured key;
@@ -36,7 +36,7 @@ static __always_inline u32 capture_of(struct task_struct *task, u64 cookie, u64 
 	return capture_at(&key);
 }
 
-/* Another handle of the same capture. */
+/* Adds a handle to a capture; capture 0 removes the handle. */
 static __always_inline void spread(struct captured *key, u32 capture)
 {
 	if (capture) {
@@ -47,7 +47,7 @@ static __always_inline void spread(struct captured *key, u32 capture)
 	}
 }
 
-/* A CUDA event put into a captured stream is of the capture; a stream that waits for it joins. */
+/* A CUDA event in a captured stream belongs to the capture. A stream that waits for the event joins the capture. */
 static __always_inline void follow_event(struct returned *r, bool waits)
 {
 	u32 tgid = r->task->tgid;
@@ -88,7 +88,7 @@ static __always_inline u32 begin_capture(struct returned *r)
 	return id;
 }
 
-/* Ends the capture that a CUDA stream began; of one that it joined it ends nothing. */
+/* Ends the capture that a CUDA stream started. A stream that joined a capture cannot end it. */
 static __always_inline u32 end_capture_at(struct captured *key)
 {
 	u32 id = capture_at(key);
@@ -101,7 +101,7 @@ static __always_inline u32 end_capture_at(struct captured *key)
 	return id;
 }
 
-/* Also a capture that failed ends here, but not one that another thread began and must end. */
+/* A failed capture also ends here. A capture that another thread must end does not. */
 static __always_inline u32 end_capture(struct returned *r)
 {
 	struct captured key;
@@ -111,8 +111,8 @@ static __always_inline u32 end_capture(struct returned *r)
 	return end_capture_at(&key);
 }
 
-/* A CUDA stream is new, or goes: what had its handle records no more. */
-static __always_inline void forget_stream(struct returned *r, u64 cuda_stream)
+/* A CUDA stream was created or destroyed: its handle no longer belongs to a capture. */
+static __always_inline void drop_stream(struct returned *r, u64 cuda_stream)
 {
 	struct captured key = {.handle = cuda_stream, .tgid = r->task->tgid};
 	if (!captures_open || r->result)
@@ -121,8 +121,8 @@ static __always_inline void forget_stream(struct returned *r, u64 cuda_stream)
 	bpf_map_delete_elem(&captured, &key);
 }
 
-/* A process, or its image, has ended, and its captures with it. Their entries stay until others need the room. */
-static __always_inline void forget_captures(u32 captures)
+/* Closes the captures of a process or image that ended. Their entries stay until they are evicted. */
+static __always_inline void close_captures(u32 captures)
 {
 	if (captures)
 		__sync_fetch_and_add(&captures_open, -captures);
@@ -164,7 +164,7 @@ static __always_inline int leave_graph(struct pt_regs *ctx)
 		func = kernel_of(a[4]);
 		break;
 	case SHAPE_ALLOC_NODE: /* CUDA_MEM_ALLOC_NODE_PARAMS */
-		func = (u32)located(a[4] + 8);
+		func = (u32)location_device(a[4] + 8);
 		bytes = read_u64(a[4] + 104);
 		ptr = read_u64(a[4] + 112);
 		break;
@@ -175,7 +175,7 @@ static __always_inline int leave_graph(struct pt_regs *ctx)
 		made = a[4];
 		break;
 	case SHAPE_ANY_NODE:
-	case SHAPE_ANY_NODE_2: { /* CUgraphNodeParams: type at 0, then as above from 16 on */
+	case SHAPE_ANY_NODE_2: { /* CUgraphNodeParams: type at 0, parameters from 16 on */
 		u64 params = shape == SHAPE_ANY_NODE ? a[4] : a[5];
 		made = read_u32(params);
 		switch (made) {
@@ -186,7 +186,7 @@ static __always_inline int leave_graph(struct pt_regs *ctx)
 			ptr = read_u64(params + 16);
 			break;
 		case NODE_MEM_ALLOC:
-			func = (u32)located(params + 16 + 8);
+			func = (u32)location_device(params + 16 + 8);
 			bytes = read_u64(params + 16 + 104);
 			ptr = read_u64(params + 16 + 112);
 			break;

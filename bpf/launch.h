@@ -8,9 +8,9 @@ struct launched {
 	u32 grid[3], block[3], shared_bytes;
 };
 
-/* What is recorded into a graph goes to the control ring, in order with the graph; and so does the launch
- * of a graph, which may make memory appear. */
-static __always_inline int tell_launch(struct pt_regs *ctx, struct launched *l, bool in_order)
+/* Launches that are recorded into a graph, and graph launches, must stay in order with the records of the graph and of
+ * memory: they go to the control ring. */
+static __always_inline int submit_launch(struct pt_regs *ctx, struct launched *l, bool in_order)
 {
 	u64 now = bpf_ktime_get_boot_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -46,7 +46,7 @@ static __always_inline int launch(struct pt_regs *ctx)
 		.block = {A5(ctx), A6(ctx), tail.block_z},
 		.shared_bytes = tail.shared_bytes,
 	};
-	return tell_launch(ctx, &l, false);
+	return submit_launch(ctx, &l, false);
 }
 
 static __always_inline int launch_ex(struct pt_regs *ctx)
@@ -59,16 +59,16 @@ static __always_inline int launch_ex(struct pt_regs *ctx)
 	struct launched l = {.func = A2(ctx), .cuda_stream = config.cuda_stream, .shared_bytes = config.shared_bytes};
 	__builtin_memcpy(l.grid, config.grid, sizeof(l.grid));
 	__builtin_memcpy(l.block, config.block, sizeof(l.block));
-	return tell_launch(ctx, &l, false);
+	return submit_launch(ctx, &l, false);
 }
 
-#define MOST_DEVICES 16
+#define MAX_DEVICES 16
 
 static __always_inline int launch_multi(struct pt_regs *ctx)
 {
 	u32 count = A2(ctx);
 	u64 list = A1(ctx);
-	for (u32 i = 0; i < MOST_DEVICES; i++) {
+	for (u32 i = 0; i < MAX_DEVICES; i++) {
 		struct { /* CUDA_LAUNCH_PARAMS */
 			u64 func;
 			u32 grid[3], block[3], shared_bytes, pad;
@@ -80,14 +80,14 @@ static __always_inline int launch_multi(struct pt_regs *ctx)
 		struct launched l = {.func = p.func, .cuda_stream = p.cuda_stream, .shared_bytes = p.shared_bytes};
 		__builtin_memcpy(l.grid, p.grid, sizeof(l.grid));
 		__builtin_memcpy(l.block, p.block, sizeof(l.block));
-		tell_launch(ctx, &l, false);
+		submit_launch(ctx, &l, false);
 	}
-	if (count > MOST_DEVICES)
+	if (count > MAX_DEVICES)
 		lost(LOST_READ);
 	return 0;
 }
 
-/* The launches of CUDA 2: the block was set before and is not seen. */
+/* Launches of CUDA 2: an earlier call set the block size, which is not observed. */
 static __always_inline int launch_grid(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx);
@@ -97,19 +97,19 @@ static __always_inline int launch_grid(struct pt_regs *ctx)
 		.cuda_stream = stream_argument(cookie) ? A4(ctx) : 0,
 		.grid = {one ? 1 : A2(ctx), one ? 1 : A3(ctx), 1},
 	};
-	return tell_launch(ctx, &l, false);
+	return submit_launch(ctx, &l, false);
 }
 
 static __always_inline int graph_launch(struct pt_regs *ctx)
 {
 	struct launched l = {.func = A1(ctx), .cuda_stream = A2(ctx)};
-	return tell_launch(ctx, &l, true);
+	return submit_launch(ctx, &l, true);
 }
 
 static __always_inline int host_func(struct pt_regs *ctx)
 {
 	struct launched l = {.func = A2(ctx), .cuda_stream = A1(ctx)};
-	return tell_launch(ctx, &l, false);
+	return submit_launch(ctx, &l, false);
 }
 
 #endif

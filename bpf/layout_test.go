@@ -15,30 +15,34 @@ import (
 
 var words = regexp.MustCompile("(CUDA|[A-Z][a-z]+|[A-Z]+)")
 
-// cName is a field's name in C: CUDAStream is cuda_stream.
+// cName converts the name of a Go field to C: CUDAStream to cuda_stream.
 func cName(field string) string {
 	return strings.ToLower(strings.Trim(strings.ReplaceAll(words.ReplaceAllString(field, "_$1"), "__", "_"), "_"))
 }
 
-// TestLayout compiles event.h with the C compiler and compares each offset with Go's.
-func TestLayout(t *testing.T) {
+// TestGoRecordsMatchEventHeader compiles event.h with the C compiler and compares each offset with Go's.
+func TestGoRecordsMatchEventHeader(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Fatal("gcc is needed: apt-get install gcc")
+		t.Fatal("this test needs gcc: apt-get install gcc")
 	}
 	type pair struct {
 		c string
 		g uintptr
 	}
 	rows := []pair{
-		{"LOST_CAUSES", LostCauses}, {"RECORD_MEMORY", uintptr(RecordMemory)}, {"RECORD_COVERAGE", uintptr(RecordCoverage)},
+		{"LOST_CAUSES", LostCauses}, {
+			"RECORD_MEMORY", uintptr(RecordMemory),
+		}, {"RECORD_COVERAGE", uintptr(RecordCoverage)},
 		{"COOKIE_SHAPE", CookieShape}, {"COOKIE_STREAM", CookieStream}, {"COOKIE_PER_THREAD", CookiePerThread},
 		{"COOKIE_QUIET", CookieQuiet}, {"NAME_BYTES", NameBytes},
 	}
 	for name, record := range map[string]any{
 		"head": Head{}, "memory_record": MemoryRecord{}, "array_record": ArrayRecord{}, "launch_record": LaunchRecord{},
-		"copy_record": CopyRecord{}, "sync_record": SyncRecord{}, "thread_record": ThreadRecord{}, "name_record": NameRecord{},
-		"device_record": DeviceRecord{}, "graph_record": GraphRecord{}, "coverage_record": CoverageRecord{}, "cpu": cpu{},
+		"copy_record": CopyRecord{}, "sync_record": SyncRecord{}, "thread_record": ThreadRecord{},
+		"name_record":   NameRecord{},
+		"device_record": DeviceRecord{}, "graph_record": GraphRecord{}, "coverage_record": CoverageRecord{},
+		"cpu": cpu{},
 	} {
 		rows = append(rows, pair{"sizeof(struct " + name + ")", reflect.TypeOf(record).Size()})
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(record)) {

@@ -2,8 +2,7 @@
 #ifndef GPUTAP_MAPS_H
 #define GPUTAP_MAPS_H
 
-/* Memory, process and name records: small volume, must not be starved by launches. Resized by the
- * loader. */
+/* Memory, process and name records. They are few, and launches must not starve them. The loader sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 23);
@@ -14,8 +13,8 @@ struct bulk_ring {
 	__uint(max_entries, 1 << 23);
 };
 
-/* Launches and copies, one ring per CPU: a shared one halves the rate on two CPUs already. The
- * loader makes the rings and puts them in. */
+/* Launches, copies and syncs: one ring per CPU, because a shared ring halves the rate on two CPUs. The loader creates
+ * the rings and inserts them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -30,17 +29,17 @@ struct frame {
 	u64 cookie;
 };
 
-#define FRAMES 4   /* calls of one thread inside each other; a power of two */
+#define FRAMES 4   /* nested calls of one thread; a power of two */
 #define CONTEXTS 16 /* a power of two */
 
-enum announced { NOT_ANNOUNCED, ANNOUNCED, PASSED_OVER };
+enum announced { NOT_ANNOUNCED, ANNOUNCED, IGNORED };
 
-/* What one thread is doing. Linux frees it with the thread. */
+/* State of one thread. Linux frees it with the thread. */
 struct thread_state {
 	u64 cuda_context;
-	u64 below[CONTEXTS]; /* contexts under the current one */
-	u32 contexts;        /* under the current one; those above CONTEXTS are not remembered */
-	u32 depth;           /* of frames */
+	u64 below[CONTEXTS]; /* contexts below the current one */
+	u32 contexts;        /* number of contexts below the current one; only CONTEXTS are stored */
+	u32 depth;           /* number of frames in use */
 	u32 announced;
 	u32 zero;
 	struct frame frames[FRAMES];
@@ -55,11 +54,11 @@ struct {
 
 struct process_state {
 	u64 time;
-	u32 captures;        /* begun and not ended */
-	u32 captures_before; /* number of the latest capture when the process, or its image, began */
+	u32 captures;        /* open captures */
+	u32 captures_before; /* number of the latest capture when the process or its image started */
 };
 
-/* Processes that made a call: only their ends are told. */
+/* Processes that made a call. Only their ends are recorded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -67,13 +66,13 @@ struct {
 	__type(value, struct process_state);
 } processes SEC(".maps");
 
-/* Which capture a CUDA stream, or a CUDA event put into such a stream, belongs to. A capture that has
- * ended is in no map open, or is one of an earlier image, and its number does not come again; the oldest
- * entries make room. */
+/* The capture that a CUDA stream, or a CUDA event in such a stream, belongs to. Entries of ended captures stay until
+ * they are evicted: an ended capture is not in open_captures, or belongs to an earlier image, and numbers are not
+ * reused. */
 struct captured {
 	u64 handle;
 	u32 tgid;
-	u32 tid; /* of the thread whose default stream it is; else 0 */
+	u32 tid; /* the thread whose default stream it is, else 0; ~0: a CUDA event */
 };
 
 struct {
@@ -83,7 +82,7 @@ struct {
 	__type(value, u32);
 } captured SEC(".maps");
 
-/* By number, the CUDA stream that began it: no other can end it. */
+/* Capture number to the CUDA stream that started it. Only that stream can end it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -91,7 +90,7 @@ struct {
 	__type(value, struct captured);
 } open_captures SEC(".maps");
 
-u32 captures_open; /* 0 nearly always: a launch then looks no further */
+u32 captures_open; /* nearly always 0: a launch then needs no lookup */
 u32 captures_begun;
 
 struct cpu {

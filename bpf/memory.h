@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Memory calls, and the contexts that memory belongs to. */
+/* Memory calls and CUDA contexts. */
 #ifndef GPUTAP_MEMORY_H
 #define GPUTAP_MEMORY_H
 
-/* A 64-byte token that one process gives another, as one number. */
+/* Hashes a 64-byte token that one process passes to another. */
 static __always_inline u64 token_at(u64 address)
 {
 	u64 words[8] = {}, hash = 14695981039346656037ull;
@@ -14,9 +14,9 @@ static __always_inline u64 token_at(u64 address)
 	return hash;
 }
 
-#define HANDLE_POSIX_FD 1 /* CUmemAllocationHandleType; any other is a token here */
+#define HANDLE_POSIX_FD 1 /* CUmemAllocationHandleType; other types are tokens */
 
-/* cuIpcOpenMemHandle takes its token by value, which the callee may overwrite: read it at entry. */
+/* cuIpcOpenMemHandle takes its token by value. The callee may overwrite it, so it is read at entry. */
 static __always_inline int enter_open(struct pt_regs *ctx)
 {
 	struct frame *f = enter(ctx);
@@ -25,7 +25,7 @@ static __always_inline int enter_open(struct pt_regs *ctx)
 	return 0;
 }
 
-/* As frame_at. */
+/* See frame_at. */
 static __always_inline u64 *context_at(struct thread_state *s, u32 i)
 {
 	i &= CONTEXTS - 1;
@@ -45,7 +45,7 @@ static __always_inline void push_context(struct thread_state *s, u64 cuda_contex
 	s->cuda_context = cuda_context;
 }
 
-/* What lay deeper than is remembered is unknown. */
+/* A context below the CONTEXTS stored ones is unknown. */
 static __always_inline void pop_context(struct thread_state *s)
 {
 	s->cuda_context = 0;
@@ -79,13 +79,13 @@ static __always_inline int leave_context(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What a call did. Arguments that a failed call was to fill in are not read. */
-struct deed {
+/* The effect of a memory call. Output arguments of a failed call are not read. */
+struct effect {
 	u64 ptr, bytes, aux, pool;
 	s32 device;
 };
 
-static __always_inline void read_deed(struct returned *r, struct deed *d)
+static __always_inline void read_effect(struct returned *r, struct effect *d)
 {
 	u64 *a = r->frame->a;
 	bool ok = r->result == 0;
@@ -113,7 +113,7 @@ static __always_inline void read_deed(struct returned *r, struct deed *d)
 	case SHAPE_CREATE: /* CUmemAllocationProp: location at 8 */
 		d->ptr = ok ? read_u64(a[0]) : 0;
 		d->bytes = a[1];
-		d->device = located(a[2] + 8);
+		d->device = location_device(a[2] + 8);
 		break;
 	case SHAPE_MAP:
 		d->bytes = a[1];
@@ -121,7 +121,7 @@ static __always_inline void read_deed(struct returned *r, struct deed *d)
 		break;
 	case SHAPE_ACCESS:
 		d->bytes = a[1];
-		d->device = located(a[2]);
+		d->device = location_device(a[2]);
 		break;
 	case SHAPE_MAP_ARRAY: /* CUarrayMapInfo: resource at 8, memHandle at 64 */
 		d->ptr = a[1] ? read_u64(a[0] + 8) : 0;
@@ -188,14 +188,14 @@ static __always_inline void read_deed(struct returned *r, struct deed *d)
 		d->bytes = a[1];
 		d->device = (s32)a[2] < 0 ? DEVICE_NONE : (s32)a[2];
 		break;
-	case SHAPE_PREFETCH_TO: /* CUmemLocation fits one register */
+	case SHAPE_PREFETCH_TO: /* CUmemLocation fits in one register */
 		d->bytes = a[1];
 		d->device = (u32)a[2] == 1 ? (s32)(a[2] >> 32) : DEVICE_NONE;
 		break;
 	case SHAPE_POOL: /* CUmemPoolProps: location at 8, maxSize at 24 */
 		d->ptr = ok ? read_u64(a[0]) : 0;
 		d->aux = read_u64(a[1] + 24);
-		d->device = located(a[1] + 8);
+		d->device = location_device(a[1] + 8);
 		break;
 	case SHAPE_POOL_INFO: /* attributes up to 3 are int, the others 64 bits wide */
 		d->aux = (u32)a[1];
@@ -233,13 +233,13 @@ static __always_inline void read_deed(struct returned *r, struct deed *d)
 	}
 }
 
-static __always_inline void tell_memory(struct returned *r)
+static __always_inline void submit_memory(struct returned *r)
 {
-	struct deed d;
-	read_deed(r, &d);
+	struct effect d;
+	read_effect(r, &d);
 	u32 capture = stream_argument(r->cookie) ? capture_of(r->task, r->cookie, r->cuda_stream) : 0;
 	if (shape_of(r->cookie) == SHAPE_MADE || shape_of(r->cookie) == SHAPE_SYNC_STREAM) {
-		forget_stream(r, shape_of(r->cookie) == SHAPE_MADE ? d.ptr : r->cuda_stream);
+		drop_stream(r, shape_of(r->cookie) == SHAPE_MADE ? d.ptr : r->cuda_stream);
 		capture = 0;
 	}
 	struct memory_record *m = control_reserve(sizeof(*m));
@@ -261,17 +261,17 @@ static __always_inline int leave_memory(struct pt_regs *ctx)
 {
 	struct returned r;
 	if (leave(ctx, &r))
-		tell_memory(&r);
+		submit_memory(&r);
 	return 0;
 }
 
-/* A context that is made becomes the thread's current one, and one that goes is no longer it. */
+/* A new context becomes the thread's current one. A destroyed context is no longer current. */
 static __always_inline int leave_context_life(struct pt_regs *ctx)
 {
 	struct returned r;
 	if (!leave(ctx, &r))
 		return 0;
-	tell_memory(&r);
+	submit_memory(&r);
 	if (r.result)
 		return 0;
 	switch (shape_of(r.cookie)) {

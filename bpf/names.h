@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What handles and ordinals are, and what a program asked the driver for. */
+/* Names of handles and devices, and the driver functions that a program requests. */
 #ifndef GPUTAP_NAMES_H
 #define GPUTAP_NAMES_H
 
@@ -43,9 +43,9 @@ static __always_inline int leave_name(struct pt_regs *ctx)
 }
 
 #define HANDLES (NAME_BYTES / 8)
-#define MOST_LISTS 16
+#define MAX_LISTS 16
 
-/* The kernels of a module, HANDLES to a record; of more than MOST_LISTS records the rest is lost. */
+/* Lists the kernels of a module, HANDLES per record. Kernels beyond MAX_LISTS records are counted as lost. */
 static __always_inline int leave_enumerate(struct pt_regs *ctx)
 {
 	struct returned r;
@@ -53,7 +53,7 @@ static __always_inline int leave_enumerate(struct pt_regs *ctx)
 		return 0;
 	u64 *a = r.frame->a, list = a[0], module = a[2];
 	u32 count = a[1];
-	for (u32 i = 0; i < MOST_LISTS; i++) {
+	for (u32 i = 0; i < MAX_LISTS; i++) {
 		if (!count)
 			return 0;
 		u32 bytes = count < HANDLES ? 8 * count : NAME_BYTES;

@@ -2,7 +2,7 @@ package bpf
 
 import "unsafe"
 
-// prefetch asks for two cache lines and does not wait for them.
+// prefetch requests two cache lines and does not wait for them.
 //
 //go:noescape
 func prefetch(at unsafe.Pointer)

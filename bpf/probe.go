@@ -15,7 +15,7 @@ import (
 // HaveMulti reports whether Linux has uprobe_multi, which came with 6.6.
 func HaveMulti() bool { return features.HaveBPFLinkUprobeMulti() == nil }
 
-// forPerfEvents makes plain uprobes of the programs: a perf event takes no other.
+// forPerfEvents changes the programs to plain uprobes, the only type that a perf event accepts.
 func forPerfEvents(spec *ebpf.CollectionSpec) {
 	for _, p := range spec.Programs {
 		if p.AttachType == ebpf.AttachTraceUprobeMulti {
@@ -24,7 +24,7 @@ func forPerfEvents(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// Side is where in a function a program runs.
+// Side says whether a program runs at the entry or the return of a function.
 type Side bool
 
 // Sides of a function.
@@ -33,7 +33,7 @@ const (
 	Return Side = true
 )
 
-// Probe attaches a program to addresses of a file. After Close it does not run any more.
+// Probe attaches a program to addresses of a file. Close detaches it.
 func (t *Tap) Probe(ex *link.Executable, program string, side Side, at *link.UprobeMultiOptions) (io.Closer, error) {
 	if !t.multi {
 		return t.probeEach(ex, program, side, at)
@@ -49,16 +49,18 @@ func (t *Tap) Probe(ex *link.Executable, program string, side Side, at *link.Upr
 	return l, nil
 }
 
-// perfProbe is one program at many addresses, a perf event at each. Taking the program off an event is
-// quick. Removing an event is not, and Linux removes one at a time (20 to 90 ms): that goes on after
-// Close, until the end of Tap.Close. Till then its address costs a trap and no more.
+// perfProbe is one program at many addresses, with one perf event each. Detaching the program from an event is quick.
+// Linux removes events one by one (20 to 90 ms each), so removal continues after Close, until Tap.Close returns.
+// Meanwhile each address still costs a trap.
 type perfProbe struct {
 	links   []link.Link
-	events  []*os.File // held so that closing a link only takes the program off
+	events  []*os.File // open, so that closing a link only detaches the program
 	removal *sync.WaitGroup
 }
 
-func (t *Tap) probeEach(ex *link.Executable, program string, side Side, at *link.UprobeMultiOptions) (io.Closer, error) {
+func (t *Tap) probeEach(
+	ex *link.Executable, program string, side Side, at *link.UprobeMultiOptions,
+) (io.Closer, error) {
 	attach := ex.Uprobe
 	if side == Return {
 		attach = ex.Uretprobe
@@ -77,12 +79,15 @@ func (t *Tap) probeEach(ex *link.Executable, program string, side Side, at *link
 	return p, nil
 }
 
-// explainEvent knows that perf events want more than programs do: Linux asks for CAP_SYS_ADMIN since
-// 6.16 and in the stable releases of July 2025 (CVE-2025-38466), Debian's and Ubuntu's also before, when
-// kernel.perf_event_paranoid is above 2.
+// explainEvent adds the remedy for perf events. They need CAP_SYS_ADMIN since Linux 6.16 and the stable releases of
+// July
+// 2025 (CVE-2025-38466); on Debian and Ubuntu also before, if kernel.perf_event_paranoid is above 2.
 func explainEvent(err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w (run as root or with CAP_SYS_ADMIN: this Linux, %s, asks for it; uprobe_multi of Linux 6.6 does not)", err, release())
+		return fmt.Errorf(
+			"%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; Linux 6.6 and later does not)",
+			err, release(),
+		)
 	}
 	return explain(err)
 }
@@ -91,7 +96,7 @@ func (p *perfProbe) hold(l link.Link) error {
 	p.links = append(p.links, l)
 	holder, ok := l.(link.PerfEvent)
 	if !ok {
-		return fmt.Errorf("%T holds no perf event", l)
+		return fmt.Errorf("%T has no perf event", l)
 	}
 	event, err := holder.PerfEvent()
 	if err != nil {
@@ -101,7 +106,7 @@ func (p *perfProbe) hold(l link.Link) error {
 	return nil
 }
 
-// detachedAtOnce bounds the threads that wait for Linux to see a program out.
+// detachedAtOnce limits the threads that wait for Linux to detach a program.
 const detachedAtOnce = 64
 
 func (p *perfProbe) Close() error {

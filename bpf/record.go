@@ -2,7 +2,11 @@ package bpf
 
 import "unsafe"
 
-// Record types; event.h says which ring each travels in.
+// The record types are written by hand, and layout_test.go compares them with event.h. bpf2go -type is no replacement.
+// It needs dummy variables in C before a record appears in BTF. Its types are one copy per architecture without an
+// embedded Head, with int8 for characters and uint32 for the bits of a float.
+
+// Record types. event.h names the ring of each.
 const (
 	RecordMemory uint16 = 1 + iota
 	RecordThread
@@ -17,7 +21,7 @@ const (
 	RecordCoverage
 )
 
-// The attach cookie: row of schema.Calls, schema.Shape, which argument is the CUDA stream, flags.
+// The attach cookie: row of schema.Calls, schema.Shape, number of the argument that is the CUDA stream, flags.
 const (
 	CookieShape     = 16
 	CookieStream    = 24
@@ -31,7 +35,7 @@ const (
 	DeviceNone      = -2
 )
 
-// Head begins every record. Times are boot-time ns.
+// Head is the start of every record. Times are boot-time ns.
 type Head struct {
 	Type        uint16
 	Call        uint16 // row of schema.Calls
@@ -57,7 +61,7 @@ type MemoryRecord struct {
 	Device     int32
 }
 
-// ArrayRecord is the making of an array; fields as in CUDA_ARRAY3D_DESCRIPTOR.
+// ArrayRecord is the creation of an array. Its fields are those of CUDA_ARRAY3D_DESCRIPTOR.
 type ArrayRecord struct {
 	Head
 	Duration uint64
@@ -73,7 +77,7 @@ type ArrayRecord struct {
 	_        uint32
 }
 
-// LaunchRecord is one launch; nothing is known of its result.
+// LaunchRecord is one launch. Its result is not observed.
 type LaunchRecord struct {
 	Head
 	Func        uint64
@@ -84,7 +88,7 @@ type LaunchRecord struct {
 	_           uint32
 }
 
-// CopyRecord is one copy or set; Bytes of a set counts elements.
+// CopyRecord is one copy or set. Bytes of a set counts elements.
 type CopyRecord struct {
 	Head
 	Duration   uint64
@@ -93,11 +97,11 @@ type CopyRecord struct {
 	Bytes      uint64
 	CUDAStream uint64
 	Result     uint32
-	SrcType    uint16 // CUmemorytype where the arguments say it; 0
+	SrcType    uint16 // CUmemorytype if an argument has it, else 0
 	DstType    uint16
 }
 
-// SyncRecord is one wait, or one call of CUDA events.
+// SyncRecord is one wait, or one call on CUDA events or streams.
 type SyncRecord struct {
 	Head
 	Duration   uint64
@@ -108,8 +112,8 @@ type SyncRecord struct {
 	Elapsed    float32 // ms of GPU time
 }
 
-// ThreadRecord announces a thread, or tells the end of a process; then Call is schema.CallExec or
-// schema.CallExit.
+// ThreadRecord announces a thread, or reports the end of a process or image: then Call is schema.CallExit or
+// schema.CallExec.
 type ThreadRecord struct {
 	Head
 	ProcessStart uint64
@@ -119,40 +123,40 @@ type ThreadRecord struct {
 	ProcessComm  [16]byte
 }
 
-// NameBytes is the room for a name; a longer one is cut.
+// NameBytes is the size of NameRecord.Name. Longer names are truncated.
 const NameBytes = 2048
 
-// NameRecord gives Handle a name, or says that Alias names the same kernel. Of schema.ShapeEnumerate Name
-// is handles of Module, 8 bytes each.
+// NameRecord is the name of Handle, or an Alias of the same object. For schema.ShapeEnumerate, Name contains handles of
+// Module, 8 bytes each.
 type NameRecord struct {
 	Head
 	Handle    uint64
 	Alias     uint64
-	Module    uint64 // module or library it is of; 0 unknown
+	Module    uint64 // module or library of the handle; 0: unknown
 	NameBytes uint64
 	Name      [NameBytes]byte
 }
 
-// DeviceRecord says what a device is: its ordinal, its UUID, or a text.
+// DeviceRecord is the ordinal, the UUID, or a text of a device.
 type DeviceRecord struct {
 	Head
 	Device  uint32
-	Ordinal uint32 // of schema.ShapeDevice
+	Ordinal uint32 // schema.ShapeDevice only
 	UUID    [16]byte
 	Text    [64]byte
 }
 
-// GraphRecord is a capture's begin or end, a node of a graph, or what a graph was made into.
+// GraphRecord is the start or end of a capture, a node of a graph, or a graph made from another.
 type GraphRecord struct {
 	Head
-	Made  uint64 // new graph or executable graph; of captures the CUDA stream
+	Made  uint64 // new graph or executable graph; capture: the CUDA stream; any node: its type
 	Graph uint64
 	Func  uint64
 	Ptr   uint64
 	Bytes uint64
 }
 
-// CoverageRecord is an address of the driver that a program asked for by name, or a table by its
+// CoverageRecord is an address of the driver that a program requested by name, or a table that it requested by a
 // 16-byte id.
 type CoverageRecord struct {
 	Head
@@ -160,11 +164,11 @@ type CoverageRecord struct {
 	Name    [64]byte
 }
 
-// HeadOf is the head of a raw record, nil when raw is too short to have one. Like As it borrows raw.
+// HeadOf returns the head of a raw record, nil if raw is too short. Like As it borrows raw.
 func HeadOf(raw []byte) *Head { return As[Head](raw) }
 
-// As views raw as a record of type T, nil when raw is shorter. The result borrows raw, which must be
-// 8-byte aligned, as a ring reader's buffer is.
+// As returns raw as a record of type T, nil if raw is shorter. The result borrows raw, which must be 8-byte aligned, as
+// records in a ring are.
 func As[T any](raw []byte) *T {
 	var t T
 	if len(raw) < int(unsafe.Sizeof(t)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* C arguments of a probed function at its first instruction, by calling convention. */
+/* C arguments of a probed function at its first instruction, per calling convention. */
 #ifndef GPUTAP_REGS_H
 #define GPUTAP_REGS_H
 
@@ -28,7 +28,7 @@ static __always_inline u64 stack_argument(struct pt_regs *ctx, u32 n)
 	return v;
 }
 
-/* Where a struct of more than two words lies that is the second argument by value. */
+/* Address of a second argument that is a struct of more than two words, passed by value. */
 static __always_inline u64 second_by_value(struct pt_regs *ctx) { return ctx->sp + 8; }
 
 static __always_inline long read_launch_tail(struct pt_regs *ctx, struct launch_tail *t)
@@ -63,7 +63,7 @@ static __always_inline u64 stack_argument(struct pt_regs *ctx, u32 n)
 	return v;
 }
 
-/* A struct of more than two words is passed by the address of a copy. */
+/* A struct of more than two words is passed as the address of a copy. */
 static __always_inline u64 second_by_value(struct pt_regs *ctx) { return ctx->regs[1]; }
 
 static __always_inline long read_launch_tail(struct pt_regs *ctx, struct launch_tail *t)

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring reads the records of one ring where they lie, without a copy and without a lock: that is a quarter of what
-// a launch costs. One goroutine uses it.
+// Ring reads the records of one ring in place, without a copy or a lock, which would take a quarter of the cost of a
+// launch. One goroutine uses a Ring.
 type Ring struct {
-	positions []byte  // Linux's page that says how far was read
+	positions []byte  // page with the read position
 	read      *uint64 // on it
-	records   []byte  // the page that says how far was written, and the ring twice in a row: no record is broken
+	records   []byte  // page with the written position, then the ring twice in a row, so that no record wraps
 	written   *uint64 // on it
 	ring      unsafe.Pointer
 	size      uint64
@@ -24,7 +24,7 @@ type Ring struct {
 	at uint64 // position of the next record
 }
 
-// What the first word of a record says beside its length.
+// Bits of the first word of a record, beside its length.
 const (
 	recordHead    = 8 // bytes
 	recordBusy    = 1 << 31
@@ -32,21 +32,21 @@ const (
 	recordLength  = recordDiscard - 1
 )
 
-// ahead is how many bytes before they are read Next asks for them: a record is found only where the one before ends, so
-// that memory would be waited for again and again. It is a fifth of what a launch costs.
+// ahead is the distance in bytes at which Next prefetches. Each record starts where the previous one ends, so without
+// prefetching every record waits for memory, which takes a fifth of the cost of a launch.
 const ahead = 1024
 
-// OpenRing maps a ring that nobody else reads. Linux keeps it, closed map or not, until Close.
+// OpenRing maps a ring that has no other reader. The ring stays valid until Close, even if m is closed.
 func OpenRing(m *ebpf.Map) (*Ring, error) {
 	page, size := os.Getpagesize(), int(m.MaxEntries())
 	r := &Ring{size: uint64(size)}
 	var err error
 	if r.positions, err = unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, fmt.Errorf("map the reader's page: %w", explain(err))
+		return nil, fmt.Errorf("map the read position of a ring: %w", explain(err))
 	}
 	if r.records, err = unix.Mmap(m.FD(), int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		r.Close()
-		return nil, fmt.Errorf("map %d bytes: %w", size, explain(err))
+		return nil, fmt.Errorf("map a ring of %d bytes: %w", size, explain(err))
 	}
 	r.read = (*uint64)(unsafe.Pointer(unsafe.SliceData(r.positions)))
 	r.written = (*uint64)(unsafe.Pointer(unsafe.SliceData(r.records)))
@@ -55,28 +55,29 @@ func OpenRing(m *ebpf.Map) (*Ring, error) {
 	return r, nil
 }
 
-// Size is the bytes that the ring can hold.
+// Size returns the capacity of the ring in bytes.
 func (r *Ring) Size() int { return int(r.size) }
 
-// Available is the bytes that were written and not read, heads of records and all.
+// Available returns the bytes that were written and not read, record headers included.
 func (r *Ring) Available() int { return int(r.Written() - r.at) }
 
-// Written is the position up to which there are records: those between two positions are so many bytes.
+// Written returns the written position. The difference of two positions is a number of bytes.
 func (r *Ring) Written() uint64 { return atomic.LoadUint64(r.written) }
 
-// Next is the next record before a position that Written gave, nil when there is none. It lies in the ring, 8-byte
-// aligned, and is valid until Free.
+// Next returns the next record before end, a result of Written, or nil if there is none. The record is in the ring,
+// 8-byte
+// aligned, and valid until Free.
 func (r *Ring) Next(end uint64) []byte {
 	for r.at != end {
 		head := unsafe.Add(r.ring, r.at&(r.size-1))
-		word := atomic.LoadUint32((*uint32)(head)) // the record is written before it
+		word := atomic.LoadUint32((*uint32)(head)) // Linux writes it after the record
 		if word&recordBusy != 0 {
-			runtime.Gosched() // a program is writing it at this moment; what comes behind it must wait
+			runtime.Gosched() // a program is writing this record; later ones must wait
 			continue
 		}
 		length := word & recordLength
 		r.at += recordHead + uint64(length+7)&^7
-		if r.at+ahead < end { // what is being written stays in the cache of who writes it
+		if r.at+ahead < end { // do not take lines that a program is writing
 			prefetch(unsafe.Add(r.ring, (r.at+ahead)&(r.size-1)))
 		}
 		if word&recordDiscard == 0 {
@@ -86,7 +87,7 @@ func (r *Ring) Next(end uint64) []byte {
 	return nil
 }
 
-// Free gives the room of all records that Next gave back to Linux.
+// Free returns the space of all records that Next has returned to Linux.
 func (r *Ring) Free() { atomic.StoreUint64(r.read, r.at) }
 
 // Close unmaps the ring.

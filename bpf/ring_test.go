@@ -13,27 +13,31 @@ import (
 )
 
 const (
-	etherHead = 14 // of what a program is run on; it sees what is behind
+	etherHead = 14 // of the input of a program, which sees only the bytes behind it
 	noWakeup  = 1
 )
 
-// writer is a program that writes the first bytes that it is run on into a ring.
+// writer returns a program that writes the first bytes of its input into a ring.
 func writer(t *testing.T, ring *ebpf.Map, length int32) *ebpf.Program {
 	t.Helper()
 	return loadTest(t, asm.Instructions{
-		asm.Mov.Imm(asm.R2, 0), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -512), asm.Mov.Imm(asm.R4, length), asm.FnSkbLoadBytes.Call(),
-		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -512), asm.Mov.Imm(asm.R3, length),
+		asm.Mov.Imm(asm.R2, 0), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -512), asm.Mov.Imm(asm.R4, length),
+		asm.FnSkbLoadBytes.Call(),
+		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -512),
+		asm.Mov.Imm(asm.R3, length),
 		asm.Mov.Imm(asm.R4, noWakeup), asm.FnRingbufOutput.Call(), asm.Return(),
 	})
 }
 
-// discarder is a program that takes room in a ring and gives it up.
+// discarder returns a program that reserves room in a ring and discards it.
 func discarder(t *testing.T, ring *ebpf.Map, length int32) *ebpf.Program {
 	t.Helper()
 	return loadTest(t, asm.Instructions{
-		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, length), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),
+		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, length), asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
 		asm.JEq.Imm(asm.R0, 0, "full"),
-		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, noWakeup), asm.FnRingbufDiscard.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return(),
+		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, noWakeup), asm.FnRingbufDiscard.Call(), asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
 		asm.Mov.Imm(asm.R0, 1).WithSymbol("full"), asm.Return(),
 	})
 }
@@ -48,7 +52,7 @@ func loadTest(t *testing.T, code asm.Instructions) *ebpf.Program {
 	return p
 }
 
-// openRing is a ring of a page.
+// openRing returns a ring of one page.
 func openRing(t *testing.T) (*ebpf.Map, *Ring) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())})
@@ -64,9 +68,9 @@ func openRing(t *testing.T) (*ebpf.Map, *Ring) {
 	return m, ring
 }
 
-// TestRing: programs write and discard records of all sizes at random, and are read at random up to where the ring stood
-// before: each comes once, whole and in order, whatever wraps; a full ring takes nothing until room is freed.
-func TestRing(t *testing.T) {
+// TestRingReturnsRecordsOnceAndInOrder writes, discards and reads records of all sizes at random, also across the end of
+// the ring. A full ring accepts no record until room is freed.
+func TestRingReturnsRecordsOnceAndInOrder(t *testing.T) {
 	m, ring := openRing(t)
 	size := ring.Size()
 	var writers, discarders []*ebpf.Program
@@ -95,7 +99,7 @@ func TestRing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if full := taken+room > size-1; full != (result != 0) { // Linux keeps a byte free
-				t.Fatalf("%d bytes were refused with %d, with %d of %d taken", room, int32(result), taken, size)
+				t.Fatalf("a record of %d bytes: result %d, with %d of %d bytes in use", room, int32(result), taken, size)
 			}
 			if result != 0 {
 				refused++
@@ -106,7 +110,7 @@ func TestRing(t *testing.T) {
 				want = append(want, bytes.Clone(data[etherHead:][:lengths[kind]]))
 			}
 			if got := ring.Available(); got > taken {
-				t.Fatalf("%d bytes are to be read, and %d were written", got, taken)
+				t.Fatalf("%d bytes are available, but %d were written", got, taken)
 			}
 		case action < 9:
 			end := ring.Written()
@@ -114,7 +118,7 @@ func TestRing(t *testing.T) {
 				got := ring.Next(end)
 				if got == nil {
 					if ring.Available() != 0 {
-						t.Fatalf("no record, and %d bytes are there", ring.Available())
+						t.Fatalf("no record, but %d bytes are available", ring.Available())
 					}
 					if len(want) > 0 {
 						t.Fatalf("%d records were not read", len(want))
@@ -132,11 +136,11 @@ func TestRing(t *testing.T) {
 		}
 	}
 	if read < 1000 || refused < 100 {
-		t.Fatalf("%d records were read and %d refused: too few to mean anything", read, refused)
+		t.Fatalf("only %d records were read and %d rejected", read, refused)
 	}
 }
 
-// TestRingStopsAtEnd: what was written later is left alone, even behind a record that was given up.
+// TestRingStopsAtEnd expects no record behind the given end, even after a discarded record.
 func TestRingStopsAtEnd(t *testing.T) {
 	m, ring := openRing(t)
 	write, discard := writer(t, m, 8), discarder(t, m, 8)
@@ -156,6 +160,6 @@ func TestRingStopsAtEnd(t *testing.T) {
 		}
 	}
 	if ring.Next(ring.Written()) == nil || ring.Available() != 0 {
-		t.Fatalf("the last record does not come, %d bytes are left", ring.Available())
+		t.Fatalf("the last record is missing; %d bytes are available", ring.Available())
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Waits, and CUDA events. */
+/* Waits and CUDA events. */
 #ifndef GPUTAP_SYNC_H
 #define GPUTAP_SYNC_H
 

@@ -1,9 +1,9 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What runs in Linux: observe a call, write one record, decide nothing. A program stands for all the
- * calls whose records it writes; the cookie of the probe says which call it is and how its arguments
- * are read. Which program a call gets is decided in producer/programs.go. */
+/* The BPF programs observe calls and write records; they contain no policy. One program serves all calls of a record
+ * type. The attach cookie of a probe says which call it is and how to read its arguments. The producer chooses the
+ * program of each call. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -67,7 +67,7 @@ int graph_launch_enter(struct pt_regs *ctx) { return graph_launch(ctx); }
 SEC("uprobe.multi")
 int host_func_enter(struct pt_regs *ctx) { return host_func(ctx); }
 
-/* The floor of the benchmarks: what a probe costs that does nothing. */
+/* The baseline of the benchmarks: the cost of a probe without work. */
 SEC("uprobe.multi")
 int empty(struct pt_regs *ctx) { return 0; }
 
@@ -82,15 +82,15 @@ int process_exec(u64 *ctx)
 	struct process_state *p = bpf_map_lookup_elem(&processes, &tgid);
 	if (!p)
 		return 0;
-	forget_captures(p->captures);
+	close_captures(p->captures);
 	p->captures = 0;
 	p->captures_before = captures_begun;
-	tell_thread(task, RECORD_END, 0);
+	submit_thread(task, RECORD_END, 0);
 	return 0;
 }
 
-/* A process ends with its last thread, not with its leader. Two last threads may both see live 0: whoever
- * deletes the entry tells. For the other p may be of the next process already. */
+/* A process ends with its last thread, not with its leader. Two last threads may both read live as 0: the thread that
+ * deletes the entry writes the record. The other thread's p may already belong to the next process with this tgid. */
 SEC("tp_btf/sched_process_exit")
 int process_exit(u64 *ctx)
 {
@@ -104,7 +104,7 @@ int process_exit(u64 *ctx)
 	u32 captures = p->captures;
 	if (bpf_map_delete_elem(&processes, &tgid))
 		return 0;
-	forget_captures(captures);
-	tell_thread(task, RECORD_END, 1);
+	close_captures(captures);
+	submit_thread(task, RECORD_END, 1);
 	return 0;
 }

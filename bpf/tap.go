@@ -13,29 +13,30 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// LostCauses is the number of loss counters; they stand in the order of schema.Loss.
+// LostCauses is the number of loss counters, which have the order of schema.Loss.
 const LostCauses = 5
 
-// cpu is struct cpu of maps.h.
+// cpu mirrors struct cpu of maps.h.
 type cpu struct {
 	Lost             [LostCauses]uint64
 	BulkSinceWake    uint32
 	ControlSinceWake uint32
 }
 
-// Tap is the loaded programs and their rings. Methods may be called from one goroutine at a time.
+// Tap holds the loaded programs and their rings. One goroutine at a time calls its methods.
 type Tap struct {
 	Control *ebpf.Map
 	Bulk    []*ebpf.Map // one per possible CPU
 	coll    *ebpf.Collection
-	links   []link.Link // of the process tracepoints; a forgotten link would be closed by the collector
+	links   []link.Link // of the process tracepoints; the garbage collector closes links without a reference
 	perCPU  []cpu
-	multi   bool           // attach with uprobe_multi; else with a perf event for each address
+	multi   bool           // attach with uprobe_multi, else with a perf event per address
 	removal sync.WaitGroup // of perf events
 }
 
-// Load loads the programs into Linux, for uprobe_multi or for perf events. Ring sizes are rounded up
-// to powers of two of at least a page; bulk rings of 0 bytes get a size by the number of CPUs.
+// Load loads the programs into Linux, for uprobe_multi or for perf events. It rounds ring sizes up to powers of two of
+// at
+// least a page. With bulkBytes 0 it chooses the size by the number of CPUs.
 func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -80,7 +81,7 @@ func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) 
 	return t, nil
 }
 
-// WatchProcesses begins to tell exec and exit of processes that made calls.
+// WatchProcesses attaches the programs that record exec and exit of processes that made calls.
 func (t *Tap) WatchProcesses() error {
 	for _, name := range []string{TapProgProcessExec, TapProgProcessExit} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: t.coll.Programs[name]})
@@ -92,10 +93,10 @@ func (t *Tap) WatchProcesses() error {
 	return nil
 }
 
-// Program is the program of that name, nil when there is none.
+// Program returns the program of that name, nil if there is none.
 func (t *Tap) Program(name string) *ebpf.Program { return t.coll.Programs[name] }
 
-// Lost sums the loss counters of all CPUs; they only grow.
+// Lost returns the sums of the loss counters of all CPUs. They only grow.
 func (t *Tap) Lost() (sum [LostCauses]uint64, err error) {
 	if err := t.coll.Maps[TapMapCpus].Lookup(uint32(0), &t.perCPU); err != nil {
 		return sum, fmt.Errorf("read loss counters: %w", err)
@@ -122,9 +123,9 @@ func (t *Tap) Close() {
 	t.removal.Wait()
 }
 
-// bulkRingBytes is the size of each bulk ring where none was chosen: 8 MiB, which is 50 ms of the most that
-// one CPU can trace, but 256 MiB in all on a machine of many CPUs, where no program keeps all of them at
-// that. 1 MiB is still more than twice what wakes the reader.
+// bulkRingBytes is the default size of a bulk ring: 8 MiB, which holds 50 ms at the highest rate of one CPU, but at
+// most
+// 256 MiB together. Each has at least 1 MiB, more than twice the records between two wake-ups.
 func bulkRingBytes(cpus int) int {
 	return min(8<<20, max(1<<20, 256<<20/cpus))
 }
@@ -134,30 +135,37 @@ func ringSize(n int) uint32 {
 	return uint32(1) << bits.Len32(uint32(n-1))
 }
 
-// explain adds the remedy to what Linux answers with a bare number.
+// explain adds the remedy to an error of Linux.
 func explain(err error) error {
 	var refused *ebpf.VerifierError
 	byVerifier := errors.As(err, &refused) && !errors.Is(err, syscall.EPERM)
 	if errors.Is(err, os.ErrPermission) && !byVerifier {
-		return fmt.Errorf("%w (run as root, or with CAP_BPF and CAP_PERFMON; a container also needs them in its bounding set)", err)
+		return fmt.Errorf(
+			"%w (run as root or with CAP_BPF and CAP_PERFMON; in a container also in its bounding set)", err,
+		)
 	}
 	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.E2BIG) {
-		return fmt.Errorf("%w (there is no memory for a ring of that size: set producer.control_ring_bytes and producer.bulk_ring_bytes lower)", err)
+		return fmt.Errorf(
+			"%w (no memory for a ring of that size: lower producer.control_ring_bytes or producer.bulk_ring_bytes)",
+			err,
+		)
 	}
 	if errors.Is(err, syscall.EMFILE) {
 		return fmt.Errorf("%w (raise the limit of open files: LimitNOFILE of the service, or ulimit -n)", err)
 	}
 	if byVerifier || errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("%w (Linux 5.15 or newer with BTF is needed; this is %s on %s)", err, release(), runtime.GOARCH)
+		return fmt.Errorf(
+			"%w (gputap needs Linux 5.15 or later with BTF; this is %s on %s)", err, release(), runtime.GOARCH,
+		)
 	}
 	return err
 }
 
-// spareFiles are what asking Linux for its features takes on top of maps and programs.
+// spareFiles is the number of files that feature detection opens beside maps and programs.
 const spareFiles = 16
 
-// enoughFiles asks for the limit of open files before anything else is: a feature that was asked for when no
-// file could be opened looks like one that Linux has not.
+// enoughFiles checks the limit of open files first, because feature detection that cannot open a file looks like a
+// missing feature.
 func enoughFiles(more int) error {
 	var limit syscall.Rlimit
 	open, err := os.ReadDir("/proc/self/fd")
@@ -165,7 +173,7 @@ func enoughFiles(more int) error {
 		return nil
 	}
 	if need := uint64(len(open) + more + spareFiles); need > limit.Cur {
-		return fmt.Errorf("%d files are needed and %d may be open: %w", need, limit.Cur, syscall.EMFILE)
+		return fmt.Errorf("open %d files: the limit is %d: %w", need, limit.Cur, syscall.EMFILE)
 	}
 	return nil
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What every program stands on: counted loss, the rings, and what the current thread is doing between
- * the entry and the return of a call. */
+/* Shared helpers: loss counters, rings, and the state of a thread between the entry and the return of a call. */
 #ifndef GPUTAP_THREAD_H
 #define GPUTAP_THREAD_H
 
-/* Records between two forced wake-ups of the reader, which also polls. A wake-up costs the traced
- * thread 1.2 us, so it must be rare; a ring must hold many times this. */
+/* Records between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2 us, so it
+ * must be rare. A ring holds many times this number of records. */
 #define WAKE_EVERY 4096
 
 static __always_inline struct cpu *this_cpu(void)
@@ -40,7 +39,7 @@ static __always_inline u64 control_flags(void)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* Room for a record; NULL is a counted loss. */
+/* Reserves room for a record. NULL: the record is counted as lost. */
 static __always_inline void *control_reserve(u64 bytes)
 {
 	void *r = bpf_ringbuf_reserve(&control, bytes, 0);
@@ -59,14 +58,13 @@ static __always_inline void *bulk_reserve(u64 bytes)
 	return r;
 }
 
-/* What the program passed no pointer for, or no pointer to the struct of: the driver refused it, and nothing
- * is lost. */
-static __always_inline bool no_pointer(u64 address) { return address < 4096; }
+/* The program passed no pointer. The driver rejects such a call, so nothing is lost. */
+static __always_inline bool is_null(u64 address) { return address < 4096; }
 
-/* Reads what the driver has read or written; what cannot be read is lost. */
+/* Reads memory that the driver has read or written. A failure is counted as loss. */
 static __always_inline long read_user(void *to, u32 bytes, u64 address)
 {
-	if (no_pointer(address))
+	if (is_null(address))
 		return -1;
 	long err = bpf_probe_read_user(to, bytes, (void *)address);
 	if (err)
@@ -91,8 +89,8 @@ static __always_inline u32 read_u32(u64 address)
 #define DEVICE_OF_CONTEXT (-1)
 #define DEVICE_NONE (-2)
 
-/* CUmemLocation {type, id}: type 1 is a device, all others are host memory. */
-static __always_inline s32 located(u64 address)
+/* Returns the device of a CUmemLocation {type, id}. Type 1 is a device; the other types are host memory. */
+static __always_inline s32 location_device(u64 address)
 {
 	struct {
 		u32 type, id;
@@ -118,7 +116,7 @@ static __always_inline void fill_head(struct head *h, u16 type, u16 call, u32 ca
 	h->cuda_context = cuda_context;
 }
 
-static __always_inline bool tell_thread(struct task_struct *task, u16 type, u16 call)
+static __always_inline bool submit_thread(struct task_struct *task, u16 type, u16 call)
 {
 	struct thread_record *r = control_reserve(sizeof(*r));
 	if (!r)
@@ -130,14 +128,14 @@ static __always_inline bool tell_thread(struct task_struct *task, u16 type, u16 
 	r->zero = 0;
 	bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
 	bpf_probe_read_kernel(r->process_comm, sizeof(r->process_comm), leader->comm);
-	/* The reader looks the process up in /proc at once: it may be gone soon. */
+	/* Wake the reader: it must look up the process in /proc before the process ends. */
 	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
 	return true;
 }
 
 #define EEXIST 17
 
-/* The thread's state; on its first call the thread is announced, or passed over for good. */
+/* Creates the state of a thread at its first call. Announces the thread, or marks it as ignored. */
 static __noinline struct thread_state *first_call(struct task_struct *task)
 {
 	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -146,31 +144,32 @@ static __noinline struct thread_state *first_call(struct task_struct *task)
 		return NULL;
 	}
 	if (!wanted(task)) {
-		s->announced = PASSED_OVER;
+		s->announced = IGNORED;
 		return NULL;
 	}
 	u32 tgid = task->tgid;
 	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun};
-	int err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST); /* int: before Linux 6.4 the upper half is not set */
+	/* int, because Linux before 6.4 leaves the upper half of the result unset */
+	int err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		lost(LOST_STATE);
-	s->announced = tell_thread(task, RECORD_THREAD, 0) ? ANNOUNCED : NOT_ANNOUNCED;
+	s->announced = submit_thread(task, RECORD_THREAD, 0) ? ANNOUNCED : NOT_ANNOUNCED;
 	return s;
 }
 
-/* NULL: nothing is to be told of this thread, or its call is lost and counted. */
+/* Returns NULL if the thread is ignored, or if its call was counted as lost. */
 static __always_inline struct thread_state *state_of(struct task_struct *task)
 {
 	struct thread_state *s = bpf_task_storage_get(&threads, task, 0, 0);
 	if (s && s->announced == ANNOUNCED)
 		return s;
-	if (s && s->announced == PASSED_OVER)
+	if (s && s->announced == IGNORED)
 		return NULL;
 	return first_call(task);
 }
 
-/* Frame i modulo FRAMES. Without the barrier the compiler masks another register than it indexes with,
- * and the verifiers of Linux 5.15 and 6.1 refuse that. */
+/* Returns frame i modulo FRAMES. Without the barrier the compiler masks one register and indexes with another, which
+ * the verifiers of Linux 5.15 and 6.1 reject. */
 static __always_inline struct frame *frame_at(struct thread_state *s, u32 i)
 {
 	i &= FRAMES - 1;
@@ -180,7 +179,7 @@ static __always_inline struct frame *frame_at(struct thread_state *s, u32 i)
 	return &s->frames[i];
 }
 
-/* Argument n of a call, the CUDA stream of batch copies among them: enter_batch puts it where 6 is. */
+/* Returns argument n of a call. enter_batch stores the CUDA stream of a batch copy as argument 6. */
 static __always_inline u64 argument(struct frame *f, u32 n)
 {
 	switch (n) {
@@ -200,8 +199,8 @@ static __always_inline u64 argument(struct frame *f, u32 n)
 	return f->a[5];
 }
 
-/* Entry of a call whose record is written at its return. Frames that never returned (longjmp) are
- * in the way only when there are FRAMES of them. */
+/* Stores the entry of a call; its record is written at the return. Frames that never return (longjmp) matter only when
+ * there are FRAMES of them. */
 static __always_inline struct frame *enter(struct pt_regs *ctx)
 {
 	struct thread_state *s = state_of(bpf_get_current_task_btf());
@@ -223,19 +222,19 @@ static __always_inline struct frame *enter(struct pt_regs *ctx)
 	return f;
 }
 
-/* What a return program starts from. */
+/* The input of a return program. */
 struct returned {
 	struct task_struct *task;
 	struct thread_state *state;
 	struct frame *frame;
 	u64 cookie;
 	u64 duration;
-	u64 cuda_stream; /* 0 for calls without */
+	u64 cuda_stream; /* 0 for calls without one */
 	u32 result;
 };
 
-/* Return of a call. False when there is no entry: it was counted as lost, or its probe is not there yet or
- * was taken out already, since entries come after returns and go before them. */
+/* Finds the entry of a call that returns. False: there is no entry, because it was counted as lost or because the entry
+ * probe was not attached. Entry probes are attached after return probes and detached before them. */
 static __always_inline bool leave(struct pt_regs *ctx, struct returned *r)
 {
 	u64 now = bpf_ktime_get_boot_ns();

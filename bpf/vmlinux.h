@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The few types of Linux that the programs touch, trimmed by hand. Fields of task_struct and
- * friends are relocated at load time; registers are not: their layout is user ABI. */
+/* The types of Linux that the programs use, trimmed by hand. Fields of task_struct and related types are relocated at
+ * load time. Registers are not relocated: their layout is user ABI. */
 #ifndef GPUTAP_VMLINUX_H
 #define GPUTAP_VMLINUX_H
 
