@@ -3,9 +3,7 @@ package anomaly
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,8 +14,6 @@ import (
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 const (
 	mb     = 1_000_000
@@ -250,27 +246,11 @@ func TestSeedAnomaly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/alerts.json", append(got, '\n'))
+	consumertest.GoldenFile(t, "testdata/alerts.json", append(got, '\n'))
 	page := consumertest.Page(t, d)
-	golden(t, "testdata/metrics.txt", page)
+	consumertest.GoldenFile(t, "testdata/metrics.txt", page)
 	if problems, err := promlint.New(bytes.NewReader(page)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
-	}
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 	}
 }
 

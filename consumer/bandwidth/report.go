@@ -1,30 +1,17 @@
 package bandwidth
 
 import (
-	"time"
-
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
 // Process is what one process copied.
 type Process struct {
-	ID        schema.ProcessID
-	Start     time.Time
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string // name of UID on its host; "" unknown
-	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string
-	Pod       string         // UID of its Kubernetes pod
-	Unit      string         // its systemd unit
-	Late      bool           // copied before gputap was attached: sums are too low
-	Calls     []process.Call // failed calls by CUresult too
-	Copies    []DirectionUse // in the order of schema.Direction, then sets; those that were used
-	Recorded  uint64         // copies and sets that were recorded into a graph: they did not run
-	Waits     Waits
+	process.Info
+	Calls    []process.Call // failed calls by CUresult too
+	Copies   []DirectionUse // in the order of schema.Direction, then sets; those that were used
+	Recorded uint64         // copies and sets that were recorded into a graph: they did not run
+	Waits    Waits
 }
 
 // DirectionUse is the copies of one direction, or the sets. Calls and Bytes are all that succeeded; AsyncCalls
@@ -63,8 +50,7 @@ func (m *Meter) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		report = append(report, Process{
-			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
+			Info:  e.Info,
 			Calls: e.Calls.Clone(), Copies: e.State.report(), Recorded: e.State.recorded,
 			Waits: e.State.waits,
 		})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -36,8 +37,7 @@ type Host struct {
 
 // Process is what one process got from the driver besides the probed functions.
 type Process struct {
-	ID           schema.ProcessID
-	Comm         string
+	process.Info
 	Asked        uint32   // driver functions that it asked for by name
 	Outside      []string // of those, the ones that matter and have no probe
 	ExportTables uint32   // tables of unnamed functions
@@ -77,7 +77,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	for _, c := range b.Coverage {
 		p := &b.Processes[c.Process]
 		h.Processes = append(h.Processes, Process{
-			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
+			Info: process.NewInfo(b, p), Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
 		})
 	}
 	h.keep(f.hosts[id])

@@ -1,6 +1,7 @@
 package coverage
 
 import (
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -67,10 +68,7 @@ func (h *Host) save(w *snapshot.Writer) {
 	w.Uint(uint64(len(h.Processes)))
 	for i := range h.Processes {
 		p := &h.Processes[i]
-		w.String(p.ID.BootID)
-		w.Uint(uint64(p.ID.PID))
-		w.Uint(uint64(p.ID.Start))
-		w.String(p.Comm)
+		p.Save(w)
 		w.Uint(uint64(p.Asked))
 		w.Uint(uint64(p.ExportTables))
 		saveStrings(w, p.Outside)
@@ -88,10 +86,9 @@ func (h *Host) restore(r *snapshot.Reader) {
 	for range r.Each(5) {
 		h.GPUs = append(h.GPUs, schema.GPU{UUID: r.String(), Ordinal: r.Uint32(), Inferred: r.Bool(), Name: r.String(), Bus: r.String()})
 	}
-	for range r.Each(7) {
-		id := schema.ProcessID{Cluster: h.Cluster, Host: h.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint())}
+	for range r.Each(17) {
 		h.Processes = append(h.Processes, Process{
-			ID: id, Comm: r.String(), Asked: r.Uint32(), ExportTables: r.Uint32(), Outside: restoreStrings(r),
+			Info: process.RestoreInfo(r, h.id()), Asked: r.Uint32(), ExportTables: r.Uint32(), Outside: restoreStrings(r),
 		})
 	}
 }

@@ -3,26 +3,13 @@ package launch
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/schema"
 )
 
 // Process is what one process launched.
 type Process struct {
-	ID            schema.ProcessID
-	Start         time.Time
-	UID           uint32
-	Comm          string
-	Exe           string
-	Container     string
-	User          string // name of UID on its host; "" unknown
-	NSPID         uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup        string
-	Pod           string         // UID of its Kubernetes pod
-	Unit          string         // its systemd unit
-	Late          bool           // launched before gputap was attached: counts are too low
+	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK
 	Funcs         []Func         // most launched first
 	GraphLaunches uint64
@@ -52,8 +39,7 @@ func (h *Histogram) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		report = append(report, Process{
-			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
+			Info:  e.Info,
 			Calls: e.Calls.Clone(), Funcs: e.State.report(), GraphLaunches: e.State.graphs,
 			GraphLaunchesPartial: e.State.partial, Recorded: e.State.recorded, HostFuncs: e.State.hostFuncs,
 		})

@@ -2,9 +2,7 @@ package leak
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,8 +13,6 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func TestMetricsPage(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
@@ -38,19 +34,7 @@ func TestMetricsPage(t *testing.T) {
 	apply(t, tracker, h.Batch())
 	got := consumertest.Page(t, tracker)
 
-	const golden = "testdata/metrics.txt"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	consumertest.GoldenFile(t, "testdata/metrics.txt", got)
 	problems, err := promlint.New(bytes.NewReader(got)).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)

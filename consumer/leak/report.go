@@ -39,20 +39,9 @@ type Counters struct {
 
 // Process is one process and what it holds. Bytes are GPU memory unless the name says Host.
 type Process struct {
-	ID        schema.ProcessID
-	Start     time.Time
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string // name of UID on its host; "" unknown
-	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string
-	Pod       string // UID of its Kubernetes pod
-	Unit      string // its systemd unit
-	Ended     bool
-	Late      bool   // was running before gputap was attached
-	Evidence  string // complete, gap or late; gap when both
+	process.Info
+	Ended    bool
+	Evidence string // complete, gap or late; gap when both
 
 	LiveBytes, LiveAllocations               uint64
 	PeakBytes                                uint64 // the most that was live at once
@@ -179,9 +168,8 @@ func (t *Tracker) reportThreads(r *Report, all []*proc) {
 func report(p *proc) Process {
 	s := &p.State
 	out := Process{
-		ID: p.ID, Start: p.Start, UID: p.UID, Comm: p.Comm, Exe: p.Exe, Container: p.Container,
-		User: p.User, NSPID: p.NSPID, Cgroup: p.Cgroup, Pod: p.Pod, Unit: p.Unit,
-		Ended: p.Ended, Late: p.Late, Evidence: evidence(p),
+		Info:  p.Info,
+		Ended: p.Ended, Evidence: evidence(p),
 		LiveBytes: s.live.bytes, LiveAllocations: s.live.allocations, PeakBytes: s.peak,
 		UnfreedBytes: s.unfreed.bytes, UnfreedAllocations: s.unfreed.allocations,
 		HostLiveBytes: s.hostLive.bytes, HostLiveAllocations: s.hostLive.allocations,

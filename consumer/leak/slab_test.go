@@ -69,7 +69,7 @@ func TestOrderOfBuckets(t *testing.T) {
 				t.Errorf("seed %d: section %d of %d differs, of host %q", seed, i, len(want), want[i].Host)
 			}
 		}
-		if !bytes.Equal(view(t, scattered), view(t, calm)) {
+		if !bytes.Equal(suite.View(t, scattered), suite.View(t, calm)) {
 			t.Errorf("seed %d: the views differ", seed)
 		}
 	}

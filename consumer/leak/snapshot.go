@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var form = snapshot.Form{Fold: "leak", Version: 2}
+var form = snapshot.Form{Fold: "leak", Version: 1}
 
 // Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
 // goroutine that calls Apply.

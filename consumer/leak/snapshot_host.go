@@ -212,9 +212,7 @@ func (l *loader) state(p *proc) {
 		}
 		a.samples = append(a.samples, l.sample())
 	}
-	if a.run = a.host.run; l.Version() > 1 { // before, it was not told from the host's
-		a.run = l.Uint()
-	}
+	a.run = l.Uint()
 }
 
 // index makes room for as many entries as will come. All together they can be no more than there are

@@ -2,7 +2,6 @@ package leak
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -14,43 +13,27 @@ import (
 
 func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute, TopScan: 20}) }
 
-// view is all that a Tracker shows.
-func view(tb testing.TB, t *Tracker) []byte {
-	text, err := json.MarshalIndent(struct {
-		Report Report
-		Top    []Allocation
-	}{t.Report(), t.Top(3)}, "", " ")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return append(text, consumertest.Page(tb, t)...)
-}
-
-func TestResume(t *testing.T) {
-	t.Run("recorded run", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Recorded(t), 9, shortKeep, view)
-	})
-	t.Run("more than there are series", func(t *testing.T) {
-		consumertest.Resumes(t, consumertest.Crowd(t), 4, shortKeep, view)
-		fold := shortKeep()
-		consumertest.Take(t, fold, consumertest.Crowd(t)...)
-		if !strings.Contains(string(consumertest.Page(t, fold)), `comm="other"`) {
-			t.Error("there was a series for all")
-		}
-	})
-	for seed := range uint64(4) {
-		t.Run("traffic", func(t *testing.T) {
-			consumertest.Resumes(t, consumertest.Traffic(t, seed, 120), 9, shortKeep, view)
+var suite = consumertest.Suite[*Tracker]{
+	New: shortKeep,
+	Report: func(fold *Tracker) any {
+		return struct {
+			Report Report
+			Top    []Allocation
+		}{fold.Report(), fold.Top(3)}
+	},
+	HostReport: func(fold *Tracker, id snapshot.HostID) any {
+		return slices.DeleteFunc(fold.Report().Processes, func(p Process) bool {
+			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
 		})
-	}
+	},
+	Limited: true,
+	Golden:  8,
+	Damage:  12,
 }
 
-func TestHostile(t *testing.T) {
-	fold := shortKeep()
-	steps := consumertest.Traffic(t, 3, 20)
-	consumertest.Take(t, fold, steps[:12]...)
-	consumertest.Hostile(t, consumertest.Sections(t, fold), shortKeep, view, steps[12:]...)
-}
+func TestSnapshot(t *testing.T) { suite.Run(t) }
+
+func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The steps are worth something only if the state holds all that it can.
 func TestTrafficHasEverything(t *testing.T) {
@@ -93,16 +76,6 @@ func TestTrafficHasEverything(t *testing.T) {
 	}
 }
 
-func TestSplit(t *testing.T) {
-	consumertest.Splits(t, consumertest.Traffic(t, 9, 200), shortKeep, func(fold *Tracker, id snapshot.HostID) []byte {
-		all := slices.DeleteFunc(fold.Report().Processes, func(p Process) bool {
-			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
-		})
-		text, _ := json.MarshalIndent(all, "", " ")
-		return text
-	})
-}
-
 // What is left when a host is forgotten is what the others made, and all that the host's processes counted as other is unfreed.
 func TestForgottenHost(t *testing.T) {
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200), "crowd": consumertest.Crowd(t)} {
@@ -119,7 +92,7 @@ func TestForgottenHost(t *testing.T) {
 				}
 			}
 			balanced(t, fold)
-			if got, want := view(t, consumertest.Restore(t, shortKeep(), after)), view(t, fold); !bytes.Equal(got, want) {
+			if got, want := suite.View(t, consumertest.Restore(t, shortKeep(), after)), suite.View(t, fold); !bytes.Equal(got, want) {
 				t.Errorf("restored, it shows\n%s\nwant\n%s", got, want)
 			}
 			if id := (snapshot.HostID{Cluster: gone.Cluster, Host: gone.Host}); len(fold.table.Of(id)) > 0 || strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
@@ -138,11 +111,3 @@ func TestForgottenHost(t *testing.T) {
 		})
 	}
 }
-
-func TestGoldenSnapshots(t *testing.T) {
-	fold := shortKeep()
-	consumertest.Take(t, fold, consumertest.Traffic(t, 4, 8)...)
-	consumertest.Golden(t, *update, int(form.Version), fold, shortKeep, view)
-}
-
-func FuzzRestore(f *testing.F) { consumertest.FuzzRestore(f, shortKeep, view) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -14,20 +15,17 @@ const MaxTop = 1000
 
 // Allocation is one piece of live memory.
 type Allocation struct {
-	Process    schema.ProcessID
-	Comm       string
-	UID        uint32
-	Container  string
-	TID        uint32 // the thread that made it
-	ThreadComm string
-	Ptr        uint64 // address; of VMM memory, the handle
-	Bytes      uint64
-	GPU        string // UUID; "" unknown
-	Ordinal    int    // of the GPU in the process's numbering; -1 unknown
-	Inferred   bool   // which GPU that is was not told by the program
-	Class      schema.MemClass
-	At         time.Time // when the call that made it returned
-	Symbol     string    // that call
+	process.Info        // of the process that made it
+	TID          uint32 // the thread that made it
+	ThreadComm   string
+	Ptr          uint64 // address; of VMM memory, the handle
+	Bytes        uint64
+	GPU          string // UUID; "" unknown
+	Ordinal      int    // of the GPU in the process's numbering; -1 unknown
+	Inferred     bool   // which GPU that is was not told by the program
+	Class        schema.MemClass
+	At           time.Time // when the call that made it returned
+	Symbol       string    // that call
 }
 
 // candidate holds what allocations are ordered by.
@@ -87,7 +85,7 @@ func (t *Tracker) describe(a *allocation) Allocation {
 	p := by.process
 	r := &p.State.rows[a.row]
 	return Allocation{
-		Process: p.ID, Comm: p.Comm, UID: p.UID, Container: p.Container, TID: by.tid, ThreadComm: by.comm,
+		Info: p.Info, TID: by.tid, ThreadComm: by.comm,
 		Ptr: a.key, Bytes: a.bytes, GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class,
 		At:     time.Unix(0, t.wall(a)).UTC(),
 		Symbol: t.origins.rows[a.origin].Symbol,

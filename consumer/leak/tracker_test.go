@@ -198,9 +198,12 @@ func TestSeedTrain(t *testing.T) {
 	if !slices.Equal(got.Threads, threads) {
 		t.Errorf("threads %+v, want %+v", got.Threads, threads)
 	}
+	if got.Comm != "python" || got.UID != 1000 || got.Container != "c0ffee" || got.ID.PID != 2166793 {
+		t.Errorf("the process is %+v", got.Info)
+	}
 	top := tracker.Top(2)
 	want := Allocation{
-		Process: got.ID, Comm: "python", UID: 1000, Container: "c0ffee", TID: 2166793, ThreadComm: "python",
+		Info: got.Info, TID: 2166793, ThreadComm: "python",
 		Ptr: 0x7d331bc00000, Bytes: 20 * mb, GPU: "GPU-1", Class: schema.ClassDevice,
 		At: time.Unix(1_700_000_000, 105).UTC(), Symbol: "cuMemAlloc_v2",
 	}

@@ -89,31 +89,15 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 const leastEntry = 17
 
 func (e *Entry[S]) save(w *snapshot.Writer) {
-	w.String(e.ID.BootID)
-	w.Uint(uint64(e.ID.PID))
-	w.Uint(uint64(e.ID.Start))
-	w.Uint(uint64(e.UID))
-	for _, s := range []string{e.Comm, e.Exe, e.Container, e.User, e.Cgroup, e.Pod, e.Unit} {
-		w.String(s)
-	}
-	w.Uint(uint64(e.NSPID))
-	w.Bool(e.Late)
-	w.Time(e.Start)
+	e.Save(w)
 	w.Time(e.Last)
 	w.Bool(e.Ended)
 	e.Calls.save(w)
 }
 
 func (e *Entry[S]) restore(r *snapshot.Reader, host snapshot.HostID) {
-	e.ID = schema.ProcessID{Cluster: host.Cluster, Host: host.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint())}
-	e.UID = r.Uint32()
-	for _, s := range []*string{&e.Comm, &e.Exe, &e.Container, &e.User, &e.Cgroup, &e.Pod, &e.Unit} {
-		*s = r.String()
-	}
-	e.NSPID = r.Uint32()
-	e.Late = r.Bool()
-	e.Start, e.Last = r.Time(), r.Time()
-	e.Ended = r.Bool()
+	e.Info = RestoreInfo(r, host)
+	e.Last, e.Ended = r.Time(), r.Bool()
 	e.Calls.restore(r)
 }
 

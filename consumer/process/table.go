@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -15,24 +14,13 @@ const (
 	trimmed      = MaxProcesses - MaxProcesses/16
 )
 
-// Entry is one process and the fold's own state of it.
+// Entry is one process with the fold's own state of it.
 type Entry[S any] struct {
-	ID        schema.ProcessID
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string    // name of UID on its host; "" unknown
-	NSPID     uint32    // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string    // path of its control group
-	Pod       string    // UID of its Kubernetes pod; "" outside pods
-	Unit      string    // its systemd unit; "" without
-	Late      bool      // was running before gputap was attached
-	Start     time.Time // wall clock
-	Last      time.Time // wall clock of its last event
-	Ended     bool
-	Calls     Calls
-	State     S
+	Info
+	Last  time.Time // wall clock of its last event
+	Ended bool
+	Calls Calls
+	State S
 
 	first uint64 // number in order of first sight
 	gone  bool   // forgotten, and still in Table.order
@@ -117,11 +105,11 @@ func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now tim
 	id := b.ID(p)
 	e = t.entries[id]
 	if e == nil {
-		e = &Entry[S]{ID: id, Start: b.Wall(p.Start), first: t.next}
+		e = &Entry[S]{Info: NewInfo(b, p), first: t.next}
 		t.next++
 		t.add(h, e)
 	}
-	e.describe(p)
+	e.update(p)
 	if now.After(e.Last) {
 		e.Last = now
 	}
@@ -136,18 +124,6 @@ func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
 	h.order = append(h.order, e)
 }
 
-// describe takes over what a batch says of the process; what it does not know stays.
-func (e *Entry[S]) describe(p *schema.Process) {
-	e.UID, e.Comm, e.Late = p.UID, p.Comm, p.Late
-	e.Exe = cmp.Or(p.Exe, e.Exe)
-	e.Container = cmp.Or(p.Container, e.Container)
-	e.User = cmp.Or(p.User, e.User)
-	e.NSPID = cmp.Or(p.NSPID, e.NSPID)
-	e.Cgroup = cmp.Or(p.Cgroup, e.Cgroup)
-	e.Pod = cmp.Or(p.Pod, e.Pod)
-	e.Unit = cmp.Or(p.Unit, e.Unit)
-}
-
 // newest describes every process as its last event in the batch does: dictionaries are in order of
 // first use, so that a process which took a name and gave it up again is not told by their order.
 func (t *Table[S]) newest(b *schema.Batch) {
@@ -156,7 +132,7 @@ func (t *Table[S]) newest(b *schema.Batch) {
 		row := b.Threads[thread].Process
 		if e := t.threads[thread]; e.row != row {
 			e.row = row
-			e.describe(&b.Processes[row])
+			e.update(&b.Processes[row])
 		}
 	}
 }
