@@ -95,7 +95,7 @@ func (t *Tracker) name(p *proc, m *schema.Memory) {
 
 // alloc makes m's memory live.
 func (t *Tracker) alloc(p *proc, m *schema.Memory) {
-	i := t.enter(p, &p.State.addresses, m)
+	i := t.insert(p, &p.State.addresses, m)
 	if i == 0 {
 		return
 	}
@@ -109,23 +109,23 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 			p.State.pools[a.owner].live.add(m.Bytes)
 		}
 	}
-	t.appear(p, i, m.Bytes)
+	t.addLive(p, i, m.Bytes)
 }
 
 // enter puts what appeared under the key m.Ptr into the slab and an index: 0 for a success at
 // address 0, which is a record whose out-parameter could not be read; the producer has counted it
 // as lost.
-func (t *Tracker) enter(p *proc, x *index, m *schema.Memory) uint32 {
+func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 	if m.Ptr == 0 {
 		return 0
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 {
-		t.overLive(p)
+		t.countOverLive(p)
 		t.drop(p, x, old)
 	}
 	p.Ended = false // it lives, whatever was said before
 	row := t.row(p, m)
-	i := t.slab.take()
+	i := t.slab.get()
 	a := t.slab.at(i)
 	a.key, a.since, a.refs = m.Ptr, returned(m), 1
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
@@ -137,10 +137,10 @@ func (t *Tracker) enter(p *proc, x *index, m *schema.Memory) uint32 {
 func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Duration) }
 
 // appear adds memory that became live to every sum.
-func (t *Tracker) appear(p *proc, i uint32, bytes uint64) {
+func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	a, s := t.slab.at(i), &p.State
 	a.bytes = bytes
-	s.host.sizes.link(&t.slab, i)
+	s.boot.sizes.link(&t.slab, i)
 	r := &s.rows[a.row]
 	c := t.workload(p, r)
 	c.allocated += bytes
@@ -170,29 +170,29 @@ func (t *Tracker) free(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
 }
 
 // overLive counts what appeared where something was live, whose end was not seen or comes late.
-func (t *Tracker) overLive(p *proc) {
+func (t *Tracker) countOverLive(p *proc) {
 	t.counters.ReallocOverLive++
-	p.State.host.totals.reallocOverLive++
+	p.State.boot.totals.reallocOverLive++
 }
 
-func (t *Tracker) unmatched(p *proc) {
+func (t *Tracker) countUnmatched(p *proc) {
 	t.counters.UnmatchedFrees++
-	p.State.host.totals.unmatchedFrees++
+	p.State.boot.totals.unmatchedFrees++
 }
 
 // late counts the free of a life that an allocation over it has ended already.
-func (t *Tracker) late(p *proc) {
+func (t *Tracker) countLate(p *proc) {
 	t.counters.LateFrees++
-	p.State.host.totals.lateFrees++
+	p.State.boot.totals.lateFrees++
 }
 
 // drop takes away the key of allocation i, which may then be given out anew. The memory goes too,
@@ -202,15 +202,15 @@ func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	a := t.slab.at(i)
 	a.refs = 0
 	if a.maps == 0 {
-		t.vanish(p, i)
+		t.remove(p, i)
 	}
 }
 
 // vanish takes freed memory out of every sum.
-func (t *Tracker) vanish(p *proc, i uint32) {
+func (t *Tracker) remove(p *proc, i uint32) {
 	a, s := t.slab.at(i), &p.State
 	r := &s.rows[a.row]
-	if a.what == memory {
+	if a.kind == memory {
 		c := t.workload(p, r)
 		c.freed += a.bytes
 		c.frees++
@@ -234,13 +234,13 @@ func (t *Tracker) reclaim(i uint32) {
 	by.live--
 	s := &by.process.State
 	switch r := &s.rows[a.row]; {
-	case a.what == opened:
+	case a.kind == opened:
 		s.unlinkHolder(&t.slab, i)
 		r.holders--
 		if a.owner != 0 {
 			s.contexts[a.owner].live--
 		}
-	case a.what != memory:
+	case a.kind != memory:
 	default:
 		switch {
 		case endsWithContext(r.class):
@@ -251,9 +251,9 @@ func (t *Tracker) reclaim(i uint32) {
 		if r.class.OnGPU() {
 			by.gpu.sub(a.bytes)
 		}
-		s.host.sizes.unlink(&t.slab, i)
+		s.boot.sizes.unlink(&t.slab, i)
 	}
-	t.slab.give(i)
+	t.slab.put(i)
 }
 
 // exec ends the image of a process, which goes on under a new name.
@@ -311,5 +311,5 @@ func (t *Tracker) clear(p *proc) {
 	s.addresses.drain(&t.slab, t.reclaim)
 	s.handles.drain(&t.slab, t.reclaim)
 	s.live, s.hostLive, s.held = amount{}, amount{}, 0
-	s.contexts, s.current, s.pools = noContexts(), 0, nil
+	s.contexts, s.current, s.pools = newContexts(), 0, nil
 }

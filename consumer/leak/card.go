@@ -32,7 +32,7 @@ func (c *card) sub(bytes uint64) {
 }
 
 // cardOf is a host's card with this UUID, nil when it is unknown.
-func (h *host) cardOf(uuid string) *card {
+func (h *boot) cardOf(uuid string) *card {
 	c := h.cards[uuid]
 	if c == nil && uuid != "" && len(h.cards) < maxCards {
 		if h.cards == nil {
@@ -68,7 +68,7 @@ func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 		}
 	}
 	now.all = now.own
-	if c := s.host.cardOf(now.uuid); c != nil {
+	if c := s.boot.cardOf(now.uuid); c != nil {
 		now.all = c.live
 		c.last = now
 	}

@@ -20,7 +20,7 @@ type cudaContext struct {
 // maxContexts bounds the contexts of one process; what is above is the unknown one's.
 const maxContexts = 256
 
-func noContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
+func newContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
 
 // endsWithContext says which memory a context takes along. Pool, vmm and graph memory outlives it
 // (measured: driver 580, H200).
@@ -105,12 +105,12 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
 	switch {
 	case m.Ptr == 0:
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	case i != 0 && green && m.Aux != 0:
 		return // the handle by which a known green context becomes current
 	case i != 0:
-		t.overLive(p)
+		t.countOverLive(p)
 		t.dropContext(p, i, returned(m))
 	}
 	c := cudaContext{handle: m.Ptr, since: returned(m), gpu: gpu, green: green}
@@ -123,7 +123,7 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 		}
 	}
 	if s.addContext(c) == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 	}
 }
 
@@ -133,11 +133,11 @@ func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	if m.Time < s.contexts[i].since {
-		t.late(p)
+		t.countLate(p)
 		return
 	}
 	t.dropContext(p, i, m.Time)
@@ -154,14 +154,14 @@ func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
 	case !c.green:
 		t.endContext(p, i, at)
 	case c.user:
-		t.leaveContext(p, c.of, at)
+		t.dropUser(p, c.of, at)
 	}
 }
 
 // contextRetain adds a user to a primary context.
 func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	s := &p.State
@@ -173,7 +173,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 		}
 	}
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	c := &s.contexts[i]
@@ -185,15 +185,15 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
-	t.leaveContext(p, i, m.Time)
+	t.dropUser(p, i, m.Time)
 }
 
 // leaveContext counts one user less. How many users a primary context has is known only when all
 // of the process's calls were seen.
-func (t *Tracker) leaveContext(p *proc, i uint8, at schema.KTime) {
+func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	c := &p.State.contexts[i]
 	if c.users > 0 {
 		c.users--
@@ -205,14 +205,14 @@ func (t *Tracker) leaveContext(p *proc, i uint8, at schema.KTime) {
 			return
 		}
 	}
-	t.unknownContext(p)
+	t.countUnknownContext(p)
 }
 
 // contextReset ends what a primary context holds and leaves it its users.
 func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	t.endContext(p, i, m.Time)
@@ -223,7 +223,7 @@ func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	s := &p.State
 	if s.contexts[0].live > 0 {
-		t.unknownContext(p) // some of that may be gone too
+		t.countUnknownContext(p) // some of that may be gone too
 	}
 	if i == 0 || s.contexts[i].live == 0 {
 		return
@@ -238,19 +238,19 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 		if a.owner != i || a.since > at {
 			return false
 		}
-		if a.what == memory {
+		if a.kind == memory {
 			if !endsWithContext(s.rows[a.row].class) {
 				return false // its owner is a pool
 			}
 			s.withContext.add(a.bytes)
 		}
-		t.vanish(p, n)
+		t.remove(p, n)
 		return true
 	})
 }
 
 // unknownContext counts a call on a context of which it is not known what it ended.
-func (t *Tracker) unknownContext(p *proc) {
+func (t *Tracker) countUnknownContext(p *proc) {
 	t.counters.UnknownContexts++
-	p.State.host.totals.unknownContexts++
+	p.State.boot.totals.unknownContexts++
 }

@@ -195,10 +195,10 @@ func balanced(t *testing.T, tracker *Tracker) {
 		s.addresses.sweep(&tracker.slab, func(i uint32) bool {
 			a := tracker.slab.at(i)
 			switch class := s.rows[a.row].class; {
-			case a.what == opened && a.owner != 0:
+			case a.kind == opened && a.owner != 0:
 				contexts[a.owner]++
 				return false
-			case a.what != memory:
+			case a.kind != memory:
 				return false
 			case endsWithContext(class):
 				contexts[a.owner]++

@@ -21,17 +21,17 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 		x = &s.handles
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 && class == schema.ClassIPC {
-		if a := t.slab.at(old); a.what == opened && a.bytes == m.Aux {
+		if a := t.slab.at(old); a.kind == opened && a.bytes == m.Aux {
 			a.refs.up() // the driver gives the same address again, and counts
 			return
 		}
 	}
-	i := t.enter(p, x, m)
+	i := t.insert(p, x, m)
 	if i == 0 {
 		return
 	}
 	a := t.slab.at(i)
-	a.what, a.bytes = opened, m.Aux
+	a.kind, a.bytes = opened, m.Aux
 	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
 		if a.owner = t.context(p, m); a.owner != 0 {
 			s.contexts[a.owner].live++
@@ -46,10 +46,10 @@ func (t *Tracker) close(p *proc, m *schema.Memory) {
 	x := &p.State.addresses
 	i := x.find(&t.slab, m.Ptr)
 	switch {
-	case i == 0 || t.slab.at(i).what != opened:
-		t.unmatched(p)
+	case i == 0 || t.slab.at(i).kind != opened:
+		t.countUnmatched(p)
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
@@ -89,7 +89,7 @@ type exports struct {
 func (t *Tracker) export(p *proc, m *schema.Memory) {
 	p.State.exports++
 	if m.Aux >= minToken {
-		p.State.host.exports.add(m.Aux, p.ID.PID)
+		p.State.boot.exports.add(m.Aux, p.ID.PID)
 	}
 }
 

@@ -384,8 +384,8 @@ func TestMemInfo(t *testing.T) {
 		}
 	}
 	for uuid, want := range map[string]uint64{"GPU-x": 101, "GPU-y": 0} {
-		for _, host := range tracker.boots() {
-			if got := host.cards[uuid].live; got != want {
+		for _, boot := range tracker.boots() {
+			if got := boot.cards[uuid].live; got != want {
 				t.Errorf("%s: %d live, want %d", uuid, got, want)
 			}
 		}
@@ -425,8 +425,8 @@ func TestInferredGPU(t *testing.T) {
 	if g.UUID != "GPU-y" || g.Inferred || g.LiveBytes != 110 {
 		t.Errorf("got %+v", g)
 	}
-	for _, host := range tracker.boots() {
-		if x, y := host.cards["GPU-x"].live, host.cards["GPU-y"].live; x != 0 || y != 110 {
+	for _, boot := range tracker.boots() {
+		if x, y := boot.cards["GPU-x"].live, boot.cards["GPU-y"].live; x != 0 || y != 110 {
 			t.Errorf("%d and %d live, want 0 and 110", x, y)
 		}
 	}
@@ -462,8 +462,8 @@ func TestWorkloadsOfALearnedGPU(t *testing.T) {
 	}
 }
 
-func (t *Tracker) boots() (all []*host) {
-	for _, m := range t.machines {
+func (t *Tracker) boots() (all []*boot) {
+	for _, m := range t.hosts {
 		all = slices.AppendSeq(all, maps.Values(m.boots))
 	}
 	return all

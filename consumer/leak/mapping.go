@@ -18,13 +18,13 @@ type mapping struct {
 
 // create makes physical memory live under a handle. A multicast object holds none of its own.
 func (t *Tracker) create(p *proc, m *schema.Memory) {
-	i := t.enter(p, &p.State.handles, m)
+	i := t.insert(p, &p.State.handles, m)
 	switch {
 	case i == 0:
 	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
-		t.slab.at(i).what = multicast
+		t.slab.at(i).kind = multicast
 	default:
-		t.appear(p, i, m.Bytes)
+		t.addLive(p, i, m.Bytes)
 	}
 }
 
@@ -43,7 +43,7 @@ func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	if a.refs == 0 {
 		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
-			t.overLive(p)
+			t.countOverLive(p)
 			t.drop(p, &s.handles, old)
 		}
 		a.key, a.since = m.Ptr, returned(m)
@@ -60,7 +60,7 @@ func (t *Tracker) release(p *proc, m *schema.Memory) {
 	case i == 0:
 		t.counters.UnknownHandles++
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, &p.State.handles, i)
 	}
@@ -82,7 +82,7 @@ func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
-		t.overLive(p)
+		t.countOverLive(p)
 		t.unmapMemory(p, old)
 	}
 	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
@@ -110,9 +110,9 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 	s.mappings = slices.Delete(s.mappings, from+len(kept), to)
 	switch {
 	case late:
-		t.late(p)
+		t.countLate(p)
 	case dropped == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	}
 }
 
@@ -123,7 +123,7 @@ func (t *Tracker) unmapMemory(p *proc, g mapping) {
 	}
 	a := t.slab.at(g.memory)
 	if a.maps.down() && a.refs == 0 {
-		t.vanish(p, g.memory)
+		t.remove(p, g.memory)
 	}
 }
 

@@ -13,12 +13,12 @@ type pool struct {
 	imported  bool
 	destroyed bool
 	live      amount // what was allocated from it by its handle
-	reserved  told
-	used      told
+	reserved  reading
+	used      reading
 }
 
 // told is an amount that the program asked the driver for.
-type told struct {
+type reading struct {
 	bytes uint64
 	at    schema.KTime // 0 never
 }
@@ -74,7 +74,7 @@ func (t *Tracker) poolCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	}
 	s := &p.State
 	if old := s.poolAt(m.Ptr); old != 0 {
-		t.overLive(p)
+		t.countOverLive(p)
 		s.endPool(old)
 	}
 	q := pool{handle: m.Ptr, since: returned(m), gpu: t.ordinalOf(m.GPU), limit: m.Aux}
@@ -90,9 +90,9 @@ func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
 	i := s.poolAt(m.Ptr)
 	switch {
 	case i == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	case m.Time < s.pools[i].since:
-		t.late(p)
+		t.countLate(p)
 	default:
 		s.endPool(i)
 	}
@@ -100,7 +100,7 @@ func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
 
 func (s *state) endPool(i uint8) {
 	q := &s.pools[i]
-	q.destroyed, q.reserved, q.used = true, told{}, told{}
+	q.destroyed, q.reserved, q.used = true, reading{}, reading{}
 }
 
 // poolInfo notes what the driver told the program. A GPU's own pool is known from there alone.
@@ -115,7 +115,7 @@ func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
 			return
 		}
 	}
-	q, now := &s.pools[i], told{m.Bytes, returned(m)}
+	q, now := &s.pools[i], reading{m.Bytes, returned(m)}
 	if m.Aux == poolReserved {
 		q.reserved = now
 	} else {

@@ -129,7 +129,7 @@ func (t *Tracker) slabLive() int {
 	for i := t.slab.free; i != 0; i = t.slab.at(i).next {
 		live--
 	}
-	for _, m := range t.machines {
+	for _, m := range t.hosts {
 		for _, head := range m.sizes.heads {
 			if head != 0 {
 				live++

@@ -186,7 +186,7 @@ func report(p *proc) Process {
 		}
 	}
 	for i := range s.samples {
-		out.addInfo(s.host, &s.samples[i])
+		out.addInfo(s.boot, &s.samples[i])
 	}
 	slices.SortFunc(out.GPUs, func(a, b GPUUse) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out
@@ -211,7 +211,7 @@ func (p *Process) addGPU(r *row) {
 	g.LiveAllocations += r.live.allocations
 }
 
-func (p *Process) addInfo(h *host, s *sample) {
+func (p *Process) addInfo(h *boot, s *sample) {
 	g := p.gpu(s.gpu)
 	if g.UUID == "" {
 		g.UUID, g.Inferred = s.uuid, s.inferred
@@ -224,11 +224,11 @@ func (p *Process) addInfo(h *host, s *sample) {
 func (t *Tracker) reportHolders(p *proc) (list []Holder) {
 	for i := p.State.newestHolder; i != 0 && len(list) < maxHolders; {
 		a := t.slab.at(i)
-		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.host.wall(a.since)}
+		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.boot.wall(a.since)}
 		if a.refs > 0 {
 			h.Ptr = a.key
 		}
-		h.Owner = p.State.host.exports.owners[a.bytes]
+		h.Owner = p.State.boot.exports.owners[a.bytes]
 		list = append(list, h)
 		i = a.next
 	}
@@ -247,10 +247,10 @@ func (s *state) reportPools() (list []Pool) {
 			ReservedBytes: q.reserved.bytes, UsedBytes: q.used.bytes,
 		}
 		if q.reserved.at != 0 {
-			out.ReservedAt = s.host.wall(q.reserved.at)
+			out.ReservedAt = s.boot.wall(q.reserved.at)
 		}
 		if q.used.at != 0 {
-			out.UsedAt = s.host.wall(q.used.at)
+			out.UsedAt = s.boot.wall(q.used.at)
 		}
 		list = append(list, out)
 	}

@@ -64,7 +64,7 @@ func (t *Tracker) scrape() scrape {
 			s.add(p)
 		}
 	}
-	s.fold()
+	s.limitGauges()
 	for _, w := range t.workloads.index {
 		s.addWorkload(w)
 	}
@@ -74,7 +74,7 @@ func (t *Tracker) scrape() scrape {
 		}
 	}
 	s.unplaced = t.workloads.unplaced
-	for _, m := range t.machines {
+	for _, m := range t.hosts {
 		if m.totals != t.otherQuality {
 			s.addQuality(process.Label(m.id.Host), m.totals)
 		}
@@ -82,7 +82,7 @@ func (t *Tracker) scrape() scrape {
 	if t.otherQuality != nil {
 		s.addQuality(other, t.otherQuality)
 	}
-	s.addCards(t.machines)
+	s.addCards(t.hosts)
 	return s
 }
 
@@ -134,11 +134,11 @@ func (s *scrape) add(p *proc) {
 	if len(s.incomplete) >= maxSeries-1 {
 		id = evidenceID{comm: other}
 	}
-	var is uint64
+	var value uint64
 	if evidence(p) != complete {
-		is = 1
+		value = 1
 	}
-	s.incomplete[id] = max(s.incomplete[id], is)
+	s.incomplete[id] = max(s.incomplete[id], value)
 }
 
 func (s *scrape) gauge(id processID, more gauge) {
@@ -169,8 +169,8 @@ func (s *scrape) reserve(p *proc, id processID, q *pool) {
 
 // addCards takes over what the GPUs of all hosts were last said to use, of the first in order of
 // name when there are more than a family may show.
-func (s *scrape) addCards(machines map[snapshot.HostID]*machine) {
-	for _, m := range machines {
+func (s *scrape) addCards(hosts map[snapshot.HostID]*host) {
+	for _, m := range hosts {
 		for _, h := range m.boots {
 			for uuid, c := range h.cards {
 				s.addCard(cardID{process.Label(m.id.Host), process.Label(uuid)}, h, &c.last)
@@ -189,11 +189,11 @@ func (s *scrape) addCards(machines map[snapshot.HostID]*machine) {
 }
 
 // addCard takes over what was said last; of what was said at once, the most.
-func (s *scrape) addCard(id cardID, h *host, said *sample) {
-	if said.at == 0 {
+func (s *scrape) addCard(id cardID, h *boot, latest *sample) {
+	if latest.at == 0 {
 		return
 	}
-	now := unexplainedBytes{h.wall(said.at), int64(said.used) - int64(said.all)}
+	now := unexplainedBytes{h.wall(latest.at), int64(latest.used) - int64(latest.all)}
 	before, known := s.cards[id]
 	if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
 		s.cards[id] = now
@@ -201,7 +201,7 @@ func (s *scrape) addCard(id cardID, h *host, said *sample) {
 }
 
 // fold keeps the series that hold most and adds the rest up.
-func (s *scrape) fold() {
+func (s *scrape) limitGauges() {
 	if len(s.gauges) <= maxSeries {
 		return
 	}

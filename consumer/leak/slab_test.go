@@ -36,7 +36,7 @@ func TestChosenAddresses(t *testing.T) {
 				for ; i != 0; i = tracker.slab.at(i).chain {
 					length++
 				}
-				if length > longest {
+				if length > maxChain {
 					t.Fatalf("%d allocations in one bucket", length)
 				}
 			}
@@ -59,8 +59,8 @@ func TestOrderOfBuckets(t *testing.T) {
 			consumertest.Take(t, calm, step)
 			consumertest.Take(t, scattered, step)
 			for _, p := range scattered.table.All() {
-				p.State.addresses.scatter(&scattered.slab)
-				p.State.handles.scatter(&scattered.slab)
+				p.State.addresses.rehash(&scattered.slab)
+				p.State.handles.rehash(&scattered.slab)
 			}
 		}
 		got, want := consumertest.Sections(t, scattered), consumertest.Sections(t, calm)

@@ -17,7 +17,7 @@ var form = snapshot.Form{Fold: "leak", Version: 1}
 func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
 	s := saver{Tracker: t, Writer: &t.out, workloadsOf: map[snapshot.HostID][]*workload{}}
 	hosts := map[snapshot.HostID]bool{}
-	for id := range t.machines {
+	for id := range t.hosts {
 		hosts[id] = true
 	}
 	for _, c := range t.workloads.index {
@@ -26,7 +26,7 @@ func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
 	return form.Save(&t.out, hosts, snapshot.Parts[*snapshot.Writer]{
 		Lock:  &t.mu,
 		Shard: func(*snapshot.Writer) { s.shard() },
-		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.machines[id]) },
+		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.hosts[id]) },
 	}, yield)
 }
 
@@ -52,7 +52,7 @@ type saver struct {
 	*snapshot.Writer
 	workloadsOf map[snapshot.HostID][]*workload
 
-	boots    map[*host]uint64
+	boots    map[*boot]uint64
 	counters map[*workload]uint64 // from 2 on: 0 is none, 1 other
 	procs    map[*proc]uint64
 	slots    map[uint32]uint64 // of threads, from 1 on
@@ -66,7 +66,7 @@ type loader struct {
 	*Tracker
 	*snapshot.Reader
 
-	boots    []*host
+	boots    []*boot
 	counters []*workload
 	procs    []*proc
 	slots    []uint32
@@ -109,7 +109,7 @@ func (l *loader) shard() {
 		*n = l.Uint()
 	}
 	for range l.Each(4) {
-		l.Tracker.origins.of(process.RestoreRef(l.Reader))
+		l.Tracker.origins.number(process.RestoreRef(l.Reader))
 	}
 	l.workloads.releases, l.workloads.unplaced = l.Uint(), l.Uint()
 	for l.Bool() {
@@ -184,7 +184,7 @@ func (l *loader) workload(c *workload) {
 			l.Fail("failures out of order")
 			return
 		}
-		l.workloads.fails(c, f, l.Uint())
+		l.workloads.addFailed(c, f, l.Uint())
 		last = f
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-func (s *saver) host(m *machine) {
+func (s *saver) host(m *host) {
 	own := m.totals
 	if own == s.otherQuality {
 		own = nil
@@ -26,11 +26,11 @@ func (s *saver) host(m *machine) {
 }
 
 func (l *loader) host(id snapshot.HostID) {
-	if l.machines[id] != nil {
+	if l.hosts[id] != nil {
 		l.Fail("a host of which there is state already")
 		return
 	}
-	m := &machine{id: id, boots: map[string]*host{}}
+	m := &host{id: id, boots: map[string]*boot{}}
 	if own := l.quality(); own == nil {
 		m.totals = l.otherQualities()
 	} else if l.qualities < maxSeries-1 {
@@ -42,7 +42,7 @@ func (l *loader) host(id snapshot.HostID) {
 			*n += *own.all()[i]
 		}
 	}
-	l.machines[id] = m
+	l.hosts[id] = m
 	l.bootsOf(m)
 	l.workloadsOfHost(id)
 	l.table.RestoreHost(l.Reader, id, func(p *proc) {
@@ -59,48 +59,48 @@ func (l *loader) host(id snapshot.HostID) {
 
 // bootsOf writes the boots that are followed, by name, and then those that only processes remember, in
 // the order of these.
-func (s *saver) bootsOf(m *machine) {
-	var all []*host
+func (s *saver) bootsOf(m *host) {
+	var all []*boot
 	for _, boot := range slices.Sorted(maps.Keys(m.boots)) {
 		all = append(all, m.boots[boot])
 	}
-	s.boots = map[*host]uint64{}
+	s.boots = map[*boot]uint64{}
 	for _, p := range s.table.Of(m.id) {
-		if h := p.State.host; m.boots[h.boot] != h && !slices.Contains(all, h) {
+		if h := p.State.boot; m.boots[h.bootID] != h && !slices.Contains(all, h) {
 			all = append(all, h)
 		}
 	}
 	s.Uint(uint64(len(all)))
 	for i, h := range all {
 		s.boots[h] = uint64(i)
-		s.String(h.boot)
-		s.Bool(m.boots[h.boot] == h)
+		s.String(h.bootID)
+		s.Bool(m.boots[h.bootID] == h)
 		s.boot(h)
 	}
 }
 
-func (l *loader) bootsOf(m *machine) {
+func (l *loader) bootsOf(m *host) {
 	for range l.Each(12) {
-		h := &host{machine: m, boot: l.String()}
+		h := &boot{host: m, bootID: l.String()}
 		if l.Bool() {
-			if m.boots[h.boot] != nil {
-				l.Fail("boot %q twice", h.boot)
+			if m.boots[h.bootID] != nil {
+				l.Fail("boot %q twice", h.bootID)
 				return
 			}
-			m.boots[h.boot] = h
+			m.boots[h.bootID] = h
 		}
 		l.boot(h)
 		l.boots = append(l.boots, h)
 	}
 }
 
-func (s *saver) boot(h *host) {
+func (s *saver) boot(h *boot) {
 	s.Int(h.offset)
 	s.Uint(h.run)
 	s.Uint(h.lost)
 	s.Uint(uint64(h.last))
 	s.Uint(uint64(h.gap))
-	s.Bool(h.hole)
+	s.Bool(h.openGap)
 	s.Bool(h.seen)
 	s.Uint(uint64(len(h.cards)))
 	for _, uuid := range slices.Sorted(maps.Keys(h.cards)) {
@@ -116,10 +116,10 @@ func (s *saver) boot(h *host) {
 	}
 }
 
-func (l *loader) boot(h *host) {
+func (l *loader) boot(h *boot) {
 	h.offset, h.run, h.lost = l.Int(), l.Uint(), l.Uint()
 	h.last, h.gap = schema.KTime(l.Uint()), schema.KTime(l.Uint())
-	h.hole, h.seen = l.Bool(), l.Bool()
+	h.openGap, h.seen = l.Bool(), l.Bool()
 	for range l.Each(9) {
 		uuid := l.String()
 		c := h.cardOf(uuid)
@@ -165,8 +165,8 @@ func (s *state) counts() []*uint64 {
 // state writes what a process is besides its allocations; what these add up to is not written.
 func (s *saver) state(p *proc) {
 	a := &p.State
-	s.Uint(s.boots[a.host])
-	s.Bool(s.pids[pid{a.host, p.ID.PID}] == p)
+	s.Uint(s.boots[a.boot])
+	s.Bool(s.pids[pid{a.boot, p.ID.PID}] == p)
 	s.Bool(a.gap)
 	s.String(a.comm)
 	for _, n := range a.counts() {
@@ -193,9 +193,9 @@ func (l *loader) state(p *proc) {
 	if l.Err() != nil {
 		return
 	}
-	a.host = l.boots[at]
+	a.boot = l.boots[at]
 	if l.Bool() {
-		l.pids[pid{a.host, p.ID.PID}] = p
+		l.pids[pid{a.boot, p.ID.PID}] = p
 	}
 	a.gap, a.comm = l.Bool(), l.String()
 	for _, n := range a.counts() {
@@ -258,7 +258,7 @@ func (l *loader) rows(p *proc) {
 		}
 		r.moved = l.workloads.moved(&r)
 		if r.class.OnGPU() {
-			r.card = a.host.cards[r.uuid]
+			r.card = a.boot.cards[r.uuid]
 		}
 		if r.gpu != noGPU {
 			onGPUs++
@@ -324,7 +324,7 @@ func (l *loader) pools(a *state) {
 	for range n - 1 {
 		a.pools = append(a.pools, pool{
 			gpu: l.Int32(), imported: l.Bool(), destroyed: l.Bool(), handle: l.Uint(), since: schema.KTime(l.Uint()), limit: l.Uint(),
-			reserved: told{l.Uint(), schema.KTime(l.Uint())}, used: told{l.Uint(), schema.KTime(l.Uint())},
+			reserved: reading{l.Uint(), schema.KTime(l.Uint())}, used: reading{l.Uint(), schema.KTime(l.Uint())},
 		})
 	}
 }

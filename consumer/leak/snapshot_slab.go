@@ -12,7 +12,7 @@ import (
 // The head of an allocation: what it is in the low bits, and these. What is left out is as in the one before,
 // and times, keys and bytes are differences to it.
 const (
-	whatBits   = 3
+	kindBits   = 3
 	inHandles  = 1 << 2 // its key is a handle's
 	counted    = 1 << 3 // refs and maps are written: else 1 and 0
 	sameThread = 1 << 4
@@ -23,7 +23,7 @@ const (
 
 // allocations writes memory by size class, in each the newest first, and then process by process its
 // holders, the newest first, its multicast objects and its mappings.
-func (s *saver) allocations(m *machine) {
+func (s *saver) allocations(m *host) {
 	s.slots, s.origins, s.mapped, s.last = map[uint32]uint64{}, [256]uint64{}, map[uint32]uint64{}, allocation{}
 	s.Uint(uint64(m.sizes.count))
 	for size := len(m.sizes.heads) - 1; size >= 0; size-- {
@@ -50,7 +50,7 @@ func (s *saver) allocations(m *machine) {
 func (s *saver) multicasts(a *state) (all []uint32) {
 	for _, i := range a.handles.heads {
 		for ; i != 0; i = s.slab.at(i).chain {
-			if s.slab.at(i).what == multicast {
+			if s.slab.at(i).kind == multicast {
 				all = append(all, i)
 			}
 		}
@@ -61,7 +61,7 @@ func (s *saver) multicasts(a *state) (all []uint32) {
 		if g.memory == 0 || seen[g.memory] {
 			continue
 		}
-		if b := s.slab.at(g.memory); b.what == multicast && b.refs == 0 {
+		if b := s.slab.at(g.memory); b.kind == multicast && b.refs == 0 {
 			seen[g.memory] = true
 			all = append(all, g.memory)
 		}
@@ -72,7 +72,7 @@ func (s *saver) multicasts(a *state) (all []uint32) {
 func (s *saver) allocation(i uint32) {
 	a, last := s.slab.at(i), &s.last
 	handles := &s.threads.slots[a.thread].process.State.handles
-	head := byte(a.what)
+	head := byte(a.kind)
 	if a.refs > 0 && handles.count > 0 && handles.find(&s.slab, a.key) == i {
 		head |= inHandles
 	}
@@ -109,13 +109,13 @@ func (s *saver) allocation(i uint32) {
 }
 
 // allocation reads one and gives its number, which is in no list yet; 0 after an error.
-func (l *loader) allocation(want what) uint32 {
+func (l *loader) allocation(want entryKind) uint32 {
 	head := l.Byte()
-	if head&^(whatBits|inHandles|counted|sameThread|sameKind) != 0 || what(head&whatBits) != want {
+	if head&^(kindBits|inHandles|counted|sameThread|sameKind) != 0 || entryKind(head&kindBits) != want {
 		l.Fail("an allocation with head %#x", head)
 	}
 	a := l.last
-	a.what, a.refs, a.maps = want, 1, 0
+	a.kind, a.refs, a.maps = want, 1, 0
 	a.key += uint64(l.Int())
 	a.bytes += uint64(l.Int())
 	a.since += schema.KTime(l.Int())
@@ -128,18 +128,18 @@ func (l *loader) allocation(want what) uint32 {
 	if head&counted != 0 {
 		a.refs, a.maps = count(l.Below(math.MaxUint16+1)), count(l.Below(math.MaxUint16+1))
 	}
-	if l.Err() != nil || !l.allowed(&a, head) {
+	if l.Err() != nil || !l.valid(&a, head) {
 		return 0
 	}
 	l.last = a
-	i := l.slab.take()
+	i := l.slab.get()
 	*l.slab.at(i) = a
 	l.add(i, head&inHandles != 0)
 	return i
 }
 
 // allowed says whether everything that the allocation refers to is there.
-func (l *loader) allowed(a *allocation, head byte) bool {
+func (l *loader) valid(a *allocation, head byte) bool {
 	if len(l.slots) == 0 || len(l.origins) == 0 {
 		l.Fail("an allocation like the one before the first")
 		return false
@@ -148,9 +148,9 @@ func (l *loader) allowed(a *allocation, head byte) bool {
 	owners := 1
 	if int(a.row) < len(s.rows) {
 		switch class := s.rows[a.row].class; {
-		case a.what == opened, a.what == memory && endsWithContext(class):
+		case a.kind == opened, a.kind == memory && endsWithContext(class):
 			owners = len(s.contexts)
-		case a.what == memory:
+		case a.kind == memory:
 			owners = max(1, len(s.pools))
 		}
 	}
@@ -182,13 +182,13 @@ func (l *loader) add(i uint32, handle bool) {
 		l.mappings = append(l.mappings, 0)
 	}
 	r := &s.rows[a.row]
-	if a.what == opened {
+	if a.kind == opened {
 		r.holders++
 		if a.owner != 0 {
 			s.contexts[a.owner].live++
 		}
 	}
-	if a.what != memory {
+	if a.kind != memory {
 		return
 	}
 	s.held++
@@ -209,12 +209,12 @@ func (l *loader) add(i uint32, handle bool) {
 	}
 }
 
-func (l *loader) allocations(m *machine) {
+func (l *loader) allocations(m *host) {
 	l.sizes(&m.sizes)
 	for _, p := range l.procs {
 		l.holders(p)
 		for range l.Each(leastAllocation) {
-			if i := l.allocation(multicast); i != 0 && !l.of(p, i) {
+			if i := l.allocation(multicast); i != 0 && !l.ownedBy(p, i) {
 				return
 			}
 		}
@@ -232,7 +232,7 @@ func (l *loader) allocations(m *machine) {
 }
 
 // of says whether allocation i is process p's.
-func (l *loader) of(p *proc, i uint32) bool {
+func (l *loader) ownedBy(p *proc, i uint32) bool {
 	if l.threads.slots[l.slab.at(i).thread].process != p {
 		l.Fail("an allocation of another process")
 		return false
@@ -267,7 +267,7 @@ func (l *loader) holders(p *proc) {
 	last := uint32(0)
 	for range l.Each(leastAllocation) {
 		i := l.allocation(opened)
-		if i == 0 || !l.of(p, i) {
+		if i == 0 || !l.ownedBy(p, i) {
 			return
 		}
 		if last == 0 {
@@ -303,7 +303,7 @@ func (l *loader) ranges(p *proc) {
 		if k := l.Below(len(l.mapped) + 1); k > 0 {
 			g.memory = l.mapped[k-1]
 			l.mappings[k-1]++
-			if !l.of(p, g.memory) {
+			if !l.ownedBy(p, g.memory) {
 				return
 			}
 		}
@@ -370,7 +370,7 @@ func (l *loader) origin() uint8 {
 	}
 	i := uint8(ref.Class)
 	if numbered {
-		i = l.Tracker.origins.of(ref)
+		i = l.Tracker.origins.number(ref)
 	}
 	l.origins = append(l.origins, i)
 	return i

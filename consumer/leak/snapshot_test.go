@@ -47,11 +47,11 @@ func TestTrafficHasEverything(t *testing.T) {
 			seen.pools += len(s.pools)
 			seen.mappings += len(s.mappings)
 			seen.contexts += len(s.contexts) - 1
-			seen.tokens += len(s.host.exports.tokens)
+			seen.tokens += len(s.boot.exports.tokens)
 			seen.samples += len(s.samples)
 			seen.unfreed += int(s.unfreed.allocations)
 			seen.withContext += int(s.withContext.allocations)
-			if s.host.boots[s.host.boot] != s.host {
+			if s.boot.boots[s.boot.bootID] != s.boot {
 				seen.detached++
 			}
 			for _, g := range s.mappings {
@@ -60,7 +60,7 @@ func TestTrafficHasEverything(t *testing.T) {
 				}
 			}
 			for _, i := range (&saver{Tracker: fold}).multicasts(s) {
-				if fold.slab.at(i).what == multicast {
+				if fold.slab.at(i).kind == multicast {
 					seen.multicasts++
 				}
 			}
@@ -103,9 +103,9 @@ func TestForgottenHost(t *testing.T) {
 				fold.Forget(s.Cluster, s.Host)
 			}
 			fold.Forget(gone.Cluster, gone.Host)
-			if len(fold.machines)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(fold.workloads.index)+fold.qualities > 0 {
+			if len(fold.hosts)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(fold.workloads.index)+fold.qualities > 0 {
 				t.Errorf("%d hosts, %d PIDs, %d processes, %d allocations, %d workloads are left when all hosts are gone",
-					len(fold.machines), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
+					len(fold.hosts), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
 			}
 			balanced(t, fold)
 		})

@@ -56,11 +56,11 @@ func (t *Tracker) largest(n int) []candidate {
 	}
 	scan := max(64*n, t.cfg.TopScan)
 	var found []candidate
-	machines := slices.SortedFunc(maps.Values(t.machines), func(a, b *machine) int { return a.id.Compare(b.id) })
+	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
 	var heads []uint32 // of one size, of the machines that have any
 	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
 		heads = heads[:0]
-		for _, m := range machines {
+		for _, m := range hosts {
 			if size < len(m.sizes.heads) && m.sizes.heads[size] != 0 {
 				heads = append(heads, m.sizes.heads[size])
 			}
@@ -93,5 +93,5 @@ func (t *Tracker) describe(a *allocation) Allocation {
 }
 
 func (t *Tracker) wall(a *allocation) int64 {
-	return int64(a.since) + t.threads.slots[a.thread].process.State.host.offset
+	return int64(a.since) + t.threads.slots[a.thread].process.State.boot.offset
 }

@@ -119,7 +119,7 @@ func (w *workloads) remove(c *workload) {
 }
 
 // forget lets go of the workloads of a host that has no processes any more.
-func (w *workloads) forget(host snapshot.HostID) {
+func (w *workloads) removeHost(host snapshot.HostID) {
 	for id, c := range w.index {
 		if id.HostID == host {
 			w.remove(c)
@@ -129,10 +129,10 @@ func (w *workloads) forget(host snapshot.HostID) {
 
 // fail counts a failed call.
 func (w *workloads) fail(c *workload, symbol string, result uint32) {
-	w.fails(c, failure{process.Label(symbol), result}, 1)
+	w.addFailed(c, failure{process.Label(symbol), result}, 1)
 }
 
-func (w *workloads) fails(c *workload, f failure, calls uint64) {
+func (w *workloads) addFailed(c *workload, f failure, calls uint64) {
 	if _, known := c.failed[f]; !known {
 		if w.failures >= maxSeries-1 {
 			w.unplaced += calls
