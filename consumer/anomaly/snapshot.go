@@ -121,7 +121,7 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
 		}}
 		if d.raised[k] != 0 {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		d.count(k, r.Uint())
@@ -132,7 +132,7 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 		a.restore(r, id)
 		last = a.number
 		if i == maxAlerts || !d.history.insert(a) {
-			r.Fail("alert %d twice, or too many", a.number)
+			r.Fail("alert %d appears twice or is above the limit", a.number)
 			return
 		}
 	}

@@ -101,7 +101,7 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 		k := restoreSeries(r, id)
 		k.row, k.async = restoreRow(r), r.Bool()
 		if m.series[k] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		var s sum
@@ -111,7 +111,7 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 	for range r.Each(6) {
 		k := restoreSeries(r, id)
 		if m.waits[k] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		var waits Waits

@@ -29,7 +29,7 @@ func (f *Fold) Restore(section snapshot.Section) error {
 		Shard: func(*snapshot.Reader) {},
 		Host: func(r *snapshot.Reader, id snapshot.HostID) {
 			if f.hosts[id] != nil {
-				r.Fail("a host of which there is state already")
+				r.Fail("the host has been restored already")
 				return
 			}
 			h := &Host{Cluster: id.Cluster, Host: id.Host}

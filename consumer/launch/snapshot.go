@@ -79,7 +79,7 @@ func (h *Histogram) restoreWorkloads(r *snapshot.Reader, id snapshot.HostID) {
 			comm: process.RestoreLabel(r),
 		}
 		if h.workloads.values[k] != nil {
-			r.Fail("a workload twice")
+			r.Fail("a workload appears twice")
 			return
 		}
 		var n launches
@@ -121,7 +121,7 @@ func (s *state) restore(r *snapshot.Reader, names names) {
 	for range r.Each(5) {
 		mangled := r.String()
 		if r.Err() != nil || s.kernels[mangled] != nil {
-			r.Fail("a kernel twice")
+			r.Fail("a kernel appears twice")
 			return
 		}
 		if s.kernels == nil {
@@ -195,7 +195,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	for range r.Each(3) {
 		l, launches := kernelLabels{process.RestoreLabel(r), process.RestoreLabel(r)}, r.Uint()
 		if n.counts.values[l] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		n.counts.values[l] = &launches
@@ -203,7 +203,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	for range r.Each(3) {
 		c := &comm{name: process.RestoreLabel(r), promoted: map[string]*uint64{}, waiting: map[string]uint64{}}
 		if n.comms[c.name] != nil {
-			r.Fail("a comm twice")
+			r.Fail("a comm appears twice")
 			return
 		}
 		n.comms[c.name] = c
@@ -222,7 +222,7 @@ func (n *byName) restoreComm(r *snapshot.Reader, c *comm) {
 		c.promoted[kernel] = at
 	}
 	if len(c.promoted) > topKernels {
-		r.Fail("%d kernels of a comm", len(c.promoted))
+		r.Fail("%d named kernels of comm %q, at most %d", len(c.promoted), c.name, topKernels)
 	}
 	for range r.Each(2) {
 		kernel := process.RestoreLabel(r)

@@ -263,7 +263,8 @@ func scattered(tb testing.TB, n int) *Tracker {
 	for i := range n {
 		now += schema.KTime(rng.Uint64N(200_000))
 		p.Context = 0x5500 + rng.Uint64N(8)
-		p.Alloc(rng.Uint32N(64), 0x7f0000000000+rng.Uint64N(1<<31)<<9, rng.Uint64N(512<<rng.Uint64N(20)), now, rng.Uint64N(5000))
+		p.Alloc(rng.Uint32N(64), 0x7f0000000000+rng.Uint64N(1<<31)<<9, rng.Uint64N(512<<rng.Uint64N(20)), now,
+			rng.Uint64N(5000))
 		if i%4096 == 4095 || i == n-1 {
 			apply(tb, tracker, h.Batch())
 		}

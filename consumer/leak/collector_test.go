@@ -86,7 +86,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	if want := uint64(processes * (processes + 1) / 2); allocated != want || live != want || failed != 3*processes {
 		t.Errorf("allocated %d, live %d, want %d; failed %d, want %d", allocated, live, want, failed, 3*processes)
 	}
-	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice}, pid: "2599"}]; got == nil {
+	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice},
+		pid: "2599"}]; got == nil {
 		t.Error("the largest process was folded away")
 	}
 }
@@ -129,7 +130,8 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 	for n := range hosts {
 		h := consumertest.Memory(t, fmt.Sprint("gpu-", n))
 		for i := range uint32(running + idle) {
-			p := h.Process(100+i, 1, fmt.Sprint("job-", i)).Alloc(1, 0x1000, 7, 10, 1).Fail("cuMemAlloc_v2", 1, 2, 1<<40, 11)
+			p := h.Process(100+i, 1, fmt.Sprint("job-", i)).Alloc(1, 0x1000, 7, 10, 1).Fail("cuMemAlloc_v2", 1, 2,
+				1<<40, 11)
 			if i >= running {
 				p.Exit(20)
 			}
@@ -179,7 +181,8 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 		for _, q := range fold.scrape().qualities {
 			frees += q.unmatchedFrees
 		}
-		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries || frees != folds*hosts {
+		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries ||
+			frees != folds*hosts {
 			t.Errorf("%d series, want %d; %d frees, want %d", n, maxSeries, frees, folds*hosts)
 		}
 		if !reflect.DeepEqual(consumertest.Sections(t, fold), sections) {
@@ -206,7 +209,8 @@ func TestIdleInOrderWhenJoined(t *testing.T) {
 	h.Process(1, 30, "ended").Alloc(1, 0x1000, 5, 40, 1).Exit(50)
 	h.Process(2, 30, "new").Alloc(1, 0x1000, 3, 60, 1)
 	apply(t, tracker, h.Batch())
-	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"), tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
+	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"),
+		tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
 		t.Errorf("%d bytes of what ended just now, %d of what began then and %d of what was idle for longest; want 5, 3 and 0", ended, began, old)
 	}
 }

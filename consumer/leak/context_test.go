@@ -32,7 +32,8 @@ func TestContexts(t *testing.T) {
 			p.In(1).Alloc(1, a, 100, 10, 1).In(2).Alloc(1, b, 10, 12, 1).DestroyContext(1, 20, 1)
 		}, kept{live: 10, withContext: 100}, Counters{}},
 		{"managed, pitched, pinned, registered and arrays go", func(p *proc) {
-			p.CreateContext(1, 5, 1).In(1).Call("cuMemAllocManaged", 1, mem(10, a, 1)).Call("cuMemAllocPitch_v2", 1, mem(11, b, 2))
+			p.CreateContext(1, 5, 1).In(1).Call("cuMemAllocManaged", 1, mem(10, a, 1)).Call("cuMemAllocPitch_v2", 1,
+				mem(11, b, 2))
 			p.Call("cuMemHostAlloc", 1, mem(12, c, 4)).Call("cuMemHostRegister_v2", 1, mem(13, d, 8))
 			p.Call("cuArrayCreate_v2", 1, mem(14, 0x55, 16)).DestroyContext(1, 20, 1)
 		}, kept{withContext: 31}, Counters{}},
@@ -77,7 +78,8 @@ func TestContexts(t *testing.T) {
 		}, kept{withContext: 7}, Counters{}},
 
 		{"last release of a primary context", func(p *proc) {
-			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20).ReleaseContext(1, 30)
+			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1,
+				20).ReleaseContext(1, 30)
 		}, kept{withContext: 100}, Counters{}},
 		{"a release that is not the last", func(p *proc) {
 			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20)
@@ -107,7 +109,8 @@ func TestContexts(t *testing.T) {
 
 		{"memory of a green context is the primary one's", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
-			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1, schema.Memory{Time: 7, Ptr: 2, Aux: 2})
+			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1,
+				schema.Memory{Time: 7, Ptr: 2, Aux: 2})
 			p.In(2).Alloc(1, a, 100, 10, 1).Call("cuGreenCtxDestroy", 1, mem(20, 2, 0))
 		}, kept{live: 100}, Counters{}},
 		{"and goes with the last user, the green one", func(p *proc) {
@@ -122,7 +125,8 @@ func TestContexts(t *testing.T) {
 		}, kept{withContext: 100}, Counters{}},
 		{"a green context known by its other handle", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
-			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1, schema.Memory{Time: 7, Ptr: 3, Aux: 2})
+			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1,
+				schema.Memory{Time: 7, Ptr: 3, Aux: 2})
 			p.In(3).Alloc(1, a, 100, 10, 1).Call("cuGreenCtxDestroy", 1, mem(15, 2, 0)).ReleaseContext(1, 20)
 		}, kept{withContext: 100}, Counters{}},
 
@@ -161,7 +165,8 @@ func TestContexts(t *testing.T) {
 					t.Error("the nodes of a graph are counted as calls")
 				}
 			}
-			if got := (kept{p.LiveBytes, p.HostLiveBytes, p.WithContextBytes, r.Counters.UnknownContexts}); got != test.want {
+			if got := (kept{p.LiveBytes, p.HostLiveBytes, p.WithContextBytes,
+				r.Counters.UnknownContexts}); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			test.check.UnknownContexts = r.Counters.UnknownContexts
@@ -224,7 +229,8 @@ func balanced(t *testing.T, tracker *Tracker) {
 	}
 	for _, w := range tracker.workloads.all() {
 		if w.allocated != w.freed+w.unfreed+live[w] {
-			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed, w.unfreed, live[w])
+			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed,
+				w.unfreed, live[w])
 		}
 		delete(live, w)
 	}

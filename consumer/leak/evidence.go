@@ -7,12 +7,12 @@ import (
 
 // Evidence of a process's numbers.
 const (
-	complete = "complete" // all of its calls were seen
-	gap      = "gap"      // events of its lifetime were lost
-	late     = "late"     // it ran before gputap was attached, or for longer
+	complete = "complete" // all its calls were seen
+	gap      = "gap"      // events were lost during its lifetime
+	late     = "late"     // it ran before gputap attached
 )
 
-// evidence of a process: a gap counts when it may lie in the process's lifetime.
+// evidence returns the evidence of a process. A gap counts if it may lie within the process's lifetime.
 func evidence(p *proc) string {
 	switch {
 	case inGap(p):
@@ -28,8 +28,8 @@ func inGap(p *proc) bool {
 	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
 }
 
-// Lost tells that batches of a host never arrived. Processes that ran then carry the evidence
-// "gap" from now on. It is called by the goroutine that calls Apply.
+// Lost reports that batches of a host never arrived. Processes that ran then have the evidence "gap" from now on. The
+// goroutine that calls Apply calls Lost.
 func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	if batches == 0 {
 		return
@@ -41,5 +41,5 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	h.openGap = true
 }
 
-// mark says that events were lost up to at.
+// markGap records that events may have been lost up to time at.
 func (h *boot) markGap(at schema.KTime) { h.gap = max(h.gap, at) }

@@ -50,11 +50,12 @@ func TestEvidence(t *testing.T) {
 		{"producer restarted", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			h.Header.Run = 1_000
 		}, gap},
-		{"producer restarted, then a straggler of the earlier run", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
-			h.Header.Run = 1_000
-			apply(t, tr, h.Heartbeat())
-			h.Header.Run = 1
-		}, gap},
+		{"producer restarted, then a straggler of the earlier run",
+			func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+				h.Header.Run = 1_000
+				apply(t, tr, h.Heartbeat())
+				h.Header.Run = 1
+			}, gap},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,13 +94,20 @@ func TestEndUntold(t *testing.T) {
 		{"it is there", 50, nil, []uint64{43, 42, 7}, false},
 		{"nothing is said", 50, nil, nil, false},
 		{"it began later", 1_001, nil, []uint64{}, false},
-		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { p.Free(1, 0x9000, 1_100, 1) }, []uint64{}, false},
-		{"it made a call before the clock was set", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host,
+			p *consumertest.Process) {
 			p.Free(1, 0x9000, 1_100, 1)
-			apply(t, tr, h.Batch())
-			h.Header.ClockOffset += 1e12
 		}, []uint64{}, false},
-		{"the clock was set back", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { h.Header.ClockOffset -= 1e12 }, []uint64{}, true},
+		{"it made a call before the clock was set", 50,
+			func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+				p.Free(1, 0x9000, 1_100, 1)
+				apply(t, tr, h.Batch())
+				h.Header.ClockOffset += 1e12
+			}, []uint64{}, false},
+		{"the clock was set back", 50, func(tr *Tracker, h *consumertest.Host,
+			p *consumertest.Process) {
+			h.Header.ClockOffset -= 1e12
+		}, []uint64{}, true},
 		{"an earlier run says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			apply(t, tr, h.Heartbeat())
 			h.Header.Run = run - 1
@@ -132,8 +140,10 @@ func TestEndUntold(t *testing.T) {
 			for _, got := range tracker.Report().Processes {
 				ended := test.ended && got.ID.Host == "gpu-01"
 				unfreed := map[bool]uint64{true: 8}[ended]
-				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended && got.Evidence != gap {
-					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended, got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
+				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended &&
+					got.Evidence != gap {
+					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended,
+						got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
 				}
 			}
 		})
@@ -178,7 +188,8 @@ func TestEvidenceOfAForgottenHost(t *testing.T) {
 	p.Alloc(1, 0x2000, 16, 200, 1)
 	h.Process(43, 250, "later").Alloc(1, 0x1000, 8, 300, 1)
 	apply(t, tracker, h.Batch())
-	if ps := tracker.Report().Processes; len(ps) != 2 || ps[0].Evidence != gap || ps[0].LiveBytes != 16 || ps[1].Evidence != complete {
+	if ps := tracker.Report().Processes; len(ps) != 2 || ps[0].Evidence != gap || ps[0].LiveBytes != 16 ||
+		ps[1].Evidence != complete {
 		t.Errorf("got %+v", ps)
 	}
 }
@@ -206,7 +217,10 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 		{"its exit was seen", func(p *consumertest.Process) {
 			p.Free(1, 0x1000, 20, 1).Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x5000, 24, 1).Exit(25)
 		}, 0},
-		{"its exit was not seen", func(p *consumertest.Process) { p.Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x1000, 24, 1) }, 3},
+		{"its exit was not seen", func(p *consumertest.Process) {
+			p.Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x1000, 24,
+				1)
+		}, 3},
 	}
 	for i := range 2 * len(tests) {
 		test, known := tests[i/2], i%2 == 0
@@ -222,7 +236,8 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 			apply(t, tracker, h.Batch())
 			r := tracker.Report()
 			ps := r.Processes
-			if !ps[0].Ended || ps[0].LiveBytes != 0 || ps[0].UnfreedBytes != test.unfreed || ps[1].Ended || ps[1].LiveBytes != 16 || r.Counters != (Counters{}) {
+			if !ps[0].Ended || ps[0].LiveBytes != 0 || ps[0].UnfreedBytes != test.unfreed || ps[1].Ended ||
+				ps[1].LiveBytes != 16 || r.Counters != (Counters{}) {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -270,7 +285,8 @@ func TestRebootWithAWrongClock(t *testing.T) {
 		p.Free(1, 0x1000, 200, 1).Alloc(1, 0x1000, 32, 300, 1)
 		apply(t, tracker, h.Batch())
 		ps := tracker.Report().Processes
-		if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[0].Evidence != gap || ps[1].Ended || ps[1].LiveBytes != 32 || ps[1].UnfreedBytes != 0 {
+		if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[0].Evidence != gap || ps[1].Ended || ps[1].LiveBytes != 32 ||
+			ps[1].UnfreedBytes != 0 {
 			t.Errorf("restored %t: got %+v", restored, ps)
 		}
 	}
@@ -285,7 +301,8 @@ func TestIdentity(t *testing.T) {
 		apply(t, tracker, h.Batch())
 	}
 	r := tracker.Report()
-	if len(r.Processes) != 4 || r.Totals.LiveBytes != 16 || r.Totals.LiveAllocations != 2 || r.Counters != (Counters{}) {
+	if len(r.Processes) != 4 || r.Totals.LiveBytes != 16 || r.Totals.LiveAllocations != 2 ||
+		r.Counters != (Counters{}) {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -358,7 +375,8 @@ func TestRename(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	for w, want := range map[string][2]uint64{"python": {110, 110}, "worker": {7, 0}} {
-		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"}, labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
+		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"},
+			labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
 		if got := tracker.workloads.index[id]; got == nil || got.allocated != want[0] || got.freed != want[1] {
 			t.Errorf("%s: got %+v, want %v", w, got, want)
 		}

@@ -71,7 +71,8 @@ func TestHolders(t *testing.T) {
 			p.CreateContext(1, 5, 1).CreateContext(2, 6, 1).In(1).Open(1, a, token, 10, 1).DestroyContext(2, 20, 1)
 		}, held{holders: 1}, Counters{}},
 		{"pool pointers and imported handles stay", func(p *proc) {
-			p.CreateContext(1, 5, 1).In(1).Call("cuMemPoolImportPointer", 1, schema.Memory{Time: 10, Ptr: a, Aux: token})
+			p.CreateContext(1, 5, 1).In(1).Call("cuMemPoolImportPointer", 1,
+				schema.Memory{Time: 10, Ptr: a, Aux: token})
 			p.Import(1, 9, token, 11, 1).DestroyContext(1, 20, 1)
 		}, held{holders: 2}, Counters{}},
 		{"exit counts what was not closed", func(p *proc) {
@@ -132,14 +133,18 @@ func TestHolders(t *testing.T) {
 
 		{"a multicast object has no bytes and is no holder", func(p *proc) {
 			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Create(1, 9, mb, 11, 1)
-			p.Call("cuMulticastBindMem", 1, schema.Memory{Time: 12, Ptr: 8, Aux: 9, Bytes: mb}).Map(1, a, 2*mb, 8, 13, 1)
-			p.Call("cuMulticastUnbind", 1, schema.Memory{Time: 14, Ptr: 8, Bytes: mb}).Unmap(1, a, 2*mb, 15, 1).Release(1, 8, 16, 1)
+			p.Call("cuMulticastBindMem", 1, schema.Memory{Time: 12, Ptr: 8, Aux: 9, Bytes: mb}).Map(1, a, 2*mb, 8, 13,
+				1)
+			p.Call("cuMulticastUnbind", 1, schema.Memory{Time: 14, Ptr: 8, Bytes: mb}).Unmap(1, a, 2*mb, 15,
+				1).Release(1, 8, 16, 1)
 		}, held{live: mb}, Counters{}},
 		{"neither at the exit", func(p *proc) {
-			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Map(1, a, 2*mb, 8, 13, 1).Release(1, 8, 14, 1).Exit(20)
+			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Map(1, a, 2*mb, 8, 13,
+				1).Release(1, 8, 14, 1).Exit(20)
 		}, held{}, Counters{}},
 		{"reserved addresses, prefetches, access and recorded calls are no memory", func(p *proc) {
-			for _, symbol := range []string{"cuMemAddressReserve", "cuMemAddressFree", "cuMemSetAccess", "cuMemPrefetchAsync",
+			for _, symbol := range []string{"cuMemAddressReserve", "cuMemAddressFree", "cuMemSetAccess",
+				"cuMemPrefetchAsync",
 				"cuMemMapArrayAsync", "cuMemPoolTrimTo", "cuModuleLoadData", "cuModuleUnload"} {
 				p.Call(symbol, 1, schema.Memory{Time: 10, Ptr: a, Bytes: 1 << 40})
 			}
@@ -204,7 +209,8 @@ func TestExportsAreBounded(t *testing.T) {
 	for i := range uint64(3 * maxExports) {
 		x.add(i, uint32(i))
 	}
-	if len(x.owners) != maxExports || len(x.tokens) != maxExports || x.owners[3*maxExports-1] != 3*maxExports-1 || x.owners[2*maxExports-1] != 0 {
+	if len(x.owners) != maxExports || len(x.tokens) != maxExports || x.owners[3*maxExports-1] != 3*maxExports-1 ||
+		x.owners[2*maxExports-1] != 0 {
 		t.Errorf("%d owners, %d tokens", len(x.owners), len(x.tokens))
 	}
 }
@@ -284,20 +290,24 @@ func TestPools(t *testing.T) {
 		check  Counters
 	}{
 		{"allocations by pool", func(p *proc) {
-			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).AllocPool(1, b, 10, 6, 11).Call("cuMemAllocAsync", 1, schema.Memory{Time: 12, Ptr: 1, Bytes: 1})
+			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).AllocPool(1, b, 10, 6, 11).Call("cuMemAllocAsync", 1,
+				schema.Memory{Time: 12, Ptr: 1, Bytes: 1})
 		}, 111, []Pool{
 			{Handle: 5, Ordinal: -1, Limit: 1 << 30, LiveBytes: 100, LiveAllocations: 1},
 			{Handle: 6, Ordinal: -1, LiveBytes: 10, LiveAllocations: 1},
 		}, Counters{}},
 		{"destroy frees nothing", func(p *proc) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10).PoolInfo(5, poolReserved, 4096, 11), 5, 20)
-		}, 100, []Pool{{Handle: 5, Ordinal: -1, Limit: 1 << 30, Destroyed: true, LiveBytes: 100, LiveAllocations: 1}}, Counters{}},
+		}, 100, []Pool{{Handle: 5, Ordinal: -1, Limit: 1 << 30, Destroyed: true, LiveBytes: 100,
+			LiveAllocations: 1}}, Counters{}},
 		{"and the pool goes with its last allocation", func(p *proc) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10), 5, 20).Free(1, a, 30, 1)
 		}, 0, nil, Counters{}},
 		{"reserved and used, as last told", func(p *proc) {
-			p.PoolInfo(5, poolReserved, 4096, 10).PoolInfo(5, poolReserved, 8192, 20).PoolInfo(5, poolUsed, 100, 21).PoolInfo(5, 6, 9, 22)
-		}, 0, []Pool{{Handle: 5, Ordinal: -1, ReservedBytes: 8192, ReservedAt: at(21), UsedBytes: 100, UsedAt: at(22)}}, Counters{}},
+			p.PoolInfo(5, poolReserved, 4096, 10).PoolInfo(5, poolReserved, 8192, 20).PoolInfo(5, poolUsed, 100,
+				21).PoolInfo(5, 6, 9, 22)
+		}, 0, []Pool{{Handle: 5, Ordinal: -1, ReservedBytes: 8192, ReservedAt: at(21), UsedBytes: 100,
+			UsedAt: at(22)}}, Counters{}},
 		{"imported", func(p *proc) {
 			p.Call("cuMemPoolImportFromShareableHandle", 1, schema.Memory{Time: 10, Ptr: 5, Aux: 77})
 		}, 0, []Pool{{Handle: 5, Ordinal: -1, Imported: true}}, Counters{}},
@@ -380,7 +390,8 @@ func TestMemInfo(t *testing.T) {
 		{"unknown GPU", info(0, -1), MemInfo{at(33), 5, 6, 0, 0}, 5},
 	} {
 		if test.got != test.want || test.got.Unexplained() != test.unexplained {
-			t.Errorf("%s: %+v, unexplained %d; want %+v, %d", test.name, test.got, test.got.Unexplained(), test.want, test.unexplained)
+			t.Errorf("%s: %+v, unexplained %d; want %+v, %d", test.name, test.got, test.got.Unexplained(), test.want,
+				test.unexplained)
 		}
 	}
 	for uuid, want := range map[string]uint64{"GPU-x": 101, "GPU-y": 0} {
@@ -455,7 +466,8 @@ func TestWorkloadsOfALearnedGPU(t *testing.T) {
 			balanced(t, tracker)
 			for _, w := range tracker.workloads.index {
 				if want := map[string]uint64{first.UUID: 110, "GPU-y": 1}[w.uuid]; w.allocated != want {
-					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored, w.allocated, w.uuid, want)
+					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored,
+						w.allocated, w.uuid, want)
 				}
 			}
 		}
@@ -478,7 +490,8 @@ func TestHostMemory(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	p := tracker.Report().Processes[0]
-	if p.HostLiveBytes != 110 || p.Classes[schema.ClassPinned] != 100 || p.Classes[schema.ClassRegistered] != 10 || p.LiveBytes != 0 {
+	if p.HostLiveBytes != 110 || p.Classes[schema.ClassPinned] != 100 || p.Classes[schema.ClassRegistered] != 10 ||
+		p.LiveBytes != 0 {
 		t.Errorf("got %d: %v", p.HostLiveBytes, p.Classes)
 	}
 }

@@ -5,23 +5,24 @@ import (
 	"math/rand/v2"
 )
 
-// index finds the allocations of one process by key. Buckets hold the first number of a chain that
-// runs through the slab: 4 bytes an allocation, where a Go map takes 20 to 40. It grows by linear
-// hashing, one bucket an insertion, so that no batch waits for a table of millions to be rebuilt.
+// index finds the allocations of one process by key. A bucket is the head of a chain through the slab: 4 bytes per
+// allocation, where a Go map needs 20 to 40. The index grows by linear hashing, one bucket per insertion, so that no
+// batch waits while a table of millions is rebuilt.
 //
-// Its hash spreads the regular addresses that allocators give. Who chooses addresses that share a bucket all the same makes it
-// take another hash, which nobody can foresee. No state and no report depends on the order of buckets.
+// The default hash spreads the regular addresses that allocators return. A program that chooses addresses of one
+// bucket makes the index switch to a hash with a random seed. Neither state nor reports depend on the order of
+// buckets.
 type index struct {
 	heads []uint32
 	count int
-	seed  uint64 // of the other hash; 0 while no chain was long
+	seed  uint64 // of the second hash; 0 while no chain was too long
 }
 
-// longest is how many a chain may be without a change of hash: ten are rare among a million keys.
+// maxChain is the chain length that triggers the second hash. Chains of ten are rare among a million keys.
 const maxChain = 24
 
-// bucket is where key is when there are n buckets: the hash's low bits, one bit fewer for buckets
-// that do not exist yet.
+// bucket returns the bucket of key among n buckets: the low bits of its hash, one bit fewer if that bucket does not
+// exist yet.
 func (x *index) bucket(key uint64, n int) uint32 {
 	hash := uint32(key * 0x9E3779B97F4A7C15 >> 32)
 	if x.seed != 0 {
@@ -35,7 +36,7 @@ func (x *index) bucket(key uint64, n int) uint32 {
 	return hash & (mask >> 1)
 }
 
-// find is the number of the live allocation at key, 0 for none.
+// find returns the number of the live allocation at key; 0: none.
 func (x *index) find(s *slab, key uint64) uint32 {
 	if x.count == 0 {
 		return 0
@@ -55,7 +56,7 @@ func (x *index) find(s *slab, key uint64) uint32 {
 	return 0
 }
 
-// scatter gives every allocation another bucket.
+// rehash switches to the second hash.
 func (x *index) rehash(s *slab) {
 	x.seed = rand.Uint64() | 1<<63 | 1
 	all := index{heads: x.heads, count: x.count}
@@ -63,7 +64,7 @@ func (x *index) rehash(s *slab) {
 	all.drain(s, func(i uint32) { x.insert(s, i) })
 }
 
-// insert adds allocation i, whose key is not there yet.
+// insert adds allocation i. Its key must be new.
 func (x *index) insert(s *slab, i uint32) {
 	if x.count >= len(x.heads) {
 		x.split(s)
@@ -74,7 +75,7 @@ func (x *index) insert(s *slab, i uint32) {
 	x.count++
 }
 
-// split adds a bucket and moves to it what now belongs there.
+// split adds a bucket and moves the allocations that belong there.
 func (x *index) split(s *slab) {
 	added := len(x.heads)
 	x.heads = append(x.heads, 0)
@@ -95,7 +96,7 @@ func (x *index) split(s *slab) {
 	}
 }
 
-// remove takes out allocation i, which is there.
+// remove removes allocation i, which must be in the index.
 func (x *index) remove(s *slab, i uint32) {
 	link := &x.heads[x.bucket(s.at(i).key, len(x.heads))]
 	for *link != i {
@@ -105,7 +106,7 @@ func (x *index) remove(s *slab, i uint32) {
 	x.count--
 }
 
-// sweep takes out the allocations that gone says, which gone may give back.
+// sweep removes the allocations for which gone returns true. gone may reclaim them.
 func (x *index) sweep(s *slab, gone func(i uint32) bool) {
 	for b := range x.heads {
 		for link := &x.heads[b]; *link != 0; {
@@ -120,7 +121,7 @@ func (x *index) sweep(s *slab, gone func(i uint32) bool) {
 	}
 }
 
-// drain empties the index and calls each with every number that was in it.
+// drain empties the index and calls each with every number that it held.
 func (x *index) drain(s *slab, each func(i uint32)) {
 	for _, i := range x.heads {
 		for i != 0 {

@@ -207,7 +207,8 @@ func (w *world) primary() *worldContext {
 }
 
 func goes(class schema.MemClass) bool {
-	return class != schema.ClassPool && class != schema.ClassVMM && class != schema.ClassIPC && class != schema.ClassGraph
+	return class != schema.ClassPool && class != schema.ClassVMM && class != schema.ClassIPC &&
+		class != schema.ClassGraph
 }
 
 func (w *world) endContext(c *worldContext, at schema.KTime) {
@@ -309,8 +310,10 @@ func (w *world) step(rng *rand.Rand, p *consumertest.Process, now schema.KTime) 
 	p.Context = rng.Uint64N(8)
 	switch rng.IntN(24) {
 	case 0, 1, 2, 3, 4, 5:
-		calls := []string{"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuArrayCreate_v2", "cuMemAllocAsync"}
-		classes := []schema.MemClass{schema.ClassDevice, schema.ClassManaged, schema.ClassPinned, schema.ClassRegistered, schema.ClassArray, schema.ClassPool}
+		calls := []string{"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemHostAlloc", "cuMemHostRegister_v2",
+			"cuArrayCreate_v2", "cuMemAllocAsync"}
+		classes := []schema.MemClass{schema.ClassDevice, schema.ClassManaged, schema.ClassPinned,
+			schema.ClassRegistered, schema.ClassArray, schema.ClassPool}
 		i := rng.IntN(len(calls))
 		p.Call(calls[i], tid, schema.Memory{Time: now, Duration: d, Ptr: key, Bytes: bytes})
 		made := &piece{key: key, bytes: bytes, class: classes[i], since: returned}

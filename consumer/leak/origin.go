@@ -2,8 +2,8 @@ package leak
 
 import "github.com/gputap/gputap/schema"
 
-// origins numbers the calls of the whole fleet: a few dozen. The first numbers are one per memory
-// class without a symbol, for the calls of a fleet that names too many.
+// origins numbers the calls that the whole fleet makes, a few dozen. The first numbers stand for one memory class
+// each, without a symbol: they are used when the fleet names more than 256 calls.
 type origins struct {
 	rows  []schema.CallRef
 	index map[schema.CallRef]uint8

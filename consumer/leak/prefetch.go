@@ -4,12 +4,15 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// touched is how many events are looked ahead at once; manyLive is from how many live allocations on a process's are in no
-// cache, whatever was applied last.
-const prefetchEvents, manyLive = 256, 1 << 15
+// prefetchEvents is how many events are prefetched at once. A process with at least manyLive allocations does not fit
+// any CPU cache.
+const (
+	prefetchEvents = 256
+	manyLive       = 1 << 15
+)
 
-// touch reads what some events will look up: many reads wait for memory together, where events that are applied one
-// after the other each wait two or three times. Of a host of which nothing was heard for a while nothing is in a cache.
+// prefetch reads the memory that the next events will look up. These reads wait for memory together; events that are
+// applied one by one would each wait two or three times. It pays off for hosts whose state is not in any CPU cache.
 func (t *Tracker) prefetch(b *schema.Batch, from, to int) {
 	threads, keys, read := b.Thread(), b.Ptr(), uint32(0)
 	ahead := t.in.ahead[:0]
@@ -26,7 +29,7 @@ func (t *Tracker) prefetch(b *schema.Batch, from, to int) {
 			continue
 		}
 		a := t.slab.at(first)
-		ahead[i] = a.next // as a free will
+		ahead[i] = a.next // free reads the next entry
 		if a.key != keys.At(from+i) {
 			ahead[i] = a.chain
 		}

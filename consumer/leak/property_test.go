@@ -77,7 +77,8 @@ func TestAgainstAModel(t *testing.T) {
 		p.Exit(now)
 		apply(t, tracker, h.Batch())
 		if got := tracker.Report().Processes[0]; got.UnfreedBytes != m.bytes || got.LiveBytes != 0 {
-			t.Fatalf("seed %d, exit: %d unfreed, %d live, want %d and 0", seed, got.UnfreedBytes, got.LiveBytes, m.bytes)
+			t.Fatalf("seed %d, exit: %d unfreed, %d live, want %d and 0", seed, got.UnfreedBytes, got.LiveBytes,
+				m.bytes)
 		}
 		if empty := tracker.slabLive(); empty != 0 {
 			t.Fatalf("seed %d: %d allocations left after the exit", seed, empty)

@@ -2,8 +2,8 @@ package leak
 
 import "strconv"
 
-// results names the CUresults that memory calls return in practice. The runtime library's names
-// differ (2 is cudaErrorMemoryAllocation there); what is probed is the driver's.
+// results names the CUresults that memory calls return in practice. These are the driver's codes; the runtime library
+// uses other names (2 is cudaErrorMemoryAllocation there).
 var results = map[uint32]string{
 	1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
 	4: "CUDA_ERROR_DEINITIALIZED", 46: "CUDA_ERROR_DEVICE_UNAVAILABLE", 100: "CUDA_ERROR_NO_DEVICE",

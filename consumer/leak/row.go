@@ -8,18 +8,18 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// row is a process's memory of one class on one GPU.
+// row is the memory of one process, class and GPU.
 type row struct {
-	gpu      int32 // ordinal in the process's numbering; noGPU
+	gpu      int32 // ordinal in the process's numbering; noGPU: unknown
 	class    schema.MemClass
-	inferred bool // which GPU that is was not told by the program
+	inferred bool // the producer inferred the GPU
 	uuid     string
 	live     amount
 	peak     uint64
 	holders  uint64
 	card     *card     // nil while the UUID is unknown
-	counter  *workload // nil until the next event after its labels changed
-	moved    bool      // counter is that of another GPU, until what was allocated there is freed
+	counter  *workload // nil until the next event after the labels changed
+	moved    bool      // counter belongs to another GPU; it stays until the memory allocated there is freed
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 	maxRows = 256
 )
 
-// row gives the index of an event's row in its process: one for each class on each GPU.
+// row returns the index of an event's row in its process, adding the row if it is new.
 func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 	gpu, uuid, inferred, class := int32(noGPU), "", false, t.in.Calls[m.Call].Class
 	if m.GPU > 0 {
@@ -54,14 +54,14 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 		return uint8(i)
 	}
 	if len(rows) >= maxRows-int(schema.NumClasses) && gpu != noGPU {
-		return t.row(p, &schema.Memory{Call: m.Call}) // a process with that many GPUs has them not told apart
+		return t.row(p, &schema.Memory{Call: m.Call}) // the process has too many GPUs: count under no GPU
 	}
 	p.State.rows = append(rows, row{gpu: gpu, class: class, inferred: inferred})
 	p.State.rows[len(rows)].moveTo(p.State.boot, uuid)
 	return uint8(len(rows))
 }
 
-// place moves a row to the GPU that it turned out to be on.
+// moveTo assigns a row to another GPU because a later event named the GPU better.
 func (r *row) moveTo(h *boot, uuid string) {
 	if r.class.OnGPU() {
 		r.card.sub(r.live.bytes)
@@ -71,7 +71,7 @@ func (r *row) moveTo(h *boot, uuid string) {
 	r.uuid = uuid
 }
 
-// workload gives the counters of a row, after a change of labels those of the new ones.
+// workload returns the counters of a row. It looks them up again after the row's labels changed.
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
 		r.counter = t.workloads.acquire(workloadID{snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}, labels{

@@ -2,7 +2,8 @@ package leak
 
 import "math/bits"
 
-// Eight size classes an octave: allocations of one class differ by less than an eighth.
+// numSizes is the number of size classes, eight per power of two: allocations of one class differ by less than an
+// eighth.
 const numSizes = 62 * 8
 
 func sizeOf(bytes uint64) int {
@@ -13,9 +14,9 @@ func sizeOf(bytes uint64) int {
 	return (octave-2)*8 + int(bytes>>(octave-3)&7)
 }
 
-// sizes lists the live allocations of one machine by size class, the newest first.
+// sizes lists the live allocations of one host by size class, the newest first.
 type sizes struct {
-	heads []uint32 // as far as classes were needed
+	heads []uint32 // by size class; grows on demand
 	count int
 }
 
@@ -30,7 +31,7 @@ func (z *sizes) link(s *slab, i uint32) {
 	*head = i
 }
 
-// head is where a size class begins.
+// head returns the head of a size class.
 func (z *sizes) head(size int) *uint32 {
 	if missing := size + 1 - len(z.heads); missing > 0 {
 		z.heads = append(z.heads, make([]uint32, missing)...)

@@ -6,36 +6,34 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// allocation is one piece of live memory, or what a process holds without owning memory. 48 bytes
-// without a pointer: the garbage collector does not walk the table, and a process holds millions of
-// them.
+// allocation is one piece of live memory, or a holder or object without memory. It has 48 bytes and no pointers, so
+// the garbage collector skips the table: a process may have millions of allocations.
 type allocation struct {
 	key    uint64       // address, or handle of physical memory
-	bytes  uint64       // of what was opened: the token, for it has no bytes
-	since  schema.KTime // return of the call that made it
+	bytes  uint64       // of a holder: its token, because a holder has no bytes
+	since  schema.KTime // return time of the call that made it
 	chain  uint32       // next in its index's bucket
 	prev   uint32       // neighbours in its size class, or among its process's holders
 	next   uint32
 	thread uint32 // slot of the thread that made it
 	maps   count  // mappings of the physical memory
-	refs   count  // times that its key must be freed, released or closed; 0: the key names it no more
+	refs   count  // how often its key must be freed, released or closed; 0: the key no longer names it
 	kind   entryKind
 	row    uint8 // index into its process's rows
-	origin uint8 // index into origins: the call that made it
-	owner  uint8 // of its process's contexts; of class pool, of its pools; 0 unknown, or none
+	origin uint8 // the call that made it: index into origins
+	owner  uint8 // index into its process's contexts, or pools for class pool; 0: unknown or none
 }
 
-// what an entry of the slab is.
+// entryKind is what an entry of the slab stands for.
 type entryKind uint8
 
 const (
 	memory    entryKind = iota
-	opened              // memory that is counted where it was made: a holder
+	opened              // a holder: its memory is counted where it was allocated
 	multicast           // an object that memory is bound to
 )
 
-// count stays at its limit once it is there: what is referred to that often lives until its process
-// ends.
+// count is a saturating counter. At its limit it no longer changes, so that memory lives until its process ends.
 type count uint16
 
 func (c *count) up() {
@@ -44,7 +42,7 @@ func (c *count) up() {
 	}
 }
 
-// down reports whether none is left.
+// down decrements the counter and reports whether it is 0.
 func (c *count) down() bool {
 	if *c != math.MaxUint16 && *c > 0 {
 		*c--
@@ -54,16 +52,16 @@ func (c *count) down() bool {
 
 const chunkLen = 1 << 12
 
-// slab hands out allocations by number; 0 is none. Memory once grown is kept for the next ones.
+// slab stores allocations by number; 0 is none. It reuses its memory and never returns it.
 type slab struct {
 	chunks []*[chunkLen]allocation
-	used   uint32 // numbers handed out so far, with those given back
-	free   uint32 // first of those given back, linked by next
+	used   uint32 // highest number in use so far
+	free   uint32 // first number of the free list, linked by next
 }
 
 func (s *slab) at(i uint32) *allocation { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-// take gives a number whose allocation is zero.
+// get returns a number whose allocation is zero.
 func (s *slab) get() uint32 {
 	if i := s.free; i != 0 {
 		a := s.at(i)

@@ -27,7 +27,7 @@ func (s *saver) host(m *host) {
 
 func (l *loader) host(id snapshot.HostID) {
 	if l.hosts[id] != nil {
-		l.Fail("a host of which there is state already")
+		l.Fail("the host has been restored already")
 		return
 	}
 	m := &host{id: id, boots: map[string]*boot{}}
@@ -36,7 +36,7 @@ func (l *loader) host(id snapshot.HostID) {
 	} else if l.qualities < maxSeries-1 {
 		l.qualities++
 		m.totals = own
-	} else { // hosts of other shards have left no room
+	} else { // the series are full
 		m.totals = l.otherQualities()
 		for i, n := range m.totals.all() {
 			*n += *own.all()[i]
@@ -57,8 +57,7 @@ func (l *loader) host(id snapshot.HostID) {
 	}
 }
 
-// bootsOf writes the boots that are followed, by name, and then those that only processes remember, in
-// the order of these.
+// bootsOf writes the known boots by name, then the boots that only processes refer to, in process order.
 func (s *saver) bootsOf(m *host) {
 	var all []*boot
 	for _, boot := range slices.Sorted(maps.Keys(m.boots)) {
@@ -84,7 +83,7 @@ func (l *loader) bootsOf(m *host) {
 		h := &boot{host: m, bootID: l.String()}
 		if l.Bool() {
 			if m.boots[h.bootID] != nil {
-				l.Fail("boot %q twice", h.bootID)
+				l.Fail("boot %q appears twice", h.bootID)
 				return
 			}
 			m.boots[h.bootID] = h
@@ -109,7 +108,7 @@ func (s *saver) boot(h *boot) {
 	}
 	x := &h.exports
 	s.Uint(uint64(len(x.tokens)))
-	for i := range x.tokens { // the oldest first
+	for i := range x.tokens { // oldest first
 		token := x.tokens[(x.oldest+i)%len(x.tokens)]
 		s.Uint(token)
 		s.Uint(uint64(x.owners[token]))
@@ -124,7 +123,7 @@ func (l *loader) boot(h *boot) {
 		uuid := l.String()
 		c := h.cardOf(uuid)
 		if c == nil {
-			l.Fail("card %q of %d", uuid, len(h.cards))
+			l.Fail("GPU %q is invalid or above the limit, after %d GPUs", uuid, len(h.cards))
 			return
 		}
 		c.last = l.sample()
@@ -154,7 +153,7 @@ func (l *loader) sample() sample {
 	}
 }
 
-// counts are the sums of a process that do not follow from what is live.
+// counts returns the sums of a process that do not follow from its live allocations.
 func (s *state) counts() []*uint64 {
 	return []*uint64{
 		&s.unfreed.bytes, &s.unfreed.allocations, &s.hostUnfreed.bytes, &s.hostUnfreed.allocations,
@@ -162,7 +161,7 @@ func (s *state) counts() []*uint64 {
 	}
 }
 
-// state writes what a process is besides its allocations; what these add up to is not written.
+// state writes a process without its allocations and without the sums over them.
 func (s *saver) state(p *proc) {
 	a := &p.State
 	s.Uint(s.boots[a.boot])
@@ -215,12 +214,12 @@ func (l *loader) state(p *proc) {
 	a.run = l.Uint()
 }
 
-// index makes room for as many entries as will come. All together they can be no more than there are
-// bytes for.
+// index reserves room for the announced number of entries. All announced entries together must fit into the rest of
+// the section.
 func (l *loader) index() index {
 	n := l.Count(leastAllocation)
 	if l.hinted += n; l.Room(leastAllocation) < l.hinted {
-		l.Fail("%d allocations", l.hinted)
+		l.Fail("%d allocations announced, more than the section can hold", l.hinted)
 		return index{}
 	}
 	return index{heads: make([]uint32, n)}
@@ -245,7 +244,8 @@ func (s *saver) row(r *row) {
 func (l *loader) rows(p *proc) {
 	a, onGPUs := &p.State, 0
 	for range l.Each(6) {
-		r := row{gpu: l.Int32(), class: process.RestoreClass(l.Reader), inferred: l.Bool(), uuid: l.String(), peak: l.Uint()}
+		r := row{gpu: l.Int32(), class: process.RestoreClass(l.Reader), inferred: l.Bool(), uuid: l.String(),
+			peak: l.Uint()}
 		switch n := l.Below(2 + len(l.counters)); n {
 		case 0:
 		case 1:
@@ -265,7 +265,7 @@ func (l *loader) rows(p *proc) {
 		}
 		a.rows = append(a.rows, r)
 		if len(a.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) {
-			l.Fail("%d rows of process %d", len(a.rows), p.ID.PID)
+			l.Fail("%d rows in process %d, more than allowed", len(a.rows), p.ID.PID)
 			return
 		}
 	}
@@ -289,7 +289,7 @@ func (s *saver) contexts(all []cudaContext) {
 func (l *loader) contexts(a *state) {
 	n := l.Count(9)
 	if n == 0 || n > maxContexts {
-		l.Fail("%d contexts", n)
+		l.Fail("%d contexts, want 1 to %d", n, maxContexts)
 		return
 	}
 	for range n {
@@ -308,7 +308,8 @@ func (s *saver) pools(all []pool) {
 		s.Bool(q.imported)
 		s.Bool(q.destroyed)
 		for _, n := range []uint64{
-			q.handle, uint64(q.since), q.limit, q.reserved.bytes, uint64(q.reserved.at), q.used.bytes, uint64(q.used.at),
+			q.handle, uint64(q.since), q.limit, q.reserved.bytes, uint64(q.reserved.at), q.used.bytes,
+			uint64(q.used.at),
 		} {
 			s.Uint(n)
 		}
@@ -323,7 +324,8 @@ func (l *loader) pools(a *state) {
 	a.pools = make([]pool, 1)
 	for range n - 1 {
 		a.pools = append(a.pools, pool{
-			gpu: l.Int32(), imported: l.Bool(), destroyed: l.Bool(), handle: l.Uint(), since: schema.KTime(l.Uint()), limit: l.Uint(),
+			gpu: l.Int32(), imported: l.Bool(), destroyed: l.Bool(), handle: l.Uint(), since: schema.KTime(l.Uint()),
+			limit:    l.Uint(),
 			reserved: reading{l.Uint(), schema.KTime(l.Uint())}, used: reading{l.Uint(), schema.KTime(l.Uint())},
 		})
 	}

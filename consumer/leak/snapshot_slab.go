@@ -9,20 +9,20 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// The head of an allocation: what it is in the low bits, and these. What is left out is as in the one before,
-// and times, keys and bytes are differences to it.
+// Bits of the first byte of an allocation, above the two bits of its entryKind. A field that is left out equals that
+// of the previous allocation. Times, keys and bytes are differences to it.
 const (
 	kindBits   = 3
-	inHandles  = 1 << 2 // its key is a handle's
-	counted    = 1 << 3 // refs and maps are written: else 1 and 0
+	inHandles  = 1 << 2 // its key is a handle
+	counted    = 1 << 3 // refs and maps follow; otherwise 1 and 0
 	sameThread = 1 << 4
-	sameKind   = 1 << 5 // row, origin and owner
+	sameKind   = 1 << 5 // same row, origin and owner
 
 	leastAllocation = 4
 )
 
-// allocations writes memory by size class, in each the newest first, and then process by process its
-// holders, the newest first, its multicast objects and its mappings.
+// allocations writes live memory by size class, the newest first. Then it writes for each process its holders, the
+// newest first, its multicast objects and its mappings.
 func (s *saver) allocations(m *host) {
 	s.slots, s.origins, s.mapped, s.last = map[uint32]uint64{}, [256]uint64{}, map[uint32]uint64{}, allocation{}
 	s.Uint(uint64(m.sizes.count))
@@ -45,8 +45,8 @@ func (s *saver) allocations(m *host) {
 	}
 }
 
-// multicasts are a process's multicast objects: those with a handle by that, then those that mappings alone
-// keep.
+// multicasts returns a process's multicast objects: first those with a handle, sorted by handle, then those kept only
+// by mappings.
 func (s *saver) multicasts(a *state) (all []uint32) {
 	for _, i := range a.handles.heads {
 		for ; i != 0; i = s.slab.at(i).chain {
@@ -108,11 +108,11 @@ func (s *saver) allocation(i uint32) {
 	*last = *a
 }
 
-// allocation reads one and gives its number, which is in no list yet; 0 after an error.
+// allocation reads one allocation into the slab and its index; 0 after an error. The caller links it into its list.
 func (l *loader) allocation(want entryKind) uint32 {
 	head := l.Byte()
 	if head&^(kindBits|inHandles|counted|sameThread|sameKind) != 0 || entryKind(head&kindBits) != want {
-		l.Fail("an allocation with head %#x", head)
+		l.Fail("an allocation begins with %#x", head)
 	}
 	a := l.last
 	a.kind, a.refs, a.maps = want, 1, 0
@@ -138,10 +138,10 @@ func (l *loader) allocation(want entryKind) uint32 {
 	return i
 }
 
-// allowed says whether everything that the allocation refers to is there.
+// valid reports whether everything that the allocation refers to exists.
 func (l *loader) valid(a *allocation, head byte) bool {
 	if len(l.slots) == 0 || len(l.origins) == 0 {
-		l.Fail("an allocation like the one before the first")
+		l.Fail("the first allocation refers to a previous one")
 		return false
 	}
 	s := &l.threads.slots[a.thread].process.State
@@ -156,14 +156,15 @@ func (l *loader) valid(a *allocation, head byte) bool {
 	}
 	kept := a.refs > 0 || a.maps > 0
 	mappable := head&inHandles != 0 || a.refs == 0
-	if int(a.row) >= len(s.rows) || int(a.owner) >= owners || !kept || (a.maps > 0 && !mappable) || (a.refs > 0 && a.key == 0) {
-		l.Fail("an allocation of what is not there")
+	if int(a.row) >= len(s.rows) || int(a.owner) >= owners || !kept || (a.maps > 0 && !mappable) ||
+		(a.refs > 0 && a.key == 0) {
+		l.Fail("an allocation refers to a row, owner or key that does not exist")
 		return false
 	}
 	return true
 }
 
-// add takes an allocation into its index and all sums.
+// add adds an allocation to its index and to every sum.
 func (l *loader) add(i uint32, handle bool) {
 	a := l.slab.at(i)
 	a.chain, a.prev, a.next = 0, 0, 0
@@ -225,16 +226,16 @@ func (l *loader) allocations(m *host) {
 	}
 	for k, i := range l.mapped {
 		if n := l.slab.at(i).maps; n != math.MaxUint16 && int(n) != l.mappings[k] {
-			l.Fail("memory with %d mappings where %d are said", l.mappings[k], n)
+			l.Fail("%d mappings of an allocation, want %d", l.mappings[k], n)
 			return
 		}
 	}
 }
 
-// of says whether allocation i is process p's.
+// ownedBy reports whether allocation i belongs to process p.
 func (l *loader) ownedBy(p *proc, i uint32) bool {
 	if l.threads.slots[l.slab.at(i).thread].process != p {
-		l.Fail("an allocation of another process")
+		l.Fail("an allocation is listed under the wrong process")
 		return false
 	}
 	return true
@@ -250,7 +251,7 @@ func (l *loader) sizes(z *sizes) {
 		a := l.slab.at(i)
 		switch at := sizeOf(a.bytes); {
 		case at > size:
-			l.Fail("allocations out of order")
+			l.Fail("allocations are out of order")
 			return
 		case at < size:
 			size = at
@@ -297,7 +298,7 @@ func (l *loader) ranges(p *proc) {
 	for i := range l.Each(4) {
 		g := mapping{ptr: last.ptr + l.Uint(), bytes: l.Uint(), since: last.since + schema.KTime(l.Int())}
 		if i > 0 && g.ptr < endOf(last.ptr, last.bytes) {
-			l.Fail("mappings over each other")
+			l.Fail("mappings overlap")
 			return
 		}
 		if k := l.Below(len(l.mapped) + 1); k > 0 {
@@ -354,7 +355,7 @@ func (s *saver) origin(i uint8) {
 	s.origins[i] = n
 	s.Uint(0)
 	ref := &s.Tracker.origins.rows[i]
-	s.Bool(i >= uint8(schema.NumClasses)) // else it has no number of its own
+	s.Bool(i >= uint8(schema.NumClasses)) // false: it shares the number of its class
 	process.SaveRef(s.Writer, ref)
 }
 

@@ -38,7 +38,10 @@ func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 // The steps are worth something only if the state holds all that it can.
 func TestTrafficHasEverything(t *testing.T) {
 	fold := shortKeep()
-	var seen struct{ holders, pools, mappings, contexts, multicasts, tokens, samples, detached, unfreed, withContext, keptByMapping int }
+	var seen struct {
+		holders, pools, mappings, contexts, multicasts, tokens, samples, detached, unfreed, withContext,
+		keptByMapping int
+	}
 	for _, step := range consumertest.Traffic(t, 1, 200) {
 		consumertest.Take(t, fold, step)
 		for _, p := range fold.table.All() {
@@ -67,7 +70,8 @@ func TestTrafficHasEverything(t *testing.T) {
 		}
 	}
 	for _, n := range []int{
-		seen.holders, seen.pools, seen.mappings, seen.contexts, seen.multicasts, seen.tokens, seen.samples, seen.detached,
+		seen.holders, seen.pools, seen.mappings, seen.contexts, seen.multicasts, seen.tokens, seen.samples,
+		seen.detached,
 		seen.unfreed, seen.withContext, seen.keptByMapping,
 	} {
 		if n == 0 {
@@ -78,7 +82,8 @@ func TestTrafficHasEverything(t *testing.T) {
 
 // What is left when a host is forgotten is what the others made, and all that the host's processes counted as other is unfreed.
 func TestForgottenHost(t *testing.T) {
-	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200), "crowd": consumertest.Crowd(t)} {
+	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),
+		"crowd": consumertest.Crowd(t)} {
 		t.Run(name, func(t *testing.T) {
 			fold := shortKeep()
 			consumertest.Take(t, fold, steps...)
@@ -92,10 +97,12 @@ func TestForgottenHost(t *testing.T) {
 				}
 			}
 			balanced(t, fold)
-			if got, want := suite.View(t, consumertest.Restore(t, shortKeep(), after)), suite.View(t, fold); !bytes.Equal(got, want) {
+			if got, want := suite.View(t, consumertest.Restore(t, shortKeep(), after)), suite.View(t,
+				fold); !bytes.Equal(got, want) {
 				t.Errorf("restored, it shows\n%s\nwant\n%s", got, want)
 			}
-			if id := (snapshot.HostID{Cluster: gone.Cluster, Host: gone.Host}); len(fold.table.Of(id)) > 0 || strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
+			if id := (snapshot.HostID{Cluster: gone.Cluster, Host: gone.Host}); len(fold.table.Of(id)) > 0 ||
+				strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
 				t.Errorf("%s is there still", gone.Host)
 			}
 			consumertest.Take(t, fold, steps...) // also what the host says, which is a new one

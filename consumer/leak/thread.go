@@ -1,12 +1,12 @@
 package leak
 
-// threads gives every thread that made live memory a slot. Slots of threads without live memory
-// are reused: a server may start a thread per request for months.
+// threads assigns a slot to every thread that made live memory. It reuses the slots of threads without live memory,
+// because a server may start a thread per request for months.
 type threads struct {
 	slots []thread
 	index map[threadID]uint32
 	free  []uint32
-	sweep int // sweep when this many slots are taken
+	sweep int // reclaim unused slots when this many are in use
 }
 
 type threadID struct {
@@ -17,16 +17,16 @@ type threadID struct {
 
 type thread struct {
 	threadID
-	live  uint32 // allocations it made that are live
-	gpu   amount // of them, GPU memory
-	batch uint64 // last batch that named it
+	live  uint32 // live allocations that the thread made
+	gpu   amount // the part of them that is GPU memory
+	batch uint64 // last batch that named the thread
 }
 
 const minThreads = 1024
 
 func newThreads() threads { return threads{index: map[threadID]uint32{}, sweep: minThreads} }
 
-// slot is the number of a thread that batch names; it stays valid during that batch.
+// slot returns the slot of a thread that the batch names. It stays valid during that batch.
 func (t *threads) slot(id threadID, batch uint64) uint32 {
 	i, ok := t.index[id]
 	if !ok {

@@ -10,35 +10,35 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// MaxTop is the most that Top returns.
+// MaxTop is the largest number of allocations that Top returns.
 const MaxTop = 1000
 
 // Allocation is one piece of live memory.
 type Allocation struct {
-	process.Info        // of the process that made it
-	TID          uint32 // the thread that made it
+	process.Info        // the process that allocated it
+	TID          uint32 // the thread that allocated it
 	ThreadComm   string
-	Ptr          uint64 // address; of VMM memory, the handle
+	Ptr          uint64 // address; handle of VMM memory
 	Bytes        uint64
-	GPU          string // UUID; "" unknown
-	Ordinal      int    // of the GPU in the process's numbering; -1 unknown
-	Inferred     bool   // which GPU that is was not told by the program
+	GPU          string // UUID; "": unknown
+	Ordinal      int    // of the GPU in the process's numbering; -1: unknown
+	Inferred     bool   // the producer inferred the GPU
 	Class        schema.MemClass
-	At           time.Time // when the call that made it returned
-	Symbol       string    // that call
+	At           time.Time // return time of the call that allocated it
+	Symbol       string    // name of that call
 }
 
-// candidate holds what allocations are ordered by.
+// candidate is an allocation with its sort keys.
 type candidate struct {
 	bytes uint64
-	at    int64 // wall clock, ns: KTimes of two hosts do not compare
+	at    int64 // wall clock in ns: KTimes of two hosts cannot be compared
 	key   uint64
 	i     uint32
 }
 
-// Top gives the n largest live allocations, the largest first and of equals the oldest. It looks at
-// a bounded number of allocations: when more than that are within an eighth of each other in size,
-// it knows the newest of each host only.
+// Top returns the n largest live allocations, the largest first and, among equals, the oldest first. It visits a
+// limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the newest
+// ones of each host.
 func (t *Tracker) Top(n int) []Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *Tracker) largest(n int) []candidate {
 	scan := max(64*n, t.cfg.TopScan)
 	var found []candidate
 	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
-	var heads []uint32 // of one size, of the machines that have any
+	var heads []uint32 // of one size class, for every host that has one
 	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
 		heads = heads[:0]
 		for _, m := range hosts {
@@ -66,7 +66,7 @@ func (t *Tracker) largest(n int) []candidate {
 			}
 		}
 		for k, i := range heads {
-			end := len(found) + (scan-len(found))/(len(heads)-k) // what one machine leaves is the next ones'
+			end := len(found) + (scan-len(found))/(len(heads)-k) // the next hosts share what one host does not use
 			for i != 0 && len(found) < end {
 				a := t.slab.at(i)
 				found = append(found, candidate{a.bytes, t.wall(a), a.key, i})

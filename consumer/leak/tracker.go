@@ -10,11 +10,11 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Config of a Tracker; the zero Config is a good one.
+// Config configures a Tracker. The zero Config is usable.
 type Config struct {
-	// KeepEnded is how long, in event time, an ended process stays in reports; 0 keeps it for ever.
+	// KeepEnded is how long, in event time, an ended process stays in reports; 0: forever.
 	KeepEnded time.Duration
-	// TopScan is how many allocations Top may look at beyond 64 for each it returns; 0 means 4,096.
+	// TopScan is how many allocations Top may visit in addition to 64 for each one it returns; 0: 4,096.
 	TopScan int
 }
 
@@ -25,7 +25,7 @@ type Tracker struct {
 	mu        sync.Mutex
 	table     *process.Table[state]
 	hosts     map[snapshot.HostID]*host
-	pids      map[pid]*proc // latest process of each PID
+	pids      map[pid]*proc // the latest process with each PID
 	slab      slab
 	origins   origins
 	threads   threads
@@ -33,23 +33,23 @@ type Tracker struct {
 	counters  Counters
 	batches   uint64
 
-	qualities    int      // machines with one of their own
-	otherQuality *quality // of the other machines; nil without
+	qualities    int      // hosts that have a quality of their own
+	otherQuality *quality // shared by the remaining hosts; nil: not needed yet
 
 	out snapshot.Writer
 
-	// What the batch being applied refers to, by index.
+	// in resolves the dictionaries of the batch being applied, by index.
 	in struct {
 		*schema.Batch
 		boot     *boot
 		procs    []*proc
-		replaced []*proc // whose PIDs have later owners in the batch
+		replaced []*proc // processes whose PIDs are reused later in this batch
 		slots    []uint32
 		origins  []uint8
-		large    bool // a process has manyLive allocations
+		large    bool // a process of the batch has at least manyLive live allocations
 
-		ahead []uint32 // of touch
-		sink  uint32   // so that its reads are not optimized away
+		ahead []uint32 // scratch memory of prefetch
+		sink  uint32   // keeps the compiler from removing prefetch's reads
 	}
 }
 
@@ -58,38 +58,38 @@ type pid struct {
 	pid  uint32
 }
 
-// proc is one process and what it holds.
+// proc is one process with its state.
 type proc = process.Entry[state]
 
 type state struct {
 	boot        *boot
-	comm        string // that its rows count under
+	comm        string // name that its rows are counted under
 	addresses   index
 	handles     index
-	mappings    []mapping // by address
+	mappings    []mapping // sorted by address
 	rows        []row
 	contexts    []cudaContext
 	pools       []pool
-	samples     []sample // by GPU that it asked about
-	calls       []uint8  // by origin: 1 + index into Calls, 0 not looked up yet
+	samples     []sample // one per GPU that the process queried
+	calls       []uint8  // by origin: 1 + index into Calls; 0: not looked up yet
 	live        amount   // GPU memory
 	hostLive    amount
 	unfreed     amount
-	hostUnfreed amount // host memory, unfreed
-	withContext amount // freed by the end of its context
+	hostUnfreed amount // host memory
+	withContext amount // freed by the end of its CUDA context
 	peak        uint64
-	run         uint64 // of the producer, the last that named it
-	held        uint64 // allocations that are live, of whatever class
+	run         uint64 // latest producer run that saw a call of the process
+	held        uint64 // live allocations of every class
 	holders     uint64
-	unclosed    uint64 // holders at the end of an image
-	exports     uint64 // calls
+	unclosed    uint64 // holders left when an image ended
+	exports     uint64 // number of export calls
 
-	newestHolder uint32 // the others follow by allocation.next
-	current      uint8  // context that was looked up last
-	gap          bool   // in the evidence of a process that ended
+	newestHolder uint32 // head of the list linked by allocation.next
+	current      uint8  // index of the context that was looked up last
+	gap          bool   // the process had ended inside a gap
 }
 
-// amount of memory.
+// amount is bytes in a number of allocations.
 type amount struct{ bytes, allocations uint64 }
 
 func (a *amount) add(bytes uint64) { a.bytes += bytes; a.allocations++ }
@@ -101,7 +101,8 @@ func New(cfg Config) *Tracker {
 		cfg.TopScan = 4096
 	}
 	t := &Tracker{
-		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(), threads: newThreads(),
+		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
+		threads:   newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
 	}
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
@@ -111,14 +112,14 @@ func New(cfg Config) *Tracker {
 	return t
 }
 
-// Name is the fold's name.
+// Name returns the fold's name.
 func (t *Tracker) Name() string { return "leak" }
 
-// Kinds are the kinds of batches that the fold wants.
+// Kinds returns the kinds of batches that the fold reads.
 func (t *Tracker) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory, schema.KindHost} }
 
-// Apply folds one batch. It is called by one goroutine at a time, in seq order per host and kind,
-// and does not keep b. It returns no error: what it cannot use, it counts.
+// Apply folds one batch. One goroutine at a time calls it, in seq order per host and kind. Apply does not keep b. It
+// always returns nil: unusable events are counted.
 func (t *Tracker) Apply(b *schema.Batch) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +149,7 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// begin looks up what the batch's dictionaries name, once for all its events.
+// begin resolves the batch's dictionaries once for all its events.
 func (t *Tracker) begin(b *schema.Batch, h *boot) {
 	t.batches++
 	t.in.Batch, t.in.boot = b, h
@@ -168,8 +169,8 @@ func (t *Tracker) begin(b *schema.Batch, h *boot) {
 	}
 }
 
-// meet notes a new process. Its PID's earlier owner has ended, whether or not that was seen: when the batch has the last of it too,
-// with the batch.
+// register initializes a new process. The earlier process with the same PID has ended, even if its end was not seen.
+// If this batch still holds events of that earlier process, it ends after the batch.
 func (t *Tracker) register(p *proc) {
 	p.State.boot, p.State.contexts = t.in.boot, newContexts()
 	id := pid{t.in.boot, p.ID.PID}
@@ -187,8 +188,8 @@ func (t *Tracker) register(p *proc) {
 	t.pids[id] = p
 }
 
-// forget lets a process go. One that did not end is here because the table is full: what it held
-// counts as unfreed.
+// onEvict removes a process from the tracker. A process that has not ended is here because the table is full: its
+// live memory counts as unfreed.
 func (t *Tracker) onEvict(p *proc) {
 	t.endImage(p)
 	t.detach(p)
@@ -197,11 +198,11 @@ func (t *Tracker) onEvict(p *proc) {
 	}
 }
 
-// call gives the counter of an event's symbol in its process.
+// call returns the counter of an event's symbol in its process.
 func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
 	s, i := &p.State, int(t.in.origins[m.Call])
 	ref := &t.in.Calls[m.Call]
-	if i < int(schema.NumClasses) { // a symbol too many: it has no number
+	if i < int(schema.NumClasses) { // the fleet has too many symbols; this one has no number
 		return p.Calls.Find(ref)
 	}
 	for i >= len(s.calls) {

@@ -194,7 +194,8 @@ func TestSeedTrain(t *testing.T) {
 	if got.LiveBytes != 5425*mb/100 || got.PeakBytes != 7025*mb/100 {
 		t.Fatalf("got %d live, %d peak, want 54.25 and 70.25 MB", got.LiveBytes, got.PeakBytes)
 	}
-	threads := []ThreadUse{{2166793, "python", 41 * mb, 5}, {2166794, "python", 1325 * mb / 100, 4}} // freed by the other thread
+	threads := []ThreadUse{{2166793, "python", 41 * mb, 5},
+		{2166794, "python", 1325 * mb / 100, 4}} // freed by the other thread
 	if !slices.Equal(got.Threads, threads) {
 		t.Errorf("threads %+v, want %+v", got.Threads, threads)
 	}

@@ -57,7 +57,7 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 		return
 	}
 	if t.hosts[id] != nil {
-		r.Fail("a host of which there is state already")
+		r.Fail("the host has been restored already")
 		return
 	}
 	h := t.host(id)
@@ -66,14 +66,14 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 	for i := range r.Each(leastEntry) {
 		more := r.Uint()
 		if i > 0 && more == 0 || first+more < first || first+more+1 == 0 {
-			r.Fail("processes out of order")
+			r.Fail("processes are out of order")
 			return
 		}
 		first += more
 		e := &Entry[S]{first: first}
 		e.restore(r, id)
 		if t.entries[e.ID] != nil {
-			r.Fail("process %d twice", e.ID.PID)
+			r.Fail("process %d appears twice", e.ID.PID)
 		}
 		if r.Err() != nil {
 			return
@@ -165,7 +165,7 @@ func Direction(word string) schema.Direction { return directions[word] }
 func RestoreLabel(r *snapshot.Reader) string {
 	s := r.String()
 	if !utf8.ValidString(s) {
-		r.Fail("label %q", s)
+		r.Fail("label %q is not valid UTF-8", s)
 	}
 	return s
 }
