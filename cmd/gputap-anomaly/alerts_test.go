@@ -27,12 +27,12 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 		Rule: anomaly.RuleOOM, Severity: anomaly.Critical, Cluster: "c", Host: "gpu.1", PID: 7, Comm: "python3",
 		Time: time.Unix(1, 0), Evidence: anomaly.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
 	}
-	a.publish(t.Context(), alert) // no stream yet
+	a.publish(t.Context(), alert) // the stream does not exist yet
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.publish(t.Context(), alert)
-	a.publish(t.Context(), alert) // as a consumer that was restarted does
+	a.publish(t.Context(), alert) // as after a restart
 	alert.PID = 8
 	a.publish(t.Context(), alert)
 	for result, want := range map[string]float64{"unstored": 1, "stored": 2, "known": 1, "failed": 0} {
@@ -59,7 +59,7 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestAnAlertWaitsForTheBus: once, and not again until the bus stores one.
+// The first alert waits for NATS. Later alerts do not wait until NATS has stored one again.
 func TestAnAlertWaitsForTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &deafBus{until: time.Now().Add(alertPatience / 2)}
@@ -90,7 +90,7 @@ func TestAnAlertWaitsForTheBus(t *testing.T) {
 	})
 }
 
-// deafBus has no stream that stores until then.
+// deafBus stores nothing before a given time.
 type deafBus struct {
 	jetstream.JetStream
 	until time.Time

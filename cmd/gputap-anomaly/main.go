@@ -1,4 +1,4 @@
-// Command gputap-anomaly answers what is out of the ordinary, and publishes it as alerts.
+// Command gputap-anomaly answers what is out of the ordinary. It publishes its answers as alerts.
 package main
 
 import (

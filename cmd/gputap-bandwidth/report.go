@@ -12,7 +12,7 @@ import (
 
 const shown = 20
 
-// report shows the processes that copy most, one line for each direction.
+// report prints the processes that copied the most bytes, one line per direction.
 func report(w io.Writer, shards []*bandwidth.Meter) {
 	var processes []bandwidth.Process
 	for _, shard := range shards {
@@ -30,7 +30,7 @@ func report(w io.Writer, shards []*bandwidth.Meter) {
 	fmt.Fprintf(w, "%d processes\n\n", len(processes))
 }
 
-// rate is that of the copies that return when they are done: of the others only the submission is seen.
+// rate returns the throughput of synchronous copies. The duration of an asynchronous copy is unknown.
 func rate(c *bandwidth.DirectionUse) string {
 	if c.BusyNS == 0 {
 		return "-"

@@ -12,7 +12,7 @@ import (
 
 const shown = 20
 
-// report shows the processes that launch most, each with the kernel it launches most.
+// report prints the processes with the most launches, each with its most launched CUDA kernel.
 func report(w io.Writer, shards []*launch.Histogram) {
 	var processes []launch.Process
 	for _, shard := range shards {
@@ -32,7 +32,7 @@ func report(w io.Writer, shards []*launch.Histogram) {
 	fmt.Fprintf(w, "%d processes\n\n", len(processes))
 }
 
-// total is the kernel launches of a process, those inside graphs too.
+// total returns the CUDA kernel launches of a process, including those inside graphs.
 func total(p *launch.Process) (n uint64) {
 	for i := range p.Funcs {
 		n += p.Funcs[i].Launches

@@ -28,7 +28,7 @@ func apply(tb testing.TB, d *Detector, b *schema.Batch) {
 	}
 }
 
-// ordinary adds n allocations of 10 MB by four threads, one a second from second 1.
+// ordinary adds n allocations of 10 MB by four threads, one per second from second 1.
 func ordinary(p *consumertest.Process, n int) {
 	for i := range n {
 		p.Alloc(uint32(100+i%4), 0x1000000+uint64(i)<<24, 10*mb, schema.KTime(i+1)*second, 500)
@@ -77,8 +77,8 @@ func TestAllocSize(t *testing.T) {
 			big(p, 400*mib, 20)
 		}, []uint64{400 * mib}, nil},
 		{"wide spread forgives more", Config{}, func(p *consumertest.Process) {
-			// log2 of the sizes is spread evenly over 10 … 25: the median is 17.5, the MAD 4, and
-			// 2 GiB is (31-17.5)/5.93 = 2.3 of them above.
+			// log2 of the sizes is spread evenly over 10 … 25: the median is 17.5, the MAD 4, and 2 GiB is
+			// (31-17.5)/5.93 = 2.3 of them above.
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 1<<(10+i), second, 1)
 			}
@@ -100,7 +100,7 @@ func TestAllocSize(t *testing.T) {
 			for i := range schema.KTime(200) {
 				big(p, 2096*mib, 20+i)
 			}
-		}, repeat(2096*mib, adopted+16), nil}, // half of the baseline is outliers when 16 were adopted
+		}, repeat(2096*mib, adopted+16), nil}, // half of the baseline is outliers once it accepted 16
 		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 2096*mib, 20)
@@ -158,7 +158,7 @@ func repeat(v uint64, n int) (all []uint64) {
 	return all
 }
 
-// What makes no memory is never judged, however large the amount it names.
+// Calls that allocate nothing are never judged, however many bytes they name.
 func TestWhatIsNoAllocation(t *testing.T) {
 	d := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -194,7 +194,7 @@ func TestOOM(t *testing.T) {
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<29, 909*second)
 	p.Fail("cuMemCreate", 42, 2, 1<<30, 21*second)   // another call
 	q.Fail("cuMemAlloc_v2", 43, 2, 1<<30, 22*second) // another process
-	q.Fail("cuMemFree_v2", 43, 2, 0, 23*second)      // no allocation
+	q.Fail("cuMemFree_v2", 43, 2, 0, 23*second)      // not an allocation
 	q.Fail("cuMemHostAlloc", 43, 2, 1<<40, 24*second)
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<30, 911*second) // 15 minutes later
 	d := New(Config{})
@@ -236,7 +236,7 @@ func TestSeedAnomaly(t *testing.T) {
 	d := New(Config{})
 	d.cfg.OnAlert = func(a Alert) {
 		published = append(published, a)
-		_ = d.Total() // the lock is free
+		_ = d.Total() // does not block: the lock is free
 	}
 	apply(t, d, h.Batch())
 	if !reflect.DeepEqual(published, d.Alerts()) || d.Total() != 2 {
@@ -254,7 +254,7 @@ func TestSeedAnomaly(t *testing.T) {
 	}
 }
 
-// The newest 1,000 alerts are kept, the total goes on, and series stay within their bound.
+// The newest 1,000 alerts are kept, the total counts all, and series stay within their limit.
 func TestBounds(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	const processes = 2500
@@ -299,8 +299,8 @@ func TestSameBytesSameAlerts(t *testing.T) {
 	}
 }
 
-// BenchmarkApply folds encoded batches of 4,096 allocations and frees, decoding included; large has
-// every 64th allocation big enough to be judged.
+// BenchmarkApply applies encoded batches of 4,096 allocations and frees, decoding included. In large, every 64th
+// allocation is big enough to be judged.
 func BenchmarkApply(b *testing.B) {
 	for _, large := range []bool{false, true} {
 		b.Run(map[bool]string{false: "ordinary", true: "large"}[large], func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// shard is a Detector with one failed allocation of each process of a host, and what is saved of the host.
+// shard returns the section of a host in which each process had one failed allocation.
 func shard(t *testing.T, host *consumertest.Host, processes uint32) []snapshot.Section {
 	d := New(Config{})
 	fail(t, d, host, processes, 1)
@@ -25,7 +25,7 @@ func fail(t *testing.T, d *Detector, host *consumertest.Host, processes uint32, 
 	apply(t, d, host.Batch())
 }
 
-// repeats are the alerts as host/process, with how often they came again.
+// repeats returns the alerts as host/process+repeats.
 func repeats(d *Detector) (all []string) {
 	for _, a := range d.Alerts() {
 		all = append(all, fmt.Sprintf("%s/%d+%d", a.Host, a.PID, a.Repeats))
@@ -33,8 +33,8 @@ func repeats(d *Detector) (all []string) {
 	return all
 }
 
-// TestHostsOfTwoShards: each shard numbers its alerts from 0. Whatever hosts come together, in whatever order, an alert
-// that is repeated is the one that was raised.
+// Each shard numbers its alerts from 0. A repetition counts for the alert of its own host, in whatever order hosts
+// are joined.
 func TestHostsOfTwoShards(t *testing.T) {
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	sections := append(shard(t, x, 2), shard(t, y, 2)...)
@@ -62,10 +62,11 @@ func TestHostsOfTwoShards(t *testing.T) {
 	}
 }
 
-// TestMoreAlertsThanPlaces: of two shards' alerts those of the lowest numbers go; what repeats one that went changes no other.
+// Of the alerts of two shards, those with the lowest numbers are dropped. A repetition of a dropped alert changes no
+// other alert.
 func TestMoreAlertsThanPlaces(t *testing.T) {
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
-	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, number 0 went already
+	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, alert 0 is dropped already
 	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...), append(slices.Clone(few), many...)} {
 		d := consumertest.Restore(t, New(Config{}), sections)
 		fail(t, d, x, 2, 5)
@@ -92,7 +93,7 @@ func TestAlertTwice(t *testing.T) {
 	}
 }
 
-// TestSeriesOfSeveralShards: hosts that come together have more series than there are places: the bound holds, and no alert is lost.
+// Hosts of several shards have more series than the limit. The limit holds, and no alert is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
 	const each = maxSeries - 100
 	joined := New(Config{})

@@ -10,18 +10,18 @@ import (
 
 const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 
-// cooling remembers an alert that the same finding is added to for a while.
+// cooling is the start of a cooldown and the alert that repetitions count for.
 type cooling struct {
 	since schema.KTime
-	alert uint64 // its number in the history, among those of the host
+	alert uint64 // its number in the history, among the alerts of the host
 }
 
-// covers reports whether now lies within the cool-down; the zero cooling covers nothing.
+// covers reports whether now lies within the cooldown. The zero cooling covers nothing.
 func (c *cooling) covers(now schema.KTime, cooldown time.Duration) bool {
 	return c.since != 0 && elapsed(c.since, now) < cooldown
 }
 
-// elapsed is 0 when from is ahead: events of two threads may be a little out of order.
+// elapsed returns to minus from, and 0 if from is later: events of two threads may be slightly out of order.
 func elapsed(from, to schema.KTime) time.Duration {
 	if to <= from {
 		return 0
@@ -29,16 +29,16 @@ func elapsed(from, to schema.KTime) time.Duration {
 	return time.Duration(to - from)
 }
 
-// failed is the cool-down of one call of one process.
+// failed is the cooldown of one call in one process.
 type failed struct {
 	symbol string
 	cooling
 }
 
-// maxFailed bounds the calls that one process is watched for; the table has a handful.
+// maxFailed limits the calls watched per process. Programs use a handful.
 const maxFailed = 32
 
-// oom raises an alert for an allocation that failed for want of memory.
+// oom judges an allocation that returned CUDA_ERROR_OUT_OF_MEMORY.
 func (d *Detector) oom(e *event) {
 	s, now := &e.process.State, e.returned()
 	symbol := e.batch.Calls[e.Call].Symbol

@@ -12,14 +12,13 @@ import (
 
 var form = snapshot.Form{Fold: "anomaly", Version: 1}
 
-// ofHost is what of a host is kept besides its processes.
+// ofHost is the state of one host besides its processes.
 type ofHost struct {
 	raised []raisedID
 	alerts []*numbered
 }
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
 	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
 	d.table.Hosts(hosts)
@@ -45,8 +44,8 @@ func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply. Alerts of the past are not
-// raised again.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply. Restored alerts are
+// not raised again.
 func (d *Detector) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &d.mu,
@@ -138,8 +137,8 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 	}
 }
 
-// insert puts an alert where its number belongs; false when its host has one of that number. Where shards came together that
-// have more than there are places, the lowest numbers go.
+// insert stores a restored alert in order. It returns false if the host already has an alert of that number. If the
+// history is full, the lowest numbers are dropped.
 func (h *history) insert(a numbered) bool {
 	i, taken := h.find(a.number, a.host())
 	if taken || a.number+1 == 0 {
@@ -192,7 +191,7 @@ func (a *Alert) restore(r *snapshot.Reader, id snapshot.HostID) {
 func (s *state) save(w *snapshot.Writer) {
 	l := &s.sizes
 	w.Uint(uint64(len(l.bytes)))
-	for i := range l.bytes { // the oldest first
+	for i := range l.bytes { // oldest first
 		w.Float32(l.bytes[(l.oldest+i)%len(l.bytes)])
 	}
 	w.Int(int64(l.outliers))

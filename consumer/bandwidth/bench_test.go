@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// loader is one batch of a data loader: 4,096 copies of 4 calls on 4 threads, on one GPU or two;
-// every hundredth fails when failures are asked for.
+// loader returns one batch of a data loader: 4,096 copies of 4 calls by 4 threads. With failures, every hundredth
+// copy fails.
 func loader(gpus uint32, failures bool) []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindCopy)

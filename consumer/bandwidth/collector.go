@@ -7,14 +7,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxSeries bounds a metric family; overflow is the part of it that is kept for comm="other": one
-// series for each direction, or sets, and mode.
+// maxSeries is the limit of series per metric family. overflow is the part of it reserved for comm="other": one
+// series per row and mode.
 const (
 	maxSeries = 2000
 	overflow  = 2 * int(numRows)
 )
 
-// labels of one series; without a mode those of busy seconds, which are synchronous.
+// labels are the labels of one series. The family of busy seconds has no mode; its copies are synchronous.
 type labels struct {
 	hostname, gpu, uuid, container, comm string
 
@@ -22,8 +22,8 @@ type labels struct {
 	async bool
 }
 
-// series is what copies are counted under: labels, and the host as it is named, for state belongs to hosts
-// and labels do not tell clusters apart. No host owns what counts as other.
+// series identifies a sum. State is kept per cluster and host; labels have no cluster. The series of comm="other"
+// belong to no host.
 type series struct {
 	snapshot.HostID
 	labels
@@ -50,7 +50,7 @@ var (
 		"Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.", busyLabels, nil)
 )
 
-// at gives the sum of a label set, for ever the same.
+// at returns the sum of a series, always the same one.
 func (m *Meter) at(k series) *sum {
 	if s := m.series[k]; s != nil {
 		return s
@@ -63,7 +63,7 @@ func (m *Meter) at(k series) *sum {
 	return s
 }
 
-// other gives the sum of what comes too late for a series of its own.
+// other returns the sum of comm="other" for a row and mode.
 func (m *Meter) other(row schema.Direction, async bool) *sum {
 	l := labels{comm: "other", row: row, async: async}
 	if m.others[l] == nil {
@@ -83,7 +83,7 @@ func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 	ch <- waitCalls
 }
 
-// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+// Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	m.collectWaits(ch)
 	for l, s := range m.scrape() {

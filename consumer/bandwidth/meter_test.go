@@ -20,7 +20,7 @@ type event struct {
 	pid    uint32
 	tid    uint32
 	comm   string
-	gpu    uint32 // 0 unknown, else 1 + ordinal
+	gpu    uint32 // 0: unknown; otherwise 1 + ordinal
 	symbol string
 	bytes  uint64
 	ns     uint64
@@ -35,7 +35,7 @@ const (
 	dtodAsync = "cuMemcpyDtoDAsync_v2"
 )
 
-// batch builds, encodes and decodes copies: what a consumer gets.
+// batch builds, encodes and decodes copies, so that they passed through the wire form.
 func batch(t testing.TB, host string, start schema.KTime, events ...event) *schema.Batch {
 	t.Helper()
 	b := schema.NewBuilder(schema.KindCopy)
@@ -71,10 +71,10 @@ func call(symbol string) *schema.Call {
 			return &schema.Calls[i]
 		}
 	}
-	return &schema.Call{Symbol: symbol, Op: schema.OpCopy} // a symbol of a later release, direction unknown
+	return &schema.Call{Symbol: symbol, Op: schema.OpCopy} // a symbol of a later release with an unknown direction
 }
 
-// text is a report in one line a process.
+// text is a report with one line per process.
 func text(m *Meter) string {
 	var w strings.Builder
 	for _, p := range m.Report() {
@@ -142,7 +142,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTooManyCells: a batch whose table of sums would be too large sums the same.
+// A batch whose table of sums would be too large yields the same sums.
 func TestTooManyCells(t *testing.T) {
 	var events []event
 	for i := range 600 {
@@ -229,7 +229,8 @@ func TestSeriesAreBounded(t *testing.T) {
 		_ = m.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{symbol: htod, bytes: 2, ns: 1}))
 	}
 	_ = m.Apply(batch(t, "late", 0, event{symbol: dtodAsync, bytes: 3}))
-	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 { // 2000 − 16 + 2 kinds of overflow
+	// 2000 − 16 + the 2 used series of comm="other"
+	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 {
 		t.Errorf("%d series, want 1986", n)
 	}
 	if got := m.others[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
@@ -251,7 +252,7 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
-// TestReadersBesideApply is for the race detector.
+// For the race detector.
 func TestReadersBesideApply(t *testing.T) {
 	m := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, symbol: htod, bytes: 2, ns: 3}, event{pid: 1, symbol: htod, result: 1})

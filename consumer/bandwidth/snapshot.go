@@ -12,11 +12,10 @@ import (
 
 var form = snapshot.Form{Fold: "bandwidth", Version: 1}
 
-// ofHost are the series of one host.
+// ofHost is the series of one host.
 type ofHost struct{ copies, waits []series }
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
 	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
 	m.processes.Hosts(hosts)
@@ -40,7 +39,7 @@ func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (m *Meter) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &m.mu,
@@ -131,7 +130,7 @@ func (l labels) compare(to labels) int {
 		cmp.Compare(l.comm, to.comm), cmp.Compare(l.row, to.row), cmp.Compare(async(l), async(to)))
 }
 
-// save writes what names a series of one host, row and mode apart.
+// save writes the labels that identify a series within its host, without row and mode.
 func (l *labels) save(w *snapshot.Writer) {
 	for _, label := range []string{l.gpu, l.uuid, l.container, l.comm} {
 		w.String(label)
@@ -145,7 +144,7 @@ func restoreSeries(r *snapshot.Reader, id snapshot.HostID) series {
 	}}
 }
 
-// setWord is the row of sets; the others are words of directions.
+// setWord is the saved word of the row of sets. The other rows are saved as the words of their directions.
 const setWord = "set"
 
 func saveRow(w *snapshot.Writer, row schema.Direction) {
@@ -179,7 +178,7 @@ func (w *Waits) save(to *snapshot.Writer) {
 
 func (w *Waits) restore(r *snapshot.Reader) { *w = Waits{Calls: r.Uint(), NS: r.Uint()} }
 
-// save writes the rows that were used.
+// save writes the rows in use.
 func (s *state) save(w *snapshot.Writer) {
 	s.waits.save(w)
 	w.Uint(s.recorded)

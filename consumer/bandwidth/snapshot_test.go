@@ -28,7 +28,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
-// Hosts of several shards that come together have more series than there are places: the bound holds, and nothing is lost.
+// Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
 	const each = maxSeries - 100
 	joined := New(Config{})

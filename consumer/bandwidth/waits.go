@@ -9,10 +9,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Waits is what a process's threads waited for the GPU.
+// Waits counts calls that wait for the GPU.
 type Waits struct {
-	Calls uint64 // waits that succeeded: of contexts, CUDA streams and CUDA events
-	NS    uint64 // host time in them
+	Calls uint64 // successful waits for contexts, CUDA streams and CUDA events
+	NS    uint64 // host time in them, ns
 }
 
 var (
@@ -48,7 +48,7 @@ func (w *Waits) add(more Waits) {
 	w.NS += more.NS
 }
 
-// waitsOf gives the waits of a label set, for ever the same.
+// waitsOf returns the waits of a series, always the same ones.
 func (m *Meter) waitsOf(k series) *Waits {
 	if w := m.waits[k]; w != nil {
 		return w

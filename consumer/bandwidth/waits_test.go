@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestWaits: what waits and succeeds counts with its time; what asks, records or fails is a call alone.
+// A successful wait counts with its time. Queries, records and failed waits only count as calls.
 func TestWaits(t *testing.T) {
 	b := schema.NewBuilder(schema.KindSync)
 	thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 7, Start: 1, Comm: "train"}), TID: 7})

@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Crowd is steps of 3,000 programs of distinct names on three hosts, every fourth of which ends: more than a
-// metric family has series for.
+// Crowd returns steps of 3,000 programs with distinct names on three hosts: more workloads than a metric family has
+// series. Every fourth program ends.
 func Crowd(tb testing.TB) (steps []Step) {
 	const rounds, programs = 4, 250
 	for host := range uint32(3) {
@@ -44,5 +44,5 @@ func launch(b *schema.Builder, p *Process, at schema.KTime) {
 	b.AddLaunch(&schema.Launch{Time: at, Thread: thread(b, p), Shape: shape, CUDAStream: b.CUDAStream(0)})
 }
 
-// encoded is a batch with the host's header, whose seq no fold looks at.
+// encoded returns a batch with the host's header. Folds do not look at its seq.
 func encoded(h *Host, b *schema.Builder) []byte { return b.Encode(&h.Header) }

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// traffic makes the steps of a small fleet: hosts of one name in two clusters, boots and runs that change,
-// losses told and counted, and whatever programs do, in any order.
+// traffic generates the steps of a small fleet: hosts of one name in two clusters, changes of boots and runs, losses,
+// and arbitrary calls of programs in any order.
 type traffic struct {
 	rng   *rand.Rand
 	hosts []*Host
@@ -17,7 +17,7 @@ type traffic struct {
 	now   schema.KTime
 }
 
-// Traffic is n steps, every kind among them. The same seed gives the same steps.
+// Traffic returns n steps of every kind. The same seed returns the same steps.
 func Traffic(tb testing.TB, seed uint64, n int) (steps []Step) {
 	r := traffic{rng: rand.New(rand.NewPCG(seed, 99)), now: 1000}
 	for i, name := range []string{"a", "b", "b", "bad\xff"} {
@@ -37,7 +37,7 @@ func Traffic(tb testing.TB, seed uint64, n int) (steps []Step) {
 	return steps
 }
 
-// change has a host restart its producer, lose something, boot, or none of these.
+// change restarts the producer of a host, loses an event, reboots the host, lets time pass, or does nothing.
 func (r *traffic) change(h *Host) {
 	switch r.rng.IntN(20) {
 	case 0:
@@ -48,7 +48,7 @@ func (r *traffic) change(h *Host) {
 		h.Header.BootID = fmt.Sprintf("boot-%d", r.rng.IntN(4))
 		h.Header.ClockOffset = 1_700_000_000e9 + int64(h.Header.BootID[5]-'0')*1e9
 	case 3:
-		r.now += 90e9 // long enough to be swept
+		r.now += 90e9 // long enough to trigger a sweep of the process table
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *traffic) memory(h *Host) {
 	}
 }
 
-// steady is a process whose allocations are alike, but for some.
+// steady adds a process with equal allocations and a few outliers.
 func (r *traffic) steady(h *Host, at schema.KTime) {
 	p := h.Process(200, 5, "steady")
 	for i := range uint64(12) {
@@ -176,7 +176,7 @@ func (r *traffic) context(p *Process, handle uint64, at schema.KTime, d uint64) 
 	}
 }
 
-// encode gives a batch of another kind than memory, with the host's header.
+// encode returns a batch of another kind than memory with the host's header.
 func (r *traffic) encode(h *Host, b *schema.Builder) []byte {
 	header := h.Header
 	r.beat++

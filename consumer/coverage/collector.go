@@ -25,7 +25,7 @@ func (f *Fold) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unseenSymbols
 }
 
-// maxSeries bounds a metric family.
+// maxSeries is the limit of series per metric family.
 const maxSeries = 20_000
 
 // Collect implements prometheus.Collector.
@@ -49,7 +49,7 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 		for _, l := range h.Libraries {
 			path := process.Label(l.Path)
 			if key := [3]string{host, path}; seen[key] || left <= 0 {
-				continue // one path in two mount namespaces
+				continue // the same path in another mount namespace
 			}
 			seen[[3]string{host, path}] = true
 			left--

@@ -12,7 +12,7 @@ import (
 
 const maxHosts = 10_000
 
-// Fold is the last heartbeat of each host.
+// Fold keeps the last heartbeat of each host.
 type Fold struct {
 	mu    sync.Mutex
 	hosts map[snapshot.HostID]*Host
@@ -20,39 +20,39 @@ type Fold struct {
 	out snapshot.Writer
 }
 
-// Host is what one host said last.
+// Host is the last heartbeat of one host.
 type Host struct {
 	Cluster   string
 	Host      string
 	Linux     string
-	Producer  string // version
+	Producer  string // its version
 	Libraries []schema.Library
 	GPUs      []schema.GPU
 	Processes []Process
 
 	boot     string
-	booted   int64 // wall time of the boot: orders boots
+	booted   int64 // wall time of the boot; orders boots
 	run, seq uint64
 }
 
-// Process is what one process got from the driver besides the probed functions.
+// Process is a process with the driver functions that it obtained and that have no probe.
 type Process struct {
 	process.Info
-	Asked        uint32   // driver functions that it asked for by name
-	Outside      []string // of those, the ones that matter and have no probe
-	ExportTables uint32   // tables of unnamed functions
+	Asked        uint32   // driver functions that it looked up by name
+	Outside      []string // the part of them that handles memory or submits work and has no probe
+	ExportTables uint32   // tables of unnamed functions that it obtained
 }
 
 // New returns an empty Fold.
 func New() *Fold { return &Fold{hosts: map[snapshot.HostID]*Host{}} }
 
-// Name of the fold.
+// Name returns the fold's name.
 func (f *Fold) Name() string { return "coverage" }
 
-// Kinds that the fold reads.
+// Kinds returns the kinds of batches that the fold reads.
 func (f *Fold) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
 
-// Apply notes one heartbeat; older ones than the last are passed over.
+// Apply stores a heartbeat. It ignores heartbeats older than the stored one.
 func (f *Fold) Apply(b *schema.Batch) error {
 	if b.Kind != schema.KindHost {
 		return nil
@@ -85,19 +85,20 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// Forget lets go of a host.
+// Forget removes a host.
 func (f *Fold) Forget(cluster, host string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.hosts, snapshot.HostID{Cluster: cluster, Host: host})
 }
 
-// clone copies what is a batch's. Nothing is nil: an empty slice or none depends on what the batch held before.
+// clone copies a slice that belongs to a batch. It returns nil for an empty one: whether the batch has nil or an
+// empty slice depends on earlier batches.
 func clone[T any](all []T) []T { return append([]T(nil), all...) }
 
 func (h *Host) id() snapshot.HostID { return snapshot.HostID{Cluster: h.Cluster, Host: h.Host} }
 
-// after reports whether h is from after batch b. Runs compare only within a boot.
+// after reports whether h is newer than batch b. Runs are comparable only within a boot.
 func (h *Host) after(b *schema.Batch) bool {
 	if h.boot != b.BootID {
 		return h.booted > b.ClockOffset
@@ -105,10 +106,10 @@ func (h *Host) after(b *schema.Batch) bool {
 	return b.Run < h.run || b.Run == h.run && b.Seq <= h.seq
 }
 
-// mostKept bounds the processes of a host.
+// mostKept is the limit of processes per host.
 const mostKept = 1024
 
-// keep goes on with processes that are no longer told of, since they ended: the youngest.
+// keep adds the processes of the previous heartbeat that have ended since, the youngest up to the limit.
 func (h *Host) keep(old *Host) {
 	if old == nil || old.boot != h.boot {
 		return
@@ -128,7 +129,7 @@ func (h *Host) keep(old *Host) {
 	h.Processes = h.Processes[:min(len(h.Processes), mostKept)]
 }
 
-// evict lets the host go that was booted first.
+// evict removes the host with the oldest boot.
 func (f *Fold) evict() {
 	var oldest *Host
 	for _, h := range f.hosts {
@@ -139,7 +140,7 @@ func (f *Fold) evict() {
 	delete(f.hosts, oldest.id())
 }
 
-// Report lists the hosts by cluster and name, their processes by PID.
+// Report returns the hosts ordered by cluster and name, their processes by PID.
 func (f *Fold) Report() []Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -40,7 +40,7 @@ func TestLastHeartbeatHolds(t *testing.T) {
 	f := coverage.New()
 	apply(t, f,
 		heartbeat(t, "a", 5, 2, tell("cuMemcpy3DBatchAsync")),
-		heartbeat(t, "a", 5, 1, tell("from before")), // comes again
+		heartbeat(t, "a", 5, 1, tell("from before")), // delivered late
 		heartbeat(t, "a", 4, 9, tell("of the run before")),
 		heartbeat(t, "b", 1, 1, nil))
 	report := f.Report()
@@ -54,7 +54,7 @@ func TestLastHeartbeatHolds(t *testing.T) {
 	rebooted := schema.NewBuilder(schema.KindHost)
 	rebooted.Linux = "6.18"
 	apply(t, f, consumertest.Decode(t, rebooted.Encode(&schema.Header{Cluster: "c", Host: "b", BootID: "2", ClockOffset: 100, Run: 0, Seq: 1})),
-		heartbeat(t, "b", 9, 9, nil)) // of the boot before
+		heartbeat(t, "b", 9, 9, nil)) // of the previous boot
 	if got := f.Report()[1].Linux; got != "6.18" {
 		t.Errorf("a new boot counts runs anew; Linux is %q", got)
 	}

@@ -8,8 +8,7 @@ import (
 
 var form = snapshot.Form{Fold: "coverage", Version: 1}
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (f *Fold) Snapshot(yield func(snapshot.Section) error) error {
 	hosts := map[snapshot.HostID]bool{}
 	for id := range f.hosts {
@@ -22,7 +21,7 @@ func (f *Fold) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (f *Fold) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &f.mu,

@@ -8,8 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// training is one batch of a training step: 4,096 launches of 60 kernels in 180 shapes on 2
-// threads, on one GPU or on two.
+// training returns one batch of a training step: 4,096 launches of 60 kernels in 180 shapes by 2 threads.
 func training(gpus uint32) []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -33,7 +32,7 @@ func training(gpus uint32) []byte {
 	return bytes.Clone(b.Encode(&schema.Header{Host: "h", BootID: "boot"}))
 }
 
-// serving is one batch of an inference server: 4,096 launches of 20 graphs of 60 kernels each.
+// serving returns one batch of an inference server: 4,096 launches of 20 graphs with 60 kernels each.
 func serving() []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindLaunch)

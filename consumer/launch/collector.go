@@ -31,7 +31,7 @@ func (h *Histogram) Describe(ch chan<- *prometheus.Desc) {
 	ch <- launchesByName
 }
 
-// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+// Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 	workloads, byName := h.scrape()
 	for w, n := range workloads {
@@ -49,7 +49,7 @@ func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// labels are those of one series: hosts of one name in two clusters share them.
+// labels are the labels of one series. Hosts of one name in two clusters share it.
 type labels struct{ hostname, gpu, uuid, container, comm string }
 
 func (h *Histogram) scrape() (map[labels]launches, map[kernelLabels]uint64) {

@@ -49,11 +49,11 @@ gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="
 	}
 }
 
-// TestByName: places cost 1, 2, 4, … launches; nothing moves and nothing goes back.
+// Series cost 1, 2, 4, … launches. No kernel loses its series, and counted launches never move.
 func TestByName(t *testing.T) {
 	n := newByName()
 	c := n.comm("train")
-	for i := range 30 { // 30 kernels of start-up, launched 4 times each: places 0, 1 and 2 cost 1, 2 and 4
+	for i := range 30 { // 30 kernels of the start-up, 4 launches each: series 0, 1 and 2 cost 1, 2 and 4
 		n.add(c, fmt.Sprintf("init%02d", i), 4)
 	}
 	counts := func(kernel string) uint64 {
@@ -65,7 +65,7 @@ func TestByName(t *testing.T) {
 	if counts("init00") != 4 || counts("init02") != 4 || counts("init03") != 0 || counts(other) != 27*4 {
 		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"), counts("init03"), counts(other))
 	}
-	for range 7 { // place 3 costs 8: the kernel has 1, 2, … 7 launches, and stays among the others
+	for range 7 { // series 3 costs 8: with 1 to 7 launches the kernel still counts as other
 		n.add(c, "gemm", 1)
 	}
 	if counts("gemm") != 0 || counts(other) != 115 {
@@ -136,7 +136,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestReadersBesideApply is for the race detector.
+// For the race detector.
 func TestReadersBesideApply(t *testing.T) {
 	h := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, kernel: "k", times: 3}, event{pid: 2, symbol: "cuGraphLaunch"})
@@ -160,7 +160,7 @@ func TestReadersBesideApply(t *testing.T) {
 	}
 }
 
-// TestOneGPU: a batch whose GPU column is constant counts under that GPU.
+// A batch whose GPU column is constant counts under that GPU.
 func TestOneGPU(t *testing.T) {
 	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
 		want.host.Host, want.container, want.comm = "h", "c0", "train"

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// recording makes launch batches with graphs.
+// recording builds launch batches with graphs.
 type recording struct {
 	*schema.Builder
 }
@@ -141,7 +141,7 @@ func (r *recording) batch(t testing.TB) *schema.Batch {
 	return &b
 }
 
-// A name counts as read until the program tells it.
+// A name counts as read from memory until the program names the kernel through the driver.
 func TestReadNames(t *testing.T) {
 	read := func(h *Histogram) bool { return h.Report()[0].Funcs[0].Read }
 	h := New(Config{})
@@ -162,7 +162,8 @@ func TestReadNames(t *testing.T) {
 	}
 }
 
-// Launches of one graph count as one sum, whatever else is said of each: as many kernels have earned a series.
+// All launches of one graph in a batch count as one sum, whichever symbols made them: the sum decides whether a
+// kernel gets a series.
 func TestGraphIsRunOnce(t *testing.T) {
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	r.graph(9, false, "a", 1, "b", 1)
@@ -177,7 +178,8 @@ func TestGraphIsRunOnce(t *testing.T) {
 	}
 }
 
-// Many processes that launch one large graph cost no more than a bound: what is above is partial, and no launch is lost.
+// Many processes that launch one large graph cost bounded work. Launches above the limit are partial, and none is
+// lost.
 func TestGraphsAreBounded(t *testing.T) {
 	const processes, nodes = 300, 1000
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}

@@ -20,19 +20,19 @@ const (
 	fill       = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
 )
 
-// event is one launch of a test: the zero event is one launch of an unnamed kernel by process 0.
+// event is one launch of a test. The zero event is one launch of an unnamed kernel by process 0.
 type event struct {
 	pid    uint32
 	tid    uint32
 	comm   string
-	gpu    uint32 // 0 unknown, else 1 + ordinal
-	symbol string // "" is cuLaunchKernel
+	gpu    uint32 // 0: unknown; otherwise 1 + ordinal
+	symbol string // "": cuLaunchKernel
 	kernel string
 	grid   uint32
-	times  int // 0 is once
+	times  int // 0: once
 }
 
-// batch builds, encodes and decodes launches: what a consumer gets.
+// batch builds, encodes and decodes launches, so that they passed through the wire form.
 func batch(t testing.TB, host string, start schema.KTime, events ...event) *schema.Batch {
 	t.Helper()
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -68,7 +68,7 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 	return &decoded
 }
 
-// text is a report in one line a process: launches per call, kernels, graphs.
+// text is a report with one line per process: launches per call, kernels, graphs.
 func text(h *Histogram) string {
 	var w strings.Builder
 	for _, p := range h.Report() {
@@ -126,7 +126,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTooManyCells: a batch whose table of counts would be too large counts the same.
+// A batch whose table of counts would be too large yields the same counts.
 func TestTooManyCells(t *testing.T) {
 	var events []event
 	for i := range 1100 {
@@ -193,7 +193,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// family is the series of one metric.
+// family collects one metric family.
 type family struct {
 	h    *Histogram
 	desc *prometheus.Desc

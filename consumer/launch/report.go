@@ -7,31 +7,31 @@ import (
 	"github.com/gputap/gputap/consumer/process"
 )
 
-// Process is what one process launched.
+// Process is the launches of one process.
 type Process struct {
 	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK
 	Funcs         []Func         // most launched first
 	GraphLaunches uint64
 
-	GraphLaunchesPartial uint64 // of them, graphs of which not all kernels are known
-	Recorded             uint64 // launches that were recorded into a graph: they did not run
-	HostFuncs            uint64 // functions of the host put into CUDA streams
+	GraphLaunchesPartial uint64 // the part of GraphLaunches whose graphs have unknown kernels
+	Recorded             uint64 // launches recorded into a graph; they did not run
+	HostFuncs            uint64 // host functions submitted to CUDA streams
 }
 
-// Func is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
-// unseen. The kernels above the bound are together one Func "other" without Mangled.
+// Func is one kernel of a process. Name is demangled; it is "unknown" if the handle was obtained unseen. The kernels
+// above the limit share one Func with the Name "other" and no Mangled.
 type Func struct {
 	Name     string
 	Mangled  string
 	Launches uint64
-	Shapes   []Shape // the first 8; the launches of further ones, and those by graphs, are in Launches alone
+	Shapes   []Shape // the first 8; launches of further shapes and by graphs count only in Launches
 
-	FromGraphs uint64 // of the launches, those by launches of graphs
-	Read       bool   // the program never told the name: it was found in its memory
+	FromGraphs uint64 // the part of Launches made by graphs
+	Read       bool   // the producer read the name from the program's memory
 }
 
-// Report lists the processes in order of first sight.
+// Report returns the processes in order of first sight.
 func (h *Histogram) Report() []Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()

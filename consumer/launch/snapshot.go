@@ -11,8 +11,8 @@ import (
 
 var form = snapshot.Form{Fold: "launch", Version: 1}
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply. Counts by kernel name are in the section of no host.
+// Snapshot passes the state to yield, one section per host. Counts by kernel name are in the section of no host. The
+// goroutine that calls Apply calls Snapshot.
 func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
 	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID][]workload{}
 	h.processes.Hosts(hosts)
@@ -30,7 +30,7 @@ func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (h *Histogram) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &h.mu,
@@ -156,7 +156,7 @@ func restoreShape(r *snapshot.Reader) (s Shape) {
 	return s
 }
 
-// save writes every series, and of each comm which kernels have one and what the others wait with.
+// save writes every series, and for each comm its named kernels and the launches of its waiting kernels.
 func (n *byName) save(w *snapshot.Writer) {
 	late := n.counts.late
 	w.Bool(late != nil)
@@ -211,7 +211,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	}
 }
 
-// restoreComm finds the series that a kernel has: its own, or that of all that came too late.
+// restoreComm finds the series of each named kernel: its own, or the one for everything above the limit.
 func (n *byName) restoreComm(r *snapshot.Reader, c *comm) {
 	for range r.Each(1) {
 		kernel := process.RestoreLabel(r)

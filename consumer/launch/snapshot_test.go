@@ -27,7 +27,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
-// The bound of kernels without a series goes on to be that of all comms.
+// The limit of waiting kernels covers all comms, also after a restore.
 func TestWaitingIsCounted(t *testing.T) {
 	fold := suite.New()
 	consumertest.Take(t, fold, consumertest.Traffic(t, 1, 120)...)
@@ -37,7 +37,7 @@ func TestWaitingIsCounted(t *testing.T) {
 	}
 }
 
-// Hosts of several shards that come together have more workloads than there are series: the bound holds, and nothing is lost.
+// Hosts of several shards have more workloads than series. The limit holds, and no launch is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {

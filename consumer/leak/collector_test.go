@@ -50,7 +50,7 @@ func series(page []byte, family string) (n int) {
 	return n
 }
 
-// Every family stays within its bound and loses no byte; counters never go backwards.
+// Every family keeps its limit, and the series together still count every byte.
 func TestSeriesAreBounded(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -92,7 +92,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// A workload whose processes all ended makes room for a new one; one that runs does not.
+// A workload whose processes have all ended is evicted for a new one; a running workload is not.
 func TestEndedWorkloadsMakeRoom(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -113,7 +113,7 @@ func TestEndedWorkloadsMakeRoom(t *testing.T) {
 	}
 }
 
-// joined is a fold that took up the hosts of others.
+// joined returns a fold that restored the hosts of several folds.
 func joined(t *testing.T, folds ...*Tracker) *Tracker {
 	var hosts []snapshot.Section
 	for _, fold := range folds {
@@ -122,8 +122,8 @@ func joined(t *testing.T, folds ...*Tracker) *Tracker {
 	return consumertest.Restore(t, New(Config{}), hosts)
 }
 
-// Hosts of several folds that come together are no more series than those of one: what runs counts all the same, if need be as
-// other, and so do failures.
+// Joined hosts have more workloads and failures than series. The limit holds, and running workloads still count, if
+// need be as other.
 func TestJoinedSeriesAreBounded(t *testing.T) {
 	const hosts, running, idle = 3, 900, 1000
 	var folds []*Tracker
@@ -161,7 +161,8 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
 }
 
-// Hosts of several folds that come together, and are more than have series of their own, count as other, what they were before too.
+// Joined hosts have more host series than the limit. The hosts above the limit count as other, including their saved
+// counters.
 func TestJoinedHostsAreBounded(t *testing.T) {
 	const folds, hosts = 2, 1200
 	var all []*Tracker
@@ -197,7 +198,7 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 	}
 }
 
-// Where hosts of several folds came together, what has been idle for long still makes room before what ended just now.
+// After a join, the workload that has been without a process for longest is still evicted first.
 func TestIdleInOrderWhenJoined(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	for i := range uint32(maxSeries - numOther - 1) {

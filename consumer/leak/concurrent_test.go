@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Readers see whole batches: every batch leaves ten allocations of one byte more.
+// Every batch leaves ten allocations of one byte, so a reader that sees part of a batch sees another remainder.
 func TestReadersSeeWholeBatches(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train")
@@ -44,7 +44,7 @@ func TestReadersSeeWholeBatches(t *testing.T) {
 	}
 }
 
-// Slots of threads without live memory are used again, and threads with some keep their names.
+// Slots of threads without live memory are reused; threads with live memory keep their names.
 func TestThreadsOfAServer(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "server").Alloc(7, 0x1, 1<<40, 1, 1)
@@ -64,7 +64,7 @@ func TestThreadsOfAServer(t *testing.T) {
 	}
 }
 
-// Who reads may do so while the state is saved: for the race detector.
+// For the race detector.
 func TestReadersBesideSnapshot(t *testing.T) {
 	tracker := shortKeep()
 	var readers sync.WaitGroup

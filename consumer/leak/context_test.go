@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// kept is what is live, and what went with a context.
+// kept is live memory, and memory freed by the end of a context.
 type kept struct{ live, host, withContext, unknown uint64 }
 
 func TestContexts(t *testing.T) {
@@ -22,7 +22,7 @@ func TestContexts(t *testing.T) {
 		name   string
 		events func(p *proc)
 		want   kept
-		check  Counters // without UnknownContexts
+		check  Counters // UnknownContexts is compared separately
 	}{
 		{"destroy frees what was allocated in it", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Alloc(1, a, 100, 10, 1).Alloc(1, b, 10, 12, 1).DestroyContext(1, 20, 1)
@@ -178,14 +178,14 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// all are the workloads on the page.
+// all returns all workloads, those of comm="other" included.
 func (w *workloads) all() []*workload {
 	others := slices.DeleteFunc(slices.Clone(w.others[:]), func(c *workload) bool { return c == nil })
 	return slices.AppendSeq(others, maps.Values(w.index))
 }
 
-// balanced checks that everything that a workload allocated is freed, live or unfreed, and that every context and
-// pool knows how much it holds.
+// balanced checks that allocated = freed + unfreed + live for every workload, and that every context and pool counts
+// what it holds.
 func balanced(t *testing.T, tracker *Tracker) {
 	t.Helper()
 	live := map[*workload]uint64{}

@@ -78,14 +78,13 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEndUntold: who began before the producer, made no call while it is there and is not among those that it finds has
-// ended, as far as is known; nobody else has.
+// A process that began before the producer's run, made no call in it and is not in the producer's list has ended.
 func TestEndUntold(t *testing.T) {
 	const run = 1_000
 	tests := []struct {
 		name  string
 		start schema.KTime
-		then  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) // before it is said who is there
+		then  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) // runs before the list arrives
 		older []uint64
 		ended bool
 	}{
@@ -150,7 +149,7 @@ func TestEndUntold(t *testing.T) {
 	}
 }
 
-// A process may have begun, unseen, inside the batches that were lost.
+// A process may have begun unseen inside lost batches.
 func TestBegunInsideAGap(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -164,7 +163,7 @@ func TestBegunInsideAGap(t *testing.T) {
 	}
 }
 
-// The evidence of a process that ended does not change afterwards.
+// A later gap does not change the evidence of an ended process.
 func TestGapAfterTheEnd(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -176,7 +175,7 @@ func TestGapAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Of a process whose host was forgotten meanwhile it is not known what it held.
+// After Forget, the evidence of a process is a gap: what it held before is unknown.
 func TestEvidenceOfAForgottenHost(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -207,7 +206,7 @@ func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 	}
 }
 
-// What the earlier owner of a PID did in the batch in which the later one is first seen still counts as its own.
+// Events of the earlier owner of a PID still count for it, even in the batch that first names the later owner.
 func TestReusedPIDWithinABatch(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -260,9 +259,8 @@ func TestRebootEndsEverything(t *testing.T) {
 	}
 }
 
-// Equal addresses in two processes, and equal processes on two hosts, have nothing to do with each other.
-// A clock that is set when the host runs already tells then that the boot before is over; what comes late of that one tells
-// nothing of the newer.
+// The clock of a host may be set after boot. The correction ends the processes of the earlier boot, and late batches
+// of that boot do not affect the newer one.
 func TestRebootWithAWrongClock(t *testing.T) {
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
@@ -314,10 +312,10 @@ func TestGPUs(t *testing.T) {
 	p.Alloc(1, 0x1000, 1, 100, 1)
 	p.GPU = &schema.GPU{Ordinal: 1}
 	p.Alloc(1, 0x2000, 2, 101, 1)
-	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // learned by now
+	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // the UUID is known from here on
 	p.Alloc(1, 0x3000, 4, 102, 1)
 	p.GPU = &schema.GPU{UUID: "GPU-a", Ordinal: 0}
-	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // from another current device
+	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // freed from another current device
 	apply(t, tracker, h.Batch())
 	got := tracker.Report().Processes[0].GPUs
 	want := []GPUUse{
@@ -335,7 +333,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// What a forgotten process held leaves the shared table with it.
+// A forgotten process leaves nothing in the shared table.
 func TestForget(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{KeepEnded: 10 * time.Minute})
@@ -365,8 +363,8 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 	return allocated
 }
 
-// A process that renames itself counts under its new name when it holds nothing: every workload's
-// frees are of its own allocations.
+// A renamed process counts under its new name once it holds nothing, so that every workload frees only what it
+// allocated.
 func TestRename(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 50, "python").Alloc(1, 0x1000, 100, 100, 1)

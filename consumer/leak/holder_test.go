@@ -178,7 +178,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// A holder names the process whose memory it is, on the same host alone.
+// A holder names the exporting process only if both are on the same host.
 func TestOwners(t *testing.T) {
 	const token = 0xfeed << 32
 	tracker := New(Config{})
@@ -215,7 +215,7 @@ func TestExportsAreBounded(t *testing.T) {
 	}
 }
 
-// A count that reached its limit stays there: the memory lives until its process ends.
+// A saturated counter does not change: the memory lives until its process ends.
 func TestCountsStay(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train").Create(1, 9, mb, 10, 1).Map(1, 1<<40, mb, 9, 11, 1)
@@ -244,8 +244,8 @@ func TestCountsStay(t *testing.T) {
 	}
 }
 
-// However often a handle is mapped, its memory goes with the last hold on it, and nothing of it is left in its process's next
-// image.
+// However often a handle is mapped, its memory ends with the last reference or mapping, and the process's next image
+// starts without it.
 func TestManyMappings(t *testing.T) {
 	const n = math.MaxUint16 + 2
 	for _, restored := range []bool{false, true} {
@@ -354,7 +354,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// What the driver says is compared with what all processes of the host hold on that GPU then.
+// The answer of cuMemGetInfo is compared with what all processes of the host hold on that GPU at that time.
 func TestMemInfo(t *testing.T) {
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -403,7 +403,7 @@ func TestMemInfo(t *testing.T) {
 	}
 }
 
-// What the driver told one image of a process says nothing of the next one's GPUs, which have other numbers.
+// The answers to an earlier image say nothing about the GPUs of the next image, which are numbered differently.
 func TestMemInfoOfAnEarlierImage(t *testing.T) {
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -443,8 +443,8 @@ func TestInferredGPU(t *testing.T) {
 	}
 }
 
-// Memory counts as freed where it counted as allocated, also when its GPU is learned, or learned better, meanwhile; what
-// is allocated when that is freed counts on the GPU that it is on.
+// Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. What is allocated
+// after that memory is freed counts on the known GPU.
 func TestWorkloadsOfALearnedGPU(t *testing.T) {
 	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {
 		for _, restored := range []bool{false, true} {

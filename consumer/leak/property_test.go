@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// model is the truth, kept the plain way.
+// model is a simple reference for allocations and frees.
 type model struct {
 	live              map[uint64]life
 	bytes, peak       uint64
@@ -124,7 +124,7 @@ func compare(t *testing.T, tracker *Tracker, m *model) {
 	}
 }
 
-// slabLive counts what no size class, index or free list should still hold.
+// slabLive counts everything that size classes, indexes, threads and the slab still hold.
 func (t *Tracker) slabLive() int {
 	live := int(t.slab.used)
 	for i := t.slab.free; i != 0; i = t.slab.at(i).next {
@@ -167,7 +167,7 @@ func TestSameBytesSameState(t *testing.T) {
 	}
 }
 
-// traffic is batches of several processes that allocate, free, map, fail, exec and exit.
+// traffic returns batches of several processes that allocate, free, map, fail and exit.
 func traffic(t *testing.T, seed uint64, batches int) (messages [][]byte) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h := consumertest.Memory(t, "gpu-01")

@@ -7,10 +7,10 @@ import (
 	"github.com/gputap/gputap/consumer/consumertest"
 )
 
-// Addresses that a program chose so that they share a bucket of the first hash do not share one of the other.
+// Addresses chosen to share a bucket of the first hash do not share one of the second.
 func TestChosenAddresses(t *testing.T) {
 	inverse := uint64(0x9E3779B97F4A7C15)
-	for range 6 { // each makes twice as many of its low bits right
+	for range 6 { // Newton's method: each step doubles the number of correct low bits
 		inverse *= 2 - 0x9E3779B97F4A7C15*inverse
 	}
 	tests := []struct {
@@ -51,7 +51,7 @@ func TestChosenAddresses(t *testing.T) {
 	}
 }
 
-// Nothing follows from the order of buckets: state and view are the same when it changes all the time.
+// State and view do not depend on the order of buckets.
 func TestOrderOfBuckets(t *testing.T) {
 	for seed := range uint64(3) {
 		calm, scattered := shortKeep(), shortKeep()

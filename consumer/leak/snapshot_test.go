@@ -35,7 +35,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
-// The steps are worth something only if the state holds all that it can.
+// The snapshot tests prove something only if the traffic reaches every part of the state.
 func TestTrafficHasEverything(t *testing.T) {
 	fold := shortKeep()
 	var seen struct {
@@ -80,7 +80,8 @@ func TestTrafficHasEverything(t *testing.T) {
 	}
 }
 
-// What is left when a host is forgotten is what the others made, and all that the host's processes counted as other is unfreed.
+// Forget removes what belongs to the host and nothing else. What the host's processes counted as other becomes
+// unfreed.
 func TestForgottenHost(t *testing.T) {
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),
 		"crowd": consumertest.Crowd(t)} {
@@ -105,7 +106,7 @@ func TestForgottenHost(t *testing.T) {
 				strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
 				t.Errorf("%s is there still", gone.Host)
 			}
-			consumertest.Take(t, fold, steps...) // also what the host says, which is a new one
+			consumertest.Take(t, fold, steps...) // the forgotten host returns as a new one
 			for _, s := range after[1:] {
 				fold.Forget(s.Cluster, s.Host)
 			}

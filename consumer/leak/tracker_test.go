@@ -18,7 +18,7 @@ func apply(tb testing.TB, t *Tracker, b *schema.Batch) {
 	}
 }
 
-// holding is what a rule test says about the process it made.
+// holding is the part of a process report that TestRules compares.
 type holding struct {
 	live, allocations, peak      uint64
 	unfreed, unfreedN            uint64
@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 			p.Alloc(1, a, 100, 10, 5).Free(1, a, 15, 1)
 		}, holding{peak: 100}, Counters{}},
 		{"free raced by the next alloc of its address", func(p *consumertest.Process) {
-			// A frees a in [20, 30]; the driver gives a to B, whose alloc [22, 28] is recorded first.
+			// A frees a in [20, 30]; the driver returns a to B, whose alloc [22, 28] is recorded first.
 			p.Alloc(1, a, 100, 10, 1).Alloc(2, a, 40, 22, 6).Free(1, a, 20, 10)
 		}, holding{live: 40, allocations: 1, peak: 100}, Counters{ReallocOverLive: 1, LateFrees: 1}},
 		{"and the new life is freed in its turn", func(p *consumertest.Process) {
@@ -195,7 +195,7 @@ func TestSeedTrain(t *testing.T) {
 		t.Fatalf("got %d live, %d peak, want 54.25 and 70.25 MB", got.LiveBytes, got.PeakBytes)
 	}
 	threads := []ThreadUse{{2166793, "python", 41 * mb, 5},
-		{2166794, "python", 1325 * mb / 100, 4}} // freed by the other thread
+		{2166794, "python", 1325 * mb / 100, 4}} // the other thread freed it
 	if !slices.Equal(got.Threads, threads) {
 		t.Errorf("threads %+v, want %+v", got.Threads, threads)
 	}

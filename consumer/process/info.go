@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Info is the identity of a process. Every report of a fold embeds it.
+// Info identifies a process. Every report of a fold embeds it.
 type Info struct {
 	ID        schema.ProcessID
 	Start     time.Time // wall clock
@@ -24,14 +24,14 @@ type Info struct {
 	Late      bool   // was running before gputap attached: its earlier calls were not seen
 }
 
-// NewInfo returns what batch b says about process p, which is a row of b.Processes.
+// NewInfo returns the Info of process p, which is a row of b.Processes.
 func NewInfo(b *schema.Batch, p *schema.Process) Info {
 	i := Info{ID: b.ID(p), Start: b.Wall(p.Start)}
 	i.update(p)
 	return i
 }
 
-// update replaces what p knows. Fields that are empty in p keep their value.
+// update overwrites i with what p knows. Fields that are empty in p keep their value.
 func (i *Info) update(p *schema.Process) {
 	i.UID, i.Comm, i.Late = p.UID, p.Comm, p.Late
 	i.Exe = cmp.Or(p.Exe, i.Exe)

@@ -10,20 +10,20 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// SaveShard writes what the table knows of all hosts.
+// SaveShard writes the state that belongs to no host.
 func (t *Table[S]) SaveShard(w *snapshot.Writer) { w.Uint(t.next) }
 
 // RestoreShard reads what SaveShard wrote.
 func (t *Table[S]) RestoreShard(r *snapshot.Reader) { t.next = max(t.next, r.Uint()) }
 
-// Hosts adds the hosts that the table knows.
+// Hosts adds the hosts of the table to the set.
 func (t *Table[S]) Hosts(to map[snapshot.HostID]bool) {
 	for id := range t.hosts {
 		to[id] = true
 	}
 }
 
-// Of are the processes of one host, in order of first sight.
+// Of returns the processes of one host in order of first sight.
 func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
 	h := t.hosts[id]
 	if h == nil {
@@ -32,7 +32,7 @@ func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
 	return slices.DeleteFunc(slices.Clone(h.order), func(e *Entry[S]) bool { return e.gone })
 }
 
-// SaveHost writes the processes of one host, the fold's state of each with state.
+// SaveHost writes the processes of one host. It calls state for each process, to write the fold's own state.
 func (t *Table[S]) SaveHost(w *snapshot.Writer, id snapshot.HostID, state func(e *Entry[S])) {
 	h := t.hosts[id]
 	w.Bool(h != nil)
@@ -51,7 +51,7 @@ func (t *Table[S]) SaveHost(w *snapshot.Writer, id snapshot.HostID, state func(e
 	}
 }
 
-// RestoreHost reads what SaveHost wrote; each process is in the table when state is called.
+// RestoreHost reads what SaveHost wrote. It calls state for each process after adding it to the table.
 func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state func(e *Entry[S])) {
 	if !r.Bool() {
 		return
@@ -85,7 +85,7 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 	}
 }
 
-// leastEntry is the least bytes of an entry.
+// leastEntry is the smallest size of an entry in bytes.
 const leastEntry = 17
 
 func (e *Entry[S]) save(w *snapshot.Writer) {
@@ -136,8 +136,8 @@ func (c *Calls) restore(r *snapshot.Reader) {
 	}
 }
 
-// Operations, classes and directions are written as their words, as they are on the wire: numbers may
-// change from version to version. Words that are not known are read as unknown.
+// Operations, classes and directions are saved as words, as on the wire, because their numbers may change between
+// versions. An unknown word is read as unknown.
 var (
 	ops        = words[schema.Op](int(schema.NumOps))
 	classes    = words[schema.MemClass](int(schema.NumClasses))
@@ -158,10 +158,10 @@ func words[W interface {
 // RestoreClass reads the word of a memory class.
 func RestoreClass(r *snapshot.Reader) schema.MemClass { return classes[r.String()] }
 
-// Direction is the direction that has that word.
+// Direction returns the direction with this word.
 func Direction(word string) schema.Direction { return directions[word] }
 
-// RestoreLabel reads a string that Label made.
+// RestoreLabel reads a string that Label returned.
 func RestoreLabel(r *snapshot.Reader) string {
 	s := r.String()
 	if !utf8.ValidString(s) {
@@ -183,7 +183,7 @@ func RestoreRef(r *snapshot.Reader) schema.CallRef {
 	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r), Direction: Direction(r.String())}
 }
 
-// sort brings restored processes into the order in which they were first seen.
+// sort puts restored processes in order of first sight.
 func (t *Table[S]) sort() {
 	if !t.restored {
 		return

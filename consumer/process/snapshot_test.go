@@ -16,7 +16,7 @@ func saved(t *Table[int], hosts ...string) *snapshot.Writer {
 	return w
 }
 
-// restored is a table of the hosts that w holds.
+// restored returns a table with the hosts that w holds.
 func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool, hosts ...string) *Table[int] {
 	table, r := NewTable(forget), snapshot.NewReader(w.Data())
 	table.RestoreShard(r)
@@ -29,7 +29,7 @@ func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.D
 	return table
 }
 
-// Processes of two hosts are in the order in which they were first seen, the newest known or not.
+// Restored processes of several hosts are in order of first sight, even if the newest process was forgotten before.
 func TestRestoredOrder(t *testing.T) {
 	forget := func(e *Entry[int], silent time.Duration) bool { return silent > time.Hour }
 	table := NewTable(forget)
@@ -40,7 +40,7 @@ func TestRestoredOrder(t *testing.T) {
 	}{{"b", 0, 5}, {"a", 0, 4}, {"b", 0, 3}, {"a", 0, 2}, {"c", 0, 9}, {"c", 0, 8}} {
 		table.Threads(batch(t, b.host, b.wall, b.pid))[0].State = i
 	}
-	table.Threads(batch(t, "c", 2*time.Hour, 9)) // 8, the newest, goes
+	table.Threads(batch(t, "c", 2*time.Hour, 9)) // forgets process 8, the newest
 	hosts := []string{"a", "b", "c"}
 	w := saved(table, hosts...)
 	again := restored(t, w, forget, hosts...)
@@ -50,7 +50,7 @@ func TestRestoredOrder(t *testing.T) {
 	if got := again.All()[3].State; got != table.All()[3].State || got == 0 {
 		t.Errorf("the state of the fourth is %d", got)
 	}
-	for _, table := range []*Table[int]{table, again} { // as old, and as many, as they were
+	for _, table := range []*Table[int]{table, again} { // the original and the restored table go on alike
 		table.Threads(batch(t, "b", 0, 7))
 		table.Threads(batch(t, "a", 2*time.Hour, 6))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// batch is a memory batch of one host at one wall time, with one event of each process.
+// batch returns a memory batch of one host at one wall time, with one event per process.
 func batch(tb testing.TB, hostname string, wall time.Duration, pids ...uint32) *schema.Batch {
 	tb.Helper()
 	b := schema.NewBuilder(schema.KindMemory)
@@ -46,7 +46,7 @@ func TestSilentProcessesGo(t *testing.T) {
 	}
 }
 
-// A host whose clock is a day ahead makes nobody else's processes look silent.
+// A host whose clock is a day ahead does not make processes of other hosts look silent.
 func TestClocksOfHostsDoNotMix(t *testing.T) {
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 0, 1))
@@ -57,7 +57,7 @@ func TestClocksOfHostsDoNotMix(t *testing.T) {
 	}
 }
 
-// A clock that once was years ahead does not keep what ended since.
+// A clock that was years ahead does not keep processes that ended since.
 func TestClockThatWasAhead(t *testing.T) {
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 20*365*24*time.Hour, 1))
@@ -69,7 +69,7 @@ func TestClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// What a batch names is never forgotten while the batch is applied, however full the table is.
+// A process that the current batch names is not forgotten, however full the table is.
 func TestTheBatchInHandStays(t *testing.T) {
 	table := NewTable[int](nil)
 	for first := uint32(0); first < MaxProcesses; first += 50_000 {
@@ -88,9 +88,9 @@ func TestTheBatchInHandStays(t *testing.T) {
 	}
 }
 
-// A full table lets go of who ended before it does of who runs, in the order in which they were seen.
+// A full table forgets ended processes before running ones, each in order of first sight.
 func TestWhoRunsStays(t *testing.T) {
-	const run = 10 // of all 13
+	const run = 10 // of every 13
 	table := NewTable[int](nil)
 	for first := uint32(0); first <= MaxProcesses; first += 50_000 {
 		for _, e := range table.Threads(batch(t, "a", 0, sequence(first, 50_000)...)) {
@@ -118,12 +118,11 @@ func sequence(from, n uint32) (all []uint32) {
 	return all
 }
 
-// The newest name of a process wins, wherever it stands in a batch's dictionary; what a later batch
-// does not know stays.
+// The last event of a batch decides a process's name. What a later batch does not know keeps its value.
 func TestNewestName(t *testing.T) {
 	tests := []struct {
 		name  string
-		comms []string // of one process's events, by batch separated by ""
+		comms []string // of one process's events; "" separates batches
 		want  string
 	}{
 		{"one", []string{"a"}, "a"},
@@ -164,7 +163,7 @@ func TestNewestName(t *testing.T) {
 	}
 }
 
-// A call that was recorded counts as that alone, and its symbol keeps one row.
+// A recorded call counts as recorded only, and its symbol has one counter.
 func TestRecordedCalls(t *testing.T) {
 	var c Calls
 	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord}, schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
