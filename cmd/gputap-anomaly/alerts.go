@@ -42,10 +42,11 @@ type alerts struct {
 }
 
 func newAlerts(js jetstream.JetStream, log *slog.Logger) *alerts {
-	return &alerts{js: js, log: log, patience: alertPatience, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "gputap_anomaly_notifications_total",
-		Help: "Alerts published: stored, known to the stream already, without a stream that stores them, or failed.",
-	}, []string{"sink", "result"})}
+	return &alerts{js: js, log: log, patience: alertPatience,
+		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gputap_anomaly_notifications_total",
+			Help: "Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or failed.",
+		}, []string{"sink", "result"})}
 }
 
 // publish stores one alert. It blocks the goroutine that applies batches; alerts are rare.
@@ -53,12 +54,13 @@ func (a *alerts) publish(ctx context.Context, alert anomaly.Alert) {
 	a.mu.Lock()
 	a.since++
 	a.latest = append(a.latest[max(0, len(a.latest)-shown+1):], alert)
-	said := a.gaveUp
+	reported := a.gaveUp
 	a.mu.Unlock()
 	result, err := a.insist(ctx, &alert)
 	a.WithLabelValues("nats", result).Inc()
-	if err != nil && !said {
-		a.log.Warn("alert not stored, nor those after it until the bus stores one again: gputap_anomaly_notifications_total counts them", "rule", alert.Rule, "host", alert.Host, "err", err)
+	if err != nil && !reported {
+		a.log.Warn("alert not stored; trying once per new alert until NATS stores one", "rule", alert.Rule, "host",
+			alert.Host, "err", err)
 	}
 }
 
@@ -122,7 +124,8 @@ func (a *alerts) report(w io.Writer, _ []*anomaly.Detector) {
 	}
 	t := app.NewTable("TIME", "SEVERITY", "RULE", "HOST", "PID", "COMMAND", "BYTES", "MESSAGE")
 	for _, x := range latest {
-		t.Row(x.Time.UTC().Format(time.RFC3339), x.Severity, x.Rule, x.Host, x.PID, x.Comm, app.Amount(x.Bytes), x.Message)
+		t.Row(x.Time.UTC().Format(time.RFC3339), x.Severity, x.Rule, x.Host, x.PID, x.Comm, app.Amount(x.Bytes),
+			x.Message)
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "%d new alerts\n\n", since)

@@ -19,11 +19,12 @@ func report(w io.Writer, shards []*bandwidth.Meter) {
 		processes = append(processes, shard.Report()...)
 	}
 	slices.SortStableFunc(processes, func(a, b bandwidth.Process) int { return cmp.Compare(total(&b), total(&a)) })
-	t := app.NewTable("HOST", "PID", "COMMAND", "DIRECTION", "COPIES", "BYTES", "SYNCHRONOUS RATE", "SUBMITTED ASYNC")
+	t := app.NewTable("HOST", "PID", "COMMAND", "DIRECTION", "COPIES", "BYTES", "SYNC RATE", "ASYNC BYTES")
 	for i := range processes[:min(shown, len(processes))] {
 		p := &processes[i]
 		for _, c := range p.Copies {
-			t.Row(p.ID.Host, p.ID.PID, p.Comm, c.Word(), c.Calls, app.Amount(c.Bytes), rate(&c), app.Amount(c.AsyncBytes))
+			t.Row(p.ID.Host, p.ID.PID, p.Comm, c.Word(), c.Calls, app.Amount(c.Bytes), rate(&c),
+				app.Amount(c.AsyncBytes))
 		}
 	}
 	t.Write(w)

@@ -19,7 +19,7 @@ func report(w io.Writer, shards []*launch.Histogram) {
 		processes = append(processes, shard.Report()...)
 	}
 	slices.SortStableFunc(processes, func(a, b launch.Process) int { return cmp.Compare(total(&b), total(&a)) })
-	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "MOST LAUNCHED", "OF THEM")
+	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "TOP KERNEL", "ITS LAUNCHES")
 	for i := range processes[:min(shown, len(processes))] {
 		p := &processes[i]
 		var most launch.Func

@@ -57,7 +57,8 @@ func (d *Detector) alert(e *event, rule, severity string) Alert {
 	thread := &b.Threads[e.Thread]
 	a := Alert{
 		Time: b.Wall(e.returned()), Rule: rule, Severity: severity,
-		Host: b.Host, Cluster: b.Cluster, PID: p.ID.PID, Start: p.Start, Comm: p.Comm, Container: p.Container, UID: p.UID,
+		Host: b.Host, Cluster: b.Cluster, PID: p.ID.PID, Start: p.Start, Comm: p.Comm, Container: p.Container,
+		UID: p.UID,
 		TID: thread.TID, ThreadComm: thread.Comm, Bytes: e.Bytes, Symbol: b.Calls[e.Call].Symbol,
 		Value:    float64(e.Bytes),
 		Evidence: Evidence{Host: b.Host, Boot: b.BootID, Seq: b.Seq},

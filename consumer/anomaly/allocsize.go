@@ -101,8 +101,8 @@ func (d *Detector) allocSizeAlert(e *event, median, score float64) Alert {
 	a := d.alert(e, RuleAllocSize, Warning)
 	a.Baseline = math.Round(median)
 	a.Score = math.Round(score*100) / 100
-	a.Message = fmt.Sprintf("%s (pid %d) on %s allocated %s at %s in thread %d (%s), %.0f times its usual %s: "+
-		"look at what that thread loads or computes at that moment.",
+	a.Message = fmt.Sprintf("%s (pid %d) on %s allocated %s at %s in thread %d (%s), %.0f times its median of %s. "+
+		"Check what that thread loads or computes at that time.",
 		a.Comm, a.PID, a.Host, iec(a.Value), a.Address, a.TID, a.ThreadComm, a.Value/median, iec(median))
 	return a
 }

@@ -25,9 +25,9 @@ type suppressedID struct{ rule, reason string }
 
 var (
 	eventsTotal = prometheus.NewDesc("gputap_anomaly_events_total",
-		"Alerts raised.", []string{"hostname", "container", "comm", "rule", "severity"}, nil)
+		"Alerts raised by rule.", []string{"hostname", "container", "comm", "rule", "severity"}, nil)
 	suppressedTotal = prometheus.NewDesc("gputap_anomaly_suppressed_total",
-		"Findings that a guard held back.", []string{"rule", "reason"}, nil)
+		"Findings that raised no alert because of a cooldown, warm-up or limit.", []string{"rule", "reason"}, nil)
 )
 
 func (d *Detector) countRaised(a *Alert) {

@@ -36,6 +36,7 @@ func ordinary(p *consumertest.Process, n int) {
 }
 
 func TestAllocSize(t *testing.T) {
+	t.Parallel()
 	big := func(p *consumertest.Process, bytes uint64, at schema.KTime) {
 		p.Alloc(102, 0x7f0000000000, bytes, at*second, 500)
 	}
@@ -101,13 +102,14 @@ func TestAllocSize(t *testing.T) {
 				big(p, 2096*mib, 20+i)
 			}
 		}, repeat(2096*mib, adopted+16), nil}, // half of the baseline is outliers once it accepted 16
-		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute}, func(p *consumertest.Process) {
-			ordinary(p, 16)
-			big(p, 2096*mib, 20)
-			big(p, 2096*mib, 30)
-			big(p, 3000*mib, 31)
-			big(p, 3000*mib, 95)
-		}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressedID]uint64{{RuleAllocSize, "cooldown"}: 1}},
+		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute},
+			func(p *consumertest.Process) {
+				ordinary(p, 16)
+				big(p, 2096*mib, 20)
+				big(p, 2096*mib, 30)
+				big(p, 3000*mib, 31)
+				big(p, 3000*mib, 95)
+			}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressedID]uint64{{RuleAllocSize, "cooldown"}: 1}},
 		{"warm-up", Config{Warmup: time.Minute}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 2096*mib, 20)
@@ -160,6 +162,7 @@ func repeat(v uint64, n int) (all []uint64) {
 
 // Calls that allocate nothing are never judged, however many bytes they name.
 func TestWhatIsNoAllocation(t *testing.T) {
+	t.Parallel()
 	d := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train")
@@ -169,7 +172,8 @@ func TestWhatIsNoAllocation(t *testing.T) {
 	failed.Result = outOfMemory
 	for _, symbol := range []string{
 		"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemImportFromShareableHandle", "cuIpcOpenMemHandle",
-		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate", "cuMemPoolGetAttribute",
+		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate",
+		"cuMemPoolGetAttribute",
 		"cuMemGetInfo_v2", "cuMemPrefetchAsync", "cuModuleLoadData", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
 	} {
 		p.Call(symbol, 1, huge).Call(symbol, 1, failed)
@@ -187,6 +191,7 @@ func TestWhatIsNoAllocation(t *testing.T) {
 }
 
 func TestOOM(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p, q := h.Process(42, 0, "train"), h.Process(43, 0, "serve")
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<30, 10*second)
@@ -225,6 +230,7 @@ func TestOOM(t *testing.T) {
 
 // Seed 001's anomaly: four threads allocate 10 MB each time, one of them 2,096 MB once.
 func TestSeedAnomaly(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(603409, second/2, "python")
 	p.UID, p.Container, p.GPU = 1000, "c0ffee", &schema.GPU{UUID: "GPU-1"}
@@ -256,6 +262,7 @@ func TestSeedAnomaly(t *testing.T) {
 
 // The newest 1,000 alerts are kept, the total counts all, and series stay within their limit.
 func TestBounds(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	const processes = 2500
 	for i := range uint32(processes) {
@@ -265,18 +272,21 @@ func TestBounds(t *testing.T) {
 	apply(t, d, h.Batch())
 	alerts := d.Alerts()
 	if d.Total() != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 || alerts[999].Bytes != 2499 {
-		t.Errorf("total %d, kept %d, from %d to %d", d.Total(), len(alerts), alerts[0].Bytes, alerts[len(alerts)-1].Bytes)
+		t.Errorf("total %d, kept %d, from %d to %d", d.Total(), len(alerts), alerts[0].Bytes,
+			alerts[len(alerts)-1].Bytes)
 	}
 	text := string(consumertest.Page(t, d))
 	if n := strings.Count(text, "gputap_anomaly_events_total{"); n != maxSeries-1 {
 		t.Errorf("%d series, want %d", n, maxSeries-1)
 	}
-	if want := `comm="other",container="",hostname="",rule="oom",severity="critical"} 502`; !strings.Contains(text, want) {
+	if want := `comm="other",container="",hostname="",rule="oom",severity="critical"} 502`; !strings.Contains(text,
+		want) {
 		t.Errorf("no %s", want)
 	}
 }
 
 func TestSameBytesSameAlerts(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	var messages [][]byte
 	for n := range 30 {

@@ -36,6 +36,7 @@ func repeats(d *Detector) (all []string) {
 // Each shard numbers its alerts from 0. A repetition counts for the alert of its own host, in whatever order hosts
 // are joined.
 func TestHostsOfTwoShards(t *testing.T) {
+	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	sections := append(shard(t, x, 2), shard(t, y, 2)...)
 	d := consumertest.Restore(t, New(Config{}), sections)
@@ -65,9 +66,11 @@ func TestHostsOfTwoShards(t *testing.T) {
 // Of the alerts of two shards, those with the lowest numbers are dropped. A repetition of a dropped alert changes no
 // other alert.
 func TestMoreAlertsThanPlaces(t *testing.T) {
+	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, alert 0 is dropped already
-	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...), append(slices.Clone(few), many...)} {
+	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...),
+		append(slices.Clone(few), many...)} {
 		d := consumertest.Restore(t, New(Config{}), sections)
 		fail(t, d, x, 2, 5)
 		fail(t, d, y, 1, 5)
@@ -82,6 +85,7 @@ func TestMoreAlertsThanPlaces(t *testing.T) {
 }
 
 func TestAlertTwice(t *testing.T) {
+	t.Parallel()
 	d := New(Config{})
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
 	var w snapshot.Writer
@@ -95,6 +99,7 @@ func TestAlertTwice(t *testing.T) {
 
 // Hosts of several shards have more series than the limit. The limit holds, and no alert is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
+	t.Parallel()
 	const each = maxSeries - 100
 	joined := New(Config{})
 	for _, name := range []string{"x", "y", "z"} {

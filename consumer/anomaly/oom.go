@@ -60,11 +60,11 @@ func (d *Detector) oom(e *event) {
 
 func (d *Detector) oomAlert(e *event) Alert {
 	a := d.alert(e, RuleOOM, Critical)
-	where, remedy := "GPU", "see with `gputap top` who holds the GPU, then free there or ask for less"
+	where, remedy := "GPU", "See the report of gputap-leak for the processes that hold the GPU; free memory there or request less."
 	if e.batch.Calls[e.Call].Class.OnHost() {
-		where, remedy = "pinned host", "look at the host's free and locked memory, then ask for less"
+		where, remedy = "pinned host", "Check the host's free memory and locked memory, then request less."
 	}
-	a.Message = fmt.Sprintf("%s (pid %d) on %s found no %s memory for %s asked with %s in thread %d (%s): %s.",
+	a.Message = fmt.Sprintf("%s (pid %d) on %s ran out of %s memory: %s requested with %s in thread %d (%s). %s",
 		a.Comm, a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, remedy)
 	return a
 }

@@ -117,7 +117,8 @@ func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h ofHost) {
 func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 	for range r.Each(5) {
 		k := raisedBy{id, raisedID{
-			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
+			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
+			process.RestoreLabel(r),
 		}}
 		if d.raised[k] != 0 {
 			r.Fail("a series appears twice")
@@ -160,7 +161,8 @@ const leastAlert = 43
 
 func (a *Alert) texts() []*string {
 	return []*string{
-		&a.Rule, &a.Severity, &a.Comm, &a.Container, &a.ThreadComm, &a.Address, &a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot,
+		&a.Rule, &a.Severity, &a.Comm, &a.Container, &a.ThreadComm, &a.Address, &a.GPU, &a.Symbol, &a.Message,
+		&a.Evidence.Boot,
 	}
 }
 
@@ -181,7 +183,8 @@ func (a *Alert) save(w *snapshot.Writer) {
 func (a *Alert) restore(r *snapshot.Reader, id snapshot.HostID) {
 	a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	a.Time, a.Start = r.Time(), r.Time()
-	a.PID, a.UID, a.TID, a.Bytes, a.Repeats, a.Evidence.Seq = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint(), r.Uint(), r.Uint()
+	a.PID, a.UID, a.TID, a.Bytes, a.Repeats, a.Evidence.Seq = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint(), r.Uint(),
+		r.Uint()
 	for _, s := range a.texts() {
 		*s = r.String()
 	}

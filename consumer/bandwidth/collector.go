@@ -30,7 +30,8 @@ type series struct {
 }
 
 var kindWords = [schema.NumDirections]string{
-	schema.HtoD: "h2d", schema.DtoH: "d2h", schema.DtoD: "d2d", schema.HtoH: "h2h", schema.PtoP: "p2p", schema.DirDefault: "default",
+	schema.HtoD: "h2d", schema.DtoH: "d2h", schema.DtoD: "d2d", schema.HtoH: "h2h", schema.PtoP: "p2p",
+	schema.DirDefault: "default",
 }
 
 var (
@@ -39,15 +40,16 @@ var (
 	setLabels  = []string{"hostname", "gpu", "UUID", "container", "comm", "mode"}
 
 	copiedBytes = prometheus.NewDesc("gputap_cuda_memcpy_bytes_total",
-		"Bytes of copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+		"Bytes of successful copies. Mode sync: copied; mode async: submitted.", copyLabels, nil)
 	copyCalls = prometheus.NewDesc("gputap_cuda_memcpy_calls_total",
-		"Copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+		"Successful copies. Mode sync: done; mode async: submitted.", copyLabels, nil)
 	setBytes = prometheus.NewDesc("gputap_cuda_memset_bytes_total",
-		"Bytes of sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
+		"Bytes of successful memory sets. Mode sync: set; mode async: submitted.", setLabels, nil)
 	setCalls = prometheus.NewDesc("gputap_cuda_memset_calls_total",
-		"Sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
+		"Successful memory sets. Mode sync: done; mode async: submitted.", setLabels, nil)
 	busySeconds = prometheus.NewDesc("gputap_cuda_memcpy_busy_seconds_total",
-		"Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.", busyLabels, nil)
+		"Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.",
+		busyLabels, nil)
 )
 
 // at returns the sum of a series, always the same one.

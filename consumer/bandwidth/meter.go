@@ -62,7 +62,8 @@ func New(cfg Config) *Meter {
 	if cfg.Keep > 0 {
 		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
 	}
-	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{}, waits: map[series]*Waits{}}
+	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{},
+		waits: map[series]*Waits{}}
 }
 
 // Name returns the fold's name.

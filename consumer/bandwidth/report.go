@@ -70,7 +70,8 @@ func (s *state) report() []DirectionUse {
 			direction = schema.DirNone
 		}
 		list = append(list, DirectionUse{
-			Direction: direction, Set: d == rowSet, Calls: done.calls + submitted.calls, Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
+			Direction: direction, Set: d == rowSet, Calls: done.calls + submitted.calls,
+			Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
 			AsyncCalls: submitted.calls, AsyncBytes: submitted.bytes,
 		})
 	}

@@ -30,6 +30,7 @@ func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
+	t.Parallel()
 	const each = maxSeries - 100
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {
@@ -38,12 +39,14 @@ func TestSeriesOfSeveralShards(t *testing.T) {
 		for i := range uint32(each) {
 			process := schema.Process{PID: i, Comm: fmt.Sprint("job", i)}
 			copies.AddCopy(&schema.Copy{
-				Thread: copies.Thread(schema.Thread{Process: copies.Process(process)}), Bytes: 10, CUDAStream: copies.CUDAStream(0),
-				Call: copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD}),
+				Thread: copies.Thread(schema.Thread{Process: copies.Process(process)}), Bytes: 10,
+				CUDAStream: copies.CUDAStream(0),
+				Call:       copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD}),
 			})
 			waits.AddSync(&schema.Sync{
-				Thread: waits.Thread(schema.Thread{Process: waits.Process(process)}), Duration: 7, CUDAStream: waits.CUDAStream(0),
-				Call: waits.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}),
+				Thread: waits.Thread(schema.Thread{Process: waits.Process(process)}), Duration: 7,
+				CUDAStream: waits.CUDAStream(0),
+				Call:       waits.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}),
 			})
 		}
 		header := &schema.Header{Cluster: "c", Host: host, Seq: 1}

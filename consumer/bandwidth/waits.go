@@ -19,8 +19,9 @@ var (
 	waitLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
 
 	waitSeconds = prometheus.NewDesc("gputap_cuda_sync_seconds_total",
-		"Host time in calls that wait for the GPU and succeeded, summed over threads.", waitLabels, nil)
-	waitCalls = prometheus.NewDesc("gputap_cuda_sync_calls_total", "Calls that wait for the GPU and succeeded.", waitLabels, nil)
+		"Host time in successful calls that wait for the GPU, summed over threads.", waitLabels, nil)
+	waitCalls = prometheus.NewDesc("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.",
+		waitLabels, nil)
 )
 
 // applySync adds one batch of waits.

@@ -74,12 +74,14 @@ func (p *Process) Unmap(tid uint32, ptr, bytes uint64, at schema.KTime, duration
 
 // Retain adds a successful cuMemRetainAllocationHandle of the memory mapped at ptr.
 func (p *Process) Retain(tid uint32, handle, ptr uint64, at schema.KTime, duration uint64) *Process {
-	return p.Call("cuMemRetainAllocationHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
+	return p.Call("cuMemRetainAllocationHandle", tid,
+		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
 }
 
 // Import adds a successful cuMemImportFromShareableHandle.
 func (p *Process) Import(tid uint32, handle, token uint64, at schema.KTime, duration uint64) *Process {
-	return p.Call("cuMemImportFromShareableHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
+	return p.Call("cuMemImportFromShareableHandle", tid,
+		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
 }
 
 // Export adds a successful cuIpcGetMemHandle.
@@ -130,12 +132,14 @@ func (p *Process) In(context uint64) *Process {
 
 // AllocPool adds a successful cuMemAllocFromPoolAsync.
 func (p *Process) AllocPool(tid uint32, ptr, bytes, pool uint64, at schema.KTime) *Process {
-	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes, Pool: pool})
+	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes,
+		Pool: pool})
 }
 
 // PoolInfo adds a successful cuMemPoolGetAttribute.
 func (p *Process) PoolInfo(pool, attribute, value uint64, at schema.KTime) *Process {
-	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute, Bytes: value})
+	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute,
+		Bytes: value})
 }
 
 // MemInfo adds a successful cuMemGetInfo.

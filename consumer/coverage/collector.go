@@ -9,12 +9,13 @@ import (
 )
 
 var (
-	gpuInfo = prometheus.NewDesc("gputap_gpu_info", "A GPU of a host; always 1.",
+	gpuInfo = prometheus.NewDesc("gputap_gpu_info", "GPUs of a host. The value is always 1.",
 		[]string{"hostname", "gpu", "UUID", "model_name", "pci_bus_id"}, nil)
-	librarySymbols = prometheus.NewDesc("gputap_library_symbols", "Functions of a driver library that gputap knows, by what became of them.",
+	librarySymbols = prometheus.NewDesc("gputap_library_symbols",
+		"Driver functions that gputap knows, by library and state of the probe: attached, absent or failed.",
 		[]string{"hostname", "library", "state"}, nil)
 	unseenSymbols = prometheus.NewDesc("gputap_unseen_functions",
-		"Functions without a probe that processes asked the driver for and that work on memory or submit work.",
+		"Driver functions without a probe that processes looked up and that handle memory or submit work.",
 		[]string{"hostname"}, nil)
 )
 

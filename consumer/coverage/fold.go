@@ -152,6 +152,9 @@ func (f *Fold) Report() []Host {
 		})
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(list, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster),
+			cmp.Compare(a.Host, b.Host))
+	})
 	return list
 }

@@ -79,15 +79,18 @@ func (h *Host) restore(r *snapshot.Reader) {
 	h.Linux, h.Producer = r.String(), r.String()
 	for range r.Each(6) {
 		h.Libraries = append(h.Libraries, schema.Library{
-			Path: r.String(), Inode: r.Uint(), Attached: r.Uint32(), Stepped: r.Uint32(), Absent: restoreStrings(r), Failed: restoreStrings(r),
+			Path: r.String(), Inode: r.Uint(), Attached: r.Uint32(), Stepped: r.Uint32(), Absent: restoreStrings(r),
+			Failed: restoreStrings(r),
 		})
 	}
 	for range r.Each(5) {
-		h.GPUs = append(h.GPUs, schema.GPU{UUID: r.String(), Ordinal: r.Uint32(), Inferred: r.Bool(), Name: r.String(), Bus: r.String()})
+		h.GPUs = append(h.GPUs, schema.GPU{UUID: r.String(), Ordinal: r.Uint32(), Inferred: r.Bool(),
+			Name: r.String(), Bus: r.String()})
 	}
 	for range r.Each(17) {
 		h.Processes = append(h.Processes, Process{
-			Info: process.RestoreInfo(r, h.id()), Asked: r.Uint32(), ExportTables: r.Uint32(), Outside: restoreStrings(r),
+			Info: process.RestoreInfo(r, h.id()), Asked: r.Uint32(), ExportTables: r.Uint32(),
+			Outside: restoreStrings(r),
 		})
 	}
 }

@@ -10,15 +10,17 @@ var (
 	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
 
 	kernelLaunches = prometheus.NewDesc("gputap_cuda_kernel_launches_total",
-		"Kernels submitted to the GPU, those inside graphs too. gpu is the device number inside the process, empty while unknown.", workloadLabels, nil)
+		"CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.",
+		workloadLabels, nil)
 	graphLaunches = prometheus.NewDesc("gputap_cuda_graph_launches_total",
-		"Executable graphs submitted to the GPU.", workloadLabels, nil)
+		"Executable graphs launched.", workloadLabels, nil)
 	graphKernels = prometheus.NewDesc("gputap_cuda_graph_kernel_launches_total",
-		"Kernels submitted to the GPU inside executable graphs: a part of all kernels submitted.", workloadLabels, nil)
+		"CUDA kernels launched inside executable graphs, a part of all launched kernels.", workloadLabels, nil)
 	partialGraphs = prometheus.NewDesc("gputap_cuda_graph_launches_partial_total",
-		"Executable graphs submitted to the GPU of which not all kernels are known.", workloadLabels, nil)
+		"Executable graphs launched whose CUDA kernels are not all known.", workloadLabels, nil)
 	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
-		"Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.",
+		"CUDA kernels launched, by name without template arguments. "+
+			"Each comm has series for its most launched kernels; the others count as other.",
 		[]string{"comm", "kernel"}, nil)
 )
 

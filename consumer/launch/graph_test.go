@@ -29,12 +29,14 @@ func (r *recording) add(op schema.Op, symbol string, f schema.Func, times int) {
 func (r *recording) graph(handle uint64, partial bool, nodes ...any) {
 	g := schema.Graph{Func: r.Func(schema.Func{Handle: handle}), Partial: partial}
 	for i := 0; i < len(nodes); i += 2 {
-		g.Nodes = append(g.Nodes, schema.Node{Func: r.Func(schema.Func{Name: nodes[i].(string)}), Count: uint32(nodes[i+1].(int))})
+		g.Nodes = append(g.Nodes, schema.Node{Func: r.Func(schema.Func{Name: nodes[i].(string)}),
+			Count: uint32(nodes[i+1].(int))})
 	}
 	r.Graph(g)
 }
 
 func TestGraphs(t *testing.T) {
+	t.Parallel()
 	launch := func(r *recording, handle uint64, times int) {
 		r.add(schema.OpGraphLaunch, "cuGraphLaunch", schema.Func{Handle: handle}, times)
 	}
@@ -107,7 +109,8 @@ func TestGraphs(t *testing.T) {
 			_ = h.Apply(r.batch(t))
 			p := h.Report()[0]
 			var w strings.Builder
-			fmt.Fprintf(&w, "graphs=%d partial=%d recorded=%d host=%d", p.GraphLaunches, p.GraphLaunchesPartial, p.Recorded, p.HostFuncs)
+			fmt.Fprintf(&w, "graphs=%d partial=%d recorded=%d host=%d", p.GraphLaunches, p.GraphLaunchesPartial,
+				p.Recorded, p.HostFuncs)
 			var kernels, fromGraphs uint64
 			for _, k := range p.Funcs {
 				fmt.Fprintf(&w, " [%s]=%d/%d", k.Name, k.Launches, k.FromGraphs)
@@ -118,7 +121,8 @@ func TestGraphs(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", w.String(), tt.want)
 			}
 			for _, n := range h.workloads.values {
-				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches, partial: p.GraphLaunchesPartial}
+				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches,
+					partial: p.GraphLaunchesPartial}
 				if *n != want {
 					t.Errorf("workload %+v, want %+v", *n, want)
 				}
@@ -135,7 +139,8 @@ func TestGraphs(t *testing.T) {
 func (r *recording) batch(t testing.TB) *schema.Batch {
 	t.Helper()
 	var b schema.Batch
-	if err := schema.NewDecoder().Decode(bytes.Clone(r.Encode(&schema.Header{Host: "h", BootID: "boot"})), &b); err != nil {
+	if err := schema.NewDecoder().Decode(bytes.Clone(r.Encode(&schema.Header{Host: "h", BootID: "boot"})),
+		&b); err != nil {
 		t.Fatal(err)
 	}
 	return &b
@@ -143,6 +148,7 @@ func (r *recording) batch(t testing.TB) *schema.Batch {
 
 // A name counts as read from memory until the program names the kernel through the driver.
 func TestReadNames(t *testing.T) {
+	t.Parallel()
 	read := func(h *Histogram) bool { return h.Report()[0].Funcs[0].Read }
 	h := New(Config{})
 	for i, tt := range []struct {
@@ -165,6 +171,7 @@ func TestReadNames(t *testing.T) {
 // All launches of one graph in a batch count as one sum, whichever symbols made them: the sum decides whether a
 // kernel gets a series.
 func TestGraphIsRunOnce(t *testing.T) {
+	t.Parallel()
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	r.graph(9, false, "a", 1, "b", 1)
 	r.add(schema.OpGraphLaunch, "cuGraphLaunch", schema.Func{Handle: 9}, 1)
@@ -181,6 +188,7 @@ func TestGraphIsRunOnce(t *testing.T) {
 // Many processes that launch one large graph cost bounded work. Launches above the limit are partial, and none is
 // lost.
 func TestGraphsAreBounded(t *testing.T) {
+	t.Parallel()
 	const processes, nodes = 300, 1000
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	g := schema.Graph{Func: r.Func(schema.Func{Handle: 9})}
@@ -190,8 +198,9 @@ func TestGraphsAreBounded(t *testing.T) {
 	r.Graph(g)
 	for pid := range uint32(processes) {
 		r.AddLaunch(&schema.Launch{
-			Thread:     r.Thread(schema.Thread{Process: r.Process(schema.Process{PID: pid, Comm: "serve"})}),
-			Shape:      r.Shape(schema.LaunchShape{Call: r.Call(schema.CallRef{Symbol: "cuGraphLaunch", Op: schema.OpGraphLaunch}), Func: g.Func}),
+			Thread: r.Thread(schema.Thread{Process: r.Process(schema.Process{PID: pid, Comm: "serve"})}),
+			Shape: r.Shape(schema.LaunchShape{Call: r.Call(schema.CallRef{Symbol: "cuGraphLaunch",
+				Op: schema.OpGraphLaunch}), Func: g.Func}),
 			CUDAStream: r.CUDAStream(0),
 		})
 	}
@@ -202,7 +211,8 @@ func TestGraphsAreBounded(t *testing.T) {
 		sum.add(w)
 	}
 	const whole = maxNodes / nodes
-	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes, partial: processes - whole}); sum != want {
+	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes,
+		partial: processes - whole}); sum != want {
 		t.Errorf("got %+v, want %+v", sum, want)
 	}
 	if len(h.runs)+len(h.order) > 0 {

@@ -124,7 +124,8 @@ type target struct {
 }
 
 func (h *Histogram) target(b *schema.Batch, g group) target {
-	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host}, container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
+	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
+		container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
 	if g.gpu > 0 {
 		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}

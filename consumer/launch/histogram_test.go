@@ -46,8 +46,9 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 			comm = "train"
 		}
 		l := schema.Launch{
-			Time:   start,
-			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm, Container: "c0"}), TID: e.tid}),
+			Time: start,
+			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm,
+				Container: "c0"}), TID: e.tid}),
 			Shape: b.Shape(schema.LaunchShape{
 				Call: b.Call(call.Ref()), Func: b.Func(schema.Func{Name: e.kernel}),
 				Grid: [3]uint32{e.grid, 1, 1}, Block: [3]uint32{256, 1, 1},
@@ -62,7 +63,8 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 		}
 	}
 	var decoded schema.Batch
-	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})), &decoded); err != nil {
+	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})),
+		&decoded); err != nil {
 		t.Fatal(err)
 	}
 	return &decoded
@@ -85,6 +87,7 @@ func text(h *Histogram) string {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		cfg     Config
@@ -94,10 +97,12 @@ func TestReport(t *testing.T) {
 		{"nothing", Config{}, nil, ""},
 		{"one launch", Config{}, [][]event{{{pid: 1, kernel: axpyFloat}}},
 			"h/1 cuLaunchKernel:1 [void axpy<float>(float, float*, float*, int)]=1 graphs=0\n"},
-		{"most launched first", Config{}, [][]event{{{pid: 1, kernel: "b", times: 2}, {pid: 1, kernel: "a", times: 2}, {pid: 1, kernel: "c", times: 3}}},
+		{"most launched first", Config{}, [][]event{{{pid: 1, kernel: "b", times: 2}, {pid: 1, kernel: "a", times: 2},
+			{pid: 1, kernel: "c", times: 3}}},
 			"h/1 cuLaunchKernel:7 [c]=3 [a]=2 [b]=2 graphs=0\n"},
 		{"shapes and threads of one kernel add up", Config{},
-			[][]event{{{pid: 1, kernel: "k", grid: 1}, {pid: 1, kernel: "k", grid: 2}, {pid: 1, tid: 9, kernel: "k", grid: 1}}},
+			[][]event{{{pid: 1, kernel: "k", grid: 1}, {pid: 1, kernel: "k", grid: 2},
+				{pid: 1, tid: 9, kernel: "k", grid: 1}}},
 			"h/1 cuLaunchKernel:3 [k]=3 graphs=0\n"},
 		{"batches add up", Config{}, [][]event{{{pid: 1, kernel: "k"}}, {{pid: 1, kernel: "k", times: 4}}},
 			"h/1 cuLaunchKernel:5 [k]=5 graphs=0\n"},
@@ -105,10 +110,12 @@ func TestReport(t *testing.T) {
 		{"graphs apart", Config{}, [][]event{{{pid: 1, symbol: "cuGraphLaunch", times: 3}, {pid: 1, kernel: "k"}}},
 			"h/1 cuGraphLaunch:3 cuLaunchKernel:1 [k]=1 graphs=3\n"},
 		{"processes apart, on several GPUs", Config{},
-			[][]event{{{pid: 1, kernel: "k", gpu: 1}, {pid: 2, kernel: "k", gpu: 2, times: 2}, {pid: 1, kernel: "k"}, {pid: 1, kernel: "k", gpu: 2, times: 5}}},
+			[][]event{{{pid: 1, kernel: "k", gpu: 1}, {pid: 2, kernel: "k", gpu: 2, times: 2}, {pid: 1, kernel: "k"},
+				{pid: 1, kernel: "k", gpu: 2, times: 5}}},
 			"h/1 cuLaunchKernel:7 [k]=7 graphs=0\nh/2 cuLaunchKernel:2 [k]=2 graphs=0\n"},
 		{"kernels above the bound", Config{MaxKernels: 2},
-			[][]event{{{pid: 1, kernel: "a"}, {pid: 1, kernel: "b"}, {pid: 1, kernel: "c", times: 2}, {pid: 1, kernel: "d"}, {pid: 1, kernel: "a"}}},
+			[][]event{{{pid: 1, kernel: "a"}, {pid: 1, kernel: "b"}, {pid: 1, kernel: "c", times: 2},
+				{pid: 1, kernel: "d"}, {pid: 1, kernel: "a"}}},
 			"h/1 cuLaunchKernel:6 [other]=3 [a]=2 [b]=1 graphs=0\n"},
 	}
 	for _, tt := range tests {
@@ -128,9 +135,11 @@ func TestReport(t *testing.T) {
 
 // A batch whose table of counts would be too large yields the same counts.
 func TestTooManyCells(t *testing.T) {
+	t.Parallel()
 	var events []event
 	for i := range 1100 {
-		events = append(events, event{pid: uint32(i), kernel: "k", grid: uint32(i), gpu: uint32(i%2) * 2, times: 1 + i%3})
+		events = append(events, event{pid: uint32(i), kernel: "k", grid: uint32(i), gpu: uint32(i%2) * 2,
+			times: 1 + i%3})
 	}
 	h := New(Config{})
 	if err := h.Apply(batch(t, "h", 0, events...)); err != nil {
@@ -149,6 +158,7 @@ func TestTooManyCells(t *testing.T) {
 }
 
 func TestShapesAreBounded(t *testing.T) {
+	t.Parallel()
 	var events []event
 	for i := range 10 {
 		events = append(events, event{pid: 1, kernel: "k", grid: uint32(i), times: i + 1})
@@ -170,6 +180,7 @@ func TestShapesAreBounded(t *testing.T) {
 }
 
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		keep time.Duration
@@ -213,9 +224,11 @@ func (f family) Collect(ch chan<- prometheus.Metric) {
 }
 
 func TestOtherKinds(t *testing.T) {
+	t.Parallel()
 	h := New(Config{})
 	var b schema.Batch
-	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}), &b); err != nil {
+	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}),
+		&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Apply(&b); err != nil || len(h.Report()) != 0 {

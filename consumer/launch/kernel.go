@@ -101,7 +101,8 @@ func (n names) of(mangled string) *name {
 	if mangled != "" {
 		longest := demangle.MaxLength(10) // 2^10 bytes: a short mangled name may expand to a huge one
 		fresh.full = process.Label(demangle.Filter(mangled, longest))
-		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams)))
+		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams,
+			demangle.NoTemplateParams)))
 	}
 	n[mangled] = fresh
 	return fresh

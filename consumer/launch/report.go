@@ -59,7 +59,8 @@ func (s *state) report() []Func {
 		list = append(list, Func{Name: other, Launches: s.other})
 	}
 	slices.SortFunc(list, func(a, b Func) int {
-		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mangled, b.Mangled))
+		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Mangled, b.Mangled))
 	})
 	return list
 }

@@ -61,7 +61,8 @@ func (h *Histogram) restoreShard(r *snapshot.Reader) {
 
 func (h *Histogram) saveWorkloads(w *snapshot.Writer, all []workload) {
 	slices.SortFunc(all, func(a, b workload) int {
-		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid), cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm))
+		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid), cmp.Compare(a.container, b.container),
+			cmp.Compare(a.comm, b.comm))
 	})
 	w.Uint(uint64(len(all)))
 	for _, k := range all {

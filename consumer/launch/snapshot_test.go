@@ -29,6 +29,7 @@ func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The limit of waiting kernels covers all comms, also after a restore.
 func TestWaitingIsCounted(t *testing.T) {
+	t.Parallel()
 	fold := suite.New()
 	consumertest.Take(t, fold, consumertest.Traffic(t, 1, 120)...)
 	again := consumertest.Restore(t, suite.New(), consumertest.Sections(t, fold))
@@ -39,6 +40,7 @@ func TestWaitingIsCounted(t *testing.T) {
 
 // Hosts of several shards have more workloads than series. The limit holds, and no launch is lost.
 func TestSeriesOfSeveralShards(t *testing.T) {
+	t.Parallel()
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {
 		var events []event

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMetricsPage(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "python")
 	p.Container = "c0ffee"
@@ -52,6 +53,7 @@ func series(page []byte, family string) (n int) {
 
 // Every family keeps its limit, and the series together still count every byte.
 func TestSeriesAreBounded(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	const processes = 2500
@@ -94,6 +96,7 @@ func TestSeriesAreBounded(t *testing.T) {
 
 // A workload whose processes have all ended is evicted for a new one; a running workload is not.
 func TestEndedWorkloadsMakeRoom(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	stays := h.Process(1, 1, "stays").Alloc(1, 0x1000, 5, 10, 1)
@@ -125,6 +128,7 @@ func joined(t *testing.T, folds ...*Tracker) *Tracker {
 // Joined hosts have more workloads and failures than series. The limit holds, and running workloads still count, if
 // need be as other.
 func TestJoinedSeriesAreBounded(t *testing.T) {
+	t.Parallel()
 	const hosts, running, idle = 3, 900, 1000
 	var folds []*Tracker
 	for n := range hosts {
@@ -164,6 +168,7 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 // Joined hosts have more host series than the limit. The hosts above the limit count as other, including their saved
 // counters.
 func TestJoinedHostsAreBounded(t *testing.T) {
+	t.Parallel()
 	const folds, hosts = 2, 1200
 	var all []*Tracker
 	for n := range folds {
@@ -200,6 +205,7 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 
 // After a join, the workload that has been without a process for longest is still evicted first.
 func TestIdleInOrderWhenJoined(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	for i := range uint32(maxSeries - numOther - 1) {
 		h.Process(100+i, 1, fmt.Sprint("old-", i)).Alloc(1, 0x1000, 1, 10, 1).Exit(20)
@@ -212,6 +218,7 @@ func TestIdleInOrderWhenJoined(t *testing.T) {
 	apply(t, tracker, h.Batch())
 	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"),
 		tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
-		t.Errorf("%d bytes of what ended just now, %d of what began then and %d of what was idle for longest; want 5, 3 and 0", ended, began, old)
+		t.Errorf("bytes of the workload that just ended, the new one and the oldest idle one: %d, %d, %d; want 5, 3, 0",
+			ended, began, old)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 // Every batch leaves ten allocations of one byte, so a reader that sees part of a batch sees another remainder.
 func TestReadersSeeWholeBatches(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train")
 	tracker := New(Config{})
@@ -46,6 +47,7 @@ func TestReadersSeeWholeBatches(t *testing.T) {
 
 // Slots of threads without live memory are reused; threads with live memory keep their names.
 func TestThreadsOfAServer(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "server").Alloc(7, 0x1, 1<<40, 1, 1)
 	tracker := New(Config{})
@@ -66,6 +68,7 @@ func TestThreadsOfAServer(t *testing.T) {
 
 // For the race detector.
 func TestReadersBesideSnapshot(t *testing.T) {
+	t.Parallel()
 	tracker := shortKeep()
 	var readers sync.WaitGroup
 	stop := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 type kept struct{ live, host, withContext, unknown uint64 }
 
 func TestContexts(t *testing.T) {
+	t.Parallel()
 	const a, b, c, d = 0x7f0000000000, 0x7f0000200000, 0x7f0000400000, 0x7f0000600000
 	type proc = consumertest.Process
 	mem := func(at schema.KTime, ptr, bytes uint64) schema.Memory {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestEvidence(t *testing.T) {
+	t.Parallel()
 	lose := func(h *consumertest.Host, cause schema.Loss, n uint64) { h.Header.Lost[cause] = n }
 	tests := []struct {
 		name string
@@ -80,6 +81,7 @@ func TestEvidence(t *testing.T) {
 
 // A process that began before the producer's run, made no call in it and is not in the producer's list has ended.
 func TestEndUntold(t *testing.T) {
+	t.Parallel()
 	const run = 1_000
 	tests := []struct {
 		name  string
@@ -151,6 +153,7 @@ func TestEndUntold(t *testing.T) {
 
 // A process may have begun unseen inside lost batches.
 func TestBegunInsideAGap(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
@@ -165,6 +168,7 @@ func TestBegunInsideAGap(t *testing.T) {
 
 // A later gap does not change the evidence of an ended process.
 func TestGapAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1).Exit(110)
@@ -177,6 +181,7 @@ func TestGapAfterTheEnd(t *testing.T) {
 
 // After Forget, the evidence of a process is a gap: what it held before is unknown.
 func TestEvidenceOfAForgottenHost(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	p := h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
@@ -194,6 +199,7 @@ func TestEvidenceOfAForgottenHost(t *testing.T) {
 }
 
 func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
@@ -208,6 +214,7 @@ func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 
 // Events of the earlier owner of a PID still count for it, even in the batch that first names the later owner.
 func TestReusedPIDWithinABatch(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		last    func(p *consumertest.Process)
@@ -244,6 +251,7 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 }
 
 func TestRebootEndsEverything(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
@@ -262,6 +270,7 @@ func TestRebootEndsEverything(t *testing.T) {
 // The clock of a host may be set after boot. The correction ends the processes of the earlier boot, and late batches
 // of that boot do not affect the newer one.
 func TestRebootWithAWrongClock(t *testing.T) {
+	t.Parallel()
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
 		tracker := New(Config{})
@@ -291,6 +300,7 @@ func TestRebootWithAWrongClock(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	for _, hostname := range []string{"gpu-01", "gpu-02"} {
 		h := consumertest.Memory(t, hostname)
@@ -306,6 +316,7 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestGPUs(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	p := h.Process(42, 50, "train")
@@ -335,6 +346,7 @@ func TestGPUs(t *testing.T) {
 
 // A forgotten process leaves nothing in the shared table.
 func TestForget(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{KeepEnded: 10 * time.Minute})
 	h.Process(42, 50, "short").Alloc(1, 0x1000, 8, 100, 1).Exit(200)
@@ -366,6 +378,7 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 // A renamed process counts under its new name once it holds nothing, so that every workload frees only what it
 // allocated.
 func TestRename(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 50, "python").Alloc(1, 0x1000, 100, 100, 1)
 	p.Comm = "worker"

@@ -13,6 +13,7 @@ import (
 )
 
 func TestHolders(t *testing.T) {
+	t.Parallel()
 	const a, b, token = 0x7f0000000000, 0x7f0000200000, 1 << 40
 	type proc = consumertest.Process
 	type held struct{ live, holders, unclosed uint64 }
@@ -180,6 +181,7 @@ func TestHolders(t *testing.T) {
 
 // A holder names the exporting process only if both are on the same host.
 func TestOwners(t *testing.T) {
+	t.Parallel()
 	const token = 0xfeed << 32
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -205,6 +207,7 @@ func TestOwners(t *testing.T) {
 }
 
 func TestExportsAreBounded(t *testing.T) {
+	t.Parallel()
 	var x exports
 	for i := range uint64(3 * maxExports) {
 		x.add(i, uint32(i))
@@ -217,6 +220,7 @@ func TestExportsAreBounded(t *testing.T) {
 
 // A saturated counter does not change: the memory lives until its process ends.
 func TestCountsStay(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train").Create(1, 9, mb, 10, 1).Map(1, 1<<40, mb, 9, 11, 1)
 	tracker := New(Config{})
@@ -247,6 +251,7 @@ func TestCountsStay(t *testing.T) {
 // However often a handle is mapped, its memory ends with the last reference or mapping, and the process's next image
 // starts without it.
 func TestManyMappings(t *testing.T) {
+	t.Parallel()
 	const n = math.MaxUint16 + 2
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
@@ -273,6 +278,7 @@ func TestManyMappings(t *testing.T) {
 }
 
 func TestPools(t *testing.T) {
+	t.Parallel()
 	const a, b = 0x7f0000000000, 0x7f0000200000
 	type proc = consumertest.Process
 	create := func(p *proc, pool uint64, at schema.KTime) *proc {
@@ -356,6 +362,7 @@ func TestPools(t *testing.T) {
 
 // The answer of cuMemGetInfo is compared with what all processes of the host hold on that GPU at that time.
 func TestMemInfo(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p, q := h.Process(1, 1, "a"), h.Process(2, 1, "b")
@@ -405,6 +412,7 @@ func TestMemInfo(t *testing.T) {
 
 // The answers to an earlier image say nothing about the GPUs of the next image, which are numbered differently.
 func TestMemInfoOfAnEarlierImage(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(1, 1, "a")
@@ -420,6 +428,7 @@ func TestMemInfoOfAnEarlierImage(t *testing.T) {
 
 // A GPU that was inferred may turn out to be another one.
 func TestInferredGPU(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(1, 1, "a")
@@ -446,6 +455,7 @@ func TestInferredGPU(t *testing.T) {
 // Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. What is allocated
 // after that memory is freed counts on the known GPU.
 func TestWorkloadsOfALearnedGPU(t *testing.T) {
+	t.Parallel()
 	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {
 		for _, restored := range []bool{false, true} {
 			tracker := New(Config{})
@@ -482,6 +492,7 @@ func (t *Tracker) boots() (all []*boot) {
 }
 
 func TestHostMemory(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	h.Process(1, 1, "a").Call("cuMemHostAlloc", 1, schema.Memory{Time: 10, Ptr: 1, Bytes: 100}).
 		Call("cuMemHostRegister_v2", 1, schema.Memory{Time: 11, Ptr: 2, Bytes: 10}).

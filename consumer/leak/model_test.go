@@ -271,6 +271,7 @@ func (w *world) retainPrimary(handle uint64) {
 // TestAgainstAWorld applies random calls of all kinds, many of them invalid, to the fold and to the model, and
 // compares both.
 func TestAgainstAWorld(t *testing.T) {
+	t.Parallel()
 	const primary = 1 // handle; 2 and 3 are green contexts, 4 to 7 others
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -419,6 +420,7 @@ func (w *world) compare(t *testing.T, tracker *Tracker, seed uint64) {
 
 // An allocation needs its slab entry and its share of the index, nothing else.
 func TestBytesOfAnAllocation(t *testing.T) {
+	t.Parallel()
 	const n = 200_000
 	tracker := million(t, n)
 	entries := len(tracker.slab.chunks) * chunkLen * int(unsafe.Sizeof(allocation{}))

@@ -51,6 +51,7 @@ func (m *model) free(ptr uint64, at schema.KTime) {
 }
 
 func TestAgainstAModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := model{live: map[uint64]life{}}
@@ -145,6 +146,7 @@ func (t *Tracker) slabLive() int {
 }
 
 func TestSameBytesSameState(t *testing.T) {
+	t.Parallel()
 	messages := traffic(t, 7, 40)
 	var reports [2]Report
 	var tops [2][]Allocation

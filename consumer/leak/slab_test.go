@@ -9,6 +9,7 @@ import (
 
 // Addresses chosen to share a bucket of the first hash do not share one of the second.
 func TestChosenAddresses(t *testing.T) {
+	t.Parallel()
 	inverse := uint64(0x9E3779B97F4A7C15)
 	for range 6 { // Newton's method: each step doubles the number of correct low bits
 		inverse *= 2 - 0x9E3779B97F4A7C15*inverse
@@ -53,6 +54,7 @@ func TestChosenAddresses(t *testing.T) {
 
 // State and view do not depend on the order of buckets.
 func TestOrderOfBuckets(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		calm, scattered := shortKeep(), shortKeep()
 		for _, step := range consumertest.Traffic(t, seed, 200) {

@@ -37,6 +37,7 @@ func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The snapshot tests prove something only if the traffic reaches every part of the state.
 func TestTrafficHasEverything(t *testing.T) {
+	t.Parallel()
 	fold := shortKeep()
 	var seen struct {
 		holders, pools, mappings, contexts, multicasts, tokens, samples, detached, unfreed, withContext,
@@ -83,6 +84,7 @@ func TestTrafficHasEverything(t *testing.T) {
 // Forget removes what belongs to the host and nothing else. What the host's processes counted as other becomes
 // unfreed.
 func TestForgottenHost(t *testing.T) {
+	t.Parallel()
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),
 		"crowd": consumertest.Crowd(t)} {
 		t.Run(name, func(t *testing.T) {

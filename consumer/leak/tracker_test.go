@@ -34,6 +34,7 @@ func holdingOf(p *Process) holding {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	const a, b = 0x7f0000000000, 0x7f0000200000
 	tests := []struct {
 		name     string
@@ -174,6 +175,7 @@ func TestRules(t *testing.T) {
 
 // Seed 001's train_simulator: ten pointers over two threads, 70.25 MB, then 16 MB of it freed.
 func TestSeedTrain(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(2166793, 1, "python")
 	p.UID, p.Container = 1000, "c0ffee"
@@ -215,6 +217,7 @@ func TestSeedTrain(t *testing.T) {
 
 // Seed 002's leak3: three times 8,000,000 bytes, two freed, the third ended by the exit.
 func TestSeedLeak3(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(7, 1, "leak3")
 	for i := range uint64(3) {

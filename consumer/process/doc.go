@@ -1,8 +1,8 @@
 // Package process keeps what every fold knows about a process: its identity, whether it ended, which calls it made, and
 // the fold's own state.
 //
-// A Table belongs to the goroutine that applies batches; other readers hold the fold's lock. A fold decides which silent
-// processes are forgotten. A Table above MaxProcesses forgets a sixteenth of its processes: ended ones first, then
+// A Table belongs to the goroutine that applies batches; other readers hold the fold's lock. A fold decides which
+// silent processes are forgotten. A Table above MaxProcesses forgets a sixteenth of its processes: ended ones first, then
 // running ones, each in order of first sight, but never one that the current batch names. Silence is measured by the
 // clock of the silent host. The wall clock plays no part, so a replay forgets the same processes as the live run.
 //

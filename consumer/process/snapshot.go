@@ -180,7 +180,8 @@ func SaveRef(w *snapshot.Writer, ref *schema.CallRef) {
 
 // RestoreRef reads what SaveRef wrote.
 func RestoreRef(r *snapshot.Reader) schema.CallRef {
-	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r), Direction: Direction(r.String())}
+	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r),
+		Direction: Direction(r.String())}
 }
 
 // sort puts restored processes in order of first sight.
@@ -190,6 +191,7 @@ func (t *Table[S]) sort() {
 	}
 	t.restored = false
 	slices.SortStableFunc(t.order, func(a, b *Entry[S]) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster), cmp.Compare(a.ID.Host, b.ID.Host))
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster),
+			cmp.Compare(a.ID.Host, b.ID.Host))
 	})
 }

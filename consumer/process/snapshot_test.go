@@ -17,7 +17,8 @@ func saved(t *Table[int], hosts ...string) *snapshot.Writer {
 }
 
 // restored returns a table with the hosts that w holds.
-func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool, hosts ...string) *Table[int] {
+func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool,
+	hosts ...string) *Table[int] {
 	table, r := NewTable(forget), snapshot.NewReader(w.Data())
 	table.RestoreShard(r)
 	for _, h := range hosts {
@@ -31,6 +32,7 @@ func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.D
 
 // Restored processes of several hosts are in order of first sight, even if the newest process was forgotten before.
 func TestRestoredOrder(t *testing.T) {
+	t.Parallel()
 	forget := func(e *Entry[int], silent time.Duration) bool { return silent > time.Hour }
 	table := NewTable(forget)
 	for i, b := range []struct {
@@ -63,6 +65,7 @@ func TestRestoredOrder(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	table := NewTable[int](nil)
 	table.Threads(batch(t, "a", 0, 1, 2))
 	data := saved(table, "a").Data()

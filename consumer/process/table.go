@@ -52,7 +52,8 @@ type hostEntries[S any] struct {
 // NewTable returns an empty Table. About once per minute of a host's event time it asks forget whether to forget a
 // process that has been silent for that long; a nil forget keeps all.
 func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
-	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{}, hosts: map[snapshot.HostID]*hostEntries[S]{}}
+	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
+		hosts: map[snapshot.HostID]*hostEntries[S]{}}
 }
 
 // OnForget makes the table call gone with every entry that it forgets, for folds that keep data of a process outside

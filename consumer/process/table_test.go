@@ -17,7 +17,8 @@ func batch(tb testing.TB, hostname string, wall time.Duration, pids ...uint32) *
 	call := b.Call(schema.Calls[2].Ref())
 	for _, pid := range pids {
 		p := b.Process(schema.Process{PID: pid, Start: 1, Comm: "train"})
-		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}), Call: call})
+		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}),
+			Call: call})
 	}
 	var out schema.Batch
 	if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: hostname, BootID: "b"}), &out); err != nil {
@@ -35,6 +36,7 @@ func pids(t *Table[int]) string {
 }
 
 func TestSilentProcessesGo(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	gone := 0
 	table.OnForget(func(*Entry[int]) { gone++ })
@@ -48,6 +50,7 @@ func TestSilentProcessesGo(t *testing.T) {
 
 // A host whose clock is a day ahead does not make processes of other hosts look silent.
 func TestClocksOfHostsDoNotMix(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 0, 1))
 	table.Threads(batch(t, "b", 24*time.Hour, 1))
@@ -59,6 +62,7 @@ func TestClocksOfHostsDoNotMix(t *testing.T) {
 
 // A clock that was years ahead does not keep processes that ended since.
 func TestClockThatWasAhead(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 20*365*24*time.Hour, 1))
 	table.Threads(batch(t, "a", 0, 2))
@@ -71,6 +75,7 @@ func TestClockThatWasAhead(t *testing.T) {
 
 // A process that the current batch names is not forgotten, however full the table is.
 func TestTheBatchInHandStays(t *testing.T) {
+	t.Parallel()
 	table := NewTable[int](nil)
 	for first := uint32(0); first < MaxProcesses; first += 50_000 {
 		table.Threads(batch(t, "a", 0, sequence(first, 50_000)...))
@@ -90,6 +95,7 @@ func TestTheBatchInHandStays(t *testing.T) {
 
 // A full table forgets ended processes before running ones, each in order of first sight.
 func TestWhoRunsStays(t *testing.T) {
+	t.Parallel()
 	const run = 10 // of every 13
 	table := NewTable[int](nil)
 	for first := uint32(0); first <= MaxProcesses; first += 50_000 {
@@ -104,7 +110,8 @@ func TestWhoRunsStays(t *testing.T) {
 	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
 	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool { return pid%13 >= run })[:150_000-trimmed-len(want)]...)
 	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
-		t.Errorf("%d gone, %d of them running; want %d", len(gone), len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
+		t.Errorf("%d gone, %d of them running; want %d", len(gone),
+			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
 	}
 	if got := len(table.Of(snapshot.HostID{Host: "a"})); got != trimmed {
 		t.Errorf("%d of the host are left, want %d", got, trimmed)
@@ -120,6 +127,7 @@ func sequence(from, n uint32) (all []uint32) {
 
 // The last event of a batch decides a process's name. What a later batch does not know keeps its value.
 func TestNewestName(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		comms []string // of one process's events; "" separates batches
@@ -137,7 +145,8 @@ func TestNewestName(t *testing.T) {
 			b := schema.NewBuilder(schema.KindMemory)
 			send := func() {
 				var out schema.Batch
-				if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: "a", BootID: "b"}), &out); err != nil {
+				if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: "a", BootID: "b"}),
+					&out); err != nil {
 					t.Fatal(err)
 				}
 				table.Threads(&out)
@@ -150,13 +159,15 @@ func TestNewestName(t *testing.T) {
 					exe, user = "", ""
 					continue
 				}
-				p := b.Process(schema.Process{PID: 1, Start: 1, Comm: comm, Exe: exe, User: user, Pod: user, Late: i == 0})
+				p := b.Process(schema.Process{PID: 1, Start: 1, Comm: comm, Exe: exe, User: user, Pod: user,
+					Late: i == 0})
 				thread := b.Thread(schema.Thread{Process: p, TID: 1})
 				b.AddMemory(&schema.Memory{Time: schema.KTime(i), Thread: thread, Call: b.Call(schema.Calls[2].Ref())})
 			}
 			send()
 			e := table.All()[0]
-			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" || table.Len() != 1 {
+			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" ||
+				table.Len() != 1 {
 				t.Errorf("got %+v, want comm %s", e, test.want)
 			}
 		})
@@ -165,8 +176,10 @@ func TestNewestName(t *testing.T) {
 
 // A recorded call counts as recorded only, and its symbol has one counter.
 func TestRecordedCalls(t *testing.T) {
+	t.Parallel()
 	var c Calls
-	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord}, schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
+	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord},
+		schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
 	c.Find(&record).Record(3)
 	c.Find(&alloc).Count(0)
 	c.Find(&record).Record(1)
@@ -176,6 +189,7 @@ func TestRecordedCalls(t *testing.T) {
 }
 
 func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
 	var c Calls
 	for i := range 1000 {
 		c.Find(&schema.CallRef{Symbol: fmt.Sprintf("cu%d", i)}).Count(uint32(i % 2))
