@@ -1,4 +1,4 @@
-// Command gputap-anomaly answers what is out of the ordinary. It publishes its answers as alerts.
+// Command gputap-anomaly finds unusual allocations and publishes them as alerts.
 package main
 
 import (

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	minBytes   = 256 << 20 // smaller allocations are not worth an alert
-	minSamples = 16
-	maxSamples = 512
-	minScore   = 8
-	minSpread  = 0.25 // of log2(bytes); the spread of equal allocations would be 0
-	adopted    = 64   // after this many outliers the baseline accepts outliers
+	minBytes        = 256 << 20 // smaller allocations are not worth an alert
+	minSamples      = 16
+	maxSamples      = 512
+	minScore        = 8
+	minSpread       = 0.25 // of log2(bytes); the spread of equal allocations would be 0
+	outliersToAdopt = 64   // after this many outliers the baseline accepts outliers
 )
 
 // baseline is the latest allocation sizes of one process.
@@ -20,7 +20,7 @@ type baseline struct {
 	bytes    []float32 // a ring buffer once it is full
 	oldest   int
 	outliers int
-	last     cooling // of the latest alert
+	last     cooldown // of the latest alert
 	lastSize uint64
 }
 
@@ -48,7 +48,7 @@ func (d *Detector) allocSize(e *event) {
 		l.add(e.Bytes)
 		return
 	}
-	if l.outliers++; l.outliers > adopted {
+	if l.outliers++; l.outliers > outliersToAdopt {
 		l.add(e.Bytes)
 	}
 	switch now := e.returned(); {
@@ -59,7 +59,7 @@ func (d *Detector) allocSize(e *event) {
 		d.suppress(RuleAllocSize, "cooldown")
 	default:
 		l.lastSize = e.Bytes
-		l.last = cooling{now, d.raise(d.allocSizeAlert(e, median, score))}
+		l.last = cooldown{now, d.raise(d.allocSizeAlert(e, median, score))}
 	}
 }
 

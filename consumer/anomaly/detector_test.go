@@ -55,29 +55,29 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 15)
 			big(p, 2096*mib, 20)
 		}, nil, nil},
-		{"far above the usual, but small", Config{}, func(p *consumertest.Process) {
+		{"far above the median, but small", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(20) {
 				p.Alloc(1, 0x1000+i<<12, 512, second, 1)
 			}
 			big(p, 256*mib-1, 20)
 		}, nil, nil},
-		{"the least that counts", Config{}, func(p *consumertest.Process) {
+		{"the smallest size that is judged", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 256*mib, 20)
 		}, []uint64{256 * mib}, nil},
-		{"z just below 8: less than four times the usual", Config{}, func(p *consumertest.Process) {
+		{"z just below 8: less than four times the median", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 100*mib, second, 1)
 			}
 			big(p, 399*mib, 20)
 		}, nil, nil},
-		{"z of 8: four times the usual", Config{}, func(p *consumertest.Process) {
+		{"z of 8: four times the median", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 100*mib, second, 1)
 			}
 			big(p, 400*mib, 20)
 		}, []uint64{400 * mib}, nil},
-		{"wide spread forgives more", Config{}, func(p *consumertest.Process) {
+		{"a wide spread raises the threshold", Config{}, func(p *consumertest.Process) {
 			// log2 of the sizes is spread evenly over 10 … 25: the median is 17.5, the MAD 4, and 2 GiB is
 			// (31-17.5)/5.93 = 2.3 of them above.
 			for i := range uint64(16) {
@@ -90,18 +90,18 @@ func TestAllocSize(t *testing.T) {
 			big(p, 2096*mib, 20)
 			big(p, 3000*mib, 21)
 		}, []uint64{2096 * mib, 3000 * mib}, nil},
-		{"an outlier is not part of the usual", Config{}, func(p *consumertest.Process) {
+		{"outliers do not enter the baseline at first", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			for i := range schema.KTime(20) {
 				big(p, 2096*mib, 20+i)
 			}
 		}, repeat(2096*mib, 20), nil},
-		{"until it has become usual", Config{}, func(p *consumertest.Process) {
+		{"after 64 outliers the baseline accepts them", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			for i := range schema.KTime(200) {
 				big(p, 2096*mib, 20+i)
 			}
-		}, repeat(2096*mib, adopted+16), nil}, // half of the baseline is outliers once it accepted 16
+		}, repeat(2096*mib, outliersToAdopt+16), nil}, // half of the baseline is outliers once it accepted 16
 		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute},
 			func(p *consumertest.Process) {
 				ordinary(p, 16)
@@ -119,7 +119,7 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 16)
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: 20 * second, Ptr: 1, Bytes: 8 << 30})
 		}, nil, nil},
-		{"physical memory is", Config{}, func(p *consumertest.Process) {
+		{"physical memory is judged", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			p.Create(1, 9, 8<<30, 20*second, 1)
 		}, []uint64{8 << 30}, nil},
@@ -127,7 +127,7 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 16)
 			p.Fail("cuMemAlloc_v2", 1, 1, 8<<30, 20*second)
 		}, nil, nil},
-		{"a new image begins anew", Config{}, func(p *consumertest.Process) {
+		{"a new image starts with an empty baseline", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			p.Exec("other", 19*second)
 			big(p, 2096*mib, 20)
@@ -161,7 +161,7 @@ func repeat(v uint64, n int) (all []uint64) {
 }
 
 // Calls that allocate nothing are never judged, however many bytes they name.
-func TestWhatIsNoAllocation(t *testing.T) {
+func TestOtherCallsAreNotJudged(t *testing.T) {
 	t.Parallel()
 	d := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -261,7 +261,7 @@ func TestSeedAnomaly(t *testing.T) {
 }
 
 // The newest 1,000 alerts are kept, the total counts all, and series stay within their limit.
-func TestBounds(t *testing.T) {
+func TestAlertsAndSeriesKeepTheirLimits(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	const processes = 2500

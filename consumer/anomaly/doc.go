@@ -1,4 +1,4 @@
-// Package anomaly answers what is out of the ordinary. It folds memory batches into alerts.
+// Package anomaly finds unusual allocations. It folds memory batches into alerts.
 //
 // # Rules
 //

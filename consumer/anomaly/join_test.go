@@ -35,7 +35,7 @@ func repeats(d *Detector) (all []string) {
 
 // Each shard numbers its alerts from 0. A repetition counts for the alert of its own host, in whatever order hosts
 // are joined.
-func TestHostsOfTwoShards(t *testing.T) {
+func TestRepeatsCountForTheAlertOfTheirHost(t *testing.T) {
 	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	sections := append(shard(t, x, 2), shard(t, y, 2)...)
@@ -63,9 +63,9 @@ func TestHostsOfTwoShards(t *testing.T) {
 	}
 }
 
-// Of the alerts of two shards, those with the lowest numbers are dropped. A repetition of a dropped alert changes no
+// If two shards have too many alerts together, the lowest numbers are dropped. A repetition of a dropped alert changes no
 // other alert.
-func TestMoreAlertsThanPlaces(t *testing.T) {
+func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, alert 0 is dropped already
@@ -84,13 +84,13 @@ func TestMoreAlertsThanPlaces(t *testing.T) {
 	}
 }
 
-func TestAlertTwice(t *testing.T) {
+func TestDuplicateAlertIsRefused(t *testing.T) {
 	t.Parallel()
 	d := New(Config{})
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
 	var w snapshot.Writer
 	id := snapshot.HostID{Cluster: "test", Host: "x"}
-	d.saveHost(&w, id, ofHost{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
+	d.saveHost(&w, id, hostState{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
 	r := snapshot.NewReader(w.Data())
 	if New(Config{}).restoreHost(r, id); !errors.Is(r.Err(), snapshot.ErrDamaged) {
 		t.Errorf("one alert twice: %v", r.Err())
@@ -98,7 +98,7 @@ func TestAlertTwice(t *testing.T) {
 }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no alert is lost.
-func TestSeriesOfSeveralShards(t *testing.T) {
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	const each = maxSeries - 100
 	joined := New(Config{})

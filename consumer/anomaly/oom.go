@@ -10,15 +10,15 @@ import (
 
 const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 
-// cooling is the start of a cooldown and the alert that repetitions count for.
-type cooling struct {
+// cooldown is the start of a cooldown and the alert that repetitions count for.
+type cooldown struct {
 	since schema.KTime
 	alert uint64 // its number in the history, among the alerts of the host
 }
 
-// covers reports whether now lies within the cooldown. The zero cooling covers nothing.
-func (c *cooling) covers(now schema.KTime, cooldown time.Duration) bool {
-	return c.since != 0 && elapsed(c.since, now) < cooldown
+// covers reports whether now lies within the cooldown. The zero cooldown covers nothing.
+func (c *cooldown) covers(now schema.KTime, length time.Duration) bool {
+	return c.since != 0 && elapsed(c.since, now) < length
 }
 
 // elapsed returns to minus from, and 0 if from is later: events of two threads may be slightly out of order.
@@ -32,7 +32,7 @@ func elapsed(from, to schema.KTime) time.Duration {
 // failed is the cooldown of one call in one process.
 type failed struct {
 	symbol string
-	cooling
+	cooldown
 }
 
 // maxFailed limits the calls watched per process. Programs use a handful.
@@ -55,7 +55,7 @@ func (d *Detector) oom(e *event) {
 		d.suppress(RuleOOM, "cooldown")
 		return
 	}
-	s.failed[i].cooling = cooling{now, d.raise(d.oomAlert(e))}
+	s.failed[i].cooldown = cooldown{now, d.raise(d.oomAlert(e))}
 }
 
 func (d *Detector) oomAlert(e *event) Alert {

@@ -12,15 +12,15 @@ import (
 
 var form = snapshot.Form{Fold: "anomaly", Version: 1}
 
-// ofHost is the state of one host besides its processes.
-type ofHost struct {
+// hostState is the state of one host besides its processes.
+type hostState struct {
 	raised []raisedID
 	alerts []*numbered
 }
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
+	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]hostState{}
 	d.table.Hosts(hosts)
 	for k := range d.raised {
 		h := of[k.HostID]
@@ -96,7 +96,7 @@ func (d *Detector) restoreShard(r *snapshot.Reader) {
 	}
 }
 
-func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h ofHost) {
+func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h hostState) {
 	slices.SortFunc(h.raised, raisedID.compare)
 	w.Uint(uint64(len(h.raised)))
 	for _, k := range h.raised {
@@ -229,9 +229,9 @@ func (s *state) restore(r *snapshot.Reader) {
 	}
 }
 
-func (c *cooling) save(w *snapshot.Writer) {
+func (c *cooldown) save(w *snapshot.Writer) {
 	w.Uint(uint64(c.since))
 	w.Uint(c.alert)
 }
 
-func (c *cooling) restore(r *snapshot.Reader) { *c = cooling{schema.KTime(r.Uint()), r.Uint()} }
+func (c *cooldown) restore(r *snapshot.Reader) { *c = cooldown{schema.KTime(r.Uint()), r.Uint()} }

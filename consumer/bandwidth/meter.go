@@ -20,12 +20,12 @@ type Config struct {
 type Meter struct {
 	table table
 
-	mu        sync.Mutex
-	processes *process.Table[state]
-	series    map[series]*sum
-	others    map[labels]*sum // everything above the limit of series
-	waits     map[series]*Waits
-	lateWaits *Waits // the same for waits; nil: not needed yet
+	mu         sync.Mutex
+	processes  *process.Table[state]
+	series     map[series]*sum
+	others     map[labels]*sum // everything above the limit of series
+	waits      map[series]*Waits
+	otherWaits *Waits // the same for waits; nil: not needed yet
 
 	out snapshot.Writer
 }

@@ -112,10 +112,10 @@ func TestReport(t *testing.T) {
 		{"async is part of the whole and never busy",
 			[][]event{{{pid: 1, symbol: htod, bytes: 10, ns: 7}, {pid: 1, symbol: htodAsync, bytes: 30, ns: 500}}},
 			"h/1 cuMemcpyHtoD_v2:1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=2 bytes=40 busy=7 async=1/30]\n"},
-		{"directions apart", [][]event{{{pid: 1, symbol: dtodAsync, bytes: 1},
+		{"two directions", [][]event{{{pid: 1, symbol: dtodAsync, bytes: 1},
 			{pid: 1, symbol: dtoh, bytes: 2, ns: 3}}},
 			"h/1 cuMemcpyDtoDAsync_v2:1 cuMemcpyDtoH_v2:1 [DtoH calls=1 bytes=2 busy=3 async=0/0] [DtoD calls=1 bytes=1 busy=0 async=1/1]\n"},
-		{"failed copies copy nothing",
+		{"failed copies count as calls",
 			[][]event{{{pid: 1, symbol: htod, bytes: 5, ns: 5}, {pid: 1, symbol: htod, bytes: 99, ns: 99, result: 1},
 				{pid: 1, symbol: htod, bytes: 99, result: 700}, {pid: 1, symbol: htod, result: 700}}},
 			"h/1 cuMemcpyHtoD_v2:1!1:1!700:2 [HtoD calls=1 bytes=5 busy=5 async=0/0]\n"},
@@ -125,10 +125,10 @@ func TestReport(t *testing.T) {
 				{pid: 1, tid: 2, symbol: htod, bytes: 2, gpu: 2, ns: 20}},
 				{{pid: 1, tid: 3, symbol: htod, bytes: 4, ns: 40}}},
 			"h/1 cuMemcpyHtoD_v2:3 [HtoD calls=3 bytes=7 busy=70 async=0/0]\n"},
-		{"processes apart", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1},
+		{"two processes", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1},
 			{pid: 2, symbol: htod, bytes: 2, ns: 2}, {pid: 1, symbol: htod, bytes: 4, ns: 4}}},
 			"h/1 cuMemcpyHtoD_v2:2 [HtoD calls=2 bytes=5 busy=5 async=0/0]\nh/2 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=2 busy=2 async=0/0]\n"},
-		{"sets are a row of their own", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3},
+		{"sets are a separate row", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3},
 			{pid: 1, symbol: "cuMemsetD32Async", bytes: 4, ns: 9}, {pid: 1, symbol: htod, bytes: 1, ns: 1}}},
 			"h/1 cuMemsetD8_v2:1 cuMemsetD32Async:1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=1 busy=1 async=0/0] [set calls=2 bytes=12 busy=3 async=1/4]\n"},
 		{"between GPUs, and where the driver finds the direction",
@@ -138,7 +138,7 @@ func TestReport(t *testing.T) {
 		{"recorded copies did not run", [][]event{{{pid: 1, symbol: htodAsync, bytes: 8, record: true},
 			{pid: 1, symbol: htodAsync, bytes: 4}}},
 			"h/1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=1 bytes=4 busy=0 async=1/4] recorded=1\n"},
-		{"a direction that is not known", [][]event{{{pid: 1, symbol: "cuMemcpySideways", bytes: 8, ns: 1}}},
+		{"unknown direction", [][]event{{{pid: 1, symbol: "cuMemcpySideways", bytes: 8, ns: 1}}},
 			"h/1 cuMemcpySideways:1 [ calls=1 bytes=8 busy=1 async=0/0]\n"},
 	}
 	for _, tt := range tests {
@@ -157,7 +157,7 @@ func TestReport(t *testing.T) {
 }
 
 // A batch whose table of sums would be too large yields the same sums.
-func TestTooManyCells(t *testing.T) {
+func TestLargeTableFallsBack(t *testing.T) {
 	t.Parallel()
 	var events []event
 	for i := range 600 {
@@ -244,7 +244,7 @@ gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",
 	}
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	m := New(Config{})
 	for i := range 2500 {
@@ -263,7 +263,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestOtherKinds(t *testing.T) {
+func TestHeartbeatIsIgnored(t *testing.T) {
 	t.Parallel()
 	m := New(Config{})
 	var b schema.Batch
@@ -277,7 +277,7 @@ func TestOtherKinds(t *testing.T) {
 }
 
 // For the race detector.
-func TestReadersBesideApply(t *testing.T) {
+func TestReadsDuringApply(t *testing.T) {
 	t.Parallel()
 	m := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, symbol: htod, bytes: 2, ns: 3}, event{pid: 1, symbol: htod, result: 1})

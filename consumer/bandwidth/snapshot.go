@@ -12,12 +12,12 @@ import (
 
 var form = snapshot.Form{Fold: "bandwidth", Version: 1}
 
-// ofHost is the series of one host.
-type ofHost struct{ copies, waits []series }
+// hostSeries is the series of one host.
+type hostSeries struct{ copies, waits []series }
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
+	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]hostSeries{}
 	m.processes.Hosts(hosts)
 	for k := range m.series {
 		h := of[k.HostID]
@@ -60,9 +60,9 @@ func (m *Meter) saveShard(w *snapshot.Writer) {
 		w.Bool(l.async)
 		m.others[l].save(w)
 	}
-	w.Bool(m.lateWaits != nil)
-	if m.lateWaits != nil {
-		m.lateWaits.save(w)
+	w.Bool(m.otherWaits != nil)
+	if m.otherWaits != nil {
+		m.otherWaits.save(w)
 	}
 }
 
@@ -73,12 +73,12 @@ func (m *Meter) restoreShard(r *snapshot.Reader) {
 		m.other(row, async).restore(r)
 	}
 	if r.Bool() {
-		m.lateWaits = &Waits{}
-		m.lateWaits.restore(r)
+		m.otherWaits = &Waits{}
+		m.otherWaits.restore(r)
 	}
 }
 
-func (m *Meter) saveHost(w *snapshot.Writer, h ofHost) {
+func (m *Meter) saveHost(w *snapshot.Writer, h hostSeries) {
 	slices.SortFunc(h.copies, func(a, b series) int { return a.compare(b.labels) })
 	w.Uint(uint64(len(h.copies)))
 	for _, k := range h.copies {

@@ -29,7 +29,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
-func TestSeriesOfSeveralShards(t *testing.T) {
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	const each = maxSeries - 100
 	joined := New(Config{})
@@ -69,8 +69,8 @@ func TestSeriesOfSeveralShards(t *testing.T) {
 	for _, w := range joined.waits {
 		waits.add(*w)
 	}
-	if joined.lateWaits != nil {
-		waits.add(*joined.lateWaits)
+	if joined.otherWaits != nil {
+		waits.add(*joined.otherWaits)
 	}
 	if len(joined.waits) != maxSeries-1 || waits != (Waits{3 * each, 7 * 3 * each}) {
 		t.Errorf("%d series of %+v, want %d", len(joined.waits), waits, maxSeries-1)

@@ -55,10 +55,10 @@ func (m *Meter) waitsOf(k series) *Waits {
 		return w
 	}
 	if len(m.waits) >= maxSeries-1 {
-		if m.lateWaits == nil {
-			m.lateWaits = &Waits{}
+		if m.otherWaits == nil {
+			m.otherWaits = &Waits{}
 		}
-		return m.lateWaits
+		return m.otherWaits
 	}
 	w := &Waits{}
 	m.waits[k] = w
@@ -76,8 +76,8 @@ func (m *Meter) collectWaits(ch chan<- prometheus.Metric) {
 	for k, w := range m.waits {
 		add(k.labels, w)
 	}
-	if m.lateWaits != nil {
-		add(labels{comm: "other"}, m.lateWaits)
+	if m.otherWaits != nil {
+		add(labels{comm: "other"}, m.otherWaits)
 	}
 	m.mu.Unlock()
 	for l, w := range waits {

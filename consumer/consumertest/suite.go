@@ -256,7 +256,7 @@ func (s Suite[F]) use(tb testing.TB, fold F, next ...Step) {
 	Sections(tb, fold)
 }
 
-// testMemory is not parallel: it measures what the whole process allocates.
+// testMemory is not parallel: it measures all allocations of the process.
 func (s Suite[F]) testMemory(t *testing.T) {
 	sections, _ := s.damageable(t)
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -1,4 +1,4 @@
-// Package coverage answers what gputap can see on each host: its GPUs, which symbols of each driver library are probed,
+// Package coverage reports the visibility of CUDA calls on each host: its GPUs, which symbols of each driver library are probed,
 // absent or failed, and which driver functions without a probe processes obtained. It folds heartbeats.
 //
 // A heartbeat replaces the previous one, so a report is as old as the last heartbeat: at most ten seconds by default.

@@ -60,7 +60,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := snapshot.HostID{Cluster: b.Cluster, Host: b.Host}
-	if old := f.hosts[id]; old != nil && old.after(b) {
+	if old := f.hosts[id]; old != nil && old.newerThan(b) {
 		return nil
 	}
 	if len(f.hosts) >= maxHosts && f.hosts[id] == nil {
@@ -80,7 +80,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 			Info: process.NewInfo(b, p), Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
 		})
 	}
-	h.keep(f.hosts[id])
+	h.addEnded(f.hosts[id])
 	f.hosts[id] = h
 	return nil
 }
@@ -98,19 +98,19 @@ func clone[T any](all []T) []T { return append([]T(nil), all...) }
 
 func (h *Host) id() snapshot.HostID { return snapshot.HostID{Cluster: h.Cluster, Host: h.Host} }
 
-// after reports whether h is newer than batch b. Runs are comparable only within a boot.
-func (h *Host) after(b *schema.Batch) bool {
+// newerThan reports whether h is newer than batch b. Runs are comparable only within a boot.
+func (h *Host) newerThan(b *schema.Batch) bool {
 	if h.boot != b.BootID {
 		return h.booted > b.ClockOffset
 	}
 	return b.Run < h.run || b.Run == h.run && b.Seq <= h.seq
 }
 
-// mostKept is the limit of processes per host.
-const mostKept = 1024
+// maxProcesses is the limit of processes per host.
+const maxProcesses = 1024
 
-// keep adds the processes of the previous heartbeat that have ended since, the youngest up to the limit.
-func (h *Host) keep(old *Host) {
+// addEnded adds the processes of the previous heartbeat that have ended since, the youngest up to the limit.
+func (h *Host) addEnded(old *Host) {
 	if old == nil || old.boot != h.boot {
 		return
 	}
@@ -126,7 +126,7 @@ func (h *Host) keep(old *Host) {
 	slices.SortFunc(h.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.ID.Start, a.ID.Start), cmp.Compare(b.ID.PID, a.ID.PID))
 	})
-	h.Processes = h.Processes[:min(len(h.Processes), mostKept)]
+	h.Processes = h.Processes[:min(len(h.Processes), maxProcesses)]
 }
 
 // evict removes the host with the oldest boot.

@@ -28,7 +28,7 @@ func apply(t *testing.T, f *coverage.Fold, batches ...*schema.Batch) {
 	}
 }
 
-func TestLastHeartbeatHolds(t *testing.T) {
+func TestNewestHeartbeatWins(t *testing.T) {
 	t.Parallel()
 	tell := func(symbols ...string) func(*schema.Builder) {
 		return func(b *schema.Builder) {

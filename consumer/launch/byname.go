@@ -52,11 +52,11 @@ func (n *byName) add(c *comm, kernel string, launches uint64) {
 	}
 	switch {
 	case kernel == unknown:
-		*n.lazily(&c.unnamed, c, unknown) += launches
+		*n.fixedSeries(&c.unnamed, c, unknown) += launches
 	case n.promote(c, kernel, launches):
 		*c.promoted[kernel] += launches
 	default:
-		*n.lazily(&c.others, c, other) += launches
+		*n.fixedSeries(&c.others, c, other) += launches
 	}
 }
 
@@ -87,8 +87,8 @@ func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 	return true
 }
 
-// lazily returns the series of a fixed name, adding it on first use.
-func (n *byName) lazily(at **uint64, c *comm, kernel string) *uint64 {
+// fixedSeries returns the series of a fixed name, adding it on first use.
+func (n *byName) fixedSeries(at **uint64, c *comm, kernel string) *uint64 {
 	if *at == nil {
 		*at = n.counts.at(kernelLabels{c.name, kernel})
 	}

@@ -70,13 +70,13 @@ func (h *Histogram) scrape() (map[labels]launches, map[kernelLabels]uint64) {
 	for w, n := range h.workloads.values {
 		add(w, n)
 	}
-	add(h.workloads.overflow, h.workloads.late)
+	add(h.workloads.overflow, h.workloads.rest)
 	byName := make(map[kernelLabels]uint64, len(h.byName.counts.values))
 	for k, n := range h.byName.counts.values {
 		byName[k] = *n
 	}
-	if late := h.byName.counts.late; late != nil {
-		byName[h.byName.counts.overflow] += *late
+	if rest := h.byName.counts.rest; rest != nil {
+		byName[h.byName.counts.overflow] += *rest
 	}
 	return workloads, byName
 }

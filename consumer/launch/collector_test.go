@@ -51,7 +51,7 @@ gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="
 }
 
 // Series cost 1, 2, 4, … launches. No kernel loses its series, and counted launches never move.
-func TestByName(t *testing.T) {
+func TestKernelEarnsSeries(t *testing.T) {
 	t.Parallel()
 	n := newByName()
 	c := n.comm("train")
@@ -93,7 +93,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	h := New(Config{})
 	for i := range 2500 {
@@ -102,13 +102,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != maxSeries {
 		t.Errorf("%d series, want %d", n, maxSeries)
 	}
-	if got := h.workloads.late.kernels; got != 501 {
+	if got := h.workloads.rest.kernels; got != 501 {
 		t.Errorf("%d launches under other, want 501", got)
 	}
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != maxSeries {
 		t.Errorf("%d series by name, want %d", n, maxSeries)
 	}
-	if got := *h.byName.counts.late; got != 501 {
+	if got := *h.byName.counts.rest; got != 501 {
 		t.Errorf("%d launches by name under other, want 501", got)
 	}
 }
@@ -127,14 +127,14 @@ func TestNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if n := (names{}).of(tt.mangled); n.full != tt.full || n.label != tt.label {
+			if n := (names{}).lookup(tt.mangled); n.full != tt.full || n.label != tt.label {
 				t.Errorf("%q, %q; want %q, %q", n.full, n.label, tt.full, tt.label)
 			}
 		})
 	}
 	full := names{}
 	for i := range maxNames + 1 {
-		full.of(fmt.Sprint(i))
+		full.lookup(fmt.Sprint(i))
 	}
 	if len(full) != 1 {
 		t.Errorf("%d names after the cache was full, want 1", len(full))
@@ -142,7 +142,7 @@ func TestNames(t *testing.T) {
 }
 
 // For the race detector.
-func TestReadersBesideApply(t *testing.T) {
+func TestReadsDuringApply(t *testing.T) {
 	t.Parallel()
 	h := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, kernel: "k", times: 3}, event{pid: 2, symbol: "cuGraphLaunch"})
@@ -167,7 +167,7 @@ func TestReadersBesideApply(t *testing.T) {
 }
 
 // A batch whose GPU column is constant counts under that GPU.
-func TestOneGPU(t *testing.T) {
+func TestConstantGPUColumn(t *testing.T) {
 	t.Parallel()
 	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
 		want.host.Host, want.container, want.comm = "h", "c0", "train"

@@ -52,7 +52,7 @@ func TestGraphs(t *testing.T) {
 			r.graph(9, false, "a", 2, "b", 1)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=0 recorded=0 host=0 [a]=6/6 [b]=3/3"},
-		{"with launches of its kernels beside", func(r *recording) {
+		{"direct launches of a graph's kernel", func(r *recording) {
 			r.graph(9, false, "a", 2)
 			launch(r, 9, 3)
 			kernel(r, "a", 5)
@@ -63,16 +63,16 @@ func TestGraphs(t *testing.T) {
 			launch(r, 8, 2)
 			launch(r, 9, 3)
 		}, "graphs=5 partial=0 recorded=0 host=0 [a]=32/32"},
-		{"the same through two symbols", func(r *recording) {
+		{"one graph launched through two symbols", func(r *recording) {
 			r.graph(9, false, "a", 1)
 			launch(r, 9, 2)
 			r.add(schema.OpGraphLaunch, "cuGraphLaunch_ptsz", schema.Func{Handle: 9}, 3)
 		}, "graphs=5 partial=0 recorded=0 host=0 [a]=5/5"},
-		{"partial graphs are said", func(r *recording) {
+		{"launches of partial graphs are counted", func(r *recording) {
 			r.graph(9, true, "a", 2)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=3 recorded=0 host=0 [a]=6/6"},
-		{"a graph of which nothing is known", func(r *recording) {
+		{"an unknown graph", func(r *recording) {
 			launch(r, 9, 3)
 		}, "graphs=3 partial=3 recorded=0 host=0"},
 		{"a graph without kernels", func(r *recording) {
@@ -83,7 +83,7 @@ func TestGraphs(t *testing.T) {
 			r.graph(9, false, "a", 1)
 			kernel(r, "b", 1)
 		}, "graphs=0 partial=0 recorded=0 host=0 [b]=1/0"},
-		{"a node that runs not once", func(r *recording) {
+		{"a node with count 0", func(r *recording) {
 			r.graph(9, false, "a", 0)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=0 recorded=0 host=0"},
@@ -147,7 +147,7 @@ func (r *recording) batch(t testing.TB) *schema.Batch {
 }
 
 // A name counts as read from memory until the program names the kernel through the driver.
-func TestReadNames(t *testing.T) {
+func TestNameIsReadUntilTold(t *testing.T) {
 	t.Parallel()
 	read := func(h *Histogram) bool { return h.Report()[0].Funcs[0].Read }
 	h := New(Config{})
@@ -170,7 +170,7 @@ func TestReadNames(t *testing.T) {
 
 // All launches of one graph in a batch count as one sum, whichever symbols made them: the sum decides whether a
 // kernel gets a series.
-func TestGraphIsRunOnce(t *testing.T) {
+func TestGraphLaunchesAreSummedPerBatch(t *testing.T) {
 	t.Parallel()
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	r.graph(9, false, "a", 1, "b", 1)
@@ -187,7 +187,7 @@ func TestGraphIsRunOnce(t *testing.T) {
 
 // Many processes that launch one large graph cost bounded work. Launches above the limit are partial, and none is
 // lost.
-func TestGraphsAreBounded(t *testing.T) {
+func TestGraphNodesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	const processes, nodes = 300, 1000
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}

@@ -163,7 +163,7 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 // kernel counts n launches of one function. It returns nil if the process has too many kernel names.
 func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n uint64) *kernel {
 	f := &b.Funcs[function]
-	name := h.names.of(f.Name)
+	name := h.names.lookup(f.Name)
 	to.workload.kernels += n
 	h.byName.add(to.comm, name.label, n)
 	return to.entry.State.add(name, f.Read, n, h.maxKernels)

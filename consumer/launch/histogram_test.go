@@ -106,14 +106,14 @@ func TestReport(t *testing.T) {
 			"h/1 cuLaunchKernel:3 [k]=3 graphs=0\n"},
 		{"batches add up", Config{}, [][]event{{{pid: 1, kernel: "k"}}, {{pid: 1, kernel: "k", times: 4}}},
 			"h/1 cuLaunchKernel:5 [k]=5 graphs=0\n"},
-		{"unseen handle", Config{}, [][]event{{{pid: 1, kernel: ""}}}, "h/1 cuLaunchKernel:1 [unknown]=1 graphs=0\n"},
-		{"graphs apart", Config{}, [][]event{{{pid: 1, symbol: "cuGraphLaunch", times: 3}, {pid: 1, kernel: "k"}}},
+		{"a handle obtained unseen", Config{}, [][]event{{{pid: 1, kernel: ""}}}, "h/1 cuLaunchKernel:1 [unknown]=1 graphs=0\n"},
+		{"graphs are counted separately", Config{}, [][]event{{{pid: 1, symbol: "cuGraphLaunch", times: 3}, {pid: 1, kernel: "k"}}},
 			"h/1 cuGraphLaunch:3 cuLaunchKernel:1 [k]=1 graphs=3\n"},
-		{"processes apart, on several GPUs", Config{},
+		{"two processes on several GPUs", Config{},
 			[][]event{{{pid: 1, kernel: "k", gpu: 1}, {pid: 2, kernel: "k", gpu: 2, times: 2}, {pid: 1, kernel: "k"},
 				{pid: 1, kernel: "k", gpu: 2, times: 5}}},
 			"h/1 cuLaunchKernel:7 [k]=7 graphs=0\nh/2 cuLaunchKernel:2 [k]=2 graphs=0\n"},
-		{"kernels above the bound", Config{MaxKernels: 2},
+		{"kernels above the limit", Config{MaxKernels: 2},
 			[][]event{{{pid: 1, kernel: "a"}, {pid: 1, kernel: "b"}, {pid: 1, kernel: "c", times: 2},
 				{pid: 1, kernel: "d"}, {pid: 1, kernel: "a"}}},
 			"h/1 cuLaunchKernel:6 [other]=3 [a]=2 [b]=1 graphs=0\n"},
@@ -134,7 +134,7 @@ func TestReport(t *testing.T) {
 }
 
 // A batch whose table of counts would be too large yields the same counts.
-func TestTooManyCells(t *testing.T) {
+func TestLargeTableFallsBack(t *testing.T) {
 	t.Parallel()
 	var events []event
 	for i := range 1100 {
@@ -157,7 +157,7 @@ func TestTooManyCells(t *testing.T) {
 	}
 }
 
-func TestShapesAreBounded(t *testing.T) {
+func TestShapesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	var events []event
 	for i := range 10 {
@@ -179,7 +179,7 @@ func TestShapesAreBounded(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestSilentProcessIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -223,7 +223,7 @@ func (f family) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func TestOtherKinds(t *testing.T) {
+func TestHeartbeatIsIgnored(t *testing.T) {
 	t.Parallel()
 	h := New(Config{})
 	var b schema.Batch

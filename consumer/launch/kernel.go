@@ -90,7 +90,7 @@ type name struct {
 // names caches demangled names. A full cache is cleared.
 type names map[string]*name
 
-func (n names) of(mangled string) *name {
+func (n names) lookup(mangled string) *name {
 	if known := n[mangled]; known != nil {
 		return known
 	}

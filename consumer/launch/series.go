@@ -7,7 +7,7 @@ const maxSeries = 2000
 type series[K comparable, V any] struct {
 	values   map[K]*V
 	overflow K  // the label set for everything above the limit
-	late     *V // its value; nil: not needed yet
+	rest     *V // its value; nil: not needed yet
 }
 
 func newSeries[K comparable, V any](overflow K) series[K, V] {
@@ -28,8 +28,8 @@ func (s *series[K, V]) at(k K) *V {
 }
 
 func (s *series[K, V]) other() *V {
-	if s.late == nil {
-		s.late = new(V)
+	if s.rest == nil {
+		s.rest = new(V)
 	}
-	return s.late
+	return s.rest
 }

@@ -44,9 +44,9 @@ func (h *Histogram) Restore(section snapshot.Section) error {
 
 func (h *Histogram) saveShard(w *snapshot.Writer) {
 	h.processes.SaveShard(w)
-	w.Bool(h.workloads.late != nil)
-	if h.workloads.late != nil {
-		h.workloads.late.save(w)
+	w.Bool(h.workloads.rest != nil)
+	if h.workloads.rest != nil {
+		h.workloads.rest.save(w)
 	}
 	h.byName.save(w)
 }
@@ -128,7 +128,7 @@ func (s *state) restore(r *snapshot.Reader, names names) {
 		if s.kernels == nil {
 			s.kernels = map[string]*kernel{}
 		}
-		k := &kernel{name: names.of(mangled), read: r.Bool(), launches: r.Uint(), fromGraphs: r.Uint()}
+		k := &kernel{name: names.lookup(mangled), read: r.Bool(), launches: r.Uint(), fromGraphs: r.Uint()}
 		s.kernels[mangled] = k
 		for i := range r.Each(8) {
 			if i == maxShapes {
@@ -159,10 +159,10 @@ func restoreShape(r *snapshot.Reader) (s Shape) {
 
 // save writes every series, and for each comm its named kernels and the launches of its waiting kernels.
 func (n *byName) save(w *snapshot.Writer) {
-	late := n.counts.late
-	w.Bool(late != nil)
-	if late != nil {
-		w.Uint(*late)
+	rest := n.counts.rest
+	w.Bool(rest != nil)
+	if rest != nil {
+		w.Uint(*rest)
 	}
 	labels := slices.SortedFunc(maps.Keys(n.counts.values), func(a, b kernelLabels) int {
 		return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(a.kernel, b.kernel))

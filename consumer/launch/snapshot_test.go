@@ -28,7 +28,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The limit of waiting kernels covers all comms, also after a restore.
-func TestWaitingIsCounted(t *testing.T) {
+func TestWaitingKernelsAreRestored(t *testing.T) {
 	t.Parallel()
 	fold := suite.New()
 	consumertest.Take(t, fold, consumertest.Traffic(t, 1, 120)...)
@@ -39,7 +39,7 @@ func TestWaitingIsCounted(t *testing.T) {
 }
 
 // Hosts of several shards have more workloads than series. The limit holds, and no launch is lost.
-func TestSeriesOfSeveralShards(t *testing.T) {
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {

@@ -44,7 +44,7 @@ func (h *boot) cardOf(uuid string) *card {
 	return c
 }
 
-// sample is one answer of cuMemGetInfo, with what was live at that moment.
+// sample is one answer of cuMemGetInfo, with the live bytes at that moment.
 type sample struct {
 	gpu         int32 // ordinal in the process's numbering; noGPU: unknown
 	uuid        string
@@ -54,7 +54,7 @@ type sample struct {
 	own, all    uint64 // live bytes of the process that asked, and of all processes of its host
 }
 
-// memInfo stores what the driver reports about a GPU, beside what is known to be live there.
+// memInfo stores an answer of cuMemGetInfo with the live bytes of that GPU.
 func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 	s := &p.State
 	now := sample{gpu: noGPU, at: returned(m), used: m.Bytes, total: m.Aux}

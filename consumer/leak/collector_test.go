@@ -52,7 +52,7 @@ func series(page []byte, family string) (n int) {
 }
 
 // Every family keeps its limit, and the series together still count every byte.
-func TestSeriesAreBounded(t *testing.T) {
+func TestSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -95,7 +95,7 @@ func TestSeriesAreBounded(t *testing.T) {
 }
 
 // A workload whose processes have all ended is evicted for a new one; a running workload is not.
-func TestEndedWorkloadsMakeRoom(t *testing.T) {
+func TestEndedWorkloadIsEvictedForNewOne(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -127,7 +127,7 @@ func joined(t *testing.T, folds ...*Tracker) *Tracker {
 
 // Joined hosts have more workloads and failures than series. The limit holds, and running workloads still count, if
 // need be as other.
-func TestJoinedSeriesAreBounded(t *testing.T) {
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	const hosts, running, idle = 3, 900, 1000
 	var folds []*Tracker
@@ -167,7 +167,7 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 
 // Joined hosts have more host series than the limit. The hosts above the limit count as other, including their saved
 // counters.
-func TestJoinedHostsAreBounded(t *testing.T) {
+func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	const folds, hosts = 2, 1200
 	var all []*Tracker
@@ -204,7 +204,7 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 }
 
 // After a join, the workload that has been without a process for longest is still evicted first.
-func TestIdleInOrderWhenJoined(t *testing.T) {
+func TestOldestIdleWorkloadIsEvictedAfterJoin(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	for i := range uint32(maxSeries - numOther - 1) {

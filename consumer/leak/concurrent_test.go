@@ -46,7 +46,7 @@ func TestReadersSeeWholeBatches(t *testing.T) {
 }
 
 // Slots of threads without live memory are reused; threads with live memory keep their names.
-func TestThreadsOfAServer(t *testing.T) {
+func TestSlotsOfIdleThreadsAreReused(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "server").Alloc(7, 0x1, 1<<40, 1, 1)
@@ -67,7 +67,7 @@ func TestThreadsOfAServer(t *testing.T) {
 }
 
 // For the race detector.
-func TestReadersBesideSnapshot(t *testing.T) {
+func TestSnapshotDuringReads(t *testing.T) {
 	t.Parallel()
 	tracker := shortKeep()
 	var readers sync.WaitGroup

@@ -207,7 +207,7 @@ func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	t.countUnknownContext(p)
 }
 
-// contextReset ends what a primary context holds and keeps its users.
+// contextReset frees the memory of a primary context and keeps its users.
 func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {

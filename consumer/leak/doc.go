@@ -1,4 +1,4 @@
-// Package leak answers who holds GPU memory and what was never freed. It folds memory batches into live allocations
+// Package leak answers who holds GPU memory and which memory was never freed. It folds memory batches into live allocations
 // per process and GPU.
 //
 // Memory is live from its allocation until it is freed. It is unfreed if it was live when its process ended or
@@ -40,7 +40,7 @@
 // therefore unknown is counted (UnknownContexts): live memory may then be too high.
 //
 // The package keeps the latest answer of cuMemGetInfo per GPU and of cuMemPoolGetAttribute per pool, and compares it
-// with what was live then.
+// with the live bytes of that moment.
 //
 // # Delivery and loss
 //
@@ -54,7 +54,7 @@
 // # Limits
 //
 //   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
-//   - The cost of a report, a scrape and Top depends on what they show, not on what is live. The end of a context costs
+//   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The end of a context costs
 //     time for every allocation of its process.
 //   - A metric family has at most 2,000 series per shard. The rest is counted as comm="other". Hosts of one name in two
 //     clusters share their series.

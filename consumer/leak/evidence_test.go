@@ -32,14 +32,14 @@ func TestEvidence(t *testing.T) {
 		{"launches lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossBulkRing, 1)
 		}, complete},
-		{"batches of other kinds spooled away", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"batches dropped by the spool", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossSpool, 1)
 		}, complete},
-		{"loss said by a heartbeat", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"loss reported by a heartbeat", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossState, 3)
 			apply(t, tr, h.Heartbeat())
 		}, gap},
-		{"lost batches told by the runtime", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"lost batches reported by the runtime", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			tr.Lost("test", "gpu-01", "boot-1", 2)
 		}, gap},
 		{"no lost batches", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
@@ -51,7 +51,7 @@ func TestEvidence(t *testing.T) {
 		{"producer restarted", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			h.Header.Run = 1_000
 		}, gap},
-		{"producer restarted, then a straggler of the earlier run",
+		{"producer restarted, then a late batch of the earlier run",
 			func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 				h.Header.Run = 1_000
 				apply(t, tr, h.Heartbeat())
@@ -80,7 +80,7 @@ func TestEvidence(t *testing.T) {
 }
 
 // A process that began before the producer's run, made no call in it and is not in the producer's list has ended.
-func TestEndUntold(t *testing.T) {
+func TestProcessMissingFromListEnds(t *testing.T) {
 	t.Parallel()
 	const run = 1_000
 	tests := []struct {
@@ -90,10 +90,10 @@ func TestEndUntold(t *testing.T) {
 		older []uint64
 		ended bool
 	}{
-		{"it is not there", 50, nil, []uint64{7, 41}, true},
-		{"nobody is there", 50, nil, []uint64{}, true},
-		{"it is there", 50, nil, []uint64{43, 42, 7}, false},
-		{"nothing is said", 50, nil, nil, false},
+		{"it is not in the list", 50, nil, []uint64{7, 41}, true},
+		{"the list is empty", 50, nil, []uint64{}, true},
+		{"it is in the list", 50, nil, []uint64{43, 42, 7}, false},
+		{"no list", 50, nil, nil, false},
 		{"it began later", 1_001, nil, []uint64{}, false},
 		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host,
 			p *consumertest.Process) {
@@ -109,11 +109,11 @@ func TestEndUntold(t *testing.T) {
 			p *consumertest.Process) {
 			h.Header.ClockOffset -= 1e12
 		}, []uint64{}, true},
-		{"an earlier run says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"the list comes from an earlier run", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			apply(t, tr, h.Heartbeat())
 			h.Header.Run = run - 1
 		}, []uint64{}, false},
-		{"another boot says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"the list comes from another boot", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			h.Header.BootID, h.Header.ClockOffset = "boot-0", h.Header.ClockOffset-1
 		}, []uint64{}, false},
 	}
@@ -152,7 +152,7 @@ func TestEndUntold(t *testing.T) {
 }
 
 // A process may have begun unseen inside lost batches.
-func TestBegunInsideAGap(t *testing.T) {
+func TestProcessBegunInsideGap(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -167,7 +167,7 @@ func TestBegunInsideAGap(t *testing.T) {
 }
 
 // A later gap does not change the evidence of an ended process.
-func TestGapAfterTheEnd(t *testing.T) {
+func TestGapAfterExitChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -179,8 +179,8 @@ func TestGapAfterTheEnd(t *testing.T) {
 	}
 }
 
-// After Forget, the evidence of a process is a gap: what it held before is unknown.
-func TestEvidenceOfAForgottenHost(t *testing.T) {
+// After Forget, the evidence of a process is a gap: its earlier memory is unknown.
+func TestForgottenHostReturnsWithGap(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -213,7 +213,7 @@ func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 }
 
 // Events of the earlier owner of a PID still count for it, even in the batch that first names the later owner.
-func TestReusedPIDWithinABatch(t *testing.T) {
+func TestReusedPIDWithinBatch(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -250,7 +250,7 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 	}
 }
 
-func TestRebootEndsEverything(t *testing.T) {
+func TestRebootEndsProcesses(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
@@ -269,7 +269,7 @@ func TestRebootEndsEverything(t *testing.T) {
 
 // The clock of a host may be set after boot. The correction ends the processes of the earlier boot, and late batches
 // of that boot do not affect the newer one.
-func TestRebootWithAWrongClock(t *testing.T) {
+func TestClockCorrectionEndsEarlierBoot(t *testing.T) {
 	t.Parallel()
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
@@ -299,7 +299,7 @@ func TestRebootWithAWrongClock(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestEqualPIDsAndAddressesAreSeparate(t *testing.T) {
 	t.Parallel()
 	tracker := New(Config{})
 	for _, hostname := range []string{"gpu-01", "gpu-02"} {
@@ -323,7 +323,7 @@ func TestGPUs(t *testing.T) {
 	p.Alloc(1, 0x1000, 1, 100, 1)
 	p.GPU = &schema.GPU{Ordinal: 1}
 	p.Alloc(1, 0x2000, 2, 101, 1)
-	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // the UUID is known from here on
+	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // later events name the UUID
 	p.Alloc(1, 0x3000, 4, 102, 1)
 	p.GPU = &schema.GPU{UUID: "GPU-a", Ordinal: 0}
 	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // freed from another current device
@@ -345,7 +345,7 @@ func TestGPUs(t *testing.T) {
 }
 
 // A forgotten process leaves nothing in the shared table.
-func TestForget(t *testing.T) {
+func TestForgottenProcessFreesItsEntries(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{KeepEnded: 10 * time.Minute})
@@ -377,7 +377,7 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 
 // A renamed process counts under its new name once it holds nothing, so that every workload frees only what it
 // allocated.
-func TestRename(t *testing.T) {
+func TestRenameWaitsUntilNothingIsHeld(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 50, "python").Alloc(1, 0x1000, 100, 100, 1)

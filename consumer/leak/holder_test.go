@@ -23,7 +23,7 @@ func TestHolders(t *testing.T) {
 		want   held
 		check  Counters
 	}{
-		{"an opened address is held and is no memory", func(p *proc) {
+		{"an opened address is a holder without bytes", func(p *proc) {
 			p.Open(1, a, token, 10, 1)
 		}, held{holders: 1}, Counters{}},
 		{"close ends it", func(p *proc) {
@@ -32,7 +32,7 @@ func TestHolders(t *testing.T) {
 		{"opened twice is closed twice", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).Close(1, a, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"and then it is gone", func(p *proc) {
+		{"the second close ends the holder", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).Close(1, a, 20, 1).Close(1, a, 21, 1).Close(1, a, 22, 1)
 		}, held{}, Counters{UnmatchedFrees: 1}},
 		{"another token at the address ends the earlier holder", func(p *proc) {
@@ -41,10 +41,10 @@ func TestHolders(t *testing.T) {
 		{"close raced by the next open of its address", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(2, a, token+1, 22, 6).Close(1, a, 20, 10)
 		}, held{holders: 1}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"close of unknown", func(p *proc) {
+		{"close of an unknown address", func(p *proc) {
 			p.Close(1, a, 20, 1)
 		}, held{}, Counters{UnmatchedFrees: 1}},
-		{"close of own memory", func(p *proc) {
+		{"close of memory of its own", func(p *proc) {
 			p.Alloc(1, a, 100, 10, 1).Close(1, a, 20, 1)
 		}, held{live: 100}, Counters{UnmatchedFrees: 1}},
 		{"memory over a holder ends it", func(p *proc) {
@@ -57,7 +57,7 @@ func TestHolders(t *testing.T) {
 			p.Call("cuImportExternalMemory", 1, schema.Memory{Time: 10, Ptr: 0x55, Aux: 7})
 			p.Call("cuExternalMemoryGetMappedBuffer", 1, schema.Memory{Time: 11, Ptr: a, Aux: 0x55}).Free(1, a, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"and of its memory object", func(p *proc) {
+		{"destroying an external memory object", func(p *proc) {
 			p.Call("cuImportExternalMemory", 1, schema.Memory{Time: 10, Ptr: 0x55, Aux: 7})
 			p.Call("cuDestroyExternalMemory", 1, schema.Memory{Time: 20, Ptr: 0x55})
 		}, held{}, Counters{}},
@@ -65,10 +65,10 @@ func TestHolders(t *testing.T) {
 			p.Call("cuMemPoolImportPointer", 1, schema.Memory{Time: 10, Ptr: a, Aux: token})
 			p.Call("cuMemFreeAsync", 1, schema.Memory{Time: 20, Ptr: a})
 		}, held{}, Counters{}},
-		{"what IPC opened ends with its context", func(p *proc) {
+		{"memory opened by IPC ends with its context", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).DestroyContext(1, 20, 1)
 		}, held{}, Counters{}},
-		{"and with no other", func(p *proc) {
+		{"memory opened by IPC survives other contexts", func(p *proc) {
 			p.CreateContext(1, 5, 1).CreateContext(2, 6, 1).In(1).Open(1, a, token, 10, 1).DestroyContext(2, 20, 1)
 		}, held{holders: 1}, Counters{}},
 		{"pool pointers and imported handles stay", func(p *proc) {
@@ -76,7 +76,7 @@ func TestHolders(t *testing.T) {
 				schema.Memory{Time: 10, Ptr: a, Aux: token})
 			p.Import(1, 9, token, 11, 1).DestroyContext(1, 20, 1)
 		}, held{holders: 2}, Counters{}},
-		{"exit counts what was not closed", func(p *proc) {
+		{"exit counts unclosed holders", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, b, token, 11, 1).Exit(50)
 		}, held{unclosed: 2}, Counters{}},
 		{"close after an exit", func(p *proc) {
@@ -98,7 +98,7 @@ func TestHolders(t *testing.T) {
 		{"a mapping keeps an imported handle's memory held", func(p *proc) {
 			p.Import(1, 9, token, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"until it is unmapped", func(p *proc) {
+		{"the last unmap ends an imported handle", func(p *proc) {
 			p.Import(1, 9, token, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 20, 1).Unmap(1, a, 2*mb, 30, 1)
 		}, held{}, Counters{}},
 		{"exit with an import held by a mapping alone", func(p *proc) {
@@ -109,7 +109,7 @@ func TestHolders(t *testing.T) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Retain(1, 9, a, 12, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 21, 1)
 		}, held{live: 2 * mb}, Counters{}},
-		{"until the last release", func(p *proc) {
+		{"the last release ends retained memory", func(p *proc) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Retain(1, 9, a+mb, 12, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 21, 1).Release(1, 9, 22, 1)
 		}, held{}, Counters{}},
@@ -117,7 +117,7 @@ func TestHolders(t *testing.T) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 12, 1).Retain(1, 9, a, 13, 1)
 			p.Unmap(1, a, 2*mb, 20, 1)
 		}, held{live: 2 * mb}, Counters{}},
-		{"and its release", func(p *proc) {
+		{"release of a handle that was retained from a mapping", func(p *proc) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 12, 1).Retain(1, 9, a, 13, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 30, 1)
 		}, held{}, Counters{}},
@@ -139,11 +139,11 @@ func TestHolders(t *testing.T) {
 			p.Call("cuMulticastUnbind", 1, schema.Memory{Time: 14, Ptr: 8, Bytes: mb}).Unmap(1, a, 2*mb, 15,
 				1).Release(1, 8, 16, 1)
 		}, held{live: mb}, Counters{}},
-		{"neither at the exit", func(p *proc) {
+		{"a multicast object is neither memory nor holder at exit", func(p *proc) {
 			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Map(1, a, 2*mb, 8, 13,
 				1).Release(1, 8, 14, 1).Exit(20)
 		}, held{}, Counters{}},
-		{"reserved addresses, prefetches, access and recorded calls are no memory", func(p *proc) {
+		{"reservations, prefetches, access and recorded calls allocate nothing", func(p *proc) {
 			for _, symbol := range []string{"cuMemAddressReserve", "cuMemAddressFree", "cuMemSetAccess",
 				"cuMemPrefetchAsync",
 				"cuMemMapArrayAsync", "cuMemPoolTrimTo", "cuModuleLoadData", "cuModuleUnload"} {
@@ -180,7 +180,7 @@ func TestHolders(t *testing.T) {
 }
 
 // A holder names the exporting process only if both are on the same host.
-func TestOwners(t *testing.T) {
+func TestHolderNamesExporterOfSameHost(t *testing.T) {
 	t.Parallel()
 	const token = 0xfeed << 32
 	tracker := New(Config{})
@@ -206,7 +206,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestExportsAreBounded(t *testing.T) {
+func TestNewestExportsAreKept(t *testing.T) {
 	t.Parallel()
 	var x exports
 	for i := range uint64(3 * maxExports) {
@@ -219,7 +219,7 @@ func TestExportsAreBounded(t *testing.T) {
 }
 
 // A saturated counter does not change: the memory lives until its process ends.
-func TestCountsStay(t *testing.T) {
+func TestSaturatedCounterKeepsMemory(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train").Create(1, 9, mb, 10, 1).Map(1, 1<<40, mb, 9, 11, 1)
@@ -250,7 +250,7 @@ func TestCountsStay(t *testing.T) {
 
 // However often a handle is mapped, its memory ends with the last reference or mapping, and the process's next image
 // starts without it.
-func TestManyMappings(t *testing.T) {
+func TestMemoryEndsWithLastOfManyMappings(t *testing.T) {
 	t.Parallel()
 	const n = math.MaxUint16 + 2
 	for _, restored := range []bool{false, true} {
@@ -306,10 +306,10 @@ func TestPools(t *testing.T) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10).PoolInfo(5, poolReserved, 4096, 11), 5, 20)
 		}, 100, []Pool{{Handle: 5, Ordinal: -1, Limit: 1 << 30, Destroyed: true, LiveBytes: 100,
 			LiveAllocations: 1}}, Counters{}},
-		{"and the pool goes with its last allocation", func(p *proc) {
+		{"a destroyed pool ends with its last allocation", func(p *proc) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10), 5, 20).Free(1, a, 30, 1)
 		}, 0, nil, Counters{}},
-		{"reserved and used, as last told", func(p *proc) {
+		{"latest readings of reserved and used", func(p *proc) {
 			p.PoolInfo(5, poolReserved, 4096, 10).PoolInfo(5, poolReserved, 8192, 20).PoolInfo(5, poolUsed, 100,
 				21).PoolInfo(5, 6, 9, 22)
 		}, 0, []Pool{{Handle: 5, Ordinal: -1, ReservedBytes: 8192, ReservedAt: at(21), UsedBytes: 100,
@@ -317,7 +317,7 @@ func TestPools(t *testing.T) {
 		{"imported", func(p *proc) {
 			p.Call("cuMemPoolImportFromShareableHandle", 1, schema.Memory{Time: 10, Ptr: 5, Aux: 77})
 		}, 0, []Pool{{Handle: 5, Ordinal: -1, Imported: true}}, Counters{}},
-		{"destroy of unknown, twice", func(p *proc) {
+		{"two destroys of unknown pools", func(p *proc) {
 			destroy(destroy(p, 5, 1), 5, 2)
 		}, 0, nil, Counters{UnmatchedFrees: 2}},
 		{"destroy raced by the next pool of its handle", func(p *proc) {
@@ -329,7 +329,7 @@ func TestPools(t *testing.T) {
 		{"exit ends pools", func(p *proc) {
 			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).Exit(20)
 		}, 0, nil, Counters{}},
-		{"more than are told apart", func(p *proc) {
+		{"more pools than the limit", func(p *proc) {
 			for i := range uint64(300) {
 				p.AllocPool(1, a+i<<9, 1, 100+i, 10)
 			}
@@ -411,7 +411,7 @@ func TestMemInfo(t *testing.T) {
 }
 
 // The answers to an earlier image say nothing about the GPUs of the next image, which are numbered differently.
-func TestMemInfoOfAnEarlierImage(t *testing.T) {
+func TestExecDropsMemInfo(t *testing.T) {
 	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -454,7 +454,7 @@ func TestInferredGPU(t *testing.T) {
 
 // Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. What is allocated
 // after that memory is freed counts on the known GPU.
-func TestWorkloadsOfALearnedGPU(t *testing.T) {
+func TestFreeCountsWhereAllocationCounted(t *testing.T) {
 	t.Parallel()
 	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {
 		for _, restored := range []bool{false, true} {

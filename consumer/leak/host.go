@@ -18,7 +18,7 @@ type host struct {
 	totals *quality
 }
 
-// boot is one boot of a host, with what is known about lost events.
+// boot is one boot of a host, with its loss of events.
 type boot struct {
 	*host
 	bootID  string
@@ -94,7 +94,7 @@ func (m *host) bootOf(id string) *boot {
 	return h
 }
 
-// observe records what a batch of any kind says about its host, and returns the batch's boot.
+// observe updates the batch's boot from the header of a batch of any kind, and returns the boot.
 func (t *Tracker) observe(b *schema.Batch) *boot {
 	h := t.hostOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).bootOf(b.BootID)
 	switch {

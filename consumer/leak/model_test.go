@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// world models what the driver keeps for one process with one GPU. It uses plain lists and linear search.
+// world models the driver's state of one process with one GPU. It uses plain lists and linear search.
 type world struct {
 	pieces   []*piece
 	maps     []worldMap
@@ -268,9 +268,9 @@ func (w *world) retainPrimary(handle uint64) {
 	c.users++
 }
 
-// TestAgainstAWorld applies random calls of all kinds, many of them invalid, to the fold and to the model, and
+// TestRandomCallsMatchModel applies random calls of all kinds, many of them invalid, to the fold and to the model, and
 // compares both.
-func TestAgainstAWorld(t *testing.T) {
+func TestRandomCallsMatchModel(t *testing.T) {
 	t.Parallel()
 	const primary = 1 // handle; 2 and 3 are green contexts, 4 to 7 others
 	for seed := range uint64(40) {
@@ -419,7 +419,7 @@ func (w *world) compare(t *testing.T, tracker *Tracker, seed uint64) {
 }
 
 // An allocation needs its slab entry and its share of the index, nothing else.
-func TestBytesOfAnAllocation(t *testing.T) {
+func TestAllocationNeedsAtMost64Bytes(t *testing.T) {
 	t.Parallel()
 	const n = 200_000
 	tracker := million(t, n)

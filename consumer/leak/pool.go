@@ -102,7 +102,7 @@ func (s *state) endPool(i uint8) {
 	q.destroyed, q.reserved, q.used = true, reading{}, reading{}
 }
 
-// poolInfo stores what the driver reported about a pool. The default pool of a GPU is known only from here.
+// poolInfo stores a reading of a pool. Programs do not create the default pool of a GPU; it appears only here.
 func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 || (m.Aux != poolReserved && m.Aux != poolUsed) {
 		return

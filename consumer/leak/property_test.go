@@ -50,7 +50,7 @@ func (m *model) free(ptr uint64, at schema.KTime) {
 	}
 }
 
-func TestAgainstAModel(t *testing.T) {
+func TestRandomAllocationsMatchModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -79,7 +79,7 @@ type GPUUse struct {
 	Info                       *MemInfo // nil if the process never called cuMemGetInfo
 }
 
-// MemInfo is the latest answer of cuMemGetInfo, with what was live at that moment.
+// MemInfo is the latest answer of cuMemGetInfo, with the live bytes at that moment.
 type MemInfo struct {
 	At                    time.Time
 	UsedBytes, TotalBytes uint64 // of the whole GPU

@@ -24,7 +24,7 @@ type allocation struct {
 	owner  uint8 // index into its process's contexts, or pools for class pool; 0: unknown or none
 }
 
-// entryKind is what an entry of the slab stands for.
+// entryKind is the meaning of an entry of the slab.
 type entryKind uint8
 
 const (

@@ -8,7 +8,7 @@ import (
 )
 
 // Addresses chosen to share a bucket of the first hash do not share one of the second.
-func TestChosenAddresses(t *testing.T) {
+func TestCollidingAddressesAreRehashed(t *testing.T) {
 	t.Parallel()
 	inverse := uint64(0x9E3779B97F4A7C15)
 	for range 6 { // Newton's method: each step doubles the number of correct low bits
@@ -18,8 +18,8 @@ func TestChosenAddresses(t *testing.T) {
 		name    string
 		address func(n uint64) uint64
 	}{
-		{"of one product", func(n uint64) uint64 { return inverse * (7<<32 | n) }},
-		{"of one end", func(n uint64) uint64 { return n<<48 | 0x1000 }},
+		{"addresses with equal hashes", func(n uint64) uint64 { return inverse * (7<<32 | n) }},
+		{"addresses with equal low bits", func(n uint64) uint64 { return n<<48 | 0x1000 }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestChosenAddresses(t *testing.T) {
 }
 
 // State and view do not depend on the order of buckets.
-func TestOrderOfBuckets(t *testing.T) {
+func TestBucketOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
 		calm, scattered := shortKeep(), shortKeep()

@@ -36,7 +36,7 @@ func TestSnapshot(t *testing.T) { suite.Run(t) }
 func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The snapshot tests prove something only if the traffic reaches every part of the state.
-func TestTrafficHasEverything(t *testing.T) {
+func TestTrafficReachesAllState(t *testing.T) {
 	t.Parallel()
 	fold := shortKeep()
 	var seen struct {
@@ -83,7 +83,7 @@ func TestTrafficHasEverything(t *testing.T) {
 
 // Forget removes what belongs to the host and nothing else. What the host's processes counted as other becomes
 // unfreed.
-func TestForgottenHost(t *testing.T) {
+func TestForgetRemovesOnlyTheHost(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),
 		"crowd": consumertest.Crowd(t)} {
@@ -96,7 +96,7 @@ func TestForgottenHost(t *testing.T) {
 			after := consumertest.Sections(t, fold)
 			for i, s := range after[1:] {
 				if len(after) != len(before)-1 || s.Host != before[i+2].Host || !bytes.Equal(s.Data, before[i+2].Data) {
-					t.Errorf("section %d of %d, of host %s, is not what it was", i, len(after), s.Host)
+					t.Errorf("section %d of %d, of host %s, changed", i, len(after), s.Host)
 				}
 			}
 			balanced(t, fold)

@@ -66,7 +66,7 @@ func (t *Tracker) largest(n int) []candidate {
 			}
 		}
 		for k, i := range heads {
-			end := len(found) + (scan-len(found))/(len(heads)-k) // the next hosts share what one host does not use
+			end := len(found) + (scan-len(found))/(len(heads)-k) // the next hosts share the part that a host does not use
 			for i != 0 && len(found) < end {
 				a := t.slab.at(i)
 				found = append(found, candidate{a.bytes, t.wall(a), a.key, i})

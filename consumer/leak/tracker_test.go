@@ -45,10 +45,10 @@ func TestRules(t *testing.T) {
 		{"alloc is live", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 5)
 		}, holding{live: 100, allocations: 1, peak: 100}, Counters{}},
-		{"free ends it, on another thread too", func(p *consumertest.Process) {
+		{"free on another thread", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 5).Free(2, a, 20, 5)
 		}, holding{peak: 100}, Counters{}},
-		{"peak is the most at once", func(p *consumertest.Process) {
+		{"peak is the largest live sum", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Free(1, a, 20, 1).Alloc(1, b, 60, 30, 1)
 		}, holding{live: 60, allocations: 1, peak: 100}, Counters{}},
 		{"a free entering at the return frees", func(p *consumertest.Process) {
@@ -58,7 +58,7 @@ func TestRules(t *testing.T) {
 			// A frees a in [20, 30]; the driver returns a to B, whose alloc [22, 28] is recorded first.
 			p.Alloc(1, a, 100, 10, 1).Alloc(2, a, 40, 22, 6).Free(1, a, 20, 10)
 		}, holding{live: 40, allocations: 1, peak: 100}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"and the new life is freed in its turn", func(p *consumertest.Process) {
+		{"the next free ends the new life", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Alloc(2, a, 40, 22, 6).Free(1, a, 20, 10).Free(2, a, 40, 1)
 		}, holding{peak: 100}, Counters{ReallocOverLive: 1, LateFrees: 1}},
 		{"realloc whose free was never seen", func(p *consumertest.Process) {
@@ -67,7 +67,7 @@ func TestRules(t *testing.T) {
 		{"free of an unknown address", func(p *consumertest.Process) {
 			p.Free(1, a, 20, 1)
 		}, holding{}, Counters{UnmatchedFrees: 1}},
-		{"double free is the second's", func(p *consumertest.Process) {
+		{"the second of two frees is unmatched", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Free(1, a, 20, 1).Free(1, a, 30, 1)
 		}, holding{peak: 100}, Counters{UnmatchedFrees: 1}},
 		{"free(0) is not a free", func(p *consumertest.Process) {
@@ -105,7 +105,7 @@ func TestRules(t *testing.T) {
 		{"pinned memory at exit", func(p *consumertest.Process) {
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: 10, Ptr: a, Bytes: 100}).Exit(50)
 		}, holding{hostUnfreed: 100, ended: true}, Counters{}},
-		{"exec ends the image, the process goes on", func(p *consumertest.Process) {
+		{"exec ends the image but not the process", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Exec("other", 50).Alloc(1, a, 30, 60, 1)
 		}, holding{live: 30, allocations: 1, peak: 100, unfreed: 100, unfreedN: 1}, Counters{}},
 		{"events after an exit", func(p *consumertest.Process) {
@@ -121,11 +121,11 @@ func TestRules(t *testing.T) {
 		{"released physical memory lives while it is mapped", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Release(1, 9, 25, 1)
 		}, holding{live: 2 * mb, allocations: 1, peak: 2 * mb}, Counters{}},
-		{"and goes with its last mapping", func(p *consumertest.Process) {
+		{"the last unmap ends released memory", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Map(1, b, 2*mb, 9, 21, 1).Release(1, 9, 25, 1)
 			p.Unmap(1, a, 2*mb, 30, 1).Unmap(1, b, 2*mb, 31, 1)
 		}, holding{peak: 2 * mb}, Counters{}},
-		{"a released handle is given out anew while mapped", func(p *consumertest.Process) {
+		{"the driver reuses a released handle while its memory is mapped", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Release(1, 9, 25, 1).Create(1, 9, mb, 30, 1)
 			p.Unmap(1, a, 2*mb, 40, 1)
 		}, holding{live: mb, allocations: 1, peak: 3 * mb}, Counters{}},
@@ -142,10 +142,10 @@ func TestRules(t *testing.T) {
 		{"release raced by the next create of its handle", func(p *consumertest.Process) {
 			p.Create(1, 9, mb, 1, 1).Create(2, 9, mb, 22, 6).Release(1, 9, 20, 10)
 		}, holding{live: mb, allocations: 1, peak: mb}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"unknown handles break nothing", func(p *consumertest.Process) {
+		{"unknown handles are counted", func(p *consumertest.Process) {
 			p.Release(1, 77, 10, 1).Map(1, a, mb, 78, 20, 1).Unmap(1, a, mb, 30, 1).Unmap(1, a, mb, 40, 1)
 		}, holding{}, Counters{UnknownHandles: 2, UnmatchedFrees: 1}},
-		{"handles and addresses are two spaces", func(p *consumertest.Process) {
+		{"a handle may equal an address", func(p *consumertest.Process) {
 			p.Create(1, a, mb, 10, 1).Alloc(1, a, 5, 11, 1).Free(1, a, 20, 1)
 		}, holding{live: mb, allocations: 1, peak: mb + 5}, Counters{}},
 		{"exit with memory held by a mapping alone", func(p *consumertest.Process) {

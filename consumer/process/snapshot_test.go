@@ -31,7 +31,7 @@ func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.D
 }
 
 // Restored processes of several hosts are in order of first sight, even if the newest process was forgotten before.
-func TestRestoredOrder(t *testing.T) {
+func TestRestoreKeepsOrder(t *testing.T) {
 	t.Parallel()
 	forget := func(e *Entry[int], silent time.Duration) bool { return silent > time.Hour }
 	table := NewTable(forget)
@@ -64,7 +64,7 @@ func TestRestoredOrder(t *testing.T) {
 	}
 }
 
-func TestRestoreRefuses(t *testing.T) {
+func TestRestoreRefusesDamage(t *testing.T) {
 	t.Parallel()
 	table := NewTable[int](nil)
 	table.Threads(batch(t, "a", 0, 1, 2))

@@ -78,7 +78,7 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 		t.threads = append(t.threads, e)
 	}
 	if changed {
-		t.newest(b)
+		t.applyLastRows(b)
 	}
 	if b.Events > 0 && now.Sub(h.swept).Abs() > time.Minute { // a clock that went back was wrong before
 		t.sweep(h, now)
@@ -124,9 +124,9 @@ func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
 	h.order = append(h.order, e)
 }
 
-// newest updates every process from the row of its last event. The order of rows does not tell: a process may take a
+// applyLastRows updates every process from the row of its last event. The order of rows does not tell: a process may take a
 // name and return to its earlier one.
-func (t *Table[S]) newest(b *schema.Batch) {
+func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	t.column = b.Thread().Values(t.column, b.Events)
 	for _, thread := range t.column {
 		row := b.Threads[thread].Process

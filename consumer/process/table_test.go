@@ -35,7 +35,7 @@ func pids(t *Table[int]) string {
 	return text
 }
 
-func TestSilentProcessesGo(t *testing.T) {
+func TestSilentProcessesAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	gone := 0
@@ -49,7 +49,7 @@ func TestSilentProcessesGo(t *testing.T) {
 }
 
 // A host whose clock is a day ahead does not make processes of other hosts look silent.
-func TestClocksOfHostsDoNotMix(t *testing.T) {
+func TestSilenceUsesTheHostsOwnClock(t *testing.T) {
 	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 0, 1))
@@ -61,7 +61,7 @@ func TestClocksOfHostsDoNotMix(t *testing.T) {
 }
 
 // A clock that was years ahead does not keep processes that ended since.
-func TestClockThatWasAhead(t *testing.T) {
+func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 20*365*24*time.Hour, 1))
@@ -74,7 +74,7 @@ func TestClockThatWasAhead(t *testing.T) {
 }
 
 // A process that the current batch names is not forgotten, however full the table is.
-func TestTheBatchInHandStays(t *testing.T) {
+func TestProcessesOfCurrentBatchStay(t *testing.T) {
 	t.Parallel()
 	table := NewTable[int](nil)
 	for first := uint32(0); first < MaxProcesses; first += 50_000 {
@@ -94,7 +94,7 @@ func TestTheBatchInHandStays(t *testing.T) {
 }
 
 // A full table forgets ended processes before running ones, each in order of first sight.
-func TestWhoRunsStays(t *testing.T) {
+func TestFullTableForgetsEndedFirst(t *testing.T) {
 	t.Parallel()
 	const run = 10 // of every 13
 	table := NewTable[int](nil)
@@ -125,8 +125,8 @@ func sequence(from, n uint32) (all []uint32) {
 	return all
 }
 
-// The last event of a batch decides a process's name. What a later batch does not know keeps its value.
-func TestNewestName(t *testing.T) {
+// The last event of a batch decides a process's name. Fields that a later batch does not know keep their values.
+func TestLastEventNamesTheProcess(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -135,9 +135,9 @@ func TestNewestName(t *testing.T) {
 	}{
 		{"one", []string{"a"}, "a"},
 		{"renamed within a batch", []string{"a", "b"}, "b"},
-		{"and back", []string{"a", "b", "a"}, "a"},
+		{"renamed and back within a batch", []string{"a", "b", "a"}, "a"},
 		{"renamed between batches", []string{"a", "", "b"}, "b"},
-		{"renamed in a batch, and back between", []string{"a", "b", "", "a"}, "a"},
+		{"renamed in a batch and back in the next", []string{"a", "b", "", "a"}, "a"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestNewestName(t *testing.T) {
 }
 
 // A recorded call counts as recorded only, and its symbol has one counter.
-func TestRecordedCalls(t *testing.T) {
+func TestRecordedCallsAreSeparate(t *testing.T) {
 	t.Parallel()
 	var c Calls
 	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord},
@@ -188,7 +188,7 @@ func TestRecordedCalls(t *testing.T) {
 	}
 }
 
-func TestCallsAreBounded(t *testing.T) {
+func TestCallsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	var c Calls
 	for i := range 1000 {
