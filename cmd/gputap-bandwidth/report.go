@@ -36,7 +36,7 @@ func rate(c *bandwidth.DirectionUse) string {
 	if c.BusyNS == 0 {
 		return "-"
 	}
-	return app.Bytes(uint64(float64(c.Bytes-c.AsyncBytes)/float64(c.BusyNS)*1e9)) + "/s"
+	return app.Bytes(uint64(c.Throughput())) + "/s"
 }
 
 func total(p *bandwidth.Process) (n uint64) {

@@ -190,11 +190,3 @@ func (d *Detector) Alerts() []Alert {
 	defer d.mu.Unlock()
 	return d.history.all()
 }
-
-// Total returns the number of alerts raised. If hosts of several shards were joined, it is the highest number of one
-// shard.
-func (d *Detector) Total() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.history.total
-}

@@ -58,8 +58,8 @@ func TestRepeatsCountForTheAlertOfTheirHost(t *testing.T) {
 	if got, want := repeats(d), []string{"x/1+0", "y/1+2", "x/2+0", "y/2+1", "y/3+0"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if d.Total() != 3 {
-		t.Errorf("the next alert has number %d", d.Total())
+	if d.history.total != 3 {
+		t.Errorf("the next alert has number %d", d.history.total)
 	}
 }
 

@@ -234,7 +234,7 @@ func BenchmarkReport1M(b *testing.B) {
 	}{
 		{"Report", func() { tracker.Report() }},
 		{"Top20", func() { tracker.Top(20) }},
-		{"Top1000", func() { tracker.Top(MaxTop) }},
+		{"Top1000", func() { tracker.Top(maxTop) }},
 		{"Collect", func() {
 			to := make(chan prometheus.Metric, 10_000)
 			tracker.Collect(to)

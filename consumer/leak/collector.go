@@ -139,3 +139,25 @@ func owned(c schema.MemClass, ever uint64) bool {
 }
 
 func pidText(pid uint32) string { return strconv.FormatUint(uint64(pid), 10) }
+
+// results names the CUresults that memory calls return in practice. These are the driver's codes; the runtime library
+// uses other names (2 is cudaErrorMemoryAllocation there).
+var results = map[uint32]string{
+	1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
+	4: "CUDA_ERROR_DEINITIALIZED", 46: "CUDA_ERROR_DEVICE_UNAVAILABLE", 100: "CUDA_ERROR_NO_DEVICE",
+	101: "CUDA_ERROR_INVALID_DEVICE", 201: "CUDA_ERROR_INVALID_CONTEXT", 205: "CUDA_ERROR_MAP_FAILED",
+	206: "CUDA_ERROR_UNMAP_FAILED", 208: "CUDA_ERROR_ALREADY_MAPPED", 211: "CUDA_ERROR_NOT_MAPPED",
+	214: "CUDA_ERROR_ECC_UNCORRECTABLE", 304: "CUDA_ERROR_OPERATING_SYSTEM", 400: "CUDA_ERROR_INVALID_HANDLE",
+	401: "CUDA_ERROR_ILLEGAL_STATE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 709: "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+	716: "CUDA_ERROR_MISALIGNED_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED", 800: "CUDA_ERROR_NOT_PERMITTED",
+	801: "CUDA_ERROR_NOT_SUPPORTED", 802: "CUDA_ERROR_SYSTEM_NOT_READY",
+	900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+	906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", 999: "CUDA_ERROR_UNKNOWN",
+}
+
+func resultName(code uint32) string {
+	if name, ok := results[code]; ok {
+		return name
+	}
+	return strconv.FormatUint(uint64(code), 10)
+}

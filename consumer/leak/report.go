@@ -16,13 +16,10 @@ type Report struct {
 	Counters  Counters
 }
 
-// Totals are sums over the processes of a Report.
+// Totals are sums of GPU memory over the processes of a Report.
 type Totals struct {
-	LiveBytes, LiveAllocations         uint64 // GPU memory
-	HostLiveBytes, HostLiveAllocations uint64 // pinned and registered host memory
-	UnfreedBytes, UnfreedAllocations   uint64 // GPU memory that was live when its process ended
-	Holders                            uint64
-	PoolReservedBytes                  uint64 // of the pools that programs queried
+	LiveBytes, LiveAllocations uint64
+	UnfreedBytes               uint64 // live when their process ended
 }
 
 // Counters count events that contradict the state, since the Tracker was created.
@@ -126,17 +123,9 @@ func (t *Tracker) Report() Report {
 		out := report(p)
 		out.Holders = t.reportHolders(p)
 		r.Processes = append(r.Processes, out)
-		s := &p.State
-		r.Totals.LiveBytes += s.live.bytes
-		r.Totals.LiveAllocations += s.live.allocations
-		r.Totals.HostLiveBytes += s.hostLive.bytes
-		r.Totals.HostLiveAllocations += s.hostLive.allocations
-		r.Totals.UnfreedBytes += s.unfreed.bytes
-		r.Totals.UnfreedAllocations += s.unfreed.allocations
-		r.Totals.Holders += s.holders
-		for i := range s.pools {
-			r.Totals.PoolReservedBytes += s.pools[i].reserved.bytes
-		}
+		r.Totals.LiveBytes += p.State.live.bytes
+		r.Totals.LiveAllocations += p.State.live.allocations
+		r.Totals.UnfreedBytes += p.State.unfreed.bytes
 	}
 	t.reportThreads(&r, all)
 	return r

@@ -11,7 +11,11 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute, TopScan: 20}) }
+func shortKeep() *Tracker {
+	t := New(Config{KeepEnded: time.Minute})
+	t.topScan = 20
+	return t
+}
 
 var suite = consumertest.Suite[*Tracker]{
 	New: shortKeep,

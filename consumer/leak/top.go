@@ -3,6 +3,7 @@ package leak
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// MaxTop is the largest number of allocations that Top returns.
-const MaxTop = 1000
+// maxTop is the largest number of allocations that Top returns.
+const maxTop = 1000
 
 // Allocation is one piece of live memory.
 type Allocation struct {
@@ -36,13 +37,13 @@ type candidate struct {
 	i     uint32
 }
 
-// Top returns the n largest live allocations, the largest first and, among equals, the oldest first. It visits a
+// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It visits a
 // limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the newest
 // ones of each host.
 func (t *Tracker) Top(n int) []Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.largest(min(n, MaxTop))
+	found := t.largest(min(n, maxTop))
 	top := make([]Allocation, 0, len(found))
 	for _, c := range found {
 		top = append(top, t.describe(t.slab.at(c.i)))
@@ -54,7 +55,7 @@ func (t *Tracker) largest(n int) []candidate {
 	if n <= 0 {
 		return nil
 	}
-	scan := max(64*n, t.cfg.TopScan)
+	scan := max(64*n, t.topScan)
 	var found []candidate
 	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
 	var heads []uint32 // of one size class, for every host that has one
@@ -94,4 +95,54 @@ func (t *Tracker) describe(a *allocation) Allocation {
 
 func (t *Tracker) wall(a *allocation) int64 {
 	return int64(a.since) + t.threads.slots[a.thread].process.State.boot.offset
+}
+
+// numSizes is the number of size classes, eight per power of two: allocations of one class differ by less than an
+// eighth.
+const numSizes = 62 * 8
+
+func sizeOf(bytes uint64) int {
+	if bytes < 8 {
+		return int(bytes)
+	}
+	octave := bits.Len64(bytes) - 1
+	return (octave-2)*8 + int(bytes>>(octave-3)&7)
+}
+
+// sizes lists the live allocations of one host by size class, the newest first.
+type sizes struct {
+	heads []uint32 // by size class; grows on demand
+	count int
+}
+
+func (z *sizes) link(s *slab, i uint32) {
+	a := s.at(i)
+	z.count++
+	head := z.head(sizeOf(a.bytes))
+	a.prev, a.next = 0, *head
+	if *head != 0 {
+		s.at(*head).prev = i
+	}
+	*head = i
+}
+
+// head returns the head of a size class.
+func (z *sizes) head(size int) *uint32 {
+	if missing := size + 1 - len(z.heads); missing > 0 {
+		z.heads = append(z.heads, make([]uint32, missing)...)
+	}
+	return &z.heads[size]
+}
+
+func (z *sizes) unlink(s *slab, i uint32) {
+	z.count--
+	a := s.at(i)
+	if a.prev != 0 {
+		s.at(a.prev).next = a.next
+	} else {
+		z.heads[sizeOf(a.bytes)] = a.next
+	}
+	if a.next != 0 {
+		s.at(a.next).prev = a.prev
+	}
 }

@@ -14,8 +14,6 @@ import (
 type Config struct {
 	// KeepEnded is how long, in event time, an ended process stays in reports; 0: forever.
 	KeepEnded time.Duration
-	// TopScan is how many allocations Top may visit in addition to 64 for each one it returns; 0: 4,096.
-	TopScan int
 }
 
 // Tracker is the leak fold: live GPU memory by process.
@@ -32,6 +30,7 @@ type Tracker struct {
 	workloads workloads
 	counters  Counters
 	batches   uint64
+	topScan   int // allocations that Top may visit, if 64 for each one it returns are fewer
 
 	qualities    int      // hosts that have a quality of their own
 	otherQuality *quality // shared by the remaining hosts; nil: not needed yet
@@ -97,11 +96,8 @@ func (a *amount) sub(bytes uint64) { a.bytes -= bytes; a.allocations-- }
 
 // New returns an empty Tracker.
 func New(cfg Config) *Tracker {
-	if cfg.TopScan <= 0 {
-		cfg.TopScan = 4096
-	}
 	t := &Tracker{
-		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
+		cfg: cfg, topScan: 4096, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
 	}
@@ -217,4 +213,43 @@ func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
 		s.calls[i] = uint8(at + 1)
 	}
 	return &p.Calls[s.calls[i]-1]
+}
+
+// prefetchEvents is how many events are prefetched at once. A process with at least manyLive allocations does not fit
+// any CPU cache.
+const (
+	prefetchEvents = 256
+	manyLive       = 1 << 15
+)
+
+// prefetch reads the memory that the next events will look up. These reads wait for memory together; events that are
+// applied one by one would each wait two or three times. It pays off for hosts whose state is not in any CPU cache.
+func (t *Tracker) prefetch(b *schema.Batch, from, to int) {
+	threads, keys, read := b.Thread(), b.Ptr(), uint32(0)
+	ahead := t.in.ahead[:0]
+	for i := from; i < to; i++ {
+		first := uint32(0)
+		if x := &t.in.procs[threads.At(i)].State.addresses; x.count > 0 {
+			first = x.heads[x.bucket(keys.At(i), len(x.heads))]
+		}
+		ahead = append(ahead, first)
+	}
+	t.in.ahead = ahead
+	for i, first := range ahead {
+		if first == 0 {
+			continue
+		}
+		a := t.slab.at(first)
+		ahead[i] = a.next // free reads the next entry
+		if a.key != keys.At(from+i) {
+			ahead[i] = a.chain
+		}
+		read += a.prev
+	}
+	for _, next := range ahead {
+		if next != 0 {
+			read += t.slab.at(next).prev
+		}
+	}
+	t.in.sink = read
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// MaxProcesses limits a Table. A Table above the limit is reduced to trimmed processes.
+// maxProcesses limits a Table. A Table above the limit is reduced to trimmed processes.
 const (
-	MaxProcesses = 100_000
-	trimmed      = MaxProcesses - MaxProcesses/16
+	maxProcesses = 100_000
+	trimmed      = maxProcesses - maxProcesses/16
 )
 
 // Entry is one process with the fold's own state of it.
@@ -178,7 +178,7 @@ func (t *Table[S]) Forget(id snapshot.HostID) {
 // running ones, each in order of first sight. It runs before a batch's entries are returned, so it never removes one
 // of them.
 func (t *Table[S]) trim() {
-	if len(t.entries) <= MaxProcesses {
+	if len(t.entries) <= maxProcesses {
 		return
 	}
 	t.sort()

@@ -77,17 +77,17 @@ func TestClockSetBack(t *testing.T) {
 func TestProcessesOfCurrentBatchStay(t *testing.T) {
 	t.Parallel()
 	table := NewTable[int](nil)
-	for first := uint32(0); first < MaxProcesses; first += 50_000 {
+	for first := uint32(0); first < maxProcesses; first += 50_000 {
 		table.Threads(batch(t, "a", 0, sequence(first, 50_000)...))
 	}
 	var gone []uint32
 	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
-	table.Threads(batch(t, "a", 5*time.Minute, 0, MaxProcesses, MaxProcesses+1))
+	table.Threads(batch(t, "a", 5*time.Minute, 0, maxProcesses, maxProcesses+1))
 	if len(gone) != 0 {
 		t.Fatalf("%d went while their batch was in hand", len(gone))
 	}
-	table.Threads(batch(t, "a", 5*time.Minute, MaxProcesses))
-	const excess = MaxProcesses + 2 - trimmed
+	table.Threads(batch(t, "a", 5*time.Minute, maxProcesses))
+	const excess = maxProcesses + 2 - trimmed
 	if !slices.Equal(gone, sequence(0, excess)) || table.Len() != trimmed || len(table.All()) != trimmed {
 		t.Errorf("%d gone, %d known", len(gone), table.Len())
 	}
@@ -98,7 +98,7 @@ func TestFullTableForgetsEndedFirst(t *testing.T) {
 	t.Parallel()
 	const run = 10 // of every 13
 	table := NewTable[int](nil)
-	for first := uint32(0); first <= MaxProcesses; first += 50_000 {
+	for first := uint32(0); first <= maxProcesses; first += 50_000 {
 		for _, e := range table.Threads(batch(t, "a", 0, sequence(first, 50_000)...)) {
 			e.Ended = e.ID.PID%13 >= run
 		}
