@@ -23,46 +23,49 @@ import (
 const (
 	publishTimeout = 2 * time.Second
 	publishRetry   = 200 * time.Millisecond
-	alertPatience  = 20 * time.Second // longer than a cluster takes to find leaders after a restart
-	shown          = 20               // alerts in one report
+	alertPatience  = 20 * time.Second // longer than a cluster needs to elect leaders after a restart
+	shown          = 20               // alerts per report
 )
 
-// alerts publishes what the detector raises. A restart folds the stream again and raises the same
-// alerts again: their message id makes JetStream keep each once, as long as GPUTAP_OUT remembers it.
+// alerts publishes the detector's alerts. After a restart the fold raises the same alerts again. Equal message ids
+// make JetStream store each alert once, within the deduplication window of GPUTAP_OUT.
 type alerts struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
-	patience time.Duration // with a bus that stores none; once, until it stores one again
+	patience time.Duration // how long to retry; after that, one attempt per alert until one is stored
 	*prometheus.CounterVec
 
 	mu     sync.Mutex
 	gaveUp bool
-	latest []anomaly.Alert // raised since the last report, the newest ones
+	latest []anomaly.Alert // the newest alerts since the last report
 	since  int
 }
 
 func newAlerts(js jetstream.JetStream, log *slog.Logger) *alerts {
-	return &alerts{js: js, log: log, patience: alertPatience, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "gputap_anomaly_notifications_total",
-		Help: "Alerts published: stored, known to the stream already, without a stream that stores them, or failed.",
-	}, []string{"sink", "result"})}
+	return &alerts{js: js, log: log, patience: alertPatience,
+		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gputap_anomaly_notifications_total",
+			Help: "Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or failed.",
+		}, []string{"sink", "result"})}
 }
 
-// publish is called by the folding goroutine, which waits: alerts are few.
+// publish stores one alert. It blocks the goroutine that applies batches; alerts are rare.
 func (a *alerts) publish(ctx context.Context, alert anomaly.Alert) {
 	a.mu.Lock()
 	a.since++
 	a.latest = append(a.latest[max(0, len(a.latest)-shown+1):], alert)
-	said := a.gaveUp
+	reported := a.gaveUp
 	a.mu.Unlock()
 	result, err := a.insist(ctx, &alert)
 	a.WithLabelValues("nats", result).Inc()
-	if err != nil && !said {
-		a.log.Warn("alert not stored, nor those after it until the bus stores one again: gputap_anomaly_notifications_total counts them", "rule", alert.Rule, "host", alert.Host, "err", err)
+	if err != nil && !reported {
+		a.log.Warn("alert not stored; trying once per new alert until NATS stores one", "rule", alert.Rule, "host",
+			alert.Host, "err", err)
 	}
 }
 
-// insist tries until an alert is stored. A bus that stores none holds a fold up for a while, and not again until it does.
+// insist retries until the alert is stored. If NATS stores none, it gives up after patience, and from then on tries
+// once per alert until one is stored.
 func (a *alerts) insist(ctx context.Context, alert *anomaly.Alert) (result string, err error) {
 	for until := time.Now().Add(a.patience); ; {
 		result, err = a.send(alert)
@@ -93,7 +96,7 @@ func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
 		jetstream.WithMsgID(messageID(alert)), jetstream.WithRetryAttempts(0))
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return "unstored", err // whoever listens has it
+		return "unstored", err // subscribers received it
 	case err != nil:
 		return "failed", err
 	case ack.Duplicate:
@@ -102,14 +105,14 @@ func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
 	return "stored", nil
 }
 
-// messageID is the same whenever the same batch raises the same alert.
+// messageID returns the same id whenever the same batch raises the same alert.
 func messageID(a *anomaly.Alert) string {
 	return strings.Join([]string{
 		a.Rule, a.Cluster, a.Host, a.Evidence.Boot, fmt.Sprint(a.PID, a.TID, a.Time.UnixNano()), a.Symbol, a.Address,
 	}, "/")
 }
 
-// report shows the alerts raised since the last report.
+// report prints the alerts raised since the last report.
 func (a *alerts) report(w io.Writer, _ []*anomaly.Detector) {
 	a.mu.Lock()
 	latest, since := a.latest, a.since
@@ -121,7 +124,8 @@ func (a *alerts) report(w io.Writer, _ []*anomaly.Detector) {
 	}
 	t := app.NewTable("TIME", "SEVERITY", "RULE", "HOST", "PID", "COMMAND", "BYTES", "MESSAGE")
 	for _, x := range latest {
-		t.Row(x.Time.UTC().Format(time.RFC3339), x.Severity, x.Rule, x.Host, x.PID, x.Comm, app.Amount(x.Bytes), x.Message)
+		t.Row(x.Time.UTC().Format(time.RFC3339), x.Severity, x.Rule, x.Host, x.PID, x.Comm, app.Amount(x.Bytes),
+			x.Message)
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "%d new alerts\n\n", since)

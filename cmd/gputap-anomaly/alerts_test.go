@@ -19,7 +19,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-func TestAnAlertIsStoredOnce(t *testing.T) {
+func TestAlertIsStoredOnce(t *testing.T) {
 	js := connect(t)
 	a := newAlerts(js, slog.New(slog.DiscardHandler))
 	a.patience = 0
@@ -27,12 +27,12 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 		Rule: anomaly.RuleOOM, Severity: anomaly.Critical, Cluster: "c", Host: "gpu.1", PID: 7, Comm: "python3",
 		Time: time.Unix(1, 0), Evidence: anomaly.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
 	}
-	a.publish(t.Context(), alert) // no stream yet
+	a.publish(t.Context(), alert) // the stream does not exist yet
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.publish(t.Context(), alert)
-	a.publish(t.Context(), alert) // as a consumer that was restarted does
+	a.publish(t.Context(), alert) // as after a restart
 	alert.PID = 8
 	a.publish(t.Context(), alert)
 	for result, want := range map[string]float64{"unstored": 1, "stored": 2, "known": 1, "failed": 0} {
@@ -59,44 +59,45 @@ func TestAnAlertIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestAnAlertWaitsForTheBus: once, and not again until the bus stores one.
-func TestAnAlertWaitsForTheBus(t *testing.T) {
+// The first alert waits for NATS. Later alerts do not wait until NATS has stored one again.
+func TestFirstAlertWaitsForNATS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := &deafBus{until: time.Now().Add(alertPatience / 2)}
+		bus := &unavailableJetStream{until: time.Now().Add(alertPatience / 2)}
 		a := newAlerts(bus, slog.New(slog.DiscardHandler))
 		count := func(result string) float64 { return testutil.ToFloat64(a.WithLabelValues("nats", result)) }
 		a.publish(t.Context(), anomaly.Alert{PID: 1})
 		if count("stored") != 1 || time.Now().Before(bus.until) {
-			t.Errorf("a bus that is away for a while has %v", count("stored"))
+			t.Errorf("after a short outage %v alerts are stored, want 1", count("stored"))
 		}
 		bus.until = time.Now().Add(time.Hour)
 		began := time.Now()
 		a.publish(t.Context(), anomaly.Alert{PID: 2})
 		if took := time.Since(began); count("unstored") != 1 || took < alertPatience || took > 2*alertPatience {
-			t.Errorf("%v are given up, after %s", count("unstored"), took)
+			t.Errorf("%v alerts were given up after %s, want 1", count("unstored"), took)
 		}
 		began = time.Now()
 		a.publish(t.Context(), anomaly.Alert{PID: 3})
 		if took := time.Since(began); count("unstored") != 2 || took != 0 {
-			t.Errorf("the next one of %v is given up after %s", count("unstored"), took)
+			t.Errorf("%v alerts were given up, the last one after %s; want 2 and 0s", count("unstored"), took)
 		}
 		bus.until = time.Now()
 		a.publish(t.Context(), anomaly.Alert{PID: 4})
 		bus.until = time.Now().Add(time.Second)
 		a.publish(t.Context(), anomaly.Alert{PID: 5})
 		if count("stored") != 3 {
-			t.Errorf("of a bus that is back %v are stored, want 3", count("stored"))
+			t.Errorf("%v alerts are stored after the outage, want 3", count("stored"))
 		}
 	})
 }
 
-// deafBus has no stream that stores until then.
-type deafBus struct {
+// unavailableJetStream stores nothing before a given time.
+type unavailableJetStream struct {
 	jetstream.JetStream
 	until time.Time
 }
 
-func (b *deafBus) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (b *unavailableJetStream) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	if time.Now().Before(b.until) {
 		return nil, jetstream.ErrNoStreamResponse
 	}
@@ -104,7 +105,8 @@ func (b *deafBus) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt
 }
 
 func connect(t *testing.T) jetstream.JetStream {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+		NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Command gputap-anomaly answers what is out of the ordinary, and publishes it as alerts.
+// Command gputap-anomaly finds unusual allocations and publishes them as alerts.
 package main
 
 import (
@@ -26,8 +26,9 @@ func run(ctx context.Context, p *app.Process) error {
 	p.Metrics.MustRegister(alerts)
 	fresh := func() *anomaly.Detector {
 		return anomaly.New(anomaly.Config{
-			Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown, OOMCooldown: cfg.Anomaly.OOMCooldown,
-			OnAlert: func(alert anomaly.Alert) { alerts.publish(ctx, alert) },
+			Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown,
+			OOMCooldown: cfg.Anomaly.OOMCooldown,
+			OnAlert:     func(alert anomaly.Alert) { alerts.publish(ctx, alert) },
 		})
 	}
 	return fold.Run(ctx, p, cfg.Consumer, js, fresh, alerts.report)

@@ -1,4 +1,4 @@
-// Command gputap-launch answers what runs: launches by process and kernel.
+// Command gputap-launch answers what runs: launches by process and CUDA kernel.
 package main
 
 import (

@@ -12,14 +12,14 @@ import (
 
 const shown = 20
 
-// report shows the processes that launch most, each with the kernel it launches most.
+// report prints the processes with the most launches, each with its most launched CUDA kernel.
 func report(w io.Writer, shards []*launch.Histogram) {
 	var processes []launch.Process
 	for _, shard := range shards {
 		processes = append(processes, shard.Report()...)
 	}
 	slices.SortStableFunc(processes, func(a, b launch.Process) int { return cmp.Compare(total(&b), total(&a)) })
-	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "MOST LAUNCHED", "OF THEM")
+	t := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "GRAPHS", "KERNELS", "TOP KERNEL", "ITS LAUNCHES")
 	for i := range processes[:min(shown, len(processes))] {
 		p := &processes[i]
 		var most launch.Func
@@ -32,7 +32,7 @@ func report(w io.Writer, shards []*launch.Histogram) {
 	fmt.Fprintf(w, "%d processes\n\n", len(processes))
 }
 
-// total is the kernel launches of a process, those inside graphs too.
+// total returns the CUDA kernel launches of a process, including those inside graphs.
 func total(p *launch.Process) (n uint64) {
 	for i := range p.Funcs {
 		n += p.Funcs[i].Launches

@@ -12,7 +12,7 @@ import (
 
 const shown = 20
 
-// report shows the processes that hold most, and what all hold together.
+// report prints the processes with the most live memory, and the totals of all processes.
 func report(w io.Writer, shards []*leak.Tracker) {
 	var r leak.Report
 	for _, tracker := range shards {

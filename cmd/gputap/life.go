@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/consumer/process"
 )
 
 // lifeParts are what begins and ends the life of memory; the stub says at each step what is live.
@@ -108,7 +108,7 @@ func holders(name string, want []holder, images []truth, now *snapshot) []check 
 // passed over.
 func details(who string, t *truth, p *processJSON) []check {
 	if p == nil {
-		p = newProcessJSON(schema.ProcessID{}, identity{})
+		p = newProcessJSON(&process.Info{})
 	}
 	var rows []check
 	figure := func(what string, expected, observed uint64) {

@@ -33,7 +33,7 @@ func writeReport(w io.Writer, pipe *pipeline, s *snapshot, rows int) error {
 	top := map[schema.ProcessID][]leak.Allocation{}
 	if pipe.leak != nil {
 		for _, a := range pipe.leak.Top(rows) {
-			top[a.Process] = append(top[a.Process], a)
+			top[a.ID] = append(top[a.ID], a)
 		}
 	}
 	for i, p := range s.Processes {

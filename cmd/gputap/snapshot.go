@@ -136,23 +136,23 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 		UnknownHandles: l.Counters.UnknownHandles, UnknownContexts: l.Counters.UnknownContexts,
 	}
 	byID := map[schema.ProcessID]*processJSON{}
-	find := func(id schema.ProcessID, who identity) *processJSON {
-		p := byID[id]
+	find := func(info *process.Info) *processJSON {
+		p := byID[info.ID]
 		if p == nil {
-			p = newProcessJSON(id, who)
-			byID[id] = p
+			p = newProcessJSON(info)
+			byID[info.ID] = p
 			s.Processes = append(s.Processes, p)
 		}
 		return p
 	}
 	for i := range l.Processes {
 		q := &l.Processes[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
+		p := find(&q.Info)
 		p.memory(q)
 	}
 	for i := range h {
 		q := &h[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
+		p := find(&q.Info)
 		p.calls(q.Calls)
 		p.GraphLaunches = q.GraphLaunches
 		for _, k := range q.Funcs {
@@ -163,7 +163,7 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 	}
 	for i := range m {
 		q := &m[i]
-		p := find(q.ID, identity{q.Start, q.UID, q.Comm, q.Exe, q.Container, q.Late, q.User, q.Pod, q.Unit, q.Cgroup, q.NSPID})
+		p := find(&q.Info)
 		p.calls(q.Calls)
 		for _, c := range q.Copies {
 			p.Copies[c.Word()] = &copyJSON{
@@ -180,28 +180,16 @@ func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []an
 	return s
 }
 
-// identity is what any fold knows of a process.
-type identity struct {
-	start     time.Time
-	uid       uint32
-	comm      string
-	exe       string
-	container string
-	late      bool
-
-	user, pod, unit, cgroup string
-	nspid                   uint32
-}
-
-func newProcessJSON(id schema.ProcessID, who identity) *processJSON {
+func newProcessJSON(info *process.Info) *processJSON {
 	p := &processJSON{
-		PID: id.PID, Start: who.start, Comm: who.comm, Exe: who.exe, UID: who.uid, Container: who.container, Host: id.Host,
-		Evidence: "complete", Calls: map[string]*callJSON{}, GPUs: map[string]*gpuJSON{}, Launches: map[string]uint64{},
-		Copies: map[string]*copyJSON{}, Threads: []threadJSON{}, id: id,
-		User: who.user, Pod: who.pod, Unit: who.unit, Cgroup: who.cgroup, NSPID: who.nspid,
-		Classes: map[string]uint64{}, Holders: holdersJSON{List: []holderJSON{}}, Pools: []poolJSON{}, Kernels: map[string]*kernelJSON{},
+		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
+		Host: info.ID.Host, Evidence: "complete", Calls: map[string]*callJSON{}, GPUs: map[string]*gpuJSON{},
+		Launches: map[string]uint64{}, Copies: map[string]*copyJSON{}, Threads: []threadJSON{}, id: info.ID,
+		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
+		Classes: map[string]uint64{}, Holders: holdersJSON{List: []holderJSON{}}, Pools: []poolJSON{},
+		Kernels: map[string]*kernelJSON{},
 	}
-	if who.late {
+	if info.Late {
 		p.Evidence = "late"
 	}
 	return p

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// Rules and severities, as they are spelled in alerts and labels.
+// Rules and severities, as spelled in alerts and labels.
 const (
 	RuleAllocSize = "alloc_size"
 	RuleOOM       = "oom"
@@ -18,46 +18,47 @@ const (
 	Critical = "critical"
 )
 
-// Alert is one finding. Its JSON is what alert subscribers get; fields are added, never renamed.
+// Alert is one finding. Its JSON form is published: fields may be added, never renamed.
 type Alert struct {
-	Time       time.Time `json:"time"` // when the call returned, wall clock, RFC 3339
+	Time       time.Time `json:"time"` // return time of the call, wall clock, RFC 3339
 	Rule       string    `json:"rule"`
 	Severity   string    `json:"severity"`
 	Host       string    `json:"host"`
 	Cluster    string    `json:"cluster"`
 	PID        uint32    `json:"pid"`
-	Start      time.Time `json:"start"` // of the process, wall clock
+	Start      time.Time `json:"start"` // start of the process, wall clock
 	Comm       string    `json:"comm"`
-	Container  string    `json:"container"` // "" outside containers
+	Container  string    `json:"container"` // "": outside containers
 	UID        uint32    `json:"uid"`
 	TID        uint32    `json:"tid"` // the thread that made the call
 	ThreadComm string    `json:"thread_comm"`
-	Address    string    `json:"address"` // hexadecimal with 0x; of VMM memory, the handle; "" when nothing was allocated
-	Bytes      uint64    `json:"bytes"`   // asked for
-	GPU        string    `json:"gpu"`     // UUID; "" unknown
-	Symbol     string    `json:"symbol"`  // driver function called
-	Value      float64   `json:"value"`   // what was judged: bytes
+	Address    string    `json:"address"` // hexadecimal with 0x; the handle of VMM memory; "": nothing was allocated
+	Bytes      uint64    `json:"bytes"`   // requested
+	GPU        string    `json:"gpu"`     // UUID; "": unknown
+	Symbol     string    `json:"symbol"`  // the driver function called
+	Value      float64   `json:"value"`   // the judged value: bytes
 	Baseline   float64   `json:"baseline"`
-	Score      float64   `json:"score"`   // alloc_size: robust z; oom: 0
-	Repeats    uint64    `json:"repeats"` // the same again within the cool-down, so far
+	Score      float64   `json:"score"`   // alloc_size: robust z-score; oom: 0
+	Repeats    uint64    `json:"repeats"` // equal findings within the cooldown, so far
 	Message    string    `json:"message"`
 	Evidence   Evidence  `json:"evidence"`
 }
 
-// Evidence names the batch that shows the finding.
+// Evidence names the batch that contains the finding.
 type Evidence struct {
 	Host string `json:"host"`
 	Boot string `json:"boot"`
 	Seq  uint64 `json:"seq"`
 }
 
-// alert fills in all that does not depend on the rule.
+// alert returns an Alert with every field that is the same for all rules.
 func (d *Detector) alert(e *event, rule, severity string) Alert {
 	b, p := e.batch, e.process
 	thread := &b.Threads[e.Thread]
 	a := Alert{
 		Time: b.Wall(e.returned()), Rule: rule, Severity: severity,
-		Host: b.Host, Cluster: b.Cluster, PID: p.ID.PID, Start: p.Start, Comm: p.Comm, Container: p.Container, UID: p.UID,
+		Host: b.Host, Cluster: b.Cluster, PID: p.ID.PID, Start: p.Start, Comm: p.Comm, Container: p.Container,
+		UID: p.UID,
 		TID: thread.TID, ThreadComm: thread.Comm, Bytes: e.Bytes, Symbol: b.Calls[e.Call].Symbol,
 		Value:    float64(e.Bytes),
 		Evidence: Evidence{Host: b.Host, Boot: b.BootID, Seq: b.Seq},
@@ -71,7 +72,7 @@ func (d *Detector) alert(e *event, rule, severity string) Alert {
 	return a
 }
 
-// iec writes bytes as people read them.
+// iec formats bytes with binary units.
 func iec(bytes float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
 		if bytes < 1024 {
@@ -84,10 +85,10 @@ func iec(bytes float64) string {
 
 const maxAlerts = 1000
 
-// history keeps the newest alerts. Each shard numbers its own from 0: a number alone names no alert where hosts of several
-// shards came together, a number and its host do.
+// history keeps the newest alerts. Each shard numbers its alerts from 0, so after hosts of several shards were joined
+// only the number and the host together identify an alert.
 type history struct {
-	kept  []numbered // by number, then host
+	kept  []numbered // ordered by number, then host
 	total uint64
 }
 
@@ -98,7 +99,7 @@ type numbered struct {
 
 func (a *Alert) host() snapshot.HostID { return snapshot.HostID{Cluster: a.Cluster, Host: a.Host} }
 
-// add returns the number of the alert, which is above all others.
+// add stores an alert and returns its number, the highest so far.
 func (h *history) add(a Alert) uint64 {
 	n := h.total
 	h.total++
@@ -110,11 +111,11 @@ func (h *history) add(a Alert) uint64 {
 }
 
 func (h *history) drop() {
-	h.kept[0] = numbered{} // its strings may go
+	h.kept[0] = numbered{} // releases its strings
 	h.kept = h.kept[1:]
 }
 
-// repeat counts one more of alert n of a host, if it is still kept.
+// repeat counts a repetition of alert n of a host, if the alert is still kept.
 func (h *history) repeat(n uint64, host snapshot.HostID) {
 	if i, kept := h.find(n, host); kept {
 		h.kept[i].Repeats++
@@ -127,7 +128,7 @@ func (h *history) find(n uint64, host snapshot.HostID) (int, bool) {
 	})
 }
 
-// all are the alerts kept, oldest first.
+// all returns the kept alerts, oldest first.
 func (h *history) all() []Alert {
 	all := make([]Alert, 0, len(h.kept))
 	for i := range h.kept {

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	minBytes   = 256 << 20 // what is smaller harms nobody
-	minSamples = 16
-	maxSamples = 512
-	minScore   = 8
-	minSpread  = 0.25 // of log2(bytes): allocations that are all equal have a spread of 0
-	adopted    = 64   // outliers after which a process has a new usual
+	minBytes        = 256 << 20 // smaller allocations are not worth an alert
+	minSamples      = 16
+	maxSamples      = 512
+	minScore        = 8
+	minSpread       = 0.25 // of log2(bytes); the spread of equal allocations would be 0
+	outliersToAdopt = 64   // after this many outliers the baseline accepts outliers
 )
 
-// baseline is the last allocations of one process.
+// baseline is the latest allocation sizes of one process.
 type baseline struct {
-	bytes    []float32 // a ring once it is full
+	bytes    []float32 // a ring buffer once it is full
 	oldest   int
 	outliers int
-	last     cooling // of the latest alert
+	last     cooldown // of the latest alert
 	lastSize uint64
 }
 
@@ -33,7 +33,7 @@ func (l *baseline) add(bytes uint64) {
 	l.oldest = (l.oldest + 1) % maxSamples
 }
 
-// allocSize judges one successful allocation of GPU memory. All but the largest cost one store.
+// allocSize judges one successful allocation of GPU memory. Small allocations cost one store.
 func (d *Detector) allocSize(e *event) {
 	l := &e.process.State.sizes
 	if e.Bytes == 0 {
@@ -48,7 +48,7 @@ func (d *Detector) allocSize(e *event) {
 		l.add(e.Bytes)
 		return
 	}
-	if l.outliers++; l.outliers > adopted {
+	if l.outliers++; l.outliers > outliersToAdopt {
 		l.add(e.Bytes)
 	}
 	switch now := e.returned(); {
@@ -59,14 +59,14 @@ func (d *Detector) allocSize(e *event) {
 		d.suppress(RuleAllocSize, "cooldown")
 	default:
 		l.lastSize = e.Bytes
-		l.last = cooling{now, d.raise(d.allocSizeAlert(e, median, score))}
+		l.last = cooldown{now, d.raise(d.allocSizeAlert(e, median, score))}
 	}
 }
 
-// judge gives the median of the baseline in bytes and the robust z-score of bytes against it; a
-// score that is surely below minScore is given as 0.
+// judge returns the median of the baseline in bytes and the robust z-score of bytes against it. It may return 0 for a
+// score below minScore.
 func (l *baseline) judge(bytes float32) (median, score float64) {
-	const least = 1 << (minScore * minSpread) // times the median that it takes to fire
+	const least = 1 << (minScore * minSpread) // an alert needs at least this multiple of the median
 	below := 0
 	for _, v := range l.bytes {
 		if v <= bytes/least {
@@ -85,11 +85,12 @@ func (l *baseline) judge(bytes float32) (median, score float64) {
 	for i, v := range logs {
 		logs[i] = math.Abs(v - center)
 	}
-	spread := max(1.4826*medianOf(logs), minSpread) // 1.4826 MAD is a standard deviation's worth
+	// 1.4826 MAD equal one standard deviation of a normal distribution
+	spread := max(1.4826*medianOf(logs), minSpread)
 	return math.Exp2(center), (math.Log2(float64(bytes)) - center) / spread
 }
 
-// medianOf sorts v.
+// medianOf sorts v and returns its median.
 func medianOf(v []float64) float64 {
 	slices.Sort(v)
 	n := len(v)
@@ -100,8 +101,8 @@ func (d *Detector) allocSizeAlert(e *event, median, score float64) Alert {
 	a := d.alert(e, RuleAllocSize, Warning)
 	a.Baseline = math.Round(median)
 	a.Score = math.Round(score*100) / 100
-	a.Message = fmt.Sprintf("%s (pid %d) on %s allocated %s at %s in thread %d (%s), %.0f times its usual %s: "+
-		"look at what that thread loads or computes at that moment.",
+	a.Message = fmt.Sprintf("%s (pid %d) on %s allocated %s at %s in thread %d (%s), %.0f times its median of %s. "+
+		"Check what that thread loads or computes at that time.",
 		a.Comm, a.PID, a.Host, iec(a.Value), a.Address, a.TID, a.ThreadComm, a.Value/median, iec(median))
 	return a
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// maxSeries bounds the series of alerts; what exceeds it has comm="other".
+// maxSeries is the limit of alert series. Everything above has comm="other".
 const maxSeries = 2000
 
 type raisedID struct{ hostname, container, comm, rule, severity string }
 
-// raisedBy is what alerts are counted under: labels, and the host as it is named, for state belongs to hosts and
-// labels do not tell clusters apart. No host owns what counts as other.
+// raisedBy identifies a count of alerts. State is kept per cluster and host; labels have no cluster. The counts of
+// comm="other" belong to no host.
 type raisedBy struct {
 	snapshot.HostID
 	raisedID
@@ -25,9 +25,9 @@ type suppressedID struct{ rule, reason string }
 
 var (
 	eventsTotal = prometheus.NewDesc("gputap_anomaly_events_total",
-		"Alerts raised.", []string{"hostname", "container", "comm", "rule", "severity"}, nil)
+		"Alerts raised by rule.", []string{"hostname", "container", "comm", "rule", "severity"}, nil)
 	suppressedTotal = prometheus.NewDesc("gputap_anomaly_suppressed_total",
-		"Findings that a guard held back.", []string{"rule", "reason"}, nil)
+		"Findings that raised no alert because of a cooldown, warm-up or limit.", []string{"rule", "reason"}, nil)
 )
 
 func (d *Detector) countRaised(a *Alert) {
@@ -39,20 +39,21 @@ func (d *Detector) countRaised(a *Alert) {
 }
 
 func (d *Detector) count(id raisedBy, alerts uint64) {
-	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 { // one place a rule
+	// reserves one series of comm="other" per rule
+	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 {
 		d.others[raisedID{comm: "other", rule: id.rule, severity: id.severity}] += alerts
 		return
 	}
 	d.raised[id] += alerts
 }
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (d *Detector) Describe(to chan<- *prometheus.Desc) {
 	to <- eventsTotal
 	to <- suppressedTotal
 }
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (d *Detector) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
 	raised, suppressed := maps.Clone(d.others), maps.Clone(d.suppressed)

@@ -11,18 +11,17 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Config of a Detector; the zero Config is a good one.
+// Config configures a Detector. The zero Config is usable.
 type Config struct {
-	// Warmup is how long after its start a process's allocation sizes are not judged; 0 judges from
+	// Warmup is how long after the start of a process its allocation sizes are not judged; 0: they are judged from
 	// the 17th allocation on.
 	Warmup time.Duration
-	// AllocSizeCooldown is how long, in event time, an outlier of the same size as the last one of
-	// its process is counted with that one; 0 raises every one.
+	// AllocSizeCooldown is how long, in event time, another outlier of the same size in a process counts as a
+	// repetition of the last alert; 0: every outlier raises an alert.
 	AllocSizeCooldown time.Duration
-	// OOMCooldown is how long the same call's failures in one process are counted with the first;
-	// 0 means 15 minutes.
+	// OOMCooldown is how long further failures of the same call in a process count as repetitions; 0: 15 minutes.
 	OOMCooldown time.Duration
-	// OnAlert gets every alert when it is raised, in order; nil for none.
+	// OnAlert is called with every new alert, in order; nil: not called.
 	OnAlert func(Alert)
 }
 
@@ -34,16 +33,16 @@ type Detector struct {
 	table      *process.Table[state]
 	history    history
 	raised     map[raisedBy]uint64
-	others     map[raisedID]uint64 // of what came too late for a series of its own
+	others     map[raisedID]uint64 // everything above the limit of series
 	suppressed map[suppressedID]uint64
 
-	pending []Alert // raised by the batch being applied
-	tests   []test  // by call of that batch
+	pending []Alert // raised by the current batch
+	tests   []test  // by call of the current batch
 
 	out snapshot.Writer
 }
 
-// proc is one process and what is usual for it.
+// proc is one process with its baseline.
 type proc = process.Entry[state]
 
 type state struct {
@@ -51,21 +50,21 @@ type state struct {
 	failed []failed
 }
 
-// test says what an event of one call is judged for.
+// test is how the events of one call are judged.
 type test uint8
 
 const (
 	testNothing  test = iota
 	testFailure       // an allocation of host memory
 	testSize          // an allocation of GPU memory
-	testNewImage      // the process's past means nothing any more
+	testNewImage      // the process replaced its image: its baseline is void
 	testEnd
 )
 
-// silence after which a process that did not end is forgotten.
+// silence is how long a process that did not end may be silent before it is forgotten.
 const silence = 24 * time.Hour
 
-// New returns a Detector that has seen nothing.
+// New returns an empty Detector.
 func New(cfg Config) *Detector {
 	if cfg.OOMCooldown <= 0 {
 		cfg.OOMCooldown = 15 * time.Minute
@@ -78,14 +77,14 @@ func New(cfg Config) *Detector {
 	}
 }
 
-// Name is the fold's name.
+// Name returns the fold's name.
 func (d *Detector) Name() string { return "anomaly" }
 
-// Kinds are the kinds of batches that the fold wants.
+// Kinds returns the kinds of batches that the fold reads.
 func (d *Detector) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory, schema.KindHost} }
 
-// Apply folds one batch. It is called by one goroutine at a time, in seq order per host and kind,
-// and does not keep b. It returns no error.
+// Apply folds one batch. One goroutine at a time calls it, in seq order per host and kind. Apply does not keep b. It
+// always returns nil.
 func (d *Detector) Apply(b *schema.Batch) error {
 	if b.Kind != schema.KindMemory {
 		return nil
@@ -100,7 +99,7 @@ func (d *Detector) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// event is a memory event that some rule judges.
+// event is a memory event that a rule judges.
 type event struct {
 	schema.Memory
 	batch   *schema.Batch
@@ -113,7 +112,7 @@ func (e *event) host() snapshot.HostID {
 	return snapshot.HostID{Cluster: e.batch.Cluster, Host: e.batch.Host}
 }
 
-// fold looks at one column for most events, and at all of one event only when a rule wants it.
+// fold reads one column of every event, and all columns only of events that a rule judges.
 func (d *Detector) fold(b *schema.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +137,7 @@ func (d *Detector) classify(b *schema.Batch) {
 			switch {
 			case c.Class.OnGPU():
 				t = testSize
-			case c.Class != schema.ClassMulticast: // which holds no memory of its own
+			case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
 				t = testFailure
 			}
 		case schema.OpExec:
@@ -165,14 +164,14 @@ func (d *Detector) judge(e *event, t test) {
 	}
 }
 
-// raise records an alert and returns its number.
+// raise stores an alert and returns its number.
 func (d *Detector) raise(a Alert) uint64 {
 	d.pending = append(d.pending, a)
 	d.countRaised(&a)
 	return d.history.add(a)
 }
 
-// Forget lets go of a host's processes, series and alerts, between two batches.
+// Forget removes a host with its processes, series and alerts, between two batches.
 func (d *Detector) Forget(cluster, host string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,16 +183,10 @@ func (d *Detector) Forget(cluster, host string) {
 
 func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressedID{rule, reason}]++ }
 
-// Alerts are the newest 1,000 alerts, oldest first; those of hosts that came from several shards are mixed by their numbers.
+// Alerts returns the newest 1,000 alerts, oldest first. Alerts of hosts from several shards are ordered by their
+// numbers.
 func (d *Detector) Alerts() []Alert {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.history.all()
-}
-
-// Total is the number of alerts raised, or of the shard that raised most where hosts came from several.
-func (d *Detector) Total() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.history.total
 }

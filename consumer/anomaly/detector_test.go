@@ -3,9 +3,7 @@ package anomaly
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,8 +14,6 @@ import (
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 const (
 	mb     = 1_000_000
@@ -32,7 +28,7 @@ func apply(tb testing.TB, d *Detector, b *schema.Batch) {
 	}
 }
 
-// ordinary adds n allocations of 10 MB by four threads, one a second from second 1.
+// ordinary adds n allocations of 10 MB by four threads, one per second from second 1.
 func ordinary(p *consumertest.Process, n int) {
 	for i := range n {
 		p.Alloc(uint32(100+i%4), 0x1000000+uint64(i)<<24, 10*mb, schema.KTime(i+1)*second, 500)
@@ -40,6 +36,7 @@ func ordinary(p *consumertest.Process, n int) {
 }
 
 func TestAllocSize(t *testing.T) {
+	t.Parallel()
 	big := func(p *consumertest.Process, bytes uint64, at schema.KTime) {
 		p.Alloc(102, 0x7f0000000000, bytes, at*second, 500)
 	}
@@ -58,31 +55,31 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 15)
 			big(p, 2096*mib, 20)
 		}, nil, nil},
-		{"far above the usual, but small", Config{}, func(p *consumertest.Process) {
+		{"far above the median, but small", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(20) {
 				p.Alloc(1, 0x1000+i<<12, 512, second, 1)
 			}
 			big(p, 256*mib-1, 20)
 		}, nil, nil},
-		{"the least that counts", Config{}, func(p *consumertest.Process) {
+		{"the smallest size that is judged", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 256*mib, 20)
 		}, []uint64{256 * mib}, nil},
-		{"z just below 8: less than four times the usual", Config{}, func(p *consumertest.Process) {
+		{"z just below 8: less than four times the median", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 100*mib, second, 1)
 			}
 			big(p, 399*mib, 20)
 		}, nil, nil},
-		{"z of 8: four times the usual", Config{}, func(p *consumertest.Process) {
+		{"z of 8: four times the median", Config{}, func(p *consumertest.Process) {
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 100*mib, second, 1)
 			}
 			big(p, 400*mib, 20)
 		}, []uint64{400 * mib}, nil},
-		{"wide spread forgives more", Config{}, func(p *consumertest.Process) {
-			// log2 of the sizes is spread evenly over 10 … 25: the median is 17.5, the MAD 4, and
-			// 2 GiB is (31-17.5)/5.93 = 2.3 of them above.
+		{"a wide spread raises the threshold", Config{}, func(p *consumertest.Process) {
+			// log2 of the sizes is spread evenly over 10 … 25: the median is 17.5, the MAD 4, and 2 GiB is
+			// (31-17.5)/5.93 = 2.3 of them above.
 			for i := range uint64(16) {
 				p.Alloc(1, 0x1000+i<<32, 1<<(10+i), second, 1)
 			}
@@ -93,25 +90,26 @@ func TestAllocSize(t *testing.T) {
 			big(p, 2096*mib, 20)
 			big(p, 3000*mib, 21)
 		}, []uint64{2096 * mib, 3000 * mib}, nil},
-		{"an outlier is not part of the usual", Config{}, func(p *consumertest.Process) {
+		{"outliers do not enter the baseline at first", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			for i := range schema.KTime(20) {
 				big(p, 2096*mib, 20+i)
 			}
 		}, repeat(2096*mib, 20), nil},
-		{"until it has become usual", Config{}, func(p *consumertest.Process) {
+		{"after 64 outliers the baseline accepts them", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			for i := range schema.KTime(200) {
 				big(p, 2096*mib, 20+i)
 			}
-		}, repeat(2096*mib, adopted+16), nil}, // half of the baseline is outliers when 16 were adopted
-		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute}, func(p *consumertest.Process) {
-			ordinary(p, 16)
-			big(p, 2096*mib, 20)
-			big(p, 2096*mib, 30)
-			big(p, 3000*mib, 31)
-			big(p, 3000*mib, 95)
-		}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressedID]uint64{{RuleAllocSize, "cooldown"}: 1}},
+		}, repeat(2096*mib, outliersToAdopt+16), nil}, // half of the baseline is outliers once it accepted 16
+		{"cool-down counts repeats, not other sizes", Config{AllocSizeCooldown: time.Minute},
+			func(p *consumertest.Process) {
+				ordinary(p, 16)
+				big(p, 2096*mib, 20)
+				big(p, 2096*mib, 30)
+				big(p, 3000*mib, 31)
+				big(p, 3000*mib, 95)
+			}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressedID]uint64{{RuleAllocSize, "cooldown"}: 1}},
 		{"warm-up", Config{Warmup: time.Minute}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 2096*mib, 20)
@@ -121,7 +119,7 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 16)
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: 20 * second, Ptr: 1, Bytes: 8 << 30})
 		}, nil, nil},
-		{"physical memory is", Config{}, func(p *consumertest.Process) {
+		{"physical memory is judged", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			p.Create(1, 9, 8<<30, 20*second, 1)
 		}, []uint64{8 << 30}, nil},
@@ -129,7 +127,7 @@ func TestAllocSize(t *testing.T) {
 			ordinary(p, 16)
 			p.Fail("cuMemAlloc_v2", 1, 1, 8<<30, 20*second)
 		}, nil, nil},
-		{"a new image begins anew", Config{}, func(p *consumertest.Process) {
+		{"a new image starts with an empty baseline", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			p.Exec("other", 19*second)
 			big(p, 2096*mib, 20)
@@ -162,8 +160,9 @@ func repeat(v uint64, n int) (all []uint64) {
 	return all
 }
 
-// What makes no memory is never judged, however large the amount it names.
-func TestWhatIsNoAllocation(t *testing.T) {
+// Calls that allocate nothing are never judged, however many bytes they name.
+func TestOtherCallsAreNotJudged(t *testing.T) {
+	t.Parallel()
 	d := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train")
@@ -173,7 +172,8 @@ func TestWhatIsNoAllocation(t *testing.T) {
 	failed.Result = outOfMemory
 	for _, symbol := range []string{
 		"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemImportFromShareableHandle", "cuIpcOpenMemHandle",
-		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate", "cuMemPoolGetAttribute",
+		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate",
+		"cuMemPoolGetAttribute",
 		"cuMemGetInfo_v2", "cuMemPrefetchAsync", "cuModuleLoadData", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
 	} {
 		p.Call(symbol, 1, huge).Call(symbol, 1, failed)
@@ -191,6 +191,7 @@ func TestWhatIsNoAllocation(t *testing.T) {
 }
 
 func TestOOM(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p, q := h.Process(42, 0, "train"), h.Process(43, 0, "serve")
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<30, 10*second)
@@ -198,7 +199,7 @@ func TestOOM(t *testing.T) {
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<29, 909*second)
 	p.Fail("cuMemCreate", 42, 2, 1<<30, 21*second)   // another call
 	q.Fail("cuMemAlloc_v2", 43, 2, 1<<30, 22*second) // another process
-	q.Fail("cuMemFree_v2", 43, 2, 0, 23*second)      // no allocation
+	q.Fail("cuMemFree_v2", 43, 2, 0, 23*second)      // not an allocation
 	q.Fail("cuMemHostAlloc", 43, 2, 1<<40, 24*second)
 	p.Fail("cuMemAlloc_v2", 42, 2, 1<<30, 911*second) // 15 minutes later
 	d := New(Config{})
@@ -229,6 +230,7 @@ func TestOOM(t *testing.T) {
 
 // Seed 001's anomaly: four threads allocate 10 MB each time, one of them 2,096 MB once.
 func TestSeedAnomaly(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(603409, second/2, "python")
 	p.UID, p.Container, p.GPU = 1000, "c0ffee", &schema.GPU{UUID: "GPU-1"}
@@ -240,42 +242,27 @@ func TestSeedAnomaly(t *testing.T) {
 	d := New(Config{})
 	d.cfg.OnAlert = func(a Alert) {
 		published = append(published, a)
-		_ = d.Total() // the lock is free
+		_ = d.Alerts() // does not block: the lock is free
 	}
 	apply(t, d, h.Batch())
-	if !reflect.DeepEqual(published, d.Alerts()) || d.Total() != 2 {
+	if !reflect.DeepEqual(published, d.Alerts()) || d.history.total != 2 {
 		t.Fatalf("published %+v, kept %+v", published, d.Alerts())
 	}
 	got, err := json.MarshalIndent(published, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/alerts.json", append(got, '\n'))
+	consumertest.GoldenFile(t, "testdata/alerts.json", append(got, '\n'))
 	page := consumertest.Page(t, d)
-	golden(t, "testdata/metrics.txt", page)
+	consumertest.GoldenFile(t, "testdata/metrics.txt", page)
 	if problems, err := promlint.New(bytes.NewReader(page)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 }
 
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-	}
-}
-
-// The newest 1,000 alerts are kept, the total goes on, and series stay within their bound.
-func TestBounds(t *testing.T) {
+// The newest 1,000 alerts are kept, the total counts all, and series stay within their limit.
+func TestAlertsAndSeriesKeepTheirLimits(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	const processes = 2500
 	for i := range uint32(processes) {
@@ -284,19 +271,22 @@ func TestBounds(t *testing.T) {
 	d := New(Config{})
 	apply(t, d, h.Batch())
 	alerts := d.Alerts()
-	if d.Total() != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 || alerts[999].Bytes != 2499 {
-		t.Errorf("total %d, kept %d, from %d to %d", d.Total(), len(alerts), alerts[0].Bytes, alerts[len(alerts)-1].Bytes)
+	if d.history.total != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 || alerts[999].Bytes != 2499 {
+		t.Errorf("total %d, kept %d, from %d to %d", d.history.total, len(alerts), alerts[0].Bytes,
+			alerts[len(alerts)-1].Bytes)
 	}
 	text := string(consumertest.Page(t, d))
 	if n := strings.Count(text, "gputap_anomaly_events_total{"); n != maxSeries-1 {
 		t.Errorf("%d series, want %d", n, maxSeries-1)
 	}
-	if want := `comm="other",container="",hostname="",rule="oom",severity="critical"} 502`; !strings.Contains(text, want) {
+	if want := `comm="other",container="",hostname="",rule="oom",severity="critical"} 502`; !strings.Contains(text,
+		want) {
 		t.Errorf("no %s", want)
 	}
 }
 
 func TestSameBytesSameAlerts(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	var messages [][]byte
 	for n := range 30 {
@@ -319,8 +309,8 @@ func TestSameBytesSameAlerts(t *testing.T) {
 	}
 }
 
-// BenchmarkApply folds encoded batches of 4,096 allocations and frees, decoding included; large has
-// every 64th allocation big enough to be judged.
+// BenchmarkApply applies encoded batches of 4,096 allocations and frees, decoding included. In large, every 64th
+// allocation is big enough to be judged.
 func BenchmarkApply(b *testing.B) {
 	for _, large := range []bool{false, true} {
 		b.Run(map[bool]string{false: "ordinary", true: "large"}[large], func(b *testing.B) {

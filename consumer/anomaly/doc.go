@@ -1,27 +1,35 @@
-// Package anomaly folds memory batches into alerts: what a process did that is unlike itself, or
-// that failed for want of memory.
+// Package anomaly finds unusual allocations. It folds memory batches into alerts.
 //
-// Rules. alloc_size: a GPU allocation of at least 256 MiB that is far above the last 512 of its
-// process, by a robust z-score of log2(bytes); a process is judged from its 17th allocation on, and
-// what was unusual does not become usual until it happened 64 times. oom: an allocation call that
-// returned CUDA_ERROR_OUT_OF_MEMORY, once per process and call within the cool-down. Calls that
-// make no memory of the process's own are not judged: reserved addresses, imports and openings, pools,
-// and what was recorded into a graph.
+// # Rules
 //
-// Every alert names process, thread, address and bytes, says what to do next, and points at the
-// batch that shows it. What a guard held back is counted by rule and reason: silence is explained.
+// alloc_size: a GPU allocation of at least 256 MiB that is far above the last 512 allocations of its process, by a
+// robust z-score of log2(bytes). A process is judged from its 17th allocation on. Outliers enter the baseline only
+// after 64 outliers.
 //
-// Order and delivery are as for any fold: batches in seq order per host and kind, each once. Lost
-// events make an alert no less true; they can hide one.
+// oom: an allocation call that returned CUDA_ERROR_OUT_OF_MEMORY, once per process and call within the cooldown.
 //
-// The state depends on the batches alone: the same bytes give the same alerts, whatever the wall
-// clock. Logarithms of amd64 and arm64 may differ in their last bit, and so may what a score on its very bound comes to. It is bounded: 2 KiB a process, the newest 1,000 alerts, 2,000 series a metric family.
+// Calls that allocate no memory for the process are not judged: address reservations, imports, opened memory, pools,
+// and calls recorded into a graph.
 //
-// Snapshot and Restore carry all of that over, cool-downs and the newest alerts too: a fold that was restored
-// goes on as if nothing had been, and raises none of its alerts again. Hosts of several shards may come together; of their alerts
-// the 1,000 with the highest numbers stay. A host's section holds its processes,
-// alerts and counts, that of no host what counts as other and what was held back.
+// Every alert names the process, thread, address and bytes, suggests the next step, and names the batch that contains
+// the finding. Findings suppressed by a cooldown, warm-up or limit are counted by rule and reason.
 //
-// Concurrency. One goroutine at a time calls Apply, Snapshot and Restore; any number may read meanwhile. OnAlert is
-// called by Apply's goroutine, outside the lock.
+// # Order, delivery and limits
+//
+// Batches arrive once each, in seq order per host and kind. Lost events can hide a finding; they never make an alert
+// wrong.
+//
+// The state depends only on the batches, never on the wall clock. Logarithms on amd64 and arm64 may differ in the
+// last bit, and so may the verdict on a score exactly at the threshold. The state is limited to 2 KiB per process,
+// the newest 1,000 alerts and 2,000 series per metric family.
+//
+// # Snapshots and concurrency
+//
+// Snapshot and Restore preserve the whole state, including cooldowns and alerts: a restored fold behaves like one
+// that was never interrupted and does not raise its alerts again. If hosts of several shards are joined, the 1,000
+// alerts with the highest numbers stay. The section of a host holds its processes, alerts and counts; the section of
+// no host holds the counts of comm="other" and of suppressed findings.
+//
+// One goroutine at a time calls Apply, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
+// Apply's goroutine calls OnAlert without holding the lock.
 package anomaly

@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// shard is a Detector with one failed allocation of each process of a host, and what is saved of the host.
+// shard returns the section of a host in which each process had one failed allocation.
 func shard(t *testing.T, host *consumertest.Host, processes uint32) []snapshot.Section {
 	d := New(Config{})
 	fail(t, d, host, processes, 1)
@@ -25,7 +25,7 @@ func fail(t *testing.T, d *Detector, host *consumertest.Host, processes uint32, 
 	apply(t, d, host.Batch())
 }
 
-// repeats are the alerts as host/process, with how often they came again.
+// repeats returns the alerts as host/process+repeats.
 func repeats(d *Detector) (all []string) {
 	for _, a := range d.Alerts() {
 		all = append(all, fmt.Sprintf("%s/%d+%d", a.Host, a.PID, a.Repeats))
@@ -33,9 +33,10 @@ func repeats(d *Detector) (all []string) {
 	return all
 }
 
-// TestHostsOfTwoShards: each shard numbers its alerts from 0. Whatever hosts come together, in whatever order, an alert
-// that is repeated is the one that was raised.
-func TestHostsOfTwoShards(t *testing.T) {
+// Each shard numbers its alerts from 0. A repetition counts for the alert of its own host, in whatever order hosts
+// are joined.
+func TestRepeatsCountForTheAlertOfTheirHost(t *testing.T) {
+	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
 	sections := append(shard(t, x, 2), shard(t, y, 2)...)
 	d := consumertest.Restore(t, New(Config{}), sections)
@@ -57,16 +58,19 @@ func TestHostsOfTwoShards(t *testing.T) {
 	if got, want := repeats(d), []string{"x/1+0", "y/1+2", "x/2+0", "y/2+1", "y/3+0"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if d.Total() != 3 {
-		t.Errorf("the next alert has number %d", d.Total())
+	if d.history.total != 3 {
+		t.Errorf("the next alert has number %d", d.history.total)
 	}
 }
 
-// TestMoreAlertsThanPlaces: of two shards' alerts those of the lowest numbers go; what repeats one that went changes no other.
-func TestMoreAlertsThanPlaces(t *testing.T) {
+// If two shards have too many alerts together, the lowest numbers are dropped. A repetition of a dropped alert changes no
+// other alert.
+func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")
-	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, number 0 went already
-	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...), append(slices.Clone(few), many...)} {
+	many, few := shard(t, x, maxAlerts+1), shard(t, y, 2) // of many, alert 0 is dropped already
+	for _, sections := range [][]snapshot.Section{append(slices.Clone(many), few...),
+		append(slices.Clone(few), many...)} {
 		d := consumertest.Restore(t, New(Config{}), sections)
 		fail(t, d, x, 2, 5)
 		fail(t, d, y, 1, 5)
@@ -80,20 +84,22 @@ func TestMoreAlertsThanPlaces(t *testing.T) {
 	}
 }
 
-func TestAlertTwice(t *testing.T) {
+func TestDuplicateAlertIsRefused(t *testing.T) {
+	t.Parallel()
 	d := New(Config{})
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
 	var w snapshot.Writer
 	id := snapshot.HostID{Cluster: "test", Host: "x"}
-	d.saveHost(&w, id, ofHost{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
+	d.saveHost(&w, id, hostState{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
 	r := snapshot.NewReader(w.Data())
 	if New(Config{}).restoreHost(r, id); !errors.Is(r.Err(), snapshot.ErrDamaged) {
 		t.Errorf("one alert twice: %v", r.Err())
 	}
 }
 
-// TestSeriesOfSeveralShards: hosts that come together have more series than there are places: the bound holds, and no alert is lost.
-func TestSeriesOfSeveralShards(t *testing.T) {
+// Hosts of several shards have more series than the limit. The limit holds, and no alert is lost.
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	const each = maxSeries - 100
 	joined := New(Config{})
 	for _, name := range []string{"x", "y", "z"} {

@@ -10,18 +10,18 @@ import (
 
 const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 
-// cooling remembers an alert that the same finding is added to for a while.
-type cooling struct {
+// cooldown is the start of a cooldown and the alert that repetitions count for.
+type cooldown struct {
 	since schema.KTime
-	alert uint64 // its number in the history, among those of the host
+	alert uint64 // its number in the history, among the alerts of the host
 }
 
-// covers reports whether now lies within the cool-down; the zero cooling covers nothing.
-func (c *cooling) covers(now schema.KTime, cooldown time.Duration) bool {
-	return c.since != 0 && elapsed(c.since, now) < cooldown
+// covers reports whether now lies within the cooldown. The zero cooldown covers nothing.
+func (c *cooldown) covers(now schema.KTime, length time.Duration) bool {
+	return c.since != 0 && elapsed(c.since, now) < length
 }
 
-// elapsed is 0 when from is ahead: events of two threads may be a little out of order.
+// elapsed returns to minus from, and 0 if from is later: events of two threads may be slightly out of order.
 func elapsed(from, to schema.KTime) time.Duration {
 	if to <= from {
 		return 0
@@ -29,16 +29,16 @@ func elapsed(from, to schema.KTime) time.Duration {
 	return time.Duration(to - from)
 }
 
-// failed is the cool-down of one call of one process.
+// failed is the cooldown of one call in one process.
 type failed struct {
 	symbol string
-	cooling
+	cooldown
 }
 
-// maxFailed bounds the calls that one process is watched for; the table has a handful.
+// maxFailed limits the calls watched per process. Programs use a handful.
 const maxFailed = 32
 
-// oom raises an alert for an allocation that failed for want of memory.
+// oom judges an allocation that returned CUDA_ERROR_OUT_OF_MEMORY.
 func (d *Detector) oom(e *event) {
 	s, now := &e.process.State, e.returned()
 	symbol := e.batch.Calls[e.Call].Symbol
@@ -55,16 +55,16 @@ func (d *Detector) oom(e *event) {
 		d.suppress(RuleOOM, "cooldown")
 		return
 	}
-	s.failed[i].cooling = cooling{now, d.raise(d.oomAlert(e))}
+	s.failed[i].cooldown = cooldown{now, d.raise(d.oomAlert(e))}
 }
 
 func (d *Detector) oomAlert(e *event) Alert {
 	a := d.alert(e, RuleOOM, Critical)
-	where, remedy := "GPU", "see with `gputap top` who holds the GPU, then free there or ask for less"
+	where, remedy := "GPU", "See the report of gputap-leak for the processes that hold the GPU; free memory there or request less."
 	if e.batch.Calls[e.Call].Class.OnHost() {
-		where, remedy = "pinned host", "look at the host's free and locked memory, then ask for less"
+		where, remedy = "pinned host", "Check the host's free memory and locked memory, then request less."
 	}
-	a.Message = fmt.Sprintf("%s (pid %d) on %s found no %s memory for %s asked with %s in thread %d (%s): %s.",
+	a.Message = fmt.Sprintf("%s (pid %d) on %s ran out of %s memory: %s requested with %s in thread %d (%s). %s",
 		a.Comm, a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, remedy)
 	return a
 }

@@ -12,16 +12,15 @@ import (
 
 var form = snapshot.Form{Fold: "anomaly", Version: 1}
 
-// ofHost is what of a host is kept besides its processes.
-type ofHost struct {
+// hostState is the state of one host besides its processes.
+type hostState struct {
 	raised []raisedID
 	alerts []*numbered
 }
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
+	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]hostState{}
 	d.table.Hosts(hosts)
 	for k := range d.raised {
 		h := of[k.HostID]
@@ -45,8 +44,8 @@ func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply. Alerts of the past are not
-// raised again.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply. Restored alerts are
+// not raised again.
 func (d *Detector) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &d.mu,
@@ -97,7 +96,7 @@ func (d *Detector) restoreShard(r *snapshot.Reader) {
 	}
 }
 
-func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h ofHost) {
+func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h hostState) {
 	slices.SortFunc(h.raised, raisedID.compare)
 	w.Uint(uint64(len(h.raised)))
 	for _, k := range h.raised {
@@ -118,10 +117,11 @@ func (d *Detector) saveHost(w *snapshot.Writer, id snapshot.HostID, h ofHost) {
 func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 	for range r.Each(5) {
 		k := raisedBy{id, raisedID{
-			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
+			process.Label(id.Host), process.RestoreLabel(r), process.RestoreLabel(r), process.RestoreLabel(r),
+			process.RestoreLabel(r),
 		}}
 		if d.raised[k] != 0 {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		d.count(k, r.Uint())
@@ -132,14 +132,14 @@ func (d *Detector) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 		a.restore(r, id)
 		last = a.number
 		if i == maxAlerts || !d.history.insert(a) {
-			r.Fail("alert %d twice, or too many", a.number)
+			r.Fail("alert %d appears twice or is above the limit", a.number)
 			return
 		}
 	}
 }
 
-// insert puts an alert where its number belongs; false when its host has one of that number. Where shards came together that
-// have more than there are places, the lowest numbers go.
+// insert stores a restored alert in order. It returns false if the host already has an alert of that number. If the
+// history is full, the lowest numbers are dropped.
 func (h *history) insert(a numbered) bool {
 	i, taken := h.find(a.number, a.host())
 	if taken || a.number+1 == 0 {
@@ -161,7 +161,8 @@ const leastAlert = 43
 
 func (a *Alert) texts() []*string {
 	return []*string{
-		&a.Rule, &a.Severity, &a.Comm, &a.Container, &a.ThreadComm, &a.Address, &a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot,
+		&a.Rule, &a.Severity, &a.Comm, &a.Container, &a.ThreadComm, &a.Address, &a.GPU, &a.Symbol, &a.Message,
+		&a.Evidence.Boot,
 	}
 }
 
@@ -182,7 +183,8 @@ func (a *Alert) save(w *snapshot.Writer) {
 func (a *Alert) restore(r *snapshot.Reader, id snapshot.HostID) {
 	a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	a.Time, a.Start = r.Time(), r.Time()
-	a.PID, a.UID, a.TID, a.Bytes, a.Repeats, a.Evidence.Seq = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint(), r.Uint(), r.Uint()
+	a.PID, a.UID, a.TID, a.Bytes, a.Repeats, a.Evidence.Seq = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint(), r.Uint(),
+		r.Uint()
 	for _, s := range a.texts() {
 		*s = r.String()
 	}
@@ -192,7 +194,7 @@ func (a *Alert) restore(r *snapshot.Reader, id snapshot.HostID) {
 func (s *state) save(w *snapshot.Writer) {
 	l := &s.sizes
 	w.Uint(uint64(len(l.bytes)))
-	for i := range l.bytes { // the oldest first
+	for i := range l.bytes { // oldest first
 		w.Float32(l.bytes[(l.oldest+i)%len(l.bytes)])
 	}
 	w.Int(int64(l.outliers))
@@ -227,9 +229,9 @@ func (s *state) restore(r *snapshot.Reader) {
 	}
 }
 
-func (c *cooling) save(w *snapshot.Writer) {
+func (c *cooldown) save(w *snapshot.Writer) {
 	w.Uint(uint64(c.since))
 	w.Uint(c.alert)
 }
 
-func (c *cooling) restore(r *snapshot.Reader) { *c = cooling{schema.KTime(r.Uint()), r.Uint()} }
+func (c *cooldown) restore(r *snapshot.Reader) { *c = cooldown{schema.KTime(r.Uint()), r.Uint()} }

@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// loader is one batch of a data loader: 4,096 copies of 4 calls on 4 threads, on one GPU or two;
-// every hundredth fails when failures are asked for.
+// loader returns one batch of a data loader: 4,096 copies of 4 calls by 4 threads. With failures, every hundredth
+// copy fails.
 func loader(gpus uint32, failures bool) []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindCopy)
@@ -25,8 +25,10 @@ func loader(gpus uint32, failures bool) []byte {
 	q := b.CUDAStream(0)
 	for i := range 4096 {
 		c := schema.Copy{
-			Time: schema.KTime(10_000 * i), Duration: 3000 + r.Uint64N(400_000), Thread: r.Uint32N(4), Call: r.Uint32N(4),
-			GPU: 1 + r.Uint32N(gpus), Bytes: r.Uint64N(16 << 20), Dst: r.Uint64N(1 << 47), Src: r.Uint64N(1 << 47), CUDAStream: q,
+			Time: schema.KTime(10_000 * i), Duration: 3000 + r.Uint64N(400_000), Thread: r.Uint32N(4),
+			Call: r.Uint32N(4),
+			GPU:  1 + r.Uint32N(gpus), Bytes: r.Uint64N(16 << 20), Dst: r.Uint64N(1 << 47), Src: r.Uint64N(1 << 47),
+			CUDAStream: q,
 		}
 		if failures && i%100 == 0 {
 			c.Result = 1

@@ -7,14 +7,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxSeries bounds a metric family; overflow is the part of it that is kept for comm="other": one
-// series for each direction, or sets, and mode.
+// maxSeries is the limit of series per metric family. overflow is the part of it reserved for comm="other": one
+// series per row and mode.
 const (
 	maxSeries = 2000
 	overflow  = 2 * int(numRows)
 )
 
-// labels of one series; without a mode those of busy seconds, which are synchronous.
+// labels are the labels of one series. The family of busy seconds has no mode; its copies are synchronous.
 type labels struct {
 	hostname, gpu, uuid, container, comm string
 
@@ -22,15 +22,16 @@ type labels struct {
 	async bool
 }
 
-// series is what copies are counted under: labels, and the host as it is named, for state belongs to hosts
-// and labels do not tell clusters apart. No host owns what counts as other.
+// series identifies a sum. State is kept per cluster and host; labels have no cluster. The series of comm="other"
+// belong to no host.
 type series struct {
 	snapshot.HostID
 	labels
 }
 
 var kindWords = [schema.NumDirections]string{
-	schema.HtoD: "h2d", schema.DtoH: "d2h", schema.DtoD: "d2d", schema.HtoH: "h2h", schema.PtoP: "p2p", schema.DirDefault: "default",
+	schema.HtoD: "h2d", schema.DtoH: "d2h", schema.DtoD: "d2d", schema.HtoH: "h2h", schema.PtoP: "p2p",
+	schema.DirDefault: "default",
 }
 
 var (
@@ -39,18 +40,19 @@ var (
 	setLabels  = []string{"hostname", "gpu", "UUID", "container", "comm", "mode"}
 
 	copiedBytes = prometheus.NewDesc("gputap_cuda_memcpy_bytes_total",
-		"Bytes of copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+		"Bytes of successful copies. Mode sync: copied; mode async: submitted.", copyLabels, nil)
 	copyCalls = prometheus.NewDesc("gputap_cuda_memcpy_calls_total",
-		"Copies that succeeded: done when mode is sync, submitted when mode is async.", copyLabels, nil)
+		"Successful copies. Mode sync: done; mode async: submitted.", copyLabels, nil)
 	setBytes = prometheus.NewDesc("gputap_cuda_memset_bytes_total",
-		"Bytes of sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
+		"Bytes of successful memory sets. Mode sync: set; mode async: submitted.", setLabels, nil)
 	setCalls = prometheus.NewDesc("gputap_cuda_memset_calls_total",
-		"Sets that succeeded: done when mode is sync, submitted when mode is async.", setLabels, nil)
+		"Successful memory sets. Mode sync: done; mode async: submitted.", setLabels, nil)
 	busySeconds = prometheus.NewDesc("gputap_cuda_memcpy_busy_seconds_total",
-		"Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.", busyLabels, nil)
+		"Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.",
+		busyLabels, nil)
 )
 
-// at gives the sum of a label set, for ever the same.
+// at returns the sum of a series, always the same one.
 func (m *Meter) at(k series) *sum {
 	if s := m.series[k]; s != nil {
 		return s
@@ -63,7 +65,7 @@ func (m *Meter) at(k series) *sum {
 	return s
 }
 
-// other gives the sum of what comes too late for a series of its own.
+// other returns the sum of comm="other" for a row and mode.
 func (m *Meter) other(row schema.Direction, async bool) *sum {
 	l := labels{comm: "other", row: row, async: async}
 	if m.others[l] == nil {
@@ -83,7 +85,7 @@ func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 	ch <- waitCalls
 }
 
-// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+// Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	m.collectWaits(ch)
 	for l, s := range m.scrape() {

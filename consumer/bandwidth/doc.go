@@ -1,25 +1,32 @@
-// Package bandwidth measures what each process copies and sets: calls, bytes and time by direction.
+// Package bandwidth answers what moves: how many bytes each process copies and sets, in which direction and how fast.
+// It folds copy batches and sync batches.
 //
-// Time is host time in the API call. A synchronous copy returns when it is done, so its bytes and
-// its time give the throughput that was achieved; an asynchronous copy returns when it is submitted,
-// so its bytes count as submitted volume and its time does not count. Small synchronous copies from
-// pageable host memory may return when their data is staged, before it has arrived: CUDA's rule.
+// # Copies
 //
-// Sets of memory are a row of their own. What was recorded into a graph did not run and is counted
-// apart, as calls.
+// Time is host time in the API call. A synchronous copy returns when it is done, so its bytes and time give the
+// achieved throughput. An asynchronous copy returns when it is submitted, so its bytes count as submitted volume and
+// its time does not count. By CUDA's rules a small synchronous copy from pageable host memory may return when its
+// data is staged, before it has arrived.
 //
-// Waits for the GPU are counted beside: how many, and the host time in them, by process.
+// Memory sets are a separate row. Only calls with result 0 count as copies or sets; failed calls are counted by
+// CUresult. Calls recorded into a graph did not run and are counted separately. A copy whose direction this version
+// does not know has the direction "".
 //
-// Only copies with result 0 count; failed ones are in the calls, by their CUresult. A copy whose
-// direction this version does not know has the direction "".
+// # Waits
 //
-// Metrics hold at most 2,000 series a family; what comes later is counted under comm="other", by
-// kind and mode. Their counters belong to workloads (host, GPU, container, comm) and outlive
-// processes.
+// Calls that wait for the GPU are counted per process, with the host time in them.
 //
-// Snapshot and Restore carry all of that over: a fold that was restored goes on as if nothing had been.
-// A host's section holds its processes and series, that of no host what counts as other.
+// # Limits
 //
-// Apply, Snapshot and Restore are called by one goroutine at a time, Apply in seq order per host and kind; Report and Collect may
-// run beside it. Nothing looks at the wall clock: the same batches give the same sums.
+// A metric family has at most 2,000 series per shard. Everything above counts as comm="other", by kind and mode. The
+// counters belong to workloads (host, GPU, container, comm) and outlive processes.
+//
+// # Snapshots and concurrency
+//
+// Snapshot and Restore preserve the whole state: a restored fold behaves like one that was never interrupted. The
+// section of a host holds its processes and series, the section of no host the counts of comm="other".
+//
+// One goroutine at a time calls Apply, Forget, Snapshot and Restore, and Apply in seq order per host and kind. Any
+// number of goroutines may call Report and Collect meanwhile. The state depends only on the batches, never on the
+// wall clock.
 package bandwidth

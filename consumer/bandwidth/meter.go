@@ -11,30 +11,30 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Config of a Meter; the zero Config is usable.
+// Config configures a Meter. The zero Config is usable.
 type Config struct {
 	Keep time.Duration // a process is forgotten this long after its last copy; 0: never
 }
 
-// Meter is the copies and waits of all processes.
+// Meter measures the copies and waits of all processes.
 type Meter struct {
 	table table
 
-	mu        sync.Mutex
-	processes *process.Table[state]
-	series    map[series]*sum
-	others    map[labels]*sum // of what came too late for a series of its own
-	waits     map[series]*Waits
-	lateWaits *Waits // likewise; nil without
+	mu         sync.Mutex
+	processes  *process.Table[state]
+	series     map[series]*sum
+	others     map[labels]*sum // everything above the limit of series
+	waits      map[series]*Waits
+	otherWaits *Waits // the same for waits; nil: not needed yet
 
 	out snapshot.Writer
 }
 
-// state is the copies and sets of one process, synchronous and asynchronous apart.
+// state is the copies, sets and waits of one process.
 type state struct {
 	sync, async [numRows]sum
 	waits       Waits
-	recorded    uint64 // copies and sets that only went into a graph
+	recorded    uint64 // copies and sets recorded into a graph
 }
 
 // A row is a direction, or sets.
@@ -43,11 +43,11 @@ const (
 	numRows = schema.NumDirections + 1
 )
 
-// sum is what some copies come to.
+// sum adds up copies or sets.
 type sum struct {
 	calls uint64
 	bytes uint64
-	busy  uint64 // ns in the calls
+	busy  uint64 // host time in the calls, ns
 }
 
 func (s *sum) add(more sum) {
@@ -62,18 +62,19 @@ func New(cfg Config) *Meter {
 	if cfg.Keep > 0 {
 		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
 	}
-	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{}, waits: map[series]*Waits{}}
+	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{},
+		waits: map[series]*Waits{}}
 }
 
-// Name of the fold.
+// Name returns the fold's name.
 func (m *Meter) Name() string { return "bandwidth" }
 
-// Kinds that the fold reads.
+// Kinds returns the kinds of batches that the fold reads.
 func (m *Meter) Kinds() []schema.Kind {
 	return []schema.Kind{schema.KindCopy, schema.KindSync, schema.KindHost}
 }
 
-// Forget lets go of a host's processes and series, between two batches. What counts as other stays.
+// Forget removes a host with its processes and series, between two batches. The counts of comm="other" stay.
 func (m *Meter) Forget(cluster, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,7 @@ func (m *Meter) Forget(cluster, host string) {
 	maps.DeleteFunc(m.waits, func(s series, _ *Waits) bool { return s.HostID == id })
 }
 
-// Apply adds one batch. A heartbeat tells it nothing and is no error.
+// Apply adds one batch. It ignores heartbeats.
 func (m *Meter) Apply(b *schema.Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +102,7 @@ func (m *Meter) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// seriesOf is where a process of the batch counts, on a GPU that is not known.
+// seriesOf returns the series of a process, without a GPU.
 func seriesOf(b *schema.Batch, e *process.Entry[state]) series {
 	return series{
 		snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
@@ -109,7 +110,7 @@ func seriesOf(b *schema.Batch, e *process.Entry[state]) series {
 	}
 }
 
-// add adds the copies or sets that one process made on one GPU with one call, all with result 0.
+// add adds the copies or sets of one group, all with result 0.
 func (m *Meter) add(b *schema.Batch, g group, s sum) {
 	call, of := &b.Calls[g.call], &g.entry.State
 	count := g.entry.Calls.Find(call)

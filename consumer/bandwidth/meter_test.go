@@ -20,7 +20,7 @@ type event struct {
 	pid    uint32
 	tid    uint32
 	comm   string
-	gpu    uint32 // 0 unknown, else 1 + ordinal
+	gpu    uint32 // 0: unknown; otherwise 1 + ordinal
 	symbol string
 	bytes  uint64
 	ns     uint64
@@ -35,7 +35,7 @@ const (
 	dtodAsync = "cuMemcpyDtoDAsync_v2"
 )
 
-// batch builds, encodes and decodes copies: what a consumer gets.
+// batch builds, encodes and decodes copies, so that they passed through the wire form.
 func batch(t testing.TB, host string, start schema.KTime, events ...event) *schema.Batch {
 	t.Helper()
 	b := schema.NewBuilder(schema.KindCopy)
@@ -50,7 +50,8 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 		}
 		c := schema.Copy{
 			Time: start, Duration: e.ns, Result: e.result, Bytes: e.bytes, Call: b.Call(ref),
-			Thread:     b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm, Container: "c0"}), TID: e.tid}),
+			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm,
+				Container: "c0"}), TID: e.tid}),
 			CUDAStream: b.CUDAStream(0),
 		}
 		if e.gpu > 0 {
@@ -59,7 +60,8 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 		b.AddCopy(&c)
 	}
 	var decoded schema.Batch
-	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})), &decoded); err != nil {
+	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})),
+		&decoded); err != nil {
 		t.Fatal(err)
 	}
 	return &decoded
@@ -71,10 +73,10 @@ func call(symbol string) *schema.Call {
 			return &schema.Calls[i]
 		}
 	}
-	return &schema.Call{Symbol: symbol, Op: schema.OpCopy} // a symbol of a later release, direction unknown
+	return &schema.Call{Symbol: symbol, Op: schema.OpCopy} // a symbol of a later release with an unknown direction
 }
 
-// text is a report in one line a process.
+// text is a report with one line per process.
 func text(m *Meter) string {
 	var w strings.Builder
 	for _, p := range m.Report() {
@@ -86,7 +88,8 @@ func text(m *Meter) string {
 			}
 		}
 		for _, d := range p.Copies {
-			fmt.Fprintf(&w, " [%s calls=%d bytes=%d busy=%d async=%d/%d]", d.Word(), d.Calls, d.Bytes, d.BusyNS, d.AsyncCalls, d.AsyncBytes)
+			fmt.Fprintf(&w, " [%s calls=%d bytes=%d busy=%d async=%d/%d]", d.Word(), d.Calls, d.Bytes, d.BusyNS,
+				d.AsyncCalls, d.AsyncBytes)
 		}
 		if p.Recorded > 0 {
 			fmt.Fprintf(&w, " recorded=%d", p.Recorded)
@@ -97,6 +100,7 @@ func text(m *Meter) string {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		batches [][]event
@@ -105,26 +109,36 @@ func TestReport(t *testing.T) {
 		{"nothing", nil, ""},
 		{"one copy", [][]event{{{pid: 1, symbol: htod, bytes: 4096, ns: 700}}},
 			"h/1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=4096 busy=700 async=0/0]\n"},
-		{"async is part of the whole and never busy", [][]event{{{pid: 1, symbol: htod, bytes: 10, ns: 7}, {pid: 1, symbol: htodAsync, bytes: 30, ns: 500}}},
+		{"async is part of the whole and never busy",
+			[][]event{{{pid: 1, symbol: htod, bytes: 10, ns: 7}, {pid: 1, symbol: htodAsync, bytes: 30, ns: 500}}},
 			"h/1 cuMemcpyHtoD_v2:1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=2 bytes=40 busy=7 async=1/30]\n"},
-		{"directions apart", [][]event{{{pid: 1, symbol: dtodAsync, bytes: 1}, {pid: 1, symbol: dtoh, bytes: 2, ns: 3}}},
+		{"two directions", [][]event{{{pid: 1, symbol: dtodAsync, bytes: 1},
+			{pid: 1, symbol: dtoh, bytes: 2, ns: 3}}},
 			"h/1 cuMemcpyDtoDAsync_v2:1 cuMemcpyDtoH_v2:1 [DtoH calls=1 bytes=2 busy=3 async=0/0] [DtoD calls=1 bytes=1 busy=0 async=1/1]\n"},
-		{"failed copies copy nothing",
-			[][]event{{{pid: 1, symbol: htod, bytes: 5, ns: 5}, {pid: 1, symbol: htod, bytes: 99, ns: 99, result: 1}, {pid: 1, symbol: htod, bytes: 99, result: 700}, {pid: 1, symbol: htod, result: 700}}},
+		{"failed copies count as calls",
+			[][]event{{{pid: 1, symbol: htod, bytes: 5, ns: 5}, {pid: 1, symbol: htod, bytes: 99, ns: 99, result: 1},
+				{pid: 1, symbol: htod, bytes: 99, result: 700}, {pid: 1, symbol: htod, result: 700}}},
 			"h/1 cuMemcpyHtoD_v2:1!1:1!700:2 [HtoD calls=1 bytes=5 busy=5 async=0/0]\n"},
 		{"only failed copies", [][]event{{{pid: 1, symbol: htod, bytes: 5, result: 2}}}, "h/1 cuMemcpyHtoD_v2:0!2:1\n"},
 		{"threads, GPUs and batches add up",
-			[][]event{{{pid: 1, tid: 1, symbol: htod, bytes: 1, gpu: 1, ns: 10}, {pid: 1, tid: 2, symbol: htod, bytes: 2, gpu: 2, ns: 20}}, {{pid: 1, tid: 3, symbol: htod, bytes: 4, ns: 40}}},
+			[][]event{{{pid: 1, tid: 1, symbol: htod, bytes: 1, gpu: 1, ns: 10},
+				{pid: 1, tid: 2, symbol: htod, bytes: 2, gpu: 2, ns: 20}},
+				{{pid: 1, tid: 3, symbol: htod, bytes: 4, ns: 40}}},
 			"h/1 cuMemcpyHtoD_v2:3 [HtoD calls=3 bytes=7 busy=70 async=0/0]\n"},
-		{"processes apart", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1}, {pid: 2, symbol: htod, bytes: 2, ns: 2}, {pid: 1, symbol: htod, bytes: 4, ns: 4}}},
+		{"two processes", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1},
+			{pid: 2, symbol: htod, bytes: 2, ns: 2}, {pid: 1, symbol: htod, bytes: 4, ns: 4}}},
 			"h/1 cuMemcpyHtoD_v2:2 [HtoD calls=2 bytes=5 busy=5 async=0/0]\nh/2 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=2 busy=2 async=0/0]\n"},
-		{"sets are a row of their own", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3}, {pid: 1, symbol: "cuMemsetD32Async", bytes: 4, ns: 9}, {pid: 1, symbol: htod, bytes: 1, ns: 1}}},
+		{"sets are a separate row", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3},
+			{pid: 1, symbol: "cuMemsetD32Async", bytes: 4, ns: 9}, {pid: 1, symbol: htod, bytes: 1, ns: 1}}},
 			"h/1 cuMemsetD8_v2:1 cuMemsetD32Async:1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=1 busy=1 async=0/0] [set calls=2 bytes=12 busy=3 async=1/4]\n"},
-		{"between GPUs, and where the driver finds the direction", [][]event{{{pid: 1, symbol: "cuMemcpyPeer", bytes: 8, ns: 3}, {pid: 1, symbol: "cuMemcpy2DAsync_v2", bytes: 4}}},
+		{"between GPUs, and where the driver finds the direction",
+			[][]event{{{pid: 1, symbol: "cuMemcpyPeer", bytes: 8, ns: 3},
+				{pid: 1, symbol: "cuMemcpy2DAsync_v2", bytes: 4}}},
 			"h/1 cuMemcpyPeer:1 cuMemcpy2DAsync_v2:1 [PtoP calls=1 bytes=8 busy=3 async=0/0] [default calls=1 bytes=4 busy=0 async=1/4]\n"},
-		{"recorded copies did not run", [][]event{{{pid: 1, symbol: htodAsync, bytes: 8, record: true}, {pid: 1, symbol: htodAsync, bytes: 4}}},
+		{"recorded copies did not run", [][]event{{{pid: 1, symbol: htodAsync, bytes: 8, record: true},
+			{pid: 1, symbol: htodAsync, bytes: 4}}},
 			"h/1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=1 bytes=4 busy=0 async=1/4] recorded=1\n"},
-		{"a direction that is not known", [][]event{{{pid: 1, symbol: "cuMemcpySideways", bytes: 8, ns: 1}}},
+		{"unknown direction", [][]event{{{pid: 1, symbol: "cuMemcpySideways", bytes: 8, ns: 1}}},
 			"h/1 cuMemcpySideways:1 [ calls=1 bytes=8 busy=1 async=0/0]\n"},
 	}
 	for _, tt := range tests {
@@ -142,11 +156,13 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTooManyCells: a batch whose table of sums would be too large sums the same.
-func TestTooManyCells(t *testing.T) {
+// A batch whose table of sums would be too large yields the same sums.
+func TestLargeTableFallsBack(t *testing.T) {
+	t.Parallel()
 	var events []event
 	for i := range 600 {
-		events = append(events, event{pid: uint32(i), gpu: 1 + uint32(i), symbol: htod, bytes: uint64(i), ns: 2, result: uint32(i % 2)})
+		events = append(events, event{pid: uint32(i), gpu: 1 + uint32(i), symbol: htod, bytes: uint64(i), ns: 2,
+			result: uint32(i % 2)})
 	}
 	m := New(Config{})
 	if err := m.Apply(batch(t, "h", 0, events...)); err != nil {
@@ -165,6 +181,7 @@ func TestTooManyCells(t *testing.T) {
 }
 
 func TestThroughput(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		use  DirectionUse
@@ -184,34 +201,38 @@ func TestThroughput(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	m := New(Config{Keep: time.Minute})
 	_ = m.Apply(batch(t, "gpu01.example", 0,
-		event{pid: 1, gpu: 1, symbol: htod, bytes: 100, ns: 1_500_000_000}, event{pid: 2, gpu: 1, symbol: htod, bytes: 200, ns: 500_000_000},
-		event{pid: 1, gpu: 1, symbol: htodAsync, bytes: 1000, ns: 9e9}, event{pid: 1, gpu: 1, symbol: htod, bytes: 7, result: 1},
-		event{pid: 3, comm: "v\xffllm", symbol: dtoh, bytes: 5, ns: 250_000_000}, event{pid: 1, gpu: 1, symbol: "cuMemsetD8_v2", bytes: 64}))
+		event{pid: 1, gpu: 1, symbol: htod, bytes: 100, ns: 1_500_000_000},
+		event{pid: 2, gpu: 1, symbol: htod, bytes: 200, ns: 500_000_000},
+		event{pid: 1, gpu: 1, symbol: htodAsync, bytes: 1000, ns: 9e9},
+		event{pid: 1, gpu: 1, symbol: htod, bytes: 7, result: 1},
+		event{pid: 3, comm: "v\xffllm", symbol: dtoh, bytes: 5, ns: 250_000_000},
+		event{pid: 1, gpu: 1, symbol: "cuMemsetD8_v2", bytes: 64}))
 	_ = m.Apply(batch(t, "gpu01.example", schema.KTime(time.Hour), event{pid: 4, gpu: 1, symbol: htod, bytes: 1}))
 	if got := len(m.Report()); got != 1 {
 		t.Errorf("%d processes, want 1: the others were silent for an hour", got)
 	}
 	want := `
-# HELP gputap_cuda_memcpy_busy_seconds_total Host time in the API call of synchronous copies that succeeded; their bytes by this time are the throughput.
+# HELP gputap_cuda_memcpy_busy_seconds_total Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.
 # TYPE gputap_cuda_memcpy_busy_seconds_total counter
 gputap_cuda_memcpy_busy_seconds_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h"} 0.25
 gputap_cuda_memcpy_busy_seconds_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d"} 2
-# HELP gputap_cuda_memcpy_bytes_total Bytes of copies that succeeded: done when mode is sync, submitted when mode is async.
+# HELP gputap_cuda_memcpy_bytes_total Bytes of successful copies. Mode sync: copied; mode async: submitted.
 # TYPE gputap_cuda_memcpy_bytes_total counter
 gputap_cuda_memcpy_bytes_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h",mode="sync"} 5
 gputap_cuda_memcpy_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="async"} 1000
 gputap_cuda_memcpy_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="sync"} 301
-# HELP gputap_cuda_memcpy_calls_total Copies that succeeded: done when mode is sync, submitted when mode is async.
+# HELP gputap_cuda_memcpy_calls_total Successful copies. Mode sync: done; mode async: submitted.
 # TYPE gputap_cuda_memcpy_calls_total counter
 gputap_cuda_memcpy_calls_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h",mode="sync"} 1
 gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="async"} 1
 gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="sync"} 3
-# HELP gputap_cuda_memset_bytes_total Bytes of sets that succeeded: done when mode is sync, submitted when mode is async.
+# HELP gputap_cuda_memset_bytes_total Bytes of successful memory sets. Mode sync: set; mode async: submitted.
 # TYPE gputap_cuda_memset_bytes_total counter
 gputap_cuda_memset_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 64
-# HELP gputap_cuda_memset_calls_total Sets that succeeded: done when mode is sync, submitted when mode is async.
+# HELP gputap_cuda_memset_calls_total Successful memory sets. Mode sync: done; mode async: submitted.
 # TYPE gputap_cuda_memset_calls_total counter
 gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 1
 `
@@ -223,13 +244,15 @@ gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",
 	}
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	for i := range 2500 {
 		_ = m.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{symbol: htod, bytes: 2, ns: 1}))
 	}
 	_ = m.Apply(batch(t, "late", 0, event{symbol: dtodAsync, bytes: 3}))
-	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 { // 2000 − 16 + 2 kinds of overflow
+	// 2000 − 16 + the 2 used series of comm="other"
+	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 {
 		t.Errorf("%d series, want 1986", n)
 	}
 	if got := m.others[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
@@ -240,10 +263,12 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestOtherKinds(t *testing.T) {
+func TestHeartbeatIsIgnored(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	var b schema.Batch
-	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}), &b); err != nil {
+	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}),
+		&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Apply(&b); err != nil || len(m.Report()) != 0 {
@@ -251,8 +276,9 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
-// TestReadersBesideApply is for the race detector.
-func TestReadersBesideApply(t *testing.T) {
+// For the race detector.
+func TestReadsDuringApply(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, symbol: htod, bytes: 2, ns: 3}, event{pid: 1, symbol: htod, result: 1})
 	var wg sync.WaitGroup

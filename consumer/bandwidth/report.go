@@ -1,36 +1,23 @@
 package bandwidth
 
 import (
-	"time"
-
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
-// Process is what one process copied.
+// Process is the copies, sets and waits of one process.
 type Process struct {
-	ID        schema.ProcessID
-	Start     time.Time
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string // name of UID on its host; "" unknown
-	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string
-	Pod       string         // UID of its Kubernetes pod
-	Unit      string         // its systemd unit
-	Late      bool           // copied before gputap was attached: sums are too low
-	Calls     []process.Call // failed calls by CUresult too
-	Copies    []DirectionUse // in the order of schema.Direction, then sets; those that were used
-	Recorded  uint64         // copies and sets that were recorded into a graph: they did not run
-	Waits     Waits
+	process.Info
+	Calls    []process.Call // includes failed calls
+	Copies   []DirectionUse // the rows in use: directions in the order of schema.Direction, then sets
+	Recorded uint64         // copies and sets recorded into a graph; they did not run
+	Waits    Waits
 }
 
-// DirectionUse is the copies of one direction, or the sets. Calls and Bytes are all that succeeded; AsyncCalls
-// and AsyncBytes are the part of them that was submitted, and BusyNS is host time in the others.
+// DirectionUse is the copies of one direction, or the sets. Calls and Bytes include the asynchronous ones, which
+// AsyncCalls and AsyncBytes count. BusyNS is host time in the synchronous ones.
 type DirectionUse struct {
-	Direction  schema.Direction // of sets, schema.DirNone
+	Direction  schema.Direction // schema.DirNone for sets
 	Set        bool
 	Calls      uint64
 	Bytes      uint64
@@ -39,7 +26,7 @@ type DirectionUse struct {
 	AsyncBytes uint64
 }
 
-// Word names the row: the direction, or "set".
+// Word returns the name of the row: the direction, or "set".
 func (d *DirectionUse) Word() string {
 	if d.Set {
 		return "set"
@@ -47,7 +34,7 @@ func (d *DirectionUse) Word() string {
 	return d.Direction.String()
 }
 
-// Throughput is the bytes per second that synchronous copies achieved, 0 without any.
+// Throughput returns the bytes per second of the synchronous copies; 0 without any.
 func (d *DirectionUse) Throughput() float64 {
 	if d.BusyNS == 0 {
 		return 0
@@ -55,7 +42,7 @@ func (d *DirectionUse) Throughput() float64 {
 	return float64(d.Bytes-d.AsyncBytes) / (float64(d.BusyNS) / 1e9)
 }
 
-// Report lists the processes in order of first sight.
+// Report returns the processes in order of first sight.
 func (m *Meter) Report() []Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,8 +50,7 @@ func (m *Meter) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		report = append(report, Process{
-			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
+			Info:  e.Info,
 			Calls: e.Calls.Clone(), Copies: e.State.report(), Recorded: e.State.recorded,
 			Waits: e.State.waits,
 		})
@@ -84,7 +70,8 @@ func (s *state) report() []DirectionUse {
 			direction = schema.DirNone
 		}
 		list = append(list, DirectionUse{
-			Direction: direction, Set: d == rowSet, Calls: done.calls + submitted.calls, Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
+			Direction: direction, Set: d == rowSet, Calls: done.calls + submitted.calls,
+			Bytes: done.bytes + submitted.bytes, BusyNS: done.busy,
 			AsyncCalls: submitted.calls, AsyncBytes: submitted.bytes,
 		})
 	}

@@ -12,13 +12,12 @@ import (
 
 var form = snapshot.Form{Fold: "bandwidth", Version: 1}
 
-// ofHost are the series of one host.
-type ofHost struct{ copies, waits []series }
+// hostSeries is the series of one host.
+type hostSeries struct{ copies, waits []series }
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]ofHost{}
+	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]hostSeries{}
 	m.processes.Hosts(hosts)
 	for k := range m.series {
 		h := of[k.HostID]
@@ -40,7 +39,7 @@ func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (m *Meter) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &m.mu,
@@ -61,9 +60,9 @@ func (m *Meter) saveShard(w *snapshot.Writer) {
 		w.Bool(l.async)
 		m.others[l].save(w)
 	}
-	w.Bool(m.lateWaits != nil)
-	if m.lateWaits != nil {
-		m.lateWaits.save(w)
+	w.Bool(m.otherWaits != nil)
+	if m.otherWaits != nil {
+		m.otherWaits.save(w)
 	}
 }
 
@@ -74,12 +73,12 @@ func (m *Meter) restoreShard(r *snapshot.Reader) {
 		m.other(row, async).restore(r)
 	}
 	if r.Bool() {
-		m.lateWaits = &Waits{}
-		m.lateWaits.restore(r)
+		m.otherWaits = &Waits{}
+		m.otherWaits.restore(r)
 	}
 }
 
-func (m *Meter) saveHost(w *snapshot.Writer, h ofHost) {
+func (m *Meter) saveHost(w *snapshot.Writer, h hostSeries) {
 	slices.SortFunc(h.copies, func(a, b series) int { return a.compare(b.labels) })
 	w.Uint(uint64(len(h.copies)))
 	for _, k := range h.copies {
@@ -101,7 +100,7 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 		k := restoreSeries(r, id)
 		k.row, k.async = restoreRow(r), r.Bool()
 		if m.series[k] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		var s sum
@@ -111,7 +110,7 @@ func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
 	for range r.Each(6) {
 		k := restoreSeries(r, id)
 		if m.waits[k] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		var waits Waits
@@ -131,7 +130,7 @@ func (l labels) compare(to labels) int {
 		cmp.Compare(l.comm, to.comm), cmp.Compare(l.row, to.row), cmp.Compare(async(l), async(to)))
 }
 
-// save writes what names a series of one host, row and mode apart.
+// save writes the labels that identify a series within its host, without row and mode.
 func (l *labels) save(w *snapshot.Writer) {
 	for _, label := range []string{l.gpu, l.uuid, l.container, l.comm} {
 		w.String(label)
@@ -145,7 +144,7 @@ func restoreSeries(r *snapshot.Reader, id snapshot.HostID) series {
 	}}
 }
 
-// setWord is the row of sets; the others are words of directions.
+// setWord is the saved word of the row of sets. The other rows are saved as the words of their directions.
 const setWord = "set"
 
 func saveRow(w *snapshot.Writer, row schema.Direction) {
@@ -179,7 +178,7 @@ func (w *Waits) save(to *snapshot.Writer) {
 
 func (w *Waits) restore(r *snapshot.Reader) { *w = Waits{Calls: r.Uint(), NS: r.Uint()} }
 
-// save writes the rows that were used.
+// save writes the rows in use.
 func (s *state) save(w *snapshot.Writer) {
 	s.waits.save(w)
 	w.Uint(s.recorded)

@@ -5,29 +5,29 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxCells bounds the sums of one batch: 6 MiB. A batch closes at 4,096 events of a few processes
-// with a dozen calls; what is above is added event by event.
+// maxCells limits the table of one batch to 6 MiB. A batch closes at 4,096 events of a few processes with a dozen
+// calls; larger products are added event by event.
 const maxCells = 1 << 18
 
 // group is one call of one process on one GPU of a batch.
 type group struct {
 	entry *process.Entry[state]
-	gpu   int // 0 unknown, else 1 + index into Batch.GPUs
+	gpu   int // 0: unknown; otherwise 1 + index into Batch.GPUs
 	call  int // index into Batch.Calls
 }
 
-// table sums the events of one batch by group: six column reads and three additions an event. It
-// keeps its memory from batch to batch.
+// table sums the events of one batch by group. It needs six column reads and three additions per event and reuses its
+// memory.
 type table struct {
 	entries []*process.Entry[state] // by index of process; nil for a process without threads
 
 	threads, calls, gpus, results, bytes, durations []uint64
 
-	base  []int // by thread: where its process's sums begin
+	base  []int // by thread: where the sums of its process begin
 	cells []sum
 }
 
-// load expands the columns. entries are those of the batch's threads.
+// load expands the columns. entries are the entries of the batch's threads.
 func (t *table) load(b *schema.Batch, entries []*process.Entry[state]) {
 	t.threads = b.Thread().Values(t.threads, b.Events)
 	t.calls = b.Call().Values(t.calls, b.Events)
@@ -41,8 +41,8 @@ func (t *table) load(b *schema.Batch, entries []*process.Entry[state]) {
 	}
 }
 
-// each gives the sum of every group that has one, or, when the table would be too large, every
-// event. It counts failed calls on the way.
+// each passes the sum of every group with events to add. If the table would be too large, it passes event by event.
+// It counts failed calls.
 func (t *table) each(b *schema.Batch, add func(group, sum)) {
 	perProcess := (len(b.GPUs) + 1) * len(b.Calls)
 	if perProcess > maxCells || perProcess*len(b.Processes) > maxCells {
@@ -93,11 +93,11 @@ func (t *table) eachEvent(b *schema.Batch, add func(group, sum)) {
 	}
 }
 
-// fail counts event i, a call that returned an error: it copied nothing that is known.
+// fail counts event i as a failed call.
 func (t *table) fail(b *schema.Batch, i int) {
 	e := t.entries[b.Threads[t.threads[i]].Process]
 	e.Calls.Find(&b.Calls[t.calls[i]]).Count(uint32(t.results[i]))
 }
 
-// release lets go of the entries: the process table may forget them before the next batch.
+// release drops the entries, because the process table may forget them before the next batch.
 func (t *table) release() { clear(t.entries) }

@@ -9,18 +9,19 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Waits is what a process's threads waited for the GPU.
+// Waits counts calls that wait for the GPU.
 type Waits struct {
-	Calls uint64 // waits that succeeded: of contexts, CUDA streams and CUDA events
-	NS    uint64 // host time in them
+	Calls uint64 // successful waits for contexts, CUDA streams and CUDA events
+	NS    uint64 // host time in them, ns
 }
 
 var (
 	waitLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
 
 	waitSeconds = prometheus.NewDesc("gputap_cuda_sync_seconds_total",
-		"Host time in calls that wait for the GPU and succeeded, summed over threads.", waitLabels, nil)
-	waitCalls = prometheus.NewDesc("gputap_cuda_sync_calls_total", "Calls that wait for the GPU and succeeded.", waitLabels, nil)
+		"Host time in successful calls that wait for the GPU, summed over threads.", waitLabels, nil)
+	waitCalls = prometheus.NewDesc("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.",
+		waitLabels, nil)
 )
 
 // applySync adds one batch of waits.
@@ -48,16 +49,16 @@ func (w *Waits) add(more Waits) {
 	w.NS += more.NS
 }
 
-// waitsOf gives the waits of a label set, for ever the same.
+// waitsOf returns the waits of a series, always the same ones.
 func (m *Meter) waitsOf(k series) *Waits {
 	if w := m.waits[k]; w != nil {
 		return w
 	}
 	if len(m.waits) >= maxSeries-1 {
-		if m.lateWaits == nil {
-			m.lateWaits = &Waits{}
+		if m.otherWaits == nil {
+			m.otherWaits = &Waits{}
 		}
-		return m.lateWaits
+		return m.otherWaits
 	}
 	w := &Waits{}
 	m.waits[k] = w
@@ -75,8 +76,8 @@ func (m *Meter) collectWaits(ch chan<- prometheus.Metric) {
 	for k, w := range m.waits {
 		add(k.labels, w)
 	}
-	if m.lateWaits != nil {
-		add(labels{comm: "other"}, m.lateWaits)
+	if m.otherWaits != nil {
+		add(labels{comm: "other"}, m.otherWaits)
 	}
 	m.mu.Unlock()
 	for l, w := range waits {

@@ -7,23 +7,26 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Crowd is steps of 3,000 programs of distinct names on three hosts, every fourth of which ends: more than a
-// metric family has series for.
+// Crowd returns steps of 3,000 programs with distinct names on three hosts: more workloads than a metric family has
+// series. Every fourth program ends.
 func Crowd(tb testing.TB) (steps []Step) {
 	const rounds, programs = 4, 250
 	for host := range uint32(3) {
 		h := Memory(tb, fmt.Sprintf("host-%d", host))
 		for round := range uint32(rounds) {
-			launches, copies, syncs := schema.NewBuilder(schema.KindLaunch), schema.NewBuilder(schema.KindCopy), schema.NewBuilder(schema.KindSync)
+			launches, copies, syncs := schema.NewBuilder(schema.KindLaunch), schema.NewBuilder(schema.KindCopy),
+				schema.NewBuilder(schema.KindSync)
 			at := schema.KTime(1000 + round)
 			for i := range uint32(programs) {
 				p := h.Process(1000+round*programs+i, 1, fmt.Sprintf("job-%d-%d-%d", host, round, i))
 				p.Alloc(1, 0x1000, uint64(i), at, 1).Fail("cuMemAlloc_v2", 1, 2, 1<<40, at).Free(1, 0x9000, at, 1)
 				launch(launches, p, at)
-				copies.AddCopy(&schema.Copy{Time: at, Duration: 5, Bytes: 7, Thread: thread(copies, p), CUDAStream: copies.CUDAStream(0), Call: copies.Call(
-					schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD})})
-				syncs.AddSync(&schema.Sync{Time: at, Duration: 3, Thread: thread(syncs, p), CUDAStream: syncs.CUDAStream(0),
-					Call: syncs.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync})})
+				copies.AddCopy(&schema.Copy{Time: at, Duration: 5, Bytes: 7, Thread: thread(copies, p),
+					CUDAStream: copies.CUDAStream(0), Call: copies.Call(
+						schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD})})
+				syncs.AddSync(&schema.Sync{Time: at, Duration: 3, Thread: thread(syncs, p),
+					CUDAStream: syncs.CUDAStream(0),
+					Call:       syncs.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync})})
 				if i%4 == 0 {
 					p.Exit(at)
 				}
@@ -40,9 +43,10 @@ func thread(b *schema.Builder, p *Process) uint32 {
 
 func launch(b *schema.Builder, p *Process, at schema.KTime) {
 	call := b.Call(schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpLaunch})
-	shape := b.Shape(schema.LaunchShape{Call: call, Func: b.Func(schema.Func{Name: "k"}), Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}})
+	shape := b.Shape(schema.LaunchShape{Call: call, Func: b.Func(schema.Func{Name: "k"}), Grid: [3]uint32{1, 1, 1},
+		Block: [3]uint32{32, 1, 1}})
 	b.AddLaunch(&schema.Launch{Time: at, Thread: thread(b, p), Shape: shape, CUDAStream: b.CUDAStream(0)})
 }
 
-// encoded is a batch with the host's header, whose seq no fold looks at.
+// encoded returns a batch with the host's header. Folds do not look at its seq.
 func encoded(h *Host, b *schema.Builder) []byte { return b.Encode(&h.Header) }

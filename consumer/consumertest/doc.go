@@ -1,7 +1,6 @@
-// Package consumertest makes batches for tests of folds, as a producer would: built, encoded and
-// decoded, so that what a test applies went through the wire form. Events keep the order in which a
-// test adds them. Times are nanoseconds of the host's KTime.
+// Package consumertest supplies batches and tests for folds. Batches are built, encoded and decoded, so that a test
+// applies what went through the wire form. Events keep the order in which a test adds them. Times are nanoseconds of
+// the host's KTime.
 //
-// Resumes, Splits, Hostile, Golden and FuzzRestore are what every fold that can be saved has to stand; Traffic and
-// Recorded make the steps for them.
+// Suite is the snapshot tests that every fold must pass. Traffic, Crowd and Recorded supply its steps.
 package consumertest

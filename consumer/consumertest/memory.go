@@ -7,8 +7,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Host makes the memory batches of one host and numbers them. Header is what the next batch says
-// of itself; Seq counts on by itself.
+// Host builds the memory batches of one host and numbers them. Header is the header of the next batch.
 type Host struct {
 	Header schema.Header
 
@@ -25,19 +24,19 @@ func Memory(tb testing.TB, hostname string) *Host {
 	}
 }
 
-// Older has the next batch say which processes from before are still there.
+// Older sets the list of running older processes in the next batch.
 func (h *Host) Older(pids ...uint64) { h.builder.Older = append([]uint64{}, pids...) }
 
-// Process is one process of a Host. Its fields, the GPU's too, are those of the events added next.
+// Process is one process of a Host. Its fields apply to the events that are added next.
 type Process struct {
 	schema.Process
-	GPU     *schema.GPU // nil is unknown
-	Context uint64      // handle of the current CUDA context; 0 is unknown
+	GPU     *schema.GPU // nil: unknown
+	Context uint64      // handle of the current CUDA context; 0: unknown
 
 	host *Host
 }
 
-// Process returns a process that was started at start.
+// Process returns a process with this start time.
 func (h *Host) Process(pid uint32, start schema.KTime, comm string) *Process {
 	return &Process{Process: schema.Process{PID: pid, Start: start, Comm: comm}, host: h}
 }
@@ -73,14 +72,16 @@ func (p *Process) Unmap(tid uint32, ptr, bytes uint64, at schema.KTime, duration
 	return p.Call("cuMemUnmap", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
 }
 
-// Retain adds a successful cuMemRetainAllocationHandle, which found the handle by an address.
+// Retain adds a successful cuMemRetainAllocationHandle of the memory mapped at ptr.
 func (p *Process) Retain(tid uint32, handle, ptr uint64, at schema.KTime, duration uint64) *Process {
-	return p.Call("cuMemRetainAllocationHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
+	return p.Call("cuMemRetainAllocationHandle", tid,
+		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
 }
 
 // Import adds a successful cuMemImportFromShareableHandle.
 func (p *Process) Import(tid uint32, handle, token uint64, at schema.KTime, duration uint64) *Process {
-	return p.Call("cuMemImportFromShareableHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
+	return p.Call("cuMemImportFromShareableHandle", tid,
+		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
 }
 
 // Export adds a successful cuIpcGetMemHandle.
@@ -123,7 +124,7 @@ func (p *Process) DestroyContext(handle uint64, at schema.KTime, duration uint64
 	return p.Call("cuCtxDestroy_v2", p.PID, schema.Memory{Time: at, Duration: duration, Ptr: handle})
 }
 
-// In has the events added next made in a CUDA context.
+// In sets the CUDA context of the events that are added next.
 func (p *Process) In(context uint64) *Process {
 	p.Context = context
 	return p
@@ -131,12 +132,14 @@ func (p *Process) In(context uint64) *Process {
 
 // AllocPool adds a successful cuMemAllocFromPoolAsync.
 func (p *Process) AllocPool(tid uint32, ptr, bytes, pool uint64, at schema.KTime) *Process {
-	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes, Pool: pool})
+	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes,
+		Pool: pool})
 }
 
 // PoolInfo adds a successful cuMemPoolGetAttribute.
 func (p *Process) PoolInfo(pool, attribute, value uint64, at schema.KTime) *Process {
-	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute, Bytes: value})
+	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute,
+		Bytes: value})
 }
 
 // MemInfo adds a successful cuMemGetInfo.
@@ -149,7 +152,7 @@ func (p *Process) Record(symbol string, tid uint32, m schema.Memory) *Process {
 	return p.Add(&schema.Call{Symbol: symbol, Op: schema.OpRecord, Class: schema.ClassPool}, tid, m)
 }
 
-// Exec adds a process_exec: the process goes on as comm.
+// Exec adds a process_exec, which renames the process.
 func (p *Process) Exec(comm string, at schema.KTime) *Process {
 	p.Comm = comm
 	return p.Call("process_exec", p.PID, schema.Memory{Time: at})
@@ -160,12 +163,12 @@ func (p *Process) Exit(at schema.KTime) *Process {
 	return p.Call("process_exit", p.PID, schema.Memory{Time: at})
 }
 
-// Fail adds a call with a result that is not success.
+// Fail adds a failed call.
 func (p *Process) Fail(symbol string, tid, result uint32, bytes uint64, at schema.KTime) *Process {
 	return p.Call(symbol, tid, schema.Memory{Time: at, Duration: 1, Result: result, Bytes: bytes})
 }
 
-// Call adds an event of any symbol of the table; thread, call and GPU of m are filled in.
+// Call adds an event of a symbol of the table. It sets the thread, call and GPU of m.
 func (p *Process) Call(symbol string, tid uint32, m schema.Memory) *Process {
 	i := slices.IndexFunc(schema.Calls, func(c schema.Call) bool { return c.Symbol == symbol })
 	if i < 0 {
@@ -174,7 +177,7 @@ func (p *Process) Call(symbol string, tid uint32, m schema.Memory) *Process {
 	return p.Add(&schema.Calls[i], tid, m)
 }
 
-// Add adds an event of any call, known or not.
+// Add adds an event of any call, also of one outside the table.
 func (p *Process) Add(c *schema.Call, tid uint32, m schema.Memory) *Process {
 	b := p.host.builder
 	m.Thread = b.Thread(schema.Thread{Process: b.Process(p.Process), TID: tid, Comm: p.Comm})
@@ -189,17 +192,17 @@ func (p *Process) Add(c *schema.Call, tid uint32, m schema.Memory) *Process {
 	return p
 }
 
-// Batch is the batch of the events added since the last one, possibly none.
+// Batch returns the batch of the events added since the previous one, possibly none.
 func (h *Host) Batch() *schema.Batch { return Decode(h.tb, h.Message()) }
 
-// Message is Batch in its wire form.
+// Message returns the batch in its wire form.
 func (h *Host) Message() []byte {
 	h.Header.Seq++
 	defer h.builder.Reset()
 	return slices.Clone(h.builder.Encode(&h.Header))
 }
 
-// Heartbeat is a heartbeat of the host. It has a seq of its own kind, which no fold looks at.
+// Heartbeat returns a heartbeat of the host. Folds do not look at its seq.
 func (h *Host) Heartbeat() *schema.Batch {
 	return Decode(h.tb, slices.Clone(schema.NewBuilder(schema.KindHost).Encode(&h.Header)))
 }

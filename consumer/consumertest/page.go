@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Page is the text that a scrape of the collector alone gets.
+// Page returns the text of a scrape of the collector.
 func Page(tb testing.TB, c prometheus.Collector) []byte {
 	tb.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// traffic makes the steps of a small fleet: hosts of one name in two clusters, boots and runs that change,
-// losses told and counted, and whatever programs do, in any order.
+// traffic generates the steps of a small fleet: hosts of one name in two clusters, changes of boots and runs, losses,
+// and arbitrary calls of programs in any order.
 type traffic struct {
 	rng   *rand.Rand
 	hosts []*Host
@@ -17,7 +17,7 @@ type traffic struct {
 	now   schema.KTime
 }
 
-// Traffic is n steps, every kind among them. The same seed gives the same steps.
+// Traffic returns n steps of every kind. The same seed returns the same steps.
 func Traffic(tb testing.TB, seed uint64, n int) (steps []Step) {
 	r := traffic{rng: rand.New(rand.NewPCG(seed, 99)), now: 1000}
 	for i, name := range []string{"a", "b", "b", "bad\xff"} {
@@ -37,7 +37,7 @@ func Traffic(tb testing.TB, seed uint64, n int) (steps []Step) {
 	return steps
 }
 
-// change has a host restart its producer, lose something, boot, or none of these.
+// change restarts the producer of a host, loses an event, reboots the host, lets time pass, or does nothing.
 func (r *traffic) change(h *Host) {
 	switch r.rng.IntN(20) {
 	case 0:
@@ -48,7 +48,7 @@ func (r *traffic) change(h *Host) {
 		h.Header.BootID = fmt.Sprintf("boot-%d", r.rng.IntN(4))
 		h.Header.ClockOffset = 1_700_000_000e9 + int64(h.Header.BootID[5]-'0')*1e9
 	case 3:
-		r.now += 90e9 // long enough to be swept
+		r.now += 90e9 // long enough to trigger a sweep of the process table
 	}
 }
 
@@ -75,7 +75,8 @@ func (r *traffic) process(h *Host) *Process {
 	p := h.Process(100+n, schema.KTime(1+r.rng.Uint64N(3)), []string{"train", "serve", "other"}[r.rng.IntN(3)])
 	p.Container, p.UID, p.Late = []string{"", "c0ffee"}[n%2], n, n == 5
 	if r.rng.IntN(8) > 0 {
-		p.GPU = &schema.GPU{UUID: fmt.Sprintf("GPU-%d", r.rng.IntN(3)), Ordinal: r.rng.Uint32N(2), Inferred: r.rng.IntN(3) == 0}
+		p.GPU = &schema.GPU{UUID: fmt.Sprintf("GPU-%d", r.rng.IntN(3)), Ordinal: r.rng.Uint32N(2),
+			Inferred: r.rng.IntN(3) == 0}
 	}
 	if r.rng.IntN(4) > 0 {
 		p.Context = 1 + r.rng.Uint64N(4)
@@ -137,7 +138,7 @@ func (r *traffic) memory(h *Host) {
 	}
 }
 
-// steady is a process whose allocations are alike, but for some.
+// steady adds a process with equal allocations and a few outliers.
 func (r *traffic) steady(h *Host, at schema.KTime) {
 	p := h.Process(200, 5, "steady")
 	for i := range uint64(12) {
@@ -176,7 +177,7 @@ func (r *traffic) context(p *Process, handle uint64, at schema.KTime, d uint64) 
 	}
 }
 
-// encode gives a batch of another kind than memory, with the host's header.
+// encode returns a batch of another kind than memory with the host's header.
 func (r *traffic) encode(h *Host, b *schema.Builder) []byte {
 	header := h.Header
 	r.beat++
@@ -195,7 +196,8 @@ func (r *traffic) thread(h *Host, b *schema.Builder) (thread, gpu uint32) {
 func (r *traffic) launches(h *Host) []byte {
 	b := schema.NewBuilder(schema.KindLaunch)
 	graph := b.Func(schema.Func{Handle: 9})
-	b.Graph(schema.Graph{Func: graph, Partial: r.rng.IntN(2) == 0, Nodes: []schema.Node{{Func: b.Func(schema.Func{Name: "node"}), Count: 3}}})
+	b.Graph(schema.Graph{Func: graph, Partial: r.rng.IntN(2) == 0,
+		Nodes: []schema.Node{{Func: b.Func(schema.Func{Name: "node"}), Count: 3}}})
 	for range 30 {
 		r.now += 100
 		call, function := schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpLaunch}, graph
@@ -205,13 +207,15 @@ func (r *traffic) launches(h *Host) []byte {
 		case 1:
 			call.Op = schema.OpRecord
 		default:
-			function = b.Func(schema.Func{Name: []string{"", "_Z4axpyIfEvT_PS0_S1_i", "k%d", "other", "k%d"}[r.rng.IntN(5)], Read: r.rng.IntN(2) == 0})
+			function = b.Func(schema.Func{Name: []string{"", "_Z4axpyIfEvT_PS0_S1_i", "k%d", "other",
+				"k%d"}[r.rng.IntN(5)], Read: r.rng.IntN(2) == 0})
 			if r.rng.IntN(2) == 0 {
 				function = b.Func(schema.Func{Name: fmt.Sprintf("kernel_%d", r.rng.IntN(60))})
 			}
 		}
 		thread, gpu := r.thread(h, b)
-		shape := b.Shape(schema.LaunchShape{Call: b.Call(call), Func: function, Grid: [3]uint32{1 + r.rng.Uint32N(12), 1, 1}, Block: [3]uint32{32, 1, 1}})
+		shape := b.Shape(schema.LaunchShape{Call: b.Call(call), Func: function,
+			Grid: [3]uint32{1 + r.rng.Uint32N(12), 1, 1}, Block: [3]uint32{32, 1, 1}})
 		b.AddLaunch(&schema.Launch{Time: r.now, Thread: thread, GPU: gpu, Shape: shape, CUDAStream: b.CUDAStream(0)})
 	}
 	return r.encode(h, b)
@@ -231,7 +235,8 @@ func (r *traffic) copies(h *Host) []byte {
 			ref.Op = schema.OpRecord
 		}
 		b.AddCopy(&schema.Copy{
-			Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu, Call: b.Call(ref), Bytes: r.rng.Uint64N(1 << 20),
+			Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu, Call: b.Call(ref),
+			Bytes:  r.rng.Uint64N(1 << 20),
 			Result: r.rng.Uint32N(5) / 4, CUDAStream: b.CUDAStream(0),
 		})
 	}
@@ -244,7 +249,8 @@ func (r *traffic) syncs(h *Host) []byte {
 		r.now += 100
 		thread, gpu := r.thread(h, b)
 		ref := schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}
-		b.AddSync(&schema.Sync{Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu, Call: b.Call(ref), CUDAStream: b.CUDAStream(0), Result: r.rng.Uint32N(8) / 7})
+		b.AddSync(&schema.Sync{Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu,
+			Call: b.Call(ref), CUDAStream: b.CUDAStream(0), Result: r.rng.Uint32N(8) / 7})
 	}
 	return r.encode(h, b)
 }
@@ -252,8 +258,10 @@ func (r *traffic) syncs(h *Host) []byte {
 func (r *traffic) heartbeat(h *Host) []byte {
 	b := schema.NewBuilder(schema.KindHost)
 	p := b.Process(r.process(h).Process)
-	b.Coverage = []schema.Coverage{{Process: p, Asked: r.rng.Uint32N(500), Outside: []string{"cuNew"}, ExportTables: r.rng.Uint32N(4)}}
-	b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"}, Failed: []string{"cuOdd"}, Inode: 7}}
+	b.Coverage = []schema.Coverage{{Process: p, Asked: r.rng.Uint32N(500), Outside: []string{"cuNew"},
+		ExportTables: r.rng.Uint32N(4)}}
+	b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"},
+		Failed: []string{"cuOdd"}, Inode: 7}}
 	b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: r.rng.Uint32N(4), Name: "NVIDIA H200", Bus: "0000:06:00.0"})
 	b.Linux, b.Producer = "6.12", "v1"
 	return r.encode(h, b)

@@ -9,12 +9,13 @@ import (
 )
 
 var (
-	gpuInfo = prometheus.NewDesc("gputap_gpu_info", "A GPU of a host; always 1.",
+	gpuInfo = prometheus.NewDesc("gputap_gpu_info", "GPUs of a host. The value is always 1.",
 		[]string{"hostname", "gpu", "UUID", "model_name", "pci_bus_id"}, nil)
-	librarySymbols = prometheus.NewDesc("gputap_library_symbols", "Functions of a driver library that gputap knows, by what became of them.",
+	librarySymbols = prometheus.NewDesc("gputap_library_symbols",
+		"Driver functions that gputap knows, by library and state of the probe: attached, absent or failed.",
 		[]string{"hostname", "library", "state"}, nil)
 	unseenSymbols = prometheus.NewDesc("gputap_unseen_functions",
-		"Functions without a probe that processes asked the driver for and that work on memory or submit work.",
+		"Driver functions without a probe that processes looked up and that handle memory or submit work.",
 		[]string{"hostname"}, nil)
 )
 
@@ -25,7 +26,7 @@ func (f *Fold) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unseenSymbols
 }
 
-// maxSeries bounds a metric family.
+// maxSeries is the limit of series per metric family.
 const maxSeries = 20_000
 
 // Collect implements prometheus.Collector.
@@ -49,7 +50,7 @@ func (f *Fold) Collect(ch chan<- prometheus.Metric) {
 		for _, l := range h.Libraries {
 			path := process.Label(l.Path)
 			if key := [3]string{host, path}; seen[key] || left <= 0 {
-				continue // one path in two mount namespaces
+				continue // the same path in another mount namespace
 			}
 			seen[[3]string{host, path}] = true
 			left--

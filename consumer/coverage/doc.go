@@ -1,10 +1,12 @@
-// Package coverage keeps what hosts say of themselves in their heartbeats: their GPUs, which symbols of
-// each driver library are probed, absent or failed, and what processes got from the driver unseen.
+// Package coverage reports the visibility of CUDA calls on each host: its GPUs, which symbols of each driver library are probed,
+// absent or failed, and which driver functions without a probe processes obtained. It folds heartbeats.
 //
-// A heartbeat replaces the one before, so a report is as of the last: by default ten seconds old at
-// most. Of processes the 1,024 youngest of a host are kept after their end. Lost heartbeats only make it older. At most 10,000 hosts are kept, those booted last.
+// A heartbeat replaces the previous one, so a report is as old as the last heartbeat: at most ten seconds by default.
+// Lost heartbeats only make the report older. A host keeps its 1,024 youngest processes, ended ones included. The fold
+// keeps at most 10,000 hosts, those with the latest boots.
 //
-// Snapshot and Restore carry it over, a section for each host.
+// Snapshot and Restore preserve the state, one section per host.
 //
-// Apply, Snapshot and Restore are called by one goroutine at a time; Report and Collect may run beside it.
+// One goroutine at a time calls Apply, Forget, Snapshot and Restore. Any number of goroutines may call Report and
+// Collect meanwhile.
 package coverage

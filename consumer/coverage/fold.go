@@ -5,13 +5,14 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
 const maxHosts = 10_000
 
-// Fold is the last heartbeat of each host.
+// Fold keeps the last heartbeat of each host.
 type Fold struct {
 	mu    sync.Mutex
 	hosts map[snapshot.HostID]*Host
@@ -19,40 +20,39 @@ type Fold struct {
 	out snapshot.Writer
 }
 
-// Host is what one host said last.
+// Host is the last heartbeat of one host.
 type Host struct {
 	Cluster   string
 	Host      string
 	Linux     string
-	Producer  string // version
+	Producer  string // its version
 	Libraries []schema.Library
 	GPUs      []schema.GPU
 	Processes []Process
 
 	boot     string
-	booted   int64 // wall time of the boot: orders boots
+	booted   int64 // wall time of the boot; orders boots
 	run, seq uint64
 }
 
-// Process is what one process got from the driver besides the probed functions.
+// Process is a process with the driver functions that it obtained and that have no probe.
 type Process struct {
-	ID           schema.ProcessID
-	Comm         string
-	Asked        uint32   // driver functions that it asked for by name
-	Outside      []string // of those, the ones that matter and have no probe
-	ExportTables uint32   // tables of unnamed functions
+	process.Info
+	Asked        uint32   // driver functions that it looked up by name
+	Outside      []string // the part of them that handles memory or submits work and has no probe
+	ExportTables uint32   // tables of unnamed functions that it obtained
 }
 
 // New returns an empty Fold.
 func New() *Fold { return &Fold{hosts: map[snapshot.HostID]*Host{}} }
 
-// Name of the fold.
+// Name returns the fold's name.
 func (f *Fold) Name() string { return "coverage" }
 
-// Kinds that the fold reads.
+// Kinds returns the kinds of batches that the fold reads.
 func (f *Fold) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
 
-// Apply notes one heartbeat; older ones than the last are passed over.
+// Apply stores a heartbeat. It ignores heartbeats older than the stored one.
 func (f *Fold) Apply(b *schema.Batch) error {
 	if b.Kind != schema.KindHost {
 		return nil
@@ -60,7 +60,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := snapshot.HostID{Cluster: b.Cluster, Host: b.Host}
-	if old := f.hosts[id]; old != nil && old.after(b) {
+	if old := f.hosts[id]; old != nil && old.newerThan(b) {
 		return nil
 	}
 	if len(f.hosts) >= maxHosts && f.hosts[id] == nil {
@@ -77,39 +77,40 @@ func (f *Fold) Apply(b *schema.Batch) error {
 	for _, c := range b.Coverage {
 		p := &b.Processes[c.Process]
 		h.Processes = append(h.Processes, Process{
-			ID: b.ID(p), Comm: p.Comm, Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
+			Info: process.NewInfo(b, p), Asked: c.Asked, Outside: clone(c.Outside), ExportTables: c.ExportTables,
 		})
 	}
-	h.keep(f.hosts[id])
+	h.addEnded(f.hosts[id])
 	f.hosts[id] = h
 	return nil
 }
 
-// Forget lets go of a host.
+// Forget removes a host.
 func (f *Fold) Forget(cluster, host string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.hosts, snapshot.HostID{Cluster: cluster, Host: host})
 }
 
-// clone copies what is a batch's. Nothing is nil: an empty slice or none depends on what the batch held before.
+// clone copies a slice that belongs to a batch. It returns nil for an empty one: whether the batch has nil or an
+// empty slice depends on earlier batches.
 func clone[T any](all []T) []T { return append([]T(nil), all...) }
 
 func (h *Host) id() snapshot.HostID { return snapshot.HostID{Cluster: h.Cluster, Host: h.Host} }
 
-// after reports whether h is from after batch b. Runs compare only within a boot.
-func (h *Host) after(b *schema.Batch) bool {
+// newerThan reports whether h is newer than batch b. Runs are comparable only within a boot.
+func (h *Host) newerThan(b *schema.Batch) bool {
 	if h.boot != b.BootID {
 		return h.booted > b.ClockOffset
 	}
 	return b.Run < h.run || b.Run == h.run && b.Seq <= h.seq
 }
 
-// mostKept bounds the processes of a host.
-const mostKept = 1024
+// maxProcesses is the limit of processes per host.
+const maxProcesses = 1024
 
-// keep goes on with processes that are no longer told of, since they ended: the youngest.
-func (h *Host) keep(old *Host) {
+// addEnded adds the processes of the previous heartbeat that have ended since, the youngest up to the limit.
+func (h *Host) addEnded(old *Host) {
 	if old == nil || old.boot != h.boot {
 		return
 	}
@@ -125,10 +126,10 @@ func (h *Host) keep(old *Host) {
 	slices.SortFunc(h.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.ID.Start, a.ID.Start), cmp.Compare(b.ID.PID, a.ID.PID))
 	})
-	h.Processes = h.Processes[:min(len(h.Processes), mostKept)]
+	h.Processes = h.Processes[:min(len(h.Processes), maxProcesses)]
 }
 
-// evict lets the host go that was booted first.
+// evict removes the host with the oldest boot.
 func (f *Fold) evict() {
 	var oldest *Host
 	for _, h := range f.hosts {
@@ -139,7 +140,7 @@ func (f *Fold) evict() {
 	delete(f.hosts, oldest.id())
 }
 
-// Report lists the hosts by cluster and name, their processes by PID.
+// Report returns the hosts ordered by cluster and name, their processes by PID.
 func (f *Fold) Report() []Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,6 +152,9 @@ func (f *Fold) Report() []Host {
 		})
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(list, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster),
+			cmp.Compare(a.Host, b.Host))
+	})
 	return list
 }

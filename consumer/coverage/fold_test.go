@@ -28,19 +28,21 @@ func apply(t *testing.T, f *coverage.Fold, batches ...*schema.Batch) {
 	}
 }
 
-func TestLastHeartbeatHolds(t *testing.T) {
+func TestNewestHeartbeatWins(t *testing.T) {
+	t.Parallel()
 	tell := func(symbols ...string) func(*schema.Builder) {
 		return func(b *schema.Builder) {
 			p := b.Process(schema.Process{PID: 42, Comm: "train"})
 			b.Coverage = []schema.Coverage{{Process: p, Asked: 400, Outside: symbols, ExportTables: 2}}
-			b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"}, Failed: []string{"cuOdd"}}}
+			b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"},
+				Failed: []string{"cuOdd"}}}
 			b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0"})
 		}
 	}
 	f := coverage.New()
 	apply(t, f,
 		heartbeat(t, "a", 5, 2, tell("cuMemcpy3DBatchAsync")),
-		heartbeat(t, "a", 5, 1, tell("from before")), // comes again
+		heartbeat(t, "a", 5, 1, tell("from before")), // delivered late
 		heartbeat(t, "a", 4, 9, tell("of the run before")),
 		heartbeat(t, "b", 1, 1, nil))
 	report := f.Report()
@@ -48,13 +50,15 @@ func TestLastHeartbeatHolds(t *testing.T) {
 		t.Fatalf("got %+v", report)
 	}
 	p := report[0].Processes
-	if len(p) != 1 || p[0].ID.PID != 42 || p[0].Asked != 400 || p[0].ExportTables != 2 || !slices.Equal(p[0].Outside, []string{"cuMemcpy3DBatchAsync"}) {
+	if len(p) != 1 || p[0].ID.PID != 42 || p[0].Asked != 400 || p[0].ExportTables != 2 ||
+		!slices.Equal(p[0].Outside, []string{"cuMemcpy3DBatchAsync"}) {
 		t.Errorf("got %+v", p)
 	}
 	rebooted := schema.NewBuilder(schema.KindHost)
 	rebooted.Linux = "6.18"
-	apply(t, f, consumertest.Decode(t, rebooted.Encode(&schema.Header{Cluster: "c", Host: "b", BootID: "2", ClockOffset: 100, Run: 0, Seq: 1})),
-		heartbeat(t, "b", 9, 9, nil)) // of the boot before
+	apply(t, f, consumertest.Decode(t, rebooted.Encode(&schema.Header{Cluster: "c", Host: "b", BootID: "2",
+		ClockOffset: 100, Run: 0, Seq: 1})),
+		heartbeat(t, "b", 9, 9, nil)) // of the previous boot
 	if got := f.Report()[1].Linux; got != "6.18" {
 		t.Errorf("a new boot counts runs anew; Linux is %q", got)
 	}
@@ -65,6 +69,7 @@ func TestLastHeartbeatHolds(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	f := coverage.New()
 	apply(t, f, heartbeat(t, "a", 1, 1, func(b *schema.Builder) {
 		b.Libraries = []schema.Library{
@@ -81,12 +86,12 @@ func TestMetrics(t *testing.T) {
 		b.Coverage = []schema.Coverage{{Process: b.Process(schema.Process{PID: 1}), Outside: []string{"x", "y"}}}
 	}))
 	want := `
-# HELP gputap_gpu_info A GPU of a host; always 1.
+# HELP gputap_gpu_info GPUs of a host. The value is always 1.
 # TYPE gputap_gpu_info gauge
 gputap_gpu_info{UUID="GPU-1",gpu="3",hostname="a",model_name="NVIDIA H200",pci_bus_id="0000:06:00.0"} 1
 gputap_gpu_info{UUID="GPU-2",gpu="5",hostname="a",model_name="",pci_bus_id="�"} 1
 gputap_gpu_info{UUID="GPU-�",gpu="4",hostname="a",model_name="",pci_bus_id="bus"} 1
-# HELP gputap_library_symbols Functions of a driver library that gputap knows, by what became of them.
+# HELP gputap_library_symbols Driver functions that gputap knows, by library and state of the probe: attached, absent or failed.
 # TYPE gputap_library_symbols gauge
 gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="absent"} 0
 gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="attached"} 5
@@ -94,7 +99,7 @@ gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="failed"} 
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="absent"} 1
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="attached"} 220
 gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="failed"} 0
-# HELP gputap_unseen_functions Functions without a probe that processes asked the driver for and that work on memory or submit work.
+# HELP gputap_unseen_functions Driver functions without a probe that processes looked up and that handle memory or submit work.
 # TYPE gputap_unseen_functions gauge
 gputap_unseen_functions{hostname="a"} 2
 `

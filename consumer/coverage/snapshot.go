@@ -1,14 +1,14 @@
 package coverage
 
 import (
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
 var form = snapshot.Form{Fold: "coverage", Version: 1}
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (f *Fold) Snapshot(yield func(snapshot.Section) error) error {
 	hosts := map[snapshot.HostID]bool{}
 	for id := range f.hosts {
@@ -21,14 +21,14 @@ func (f *Fold) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (f *Fold) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &f.mu,
 		Shard: func(*snapshot.Reader) {},
 		Host: func(r *snapshot.Reader, id snapshot.HostID) {
 			if f.hosts[id] != nil {
-				r.Fail("a host of which there is state already")
+				r.Fail("the host has been restored already")
 				return
 			}
 			h := &Host{Cluster: id.Cluster, Host: id.Host}
@@ -67,10 +67,7 @@ func (h *Host) save(w *snapshot.Writer) {
 	w.Uint(uint64(len(h.Processes)))
 	for i := range h.Processes {
 		p := &h.Processes[i]
-		w.String(p.ID.BootID)
-		w.Uint(uint64(p.ID.PID))
-		w.Uint(uint64(p.ID.Start))
-		w.String(p.Comm)
+		p.Save(w)
 		w.Uint(uint64(p.Asked))
 		w.Uint(uint64(p.ExportTables))
 		saveStrings(w, p.Outside)
@@ -82,16 +79,18 @@ func (h *Host) restore(r *snapshot.Reader) {
 	h.Linux, h.Producer = r.String(), r.String()
 	for range r.Each(6) {
 		h.Libraries = append(h.Libraries, schema.Library{
-			Path: r.String(), Inode: r.Uint(), Attached: r.Uint32(), Stepped: r.Uint32(), Absent: restoreStrings(r), Failed: restoreStrings(r),
+			Path: r.String(), Inode: r.Uint(), Attached: r.Uint32(), Stepped: r.Uint32(), Absent: restoreStrings(r),
+			Failed: restoreStrings(r),
 		})
 	}
 	for range r.Each(5) {
-		h.GPUs = append(h.GPUs, schema.GPU{UUID: r.String(), Ordinal: r.Uint32(), Inferred: r.Bool(), Name: r.String(), Bus: r.String()})
+		h.GPUs = append(h.GPUs, schema.GPU{UUID: r.String(), Ordinal: r.Uint32(), Inferred: r.Bool(),
+			Name: r.String(), Bus: r.String()})
 	}
-	for range r.Each(7) {
-		id := schema.ProcessID{Cluster: h.Cluster, Host: h.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint())}
+	for range r.Each(17) {
 		h.Processes = append(h.Processes, Process{
-			ID: id, Comm: r.String(), Asked: r.Uint32(), ExportTables: r.Uint32(), Outside: restoreStrings(r),
+			Info: process.RestoreInfo(r, h.id()), Asked: r.Uint32(), ExportTables: r.Uint32(),
+			Outside: restoreStrings(r),
 		})
 	}
 }

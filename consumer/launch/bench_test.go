@@ -8,8 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// training is one batch of a training step: 4,096 launches of 60 kernels in 180 shapes on 2
-// threads, on one GPU or on two.
+// training returns one batch of a training step: 4,096 launches of 60 kernels in 180 shapes by 2 threads.
 func training(gpus uint32) []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -19,7 +18,8 @@ func training(gpus uint32) []byte {
 	var shapes []uint32
 	for i := range uint32(180) {
 		f := b.Func(schema.Func{Name: fill + string(rune('A'+i%60))})
-		shapes = append(shapes, b.Shape(schema.LaunchShape{Call: c, Func: f, Grid: [3]uint32{i, 1, 1}, Block: [3]uint32{256, 1, 1}}))
+		shapes = append(shapes, b.Shape(schema.LaunchShape{Call: c, Func: f, Grid: [3]uint32{i, 1, 1},
+			Block: [3]uint32{256, 1, 1}}))
 	}
 	for i := range gpus {
 		b.GPU(schema.GPU{UUID: string(rune('a' + i)), Ordinal: i})
@@ -27,13 +27,14 @@ func training(gpus uint32) []byte {
 	q := b.CUDAStream(0)
 	for i := range 4096 {
 		b.AddLaunch(&schema.Launch{
-			Time: schema.KTime(1000 * i), Thread: threads[r.IntN(2)], GPU: 1 + r.Uint32N(gpus), Shape: shapes[r.IntN(len(shapes))], CUDAStream: q,
+			Time: schema.KTime(1000 * i), Thread: threads[r.IntN(2)], GPU: 1 + r.Uint32N(gpus),
+			Shape: shapes[r.IntN(len(shapes))], CUDAStream: q,
 		})
 	}
 	return bytes.Clone(b.Encode(&schema.Header{Host: "h", BootID: "boot"}))
 }
 
-// serving is one batch of an inference server: 4,096 launches of 20 graphs of 60 kernels each.
+// serving returns one batch of an inference server: 4,096 launches of 20 graphs with 60 kernels each.
 func serving() []byte {
 	r := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -41,7 +42,8 @@ func serving() []byte {
 	c := b.Call(schema.CallRef{Symbol: "cuGraphLaunch", Op: schema.OpGraphLaunch})
 	var nodes []schema.Node
 	for i := range 60 {
-		nodes = append(nodes, schema.Node{Func: b.Func(schema.Func{Name: fill + string(rune('A'+i))}), Count: uint32(1 + i%7)})
+		nodes = append(nodes, schema.Node{Func: b.Func(schema.Func{Name: fill + string(rune('A'+i))}),
+			Count: uint32(1 + i%7)})
 	}
 	var shapes []uint32
 	for i := range uint64(20) {
@@ -51,7 +53,8 @@ func serving() []byte {
 	}
 	gpu, q := b.GPU(schema.GPU{UUID: "a"}), b.CUDAStream(0)
 	for i := range 4096 {
-		b.AddLaunch(&schema.Launch{Time: schema.KTime(1000 * i), Thread: thread, GPU: gpu, Shape: shapes[r.IntN(len(shapes))], CUDAStream: q})
+		b.AddLaunch(&schema.Launch{Time: schema.KTime(1000 * i), Thread: thread, GPU: gpu,
+			Shape: shapes[r.IntN(len(shapes))], CUDAStream: q})
 	}
 	return bytes.Clone(b.Encode(&schema.Header{Host: "h", BootID: "boot"}))
 }
@@ -62,7 +65,8 @@ func BenchmarkApply(b *testing.B) {
 		data   []byte
 		decode bool
 	}{
-		{"one GPU", training(1), false}, {"one GPU, decode included", training(1), true}, {"two GPUs", training(2), false},
+		{"one GPU", training(1), false}, {"one GPU, decode included", training(1), true},
+		{"two GPUs", training(2), false},
 		{"graphs", serving(), false}, {"graphs, decode included", serving(), true},
 	} {
 		b.Run(bb.name, func(b *testing.B) {

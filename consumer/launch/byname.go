@@ -1,18 +1,17 @@
 package launch
 
 const (
-	topKernels = 20      // series of one comm, beside other and unknown
-	maxWaiting = 100_000 // kernels without a series whose launches are counted
+	topKernels = 20      // series per comm, not counting other and unknown
+	maxWaiting = 100_000 // kernels without a series whose launches are remembered
 )
 
-// byName counts launches by comm and kernel label. Which kernels of a comm get a series cannot be
-// taken back, so the places have a rising price: place k goes to a kernel with 2^k launches. The
-// first kernels of a program are named at once, and the kernels that it launches while it starts up
-// cannot take all places from those that turn out to matter.
+// byName counts launches by comm and kernel label. A kernel keeps its series forever, so the price of a series rises:
+// series k of a comm goes to a kernel with 2^k launches. The first kernels of a program get a series at once, but the
+// kernels of its start-up cannot take all of them.
 type byName struct {
 	counts  series[kernelLabels, uint64]
 	comms   map[string]*comm
-	waiting int // entries of all comms' waiting
+	waiting int // entries in the waiting maps of all comms
 }
 
 type kernelLabels struct{ comm, kernel string }
@@ -20,7 +19,7 @@ type kernelLabels struct{ comm, kernel string }
 type comm struct {
 	name     string
 	promoted map[string]*uint64
-	waiting  map[string]uint64 // launches of kernels without a place; nil when all places are taken
+	waiting  map[string]uint64 // launches of kernels without a series; nil once all series are taken
 	unnamed  *uint64
 	others   *uint64
 }
@@ -29,7 +28,7 @@ func newByName() byName {
 	return byName{counts: newSeries[kernelLabels, uint64](kernelLabels{other, other}), comms: map[string]*comm{}}
 }
 
-// comm gives the counts of a comm; those that come too late share one.
+// comm returns the counts of a comm. The comms above the limit share one.
 func (n *byName) comm(name string) *comm {
 	if c := n.comms[name]; c != nil {
 		return c
@@ -53,15 +52,15 @@ func (n *byName) add(c *comm, kernel string, launches uint64) {
 	}
 	switch {
 	case kernel == unknown:
-		*n.lazily(&c.unnamed, c, unknown) += launches
+		*n.fixedSeries(&c.unnamed, c, unknown) += launches
 	case n.promote(c, kernel, launches):
 		*c.promoted[kernel] += launches
 	default:
-		*n.lazily(&c.others, c, other) += launches
+		*n.fixedSeries(&c.others, c, other) += launches
 	}
 }
 
-// promote gives a kernel a place when one is left and the kernel has earned it.
+// promote gives a kernel a series if one is left and the kernel has enough launches, and reports whether it did.
 func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 	if c.waiting == nil {
 		return false
@@ -88,8 +87,8 @@ func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 	return true
 }
 
-// lazily makes a comm's series of a fixed name when the first launch belongs there.
-func (n *byName) lazily(at **uint64, c *comm, kernel string) *uint64 {
+// fixedSeries returns the series of a fixed name, adding it on first use.
+func (n *byName) fixedSeries(at **uint64, c *comm, kernel string) *uint64 {
 	if *at == nil {
 		*at = n.counts.at(kernelLabels{c.name, kernel})
 	}

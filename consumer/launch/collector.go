@@ -10,15 +10,17 @@ var (
 	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
 
 	kernelLaunches = prometheus.NewDesc("gputap_cuda_kernel_launches_total",
-		"Kernels submitted to the GPU, those inside graphs too. gpu is the device number inside the process, empty while unknown.", workloadLabels, nil)
+		"CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.",
+		workloadLabels, nil)
 	graphLaunches = prometheus.NewDesc("gputap_cuda_graph_launches_total",
-		"Executable graphs submitted to the GPU.", workloadLabels, nil)
+		"Executable graphs launched.", workloadLabels, nil)
 	graphKernels = prometheus.NewDesc("gputap_cuda_graph_kernel_launches_total",
-		"Kernels submitted to the GPU inside executable graphs: a part of all kernels submitted.", workloadLabels, nil)
+		"CUDA kernels launched inside executable graphs, a part of all launched kernels.", workloadLabels, nil)
 	partialGraphs = prometheus.NewDesc("gputap_cuda_graph_launches_partial_total",
-		"Executable graphs submitted to the GPU of which not all kernels are known.", workloadLabels, nil)
+		"Executable graphs launched whose CUDA kernels are not all known.", workloadLabels, nil)
 	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
-		"Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.",
+		"CUDA kernels launched, by name without template arguments. "+
+			"Each comm has series for its most launched kernels; the others count as other.",
 		[]string{"comm", "kernel"}, nil)
 )
 
@@ -31,7 +33,7 @@ func (h *Histogram) Describe(ch chan<- *prometheus.Desc) {
 	ch <- launchesByName
 }
 
-// Collect implements prometheus.Collector. It copies under the lock and builds metrics outside.
+// Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 	workloads, byName := h.scrape()
 	for w, n := range workloads {
@@ -49,7 +51,7 @@ func (h *Histogram) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// labels are those of one series: hosts of one name in two clusters share them.
+// labels are the labels of one series. Hosts of one name in two clusters share it.
 type labels struct{ hostname, gpu, uuid, container, comm string }
 
 func (h *Histogram) scrape() (map[labels]launches, map[kernelLabels]uint64) {
@@ -68,13 +70,13 @@ func (h *Histogram) scrape() (map[labels]launches, map[kernelLabels]uint64) {
 	for w, n := range h.workloads.values {
 		add(w, n)
 	}
-	add(h.workloads.overflow, h.workloads.late)
+	add(h.workloads.overflow, h.workloads.rest)
 	byName := make(map[kernelLabels]uint64, len(h.byName.counts.values))
 	for k, n := range h.byName.counts.values {
 		byName[k] = *n
 	}
-	if late := h.byName.counts.late; late != nil {
-		byName[h.byName.counts.overflow] += *late
+	if rest := h.byName.counts.rest; rest != nil {
+		byName[h.byName.counts.overflow] += *rest
 	}
 	return workloads, byName
 }

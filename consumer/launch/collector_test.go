@@ -10,6 +10,7 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	h := New(Config{})
 	for range 2 {
 		_ = h.Apply(batch(t, "gpu01.example", 0,
@@ -20,22 +21,22 @@ func TestMetrics(t *testing.T) {
 			event{pid: 3, comm: "v\xffllm", kernel: ""}))
 	}
 	want := `
-# HELP gputap_cuda_graph_kernel_launches_total Kernels submitted to the GPU inside executable graphs: a part of all kernels submitted.
+# HELP gputap_cuda_graph_kernel_launches_total CUDA kernels launched inside executable graphs, a part of all launched kernels.
 # TYPE gputap_cuda_graph_kernel_launches_total counter
 gputap_cuda_graph_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 0
-# HELP gputap_cuda_graph_launches_partial_total Executable graphs submitted to the GPU of which not all kernels are known.
+# HELP gputap_cuda_graph_launches_partial_total Executable graphs launched whose CUDA kernels are not all known.
 # TYPE gputap_cuda_graph_launches_partial_total counter
 gputap_cuda_graph_launches_partial_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
-# HELP gputap_cuda_graph_launches_total Executable graphs submitted to the GPU.
+# HELP gputap_cuda_graph_launches_total Executable graphs launched.
 # TYPE gputap_cuda_graph_launches_total counter
 gputap_cuda_graph_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
-# HELP gputap_cuda_kernel_launches_by_name_total Kernels submitted by name, without template arguments: the heavy ones of each comm, the rest as other.
+# HELP gputap_cuda_kernel_launches_by_name_total CUDA kernels launched, by name without template arguments. Each comm has series for its most launched kernels; the others count as other.
 # TYPE gputap_cuda_kernel_launches_by_name_total counter
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="axpy"} 14
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="at::native::vectorized_elementwise_kernel"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="other"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="v�llm",kernel="unknown"} 2
-# HELP gputap_cuda_kernel_launches_total Kernels submitted to the GPU, those inside graphs too. gpu is the device number inside the process, empty while unknown.
+# HELP gputap_cuda_kernel_launches_total CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.
 # TYPE gputap_cuda_kernel_launches_total counter
 gputap_cuda_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 2
 gputap_cuda_kernel_launches_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example"} 14
@@ -49,11 +50,12 @@ gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="
 	}
 }
 
-// TestByName: places cost 1, 2, 4, … launches; nothing moves and nothing goes back.
-func TestByName(t *testing.T) {
+// Series cost 1, 2, 4, … launches. No kernel loses its series, and counted launches never move.
+func TestKernelEarnsSeries(t *testing.T) {
+	t.Parallel()
 	n := newByName()
 	c := n.comm("train")
-	for i := range 30 { // 30 kernels of start-up, launched 4 times each: places 0, 1 and 2 cost 1, 2 and 4
+	for i := range 30 { // 30 kernels of the start-up, 4 launches each: series 0, 1 and 2 cost 1, 2 and 4
 		n.add(c, fmt.Sprintf("init%02d", i), 4)
 	}
 	counts := func(kernel string) uint64 {
@@ -63,9 +65,10 @@ func TestByName(t *testing.T) {
 		return 0
 	}
 	if counts("init00") != 4 || counts("init02") != 4 || counts("init03") != 0 || counts(other) != 27*4 {
-		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"), counts("init03"), counts(other))
+		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"),
+			counts("init03"), counts(other))
 	}
-	for range 7 { // place 3 costs 8: the kernel has 1, 2, … 7 launches, and stays among the others
+	for range 7 { // series 3 costs 8: with 1 to 7 launches the kernel still counts as other
 		n.add(c, "gemm", 1)
 	}
 	if counts("gemm") != 0 || counts(other) != 115 {
@@ -90,7 +93,8 @@ func TestByName(t *testing.T) {
 	}
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	h := New(Config{})
 	for i := range 2500 {
 		_ = h.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{comm: fmt.Sprintf("comm%d", i), kernel: "k"}))
@@ -98,18 +102,19 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != maxSeries {
 		t.Errorf("%d series, want %d", n, maxSeries)
 	}
-	if got := h.workloads.late.kernels; got != 501 {
+	if got := h.workloads.rest.kernels; got != 501 {
 		t.Errorf("%d launches under other, want 501", got)
 	}
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != maxSeries {
 		t.Errorf("%d series by name, want %d", n, maxSeries)
 	}
-	if got := *h.byName.counts.late; got != 501 {
+	if got := *h.byName.counts.rest; got != 501 {
 		t.Errorf("%d launches by name under other, want 501", got)
 	}
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("é", 60) // 120 bytes of C name
 	tests := []struct{ name, mangled, full, label string }{
 		{"C++ template", axpyFloat, "void axpy<float>(float, float*, float*, int)", "axpy"},
@@ -122,22 +127,23 @@ func TestNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if n := (names{}).of(tt.mangled); n.full != tt.full || n.label != tt.label {
+			if n := (names{}).lookup(tt.mangled); n.full != tt.full || n.label != tt.label {
 				t.Errorf("%q, %q; want %q, %q", n.full, n.label, tt.full, tt.label)
 			}
 		})
 	}
 	full := names{}
 	for i := range maxNames + 1 {
-		full.of(fmt.Sprint(i))
+		full.lookup(fmt.Sprint(i))
 	}
 	if len(full) != 1 {
 		t.Errorf("%d names after the cache was full, want 1", len(full))
 	}
 }
 
-// TestReadersBesideApply is for the race detector.
-func TestReadersBesideApply(t *testing.T) {
+// For the race detector.
+func TestReadsDuringApply(t *testing.T) {
+	t.Parallel()
 	h := New(Config{})
 	b := batch(t, "h", 0, event{pid: 1, kernel: "k", times: 3}, event{pid: 2, symbol: "cuGraphLaunch"})
 	var wg sync.WaitGroup
@@ -160,12 +166,14 @@ func TestReadersBesideApply(t *testing.T) {
 	}
 }
 
-// TestOneGPU: a batch whose GPU column is constant counts under that GPU.
-func TestOneGPU(t *testing.T) {
+// A batch whose GPU column is constant counts under that GPU.
+func TestConstantGPUColumn(t *testing.T) {
+	t.Parallel()
 	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
 		want.host.Host, want.container, want.comm = "h", "c0", "train"
 		h := New(Config{})
-		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2}, event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
+		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2},
+			event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
 		if n := h.workloads.values[want]; len(h.workloads.values) != 1 || n == nil || n.kernels != 3 {
 			t.Errorf("GPU %d: %v, want 3 kernels under %+v", gpu, h.workloads.values, want)
 		}

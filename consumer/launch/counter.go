@@ -5,28 +5,28 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxCells bounds the counts of one batch: 8 MiB. A batch closes at 4,096 events of a few processes
-// with a few hundred shapes; what is above is counted in a map.
+// maxCells limits the table of one batch to 8 MiB. A batch closes at 4,096 events of a few processes with a few
+// hundred shapes; larger products are counted in a map.
 const maxCells = 1 << 20
 
 // group is one process on one GPU of a batch.
 type group struct {
 	entry *process.Entry[state]
-	gpu   int // 0 unknown, else 1 + index into Batch.GPUs
+	gpu   int // 0: unknown; otherwise 1 + index into Batch.GPUs
 }
 
-// counter counts the events of one batch by group and launch shape: two column reads and one
-// increment an event. It keeps its memory from batch to batch.
+// counter counts the events of one batch by group and launch shape. It needs two column reads and one increment per
+// event and reuses its memory.
 type counter struct {
 	entries []*process.Entry[state] // by index of process; nil for a process without threads
 	threads []uint64
 	shapes  []uint64
 	gpus    []uint64
-	base    []int // by thread: where its process's counts begin
+	base    []int // by thread: where the counts of its process begin
 	counts  []uint64
 
-	sparse map[cell]uint64 // instead of counts, when those would be too many
-	order  []cell          // of sparse, in order of first use
+	sparse map[cell]uint64 // used instead of counts if the table would be too large
+	order  []cell          // keys of sparse in order of first use
 }
 
 type cell struct {
@@ -34,7 +34,7 @@ type cell struct {
 	shape int
 }
 
-// load expands the columns. entries are those of the batch's threads.
+// load expands the columns. entries are the entries of the batch's threads.
 func (c *counter) load(b *schema.Batch, entries []*process.Entry[state]) {
 	c.threads = b.Thread().Values(c.threads, b.Events)
 	c.shapes = b.Shape().Values(c.shapes, b.Events)
@@ -45,8 +45,8 @@ func (c *counter) load(b *schema.Batch, entries []*process.Entry[state]) {
 	}
 }
 
-// each gives every group its launches by shape, in a slice that is valid for the call; or, when the
-// table would be too large, gives the launches of one shape at a time.
+// each passes the launches of every group to perGroup, by shape, in a slice that is valid during the call. If the
+// table would be too large, each passes the launches shape by shape to perShape.
 func (c *counter) each(b *schema.Batch, perGroup func(group, []uint64), perShape func(g group, shape int, n uint64)) {
 	perProcess := (len(b.GPUs) + 1) * len(b.Shapes)
 	if perProcess > maxCells || perProcess*len(b.Processes) > maxCells {
@@ -107,7 +107,7 @@ func (c *counter) countSparse(b *schema.Batch) {
 	}
 }
 
-// release lets go of the entries: the table may forget them before the next batch.
+// release drops the entries, because the process table may forget them before the next batch.
 func (c *counter) release() {
 	clear(c.entries)
 	c.sparse, c.order = nil, nil

@@ -1,26 +1,32 @@
-// Package launch counts what each process launches: kernels by name and by launch shape, and graphs.
+// Package launch answers what runs: it counts the CUDA kernels, launch shapes and graphs that each process launches.
 //
-// A launch is observed where it is submitted; its result and its time on the GPU are not seen. A
-// kernel whose handle was obtained unseen has the name that was found in the program's memory (Read),
-// or is named "unknown".
+// # Launches
 //
-// The launch of an executable graph counts as a graph launch, and as launches of the kernels that the
-// graph runs (FromGraphs says how many). A graph that was made unseen, or in ways that are not seen,
-// runs more than is known: its launches are counted as partial, and so are those above 131,072 kernels of graphs in one batch. What was recorded into a graph did
-// not run and is counted apart, and so are functions of the host.
+// A launch is observed when it is submitted. Its result and its time on the GPU are not visible. If the program
+// obtained a kernel handle unseen, the kernel has the name that the producer read from the program's memory (Read), or
+// the name "unknown".
 //
-// State is bounded: a process holds Config.MaxKernels kernel names and counts the launches of
-// others together, under "other"; a kernel holds its first 8 launch shapes. Metrics hold at most
-// 2,000 series a family and count what comes later under comm="other".
+// A launch of an executable graph counts as one graph launch and as launches of the graph's kernels (FromGraphs).
+// A graph that was created unseen, or by calls without a probe, may run more kernels than are known: its launches count
+// as partial. Graph launches above 131,072 graph nodes in one batch also count as partial. Launches recorded into a
+// graph did not run and are counted separately, as are host functions.
 //
-// Counters of metrics belong to workloads (host, GPU, container, comm) and outlive processes. A
-// counter by kernel name never goes back and no launch is counted under two names: a kernel gets a
-// series of its own when it has earned it (see byName), keeps it for ever, and what it launched
-// before stays counted under kernel="other".
+// # Limits
 //
-// Snapshot and Restore carry all of that over: a fold that was restored goes on as if nothing had been.
-// A host's section holds its processes and workloads, that of no host the counts by kernel name.
+//   - A process has at most Config.MaxKernels kernel names. Further kernels count as "other".
+//   - A kernel keeps its first 8 launch shapes.
+//   - A metric family has at most 2,000 series per shard. Everything above counts as comm="other".
 //
-// Apply, Snapshot and Restore are called by one goroutine at a time, Apply in seq order per host and kind; Report and Collect may
-// run beside it. Nothing looks at the wall clock: the same batches give the same counts.
+// The counters of metrics belong to workloads (host, GPU, container, comm) and outlive processes. A counter by kernel
+// name never decreases, and no launch counts under two names. A kernel gets a series when it has enough launches (see
+// byName) and keeps it. Its earlier launches stay counted as kernel="other".
+//
+// # Snapshots and concurrency
+//
+// Snapshot and Restore preserve the whole state: a restored fold behaves like one that was never interrupted. The
+// section of a host holds its processes and workloads, the section of no host the counts by kernel name.
+//
+// One goroutine at a time calls Apply, Forget, Snapshot and Restore, and Apply in seq order per host and kind. Any
+// number of goroutines may call Report and Collect meanwhile. The state depends only on the batches, never on the wall
+// clock.
 package launch

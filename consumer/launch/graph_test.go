@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// recording makes launch batches with graphs.
+// recording builds launch batches with graphs.
 type recording struct {
 	*schema.Builder
 }
@@ -29,12 +29,14 @@ func (r *recording) add(op schema.Op, symbol string, f schema.Func, times int) {
 func (r *recording) graph(handle uint64, partial bool, nodes ...any) {
 	g := schema.Graph{Func: r.Func(schema.Func{Handle: handle}), Partial: partial}
 	for i := 0; i < len(nodes); i += 2 {
-		g.Nodes = append(g.Nodes, schema.Node{Func: r.Func(schema.Func{Name: nodes[i].(string)}), Count: uint32(nodes[i+1].(int))})
+		g.Nodes = append(g.Nodes, schema.Node{Func: r.Func(schema.Func{Name: nodes[i].(string)}),
+			Count: uint32(nodes[i+1].(int))})
 	}
 	r.Graph(g)
 }
 
 func TestGraphs(t *testing.T) {
+	t.Parallel()
 	launch := func(r *recording, handle uint64, times int) {
 		r.add(schema.OpGraphLaunch, "cuGraphLaunch", schema.Func{Handle: handle}, times)
 	}
@@ -50,7 +52,7 @@ func TestGraphs(t *testing.T) {
 			r.graph(9, false, "a", 2, "b", 1)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=0 recorded=0 host=0 [a]=6/6 [b]=3/3"},
-		{"with launches of its kernels beside", func(r *recording) {
+		{"direct launches of a graph's kernel", func(r *recording) {
 			r.graph(9, false, "a", 2)
 			launch(r, 9, 3)
 			kernel(r, "a", 5)
@@ -61,16 +63,16 @@ func TestGraphs(t *testing.T) {
 			launch(r, 8, 2)
 			launch(r, 9, 3)
 		}, "graphs=5 partial=0 recorded=0 host=0 [a]=32/32"},
-		{"the same through two symbols", func(r *recording) {
+		{"one graph launched through two symbols", func(r *recording) {
 			r.graph(9, false, "a", 1)
 			launch(r, 9, 2)
 			r.add(schema.OpGraphLaunch, "cuGraphLaunch_ptsz", schema.Func{Handle: 9}, 3)
 		}, "graphs=5 partial=0 recorded=0 host=0 [a]=5/5"},
-		{"partial graphs are said", func(r *recording) {
+		{"launches of partial graphs are counted", func(r *recording) {
 			r.graph(9, true, "a", 2)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=3 recorded=0 host=0 [a]=6/6"},
-		{"a graph of which nothing is known", func(r *recording) {
+		{"an unknown graph", func(r *recording) {
 			launch(r, 9, 3)
 		}, "graphs=3 partial=3 recorded=0 host=0"},
 		{"a graph without kernels", func(r *recording) {
@@ -81,7 +83,7 @@ func TestGraphs(t *testing.T) {
 			r.graph(9, false, "a", 1)
 			kernel(r, "b", 1)
 		}, "graphs=0 partial=0 recorded=0 host=0 [b]=1/0"},
-		{"a node that runs not once", func(r *recording) {
+		{"a node with count 0", func(r *recording) {
 			r.graph(9, false, "a", 0)
 			launch(r, 9, 3)
 		}, "graphs=3 partial=0 recorded=0 host=0"},
@@ -107,7 +109,8 @@ func TestGraphs(t *testing.T) {
 			_ = h.Apply(r.batch(t))
 			p := h.Report()[0]
 			var w strings.Builder
-			fmt.Fprintf(&w, "graphs=%d partial=%d recorded=%d host=%d", p.GraphLaunches, p.GraphLaunchesPartial, p.Recorded, p.HostFuncs)
+			fmt.Fprintf(&w, "graphs=%d partial=%d recorded=%d host=%d", p.GraphLaunches, p.GraphLaunchesPartial,
+				p.Recorded, p.HostFuncs)
 			var kernels, fromGraphs uint64
 			for _, k := range p.Funcs {
 				fmt.Fprintf(&w, " [%s]=%d/%d", k.Name, k.Launches, k.FromGraphs)
@@ -118,7 +121,8 @@ func TestGraphs(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", w.String(), tt.want)
 			}
 			for _, n := range h.workloads.values {
-				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches, partial: p.GraphLaunchesPartial}
+				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches,
+					partial: p.GraphLaunchesPartial}
 				if *n != want {
 					t.Errorf("workload %+v, want %+v", *n, want)
 				}
@@ -135,14 +139,16 @@ func TestGraphs(t *testing.T) {
 func (r *recording) batch(t testing.TB) *schema.Batch {
 	t.Helper()
 	var b schema.Batch
-	if err := schema.NewDecoder().Decode(bytes.Clone(r.Encode(&schema.Header{Host: "h", BootID: "boot"})), &b); err != nil {
+	if err := schema.NewDecoder().Decode(bytes.Clone(r.Encode(&schema.Header{Host: "h", BootID: "boot"})),
+		&b); err != nil {
 		t.Fatal(err)
 	}
 	return &b
 }
 
-// A name counts as read until the program tells it.
-func TestReadNames(t *testing.T) {
+// A name counts as read from memory until the program names the kernel through the driver.
+func TestNameIsReadUntilTold(t *testing.T) {
+	t.Parallel()
 	read := func(h *Histogram) bool { return h.Report()[0].Funcs[0].Read }
 	h := New(Config{})
 	for i, tt := range []struct {
@@ -162,8 +168,10 @@ func TestReadNames(t *testing.T) {
 	}
 }
 
-// Launches of one graph count as one sum, whatever else is said of each: as many kernels have earned a series.
-func TestGraphIsRunOnce(t *testing.T) {
+// All launches of one graph in a batch count as one sum, whichever symbols made them: the sum decides whether a
+// kernel gets a series.
+func TestGraphLaunchesAreSummedPerBatch(t *testing.T) {
+	t.Parallel()
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	r.graph(9, false, "a", 1, "b", 1)
 	r.add(schema.OpGraphLaunch, "cuGraphLaunch", schema.Func{Handle: 9}, 1)
@@ -177,8 +185,10 @@ func TestGraphIsRunOnce(t *testing.T) {
 	}
 }
 
-// Many processes that launch one large graph cost no more than a bound: what is above is partial, and no launch is lost.
-func TestGraphsAreBounded(t *testing.T) {
+// Many processes that launch one large graph cost bounded work. Launches above the limit are partial, and none is
+// lost.
+func TestGraphNodesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	const processes, nodes = 300, 1000
 	r := &recording{Builder: schema.NewBuilder(schema.KindLaunch)}
 	g := schema.Graph{Func: r.Func(schema.Func{Handle: 9})}
@@ -188,8 +198,9 @@ func TestGraphsAreBounded(t *testing.T) {
 	r.Graph(g)
 	for pid := range uint32(processes) {
 		r.AddLaunch(&schema.Launch{
-			Thread:     r.Thread(schema.Thread{Process: r.Process(schema.Process{PID: pid, Comm: "serve"})}),
-			Shape:      r.Shape(schema.LaunchShape{Call: r.Call(schema.CallRef{Symbol: "cuGraphLaunch", Op: schema.OpGraphLaunch}), Func: g.Func}),
+			Thread: r.Thread(schema.Thread{Process: r.Process(schema.Process{PID: pid, Comm: "serve"})}),
+			Shape: r.Shape(schema.LaunchShape{Call: r.Call(schema.CallRef{Symbol: "cuGraphLaunch",
+				Op: schema.OpGraphLaunch}), Func: g.Func}),
 			CUDAStream: r.CUDAStream(0),
 		})
 	}
@@ -200,7 +211,8 @@ func TestGraphsAreBounded(t *testing.T) {
 		sum.add(w)
 	}
 	const whole = maxNodes / nodes
-	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes, partial: processes - whole}); sum != want {
+	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes,
+		partial: processes - whole}); sum != want {
 		t.Errorf("got %+v, want %+v", sum, want)
 	}
 	if len(h.runs)+len(h.order) > 0 {

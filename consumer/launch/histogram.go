@@ -11,19 +11,19 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Config of a Histogram; the zero Config is usable.
+// Config configures a Histogram. The zero Config is usable.
 type Config struct {
 	Keep       time.Duration // a process is forgotten this long after its last launch; 0: never
-	MaxKernels int           // kernel names of one process; 0: 10,000
+	MaxKernels int           // kernel names per process; 0: 10,000
 }
 
-// Histogram is the launches of all processes.
+// Histogram counts the launches of all processes.
 type Histogram struct {
 	maxKernels int
 	counter    counter
-	graphs     []int          // of the batch in hand, by function: 1 + index into Batch.Graphs, 0 none
-	runs       map[run]uint64 // of the batch in hand: launches of its graphs
-	order      []run          // of runs, in order of first use
+	graphs     []int          // of the current batch, by function: 1 + index into Batch.Graphs; 0: none
+	runs       map[run]uint64 // launches of graphs in the current batch
+	order      []run          // keys of runs in order of first use
 
 	mu        sync.Mutex
 	processes *process.Table[state]
@@ -34,16 +34,15 @@ type Histogram struct {
 	out snapshot.Writer
 }
 
-// launches of one workload.
+// launches are the counts of one workload.
 type launches struct {
-	kernels    uint64 // those inside graphs too
-	fromGraphs uint64 // of them, inside graphs
+	kernels    uint64 // including those inside graphs
+	fromGraphs uint64 // the part of kernels launched by graphs
 	graphs     uint64
-	partial    uint64 // of them, graphs that run kernels which are not known
+	partial    uint64 // the part of graphs with unknown kernels
 }
 
-// workload is what launches are counted under: the labels of a series, and the host as it is named, for
-// state belongs to hosts and labels do not tell clusters apart.
+// workload identifies the counts of a workload. State is kept per cluster and host; labels have no cluster.
 type workload struct {
 	host                       snapshot.HostID
 	gpu, uuid, container, comm string
@@ -76,13 +75,13 @@ func New(cfg Config) *Histogram {
 	return h
 }
 
-// Name of the fold.
+// Name returns the fold's name.
 func (h *Histogram) Name() string { return "launch" }
 
-// Kinds that the fold reads.
+// Kinds returns the kinds of batches that the fold reads.
 func (h *Histogram) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch, schema.KindHost} }
 
-// Apply counts one batch. A heartbeat tells it nothing and is no error.
+// Apply counts one batch. It ignores heartbeats.
 func (h *Histogram) Apply(b *schema.Batch) error {
 	if b.Kind != schema.KindLaunch {
 		return nil
@@ -107,7 +106,8 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// Forget lets go of a host's processes and series, between two batches. What counts by name or as other stays.
+// Forget removes a host with its processes and series, between two batches. Counts by name and counts of comm="other"
+// stay.
 func (h *Histogram) Forget(cluster, host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +116,7 @@ func (h *Histogram) Forget(cluster, host string) {
 	maps.DeleteFunc(h.workloads.values, func(w workload, _ *launches) bool { return w.host == id })
 }
 
-// target is where the launches of one process on one GPU are counted.
+// target is where the launches of one process on one GPU count.
 type target struct {
 	entry    *process.Entry[state]
 	workload *launches
@@ -124,7 +124,8 @@ type target struct {
 }
 
 func (h *Histogram) target(b *schema.Batch, g group) target {
-	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host}, container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
+	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
+		container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
 	if g.gpu > 0 {
 		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
 	}
@@ -159,10 +160,10 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 	}
 }
 
-// kernel counts n launches of one function: nil for one above the bound.
+// kernel counts n launches of one function. It returns nil if the process has too many kernel names.
 func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n uint64) *kernel {
 	f := &b.Funcs[function]
-	name := h.names.of(f.Name)
+	name := h.names.lookup(f.Name)
 	to.workload.kernels += n
 	h.byName.add(to.comm, name.label, n)
 	return to.entry.State.add(name, f.Read, n, h.maxKernels)
@@ -174,12 +175,12 @@ type run struct {
 	graph int // as in Histogram.graphs
 }
 
-// maxNodes bounds the kernels of graphs that are counted one by one in one batch, twice what its lists can hold: a graph
-// belongs to one process, which launches it on one GPU as a rule. What is above counts as partial.
+// maxNodes limits the graph nodes that are counted per batch, to twice what its lists can hold: usually one process
+// launches a graph on one GPU. Launches above the limit count as partial.
 const maxNodes = 1 << 17
 
-// runGraphs counts what the launches of the batch's graphs run. It costs what a graph has of distinct kernels, however often
-// it was launched.
+// runGraphs counts the kernels that the batch's graph launches run. It costs time per distinct kernel of a graph, not
+// per launch.
 func (h *Histogram) runGraphs(b *schema.Batch) {
 	left := maxNodes
 	for _, r := range h.order {
@@ -191,7 +192,7 @@ func (h *Histogram) runGraphs(b *schema.Batch) {
 		h.graph(b, r.to, &g, h.runs[r])
 	}
 	clear(h.runs)
-	clear(h.order) // the table may forget their processes
+	clear(h.order) // the process table may forget their processes
 	h.order = h.order[:0]
 }
 
@@ -213,7 +214,7 @@ func (h *Histogram) graph(b *schema.Batch, to target, g *schema.Graph, n uint64)
 	}
 }
 
-// index finds the batch's graphs by their function. Every function has at most one.
+// index finds the batch's graphs by function. A function has at most one graph.
 func (h *Histogram) index(b *schema.Batch) {
 	h.graphs = append(h.graphs[:0], make([]int, len(b.Funcs))...)
 	for i := range b.Graphs {

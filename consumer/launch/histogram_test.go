@@ -20,19 +20,19 @@ const (
 	fill       = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
 )
 
-// event is one launch of a test: the zero event is one launch of an unnamed kernel by process 0.
+// event is one launch of a test. The zero event is one launch of an unnamed kernel by process 0.
 type event struct {
 	pid    uint32
 	tid    uint32
 	comm   string
-	gpu    uint32 // 0 unknown, else 1 + ordinal
-	symbol string // "" is cuLaunchKernel
+	gpu    uint32 // 0: unknown; otherwise 1 + ordinal
+	symbol string // "": cuLaunchKernel
 	kernel string
 	grid   uint32
-	times  int // 0 is once
+	times  int // 0: once
 }
 
-// batch builds, encodes and decodes launches: what a consumer gets.
+// batch builds, encodes and decodes launches, so that they passed through the wire form.
 func batch(t testing.TB, host string, start schema.KTime, events ...event) *schema.Batch {
 	t.Helper()
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -46,8 +46,9 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 			comm = "train"
 		}
 		l := schema.Launch{
-			Time:   start,
-			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm, Container: "c0"}), TID: e.tid}),
+			Time: start,
+			Thread: b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: e.pid, Comm: comm,
+				Container: "c0"}), TID: e.tid}),
 			Shape: b.Shape(schema.LaunchShape{
 				Call: b.Call(call.Ref()), Func: b.Func(schema.Func{Name: e.kernel}),
 				Grid: [3]uint32{e.grid, 1, 1}, Block: [3]uint32{256, 1, 1},
@@ -62,13 +63,14 @@ func batch(t testing.TB, host string, start schema.KTime, events ...event) *sche
 		}
 	}
 	var decoded schema.Batch
-	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})), &decoded); err != nil {
+	if err := schema.NewDecoder().Decode(bytes.Clone(b.Encode(&schema.Header{Host: host, BootID: "boot"})),
+		&decoded); err != nil {
 		t.Fatal(err)
 	}
 	return &decoded
 }
 
-// text is a report in one line a process: launches per call, kernels, graphs.
+// text is a report with one line per process: launches per call, kernels, graphs.
 func text(h *Histogram) string {
 	var w strings.Builder
 	for _, p := range h.Report() {
@@ -85,6 +87,7 @@ func text(h *Histogram) string {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		cfg     Config
@@ -94,21 +97,25 @@ func TestReport(t *testing.T) {
 		{"nothing", Config{}, nil, ""},
 		{"one launch", Config{}, [][]event{{{pid: 1, kernel: axpyFloat}}},
 			"h/1 cuLaunchKernel:1 [void axpy<float>(float, float*, float*, int)]=1 graphs=0\n"},
-		{"most launched first", Config{}, [][]event{{{pid: 1, kernel: "b", times: 2}, {pid: 1, kernel: "a", times: 2}, {pid: 1, kernel: "c", times: 3}}},
+		{"most launched first", Config{}, [][]event{{{pid: 1, kernel: "b", times: 2}, {pid: 1, kernel: "a", times: 2},
+			{pid: 1, kernel: "c", times: 3}}},
 			"h/1 cuLaunchKernel:7 [c]=3 [a]=2 [b]=2 graphs=0\n"},
 		{"shapes and threads of one kernel add up", Config{},
-			[][]event{{{pid: 1, kernel: "k", grid: 1}, {pid: 1, kernel: "k", grid: 2}, {pid: 1, tid: 9, kernel: "k", grid: 1}}},
+			[][]event{{{pid: 1, kernel: "k", grid: 1}, {pid: 1, kernel: "k", grid: 2},
+				{pid: 1, tid: 9, kernel: "k", grid: 1}}},
 			"h/1 cuLaunchKernel:3 [k]=3 graphs=0\n"},
 		{"batches add up", Config{}, [][]event{{{pid: 1, kernel: "k"}}, {{pid: 1, kernel: "k", times: 4}}},
 			"h/1 cuLaunchKernel:5 [k]=5 graphs=0\n"},
-		{"unseen handle", Config{}, [][]event{{{pid: 1, kernel: ""}}}, "h/1 cuLaunchKernel:1 [unknown]=1 graphs=0\n"},
-		{"graphs apart", Config{}, [][]event{{{pid: 1, symbol: "cuGraphLaunch", times: 3}, {pid: 1, kernel: "k"}}},
+		{"a handle obtained unseen", Config{}, [][]event{{{pid: 1, kernel: ""}}}, "h/1 cuLaunchKernel:1 [unknown]=1 graphs=0\n"},
+		{"graphs are counted separately", Config{}, [][]event{{{pid: 1, symbol: "cuGraphLaunch", times: 3}, {pid: 1, kernel: "k"}}},
 			"h/1 cuGraphLaunch:3 cuLaunchKernel:1 [k]=1 graphs=3\n"},
-		{"processes apart, on several GPUs", Config{},
-			[][]event{{{pid: 1, kernel: "k", gpu: 1}, {pid: 2, kernel: "k", gpu: 2, times: 2}, {pid: 1, kernel: "k"}, {pid: 1, kernel: "k", gpu: 2, times: 5}}},
+		{"two processes on several GPUs", Config{},
+			[][]event{{{pid: 1, kernel: "k", gpu: 1}, {pid: 2, kernel: "k", gpu: 2, times: 2}, {pid: 1, kernel: "k"},
+				{pid: 1, kernel: "k", gpu: 2, times: 5}}},
 			"h/1 cuLaunchKernel:7 [k]=7 graphs=0\nh/2 cuLaunchKernel:2 [k]=2 graphs=0\n"},
-		{"kernels above the bound", Config{MaxKernels: 2},
-			[][]event{{{pid: 1, kernel: "a"}, {pid: 1, kernel: "b"}, {pid: 1, kernel: "c", times: 2}, {pid: 1, kernel: "d"}, {pid: 1, kernel: "a"}}},
+		{"kernels above the limit", Config{MaxKernels: 2},
+			[][]event{{{pid: 1, kernel: "a"}, {pid: 1, kernel: "b"}, {pid: 1, kernel: "c", times: 2},
+				{pid: 1, kernel: "d"}, {pid: 1, kernel: "a"}}},
 			"h/1 cuLaunchKernel:6 [other]=3 [a]=2 [b]=1 graphs=0\n"},
 	}
 	for _, tt := range tests {
@@ -126,11 +133,13 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTooManyCells: a batch whose table of counts would be too large counts the same.
-func TestTooManyCells(t *testing.T) {
+// A batch whose table of counts would be too large yields the same counts.
+func TestLargeTableFallsBack(t *testing.T) {
+	t.Parallel()
 	var events []event
 	for i := range 1100 {
-		events = append(events, event{pid: uint32(i), kernel: "k", grid: uint32(i), gpu: uint32(i%2) * 2, times: 1 + i%3})
+		events = append(events, event{pid: uint32(i), kernel: "k", grid: uint32(i), gpu: uint32(i%2) * 2,
+			times: 1 + i%3})
 	}
 	h := New(Config{})
 	if err := h.Apply(batch(t, "h", 0, events...)); err != nil {
@@ -148,7 +157,8 @@ func TestTooManyCells(t *testing.T) {
 	}
 }
 
-func TestShapesAreBounded(t *testing.T) {
+func TestShapesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	var events []event
 	for i := range 10 {
 		events = append(events, event{pid: 1, kernel: "k", grid: uint32(i), times: i + 1})
@@ -169,7 +179,8 @@ func TestShapesAreBounded(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestSilentProcessIsForgotten(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		keep time.Duration
@@ -193,7 +204,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// family is the series of one metric.
+// family collects one metric family.
 type family struct {
 	h    *Histogram
 	desc *prometheus.Desc
@@ -212,10 +223,12 @@ func (f family) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func TestOtherKinds(t *testing.T) {
+func TestHeartbeatIsIgnored(t *testing.T) {
+	t.Parallel()
 	h := New(Config{})
 	var b schema.Batch
-	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}), &b); err != nil {
+	if err := schema.NewDecoder().Decode(schema.NewBuilder(schema.KindHost).Encode(&schema.Header{Host: "h"}),
+		&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Apply(&b); err != nil || len(h.Report()) != 0 {

@@ -9,46 +9,46 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// What stands for names that are not known or not kept.
+// Names of kernels whose name is unknown, and of everything above a limit.
 const (
 	unknown = "unknown"
 	other   = "other"
 )
 
 const (
-	maxNames  = 50_000 // of the cache
-	maxShapes = 8      // of one kernel
+	maxNames  = 50_000 // in the cache
+	maxShapes = 8      // per kernel
 	maxLabel  = 96     // bytes of a kernel label
 )
 
 // state is the launches of one process.
 type state struct {
 	kernels map[string]*kernel // by mangled name
-	other   uint64             // launches of kernels above the bound
+	other   uint64             // launches of kernels above the limit
 
 	graphs    uint64
-	partial   uint64 // of them, graphs that run kernels which are not known
-	recorded  uint64 // launches that only went into a graph
+	partial   uint64 // the part of graphs with unknown kernels
+	recorded  uint64 // launches recorded into a graph
 	hostFuncs uint64
 }
 
 type kernel struct {
 	name       *name
-	read       bool // the program never told the name: it was found in its memory
+	read       bool // the producer read the name from the program's memory
 	launches   uint64
-	fromGraphs uint64 // of them, by launches of graphs
+	fromGraphs uint64 // the part of launches made by graphs
 	shapes     []Shape
 }
 
-// Shape is what one kernel was launched with.
+// Shape is one launch configuration of a kernel.
 type Shape struct {
 	Grid        [3]uint32
 	Block       [3]uint32
-	SharedBytes uint32 // dynamic shared memory of a block
+	SharedBytes uint32 // dynamic shared memory per block
 	Launches    uint64
 }
 
-// add counts n launches; a kernel above the bound is counted among the others, and is nil.
+// add counts n launches. It returns nil for a kernel above the limit, whose launches count as other.
 func (s *state) add(name *name, read bool, n uint64, bound int) *kernel {
 	k := s.kernels[name.mangled]
 	if k == nil {
@@ -80,17 +80,17 @@ func (k *kernel) addShape(s *schema.LaunchShape, n uint64) {
 	}
 }
 
-// name is one kernel's name in its three forms.
+// name is the three forms of a kernel's name.
 type name struct {
 	mangled string
 	full    string // demangled
 	label   string // demangled, without template arguments and parameters, at most maxLabel bytes
 }
 
-// names remembers names that were demangled. It is a cache: when it is full it starts afresh.
+// names caches demangled names. A full cache is cleared.
 type names map[string]*name
 
-func (n names) of(mangled string) *name {
+func (n names) lookup(mangled string) *name {
 	if known := n[mangled]; known != nil {
 		return known
 	}
@@ -99,15 +99,16 @@ func (n names) of(mangled string) *name {
 	}
 	fresh := &name{mangled: mangled, full: unknown, label: unknown}
 	if mangled != "" {
-		longest := demangle.MaxLength(10) // 2^10 bytes: a short name can mean a huge one
+		longest := demangle.MaxLength(10) // 2^10 bytes: a short mangled name may expand to a huge one
 		fresh.full = process.Label(demangle.Filter(mangled, longest))
-		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams)))
+		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams,
+			demangle.NoTemplateParams)))
 	}
 	n[mangled] = fresh
 	return fresh
 }
 
-// cut shortens a label between two runes.
+// cut shortens a label to maxLabel bytes, at a rune boundary.
 func cut(s string) string {
 	if len(s) <= maxLabel {
 		return s

@@ -3,48 +3,35 @@ package launch
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/schema"
 )
 
-// Process is what one process launched.
+// Process is the launches of one process.
 type Process struct {
-	ID            schema.ProcessID
-	Start         time.Time
-	UID           uint32
-	Comm          string
-	Exe           string
-	Container     string
-	User          string // name of UID on its host; "" unknown
-	NSPID         uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup        string
-	Pod           string         // UID of its Kubernetes pod
-	Unit          string         // its systemd unit
-	Late          bool           // launched before gputap was attached: counts are too low
+	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK
 	Funcs         []Func         // most launched first
 	GraphLaunches uint64
 
-	GraphLaunchesPartial uint64 // of them, graphs of which not all kernels are known
-	Recorded             uint64 // launches that were recorded into a graph: they did not run
-	HostFuncs            uint64 // functions of the host put into CUDA streams
+	GraphLaunchesPartial uint64 // the part of GraphLaunches whose graphs have unknown kernels
+	Recorded             uint64 // launches recorded into a graph; they did not run
+	HostFuncs            uint64 // host functions submitted to CUDA streams
 }
 
-// Func is one kernel of a process. Name is demangled, "unknown" for a handle that was obtained
-// unseen. The kernels above the bound are together one Func "other" without Mangled.
+// Func is one kernel of a process. Name is demangled; it is "unknown" if the handle was obtained unseen. The kernels
+// above the limit share one Func with the Name "other" and no Mangled.
 type Func struct {
 	Name     string
 	Mangled  string
 	Launches uint64
-	Shapes   []Shape // the first 8; the launches of further ones, and those by graphs, are in Launches alone
+	Shapes   []Shape // the first 8; launches of further shapes and by graphs count only in Launches
 
-	FromGraphs uint64 // of the launches, those by launches of graphs
-	Read       bool   // the program never told the name: it was found in its memory
+	FromGraphs uint64 // the part of Launches made by graphs
+	Read       bool   // the producer read the name from the program's memory
 }
 
-// Report lists the processes in order of first sight.
+// Report returns the processes in order of first sight.
 func (h *Histogram) Report() []Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,8 +39,7 @@ func (h *Histogram) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		report = append(report, Process{
-			ID: e.ID, Start: e.Start, UID: e.UID, Comm: e.Comm, Exe: e.Exe, Container: e.Container, Late: e.Late,
-			User: e.User, NSPID: e.NSPID, Cgroup: e.Cgroup, Pod: e.Pod, Unit: e.Unit,
+			Info:  e.Info,
 			Calls: e.Calls.Clone(), Funcs: e.State.report(), GraphLaunches: e.State.graphs,
 			GraphLaunchesPartial: e.State.partial, Recorded: e.State.recorded, HostFuncs: e.State.hostFuncs,
 		})
@@ -73,7 +59,8 @@ func (s *state) report() []Func {
 		list = append(list, Func{Name: other, Launches: s.other})
 	}
 	slices.SortFunc(list, func(a, b Func) int {
-		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mangled, b.Mangled))
+		return cmp.Or(cmp.Compare(b.Launches, a.Launches), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Mangled, b.Mangled))
 	})
 	return list
 }

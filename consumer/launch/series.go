@@ -1,20 +1,20 @@
 package launch
 
-// maxSeries bounds a metric family.
+// maxSeries is the limit of series per metric family.
 const maxSeries = 2000
 
-// series is one value for each of at most maxSeries label sets.
+// series holds one value per label set, for at most maxSeries label sets.
 type series[K comparable, V any] struct {
 	values   map[K]*V
-	overflow K  // the label set of all that come too late
-	late     *V // their value; nil without
+	overflow K  // the label set for everything above the limit
+	rest     *V // its value; nil: not needed yet
 }
 
 func newSeries[K comparable, V any](overflow K) series[K, V] {
 	return series[K, V]{values: map[K]*V{}, overflow: overflow}
 }
 
-// at gives the value of k, for ever the same.
+// at returns the value of k, always the same one.
 func (s *series[K, V]) at(k K) *V {
 	if v := s.values[k]; v != nil {
 		return v
@@ -28,8 +28,8 @@ func (s *series[K, V]) at(k K) *V {
 }
 
 func (s *series[K, V]) other() *V {
-	if s.late == nil {
-		s.late = new(V)
+	if s.rest == nil {
+		s.rest = new(V)
 	}
-	return s.late
+	return s.rest
 }

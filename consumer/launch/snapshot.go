@@ -11,8 +11,8 @@ import (
 
 var form = snapshot.Form{Fold: "launch", Version: 1}
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply. Counts by kernel name are in the section of no host.
+// Snapshot passes the state to yield, one section per host. Counts by kernel name are in the section of no host. The
+// goroutine that calls Apply calls Snapshot.
 func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
 	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID][]workload{}
 	h.processes.Hosts(hosts)
@@ -30,7 +30,7 @@ func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (h *Histogram) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock:  &h.mu,
@@ -44,9 +44,9 @@ func (h *Histogram) Restore(section snapshot.Section) error {
 
 func (h *Histogram) saveShard(w *snapshot.Writer) {
 	h.processes.SaveShard(w)
-	w.Bool(h.workloads.late != nil)
-	if h.workloads.late != nil {
-		h.workloads.late.save(w)
+	w.Bool(h.workloads.rest != nil)
+	if h.workloads.rest != nil {
+		h.workloads.rest.save(w)
 	}
 	h.byName.save(w)
 }
@@ -61,7 +61,8 @@ func (h *Histogram) restoreShard(r *snapshot.Reader) {
 
 func (h *Histogram) saveWorkloads(w *snapshot.Writer, all []workload) {
 	slices.SortFunc(all, func(a, b workload) int {
-		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid), cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm))
+		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid), cmp.Compare(a.container, b.container),
+			cmp.Compare(a.comm, b.comm))
 	})
 	w.Uint(uint64(len(all)))
 	for _, k := range all {
@@ -79,7 +80,7 @@ func (h *Histogram) restoreWorkloads(r *snapshot.Reader, id snapshot.HostID) {
 			comm: process.RestoreLabel(r),
 		}
 		if h.workloads.values[k] != nil {
-			r.Fail("a workload twice")
+			r.Fail("a workload appears twice")
 			return
 		}
 		var n launches
@@ -121,13 +122,13 @@ func (s *state) restore(r *snapshot.Reader, names names) {
 	for range r.Each(5) {
 		mangled := r.String()
 		if r.Err() != nil || s.kernels[mangled] != nil {
-			r.Fail("a kernel twice")
+			r.Fail("a kernel appears twice")
 			return
 		}
 		if s.kernels == nil {
 			s.kernels = map[string]*kernel{}
 		}
-		k := &kernel{name: names.of(mangled), read: r.Bool(), launches: r.Uint(), fromGraphs: r.Uint()}
+		k := &kernel{name: names.lookup(mangled), read: r.Bool(), launches: r.Uint(), fromGraphs: r.Uint()}
 		s.kernels[mangled] = k
 		for i := range r.Each(8) {
 			if i == maxShapes {
@@ -156,12 +157,12 @@ func restoreShape(r *snapshot.Reader) (s Shape) {
 	return s
 }
 
-// save writes every series, and of each comm which kernels have one and what the others wait with.
+// save writes every series, and for each comm its named kernels and the launches of its waiting kernels.
 func (n *byName) save(w *snapshot.Writer) {
-	late := n.counts.late
-	w.Bool(late != nil)
-	if late != nil {
-		w.Uint(*late)
+	rest := n.counts.rest
+	w.Bool(rest != nil)
+	if rest != nil {
+		w.Uint(*rest)
 	}
 	labels := slices.SortedFunc(maps.Keys(n.counts.values), func(a, b kernelLabels) int {
 		return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(a.kernel, b.kernel))
@@ -195,7 +196,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	for range r.Each(3) {
 		l, launches := kernelLabels{process.RestoreLabel(r), process.RestoreLabel(r)}, r.Uint()
 		if n.counts.values[l] != nil {
-			r.Fail("a series twice")
+			r.Fail("a series appears twice")
 			return
 		}
 		n.counts.values[l] = &launches
@@ -203,7 +204,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	for range r.Each(3) {
 		c := &comm{name: process.RestoreLabel(r), promoted: map[string]*uint64{}, waiting: map[string]uint64{}}
 		if n.comms[c.name] != nil {
-			r.Fail("a comm twice")
+			r.Fail("a comm appears twice")
 			return
 		}
 		n.comms[c.name] = c
@@ -211,7 +212,7 @@ func (n *byName) restore(r *snapshot.Reader) {
 	}
 }
 
-// restoreComm finds the series that a kernel has: its own, or that of all that came too late.
+// restoreComm finds the series of each named kernel: its own, or the one for everything above the limit.
 func (n *byName) restoreComm(r *snapshot.Reader, c *comm) {
 	for range r.Each(1) {
 		kernel := process.RestoreLabel(r)
@@ -222,7 +223,7 @@ func (n *byName) restoreComm(r *snapshot.Reader, c *comm) {
 		c.promoted[kernel] = at
 	}
 	if len(c.promoted) > topKernels {
-		r.Fail("%d kernels of a comm", len(c.promoted))
+		r.Fail("%d named kernels of comm %q, at most %d", len(c.promoted), c.name, topKernels)
 	}
 	for range r.Each(2) {
 		kernel := process.RestoreLabel(r)

@@ -2,7 +2,7 @@ package leak
 
 import "github.com/gputap/gputap/schema"
 
-// apply is the rules, one event at a time.
+// apply applies the rules to one event.
 func (t *Tracker) apply(m *schema.Memory) {
 	p, ref := t.in.procs[m.Thread], &t.in.Calls[m.Call]
 	switch ref.Op {
@@ -14,7 +14,8 @@ func (t *Tracker) apply(m *schema.Memory) {
 		return
 	}
 	t.name(p, m)
-	if ref.Class != schema.ClassGraph { // of a graph these are nodes, and its launch is counted where launches are
+	// graph events are memory nodes; the launch of the graph is counted by the launch fold
+	if ref.Class != schema.ClassGraph {
 		c := t.call(p, m)
 		if ref.Op == schema.OpRecord && m.Result == 0 {
 			c.Record(1)
@@ -37,7 +38,7 @@ func (t *Tracker) apply(m *schema.Memory) {
 	}
 }
 
-// rare is the rules of all calls but alloc and free.
+// rare applies the rules of every call except alloc and free.
 func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	switch ref.Op {
 	case schema.OpCreate:
@@ -76,15 +77,15 @@ func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
 		t.contextReset(p, m)
 	case schema.OpReserve, schema.OpUnreserve, schema.OpAccess, schema.OpMapArray, schema.OpBind, schema.OpUnbind,
 		schema.OpPrefetch, schema.OpPoolTrim, schema.OpModuleLoad, schema.OpModuleUnload:
-		// Counted as calls: none of them makes memory or ends its life.
+		// Only counted as calls: they neither create memory nor end its life.
 	default:
 		t.counters.UnknownOps++
 	}
 }
 
-// name has the process count under its present name from now on; one that renames itself does so
-// when it holds nothing, so that a workload's frees are of its own allocations. The name comes with
-// the event's thread: a batch may hold events from before and after an exec.
+// name updates the name that the process is counted under. It waits until the process holds nothing, so that a
+// workload frees only what it allocated. The name comes from the event's thread because one batch may hold events
+// from before and after an exec.
 func (t *Tracker) name(p *proc, m *schema.Memory) {
 	comm := t.in.Processes[t.in.Threads[m.Thread].Process].Comm
 	if p.State.comm != comm && p.State.held == 0 {
@@ -93,9 +94,9 @@ func (t *Tracker) name(p *proc, m *schema.Memory) {
 	}
 }
 
-// alloc makes m's memory live.
+// alloc makes the event's memory live.
 func (t *Tracker) alloc(p *proc, m *schema.Memory) {
-	i := t.enter(p, &p.State.addresses, m)
+	i := t.insert(p, &p.State.addresses, m)
 	if i == 0 {
 		return
 	}
@@ -109,23 +110,22 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 			p.State.pools[a.owner].live.add(m.Bytes)
 		}
 	}
-	t.appear(p, i, m.Bytes)
+	t.addLive(p, i, m.Bytes)
 }
 
-// enter puts what appeared under the key m.Ptr into the slab and an index: 0 for a success at
-// address 0, which is a record whose out-parameter could not be read; the producer has counted it
-// as lost.
-func (t *Tracker) enter(p *proc, x *index, m *schema.Memory) uint32 {
+// insert adds an entry with key m.Ptr to the slab and to an index. It returns 0 if m.Ptr is 0: the producer could not
+// read the out-parameter and has counted the event as lost.
+func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 	if m.Ptr == 0 {
 		return 0
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 {
-		t.overLive(p)
+		t.countOverLive(p)
 		t.drop(p, x, old)
 	}
-	p.Ended = false // it lives, whatever was said before
+	p.Ended = false // a call proves that the process runs, even after an exit record
 	row := t.row(p, m)
-	i := t.slab.take()
+	i := t.slab.get()
 	a := t.slab.at(i)
 	a.key, a.since, a.refs = m.Ptr, returned(m), 1
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
@@ -136,11 +136,11 @@ func (t *Tracker) enter(p *proc, x *index, m *schema.Memory) uint32 {
 
 func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Duration) }
 
-// appear adds memory that became live to every sum.
-func (t *Tracker) appear(p *proc, i uint32, bytes uint64) {
+// addLive adds live memory to every sum.
+func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	a, s := t.slab.at(i), &p.State
 	a.bytes = bytes
-	s.host.sizes.link(&t.slab, i)
+	s.boot.sizes.link(&t.slab, i)
 	r := &s.rows[a.row]
 	c := t.workload(p, r)
 	c.allocated += bytes
@@ -159,8 +159,8 @@ func (t *Tracker) appear(p *proc, i uint32, bytes uint64) {
 	}
 }
 
-// free ends the life at m.Ptr whatever its class: cuMemFree frees managed and pool memory too, and
-// closes what was opened.
+// free ends the life at m.Ptr, whatever its class: cuMemFree also frees managed and pool memory and closes opened
+// memory.
 func (t *Tracker) free(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
 		t.counters.NullFrees++
@@ -170,47 +170,48 @@ func (t *Tracker) free(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
 }
 
-// overLive counts what appeared where something was live, whose end was not seen or comes late.
-func (t *Tracker) overLive(p *proc) {
+// countOverLive counts an allocation or mapping over live memory: the earlier end was not seen, or its record comes
+// later.
+func (t *Tracker) countOverLive(p *proc) {
 	t.counters.ReallocOverLive++
-	p.State.host.totals.reallocOverLive++
+	p.State.boot.totals.reallocOverLive++
 }
 
-func (t *Tracker) unmatched(p *proc) {
+func (t *Tracker) countUnmatched(p *proc) {
 	t.counters.UnmatchedFrees++
-	p.State.host.totals.unmatchedFrees++
+	p.State.boot.totals.unmatchedFrees++
 }
 
-// late counts the free of a life that an allocation over it has ended already.
-func (t *Tracker) late(p *proc) {
+// countLate counts a free of a life that an allocation over it has already ended.
+func (t *Tracker) countLate(p *proc) {
 	t.counters.LateFrees++
-	p.State.host.totals.lateFrees++
+	p.State.boot.totals.lateFrees++
 }
 
-// drop takes away the key of allocation i, which may then be given out anew. The memory goes too,
-// unless mappings keep it.
+// drop removes the key of allocation i, so that the driver may reuse it. The memory is removed too, unless mappings
+// keep it.
 func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	x.remove(&t.slab, i)
 	a := t.slab.at(i)
 	a.refs = 0
 	if a.maps == 0 {
-		t.vanish(p, i)
+		t.remove(p, i)
 	}
 }
 
-// vanish takes freed memory out of every sum.
-func (t *Tracker) vanish(p *proc, i uint32) {
+// remove subtracts an entry from every sum and reclaims it.
+func (t *Tracker) remove(p *proc, i uint32) {
 	a, s := t.slab.at(i), &p.State
 	r := &s.rows[a.row]
-	if a.what == memory {
+	if a.kind == memory {
 		c := t.workload(p, r)
 		c.freed += a.bytes
 		c.frees++
@@ -227,20 +228,20 @@ func (t *Tracker) vanish(p *proc, i uint32) {
 	t.reclaim(i)
 }
 
-// reclaim takes i out of the sums that the end of an image does not clear as a whole.
+// reclaim subtracts entry i from the sums that endImage does not reset, and returns it to the slab.
 func (t *Tracker) reclaim(i uint32) {
 	a := t.slab.at(i)
 	by := &t.threads.slots[a.thread]
 	by.live--
 	s := &by.process.State
 	switch r := &s.rows[a.row]; {
-	case a.what == opened:
+	case a.kind == opened:
 		s.unlinkHolder(&t.slab, i)
 		r.holders--
 		if a.owner != 0 {
 			s.contexts[a.owner].live--
 		}
-	case a.what != memory:
+	case a.kind != memory:
 	default:
 		switch {
 		case endsWithContext(r.class):
@@ -251,19 +252,19 @@ func (t *Tracker) reclaim(i uint32) {
 		if r.class.OnGPU() {
 			by.gpu.sub(a.bytes)
 		}
-		s.host.sizes.unlink(&t.slab, i)
+		s.boot.sizes.unlink(&t.slab, i)
 	}
-	t.slab.give(i)
+	t.slab.put(i)
 }
 
-// exec ends the image of a process, which goes on under a new name.
+// exec ends the image of a process. The process continues under a new name.
 func (t *Tracker) exec(p *proc) {
 	t.endImage(p)
 	t.detach(p)
-	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs anew
+	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 }
 
-// exit ends a process. A second record of it changes nothing.
+// exit ends a process. A repeated exit record changes nothing.
 func (t *Tracker) exit(p *proc) {
 	if p.Ended {
 		return
@@ -274,7 +275,7 @@ func (t *Tracker) exit(p *proc) {
 	p.Ended = true
 }
 
-// endImage makes what is live unfreed.
+// endImage turns live memory into unfreed memory.
 func (t *Tracker) endImage(p *proc) {
 	s := &p.State
 	for i := range s.rows {
@@ -295,7 +296,7 @@ func (t *Tracker) endImage(p *proc) {
 	t.clear(p)
 }
 
-// clear gives back everything live of a process. Memory held by mappings alone is in no index.
+// clear reclaims all entries of a process. Memory that only mappings keep is in no index.
 func (t *Tracker) clear(p *proc) {
 	s := &p.State
 	for _, g := range s.mappings {
@@ -311,5 +312,5 @@ func (t *Tracker) clear(p *proc) {
 	s.addresses.drain(&t.slab, t.reclaim)
 	s.handles.drain(&t.slab, t.reclaim)
 	s.live, s.hostLive, s.held = amount{}, amount{}, 0
-	s.contexts, s.current, s.pools = noContexts(), 0, nil
+	s.contexts, s.current, s.pools = newContexts(), 0, nil
 }

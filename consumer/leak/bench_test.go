@@ -14,8 +14,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// BenchmarkApply folds encoded batches of 4,096 events, decoding included: four threads fill 64 Ki
-// addresses, free and allocate among them, and free them all, so that every round is like the first.
+// BenchmarkApply applies encoded batches of 4,096 events and includes decoding. Four threads fill 64 Ki addresses,
+// then free and allocate among them, then free them all, so that every round starts from the same state.
 func BenchmarkApply(b *testing.B) {
 	for _, bb := range []struct {
 		name     string
@@ -66,9 +66,9 @@ func benchmarkApply(b *testing.B, contexts uint64) {
 	}
 }
 
-// BenchmarkApplyFleet folds batches of a thousand hosts in turn, each of which holds a thousand allocations: nothing of a
-// host's state is in a cache when its next batch comes. In turn with the least that a fold of allocations could do, a Go map
-// of each host from addresses to bytes.
+// BenchmarkApplyFleet applies batches of a thousand hosts in turn. Each host has a thousand live allocations, so its
+// state is in no CPU cache when its next batch arrives. The baseline does the least that such a fold could do: one Go
+// map per host from address to bytes.
 func BenchmarkApplyFleet(b *testing.B) {
 	for _, events := range []int{320, 3072} {
 		b.Run(fmt.Sprint(events, " events"), func(b *testing.B) { applyFleet(b, events/2) })
@@ -113,7 +113,7 @@ func applyFleet(b *testing.B, pairs int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// holdInMaps is a fold of allocations that succeed and are freed, and of nothing else.
+// holdInMaps is the baseline. It handles only successful allocations and frees.
 func holdInMaps(held map[string]map[uint64]uint64, b *schema.Batch) {
 	m := held[b.Host]
 	if m == nil {
@@ -130,7 +130,7 @@ func holdInMaps(held map[string]map[uint64]uint64, b *schema.Batch) {
 	}
 }
 
-// fleetMessages are a batch of each host that fills it, and then, in turn, of each that frees and allocates.
+// fleetMessages returns one batch per host that fills it, then batches that free and allocate, host by host.
 func fleetMessages(b *testing.B, hosts, live, rounds, pairs int) (messages [][]byte) {
 	random := rand.New(rand.NewPCG(1, 2))
 	all, at := make([]*consumertest.Host, hosts), make([]schema.KTime, hosts)
@@ -188,7 +188,7 @@ func BenchmarkContextEnd(b *testing.B) {
 	}
 }
 
-// million is a tracker with n live allocations of one process.
+// million returns a tracker with n live allocations of one process.
 func million(tb testing.TB, n int) *Tracker {
 	tracker := New(Config{})
 	h := consumertest.Memory(tb, "gpu-01")
@@ -234,7 +234,7 @@ func BenchmarkReport1M(b *testing.B) {
 	}{
 		{"Report", func() { tracker.Report() }},
 		{"Top20", func() { tracker.Top(20) }},
-		{"Top1000", func() { tracker.Top(MaxTop) }},
+		{"Top1000", func() { tracker.Top(maxTop) }},
 		{"Collect", func() {
 			to := make(chan prometheus.Metric, 10_000)
 			tracker.Collect(to)
@@ -252,8 +252,8 @@ func BenchmarkReport1M(b *testing.B) {
 	}
 }
 
-// scattered is a tracker with n live allocations of one process whose addresses, sizes, times, threads and
-// contexts follow no pattern: nothing that a snapshot could make use of.
+// scattered returns a tracker with n live allocations of one process whose addresses, sizes, times, threads and
+// contexts have no regularity that a snapshot could use.
 func scattered(tb testing.TB, n int) *Tracker {
 	tracker, rng := New(Config{}), rand.New(rand.NewPCG(1, 1))
 	h := consumertest.Memory(tb, "gpu-01")
@@ -263,7 +263,8 @@ func scattered(tb testing.TB, n int) *Tracker {
 	for i := range n {
 		now += schema.KTime(rng.Uint64N(200_000))
 		p.Context = 0x5500 + rng.Uint64N(8)
-		p.Alloc(rng.Uint32N(64), 0x7f0000000000+rng.Uint64N(1<<31)<<9, rng.Uint64N(512<<rng.Uint64N(20)), now, rng.Uint64N(5000))
+		p.Alloc(rng.Uint32N(64), 0x7f0000000000+rng.Uint64N(1<<31)<<9, rng.Uint64N(512<<rng.Uint64N(20)), now,
+			rng.Uint64N(5000))
 		if i%4096 == 4095 || i == n-1 {
 			apply(tb, tracker, h.Batch())
 		}
@@ -271,7 +272,7 @@ func scattered(tb testing.TB, n int) *Tracker {
 	return tracker
 }
 
-// BenchmarkSnapshot saves and restores 2 Mi live allocations of one host: less the few that lie over each other.
+// BenchmarkSnapshot saves and restores about 2 Mi live allocations of one host.
 func BenchmarkSnapshot(b *testing.B) {
 	const n = 2 << 20
 	tracker := scattered(b, n)

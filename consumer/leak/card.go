@@ -6,18 +6,18 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// card is one GPU of one host, by its UUID: processes number GPUs each in their own way.
+// card is one physical GPU of one host, found by its UUID. Processes number their GPUs independently.
 type card struct {
 	live uint64 // bytes of all processes
 	last sample
 }
 
 const (
-	maxCards   = 256 // of one host
-	maxSamples = 64  // GPUs of one process that are asked for their memory
+	maxCards   = 256 // per host
+	maxSamples = 64  // GPUs per process whose memory the process queried
 )
 
-// A nil card is that of a GPU whose UUID is not known.
+// A nil *card stands for a GPU whose UUID is unknown.
 
 func (c *card) add(bytes uint64) {
 	if c != nil {
@@ -31,8 +31,8 @@ func (c *card) sub(bytes uint64) {
 	}
 }
 
-// cardOf is a host's card with this UUID, nil when it is unknown.
-func (h *host) cardOf(uuid string) *card {
+// cardOf returns the card with this UUID, adding it if it is new; nil if the UUID is unknown.
+func (h *boot) cardOf(uuid string) *card {
 	c := h.cards[uuid]
 	if c == nil && uuid != "" && len(h.cards) < maxCards {
 		if h.cards == nil {
@@ -44,17 +44,17 @@ func (h *host) cardOf(uuid string) *card {
 	return c
 }
 
-// sample is what the driver said of a GPU's memory, and what was live there at that moment.
+// sample is one answer of cuMemGetInfo, with the live bytes at that moment.
 type sample struct {
-	gpu         int32 // ordinal in the process's numbering; noGPU
+	gpu         int32 // ordinal in the process's numbering; noGPU: unknown
 	uuid        string
 	inferred    bool
 	at          schema.KTime
-	used, total uint64 // of the whole GPU
-	own, all    uint64 // live bytes of the process that asked, of all processes of its host
+	used, total uint64 // bytes of the whole GPU
+	own, all    uint64 // live bytes of the process that asked, and of all processes of its host
 }
 
-// memInfo compares what the driver says with what is known to be live.
+// memInfo stores an answer of cuMemGetInfo with the live bytes of that GPU.
 func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 	s := &p.State
 	now := sample{gpu: noGPU, at: returned(m), used: m.Bytes, total: m.Aux}
@@ -68,7 +68,7 @@ func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 		}
 	}
 	now.all = now.own
-	if c := s.host.cardOf(now.uuid); c != nil {
+	if c := s.boot.cardOf(now.uuid); c != nil {
 		now.all = c.live
 		c.last = now
 	}

@@ -20,43 +20,47 @@ var (
 
 var (
 	liveBytes = prometheus.NewDesc("gputap_cuda_memory_live_bytes",
-		"Memory that a running process holds now. kinds pinned and registered are host memory.", processLabels, nil)
+		"Bytes that a running process holds. "+
+			"Kinds pinned and registered are host memory, all others GPU memory.", processLabels, nil)
 	holders = prometheus.NewDesc("gputap_cuda_memory_holders",
-		"Memory that a running process opened and did not close. Its bytes are counted where it was made.", processLabels, nil)
+		"Pieces of memory that a running process opened and did not close. "+
+			"Their bytes count in the process that allocated them.", processLabels, nil)
 	reservedBytes = prometheus.NewDesc("gputap_cuda_pool_reserved_bytes",
-		"What the memory pools of a running process have reserved, as the driver last told the process.", poolLabels, nil)
+		"Bytes reserved by the memory pools of a running process, "+
+			"as the driver last reported them to the process.", poolLabels, nil)
 	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
-		"Used memory of a GPU, when a process last asked the driver, less what was live there then.", cardLabels, nil)
+		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", cardLabels, nil)
 	liveAllocations = prometheus.NewDesc("gputap_cuda_memory_live_allocations",
-		"Allocations that a running process holds now.", processLabels, nil)
+		"Live allocations of a running process.", processLabels, nil)
 	peakBytes = prometheus.NewDesc("gputap_cuda_memory_peak_bytes",
-		"The most memory that a running process held at once.", processLabels, nil)
+		"Largest number of bytes that a running process held at once.", processLabels, nil)
 	allocatedBytes = prometheus.NewDesc("gputap_cuda_memory_allocated_bytes_total",
-		"Memory allocated. Allocated is freed, live and unfreed at exit together.", workloadLabels, nil)
+		"Bytes allocated. Allocated bytes equal freed plus live plus unfreed-at-exit bytes.", workloadLabels, nil)
 	freedBytes = prometheus.NewDesc("gputap_cuda_memory_freed_bytes_total",
-		"Memory freed by the program.", workloadLabels, nil)
+		"Bytes freed.", workloadLabels, nil)
 	allocs = prometheus.NewDesc("gputap_cuda_memory_allocs_total",
-		"Allocations that succeeded.", workloadLabels, nil)
+		"Successful allocations.", workloadLabels, nil)
 	frees = prometheus.NewDesc("gputap_cuda_memory_frees_total",
-		"Allocations that the program freed.", workloadLabels, nil)
+		"Freed allocations.", workloadLabels, nil)
 	apiErrors = prometheus.NewDesc("gputap_cuda_api_errors_total",
-		"Memory calls of the driver API that failed, by the CUresult they returned.", errorLabels, nil)
+		"Failed memory calls of the CUDA driver API, by CUresult.", errorLabels, nil)
 	unfreedBytes = prometheus.NewDesc("gputap_leak_unfreed_at_exit_bytes_total",
-		"Memory that was live when its process ended or replaced its image.", workloadLabels, nil)
+		"Bytes that were live when their process ended or replaced its image.", workloadLabels, nil)
 	incomplete = prometheus.NewDesc("gputap_leak_state_incomplete",
-		"1 when events of a running process's lifetime were lost or it ran before gputap was attached: mask its numbers.",
+		"1 if the numbers of a running process are incomplete: events were lost, or it ran before gputap attached.",
 		evidenceLabels, nil)
 	unmatchedFrees = prometheus.NewDesc("gputap_leak_unmatched_frees_total",
 		"Successful frees of memory whose allocation was not seen.", hostLabels, nil)
 	reallocOverLive = prometheus.NewDesc("gputap_leak_realloc_over_live_total",
-		"Allocations at an address that was live. Less the late frees, lives whose end was never seen.", hostLabels, nil)
+		"Allocations at an address that was live. "+
+			"Minus the late frees, this is the number of frees that were never seen.", hostLabels, nil)
 	unknownContexts = prometheus.NewDesc("gputap_leak_unknown_contexts_total",
-		"Calls on CUDA contexts of which it is not known what they ended: live memory may be too high.", hostLabels, nil)
+		"CUDA context calls whose effect on memory is unknown. Live bytes may be too high.", hostLabels, nil)
 	lateFrees = prometheus.NewDesc("gputap_leak_late_frees_total",
-		"Frees that arrived after their address was allocated anew.", hostLabels, nil)
+		"Frees whose record arrived after the next allocation of the same address.", hostLabels, nil)
 )
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		liveBytes, liveAllocations, peakBytes, allocatedBytes, freedBytes, allocs, frees, apiErrors, unfreedBytes,
@@ -66,8 +70,8 @@ func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is part of prometheus.Collector. It makes the metrics of this scrape from a copy: a
-// process that ended is simply not in it.
+// Collect implements prometheus.Collector. It builds the metrics from a copy of the state; ended processes are not in
+// it.
 func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	s := t.scrape()
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v uint64, values ...string) {
@@ -122,8 +126,8 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// owned says which classes a process can own memory of: the others name what was opened, or calls
-// without a class, which have failed calls at most. What has memory of no known class is shown.
+// owned reports whether class c has series of owned memory. Holders and multicast objects have none. The class "" has
+// them once a process allocated memory of an unknown class; otherwise it holds only failed calls.
 func owned(c schema.MemClass, ever uint64) bool {
 	switch c {
 	case schema.ClassIPC, schema.ClassExternal, schema.ClassMulticast:
@@ -135,3 +139,25 @@ func owned(c schema.MemClass, ever uint64) bool {
 }
 
 func pidText(pid uint32) string { return strconv.FormatUint(uint64(pid), 10) }
+
+// results names the CUresults that memory calls return in practice. These are the driver's codes; the runtime library
+// uses other names (2 is cudaErrorMemoryAllocation there).
+var results = map[uint32]string{
+	1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
+	4: "CUDA_ERROR_DEINITIALIZED", 46: "CUDA_ERROR_DEVICE_UNAVAILABLE", 100: "CUDA_ERROR_NO_DEVICE",
+	101: "CUDA_ERROR_INVALID_DEVICE", 201: "CUDA_ERROR_INVALID_CONTEXT", 205: "CUDA_ERROR_MAP_FAILED",
+	206: "CUDA_ERROR_UNMAP_FAILED", 208: "CUDA_ERROR_ALREADY_MAPPED", 211: "CUDA_ERROR_NOT_MAPPED",
+	214: "CUDA_ERROR_ECC_UNCORRECTABLE", 304: "CUDA_ERROR_OPERATING_SYSTEM", 400: "CUDA_ERROR_INVALID_HANDLE",
+	401: "CUDA_ERROR_ILLEGAL_STATE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 709: "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+	716: "CUDA_ERROR_MISALIGNED_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED", 800: "CUDA_ERROR_NOT_PERMITTED",
+	801: "CUDA_ERROR_NOT_SUPPORTED", 802: "CUDA_ERROR_SYSTEM_NOT_READY",
+	900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+	906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", 999: "CUDA_ERROR_UNKNOWN",
+}
+
+func resultName(code uint32) string {
+	if name, ok := results[code]; ok {
+		return name
+	}
+	return strconv.FormatUint(uint64(code), 10)
+}

@@ -2,9 +2,7 @@ package leak
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,9 +14,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var update = flag.Bool("update", false, "write golden files")
-
 func TestMetricsPage(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "python")
 	p.Container = "c0ffee"
@@ -38,19 +35,7 @@ func TestMetricsPage(t *testing.T) {
 	apply(t, tracker, h.Batch())
 	got := consumertest.Page(t, tracker)
 
-	const golden = "testdata/metrics.txt"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	consumertest.GoldenFile(t, "testdata/metrics.txt", got)
 	problems, err := promlint.New(bytes.NewReader(got)).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -66,8 +51,9 @@ func series(page []byte, family string) (n int) {
 	return n
 }
 
-// Every family stays within its bound and loses no byte; counters never go backwards.
-func TestSeriesAreBounded(t *testing.T) {
+// Every family keeps its limit, and the series together still count every byte.
+func TestSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	const processes = 2500
@@ -102,13 +88,15 @@ func TestSeriesAreBounded(t *testing.T) {
 	if want := uint64(processes * (processes + 1) / 2); allocated != want || live != want || failed != 3*processes {
 		t.Errorf("allocated %d, live %d, want %d; failed %d, want %d", allocated, live, want, failed, 3*processes)
 	}
-	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice}, pid: "2599"}]; got == nil {
+	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice},
+		pid: "2599"}]; got == nil {
 		t.Error("the largest process was folded away")
 	}
 }
 
-// A workload whose processes all ended makes room for a new one; one that runs does not.
-func TestEndedWorkloadsMakeRoom(t *testing.T) {
+// A workload whose processes have all ended is evicted for a new one; a running workload is not.
+func TestEndedWorkloadIsEvictedForNewOne(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	stays := h.Process(1, 1, "stays").Alloc(1, 0x1000, 5, 10, 1)
@@ -128,7 +116,7 @@ func TestEndedWorkloadsMakeRoom(t *testing.T) {
 	}
 }
 
-// joined is a fold that took up the hosts of others.
+// joined returns a fold that restored the hosts of several folds.
 func joined(t *testing.T, folds ...*Tracker) *Tracker {
 	var hosts []snapshot.Section
 	for _, fold := range folds {
@@ -137,15 +125,17 @@ func joined(t *testing.T, folds ...*Tracker) *Tracker {
 	return consumertest.Restore(t, New(Config{}), hosts)
 }
 
-// Hosts of several folds that come together are no more series than those of one: what runs counts all the same, if need be as
-// other, and so do failures.
-func TestJoinedSeriesAreBounded(t *testing.T) {
+// Joined hosts have more workloads and failures than series. The limit holds, and running workloads still count, if
+// need be as other.
+func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	const hosts, running, idle = 3, 900, 1000
 	var folds []*Tracker
 	for n := range hosts {
 		h := consumertest.Memory(t, fmt.Sprint("gpu-", n))
 		for i := range uint32(running + idle) {
-			p := h.Process(100+i, 1, fmt.Sprint("job-", i)).Alloc(1, 0x1000, 7, 10, 1).Fail("cuMemAlloc_v2", 1, 2, 1<<40, 11)
+			p := h.Process(100+i, 1, fmt.Sprint("job-", i)).Alloc(1, 0x1000, 7, 10, 1).Fail("cuMemAlloc_v2", 1, 2,
+				1<<40, 11)
 			if i >= running {
 				p.Exit(20)
 			}
@@ -175,8 +165,10 @@ func TestJoinedSeriesAreBounded(t *testing.T) {
 	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
 }
 
-// Hosts of several folds that come together, and are more than have series of their own, count as other, what they were before too.
-func TestJoinedHostsAreBounded(t *testing.T) {
+// Joined hosts have more host series than the limit. The hosts above the limit count as other, including their saved
+// counters.
+func TestJoinedHostsKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	const folds, hosts = 2, 1200
 	var all []*Tracker
 	for n := range folds {
@@ -195,7 +187,8 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 		for _, q := range fold.scrape().qualities {
 			frees += q.unmatchedFrees
 		}
-		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries || frees != folds*hosts {
+		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries ||
+			frees != folds*hosts {
 			t.Errorf("%d series, want %d; %d frees, want %d", n, maxSeries, frees, folds*hosts)
 		}
 		if !reflect.DeepEqual(consumertest.Sections(t, fold), sections) {
@@ -210,8 +203,9 @@ func TestJoinedHostsAreBounded(t *testing.T) {
 	}
 }
 
-// Where hosts of several folds came together, what has been idle for long still makes room before what ended just now.
-func TestIdleInOrderWhenJoined(t *testing.T) {
+// After a join, the workload that has been without a process for longest is still evicted first.
+func TestOldestIdleWorkloadIsEvictedAfterJoin(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	for i := range uint32(maxSeries - numOther - 1) {
 		h.Process(100+i, 1, fmt.Sprint("old-", i)).Alloc(1, 0x1000, 1, 10, 1).Exit(20)
@@ -222,7 +216,9 @@ func TestIdleInOrderWhenJoined(t *testing.T) {
 	h.Process(1, 30, "ended").Alloc(1, 0x1000, 5, 40, 1).Exit(50)
 	h.Process(2, 30, "new").Alloc(1, 0x1000, 3, 60, 1)
 	apply(t, tracker, h.Batch())
-	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"), tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
-		t.Errorf("%d bytes of what ended just now, %d of what began then and %d of what was idle for longest; want 5, 3 and 0", ended, began, old)
+	if ended, began, old := tracker.workloadBytes("ended"), tracker.workloadBytes("new"),
+		tracker.workloadBytes("old-0"); ended != 5 || began != 3 || old != 0 {
+		t.Errorf("bytes of the workload that just ended, the new one and the oldest idle one: %d, %d, %d; want 5, 3, 0",
+			ended, began, old)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Readers see whole batches: every batch leaves ten allocations of one byte more.
+// Every batch leaves ten allocations of one byte, so a reader that sees part of a batch sees another remainder.
 func TestReadersSeeWholeBatches(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train")
 	tracker := New(Config{})
@@ -44,8 +45,9 @@ func TestReadersSeeWholeBatches(t *testing.T) {
 	}
 }
 
-// Slots of threads without live memory are used again, and threads with some keep their names.
-func TestThreadsOfAServer(t *testing.T) {
+// Slots of threads without live memory are reused; threads with live memory keep their names.
+func TestSlotsOfIdleThreadsAreReused(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "server").Alloc(7, 0x1, 1<<40, 1, 1)
 	tracker := New(Config{})
@@ -64,8 +66,9 @@ func TestThreadsOfAServer(t *testing.T) {
 	}
 }
 
-// Who reads may do so while the state is saved: for the race detector.
-func TestReadersBesideSnapshot(t *testing.T) {
+// For the race detector.
+func TestSnapshotDuringReads(t *testing.T) {
+	t.Parallel()
 	tracker := shortKeep()
 	var readers sync.WaitGroup
 	stop := make(chan struct{})

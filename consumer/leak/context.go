@@ -2,28 +2,28 @@ package leak
 
 import "github.com/gputap/gputap/schema"
 
-// cudaContext is one CUDA context of a process. Number 0 is the unknown one: what was allocated in
-// it ends with the process alone. A context that ended keeps its number while an allocation has it.
+// cudaContext is one CUDA context of a process. Index 0 stands for unknown contexts: memory allocated there ends with
+// the process. An ended context keeps its index while an allocation refers to it.
 type cudaContext struct {
-	handle  uint64       // 0 unknown
-	since   schema.KTime // return of the call that began its life
-	gpu     int32        // ordinal in the process's numbering; noGPU
-	users   uint32       // of a primary context: retains less releases, and its green contexts
+	handle  uint64       // 0: unknown
+	since   schema.KTime // return time of the call that created it
+	gpu     int32        // ordinal in the process's numbering; noGPU: unknown
+	users   uint32       // of a primary context: retains minus releases, plus its green contexts
 	live    uint32       // allocations and holders that end with it
 	primary bool
-	green   bool  // a part of the GPU whose memory is the primary context's
-	of      uint8 // of a green context: that primary context
-	user    bool  // of a green context: counted among that one's users
+	green   bool  // part of a GPU; its memory belongs to the primary context
+	of      uint8 // of a green context: index of its primary context
+	user    bool  // of a green context: counted in users of its primary context
 	ended   bool
 }
 
-// maxContexts bounds the contexts of one process; what is above is the unknown one's.
+// maxContexts limits the contexts of one process. The contexts above the limit count as unknown.
 const maxContexts = 256
 
-func noContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
+func newContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
 
-// endsWithContext says which memory a context takes along. Pool, vmm and graph memory outlives it
-// (measured: driver 580, H200).
+// endsWithContext reports whether the end of a context frees memory of this class. Pool, vmm and graph memory
+// outlives its context (measured: driver 580, H200).
 func endsWithContext(class schema.MemClass) bool {
 	switch class {
 	case schema.ClassDevice, schema.ClassManaged, schema.ClassPinned, schema.ClassRegistered, schema.ClassArray:
@@ -32,7 +32,7 @@ func endsWithContext(class schema.MemClass) bool {
 	return false
 }
 
-// context is the number of the context that an allocation ends with.
+// context returns the index of the context that ends the event's allocation.
 func (t *Tracker) context(p *proc, m *schema.Memory) uint8 {
 	if m.Context == 0 {
 		return 0
@@ -44,7 +44,7 @@ func (t *Tracker) context(p *proc, m *schema.Memory) uint8 {
 	if s.contexts[s.current].handle != ref.Handle {
 		s.current = s.contextAt(ref.Handle)
 	}
-	if s.current == 0 { // made unseen
+	if s.current == 0 { // its creation was not seen
 		s.current = s.addContext(cudaContext{handle: ref.Handle, gpu: t.ordinalOf(ref.GPU)})
 	}
 	if c := &s.contexts[s.current]; c.green {
@@ -60,7 +60,7 @@ func (t *Tracker) ordinalOf(gpu uint32) int32 {
 	return int32(t.in.GPUs[gpu-1].Ordinal)
 }
 
-// contextAt finds a context by its handle, 0 for none.
+// contextAt returns the index of the live context with this handle; 0: none.
 func (s *state) contextAt(handle uint64) uint8 {
 	for i := range s.contexts {
 		if c := &s.contexts[i]; c.handle == handle && handle != 0 && !c.ended {
@@ -70,7 +70,7 @@ func (s *state) contextAt(handle uint64) uint8 {
 	return 0
 }
 
-// addContext gives a context a number, 0 when all are taken.
+// addContext stores a context and returns its index; 0: all indexes are in use.
 func (s *state) addContext(c cudaContext) uint8 {
 	for i := 1; i < len(s.contexts); i++ {
 		if old := &s.contexts[i]; old.ended && old.live == 0 {
@@ -85,7 +85,7 @@ func (s *state) addContext(c cudaContext) uint8 {
 	return uint8(len(s.contexts) - 1)
 }
 
-// primaryOf is the primary context of a GPU, made when it is not known yet: 0 when the GPU is not.
+// primaryOf returns the primary context of a GPU and adds it if needed; 0 if the GPU is unknown.
 func (s *state) primaryOf(gpu int32) uint8 {
 	if gpu == noGPU {
 		return 0
@@ -98,24 +98,24 @@ func (s *state) primaryOf(gpu int32) uint8 {
 	return s.addContext(cudaContext{gpu: gpu, primary: true})
 }
 
-// contextCreate begins a context. A green context is a user of its GPU's primary one.
+// contextCreate adds a context. A green context is a user of its GPU's primary context.
 func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	s, gpu := &p.State, t.ordinalOf(m.GPU)
 	i := s.contextAt(m.Ptr)
 	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
 	switch {
 	case m.Ptr == 0:
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	case i != 0 && green && m.Aux != 0:
-		return // the handle by which a known green context becomes current
+		return // cuCtxFromGreenCtx returned a second handle of a known green context
 	case i != 0:
-		t.overLive(p)
+		t.countOverLive(p)
 		t.dropContext(p, i, returned(m))
 	}
 	c := cudaContext{handle: m.Ptr, since: returned(m), gpu: gpu, green: green}
 	if from := s.contextAt(m.Aux); from != 0 {
-		c.of = s.contexts[from].of // and no user more
+		c.of = s.contexts[from].of // an alias is no further user
 	} else if green {
 		if c.of = s.primaryOf(gpu); c.of != 0 {
 			c.user = true
@@ -123,21 +123,21 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 		}
 	}
 	if s.addContext(c) == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 	}
 }
 
-// contextDestroy ends a context. The memory that was allocated in a green one stays with the primary
-// context, which ends when that was its last user (measured: driver 580, H200).
+// contextDestroy ends a context. Memory allocated in a green context stays with the primary context. The primary
+// context ends if the green context was its last user (measured: driver 580, H200).
 func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	if m.Time < s.contexts[i].since {
-		t.late(p)
+		t.countLate(p)
 		return
 	}
 	t.dropContext(p, i, m.Time)
@@ -154,14 +154,14 @@ func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
 	case !c.green:
 		t.endContext(p, i, at)
 	case c.user:
-		t.leaveContext(p, c.of, at)
+		t.dropUser(p, c.of, at)
 	}
 }
 
 // contextRetain adds a user to a primary context.
 func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	s := &p.State
@@ -173,7 +173,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 		}
 	}
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	c := &s.contexts[i]
@@ -181,19 +181,18 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	c.users++
 }
 
-// contextRelease takes a user from a primary context, which ends with the last one.
+// contextRelease removes a user from a primary context. The last release ends the context.
 func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
-	t.leaveContext(p, i, m.Time)
+	t.dropUser(p, i, m.Time)
 }
 
-// leaveContext counts one user less. How many users a primary context has is known only when all
-// of the process's calls were seen.
-func (t *Tracker) leaveContext(p *proc, i uint8, at schema.KTime) {
+// dropUser removes one user. The number of users is reliable only if all calls of the process were seen.
+func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	c := &p.State.contexts[i]
 	if c.users > 0 {
 		c.users--
@@ -205,30 +204,30 @@ func (t *Tracker) leaveContext(p *proc, i uint8, at schema.KTime) {
 			return
 		}
 	}
-	t.unknownContext(p)
+	t.countUnknownContext(p)
 }
 
-// contextReset ends what a primary context holds and leaves it its users.
+// contextReset frees the memory of a primary context and keeps its users.
 func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.unknownContext(p)
+		t.countUnknownContext(p)
 		return
 	}
 	t.endContext(p, i, m.Time)
 }
 
-// endContext frees what was allocated, and closes what was opened, in context i before at. It looks at every allocation of the
-// process, once, when the context has any.
+// endContext frees what was allocated in context i before time at, and closes what was opened there. It visits every
+// allocation of the process once, if the context holds any.
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	s := &p.State
 	if s.contexts[0].live > 0 {
-		t.unknownContext(p) // some of that may be gone too
+		t.countUnknownContext(p) // some memory of unknown context may be gone too
 	}
 	if i == 0 || s.contexts[i].live == 0 {
 		return
 	}
-	for j := range s.rows { // in their order: which of them find a place must not depend on the index's
+	for j := range s.rows { // in row order: the order in which rows acquire workloads must not depend on the index
 		if r := &s.rows[j]; r.live.allocations > 0 && endsWithContext(r.class) {
 			t.workload(p, r)
 		}
@@ -238,19 +237,19 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 		if a.owner != i || a.since > at {
 			return false
 		}
-		if a.what == memory {
+		if a.kind == memory {
 			if !endsWithContext(s.rows[a.row].class) {
-				return false // its owner is a pool
+				return false // owner is the index of a pool
 			}
 			s.withContext.add(a.bytes)
 		}
-		t.vanish(p, n)
+		t.remove(p, n)
 		return true
 	})
 }
 
-// unknownContext counts a call on a context of which it is not known what it ended.
-func (t *Tracker) unknownContext(p *proc) {
+// countUnknownContext counts a context call whose effect on memory is unknown.
+func (t *Tracker) countUnknownContext(p *proc) {
 	t.counters.UnknownContexts++
-	p.State.host.totals.unknownContexts++
+	p.State.boot.totals.unknownContexts++
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// kept is what is live, and what went with a context.
+// kept is live memory, and memory freed by the end of a context.
 type kept struct{ live, host, withContext, unknown uint64 }
 
 func TestContexts(t *testing.T) {
+	t.Parallel()
 	const a, b, c, d = 0x7f0000000000, 0x7f0000200000, 0x7f0000400000, 0x7f0000600000
 	type proc = consumertest.Process
 	mem := func(at schema.KTime, ptr, bytes uint64) schema.Memory {
@@ -22,17 +23,18 @@ func TestContexts(t *testing.T) {
 		name   string
 		events func(p *proc)
 		want   kept
-		check  Counters // without UnknownContexts
+		check  Counters // UnknownContexts is compared separately
 	}{
 		{"destroy frees what was allocated in it", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Alloc(1, a, 100, 10, 1).Alloc(1, b, 10, 12, 1).DestroyContext(1, 20, 1)
 		}, kept{withContext: 110}, Counters{}},
-		{"and nothing of other contexts", func(p *proc) {
+		{"destroy frees nothing of other contexts", func(p *proc) {
 			p.CreateContext(1, 5, 1).CreateContext(2, 6, 1)
 			p.In(1).Alloc(1, a, 100, 10, 1).In(2).Alloc(1, b, 10, 12, 1).DestroyContext(1, 20, 1)
 		}, kept{live: 10, withContext: 100}, Counters{}},
-		{"managed, pitched, pinned, registered and arrays go", func(p *proc) {
-			p.CreateContext(1, 5, 1).In(1).Call("cuMemAllocManaged", 1, mem(10, a, 1)).Call("cuMemAllocPitch_v2", 1, mem(11, b, 2))
+		{"managed, pitched, pinned, registered and array memory ends", func(p *proc) {
+			p.CreateContext(1, 5, 1).In(1).Call("cuMemAllocManaged", 1, mem(10, a, 1)).Call("cuMemAllocPitch_v2", 1,
+				mem(11, b, 2))
 			p.Call("cuMemHostAlloc", 1, mem(12, c, 4)).Call("cuMemHostRegister_v2", 1, mem(13, d, 8))
 			p.Call("cuArrayCreate_v2", 1, mem(14, 0x55, 16)).DestroyContext(1, 20, 1)
 		}, kept{withContext: 31}, Counters{}},
@@ -47,7 +49,7 @@ func TestContexts(t *testing.T) {
 		{"free after the end is unmatched", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Alloc(1, a, 100, 10, 1).DestroyContext(1, 20, 1).Free(1, a, 30, 1)
 		}, kept{withContext: 100}, Counters{UnmatchedFrees: 1}},
-		{"what was freed before is not freed again", func(p *proc) {
+		{"freed memory is not freed again", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Alloc(1, a, 100, 10, 1).Free(1, a, 15, 1).DestroyContext(1, 20, 1)
 		}, kept{}, Counters{}},
 		{"double destroy", func(p *proc) {
@@ -59,7 +61,7 @@ func TestContexts(t *testing.T) {
 		{"destroy of an unknown context", func(p *proc) {
 			p.In(1).Alloc(1, a, 100, 10, 1).DestroyContext(2, 20, 1).DestroyContext(0, 21, 1)
 		}, kept{live: 100, unknown: 2}, Counters{}},
-		{"memory of an unknown context stays, and that is said", func(p *proc) {
+		{"memory of an unknown context stays and is counted", func(p *proc) {
 			p.Alloc(1, a, 100, 10, 1).CreateContext(1, 15, 1).DestroyContext(1, 20, 1)
 		}, kept{live: 100, unknown: 1}, Counters{}},
 		{"destroy before create", func(p *proc) {
@@ -72,12 +74,13 @@ func TestContexts(t *testing.T) {
 		{"an allocation that returned after the reset began is the next life's", func(p *proc) {
 			p.RetainContext(1, 5).In(1).Alloc(1, a, 100, 10, 1).Alloc(2, b, 7, 25, 5).ResetContext(1, 20)
 		}, kept{live: 7, withContext: 100}, Counters{}},
-		{"and goes with the next end", func(p *proc) {
+		{"the next reset ends it", func(p *proc) {
 			p.RetainContext(1, 5).In(1).Alloc(2, b, 7, 25, 5).ResetContext(1, 20).ResetContext(1, 50)
 		}, kept{withContext: 7}, Counters{}},
 
 		{"last release of a primary context", func(p *proc) {
-			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20).ReleaseContext(1, 30)
+			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1,
+				20).ReleaseContext(1, 30)
 		}, kept{withContext: 100}, Counters{}},
 		{"a release that is not the last", func(p *proc) {
 			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20)
@@ -89,7 +92,7 @@ func TestContexts(t *testing.T) {
 			p.Late = true
 			p.RetainContext(1, 5).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20)
 		}, kept{live: 100, unknown: 1}, Counters{}},
-		{"but its destroys and resets do", func(p *proc) {
+		{"destroys and resets of a late process end contexts", func(p *proc) {
 			p.Late = true
 			p.In(1).Alloc(1, a, 100, 10, 1).In(2).Alloc(1, b, 10, 11, 1).DestroyContext(1, 20, 1).ResetContext(2, 21)
 		}, kept{withContext: 110}, Counters{}},
@@ -97,7 +100,7 @@ func TestContexts(t *testing.T) {
 			p.RetainContext(1, 5).In(1).Alloc(1, a, 100, 10, 1).ResetContext(1, 20).RetainContext(1, 25)
 			p.Alloc(1, b, 7, 30, 1).ReleaseContext(1, 40)
 		}, kept{live: 7, withContext: 100}, Counters{}},
-		{"a primary context lives again under its handle", func(p *proc) {
+		{"a primary context is retained again under its handle", func(p *proc) {
 			p.RetainContext(1, 5).In(1).Alloc(1, a, 100, 10, 1).ReleaseContext(1, 20).RetainContext(1, 25)
 			p.Alloc(1, a, 7, 30, 1).ReleaseContext(1, 40)
 		}, kept{withContext: 107}, Counters{}},
@@ -105,24 +108,26 @@ func TestContexts(t *testing.T) {
 			p.RetainContext(0, 5).In(1).Alloc(1, a, 100, 10, 1)
 		}, kept{live: 100, unknown: 1}, Counters{}},
 
-		{"memory of a green context is the primary one's", func(p *proc) {
+		{"memory of a green context belongs to the primary context", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
-			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1, schema.Memory{Time: 7, Ptr: 2, Aux: 2})
+			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1,
+				schema.Memory{Time: 7, Ptr: 2, Aux: 2})
 			p.In(2).Alloc(1, a, 100, 10, 1).Call("cuGreenCtxDestroy", 1, mem(20, 2, 0))
 		}, kept{live: 100}, Counters{}},
-		{"and goes with the last user, the green one", func(p *proc) {
+		{"the green context is the last user", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
 			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).In(2).Alloc(1, a, 100, 10, 1)
 			p.ReleaseContext(1, 15).Call("cuGreenCtxDestroy", 1, mem(20, 2, 0))
 		}, kept{withContext: 100}, Counters{}},
-		{"or the retained one", func(p *proc) {
+		{"the retained context is the last user", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
 			p.Call("cuGreenCtxCreate", 1, mem(4, 2, 0)).RetainContext(1, 5).In(2).Alloc(1, a, 100, 10, 1)
 			p.Call("cuGreenCtxDestroy", 1, mem(15, 2, 0)).ReleaseContext(1, 20)
 		}, kept{withContext: 100}, Counters{}},
 		{"a green context known by its other handle", func(p *proc) {
 			p.GPU = &schema.GPU{UUID: "GPU-1"}
-			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1, schema.Memory{Time: 7, Ptr: 3, Aux: 2})
+			p.RetainContext(1, 5).Call("cuGreenCtxCreate", 1, mem(6, 2, 0)).Call("cuCtxFromGreenCtx", 1,
+				schema.Memory{Time: 7, Ptr: 3, Aux: 2})
 			p.In(3).Alloc(1, a, 100, 10, 1).Call("cuGreenCtxDestroy", 1, mem(15, 2, 0)).ReleaseContext(1, 20)
 		}, kept{withContext: 100}, Counters{}},
 
@@ -130,13 +135,13 @@ func TestContexts(t *testing.T) {
 			p.RetainContext(1, 5).RetainContext(1, 6).In(1).Alloc(1, a, 100, 10, 1).Exec("other", 20)
 			p.RetainContext(1, 25).Alloc(1, a, 7, 30, 1).ReleaseContext(1, 40)
 		}, kept{withContext: 7}, Counters{}},
-		{"more contexts than are told apart", func(p *proc) {
+		{"more contexts than the limit", func(p *proc) {
 			for i := range uint64(300) {
 				p.CreateContext(100+i, 5, 1).In(100+i).Alloc(1, a+i<<9, 1, 10, 1)
 			}
 			p.DestroyContext(100, 20, 1).DestroyContext(399, 21, 1)
 		}, kept{live: 299, withContext: 1, unknown: 45 + 2}, Counters{}},
-		{"numbers of ended contexts are used again", func(p *proc) {
+		{"indexes of ended contexts are reused", func(p *proc) {
 			for i := range uint64(600) {
 				at := schema.KTime(10 + 10*i)
 				p.CreateContext(100+i, at, 1).In(100+i).Alloc(1, a, 1, at+2, 1).DestroyContext(100+i, at+5, 1)
@@ -161,7 +166,8 @@ func TestContexts(t *testing.T) {
 					t.Error("the nodes of a graph are counted as calls")
 				}
 			}
-			if got := (kept{p.LiveBytes, p.HostLiveBytes, p.WithContextBytes, r.Counters.UnknownContexts}); got != test.want {
+			if got := (kept{p.LiveBytes, p.HostLiveBytes, p.WithContextBytes,
+				r.Counters.UnknownContexts}); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			test.check.UnknownContexts = r.Counters.UnknownContexts
@@ -173,14 +179,14 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// all are the workloads on the page.
+// all returns all workloads, those of comm="other" included.
 func (w *workloads) all() []*workload {
 	others := slices.DeleteFunc(slices.Clone(w.others[:]), func(c *workload) bool { return c == nil })
 	return slices.AppendSeq(others, maps.Values(w.index))
 }
 
-// balanced checks that everything that a workload allocated is freed, live or unfreed, and that every context and
-// pool knows how much it holds.
+// balanced checks that allocated = freed + unfreed + live for every workload, and that every context and pool counts
+// what it holds.
 func balanced(t *testing.T, tracker *Tracker) {
 	t.Helper()
 	live := map[*workload]uint64{}
@@ -195,10 +201,10 @@ func balanced(t *testing.T, tracker *Tracker) {
 		s.addresses.sweep(&tracker.slab, func(i uint32) bool {
 			a := tracker.slab.at(i)
 			switch class := s.rows[a.row].class; {
-			case a.what == opened && a.owner != 0:
+			case a.kind == opened && a.owner != 0:
 				contexts[a.owner]++
 				return false
-			case a.what != memory:
+			case a.kind != memory:
 				return false
 			case endsWithContext(class):
 				contexts[a.owner]++
@@ -224,7 +230,8 @@ func balanced(t *testing.T, tracker *Tracker) {
 	}
 	for _, w := range tracker.workloads.all() {
 		if w.allocated != w.freed+w.unfreed+live[w] {
-			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed, w.unfreed, live[w])
+			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed,
+				w.unfreed, live[w])
 		}
 		delete(live, w)
 	}

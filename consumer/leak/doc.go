@@ -1,60 +1,75 @@
-// Package leak folds memory batches into who holds how much GPU memory, and what was never freed.
+// Package leak answers who holds GPU memory and which memory was never freed. It folds memory batches into live allocations
+// per process and GPU.
 //
-// Words: memory is live while it is allocated and not freed; it is unfreed when its process ended,
-// or replaced its image, while it was live. The package flags no suspects. Whether live memory is
-// leaked is for a person to say, and every process carries the evidence of its numbers: complete,
-// gap (events of its lifetime were lost) or late (it ran before gputap was attached).
+// Memory is live from its allocation until it is freed. It is unfreed if it was live when its process ended or
+// replaced its image. The package does not decide whether live memory is leaked. Every process carries the evidence of
+// its numbers: complete, gap (events of its lifetime were lost) or late (it ran before gputap attached).
 //
-// Order. An allocation takes effect at its return, a free at its entry. Uprobes of two threads
-// race: a free that entered before the live allocation at its address returned is the free of that
-// address's previous life (LateFrees), and an allocation over a live address says that the previous
-// life ended unseen (ReallocOverLive). Lives whose end was never seen are the difference of the two.
-// Bytes stay exact in both cases: for every process, and for every workload while it is on the page,
+// # Order
+//
+// An allocation takes effect at its return, a free at its entry. The probes of two threads race, so records of one
+// address may arrive in the wrong order. A free that entered before the live allocation at its address returned
+// belongs to the previous life of that address (LateFrees). An allocation over a live address ends the previous life
+// (ReallocOverLive). The difference of both counters is the number of lives whose end was never seen. Bytes stay exact
+// for every process, and for every workload while it has series:
 //
 //	allocated = freed + live + unfreed
 //
-// A process counts on the GPU, and under the name, that was known when it last held nothing there.
+// A process counts under the GPU and the name that were known when it last held nothing there.
 //
-// Classes. Pinned and registered memory is the host's and is kept apart from the GPU's. Physical
-// memory of the virtual memory API lives while a reference to its handle (create, retain, release) or
-// a mapping of it is left. Memory of a class that this version does not know is counted with neither.
-// What is opened (IPC, imported handles, pool pointers and external memory) is counted where it was
-// made: here it is a holder without bytes, which names the process of the host that gave it out
-// when tokens tell. Reserved addresses and multicast objects are no memory; that a multicast object
-// keeps what is bound to it is not followed.
+// # Classes
 //
-// Ends. A CUDA context takes along the device, managed, pinned, registered and array memory that was
-// allocated in it: when it is destroyed or reset, or has its last user released. Memory allocated in a
-// green context is its GPU's primary one's, of which the green context is a user. Pool, vmm and graph
-// memory stays, and nothing is freed by destroying a pool or a graph or by unloading a module (all
-// measured: driver 580, H200). What IPC opened is closed by the end of its context. How many users a context has is known only of processes whose
-// evidence is complete: a release ends nothing of others. Memory whose context was not told lives
-// until it is freed or its process ends. Whenever that leaves open what a call ended, it is counted
-// (UnknownContexts), and live memory may be too high.
+// Pinned and registered memory belongs to the host and is reported separately from GPU memory. Physical memory of the
+// virtual memory API lives while its handle has a reference (create, retain, release) or it has a mapping. Memory of a
+// class that this version does not know counts as neither GPU nor host memory.
 //
-// What the driver told a program of a GPU (cuMemGetInfo) or a pool is kept, the latest of each, and
-// set against what was live then.
+// Opened memory (IPC, imported handles, pool pointers, external memory) is counted where it was allocated. In the
+// process that opened it, it is a holder without bytes. The holder names the exporting process of the same host if
+// tokens identify it. Reserved addresses and multicast objects are not memory. A multicast object keeps the memory
+// bound to it; the package does not follow that.
 //
-// Delivery. Batches come in seq order per host and kind, each once: package consumer sees to that.
-// A gap marks the processes that ran during it and changes nothing else. Loss of launch and copy
-// records does not touch memory, and batches that the producer's spool gave up are seen, exactly, as
-// missing seq; neither is a gap here. A restarted producer is a gap: nobody looked meanwhile. A new
-// boot of a host ends the processes of its earlier boots, with a gap: what they did last nobody knows. A reused PID ends its
-// earlier owner. A host that is forgotten goes with its processes and workloads, whose memory is then neither freed nor unfreed;
-// of those that count as other it is unfreed.
+// # Ends
 //
-// Bounds. A live allocation costs less than 64 bytes. A report, a scrape and Top cost what they
-// show, not what is live. Each metric family holds at most 2,000 series of a shard; what exceeds them is
-// folded into comm="other", also where the hosts of several shards come together. Hosts of one name in two clusters share their series. A process has at most 255 contexts and 255 pools told apart, a host its
-// newest 4,096 tokens. The end of a context costs what its process holds. Counters never go backwards; a workload all of whose processes ended may
-// leave the page when a new one needs its place.
+// Destroying or resetting a CUDA context, or releasing its last user, frees the device, managed, pinned, registered and
+// array memory allocated in it, and closes what IPC opened in it. Memory allocated in a green context belongs to the
+// primary context of its GPU, and the green context is one of its users. Pool, vmm and graph memory stays. Destroying a
+// pool or a graph, or unloading a module, frees nothing. (All measured: driver 580, H200.)
 //
-// Snapshots. Snapshot and Restore carry everything over that Apply, Lost, Report, Top or a scrape will ever
-// look at; a fold that was restored goes on as if nothing had been. What live allocations add up to is not
-// written but added up again. A host's section holds its boots, processes, allocations and workloads; that of no
-// host the Counters, what counts as other, and the calls that have a number. A live allocation takes
-// 17 bytes when nothing about it is regular.
+// The number of users of a context is known only for processes with complete evidence; for others a release ends
+// nothing. Memory whose context is unknown lives until it is freed or its process ends. Each call whose effect is
+// therefore unknown is counted (UnknownContexts): live memory may then be too high.
 //
-// Concurrency. One goroutine at a time calls Apply, Lost, Snapshot and Restore; any number may read meanwhile. The
-// state depends on the batches alone: the same bytes give the same state, whatever the wall clock.
+// The package keeps the latest answer of cuMemGetInfo per GPU and of cuMemPoolGetAttribute per pool, and compares it
+// with the live bytes of that moment.
+//
+// # Delivery and loss
+//
+// Batches arrive once each, in seq order per host and kind; package consumer guarantees that. A gap marks the processes
+// that ran during it and changes nothing else. These are gaps: lost memory records, missing memory batches, and a
+// restart of the producer. Lost launch and copy records are no gap. Batches that the producer's spool dropped are
+// proven by missing seq and are not counted a second time. A new boot of a host ends the processes of its earlier boots
+// with a gap. A reused PID ends the earlier process. Forget removes a host with its processes and workloads; their
+// memory then counts neither as freed nor as unfreed. Only memory counted as comm="other" becomes unfreed.
+//
+// # Limits
+//
+//   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
+//   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The end of a context costs
+//     time for every allocation of its process.
+//   - A metric family has at most 2,000 series per shard. The rest is counted as comm="other". Hosts of one name in two
+//     clusters share their series.
+//   - A process has at most 255 contexts and 255 pools, a host at most 4,096 tokens: the newest.
+//   - Counters never decrease. A workload whose processes have all ended may be evicted for a new one.
+//
+// # Snapshots
+//
+// Snapshot and Restore preserve everything that Apply, Lost, Report, Top or a scrape depends on: a restored fold
+// behaves like one that was never interrupted. Sums over live allocations are not saved; Restore computes them. The
+// section of a host holds its boots, processes, allocations and workloads. The section of no host holds the Counters,
+// the workloads of comm="other" and the numbered calls.
+//
+// # Concurrency
+//
+// One goroutine at a time calls Apply, Lost, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
+// The state depends only on the batches, never on the wall clock.
 package leak

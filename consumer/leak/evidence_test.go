@@ -11,6 +11,7 @@ import (
 )
 
 func TestEvidence(t *testing.T) {
+	t.Parallel()
 	lose := func(h *consumertest.Host, cause schema.Loss, n uint64) { h.Header.Lost[cause] = n }
 	tests := []struct {
 		name string
@@ -31,14 +32,14 @@ func TestEvidence(t *testing.T) {
 		{"launches lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossBulkRing, 1)
 		}, complete},
-		{"batches of other kinds spooled away", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"batches dropped by the spool", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossSpool, 1)
 		}, complete},
-		{"loss said by a heartbeat", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"loss reported by a heartbeat", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossState, 3)
 			apply(t, tr, h.Heartbeat())
 		}, gap},
-		{"lost batches told by the runtime", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"lost batches reported by the runtime", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			tr.Lost("test", "gpu-01", "boot-1", 2)
 		}, gap},
 		{"no lost batches", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
@@ -50,11 +51,12 @@ func TestEvidence(t *testing.T) {
 		{"producer restarted", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			h.Header.Run = 1_000
 		}, gap},
-		{"producer restarted, then a straggler of the earlier run", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
-			h.Header.Run = 1_000
-			apply(t, tr, h.Heartbeat())
-			h.Header.Run = 1
-		}, gap},
+		{"producer restarted, then a late batch of the earlier run",
+			func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+				h.Header.Run = 1_000
+				apply(t, tr, h.Heartbeat())
+				h.Header.Run = 1
+			}, gap},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -77,34 +79,41 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEndUntold: who began before the producer, made no call while it is there and is not among those that it finds has
-// ended, as far as is known; nobody else has.
-func TestEndUntold(t *testing.T) {
+// A process that began before the producer's run, made no call in it and is not in the producer's list has ended.
+func TestProcessMissingFromListEnds(t *testing.T) {
+	t.Parallel()
 	const run = 1_000
 	tests := []struct {
 		name  string
 		start schema.KTime
-		then  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) // before it is said who is there
+		then  func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) // runs before the list arrives
 		older []uint64
 		ended bool
 	}{
-		{"it is not there", 50, nil, []uint64{7, 41}, true},
-		{"nobody is there", 50, nil, []uint64{}, true},
-		{"it is there", 50, nil, []uint64{43, 42, 7}, false},
-		{"nothing is said", 50, nil, nil, false},
+		{"it is not in the list", 50, nil, []uint64{7, 41}, true},
+		{"the list is empty", 50, nil, []uint64{}, true},
+		{"it is in the list", 50, nil, []uint64{43, 42, 7}, false},
+		{"no list", 50, nil, nil, false},
 		{"it began later", 1_001, nil, []uint64{}, false},
-		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { p.Free(1, 0x9000, 1_100, 1) }, []uint64{}, false},
-		{"it made a call before the clock was set", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"it made a call", 50, func(tr *Tracker, h *consumertest.Host,
+			p *consumertest.Process) {
 			p.Free(1, 0x9000, 1_100, 1)
-			apply(t, tr, h.Batch())
-			h.Header.ClockOffset += 1e12
 		}, []uint64{}, false},
-		{"the clock was set back", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) { h.Header.ClockOffset -= 1e12 }, []uint64{}, true},
-		{"an earlier run says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"it made a call before the clock was set", 50,
+			func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+				p.Free(1, 0x9000, 1_100, 1)
+				apply(t, tr, h.Batch())
+				h.Header.ClockOffset += 1e12
+			}, []uint64{}, false},
+		{"the clock was set back", 50, func(tr *Tracker, h *consumertest.Host,
+			p *consumertest.Process) {
+			h.Header.ClockOffset -= 1e12
+		}, []uint64{}, true},
+		{"the list comes from an earlier run", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			apply(t, tr, h.Heartbeat())
 			h.Header.Run = run - 1
 		}, []uint64{}, false},
-		{"another boot says so", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+		{"the list comes from another boot", 50, func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			h.Header.BootID, h.Header.ClockOffset = "boot-0", h.Header.ClockOffset-1
 		}, []uint64{}, false},
 	}
@@ -132,16 +141,19 @@ func TestEndUntold(t *testing.T) {
 			for _, got := range tracker.Report().Processes {
 				ended := test.ended && got.ID.Host == "gpu-01"
 				unfreed := map[bool]uint64{true: 8}[ended]
-				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended && got.Evidence != gap {
-					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended, got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
+				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended &&
+					got.Evidence != gap {
+					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended,
+						got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
 				}
 			}
 		})
 	}
 }
 
-// A process may have begun, unseen, inside the batches that were lost.
-func TestBegunInsideAGap(t *testing.T) {
+// A process may have begun unseen inside lost batches.
+func TestProcessBegunInsideGap(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
@@ -154,8 +166,9 @@ func TestBegunInsideAGap(t *testing.T) {
 	}
 }
 
-// The evidence of a process that ended does not change afterwards.
-func TestGapAfterTheEnd(t *testing.T) {
+// A later gap does not change the evidence of an ended process.
+func TestGapAfterExitChangesNothing(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1).Exit(110)
@@ -166,8 +179,9 @@ func TestGapAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Of a process whose host was forgotten meanwhile it is not known what it held.
-func TestEvidenceOfAForgottenHost(t *testing.T) {
+// After Forget, the evidence of a process is a gap: its earlier memory is unknown.
+func TestForgottenHostReturnsWithGap(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	p := h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
@@ -178,12 +192,14 @@ func TestEvidenceOfAForgottenHost(t *testing.T) {
 	p.Alloc(1, 0x2000, 16, 200, 1)
 	h.Process(43, 250, "later").Alloc(1, 0x1000, 8, 300, 1)
 	apply(t, tracker, h.Batch())
-	if ps := tracker.Report().Processes; len(ps) != 2 || ps[0].Evidence != gap || ps[0].LiveBytes != 16 || ps[1].Evidence != complete {
+	if ps := tracker.Report().Processes; len(ps) != 2 || ps[0].Evidence != gap || ps[0].LiveBytes != 16 ||
+		ps[1].Evidence != complete {
 		t.Errorf("got %+v", ps)
 	}
 }
 
 func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "first").Alloc(1, 0x1000, 8, 100, 1)
@@ -196,8 +212,9 @@ func TestReusedPIDEndsItsEarlierOwner(t *testing.T) {
 	}
 }
 
-// What the earlier owner of a PID did in the batch in which the later one is first seen still counts as its own.
-func TestReusedPIDWithinABatch(t *testing.T) {
+// Events of the earlier owner of a PID still count for it, even in the batch that first names the later owner.
+func TestReusedPIDWithinBatch(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		last    func(p *consumertest.Process)
@@ -206,7 +223,10 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 		{"its exit was seen", func(p *consumertest.Process) {
 			p.Free(1, 0x1000, 20, 1).Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x5000, 24, 1).Exit(25)
 		}, 0},
-		{"its exit was not seen", func(p *consumertest.Process) { p.Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x1000, 24, 1) }, 3},
+		{"its exit was not seen", func(p *consumertest.Process) {
+			p.Alloc(1, 0x5000, 3, 22, 1).Free(1, 0x1000, 24,
+				1)
+		}, 3},
 	}
 	for i := range 2 * len(tests) {
 		test, known := tests[i/2], i%2 == 0
@@ -222,14 +242,16 @@ func TestReusedPIDWithinABatch(t *testing.T) {
 			apply(t, tracker, h.Batch())
 			r := tracker.Report()
 			ps := r.Processes
-			if !ps[0].Ended || ps[0].LiveBytes != 0 || ps[0].UnfreedBytes != test.unfreed || ps[1].Ended || ps[1].LiveBytes != 16 || r.Counters != (Counters{}) {
+			if !ps[0].Ended || ps[0].LiveBytes != 0 || ps[0].UnfreedBytes != test.unfreed || ps[1].Ended ||
+				ps[1].LiveBytes != 16 || r.Counters != (Counters{}) {
 				t.Errorf("got %+v", r)
 			}
 		})
 	}
 }
 
-func TestRebootEndsEverything(t *testing.T) {
+func TestRebootEndsProcesses(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
@@ -245,10 +267,10 @@ func TestRebootEndsEverything(t *testing.T) {
 	}
 }
 
-// Equal addresses in two processes, and equal processes on two hosts, have nothing to do with each other.
-// A clock that is set when the host runs already tells then that the boot before is over; what comes late of that one tells
-// nothing of the newer.
-func TestRebootWithAWrongClock(t *testing.T) {
+// The clock of a host may be set after boot. The correction ends the processes of the earlier boot, and late batches
+// of that boot do not affect the newer one.
+func TestClockCorrectionEndsEarlierBoot(t *testing.T) {
+	t.Parallel()
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
 		tracker := New(Config{})
@@ -270,13 +292,15 @@ func TestRebootWithAWrongClock(t *testing.T) {
 		p.Free(1, 0x1000, 200, 1).Alloc(1, 0x1000, 32, 300, 1)
 		apply(t, tracker, h.Batch())
 		ps := tracker.Report().Processes
-		if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[0].Evidence != gap || ps[1].Ended || ps[1].LiveBytes != 32 || ps[1].UnfreedBytes != 0 {
+		if !ps[0].Ended || ps[0].UnfreedBytes != 8 || ps[0].Evidence != gap || ps[1].Ended || ps[1].LiveBytes != 32 ||
+			ps[1].UnfreedBytes != 0 {
 			t.Errorf("restored %t: got %+v", restored, ps)
 		}
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestEqualPIDsAndAddressesAreSeparate(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	for _, hostname := range []string{"gpu-01", "gpu-02"} {
 		h := consumertest.Memory(t, hostname)
@@ -285,22 +309,24 @@ func TestIdentity(t *testing.T) {
 		apply(t, tracker, h.Batch())
 	}
 	r := tracker.Report()
-	if len(r.Processes) != 4 || r.Totals.LiveBytes != 16 || r.Totals.LiveAllocations != 2 || r.Counters != (Counters{}) {
+	if len(r.Processes) != 4 || r.Totals.LiveBytes != 16 || r.Totals.LiveAllocations != 2 ||
+		r.Counters != (Counters{}) {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestGPUs(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	p := h.Process(42, 50, "train")
 	p.Alloc(1, 0x1000, 1, 100, 1)
 	p.GPU = &schema.GPU{Ordinal: 1}
 	p.Alloc(1, 0x2000, 2, 101, 1)
-	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // learned by now
+	p.GPU = &schema.GPU{UUID: "GPU-b", Ordinal: 1} // later events name the UUID
 	p.Alloc(1, 0x3000, 4, 102, 1)
 	p.GPU = &schema.GPU{UUID: "GPU-a", Ordinal: 0}
-	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // from another current device
+	p.Alloc(1, 0x4000, 8, 103, 1).Free(1, 0x3000, 110, 1) // freed from another current device
 	apply(t, tracker, h.Batch())
 	got := tracker.Report().Processes[0].GPUs
 	want := []GPUUse{
@@ -318,8 +344,9 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// What a forgotten process held leaves the shared table with it.
-func TestForget(t *testing.T) {
+// A forgotten process leaves nothing in the shared table.
+func TestForgottenProcessFreesItsEntries(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{KeepEnded: 10 * time.Minute})
 	h.Process(42, 50, "short").Alloc(1, 0x1000, 8, 100, 1).Exit(200)
@@ -348,9 +375,10 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 	return allocated
 }
 
-// A process that renames itself counts under its new name when it holds nothing: every workload's
-// frees are of its own allocations.
-func TestRename(t *testing.T) {
+// A renamed process counts under its new name once it holds nothing, so that every workload frees only what it
+// allocated.
+func TestRenameWaitsUntilNothingIsHeld(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 50, "python").Alloc(1, 0x1000, 100, 100, 1)
 	p.Comm = "worker"
@@ -358,7 +386,8 @@ func TestRename(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	for w, want := range map[string][2]uint64{"python": {110, 110}, "worker": {7, 0}} {
-		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"}, labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
+		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"},
+			labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
 		if got := tracker.workloads.index[id]; got == nil || got.allocated != want[0] || got.freed != want[1] {
 			t.Errorf("%s: got %+v, want %v", w, got, want)
 		}

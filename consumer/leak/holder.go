@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	maxExports = 4096    // of one host, the newest
-	minToken   = 1 << 32 // what is below is a file descriptor, a number of one process's own
+	maxExports = 4096    // per host; the newest are kept
+	minToken   = 1 << 32 // smaller tokens are file descriptors, which are private to one process
 )
 
-// open makes a holder: memory that another process or another API owns becomes usable here. It is
-// counted where it was made. What cuIpcOpenMemHandle opened is closed by the end of its context
-// (measured: driver 580, H200); pool pointers have the class of it, and belong to no context.
+// open adds a holder: memory of another process or another API that becomes usable here. Its bytes are counted where
+// it was allocated. The end of a context closes what cuIpcOpenMemHandle opened in it (measured: driver 580, H200).
+// Imported pool pointers have the same class but belong to no context.
 func (t *Tracker) open(p *proc, m *schema.Memory) {
 	s, class := &p.State, t.in.Calls[m.Call].Class
 	x := &s.addresses
@@ -21,17 +21,17 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 		x = &s.handles
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 && class == schema.ClassIPC {
-		if a := t.slab.at(old); a.what == opened && a.bytes == m.Aux {
-			a.refs.up() // the driver gives the same address again, and counts
+		if a := t.slab.at(old); a.kind == opened && a.bytes == m.Aux {
+			a.refs.up() // the driver returns the same address again and counts references
 			return
 		}
 	}
-	i := t.enter(p, x, m)
+	i := t.insert(p, x, m)
 	if i == 0 {
 		return
 	}
 	a := t.slab.at(i)
-	a.what, a.bytes = opened, m.Aux
+	a.kind, a.bytes = opened, m.Aux
 	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
 		if a.owner = t.context(p, m); a.owner != 0 {
 			s.contexts[a.owner].live++
@@ -46,10 +46,10 @@ func (t *Tracker) close(p *proc, m *schema.Memory) {
 	x := &p.State.addresses
 	i := x.find(&t.slab, m.Ptr)
 	switch {
-	case i == 0 || t.slab.at(i).what != opened:
-		t.unmatched(p)
+	case i == 0 || t.slab.at(i).kind != opened:
+		t.countUnmatched(p)
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
@@ -78,18 +78,18 @@ func (s *state) unlinkHolder(slab *slab, i uint32) {
 	s.holders--
 }
 
-// exports remembers who gave out the tokens of one host.
+// exports stores which process exported each token of a host.
 type exports struct {
 	owners map[uint64]uint32 // PID by token
-	tokens []uint64          // a ring once it is full
+	tokens []uint64          // a ring buffer once it is full
 	oldest int
 }
 
-// export remembers a token. The same memory gives the same token each time it is asked for one.
+// export stores a token. The driver returns the same token every time the same memory is exported.
 func (t *Tracker) export(p *proc, m *schema.Memory) {
 	p.State.exports++
 	if m.Aux >= minToken {
-		p.State.host.exports.add(m.Aux, p.ID.PID)
+		p.State.boot.exports.add(m.Aux, p.ID.PID)
 	}
 }
 

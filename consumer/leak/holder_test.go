@@ -13,6 +13,7 @@ import (
 )
 
 func TestHolders(t *testing.T) {
+	t.Parallel()
 	const a, b, token = 0x7f0000000000, 0x7f0000200000, 1 << 40
 	type proc = consumertest.Process
 	type held struct{ live, holders, unclosed uint64 }
@@ -22,7 +23,7 @@ func TestHolders(t *testing.T) {
 		want   held
 		check  Counters
 	}{
-		{"an opened address is held and is no memory", func(p *proc) {
+		{"an opened address is a holder without bytes", func(p *proc) {
 			p.Open(1, a, token, 10, 1)
 		}, held{holders: 1}, Counters{}},
 		{"close ends it", func(p *proc) {
@@ -31,7 +32,7 @@ func TestHolders(t *testing.T) {
 		{"opened twice is closed twice", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).Close(1, a, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"and then it is gone", func(p *proc) {
+		{"the second close ends the holder", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).Close(1, a, 20, 1).Close(1, a, 21, 1).Close(1, a, 22, 1)
 		}, held{}, Counters{UnmatchedFrees: 1}},
 		{"another token at the address ends the earlier holder", func(p *proc) {
@@ -40,10 +41,10 @@ func TestHolders(t *testing.T) {
 		{"close raced by the next open of its address", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(2, a, token+1, 22, 6).Close(1, a, 20, 10)
 		}, held{holders: 1}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"close of unknown", func(p *proc) {
+		{"close of an unknown address", func(p *proc) {
 			p.Close(1, a, 20, 1)
 		}, held{}, Counters{UnmatchedFrees: 1}},
-		{"close of own memory", func(p *proc) {
+		{"close of memory of its own", func(p *proc) {
 			p.Alloc(1, a, 100, 10, 1).Close(1, a, 20, 1)
 		}, held{live: 100}, Counters{UnmatchedFrees: 1}},
 		{"memory over a holder ends it", func(p *proc) {
@@ -56,7 +57,7 @@ func TestHolders(t *testing.T) {
 			p.Call("cuImportExternalMemory", 1, schema.Memory{Time: 10, Ptr: 0x55, Aux: 7})
 			p.Call("cuExternalMemoryGetMappedBuffer", 1, schema.Memory{Time: 11, Ptr: a, Aux: 0x55}).Free(1, a, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"and of its memory object", func(p *proc) {
+		{"destroying an external memory object", func(p *proc) {
 			p.Call("cuImportExternalMemory", 1, schema.Memory{Time: 10, Ptr: 0x55, Aux: 7})
 			p.Call("cuDestroyExternalMemory", 1, schema.Memory{Time: 20, Ptr: 0x55})
 		}, held{}, Counters{}},
@@ -64,17 +65,18 @@ func TestHolders(t *testing.T) {
 			p.Call("cuMemPoolImportPointer", 1, schema.Memory{Time: 10, Ptr: a, Aux: token})
 			p.Call("cuMemFreeAsync", 1, schema.Memory{Time: 20, Ptr: a})
 		}, held{}, Counters{}},
-		{"what IPC opened ends with its context", func(p *proc) {
+		{"memory opened by IPC ends with its context", func(p *proc) {
 			p.CreateContext(1, 5, 1).In(1).Open(1, a, token, 10, 1).Open(1, a, token, 11, 1).DestroyContext(1, 20, 1)
 		}, held{}, Counters{}},
-		{"and with no other", func(p *proc) {
+		{"memory opened by IPC survives other contexts", func(p *proc) {
 			p.CreateContext(1, 5, 1).CreateContext(2, 6, 1).In(1).Open(1, a, token, 10, 1).DestroyContext(2, 20, 1)
 		}, held{holders: 1}, Counters{}},
 		{"pool pointers and imported handles stay", func(p *proc) {
-			p.CreateContext(1, 5, 1).In(1).Call("cuMemPoolImportPointer", 1, schema.Memory{Time: 10, Ptr: a, Aux: token})
+			p.CreateContext(1, 5, 1).In(1).Call("cuMemPoolImportPointer", 1,
+				schema.Memory{Time: 10, Ptr: a, Aux: token})
 			p.Import(1, 9, token, 11, 1).DestroyContext(1, 20, 1)
 		}, held{holders: 2}, Counters{}},
-		{"exit counts what was not closed", func(p *proc) {
+		{"exit counts unclosed holders", func(p *proc) {
 			p.Open(1, a, token, 10, 1).Open(1, b, token, 11, 1).Exit(50)
 		}, held{unclosed: 2}, Counters{}},
 		{"close after an exit", func(p *proc) {
@@ -96,7 +98,7 @@ func TestHolders(t *testing.T) {
 		{"a mapping keeps an imported handle's memory held", func(p *proc) {
 			p.Import(1, 9, token, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 20, 1)
 		}, held{holders: 1}, Counters{}},
-		{"until it is unmapped", func(p *proc) {
+		{"the last unmap ends an imported handle", func(p *proc) {
 			p.Import(1, 9, token, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 20, 1).Unmap(1, a, 2*mb, 30, 1)
 		}, held{}, Counters{}},
 		{"exit with an import held by a mapping alone", func(p *proc) {
@@ -107,7 +109,7 @@ func TestHolders(t *testing.T) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Retain(1, 9, a, 12, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 21, 1)
 		}, held{live: 2 * mb}, Counters{}},
-		{"until the last release", func(p *proc) {
+		{"the last release ends retained memory", func(p *proc) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Retain(1, 9, a+mb, 12, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 21, 1).Release(1, 9, 22, 1)
 		}, held{}, Counters{}},
@@ -115,7 +117,7 @@ func TestHolders(t *testing.T) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 12, 1).Retain(1, 9, a, 13, 1)
 			p.Unmap(1, a, 2*mb, 20, 1)
 		}, held{live: 2 * mb}, Counters{}},
-		{"and its release", func(p *proc) {
+		{"release of a handle that was retained from a mapping", func(p *proc) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 11, 1).Release(1, 9, 12, 1).Retain(1, 9, a, 13, 1)
 			p.Unmap(1, a, 2*mb, 20, 1).Release(1, 9, 30, 1)
 		}, held{}, Counters{}},
@@ -132,14 +134,18 @@ func TestHolders(t *testing.T) {
 
 		{"a multicast object has no bytes and is no holder", func(p *proc) {
 			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Create(1, 9, mb, 11, 1)
-			p.Call("cuMulticastBindMem", 1, schema.Memory{Time: 12, Ptr: 8, Aux: 9, Bytes: mb}).Map(1, a, 2*mb, 8, 13, 1)
-			p.Call("cuMulticastUnbind", 1, schema.Memory{Time: 14, Ptr: 8, Bytes: mb}).Unmap(1, a, 2*mb, 15, 1).Release(1, 8, 16, 1)
+			p.Call("cuMulticastBindMem", 1, schema.Memory{Time: 12, Ptr: 8, Aux: 9, Bytes: mb}).Map(1, a, 2*mb, 8, 13,
+				1)
+			p.Call("cuMulticastUnbind", 1, schema.Memory{Time: 14, Ptr: 8, Bytes: mb}).Unmap(1, a, 2*mb, 15,
+				1).Release(1, 8, 16, 1)
 		}, held{live: mb}, Counters{}},
-		{"neither at the exit", func(p *proc) {
-			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Map(1, a, 2*mb, 8, 13, 1).Release(1, 8, 14, 1).Exit(20)
+		{"a multicast object is neither memory nor holder at exit", func(p *proc) {
+			p.Call("cuMulticastCreate", 1, schema.Memory{Time: 10, Ptr: 8, Bytes: 2 * mb}).Map(1, a, 2*mb, 8, 13,
+				1).Release(1, 8, 14, 1).Exit(20)
 		}, held{}, Counters{}},
-		{"reserved addresses, prefetches, access and recorded calls are no memory", func(p *proc) {
-			for _, symbol := range []string{"cuMemAddressReserve", "cuMemAddressFree", "cuMemSetAccess", "cuMemPrefetchAsync",
+		{"reservations, prefetches, access and recorded calls allocate nothing", func(p *proc) {
+			for _, symbol := range []string{"cuMemAddressReserve", "cuMemAddressFree", "cuMemSetAccess",
+				"cuMemPrefetchAsync",
 				"cuMemMapArrayAsync", "cuMemPoolTrimTo", "cuModuleLoadData", "cuModuleUnload"} {
 				p.Call(symbol, 1, schema.Memory{Time: 10, Ptr: a, Bytes: 1 << 40})
 			}
@@ -157,8 +163,8 @@ func TestHolders(t *testing.T) {
 			if got := (held{p.LiveBytes, p.HolderCount, p.UnclosedHolders}); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
-			if n := uint64(len(p.Holders)); n != p.HolderCount || r.Totals.Holders != n {
-				t.Errorf("%d listed, %d in all, want %d", n, r.Totals.Holders, p.HolderCount)
+			if n := uint64(len(p.Holders)); n != p.HolderCount {
+				t.Errorf("%d holders listed, want %d", n, p.HolderCount)
 			}
 			if r.Counters != test.check {
 				t.Errorf("counters %+v, want %+v", r.Counters, test.check)
@@ -173,8 +179,9 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// A holder names the process whose memory it is, on the same host alone.
-func TestOwners(t *testing.T) {
+// A holder names the exporting process only if both are on the same host.
+func TestHolderNamesExporterOfSameHost(t *testing.T) {
+	t.Parallel()
 	const token = 0xfeed << 32
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
@@ -199,18 +206,21 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestExportsAreBounded(t *testing.T) {
+func TestNewestExportsAreKept(t *testing.T) {
+	t.Parallel()
 	var x exports
 	for i := range uint64(3 * maxExports) {
 		x.add(i, uint32(i))
 	}
-	if len(x.owners) != maxExports || len(x.tokens) != maxExports || x.owners[3*maxExports-1] != 3*maxExports-1 || x.owners[2*maxExports-1] != 0 {
+	if len(x.owners) != maxExports || len(x.tokens) != maxExports || x.owners[3*maxExports-1] != 3*maxExports-1 ||
+		x.owners[2*maxExports-1] != 0 {
 		t.Errorf("%d owners, %d tokens", len(x.owners), len(x.tokens))
 	}
 }
 
-// A count that reached its limit stays there: the memory lives until its process ends.
-func TestCountsStay(t *testing.T) {
+// A saturated counter does not change: the memory lives until its process ends.
+func TestSaturatedCounterKeepsMemory(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(42, 1, "train").Create(1, 9, mb, 10, 1).Map(1, 1<<40, mb, 9, 11, 1)
 	tracker := New(Config{})
@@ -238,9 +248,10 @@ func TestCountsStay(t *testing.T) {
 	}
 }
 
-// However often a handle is mapped, its memory goes with the last hold on it, and nothing of it is left in its process's next
-// image.
-func TestManyMappings(t *testing.T) {
+// However often a handle is mapped, its memory ends with the last reference or mapping, and the process's next image
+// starts without it.
+func TestMemoryEndsWithLastOfManyMappings(t *testing.T) {
+	t.Parallel()
 	const n = math.MaxUint16 + 2
 	for _, restored := range []bool{false, true} {
 		h := consumertest.Memory(t, "gpu-01")
@@ -267,6 +278,7 @@ func TestManyMappings(t *testing.T) {
 }
 
 func TestPools(t *testing.T) {
+	t.Parallel()
 	const a, b = 0x7f0000000000, 0x7f0000200000
 	type proc = consumertest.Process
 	create := func(p *proc, pool uint64, at schema.KTime) *proc {
@@ -284,24 +296,28 @@ func TestPools(t *testing.T) {
 		check  Counters
 	}{
 		{"allocations by pool", func(p *proc) {
-			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).AllocPool(1, b, 10, 6, 11).Call("cuMemAllocAsync", 1, schema.Memory{Time: 12, Ptr: 1, Bytes: 1})
+			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).AllocPool(1, b, 10, 6, 11).Call("cuMemAllocAsync", 1,
+				schema.Memory{Time: 12, Ptr: 1, Bytes: 1})
 		}, 111, []Pool{
 			{Handle: 5, Ordinal: -1, Limit: 1 << 30, LiveBytes: 100, LiveAllocations: 1},
 			{Handle: 6, Ordinal: -1, LiveBytes: 10, LiveAllocations: 1},
 		}, Counters{}},
 		{"destroy frees nothing", func(p *proc) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10).PoolInfo(5, poolReserved, 4096, 11), 5, 20)
-		}, 100, []Pool{{Handle: 5, Ordinal: -1, Limit: 1 << 30, Destroyed: true, LiveBytes: 100, LiveAllocations: 1}}, Counters{}},
-		{"and the pool goes with its last allocation", func(p *proc) {
+		}, 100, []Pool{{Handle: 5, Ordinal: -1, Limit: 1 << 30, Destroyed: true, LiveBytes: 100,
+			LiveAllocations: 1}}, Counters{}},
+		{"a destroyed pool ends with its last allocation", func(p *proc) {
 			destroy(create(p, 5, 1).AllocPool(1, a, 100, 5, 10), 5, 20).Free(1, a, 30, 1)
 		}, 0, nil, Counters{}},
-		{"reserved and used, as last told", func(p *proc) {
-			p.PoolInfo(5, poolReserved, 4096, 10).PoolInfo(5, poolReserved, 8192, 20).PoolInfo(5, poolUsed, 100, 21).PoolInfo(5, 6, 9, 22)
-		}, 0, []Pool{{Handle: 5, Ordinal: -1, ReservedBytes: 8192, ReservedAt: at(21), UsedBytes: 100, UsedAt: at(22)}}, Counters{}},
+		{"latest readings of reserved and used", func(p *proc) {
+			p.PoolInfo(5, poolReserved, 4096, 10).PoolInfo(5, poolReserved, 8192, 20).PoolInfo(5, poolUsed, 100,
+				21).PoolInfo(5, 6, 9, 22)
+		}, 0, []Pool{{Handle: 5, Ordinal: -1, ReservedBytes: 8192, ReservedAt: at(21), UsedBytes: 100,
+			UsedAt: at(22)}}, Counters{}},
 		{"imported", func(p *proc) {
 			p.Call("cuMemPoolImportFromShareableHandle", 1, schema.Memory{Time: 10, Ptr: 5, Aux: 77})
 		}, 0, []Pool{{Handle: 5, Ordinal: -1, Imported: true}}, Counters{}},
-		{"destroy of unknown, twice", func(p *proc) {
+		{"two destroys of unknown pools", func(p *proc) {
 			destroy(destroy(p, 5, 1), 5, 2)
 		}, 0, nil, Counters{UnmatchedFrees: 2}},
 		{"destroy raced by the next pool of its handle", func(p *proc) {
@@ -313,7 +329,7 @@ func TestPools(t *testing.T) {
 		{"exit ends pools", func(p *proc) {
 			create(p, 5, 1).AllocPool(1, a, 100, 5, 10).Exit(20)
 		}, 0, nil, Counters{}},
-		{"more than are told apart", func(p *proc) {
+		{"more pools than the limit", func(p *proc) {
 			for i := range uint64(300) {
 				p.AllocPool(1, a+i<<9, 1, 100+i, 10)
 			}
@@ -344,8 +360,9 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// What the driver says is compared with what all processes of the host hold on that GPU then.
+// The answer of cuMemGetInfo is compared with what all processes of the host hold on that GPU at that time.
 func TestMemInfo(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p, q := h.Process(1, 1, "a"), h.Process(2, 1, "b")
@@ -380,20 +397,22 @@ func TestMemInfo(t *testing.T) {
 		{"unknown GPU", info(0, -1), MemInfo{at(33), 5, 6, 0, 0}, 5},
 	} {
 		if test.got != test.want || test.got.Unexplained() != test.unexplained {
-			t.Errorf("%s: %+v, unexplained %d; want %+v, %d", test.name, test.got, test.got.Unexplained(), test.want, test.unexplained)
+			t.Errorf("%s: %+v, unexplained %d; want %+v, %d", test.name, test.got, test.got.Unexplained(), test.want,
+				test.unexplained)
 		}
 	}
 	for uuid, want := range map[string]uint64{"GPU-x": 101, "GPU-y": 0} {
-		for _, host := range tracker.boots() {
-			if got := host.cards[uuid].live; got != want {
+		for _, boot := range tracker.boots() {
+			if got := boot.cards[uuid].live; got != want {
 				t.Errorf("%s: %d live, want %d", uuid, got, want)
 			}
 		}
 	}
 }
 
-// What the driver told one image of a process says nothing of the next one's GPUs, which have other numbers.
-func TestMemInfoOfAnEarlierImage(t *testing.T) {
+// The answers to an earlier image say nothing about the GPUs of the next image, which are numbered differently.
+func TestExecDropsMemInfo(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(1, 1, "a")
@@ -409,6 +428,7 @@ func TestMemInfoOfAnEarlierImage(t *testing.T) {
 
 // A GPU that was inferred may turn out to be another one.
 func TestInferredGPU(t *testing.T) {
+	t.Parallel()
 	tracker := New(Config{})
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(1, 1, "a")
@@ -425,16 +445,17 @@ func TestInferredGPU(t *testing.T) {
 	if g.UUID != "GPU-y" || g.Inferred || g.LiveBytes != 110 {
 		t.Errorf("got %+v", g)
 	}
-	for _, host := range tracker.boots() {
-		if x, y := host.cards["GPU-x"].live, host.cards["GPU-y"].live; x != 0 || y != 110 {
+	for _, boot := range tracker.boots() {
+		if x, y := boot.cards["GPU-x"].live, boot.cards["GPU-y"].live; x != 0 || y != 110 {
 			t.Errorf("%d and %d live, want 0 and 110", x, y)
 		}
 	}
 }
 
-// Memory counts as freed where it counted as allocated, also when its GPU is learned, or learned better, meanwhile; what
-// is allocated when that is freed counts on the GPU that it is on.
-func TestWorkloadsOfALearnedGPU(t *testing.T) {
+// Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. What is allocated
+// after that memory is freed counts on the known GPU.
+func TestFreeCountsWhereAllocationCounted(t *testing.T) {
+	t.Parallel()
 	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {
 		for _, restored := range []bool{false, true} {
 			tracker := New(Config{})
@@ -455,21 +476,23 @@ func TestWorkloadsOfALearnedGPU(t *testing.T) {
 			balanced(t, tracker)
 			for _, w := range tracker.workloads.index {
 				if want := map[string]uint64{first.UUID: 110, "GPU-y": 1}[w.uuid]; w.allocated != want {
-					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored, w.allocated, w.uuid, want)
+					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored,
+						w.allocated, w.uuid, want)
 				}
 			}
 		}
 	}
 }
 
-func (t *Tracker) boots() (all []*host) {
-	for _, m := range t.machines {
+func (t *Tracker) boots() (all []*boot) {
+	for _, m := range t.hosts {
 		all = slices.AppendSeq(all, maps.Values(m.boots))
 	}
 	return all
 }
 
 func TestHostMemory(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	h.Process(1, 1, "a").Call("cuMemHostAlloc", 1, schema.Memory{Time: 10, Ptr: 1, Bytes: 100}).
 		Call("cuMemHostRegister_v2", 1, schema.Memory{Time: 11, Ptr: 2, Bytes: 10}).
@@ -478,7 +501,8 @@ func TestHostMemory(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	p := tracker.Report().Processes[0]
-	if p.HostLiveBytes != 110 || p.Classes[schema.ClassPinned] != 100 || p.Classes[schema.ClassRegistered] != 10 || p.LiveBytes != 0 {
+	if p.HostLiveBytes != 110 || p.Classes[schema.ClassPinned] != 100 || p.Classes[schema.ClassRegistered] != 10 ||
+		p.LiveBytes != 0 {
 		t.Errorf("got %d: %v", p.HostLiveBytes, p.Classes)
 	}
 }

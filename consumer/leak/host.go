@@ -10,31 +10,31 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// machine is one host through all its boots.
-type machine struct {
+// host is one machine through all its boots.
+type host struct {
 	id     snapshot.HostID
-	boots  map[string]*host
+	boots  map[string]*boot
 	sizes  sizes
 	totals *quality
 }
 
-// host is what one boot of one host said about its own evidence.
-type host struct {
-	*machine
-	boot   string
-	offset int64        // wall clock minus KTime, ns
-	run    uint64       // the producer's run that is followed
-	lost   uint64       // of that run, as far as memory goes
-	last   schema.KTime // latest event
-	gap    schema.KTime // the latest time at which events may have been lost; 0: none
-	hole   bool         // what was lost reaches to the next batch with events
-	seen   bool         // a batch came
+// boot is one boot of a host, with its loss of events.
+type boot struct {
+	*host
+	bootID  string
+	offset  int64        // wall clock minus KTime, ns
+	run     uint64       // latest producer run
+	lost    uint64       // memory events lost in that run
+	last    schema.KTime // time of the latest event
+	gap     schema.KTime // latest time at which events may have been lost; 0: none
+	openGap bool         // the gap extends to the next memory batch with events
+	seen    bool         // a batch of this boot was applied
 
 	cards   map[string]*card // by UUID
 	exports exports
 }
 
-// quality counts, for one machine, what says how good the picture is.
+// quality counts the events of one host that contradict the state.
 type quality struct {
 	unmatchedFrees  uint64
 	reallocOverLive uint64
@@ -42,51 +42,38 @@ type quality struct {
 	unknownContexts uint64
 }
 
-// Lost tells that batches of a host never arrived. Processes that ran then carry the evidence
-// "gap" from now on. It is called by the goroutine that calls Apply.
-func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
-	if batches == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.machineOf(snapshot.HostID{Cluster: cluster, Host: hostname}).hostOf(boot)
-	h.mark(h.last)
-	h.hole = true
-}
-
-// Forget lets go of a host that is gone: its processes, its boots and its workloads. Nobody saw what became of what was live
-// there, so nothing of it counts as freed or unfreed; it leaves the page with all that the workloads allocated. Only where its
-// processes count as other it is unfreed. Should the host come back, it is a new one. It is called by the goroutine that calls Apply.
+// Forget removes a host that is gone: its processes, boots and workloads. Its live memory counts neither as freed nor
+// as unfreed, because nobody saw its end; only memory that was counted as other becomes unfreed. If the host returns,
+// it is a new host. The goroutine that calls Apply calls Forget.
 func (t *Tracker) Forget(cluster, hostname string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := t.machines[snapshot.HostID{Cluster: cluster, Host: hostname}]
+	m := t.hosts[snapshot.HostID{Cluster: cluster, Host: hostname}]
 	if m == nil {
 		return
 	}
 	t.table.Forget(m.id)
-	t.workloads.forget(m.id)
+	t.workloads.removeHost(m.id)
 	if m.totals != t.otherQuality {
 		t.qualities--
 	}
-	delete(t.machines, m.id)
+	delete(t.hosts, m.id)
 }
 
-// wall turns the host's KTime into wall time.
-func (h *host) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
+// wall converts the boot's KTime to wall time.
+func (h *boot) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
 
-func (t *Tracker) machineOf(id snapshot.HostID) *machine {
-	m := t.machines[id]
+func (t *Tracker) hostOf(id snapshot.HostID) *host {
+	m := t.hosts[id]
 	if m == nil {
-		m = &machine{id: id, boots: map[string]*host{}}
+		m = &host{id: id, boots: map[string]*boot{}}
 		if t.qualities < maxSeries-1 {
 			t.qualities++
 			m.totals = &quality{}
 		} else {
 			m.totals = t.otherQualities()
 		}
-		t.machines[id] = m
+		t.hosts[id] = m
 	}
 	return m
 }
@@ -98,64 +85,60 @@ func (t *Tracker) otherQualities() *quality {
 	return t.otherQuality
 }
 
-func (m *machine) hostOf(boot string) *host {
-	h := m.boots[boot]
+func (m *host) bootOf(id string) *boot {
+	h := m.boots[id]
 	if h == nil {
-		h = &host{machine: m, boot: boot}
-		m.boots[boot] = h
+		h = &boot{host: m, bootID: id}
+		m.boots[id] = h
 	}
 	return h
 }
 
-// mark says that events were lost up to at.
-func (h *host) mark(at schema.KTime) { h.gap = max(h.gap, at) }
-
-// observe notes what a batch of any kind says about its host.
-func (t *Tracker) observe(b *schema.Batch) *host {
-	h := t.machineOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).hostOf(b.BootID)
+// observe updates the batch's boot from the header of a batch of any kind, and returns the boot.
+func (t *Tracker) observe(b *schema.Batch) *boot {
+	h := t.hostOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).bootOf(b.BootID)
 	switch {
 	case !h.seen:
 		h.seen = true
 		t.endOlderBoots(h, math.MinInt64, b.ClockOffset)
-	case b.ClockOffset > h.offset && len(h.boots) > 1: // its clock was behind when it was first heard of
+	case b.ClockOffset > h.offset && len(h.boots) > 1: // the host corrected its clock after the boot was first seen
 		t.endOlderBoots(h, h.offset, b.ClockOffset)
 	}
 	h.offset = b.ClockOffset
 	if b.Run < h.run {
-		return h // a straggler: the change of run was a gap already
+		return h // late batch of an earlier run: the restart already made a gap
 	}
 	end := max(h.last, b.Last)
 	lost := memoryLost(b)
 	if lost > h.lost || (b.Run > h.run && h.run != 0) {
-		h.mark(end)
-		h.hole = h.hole || b.Events == 0 // a heartbeat does not say until when
+		h.markGap(end)
+		h.openGap = h.openGap || b.Events == 0 // a heartbeat does not say when the gap ends
 	}
-	if h.hole && b.Kind == schema.KindMemory && b.Events > 0 {
-		h.mark(b.First)
-		h.hole = false
+	if h.openGap && b.Kind == schema.KindMemory && b.Events > 0 {
+		h.markGap(b.First)
+		h.openGap = false
 	}
 	h.run, h.lost, h.last = b.Run, max(lost, h.lostIn(b.Run)), end
 	return h
 }
 
-func (h *host) lostIn(run uint64) uint64 {
+func (h *boot) lostIn(run uint64) uint64 {
 	if run == h.run {
 		return h.lost
 	}
 	return 0
 }
 
-// memoryLost sums the causes that can take a memory event. The bulk rings hold none, and a batch
-// that the spool dropped is known exactly by its missing seq.
+// memoryLost sums the loss causes that affect memory events. The bulk rings hold none, and a missing seq proves
+// exactly which batches the spool dropped.
 func memoryLost(b *schema.Batch) uint64 {
 	return b.TotalLost() - b.Lost[schema.LossBulkRing] - b.Lost[schema.LossSpool]
 }
 
-// endOlderBoots ends what ran on a host before it was booted anew: in the boots that it is found to be younger than, now
-// that it is said to have been booted then, and no more at from. The clock offset is the wall time of the boot, near enough
-// to order boots.
-func (t *Tracker) endOlderBoots(h *host, from, booted int64) {
-	older := func(old *host) bool { return old != h && old.offset >= from && old.offset < booted }
+// endOlderBoots ends the processes of boots whose wall time lies in [from, booted): the host has rebooted since. The
+// clock offset approximates the wall time of a boot closely enough to order boots.
+func (t *Tracker) endOlderBoots(h *boot, from, booted int64) {
+	older := func(old *boot) bool { return old != h && old.offset >= from && old.offset < booted }
 	some := false
 	for _, old := range h.boots {
 		some = some || older(old)
@@ -163,50 +146,29 @@ func (t *Tracker) endOlderBoots(h *host, from, booted int64) {
 	if !some {
 		return
 	}
-	for _, p := range t.table.Of(h.id) { // in their order: that of releases tells who makes room first
-		if at := p.State.host; h.boots[at.boot] == at && older(at) && !p.Ended {
-			at.mark(at.last) // nobody saw its end, nor what it did before
+	// in order of first sight: the order of releases decides which workload is evicted first
+	for _, p := range t.table.Of(h.id) {
+		if at := p.State.boot; h.boots[at.bootID] == at && older(at) && !p.Ended {
+			at.markGap(at.last) // neither its end nor its last events were seen
 			t.exit(p)
 		}
 	}
-	maps.DeleteFunc(h.boots, func(_ string, old *host) bool { return older(old) })
+	maps.DeleteFunc(h.boots, func(_ string, old *boot) bool { return older(old) })
 }
 
-// endUntold ends what began before the producer's run, made no call in it and is not there any more: nobody saw its end.
-func (t *Tracker) endUntold(b *schema.Batch, h *host) {
+// endMissing ends processes that began before the producer's run, made no call in it and are not in the producer's
+// list of running processes. Their ends were not seen.
+func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 	if b.Run != h.run {
-		return // a straggler
+		return // late batch of an earlier run
 	}
 	there := slices.Sorted(slices.Values(b.Older))
 	for _, p := range t.table.Of(h.id) {
-		if p.State.host != h || p.Ended || uint64(p.ID.Start) >= b.Run || p.State.run >= b.Run {
+		if p.State.boot != h || p.Ended || uint64(p.ID.Start) >= b.Run || p.State.run >= b.Run {
 			continue
 		}
 		if _, isThere := slices.BinarySearch(there, uint64(p.ID.PID)); !isThere {
 			t.exit(p)
 		}
 	}
-}
-
-// Evidence of a process's numbers.
-const (
-	complete = "complete" // all of its calls were seen
-	gap      = "gap"      // events of its lifetime were lost
-	late     = "late"     // it ran before gputap was attached, or for longer
-)
-
-// evidence of a process: a gap counts when it may lie in the process's lifetime.
-func evidence(p *proc) string {
-	switch {
-	case inGap(p):
-		return gap
-	case p.Late:
-		return late
-	}
-	return complete
-}
-
-func inGap(p *proc) bool {
-	h := p.State.host
-	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// mapping is a range of a process's address space that maps physical memory.
+// mapping is a mapped range of a process's address space.
 type mapping struct {
 	ptr    uint64
 	bytes  uint64
-	since  schema.KTime // return of the call that made it
-	memory uint32       // number of the physical memory; 0: its creation was not seen
+	since  schema.KTime // return time of the call that made it
+	memory uint32       // slab entry of the physical memory; 0: its creation was not seen
 }
 
-// create makes physical memory live under a handle. A multicast object holds none of its own.
+// create makes physical memory live under a handle. A multicast object has no memory of its own.
 func (t *Tracker) create(p *proc, m *schema.Memory) {
-	i := t.enter(p, &p.State.handles, m)
+	i := t.insert(p, &p.State.handles, m)
 	switch {
 	case i == 0:
 	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
-		t.slab.at(i).what = multicast
+		t.slab.at(i).kind = multicast
 	default:
-		t.appear(p, i, m.Bytes)
+		t.addLive(p, i, m.Bytes)
 	}
 }
 
-// retain adds a reference to the physical memory that is mapped at the address m.Aux. The driver
-// gives its handle again even when every reference had been released.
+// retain adds a reference to the physical memory mapped at address m.Aux. The driver returns the handle again even
+// after all references were released.
 func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.handles.find(&t.slab, m.Ptr)
@@ -43,7 +43,7 @@ func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	if a.refs == 0 {
 		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
-			t.overLive(p)
+			t.countOverLive(p)
 			t.drop(p, &s.handles, old)
 		}
 		a.key, a.since = m.Ptr, returned(m)
@@ -52,44 +52,44 @@ func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	a.refs.up()
 }
 
-// release drops a reference to physical memory. When it was the last one, its handle may be given
-// out again while mappings keep the memory.
+// release removes a reference to physical memory. After the last release the driver may reuse the handle while
+// mappings keep the memory.
 func (t *Tracker) release(p *proc, m *schema.Memory) {
 	i := p.State.handles.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
 		t.counters.UnknownHandles++
 	case m.Time < t.slab.at(i).since:
-		t.late(p)
+		t.countLate(p)
 	case t.slab.at(i).refs.down():
 		t.drop(p, &p.State.handles, i)
 	}
 }
 
-// maxMaps is how many mappings of one memory are told to be its. What is above is of unknown memory: a count at its limit
-// would never come down, and the memory, in no index and no mapping, outlive its process.
+// maxMaps limits the mappings counted for one piece of memory. Further mappings count as mappings of unknown memory:
+// a saturated counter would never return to 0, and the memory would outlive its process.
 const maxMaps = math.MaxUint16 - 1
 
-// mapRange adds a mapping. As with allocations, mappings that it lies over have ended unseen.
+// mapRange adds a mapping. Mappings that it overlaps have ended unseen, as with allocations.
 func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.handles.find(&t.slab, m.Aux)
 	if i == 0 || t.slab.at(i).maps >= maxMaps {
-		t.counters.UnknownHandles++ // created before gputap was attached, mostly
+		t.counters.UnknownHandles++ // usually the memory was created before gputap attached
 		i = 0
 	} else {
 		t.slab.at(i).maps++
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
-		t.overLive(p)
+		t.countOverLive(p)
 		t.unmapMemory(p, old)
 	}
 	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
 	s.mappings = slices.Replace(s.mappings, from, to, g)
 }
 
-// unmapRange drops every mapping inside the range that was there when the call entered.
+// unmapRange removes every mapping inside the range that existed when the call entered.
 func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 	s := &p.State
 	from, to := s.mapped(m.Ptr, m.Bytes)
@@ -110,24 +110,25 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 	s.mappings = slices.Delete(s.mappings, from+len(kept), to)
 	switch {
 	case late:
-		t.late(p)
+		t.countLate(p)
 	case dropped == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	}
 }
 
-// unmapMemory takes one mapping off its memory, which goes with the last hold on it.
+// unmapMemory removes one mapping from its memory. Memory without references and mappings is freed.
 func (t *Tracker) unmapMemory(p *proc, g mapping) {
 	if g.memory == 0 {
 		return
 	}
 	a := t.slab.at(g.memory)
 	if a.maps.down() && a.refs == 0 {
-		t.vanish(p, g.memory)
+		t.remove(p, g.memory)
 	}
 }
 
-// mapped is the range of mappings that touch [ptr, ptr+bytes). Mappings do not overlap.
+// mapped returns the mappings that overlap [ptr, ptr+bytes), as a half-open range of indexes. Mappings do not overlap
+// each other.
 func (s *state) mapped(ptr, bytes uint64) (from, to int) {
 	from, _ = slices.BinarySearchFunc(s.mappings, ptr, func(g mapping, ptr uint64) int {
 		if endOf(g.ptr, g.bytes) <= ptr {
@@ -141,7 +142,7 @@ func (s *state) mapped(ptr, bytes uint64) (from, to int) {
 	return from, max(from, to)
 }
 
-// endOf is where a range ends; what goes around the address space ends at its top.
+// endOf returns the end of a range. A range that would wrap around ends at the top of the address space.
 func endOf(ptr, bytes uint64) uint64 {
 	if end := ptr + bytes; end >= ptr {
 		return end

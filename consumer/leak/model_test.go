@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// world is what the driver keeps of one process with one GPU, in lists that are searched.
+// world models the driver's state of one process with one GPU. It uses plain lists and linear search.
 type world struct {
 	pieces   []*piece
 	maps     []worldMap
@@ -26,10 +26,10 @@ type piece struct {
 	key     uint64
 	bytes   uint64
 	class   schema.MemClass
-	context *worldContext // nil unknown
+	context *worldContext // nil: unknown
 	since   schema.KTime
 	refs    int
-	holder  uint64 // token; 0 own memory
+	holder  uint64 // token; 0: memory of its own
 }
 
 type worldMap struct {
@@ -64,7 +64,7 @@ func (w *world) mapped(p *piece) bool {
 	return false
 }
 
-// clean drops the pieces that nothing refers to.
+// clean removes pieces without references and mappings.
 func (w *world) clean() {
 	kept := w.pieces[:0]
 	for _, p := range w.pieces {
@@ -85,7 +85,7 @@ func (w *world) appear(p *piece) {
 	w.clean()
 }
 
-// end takes a reference from what is at a key, when the call may mean that.
+// end removes a reference from the piece at a key, if the call applies to that piece.
 func (w *world) end(handle bool, key uint64, at schema.KTime, may func(*piece) bool) {
 	switch p := w.at(handle, key); {
 	case p == nil || !may(p):
@@ -179,7 +179,7 @@ func (w *world) context(handle uint64) *worldContext {
 	return nil
 }
 
-// current is the context that an allocation in handle belongs to.
+// current returns the context that an allocation in handle belongs to.
 func (w *world) current(handle uint64) *worldContext {
 	if handle == 0 {
 		return nil
@@ -207,7 +207,8 @@ func (w *world) primary() *worldContext {
 }
 
 func goes(class schema.MemClass) bool {
-	return class != schema.ClassPool && class != schema.ClassVMM && class != schema.ClassIPC && class != schema.ClassGraph
+	return class != schema.ClassPool && class != schema.ClassVMM && class != schema.ClassIPC &&
+		class != schema.ClassGraph
 }
 
 func (w *world) endContext(c *worldContext, at schema.KTime) {
@@ -218,7 +219,7 @@ func (w *world) endContext(c *worldContext, at schema.KTime) {
 		}
 	}
 	for _, p := range w.pieces {
-		if p.context == c && p.since <= at { // the others have none
+		if p.context == c && p.since <= at { // pieces of other classes have no context
 			w.withContext += p.bytes
 			p.refs = 0
 		}
@@ -267,9 +268,10 @@ func (w *world) retainPrimary(handle uint64) {
 	c.users++
 }
 
-// TestAgainstAWorld plays random calls of all kinds, many of them senseless, to the fold and to a
-// world that keeps everything the plain way.
-func TestAgainstAWorld(t *testing.T) {
+// TestRandomCallsMatchModel applies random calls of all kinds, many of them invalid, to the fold and to the model, and
+// compares both.
+func TestRandomCallsMatchModel(t *testing.T) {
+	t.Parallel()
 	const primary = 1 // handle; 2 and 3 are green contexts, 4 to 7 others
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -309,8 +311,10 @@ func (w *world) step(rng *rand.Rand, p *consumertest.Process, now schema.KTime) 
 	p.Context = rng.Uint64N(8)
 	switch rng.IntN(24) {
 	case 0, 1, 2, 3, 4, 5:
-		calls := []string{"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuArrayCreate_v2", "cuMemAllocAsync"}
-		classes := []schema.MemClass{schema.ClassDevice, schema.ClassManaged, schema.ClassPinned, schema.ClassRegistered, schema.ClassArray, schema.ClassPool}
+		calls := []string{"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemHostAlloc", "cuMemHostRegister_v2",
+			"cuArrayCreate_v2", "cuMemAllocAsync"}
+		classes := []schema.MemClass{schema.ClassDevice, schema.ClassManaged, schema.ClassPinned,
+			schema.ClassRegistered, schema.ClassArray, schema.ClassPool}
 		i := rng.IntN(len(calls))
 		p.Call(calls[i], tid, schema.Memory{Time: now, Duration: d, Ptr: key, Bytes: bytes})
 		made := &piece{key: key, bytes: bytes, class: classes[i], since: returned}
@@ -414,8 +418,9 @@ func (w *world) compare(t *testing.T, tracker *Tracker, seed uint64) {
 	balanced(t, tracker)
 }
 
-// An allocation costs its entry, its share of the index and nothing else that grows with it.
-func TestBytesOfAnAllocation(t *testing.T) {
+// An allocation needs its slab entry and its share of the index, nothing else.
+func TestAllocationNeedsAtMost64Bytes(t *testing.T) {
+	t.Parallel()
 	const n = 200_000
 	tracker := million(t, n)
 	entries := len(tracker.slab.chunks) * chunkLen * int(unsafe.Sizeof(allocation{}))

@@ -2,37 +2,36 @@ package leak
 
 import "github.com/gputap/gputap/schema"
 
-// pool is a memory pool of a process. Number 0 stands for those that no allocation names. A pool that
-// was destroyed keeps its number while an allocation has it: destroying it frees nothing (measured:
-// driver 580, H200).
+// pool is a memory pool of a process. Index 0 stands for pools that no allocation names. A destroyed pool keeps its
+// index while an allocation refers to it: destroying a pool frees nothing (measured: driver 580, H200).
 type pool struct {
 	handle    uint64
-	since     schema.KTime // return of the call that made it; 0 unseen
-	gpu       int32        // ordinal in the process's numbering; noGPU
-	limit     uint64       // bytes; 0 none
+	since     schema.KTime // return time of the call that created it; 0: not seen
+	gpu       int32        // ordinal in the process's numbering; noGPU: unknown
+	limit     uint64       // bytes; 0: no limit
 	imported  bool
 	destroyed bool
-	live      amount // what was allocated from it by its handle
-	reserved  told
-	used      told
+	live      amount // allocated from it by its handle
+	reserved  reading
+	used      reading
 }
 
-// told is an amount that the program asked the driver for.
-type told struct {
+// reading is an amount that the driver reported to the program.
+type reading struct {
 	bytes uint64
-	at    schema.KTime // 0 never
+	at    schema.KTime // 0: never
 }
 
-// maxPools bounds the pools of one process; what is above is not told apart.
+// maxPools limits the pools of one process. The pools above the limit are not distinguished.
 const maxPools = 256
 
-// CUmemPool_attribute.
+// Values of CUmemPool_attribute.
 const (
 	poolReserved = 5
 	poolUsed     = 7
 )
 
-// pool is the number of the pool that m names.
+// pool returns the index of the pool that m names, adding it if it is new.
 func (t *Tracker) pool(p *proc, m *schema.Memory) uint8 {
 	if i := p.State.poolAt(m.Pool); i != 0 {
 		return i
@@ -40,7 +39,7 @@ func (t *Tracker) pool(p *proc, m *schema.Memory) uint8 {
 	return p.State.addPool(pool{handle: m.Pool, gpu: t.ordinalOf(m.GPU)})
 }
 
-// poolAt finds a pool by its handle, 0 for none.
+// poolAt returns the index of the pool with this handle; 0: none.
 func (s *state) poolAt(handle uint64) uint8 {
 	for i := 1; i < len(s.pools); i++ {
 		if q := &s.pools[i]; q.handle == handle && !q.destroyed {
@@ -50,7 +49,7 @@ func (s *state) poolAt(handle uint64) uint8 {
 	return 0
 }
 
-// addPool gives a pool a number, 0 when all are taken.
+// addPool stores a pool and returns its index; 0: all indexes are in use.
 func (s *state) addPool(q pool) uint8 {
 	if s.pools == nil {
 		s.pools = make([]pool, 1)
@@ -74,25 +73,25 @@ func (t *Tracker) poolCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	}
 	s := &p.State
 	if old := s.poolAt(m.Ptr); old != 0 {
-		t.overLive(p)
+		t.countOverLive(p)
 		s.endPool(old)
 	}
 	q := pool{handle: m.Ptr, since: returned(m), gpu: t.ordinalOf(m.GPU), limit: m.Aux}
 	if ref.Class == schema.ClassIPC {
-		q.imported, q.limit = true, 0 // Aux names what it was opened by
+		q.imported, q.limit = true, 0 // for an import, Aux is the token
 	}
 	s.addPool(q)
 }
 
-// poolDestroy drops a pool and what was told of it. What was allocated from it lives on.
+// poolDestroy removes a pool and its readings. Memory allocated from the pool stays live.
 func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.poolAt(m.Ptr)
 	switch {
 	case i == 0:
-		t.unmatched(p)
+		t.countUnmatched(p)
 	case m.Time < s.pools[i].since:
-		t.late(p)
+		t.countLate(p)
 	default:
 		s.endPool(i)
 	}
@@ -100,10 +99,10 @@ func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
 
 func (s *state) endPool(i uint8) {
 	q := &s.pools[i]
-	q.destroyed, q.reserved, q.used = true, told{}, told{}
+	q.destroyed, q.reserved, q.used = true, reading{}, reading{}
 }
 
-// poolInfo notes what the driver told the program. A GPU's own pool is known from there alone.
+// poolInfo stores a reading of a pool. Programs do not create the default pool of a GPU; it appears only here.
 func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 || (m.Aux != poolReserved && m.Aux != poolUsed) {
 		return
@@ -115,7 +114,7 @@ func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
 			return
 		}
 	}
-	q, now := &s.pools[i], told{m.Bytes, returned(m)}
+	q, now := &s.pools[i], reading{m.Bytes, returned(m)}
 	if m.Aux == poolReserved {
 		q.reserved = now
 	} else {

@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// model is the truth, kept the plain way.
+// model is a simple reference for allocations and frees.
 type model struct {
 	live              map[uint64]life
 	bytes, peak       uint64
@@ -50,7 +50,8 @@ func (m *model) free(ptr uint64, at schema.KTime) {
 	}
 }
 
-func TestAgainstAModel(t *testing.T) {
+func TestRandomAllocationsMatchModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := model{live: map[uint64]life{}}
@@ -77,7 +78,8 @@ func TestAgainstAModel(t *testing.T) {
 		p.Exit(now)
 		apply(t, tracker, h.Batch())
 		if got := tracker.Report().Processes[0]; got.UnfreedBytes != m.bytes || got.LiveBytes != 0 {
-			t.Fatalf("seed %d, exit: %d unfreed, %d live, want %d and 0", seed, got.UnfreedBytes, got.LiveBytes, m.bytes)
+			t.Fatalf("seed %d, exit: %d unfreed, %d live, want %d and 0", seed, got.UnfreedBytes, got.LiveBytes,
+				m.bytes)
 		}
 		if empty := tracker.slabLive(); empty != 0 {
 			t.Fatalf("seed %d: %d allocations left after the exit", seed, empty)
@@ -123,13 +125,13 @@ func compare(t *testing.T, tracker *Tracker, m *model) {
 	}
 }
 
-// slabLive counts what no size class, index or free list should still hold.
+// slabLive counts everything that size classes, indexes, threads and the slab still hold.
 func (t *Tracker) slabLive() int {
 	live := int(t.slab.used)
 	for i := t.slab.free; i != 0; i = t.slab.at(i).next {
 		live--
 	}
-	for _, m := range t.machines {
+	for _, m := range t.hosts {
 		for _, head := range m.sizes.heads {
 			if head != 0 {
 				live++
@@ -144,6 +146,7 @@ func (t *Tracker) slabLive() int {
 }
 
 func TestSameBytesSameState(t *testing.T) {
+	t.Parallel()
 	messages := traffic(t, 7, 40)
 	var reports [2]Report
 	var tops [2][]Allocation
@@ -166,7 +169,7 @@ func TestSameBytesSameState(t *testing.T) {
 	}
 }
 
-// traffic is batches of several processes that allocate, free, map, fail, exec and exit.
+// traffic returns batches of several processes that allocate, free, map, fail and exit.
 func traffic(t *testing.T, seed uint64, batches int) (messages [][]byte) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h := consumertest.Memory(t, "gpu-01")

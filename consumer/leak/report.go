@@ -9,122 +9,108 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Report is the state at one moment. It shares nothing with the Tracker.
+// Report is a copy of the state at one moment.
 type Report struct {
 	Processes []Process // in order of first sight
 	Totals    Totals
 	Counters  Counters
 }
 
-// Totals sums over the processes of a Report.
+// Totals are sums of GPU memory over the processes of a Report.
 type Totals struct {
-	LiveBytes, LiveAllocations         uint64 // GPU memory
-	HostLiveBytes, HostLiveAllocations uint64 // pinned and registered host memory
-	UnfreedBytes, UnfreedAllocations   uint64 // GPU memory that was live when its process ended
-	Holders                            uint64
-	PoolReservedBytes                  uint64 // as far as programs asked
+	LiveBytes, LiveAllocations uint64
+	UnfreedBytes               uint64 // live when their process ended
 }
 
-// Counters say how well the records fit together. They count since the Tracker was made.
+// Counters count events that contradict the state, since the Tracker was created.
 type Counters struct {
-	UnmatchedFrees  uint64 // frees, unmaps and closes of what was never seen
-	ReallocOverLive uint64 // allocations and mappings over a live one
-	LateFrees       uint64 // frees whose life such an allocation had ended already
-	UnseenEnds      uint64 // lives whose end was never seen: ReallocOverLive less LateFrees
+	UnmatchedFrees  uint64 // frees, unmaps and closes of memory whose allocation was not seen
+	ReallocOverLive uint64 // allocations and mappings over live memory
+	LateFrees       uint64 // frees of a life that such an allocation had already ended
+	UnseenEnds      uint64 // lives whose end was never seen: ReallocOverLive minus LateFrees
 	NullFrees       uint64 // free(0)
-	UnknownHandles  uint64 // retains, releases and mappings of a handle whose creation was not seen, or that is mapped 65,534 times
-	UnknownContexts uint64 // calls on contexts of which it is not known what they ended
+	// retains, releases and mappings of a handle whose creation was not seen or that has 65,534 mappings
+	UnknownHandles  uint64
+	UnknownContexts uint64 // context calls whose effect on memory is unknown
 	UnknownOps      uint64 // calls that this version does not know
 }
 
-// Process is one process and what it holds. Bytes are GPU memory unless the name says Host.
+// Process is one process with its memory. Bytes are GPU memory unless the name says Host.
 type Process struct {
-	ID        schema.ProcessID
-	Start     time.Time
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string // name of UID on its host; "" unknown
-	NSPID     uint32 // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string
-	Pod       string // UID of its Kubernetes pod
-	Unit      string // its systemd unit
-	Ended     bool
-	Late      bool   // was running before gputap was attached
-	Evidence  string // complete, gap or late; gap when both
+	process.Info
+	Ended    bool
+	Evidence string // complete, gap or late; gap if both apply
 
 	LiveBytes, LiveAllocations               uint64
 	PeakBytes                                uint64 // the most that was live at once
-	UnfreedBytes, UnfreedAllocations         uint64 // live when it ended or replaced its image
+	UnfreedBytes, UnfreedAllocations         uint64 // live when the process ended or replaced its image
 	HostLiveBytes, HostLiveAllocations       uint64
 	HostUnfreedBytes, HostUnfreedAllocations uint64
 	WithContextBytes, WithContextAllocations uint64 // freed by the end of their CUDA context
 
-	HolderCount     uint64   // what it opened and did not close
-	Holders         []Holder // the newest 100 of them
-	UnclosedHolders uint64   // holders when it ended or replaced its image
-	Exports         uint64   // calls that made memory open to others
+	HolderCount     uint64   // memory that it opened and did not close
+	Holders         []Holder // the newest 100
+	UnclosedHolders uint64   // open when the process ended or replaced its image
+	Exports         uint64   // calls that made memory available to other processes
 	Pools           []Pool   // in order of first use
 
 	Calls   []process.Call            // in order of first use
 	GPUs    []GPUUse                  // by ordinal
-	Threads []ThreadUse               // with live GPU memory, the most first
+	Threads []ThreadUse               // with live GPU memory, largest first
 	Classes [schema.NumClasses]uint64 // live bytes by schema.MemClass
 }
 
-// ThreadUse is the live GPU memory that one thread allocated, whoever is to free it.
+// ThreadUse is the live GPU memory that one thread allocated. Another thread may free it.
 type ThreadUse struct {
 	TID                        uint32
 	Comm                       string
 	LiveBytes, LiveAllocations uint64
 }
 
-// GPUUse is what a process holds on one GPU.
+// GPUUse is the memory of a process on one GPU.
 type GPUUse struct {
-	UUID                       string // "" unknown
-	Ordinal                    int    // in the process's numbering; -1 unknown
-	Inferred                   bool   // which GPU that is was not told by the program
+	UUID                       string // "": unknown
+	Ordinal                    int    // in the process's numbering; -1: unknown
+	Inferred                   bool   // the producer inferred the GPU; the program did not name it
 	LiveBytes, LiveAllocations uint64
-	Info                       *MemInfo // nil when the process never asked
+	Info                       *MemInfo // nil if the process never called cuMemGetInfo
 }
 
-// MemInfo is what the driver last told a process of a GPU's memory, and what was live there then.
+// MemInfo is the latest answer of cuMemGetInfo, with the live bytes at that moment.
 type MemInfo struct {
 	At                    time.Time
 	UsedBytes, TotalBytes uint64 // of the whole GPU
 	ProcessBytes          uint64 // live bytes of the process
-	TrackedBytes          uint64 // live bytes of all processes of its host; of this one while the UUID is unknown
+	TrackedBytes          uint64 // live bytes of all processes of the host; of this process while the UUID is unknown
 }
 
-// Unexplained is how much more is used than is live: contexts, code, what libraries hold, processes
-// that were there before gputap. Less than nothing when live memory is not resident, as managed
-// memory may be.
+// Unexplained returns used minus tracked bytes: contexts, code, memory of libraries, and processes that ran before
+// gputap attached. It is negative if live memory is not resident, which managed memory may be.
 func (i *MemInfo) Unexplained() int64 { return int64(i.UsedBytes) - int64(i.TrackedBytes) }
 
-// Holder is memory of another process, or of another API, that a process opened.
+// Holder is memory of another process or another API that a process opened.
 type Holder struct {
-	Ptr   uint64 // address or handle; 0: it is held by mappings alone
+	Ptr   uint64 // address or handle; 0: only mappings keep it
 	Class schema.MemClass
-	Token uint64 // what it was opened by: a token, or a file descriptor
-	Owner uint32 // PID of the process of the host that gave the token out; 0 unknown
+	Token uint64 // token or file descriptor that it was opened by
+	Owner uint32 // PID of the process on the same host that exported the token; 0: unknown
 	At    time.Time
 }
 
-// Pool is a memory pool of a process that it named: made, imported, allocated from or asked.
+// Pool is a memory pool that the process created, imported, allocated from or queried.
 type Pool struct {
 	Handle                     uint64
-	Ordinal                    int    // of the GPU in the process's numbering; -1 unknown
-	Limit                      uint64 // bytes; 0 none
+	Ordinal                    int    // of the GPU in the process's numbering; -1: unknown
+	Limit                      uint64 // bytes; 0: no limit
 	Imported, Destroyed        bool
 	LiveBytes, LiveAllocations uint64    // allocated from it by its handle
-	ReservedBytes, UsedBytes   uint64    // as the driver told the process
-	ReservedAt, UsedAt         time.Time // when; zero: never
+	ReservedBytes, UsedBytes   uint64    // as the driver reported them to the process
+	ReservedAt, UsedAt         time.Time // time of that report; zero: never
 }
 
 const maxHolders = 100 // in the report of one process
 
-// Report copies the state. Its cost grows with processes and threads, not with what they hold.
+// Report copies the state. It costs time per process and thread, not per allocation.
 func (t *Tracker) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,17 +123,9 @@ func (t *Tracker) Report() Report {
 		out := report(p)
 		out.Holders = t.reportHolders(p)
 		r.Processes = append(r.Processes, out)
-		s := &p.State
-		r.Totals.LiveBytes += s.live.bytes
-		r.Totals.LiveAllocations += s.live.allocations
-		r.Totals.HostLiveBytes += s.hostLive.bytes
-		r.Totals.HostLiveAllocations += s.hostLive.allocations
-		r.Totals.UnfreedBytes += s.unfreed.bytes
-		r.Totals.UnfreedAllocations += s.unfreed.allocations
-		r.Totals.Holders += s.holders
-		for i := range s.pools {
-			r.Totals.PoolReservedBytes += s.pools[i].reserved.bytes
-		}
+		r.Totals.LiveBytes += p.State.live.bytes
+		r.Totals.LiveAllocations += p.State.live.allocations
+		r.Totals.UnfreedBytes += p.State.unfreed.bytes
 	}
 	t.reportThreads(&r, all)
 	return r
@@ -179,9 +157,8 @@ func (t *Tracker) reportThreads(r *Report, all []*proc) {
 func report(p *proc) Process {
 	s := &p.State
 	out := Process{
-		ID: p.ID, Start: p.Start, UID: p.UID, Comm: p.Comm, Exe: p.Exe, Container: p.Container,
-		User: p.User, NSPID: p.NSPID, Cgroup: p.Cgroup, Pod: p.Pod, Unit: p.Unit,
-		Ended: p.Ended, Late: p.Late, Evidence: evidence(p),
+		Info:  p.Info,
+		Ended: p.Ended, Evidence: evidence(p),
 		LiveBytes: s.live.bytes, LiveAllocations: s.live.allocations, PeakBytes: s.peak,
 		UnfreedBytes: s.unfreed.bytes, UnfreedAllocations: s.unfreed.allocations,
 		HostLiveBytes: s.hostLive.bytes, HostLiveAllocations: s.hostLive.allocations,
@@ -198,7 +175,7 @@ func report(p *proc) Process {
 		}
 	}
 	for i := range s.samples {
-		out.addInfo(s.host, &s.samples[i])
+		out.addInfo(s.boot, &s.samples[i])
 	}
 	slices.SortFunc(out.GPUs, func(a, b GPUUse) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out
@@ -215,7 +192,8 @@ func (p *Process) gpu(ordinal int32) *GPUUse {
 
 func (p *Process) addGPU(r *row) {
 	g := p.gpu(r.gpu)
-	if g.UUID == "" || (g.Inferred && !r.inferred && r.uuid != "") { // a class may not have learned it yet
+	// the rows of some classes may not know the UUID yet
+	if g.UUID == "" || (g.Inferred && !r.inferred && r.uuid != "") {
 		g.UUID = r.uuid
 	}
 	g.Inferred = g.Inferred && r.inferred
@@ -223,7 +201,7 @@ func (p *Process) addGPU(r *row) {
 	g.LiveAllocations += r.live.allocations
 }
 
-func (p *Process) addInfo(h *host, s *sample) {
+func (p *Process) addInfo(h *boot, s *sample) {
 	g := p.gpu(s.gpu)
 	if g.UUID == "" {
 		g.UUID, g.Inferred = s.uuid, s.inferred
@@ -236,11 +214,11 @@ func (p *Process) addInfo(h *host, s *sample) {
 func (t *Tracker) reportHolders(p *proc) (list []Holder) {
 	for i := p.State.newestHolder; i != 0 && len(list) < maxHolders; {
 		a := t.slab.at(i)
-		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.host.wall(a.since)}
+		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.boot.wall(a.since)}
 		if a.refs > 0 {
 			h.Ptr = a.key
 		}
-		h.Owner = p.State.host.exports.owners[a.bytes]
+		h.Owner = p.State.boot.exports.owners[a.bytes]
 		list = append(list, h)
 		i = a.next
 	}
@@ -259,10 +237,10 @@ func (s *state) reportPools() (list []Pool) {
 			ReservedBytes: q.reserved.bytes, UsedBytes: q.used.bytes,
 		}
 		if q.reserved.at != 0 {
-			out.ReservedAt = s.host.wall(q.reserved.at)
+			out.ReservedAt = s.boot.wall(q.reserved.at)
 		}
 		if q.used.at != 0 {
-			out.UsedAt = s.host.wall(q.used.at)
+			out.UsedAt = s.boot.wall(q.used.at)
 		}
 		list = append(list, out)
 	}

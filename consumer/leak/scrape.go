@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// scrape is what one scrape shows, copied under the lock.
+// scrape is the data of one scrape, copied under the lock.
 type scrape struct {
 	gauges     map[processID]*gauge
 	incomplete map[evidenceID]uint64
@@ -18,7 +18,7 @@ type scrape struct {
 	failed     map[failedID]uint64
 	unplaced   uint64
 	qualities  map[string]quality
-	reserved   map[processID]uint64 // of pools; without a class
+	reserved   map[processID]uint64 // by pools; the class is not set
 	cards      map[cardID]unexplainedBytes
 }
 
@@ -29,8 +29,8 @@ type unexplainedBytes struct {
 	bytes int64
 }
 
-// processID and its siblings are the labels of one series. Processes that share them, such as
-// hosts of one name in two clusters, share the series.
+// processID, cardID, evidenceID and failedID are the labels of one series. Processes with equal labels share the
+// series, for example on hosts of the same name in two clusters.
 type processID struct {
 	labels
 	pid string
@@ -64,7 +64,7 @@ func (t *Tracker) scrape() scrape {
 			s.add(p)
 		}
 	}
-	s.fold()
+	s.limitGauges()
 	for _, w := range t.workloads.index {
 		s.addWorkload(w)
 	}
@@ -74,7 +74,7 @@ func (t *Tracker) scrape() scrape {
 		}
 	}
 	s.unplaced = t.workloads.unplaced
-	for _, m := range t.machines {
+	for _, m := range t.hosts {
 		if m.totals != t.otherQuality {
 			s.addQuality(process.Label(m.id.Host), m.totals)
 		}
@@ -82,11 +82,11 @@ func (t *Tracker) scrape() scrape {
 	if t.otherQuality != nil {
 		s.addQuality(other, t.otherQuality)
 	}
-	s.addCards(t.machines)
+	s.addCards(t.hosts)
 	return s
 }
 
-// addWorkload adds one workload to the series of its labels, which hosts of one name in two clusters share.
+// addWorkload adds a workload to the series of its labels.
 func (s *scrape) addWorkload(w *workload) {
 	sum := s.workloads[w.labels]
 	if sum == nil {
@@ -100,7 +100,7 @@ func (s *scrape) addWorkload(w *workload) {
 	sum.frees += w.frees
 	for f, n := range w.failed {
 		id := failedID{w.labels, f}
-		id.class = 0 // not among the labels of this family
+		id.class = 0 // this family has no class label
 		s.failed[id] += n
 	}
 }
@@ -116,8 +116,9 @@ func (s *scrape) addQuality(hostname string, more *quality) {
 
 func (s *scrape) add(p *proc) {
 	base := processID{
-		labels: labels{hostname: process.Label(p.ID.Host), container: process.Label(p.Container), comm: process.Label(p.Comm)},
-		pid:    pidText(p.ID.PID),
+		labels: labels{hostname: process.Label(p.ID.Host), container: process.Label(p.Container),
+			comm: process.Label(p.Comm)},
+		pid: pidText(p.ID.PID),
 	}
 	for i := range p.State.rows {
 		r := &p.State.rows[i]
@@ -134,11 +135,11 @@ func (s *scrape) add(p *proc) {
 	if len(s.incomplete) >= maxSeries-1 {
 		id = evidenceID{comm: other}
 	}
-	var is uint64
+	var value uint64
 	if evidence(p) != complete {
-		is = 1
+		value = 1
 	}
-	s.incomplete[id] = max(s.incomplete[id], is)
+	s.incomplete[id] = max(s.incomplete[id], value)
 }
 
 func (s *scrape) gauge(id processID, more gauge) {
@@ -153,7 +154,7 @@ func (s *scrape) gauge(id processID, more gauge) {
 	g.holders += more.holders
 }
 
-// reserve adds what one pool was told to have reserved.
+// reserve adds the reserved bytes of one pool.
 func (s *scrape) reserve(p *proc, id processID, q *pool) {
 	id.gpu = ordinal(q.gpu)
 	for i := range p.State.rows {
@@ -167,10 +168,10 @@ func (s *scrape) reserve(p *proc, id processID, q *pool) {
 	s.reserved[id] += q.reserved.bytes
 }
 
-// addCards takes over what the GPUs of all hosts were last said to use, of the first in order of
-// name when there are more than a family may show.
-func (s *scrape) addCards(machines map[snapshot.HostID]*machine) {
-	for _, m := range machines {
+// addCards adds the latest sample of every GPU. If there are more GPUs than series, it keeps the first in order of
+// host name and UUID.
+func (s *scrape) addCards(hosts map[snapshot.HostID]*host) {
+	for _, m := range hosts {
 		for _, h := range m.boots {
 			for uuid, c := range h.cards {
 				s.addCard(cardID{process.Label(m.id.Host), process.Label(uuid)}, h, &c.last)
@@ -188,20 +189,20 @@ func (s *scrape) addCards(machines map[snapshot.HostID]*machine) {
 	}
 }
 
-// addCard takes over what was said last; of what was said at once, the most.
-func (s *scrape) addCard(id cardID, h *host, said *sample) {
-	if said.at == 0 {
+// addCard keeps the latest sample of a GPU; of samples of the same time, the largest.
+func (s *scrape) addCard(id cardID, h *boot, latest *sample) {
+	if latest.at == 0 {
 		return
 	}
-	now := unexplainedBytes{h.wall(said.at), int64(said.used) - int64(said.all)}
+	now := unexplainedBytes{h.wall(latest.at), int64(latest.used) - int64(latest.all)}
 	before, known := s.cards[id]
 	if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
 		s.cards[id] = now
 	}
 }
 
-// fold keeps the series that hold most and adds the rest up.
-func (s *scrape) fold() {
+// limitGauges keeps the series with the most live bytes and sums the others.
+func (s *scrape) limitGauges() {
 	if len(s.gauges) <= maxSeries {
 		return
 	}

@@ -2,42 +2,38 @@ package leak
 
 import (
 	"math"
-	"math/bits"
-	"math/rand/v2"
 
 	"github.com/gputap/gputap/schema"
 )
 
-// allocation is one piece of live memory, or what a process holds without owning memory. 48 bytes
-// without a pointer: the garbage collector does not walk the table, and a process holds millions of
-// them.
+// allocation is one piece of live memory, or a holder or object without memory. It has 48 bytes and no pointers, so
+// the garbage collector skips the table: a process may have millions of allocations.
 type allocation struct {
 	key    uint64       // address, or handle of physical memory
-	bytes  uint64       // of what was opened: the token, for it has no bytes
-	since  schema.KTime // return of the call that made it
+	bytes  uint64       // of a holder: its token, because a holder has no bytes
+	since  schema.KTime // return time of the call that made it
 	chain  uint32       // next in its index's bucket
 	prev   uint32       // neighbours in its size class, or among its process's holders
 	next   uint32
 	thread uint32 // slot of the thread that made it
 	maps   count  // mappings of the physical memory
-	refs   count  // times that its key must be freed, released or closed; 0: the key names it no more
-	what   what
+	refs   count  // how often its key must be freed, released or closed; 0: the key no longer names it
+	kind   entryKind
 	row    uint8 // index into its process's rows
-	origin uint8 // index into origins: the call that made it
-	owner  uint8 // of its process's contexts; of class pool, of its pools; 0 unknown, or none
+	origin uint8 // the call that made it: index into origins
+	owner  uint8 // index into its process's contexts, or pools for class pool; 0: unknown or none
 }
 
-// what an entry of the slab is.
-type what uint8
+// entryKind is the meaning of an entry of the slab.
+type entryKind uint8
 
 const (
-	memory    what = iota
-	opened         // memory that is counted where it was made: a holder
-	multicast      // an object that memory is bound to
+	memory    entryKind = iota
+	opened              // a holder: its memory is counted where it was allocated
+	multicast           // an object that memory is bound to
 )
 
-// count stays at its limit once it is there: what is referred to that often lives until its process
-// ends.
+// count is a saturating counter. At its limit it no longer changes, so that memory lives until its process ends.
 type count uint16
 
 func (c *count) up() {
@@ -46,7 +42,7 @@ func (c *count) up() {
 	}
 }
 
-// down reports whether none is left.
+// down decrements the counter and reports whether it is 0.
 func (c *count) down() bool {
 	if *c != math.MaxUint16 && *c > 0 {
 		*c--
@@ -56,17 +52,17 @@ func (c *count) down() bool {
 
 const chunkLen = 1 << 12
 
-// slab hands out allocations by number; 0 is none. Memory once grown is kept for the next ones.
+// slab stores allocations by number; 0 is none. It reuses its memory and never returns it.
 type slab struct {
 	chunks []*[chunkLen]allocation
-	used   uint32 // numbers handed out so far, with those given back
-	free   uint32 // first of those given back, linked by next
+	used   uint32 // highest number in use so far
+	free   uint32 // first number of the free list, linked by next
 }
 
 func (s *slab) at(i uint32) *allocation { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-// take gives a number whose allocation is zero.
-func (s *slab) take() uint32 {
+// get returns a number whose allocation is zero.
+func (s *slab) get() uint32 {
 	if i := s.free; i != 0 {
 		a := s.at(i)
 		s.free = a.next
@@ -80,134 +76,7 @@ func (s *slab) take() uint32 {
 	return s.used
 }
 
-func (s *slab) give(i uint32) {
+func (s *slab) put(i uint32) {
 	s.at(i).next = s.free
 	s.free = i
-}
-
-// index finds the allocations of one process by key. Buckets hold the first number of a chain that
-// runs through the slab: 4 bytes an allocation, where a Go map takes 20 to 40. It grows by linear
-// hashing, one bucket an insertion, so that no batch waits for a table of millions to be rebuilt.
-//
-// Its hash spreads the regular addresses that allocators give. Who chooses addresses that share a bucket all the same makes it
-// take another hash, which nobody can foresee. No state and no report depends on the order of buckets.
-type index struct {
-	heads  []uint32
-	count  int
-	secret uint64 // of the other hash; 0 while no chain was long
-}
-
-// longest is how many a chain may be without a change of hash: ten are rare among a million keys.
-const longest = 24
-
-// bucket is where key is when there are n buckets: the hash's low bits, one bit fewer for buckets
-// that do not exist yet.
-func (x *index) bucket(key uint64, n int) uint32 {
-	hash := uint32(key * 0x9E3779B97F4A7C15 >> 32)
-	if x.secret != 0 {
-		upper, lower := bits.Mul64(key, x.secret)
-		hash = uint32(upper ^ lower>>32)
-	}
-	mask := uint32(1)<<bits.Len32(uint32(n-1)) - 1
-	if b := hash & mask; b < uint32(n) {
-		return b
-	}
-	return hash & (mask >> 1)
-}
-
-// find is the number of the live allocation at key, 0 for none.
-func (x *index) find(s *slab, key uint64) uint32 {
-	if x.count == 0 {
-		return 0
-	}
-	i := x.heads[x.bucket(key, len(x.heads))]
-	for length := 0; i != 0; length++ {
-		a := s.at(i)
-		if a.key == key {
-			return i
-		}
-		i = a.chain
-		if length == longest && x.secret == 0 {
-			x.scatter(s)
-			return x.find(s, key)
-		}
-	}
-	return 0
-}
-
-// scatter gives every allocation another bucket.
-func (x *index) scatter(s *slab) {
-	x.secret = rand.Uint64() | 1<<63 | 1
-	all := index{heads: x.heads, count: x.count}
-	x.heads, x.count = make([]uint32, len(x.heads)), 0
-	all.drain(s, func(i uint32) { x.insert(s, i) })
-}
-
-// insert adds allocation i, whose key is not there yet.
-func (x *index) insert(s *slab, i uint32) {
-	if x.count >= len(x.heads) {
-		x.split(s)
-	}
-	a := s.at(i)
-	head := &x.heads[x.bucket(a.key, len(x.heads))]
-	a.chain, *head = *head, i
-	x.count++
-}
-
-// split adds a bucket and moves to it what now belongs there.
-func (x *index) split(s *slab) {
-	added := len(x.heads)
-	x.heads = append(x.heads, 0)
-	if added == 0 {
-		return
-	}
-	mask := uint32(1)<<bits.Len32(uint32(added)) - 1
-	link := &x.heads[uint32(added)&(mask>>1)]
-	for *link != 0 {
-		a := s.at(*link)
-		if x.bucket(a.key, added+1) != uint32(added) {
-			link = &a.chain
-			continue
-		}
-		i := *link
-		*link = a.chain
-		a.chain, x.heads[added] = x.heads[added], i
-	}
-}
-
-// remove takes out allocation i, which is there.
-func (x *index) remove(s *slab, i uint32) {
-	link := &x.heads[x.bucket(s.at(i).key, len(x.heads))]
-	for *link != i {
-		link = &s.at(*link).chain
-	}
-	*link = s.at(i).chain
-	x.count--
-}
-
-// sweep takes out the allocations that gone says, which gone may give back.
-func (x *index) sweep(s *slab, gone func(i uint32) bool) {
-	for b := range x.heads {
-		for link := &x.heads[b]; *link != 0; {
-			i, next := *link, s.at(*link).chain
-			if gone(i) {
-				*link = next
-				x.count--
-				continue
-			}
-			link = &s.at(i).chain
-		}
-	}
-}
-
-// drain empties the index and calls each with every number that was in it.
-func (x *index) drain(s *slab, each func(i uint32)) {
-	for _, i := range x.heads {
-		for i != 0 {
-			next := s.at(i).chain
-			each(i)
-			i = next
-		}
-	}
-	*x = index{}
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/gputap/gputap/consumer/consumertest"
 )
 
-// Addresses that a program chose so that they share a bucket of the first hash do not share one of the other.
-func TestChosenAddresses(t *testing.T) {
+// Addresses chosen to share a bucket of the first hash do not share one of the second.
+func TestCollidingAddressesAreRehashed(t *testing.T) {
+	t.Parallel()
 	inverse := uint64(0x9E3779B97F4A7C15)
-	for range 6 { // each makes twice as many of its low bits right
+	for range 6 { // Newton's method: each step doubles the number of correct low bits
 		inverse *= 2 - 0x9E3779B97F4A7C15*inverse
 	}
 	tests := []struct {
 		name    string
 		address func(n uint64) uint64
 	}{
-		{"of one product", func(n uint64) uint64 { return inverse * (7<<32 | n) }},
-		{"of one end", func(n uint64) uint64 { return n<<48 | 0x1000 }},
+		{"addresses with equal hashes", func(n uint64) uint64 { return inverse * (7<<32 | n) }},
+		{"addresses with equal low bits", func(n uint64) uint64 { return n<<48 | 0x1000 }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -36,7 +37,7 @@ func TestChosenAddresses(t *testing.T) {
 				for ; i != 0; i = tracker.slab.at(i).chain {
 					length++
 				}
-				if length > longest {
+				if length > maxChain {
 					t.Fatalf("%d allocations in one bucket", length)
 				}
 			}
@@ -51,16 +52,17 @@ func TestChosenAddresses(t *testing.T) {
 	}
 }
 
-// Nothing follows from the order of buckets: state and view are the same when it changes all the time.
-func TestOrderOfBuckets(t *testing.T) {
+// State and view do not depend on the order of buckets.
+func TestBucketOrderDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		calm, scattered := shortKeep(), shortKeep()
 		for _, step := range consumertest.Traffic(t, seed, 200) {
 			consumertest.Take(t, calm, step)
 			consumertest.Take(t, scattered, step)
 			for _, p := range scattered.table.All() {
-				p.State.addresses.scatter(&scattered.slab)
-				p.State.handles.scatter(&scattered.slab)
+				p.State.addresses.rehash(&scattered.slab)
+				p.State.handles.rehash(&scattered.slab)
 			}
 		}
 		got, want := consumertest.Sections(t, scattered), consumertest.Sections(t, calm)
@@ -69,7 +71,7 @@ func TestOrderOfBuckets(t *testing.T) {
 				t.Errorf("seed %d: section %d of %d differs, of host %q", seed, i, len(want), want[i].Host)
 			}
 		}
-		if !bytes.Equal(view(t, scattered), view(t, calm)) {
+		if !bytes.Equal(suite.View(t, scattered), suite.View(t, calm)) {
 			t.Errorf("seed %d: the views differ", seed)
 		}
 	}

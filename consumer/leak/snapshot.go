@@ -10,14 +10,13 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var form = snapshot.Form{Fold: "leak", Version: 2}
+var form = snapshot.Form{Fold: "leak", Version: 1}
 
-// Snapshot gives yield the state, a section for each host; see package snapshot. It is called by the
-// goroutine that calls Apply.
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
 	s := saver{Tracker: t, Writer: &t.out, workloadsOf: map[snapshot.HostID][]*workload{}}
 	hosts := map[snapshot.HostID]bool{}
-	for id := range t.machines {
+	for id := range t.hosts {
 		hosts[id] = true
 	}
 	for _, c := range t.workloads.index {
@@ -26,11 +25,11 @@ func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
 	return form.Save(&t.out, hosts, snapshot.Parts[*snapshot.Writer]{
 		Lock:  &t.mu,
 		Shard: func(*snapshot.Writer) { s.shard() },
-		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.machines[id]) },
+		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.hosts[id]) },
 	}, yield)
 }
 
-// Restore takes up one section of a snapshot. It comes before the first Apply.
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (t *Tracker) Restore(section snapshot.Section) error {
 	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
 		Lock: &t.mu,
@@ -45,35 +44,34 @@ func (t *Tracker) Restore(section snapshot.Section) error {
 	})
 }
 
-// saver writes one snapshot. What belongs to the section in hand is numbered in the order in which the
-// section names it first.
+// saver writes one snapshot. It numbers the objects of a section in the order of their first use there.
 type saver struct {
 	*Tracker
 	*snapshot.Writer
 	workloadsOf map[snapshot.HostID][]*workload
 
-	boots    map[*host]uint64
-	counters map[*workload]uint64 // from 2 on: 0 is none, 1 other
+	boots    map[*boot]uint64
+	counters map[*workload]uint64 // from 2 on; 0 is none, 1 is other
 	procs    map[*proc]uint64
 	slots    map[uint32]uint64 // of threads, from 1 on
 	origins  [256]uint64       // from 1 on
 	mapped   map[uint32]uint64 // memory with mappings, from 1 on
-	last     allocation        // differences are to it
+	last     allocation        // the next allocation is written as a difference to it
 }
 
-// loader reads one section; its lists are by the saver's numbers.
+// loader reads one section. Its lists are indexed by the saver's numbers.
 type loader struct {
 	*Tracker
 	*snapshot.Reader
 
-	boots    []*host
+	boots    []*boot
 	counters []*workload
 	procs    []*proc
 	slots    []uint32
 	origins  []uint8
 	mapped   []uint32
-	mappings []int // of each of mapped
-	hinted   int   // entries of indexes that were made
+	mappings []int // mappings read so far of each entry of mapped
+	hinted   int   // sum of the announced index sizes
 	last     allocation
 }
 
@@ -109,7 +107,7 @@ func (l *loader) shard() {
 		*n = l.Uint()
 	}
 	for range l.Each(4) {
-		l.Tracker.origins.of(process.RestoreRef(l.Reader))
+		l.Tracker.origins.number(process.RestoreRef(l.Reader))
 	}
 	l.workloads.releases, l.workloads.unplaced = l.Uint(), l.Uint()
 	for l.Bool() {
@@ -118,7 +116,7 @@ func (l *loader) shard() {
 	l.otherQuality = l.quality()
 }
 
-// all are the counters in the order in which they are written.
+// all returns the counters in the order of the snapshot.
 func (c *Counters) all() []*uint64 {
 	return []*uint64{
 		&c.UnmatchedFrees, &c.ReallocOverLive, &c.LateFrees, &c.NullFrees,
@@ -155,7 +153,7 @@ func (c *workload) counts() []*uint64 {
 	return []*uint64{&c.allocated, &c.freed, &c.unfreed, &c.allocs, &c.frees}
 }
 
-// workload writes the counts of a workload; how many rows count there follows from the rows.
+// workload writes the counters of a workload. Its number of rows follows from the rows.
 func (s *saver) workload(c *workload) {
 	for _, n := range c.counts() {
 		s.Uint(*n)
@@ -170,7 +168,7 @@ func (s *saver) workload(c *workload) {
 	}
 }
 
-// workload adds what was written of one to a workload, which may be that of others too.
+// workload adds saved counters to c, which may be the shared workload of comm="other".
 func (l *loader) workload(c *workload) {
 	for _, n := range c.counts() {
 		*n += l.Uint()
@@ -181,10 +179,10 @@ func (l *loader) workload(c *workload) {
 	for i := range l.Each(3) {
 		f := failure{process.RestoreLabel(l.Reader), l.Uint32()}
 		if i > 0 && f.compare(last) <= 0 {
-			l.Fail("failures out of order")
+			l.Fail("failed calls are out of order")
 			return
 		}
-		l.workloads.fails(c, f, l.Uint())
+		l.workloads.addFailed(c, f, l.Uint())
 		last = f
 	}
 }
@@ -207,16 +205,17 @@ func (s *saver) workloadsOfHost(id snapshot.HostID) {
 	}
 }
 
-// workloadsOfHost reads workloads, for which those of other hosts may have left too little room: as when they were new then. None
-// of them goes while the host's rows are not read.
+// workloadsOfHost reads workloads. If restored hosts have already filled the series, some of these count as other.
+// None is evicted before the rows of the host are read.
 func (l *loader) workloadsOfHost(id snapshot.HostID) {
 	for range l.Each(12) {
 		w := workloadID{id, labels{
 			hostname: process.Label(id.Host), gpu: process.RestoreLabel(l.Reader), uuid: process.RestoreLabel(l.Reader),
-			container: process.RestoreLabel(l.Reader), comm: process.RestoreLabel(l.Reader), class: process.RestoreClass(l.Reader),
+			container: process.RestoreLabel(l.Reader), comm: process.RestoreLabel(l.Reader),
+			class: process.RestoreClass(l.Reader),
 		}}
 		if l.workloads.index[w] != nil {
-			l.Fail("a workload twice")
+			l.Fail("a workload appears twice")
 			return
 		}
 		c := l.workloads.acquire(w)

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-func (s *saver) host(m *machine) {
+func (s *saver) host(m *host) {
 	own := m.totals
 	if own == s.otherQuality {
 		own = nil
@@ -26,23 +26,23 @@ func (s *saver) host(m *machine) {
 }
 
 func (l *loader) host(id snapshot.HostID) {
-	if l.machines[id] != nil {
-		l.Fail("a host of which there is state already")
+	if l.hosts[id] != nil {
+		l.Fail("the host has been restored already")
 		return
 	}
-	m := &machine{id: id, boots: map[string]*host{}}
+	m := &host{id: id, boots: map[string]*boot{}}
 	if own := l.quality(); own == nil {
 		m.totals = l.otherQualities()
 	} else if l.qualities < maxSeries-1 {
 		l.qualities++
 		m.totals = own
-	} else { // hosts of other shards have left no room
+	} else { // the series are full
 		m.totals = l.otherQualities()
 		for i, n := range m.totals.all() {
 			*n += *own.all()[i]
 		}
 	}
-	l.machines[id] = m
+	l.hosts[id] = m
 	l.bootsOf(m)
 	l.workloadsOfHost(id)
 	l.table.RestoreHost(l.Reader, id, func(p *proc) {
@@ -57,50 +57,49 @@ func (l *loader) host(id snapshot.HostID) {
 	}
 }
 
-// bootsOf writes the boots that are followed, by name, and then those that only processes remember, in
-// the order of these.
-func (s *saver) bootsOf(m *machine) {
-	var all []*host
+// bootsOf writes the known boots by name, then the boots that only processes refer to, in process order.
+func (s *saver) bootsOf(m *host) {
+	var all []*boot
 	for _, boot := range slices.Sorted(maps.Keys(m.boots)) {
 		all = append(all, m.boots[boot])
 	}
-	s.boots = map[*host]uint64{}
+	s.boots = map[*boot]uint64{}
 	for _, p := range s.table.Of(m.id) {
-		if h := p.State.host; m.boots[h.boot] != h && !slices.Contains(all, h) {
+		if h := p.State.boot; m.boots[h.bootID] != h && !slices.Contains(all, h) {
 			all = append(all, h)
 		}
 	}
 	s.Uint(uint64(len(all)))
 	for i, h := range all {
 		s.boots[h] = uint64(i)
-		s.String(h.boot)
-		s.Bool(m.boots[h.boot] == h)
+		s.String(h.bootID)
+		s.Bool(m.boots[h.bootID] == h)
 		s.boot(h)
 	}
 }
 
-func (l *loader) bootsOf(m *machine) {
+func (l *loader) bootsOf(m *host) {
 	for range l.Each(12) {
-		h := &host{machine: m, boot: l.String()}
+		h := &boot{host: m, bootID: l.String()}
 		if l.Bool() {
-			if m.boots[h.boot] != nil {
-				l.Fail("boot %q twice", h.boot)
+			if m.boots[h.bootID] != nil {
+				l.Fail("boot %q appears twice", h.bootID)
 				return
 			}
-			m.boots[h.boot] = h
+			m.boots[h.bootID] = h
 		}
 		l.boot(h)
 		l.boots = append(l.boots, h)
 	}
 }
 
-func (s *saver) boot(h *host) {
+func (s *saver) boot(h *boot) {
 	s.Int(h.offset)
 	s.Uint(h.run)
 	s.Uint(h.lost)
 	s.Uint(uint64(h.last))
 	s.Uint(uint64(h.gap))
-	s.Bool(h.hole)
+	s.Bool(h.openGap)
 	s.Bool(h.seen)
 	s.Uint(uint64(len(h.cards)))
 	for _, uuid := range slices.Sorted(maps.Keys(h.cards)) {
@@ -109,22 +108,22 @@ func (s *saver) boot(h *host) {
 	}
 	x := &h.exports
 	s.Uint(uint64(len(x.tokens)))
-	for i := range x.tokens { // the oldest first
+	for i := range x.tokens { // oldest first
 		token := x.tokens[(x.oldest+i)%len(x.tokens)]
 		s.Uint(token)
 		s.Uint(uint64(x.owners[token]))
 	}
 }
 
-func (l *loader) boot(h *host) {
+func (l *loader) boot(h *boot) {
 	h.offset, h.run, h.lost = l.Int(), l.Uint(), l.Uint()
 	h.last, h.gap = schema.KTime(l.Uint()), schema.KTime(l.Uint())
-	h.hole, h.seen = l.Bool(), l.Bool()
+	h.openGap, h.seen = l.Bool(), l.Bool()
 	for range l.Each(9) {
 		uuid := l.String()
 		c := h.cardOf(uuid)
 		if c == nil {
-			l.Fail("card %q of %d", uuid, len(h.cards))
+			l.Fail("GPU %q is invalid or above the limit, after %d GPUs", uuid, len(h.cards))
 			return
 		}
 		c.last = l.sample()
@@ -154,7 +153,7 @@ func (l *loader) sample() sample {
 	}
 }
 
-// counts are the sums of a process that do not follow from what is live.
+// counts returns the sums of a process that do not follow from its live allocations.
 func (s *state) counts() []*uint64 {
 	return []*uint64{
 		&s.unfreed.bytes, &s.unfreed.allocations, &s.hostUnfreed.bytes, &s.hostUnfreed.allocations,
@@ -162,11 +161,11 @@ func (s *state) counts() []*uint64 {
 	}
 }
 
-// state writes what a process is besides its allocations; what these add up to is not written.
+// state writes a process without its allocations and without the sums over them.
 func (s *saver) state(p *proc) {
 	a := &p.State
-	s.Uint(s.boots[a.host])
-	s.Bool(s.pids[pid{a.host, p.ID.PID}] == p)
+	s.Uint(s.boots[a.boot])
+	s.Bool(s.pids[pid{a.boot, p.ID.PID}] == p)
 	s.Bool(a.gap)
 	s.String(a.comm)
 	for _, n := range a.counts() {
@@ -193,9 +192,9 @@ func (l *loader) state(p *proc) {
 	if l.Err() != nil {
 		return
 	}
-	a.host = l.boots[at]
+	a.boot = l.boots[at]
 	if l.Bool() {
-		l.pids[pid{a.host, p.ID.PID}] = p
+		l.pids[pid{a.boot, p.ID.PID}] = p
 	}
 	a.gap, a.comm = l.Bool(), l.String()
 	for _, n := range a.counts() {
@@ -212,17 +211,15 @@ func (l *loader) state(p *proc) {
 		}
 		a.samples = append(a.samples, l.sample())
 	}
-	if a.run = a.host.run; l.Version() > 1 { // before, it was not told from the host's
-		a.run = l.Uint()
-	}
+	a.run = l.Uint()
 }
 
-// index makes room for as many entries as will come. All together they can be no more than there are
-// bytes for.
+// index reserves room for the announced number of entries. All announced entries together must fit into the rest of
+// the section.
 func (l *loader) index() index {
 	n := l.Count(leastAllocation)
 	if l.hinted += n; l.Room(leastAllocation) < l.hinted {
-		l.Fail("%d allocations", l.hinted)
+		l.Fail("%d allocations announced, more than the section can hold", l.hinted)
 		return index{}
 	}
 	return index{heads: make([]uint32, n)}
@@ -247,7 +244,8 @@ func (s *saver) row(r *row) {
 func (l *loader) rows(p *proc) {
 	a, onGPUs := &p.State, 0
 	for range l.Each(6) {
-		r := row{gpu: l.Int32(), class: process.RestoreClass(l.Reader), inferred: l.Bool(), uuid: l.String(), peak: l.Uint()}
+		r := row{gpu: l.Int32(), class: process.RestoreClass(l.Reader), inferred: l.Bool(), uuid: l.String(),
+			peak: l.Uint()}
 		switch n := l.Below(2 + len(l.counters)); n {
 		case 0:
 		case 1:
@@ -260,14 +258,14 @@ func (l *loader) rows(p *proc) {
 		}
 		r.moved = l.workloads.moved(&r)
 		if r.class.OnGPU() {
-			r.card = a.host.cards[r.uuid]
+			r.card = a.boot.cards[r.uuid]
 		}
 		if r.gpu != noGPU {
 			onGPUs++
 		}
 		a.rows = append(a.rows, r)
 		if len(a.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) {
-			l.Fail("%d rows of process %d", len(a.rows), p.ID.PID)
+			l.Fail("%d rows in process %d, more than allowed", len(a.rows), p.ID.PID)
 			return
 		}
 	}
@@ -291,7 +289,7 @@ func (s *saver) contexts(all []cudaContext) {
 func (l *loader) contexts(a *state) {
 	n := l.Count(9)
 	if n == 0 || n > maxContexts {
-		l.Fail("%d contexts", n)
+		l.Fail("%d contexts, want 1 to %d", n, maxContexts)
 		return
 	}
 	for range n {
@@ -310,7 +308,8 @@ func (s *saver) pools(all []pool) {
 		s.Bool(q.imported)
 		s.Bool(q.destroyed)
 		for _, n := range []uint64{
-			q.handle, uint64(q.since), q.limit, q.reserved.bytes, uint64(q.reserved.at), q.used.bytes, uint64(q.used.at),
+			q.handle, uint64(q.since), q.limit, q.reserved.bytes, uint64(q.reserved.at), q.used.bytes,
+			uint64(q.used.at),
 		} {
 			s.Uint(n)
 		}
@@ -325,8 +324,9 @@ func (l *loader) pools(a *state) {
 	a.pools = make([]pool, 1)
 	for range n - 1 {
 		a.pools = append(a.pools, pool{
-			gpu: l.Int32(), imported: l.Bool(), destroyed: l.Bool(), handle: l.Uint(), since: schema.KTime(l.Uint()), limit: l.Uint(),
-			reserved: told{l.Uint(), schema.KTime(l.Uint())}, used: told{l.Uint(), schema.KTime(l.Uint())},
+			gpu: l.Int32(), imported: l.Bool(), destroyed: l.Bool(), handle: l.Uint(), since: schema.KTime(l.Uint()),
+			limit:    l.Uint(),
+			reserved: reading{l.Uint(), schema.KTime(l.Uint())}, used: reading{l.Uint(), schema.KTime(l.Uint())},
 		})
 	}
 }

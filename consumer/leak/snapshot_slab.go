@@ -9,21 +9,21 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// The head of an allocation: what it is in the low bits, and these. What is left out is as in the one before,
-// and times, keys and bytes are differences to it.
+// Bits of the first byte of an allocation, above the two bits of its entryKind. A field that is left out equals that
+// of the previous allocation. Times, keys and bytes are differences to it.
 const (
-	whatBits   = 3
-	inHandles  = 1 << 2 // its key is a handle's
-	counted    = 1 << 3 // refs and maps are written: else 1 and 0
+	kindBits   = 3
+	inHandles  = 1 << 2 // its key is a handle
+	counted    = 1 << 3 // refs and maps follow; otherwise 1 and 0
 	sameThread = 1 << 4
-	sameKind   = 1 << 5 // row, origin and owner
+	sameKind   = 1 << 5 // same row, origin and owner
 
 	leastAllocation = 4
 )
 
-// allocations writes memory by size class, in each the newest first, and then process by process its
-// holders, the newest first, its multicast objects and its mappings.
-func (s *saver) allocations(m *machine) {
+// allocations writes live memory by size class, the newest first. Then it writes for each process its holders, the
+// newest first, its multicast objects and its mappings.
+func (s *saver) allocations(m *host) {
 	s.slots, s.origins, s.mapped, s.last = map[uint32]uint64{}, [256]uint64{}, map[uint32]uint64{}, allocation{}
 	s.Uint(uint64(m.sizes.count))
 	for size := len(m.sizes.heads) - 1; size >= 0; size-- {
@@ -45,12 +45,12 @@ func (s *saver) allocations(m *machine) {
 	}
 }
 
-// multicasts are a process's multicast objects: those with a handle by that, then those that mappings alone
-// keep.
+// multicasts returns a process's multicast objects: first those with a handle, sorted by handle, then those kept only
+// by mappings.
 func (s *saver) multicasts(a *state) (all []uint32) {
 	for _, i := range a.handles.heads {
 		for ; i != 0; i = s.slab.at(i).chain {
-			if s.slab.at(i).what == multicast {
+			if s.slab.at(i).kind == multicast {
 				all = append(all, i)
 			}
 		}
@@ -61,7 +61,7 @@ func (s *saver) multicasts(a *state) (all []uint32) {
 		if g.memory == 0 || seen[g.memory] {
 			continue
 		}
-		if b := s.slab.at(g.memory); b.what == multicast && b.refs == 0 {
+		if b := s.slab.at(g.memory); b.kind == multicast && b.refs == 0 {
 			seen[g.memory] = true
 			all = append(all, g.memory)
 		}
@@ -72,7 +72,7 @@ func (s *saver) multicasts(a *state) (all []uint32) {
 func (s *saver) allocation(i uint32) {
 	a, last := s.slab.at(i), &s.last
 	handles := &s.threads.slots[a.thread].process.State.handles
-	head := byte(a.what)
+	head := byte(a.kind)
 	if a.refs > 0 && handles.count > 0 && handles.find(&s.slab, a.key) == i {
 		head |= inHandles
 	}
@@ -108,14 +108,14 @@ func (s *saver) allocation(i uint32) {
 	*last = *a
 }
 
-// allocation reads one and gives its number, which is in no list yet; 0 after an error.
-func (l *loader) allocation(want what) uint32 {
+// allocation reads one allocation into the slab and its index; 0 after an error. The caller links it into its list.
+func (l *loader) allocation(want entryKind) uint32 {
 	head := l.Byte()
-	if head&^(whatBits|inHandles|counted|sameThread|sameKind) != 0 || what(head&whatBits) != want {
-		l.Fail("an allocation with head %#x", head)
+	if head&^(kindBits|inHandles|counted|sameThread|sameKind) != 0 || entryKind(head&kindBits) != want {
+		l.Fail("an allocation begins with %#x", head)
 	}
 	a := l.last
-	a.what, a.refs, a.maps = want, 1, 0
+	a.kind, a.refs, a.maps = want, 1, 0
 	a.key += uint64(l.Int())
 	a.bytes += uint64(l.Int())
 	a.since += schema.KTime(l.Int())
@@ -128,42 +128,43 @@ func (l *loader) allocation(want what) uint32 {
 	if head&counted != 0 {
 		a.refs, a.maps = count(l.Below(math.MaxUint16+1)), count(l.Below(math.MaxUint16+1))
 	}
-	if l.Err() != nil || !l.allowed(&a, head) {
+	if l.Err() != nil || !l.valid(&a, head) {
 		return 0
 	}
 	l.last = a
-	i := l.slab.take()
+	i := l.slab.get()
 	*l.slab.at(i) = a
 	l.add(i, head&inHandles != 0)
 	return i
 }
 
-// allowed says whether everything that the allocation refers to is there.
-func (l *loader) allowed(a *allocation, head byte) bool {
+// valid reports whether everything that the allocation refers to exists.
+func (l *loader) valid(a *allocation, head byte) bool {
 	if len(l.slots) == 0 || len(l.origins) == 0 {
-		l.Fail("an allocation like the one before the first")
+		l.Fail("the first allocation refers to a previous one")
 		return false
 	}
 	s := &l.threads.slots[a.thread].process.State
 	owners := 1
 	if int(a.row) < len(s.rows) {
 		switch class := s.rows[a.row].class; {
-		case a.what == opened, a.what == memory && endsWithContext(class):
+		case a.kind == opened, a.kind == memory && endsWithContext(class):
 			owners = len(s.contexts)
-		case a.what == memory:
+		case a.kind == memory:
 			owners = max(1, len(s.pools))
 		}
 	}
 	kept := a.refs > 0 || a.maps > 0
 	mappable := head&inHandles != 0 || a.refs == 0
-	if int(a.row) >= len(s.rows) || int(a.owner) >= owners || !kept || (a.maps > 0 && !mappable) || (a.refs > 0 && a.key == 0) {
-		l.Fail("an allocation of what is not there")
+	if int(a.row) >= len(s.rows) || int(a.owner) >= owners || !kept || (a.maps > 0 && !mappable) ||
+		(a.refs > 0 && a.key == 0) {
+		l.Fail("an allocation refers to a row, owner or key that does not exist")
 		return false
 	}
 	return true
 }
 
-// add takes an allocation into its index and all sums.
+// add adds an allocation to its index and to every sum.
 func (l *loader) add(i uint32, handle bool) {
 	a := l.slab.at(i)
 	a.chain, a.prev, a.next = 0, 0, 0
@@ -182,13 +183,13 @@ func (l *loader) add(i uint32, handle bool) {
 		l.mappings = append(l.mappings, 0)
 	}
 	r := &s.rows[a.row]
-	if a.what == opened {
+	if a.kind == opened {
 		r.holders++
 		if a.owner != 0 {
 			s.contexts[a.owner].live++
 		}
 	}
-	if a.what != memory {
+	if a.kind != memory {
 		return
 	}
 	s.held++
@@ -209,12 +210,12 @@ func (l *loader) add(i uint32, handle bool) {
 	}
 }
 
-func (l *loader) allocations(m *machine) {
+func (l *loader) allocations(m *host) {
 	l.sizes(&m.sizes)
 	for _, p := range l.procs {
 		l.holders(p)
 		for range l.Each(leastAllocation) {
-			if i := l.allocation(multicast); i != 0 && !l.of(p, i) {
+			if i := l.allocation(multicast); i != 0 && !l.ownedBy(p, i) {
 				return
 			}
 		}
@@ -225,16 +226,16 @@ func (l *loader) allocations(m *machine) {
 	}
 	for k, i := range l.mapped {
 		if n := l.slab.at(i).maps; n != math.MaxUint16 && int(n) != l.mappings[k] {
-			l.Fail("memory with %d mappings where %d are said", l.mappings[k], n)
+			l.Fail("%d mappings of an allocation, want %d", l.mappings[k], n)
 			return
 		}
 	}
 }
 
-// of says whether allocation i is process p's.
-func (l *loader) of(p *proc, i uint32) bool {
+// ownedBy reports whether allocation i belongs to process p.
+func (l *loader) ownedBy(p *proc, i uint32) bool {
 	if l.threads.slots[l.slab.at(i).thread].process != p {
-		l.Fail("an allocation of another process")
+		l.Fail("an allocation is listed under the wrong process")
 		return false
 	}
 	return true
@@ -250,7 +251,7 @@ func (l *loader) sizes(z *sizes) {
 		a := l.slab.at(i)
 		switch at := sizeOf(a.bytes); {
 		case at > size:
-			l.Fail("allocations out of order")
+			l.Fail("allocations are out of order")
 			return
 		case at < size:
 			size = at
@@ -267,7 +268,7 @@ func (l *loader) holders(p *proc) {
 	last := uint32(0)
 	for range l.Each(leastAllocation) {
 		i := l.allocation(opened)
-		if i == 0 || !l.of(p, i) {
+		if i == 0 || !l.ownedBy(p, i) {
 			return
 		}
 		if last == 0 {
@@ -297,13 +298,13 @@ func (l *loader) ranges(p *proc) {
 	for i := range l.Each(4) {
 		g := mapping{ptr: last.ptr + l.Uint(), bytes: l.Uint(), since: last.since + schema.KTime(l.Int())}
 		if i > 0 && g.ptr < endOf(last.ptr, last.bytes) {
-			l.Fail("mappings over each other")
+			l.Fail("mappings overlap")
 			return
 		}
 		if k := l.Below(len(l.mapped) + 1); k > 0 {
 			g.memory = l.mapped[k-1]
 			l.mappings[k-1]++
-			if !l.of(p, g.memory) {
+			if !l.ownedBy(p, g.memory) {
 				return
 			}
 		}
@@ -354,7 +355,7 @@ func (s *saver) origin(i uint8) {
 	s.origins[i] = n
 	s.Uint(0)
 	ref := &s.Tracker.origins.rows[i]
-	s.Bool(i >= uint8(schema.NumClasses)) // else it has no number of its own
+	s.Bool(i >= uint8(schema.NumClasses)) // false: it shares the number of its class
 	process.SaveRef(s.Writer, ref)
 }
 
@@ -370,7 +371,7 @@ func (l *loader) origin() uint8 {
 	}
 	i := uint8(ref.Class)
 	if numbered {
-		i = l.Tracker.origins.of(ref)
+		i = l.Tracker.origins.number(ref)
 	}
 	l.origins = append(l.origins, i)
 	return i

@@ -18,7 +18,7 @@ func apply(tb testing.TB, t *Tracker, b *schema.Batch) {
 	}
 }
 
-// holding is what a rule test says about the process it made.
+// holding is the part of a process report that TestRules compares.
 type holding struct {
 	live, allocations, peak      uint64
 	unfreed, unfreedN            uint64
@@ -34,6 +34,7 @@ func holdingOf(p *Process) holding {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	const a, b = 0x7f0000000000, 0x7f0000200000
 	tests := []struct {
 		name     string
@@ -44,20 +45,20 @@ func TestRules(t *testing.T) {
 		{"alloc is live", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 5)
 		}, holding{live: 100, allocations: 1, peak: 100}, Counters{}},
-		{"free ends it, on another thread too", func(p *consumertest.Process) {
+		{"free on another thread", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 5).Free(2, a, 20, 5)
 		}, holding{peak: 100}, Counters{}},
-		{"peak is the most at once", func(p *consumertest.Process) {
+		{"peak is the largest live sum", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Free(1, a, 20, 1).Alloc(1, b, 60, 30, 1)
 		}, holding{live: 60, allocations: 1, peak: 100}, Counters{}},
 		{"a free entering at the return frees", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 5).Free(1, a, 15, 1)
 		}, holding{peak: 100}, Counters{}},
 		{"free raced by the next alloc of its address", func(p *consumertest.Process) {
-			// A frees a in [20, 30]; the driver gives a to B, whose alloc [22, 28] is recorded first.
+			// A frees a in [20, 30]; the driver returns a to B, whose alloc [22, 28] is recorded first.
 			p.Alloc(1, a, 100, 10, 1).Alloc(2, a, 40, 22, 6).Free(1, a, 20, 10)
 		}, holding{live: 40, allocations: 1, peak: 100}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"and the new life is freed in its turn", func(p *consumertest.Process) {
+		{"the next free ends the new life", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Alloc(2, a, 40, 22, 6).Free(1, a, 20, 10).Free(2, a, 40, 1)
 		}, holding{peak: 100}, Counters{ReallocOverLive: 1, LateFrees: 1}},
 		{"realloc whose free was never seen", func(p *consumertest.Process) {
@@ -66,7 +67,7 @@ func TestRules(t *testing.T) {
 		{"free of an unknown address", func(p *consumertest.Process) {
 			p.Free(1, a, 20, 1)
 		}, holding{}, Counters{UnmatchedFrees: 1}},
-		{"double free is the second's", func(p *consumertest.Process) {
+		{"the second of two frees is unmatched", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Free(1, a, 20, 1).Free(1, a, 30, 1)
 		}, holding{peak: 100}, Counters{UnmatchedFrees: 1}},
 		{"free(0) is not a free", func(p *consumertest.Process) {
@@ -104,7 +105,7 @@ func TestRules(t *testing.T) {
 		{"pinned memory at exit", func(p *consumertest.Process) {
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: 10, Ptr: a, Bytes: 100}).Exit(50)
 		}, holding{hostUnfreed: 100, ended: true}, Counters{}},
-		{"exec ends the image, the process goes on", func(p *consumertest.Process) {
+		{"exec ends the image but not the process", func(p *consumertest.Process) {
 			p.Alloc(1, a, 100, 10, 1).Exec("other", 50).Alloc(1, a, 30, 60, 1)
 		}, holding{live: 30, allocations: 1, peak: 100, unfreed: 100, unfreedN: 1}, Counters{}},
 		{"events after an exit", func(p *consumertest.Process) {
@@ -120,11 +121,11 @@ func TestRules(t *testing.T) {
 		{"released physical memory lives while it is mapped", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Release(1, 9, 25, 1)
 		}, holding{live: 2 * mb, allocations: 1, peak: 2 * mb}, Counters{}},
-		{"and goes with its last mapping", func(p *consumertest.Process) {
+		{"the last unmap ends released memory", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Map(1, b, 2*mb, 9, 21, 1).Release(1, 9, 25, 1)
 			p.Unmap(1, a, 2*mb, 30, 1).Unmap(1, b, 2*mb, 31, 1)
 		}, holding{peak: 2 * mb}, Counters{}},
-		{"a released handle is given out anew while mapped", func(p *consumertest.Process) {
+		{"the driver reuses a released handle while its memory is mapped", func(p *consumertest.Process) {
 			p.Create(1, 9, 2*mb, 10, 1).Map(1, a, 2*mb, 9, 20, 1).Release(1, 9, 25, 1).Create(1, 9, mb, 30, 1)
 			p.Unmap(1, a, 2*mb, 40, 1)
 		}, holding{live: mb, allocations: 1, peak: 3 * mb}, Counters{}},
@@ -141,10 +142,10 @@ func TestRules(t *testing.T) {
 		{"release raced by the next create of its handle", func(p *consumertest.Process) {
 			p.Create(1, 9, mb, 1, 1).Create(2, 9, mb, 22, 6).Release(1, 9, 20, 10)
 		}, holding{live: mb, allocations: 1, peak: mb}, Counters{ReallocOverLive: 1, LateFrees: 1}},
-		{"unknown handles break nothing", func(p *consumertest.Process) {
+		{"unknown handles are counted", func(p *consumertest.Process) {
 			p.Release(1, 77, 10, 1).Map(1, a, mb, 78, 20, 1).Unmap(1, a, mb, 30, 1).Unmap(1, a, mb, 40, 1)
 		}, holding{}, Counters{UnknownHandles: 2, UnmatchedFrees: 1}},
-		{"handles and addresses are two spaces", func(p *consumertest.Process) {
+		{"a handle may equal an address", func(p *consumertest.Process) {
 			p.Create(1, a, mb, 10, 1).Alloc(1, a, 5, 11, 1).Free(1, a, 20, 1)
 		}, holding{live: mb, allocations: 1, peak: mb + 5}, Counters{}},
 		{"exit with memory held by a mapping alone", func(p *consumertest.Process) {
@@ -174,6 +175,7 @@ func TestRules(t *testing.T) {
 
 // Seed 001's train_simulator: ten pointers over two threads, 70.25 MB, then 16 MB of it freed.
 func TestSeedTrain(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(2166793, 1, "python")
 	p.UID, p.Container = 1000, "c0ffee"
@@ -194,13 +196,17 @@ func TestSeedTrain(t *testing.T) {
 	if got.LiveBytes != 5425*mb/100 || got.PeakBytes != 7025*mb/100 {
 		t.Fatalf("got %d live, %d peak, want 54.25 and 70.25 MB", got.LiveBytes, got.PeakBytes)
 	}
-	threads := []ThreadUse{{2166793, "python", 41 * mb, 5}, {2166794, "python", 1325 * mb / 100, 4}} // freed by the other thread
+	threads := []ThreadUse{{2166793, "python", 41 * mb, 5},
+		{2166794, "python", 1325 * mb / 100, 4}} // the other thread freed it
 	if !slices.Equal(got.Threads, threads) {
 		t.Errorf("threads %+v, want %+v", got.Threads, threads)
 	}
+	if got.Comm != "python" || got.UID != 1000 || got.Container != "c0ffee" || got.ID.PID != 2166793 {
+		t.Errorf("the process is %+v", got.Info)
+	}
 	top := tracker.Top(2)
 	want := Allocation{
-		Process: got.ID, Comm: "python", UID: 1000, Container: "c0ffee", TID: 2166793, ThreadComm: "python",
+		Info: got.Info, TID: 2166793, ThreadComm: "python",
 		Ptr: 0x7d331bc00000, Bytes: 20 * mb, GPU: "GPU-1", Class: schema.ClassDevice,
 		At: time.Unix(1_700_000_000, 105).UTC(), Symbol: "cuMemAlloc_v2",
 	}
@@ -211,6 +217,7 @@ func TestSeedTrain(t *testing.T) {
 
 // Seed 002's leak3: three times 8,000,000 bytes, two freed, the third ended by the exit.
 func TestSeedLeak3(t *testing.T) {
+	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
 	p := h.Process(7, 1, "leak3")
 	for i := range uint64(3) {

@@ -8,28 +8,28 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxSeries bounds each metric family.
+// maxSeries is the limit of series per metric family.
 const maxSeries = 2000
 
-// numOther is the series of a family that are kept for what exceeds it: one a memory class.
+// numOther is the part of maxSeries reserved for comm="other": one series per memory class.
 const numOther = int(schema.NumClasses)
 
-// other is the comm, or the host name, of what exceeds maxSeries.
+// other is the comm or host name of everything above maxSeries.
 const other = "other"
 
-// labels are what a workload's series carry: no PID, for a counter with a PID starts anew with
+// labels are the labels of a workload's series. They have no PID, because a counter with a PID would start at 0 with
 // every restart.
 type labels struct {
 	hostname  string
-	gpu       string // ordinal in the process's numbering; "" unknown
+	gpu       string // ordinal in the process's numbering; "": unknown
 	uuid      string
 	container string
 	comm      string
 	class     schema.MemClass
 }
 
-// workloadID is what a workload is kept under: labels do not tell clusters apart, and state does. No
-// host owns what counts as other.
+// workloadID identifies a workload. State is kept per cluster and host; labels have no cluster. The workloads of
+// comm="other" belong to no host.
 type workloadID struct {
 	snapshot.HostID
 	labels
@@ -40,7 +40,7 @@ func (a *workloadID) compare(b *workloadID) int {
 		cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm), cmp.Compare(a.class, b.class))
 }
 
-// workload counts what the processes of one command did, for ever: processes come and go below it.
+// workload holds the counters of one command. They outlive its processes.
 type workload struct {
 	workloadID
 	allocated, freed, unfreed uint64 // bytes
@@ -48,7 +48,7 @@ type workload struct {
 	failed                    map[failure]uint64
 
 	rows     int    // rows of running processes that count here
-	released uint64 // when the last of them went, in releases
+	released uint64 // value of releases when rows last became 0
 }
 
 type failure struct {
@@ -56,17 +56,17 @@ type failure struct {
 	result uint32
 }
 
-// workloads keeps at most maxSeries workloads. A new one that finds no place takes that of the one
-// longest without a process; when all have one, it counts as other.
+// workloads holds at most maxSeries workloads. A new workload replaces the one that has been without a process for
+// longest. If all have a process, the new one counts as other.
 type workloads struct {
 	index    map[workloadID]*workload
 	others   [schema.NumClasses]*workload
-	failures int    // entries of all failed maps
-	unplaced uint64 // failed calls for which no entry was left
+	failures int    // number of entries of all failed maps
+	unplaced uint64 // failed calls above the limit of series
 	releases uint64
 }
 
-// acquire gives the workload of a row that counts there from now on.
+// acquire returns the workload with this id for one more row, adding it if it is new.
 func (w *workloads) acquire(id workloadID) *workload {
 	c := w.index[id]
 	switch {
@@ -94,7 +94,8 @@ func (w *workloads) release(c *workload) {
 	c.released = w.releases
 }
 
-// moved reports whether a row counts as on another GPU than it turned out to be on. What counts as other is on none.
+// moved reports whether a row's counters belong to another GPU than the row. Workloads of comm="other" belong to no
+// GPU.
 func (w *workloads) moved(r *row) bool {
 	return r.counter != nil && r.counter != w.others[r.class] && r.counter.uuid != process.Label(r.uuid)
 }
@@ -102,7 +103,8 @@ func (w *workloads) moved(r *row) bool {
 func (w *workloads) evict() bool {
 	var oldest *workload
 	for _, c := range w.index {
-		if c.rows == 0 && (oldest == nil || cmp.Or(cmp.Compare(c.released, oldest.released), c.compare(&oldest.workloadID)) < 0) {
+		if c.rows == 0 && (oldest == nil ||
+			cmp.Or(cmp.Compare(c.released, oldest.released), c.compare(&oldest.workloadID)) < 0) {
 			oldest = c
 		}
 	}
@@ -118,8 +120,8 @@ func (w *workloads) remove(c *workload) {
 	delete(w.index, c.workloadID)
 }
 
-// forget lets go of the workloads of a host that has no processes any more.
-func (w *workloads) forget(host snapshot.HostID) {
+// removeHost removes the workloads of a host without processes.
+func (w *workloads) removeHost(host snapshot.HostID) {
 	for id, c := range w.index {
 		if id.HostID == host {
 			w.remove(c)
@@ -129,10 +131,10 @@ func (w *workloads) forget(host snapshot.HostID) {
 
 // fail counts a failed call.
 func (w *workloads) fail(c *workload, symbol string, result uint32) {
-	w.fails(c, failure{process.Label(symbol), result}, 1)
+	w.addFailed(c, failure{process.Label(symbol), result}, 1)
 }
 
-func (w *workloads) fails(c *workload, f failure, calls uint64) {
+func (w *workloads) addFailed(c *workload, f failure, calls uint64) {
 	if _, known := c.failed[f]; !known {
 		if w.failures >= maxSeries-1 {
 			w.unplaced += calls

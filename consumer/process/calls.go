@@ -7,7 +7,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Call counts what one process did with one symbol.
+// Call counts the calls of one symbol by one process.
 type Call struct {
 	Symbol string
 	Op     schema.Op
@@ -15,22 +15,22 @@ type Call struct {
 	Failed uint64
 	Errors map[uint32]uint64 // by CUresult; nil without failures
 
-	Recorded uint64 // calls that only went into a graph: neither OK nor failed
+	Recorded uint64 // calls recorded into a graph; they are neither OK nor failed
 }
 
-// maxCalls bounds a list; the table of probed symbols is far shorter.
+// maxCalls limits a list. The table of probed symbols is far shorter.
 const maxCalls = 256
 
-// Calls is the calls of one process, in order of first use: a short list, searched linearly.
+// Calls are the calls of one process in order of first use. The list is short and is searched linearly.
 type Calls []Call
 
-// Find gives the counter of a symbol, adding it when it is new; symbols that exceed the bound are
-// counted together as "other". The pointer is valid until the next Find.
+// Find returns the counter of a symbol and adds it if it is new. Symbols above the limit share the counter "other".
+// The pointer is valid until the next Find.
 func (c *Calls) Find(ref *schema.CallRef) *Call {
 	for i := range *c {
 		if known := &(*c)[i]; known.Symbol == ref.Symbol {
 			if known.Op == schema.OpRecord && ref.Op != schema.OpRecord {
-				known.Op = ref.Op // what it does when it is not recorded
+				known.Op = ref.Op // the operation of the call when it is not recorded
 			}
 			return known
 		}
@@ -61,7 +61,7 @@ func (c *Call) Count(result uint32) {
 // Record adds n calls that were recorded into a graph.
 func (c *Call) Record(n uint64) { c.Recorded += n }
 
-// Clone copies calls, which the fold goes on counting.
+// Clone returns a copy for a report.
 func (c Calls) Clone() []Call {
 	list := slices.Clone(c)
 	for i := range list {

@@ -1,12 +1,11 @@
-// Package process keeps what every fold knows about processes: who they are, whether they ended,
-// which calls they made, and one state of the fold's own each.
+// Package process keeps what every fold knows about a process: its identity, whether it ended, which calls it made, and
+// the fold's own state.
 //
-// A Table is used by the goroutine that applies batches; whoever else reads it holds the fold's
-// lock. Its size is bounded: a fold says which silent processes may go, and beyond MaxProcesses a
-// sixteenth of them goes: those that ended before those that run, the first seen first, and never one that the batch in
-// hand names. Silence is measured by the clock of the silent host. Nothing here looks at the wall clock: a replay forgets what the live run
-// forgot.
+// A Table belongs to the goroutine that applies batches; other readers hold the fold's lock. A fold decides which
+// silent processes are forgotten. A Table with more than 100,000 processes forgets a sixteenth of its processes: ended ones first, then
+// running ones, each in order of first sight, but never one that the current batch names. Silence is measured by the
+// clock of the silent host. The wall clock plays no part, so a replay forgets the same processes as the live run.
 //
-// A table is saved host by host, and restored from any of them. Processes keep their number in the order of
-// first sight; of tables that are put together, those of one number are in order of cluster and host.
+// A Table is saved and restored host by host. Processes keep their number in the order of first sight. When hosts of
+// several tables are joined, processes with equal numbers are ordered by cluster and host.
 package process

@@ -2,5 +2,5 @@ package process
 
 import "strings"
 
-// Label makes a metric label of a name that a program chose: Prometheus takes valid UTF-8 only.
+// Label returns a name as valid UTF-8, which Prometheus requires of label values.
 func Label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -10,20 +10,20 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// SaveShard writes what the table knows of all hosts.
+// SaveShard writes the state that belongs to no host.
 func (t *Table[S]) SaveShard(w *snapshot.Writer) { w.Uint(t.next) }
 
 // RestoreShard reads what SaveShard wrote.
 func (t *Table[S]) RestoreShard(r *snapshot.Reader) { t.next = max(t.next, r.Uint()) }
 
-// Hosts adds the hosts that the table knows.
+// Hosts adds the hosts of the table to the set.
 func (t *Table[S]) Hosts(to map[snapshot.HostID]bool) {
 	for id := range t.hosts {
 		to[id] = true
 	}
 }
 
-// Of are the processes of one host, in order of first sight.
+// Of returns the processes of one host in order of first sight.
 func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
 	h := t.hosts[id]
 	if h == nil {
@@ -32,7 +32,7 @@ func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
 	return slices.DeleteFunc(slices.Clone(h.order), func(e *Entry[S]) bool { return e.gone })
 }
 
-// SaveHost writes the processes of one host, the fold's state of each with state.
+// SaveHost writes the processes of one host. It calls state for each process, to write the fold's own state.
 func (t *Table[S]) SaveHost(w *snapshot.Writer, id snapshot.HostID, state func(e *Entry[S])) {
 	h := t.hosts[id]
 	w.Bool(h != nil)
@@ -51,13 +51,13 @@ func (t *Table[S]) SaveHost(w *snapshot.Writer, id snapshot.HostID, state func(e
 	}
 }
 
-// RestoreHost reads what SaveHost wrote; each process is in the table when state is called.
+// RestoreHost reads what SaveHost wrote. It calls state for each process after adding it to the table.
 func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state func(e *Entry[S])) {
 	if !r.Bool() {
 		return
 	}
 	if t.hosts[id] != nil {
-		r.Fail("a host of which there is state already")
+		r.Fail("the host has been restored already")
 		return
 	}
 	h := t.host(id)
@@ -66,14 +66,14 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 	for i := range r.Each(leastEntry) {
 		more := r.Uint()
 		if i > 0 && more == 0 || first+more < first || first+more+1 == 0 {
-			r.Fail("processes out of order")
+			r.Fail("processes are out of order")
 			return
 		}
 		first += more
 		e := &Entry[S]{first: first}
 		e.restore(r, id)
 		if t.entries[e.ID] != nil {
-			r.Fail("process %d twice", e.ID.PID)
+			r.Fail("process %d appears twice", e.ID.PID)
 		}
 		if r.Err() != nil {
 			return
@@ -85,35 +85,19 @@ func (t *Table[S]) RestoreHost(r *snapshot.Reader, id snapshot.HostID, state fun
 	}
 }
 
-// leastEntry is the least bytes of an entry.
+// leastEntry is the smallest size of an entry in bytes.
 const leastEntry = 17
 
 func (e *Entry[S]) save(w *snapshot.Writer) {
-	w.String(e.ID.BootID)
-	w.Uint(uint64(e.ID.PID))
-	w.Uint(uint64(e.ID.Start))
-	w.Uint(uint64(e.UID))
-	for _, s := range []string{e.Comm, e.Exe, e.Container, e.User, e.Cgroup, e.Pod, e.Unit} {
-		w.String(s)
-	}
-	w.Uint(uint64(e.NSPID))
-	w.Bool(e.Late)
-	w.Time(e.Start)
+	e.Save(w)
 	w.Time(e.Last)
 	w.Bool(e.Ended)
 	e.Calls.save(w)
 }
 
 func (e *Entry[S]) restore(r *snapshot.Reader, host snapshot.HostID) {
-	e.ID = schema.ProcessID{Cluster: host.Cluster, Host: host.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint())}
-	e.UID = r.Uint32()
-	for _, s := range []*string{&e.Comm, &e.Exe, &e.Container, &e.User, &e.Cgroup, &e.Pod, &e.Unit} {
-		*s = r.String()
-	}
-	e.NSPID = r.Uint32()
-	e.Late = r.Bool()
-	e.Start, e.Last = r.Time(), r.Time()
-	e.Ended = r.Bool()
+	e.Info = RestoreInfo(r, host)
+	e.Last, e.Ended = r.Time(), r.Bool()
 	e.Calls.restore(r)
 }
 
@@ -152,8 +136,8 @@ func (c *Calls) restore(r *snapshot.Reader) {
 	}
 }
 
-// Operations, classes and directions are written as their words, as they are on the wire: numbers may
-// change from version to version. Words that are not known are read as unknown.
+// Operations, classes and directions are saved as words, as on the wire, because their numbers may change between
+// versions. An unknown word is read as unknown.
 var (
 	ops        = words[schema.Op](int(schema.NumOps))
 	classes    = words[schema.MemClass](int(schema.NumClasses))
@@ -174,14 +158,14 @@ func words[W interface {
 // RestoreClass reads the word of a memory class.
 func RestoreClass(r *snapshot.Reader) schema.MemClass { return classes[r.String()] }
 
-// Direction is the direction that has that word.
+// Direction returns the direction with this word.
 func Direction(word string) schema.Direction { return directions[word] }
 
-// RestoreLabel reads a string that Label made.
+// RestoreLabel reads a string that Label returned.
 func RestoreLabel(r *snapshot.Reader) string {
 	s := r.String()
 	if !utf8.ValidString(s) {
-		r.Fail("label %q", s)
+		r.Fail("label %q is not valid UTF-8", s)
 	}
 	return s
 }
@@ -196,16 +180,18 @@ func SaveRef(w *snapshot.Writer, ref *schema.CallRef) {
 
 // RestoreRef reads what SaveRef wrote.
 func RestoreRef(r *snapshot.Reader) schema.CallRef {
-	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r), Direction: Direction(r.String())}
+	return schema.CallRef{Symbol: r.String(), Op: ops[r.String()], Class: RestoreClass(r),
+		Direction: Direction(r.String())}
 }
 
-// sort brings restored processes into the order in which they were first seen.
+// sort puts restored processes in order of first sight.
 func (t *Table[S]) sort() {
 	if !t.restored {
 		return
 	}
 	t.restored = false
 	slices.SortStableFunc(t.order, func(a, b *Entry[S]) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster), cmp.Compare(a.ID.Host, b.ID.Host))
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster),
+			cmp.Compare(a.ID.Host, b.ID.Host))
 	})
 }

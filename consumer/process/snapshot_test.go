@@ -16,8 +16,9 @@ func saved(t *Table[int], hosts ...string) *snapshot.Writer {
 	return w
 }
 
-// restored is a table of the hosts that w holds.
-func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool, hosts ...string) *Table[int] {
+// restored returns a table with the hosts that w holds.
+func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool,
+	hosts ...string) *Table[int] {
 	table, r := NewTable(forget), snapshot.NewReader(w.Data())
 	table.RestoreShard(r)
 	for _, h := range hosts {
@@ -29,8 +30,9 @@ func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.D
 	return table
 }
 
-// Processes of two hosts are in the order in which they were first seen, the newest known or not.
-func TestRestoredOrder(t *testing.T) {
+// Restored processes of several hosts are in order of first sight, even if the newest process was forgotten before.
+func TestRestoreKeepsOrder(t *testing.T) {
+	t.Parallel()
 	forget := func(e *Entry[int], silent time.Duration) bool { return silent > time.Hour }
 	table := NewTable(forget)
 	for i, b := range []struct {
@@ -40,7 +42,7 @@ func TestRestoredOrder(t *testing.T) {
 	}{{"b", 0, 5}, {"a", 0, 4}, {"b", 0, 3}, {"a", 0, 2}, {"c", 0, 9}, {"c", 0, 8}} {
 		table.Threads(batch(t, b.host, b.wall, b.pid))[0].State = i
 	}
-	table.Threads(batch(t, "c", 2*time.Hour, 9)) // 8, the newest, goes
+	table.Threads(batch(t, "c", 2*time.Hour, 9)) // forgets process 8, the newest
 	hosts := []string{"a", "b", "c"}
 	w := saved(table, hosts...)
 	again := restored(t, w, forget, hosts...)
@@ -50,7 +52,7 @@ func TestRestoredOrder(t *testing.T) {
 	if got := again.All()[3].State; got != table.All()[3].State || got == 0 {
 		t.Errorf("the state of the fourth is %d", got)
 	}
-	for _, table := range []*Table[int]{table, again} { // as old, and as many, as they were
+	for _, table := range []*Table[int]{table, again} { // the original and the restored table go on alike
 		table.Threads(batch(t, "b", 0, 7))
 		table.Threads(batch(t, "a", 2*time.Hour, 6))
 	}
@@ -62,7 +64,8 @@ func TestRestoredOrder(t *testing.T) {
 	}
 }
 
-func TestRestoreRefuses(t *testing.T) {
+func TestRestoreRefusesDamage(t *testing.T) {
+	t.Parallel()
 	table := NewTable[int](nil)
 	table.Threads(batch(t, "a", 0, 1, 2))
 	data := saved(table, "a").Data()

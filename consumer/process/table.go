@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -9,77 +8,66 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// MaxProcesses bounds a Table, which has no more than trimmed when it had more.
+// maxProcesses limits a Table. A Table above the limit is reduced to trimmed processes.
 const (
-	MaxProcesses = 100_000
-	trimmed      = MaxProcesses - MaxProcesses/16
+	maxProcesses = 100_000
+	trimmed      = maxProcesses - maxProcesses/16
 )
 
-// Entry is one process and the fold's own state of it.
+// Entry is one process with the fold's own state of it.
 type Entry[S any] struct {
-	ID        schema.ProcessID
-	UID       uint32
-	Comm      string
-	Exe       string
-	Container string
-	User      string    // name of UID on its host; "" unknown
-	NSPID     uint32    // its PID as it sees itself; 0 when that is its PID
-	Cgroup    string    // path of its control group
-	Pod       string    // UID of its Kubernetes pod; "" outside pods
-	Unit      string    // its systemd unit; "" without
-	Late      bool      // was running before gputap was attached
-	Start     time.Time // wall clock
-	Last      time.Time // wall clock of its last event
-	Ended     bool
-	Calls     Calls
-	State     S
+	Info
+	Last  time.Time // wall clock of its last event
+	Ended bool
+	Calls Calls
+	State S
 
 	first uint64 // number in order of first sight
-	gone  bool   // forgotten, and still in Table.order
-	seen  uint64 // the last batch that named it, as Table.batches counts
+	gone  bool   // forgotten, but still in Table.order
+	seen  uint64 // number of the last batch that named it
 	row   uint32 // of that batch's dictionary
 }
 
-// Table finds the entry of a process.
+// Table finds the entries of processes.
 type Table[S any] struct {
 	forget   func(e *Entry[S], silent time.Duration) bool
 	onForget func(e *Entry[S])
 	entries  map[schema.ProcessID]*Entry[S]
-	order    []*Entry[S] // in order of first sight; holds the gone ones until compact
-	restored bool        // order is yet to be brought into order
-	next     uint64      // Entry.first of the next process
+	order    []*Entry[S] // in order of first sight; holds forgotten entries until compact
+	restored bool        // order must be sorted before use
+	next     uint64      // Entry.first of the next new process
 	threads  []*Entry[S]
 	batches  uint64
 	column   []uint64
 	hosts    map[snapshot.HostID]*hostEntries[S]
 }
 
-// hostEntries are the processes of one host. Silence is measured by the clock of the host that is
-// silent: a host whose clock is wrong makes no other host's processes look old.
+// hostEntries are the processes of one host. The host's own clock measures silence, so a host with a wrong clock does
+// not make the processes of other hosts look old.
 type hostEntries[S any] struct {
 	swept time.Time
 	order []*Entry[S]
 }
 
-// NewTable asks forget, about once a minute of a host's event time, whether a process that has been
-// silent that long may go; nil keeps all.
+// NewTable returns an empty Table. About once per minute of a host's event time it asks forget whether to forget a
+// process that has been silent for that long; a nil forget keeps all.
 func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
-	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{}, hosts: map[snapshot.HostID]*hostEntries[S]{}}
+	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
+		hosts: map[snapshot.HostID]*hostEntries[S]{}}
 }
 
-// OnForget has gone called with every entry that the table lets go, for a fold that keeps something
-// of a process outside its State.
+// OnForget makes the table call gone with every entry that it forgets, for folds that keep data of a process outside
+// of its State.
 func (t *Table[S]) OnForget(gone func(e *Entry[S])) { t.onForget = gone }
 
-// Threads gives the entry of each of the batch's threads, making entries of new processes. The
-// slice is reused by the next call. It also sweeps out processes that were silent for too long;
-// those of this batch stay.
+// Threads returns the entry of each thread of the batch, adding entries of new processes. The next call reuses the
+// slice. Threads also forgets processes that were silent for too long, except those of this batch.
 func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 	t.trim()
 	now := b.Wall(b.Last)
 	t.threads = t.threads[:0]
 	if b.Events == 0 {
-		now = time.Time{} // a batch without events tells no time
+		now = time.Time{} // a batch without events has no event time
 	}
 	h := t.host(snapshot.HostID{Cluster: b.Cluster, Host: b.Host})
 	t.batches++
@@ -90,15 +78,15 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 		t.threads = append(t.threads, e)
 	}
 	if changed {
-		t.newest(b)
+		t.applyLastRows(b)
 	}
-	if b.Events > 0 && now.Sub(h.swept).Abs() > time.Minute { // before it: that time was wrong
+	if b.Events > 0 && now.Sub(h.swept).Abs() > time.Minute { // a clock that went back was wrong before
 		t.sweep(h, now)
 	}
 	return t.threads
 }
 
-// Names reports whether the batch that Threads was last called with names a process.
+// Names reports whether the batch of the last Threads call names the process.
 func (t *Table[S]) Names(e *Entry[S]) bool { return e.seen == t.batches }
 
 func (t *Table[S]) host(id snapshot.HostID) *hostEntries[S] {
@@ -110,18 +98,18 @@ func (t *Table[S]) host(id snapshot.HostID) *hostEntries[S] {
 	return h
 }
 
-// entry is that of one row of the batch's processes. again says that an earlier row was the same
-// process's: it changed its name, or its image, within the batch.
+// entry returns the entry of one row of the batch's processes. again reports that an earlier row belongs to the same
+// process, which then changed its name or image within the batch.
 func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now time.Time) (e *Entry[S], again bool) {
 	p := &b.Processes[row]
 	id := b.ID(p)
 	e = t.entries[id]
 	if e == nil {
-		e = &Entry[S]{ID: id, Start: b.Wall(p.Start), first: t.next}
+		e = &Entry[S]{Info: NewInfo(b, p), first: t.next}
 		t.next++
 		t.add(h, e)
 	}
-	e.describe(p)
+	e.update(p)
 	if now.After(e.Last) {
 		e.Last = now
 	}
@@ -136,35 +124,23 @@ func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
 	h.order = append(h.order, e)
 }
 
-// describe takes over what a batch says of the process; what it does not know stays.
-func (e *Entry[S]) describe(p *schema.Process) {
-	e.UID, e.Comm, e.Late = p.UID, p.Comm, p.Late
-	e.Exe = cmp.Or(p.Exe, e.Exe)
-	e.Container = cmp.Or(p.Container, e.Container)
-	e.User = cmp.Or(p.User, e.User)
-	e.NSPID = cmp.Or(p.NSPID, e.NSPID)
-	e.Cgroup = cmp.Or(p.Cgroup, e.Cgroup)
-	e.Pod = cmp.Or(p.Pod, e.Pod)
-	e.Unit = cmp.Or(p.Unit, e.Unit)
-}
-
-// newest describes every process as its last event in the batch does: dictionaries are in order of
-// first use, so that a process which took a name and gave it up again is not told by their order.
-func (t *Table[S]) newest(b *schema.Batch) {
+// applyLastRows updates every process from the row of its last event. The order of rows does not tell: a process may take a
+// name and return to its earlier one.
+func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	t.column = b.Thread().Values(t.column, b.Events)
 	for _, thread := range t.column {
 		row := b.Threads[thread].Process
 		if e := t.threads[thread]; e.row != row {
 			e.row = row
-			e.describe(&b.Processes[row])
+			e.update(&b.Processes[row])
 		}
 	}
 }
 
-// Len is the number of processes known.
+// Len returns the number of processes.
 func (t *Table[S]) Len() int { return len(t.entries) }
 
-// All are the processes in order of first sight; the slice is the table's own.
+// All returns the processes in order of first sight. The slice belongs to the table.
 func (t *Table[S]) All() []*Entry[S] {
 	t.sort()
 	if len(t.order) != len(t.entries) {
@@ -173,7 +149,7 @@ func (t *Table[S]) All() []*Entry[S] {
 	return t.order
 }
 
-// sweep forgets what the fold lets go among one host's processes.
+// sweep forgets silent processes of one host.
 func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 	h.swept = now
 	for _, e := range h.order {
@@ -187,7 +163,7 @@ func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 	}
 }
 
-// Forget lets go of a host and all its processes, between two batches.
+// Forget removes a host with all its processes. It is called between two batches.
 func (t *Table[S]) Forget(id snapshot.HostID) {
 	for _, e := range t.Of(id) {
 		t.drop(e)
@@ -198,10 +174,11 @@ func (t *Table[S]) Forget(id snapshot.HostID) {
 	}
 }
 
-// trim brings the table back below its bound, by as much as makes looking through all of it rare: whoever ended goes before
-// whoever runs, and of these who was seen first. It runs before a batch's entries are handed out, never after.
+// trim reduces the table below its limit, by enough to make full scans rare. It forgets ended processes first, then
+// running ones, each in order of first sight. It runs before a batch's entries are returned, so it never removes one
+// of them.
 func (t *Table[S]) trim() {
-	if len(t.entries) <= MaxProcesses {
+	if len(t.entries) <= maxProcesses {
 		return
 	}
 	t.sort()

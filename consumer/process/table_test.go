@@ -10,14 +10,15 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// batch is a memory batch of one host at one wall time, with one event of each process.
+// batch returns a memory batch of one host at one wall time, with one event per process.
 func batch(tb testing.TB, hostname string, wall time.Duration, pids ...uint32) *schema.Batch {
 	tb.Helper()
 	b := schema.NewBuilder(schema.KindMemory)
 	call := b.Call(schema.Calls[2].Ref())
 	for _, pid := range pids {
 		p := b.Process(schema.Process{PID: pid, Start: 1, Comm: "train"})
-		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}), Call: call})
+		b.AddMemory(&schema.Memory{Time: schema.KTime(wall), Thread: b.Thread(schema.Thread{Process: p, TID: pid}),
+			Call: call})
 	}
 	var out schema.Batch
 	if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: hostname, BootID: "b"}), &out); err != nil {
@@ -34,7 +35,8 @@ func pids(t *Table[int]) string {
 	return text
 }
 
-func TestSilentProcessesGo(t *testing.T) {
+func TestSilentProcessesAreForgotten(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	gone := 0
 	table.OnForget(func(*Entry[int]) { gone++ })
@@ -46,8 +48,9 @@ func TestSilentProcessesGo(t *testing.T) {
 	}
 }
 
-// A host whose clock is a day ahead makes nobody else's processes look silent.
-func TestClocksOfHostsDoNotMix(t *testing.T) {
+// A host whose clock is a day ahead does not make processes of other hosts look silent.
+func TestSilenceUsesTheHostsOwnClock(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 0, 1))
 	table.Threads(batch(t, "b", 24*time.Hour, 1))
@@ -57,8 +60,9 @@ func TestClocksOfHostsDoNotMix(t *testing.T) {
 	}
 }
 
-// A clock that once was years ahead does not keep what ended since.
-func TestClockThatWasAhead(t *testing.T) {
+// A clock that was years ahead does not keep processes that ended since.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
 	table := NewTable(func(_ *Entry[int], silent time.Duration) bool { return silent >= time.Hour })
 	table.Threads(batch(t, "a", 20*365*24*time.Hour, 1))
 	table.Threads(batch(t, "a", 0, 2))
@@ -69,30 +73,32 @@ func TestClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// What a batch names is never forgotten while the batch is applied, however full the table is.
-func TestTheBatchInHandStays(t *testing.T) {
+// A process that the current batch names is not forgotten, however full the table is.
+func TestProcessesOfCurrentBatchStay(t *testing.T) {
+	t.Parallel()
 	table := NewTable[int](nil)
-	for first := uint32(0); first < MaxProcesses; first += 50_000 {
+	for first := uint32(0); first < maxProcesses; first += 50_000 {
 		table.Threads(batch(t, "a", 0, sequence(first, 50_000)...))
 	}
 	var gone []uint32
 	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
-	table.Threads(batch(t, "a", 5*time.Minute, 0, MaxProcesses, MaxProcesses+1))
+	table.Threads(batch(t, "a", 5*time.Minute, 0, maxProcesses, maxProcesses+1))
 	if len(gone) != 0 {
 		t.Fatalf("%d went while their batch was in hand", len(gone))
 	}
-	table.Threads(batch(t, "a", 5*time.Minute, MaxProcesses))
-	const excess = MaxProcesses + 2 - trimmed
+	table.Threads(batch(t, "a", 5*time.Minute, maxProcesses))
+	const excess = maxProcesses + 2 - trimmed
 	if !slices.Equal(gone, sequence(0, excess)) || table.Len() != trimmed || len(table.All()) != trimmed {
 		t.Errorf("%d gone, %d known", len(gone), table.Len())
 	}
 }
 
-// A full table lets go of who ended before it does of who runs, in the order in which they were seen.
-func TestWhoRunsStays(t *testing.T) {
-	const run = 10 // of all 13
+// A full table forgets ended processes before running ones, each in order of first sight.
+func TestFullTableForgetsEndedFirst(t *testing.T) {
+	t.Parallel()
+	const run = 10 // of every 13
 	table := NewTable[int](nil)
-	for first := uint32(0); first <= MaxProcesses; first += 50_000 {
+	for first := uint32(0); first <= maxProcesses; first += 50_000 {
 		for _, e := range table.Threads(batch(t, "a", 0, sequence(first, 50_000)...)) {
 			e.Ended = e.ID.PID%13 >= run
 		}
@@ -104,7 +110,8 @@ func TestWhoRunsStays(t *testing.T) {
 	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
 	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool { return pid%13 >= run })[:150_000-trimmed-len(want)]...)
 	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
-		t.Errorf("%d gone, %d of them running; want %d", len(gone), len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
+		t.Errorf("%d gone, %d of them running; want %d", len(gone),
+			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
 	}
 	if got := len(table.Of(snapshot.HostID{Host: "a"})); got != trimmed {
 		t.Errorf("%d of the host are left, want %d", got, trimmed)
@@ -118,19 +125,19 @@ func sequence(from, n uint32) (all []uint32) {
 	return all
 }
 
-// The newest name of a process wins, wherever it stands in a batch's dictionary; what a later batch
-// does not know stays.
-func TestNewestName(t *testing.T) {
+// The last event of a batch decides a process's name. Fields that a later batch does not know keep their values.
+func TestLastEventNamesTheProcess(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
-		comms []string // of one process's events, by batch separated by ""
+		comms []string // of one process's events; "" separates batches
 		want  string
 	}{
 		{"one", []string{"a"}, "a"},
 		{"renamed within a batch", []string{"a", "b"}, "b"},
-		{"and back", []string{"a", "b", "a"}, "a"},
+		{"renamed and back within a batch", []string{"a", "b", "a"}, "a"},
 		{"renamed between batches", []string{"a", "", "b"}, "b"},
-		{"renamed in a batch, and back between", []string{"a", "b", "", "a"}, "a"},
+		{"renamed in a batch and back in the next", []string{"a", "b", "", "a"}, "a"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -138,7 +145,8 @@ func TestNewestName(t *testing.T) {
 			b := schema.NewBuilder(schema.KindMemory)
 			send := func() {
 				var out schema.Batch
-				if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: "a", BootID: "b"}), &out); err != nil {
+				if err := schema.NewDecoder().Decode(b.Encode(&schema.Header{Host: "a", BootID: "b"}),
+					&out); err != nil {
 					t.Fatal(err)
 				}
 				table.Threads(&out)
@@ -151,23 +159,27 @@ func TestNewestName(t *testing.T) {
 					exe, user = "", ""
 					continue
 				}
-				p := b.Process(schema.Process{PID: 1, Start: 1, Comm: comm, Exe: exe, User: user, Pod: user, Late: i == 0})
+				p := b.Process(schema.Process{PID: 1, Start: 1, Comm: comm, Exe: exe, User: user, Pod: user,
+					Late: i == 0})
 				thread := b.Thread(schema.Thread{Process: p, TID: 1})
 				b.AddMemory(&schema.Memory{Time: schema.KTime(i), Thread: thread, Call: b.Call(schema.Calls[2].Ref())})
 			}
 			send()
 			e := table.All()[0]
-			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" || table.Len() != 1 {
+			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" ||
+				table.Len() != 1 {
 				t.Errorf("got %+v, want comm %s", e, test.want)
 			}
 		})
 	}
 }
 
-// A call that was recorded counts as that alone, and its symbol keeps one row.
-func TestRecordedCalls(t *testing.T) {
+// A recorded call counts as recorded only, and its symbol has one counter.
+func TestRecordedCallsAreSeparate(t *testing.T) {
+	t.Parallel()
 	var c Calls
-	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord}, schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
+	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord},
+		schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
 	c.Find(&record).Record(3)
 	c.Find(&alloc).Count(0)
 	c.Find(&record).Record(1)
@@ -176,7 +188,8 @@ func TestRecordedCalls(t *testing.T) {
 	}
 }
 
-func TestCallsAreBounded(t *testing.T) {
+func TestCallsKeepTheirLimit(t *testing.T) {
+	t.Parallel()
 	var c Calls
 	for i := range 1000 {
 		c.Find(&schema.CallRef{Symbol: fmt.Sprintf("cu%d", i)}).Count(uint32(i % 2))

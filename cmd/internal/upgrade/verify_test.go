@@ -55,7 +55,7 @@ func (p *tape) program(pid uint32, began, ended int, evidence string) {
 		PID: pid, Loaded: uint64(pid), Live: 16, Calls: map[string]uint64{"cuMemAlloc_v2": 2, "cuInit": 1}, Bytes: map[string]uint64{"cuMemAlloc_v2": 16},
 	}}})
 	p.views.leak[id(pid)] = &leak.Process{
-		ID: id(pid), Ended: true, Evidence: evidence, UnfreedBytes: 16, Calls: []process.Call{{Symbol: "cuMemAlloc_v2", OK: 2}},
+		Info: process.Info{ID: id(pid)}, Ended: true, Evidence: evidence, UnfreedBytes: 16, Calls: []process.Call{{Symbol: "cuMemAlloc_v2", OK: 2}},
 	}
 }
 

@@ -1,0 +1,323 @@
+package consumertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+// Saved is a fold whose state can be saved and restored.
+type Saved interface {
+	Apply(b *schema.Batch) error
+	Snapshot(yield func(snapshot.Section) error) error
+	Restore(section snapshot.Section) error
+}
+
+// Suite is the snapshot tests of one fold. Reports are compared as JSON.
+type Suite[F interface {
+	Saved
+	prometheus.Collector
+}] struct {
+	New        func() F
+	Report     func(F) any                  // everything that the fold reports
+	HostReport func(F, snapshot.HostID) any // the part of Report about one host
+
+	Limited bool // the fold limits the series of a metric family and counts the rest as comm="other"
+	Golden  int  // steps of traffic in the golden snapshot
+	Damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
+}
+
+// Run runs all tests of the suite.
+func (s Suite[F]) Run(t *testing.T) {
+	t.Run("restore allocates little more than the section", s.testMemory)
+	t.Run("golden snapshot", s.testGolden)
+	for n := range uint64(4) {
+		t.Run(fmt.Sprint("resume: traffic ", n), func(t *testing.T) {
+			t.Parallel()
+			s.resume(t, Traffic(t, n, 120), 9)
+		})
+	}
+	t.Run("resume: recorded run", func(t *testing.T) {
+		t.Parallel()
+		s.resume(t, Recorded(t), 9)
+	})
+	if s.Limited {
+		t.Run("resume: more workloads than series", s.testCrowd)
+	}
+	t.Run("hosts move to two other folds", s.testSplit)
+	t.Run("a truncated section is refused", s.testTruncated)
+	t.Run("a section with flipped bits does no harm", s.testFlipped)
+	t.Run("a section of a newer version is refused", s.testNewer)
+}
+
+// View returns everything that the fold shows: its report and its metrics page.
+func (s Suite[F]) View(tb testing.TB, fold F) []byte {
+	tb.Helper()
+	return append(text(tb, s.Report(fold)), Page(tb, fold)...)
+}
+
+func text(tb testing.TB, report any) []byte {
+	tb.Helper()
+	text, err := json.MarshalIndent(report, "", " ")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
+}
+
+// Sections returns copies of the fold's sections.
+func Sections(tb testing.TB, fold Saved) (all []snapshot.Section) {
+	tb.Helper()
+	err := fold.Snapshot(func(s snapshot.Section) error {
+		s.Data = bytes.Clone(s.Data)
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// Restore restores sections into fold and returns fold.
+func Restore[F Saved](tb testing.TB, fold F, sections []snapshot.Section) F {
+	tb.Helper()
+	for _, s := range sections {
+		if err := fold.Restore(s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return fold
+}
+
+// resume saves and restores a fold after k steps, for several k. The restored fold must then behave like the fold that
+// was never interrupted: the same sections byte by byte and the same view. The section of a host must also be the same
+// when that section alone was restored.
+func (s Suite[F]) resume(t *testing.T, steps []Step, places int) {
+	t.Helper()
+	whole := s.New()
+	Take(t, whole, steps...)
+	last, page := Sections(t, whole), s.View(t, whole)
+	prefix, taken := s.New(), 0
+	for _, k := range cuts(len(steps), places) {
+		Take(t, prefix, steps[taken:k]...)
+		taken = k
+		saved := Sections(t, prefix)
+		again := Restore(t, s.New(), saved)
+		same(t, k, "restored", Sections(t, again), saved)
+		if got, want := s.View(t, again), s.View(t, prefix); !bytes.Equal(got, want) {
+			t.Fatalf("restored after %d steps, the fold shows\n%s\nwant\n%s", k, got, want)
+		}
+		Take(t, again, steps[k:]...)
+		same(t, k, "at the end", Sections(t, again), last)
+		if got := s.View(t, again); !bytes.Equal(got, page) {
+			t.Fatalf("restored after %d steps, the fold shows at the end\n%s\nwant\n%s", k, got, page)
+		}
+		for _, one := range saved[1:] {
+			alone := Restore(t, s.New(), []snapshot.Section{one})
+			same(t, k, "alone", Sections(t, alone)[1:], []snapshot.Section{one})
+		}
+	}
+}
+
+// cuts returns that many numbers spread evenly over 0 to n, both included; fewer when n is small.
+func cuts(n, most int) (at []int) {
+	for i := range most {
+		if k := i * n / (most - 1); i == 0 || k > at[len(at)-1] {
+			at = append(at, k)
+		}
+	}
+	return at
+}
+
+func same(t *testing.T, k int, when string, got, want []snapshot.Section) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("after %d steps, %s: %d sections, want %d", k, when, len(got), len(want))
+	}
+	for i := range got {
+		g, w := got[i], want[i]
+		if g.Cluster != w.Cluster || g.Host != w.Host || !bytes.Equal(g.Data, w.Data) {
+			t.Fatalf("after %d steps, %s: the section of %q/%q differs from %q/%q:\n%q\nwant\n%q",
+				k, when, g.Cluster, g.Host, w.Cluster, w.Host, g.Data, w.Data)
+		}
+	}
+}
+
+func (s Suite[F]) testCrowd(t *testing.T) {
+	t.Parallel()
+	steps := Crowd(t)
+	s.resume(t, steps, 4)
+	fold := s.New()
+	Take(t, fold, steps...)
+	if !strings.Contains(string(Page(t, fold)), `comm="other"`) {
+		t.Error("every workload has a series: the steps do not exceed the limit")
+	}
+}
+
+// testSplit moves the hosts of one fold to two others, one of which also gets the section of no host. Each host's
+// report must then develop as it does in the fold that was not split.
+func (s Suite[F]) testSplit(t *testing.T) {
+	t.Parallel()
+	steps := Traffic(t, 9, 200)
+	whole, half := s.New(), len(steps)/2
+	Take(t, whole, steps[:half]...)
+	saved := Sections(t, whole)
+	Take(t, whole, steps[half:]...)
+	if len(saved) < 3 {
+		t.Fatal("the traffic has fewer than two hosts")
+	}
+	parts := [2]F{s.New(), s.New()}
+	partOf := map[snapshot.HostID]int{}
+	for i, section := range saved {
+		partOf[snapshot.HostID{Cluster: section.Cluster, Host: section.Host}] = i % 2
+		Restore(t, parts[i%2], []snapshot.Section{section})
+	}
+	for _, step := range steps[half:] {
+		from := step.From
+		if step.Lost == 0 {
+			from = Decode(t, step.Message).Header
+		}
+		Take(t, parts[partOf[snapshot.HostID{Cluster: from.Cluster, Host: from.Host}]], step)
+	}
+	for id, i := range partOf {
+		if got, want := text(t, s.HostReport(parts[i], id)), text(t, s.HostReport(whole, id)); !bytes.Equal(got, want) {
+			t.Fatalf("host %q of cluster %q: the part reports\n%s\nwant\n%s", id.Host, id.Cluster, got, want)
+		}
+	}
+}
+
+// damageable returns sections for the damage tests and the steps that follow them.
+func (s Suite[F]) damageable(tb testing.TB) ([]snapshot.Section, []Step) {
+	steps := Traffic(tb, 3, s.Damage*3/2)
+	fold := s.New()
+	Take(tb, fold, steps[:s.Damage]...)
+	return Sections(tb, fold), steps[s.Damage:]
+}
+
+// testTruncated cuts every section at every byte.
+func (s Suite[F]) testTruncated(t *testing.T) {
+	t.Parallel()
+	sections, _ := s.damageable(t)
+	for _, section := range sections {
+		for n := range section.Data {
+			cut := section
+			cut.Data = section.Data[:n]
+			if err := s.New().Restore(cut); !errors.Is(err, snapshot.ErrDamaged) {
+				t.Fatalf("the first %d of %d bytes of %q/%q: got %v, want ErrDamaged",
+					n, len(section.Data), section.Cluster, section.Host, err)
+			}
+		}
+	}
+}
+
+// testFlipped flips bits at random. The fold refuses the section, or it can continue with it.
+func (s Suite[F]) testFlipped(t *testing.T) {
+	t.Parallel()
+	sections, next := s.damageable(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, section := range sections {
+		for range 150 {
+			fold := s.New()
+			err := fold.Restore(flip(rng, section))
+			switch {
+			case err == nil:
+				s.use(t, fold, next...)
+			case !errors.Is(err, snapshot.ErrDamaged) && !errors.Is(err, snapshot.ErrVersion):
+				t.Fatalf("neither ErrDamaged nor ErrVersion: %v", err)
+			}
+		}
+	}
+}
+
+func flip(rng *rand.Rand, s snapshot.Section) snapshot.Section {
+	s.Data = bytes.Clone(s.Data)
+	for range 1 + rng.IntN(3) {
+		s.Data[rng.IntN(len(s.Data))] ^= 1 << rng.IntN(8)
+	}
+	return s
+}
+
+// use does with a fold all that a program does with one.
+func (s Suite[F]) use(tb testing.TB, fold F, next ...Step) {
+	tb.Helper()
+	Take(tb, fold, next...)
+	s.View(tb, fold)
+	Sections(tb, fold)
+}
+
+// testMemory is not parallel: it measures all allocations of the process.
+func (s Suite[F]) testMemory(t *testing.T) {
+	sections, _ := s.damageable(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, section := range sections {
+		for n := 0; n < len(section.Data); n += 32 {
+			cut := section
+			cut.Data = section.Data[:n]
+			s.measure(t, cut)
+		}
+		for range 10 {
+			s.measure(t, flip(rng, section))
+		}
+	}
+}
+
+func (s Suite[F]) measure(t *testing.T, section snapshot.Section) {
+	t.Helper()
+	fold := s.New()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_ = fold.Restore(section)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20+256*uint64(len(section.Data)) {
+		t.Fatalf("a section of %d bytes made Restore allocate %d bytes", len(section.Data), got)
+	}
+}
+
+// testNewer raises the version of every section, which follows the fold's name.
+func (s Suite[F]) testNewer(t *testing.T) {
+	t.Parallel()
+	sections, _ := s.damageable(t)
+	for _, section := range sections {
+		r := snapshot.NewReader(section.Data)
+		_ = r.String()
+		at := len(section.Data) - r.Room(1)
+		if section.Data[at] != 1 {
+			t.Fatalf("version %d, want 1", section.Data[at])
+		}
+		section.Data[at] = 2
+		if err := s.New().Restore(section); !errors.Is(err, snapshot.ErrVersion) {
+			t.Fatalf("got %v, want ErrVersion", err)
+		}
+	}
+}
+
+// FuzzRestore restores arbitrary bytes into new folds.
+func (s Suite[F]) FuzzRestore(f *testing.F) {
+	steps := Traffic(f, 5, 40)
+	fold := s.New()
+	Take(f, fold, steps[:30]...)
+	for _, section := range Sections(f, fold) {
+		f.Add(section.Cluster, section.Host, section.Data)
+	}
+	f.Fuzz(func(t *testing.T, cluster, host string, data []byte) {
+		fold := s.New()
+		err := fold.Restore(snapshot.Section{Cluster: cluster, Host: host, Data: data})
+		switch {
+		case err == nil:
+			s.use(t, fold, steps[30:]...)
+		case !errors.Is(err, snapshot.ErrDamaged) && !errors.Is(err, snapshot.ErrVersion):
+			t.Fatalf("neither ErrDamaged nor ErrVersion: %v", err)
+		}
+	})
+}

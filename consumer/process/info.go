@@ -1,0 +1,77 @@
+package process
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+// Info identifies a process. Every report of a fold embeds it.
+type Info struct {
+	ID        schema.ProcessID
+	Start     time.Time // wall clock
+	UID       uint32
+	Comm      string
+	Exe       string
+	Container string // "" outside containers
+	User      string // name of UID on its host; "" unknown
+	NSPID     uint32 // PID inside its own PID namespace; 0 when that equals ID.PID
+	Cgroup    string // path of its control group
+	Pod       string // UID of its Kubernetes pod; "" outside pods
+	Unit      string // systemd unit; "" without one
+	Late      bool   // was running before gputap attached: its earlier calls were not seen
+}
+
+// NewInfo returns the Info of process p, which is a row of b.Processes.
+func NewInfo(b *schema.Batch, p *schema.Process) Info {
+	i := Info{ID: b.ID(p), Start: b.Wall(p.Start)}
+	i.update(p)
+	return i
+}
+
+// update overwrites i with what p knows. Fields that are empty in p keep their value.
+func (i *Info) update(p *schema.Process) {
+	i.UID, i.Comm, i.Late = p.UID, p.Comm, p.Late
+	i.Exe = cmp.Or(p.Exe, i.Exe)
+	i.Container = cmp.Or(p.Container, i.Container)
+	i.User = cmp.Or(p.User, i.User)
+	i.NSPID = cmp.Or(p.NSPID, i.NSPID)
+	i.Cgroup = cmp.Or(p.Cgroup, i.Cgroup)
+	i.Pod = cmp.Or(p.Pod, i.Pod)
+	i.Unit = cmp.Or(p.Unit, i.Unit)
+}
+
+// Save writes i without its cluster and host, which the section names.
+func (i *Info) Save(w *snapshot.Writer) {
+	w.String(i.ID.BootID)
+	w.Uint(uint64(i.ID.PID))
+	w.Uint(uint64(i.ID.Start))
+	w.Uint(uint64(i.UID))
+	for _, s := range i.texts() {
+		w.String(*s)
+	}
+	w.Uint(uint64(i.NSPID))
+	w.Bool(i.Late)
+	w.Time(i.Start)
+}
+
+// RestoreInfo reads what Save wrote.
+func RestoreInfo(r *snapshot.Reader, host snapshot.HostID) (i Info) {
+	i.ID = schema.ProcessID{
+		Cluster: host.Cluster, Host: host.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint()),
+	}
+	i.UID = r.Uint32()
+	for _, s := range i.texts() {
+		*s = r.String()
+	}
+	i.NSPID = r.Uint32()
+	i.Late = r.Bool()
+	i.Start = r.Time()
+	return i
+}
+
+func (i *Info) texts() []*string {
+	return []*string{&i.Comm, &i.Exe, &i.Container, &i.User, &i.Cgroup, &i.Pod, &i.Unit}
+}
