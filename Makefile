@@ -17,7 +17,7 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-upgrade test-gpu bench bench-scale lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-gpu bench bench-scale lint verify generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,8 @@ build: ## the six binaries, static, in bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-bin/events: $(wildcard cmd/internal/events/*.go schema/*.go) # every event of a store as JSON, for test-gpu
-	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/events
+bin/events: $(wildcard cmd/internal/harness/events/*.go schema/*.go) # every event of a store as JSON, for test-gpu
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/harness/events
 
 stub: bin/stub/libcuda.so.1 bin/workload ## the stub CUDA driver and the workload program (C)
 
@@ -50,38 +50,34 @@ test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 
 SEED ?= 1
 CHAOS ?= -duration 3m -hosts 200 -rate 10000
 test-chaos: ## a fleet of real processes that is killed, paused, cut off and restarted; SEED=n says how
-	$(GO) run ./cmd/internal/chaos -seed $(SEED) $(CHAOS)
+	$(GO) run ./cmd/internal/harness/chaos -seed $(SEED) $(CHAOS)
 
 SCALE ?=
 bench-scale: ## how far it scales, on one machine; SCALE="-events 300e6 …" says how much: docs/scaling.md
-	$(GO) run ./cmd/internal/scale $(SCALE)
+	$(GO) run ./cmd/internal/harness/scale $(SCALE)
 
 bin/scale.tar.gz: bin/workload $(shell find cmd bpf config consumer producer schema -name '*.go') # all that it needs on a machine without Go
 	@mkdir -p bin/scale/stub
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak ./cmd/gputap-launch \
-		./cmd/gputap-producer ./cmd/internal/scale
+		./cmd/gputap-producer ./cmd/internal/harness/scale
 	cp bin/workload bin/scale/ && cp bin/stub/libcuda.so.1 bin/scale/stub/
 	tar -czf $@ -C bin scale
 
 test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }
-	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/oldlinux
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/harness/oldlinux
 	$(TOOLS)/oldlinux
 
 test-outage: stub ## a host in qemu that reboots while the bus is away for 20 minutes; OUTAGE="-power-cut", "-duration 4m"
 	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-outage needs qemu: apt-get install qemu-system-x86'; exit 1; }
-	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/outage
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/harness/outage
 	$(TOOLS)/outage $(OUTAGE)
-
-UPGRADE ?=
-test-upgrade: stub ## a fleet of an older wire is replaced by today's while programs run (root, and the history)
-	$(GO) run ./cmd/internal/upgrade $(UPGRADE)
 
 test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
 	python3 producer/testdata/gpu/acceptance.py
 
 bench: stub ## the budgets in one table (root)
-	$(GO) run ./cmd/internal/bench
+	$(GO) run ./cmd/internal/harness/bench
 
 lint: ## golangci-lint, gofmt, go vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt'; exit 1; }

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+)
+
+// pass is one turn of a producer or of a raw publisher.
+type pass struct {
+	use
+	Round    int     `json:"round"`
+	Window   int     `json:"window"`       // messages in flight of a raw publisher; 0: it is the producer
+	Took     float64 `json:"took_seconds"` // from SIGCONT or the first publish to the last ack
+	Events   float64 `json:"events"`
+	Messages float64 `json:"messages"`
+	Bytes    float64 `json:"bytes"`
+
+	first, last uint64 // sequences
+}
+
+// trace is a pass of the producer: it stands still while a program makes calls, and is let go.
+func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
+	before, first, err := h.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	had, err := h.count(ctx, h.subject(h.kind.String()))
+	if err != nil {
+		return nil, err
+	}
+	h.producer.Signal(syscall.SIGSTOP)
+	calls := hostRound / len(h.ops)
+	if err := h.call(ctx, calls); err != nil {
+		return nil, err
+	}
+	if seq, err := h.lastSeq(ctx); err != nil || seq != first {
+		return nil, errors.Join(err, fmt.Errorf("the producer was to stand still, and the stream went on from %d to %d", first, seq))
+	}
+	begin, err := h.read(h.producer)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	h.producer.Signal(syscall.SIGCONT)
+	after, err := h.done(ctx, &before, began, calls)
+	if err != nil {
+		return nil, err
+	}
+	end, err := h.read(h.producer)
+	if err != nil {
+		return nil, err
+	}
+	last, err := h.lastSeq(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if acked := after.batches - before.batches; float64(last-first) != acked {
+		return nil, fmt.Errorf("the stream has %d more messages, and the producer says that %.0f of its were acked", last-first, acked)
+	}
+	has, err := h.count(ctx, h.subject(h.kind.String()))
+	if err != nil {
+		return nil, err
+	}
+	p := &pass{
+		use: begin.until(end), Round: round, Events: after.called - before.called, Messages: has - had, Bytes: after.bytes - before.bytes,
+		first: first + 1, last: last,
+	}
+	message, err := h.stream.GetLastMsgForSubject(ctx, h.subject(h.kind.String()))
+	if err != nil {
+		return nil, fmt.Errorf("the producer's last message: %w", err)
+	}
+	at, err := h.acks.of(ctx, message.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	p.Took = at.Sub(began).Seconds()
+	h.latest, h.called, h.seen = *p, h.called+p.Events, after.events
+	h.tell(p)
+	return p, nil
+}
+
+// settled is what the producer and the stream have counted, once both have counted the same: what the producer has to say of its
+// start may be stored already and not acked yet.
+func (h *hostRun) settled(ctx context.Context) (c hostCounters, last uint64, err error) {
+	err = cluster.Until(ctx, atStart, func() error {
+		if c, err = h.counted(); err != nil {
+			return err
+		}
+		if last, err = h.lastSeq(ctx); err != nil {
+			return err
+		}
+		again, err := h.counted()
+		if err == nil && (again.waiting > 0 || again.batches != c.batches) {
+			err = fmt.Errorf("the producer is not done: %.0f batches wait, %.0f were acked", again.waiting, again.batches)
+		}
+		return err
+	})
+	return c, last, err
+}
+
+// call has a program make calls of the stub, whatever driver the machine has, on the producer's CPUs.
+func (h *hostRun) call(ctx context.Context, calls int) error {
+	w := &cluster.Process{Name: "workload", CPUs: h.hostCPUs, Args: []string{
+		"/usr/bin/env", "LD_LIBRARY_PATH=" + filepath.Dir(h.stub()), h.caller, "bench", h.function, "--count", strconv.Itoa(calls),
+	}}
+	if err := h.start(w); err != nil {
+		return err
+	}
+	for w.Running() {
+		if err := wait(ctx, lookAgain/10); err != nil {
+			return err
+		}
+	}
+	if err := w.Err(); err != nil {
+		return fmt.Errorf("the workload: %w: see its last lines:\n%s", err, lastLines(w.Log()))
+	}
+	return nil
+}
+
+// done waits until the producer has no more to do, and asks it only when no ack has come for a while: a page costs it time.
+func (h *hostRun) done(ctx context.Context, before *hostCounters, began time.Time, calls int) (after hostCounters, err error) {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		if err := errors.Join(wait(ctx, quiet/10), checkRunning(h.producer)); err != nil {
+			return after, err
+		}
+		if h.acks.silence(began) < quiet {
+			continue
+		}
+		if after, err = h.counted(); err != nil {
+			return after, err
+		}
+		if after.lost > 0 || after.errors > before.errors {
+			return after, fmt.Errorf("the producer has lost %.0f events, and %.0f publishes failed: see its log in %s, with -keep", after.lost, after.errors, h.dir)
+		}
+		if whole := float64(calls * len(h.ops)); after.waiting == 0 && after.called-before.called == whole {
+			return after, nil
+		} else if time.Now().After(deadline) {
+			return after, fmt.Errorf("the producer has read %.0f of %.0f events, and %.0f batches wait", after.called-before.called, whole, after.waiting)
+		}
+	}
+}
+
+// publishRaw is a pass of a raw publisher. What it stored is taken away again.
+func (h *hostRun) publishRaw(ctx context.Context, round, window int) (*pass, error) {
+	to := h.subject("raw")
+	c, p, err := h.publisher(ctx, h.latest.first, h.latest.last, window, to, hostName)
+	if err != nil {
+		return nil, err
+	}
+	if p.Messages != h.latest.Messages {
+		return nil, fmt.Errorf("a raw publisher has found %.0f of the producer's %.0f messages", p.Messages, h.latest.Messages)
+	}
+	p.Round, p.Window, p.Events = round, window, h.latest.Events
+	h.tell(p)
+	return p, errors.Join(c.End(syscall.SIGTERM, time.Minute), h.takeAway(ctx, to, p.Messages))
+}
+
+// publisher starts a raw publisher of messages that are stored, and waits until it has published them.
+func (h *hostRun) publisher(ctx context.Context, first, last uint64, window int, to, host string) (*cluster.Process, *pass, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &cluster.Process{Name: "publish", CPUs: h.hostCPUs, Dir: h.dir, Out: filepath.Join(h.dir, "publish.out"), Args: []string{
+		self, "publish", "-nats.url", h.url, "-first", fmt.Sprint(first), "-last", fmt.Sprint(last), "-from", h.subject(h.kind.String()),
+		"-to", to, "-host", host, "-window", strconv.Itoa(window),
+	}}
+	if err := h.start(c); err != nil {
+		return nil, nil, err
+	}
+	if _, err := h.until(ctx, c, func(ready bool, _ *published) bool { return ready }); err != nil {
+		return nil, nil, err
+	}
+	begin, err := h.read(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Signal(syscall.SIGUSR1)
+	done, err := h.until(ctx, c, func(_ bool, done *published) bool { return done != nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	end, err := h.read(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := h.acks.of(ctx, done.Last)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, &pass{
+		use: begin.until(end), Took: at.Sub(time.Unix(0, done.Began)).Seconds(), Messages: float64(done.Messages), Bytes: float64(done.Bytes),
+	}, nil
+}
+
+// until waits for what a publisher says.
+func (h *hostRun) until(ctx context.Context, p *cluster.Process, enough func(ready bool, done *published) bool) (*published, error) {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		isReady, done, err := said(p)
+		if err != nil || enough(isReady, done) {
+			return done, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s does not get on: see its log in %s, with -keep", p.Name, h.dir)
+		}
+		if err := errors.Join(wait(ctx, quiet/10), checkRunning(p)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// count is how many messages of a subject are stored.
+func (h *hostRun) count(ctx context.Context, subject string) (float64, error) {
+	info, err := h.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return 0, fmt.Errorf("count messages: %w", err)
+	}
+	return float64(info.State.Subjects[subject]), nil
+}
+
+// takeAway counts what a raw publisher has stored, and removes it.
+func (h *hostRun) takeAway(ctx context.Context, subject string, want float64) error {
+	if n, err := h.count(ctx, subject); err != nil || n != want {
+		return errors.Join(err, fmt.Errorf("of %.0f raw messages %.0f are stored", want, n))
+	}
+	return h.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+}
+
+func (h *hostRun) tell(p *pass) {
+	who := "producer"
+	if p.Window > 0 {
+		who = fmt.Sprintf("raw publisher, %d in flight", p.Window)
+	}
+	h.say("%s, round %d, %s: %.2f M events/s, %.0f messages of %.0f bytes in %.3f s", h.function, p.Round, who, p.Events/p.Took/1e6, p.Messages, p.Bytes/p.Messages, p.Took)
+}
