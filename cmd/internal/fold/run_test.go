@@ -54,7 +54,7 @@ func TestACommandFromStartToDrain(t *testing.T) {
 	done := make(chan error, 1)
 	tracker := &watched{Tracker: leak.New(leak.Config{}), applied: make(chan struct{}, 8)}
 	go func() {
-		done <- Run(ctx, p, cfg.Consumer, js, func() *watched { return tracker }, func(w io.Writer, folds []*watched) {
+		done <- serve(ctx, p, cfg.Consumer, js, func() *watched { return tracker }, func(w io.Writer, folds []*watched) {
 			for _, f := range folds {
 				fmt.Fprintln(w, app.Bytes(f.Report().Totals.LiveBytes))
 			}

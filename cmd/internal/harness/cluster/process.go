@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -14,14 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a program that is started, perhaps again and again. Its output is appended to one file, Dir/Name.log.
+// Process is a program that can be started several times. Its output is appended to one file, Dir/Name.log.
 type Process struct {
-	Name string
-	Args []string // with the program
-	Dir  string
-	CPUs []int    // it runs on these alone, with GOMAXPROCS as many; none: on all
-	Out  string   // file of its standard output instead; ""
-	Env  []string // besides this process's
+	Name   string
+	Args   []string // the program and its arguments
+	Dir    string
+	CPUs   []int         // it runs on these alone, with GOMAXPROCS set to their number; none: on all
+	Out    string        // file for standard output; empty: the log
+	Env    []string      // in addition to this process's environment
+	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
 
 	cmd   *exec.Cmd
 	begun time.Time
@@ -29,10 +32,10 @@ type Process struct {
 	err   error
 }
 
-// beginning is how long a program may take until it minds signals: before, it just dies of them.
-const beginning = 2 * time.Second
+// defaultWarmup is how long a program may take to install its signal handlers. A signal before that just kills it.
+const defaultWarmup = 2 * time.Second
 
-// Start starts it, if need be again.
+// Start starts the program, also after it has ended.
 func (p *Process) Start() error {
 	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -62,7 +65,7 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// startOnCPUs has this thread take the CPUs for a moment: a child inherits them.
+// startOnCPUs pins this thread to the CPUs while it starts the child, which inherits them.
 func (p *Process) startOnCPUs() error {
 	if len(p.CPUs) == 0 {
 		return p.cmd.Start()
@@ -75,18 +78,21 @@ func (p *Process) startOnCPUs() error {
 		only.Set(cpu)
 	}
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return fmt.Errorf("read the CPUs of a thread: %w", err)
+		return fmt.Errorf("read the CPU affinity of this thread: %w", err)
 	}
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("run on the CPUs %v, which this machine may not have: %w", p.CPUs, err)
+		return fmt.Errorf("run on CPUs %v: %w: does this machine have them?", p.CPUs, err)
 	}
 	return errors.Join(p.cmd.Start(), unix.SchedSetaffinity(0, &before))
 }
 
-// Log is the path of its output.
+// Log returns the path of the program's output.
 func (p *Process) Log() string { return filepath.Join(p.Dir, p.Name+".log") }
 
-// Running says whether it was started and has not ended.
+// PID is that of a process that was started.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Running reports whether the process was started and has not ended.
 func (p *Process) Running() bool {
 	if p.ended == nil {
 		return false
@@ -99,33 +105,80 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err is how it ended, once it has.
+// Err returns the exit status of a process that has ended; nil for 0.
 func (p *Process) Err() error { return p.err }
 
-// Signal does nothing to a process that has ended.
+// CheckRunning returns nil while every process runs, and otherwise why one has ended.
+func CheckRunning(list ...*Process) error {
+	for _, p := range list {
+		if !p.Running() {
+			return p.failure("ended by itself")
+		}
+	}
+	return nil
+}
+
+func (p *Process) failure(what string) error {
+	return fmt.Errorf("%s %s: %w: %s", p.Name, what, p.err, p.lastWords())
+}
+
+// crash matches the line in which a Go program says why it crashed.
+var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
+
+// Crashes returns the crash messages of all starts of the program.
+func (p *Process) Crashes() (messages []string) {
+	text, _ := os.ReadFile(p.Log())
+	return crash.FindAllString(string(text), -1)
+}
+
+// lastWords is the last crash message, or else the end of the log.
+func (p *Process) lastWords() string {
+	if crashes := p.Crashes(); len(crashes) > 0 {
+		return fmt.Sprintf("%s (see %s)", crashes[len(crashes)-1], p.Log())
+	}
+	text, _ := os.ReadFile(p.Log())
+	return fmt.Sprintf("see %s, which ends with\n%s", p.Log(), text[max(0, len(text)-2000):])
+}
+
+// Signal sends a signal to a running process, and does nothing to one that has ended.
 func (p *Process) Signal(s syscall.Signal) {
 	if p.Running() {
-		_ = p.cmd.Process.Signal(s) // it may end meanwhile
+		_ = p.cmd.Process.Signal(s) // the process may end at this moment
 	}
 }
 
-// Kill ends it at once.
+// Kill sends SIGKILL and waits until the process has ended.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	p.wait(time.Minute)
 }
 
-// End asks the program to end and gives it a time. How it exited is Err's.
+// End sends a signal and waits until the process has ended; Err then returns its exit status. A process that does not
+// end in time is killed.
 func (p *Process) End(s syscall.Signal, within time.Duration) error {
-	time.Sleep(time.Until(p.begun.Add(beginning)))
+	time.Sleep(time.Until(p.begun.Add(cmp.Or(p.Warmup, defaultWarmup))))
 	p.Signal(s)
 	if !p.wait(within) {
 		p.Kill()
-		return fmt.Errorf("%s does not end within %s", p.Name, within)
+		return fmt.Errorf("stop %s: it was still running after %s; see %s", p.Name, within, p.Log())
 	}
 	var exit *exec.ExitError
 	if p.err != nil && !errors.As(p.err, &exit) {
-		return fmt.Errorf("%s: %w", p.Name, p.err)
+		return fmt.Errorf("stop %s: %w", p.Name, p.err)
+	}
+	return nil
+}
+
+// Stop is End for a process that must be running, and must exit with status 0.
+func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
+	if err := CheckRunning(p); err != nil {
+		return err
+	}
+	if err := p.End(s, within); err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.failure("failed while it stopped")
 	}
 	return nil
 }

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process has used since it began.
+// Usage is what a process has used since it started.
 type Usage struct {
-	CPU      time.Duration // of all its threads, those that ended as well
-	Resident int64         // bytes, the most there were; 0 of a process that has ended
-	Read     int64         // bytes from disks: what was in memory does not count
-	Written  int64         // bytes for disks
+	CPU      time.Duration // of all threads, ended ones included
+	Resident int64         // peak, in bytes; 0 for a process that has ended
+	Read     int64         // bytes read from disks, without the page cache
+	Written  int64         // bytes written to disks
 }
 
-// Usage of a process that was started. Of one that has ended only CPU is known.
+// Usage returns what a started process has used. For a process that has ended only CPU is known.
 func (p *Process) Usage() (Usage, error) {
 	if !p.Running() {
 		if p.cmd == nil || p.cmd.ProcessState == nil {
@@ -36,11 +36,12 @@ func (p *Process) Usage() (Usage, error) {
 	}
 	status, io := procFile(pid, "status"), procFile(pid, "io")
 	return Usage{
-		CPU: time.Duration(ran.Nano()), Resident: status["VmHWM"] << 10, Read: io["read_bytes"], Written: io["write_bytes"],
+		CPU: time.Duration(ran.Nano()), Resident: status["VmHWM"] << 10,
+		Read: io["read_bytes"], Written: io["write_bytes"],
 	}, nil
 }
 
-// procFile reads the numbers of a file of lines "name: number"; none of one that may not be read.
+// procFile reads a file with lines "name: number". A file that cannot be read has no numbers.
 func procFile(pid int, name string) map[string]int64 {
 	numbers := map[string]int64{}
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
