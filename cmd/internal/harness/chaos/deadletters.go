@@ -8,11 +8,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/schema"
 )
 
-// damaged is a batch of no use that all folds read. One is put into each shard while nothing is hurt yet; those who begin again from
-// before it meet it again.
+// damaged is an invalid batch that all folds read. One is published to each shard before the fleet is disturbed. An
+// instance that restores an earlier state reads it again.
 var damaged = []byte("no batch")
 
 func damagedSubject(shard int) string {
@@ -30,29 +32,33 @@ func (f *fleet) publishDamaged(ctx context.Context) error {
 	return nil
 }
 
-// verifyLetters checks that each fold has copied the damaged batch of each shard to the dead letters once, and nothing else.
-func (f *fleet) verifyLetters(ctx context.Context) error {
+// verifyDeadLetters checks that each fold has copied the damaged batch of each shard to the dead letters once, and that
+// nothing else is there.
+func (f *fleet) verifyDeadLetters(ctx context.Context) error {
 	copies := map[string]int{} // by subject
-	if err := f.eachMessage(ctx, schema.DeadLetterStream, func(m jetstream.Msg) error {
+	err := cluster.EveryMessage(ctx, f.js, schema.DeadLetterStream, func(m jetstream.Msg) error {
+		seq := m.Headers().Get("Gputap-Seq")
 		for shard, at := range f.damagedAt {
-			for _, name := range consumers {
-				if m.Subject() == schema.DeadLetterSubject(name, shard) && bytes.Equal(m.Data(), damaged) && m.Headers().Get("Gputap-Seq") == strconv.FormatUint(at, 10) {
+			for _, name := range fold.Names() {
+				if m.Subject() == schema.DeadLetterSubject(name, shard) && bytes.Equal(m.Data(), damaged) &&
+					seq == strconv.FormatUint(at, 10) {
 					copies[m.Subject()]++
 					return nil
 				}
 			}
 		}
-		return fmt.Errorf("%s, seq %s: nothing damaged was published there", m.Subject(), m.Headers().Get("Gputap-Seq"))
-	}); err != nil {
-		return fmt.Errorf("dead letters: %w", err)
+		return fmt.Errorf("dead letter %s of seq %s: no damaged batch was published there", m.Subject(), seq)
+	})
+	if err != nil {
+		return err
 	}
 	for shard := range f.shards {
-		for _, name := range consumers {
-			if n := copies[schema.DeadLetterSubject(name, shard)]; n == 0 || n > 1 && f.from == "" { // older programs give copies no ids
-				return fmt.Errorf("%s of shard %d copied its damaged batch %d times to the dead letters", name, shard, n)
+		for _, name := range fold.Names() {
+			if n := copies[schema.DeadLetterSubject(name, shard)]; n != 1 {
+				return fmt.Errorf("%s copied the damaged batch of shard %d to the dead letters %d times, want once", name, shard, n)
 			}
 		}
 	}
-	f.say("%d damaged batches are among the dead letters, once for each fold", f.shards)
+	f.Say("the dead letters hold %d damaged batches, once for each fold", f.shards)
 	return nil
 }

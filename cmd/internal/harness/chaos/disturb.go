@@ -10,28 +10,29 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
-// trouble hurts the fleet until its time is over. One thing is done after the other, so that a seed says all of it; what
-// it did is undone a while later.
-func (f *fleet) trouble(ctx context.Context) error {
-	if !f.pause(ctx, 5*time.Second) {
-		return ctx.Err()
+// disturb disturbs the fleet for f.duration. Disturbances do not overlap, so that the seed determines all of them; each
+// is undone after a while.
+func (f *fleet) disturb(ctx context.Context) error {
+	if err := cluster.Sleep(ctx, 5*time.Second); err != nil {
+		return err
 	}
 	if !f.killsOnly {
-		if err := f.certain(ctx); err != nil {
+		if err := f.disturbCertain(ctx); err != nil {
 			return err
 		}
 	}
-	began, before := time.Now(), f.fence.committed()
+	began, before := time.Now(), f.commits.sequences()
 	until, restartAt := began.Add(f.duration), began.Add(f.duration/2)
-	var old []*cluster.Process
-	if f.from != "" {
-		old = slices.Concat(f.consumers, f.simulators)
-	}
 	if f.killsOnly {
 		restartAt = time.Time{}
+	}
+	var old []*cluster.Process // that must be upgraded
+	if f.from != "" {
+		old = slices.Concat(f.consumers, f.simulators)
 	}
 	every := f.duration / 2 / time.Duration(max(1, len(old)))
 	upgradeAt := began.Add(f.duration / 4)
@@ -41,7 +42,7 @@ func (f *fleet) trouble(ctx context.Context) error {
 			if err := f.restartCluster(ctx); err != nil {
 				return err
 			}
-			if err := f.killSimulator(ctx, f.simulators[0], 0); err != nil { // so that no run is without repeated batches
+			if err := f.killSimulator(ctx, f.simulators[0], 0); err != nil { // so that every run has repeated batches
 				return err
 			}
 		}
@@ -52,28 +53,29 @@ func (f *fleet) trouble(ctx context.Context) error {
 			old, upgradeAt = old[1:], upgradeAt.Add(every)
 			continue
 		}
-		if err := f.one(ctx); err != nil {
+		if err := f.disturbOnce(ctx); err != nil {
 			return err
 		}
-		f.pause(ctx, time.Duration(500+f.random.IntN(2500))*time.Millisecond)
+		_ = cluster.Sleep(ctx, time.Duration(500+f.random.IntN(2500))*time.Millisecond)
 	}
 	if len(old) > 0 {
-		return fmt.Errorf("%d programs are still old ones: more time is needed", len(old))
+		return fmt.Errorf("%d programs were not upgraded in time: use a longer -duration", len(old))
 	}
-	return errors.Join(ctx.Err(), f.wentOn(before))
+	return errors.Join(ctx.Err(), f.checkProgress(before))
 }
 
-// holds is how often a commit is held back until one comes too late: what is held may be of a shard without hosts, or a claim.
-const holds = 5
+// mostDelayedCommits limits how many commits are delayed until one comes from a fenced instance: a delayed commit may
+// belong to a shard without hosts, or be a claim.
+const mostDelayedCommits = 5
 
-// certain does what a run may not leave to chance, before the time of trouble begins: a zombie commits, and a fold is without
-// any instance for a moment.
-func (f *fleet) certain(ctx context.Context) error {
-	for range holds {
-		if err := f.holdCommit(ctx); err != nil {
+// disturbCertain does what every run must exercise: a fenced instance tries to commit, and one fold has no instance for
+// a moment.
+func (f *fleet) disturbCertain(ctx context.Context) error {
+	for range mostDelayedCommits {
+		if err := f.delayCommit(ctx); err != nil {
 			return err
 		}
-		if _, late := f.fence.counts(); late > 0 {
+		if _, fenced := f.commits.counts(); fenced > 0 {
 			break
 		}
 	}
@@ -85,89 +87,23 @@ func (f *fleet) certain(ctx context.Context) error {
 	return nil
 }
 
-// wentOn is nil when each fold committed more during the trouble, which never hurt all of its instances for long. A short
-// trouble may be over before a commit is due.
-func (f *fleet) wentOn(before map[string]uint64) error {
-	after := f.fence.committed()
-	for _, fold := range consumers {
-		if f.duration >= time.Minute && after[fold] <= before[fold] {
-			return fmt.Errorf("%s committed nothing in %s of trouble", fold, f.duration)
+// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were never
+// all down for long. A run below a minute may end before a commit is due.
+func (f *fleet) checkProgress(before map[string]uint64) error {
+	after := f.commits.sequences()
+	for _, name := range fold.Names() {
+		if f.duration >= time.Minute && after[name] <= before[name] {
+			return fmt.Errorf("%s committed nothing in %s of disturbances", name, f.duration)
 		}
 	}
 	return nil
 }
 
-// alive is nil when a process that is to be hurt is there to be hurt.
-func alive(p *cluster.Process) error {
-	if !p.Running() {
-		return fmt.Errorf("%s has ended by itself: %w: %s", p.Name, p.Err(), lastWords(p))
-	}
-	return nil
-}
-
-// lastWords are what a process that crashed said, and where it did.
-func lastWords(p *cluster.Process) string {
-	text, _ := os.ReadFile(p.Log())
-	if said := crash.FindAll(text, -1); len(said) > 0 {
-		return fmt.Sprintf("%s (%s)", said[len(said)-1], p.Log())
-	}
-	return "see " + p.Log()
-}
-
-// end has a consumer stop in order.
-func end(p *cluster.Process) error {
-	if err := alive(p); err != nil {
-		return err
-	}
-	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
-		return err
-	}
-	if p.Err() != nil {
-		return fmt.Errorf("%s was asked to end: %w: %s", p.Name, p.Err(), lastWords(p))
-	}
-	return nil
-}
-
-// freeze stops a process for a while.
-func (f *fleet) freeze(ctx context.Context, p *cluster.Process, d time.Duration) error {
-	if err := alive(p); err != nil {
-		return err
-	}
-	f.note(fmt.Sprintf("pause %.0f s", d.Seconds()), p.Name)
-	p.Signal(syscall.SIGSTOP)
-	f.pause(ctx, d)
-	p.Signal(syscall.SIGCONT)
-	return nil
-}
-
-// upgrade replaces a process's program: a consumer ends in order, a simulator does not.
-func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
-	f.note("upgrade", p.Name)
-	p.Args[0] = f.program(filepath.Base(p.Args[0]))
-	if slices.Contains(f.simulators, p) {
-		p.Kill()
-		return f.startAgain(ctx, p)
-	}
-	if err := end(p); err != nil {
-		return err
-	}
-	return p.Start()
-}
-
-func (f *fleet) pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// one does one thing.
-func (f *fleet) one(ctx context.Context) error {
+// disturbOnce does one thing at random.
+func (f *fleet) disturbOnce(ctx context.Context) error {
 	consumer := f.consumers[f.random.IntN(len(f.consumers))]
 	if f.killsOnly {
-		return f.kill(ctx, consumer, leftDead)
+		return f.kill(ctx, consumer, takeoverTime)
 	}
 	simulator := f.simulators[f.random.IntN(len(f.simulators))]
 	node := f.random.IntN(nodes)
@@ -176,94 +112,108 @@ func (f *fleet) one(ctx context.Context) error {
 	case n < 35:
 		return f.kill(ctx, consumer, wait/4)
 	case n < 50:
-		return f.freeze(ctx, consumer, 15*time.Second)
+		return f.pause(ctx, consumer, 15*time.Second)
 	case n < 58:
 		f.note("stop and start", consumer.Name)
-		if err := end(consumer); err != nil {
+		if err := consumer.Stop(syscall.SIGTERM, time.Minute); err != nil {
 			return err
 		}
 		return consumer.Start()
 	case n < 72:
-		if err := alive(f.nodes[node]); err != nil {
-			return err
-		}
-		f.note("kill node", f.nodes[node].Name)
-		f.nodes[node].Kill()
-		f.pause(ctx, wait)
-		return f.nodes[node].Start()
+		return f.restartNodes(ctx, "kill node", f.nodes[node:node+1], wait)
 	case n < 84:
 		f.note("cut connections", f.nodes[node].Name)
-		f.proxies[node].sever()
-		f.pause(ctx, wait/2)
-		f.proxies[node].heal()
+		f.proxies[node].cutConnections()
+		_ = cluster.Sleep(ctx, wait/2)
+		f.proxies[node].acceptConnections()
+		return nil
 	case n < 90:
 		return f.killSimulator(ctx, simulator, wait/4)
 	case n < 96:
-		return f.freeze(ctx, simulator, 3*time.Second)
+		return f.pause(ctx, simulator, 3*time.Second)
 	default:
 		return f.fillDisk(ctx)
 	}
-	return nil
 }
 
-// leftDead is long enough for others to have taken over.
-const leftDead = 20 * time.Second
+// note prints and counts a disturbance.
+func (f *fleet) note(what, who string) {
+	f.Say("%s %s", what, who)
+	f.did[what]++
+}
 
-// kill ends a consumer at once and starts it again after a while.
+// takeoverTime is longer than other instances need to take over a shard.
+const takeoverTime = 20 * time.Second
+
+// kill sends SIGKILL to a consumer and starts it again after a while.
 func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.Duration) error {
-	if err := alive(consumer); err != nil {
+	if err := cluster.CheckRunning(consumer); err != nil {
 		return err
 	}
 	f.note("kill consumer", consumer.Name)
 	f.kills = append(f.kills, kill{consumer.Name, time.Now()})
 	consumer.Kill()
-	f.pause(ctx, after)
+	_ = cluster.Sleep(ctx, after)
 	return consumer.Start()
 }
 
-// killSimulator ends a simulator at once and starts it again after a while: it publishes again what may not have been stored.
-func (f *fleet) killSimulator(ctx context.Context, simulator *cluster.Process, after time.Duration) error {
-	if err := alive(simulator); err != nil {
+// pause stops a process with SIGSTOP for a while.
+func (f *fleet) pause(ctx context.Context, p *cluster.Process, d time.Duration) error {
+	if err := cluster.CheckRunning(p); err != nil {
 		return err
 	}
-	f.note("kill simulator", simulator.Name)
-	simulator.Kill()
-	f.pause(ctx, after)
-	return f.startAgain(ctx, simulator)
+	f.note(fmt.Sprintf("pause %.0f s", d.Seconds()), p.Name)
+	p.Signal(syscall.SIGSTOP)
+	_ = cluster.Sleep(ctx, d)
+	p.Signal(syscall.SIGCONT)
+	return nil
 }
 
-// startAgain starts a simulator until it has begun: it ends where it finds no bus to begin with, and logs batches where it does.
-func (f *fleet) startAgain(ctx context.Context, simulator *cluster.Process) error {
-	log := f.logOf(slices.Index(f.simulators, simulator))
-	for range 20 {
-		before, err := os.Stat(log)
-		if err == nil {
-			err = simulator.Start()
-		}
-		if err != nil {
+// upgrade replaces the program of a process: a consumer stops in order, a simulator is killed.
+func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
+	f.note("upgrade", p.Name)
+	p.Args[0] = f.Program(filepath.Base(p.Args[0]))
+	if slices.Contains(f.simulators, p) {
+		p.Kill()
+		return f.restartSimulator(ctx, p)
+	}
+	if err := p.Stop(syscall.SIGTERM, time.Minute); err != nil {
+		return err
+	}
+	return p.Start()
+}
+
+// restartCluster kills all nodes at once.
+func (f *fleet) restartCluster(ctx context.Context) error {
+	return f.restartNodes(ctx, "restart all nodes", f.nodes, 3*time.Second)
+}
+
+// restartNodes kills nodes and starts them again after a while.
+func (f *fleet) restartNodes(ctx context.Context, what string, list []*cluster.Process, after time.Duration) error {
+	name := ""
+	if len(list) == 1 {
+		name = list[0].Name
+	}
+	f.note(what, name)
+	for _, n := range list {
+		if err := cluster.CheckRunning(n); err != nil {
 			return err
 		}
-		for simulator.Running() {
-			if now, err := os.Stat(log); err != nil || now.Size() > before.Size() {
-				return err
-			}
-			if !f.pause(ctx, 200*time.Millisecond) {
-				return ctx.Err()
-			}
+		n.Kill()
+	}
+	_ = cluster.Sleep(ctx, after)
+	for _, n := range list {
+		if err := n.Start(); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("%s does not start: %s", simulator.Name, lastWords(simulator))
+	return nil
 }
 
-func (f *fleet) note(what, who string) {
-	f.say("%s %s", what, who)
-	f.did[what]++
-}
-
-// fillDisk leaves the last node no room for a while. It is started anew then, as its operator would.
+// fillDisk fills the disk of the last node for a while. Then the node is restarted, as its operator would do.
 func (f *fleet) fillDisk(ctx context.Context) error {
 	if f.tmpfs == "" {
-		f.note("no disk to fill: that needs root", "")
+		f.note("no disk to fill: mounting a tmpfs needs root", "")
 		return nil
 	}
 	node := f.nodes[nodes-1]
@@ -278,28 +228,10 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 		_, err = file.Write(block)
 	}
 	_ = file.Close()
-	f.pause(ctx, 5*time.Second)
+	_ = cluster.Sleep(ctx, 5*time.Second)
 	node.Kill()
 	if err := os.Remove(path); err != nil {
 		return err
 	}
 	return node.Start()
-}
-
-// restartCluster takes all nodes away at once: nothing is there for a moment.
-func (f *fleet) restartCluster(ctx context.Context) error {
-	f.note("restart all nodes", "")
-	for _, n := range f.nodes {
-		if err := alive(n); err != nil {
-			return err
-		}
-		n.Kill()
-	}
-	f.pause(ctx, 3*time.Second)
-	for _, n := range f.nodes {
-		if err := n.Start(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,83 +14,56 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
 const (
 	nodes      = 3
-	shardBytes = 256 << 20 // no stream may let go of its beginning: it is compared
+	simulators = 2
+	shardBytes = 256 << 20 // enough that no stream removes its first messages, which are compared
 )
-
-var consumers = []string{"leak", "launch", "bandwidth", "anomaly"}
 
 // fleet is everything that runs.
 type fleet struct {
+	*cluster.Workspace
 	options
-	dir        string
 	random     *rand.Rand
 	nodes      []*cluster.Process
 	proxies    []*proxy
 	consumers  []*cluster.Process
 	simulators []*cluster.Process
-	tmpfs      string // where the last node's store is, when this process may mount one
+	tmpfs      string // the last node's store; empty: this process may not mount one
 	nc         *nats.Conn
 	js         jetstream.JetStream
-	began      time.Time
-	did        map[string]int
-	kills      []kill // of consumers
-	fence      *fence
-	damagedAt  []uint64 // by shard: where its damaged batch is in its stream
+	did        map[string]int // disturbances, by what was done
+	kills      []kill         // of consumers
+	commits    *commits
+	damagedAt  []uint64 // by shard: sequence of its damaged batch
 
-	stopWatching func() // nil: it was not begun
+	stopWatching func() // nil before watchCommits
 }
 
 func newFleet(ctx context.Context, o options) (*fleet, error) {
-	dir, err := os.MkdirTemp("", "gputap-chaos-")
+	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{options: o, dir: dir, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}, began: time.Now()}
-	f.say("seed %d, %s of trouble, %d hosts, %d events/s, %d shards, %d instances of each consumer, in %s", o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, dir)
-	if err := f.build(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
+	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
+		o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, w.Dir)
+	if err := f.buildPrograms(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(w.Dir))
 	}
 	return f, nil
 }
 
-func (f *fleet) build(ctx context.Context) error {
-	if err := build(ctx, ".", filepath.Join(f.dir, "bin")); err != nil || f.from == "" {
-		return err
-	}
-	tree := filepath.Join(f.dir, "from")
-	if out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", tree, f.from).CombinedOutput(); err != nil {
-		return fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
-	}
-	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
-	return build(ctx, tree, filepath.Join(f.dir, "old"))
-}
-
-// build makes the programs of the fleet from a tree.
-func build(ctx context.Context, tree, to string) error {
-	programs := []string{"github.com/nats-io/nats-server/v2", "./cmd/gputap"}
-	for _, c := range consumers {
-		programs = append(programs, "./cmd/gputap-"+c)
-	}
-	return cluster.Build(ctx, tree, to, programs...)
-}
-
-func (f *fleet) say(format string, args ...any) {
-	fmt.Printf("%7.1fs  "+format+"\n", append([]any{time.Since(f.began).Seconds()}, args...)...)
-}
-
-func (f *fleet) program(name string) string { return filepath.Join(f.dir, "bin", name) }
-
-// first is the program that a process is to run until it is upgraded.
-func (f *fleet) first(name string) string {
+// firstProgram is the program that a process runs until it is upgraded.
+func (f *fleet) firstProgram(name string) string {
 	if f.from != "" {
-		return filepath.Join(f.dir, "old", name)
+		return f.Path("old/" + name)
 	}
-	return f.program(name)
+	return f.Program(name)
 }
 
 // start brings up the cluster, the streams, the consumers and the hosts.
@@ -104,16 +75,18 @@ func (f *fleet) start(ctx context.Context) error {
 	if f.nc, f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
-	if err := cluster.InitStreams(ctx, f.first("gputap"), f.urls(), f.shards, nodes, int64(f.shards)*shardBytes); err != nil {
+	err = cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), f.shards, nodes, int64(f.shards)*shardBytes)
+	if err != nil {
 		return err
 	}
-	if err := f.watchManifests(); err != nil {
+	if err := f.watchCommits(); err != nil {
 		return err
 	}
-	for _, c := range consumers {
+	for _, name := range fold.Names() {
 		for i := range f.instances {
-			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", c, i), Dir: f.dir, Args: []string{
-				f.first("gputap-" + c), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0", "--log.format", "text",
+			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", name, i), Dir: f.Dir, Args: []string{
+				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0",
+				"--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
 			if err := p.Start(); err != nil {
@@ -124,29 +97,28 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startSimulators(); err != nil {
 		return err
 	}
-	if err := cluster.Until(ctx, time.Minute, f.owned); err != nil {
+	if err := cluster.Until(ctx, time.Minute, f.allShardsOwned); err != nil {
 		return err
 	}
 	return f.publishDamaged(ctx)
 }
 
-const simulators = 2
-
 // clusterOf is the cluster of a simulator's hosts.
 func clusterOf(simulator int) string { return fmt.Sprintf("sim%d", simulator) }
 
-// startSimulators starts one whose hosts tell everything, and others whose hosts lose batches and whose producers start anew.
+// startSimulators starts one simulator whose hosts publish everything, and others whose hosts withhold batches and
+// whose producers restart.
 func (f *fleet) startSimulators() error {
-	profile := filepath.Join(f.dir, "profile")
-	if err := writeProfile(profile); err != nil {
+	recording := f.Path("recording")
+	if err := writeRecording(recording); err != nil {
 		return err
 	}
 	for i := range simulators {
-		name := fmt.Sprintf("simulate-%d", i)
-		p := &cluster.Process{Name: name, Dir: f.dir, Args: []string{
-			f.first("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i), "--hosts", strconv.Itoa((f.hosts + i) / simulators),
-			"--events-per-second", strconv.Itoa(f.rate / simulators), "--seed", strconv.FormatUint(f.seed, 10), "--log", f.logOf(i), "--resume",
-			"--duration", "24h", "--drain", "90s", "--profile", profile,
+		p := &cluster.Process{Name: fmt.Sprintf("simulate-%d", i), Dir: f.Dir, Args: []string{
+			f.firstProgram("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i),
+			"--hosts", strconv.Itoa((f.hosts + i) / simulators), "--events-per-second", strconv.Itoa(f.rate / simulators),
+			"--seed", strconv.FormatUint(f.seed, 10), "--log", f.truthLog(i), "--resume",
+			"--duration", "24h", "--drain", "90s", "--profile", recording,
 		}}
 		if i > 0 {
 			p.Args = append(p.Args, "--restart", "--lose", "0.02")
@@ -159,10 +131,10 @@ func (f *fleet) startSimulators() error {
 	return nil
 }
 
-func (f *fleet) logOf(simulator int) string {
-	return filepath.Join(f.dir, fmt.Sprintf("truth-%d", simulator))
-}
+// truthLog is where a simulator logs every batch before it publishes it.
+func (f *fleet) truthLog(simulator int) string { return f.Path(fmt.Sprintf("truth-%d", simulator)) }
 
+// urls are those of the proxies: everything but the nodes themselves connects through them.
 func (f *fleet) urls() string {
 	var list []string
 	for _, p := range f.proxies {
@@ -172,7 +144,7 @@ func (f *fleet) urls() string {
 }
 
 func (f *fleet) startCluster() error {
-	list, err := cluster.Nodes(f.dir, f.program("nats-server"), nodes, "8GB")
+	list, err := cluster.Nodes(f.Dir, f.Program("nats-server"), nodes, "8GB")
 	if err != nil {
 		return err
 	}
@@ -210,15 +182,11 @@ func (f *fleet) close() {
 		p.close()
 	}
 	if f.tmpfs != "" {
-		if f.keep { // what is on it goes with it
+		if f.keep { // unmounting deletes what is on it
 			err := os.CopyFS(f.tmpfs+"-kept", os.DirFS(f.tmpfs))
-			f.say("the store of %s is copied to %s-kept, err %v", f.nodes[nodes-1].Name, f.tmpfs, err)
+			f.Say("the store of %s is copied to %s-kept, err %v", f.nodes[nodes-1].Name, f.tmpfs, err)
 		}
 		_ = syscall.Unmount(f.tmpfs, 0)
 	}
-	if !f.keep {
-		_ = os.RemoveAll(f.dir)
-		return
-	}
-	fmt.Println("logs and stores are in", f.dir)
+	f.Close(f.keep)
 }

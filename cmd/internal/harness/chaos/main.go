@@ -4,11 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
 // options of a run.
@@ -27,28 +26,30 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "what happens, and when")
-	flag.DurationVar(&o.duration, "duration", 3*time.Minute, "time of trouble")
-	flag.IntVar(&o.hosts, "hosts", 200, "simulated hosts")
-	flag.IntVar(&o.rate, "rate", 10_000, "events a second of all hosts")
-	flag.IntVar(&o.shards, "shards", 16, "shards")
+	flag.Uint64Var(&o.seed, "seed", 1, "determines which disturbances happen, and when")
+	flag.DurationVar(&o.duration, "duration", 3*time.Minute, "how long the fleet is disturbed")
+	flag.IntVar(&o.hosts, "hosts", 200, "number of simulated hosts")
+	flag.IntVar(&o.rate, "rate", 10_000, "events per second of all hosts together")
+	flag.IntVar(&o.shards, "shards", 16, "number of shards")
 	flag.IntVar(&o.instances, "instances", 3, "instances of each consumer")
-	flag.StringVar(&o.disk, "disk", "1g", "size of the disk that is filled, a tmpfs: must hold what a node stores")
-	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs and stores")
-	flag.StringVar(&o.from, "from", "", "commit whose programs run at first; they are replaced one by one")
-	flag.BoolVar(&o.killsOnly, "kills-only", false, "kill consumers and do nothing else: how long it takes until others fold, on a cluster that is well")
+	flag.StringVar(&o.disk, "disk", "1g", "size of the tmpfs that is filled; it must hold the store of one node")
+	flag.BoolVar(&o.keep, "keep", false, "keep logs and stores")
+	flag.StringVar(&o.from, "from", "",
+		"revision whose programs run first and are then replaced one by one; it must have the forms of this tree")
+	flag.BoolVar(&o.killsOnly, "kills-only", false,
+		"only kill consumers: measures takeovers on a cluster that is otherwise healthy")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: %v\nchaos: the same again: %s\n", err, again(o.seed))
-		os.Exit(1)
-	}
+	cluster.Main("chaos", func(ctx context.Context) error {
+		err := run(ctx, o)
+		if err != nil {
+			err = fmt.Errorf("%w\nchaos: to repeat this run: %s", err, repeat(o.seed))
+		}
+		return err
+	})
 }
 
-// again is the command that does the same.
-func again(seed uint64) string {
+// repeat returns the command that repeats this run.
+func repeat(seed uint64) string {
 	var flags []string
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name != "seed" {
@@ -70,10 +71,10 @@ func run(ctx context.Context, o options) (err error) {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	if err := f.trouble(ctx); err != nil {
+	if err := f.disturb(ctx); err != nil {
 		return err
 	}
-	if err := f.rest(ctx); err != nil {
+	if err := f.recover(ctx); err != nil {
 		return err
 	}
 	return f.verify(ctx)

@@ -6,17 +6,17 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// told is what was published of one process, and what follows from it: a model of CUDA memory that knows as much as the
-// recording needs.
-type told struct {
+// published is what was published of one process, and what follows from it: a model of CUDA memory that knows as much
+// as the recording needs.
+type published struct {
 	seen     [schema.NumKinds]bool
-	calls    [schema.NumKinds]map[string]uint64 // by symbol, whatever became of them
+	calls    [schema.NumKinds]map[string]uint64 // by symbol, failed ones included
 	launches map[string]uint64                  // by mangled name
-	copies   map[way]moved
-	failed   map[string]uint64 // allocations that found no memory, by symbol
-	torn     bool              // memory events of it were withheld: what it holds cannot be known
-	gap      bool              // and somebody can know that, by what came behind
-	exited   bool              // it was told
+	copies   map[route]moved
+	failed   map[string]uint64 // allocations that failed for lack of memory, by symbol
+	unknown  bool              // memory events were withheld, so what it holds is unknown
+	gap      bool              // a later batch was published, so the gap can be noticed
+	exited   bool              // its exit was published
 
 	ended           bool
 	gpu, hostMem    holding
@@ -24,17 +24,17 @@ type told struct {
 	handles, mapped map[uint64]*allocation
 }
 
-// way is a row of the bandwidth fold.
-type way struct {
+// route is a row of the bandwidth fold.
+type route struct {
 	direction schema.Direction
 	set       bool
 }
 
-func (w way) String() string {
-	if w.set {
+func (r route) String() string {
+	if r.set {
 		return "set"
 	}
-	return w.direction.String()
+	return r.direction.String()
 }
 
 type moved struct{ calls, bytes uint64 }
@@ -48,16 +48,17 @@ func (h holding) String() string {
 type allocation struct {
 	bytes   uint64
 	class   schema.MemClass
-	context uint64 // that takes it along; 0: none
+	context uint64 // whose end frees it; 0: none
 	holds   int    // references and mappings
 }
 
-func (t *truth) told(b *schema.Batch, thread uint32) *told {
+// process returns the process of a thread.
+func (t *truth) process(b *schema.Batch, thread uint32) *published {
 	id := b.ID(&b.Processes[b.Threads[thread].Process])
 	p := t.processes[id]
 	if p == nil {
-		p = &told{
-			launches: map[string]uint64{}, copies: map[way]moved{}, failed: map[string]uint64{},
+		p = &published{
+			launches: map[string]uint64{}, copies: map[route]moved{}, failed: map[string]uint64{},
 			addresses: map[uint64]*allocation{}, handles: map[uint64]*allocation{}, mapped: map[uint64]*allocation{},
 		}
 		for kind := range p.calls {
@@ -68,13 +69,13 @@ func (t *truth) told(b *schema.Batch, thread uint32) *told {
 	return p
 }
 
-// tell adds a batch to what is told of its processes.
-func (t *truth) tell(b *schema.Batch, withheld bool) {
+// apply adds a batch to the model of its processes.
+func (t *truth) apply(b *schema.Batch, withheld bool) {
 	at := host{b.Cluster, b.Host}
 	if withheld {
 		for i := range b.Threads {
-			if p := t.told(b, uint32(i)); b.Kind == schema.KindMemory {
-				p.torn = true
+			if p := t.process(b, uint32(i)); b.Kind == schema.KindMemory {
+				p.unknown = true
 				t.holes[at] = append(t.holes[at], p)
 			}
 		}
@@ -90,31 +91,31 @@ func (t *truth) tell(b *schema.Batch, withheld bool) {
 		switch b.Kind {
 		case schema.KindMemory:
 			e := b.Memory(i)
-			t.told(b, e.Thread).memory(b, &e)
+			t.process(b, e.Thread).memory(b, &e)
 		case schema.KindLaunch:
 			e := b.Launch(i)
-			p, shape := t.told(b, e.Thread), &b.Shapes[e.Shape]
+			p, shape := t.process(b, e.Thread), &b.Shapes[e.Shape]
 			p.count(b, shape.Call)
 			p.launches[b.Funcs[shape.Func].Name]++
 		case schema.KindCopy:
 			e := b.Copy(i)
-			p, call := t.told(b, e.Thread), &b.Calls[e.Call]
+			p, call := t.process(b, e.Thread), &b.Calls[e.Call]
 			p.count(b, e.Call)
-			to := way{call.Direction, call.Op == schema.OpSet || call.Op == schema.OpSetAsync}
+			to := route{call.Direction, call.Op == schema.OpSet || call.Op == schema.OpSetAsync}
 			p.copies[to] = moved{p.copies[to].calls + 1, p.copies[to].bytes + e.Bytes}
 		case schema.KindSync:
 			e := b.Sync(i)
-			t.told(b, e.Thread).count(b, e.Call)
+			t.process(b, e.Thread).count(b, e.Call)
 		}
 	}
 }
 
-func (p *told) count(b *schema.Batch, call uint32) {
+func (p *published) count(b *schema.Batch, call uint32) {
 	p.seen[b.Kind] = true
 	p.calls[b.Kind][b.Calls[call].Symbol]++
 }
 
-func (p *told) memory(b *schema.Batch, e *schema.Memory) {
+func (p *published) memory(b *schema.Batch, e *schema.Memory) {
 	p.seen[schema.KindMemory] = true
 	call := &b.Calls[e.Call]
 	if call.Op == schema.OpExit {
@@ -136,50 +137,50 @@ func (p *told) memory(b *schema.Batch, e *schema.Memory) {
 		p.addresses[e.Ptr] = a
 		p.add(a)
 	case schema.OpFree:
-		p.let(p.addresses, e.Ptr)
+		p.release(p.addresses, e.Ptr)
 	case schema.OpCreate:
 		p.handles[e.Ptr] = a
 		p.add(a)
 	case schema.OpRelease:
-		p.let(p.handles, e.Ptr)
+		p.release(p.handles, e.Ptr)
 	case schema.OpMap:
 		if made := p.handles[e.Aux]; made != nil {
 			made.holds++
 			p.mapped[e.Ptr] = made
 		}
 	case schema.OpUnmap:
-		p.let(p.mapped, e.Ptr)
+		p.release(p.mapped, e.Ptr)
 	case schema.OpContextDestroy:
 		for ptr, a := range p.addresses {
 			if a.context == e.Ptr {
-				p.let(p.addresses, ptr)
+				p.release(p.addresses, ptr)
 			}
 		}
 	}
 }
 
-func (p *told) of(a *allocation) *holding {
+func (p *published) holdingOf(a *allocation) *holding {
 	if a.class.OnHost() {
 		return &p.hostMem
 	}
 	return &p.gpu
 }
 
-func (p *told) add(a *allocation) { p.of(a).live += a.bytes }
+func (p *published) add(a *allocation) { p.holdingOf(a).live += a.bytes }
 
-// let ends one hold on memory, which goes with the last.
-func (p *told) let(from map[uint64]*allocation, ptr uint64) {
+// release ends one hold on memory; the last one frees it.
+func (p *published) release(from map[uint64]*allocation, ptr uint64) {
 	a := from[ptr]
 	if a == nil {
 		return
 	}
 	delete(from, ptr)
 	if a.holds--; a.holds == 0 {
-		p.of(a).live -= a.bytes
+		p.holdingOf(a).live -= a.bytes
 	}
 }
 
-func (p *told) exit() {
+func (p *published) exit() {
 	if p.ended {
 		return
 	}

@@ -8,7 +8,9 @@ import (
 	"sync"
 )
 
-// proxy stands between the clients and one node, so that connections can be cut and what clients say be held back.
+// proxy sits between the clients and one node. It can cut connections, and delay one message that a client sends. A
+// library such as toxiproxy cuts connections too, but cannot select a message by its contents without a proxy stage of
+// our own, so ours stays.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -16,46 +18,46 @@ type proxy struct {
 	mu    sync.Mutex
 	cut   bool
 	conns map[net.Conn]bool
-	held  *hold
+	delay *delay
 }
 
-// hold is what is to be held back: the first bytes that hold what, and whatever the client says behind them.
-type hold struct {
-	what   []byte
-	caught chan struct{} // closed when they came
-	let    chan struct{} // closed when they may go on
+// delay holds back the first bytes that contain a text, and everything that the same client sends after them.
+type delay struct {
+	text     []byte
+	caught   chan struct{} // closed when the text arrived
+	released chan struct{} // closed when it may go on
 
 	mu   sync.Mutex
 	done bool
 }
 
-func newHold(what string) *hold {
-	return &hold{what: []byte(what), caught: make(chan struct{}), let: make(chan struct{})}
+func newDelay(text string) *delay {
+	return &delay{text: []byte(text), caught: make(chan struct{}), released: make(chan struct{})}
 }
 
-// take says whether these bytes are to be held back.
-func (h *hold) take(data []byte) bool {
-	if h == nil || !bytes.Contains(data, h.what) {
+// catch reports whether these bytes are to be held back. It does so once.
+func (d *delay) catch(data []byte) bool {
+	if d == nil || !bytes.Contains(data, d.text) {
 		return false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
 		return false
 	}
-	h.done = true
-	close(h.caught)
+	d.done = true
+	close(d.caught)
 	return true
 }
 
-func (h *hold) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.done = true
+func (d *delay) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done = true
 	select {
-	case <-h.let:
+	case <-d.released:
 	default:
-		close(h.let)
+		close(d.released)
 	}
 }
 
@@ -97,11 +99,11 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 	done := make(chan struct{}, 2)
 	go func() {
-		_, _ = io.Copy(client, node) // however it ends
+		_, _ = io.Copy(client, node) // either end may close the connection
 		done <- struct{}{}
 	}()
 	go func() {
-		p.pass(node, client)
+		p.forward(node, client)
 		done <- struct{}{}
 	}()
 	<-done
@@ -111,16 +113,16 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// pass takes what a client says to its node.
-func (p *proxy) pass(node io.Writer, client io.Reader) {
+// forward copies what a client sends to its node, with the delay.
+func (p *proxy) forward(node io.Writer, client io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
 		p.mu.Lock()
-		held := p.held
+		delay := p.delay
 		p.mu.Unlock()
-		if held.take(buf[:n]) {
-			<-held.let
+		if delay.catch(buf[:n]) {
+			<-delay.released
 		}
 		if _, failed := node.Write(buf[:n]); err != nil || failed != nil {
 			return
@@ -128,15 +130,15 @@ func (p *proxy) pass(node io.Writer, client io.Reader) {
 	}
 }
 
-// hold has the next bytes that are to be held back wait; nil: none.
-func (p *proxy) hold(h *hold) {
+// setDelay applies a delay to what clients send from now on; nil: none.
+func (p *proxy) setDelay(d *delay) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = h
+	p.delay = d
 }
 
-// sever ends every connection, and refuses new ones until heal.
-func (p *proxy) sever() {
+// cutConnections closes every connection, and refuses new ones until acceptConnections.
+func (p *proxy) cutConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = true
@@ -145,7 +147,7 @@ func (p *proxy) sever() {
 	}
 }
 
-func (p *proxy) heal() {
+func (p *proxy) acceptConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false

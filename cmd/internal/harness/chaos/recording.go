@@ -9,15 +9,15 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// recorder makes the recording that every host replays: a life of some seconds in which programs begin and end, so that
-// a shard that changes hands has ended processes, unfreed memory, mappings, contexts and pools in its state.
+// recorder makes the recording that every host replays. In its few seconds programs begin and end, so that the state of
+// a shard that is taken over holds ended processes, unfreed memory, mappings, contexts and pools.
 type recorder struct {
 	open [schema.NumKinds]*schema.Builder
 	now  schema.KTime
 }
 
 const (
-	between   = schema.KTime(time.Millisecond) // two calls
+	callGap   = schema.KTime(time.Millisecond) // between two calls
 	callTime  = 1000                           // ns
 	firstAddr = 0x7f00_0000_0000
 	mebibyte  = 1 << 20
@@ -25,8 +25,8 @@ const (
 
 var card = schema.GPU{UUID: "GPU-51500000-0000-4000-8000-000000000000"}
 
-// writeProfile writes the recording as gputap simulate reads it.
-func writeProfile(path string) error {
+// writeRecording writes the recording as gputap simulate reads it.
+func writeRecording(path string) error {
 	r := recorder{now: schema.KTime(time.Minute)}
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		r.open[kind] = schema.NewBuilder(kind)
@@ -42,7 +42,7 @@ func writeProfile(path string) error {
 	return os.WriteFile(path, out, 0o644)
 }
 
-// play has the programs run beside each other: each begins after so many rounds, and makes one call in every round.
+// play runs the programs side by side. Each program makes one call per round, from the round in which it begins.
 func (r *recorder) play() {
 	programs := []struct {
 		begins int
@@ -72,14 +72,14 @@ func (r *recorder) play() {
 type program struct {
 	*recorder
 	schema.Process
-	context uint64 // that is current; 0: none
+	context uint64 // current one; 0: none
 }
 
 func (r *recorder) program(pid uint32, comm string) *program {
 	return &program{recorder: r, Process: schema.Process{PID: pid, Start: r.now, UID: 1000, Comm: comm, Exe: "/usr/bin/" + comm, User: "chaos"}}
 }
 
-// train holds memory of all sorts, frees a part of it, and ends with the rest unfreed.
+// train allocates memory of all kinds, frees a part of it, and ends with the rest unfreed.
 func (p *program) train() []func() {
 	const context, pool, handle, mapped = 1, 2, 3, 4
 	return slices.Concat([]func(){
@@ -93,8 +93,8 @@ func (p *program) train() []func() {
 		p.allocates("cuMemSetAccess", mapped, 32*mebibyte),
 	}, p.work(30), []func(){
 		p.memory("cuMemAlloc_v2", schema.Memory{Bytes: 200 << 30, Result: outOfMemory}),
-		p.frees("cuMemFree_v2", 10), p.allocates("cuMemAlloc_v2", 10, 48*mebibyte), // the same address again
-		p.frees("cuMemFreeAsync", 20), p.frees("cuMemRelease", handle), // the mapping keeps its memory
+		p.frees("cuMemFree_v2", 10), p.allocates("cuMemAlloc_v2", 10, 48*mebibyte), // reuses the address
+		p.frees("cuMemFreeAsync", 20), p.frees("cuMemRelease", handle), // the mapping keeps the memory alive
 		p.allocates("cuMemHostAlloc", 30, 16*mebibyte),
 	}, p.work(30), []func(){
 		p.memory("cuMemAlloc_v2", schema.Memory{Bytes: 200 << 30, Result: outOfMemory}),
@@ -102,7 +102,7 @@ func (p *program) train() []func() {
 	})
 }
 
-// serve ends a context that takes its memory along.
+// serve destroys a context, which frees the context's memory.
 func (p *program) serve() []func() {
 	const context = 1
 	return slices.Concat([]func(){
@@ -114,18 +114,18 @@ func (p *program) serve() []func() {
 	})
 }
 
-// short frees what it had.
+// short frees everything that it allocated.
 func (p *program) short(i uint64) []func() {
 	return slices.Concat([]func(){p.allocates("cuMemAlloc_v2", 10, i*mebibyte)}, p.work(8), []func(){p.frees("cuMemFree_v2", 10), p.ends()})
 }
 
-// notebook is there until the recording ends.
+// notebook runs until the recording ends.
 func (p *program) notebook() []func() {
 	return slices.Concat([]func(){p.allocates("cuMemAlloc_v2", 10, 100*mebibyte), p.allocates("cuMemAlloc_v2", 11, mebibyte)}, p.work(25),
 		[]func(){p.frees("cuMemFree_v2", 11)})
 }
 
-// work is so many steps of what programs do most of the time.
+// work returns the calls of so many steps: copies, launches and waits.
 func (p *program) work(steps int) (calls []func()) {
 	for i := range steps {
 		calls = append(calls, p.copies("cuMemcpyHtoD_v2", uint64(i+1)<<10), p.launches("_Z4gemmPfi"), p.launches("_Z4reluPf"), p.launches("_Z4gemmPfi"),
@@ -136,7 +136,7 @@ func (p *program) work(steps int) (calls []func()) {
 
 const outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 
-// at is an address or handle of the program.
+// at returns an address or handle of the program.
 func (p *program) at(i int) uint64 { return firstAddr + uint64(p.PID)<<32 + uint64(i)<<24 }
 
 func (p *program) thread(b *schema.Builder) uint32 {
@@ -150,7 +150,7 @@ func ref(symbol string) schema.CallRef {
 func (p *program) memory(symbol string, m schema.Memory) func() {
 	return func() {
 		b, call := p.open[schema.KindMemory], ref(symbol)
-		p.now += between
+		p.now += callGap
 		m.Time, m.Duration, m.Thread, m.Call, m.GPU = p.now, callTime, p.thread(b), b.Call(call), b.GPU(card)
 		if p.context != 0 {
 			m.Context = b.Context(schema.Context{Handle: p.context, GPU: m.GPU})
@@ -180,7 +180,7 @@ func (p *program) ends() func() { return p.memory("process_exit", schema.Memory{
 func (p *program) launches(name string) func() {
 	return func() {
 		b := p.open[schema.KindLaunch]
-		p.now += between
+		p.now += callGap
 		shape := schema.LaunchShape{Call: b.Call(ref("cuLaunchKernel")), Func: b.Func(schema.Func{Name: name, Handle: p.at(100 + len(name))})}
 		shape.Grid, shape.Block = [3]uint32{64, 1, 1}, [3]uint32{256, 1, 1}
 		b.AddLaunch(&schema.Launch{Time: p.now, Thread: p.thread(b), GPU: b.GPU(card), Shape: b.Shape(shape), CUDAStream: b.CUDAStream(0)})
@@ -190,7 +190,7 @@ func (p *program) launches(name string) func() {
 func (p *program) copies(symbol string, bytes uint64) func() {
 	return func() {
 		b := p.open[schema.KindCopy]
-		p.now += between
+		p.now += callGap
 		b.AddCopy(&schema.Copy{
 			Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card), Bytes: bytes,
 			Dst: p.at(10), Src: p.at(11), CUDAStream: b.CUDAStream(0),
@@ -201,7 +201,7 @@ func (p *program) copies(symbol string, bytes uint64) func() {
 func (p *program) waits(symbol string) func() {
 	return func() {
 		b := p.open[schema.KindSync]
-		p.now += between
+		p.now += callGap
 		b.AddSync(&schema.Sync{Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card), CUDAStream: b.CUDAStream(0)})
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
-	"github.com/gputap/gputap/cmd/internal/harness/reference"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -23,9 +23,27 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// takeUp gives the committed states of a fold as the instance that comes next has them.
-func (f *fleet) takeUp(ctx context.Context, name string, see func(fold consumer.Stateful)) error {
-	c := consumer.New(consumer.Options{Instance: "verify"}, f.js, reference.Folds[name], slog.New(slog.DiscardHandler))
+// verifyReports compares what the committed states report with what was published.
+func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
+	var faults []error
+	for _, entry := range fold.All() {
+		c := newComparison(entry, t)
+		if err := f.restoreStates(ctx, entry, c.addShard); err != nil {
+			return err
+		}
+		faults = append(faults, c.err())
+	}
+	err := errors.Join(faults...)
+	if err == nil {
+		f.Say("the committed states report of each process what was published of it")
+	}
+	return err
+}
+
+// restoreStates restores the committed states of a fold as its next instance would.
+func (f *fleet) restoreStates(ctx context.Context, entry fold.Entry, see func(fold consumer.Stateful)) error {
+	create := func() consumer.Stateful { return entry.New() }
+	c := consumer.New(consumer.Options{Instance: "verify"}, f.js, create, slog.New(slog.DiscardHandler))
 	reading, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(reading) }()
@@ -34,7 +52,7 @@ func (f *fleet) takeUp(ctx context.Context, name string, see func(fold consumer.
 		folds = nil
 		c.Each(func(_ int, fold consumer.Stateful) { folds = append(folds, fold) })
 		if len(folds) < f.shards {
-			return fmt.Errorf("%d of %d committed states of %s are taken up", len(folds), f.shards, name)
+			return fmt.Errorf("%d of %d committed states of %s are restored", len(folds), f.shards, entry.Name())
 		}
 		return nil
 	})
@@ -48,159 +66,148 @@ func (f *fleet) takeUp(ctx context.Context, name string, see func(fold consumer.
 	return nil
 }
 
-// view compares what a fold shows with what was published of each process.
-type view struct {
+// comparison compares what a fold reports with what was published of each process.
+type comparison struct {
 	*truth
-	fold         string
-	seen         map[schema.ProcessID]bool
-	raised, held float64 // alerts
-	faults       []error // the first few
-	more         int
+	fold               fold.Entry
+	seen               map[schema.ProcessID]bool
+	raised, suppressed float64 // alerts
+	faults             []error // the first few
+	moreFaults         int
 }
 
-func newView(fold string, t *truth) *view {
-	return &view{truth: t, fold: fold, seen: map[schema.ProcessID]bool{}}
+func newComparison(entry fold.Entry, t *truth) *comparison {
+	return &comparison{truth: t, fold: entry, seen: map[schema.ProcessID]bool{}}
 }
 
-func (v *view) fault(id schema.ProcessID, format string, args ...any) {
-	if len(v.faults) == mostFaults {
-		v.more++
+func (c *comparison) fault(id schema.ProcessID, format string, args ...any) {
+	if len(c.faults) == mostFaults {
+		c.moreFaults++
 		return
 	}
-	v.faults = append(v.faults, fmt.Errorf("%s shows of host %s/%s, pid %d: %w", v.fold, id.Cluster, id.Host, id.PID, fmt.Errorf(format, args...)))
+	c.faults = append(c.faults, fmt.Errorf("%s, host %s/%s, pid %d: %w",
+		c.fold.Name(), id.Cluster, id.Host, id.PID, fmt.Errorf(format, args...)))
 }
 
-// err also holds what was published and is not shown.
-func (v *view) err() error {
-	if v.fold == "anomaly" {
-		return v.compareAlerts()
+// err returns the faults, processes that are not reported included.
+func (c *comparison) err() error {
+	if c.fold.Name() == fold.Anomaly.Name() {
+		return c.compareAlerts()
 	}
-	for id, p := range v.processes {
-		if !v.seen[id] && slices.ContainsFunc(kindsOf[v.fold], func(k schema.Kind) bool { return p.seen[k] }) {
-			v.fault(id, "nothing")
+	for id, p := range c.processes {
+		if !c.seen[id] && slices.ContainsFunc(c.fold.Kinds(), func(k schema.Kind) bool { return p.seen[k] }) {
+			c.fault(id, "the process is not reported")
 		}
 	}
-	if v.more > 0 {
-		v.faults = append(v.faults, fmt.Errorf("%s: and %d more", v.fold, v.more))
+	if c.moreFaults > 0 {
+		c.faults = append(c.faults, fmt.Errorf("%s: and %d more", c.fold.Name(), c.moreFaults))
 	}
-	return errors.Join(v.faults...)
+	return errors.Join(c.faults...)
 }
 
-// see takes in one shard.
-func (v *view) see(fold consumer.Stateful) {
-	switch fold := fold.(type) {
+// addShard compares the report of one shard.
+func (c *comparison) addShard(state consumer.Stateful) {
+	switch state := state.(type) {
 	case *leak.Tracker:
-		for _, p := range fold.Report().Processes {
-			if want := v.process(p.ID, p.Calls); want != nil {
-				v.compareMemory(&p, want)
+		for _, p := range state.Report().Processes {
+			if want := c.expect(p.ID, p.Calls); want != nil {
+				c.compareMemory(&p, want)
 			}
 		}
 	case *launch.Histogram:
-		for _, p := range fold.Report() {
-			if want := v.process(p.ID, p.Calls); want != nil {
-				v.compareLaunches(&p, want)
+		for _, p := range state.Report() {
+			if want := c.expect(p.ID, p.Calls); want != nil {
+				c.compareLaunches(&p, want)
 			}
 		}
 	case *bandwidth.Meter:
-		for _, p := range fold.Report() {
-			if want := v.process(p.ID, p.Calls); want != nil {
-				v.compareCopies(&p, want)
+		for _, p := range state.Report() {
+			if want := c.expect(p.ID, p.Calls); want != nil {
+				c.compareCopies(&p, want)
 			}
 		}
 	case *anomaly.Detector:
-		v.raised += total(fold, "gputap_anomaly_events_total")
-		v.held += total(fold, "gputap_anomaly_suppressed_total")
+		c.raised += metric(state, "gputap_anomaly_events_total")
+		c.suppressed += metric(state, "gputap_anomaly_suppressed_total")
 	}
 }
 
-// process is what was published of one that is shown with these calls.
-func (v *view) process(id schema.ProcessID, calls []process.Call) *told {
-	p := v.processes[id]
-	if p == nil || v.seen[id] {
-		v.fault(id, "what was never published, or is shown twice")
+// expect returns what was published of a process, after it compared the calls that are reported of it.
+func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *published {
+	p := c.processes[id]
+	if p == nil || c.seen[id] {
+		c.fault(id, "the process was never published, or is reported twice")
 		return nil
 	}
-	v.seen[id] = true
+	c.seen[id] = true
 	want, got := map[string]uint64{}, map[string]uint64{}
-	for _, kind := range kindsOf[v.fold] {
+	for _, kind := range c.fold.Kinds() {
 		maps.Copy(want, p.calls[kind])
 	}
-	for _, c := range calls {
-		got[c.Symbol] = c.OK + c.Failed + c.Recorded
-		want[c.Symbol] += 0
+	for _, call := range calls {
+		got[call.Symbol] = call.OK + call.Failed + call.Recorded
+		want[call.Symbol] += 0
 	}
 	for _, symbol := range slices.Sorted(maps.Keys(want)) {
 		if got[symbol] != want[symbol] {
-			v.fault(id, "%d calls of %s; %d were published", got[symbol], symbol, want[symbol])
+			c.fault(id, "%d calls of %s; %d were published", got[symbol], symbol, want[symbol])
 		}
 	}
 	return p
 }
 
-func (v *view) compareMemory(p *leak.Process, want *told) {
+func (c *comparison) compareMemory(p *leak.Process, want *published) {
 	gpu, hostMem := holding{p.LiveBytes, p.UnfreedBytes}, holding{p.HostLiveBytes, p.HostUnfreedBytes}
 	switch {
 	case want.gap && p.Evidence == "complete":
-		v.fault(p.ID, "%s: memory events of it were withheld", p.Evidence)
-	case want.exited && !want.torn && p.ID.Cluster == clusterOf(0) && p.Evidence != "complete":
-		v.fault(p.ID, "%s: all of it was published", p.Evidence)
-	case !want.torn && (p.Ended != want.ended || gpu != want.gpu || hostMem != want.hostMem):
-		v.fault(p.ID, "ended %t, %s of its GPUs, %s of its host; published were ended %t, %s and %s", p.Ended, gpu, hostMem, want.ended, want.gpu, want.hostMem)
+		c.fault(p.ID, "evidence is %s, but memory events were withheld", p.Evidence)
+	case want.exited && !want.unknown && p.ID.Cluster == clusterOf(0) && p.Evidence != "complete":
+		c.fault(p.ID, "evidence is %s, but everything was published", p.Evidence)
+	case !want.unknown && (p.Ended != want.ended || gpu != want.gpu || hostMem != want.hostMem):
+		c.fault(p.ID, "ended %t, GPU memory %s, host memory %s; published: ended %t, %s, %s",
+			p.Ended, gpu, hostMem, want.ended, want.gpu, want.hostMem)
 	}
 }
 
-func (v *view) compareLaunches(p *launch.Process, want *told) {
+func (c *comparison) compareLaunches(p *launch.Process, want *published) {
 	got := map[string]uint64{}
 	for _, f := range p.Funcs {
 		got[f.Mangled] += f.Launches
 	}
 	if !maps.Equal(got, want.launches) {
-		v.fault(p.ID, "launches %v; published were %v", got, want.launches)
+		c.fault(p.ID, "launches %v; published: %v", got, want.launches)
 	}
 }
 
-func (v *view) compareCopies(p *bandwidth.Process, want *told) {
-	got := map[way]moved{}
-	for _, c := range p.Copies {
-		got[way{c.Direction, c.Set}] = moved{c.Calls, c.Bytes}
+func (c *comparison) compareCopies(p *bandwidth.Process, want *published) {
+	got := map[route]moved{}
+	for _, d := range p.Copies {
+		got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
 	}
 	if !maps.Equal(got, want.copies) {
-		v.fault(p.ID, "copies %v; published were %v", got, want.copies)
+		c.fault(p.ID, "copies %v; published: %v", got, want.copies)
 	}
 }
 
-// compareAlerts: a process that found no memory is told of once for each call that it asked with, and no process lasts
-// until it is told of again.
-func (v *view) compareAlerts() error {
-	once, all := uint64(0), uint64(0)
-	for _, p := range v.processes {
+// compareAlerts expects one alert for each process and symbol whose allocations failed. No process of the recording
+// outlives the alert's cooldown.
+func (c *comparison) compareAlerts() error {
+	first, all := uint64(0), uint64(0)
+	for _, p := range c.processes {
 		for _, n := range p.failed {
-			once++
+			first++
 			all += n
 		}
 	}
-	if v.raised != float64(once) || v.held != float64(all-once) {
-		return fmt.Errorf("anomaly raised %g alerts and held %g back; %d allocations that found no memory were published, %d of them the first of their process",
-			v.raised, v.held, all, once)
+	if c.raised != float64(first) || c.suppressed != float64(all-first) {
+		return fmt.Errorf("anomaly raised %g alerts and suppressed %g; %d allocations failed, %d of them as the first of their process",
+			c.raised, c.suppressed, all, first)
 	}
 	return nil
 }
 
-// verifyViews compares what the committed states show with what was published.
-func (f *fleet) verifyViews(ctx context.Context, t *truth) error {
-	var all []error
-	for _, name := range consumers {
-		v := newView(name, t)
-		if err := f.takeUp(ctx, name, v.see); err != nil {
-			return err
-		}
-		all = append(all, v.err())
-	}
-	return errors.Join(all...)
-}
-
-// total sums a metric.
-func total(c prometheus.Collector, name string) (sum float64) {
+// metric sums the series of a metric.
+func metric(c prometheus.Collector, name string) (sum float64) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
 	families, _ := registry.Gather()

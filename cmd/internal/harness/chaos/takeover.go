@@ -10,99 +10,105 @@ import (
 	"time"
 )
 
-// kill is one kill -9 of a consumer.
-type kill struct {
-	name string
-	at   time.Time
-}
-
-// turn is one line of a consumer's log about a shard.
-type turn struct {
-	name, shard string // process; fold and number
-	what        string
-	at          time.Time
-}
-
+// Messages of a consumer's log about a shard.
 const (
-	taken  = "shard is owned"    // with its state
-	folded = "folding has begun" // its first batch since then is folded
-	given  = "shard is given"    // away
-	lost   = "lease was lost"    // to another
-	killed = "killed"            // a kill of its owner
+	logAcquired = "shard acquired" // with its state
+	logFolded   = "first batch folded"
+	logReleased = "shard released"
+	logLost     = "lease lost" // to another instance
 )
 
-var turnLine = regexp.MustCompile(`^time=(\S+) level=\S+ msg="(` + strings.Join([]string{taken, folded, given, lost}, "|") + `).* consumer=(\S+) .*shard=(\d+)`)
+const killed = "killed" // is no message: a kill of the shard's owner
 
-func (f *fleet) turns() (list []turn) {
+var shardLine = regexp.MustCompile(`^time=(\S+) level=\S+ msg="?(` +
+	strings.Join([]string{logAcquired, logFolded, logReleased, logLost}, "|") + `).* consumer=(\S+) .*shard=(\d+)`)
+
+// kill is one SIGKILL of a consumer.
+type kill struct {
+	process string
+	at      time.Time
+}
+
+// shardEvent is a line of a consumer's log about a shard, or a kill.
+type shardEvent struct {
+	process, shard string // shard: fold and number; empty for a kill
+	what           string
+	at             time.Time
+}
+
+// shardEvents returns the events of all consumers in order of time.
+func (f *fleet) shardEvents() (list []shardEvent) {
 	for _, p := range f.consumers {
 		file, err := os.Open(p.Log())
 		if err != nil {
 			continue
 		}
 		for lines := bufio.NewScanner(file); lines.Scan(); {
-			m := turnLine.FindStringSubmatch(lines.Text())
+			m := shardLine.FindStringSubmatch(lines.Text())
 			if m == nil {
 				continue
 			}
 			if at, err := time.Parse(time.RFC3339Nano, m[1]); err == nil {
-				list = append(list, turn{p.Name, m[3] + " " + m[4], m[2], at})
+				list = append(list, shardEvent{p.Name, m[3] + " " + m[4], m[2], at})
 			}
 		}
 		_ = file.Close()
 	}
 	for _, k := range f.kills {
-		list = append(list, turn{name: k.name, what: killed, at: k.at})
+		list = append(list, shardEvent{process: k.process, what: killed, at: k.at})
 	}
-	slices.SortStableFunc(list, func(a, b turn) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(list, func(a, b shardEvent) int { return a.at.Compare(b.at) })
 	return list
 }
 
-// outages are what the kills did to shards: one begins with the kill of its shard's owner and ends when a batch of it is
-// folded again, whoever is killed meanwhile.
-type outages struct {
-	took  []time.Duration // from the shortest to the longest
-	never int             // that did not end
+// takeovers are the times from the kill of a shard's owner until a batch of the shard is folded again, whichever
+// instances are killed meanwhile.
+type takeovers struct {
+	took       []time.Duration // sorted
+	unfinished int
 }
 
-func (f *fleet) outages() (o outages) {
-	owner, began := map[string]string{}, map[string]time.Time{} // by shard
-	for _, t := range f.turns() {
-		switch t.what {
-		case taken:
-			owner[t.shard] = t.name
-		case given, lost:
-			if owner[t.shard] == t.name {
-				delete(owner, t.shard)
+func (f *fleet) takeovers() (t takeovers) {
+	owner, killedAt := map[string]string{}, map[string]time.Time{} // by shard
+	for _, e := range f.shardEvents() {
+		switch e.what {
+		case logAcquired:
+			owner[e.shard] = e.process
+		case logReleased, logLost:
+			if owner[e.shard] == e.process {
+				delete(owner, e.shard)
 			}
-		case folded:
-			if at, out := began[t.shard]; out {
-				o.took = append(o.took, t.at.Sub(at))
-				delete(began, t.shard)
+		case logFolded:
+			if at, down := killedAt[e.shard]; down {
+				t.took = append(t.took, e.at.Sub(at))
+				delete(killedAt, e.shard)
 			}
 		case killed:
-			for shard, name := range owner {
-				if name != t.name {
+			for shard, process := range owner {
+				if process != e.process {
 					continue
 				}
 				delete(owner, shard)
-				if began[shard].IsZero() {
-					began[shard] = t.at
+				if killedAt[shard].IsZero() {
+					killedAt[shard] = e.at
 				}
 			}
 		}
 	}
-	slices.Sort(o.took)
-	o.never = len(began)
-	return o
+	slices.Sort(t.took)
+	t.unfinished = len(killedAt)
+	return t
 }
 
-func (o outages) String() string {
-	if len(o.took) == 0 {
-		return fmt.Sprintf("no shard was folded again; %d were not", o.never)
+func (t takeovers) String() string {
+	n := len(t.took)
+	if n == 0 {
+		return fmt.Sprintf("no takeover; %d unfinished", t.unfinished)
 	}
-	most := fmt.Sprintf("the longest %.1f s", o.took[len(o.took)-1].Seconds())
-	if n := len(o.took); n >= 100 { // of fewer the 99th percentile is the longest
-		most = fmt.Sprintf("99th percentile %.1f s, %s", o.took[(n*99+99)/100-1].Seconds(), most)
+	p99 := ""
+	if n >= 100 { // the 99th percentile of fewer is the maximum
+		p99 = fmt.Sprintf("p99 %.1f s, ", t.took[(n*99+99)/100-1].Seconds())
 	}
-	return fmt.Sprintf("median %.1f s, %s, of %d; %d were not folded again", o.took[(len(o.took)-1)/2].Seconds(), most, len(o.took), o.never)
+	return fmt.Sprintf("median %.1f s, %smax %.1f s (n=%d); %d unfinished",
+		t.took[(n-1)/2].Seconds(), p99, t.took[n-1].Seconds(), n, t.unfinished)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// truth is what the simulators logged before they published it, counted by nothing of package consumer.
+// truth is what the simulators logged before they published it, counted without package consumer.
 type truth struct {
-	batches   map[origin][]logged // by seq - 1
-	last      map[origin]uint64   // seq of the last one that was published
-	published int
-	kept      int                                      // withheld
-	withheld  map[producerRun]uint64                   // events
-	lost      map[producerRun]*[schema.NumKinds]uint64 // of them, those that the last published batch of each kind tells of
-	processes map[schema.ProcessID]*told
-	boots     map[host]string  // the last one
-	holes     map[host][]*told // processes of withheld batches that no batch came behind
+	batches    map[origin][]logged                      // by seq - 1
+	last       map[origin]uint64                        // seq of the last one that was published
+	published  int                                      // batches
+	withheld   int                                      // batches
+	lostEvents map[producerRun]uint64                   // in withheld batches
+	lost       map[producerRun]*[schema.NumKinds]uint64 // of them, those that the last published batch of each kind reports
+	processes  map[schema.ProcessID]*published
+	boots      map[host]string       // the last boot id
+	holes      map[host][]*published // processes of withheld batches that no later batch follows yet
 }
 
 type host struct{ cluster, name string }
@@ -29,7 +29,7 @@ type producerRun struct {
 	at   uint64
 }
 
-// origin is where seq counts.
+// origin is the scope of seq.
 type origin struct {
 	producerRun
 	kind schema.Kind
@@ -41,7 +41,7 @@ func (o origin) String() string { return fmt.Sprintf("%s of %s/%s", o.kind, o.cl
 type logged struct {
 	sum      uint64
 	events   int
-	withheld bool // never published
+	withheld bool // not published
 }
 
 func originOf(b *schema.Batch) origin {
@@ -56,8 +56,9 @@ func sum(data []byte) uint64 {
 
 func newTruth() *truth {
 	return &truth{
-		batches: map[origin][]logged{}, last: map[origin]uint64{}, withheld: map[producerRun]uint64{}, lost: map[producerRun]*[schema.NumKinds]uint64{},
-		processes: map[schema.ProcessID]*told{}, boots: map[host]string{}, holes: map[host][]*told{},
+		batches: map[origin][]logged{}, last: map[origin]uint64{},
+		lostEvents: map[producerRun]uint64{}, lost: map[producerRun]*[schema.NumKinds]uint64{},
+		processes: map[schema.ProcessID]*published{}, boots: map[host]string{}, holes: map[host][]*published{},
 	}
 }
 
@@ -75,27 +76,27 @@ func readTruth(logs ...string) (*truth, error) {
 			if err := t.add(&b, sum(e.Data), e.Withheld); err != nil {
 				return nil, err
 			}
-			t.tell(&b, e.Withheld)
+			t.apply(&b, e.Withheld)
 		}
 	}
 	for id, p := range t.processes {
 		if t.boots[host{id.Cluster, id.Host}] != id.BootID {
-			p.exit() // its host was booted anew
+			p.exit() // its host rebooted
 		}
 	}
 	return t, nil
 }
 
-// add counts a batch. Those of one host come in the order in which they were made.
+// add counts a batch. The log holds the batches of one host in the order in which they were made.
 func (t *truth) add(b *schema.Batch, sum uint64, withheld bool) error {
 	at := originOf(b)
 	if uint64(len(t.batches[at]))+1 != b.Seq {
-		return fmt.Errorf("log: seq %d of %s after %d", b.Seq, at, len(t.batches[at]))
+		return fmt.Errorf("truth log: seq %d of %s follows %d", b.Seq, at, len(t.batches[at]))
 	}
 	t.batches[at] = append(t.batches[at], logged{sum, b.Events, withheld})
 	if withheld {
-		t.withheld[at.producerRun] += uint64(b.Events)
-		t.kept++
+		t.lostEvents[at.producerRun] += uint64(b.Events)
+		t.withheld++
 		return nil
 	}
 	t.published++
@@ -103,14 +104,14 @@ func (t *truth) add(b *schema.Batch, sum uint64, withheld bool) error {
 	if t.lost[at.producerRun] == nil {
 		t.lost[at.producerRun] = &[schema.NumKinds]uint64{}
 	}
-	t.lost[at.producerRun][b.Kind] = t.withheld[at.producerRun]
+	t.lost[at.producerRun][b.Kind] = t.lostEvents[at.producerRun]
 	if b.Kind == schema.KindMemory || b.Kind == schema.KindHost {
 		t.boots[at.host] = b.BootID
 	}
 	return nil
 }
 
-// counts are what a reader that reads some kinds of one shard must have counted.
+// counts are what a reader of some kinds of one shard must count.
 type counts struct {
 	batches, missing, lost uint64
 	events                 [schema.NumKinds]uint64
@@ -130,7 +131,7 @@ func (t *truth) counts(shard, shards int, kinds []schema.Kind) (c counts) {
 			case !b.withheld:
 				c.batches++
 				c.events[at.kind] += uint64(b.events)
-			case uint64(i) < t.last[at]: // seq - 1; what no batch came behind nobody can know
+			case uint64(i) < t.last[at]: // a reader notices a gap only if a later batch follows
 				c.missing++
 			}
 		}

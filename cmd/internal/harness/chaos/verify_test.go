@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -9,12 +10,12 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
-// TestIdleRunFails: each thing that a run is for, left out, is an error, but where the options leave it out.
-func TestIdleRunFails(t *testing.T) {
+// TestRunMustExerciseEverything: each thing that a run must exercise is an error if it did not happen.
+func TestRunMustExerciseEverything(t *testing.T) {
 	type done struct {
-		takeovers, hosts, withheld, repeated, zombies int
+		takeovers, hosts, withheld, repeated, fenced int
 	}
-	all := done{takeovers: 1, hosts: 3, withheld: 1, repeated: 1, zombies: 1}
+	all := done{takeovers: 1, hosts: 3, withheld: 1, repeated: 1, fenced: 1}
 	without := func(change func(d *done)) done {
 		d := all
 		change(&d)
@@ -24,36 +25,40 @@ func TestIdleRunFails(t *testing.T) {
 		name    string
 		options options
 		done    done
-		want    string // "": no error
+		want    string // empty: no error
 	}{
-		{"all", options{}, all, ""},
+		{"everything", options{}, all, ""},
 		{"no takeover", options{}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
-		{"no takeover of older programs", options{from: "x"}, without(func(d *done) { d.takeovers = 0 }), ""},
-		{"no takeover, and nothing else is tried", options{killsOnly: true}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
-		{"kills only", options{killsOnly: true}, without(func(d *done) { d.repeated, d.zombies = 0, 0 }), ""},
-		{"a host is missing", options{}, without(func(d *done) { d.hosts-- }), "2 hosts published, there were to be 3"},
-		{"nothing withheld", options{}, without(func(d *done) { d.withheld = 0 }), "nothing was withheld"},
-		{"nothing repeated", options{}, without(func(d *done) { d.repeated = 0 }), "nothing was stored twice"},
-		{"no zombie", options{}, without(func(d *done) { d.zombies = 0 }), "no zombie tried to write"},
+		{"no takeover of older programs", options{from: "x"}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
+		{"no takeover, kills only", options{killsOnly: true}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
+		{"kills only", options{killsOnly: true}, without(func(d *done) { d.repeated, d.fenced = 0, 0 }), ""},
+		{"a host is missing", options{}, without(func(d *done) { d.hosts-- }), "2 of 3 hosts published"},
+		{"nothing withheld", options{}, without(func(d *done) { d.withheld = 0 }), "no batch was withheld"},
+		{"nothing repeated", options{}, without(func(d *done) { d.repeated = 0 }), "no batch was stored twice"},
+		{"no fenced commit", options{}, without(func(d *done) { d.fenced = 0 }), "no fenced instance tried to commit"},
 	} {
-		f := fleet{options: row.options, dir: t.TempDir(), fence: &fence{late: row.done.zombies}}
+		w, err := cluster.NewWorkspace(t.TempDir(), "chaos", io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := fleet{Workspace: w, options: row.options, commits: &commits{fenced: row.done.fenced}}
 		f.hosts = all.hosts
-		p := &cluster.Process{Name: "leak-0", Dir: f.dir}
+		p := &cluster.Process{Name: "leak-0", Dir: f.Dir}
 		began := time.Now()
-		log := said(began.Add(-time.Second), taken)
+		log := logLine(began.Add(-time.Second), logAcquired)
 		if row.done.takeovers > 0 {
-			log += said(began.Add(time.Second), taken) + said(began.Add(2*time.Second), folded)
+			log += logLine(began.Add(time.Second), logAcquired) + logLine(began.Add(2*time.Second), logFolded)
 		}
 		if err := os.WriteFile(p.Log(), []byte(log), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		f.consumers, f.kills = append(f.consumers, p), []kill{{p.Name, began}}
 		truth := newTruth()
-		truth.kept = row.done.withheld
+		truth.withheld = row.done.withheld
 		for i := range row.done.hosts {
 			truth.boots[host{"c", string(rune('a' + i))}] = "boot"
 		}
-		err := f.vacuous(truth, uint64(row.done.repeated))
+		err = f.verifyExercised(truth, uint64(row.done.repeated))
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
