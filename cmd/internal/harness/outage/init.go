@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,45 +15,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
+	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
 const (
 	metrics     = "127.0.0.1:9401"
-	attachLimit = 5 * time.Minute // where qemu emulates each instruction, beside other work
-	endLimit    = 5 * time.Minute // probes are taken away one by one
+	attachLimit = 5 * time.Minute // qemu may emulate each instruction, on a busy machine
+	endLimit    = 5 * time.Minute // probes are detached one by one
 )
 
-// host is the guest, from its inside.
+// host is the guest as its init process sees it.
 type host struct {
 	boot     string
-	line     *os.File // to and from the outside
+	serial   *os.File // reports to this program's other half
 	producer *exec.Cmd
 	ended    chan error // of the producer
 
-	mu sync.Mutex // one line at a time
+	mu sync.Mutex // one report at a time
 }
 
-// first is the first process: it brings the host up, and shuts it down when it is told to.
-func first() {
+// initMain is the init process: it boots the host, and shuts it down when it receives wordEnd.
+func initMain() {
 	h := &host{}
-	if err := h.live(); err != nil {
-		h.say(line{Failed: err.Error()})
+	if err := h.run(); err != nil {
+		h.send(report{Failed: err.Error()})
 		fmt.Println(err)
 	}
 	guest.PowerOff()
 }
 
-// live is one boot.
-func (h *host) live() error {
+// run is one boot.
+func (h *host) run() error {
 	if err := h.setUp(); err != nil {
 		return err
 	}
 	if err := h.startProducer(); err != nil {
 		return err
 	}
-	h.say(line{Ready: true})
+	h.send(report{Ready: true})
 	programs := startPrograms(h)
-	if err := h.listen(programs); err != nil {
+	if err := h.reportUntilEnd(programs); err != nil {
 		return err
 	}
 	programs.end()
@@ -66,8 +64,8 @@ func (h *host) live() error {
 	if err := syscall.Unmount("/disk", 0); err != nil {
 		return fmt.Errorf("unmount the disk: %w", err)
 	}
-	h.say(line{Ended: true})
-	return unix.IoctlSetInt(int(h.line.Fd()), unix.TCSBRK, 1) // until it is told
+	h.send(report{Ended: true})
+	return unix.IoctlSetInt(int(h.serial.Fd()), unix.TCSBRK, 1) // waits until the report is sent
 }
 
 func (h *host) setUp() error {
@@ -79,7 +77,7 @@ func (h *host) setUp() error {
 		return err
 	}
 	h.boot = strings.TrimSpace(string(boot))
-	if err := h.openLine(); err != nil {
+	if err := h.openSerial(); err != nil {
 		return err
 	}
 	if err := guest.Load("/modules"); err != nil {
@@ -97,8 +95,8 @@ func (h *host) setUp() error {
 	return nil
 }
 
-// openLine takes the second serial port as it is: no echo, no end of line but ours.
-func (h *host) openLine() error {
+// openSerial opens the second serial port in raw mode: no echo, no conversion of line ends.
+func (h *host) openSerial() error {
 	f, err := os.OpenFile("/dev/ttyS1", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return err
@@ -110,27 +108,27 @@ func (h *host) openLine() error {
 	t.Iflag, t.Oflag, t.Lflag = 0, 0, 0
 	t.Cflag = unix.CS8 | unix.CREAD | unix.CLOCAL | unix.B115200
 	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
-	h.line = f
+	h.serial = f
 	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
 }
 
-func (h *host) say(l line) {
-	if h.line == nil {
+func (h *host) send(r report) {
+	if h.serial == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.At, l.Boot = time.Now(), h.boot
-	text, err := json.Marshal(l)
+	r.At, r.Boot = time.Now(), h.boot
+	text, err := json.Marshal(r)
 	if err == nil {
-		_, err = h.line.Write(append(text, '\n'))
+		_, err = h.serial.Write(append(text, '\n'))
 	}
 	if err != nil {
-		fmt.Println("say:", err)
+		fmt.Println("write a report:", err)
 	}
 }
 
-// argument is a word of the command line of Linux.
+// argument returns the value of an argument of the Linux command line.
 func argument(name string) string {
 	text, _ := os.ReadFile("/proc/cmdline")
 	for _, word := range strings.Fields(string(text)) {
@@ -141,10 +139,11 @@ func argument(name string) string {
 	return ""
 }
 
-// startProducer returns when the stub has its probes: programs that start from then on are seen from their first call.
+// startProducer returns once the stub has its probes: programs that start later are traced from their first call.
 func (h *host) startProducer() error {
-	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argBus), "--producer.cluster", clusterName, "--producer.host", hostName,
-		"--library", stubLibrary, "--outbox", "/disk/outbox", "--metrics.addr", metrics, "--log.format", "text")
+	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argNATS),
+		"--producer.cluster", clusterName, "--producer.host", hostName, "--library", stubLibrary,
+		"--outbox", "/disk/outbox", "--metrics.addr", metrics, "--log.format", "text")
 	h.producer.Stdout, h.producer.Stderr = os.Stdout, os.Stderr
 	if err := h.producer.Start(); err != nil {
 		return err
@@ -152,62 +151,49 @@ func (h *host) startProducer() error {
 	h.ended = make(chan error, 1)
 	go func() { h.ended <- h.producer.Wait() }()
 	for deadline := time.Now().Add(attachLimit); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		if _, err := scrape("gputap_producer_outbox_batches"); err == nil {
+		if _, err := outboxOf(metrics); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("the producer has no probes after %s", attachLimit)
+	return fmt.Errorf("the producer has not attached its probes within %s", attachLimit)
 }
 
-// scrape reads one value of the producer's metrics.
-func scrape(names ...string) (values []float64, err error) {
-	response, err := (&http.Client{Timeout: 10 * time.Second}).Get("http://" + metrics + "/metrics")
+// outboxOf reads the producer's metrics.
+func outboxOf(addr string) (*outbox, error) {
+	page, err := scrape.Get("http://"+addr+"/metrics", "gputap_producer_outbox_")
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		_, rest, found := strings.Cut(string(page), "\n"+name+" ")
-		text, _, _ := strings.Cut(rest, "\n")
-		value, err := strconv.ParseFloat(text, 64)
-		if !found || err != nil {
-			return nil, fmt.Errorf("no %s in the producer's metrics", name)
-		}
-		values = append(values, value)
-	}
-	return values, nil
+	batches, err := page.Require("gputap_producer_outbox_batches")
+	return &outbox{int(batches), int64(page.Sum("gputap_producer_outbox_bytes"))}, err
 }
 
-const sayEvery = 500 * time.Millisecond
+const reportInterval = 500 * time.Millisecond
 
-// listen waits for the word that ends the boot, and says meanwhile how things are.
-func (h *host) listen(programs *programs) error {
-	told := make(chan struct{})
+// reportUntilEnd reports programs and outbox until wordEnd arrives.
+func (h *host) reportUntilEnd(programs *programs) error {
+	end := make(chan struct{})
 	go func() {
-		defer close(told)
-		for lines := bufio.NewScanner(h.line); lines.Scan() && lines.Text() != wordEnd; {
+		defer close(end)
+		for lines := bufio.NewScanner(h.serial); lines.Scan() && lines.Text() != wordEnd; {
 		}
 	}()
-	for tick := time.NewTicker(sayEvery); ; {
+	for tick := time.NewTicker(reportInterval); ; {
 		select {
-		case <-told:
+		case <-end:
 			return nil
 		case err := <-h.ended:
-			return fmt.Errorf("the producer has ended by itself: %w", err)
+			return fmt.Errorf("the producer ended by itself: %w", err)
 		case <-tick.C:
 		}
-		programs.say()
-		if v, err := scrape("gputap_producer_outbox_batches", "gputap_producer_outbox_bytes"); err == nil {
-			h.say(line{Outbox: &outbox{int(v[0]), int64(v[1])}})
+		programs.report()
+		if o, err := outboxOf(metrics); err == nil {
+			h.send(report{Outbox: o})
 		}
 	}
 }
 
-// endProducer ends it as a service manager would.
+// endProducer stops the producer as a service manager would.
 func (h *host) endProducer() error {
 	if err := h.producer.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -215,10 +201,10 @@ func (h *host) endProducer() error {
 	select {
 	case err := <-h.ended:
 		if err != nil {
-			return fmt.Errorf("the producer at its end: %w", err)
+			return fmt.Errorf("stop the producer: %w", err)
 		}
 		return nil
 	case <-time.After(endLimit):
-		return fmt.Errorf("the producer does not end within %s", endLimit)
+		return fmt.Errorf("stop the producer: it still runs after %s", endLimit)
 	}
 }

@@ -14,21 +14,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 )
 
-// modules are what the kernel lacks to see a disk and a network card of qemu, in the order of loading.
+// modules are what the kernel needs for a disk and a network card of qemu, in the order of loading.
 var modules = []string{
-	"drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev", "drivers/virtio/virtio_pci_modern_dev",
-	"drivers/virtio/virtio_pci", "drivers/block/virtio_blk", "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net",
+	"drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
+	"drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/block/virtio_blk",
+	"net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net",
 }
 
 const diskBytes = 4 << 30 // sparse
 
-// machine is the guest, from the outside.
+// machine is the guest as seen from outside.
 type machine struct {
-	dir, accel, image string
-	cmdline           string
+	*cluster.Workspace
+	accel, image string
+	cmdline      string
 
 	qemu  *exec.Cmd
 	stdin io.WriteCloser
@@ -36,11 +39,11 @@ type machine struct {
 
 	mu       sync.Mutex
 	boots    []string // boot ids
-	last     string   // the last boot that ended in order
+	shut     string   // id of the last boot that shut down in order
 	failed   error
 	outbox   outbox
-	outboxAt time.Time                // of our clock
-	behind   map[string]time.Duration // by boot: how far the guest's clock is behind ours, at most
+	outboxAt time.Time                // by this machine's clock
+	behind   map[string]time.Duration // by boot: how far the guest's clock is behind this machine's, at most
 	programs map[programID]*program
 }
 
@@ -49,8 +52,8 @@ type programID struct {
 	number int
 }
 
-// newMachine makes the disk and the initramfs.
-func newMachine(ctx context.Context, dir, accel, bus string, rate int) (*machine, error) {
+// newMachine creates the disk and the initramfs.
+func newMachine(ctx context.Context, w *cluster.Workspace, accel, natsURL string, rate int) (*machine, error) {
 	cache, err := filepath.Abs("bin/oldlinux")
 	if err != nil {
 		return nil, err
@@ -59,8 +62,8 @@ func newMachine(ctx context.Context, dir, accel, bus string, rate int) (*machine
 		return nil, err
 	}
 	m := &machine{
-		dir: dir, accel: accel, cmdline: fmt.Sprintf("%s%s %s%d", argBus, bus, argRate, rate), programs: map[programID]*program{},
-		behind: map[string]time.Duration{},
+		Workspace: w, accel: accel, cmdline: fmt.Sprintf("%s%s %s%d", argNATS, natsURL, argRate, rate),
+		programs: map[programID]*program{}, behind: map[string]time.Duration{},
 	}
 	if m.image, err = guest.Debian12.Image(cache); err != nil {
 		return nil, err
@@ -69,22 +72,20 @@ func newMachine(ctx context.Context, dir, accel, bus string, rate int) (*machine
 		m.accel = guest.Accel(ctx, m.image)
 	}
 	if err := m.pack(cache); err != nil {
-		return nil, fmt.Errorf("make the initramfs: %w", err)
+		return nil, fmt.Errorf("create the initramfs: %w", err)
 	}
-	disk, err := os.Create(m.path("disk"))
+	disk, err := os.Create(m.Path("disk"))
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(disk.Truncate(diskBytes), disk.Close()); err != nil {
 		return nil, err
 	}
-	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", m.path("disk")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", m.Path("disk")).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mkfs.ext4: %w: %s (apt-get install e2fsprogs)", err, out)
 	}
 	return m, nil
 }
-
-func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 func (m *machine) pack(cache string) error {
 	self, err := os.Executable()
@@ -92,7 +93,7 @@ func (m *machine) pack(cache string) error {
 		return err
 	}
 	files := map[string]string{
-		"init": self, "gputap/bin/gputap-producer": m.path("bin/gputap-producer"),
+		"init": self, "gputap/bin/gputap-producer": m.Program("gputap-producer"),
 		"gputap/bin/workload": "bin/workload", "gputap/bin/stub/libcuda.so.1": "bin/stub/libcuda.so.1",
 	}
 	paths, err := guest.Debian12.Modules(cache, modules)
@@ -105,16 +106,16 @@ func (m *machine) pack(cache string) error {
 	if err := guest.Libraries("bin/workload", files); err != nil {
 		return err
 	}
-	return guest.Pack(m.path("initramfs"), files)
+	return guest.Pack(m.Path("initramfs"), files)
 }
 
-// start turns the machine on, the first time or again: each boot has a qemu of its own, for one that emulates is slow after a
-// reset, when memory that held code is written anew. What Linux prints is appended to the file console; the second serial port
-// is the line.
+// start turns the machine on. Each boot has a qemu process of its own: an emulating one is slow after a reset, because it
+// must translate code again. The console of Linux is appended to the file "console"; reports come from the second serial
+// port.
 func (m *machine) start(ctx context.Context) error {
-	m.qemu = guest.Qemu(ctx, m.accel, m.image, m.path("initramfs"), m.cmdline,
-		"-chardev", "file,id=console,append=on,path="+m.path("console"), "-serial", "chardev:console", "-serial", "stdio",
-		"-drive", "if=virtio,format=raw,file="+m.path("disk"), "-nic", "user,model=virtio-net-pci")
+	m.qemu = guest.Qemu(ctx, m.accel, m.image, m.Path("initramfs"), m.cmdline,
+		"-chardev", "file,id=console,append=on,path="+m.Path("console"), "-serial", "chardev:console", "-serial", "stdio",
+		"-drive", "if=virtio,format=raw,file="+m.Path("disk"), "-nic", "user,model=virtio-net-pci")
 	m.qemu.Stderr = os.Stderr
 	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
@@ -132,44 +133,44 @@ func (m *machine) start(ctx context.Context) error {
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Buffer(nil, 1<<20); lines.Scan(); {
-			m.hear(lines.Bytes())
+			m.receive(lines.Bytes())
 		}
 		m.ended <- m.qemu.Wait()
 	}()
 	return nil
 }
 
-// hear takes one line up. What the firmware prints is none.
-func (m *machine) hear(text []byte) {
+// receive takes one report. Other lines are from the firmware.
+func (m *machine) receive(text []byte) {
 	if len(text) == 0 || text[0] != '{' {
 		return
 	}
-	var l line
-	err := json.Unmarshal(text, &l)
+	var r report
+	err := json.Unmarshal(text, &r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case err != nil:
-		m.failed = fmt.Errorf("the guest said %q: %w", text, err)
+		m.failed = fmt.Errorf("parse the guest's report %q: %w", text, err)
 		return
-	case l.Failed != "":
-		m.failed = fmt.Errorf("the guest: %s", l.Failed)
-	case l.Ready:
-		m.boots = append(m.boots, l.Boot)
-	case l.Ended:
-		m.last = l.Boot
-	case l.Outbox != nil:
-		m.outbox, m.outboxAt = *l.Outbox, time.Now()
-	case l.Program != nil:
-		m.programs[programID{l.Boot, l.Program.Number}] = l.Program
+	case r.Failed != "":
+		m.failed = fmt.Errorf("the guest failed: %s", r.Failed)
+	case r.Ready:
+		m.boots = append(m.boots, r.Boot)
+	case r.Ended:
+		m.shut = r.Boot
+	case r.Outbox != nil:
+		m.outbox, m.outboxAt = *r.Outbox, time.Now()
+	case r.Program != nil:
+		m.programs[programID{r.Boot, r.Program.Number}] = r.Program
 	}
-	late := time.Since(l.At)
-	if least, known := m.behind[l.Boot]; !known || late < least {
-		m.behind[l.Boot] = late
+	late := time.Since(r.At)
+	if least, known := m.behind[r.Boot]; !known || late < least {
+		m.behind[r.Boot] = late
 	}
 }
 
-// shutDown lets its host end all in order, and turns it off.
+// shutDown lets the host end its programs and the producer in order, and turn itself off.
 func (m *machine) shutDown(ctx context.Context) error {
 	m.mu.Lock()
 	boot := m.boots[len(m.boots)-1]
@@ -177,20 +178,20 @@ func (m *machine) shutDown(ctx context.Context) error {
 	if _, err := io.WriteString(m.stdin, wordEnd+"\n"); err != nil {
 		return err
 	}
-	if err := m.until(ctx, bootLimit, "its host has shut down", func() bool { return m.last == boot }); err != nil {
+	if err := m.until(ctx, bootLimit, "the host has shut down", func() bool { return m.shut == boot }); err != nil {
 		return err
 	}
 	select {
 	case err := <-m.ended:
-		m.ended <- err // for cut
+		m.ended <- err // for cutPower
 		return err
 	case <-time.After(bootLimit):
-		return fmt.Errorf("qemu does not end (see %s)", m.path("console"))
+		return fmt.Errorf("qemu still runs after the shutdown (see %s)", m.Path("console"))
 	}
 }
 
-// cut takes its power away, if it has any.
-func (m *machine) cut() {
+// cutPower kills qemu if it runs.
+func (m *machine) cutPower() {
 	if m.qemu.Process == nil {
 		return
 	}
@@ -198,14 +199,14 @@ func (m *machine) cut() {
 	<-m.ended
 }
 
-// until waits for what the guest says; is is called with mu held.
-func (m *machine) until(ctx context.Context, within time.Duration, what string, is func() bool) error {
+// until waits for a condition of what the guest reports, which is called with mu held.
+func (m *machine) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
 	deadline := time.After(within)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for off := false; ; {
 		m.mu.Lock()
-		failed, yes := m.failed, is()
+		failed, yes := m.failed, met()
 		m.mu.Unlock()
 		switch {
 		case failed != nil:
@@ -213,24 +214,24 @@ func (m *machine) until(ctx context.Context, within time.Duration, what string, 
 		case yes:
 			return nil
 		case off:
-			return fmt.Errorf("qemu ended before %s (see %s)", what, m.path("console"))
+			return fmt.Errorf("qemu ended before %s (see %s)", what, m.Path("console"))
 		}
 		select {
 		case <-tick.C:
 		case err := <-m.ended:
-			m.ended <- err // for cut
-			off = true     // and all lines were read before
+			m.ended <- err // for cutPower
+			off = true     // all reports were read before
 		case <-deadline:
-			return fmt.Errorf("not within %s: %s (see %s)", within, what, m.path("console"))
+			return fmt.Errorf("wait until %s: not within %s (see %s)", what, within, m.Path("console"))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// waiting is what waits in the outbox, as far as the guest has said.
-func (m *machine) waiting() string {
+// backlog says what the outbox holds, by the last report.
+func (m *machine) backlog() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return fmt.Sprintf("outbox: %d batches, files of %d bytes", m.outbox.Batches, m.outbox.Bytes)
+	return fmt.Sprintf("outbox: %d batches, %d bytes of files", m.outbox.Batches, m.outbox.Bytes)
 }

@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
 // options of a run.
@@ -21,21 +20,15 @@ type options struct {
 
 func main() {
 	if os.Getpid() == 1 {
-		first()
+		initMain()
 		return
 	}
 	var o options
-	flag.DurationVar(&o.duration, "duration", 20*time.Minute, "how long the bus is away; at least 2m, since a boot takes a while")
-	flag.IntVar(&o.rate, "rate", 100, "calls a second of memory, and as many launches")
+	flag.DurationVar(&o.duration, "duration", 20*time.Minute, "how long NATS is unreachable; at least 2m, because a boot takes a while")
+	flag.IntVar(&o.rate, "rate", 100, "memory calls per second, and as many launches")
 	flag.BoolVar(&o.powerCut, "power-cut", false, "the host loses its power instead of rebooting")
-	flag.StringVar(&o.accel, "accel", "auto", "of qemu: kvm, tcg, or auto: kvm where a kernel boots with it")
-	flag.BoolVar(&o.keep, "keep", false, "keep the directory of logs, store and disk also when all is well")
+	flag.StringVar(&o.accel, "accel", "auto", "accelerator of qemu: kvm, tcg, or auto (kvm if a kernel boots with it)")
+	flag.BoolVar(&o.keep, "keep", false, "keep logs, store and disk of a run that succeeded")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "outage:", err)
-		os.Exit(1)
-	}
+	cluster.Main("outage", func(ctx context.Context) error { return run(ctx, o) })
 }

@@ -22,7 +22,7 @@ const (
 	pause       = 200 * time.Millisecond // between two programs of a lane
 )
 
-// lanes are the programs that run beside each other, those of a lane one after the other, again and again.
+// lanes run side by side. The programs of a lane run one after the other, repeatedly.
 func lanes() [][]string {
 	rate := "--seconds 5 --rate " + argument(argRate)
 	return [][]string{
@@ -32,7 +32,7 @@ func lanes() [][]string {
 	}
 }
 
-// holder runs as long as its boot: it holds memory, and leaves some of it at its end.
+// holder runs during the whole boot: it holds memory and exits with some of it unfreed.
 const holder = "leak3 --steps"
 
 // programs are those of one boot.
@@ -40,7 +40,7 @@ type programs struct {
 	host    *host
 	group   sync.WaitGroup
 	ending  chan struct{}
-	release io.Closer // lets the holder go on
+	release io.Closer // lets the holder continue to its end
 
 	mu      sync.Mutex
 	number  int
@@ -67,14 +67,14 @@ func startPrograms(h *host) *programs {
 	return p
 }
 
-// end lets each program come to its end.
+// end waits until every program has ended by itself.
 func (p *programs) end() {
 	close(p.ending)
 	_ = p.release.Close()
 	p.group.Wait()
 }
 
-// run runs one program and says what it did.
+// run runs one program and reports what it did.
 func (p *programs) run(args string, stdin io.Reader) {
 	p.mu.Lock()
 	p.number++
@@ -82,13 +82,14 @@ func (p *programs) run(args string, stdin io.Reader) {
 	p.running[r.Number] = r
 	p.mu.Unlock()
 	dir := filepath.Join(truths, strconv.Itoa(r.Number))
-	var said bytes.Buffer
+	var output bytes.Buffer
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
 		cmd := exec.Command("/gputap/bin/workload", strings.Fields(args)...)
-		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = []string{"GPUTAP_STUB_TRUTH=" + dir}, stdin, &said, &said
+		cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + dir}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &output, &output
 		if err = cmd.Run(); err != nil {
-			err = fmt.Errorf("%w: %s", err, &said)
+			err = fmt.Errorf("%w: %s", err, &output)
 		}
 	}
 	ended := time.Now()
@@ -100,20 +101,20 @@ func (p *programs) run(args string, stdin io.Reader) {
 	if err = errors.Join(err, failed); err != nil {
 		r.Error = err.Error()
 	}
-	p.host.say(line{Program: r})
+	p.host.send(report{Program: r})
 	_ = os.RemoveAll(dir)
 }
 
-// say says what those that run have done so far.
-func (p *programs) say() {
+// report reports what the running programs have done so far.
+func (p *programs) report() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.running {
 		images, err := stub.Images(filepath.Join(truths, strconv.Itoa(r.Number)))
 		if err == nil {
-			so := *r
-			so.Images = images
-			p.host.say(line{Program: &so})
+			current := *r
+			current.Images = images
+			p.host.send(report{Program: &current})
 		}
 	}
 }

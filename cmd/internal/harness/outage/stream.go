@@ -10,91 +10,68 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/schema"
 )
 
-// origin is where seq counts.
+// origin is the scope of seq.
 type origin struct {
 	boot string
 	run  uint64
 	kind schema.Kind
 }
 
-// seen is what the stream says of one process.
-type seen struct {
+// traced is what the stream holds of one process.
+type traced struct {
 	calls       map[string]uint64
 	exits       uint64
-	memory      bool      // something of it is a memory event
+	memory      bool      // it has memory events
 	first, last time.Time // of the guest's clock
 }
 
-// stored is what the stream holds. Batches that are there twice count once, as in every consumer.
+// stored is what the stream holds. A batch that is stored twice counts once, as in every consumer.
 type stored struct {
 	times  times
 	behind map[string]time.Duration // by boot
 
 	sums      map[origin][]uint64 // of the batches, by seq - 1
-	runs      []origin            // in the order in which they began; their kind is none
-	processes map[schema.ProcessID]*seen
+	runs      []origin            // of producers, in the order in which they began; their kind is none
+	processes map[schema.ProcessID]*traced
 	events    uint64
 	twice     int    // batches that were stored again
-	lost      uint64 // as the producers counted
+	lost      uint64 // events, as the producers counted
 	last      map[origin]time.Time
-	during    uint64 // events of the time of the outage
+	during    uint64 // events from during the outage
 
-	// What came before the bus was back and was stored after that.
+	// What happened before NATS was reachable again, and was stored after that.
 	kept struct {
 		batches, bytes int
 		events         uint64
-		drained        time.Time // when the last of it was stored
+		drained        time.Time // when the last batch was stored
 	}
 	faults []error
 }
 
 func newStored(t times, behind map[string]time.Duration) *stored {
 	return &stored{
-		times: t, behind: behind, sums: map[origin][]uint64{}, processes: map[schema.ProcessID]*seen{}, last: map[origin]time.Time{},
+		times: t, behind: behind, sums: map[origin][]uint64{}, processes: map[schema.ProcessID]*traced{}, last: map[origin]time.Time{},
 	}
 }
 
 // readStream reads the only shard from its beginning to its end.
 func readStream(ctx context.Context, js jetstream.JetStream, t times, behind map[string]time.Duration) (*stored, error) {
 	s := newStored(t, behind)
-	jsStream, err := js.Stream(ctx, schema.StreamName(0))
-	if err != nil {
-		return nil, err
-	}
-	state := jsStream.CachedInfo().State
-	if state.FirstSeq > 1 {
-		return nil, fmt.Errorf("the stream has let go of its beginning, up to %d", state.FirstSeq)
-	}
-	ordered, err := jsStream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		return nil, err
-	}
-	messages, err := ordered.Messages(jetstream.PullMaxBytes(8 << 20))
-	if err != nil {
-		return nil, err
-	}
-	defer messages.Stop()
 	decoder, b := schema.NewDecoder(), &schema.Batch{}
-	for range state.Msgs {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, err
-		}
+	return s, cluster.EveryMessage(ctx, js, schema.StreamName(0), func(m jetstream.Msg) error {
 		meta, err := m.Metadata()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := s.take(decoder, b, m.Data(), meta.Timestamp); err != nil {
-			return nil, fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
-		}
-	}
-	return s, nil
+		return s.take(decoder, b, m.Data(), meta.Timestamp)
+	})
 }
 
-// take adds a message that was stored at a time.
+// take adds a message, with the time at which it was stored.
 func (s *stored) take(decoder *schema.Decoder, b *schema.Batch, data []byte, at time.Time) error {
 	if err := decoder.Decode(data, b); err != nil {
 		return err
@@ -111,7 +88,7 @@ func (s *stored) fault(format string, args ...any) {
 	}
 }
 
-// inOrder is false for what was there already.
+// inOrder returns false for a batch that was stored before.
 func (s *stored) inOrder(b *schema.Batch, data []byte) bool {
 	at := origin{b.BootID, b.Run, b.Kind}
 	h := fnv.New64a()
@@ -119,12 +96,12 @@ func (s *stored) inOrder(b *schema.Batch, data []byte) bool {
 	sums := s.sums[at]
 	if b.Seq <= uint64(len(sums)) {
 		if s.twice++; sums[b.Seq-1] != h.Sum64() {
-			s.fault("seq %d of %s is there twice, with different events", b.Seq, b.Kind)
+			s.fault("seq %d of %s is stored twice, with different events", b.Seq, b.Kind)
 		}
 		return false
 	}
 	if b.Seq != uint64(len(sums))+1 {
-		s.fault("seq %d of %s of boot %s comes after %d", b.Seq, b.Kind, b.BootID, len(sums))
+		s.fault("seq %d of %s of boot %s follows %d", b.Seq, b.Kind, b.BootID, len(sums))
 		sums = append(sums, make([]uint64, b.Seq-uint64(len(sums))-1)...)
 	}
 	s.sums[at] = append(sums, h.Sum64())
@@ -132,7 +109,7 @@ func (s *stored) inOrder(b *schema.Batch, data []byte) bool {
 	case !slices.Contains(s.runs, of):
 		s.runs = append(s.runs, of)
 	case s.runs[len(s.runs)-1] != of:
-		s.fault("seq %d of %s of boot %s comes after a later run has begun", b.Seq, b.Kind, b.BootID)
+		s.fault("seq %d of %s of boot %s follows a later run of the producer", b.Seq, b.Kind, b.BootID)
 	}
 	return true
 }
@@ -169,16 +146,16 @@ func (s *stored) add(b *schema.Batch, bytes int, at time.Time) {
 	}
 }
 
-func (s *stored) process(id schema.ProcessID) *seen {
+func (s *stored) process(id schema.ProcessID) *traced {
 	p := s.processes[id]
 	if p == nil {
-		p = &seen{calls: map[string]uint64{}}
+		p = &traced{calls: map[string]uint64{}}
 		s.processes[id] = p
 	}
 	return p
 }
 
-func (p *seen) count(c *schema.CallRef, wall time.Time) {
+func (p *traced) count(c *schema.CallRef, wall time.Time) {
 	if p.first.IsZero() || wall.Before(p.first) {
 		p.first = wall
 	}
@@ -188,7 +165,7 @@ func (p *seen) count(c *schema.CallRef, wall time.Time) {
 	switch c.Op {
 	case schema.OpExit:
 		p.exits++
-	case schema.OpExec: // what a shell does: no call of the driver
+	case schema.OpExec: // not a call of the driver
 	default:
 		p.calls[c.Symbol]++
 	}
