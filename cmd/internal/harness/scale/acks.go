@@ -13,11 +13,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// inbox is what the replies to all that is measured here begin with.
+// inbox is the prefix of the reply subjects of everything that is measured here.
 const inbox = "_INBOX." + hostCluster
 
-// acks is when each message of a stream was acked. A bystander has the server send it every ack that it sends a publisher: one
-// ruler for all of them. A message's own time stamp is no such thing: its leader sets it before the copies are made.
+// acks records when each message of a stream was acked. A separate subscriber receives every ack that a publisher
+// receives, so all publishers are measured with one clock. A message's own timestamp would not do: the leader sets it
+// before the message is replicated.
 type acks struct {
 	nc *nats.Conn
 
@@ -39,7 +40,7 @@ func watchAcks(url string, shard int) (*acks, error) {
 			Seq    uint64 `json:"seq"`
 		}
 		if json.Unmarshal(m.Data, &ack) != nil || ack.Stream != schema.StreamName(shard) || ack.Seq == 0 {
-			return // another answer
+			return // not an ack of this stream
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -55,21 +56,21 @@ func watchAcks(url string, shard int) (*acks, error) {
 	return a, nil
 }
 
-// of is when a message was acked.
+// of returns when a message was acked.
 func (a *acks) of(ctx context.Context, seq uint64) (at time.Time, err error) {
 	err = cluster.Until(ctx, 10*time.Second, func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		var seen bool
 		if at, seen = a.at[seq]; !seen {
-			return fmt.Errorf("nobody has seen the ack of message %d", seq)
+			return fmt.Errorf("no ack of message %d was received", seq)
 		}
 		return nil
 	})
 	return at, err
 }
 
-// silence is how long there was no ack since a moment.
+// silence returns how long no ack has arrived, since a moment at most.
 func (a *acks) silence(since time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,37 +17,37 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// instances are processes that share the shards' messages of a fold, and where they show their counters.
+// instances are processes that share the shards of a fold, and the URLs of their metrics.
 type instances struct {
 	processes []*cluster.Process
 	urls      []string
-	messages  float64 // that they have to deal with
+	messages  float64 // that they have to read
 }
 
-// sample is what instances had done and used at a moment.
+// sample is what instances had done and used at one moment.
 type sample struct {
 	reading
 	each []counters
 	sum  counters
 }
 
-// backlogs folds what is stored with each number of instances, each time between as many readers that only take.
+// backlogs folds what is stored with each number of instances, each time between two runs of as many no-op consumers.
 func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *folded) error {
 	messages, err := b.messagesOf(ctx, fold)
 	if err != nil {
 		return err
 	}
-	first := len(to.Raw)
-	takeRaw := func(count int) error {
+	first := len(to.Baseline)
+	runBaseline := func(count int) error {
 		r, err := b.backlog(ctx, fold, count, messages, true)
 		if err == nil {
-			to.Raw = append(to.Raw, *r)
+			to.Baseline = append(to.Baseline, *r)
 		}
 		return err
 	}
 	var events float64
 	for _, n := range instances {
-		if err := takeRaw(n); err != nil {
+		if err := runBaseline(n); err != nil {
 			return err
 		}
 		r, err := b.backlog(ctx, fold, n, messages, false)
@@ -58,21 +58,21 @@ func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *
 			events = r.All
 		}
 		if r.All != events {
-			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d have %.0f", n, fold, r.All, instances[0], events)
+			return fmt.Errorf("%d instances of %s have applied %.0f events, but %d instances applied %.0f", n, fold, r.All, instances[0], events)
 		}
-		r.MessageBytes = to.Raw[first].MessageBytes
+		r.MessageBytes = to.Baseline[first].MessageBytes
 		to.Backlog = append(to.Backlog, *r)
-		if err := takeRaw(n); err != nil {
+		if err := runBaseline(n); err != nil {
 			return err
 		}
 	}
-	for i := range to.Raw[first:] {
-		to.Raw[first+i].EventsPerMessage = events / messages
+	for i := range to.Baseline[first:] {
+		to.Baseline[first+i].EventsPerMessage = events / messages
 	}
 	return nil
 }
 
-// messagesOf is how many messages a fold reads of all shards.
+// messagesOf counts the messages that a fold reads of all shards.
 func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err error) {
 	for shard, s := range b.streams {
 		for _, filter := range filters(fold, shard) {
@@ -88,14 +88,14 @@ func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err e
 	return sum, nil
 }
 
-// backlog folds what is stored with so many instances from nothing, or has as many readers only take it.
-func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, raw bool) (*backlogResult, error) {
+// backlog folds what is stored from the beginning with so many instances, or has as many no-op consumers read it.
+func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, baseline bool) (*backlogResult, error) {
 	if err := b.purge(ctx, false); err != nil {
 		return nil, err
 	}
 	start, who := b.startInstances, "instances"
-	if raw {
-		start, who = b.startReaders, "readers that only take"
+	if baseline {
+		start, who = b.startNoops, "no-op consumers"
 	}
 	in, err := start(ctx, fold, count, b.instanceCPUs)
 	if err != nil {
@@ -112,12 +112,12 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 		return nil, err
 	}
 	r.TotalSeconds = time.Since(began).Seconds()
-	b.say("%s, %d %s: %.2f M events/s, %.0f messages/s", fold, count, who, r.EventsPerSecond/1e6, r.MessagesPerSecond)
-	return r, in.end()
+	b.Say("%s, %d %s: %.2f M events/s, %.0f messages/s", fold, count, who, r.EventsPerSecond/1e6, r.MessagesPerSecond)
+	return r, in.stop()
 }
 
-// startInstances starts them each on CPUs of its own. They are announced first, so that none takes the shards of one that is
-// just starting.
+// startInstances starts each instance on its CPUs. All are announced first, so that none acquires the shards of one that
+// is still starting.
 func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus [][]int) (*instances, error) {
 	name := func(i int) string { return fmt.Sprintf("%s-%d-of-%d", fold, i, count) }
 	for i := range count {
@@ -126,20 +126,24 @@ func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus
 		}
 	}
 	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
-		return &cluster.Process{Name: name(i), Args: []string{b.program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
-			"--consumer.instance", name(i), "--display-interval", "0"}}
+		return &cluster.Process{Name: name(i), Args: []string{
+			b.Program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
+			"--consumer.instance", name(i), "--display-interval", "0",
+		}}
 	})
 }
 
-// startReaders starts readers that only take, each of its part of the shards.
-func (b *bench) startReaders(_ context.Context, fold string, count int, cpus [][]int) (*instances, error) {
+// startNoops starts no-op consumers, each with its part of the shards.
+func (b *bench) startNoops(_ context.Context, fold string, count int, cpus [][]int) (*instances, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
-		return &cluster.Process{Name: fmt.Sprintf("raw-%s-%d-of-%d", fold, i, count), Args: []string{self, "raw", "-nats.url", b.urls(), "-fold", fold,
-			"-shards", strconv.Itoa(b.shards), "-part", strconv.Itoa(i), "-of", strconv.Itoa(count), "-metrics.addr", addr}}
+		return &cluster.Process{Name: fmt.Sprintf("noop-%s-%d-of-%d", fold, i, count), Args: []string{
+			self, "noop", "-nats.url", b.urls(), "-fold", fold, "-shards", strconv.Itoa(b.shards),
+			"-part", strconv.Itoa(i), "-of", strconv.Itoa(count), "-metrics.addr", addr,
+		}}
 	})
 }
 
@@ -163,7 +167,7 @@ func (b *bench) startEach(count int, cpus [][]int, process func(i int, addr stri
 	return in, nil
 }
 
-// announce says that an instance is there, as it will itself.
+// announce registers an instance as a member of the consumer group, as the instance itself will do.
 func (b *bench) announce(ctx context.Context, fold, instance string) error {
 	kv, err := b.js.KeyValue(ctx, schema.LeaseBucket)
 	if err != nil {
@@ -177,13 +181,13 @@ func (b *bench) announce(ctx context.Context, fold, instance string) error {
 	return err
 }
 
-// sample reads the counters of all instances at once, and then what was used.
+// sample reads the counters of all instances at once, and then their usage.
 func (b *bench) sample(in *instances) (s sample, err error) {
 	s.each = make([]counters, len(in.urls))
 	errs := make([]error, len(in.urls))
 	var group sync.WaitGroup
 	for i, url := range in.urls {
-		group.Go(func() { s.each[i], errs[i] = scrape(url) })
+		group.Go(func() { s.each[i], errs[i] = readCounters(url) })
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -197,13 +201,14 @@ func (b *bench) sample(in *instances) (s sample, err error) {
 }
 
 const (
-	atStart  = 30 * time.Second // to answer for the first time
-	standing = time.Minute      // without a message, and there are some
-	// A page of a thousand hosts in one shard takes its instance half a second.
-	longestWait = 5 * time.Second
+	startLimit = 30 * time.Second // for the first metrics page
+	stallLimit = time.Minute      // without progress while messages are left
+	// A page of a thousand hosts in one shard costs its instance half a second.
+	longestPause = 5 * time.Second
 )
 
-// follow samples until all messages were dealt with, the less often the longer a sample takes: a page costs the instance time.
+// follow samples until all messages are read. It samples less often if a sample takes long, because a page costs the
+// instance time.
 func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err error) {
 	moved, before := time.Now(), 0.0
 	for {
@@ -213,7 +218,7 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		switch {
 		case err == nil:
 			list = append(list, s)
-		case len(list) > 0 || time.Since(moved) > atStart:
+		case len(list) > 0 || time.Since(moved) > startLimit:
 			return nil, err
 		}
 		if err == nil && s.sum.batches >= in.messages {
@@ -222,16 +227,18 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		if s.sum.batches > before {
 			moved, before = time.Now(), s.sum.batches
 		}
-		if time.Since(moved) > standing {
-			return nil, fmt.Errorf("%s stands at %.0f of %.0f messages: see its log in %s, with -keep", in.processes[0].Name, s.sum.batches, in.messages, b.dir)
+		if time.Since(moved) > stallLimit {
+			return nil, fmt.Errorf("%s makes no progress at %.0f of %.0f messages: run with -keep and see its log",
+				in.processes[0].Name, s.sum.batches, in.messages)
 		}
-		if err := errors.Join(wait(ctx, min(max(5*took, 100*time.Millisecond), longestWait)), checkRunning(in.processes...)); err != nil {
+		pause := min(max(5*took, 100*time.Millisecond), longestPause)
+		if err := errors.Join(cluster.Sleep(ctx, pause), cluster.CheckRunning(in.processes...)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// window is the steady part: between a tenth and nine tenths of the messages.
+// window returns the steady part: between a tenth and nine tenths of the messages.
 func window(list []sample, messages float64) (first, last int) {
 	first, last = 0, len(list)-1
 	for first < last && list[first].sum.batches < messages/10 {
@@ -247,20 +254,22 @@ const leastWindow = 1.0 // seconds
 
 func (b *bench) conclude(in *instances, fold string, count int, list []sample) (*backlogResult, error) {
 	end := &list[len(list)-1]
-	if end.sum.useless > 0 || end.sum.missing > 0 {
-		return nil, fmt.Errorf("%s: %.0f batches are of no use to it, %.0f are missing", in.processes[0].Name, end.sum.useless, end.sum.missing)
+	if end.sum.rejected > 0 || end.sum.missing > 0 {
+		return nil, fmt.Errorf("%s: %.0f batches were invalid or rejected, %.0f are missing",
+			in.processes[0].Name, end.sum.rejected, end.sum.missing)
 	}
 	i, j := window(list, in.messages)
 	first, last := &list[i], &list[j]
 	u := first.until(last.reading)
 	r := &backlogResult{
-		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages, Short: u.Seconds < leastWindow, LeasesLost: end.sum.leases,
+		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages,
+		Short: u.Seconds < leastWindow, LeasesLost: end.sum.leases,
 		WindowEvents: last.sum.events - first.sum.events, WindowMessages: last.sum.batches - first.sum.batches,
 	}
 	if u.Seconds > 0 {
 		r.EventsPerSecond, r.MessagesPerSecond = r.WindowEvents/u.Seconds, r.WindowMessages/u.Seconds
 	}
-	if r.Short && end.sum.seconds > 0 { // a raw reader's own clock has no grain
+	if r.Short && end.sum.seconds > 0 { // a no-op consumer measures its own time precisely
 		r.Whole, r.MessagesPerSecond = true, (in.messages-1)/end.sum.seconds
 	}
 	var each [][]int
@@ -275,12 +284,12 @@ func (b *bench) conclude(in *instances, fold string, count int, list []sample) (
 	return r, nil
 }
 
-// end has the instances commit and give their shards away.
-func (in *instances) end() error {
+// stop has the instances commit and release their shards.
+func (in *instances) stop() error {
 	var group sync.WaitGroup
 	errs := make([]error, len(in.processes))
 	for i, p := range in.processes {
-		group.Go(func() { errs[i] = p.End(syscall.SIGTERM, time.Minute) })
+		group.Go(func() { errs[i] = p.Stop(syscall.SIGTERM, time.Minute) })
 	}
 	group.Wait()
 	return errors.Join(errs...)

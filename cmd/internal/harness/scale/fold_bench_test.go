@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// counting is the cheapest fold there is: what is left is the way from ack to fold.
+// counting is the cheapest fold, so that a benchmark measures the way from ack to fold.
 type counting struct{ events atomic.Int64 }
 
 func (c *counting) Name() string         { return "counting" }
@@ -27,9 +26,9 @@ func (c *counting) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// BenchmarkAckToFold reads shards of a cluster of three nodes and three copies into a fold that counts, in turn with an ordered
-// consumer of JetStream that does nothing with the same messages. The mixes are those of package consumer's benchmarks, which
-// have one server in their process.
+// BenchmarkAckToFold reads shards of a cluster with three nodes and three replicas into a fold that counts, in turn with
+// an ordered no-op consumer as the baseline. The mixes are those of package consumer's benchmarks, which run one server
+// in their process.
 func BenchmarkAckToFold(b *testing.B) {
 	const memory, launch, copied, host = schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost
 	var ordinary []schema.Kind
@@ -49,11 +48,11 @@ func BenchmarkAckToFold(b *testing.B) {
 	} {
 		b.Run(m.name, func(b *testing.B) {
 			want, last := storeMix(b, js, shard, m.kinds, m.hosts, m.events)
-			takeAll(b, js, shard, last) // into memory
+			readAll(b, js, shard, last) // into the page cache
 			var took, raw time.Duration
 			for b.Loop() {
 				took += foldAll(b, js, shard, last, want)
-				raw += takeAll(b, js, shard, last)
+				raw += readAll(b, js, shard, last)
 			}
 			b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
 			b.ReportMetric(float64(last)*float64(b.N)/took.Seconds(), "messages/s")
@@ -70,26 +69,24 @@ func startCluster(b *testing.B, shards int) jetstream.JetStream {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var urls []string
 	for _, n := range list {
 		if err := n.Start(); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(n.Kill)
-		urls = append(urls, "nats://"+n.Addr)
 	}
-	nc, js, err := cluster.Connect(ctx, strings.Join(urls, ","))
+	nc, js, err := cluster.Connect(ctx, cluster.URLs(list))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(nc.Close)
-	if err := cluster.InitStreams(ctx, dir+"/gputap", strings.Join(urls, ","), shards, nodes, 8<<30); err != nil {
+	if err := cluster.InitStreams(ctx, dir+"/gputap", cluster.URLs(list), shards, nodes, 8<<30); err != nil {
 		b.Fatal(err)
 	}
 	return js
 }
 
-// storeMix has each host publish batches of these kinds in turn, and says how many memory events and messages are stored.
+// storeMix has each host publish batches of these kinds in turn. It returns how many memory events and messages it stored.
 func storeMix(b *testing.B, js jetstream.JetStream, shard int, kinds []schema.Kind, hosts, events int) (want int64, last uint64) {
 	const atOnce = 500
 	builders := map[schema.Kind]*schema.Builder{}
@@ -149,8 +146,8 @@ func foldAll(b *testing.B, js jetstream.JetStream, shard int, last uint64, want 
 	return took
 }
 
-// takeAll is what JetStream takes to hand the messages over.
-func takeAll(b *testing.B, js jetstream.JetStream, shard int, last uint64) time.Duration {
+// readAll returns how long a no-op consumer takes to receive the messages.
+func readAll(b *testing.B, js jetstream.JetStream, shard int, last uint64) time.Duration {
 	began := time.Now()
 	ordered, err := js.OrderedConsumer(b.Context(), schema.StreamName(shard), jetstream.OrderedConsumerConfig{})
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// hostLoad is what a program does again and again while a real producer stands still, so that a ring fills.
+// hostLoad is what a program calls while a real producer is stopped, so that a ring fills.
 type hostLoad struct {
-	function string // of the workload's bench
+	function string // argument of `workload bench`
 	kind     schema.Kind
 	fold     string
-	ops      []schema.Op // one of each in a call
-	ring     string      // the key of the ring that fills
-	folded   float64     // events that take a fold some seconds
+	ops      []schema.Op // events of one call, one of each op
+	ring     string      // configuration key of the ring that fills
+	folded   float64     // events that keep a fold busy for some seconds
 }
 
 var hostLoads = []hostLoad{
@@ -34,34 +34,34 @@ var hostLoads = []hostLoad{
 
 const (
 	hostCluster = "scale"
-	hostName    = "traced-host-000" // long enough to be found in a batch
+	hostName    = "traced-host-000" // long enough to be unique in a batch
 	// A record takes at most 104 bytes of the ring.
 	hostRound = 2_500_000 // events
 	hostRing  = 256 << 20
-	manyAcks  = 64 // that a raw publisher waits for at once
-	quiet     = 300 * time.Millisecond
+	manyAcks  = 64                     // messages in flight of the faster raw publisher
+	quietTime = 300 * time.Millisecond // without an ack, after which the producer is asked whether it is done
 )
 
-// hostRun is a producer, and what it publishes compared with raw publishers.
+// hostRun compares a producer with raw publishers of the same bytes.
 type hostRun struct {
 	*bench
 	hostLoad
-	url      string // of the node that leads the stream, which all of them are connected to
+	url      string // of the node that leads the stream, to which all connect
 	stream   jetstream.Stream
 	acks     *acks
 	producer *cluster.Process
 	metrics  string
-	caller   string  // the workload under a name of its own: nobody else's calls are watched
-	latest   pass    // the producer's
+	caller   string  // the workload under a unique name, so that no other program is traced
+	latest   pass    // of the producer
 	called   float64 // events of the program's calls in all passes
-	seen     float64 // all events that the producer has read: a few more, as the ends of programs
+	seen     float64 // all events that the producer has read; a few more, such as exits of programs
 	result   *hostResult
 }
 
-// hostPrograms says what is missing.
-func (o *options) hostPrograms() error {
+// checkHostPrograms returns an error if something is missing.
+func (o *options) checkHostPrograms() error {
 	if os.Geteuid() != 0 {
-		return errors.New("-host-events: a producer traces programs, which root may: run it as root")
+		return errors.New("-host-events: a producer traces programs, which needs root: run as root")
 	}
 	for _, path := range []string{o.stub(), o.workload()} {
 		if _, err := os.Stat(path); err != nil {
@@ -74,7 +74,7 @@ func (o *options) hostPrograms() error {
 func (o *options) stub() string     { return filepath.Join(o.stubs, "stub", "libcuda.so.1") }
 func (o *options) workload() string { return filepath.Join(o.stubs, "workload") }
 
-// host measures one load: a host's way to the bus, and from there to a fold.
+// host measures one load: from a host to NATS, and from there to a fold.
 func (b *bench) host(ctx context.Context, load hostLoad, r *hostResult) error {
 	if err := b.purge(ctx, true); err != nil {
 		return err
@@ -102,9 +102,9 @@ func (b *bench) host(ctx context.Context, load hostLoad, r *hostResult) error {
 		return err
 	}
 	if _, now, err := b.stored(ctx); err != nil || now[0] != first[0] {
-		return errors.Join(err, errors.New("the stream has let go of its beginning: take fewer -host-events"))
+		return errors.Join(err, errors.New("the stream has removed its first messages: use fewer -host-events"))
 	}
-	if err := h.producer.End(syscall.SIGTERM, time.Minute); err != nil {
+	if err := h.producer.Stop(syscall.SIGTERM, time.Minute); err != nil {
 		return err
 	}
 	copies, err := h.multiply(ctx)
@@ -115,12 +115,14 @@ func (b *bench) host(ctx context.Context, load hostLoad, r *hostResult) error {
 		return err
 	}
 	if all := r.Backlog[0].All; all < h.called*copies || all > h.seen*copies {
-		return fmt.Errorf("%s has applied %.0f events of %.0f hosts, and each has made %.0f, %.0f at most", load.fold, all, copies, h.called, h.seen)
+		return fmt.Errorf("%s has applied %.0f events of %.0f hosts; each made at least %.0f and at most %.0f",
+			load.fold, all, copies, h.called, h.seen)
 	}
 	return nil
 }
 
-// rounds has each of the three go first, second and last in turn. A raw publisher takes the messages of the producer's latest pass.
+// rounds runs the producer and both raw publishers in rotating order. A raw publisher publishes the messages of the
+// producer's latest pass.
 func (h *hostRun) rounds(ctx context.Context) error {
 	windows := []int{0, 1, manyAcks}
 	turn := func(round, window int) (*pass, error) {
@@ -146,7 +148,7 @@ func (h *hostRun) rounds(ctx context.Context) error {
 	return nil
 }
 
-// multiply stores what the producer has published once more as of other hosts, until it takes a fold long enough to be measured.
+// multiply stores the producer's messages again as those of other hosts, until a fold takes long enough to be measured.
 func (h *hostRun) multiply(ctx context.Context) (copies float64, err error) {
 	last, err := h.lastSeq(ctx)
 	if err != nil {
@@ -158,11 +160,11 @@ func (h *hostRun) multiply(ctx context.Context) (copies float64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+		if err := p.Stop(syscall.SIGTERM, time.Minute); err != nil {
 			return 0, err
 		}
 	}
-	h.say("%s: stored as of %.0f hosts", h.function, copies)
+	h.Say("%s: stored as messages of %.0f hosts", h.function, copies)
 	return copies, nil
 }
 
@@ -172,30 +174,31 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 		return err
 	}
 	addr := "127.0.0.1:" + strconv.Itoa(ports[0])
-	h.caller = filepath.Join(h.dir, fmt.Sprint("call-", os.Getpid()))
+	h.caller = h.Path(fmt.Sprint("call-", os.Getpid()))
 	program, err := filepath.Abs(h.workload())
 	if err == nil {
 		err = os.Symlink(program, h.caller)
 	}
 	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("give the workload a name of its own: %w", err)
+		return fmt.Errorf("link the workload under a unique name: %w", err)
 	}
 	h.metrics = "http://" + addr + "/metrics"
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.hostCPUs, Args: []string{
-		"/usr/bin/env", "GOMAXPROCS=", h.program("gputap-producer"), // it decides itself
+		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
 		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
-		"--features", h.kind.String(), "--library", h.stub(), "--producer." + h.ring, strconv.Itoa(hostRing), "--producer.heartbeat", "24h",
-		"--producer.batch_age", "5ms", // for so long the last events of a pass wait for more
+		"--features", h.kind.String(), "--library", h.stub(), "--producer." + h.ring, strconv.Itoa(hostRing),
+		"--producer.heartbeat", "24h",
+		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
 		"--filter.comm", filepath.Base(h.caller),
 	}}
 	if err := h.start(h.producer); err != nil {
 		return err
 	}
-	return cluster.Until(ctx, atStart, func() error {
-		if err := checkRunning(h.producer); err != nil {
+	return cluster.Until(ctx, startLimit, func() error {
+		if err := cluster.CheckRunning(h.producer); err != nil {
 			return err
 		}
-		c, err := h.counted()
+		c, err := h.counters()
 		if err == nil && (c.probes == 0 || c.batches == 0) {
 			err = errors.New("the producer has not attached its probes and sent its first heartbeat")
 		}
@@ -213,10 +216,4 @@ func (h *hostRun) lastSeq(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-func (h *hostRun) counted() (c hostCounters, err error) {
-	page, err := get(h.metrics)
-	if err != nil {
-		return c, err
-	}
-	return hostCount(page, h.ops)
-}
+func (h *hostRun) counters() (hostCounters, error) { return readHostCounters(h.metrics, h.ops) }

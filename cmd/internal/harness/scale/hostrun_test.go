@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +15,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/schema"
 )
 
-// newShard is a nats-server of this process with the stream of shard 0.
+// newShard starts a nats-server in this process, with the stream of shard 0.
 func newShard(t *testing.T) (url string, s jetstream.Stream) {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +33,7 @@ func newShard(t *testing.T) (url string, s jetstream.Stream) {
 		srv.WaitForShutdown()
 	})
 	if !srv.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
+		t.Fatal("nats-server did not start")
 	}
 	js := connectAs(t, srv.ClientURL(), inbox+".raw", 4)
 	s, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
@@ -53,8 +58,8 @@ func connectAs(t *testing.T, url, prefix string, window int) jetstream.JetStream
 	return js
 }
 
-// TestPublishersStoreTheSameBytes: of one subject, as another host, each acked before the bystander's clock says so; what was taken away
-// is passed over.
+// TestPublishersStoreTheSameBytes: a raw publisher stores the messages of one subject, as those of another host. Deleted
+// messages are skipped, and the acks of all of them are seen.
 func TestPublishersStoreTheSameBytes(t *testing.T) {
 	url, s := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)
@@ -91,7 +96,9 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			to := schema.Subject(0, hostCluster, "to", schema.KindLaunch)
-			messages, err := stored(t.Context(), url, 0, 1, 2*count, from, to, c.host)
+			messages, err := loadMessages(t.Context(), url, cluster.Range{
+				Stream: schema.StreamName(0), First: 1, Last: 2 * count, Subject: from,
+			}, to, c.host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,14 +121,14 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 				}
 			}
 			if info, err := s.Info(t.Context()); err != nil || info.State.LastSeq != last {
-				t.Fatalf("%d is said to be the last of %+v, %v", last, info.State, err)
+				t.Fatalf("the publisher reports %d as the last message of %+v, %v", last, info.State, err)
 			}
 		})
 	}
 }
 
-// TestPublishersSayWhatWasRefused: no figure is made of messages that were not stored.
-func TestPublishersSayWhatWasRefused(t *testing.T) {
+// TestRejectedPublishIsAnError: messages that were not stored are not measured.
+func TestRejectedPublishIsAnError(t *testing.T) {
 	url, _ := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)
 	messages := []*nats.Msg{{Subject: "gputap.v1.ev.0.a.b.raw"}, {Subject: "gputap.v1.ev.0.a.b.raw", Data: make([]byte, 2000)}}
@@ -130,12 +137,12 @@ func TestPublishersSayWhatWasRefused(t *testing.T) {
 	} {
 		var refused *jetstream.APIError
 		if _, err := send(t.Context(), js, messages); !errors.As(err, &refused) {
-			t.Errorf("%s: got %v, want what the stream says", name, err)
+			t.Errorf("%s: got %v, want the error of the stream", name, err)
 		}
 	}
 }
 
-func TestStoredWithoutTheHostsName(t *testing.T) {
+func TestMessagesMustContainTheHostNameOnce(t *testing.T) {
 	url, _ := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)
 	for _, body := range []string{"nobody", hostName + hostName} {
@@ -144,16 +151,19 @@ func TestStoredWithoutTheHostsName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stored(t.Context(), url, 0, ack.Sequence, ack.Sequence, subject, subject, "traced-host-001"); err == nil || !strings.Contains(err.Error(), hostName) {
+		r := cluster.Range{Stream: schema.StreamName(0), First: ack.Sequence, Last: ack.Sequence, Subject: subject}
+		_, err = loadMessages(t.Context(), url, r, subject, "traced-host-001")
+		if err == nil || !strings.Contains(err.Error(), hostName) {
 			t.Errorf("%q: got %v, want an error with the name", body, err)
 		}
 	}
-	if _, err := stored(t.Context(), url, 0, 1, 2, "nothing", "to", hostName); err == nil {
-		t.Error("no error of no messages")
+	r := cluster.Range{Stream: schema.StreamName(0), First: 1, Last: 2, Subject: "nothing"}
+	if _, err := loadMessages(t.Context(), url, r, "to", hostName); err == nil {
+		t.Error("a range without messages is no error")
 	}
 }
 
-func TestHostCount(t *testing.T) {
+func TestReadHostCounters(t *testing.T) {
 	const page = `# HELP gputap_producer_events_total Events read from the rings, by what the call did.
 gputap_producer_events_total{op="alloc"} 7
 gputap_producer_events_total{op="free"} 1e+06
@@ -168,18 +178,17 @@ gputap_producer_attached_probes 23
 gputap_producer_batch_events_bucket{le="1"} 29
 go_goroutines 31
 `
-	c, err := hostCount([]byte(page), []schema.Op{schema.OpAlloc, schema.OpFree})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
+	defer server.Close()
+	c, err := readHostCounters(server.URL, []schema.Op{schema.OpAlloc, schema.OpFree})
 	want := hostCounters{called: 1_000_007, events: 1_000_012, lost: 5, batches: 11, errors: 13, waiting: 19, bytes: 17, probes: 23}
 	if err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}
-	if _, err := hostCount([]byte("gputap_producer_attached_probes many\n"), nil); err == nil {
-		t.Fatal("no error of a number that is none")
-	}
 }
 
-// TestHostConclude: medians of each, and ratios of passes of one round.
-func TestHostConclude(t *testing.T) {
+// TestConcludeHostRun: medians per publisher, and ratios of passes of the same round.
+func TestConcludeHostRun(t *testing.T) {
 	r := hostResult{}
 	for round, took := range [][2]float64{{1, 2}, {2, 1}, {4, 4}} {
 		r.Passes = append(r.Passes,
@@ -198,8 +207,8 @@ func TestHostConclude(t *testing.T) {
 		t.Errorf("raw publisher: %+v", raw)
 	}
 	r = hostResult{}
-	r.conclude() // broken off
+	r.conclude() // the run ended early
 	if r.Medians != nil {
-		t.Errorf("of nothing: %+v", r.Medians)
+		t.Errorf("medians without passes: %+v", r.Medians)
 	}
 }

@@ -6,15 +6,15 @@ import (
 )
 
 type hostResult struct {
-	Function string       `json:"function"` // that the program called
+	Function string       `json:"function"` // called by the program
 	CPUs     []int        `json:"cpus"`     // of the producer and of raw publishers; null: all
-	Leader   int          `json:"leader"`   // the node that leads the stream, which they are connected to
+	Leader   int          `json:"leader"`   // node that leads the stream, to which all connect
 	Passes   []pass       `json:"passes"`
 	Medians  []hostMedian `json:"medians"`
 	folded
 }
 
-// hostMedian is of all rounds: of a producer, or of raw publishers with as many messages in flight.
+// hostMedian has the medians over all rounds, for the producer or a raw publisher.
 type hostMedian struct {
 	Window          int       `json:"window"` // 0: the producer
 	EventsPerSecond float64   `json:"events_per_second"`
@@ -22,7 +22,7 @@ type hostMedian struct {
 	MessageBytes    float64   `json:"bytes_per_message"`
 	CPU             float64   `json:"cpu_seconds_per_million_events"`
 	NodesCPU        float64   `json:"node_cpu_seconds_per_million_events"`
-	Ratio           float64   `json:"ratio"`  // the producer's events/s to these
+	Ratio           float64   `json:"ratio"`  // of the producer's events/s to these
 	Ratios          []float64 `json:"ratios"` // of each round
 }
 
@@ -37,7 +37,7 @@ func (r *hostResult) conclude() {
 	for _, window := range []int{0, 1, manyAcks} {
 		list := of[window]
 		if len(list) == 0 {
-			continue // broken off
+			continue // the run ended early
 		}
 		middle := func(value func(p *pass) float64) float64 {
 			var all []float64
@@ -69,10 +69,11 @@ func median(list []float64) float64 {
 
 func (r *result) printHost(h *hostResult) {
 	if len(h.Medians) == 0 {
-		return // broken off
+		return // the run ended early
 	}
-	fmt.Printf("| %s, one host on CPUs %s, medians of %d rounds | M events/s, least to most | producer to it, least to most | events and bytes of a batch | CPU s per M events: it | nodes |\n"+
-		"| --- | ---: | ---: | ---: | ---: | ---: |\n", h.Function, cpuNames(h.CPUs), len(h.Medians[0].Ratios))
+	fmt.Printf("| %s, one host on CPUs %s, medians of %d rounds | M events/s, min to max | ratio of the producer, min to max "+
+		"| events and bytes of a batch | its CPU s per M events | nodes |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
+		h.Function, cpuNames(h.CPUs), len(h.Medians[0].Ratios))
 	for _, m := range h.Medians {
 		who, ratio := "producer, ring to ack", ""
 		if m.Window > 0 {
@@ -85,8 +86,9 @@ func (r *result) printHost(h *hostResult) {
 				rates = append(rates, h.Passes[i].rate()/1e6)
 			}
 		}
-		fmt.Printf("| %s | %.2f, %.2f to %.2f | %s | %.0f, %.0f | %.3f | %.3f |\n", who, m.EventsPerSecond/1e6, slices.Min(rates), slices.Max(rates),
-			ratio, m.MessageEvents, m.MessageBytes, m.CPU, m.NodesCPU)
+		fmt.Printf("| %s | %.2f, %.2f to %.2f | %s | %.0f, %.0f | %.3f | %.3f |\n",
+			who, m.EventsPerSecond/1e6, slices.Min(rates), slices.Max(rates), ratio,
+			m.MessageEvents, m.MessageBytes, m.CPU, m.NodesCPU)
 	}
 	fmt.Println()
 	r.printFolded(&h.folded)

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	settle    = 3 * time.Second        // until all hosts have begun
-	lookAgain = 500 * time.Millisecond // at the lag
+	settle     = 3 * time.Second        // until all hosts publish
+	sampleWait = 500 * time.Millisecond // between two looks at the lag
 )
 
-// live has the hosts make events at a fixed rate, in small batches.
+// live has the hosts publish at a fixed rate, in small batches.
 func (b *bench) live(ctx context.Context, rate float64, r *liveResult) error {
 	if err := b.purge(ctx, true); err != nil {
 		return err
 	}
-	b.say("live: %.0f events/s in batches of %s", rate, liveAge)
+	b.Say("live: %.0f events/s in batches of %s", rate, liveAge)
 	p := b.simulator("live"+strconv.FormatFloat(rate, 'f', 0, 64), rate, liveAge, 24*time.Hour)
-	if err := errors.Join(b.start(p), wait(ctx, settle)); err != nil {
+	if err := errors.Join(b.start(p), cluster.Sleep(ctx, settle)); err != nil {
 		return err
 	}
 	if err := b.liveAlone(ctx, p, &r.Alone); err != nil {
@@ -43,18 +43,18 @@ func (b *bench) live(ctx context.Context, rate float64, r *liveResult) error {
 		return err
 	}
 	for _, in := range folds {
-		if err := in.end(); err != nil {
+		if err := in.stop(); err != nil {
 			return err
 		}
 	}
-	if r.Stats, err = simulated(p); err != nil {
+	if r.Stats, err = stopSimulator(p); err != nil {
 		return err
 	}
-	r.DiskStreams, r.DiskRest = b.onDisk()
+	r.DiskStreams, r.DiskRest = b.diskUsage()
 	return nil
 }
 
-// liveAlone is what it costs to store.
+// liveAlone measures what it costs to store the messages.
 func (b *bench) liveAlone(ctx context.Context, p *cluster.Process, to *liveSpan) error {
 	before, err := b.read(p)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *bench) liveAlone(ctx context.Context, p *cluster.Process, to *liveSpan)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(wait(ctx, b.liveSpan), checkRunning(p)); err != nil {
+	if err := errors.Join(cluster.Sleep(ctx, b.liveSpan), cluster.CheckRunning(p)); err != nil {
 		return err
 	}
 	after, err := b.read(p)
@@ -78,7 +78,7 @@ func (b *bench) liveAlone(ctx context.Context, p *cluster.Process, to *liveSpan)
 	return err
 }
 
-// caughtUp waits until the folds are less than a second behind, for a minute.
+// caughtUp waits up to a minute until the folds lag by less than a second.
 func (b *bench) caughtUp(ctx context.Context, folds []*instances, perSecond float64) (bool, error) {
 	for deadline := time.Now().Add(time.Minute); ; {
 		behind, unread := 0.0, false
@@ -88,19 +88,19 @@ func (b *bench) caughtUp(ctx context.Context, folds []*instances, perSecond floa
 			behind += s.sum.lag
 		}
 		if !unread && behind < perSecond {
-			return true, wait(ctx, settle)
+			return true, cluster.Sleep(ctx, settle)
 		}
 		if time.Now().After(deadline) {
-			b.say("the folds do not catch up with the hosts: they are %.0f messages behind", behind)
+			b.Say("the folds do not catch up with the hosts: they lag by %.0f messages", behind)
 			return false, nil
 		}
-		if err := wait(ctx, lookAgain); err != nil {
+		if err := cluster.Sleep(ctx, sampleWait); err != nil {
 			return false, err
 		}
 	}
 }
 
-// liveFolded is what it costs with consumers.
+// liveFolded measures what it costs with consumers.
 func (b *bench) liveFolded(ctx context.Context, p *cluster.Process, folds []*instances, r *liveResult) error {
 	processes := []*cluster.Process{p}
 	each := [][]int{b.simulatorCPUs}
@@ -123,7 +123,7 @@ func (b *bench) liveFolded(ctx context.Context, p *cluster.Process, folds []*ins
 	r.Folds = make([]liveFold, len(folds))
 	end := begin
 	for until := time.Now().Add(b.liveSpan); time.Now().Before(until); {
-		if err := errors.Join(wait(ctx, lookAgain), checkRunning(processes...)); err != nil {
+		if err := errors.Join(cluster.Sleep(ctx, sampleWait), cluster.CheckRunning(processes...)); err != nil {
 			return err
 		}
 		if end, err = b.liveSamples(folds); err != nil {

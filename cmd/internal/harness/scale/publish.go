@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,7 +19,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// published is what a publisher says at the end, on a line of its own behind the line that says it is ready.
+// published is what a publisher prints at the end, on the line after "ready".
 type published struct {
 	Began    int64  `json:"began"` // nanoseconds since 1970
 	Messages int    `json:"messages"`
@@ -30,27 +29,27 @@ type published struct {
 
 const ready = "ready"
 
-// publish is a process that has messages of a shard in memory and, at SIGUSR1, publishes their bytes to another subject: one
-// after the other as a producer does, or with many in flight. It ends at SIGTERM.
-func publish(args []string) error {
+// publish is the process of a raw publisher. It loads messages of a shard into memory and, at SIGUSR1, publishes their
+// bytes to another subject: one after the other as a producer does, or with many in flight. It ends at SIGTERM.
+func publish(ctx context.Context, args []string) error {
 	var url, from, to, host string
 	var shard, window int
 	var first, last uint64
 	flags := flag.NewFlagSet("scale publish", flag.ExitOnError)
-	flags.StringVar(&url, "nats.url", "", "server")
-	flags.IntVar(&shard, "shard", 0, "shard whose messages")
-	flags.Uint64Var(&first, "first", 1, "sequence of the first that may be among them")
-	flags.Uint64Var(&last, "last", 1, "and of the last")
-	flags.StringVar(&from, "from", "", "their subject")
+	flags.StringVar(&url, "nats.url", "", "URL of the server")
+	flags.IntVar(&shard, "shard", 0, "shard of the messages")
+	flags.Uint64Var(&first, "first", 1, "first sequence")
+	flags.Uint64Var(&last, "last", 1, "last sequence")
+	flags.StringVar(&from, "from", "", "subject of the messages")
 	flags.StringVar(&to, "to", "", "subject to publish to")
-	flags.StringVar(&host, "host", hostName, "host that they are said to be of")
+	flags.StringVar(&host, "host", hostName, "host name to put into the messages")
 	flags.IntVar(&window, "window", 1, "messages in flight")
-	_ = flags.Parse(args) // it exits
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+	_ = flags.Parse(args) // exits on errors
 	begin := make(chan os.Signal, 1)
 	signal.Notify(begin, syscall.SIGUSR1)
-	messages, err := stored(ctx, url, shard, first, last, from, to, host)
+	messages, err := loadMessages(ctx, url, cluster.Range{
+		Stream: schema.StreamName(shard), First: first, Last: last, Subject: from,
+	}, to, host)
 	if err != nil {
 		return err
 	}
@@ -88,40 +87,31 @@ func publish(args []string) error {
 	return nil
 }
 
-// stored reads messages, which get another subject, and the name of another host of as many letters.
-func stored(ctx context.Context, url string, shard int, first, last uint64, from, to, host string) (messages []*nats.Msg, err error) {
+// loadMessages reads the messages of a range and gives them another subject, and another host name of the same length.
+func loadMessages(ctx context.Context, url string, r cluster.Range, to, host string) (messages []*nats.Msg, err error) {
 	nc, js, err := cluster.Connect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	s, err := js.Stream(ctx, schema.StreamName(shard))
-	if err != nil {
-		return nil, err
+	if len(host) != len(hostName) {
+		return nil, fmt.Errorf("host name %q must be as long as %q", host, hostName)
 	}
-	for seq := first; seq <= last; seq++ {
-		m, err := s.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue // it was taken away; who asked knows how many there are
+	err = cluster.EachMessage(ctx, js, r, func(m jetstream.Msg) error {
+		if n := bytes.Count(m.Data(), []byte(hostName)); n != 1 {
+			return fmt.Errorf("the batch contains the host name %s %d times, want once", hostName, n)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read message %d: %w", seq, err)
-		}
-		if m.Subject != from {
-			continue
-		}
-		if n := bytes.Count(m.Data, []byte(hostName)); n != 1 || len(host) != len(hostName) {
-			return nil, fmt.Errorf("message %d has the name %s %d times and not once, or %q is of another length", seq, hostName, n, host)
-		}
-		messages = append(messages, &nats.Msg{Subject: to, Data: bytes.Replace(m.Data, []byte(hostName), []byte(host), 1)})
+		data := bytes.Replace(m.Data(), []byte(hostName), []byte(host), 1)
+		messages = append(messages, &nats.Msg{Subject: to, Data: data})
+		return nil
+	})
+	if err == nil && len(messages) == 0 {
+		err = fmt.Errorf("stream %s has no message of %s from %d to %d", r.Stream, r.Subject, r.First, r.Last)
 	}
-	if len(messages) == 0 {
-		return nil, fmt.Errorf("no message of %s from %d to %d", from, first, last)
-	}
-	return messages, nil
+	return messages, err
 }
 
-const ackWithin = 5 * time.Second // as producers wait
+const ackWithin = 5 * time.Second // like producers
 
 func oneByOne(ctx context.Context, js jetstream.JetStream, messages []*nats.Msg) (last uint64, err error) {
 	publish := func(m *nats.Msg) error {
@@ -157,7 +147,7 @@ func manyInFlight(ctx context.Context, js jetstream.JetStream, messages []*nats.
 		case err := <-future.Err():
 			return 0, err
 		case <-time.After(ackWithin):
-			return 0, errors.New("a message was not acked")
+			return 0, fmt.Errorf("a message was not acked within %s", ackWithin)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -165,8 +155,8 @@ func manyInFlight(ctx context.Context, js jetstream.JetStream, messages []*nats.
 	return last, nil
 }
 
-// said reads what a publisher has said: nothing, that it is ready, or what it has done.
-func said(p *cluster.Process) (isReady bool, done *published, err error) {
+// readPublisher reads what a publisher has printed so far: nothing, "ready", or what it has done.
+func readPublisher(p *cluster.Process) (isReady bool, done *published, err error) {
 	text, err := os.Open(p.Out)
 	if err != nil {
 		return false, nil, err
@@ -177,7 +167,7 @@ func said(p *cluster.Process) (isReady bool, done *published, err error) {
 	if isReady && lines.Scan() {
 		done = &published{}
 		if err := json.Unmarshal(lines.Bytes(), done); err != nil {
-			return true, nil, nil // half a line
+			return true, nil, nil // the line is not complete yet
 		}
 	}
 	return isReady, done, nil

@@ -23,29 +23,30 @@ type result struct {
 	Host []hostResult `json:"host"`
 }
 
-// folded is what was read again: by readers that only take, and by folds.
+// folded is what folds, and no-op consumers as their baseline, have read of a backlog.
 type folded struct {
-	Raw     []backlogResult `json:"raw"`
-	Backlog []backlogResult `json:"backlog"`
+	Baseline []backlogResult `json:"raw"`
+	Backlog  []backlogResult `json:"backlog"`
 }
 
 func (r *result) setup(o *options) {
-	r.Machine, r.Shards, r.Hosts, r.CPUs, r.NodeGOGC, r.Simulator = machine(), o.shards, o.hosts, o.nodeCPUs, o.nodeGOGC, o.simulatorCPUs
+	r.Machine, r.Shards, r.Hosts = machine(), o.shards, o.hosts
+	r.CPUs, r.NodeGOGC, r.Simulator = o.nodeCPUs, o.nodeGOGC, o.simulatorCPUs
 }
 
 type fillResult struct {
 	use
 	Stats       simulate.Stats `json:"simulator"`
-	DiskStreams int64          `json:"disk_bytes_streams"` // of all copies
+	DiskStreams int64          `json:"disk_bytes_streams"` // of all replicas
 	DiskRest    int64          `json:"disk_bytes_rest"`
 	Limit       string         `json:"limit"`
 }
 
-// backlogResult is of the window, where nothing else is said.
+// backlogResult describes the steady window, unless a field says otherwise.
 type backlogResult struct {
 	use
 	Fold              string  `json:"fold"`
-	Instances         int     `json:"instances"` // or readers that only take
+	Instances         int     `json:"instances"` // or no-op consumers
 	TotalSeconds      float64 `json:"total_seconds"`
 	All               float64 `json:"all_events"`
 	Messages          float64 `json:"all_messages"`
@@ -55,18 +56,18 @@ type backlogResult struct {
 	MessagesPerSecond float64 `json:"messages_per_second"`
 	EventsPerMessage  float64 `json:"events_per_message,omitempty"`
 	MessageBytes      float64 `json:"bytes_per_message"`
-	Resident          []int64 `json:"resident_bytes"` // the most of each instance
-	Short             bool    `json:"short"`          // too short to mean anything
-	Whole             bool    `json:"whole"`          // messages_per_second is of all of them, by the reader's own clock
-	LeasesLost        float64 `json:"leases_lost"`    // some were folded twice: no steady run
+	Resident          []int64 `json:"resident_bytes"` // peak of each instance
+	Short             bool    `json:"short"`          // too short to be meaningful
+	Whole             bool    `json:"whole"`          // messages_per_second covers all messages, by the consumer's own clock
+	LeasesLost        float64 `json:"leases_lost"`    // batches were folded twice: not a steady run
 	Limit             string  `json:"limit"`
 }
 
 type liveResult struct {
-	Stats       simulate.Stats `json:"simulator"` // from its begin to its end
+	Stats       simulate.Stats `json:"simulator"` // from its start to its end
 	Alone       liveSpan       `json:"without_folds"`
 	Folded      liveSpan       `json:"with_folds"`
-	CaughtUp    bool           `json:"caught_up"` // with what was stored before the folds began
+	CaughtUp    bool           `json:"caught_up"` // with what was stored before the folds started
 	Folds       []liveFold     `json:"folds"`
 	DiskStreams int64          `json:"disk_bytes_streams"`
 	DiskRest    int64          `json:"disk_bytes_rest"`
@@ -90,8 +91,8 @@ type liveFold struct {
 // report prints the tables, and writes the file.
 func (b *bench) report() error {
 	r := &b.result
-	fmt.Printf("%s; nodes on CPUs %s with GOGC=%d, the simulator on %s, %d shards, led by the nodes as %v.\n\n", r.Machine, cpuNames(r.CPUs[:]...), r.NodeGOGC,
-		cpuNames(r.Simulator), r.Shards, leaders(r.Leaders))
+	fmt.Printf("%s; nodes on CPUs %s with GOGC=%d, the simulator on %s, %d shards, leaders per node: %v.\n\n",
+		r.Machine, cpuNames(r.CPUs[:]...), r.NodeGOGC, cpuNames(r.Simulator), r.Shards, leaders(r.Leaders))
 	r.printFill()
 	r.printFolded(&r.folded)
 	for i := range r.Live {

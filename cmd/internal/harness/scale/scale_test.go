@@ -12,25 +12,25 @@ import (
 func TestFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string
-		want string // in the error; none: it is right
+		want string // in the error; empty: valid
 	}{
-		"none":          {"", ""},
-		"16 CPUs":       {"-node-cpus 0-1,2-3,4-5 -simulator-cpus 6-9 -instance-cpus 10-13 -events 300e6 -live-rates 200e3,1e6", ""},
-		"two nodes":     {"-node-cpus 0-1,2-3", "-node-cpus"},
-		"backwards":     {"-simulator-cpus 9-6", "-simulator-cpus"},
-		"no number":     {"-instance-cpus x", "-instance-cpus"},
-		"two CPUs each": {"-instance-cpus 10-11,12-13", ""},
-		"half a range":  {"-instance-cpus 10-11,", "-instance-cpus"},
-		"no such fold":  {"-folds leek", `"leek"`},
-		"no instance":   {"-instances 1,0", "-instances"},
-		"too many":      {"-shards 4 -instances 5", "-instances"},
-		"no rate":       {"-live-rates 200e3,", "-live-rates"},
-		"nearly no one": {"-events 10", "-events"},
-		"a host":        {"-shards 1 -host-events 10e6 -host-calls launch,alloc", ""},
-		"of 16 shards":  {"-host-events 10e6", "-shards 1"},
-		"few of a host": {"-shards 1 -host-events 10", "-host-events"},
-		"no such call":  {"-shards 1 -host-events 10e6 -host-calls lunch", `"lunch"`},
-		"no host CPU":   {"-shards 1 -host-events 10e6 -host-cpus x", "-host-cpus"},
+		"none":                     {"", ""},
+		"16 CPUs":                  {"-node-cpus 0-1,2-3,4-5 -simulator-cpus 6-9 -instance-cpus 10-13 -events 300e6 -live-rates 200e3,1e6", ""},
+		"two nodes":                {"-node-cpus 0-1,2-3", "-node-cpus"},
+		"backwards":                {"-simulator-cpus 9-6", "-simulator-cpus"},
+		"no number":                {"-instance-cpus x", "-instance-cpus"},
+		"two CPUs each":            {"-instance-cpus 10-11,12-13", ""},
+		"an incomplete range":      {"-instance-cpus 10-11,", "-instance-cpus"},
+		"unknown fold":             {"-folds leek", `"leek"`},
+		"no instance":              {"-instances 1,0", "-instances"},
+		"too many":                 {"-shards 4 -instances 5", "-instances"},
+		"no rate":                  {"-live-rates 200e3,", "-live-rates"},
+		"too few events":           {"-events 10", "-events"},
+		"a host":                   {"-shards 1 -host-events 10e6 -host-calls launch,alloc", ""},
+		"a host with 16 shards":    {"-host-events 10e6", "-shards 1"},
+		"too few events of a host": {"-shards 1 -host-events 10", "-host-events"},
+		"unknown call":             {"-shards 1 -host-events 10e6 -host-calls lunch", `"lunch"`},
+		"no number for a host":     {"-shards 1 -host-events 10e6 -host-cpus x", "-host-cpus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(strings.Fields(c.args))
@@ -64,8 +64,8 @@ func TestCPUsEach(t *testing.T) {
 	}
 }
 
-// TestScrape: counters of all shards are summed, each metric for itself.
-func TestScrape(t *testing.T) {
+// TestReadCountersSumsShards: each metric is summed over all shards.
+func TestReadCountersSumsShards(t *testing.T) {
 	const page = `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
 gputap_consumer_batches_total{consumer="leak",result="ok",shard="000"} 100
 gputap_consumer_batches_total{consumer="leak",result="duplicate",shard="000"} 3
@@ -78,19 +78,20 @@ gputap_consumer_lag_messages{consumer="leak",shard="001"} 1
 gputap_consumer_owned_shards{consumer="leak"} 2
 gputap_consumer_leases_lost_total{consumer="leak"} 4
 gputap_memory_live_bytes{hostname="h"} 9
-raw_bytes_total 13
-raw_seconds 0.5
+gputap_consumer_noop_bytes_total 13
+gputap_consumer_noop_seconds 0.5
 `
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
 	defer server.Close()
-	c, err := scrape(server.URL)
-	if want := (counters{batches: 105, useless: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13, seconds: 0.5}); err != nil || c != want {
+	c, err := readCounters(server.URL)
+	want := counters{batches: 105, rejected: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13, seconds: 0.5}
+	if err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}
 }
 
-// TestWindow: the first and last tenth do not count.
-func TestWindow(t *testing.T) {
+// TestWindowLeavesOutTheEdges: the first and the last tenth of the messages do not count.
+func TestWindowLeavesOutTheEdges(t *testing.T) {
 	var list []sample
 	for _, messages := range []float64{0, 5, 9, 12, 50, 88, 91, 100} {
 		list = append(list, sample{sum: counters{batches: messages}})
@@ -103,8 +104,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestLimit: who has less than a tenth of its CPUs left is named, and only who has CPUs of its own.
-func TestLimit(t *testing.T) {
+// TestLimitNamesWhatIsBusy: a limit is what has less than a tenth of its own CPUs left.
+func TestLimitNamesWhatIsBusy(t *testing.T) {
 	b := &bench{options: options{nodeCPUs: [nodes][]int{{0, 1}, {2, 3}, {4, 5}}}}
 	for name, c := range map[string]struct {
 		cpu  []float64
@@ -127,7 +128,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestUseIsADifference(t *testing.T) {
+func TestUseIsTheDifferenceOfReadings(t *testing.T) {
 	now := time.Now()
 	a, b := reading{at: now, in: 5, idle: 1, time: 10}, reading{at: now.Add(2 * time.Second), in: 25, idle: 6, time: 20}
 	b.nodes[1].CPU = time.Second

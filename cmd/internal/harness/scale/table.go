@@ -34,7 +34,7 @@ func leaders(m map[string]int) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// nodesBusy is which part of its CPUs each node has used.
+// nodesBusy returns the fraction of its CPUs that each node used.
 func (r *result) nodesBusy(u *use) string {
 	var list []string
 	for i, cpu := range u.NodeCPU {
@@ -46,7 +46,7 @@ func (r *result) nodesBusy(u *use) string {
 func (r *result) printFill() {
 	f := &r.Fill
 	if f.Stats.AckedBatches == 0 {
-		return // broken off
+		return // the run ended early
 	}
 	events, batches, bytes := float64(f.Stats.AckedEvents), float64(f.Stats.AckedBatches), float64(f.Stats.AckedBytes)
 	seconds := f.Stats.Seconds
@@ -56,54 +56,62 @@ func (r *result) printFill() {
 	row("events/s", "%.2f M", events/seconds/1e6)
 	row("batches/s, events and bytes of one", "%.0f, %.0f, %.0f", batches/seconds, events/batches, bytes/batches)
 	row("bytes of an event", "%.2f", bytes/events)
-	row("MB/s from the hosts; into the nodes; out of them", "%.0f; %.0f; %.0f", bytes/seconds/1e6, float64(f.NodeIn)/seconds/1e6, float64(f.NodeOut)/seconds/1e6)
-	row("CPU s per million events: nodes together, simulator", "%.3f, %.3f", f.nodesCPU()/events*1e6, f.processesCPU()/events*1e6)
-	row("CPU µs per batch: nodes together, simulator", "%.0f, %.0f", f.nodesCPU()/batches*micro, f.processesCPU()/batches*micro)
-	row("CPUs used by each node; the simulator; machine idle", "%s; %s; %s", r.nodesBusy(&f.use), percent(busy(f.processesCPU(), f.Seconds, r.Simulator)), percent(f.Idle))
-	row("on disk per byte stored, of one copy: streams, the rest (Raft)", "%.2f, %.2f", float64(f.DiskStreams)/nodes/bytes, float64(f.DiskRest)/nodes/bytes)
-	row("written for disks per byte stored, of one copy", "%.2f", float64(f.NodeWritten)/nodes/bytes)
-	row("100 % of its CPUs", "%s", f.Limit)
+	row("MB/s from the hosts; into the nodes; out of them", "%.0f; %.0f; %.0f",
+		bytes/seconds/1e6, float64(f.NodeIn)/seconds/1e6, float64(f.NodeOut)/seconds/1e6)
+	row("CPU s per million events: nodes together, simulator", "%.3f, %.3f",
+		f.nodesCPU()/events*1e6, f.processesCPU()/events*1e6)
+	row("CPU µs per batch: nodes together, simulator", "%.0f, %.0f",
+		f.nodesCPU()/batches*micro, f.processesCPU()/batches*micro)
+	row("CPU usage of each node; of the simulator; machine idle", "%s; %s; %s",
+		r.nodesBusy(&f.use), percent(busy(f.processesCPU(), f.Seconds, r.Simulator)), percent(f.Idle))
+	row("bytes on disk per byte stored, one replica: streams, the rest (Raft)", "%.2f, %.2f",
+		float64(f.DiskStreams)/nodes/bytes, float64(f.DiskRest)/nodes/bytes)
+	row("bytes written to disk per byte stored, one replica", "%.2f", float64(f.NodeWritten)/nodes/bytes)
+	row("limited by (at 100 % of its CPUs)", "%s", f.Limit)
 	fmt.Println()
 }
 
 func (r *result) printFolded(f *folded) {
 	if len(f.Backlog) == 0 {
-		return // broken off, or left out
+		return // the run ended early, or left it out
 	}
 	r.printBacklog(f)
-	r.printRaw(f)
+	r.printBaseline(f)
 }
 
 func (r *result) printBacklog(f *folded) {
-	fmt.Println("| fold | instances, a CPU each | M events/s | × | messages/s | MB/s | CPU s per M events: instances | nodes | CPU of an instance, least to most | of each node | most MiB of one | at 100 % of its CPUs |\n" +
+	fmt.Println("| fold | instances, a CPU each | M events/s | × | messages/s | MB/s | CPU s per M events: instances | nodes " +
+		"| CPU of an instance, min to max | of each node | peak MiB of one | limited by |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
 	base := map[string]float64{}
 	for i := range f.Backlog {
 		l := &f.Backlog[i]
 		if l.Short {
-			fmt.Printf("| %s | %d | too short to tell (%.1f s): take more events |\n", l.Fold, l.Instances, l.Seconds)
+			fmt.Printf("| %s | %d | too short to measure (%.1f s): use more events |\n", l.Fold, l.Instances, l.Seconds)
 			continue
 		}
 		if l.LeasesLost > 0 {
-			fmt.Printf("| %s | %d | disturbed: %.0f leases were lost: give the nodes more CPUs |\n", l.Fold, l.Instances, l.LeasesLost)
+			fmt.Printf("| %s | %d | disturbed, %.0f leases lost: give the nodes more CPUs |\n", l.Fold, l.Instances, l.LeasesLost)
 			continue
 		}
 		if base[l.Fold] == 0 {
 			base[l.Fold] = l.EventsPerSecond / float64(l.Instances)
 		}
-		fmt.Printf("| %s | %d | %.2f | %.2f | %.0f | %.0f | %.3f | %.3f | %s to %s | %s | %d | %s |\n", l.Fold, l.Instances, l.EventsPerSecond/1e6,
-			l.EventsPerSecond/base[l.Fold], l.MessagesPerSecond, l.MessagesPerSecond*l.MessageBytes/1e6,
+		fmt.Printf("| %s | %d | %.2f | %.2f | %.0f | %.0f | %.3f | %.3f | %s to %s | %s | %d | %s |\n",
+			l.Fold, l.Instances, l.EventsPerSecond/1e6, l.EventsPerSecond/base[l.Fold], l.MessagesPerSecond, l.MessagesPerSecond*l.MessageBytes/1e6,
 			l.processesCPU()/l.WindowEvents*1e6, l.nodesCPU()/l.WindowEvents*1e6,
-			percent(slices.Min(l.CPU)/l.Seconds), percent(slices.Max(l.CPU)/l.Seconds), r.nodesBusy(&l.use), slices.Max(l.Resident)>>20, l.Limit)
+			percent(slices.Min(l.CPU)/l.Seconds), percent(slices.Max(l.CPU)/l.Seconds), r.nodesBusy(&l.use),
+			slices.Max(l.Resident)>>20, l.Limit)
 	}
 	fmt.Println()
 }
 
-func (r *result) printRaw(f *folded) {
-	fmt.Println("| messages of | instances, and readers that only take, a CPU each | instances, messages/s | readers, before and after | ratio | CPU of a reader, least to most | of each node | at 100 % of its CPUs |\n" +
+func (r *result) printBaseline(f *folded) {
+	fmt.Println("| messages of | instances, and no-op consumers, a CPU each | instances, messages/s | no-op consumers, before and after " +
+		"| ratio | CPU of a no-op consumer, min to max | of each node | limited by |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-	for i := range min(len(f.Backlog), len(f.Raw)/2) {
-		l, before, after := &f.Backlog[i], &f.Raw[2*i], &f.Raw[2*i+1]
+	for i := range min(len(f.Backlog), len(f.Baseline)/2) {
+		l, before, after := &f.Backlog[i], &f.Baseline[2*i], &f.Baseline[2*i+1]
 		if l.Short || l.LeasesLost > 0 || before.Short && !before.Whole || after.Short && !after.Whole {
 			fmt.Printf("| %s | %d | too short or disturbed |\n", l.Fold, l.Instances)
 			continue
@@ -111,9 +119,10 @@ func (r *result) printRaw(f *folded) {
 		cpu := percent(slices.Min(after.CPU)/after.Seconds) + " to " + percent(slices.Max(after.CPU)/after.Seconds)
 		each, limit := r.nodesBusy(&after.use), after.Limit
 		if after.Short {
-			cpu, each, limit = "too short to tell", "", ""
+			cpu, each, limit = "too short to measure", "", ""
 		}
-		fmt.Printf("| %s | %d | %.0f | %.0f, %.0f | %.2f | %s | %s | %s |\n", l.Fold, l.Instances, l.MessagesPerSecond, before.MessagesPerSecond, after.MessagesPerSecond,
+		fmt.Printf("| %s | %d | %.0f | %.0f, %.0f | %.2f | %s | %s | %s |\n",
+			l.Fold, l.Instances, l.MessagesPerSecond, before.MessagesPerSecond, after.MessagesPerSecond,
 			2*l.MessagesPerSecond/(before.MessagesPerSecond+after.MessagesPerSecond), cpu, each, limit)
 	}
 	fmt.Println()
@@ -121,10 +130,11 @@ func (r *result) printRaw(f *folded) {
 
 func (r *result) printLive(l *liveResult) {
 	if l.Stats.AckedBatches == 0 {
-		return // broken off
+		return // the run ended early
 	}
 	events, batches, bytes := float64(l.Stats.AckedEvents), float64(l.Stats.AckedBatches), float64(l.Stats.AckedBytes)
-	fmt.Printf("| live, %.0f events/s of %d hosts in batches of 50 ms | without consumers | with one instance of each |\n| --- | ---: | ---: |\n", l.Stats.AskedRate, r.Hosts)
+	fmt.Printf("| live, %.0f events/s of %d hosts in batches of 50 ms | without consumers | with one instance of each |\n"+
+		"| --- | ---: | ---: |\n", l.Stats.AskedRate, r.Hosts)
 	row := func(what string, cell func(*liveSpan) string) {
 		fmt.Printf("| %s | %s | %s |\n", what, cell(&l.Alone), cell(&l.Folded))
 	}
@@ -136,21 +146,24 @@ func (r *result) printLive(l *liveResult) {
 	row("bytes per message: into the nodes, out of them", func(s *liveSpan) string {
 		return fmt.Sprintf("%.0f, %.0f", perMessage(float64(s.NodeIn), s), perMessage(float64(s.NodeOut), s))
 	})
-	row("written for disks per message, all nodes", func(s *liveSpan) string { return fmt.Sprintf("%.0f", perMessage(float64(s.NodeWritten), s)) })
-	row("CPUs used by each node", func(s *liveSpan) string { return r.nodesBusy(&s.use) })
+	row("bytes written to disk per message, all nodes", func(s *liveSpan) string {
+		return fmt.Sprintf("%.0f", perMessage(float64(s.NodeWritten), s))
+	})
+	row("CPU usage of each node", func(s *liveSpan) string { return r.nodesBusy(&s.use) })
 	row("machine idle", func(s *liveSpan) string { return percent(s.Idle) })
-	row("at 100 % of its CPUs", func(s *liveSpan) string { return s.Limit })
-	fmt.Printf("\nEvents and bytes of a batch: %.1f and %.0f, %.1f bytes of an event; kept up: %v; the folds caught up: %v; on disk per byte stored, of one copy: %.2f, and the rest %.2f.\n\n",
-		events/batches, bytes/batches, bytes/events, l.Stats.KeptUp, l.CaughtUp, float64(l.DiskStreams)/nodes/bytes, float64(l.DiskRest)/nodes/bytes)
-	fmt.Println("| fold, live | messages/s | events/s | CPU of its instance | CPU µs per message | CPU s per M events | most lag, messages | MiB |\n" +
+	row("limited by (at 100 % of its CPUs)", func(s *liveSpan) string { return s.Limit })
+	fmt.Printf("\nA batch has %.1f events and %.0f bytes; an event has %.1f bytes; the hosts kept up: %v; the folds caught up: %v; "+
+		"bytes on disk per byte stored, one replica: %.2f, and the rest %.2f.\n\n", events/batches, bytes/batches, bytes/events,
+		l.Stats.KeptUp, l.CaughtUp, float64(l.DiskStreams)/nodes/bytes, float64(l.DiskRest)/nodes/bytes)
+	fmt.Println("| fold, live | messages/s | events/s | CPU of its instance | CPU µs per message | CPU s per M events | max lag, messages | MiB |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	delivered := 0.0
 	for i := range l.Folds {
 		f := &l.Folds[i]
 		delivered += f.MessagesPerSecond
-		fmt.Printf("| %s | %.0f | %.0f | %s | %.1f | %.2f | %.0f | %d |\n", f.Fold, f.MessagesPerSecond, f.EventsPerSecond, percent(f.CPU/l.Folded.Seconds),
-			f.CPU/l.Folded.Seconds/f.MessagesPerSecond*micro, f.CPU/l.Folded.Seconds/f.EventsPerSecond*1e6, f.MostLag, f.Resident>>20)
+		fmt.Printf("| %s | %.0f | %.0f | %s | %.1f | %.2f | %.0f | %d |\n",
+			f.Fold, f.MessagesPerSecond, f.EventsPerSecond, percent(f.CPU/l.Folded.Seconds), f.CPU/l.Folded.Seconds/f.MessagesPerSecond*micro, f.CPU/l.Folded.Seconds/f.EventsPerSecond*1e6, f.MostLag, f.Resident>>20)
 	}
 	more := l.Folded.nodesCPU()/l.Folded.Seconds - l.Alone.nodesCPU()/l.Alone.Seconds
-	fmt.Printf("\nThe nodes spend %.1f µs more for each message that they deliver.\n\n", more/delivered*micro)
+	fmt.Printf("\nThe nodes spend %.1f µs more CPU time for each message that they deliver.\n\n", more/delivered*micro)
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,15 +10,16 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
-// reading is what has been used up to a moment.
+// reading is what was used up to one moment.
 type reading struct {
 	at         time.Time
-	processes  []cluster.Usage // in the order asked for
+	processes  []cluster.Usage // in the order of read's arguments
 	nodes      [nodes]cluster.Usage
-	in, out    int64         // bytes that the nodes took and sent, among themselves as well
-	idle, time time.Duration // of all CPUs of the machine
+	in, out    int64         // bytes that the nodes received and sent, also among themselves
+	idle, time time.Duration // of all CPUs together
 }
 
 func (b *bench) read(processes ...*cluster.Process) (r reading, err error) {
@@ -46,45 +45,30 @@ func (b *bench) read(processes ...*cluster.Process) (r reading, err error) {
 	return r, nil
 }
 
-// traffic is what a node has taken and sent.
+// traffic returns the bytes that a node has received and sent.
 func traffic(monitor string) (in, out int64, err error) {
 	var v struct {
 		In  int64 `json:"in_bytes"`
 		Out int64 `json:"out_bytes"`
 	}
-	body, err := get(monitor + "/varz")
+	body, err := scrape.Body(monitor + "/varz")
 	if err == nil {
 		err = json.Unmarshal(body, &v)
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("monitoring of a node: %w", err)
+		return 0, 0, fmt.Errorf("read the monitoring page of a node: %w", err)
 	}
 	return v.In, v.Out, nil
 }
 
-// client asks for no compression, which the process that is measured would pay for.
-var client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 30 * time.Second}
-
-func get(url string) ([]byte, error) {
-	answer, err := client.Get(url)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", url, answer.Status)
-	}
-	return io.ReadAll(answer.Body)
-}
-
-// machineIdle is how long all CPUs together were idle, disks awaited or not, and how long they were there.
+// machineIdle returns the idle time, I/O wait included, and the total time of all CPUs together.
 func machineIdle() (idle, all time.Duration) {
 	text, _ := os.ReadFile("/proc/stat")
 	first, _, _ := strings.Cut(string(text), "\n")
 	const tick = 10 * time.Millisecond
 	for i, field := range strings.Fields(first) {
 		var n int64
-		if _, err := fmt.Sscan(field, &n); err != nil || i > 8 { // guests are in user
+		if _, err := fmt.Sscan(field, &n); err != nil || i > 8 { // guest time is part of user time
 			continue
 		}
 		all += time.Duration(n) * tick
@@ -100,11 +84,11 @@ type use struct {
 	Seconds     float64        `json:"seconds"`
 	CPU         []float64      `json:"cpu_seconds"`        // of each process
 	NodeCPU     [nodes]float64 `json:"node_cpu_seconds"`   // of each node
-	NodeIn      int64          `json:"node_bytes_in"`      // of all nodes, from each other as well
+	NodeIn      int64          `json:"node_bytes_in"`      // of all nodes, also from each other
 	NodeOut     int64          `json:"node_bytes_out"`     // likewise
 	NodeRead    int64          `json:"node_bytes_read"`    // from disks
-	NodeWritten int64          `json:"node_bytes_written"` // for disks
-	Idle        float64        `json:"machine_idle"`       // part of all CPUs, from 0 to 1
+	NodeWritten int64          `json:"node_bytes_written"` // to disks
+	Idle        float64        `json:"machine_idle"`       // fraction of all CPUs
 }
 
 func (a reading) until(b reading) use {
@@ -138,14 +122,15 @@ func sum(list []float64) (all float64) {
 	return all
 }
 
-// busy is which part of its CPUs something has used.
+// busy returns the fraction of its CPUs that something used.
 func busy(cpu, seconds float64, cpus []int) float64 {
 	return cpu / seconds / float64(max(len(cpus), 1))
 }
 
 const nearlyAll = 0.9
 
-// limit says what had less than a tenth of its CPUs left. each are the processes' CPUs; none: they have the machine's.
+// limit names what had less than a tenth of its CPUs left. each are the CPUs of the processes; nil for a process that may
+// use all CPUs.
 func (b *bench) limit(u *use, what string, each [][]int) string {
 	full := 0
 	for i, cpus := range each {
@@ -171,12 +156,12 @@ func (b *bench) limit(u *use, what string, each [][]int) string {
 	return strings.Join(names, ", ")
 }
 
-// onDisk is what the nodes' stores take: the shards' streams, and everything else, most of it Raft's logs.
-func (b *bench) onDisk() (streams, rest int64) {
+// diskUsage returns the size of the nodes' stores: the shards' streams, and the rest, most of it Raft logs.
+func (b *bench) diskUsage() (streams, rest int64) {
 	for _, n := range b.nodes {
 		_ = filepath.WalkDir(n.Store, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
-				return nil // it may go away meanwhile
+				return nil // it may be removed meanwhile
 			}
 			info, err := d.Info()
 			if err != nil {
