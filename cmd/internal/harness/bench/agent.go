@@ -4,23 +4,25 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
-// agentLoad is what the host agent is measured under: a scenario of the workload with a step before it.
+// agentLoad is a load under which the host agent is measured: a scenario of the workload that waits for a step.
 type agentLoad struct {
 	what   string
-	args   []string // nil: nothing
-	atMost float64  // % of a core; 0: no such budget
+	args   []string // nil: no load
+	atMost float64  // % of a core; 0: no budget
 }
 
 var agentLoads = []agentLoad{
@@ -33,94 +35,115 @@ var agentLoads = []agentLoad{
 
 const (
 	agentSeconds = 30
-	agentMiB     = 40 // resident, without rings
-	agentMetrics = "127.0.0.1:29401"
-	agentBus     = "nats://127.0.0.1:24222"
+	allMiB       = 128 // resident
+	ownMiB       = 40  // resident, without rings
 )
 
-// measureAgent runs gputap-producer beside a nats-server under each load, and prints a table.
-func measureAgent() error {
-	dir, err := os.MkdirTemp("", "gputap-bench")
+// agent is gputap-producer beside a nats-server.
+type agent struct {
+	*cluster.Workspace
+	natsURL, metricsAddr string
+}
+
+// measureAgent runs gputap-producer under each load and prints a table.
+func measureAgent(ctx context.Context) error {
+	w, err := cluster.NewWorkspace("", "bench", os.Stderr)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, "./cmd/gputap", "./cmd/gputap-producer", "github.com/nats-io/nats-server/v2")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build: %w", err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	conf := filepath.Join(dir, "nats.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, "listen: 127.0.0.1:24222\njetstream { store_dir: %q }\n", dir), 0o600); err != nil {
+	defer w.Close(false)
+	err = cluster.Build(ctx, ".", w.Bin, "./cmd/gputap", "./cmd/gputap-producer", "github.com/nats-io/nats-server/v2")
+	if err != nil {
 		return err
 	}
-	if err := exec.CommandContext(ctx, filepath.Join(dir, "nats-server"), "-c", conf, "-l", filepath.Join(dir, "log")).Start(); err != nil {
+	nodes, err := cluster.Nodes(w.Dir, w.Program("nats-server"), 1, "8GB")
+	if err != nil {
 		return err
 	}
-	if out, err := exec.Command(filepath.Join(dir, "gputap"), "stream", "init", "--nats.url", agentBus).CombinedOutput(); err != nil {
-		return fmt.Errorf("stream init: %w: %s", err, out)
+	ports, err := cluster.FreePorts(1)
+	if err != nil {
+		return err
 	}
-	fmt.Println("\n| host agent, 30 s of | CPU of a core | budget | | MiB resident | of it rings | budget, without rings | | events seen | lost |\n" +
-		"| --- | ---: | ---: | --- | ---: | ---: | ---: | --- | ---: | ---: |")
+	a := &agent{w, cluster.URLs(nodes), fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	if err := nodes[0].Start(); err != nil {
+		return err
+	}
+	defer nodes[0].Kill()
+	if err := cluster.InitStreams(ctx, w.Program("gputap"), a.natsURL, 1, 1, 4<<30); err != nil {
+		return err
+	}
+	fmt.Printf("\n| host agent, 30 s of | CPU of a core | budget | | MiB resident (≤ %d) | | MiB without rings (≤ %d) | "+
+		"| events seen | lost |\n| --- | ---: | ---: | --- | ---: | --- | ---: | --- | ---: | ---: |\n", allMiB, ownMiB)
 	for _, l := range agentLoads {
-		fmt.Fprintf(os.Stderr, "measuring the host agent: %s\n", l.what)
-		if err := l.measure(dir); err != nil {
-			return fmt.Errorf("%s: %w", l.what, err)
+		w.Say("host agent: %s", l.what)
+		if err := a.measure(ctx, l); err != nil {
+			return fmt.Errorf("host agent, %s: %w", l.what, err)
 		}
 	}
 	return nil
 }
 
-func (l agentLoad) measure(dir string) error {
-	agent := exec.Command(filepath.Join(dir, "gputap-producer"), "--nats.url", agentBus, "--metrics.addr", agentMetrics,
-		"--library", "bin/stub/libcuda.so.1", "--log.level", "error")
-	agent.Stderr = os.Stderr
-	if err := agent.Start(); err != nil {
+func (a *agent) measure(ctx context.Context, l agentLoad) error {
+	p := &cluster.Process{Name: "gputap-producer", Dir: a.Dir, Args: []string{
+		a.Program("gputap-producer"), "--nats.url", a.natsURL, "--metrics.addr", a.metricsAddr,
+		"--library", "bin/stub/libcuda.so.1", "--log.level", "error",
+	}}
+	if err := p.Start(); err != nil {
 		return err
 	}
-	defer func() {
-		_ = agent.Process.Signal(os.Interrupt)
-		_ = agent.Wait()
-	}()
-	for counters() == nil {
-		time.Sleep(100 * time.Millisecond)
+	defer p.Kill()
+	if err := cluster.Until(ctx, time.Minute, func() error {
+		_, err := a.page()
+		return errors.Join(err, cluster.CheckRunning(p))
+	}); err != nil {
+		return err
 	}
 	proceed, end, err := l.start()
 	if err != nil {
 		return err
 	}
-	time.Sleep(time.Second) // what the beginning costs is not the load's
-	before, began := cpuTime(agent.Process.Pid), time.Now()
+	if err := cluster.Sleep(ctx, time.Second); err != nil { // leaves out what the start costs
+		return err
+	}
+	before, err := p.Usage()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
 	proceed()
 	if l.args == nil {
-		time.Sleep(agentSeconds * time.Second)
+		if err := cluster.Sleep(ctx, agentSeconds*time.Second); err != nil {
+			return err
+		}
 	}
 	if err := end(); err != nil {
 		return err
 	}
-	cpu := 100 * float64(cpuTime(agent.Process.Pid)-before) / float64(time.Since(began))
-	all, rings := resident(agent.Process.Pid)
-	seen, lost := 0.0, 0.0
-	for name, v := range counters() {
-		switch {
-		case strings.HasPrefix(name, "gputap_producer_events_total"):
-			seen += v
-		case strings.HasPrefix(name, "gputap_producer_events_lost_total"):
-			lost += v
-		}
+	after, err := p.Usage()
+	if err != nil {
+		return err
+	}
+	cpu := 100 * float64(after.CPU-before.CPU) / float64(time.Since(began))
+	all, rings := resident(p.PID())
+	page, err := a.page()
+	if err != nil {
+		return err
 	}
 	budget, verdict := "", ""
 	if l.atMost > 0 {
 		budget, verdict = fmt.Sprintf("≤ %g %%", l.atMost), missed(cpu > l.atMost)
 	}
-	fmt.Printf("| %s | %.2f %% | %s | %s | %.0f | %.0f | ≤ %d | %s | %.0f | %.0f |\n", l.what, cpu, budget, verdict, all, rings, agentMiB,
-		missed(all-rings > agentMiB), seen, lost)
-	return nil
+	fmt.Printf("| %s | %.2f %% | %s | %s | %.0f | %s | %.0f | %s | %.0f | %.0f |\n",
+		l.what, cpu, budget, verdict, all, missed(all > allMiB), all-rings, missed(all-rings > ownMiB),
+		page.Sum("gputap_producer_events_total"), page.Sum("gputap_producer_events_lost_total"))
+	return p.Stop(syscall.SIGINT, time.Minute)
 }
 
-// start starts the load up to its step; end waits for the calls to end, and not for the program.
+func (a *agent) page() (scrape.Page, error) {
+	return scrape.Get("http://"+a.metricsAddr+"/metrics", "gputap_producer_")
+}
+
+// start starts the load, which waits until proceed. end waits for the end of its calls, not of the program.
 func (l agentLoad) start() (proceed func(), end func() error, err error) {
 	if l.args == nil {
 		return func() {}, func() error { return nil }, nil
@@ -128,15 +151,19 @@ func (l agentLoad) start() (proceed func(), end func() error, err error) {
 	cmd := exec.Command("bin/workload", append(slices.Clone(l.args), "--seconds", strconv.Itoa(agentSeconds), "--steps")...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil || cmd.Start() != nil {
-		return nil, nil, fmt.Errorf("the workload does not start: run make stub")
+	err = errors.Join(err1, err2)
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("start the workload: %w; run make stub", err)
 	}
 	lines := bufio.NewScanner(out)
 	lines.Scan() // step ready
 	return func() { fmt.Fprintln(in) }, func() error {
 		for lines.Scan() && lines.Text() != "step done" {
 		}
-		time.Sleep(200 * time.Millisecond) // until the last batch is sent
+		time.Sleep(200 * time.Millisecond) // until the last batch is published
 		go func() {
 			in.Close()
 			_ = cmd.Wait()
@@ -145,20 +172,7 @@ func (l agentLoad) start() (proceed func(), end func() error, err error) {
 	}, nil
 }
 
-// cpuTime sums what the threads of a process have run.
-func cpuTime(pid int) (sum time.Duration) {
-	list, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, path := range list {
-		var ns int64
-		if b, err := os.ReadFile(path); err == nil {
-			_, _ = fmt.Sscan(string(b), &ns)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum
-}
-
-// resident is a process's memory in MiB, and what of it are rings that Linux writes.
+// resident returns a process's resident memory in MiB, and how much of it are the rings that Linux writes.
 func resident(pid int) (all, rings float64) {
 	smaps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
 	ring := false
@@ -177,22 +191,4 @@ func resident(pid int) (all, rings float64) {
 		}
 	}
 	return all, rings
-}
-
-// counters reads /metrics; nil while nothing answers.
-func counters() map[string]float64 {
-	answer, err := http.Get("http://" + agentMetrics + "/metrics")
-	if err != nil {
-		return nil
-	}
-	defer answer.Body.Close()
-	body, _ := io.ReadAll(answer.Body)
-	all := map[string]float64{}
-	for line := range strings.Lines(string(body)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			all[name] = v
-		}
-	}
-	return all
 }

@@ -1,5 +1,5 @@
-// Command events prints every event of a bus's store as one line of JSON, in order of time: for
-// acceptance tests, which compare each call with what a program says it did.
+// Command events prints every event of a NATS store as one line of JSON, in order of time. Acceptance tests compare each
+// call with what a program reports of itself.
 //
 //	events STORE
 package main
@@ -14,15 +14,15 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/embedded"
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/schema"
 )
 
-// event is one line. Fields that a kind does not have are left out.
+// event is one line. Fields that a kind lacks are left out.
 type event struct {
 	Time     schema.KTime `json:"t"`
 	Kind     string       `json:"kind"`
@@ -72,12 +72,12 @@ func main() {
 }
 
 func run(ctx context.Context, store string) error {
-	bus, err := embedded.Start(store, slog.New(slog.DiscardHandler))
+	server, err := embedded.Start(store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	defer bus.Stop()
-	connection, js, err := bus.Connect("events")
+	defer server.Stop()
+	connection, js, err := server.Connect("events")
 	if err != nil {
 		return err
 	}
@@ -103,36 +103,19 @@ func read(ctx context.Context, js jetstream.JetStream) (events []event, err erro
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
 		if !strings.HasPrefix(name, schema.StreamPrefix) {
-			continue // the bus's own
+			continue // holds no events
 		}
-		jsStream, err := js.Stream(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		info, err := jsStream.Info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		c, err := jsStream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-		if err != nil {
-			return nil, err
-		}
-		for last := uint64(0); last < info.State.LastSeq; {
-			m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
-			if err != nil {
-				return nil, err
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				return nil, err
-			}
-			last = meta.Sequence.Stream
+		err := cluster.EachMessage(ctx, js, cluster.Range{Stream: name}, func(m jetstream.Msg) error {
 			if err := decoder.Decode(m.Data(), batch); err != nil {
-				return nil, err
+				return err
 			}
 			for i := range batch.Events {
 				events = append(events, eventOf(batch, i))
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return events, names.Err()
@@ -166,12 +149,14 @@ func eventOf(b *schema.Batch, i int) event {
 	case schema.KindCopy:
 		c := b.Copy(i)
 		e := begin(b, c.Time, c.Thread, c.Call, c.GPU)
-		e.Duration, e.Result, e.Bytes, e.Dst, e.Src, e.Stream = c.Duration, c.Result, c.Bytes, c.Dst, c.Src, b.CUDAStreams[c.CUDAStream]
+		e.Duration, e.Result, e.Bytes, e.Dst, e.Src = c.Duration, c.Result, c.Bytes, c.Dst, c.Src
+		e.Stream = b.CUDAStreams[c.CUDAStream]
 		return e
 	}
 	s := b.Sync(i)
 	e := begin(b, s.Time, s.Thread, s.Call, s.GPU)
-	e.Duration, e.Result, e.Ptr, e.Aux, e.Elapsed, e.Stream = s.Duration, s.Result, s.CUDAEvent, s.Until, s.Elapsed, b.CUDAStreams[s.CUDAStream]
+	e.Duration, e.Result, e.Ptr, e.Aux, e.Elapsed = s.Duration, s.Result, s.CUDAEvent, s.Until, s.Elapsed
+	e.Stream = b.CUDAStreams[s.CUDAStream]
 	return e
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestRead: the events of every shard, and nothing of what else a bus holds.
-func TestRead(t *testing.T) {
-	bus, err := embedded.Start(t.TempDir(), slog.New(slog.DiscardHandler))
+// TestReadReturnsTheEventsOfAllShards: streams without events are left out.
+func TestReadReturnsTheEventsOfAllShards(t *testing.T) {
+	server, err := embedded.Start(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bus.Stop()
-	nc, js, err := bus.Connect("test")
+	defer server.Stop()
+	nc, js, err := server.Connect("test")
 	if err != nil {
 		t.Fatal(err)
 	}

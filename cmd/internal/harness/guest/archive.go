@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// archive writes a cpio archive in the format that Linux unpacks at boot (newc).
+// archive writes a cpio archive in the newc format, which Linux unpacks at boot. u-root's pkg/cpio does it too, but the
+// header below is one line, and the package would bring three more modules.
 type archive struct {
 	w    io.Writer
 	n    int
@@ -22,8 +23,8 @@ type archive struct {
 	err  error
 }
 
-// Pack writes an initramfs of files: the path in the guest, without its first slash, and the path here. All of them may be
-// executed.
+// Pack writes an initramfs. files maps the path in the guest, without its first slash, to the path on this machine. All
+// files are executable.
 func Pack(path string, files map[string]string) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -45,7 +46,7 @@ func Pack(path string, files map[string]string) error {
 	return zip.Close()
 }
 
-// Libraries adds the loader and the libraries of a program.
+// Libraries adds the loader and the shared libraries of a program to files, without the CUDA driver.
 func Libraries(program string, files map[string]string) error {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -87,13 +88,13 @@ func (a *archive) dir(name string) {
 func (a *archive) file(name, path string) {
 	data, err := os.ReadFile(path)
 	if err != nil && a.err == nil {
-		a.err = fmt.Errorf("%w (make build stub)", err)
+		a.err = fmt.Errorf("%w (run make build stub)", err)
 	}
 	a.dir(filepath.Dir(name))
 	a.entry(name, 0o100755, data)
 }
 
-// entry writes one header, name and content; name and content end on multiples of four.
+// entry writes header, name and content. Name and content are padded to multiples of four bytes.
 func (a *archive) entry(name string, mode int, data []byte) {
 	a.n++
 	head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",

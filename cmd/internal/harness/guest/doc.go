@@ -1,3 +1,3 @@
-// Package guest boots a Linux kernel of a distribution in qemu, whose first process is a program of ours: the packages of
-// kernels, the initramfs, and what a first process does before it can work.
+// Package guest boots a distribution's Linux kernel in qemu with a program of ours as its init process: it fetches
+// kernels, packs the initramfs, and prepares the guest for the init process.
 package guest

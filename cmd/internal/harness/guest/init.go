@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount gives the first process what a host has.
+// Mount mounts the file systems of an ordinary host.
 func Mount() (err error) {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tracefs", "/sys/kernel/tracing"},
@@ -22,13 +22,13 @@ func Mount() (err error) {
 	return err
 }
 
-// PowerOff ends the machine. What must be on a disk is unmounted before.
+// PowerOff turns the machine off. Unmount disks before.
 func PowerOff() {
 	syscall.Sync()
 	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// Load loads the modules of a directory, in the order of their names there.
+// Load loads the kernel modules of a directory in the order of their file names.
 func Load(dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.ko"))
 	if err != nil {
@@ -48,7 +48,7 @@ func Load(dir string) error {
 	return nil
 }
 
-// Address gives a network interface an IPv4 address and turns it on.
+// Address assigns an IPv4 address to a network interface and brings it up.
 func Address(name string, ip [4]byte, bits int) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

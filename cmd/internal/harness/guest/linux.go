@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// Linux is a kernel to boot: a package of this machine's Debian, or a file whose sum is known.
+// Linux is a kernel to boot: a package of this machine's Debian, or a file with a known checksum.
 type Linux struct {
 	Name   string
-	Debian string // what the package is called in apt, a regular expression
-	URL    string // of a package, or the path of a package or of an image
+	Debian string // regular expression for the name of the package in apt
+	URL    string // URL of a package, or path of a package or an image
 	SHA256 string
 }
 
-// Debian12 is the one that virtual machines of Debian 12 run.
+// Debian12 is the kernel of Debian 12's virtual machines.
 var Debian12 = Linux{Name: "6.1", Debian: "linux-image-6.1.0-[0-9]+-cloud-amd64$"}
 
-// Image is the path of the kernel's image, fetched and unpacked into the cache once.
+// Image returns the path of the kernel image. It fetches and unpacks a package into the cache once.
 func (l Linux) Image(cache string) (string, error) {
 	if l.Debian == "" && !strings.HasSuffix(l.URL, ".deb") {
 		return l.URL, nil
@@ -47,7 +47,7 @@ func (l Linux) Image(cache string) (string, error) {
 	if found := imageIn(dir); found != "" {
 		return found, nil
 	}
-	return "", fmt.Errorf("no boot/vmlinuz in %s", deb)
+	return "", fmt.Errorf("unpack %s: it has no boot/vmlinuz", deb)
 }
 
 func imageIn(dir string) string {
@@ -58,20 +58,20 @@ func imageIn(dir string) string {
 	return found[0]
 }
 
-// Modules are the paths of modules of a kernel that Image has unpacked, in the order of their names.
+// Modules returns the paths of modules of a kernel that Image has unpacked, in the order of names.
 func (l Linux) Modules(cache string, names []string) ([]string, error) {
 	var paths []string
 	for _, name := range names {
 		found, _ := filepath.Glob(filepath.Join(cache, filepath.Base(l.Name), "lib/modules/*/kernel", name+".ko"))
 		if len(found) != 1 {
-			return nil, fmt.Errorf("the package of Linux %s has %d modules %s, want 1", l.Name, len(found), name)
+			return nil, fmt.Errorf("find module %[3]s of Linux %[1]s: the package has %[2]d, want 1", l.Name, len(found), name)
 		}
 		paths = append(paths, found[0])
 	}
 	return paths, nil
 }
 
-// fetch brings the package into dir and returns its path.
+// fetch downloads the package into dir and returns its path.
 func (l Linux) fetch(dir string) (string, error) {
 	if l.Debian != "" {
 		return fromApt(dir, l.Debian)
@@ -98,12 +98,12 @@ func (l Linux) fetch(dir string) (string, error) {
 		return "", err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != l.SHA256 {
-		return "", fmt.Errorf("%s has the sha256 %s, want %s", l.URL, got, l.SHA256)
+		return "", fmt.Errorf("verify %s: its SHA-256 is %s, want %s", l.URL, got, l.SHA256)
 	}
 	return deb, nil
 }
 
-// fromApt downloads the newest package of a pattern; apt verifies it.
+// fromApt downloads the newest package that matches a pattern. apt verifies it.
 func fromApt(dir, pattern string) (string, error) {
 	out, err := exec.Command("apt-cache", "pkgnames", "linux-image-").Output()
 	if err != nil {
@@ -117,7 +117,7 @@ func fromApt(dir, pattern string) (string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return "", fmt.Errorf("apt knows no %s: apt-get update on Debian 12, or name a kernel image", pattern)
+		return "", fmt.Errorf("find a package %s: apt has none; run apt-get update on Debian 12, or name a kernel image", pattern)
 	}
 	slices.SortFunc(names, func(a, b string) int { return version(b) - version(a) })
 	if err := run(dir, "apt-get", "download", names[0]); err != nil {
@@ -125,12 +125,12 @@ func fromApt(dir, pattern string) (string, error) {
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, names[0]+"_*.deb"))
 	if err != nil || len(debs) == 0 {
-		return "", fmt.Errorf("apt-get download %s left no file", names[0])
+		return "", fmt.Errorf("apt-get download %s: no file was downloaded", names[0])
 	}
 	return debs[0], nil
 }
 
-// version is the number behind 6.1.0-.
+// version returns the number after "6.1.0-".
 func version(name string) (n int) {
 	_, rest, _ := strings.Cut(name, ".0-")
 	_, _ = fmt.Sscanf(rest, "%d", &n)

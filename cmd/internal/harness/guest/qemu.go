@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Qemu is a machine of two CPUs that boots a kernel and an initramfs, and has no devices but those of args.
+// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs. args add its devices.
 func Qemu(ctx context.Context, accel, image, initramfs, cmdline string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
 		"-accel", accel, "-cpu", "max", "-smp", "2", "-m", "1536", "-nodefaults", "-display", "none",
@@ -14,11 +14,11 @@ func Qemu(ctx context.Context, accel, image, initramfs, cmdline string, args ...
 	}, args...)...)
 }
 
-// probeLimit is several times what a boot takes on KVM.
+// probeLimit is several times longer than a boot with KVM.
 const probeLimit = 15 * time.Second
 
-// Accel is kvm where a kernel really boots with it, tcg elsewhere: inside some virtual machines /dev/kvm is there and the guest
-// never gets anywhere. The kernel boots without any program: it ends in a panic, which ends qemu.
+// Accel returns kvm if a kernel really boots with it, and tcg otherwise: in some virtual machines /dev/kvm exists, but the
+// guest hangs. The kernel boots without an init program, so it panics, which ends qemu.
 func Accel(ctx context.Context, image string) string {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()

@@ -13,15 +13,14 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 )
 
-// check is a command and the exit status that it must have. With capabilities it runs with these and
-// without root.
+// check is a command and its expected exit status. With capabilities it runs with only these, and not as root.
 type check struct {
 	status       int
 	command      string
 	capabilities []uintptr
 }
 
-// four is all that gputap wants where Linux lets those with CAP_PERFMON open perf events on functions.
+// four are all capabilities that gputap needs if Linux lets CAP_PERFMON open perf events on functions.
 var four = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH}
 
 const (
@@ -40,13 +39,13 @@ var checks = []check{
 	{0, watch + "-- bin/workload leak3", append(four, unix.CAP_SYS_ADMIN)},
 }
 
-// more are the checks in which old ones differ: since July 2025 perf events want CAP_SYS_ADMIN.
+// more are checks that depend on the kernel: since July 2025 perf events need CAP_SYS_ADMIN.
 var more = map[string]check{
 	"5.15.0-25": {0, watch + "-- bin/workload leak3", four},
 	"6.1.0":     {6, watch + "-- bin/workload leak3", four},
 }
 
-// unsafe are the checks for a Linux whose return probes end confined programs.
+// unsafe are the checks for a Linux whose return probes kill confined programs.
 var unsafe = []check{
 	{3, "bin/gputap doctor " + stub, nil},
 	{0, watch + "-- bin/workload confined", nil},
@@ -55,8 +54,8 @@ var unsafe = []check{
 	{6, watch + "--features memory -- bin/workload leak3", nil},
 }
 
-// first is the first process: it mounts what a host has, runs the checks, and turns the machine off.
-func first() {
+// initMain is the init process: it mounts file systems, runs the checks, and turns the machine off.
+func initMain() {
 	var failed []string
 	if err := guest.Mount(); err != nil {
 		failed = append(failed, err.Error())
@@ -66,7 +65,7 @@ func first() {
 	if strings.HasPrefix(string(release), "6.11.") {
 		list = unsafe
 	} else if err := os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0); err != nil {
-		failed = append(failed, err.Error()) // Ubuntu's 4 refuses perf events to all that lack CAP_SYS_ADMIN
+		failed = append(failed, err.Error()) // Ubuntu's default, 4, requires CAP_SYS_ADMIN for perf events
 	}
 	for prefix, c := range more {
 		if strings.HasPrefix(string(release), prefix) {
@@ -97,7 +96,9 @@ func (c check) run() int {
 	cmd.Env = []string{"HOME=/tmp", "PATH=/gputap/bin", "GPUTAP_REQUIRE_BPF=1"}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if c.capabilities != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: c.capabilities}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: c.capabilities,
+		}
 	}
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		fmt.Println(err)

@@ -1,15 +1,17 @@
-// Command oldlinux boots kernels of distributions in qemu and runs gputap's own checks there. Without
-// arguments it takes those of the list below; an argument is the path of another kernel image or deb.
+// Command oldlinux boots distribution kernels in qemu and runs gputap's own checks there. Without arguments it boots the
+// kernels listed below. An argument is the name of one of them, or the path of another kernel image or Debian package.
 //
-// It is also the first process of what it boots.
+// This program is also the init process of the guest.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 )
 
@@ -29,22 +31,19 @@ var known = []guest.Linux{
 
 func main() {
 	if os.Getpid() == 1 {
-		first()
+		initMain()
 		return
 	}
-	if err := host(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "oldlinux:", err)
-		os.Exit(1)
-	}
+	cluster.Main("oldlinux", func(ctx context.Context) error { return bootAll(ctx, os.Args[1:]) })
 }
 
-// host boots each kernel in turn and fails when one of them did.
-func host(asked []string) error {
+// bootAll boots each kernel in turn. It returns an error if one of them fails.
+func bootAll(ctx context.Context, asked []string) error {
 	list := known
 	if len(asked) > 0 {
 		list = nil
 		for _, a := range asked {
-			list = append(list, named(a))
+			list = append(list, kernel(a))
 		}
 	}
 	cache, err := filepath.Abs("bin/oldlinux")
@@ -56,14 +55,14 @@ func host(asked []string) error {
 	}
 	initramfs := filepath.Join(cache, "initramfs")
 	if err := pack(initramfs); err != nil {
-		return fmt.Errorf("make the initramfs: %w", err)
+		return fmt.Errorf("create the initramfs: %w", err)
 	}
 	var failed []string
 	for _, l := range list {
 		fmt.Printf("==> Linux %s\n", l.Name)
 		image, err := l.Image(cache)
 		if err == nil {
-			err = boot(image, initramfs)
+			err = boot(ctx, image, initramfs)
 		}
 		if err != nil {
 			fmt.Printf("==> Linux %s: %v\n", l.Name, err)
@@ -78,8 +77,8 @@ func host(asked []string) error {
 	return nil
 }
 
-// named is a kernel of the list, or a file.
-func named(arg string) guest.Linux {
+// kernel returns a kernel of the list, or a file.
+func kernel(arg string) guest.Linux {
 	for _, l := range known {
 		if l.Name == arg {
 			return l

@@ -1,3 +1,3 @@
-// Package stub reads what the stub CUDA driver counted of itself: the truth for programs that run gputap's own processes
-// on it. Nothing of gputap has a part in it.
+// Package stub reads what the stub CUDA driver counted itself. It is the truth for programs that run gputap's own
+// processes against the stub; no code of gputap takes part in it.
 package stub

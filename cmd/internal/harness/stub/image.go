@@ -10,33 +10,34 @@ import (
 	"strings"
 )
 
-// Image is one image of one process, with the calls that the stub counted, whatever they returned.
+// Image is one executed program of one process, with the calls that the stub counted, failed ones included.
 type Image struct {
 	PID     uint32            `json:"pid"`
 	Loaded  uint64            `json:"loaded"` // boot-time ns
 	Calls   map[string]uint64 `json:"calls"`
 	Live    uint64            `json:"live"` // bytes of GPU memory
-	Bytes   map[string]uint64 `json:"-"`    // of the calls that succeeded
+	Bytes   map[string]uint64 `json:"-"`    // of successful calls
 	Kernels map[string]uint64 `json:"-"`    // launches by mangled name
 }
 
-// Where struct stub_truth of producer/testdata/stub.h has what is used here.
+// Offsets and sizes in struct stub_truth of producer/testdata/stub.h.
 const (
 	pidAt      = 12
 	liveAt     = 16
 	usedAt     = 56
 	callsAt    = 64
 	callBytes  = 80
-	symbolSize = 48 // ok, failed and bytes are behind it
+	symbolSize = 48 // followed by ok, failed and bytes
 	kernelsAt  = 25664
 	kernelSize = 104
-	nameSize   = 96 // launches are behind it
+	nameSize   = 96 // followed by launches
 	kernels    = 128
 	calls      = 320
 	truthBytes = 39176
 )
 
-// Images reads what the stub counted in GPUTAP_STUB_TRUTH=dir. Images that called nothing, or have only begun, are left out.
+// Images reads what the stub counted in GPUTAP_STUB_TRUTH=dir. It leaves out images without calls, and those whose file
+// is not complete yet.
 func Images(dir string) ([]Image, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.*"))
 	if err != nil {
@@ -49,7 +50,7 @@ func Images(dir string) ([]Image, error) {
 			return nil, err
 		}
 		if len(data) != truthBytes || string(data[:8]) != "GPUTRUTH" {
-			continue // it begins
+			continue // not complete yet
 		}
 		_, loaded, _ := strings.Cut(filepath.Base(name), ".")
 		i := parse(data)
@@ -75,9 +76,9 @@ func parse(data []byte) Image {
 	}
 	for n := range min(int(binary.LittleEndian.Uint32(data[usedAt:])), calls) {
 		at := callsAt + callBytes*n
-		symbol, behind := text(at, symbolSize), at+symbolSize
-		if made := number(behind) + number(behind+8); made > 0 {
-			i.Calls[symbol], i.Bytes[symbol] = made, number(behind+16)
+		symbol, numbers := text(at, symbolSize), at+symbolSize
+		if made := number(numbers) + number(numbers+8); made > 0 {
+			i.Calls[symbol], i.Bytes[symbol] = made, number(numbers+16)
 		}
 	}
 	for n := range kernels {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestImages: the layout is that of stub.h.
-func TestImages(t *testing.T) {
+// TestImagesHasTheLayoutOfTheStub: offsets and sizes are those of stub.h.
+func TestImagesHasTheLayoutOfTheStub(t *testing.T) {
 	dir, data := t.TempDir(), make([]byte, truthBytes)
 	copy(data, "GPUTRUTH")
 	put := func(at int, n uint64) { binary.LittleEndian.PutUint64(data[at:], n) }
