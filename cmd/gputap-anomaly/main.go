@@ -16,8 +16,11 @@ import (
 func main() { app.Main("gputap-anomaly", run) }
 
 func run(ctx context.Context, p *app.Process) error {
-	type report = func(io.Writer, []*anomaly.Detector)
-	return fold.Anomaly.RunWith(ctx, p, func(js jetstream.JetStream, cfg config.AnomalyCommand) (func() *anomaly.Detector, report) {
+	type (
+		create = func() *anomaly.Detector
+		report = func(io.Writer, []*anomaly.Detector)
+	)
+	return fold.Anomaly.RunWith(ctx, p, func(js jetstream.JetStream, cfg config.AnomalyCommand) (create, report) {
 		alerts := newAlerts(js, p.Log)
 		p.Metrics.MustRegister(alerts)
 		options := fold.AnomalyConfig(cfg)

@@ -8,6 +8,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 )
 
-func main() {
-	app.Main("gputap-bandwidth", func(ctx context.Context, p *app.Process) error { return fold.Bandwidth.Run(ctx, p, report) })
-}
+func main() { app.Main("gputap-bandwidth", run) }
+
+func run(ctx context.Context, p *app.Process) error { return fold.Bandwidth.Run(ctx, p, report) }

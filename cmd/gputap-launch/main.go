@@ -8,6 +8,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 )
 
-func main() {
-	app.Main("gputap-launch", func(ctx context.Context, p *app.Process) error { return fold.Launch.Run(ctx, p, report) })
-}
+func main() { app.Main("gputap-launch", run) }
+
+func run(ctx context.Context, p *app.Process) error { return fold.Launch.Run(ctx, p, report) }

@@ -8,6 +8,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 )
 
-func main() {
-	app.Main("gputap-leak", func(ctx context.Context, p *app.Process) error { return fold.Leak.Run(ctx, p, report) })
-}
+func main() { app.Main("gputap-leak", run) }
+
+func run(ctx context.Context, p *app.Process) error { return fold.Leak.Run(ctx, p, report) }

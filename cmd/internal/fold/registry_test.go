@@ -38,7 +38,8 @@ func TestRegistryNamesEachFoldOnce(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range All() {
 		if e.Name() != e.New().Name() || seen[e.Name()] || ByName(e.Name()) != e || len(e.Kinds()) == 0 {
-			t.Errorf("%s is a fold %s with kinds %v, seen before: %t", e.Name(), e.New().Name(), e.Kinds(), seen[e.Name()])
+			t.Errorf("%s is a fold %s with kinds %v, seen before: %t", e.Name(), e.New().Name(), e.Kinds(),
+				seen[e.Name()])
 		}
 		seen[e.Name()] = true
 	}

@@ -72,8 +72,9 @@ func measureAgent(ctx context.Context) error {
 	if err := cluster.InitStreams(ctx, w.Program("gputap"), a.natsURL, 1, 1, 4<<30); err != nil {
 		return err
 	}
-	fmt.Printf("\n| host agent, 30 s of | CPU of a core | budget | | MiB resident (≤ %d) | | MiB without rings (≤ %d) | "+
-		"| events seen | lost |\n| --- | ---: | ---: | --- | ---: | --- | ---: | --- | ---: | ---: |\n", allMiB, ownMiB)
+	fmt.Printf("\n| host agent, 30 s of | CPU of a core | budget | | MiB resident (≤ %d) | "+
+		"| MiB without rings (≤ %d) | | events seen | lost |\n"+
+		"| --- | ---: | ---: | --- | ---: | --- | ---: | --- | ---: | ---: |\n", allMiB, ownMiB)
 	for _, l := range agentLoads {
 		w.Say("host agent: %s", l.what)
 		if err := a.measure(ctx, l); err != nil {
@@ -148,7 +149,8 @@ func (l agentLoad) start() (proceed func(), end func() error, err error) {
 	if l.args == nil {
 		return func() {}, func() error { return nil }, nil
 	}
-	cmd := exec.Command("bin/workload", append(slices.Clone(l.args), "--seconds", strconv.Itoa(agentSeconds), "--steps")...)
+	cmd := exec.Command("bin/workload", append(slices.Clone(l.args), "--seconds", strconv.Itoa(agentSeconds),
+		"--steps")...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	err = errors.Join(err1, err2)

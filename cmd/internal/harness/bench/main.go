@@ -6,12 +6,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,59 +21,95 @@ import (
 // figure is one row: a metric of a benchmark and its budget.
 type figure struct {
 	what      string
-	pkg       string
 	benchmark string // name without the CPU suffix
 	unit      string
-	scale     float64 // 0: 1
-	atMost    float64 // 0: no upper budget
-	atLeast   float64 // 0: no lower budget
+	budget    budget
 }
 
-const million = 1e-6
+// budget is what a figure must not exceed or fall below.
+type budget struct{ atMost, atLeast float64 } // 0: none
 
-var figures = []figure{
-	{"traced call, 1 thread: entry record / empty entry", "./bpf", "BenchmarkTracedCall/threads=1", "entry-ratio", 0, 1.45, 0},
-	{"traced call, 1 thread: copy record / empty pair", "./bpf", "BenchmarkTracedCall/threads=1", "pair-ratio", 0, 1.35, 0},
-	{"traced call, 1 thread: memory record / empty pair", "./bpf", "BenchmarkTracedCall/threads=1", "memory-ratio", 0, 1.35, 0},
-	{"  its empty entry, ns", "./bpf", "BenchmarkTracedCall/threads=1", "entry-empty-ns", 0, 0, 0},
-	{"  its empty pair, ns", "./bpf", "BenchmarkTracedCall/threads=1", "pair-empty-ns", 0, 0, 0},
-	{"traced call, every CPU: entry record / empty entry", "./bpf", "BenchmarkTracedCall/all", "entry-ratio", 0, 1.5, 0},
-	{"traced call, every CPU: copy record / empty pair", "./bpf", "BenchmarkTracedCall/all", "pair-ratio", 0, 1.5, 0},
-	{"traced call, every CPU: memory record / empty pair", "./bpf", "BenchmarkTracedCall/all", "memory-ratio", 0, 1.5, 0},
-	{"ring → encoded batch, launches, ns/event", "./producer", "BenchmarkRingToBatch/launch", "ns/event", 0, 200, 0},
-	{"ring → encoded batch, memory, ns/event", "./producer", "BenchmarkRingToBatch/alloc", "ns/event", 0, 200, 0},
-	{"ring → encoded batch, copies, ns/event", "./producer", "BenchmarkRingToBatch/copy", "ns/event", 0, 200, 0},
-	{"ring → JetStream ack, embedded, M events/s", "./producer", "BenchmarkRingToAck", "Mevents/s", 0, 0, 8},
-	{"  raw publishes of the same bytes, M events/s", "./producer", "BenchmarkRingToAck", "raw-Mevents/s", 0, 0, 0},
-	{"  ring → ack / raw publishes", "./producer", "BenchmarkRingToAck", "ratio", 0, 0, 0},
-	{"  ring → ack / encoding without publishing", "./producer", "BenchmarkRingToAck", "made-ratio", 0, 0, 0},
-	{"encode, memory, ns/event", "./schema", "BenchmarkEncode/memory", "ns/event", 0, 0, 0},
-	{"  encode as msgpack rows with reflection, ns/event", "./schema", "BenchmarkEncode/memory/rows", "ns/event", 0, 0, 0},
-	{"decode, memory, ns/event", "./schema", "BenchmarkDecode/memory", "ns/event", 0, 0, 0},
-	{"  decode of msgpack rows with reflection, ns/event", "./schema", "BenchmarkDecode/memory/rows", "ns/event", 0, 0, 0},
-	{"wire, memory of the recorded PyTorch run, B/event", "./schema", "BenchmarkRecordedRun", "memory-B/event", 0, 22, 0},
-	{"wire, launches of the recorded PyTorch run, B/event", "./schema", "BenchmarkRecordedRun", "launch-B/event", 0, 16, 0},
-	{"  decode of its launches, all columns, ns/event", "./schema", "BenchmarkRecordedRun", "launch-decode-ns/event", 0, 0, 0},
-	{"stored batch → applied, M events/s", "./consumer", "BenchmarkReadStream", "Mevents/s", 0, 0, 0},
-	{"  an ordered no-op consumer, M events/s", "./consumer", "BenchmarkReadStream", "raw-Mevents/s", 0, 0, 0},
-	{"  stored batch → applied / no-op consumer", "./consumer", "BenchmarkReadStream", "ratio", 0, 0, 0.8},
-	{"publish one batch → applied, ms", "./consumer", "BenchmarkPublishToApply", "ns/op", million, 0, 0},
-	{"call → folded, 1,000 calls/s, default settings, p50 ms", "./cmd/gputap", "BenchmarkCallToFold", "p50-ms", 0, 0, 0},
-	{"call → folded, 1,000 calls/s, default settings, p99 ms", "./cmd/gputap", "BenchmarkCallToFold", "p99-ms", 0, 250, 0},
-	{"fold leak, decode included, M events/s", "./consumer/leak", "BenchmarkApply/one_context", "events/s", million, 0, 10},
-	{"  a thousand hosts in turn, batches of 320 events, ns/event", "./consumer/leak", "BenchmarkApplyFleet/320_events", "ns/event", 0, 0, 0},
-	{"fold launch, decode included, M events/s", "./consumer/launch", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 40},
-	{"fold bandwidth, decode included, M events/s", "./consumer/bandwidth", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s", 0, 0, 40},
-	{"fold anomaly, M events/s", "./consumer/anomaly", "BenchmarkApply/ordinary", "events/s", million, 0, 20},
-	{"a shard of 625 ordinary hosts, read for memory, ns/message", "./consumer", "BenchmarkReadFleet/ordinary", "ns/message", 0, 0, 0},
-	{"  ordinary hosts, ratio to a no-op consumer", "./consumer", "BenchmarkReadFleet/ordinary", "ratio", 0, 0, 0.8},
-	{"  hosts with equally many batches of each kind, ratio to a no-op consumer", "./consumer", "BenchmarkReadFleet/even", "ratio", 0, 0, 0.8},
-	{"leak state, B per live allocation", "./consumer/leak", "BenchmarkLiveBytes/1.5M", "B/allocation", 0, 64, 0},
-	{"checkpoint of leak state, B per live allocation", "./consumer/leak", "BenchmarkSnapshot/Snapshot", "B/allocation", 0, 30, 0},
-	{"checkpoint of 2 M live allocations, ms", "./consumer/leak", "BenchmarkSnapshot/Snapshot", "ns/op", million, 1000, 0},
-	{"restore of 2 M live allocations, ms", "./consumer/leak", "BenchmarkSnapshot/Restore", "ns/op", million, 1000, 0},
-	{"scrape with 1 M live allocations, worst ms", "./consumer/leak", "BenchmarkReport1M/Collect", "worst-ms", 0, 10, 0},
-	{"report rows with 1 M live allocations, worst ms", "./consumer/leak", "BenchmarkReport1M/Top1000", "worst-ms", 0, 10, 0},
+var none budget
+
+func atMost(v float64) budget  { return budget{atMost: v} }
+func atLeast(v float64) budget { return budget{atLeast: v} }
+
+// scales convert units of benchmarks into those of the table: millions of events per second, and milliseconds.
+var scales = map[string]float64{"events/s": 1e-6, "ns/op": 1e-6}
+
+// figures are in the order in which they are measured and printed.
+var figures = []struct {
+	pkg  string
+	list []figure
+}{
+	{"./bpf", []figure{
+		{"traced call, 1 thread: entry record / empty entry", "BenchmarkTracedCall/threads=1", "entry-ratio",
+			atMost(1.45)},
+		{"traced call, 1 thread: copy record / empty pair", "BenchmarkTracedCall/threads=1", "pair-ratio",
+			atMost(1.35)},
+		{"traced call, 1 thread: memory record / empty pair", "BenchmarkTracedCall/threads=1", "memory-ratio",
+			atMost(1.35)},
+		{"  its empty entry, ns", "BenchmarkTracedCall/threads=1", "entry-empty-ns", none},
+		{"  its empty pair, ns", "BenchmarkTracedCall/threads=1", "pair-empty-ns", none},
+		{"traced call, every CPU: entry record / empty entry", "BenchmarkTracedCall/all", "entry-ratio", atMost(1.5)},
+		{"traced call, every CPU: copy record / empty pair", "BenchmarkTracedCall/all", "pair-ratio", atMost(1.5)},
+		{"traced call, every CPU: memory record / empty pair", "BenchmarkTracedCall/all", "memory-ratio", atMost(1.5)},
+	}},
+	{"./producer", []figure{
+		{"ring → encoded batch, launches, ns/event", "BenchmarkRingToBatch/launch", "ns/event", atMost(200)},
+		{"ring → encoded batch, memory, ns/event", "BenchmarkRingToBatch/alloc", "ns/event", atMost(200)},
+		{"ring → encoded batch, copies, ns/event", "BenchmarkRingToBatch/copy", "ns/event", atMost(200)},
+		{"ring → JetStream ack, embedded, M events/s", "BenchmarkRingToAck", "Mevents/s", atLeast(8)},
+		{"  raw publishes of the same bytes, M events/s", "BenchmarkRingToAck", "raw-Mevents/s", none},
+		{"  ring → ack / raw publishes", "BenchmarkRingToAck", "ratio", none},
+		{"  ring → ack / encoding without publishing", "BenchmarkRingToAck", "made-ratio", none},
+	}},
+	{"./schema", []figure{
+		{"encode, memory, ns/event", "BenchmarkEncode/memory", "ns/event", none},
+		{"  encode as msgpack rows with reflection, ns/event", "BenchmarkEncode/memory/rows", "ns/event", none},
+		{"decode, memory, ns/event", "BenchmarkDecode/memory", "ns/event", none},
+		{"  decode of msgpack rows with reflection, ns/event", "BenchmarkDecode/memory/rows", "ns/event", none},
+		{"wire, memory of the recorded PyTorch run, B/event", "BenchmarkRecordedRun", "memory-B/event", atMost(22)},
+		{"wire, launches of the recorded PyTorch run, B/event", "BenchmarkRecordedRun", "launch-B/event", atMost(16)},
+		{"  decode of its launches, all columns, ns/event", "BenchmarkRecordedRun", "launch-decode-ns/event", none},
+	}},
+	{"./consumer", []figure{
+		{"stored batch → applied, M events/s", "BenchmarkReadStream", "Mevents/s", none},
+		{"  an ordered no-op consumer, M events/s", "BenchmarkReadStream", "raw-Mevents/s", none},
+		{"  stored batch → applied / no-op consumer", "BenchmarkReadStream", "ratio", atLeast(0.8)},
+		{"publish one batch → applied, ms", "BenchmarkPublishToApply", "ns/op", none},
+		{"a shard of 625 ordinary hosts, read for memory, ns/message", "BenchmarkReadFleet/ordinary", "ns/message",
+			none},
+		{"  ordinary hosts, ratio to a no-op consumer", "BenchmarkReadFleet/ordinary", "ratio", atLeast(0.8)},
+		{"  hosts with equally many batches of each kind, ratio to a no-op consumer", "BenchmarkReadFleet/even",
+			"ratio", atLeast(0.8)},
+	}},
+	{"./cmd/gputap", []figure{
+		{"call → folded, 1,000 calls/s, default settings, p50 ms", "BenchmarkCallToFold", "p50-ms", none},
+		{"call → folded, 1,000 calls/s, default settings, p99 ms", "BenchmarkCallToFold", "p99-ms", atMost(250)},
+	}},
+	{"./consumer/leak", []figure{
+		{"fold leak, decode included, M events/s", "BenchmarkApply/one_context", "events/s", atLeast(10)},
+		{"  a thousand hosts in turn, batches of 320 events, ns/event", "BenchmarkApplyFleet/320_events", "ns/event",
+			none},
+		{"leak state, B per live allocation", "BenchmarkLiveBytes/1.5M", "B/allocation", atMost(64)},
+		{"checkpoint of leak state, B per live allocation", "BenchmarkSnapshot/Snapshot", "B/allocation", atMost(30)},
+		{"checkpoint of 2 M live allocations, ms", "BenchmarkSnapshot/Snapshot", "ns/op", atMost(1000)},
+		{"restore of 2 M live allocations, ms", "BenchmarkSnapshot/Restore", "ns/op", atMost(1000)},
+		{"scrape with 1 M live allocations, worst ms", "BenchmarkReport1M/Collect", "worst-ms", atMost(10)},
+		{"report rows with 1 M live allocations, worst ms", "BenchmarkReport1M/Top1000", "worst-ms", atMost(10)},
+	}},
+	{"./consumer/launch", []figure{
+		{"fold launch, decode included, M events/s", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s",
+			atLeast(40)},
+	}},
+	{"./consumer/bandwidth", []figure{
+		{"fold bandwidth, decode included, M events/s", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s",
+			atLeast(40)},
+	}},
+	{"./consumer/anomaly", []figure{
+		{"fold anomaly, M events/s", "BenchmarkApply/ordinary", "events/s", atLeast(20)},
+	}},
 }
 
 func main() {
@@ -86,27 +122,19 @@ func main() {
 
 func measureAll(ctx context.Context) error {
 	measured := map[string]float64{}
-	for _, pkg := range packages() {
-		fmt.Fprintf(os.Stderr, "measuring %s\n", pkg)
-		if err := measure(ctx, pkg, measured); err != nil {
-			return fmt.Errorf("%s: %w", pkg, err)
+	for _, g := range figures {
+		fmt.Fprintf(os.Stderr, "measuring %s\n", g.pkg)
+		if err := measure(ctx, g.pkg, measured); err != nil {
+			return fmt.Errorf("%s: %w", g.pkg, err)
 		}
 	}
 	fmt.Println("| what | measured | budget | |\n| --- | ---: | ---: | --- |")
-	for _, f := range figures {
-		f.print(measured)
-	}
-	return measureAgent(ctx)
-}
-
-// packages are those of the figures, in their order.
-func packages() (list []string) {
-	for _, f := range figures {
-		if !slices.Contains(list, f.pkg) {
-			list = append(list, f.pkg)
+	for _, g := range figures {
+		for _, f := range g.list {
+			f.print(g.pkg, measured)
 		}
 	}
-	return list
+	return measureAgent(ctx)
 }
 
 // measure runs the benchmarks of one package and stores their metrics as "pkg benchmark unit".
@@ -143,23 +171,21 @@ func measure(ctx context.Context, pkg string, to map[string]float64) error {
 
 var cpuSuffix = regexp.MustCompile(`-\d+$`)
 
-func (f figure) print(measured map[string]float64) {
-	v, ok := measured[f.pkg+" "+f.benchmark+" "+f.unit]
+func (f figure) print(pkg string, measured map[string]float64) {
+	v, ok := measured[pkg+" "+f.benchmark+" "+f.unit]
 	if !ok {
 		fmt.Printf("| %s | not measured | | |\n", f.what)
 		return
 	}
-	if f.scale != 0 {
-		v *= f.scale
-	}
+	v *= cmp.Or(scales[f.unit], 1)
 	budget, verdict := "", ""
 	switch {
-	case f.atMost > 0:
-		budget = fmt.Sprintf("≤ %g", f.atMost)
-		verdict = missed(v > f.atMost)
-	case f.atLeast > 0:
-		budget = fmt.Sprintf("≥ %g", f.atLeast)
-		verdict = missed(v < f.atLeast)
+	case f.budget.atMost > 0:
+		budget = fmt.Sprintf("≤ %g", f.budget.atMost)
+		verdict = missed(v > f.budget.atMost)
+	case f.budget.atLeast > 0:
+		budget = fmt.Sprintf("≥ %g", f.budget.atLeast)
+		verdict = missed(v < f.budget.atLeast)
 	}
 	fmt.Printf("| %s | %.4g | %s | %s |\n", f.what, v, budget, verdict)
 }

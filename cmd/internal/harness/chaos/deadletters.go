@@ -55,7 +55,8 @@ func (f *fleet) verifyDeadLetters(ctx context.Context) error {
 	for shard := range f.shards {
 		for _, name := range fold.Names() {
 			if n := copies[schema.DeadLetterSubject(name, shard)]; n != 1 {
-				return fmt.Errorf("%s copied the damaged batch of shard %d to the dead letters %d times, want once", name, shard, n)
+				return fmt.Errorf("%s copied the damaged batch of shard %d to the dead letters %d times, want once",
+					name, shard, n)
 			}
 		}
 	}

@@ -87,8 +87,8 @@ func (f *fleet) disturbCertain(ctx context.Context) error {
 	return nil
 }
 
-// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were never
-// all down for long. A run below a minute may end before a commit is due.
+// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were
+// never all down for long. A run below a minute may end before a commit is due.
 func (f *fleet) checkProgress(before map[string]uint64) error {
 	after := f.commits.sequences()
 	for _, name := range fold.Names() {

@@ -85,7 +85,8 @@ func (f *fleet) start(ctx context.Context) error {
 	for _, name := range fold.Names() {
 		for i := range f.instances {
 			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", name, i), Dir: f.Dir, Args: []string{
-				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "", "--display-interval", "0",
+				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "",
+				"--display-interval", "0",
 				"--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
@@ -116,7 +117,8 @@ func (f *fleet) startSimulators() error {
 	for i := range simulators {
 		p := &cluster.Process{Name: fmt.Sprintf("simulate-%d", i), Dir: f.Dir, Args: []string{
 			f.firstProgram("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i),
-			"--hosts", strconv.Itoa((f.hosts + i) / simulators), "--events-per-second", strconv.Itoa(f.rate / simulators),
+			"--hosts", strconv.Itoa((f.hosts + i) / simulators),
+			"--events-per-second", strconv.Itoa(f.rate / simulators),
 			"--seed", strconv.FormatUint(f.seed, 10), "--log", f.truthLog(i), "--resume",
 			"--duration", "24h", "--drain", "90s", "--profile", recording,
 		}}

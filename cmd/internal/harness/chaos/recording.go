@@ -35,7 +35,8 @@ func writeRecording(path string) error {
 	var out []byte
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		data := r.open[kind].Encode(&schema.Header{
-			Cluster: "recorded", Host: "recorded", BootID: "00000000-0000-4000-8000-000000000000", Run: 1, Seq: 1, ClockOffset: 1,
+			Cluster: "recorded", Host: "recorded", BootID: "00000000-0000-4000-8000-000000000000", Run: 1, Seq: 1,
+			ClockOffset: 1,
 		})
 		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(data))), data...)
 	}
@@ -76,7 +77,9 @@ type program struct {
 }
 
 func (r *recorder) program(pid uint32, comm string) *program {
-	return &program{recorder: r, Process: schema.Process{PID: pid, Start: r.now, UID: 1000, Comm: comm, Exe: "/usr/bin/" + comm, User: "chaos"}}
+	return &program{recorder: r, Process: schema.Process{
+		PID: pid, Start: r.now, UID: 1000, Comm: comm, Exe: "/usr/bin/" + comm, User: "chaos",
+	}}
 }
 
 // train allocates memory of all kinds, frees a part of it, and ends with the rest unfreed.
@@ -84,7 +87,8 @@ func (p *program) train() []func() {
 	const context, pool, handle, mapped = 1, 2, 3, 4
 	return slices.Concat([]func(){
 		p.makes("cuDevicePrimaryCtxRetain", context),
-		p.allocates("cuMemAlloc_v2", 10, 64*mebibyte), p.allocates("cuMemAlloc_v2", 11, 3*mebibyte), p.allocates("cuMemAlloc_v2", 12, 512),
+		p.allocates("cuMemAlloc_v2", 10, 64*mebibyte), p.allocates("cuMemAlloc_v2", 11, 3*mebibyte),
+		p.allocates("cuMemAlloc_v2", 12, 512),
 		p.memory("cuMemPoolCreate", schema.Memory{Ptr: p.at(pool)}),
 		p.memory("cuMemAllocFromPoolAsync", schema.Memory{Ptr: p.at(20), Bytes: 5 * mebibyte, Pool: p.at(pool)}),
 		p.memory("cuMemAllocFromPoolAsync", schema.Memory{Ptr: p.at(21), Bytes: 7 * mebibyte, Pool: p.at(pool)}),
@@ -106,7 +110,8 @@ func (p *program) train() []func() {
 func (p *program) serve() []func() {
 	const context = 1
 	return slices.Concat([]func(){
-		p.makes("cuCtxCreate_v2", context), p.allocates("cuMemAllocManaged", 10, 24*mebibyte), p.allocates("cuMemHostAlloc", 11, 2*mebibyte),
+		p.makes("cuCtxCreate_v2", context),
+		p.allocates("cuMemAllocManaged", 10, 24*mebibyte), p.allocates("cuMemHostAlloc", 11, 2*mebibyte),
 		p.allocates("cuMemAlloc_v2", 12, 9*mebibyte), p.allocates("cuMemAllocAsync", 13, 4*mebibyte),
 	}, p.work(20), []func(){p.frees("cuMemFree_v2", 10), p.frees("cuMemFreeHost", 11)}, p.work(10), []func(){
 		p.memory("cuCtxDestroy_v2", schema.Memory{Ptr: p.at(context)}),
@@ -116,19 +121,22 @@ func (p *program) serve() []func() {
 
 // short frees everything that it allocated.
 func (p *program) short(i uint64) []func() {
-	return slices.Concat([]func(){p.allocates("cuMemAlloc_v2", 10, i*mebibyte)}, p.work(8), []func(){p.frees("cuMemFree_v2", 10), p.ends()})
+	return slices.Concat([]func(){p.allocates("cuMemAlloc_v2", 10, i*mebibyte)}, p.work(8),
+		[]func(){p.frees("cuMemFree_v2", 10), p.ends()})
 }
 
 // notebook runs until the recording ends.
 func (p *program) notebook() []func() {
-	return slices.Concat([]func(){p.allocates("cuMemAlloc_v2", 10, 100*mebibyte), p.allocates("cuMemAlloc_v2", 11, mebibyte)}, p.work(25),
-		[]func(){p.frees("cuMemFree_v2", 11)})
+	return slices.Concat([]func(){
+		p.allocates("cuMemAlloc_v2", 10, 100*mebibyte), p.allocates("cuMemAlloc_v2", 11, mebibyte),
+	}, p.work(25), []func(){p.frees("cuMemFree_v2", 11)})
 }
 
 // work returns the calls of so many steps: copies, launches and waits.
 func (p *program) work(steps int) (calls []func()) {
 	for i := range steps {
-		calls = append(calls, p.copies("cuMemcpyHtoD_v2", uint64(i+1)<<10), p.launches("_Z4gemmPfi"), p.launches("_Z4reluPf"), p.launches("_Z4gemmPfi"),
+		calls = append(calls, p.copies("cuMemcpyHtoD_v2", uint64(i+1)<<10),
+			p.launches("_Z4gemmPfi"), p.launches("_Z4reluPf"), p.launches("_Z4gemmPfi"),
 			p.copies("cuMemcpyDtoHAsync_v2", 4096), p.waits("cuStreamSynchronize"))
 	}
 	return calls
@@ -181,9 +189,12 @@ func (p *program) launches(name string) func() {
 	return func() {
 		b := p.open[schema.KindLaunch]
 		p.now += callGap
-		shape := schema.LaunchShape{Call: b.Call(ref("cuLaunchKernel")), Func: b.Func(schema.Func{Name: name, Handle: p.at(100 + len(name))})}
+		f := b.Func(schema.Func{Name: name, Handle: p.at(100 + len(name))})
+		shape := schema.LaunchShape{Call: b.Call(ref("cuLaunchKernel")), Func: f}
 		shape.Grid, shape.Block = [3]uint32{64, 1, 1}, [3]uint32{256, 1, 1}
-		b.AddLaunch(&schema.Launch{Time: p.now, Thread: p.thread(b), GPU: b.GPU(card), Shape: b.Shape(shape), CUDAStream: b.CUDAStream(0)})
+		b.AddLaunch(&schema.Launch{
+			Time: p.now, Thread: p.thread(b), GPU: b.GPU(card), Shape: b.Shape(shape), CUDAStream: b.CUDAStream(0),
+		})
 	}
 }
 
@@ -192,8 +203,9 @@ func (p *program) copies(symbol string, bytes uint64) func() {
 		b := p.open[schema.KindCopy]
 		p.now += callGap
 		b.AddCopy(&schema.Copy{
-			Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card), Bytes: bytes,
-			Dst: p.at(10), Src: p.at(11), CUDAStream: b.CUDAStream(0),
+			Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card),
+			Bytes: bytes,
+			Dst:   p.at(10), Src: p.at(11), CUDAStream: b.CUDAStream(0),
 		})
 	}
 }
@@ -202,6 +214,9 @@ func (p *program) waits(symbol string) func() {
 	return func() {
 		b := p.open[schema.KindSync]
 		p.now += callGap
-		b.AddSync(&schema.Sync{Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card), CUDAStream: b.CUDAStream(0)})
+		b.AddSync(&schema.Sync{
+			Time: p.now, Duration: callTime, Thread: p.thread(b), Call: b.Call(ref(symbol)), GPU: b.GPU(card),
+			CUDAStream: b.CUDAStream(0),
+		})
 	}
 }

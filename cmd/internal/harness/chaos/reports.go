@@ -200,7 +200,7 @@ func (c *comparison) compareAlerts() error {
 		}
 	}
 	if c.raised != float64(first) || c.suppressed != float64(all-first) {
-		return fmt.Errorf("anomaly raised %g alerts and suppressed %g; %d allocations failed, %d of them as the first of their process",
+		return fmt.Errorf("anomaly raised %g alerts and suppressed %g; %d allocations failed, %d were the first",
 			c.raised, c.suppressed, all, first)
 	}
 	return nil

@@ -39,8 +39,9 @@ func buildTree(ctx context.Context, tree, to string) error {
 	return cluster.Build(ctx, tree, to, programs...)
 }
 
-// sameForms returns an error unless another source tree has the wire form and the snapshot forms of this one. The golden
-// files of a form never change, so those that both trees have must be equal, and there must be some of each form.
+// sameForms returns an error unless another source tree has the wire form and the snapshot forms of this one. The
+// golden files of a form never change, so those that both trees have must be equal, and there must be some of each
+// form.
 func sameForms(ours, theirs string) error {
 	folders := []string{"schema/testdata"}
 	for _, name := range fold.Names() {
@@ -70,7 +71,8 @@ func sameForms(ours, theirs string) error {
 			shared++
 		}
 		if shared == 0 {
-			return fmt.Errorf("it has no golden file of this tree's %s: it has other forms; choose a later revision", folder)
+			return fmt.Errorf("it has no golden file of this tree's %s: it has other forms; choose a later revision",
+				folder)
 		}
 	}
 	return nil

@@ -33,9 +33,11 @@ func TestRevisionMustHaveTheSameForms(t *testing.T) {
 		same   bool
 	}{
 		{"equal", func(string, string) {}, true},
-		{"a form was added since", func(ours, _ string) { write(ours, "schema/testdata/memory_v2.golden", "wire") }, true},
+		{"a form was added since", func(ours, _ string) { write(ours, "schema/testdata/memory_v2.golden", "wire") },
+			true},
 		{"another wire", func(_, theirs string) { write(theirs, "schema/testdata/memory_v1.golden", "old") }, false},
-		{"another state", func(_, theirs string) { write(theirs, "consumer/leak/testdata/snapshot_v1.golden", "old") }, false},
+		{"another state", func(_, theirs string) { write(theirs, "consumer/leak/testdata/snapshot_v1.golden", "old") },
+			false},
 		{"no common form", func(_, theirs string) {
 			if err := os.RemoveAll(filepath.Join(theirs, "consumer/launch")); err != nil {
 				t.Fatal(err)

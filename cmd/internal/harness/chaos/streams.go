@@ -23,9 +23,9 @@ func (r repeats) total() (sum uint64) {
 	return sum
 }
 
-// verifyStreams checks that each shard's stream holds what was published for its hosts: under its subject, unchanged, in
-// order, and nothing else. A batch may be stored again if its ack was lost or its simulator restarted. The repeat comes
-// before the next batch of its kind, or after it if a node that was cut off or killed forwarded it late.
+// verifyStreams checks that each shard's stream holds what was published for its hosts: under its subject, unchanged,
+// in order, and nothing else. A batch may be stored again if its ack was lost or its simulator restarted. The repeat
+// comes before the next batch of its kind, or after it if a node that was cut off or killed forwarded it late.
 func (f *fleet) verifyStreams(ctx context.Context, t *truth) (repeats, error) {
 	again := repeats{}
 	decoder := schema.NewDecoder()
@@ -72,7 +72,8 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (repeats, error) {
 	}
 	for at, last := range t.last {
 		if stored[at][0] != last {
-			return nil, fmt.Errorf("%s: the last stored batch is %d, the last published one %d", at, stored[at][0], last)
+			return nil, fmt.Errorf("%s: the last stored batch is %d, the last published one %d", at, stored[at][0],
+				last)
 		}
 	}
 	return again, nil

@@ -12,7 +12,8 @@ import (
 
 // logLine is a line of a consumer's log about a shard.
 func logLine(at time.Time, msg string) string {
-	return fmt.Sprintf("time=%s level=INFO msg=%q consumer=leak instance=x shard=3 seq=1\n", at.Format(time.RFC3339Nano), msg)
+	return fmt.Sprintf("time=%s level=INFO msg=%q consumer=leak instance=x shard=3 seq=1\n",
+		at.Format(time.RFC3339Nano), msg)
 }
 
 func TestTakeoverLastsFromKillToNextBatch(t *testing.T) {
@@ -34,8 +35,10 @@ func TestTakeoverLastsFromKillToNextBatch(t *testing.T) {
 		{"acquired and not folded", []float64{0}, folded(-30), line(10, logAcquired), "no takeover; 1 unfinished"},
 		{"acquired, and folded much later", []float64{0}, folded(-30), line(10, logAcquired) + line(30, logFolded),
 			"median 30.0 s, max 30.0 s (n=1); 0 unfinished"},
-		{"lost before the kill", []float64{0}, folded(-30) + line(-20, logLost), folded(1), "no takeover; 0 unfinished"},
-		{"released before the kill", []float64{0}, folded(-30) + line(-20, logReleased), folded(1), "no takeover; 0 unfinished"},
+		{"lost before the kill", []float64{0}, folded(-30) + line(-20, logLost), folded(1),
+			"no takeover; 0 unfinished"},
+		{"released before the kill", []float64{0}, folded(-30) + line(-20, logReleased), folded(1),
+			"no takeover; 0 unfinished"},
 		{"another instance owned it", []float64{0}, "", folded(-30), "no takeover; 0 unfinished"},
 		{"two takeovers", []float64{0, 40}, folded(-30) + folded(20), folded(10) + line(19, logReleased) + folded(52),
 			"median 10.1 s, max 12.1 s (n=2); 0 unfinished"},

@@ -10,15 +10,16 @@ import (
 
 // truth is what the simulators logged before they published it, counted without package consumer.
 type truth struct {
-	batches    map[origin][]logged                      // by seq - 1
-	last       map[origin]uint64                        // seq of the last one that was published
-	published  int                                      // batches
-	withheld   int                                      // batches
-	lostEvents map[producerRun]uint64                   // in withheld batches
-	lost       map[producerRun]*[schema.NumKinds]uint64 // of them, those that the last published batch of each kind reports
-	processes  map[schema.ProcessID]*published
-	boots      map[host]string       // the last boot id
-	holes      map[host][]*published // processes of withheld batches that no later batch follows yet
+	batches    map[origin][]logged    // by seq - 1
+	last       map[origin]uint64      // seq of the last one that was published
+	published  int                    // batches
+	withheld   int                    // batches
+	lostEvents map[producerRun]uint64 // in withheld batches
+	// of them, those that the last published batch of each kind reports
+	lost      map[producerRun]*[schema.NumKinds]uint64
+	processes map[schema.ProcessID]*published
+	boots     map[host]string       // the last boot id
+	holes     map[host][]*published // processes of withheld batches that no later batch follows yet
 }
 
 type host struct{ cluster, name string }

@@ -61,8 +61,8 @@ func compare(t *testing.T, folded, published []schema.Batch) error {
 	return nil
 }
 
-// TestFoldsEqualTheModel: the folds and the model agree on the recording. A batch that a fold misses, or folds twice, is
-// an error.
+// TestFoldsEqualTheModel: the folds and the model agree on the recording. A batch that a fold misses, or folds twice,
+// is an error.
 func TestFoldsEqualTheModel(t *testing.T) {
 	all := recorded(t)
 	if err := compare(t, all, all); err != nil {
@@ -95,7 +95,8 @@ func TestRecordingHasEveryKindOfState(t *testing.T) {
 		}
 	}
 	for _, op := range []schema.Op{
-		schema.OpAlloc, schema.OpFree, schema.OpCreate, schema.OpRelease, schema.OpMap, schema.OpUnmap, schema.OpPoolCreate,
+		schema.OpAlloc, schema.OpFree, schema.OpCreate, schema.OpRelease, schema.OpMap, schema.OpUnmap,
+		schema.OpPoolCreate,
 		schema.OpContextCreate, schema.OpContextRetain, schema.OpContextDestroy, schema.OpExit,
 	} {
 		if ops[op] == 0 {

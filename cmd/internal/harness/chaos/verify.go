@@ -131,7 +131,7 @@ func (f *fleet) verifyState(ctx context.Context, t *truth, again repeats, entry 
 	if !bytes.Equal(saved.State, want) {
 		path := f.Path(fmt.Sprintf("%s-%d.state", name, shard))
 		err = errors.Join(err,
-			fmt.Errorf("%s, shard %d: the committed state differs from an undisturbed reader's at %s: see %s and %[4]s.undisturbed",
+			fmt.Errorf("%s, shard %d: the committed state differs from an undisturbed reader's at %s: see %s*",
 				name, shard, firstDifference(want, saved.State), path),
 			os.WriteFile(path, saved.State, 0o644), os.WriteFile(path+".undisturbed", want, 0o644))
 	}
@@ -154,7 +154,9 @@ func firstDifference(want, got []byte) string {
 }
 
 // compareCounts compares what a reader counted with what was published and stored.
-func (t *truth) compareCounts(reader *consumer.Reader, again *[schema.NumKinds]uint64, entry fold.Entry, shard, shards int) error {
+func (t *truth) compareCounts(
+	reader *consumer.Reader, again *[schema.NumKinds]uint64, entry fold.Entry, shard, shards int,
+) error {
 	want, got := t.counts(shard, shards, entry.Kinds()), reader.Stats()
 	repeated := uint64(0)
 	for _, kind := range entry.Kinds() {
@@ -248,11 +250,11 @@ func (f *fleet) summarize() error {
 	}
 	for _, event := range []string{logUnusable, logPanicked} {
 		if counts[event] > 0 {
-			faults = append(faults, fmt.Errorf("consumers logged %q %d times: see their logs in %s", event, counts[event], f.Dir))
+			faults = append(faults, fmt.Errorf("consumers logged %q %d times: see %s", event, counts[event], f.Dir))
 		}
 	}
 	if stored, fenced := f.commits.counts(); f.commits.err() == nil && fenced > 0 {
-		f.Say("%4d commits of fenced instances were rejected; none of the %d stored commits is older than the one before it",
+		f.Say("%4d commits of fenced instances were rejected; none of the %d stored ones is older than its predecessor",
 			fenced, stored)
 	}
 	return errors.Join(faults...)

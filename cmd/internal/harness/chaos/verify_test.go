@@ -29,8 +29,10 @@ func TestRunMustExerciseEverything(t *testing.T) {
 	}{
 		{"everything", options{}, all, ""},
 		{"no takeover", options{}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
-		{"no takeover of older programs", options{from: "x"}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
-		{"no takeover, kills only", options{killsOnly: true}, without(func(d *done) { d.takeovers = 0 }), "no shard was taken over"},
+		{"no takeover of older programs", options{from: "x"}, without(func(d *done) { d.takeovers = 0 }),
+			"no shard was taken over"},
+		{"no takeover, kills only", options{killsOnly: true}, without(func(d *done) { d.takeovers = 0 }),
+			"no shard was taken over"},
 		{"kills only", options{killsOnly: true}, without(func(d *done) { d.repeated, d.fenced = 0, 0 }), ""},
 		{"a host is missing", options{}, without(func(d *done) { d.hosts-- }), "2 of 3 hosts published"},
 		{"nothing withheld", options{}, without(func(d *done) { d.withheld = 0 }), "no batch was withheld"},

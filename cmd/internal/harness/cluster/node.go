@@ -61,7 +61,7 @@ http: %q
 jetstream { store_dir: %q, max_file_store: %s, max_memory_store: 256MB, sync_interval: 10s }
 `, i, n.Addr, strings.TrimPrefix(n.Monitor, "http://"), n.Store, maxFile)
 		if count > 1 {
-			text += fmt.Sprintf("cluster { name: gputap, listen: \"127.0.0.1:%d\", no_advertise: true, routes: [%s] }\n",
+			text += fmt.Sprintf("cluster { name: gputap, listen: 127.0.0.1:%d, no_advertise: true, routes: [%s] }\n",
 				ports[count+i], strings.Join(routes, ", "))
 		}
 		if err := errors.Join(os.MkdirAll(n.Store, 0o755), os.WriteFile(conf, []byte(text), 0o644)); err != nil {

@@ -106,8 +106,10 @@ func TestStopRequiresStatusZero(t *testing.T) {
 	const trapped = "; echo ready; while :; do sleep 0.01; done"
 	for _, row := range []struct{ name, script, want string }{
 		{"status 0", "trap 'exit 0' TERM" + trapped, ""},
-		{"status 3", "trap 'echo panic: at the end; exit 3' TERM" + trapped, "p failed while it stopped: exit status 3: panic: at the end"},
-		{"crashed before", "echo ready; echo 'fatal error: early'; exit 2", "p ended by itself: exit status 2: fatal error: early"},
+		{"status 3", "trap 'echo panic: at the end; exit 3' TERM" + trapped,
+			"p failed while it stopped: exit status 3: panic: at the end"},
+		{"crashed before", "echo ready; echo 'fatal error: early'; exit 2",
+			"p ended by itself: exit status 2: fatal error: early"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +120,8 @@ func TestStopRequiresStatusZero(t *testing.T) {
 			defer p.Kill()
 			if err := Until(t.Context(), time.Minute, func() error {
 				text, err := os.ReadFile(p.Log())
-				if err == nil && (!strings.Contains(string(text), "ready") || strings.Contains(row.script, "early") && p.Running()) {
+				if err == nil && (!strings.Contains(string(text), "ready") || strings.Contains(row.script, "early") &&
+					p.Running()) {
 					err = fmt.Errorf("the log is %q", text)
 				}
 				return err

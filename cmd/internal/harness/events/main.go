@@ -1,5 +1,5 @@
-// Command events prints every event of a NATS store as one line of JSON, in order of time. Acceptance tests compare each
-// call with what a program reports of itself.
+// Command events prints every event of a NATS store as one line of JSON, in order of time. Acceptance tests compare
+// each call with what a program reports of itself.
 //
 //	events STORE
 package main

@@ -22,13 +22,15 @@ func TestReadReturnsTheEventsOfAllShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: 2, MaxBytes: 64 << 20}); err != nil {
+	if err := consumer.EnsureStreams(t.Context(), js,
+		consumer.StreamOptions{Shards: 2, MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	for shard := range 2 {
 		host := consumertest.Memory(t, "gpu-1")
 		host.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
-		if _, err := js.Publish(t.Context(), schema.Subject(shard, "test", "gpu-1", schema.KindMemory), host.Message()); err != nil {
+		if _, err := js.Publish(t.Context(), schema.Subject(shard, "test", "gpu-1", schema.KindMemory),
+			host.Message()); err != nil {
 			t.Fatal(err)
 		}
 	}

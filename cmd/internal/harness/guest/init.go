@@ -13,7 +13,8 @@ import (
 // Mount mounts the file systems of an ordinary host.
 func Mount() (err error) {
 	for _, m := range []struct{ kind, at string }{
-		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tracefs", "/sys/kernel/tracing"},
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"},
+		{"tracefs", "/sys/kernel/tracing"},
 	} {
 		if failed := syscall.Mount(m.kind, m.at, m.kind, 0, ""); failed != nil {
 			err = errors.Join(err, fmt.Errorf("mount %s: %w", m.at, failed))

@@ -64,7 +64,8 @@ func (l Linux) Modules(cache string, names []string) ([]string, error) {
 	for _, name := range names {
 		found, _ := filepath.Glob(filepath.Join(cache, filepath.Base(l.Name), "lib/modules/*/kernel", name+".ko"))
 		if len(found) != 1 {
-			return nil, fmt.Errorf("find module %[3]s of Linux %[1]s: the package has %[2]d, want 1", l.Name, len(found), name)
+			return nil, fmt.Errorf("find module %[3]s of Linux %[1]s: the package has %[2]d, want 1", l.Name,
+				len(found), name)
 		}
 		paths = append(paths, found[0])
 	}
@@ -117,7 +118,8 @@ func fromApt(dir, pattern string) (string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return "", fmt.Errorf("find a package %s: apt has none; run apt-get update on Debian 12, or name a kernel image", pattern)
+		return "", fmt.Errorf("find a package %s: apt has none; use Debian 12 with apt-get update, or another kernel",
+			pattern)
 	}
 	slices.SortFunc(names, func(a, b string) int { return version(b) - version(a) })
 	if err := run(dir, "apt-get", "download", names[0]); err != nil {

@@ -1,5 +1,6 @@
-// Command oldlinux boots distribution kernels in qemu and runs gputap's own checks there. Without arguments it boots the
-// kernels listed below. An argument is the name of one of them, or the path of another kernel image or Debian package.
+// Command oldlinux boots distribution kernels in qemu and runs gputap's own checks there. Without arguments it boots
+// the kernels listed below. An argument is the name of one of them, or the path of another kernel image or Debian
+// package.
 //
 // This program is also the init process of the guest.
 package main
@@ -24,7 +25,8 @@ var known = []guest.Linux{
 		SHA256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
 	},
 	{
-		Name: "6.11", URL: ubuntu + "linux-signed-hwe-6.11/linux-image-6.11.0-17-generic_6.11.0-17.17~24.04.2_amd64.deb",
+		Name: "6.11", URL: ubuntu +
+			"linux-signed-hwe-6.11/linux-image-6.11.0-17-generic_6.11.0-17.17~24.04.2_amd64.deb",
 		SHA256: "2dbbc260ef488df0e43e34e478308bfdb1e5f87cb3fc7ebf55620326974bb77f",
 	},
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 )
 
-// pack writes an initramfs with this program, gputap, compiled tests and fixtures. Below /gputap the files have the same
-// paths as in the tree.
+// pack writes an initramfs with this program, gputap, compiled tests and fixtures. Below /gputap the files have the
+// same paths as in the tree.
 func pack(path string) error {
 	tests := filepath.Join(filepath.Dir(path), "producer.test")
 	build := exec.Command("go", "test", "-c", "-tags", "bpf", "-o", tests, "./producer")

@@ -67,7 +67,8 @@ func (f *fleet) startLeak(ctx context.Context) error {
 	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	f.page = "http://" + addr
 	f.leak = &cluster.Process{Name: "gputap-leak", Dir: f.Dir, Args: []string{
-		f.Program("gputap-leak"), "--nats.url", "nats://" + f.nats.Addr, "--metrics.addr", addr, "--display-interval", "0",
+		f.Program("gputap-leak"), "--nats.url", "nats://" + f.nats.Addr, "--metrics.addr", addr,
+		"--display-interval", "0",
 		"--log.format", "text", "--consumer.checkpoint", "5s",
 	}}
 	if err := f.leak.Start(); err != nil {

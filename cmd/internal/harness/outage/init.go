@@ -83,7 +83,8 @@ func (h *host) setUp() error {
 	if err := guest.Load("/modules"); err != nil {
 		return err
 	}
-	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}, 8), guest.Address("eth0", [4]byte{10, 0, 2, 15}, 24)); err != nil {
+	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}, 8),
+		guest.Address("eth0", [4]byte{10, 0, 2, 15}, 24)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/disk", 0o755); err != nil {

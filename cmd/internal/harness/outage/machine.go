@@ -109,12 +109,13 @@ func (m *machine) pack(cache string) error {
 	return guest.Pack(m.Path("initramfs"), files)
 }
 
-// start turns the machine on. Each boot has a qemu process of its own: an emulating one is slow after a reset, because it
-// must translate code again. The console of Linux is appended to the file "console"; reports come from the second serial
-// port.
+// start turns the machine on. Each boot has a qemu process of its own: an emulating one is slow after a reset, because
+// it must translate code again. The console of Linux is appended to the file "console"; reports come from the second
+// serial port.
 func (m *machine) start(ctx context.Context) error {
 	m.qemu = guest.Qemu(ctx, m.accel, m.image, m.Path("initramfs"), m.cmdline,
-		"-chardev", "file,id=console,append=on,path="+m.Path("console"), "-serial", "chardev:console", "-serial", "stdio",
+		"-chardev", "file,id=console,append=on,path="+m.Path("console"), 
+		"-serial", "chardev:console", "-serial", "stdio",
 		"-drive", "if=virtio,format=raw,file="+m.Path("disk"), "-nic", "user,model=virtio-net-pci")
 	m.qemu.Stderr = os.Stderr
 	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

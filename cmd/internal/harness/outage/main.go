@@ -24,7 +24,8 @@ func main() {
 		return
 	}
 	var o options
-	flag.DurationVar(&o.duration, "duration", 20*time.Minute, "how long NATS is unreachable; at least 2m, because a boot takes a while")
+	flag.DurationVar(&o.duration, "duration", 20*time.Minute,
+		"how long NATS is unreachable; at least 2m, because a boot takes a while")
 	flag.IntVar(&o.rate, "rate", 100, "memory calls per second, and as many launches")
 	flag.BoolVar(&o.powerCut, "power-cut", false, "the host loses its power instead of rebooting")
 	flag.StringVar(&o.accel, "accel", "auto", "accelerator of qemu: kvm, tcg, or auto (kvm if a kernel boots with it)")

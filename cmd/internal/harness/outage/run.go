@@ -33,7 +33,8 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	f.Say("NATS unreachable for %s, %s in the middle, 2 × %d calls/s, qemu with %s", o.duration, o.interruption(), o.rate, m.accel)
+	f.Say("NATS unreachable for %s, %s in the middle, 2 × %d calls/s, qemu with %s", o.duration, o.interruption(),
+		o.rate, m.accel)
 	if err := m.start(ctx); err != nil {
 		return err
 	}
@@ -54,7 +55,8 @@ func (o options) interruption() string {
 
 // outage runs the whole outage: from before it until the host has published everything and has shut down.
 func outage(ctx context.Context, f *fleet, m *machine, o options) (t times, err error) {
-	if err := m.until(ctx, bootLimit, "a program of the first boot has ended", func() bool { return m.endedPrograms() > 0 }); err != nil {
+	if err := m.until(ctx, bootLimit, "a program of the first boot has ended",
+		func() bool { return m.endedPrograms() > 0 }); err != nil {
 		return t, err
 	}
 	f.nats.Kill()
@@ -110,7 +112,8 @@ func interrupt(ctx context.Context, m *machine, powerCut bool) error {
 
 // sleepUntil waits until a moment, or until the guest fails.
 func sleepUntil(ctx context.Context, m *machine, moment time.Time) error {
-	return m.until(ctx, time.Until(moment)+bootLimit, "the time is over", func() bool { return time.Now().After(moment) })
+	return m.until(ctx, time.Until(moment)+bootLimit, "the time is over",
+		func() bool { return time.Now().After(moment) })
 }
 
 // endedPrograms is called with mu held.

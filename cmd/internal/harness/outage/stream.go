@@ -54,12 +54,15 @@ type stored struct {
 
 func newStored(t times, behind map[string]time.Duration) *stored {
 	return &stored{
-		times: t, behind: behind, sums: map[origin][]uint64{}, processes: map[schema.ProcessID]*traced{}, last: map[origin]time.Time{},
+		times: t, behind: behind, sums: map[origin][]uint64{}, last: map[origin]time.Time{},
+		processes: map[schema.ProcessID]*traced{},
 	}
 }
 
 // readStream reads the only shard from its beginning to its end.
-func readStream(ctx context.Context, js jetstream.JetStream, t times, behind map[string]time.Duration) (*stored, error) {
+func readStream(
+	ctx context.Context, js jetstream.JetStream, t times, behind map[string]time.Duration,
+) (*stored, error) {
 	s := newStored(t, behind)
 	decoder, b := schema.NewDecoder(), &schema.Batch{}
 	return s, cluster.EveryMessage(ctx, js, schema.StreamName(0), func(m jetstream.Msg) error {

@@ -232,8 +232,9 @@ func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	}
 	var faults []error
 	if !bytes.Equal(saved.State, state) {
-		faults = append(faults, fmt.Errorf("gputap-leak's committed state (%d bytes) differs from an undisturbed reader's (%d bytes)",
-			len(saved.State), len(state)))
+		faults = append(faults,
+			fmt.Errorf("gputap-leak's committed state (%d bytes) differs from an undisturbed reader's (%d bytes)",
+				len(saved.State), len(state)))
 	}
 	missing, noMissing := page.Require("gputap_consumer_gap_batches_total")
 	lost, noLost := page.Require("gputap_consumer_producer_lost_events_total")
@@ -252,8 +253,8 @@ func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	return errors.Join(faults...)
 }
 
-// leak checks that the reported processes are those that ran, that all have ended with complete evidence, and that their
-// unfreed bytes equal the stub's. The evidence of processes that the power cut ended is gap.
+// leak checks that the reported processes are those that ran, that all have ended with complete evidence, and that
+// their unfreed bytes equal the stub's. The evidence of processes that the power cut ended is gap.
 func (c *comparison) leak(r *leak.Report) error {
 	var faults []error
 	found := map[schema.ProcessID]bool{}
@@ -265,8 +266,9 @@ func (c *comparison) leak(r *leak.Report) error {
 			evidence = "gap"
 		}
 		if want == nil || !p.Ended || p.Evidence != evidence || !c.cut[p.ID] && p.UnfreedBytes != want.Live {
-			faults = append(faults, fmt.Errorf("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v",
-				p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want))
+			faults = append(faults,
+				fmt.Errorf("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v",
+					p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want))
 		}
 	}
 	for id, p := range c.stored.processes {

@@ -43,7 +43,8 @@ func Folded(ctx context.Context, js jetstream.JetStream, shard int) error {
 		options := consumer.ReaderOptions{Shard: shard}
 		reader := consumer.NewReader(options, js, entry.New(), slog.New(slog.DiscardHandler))
 		if end, err := reader.Folded(ctx, saved.Sequence); err != nil || !end {
-			return errors.Join(err, fmt.Errorf("%s has committed shard %d up to %d only", entry.Name(), shard, saved.Sequence))
+			return errors.Join(err, fmt.Errorf("%s has committed shard %d up to %d only", entry.Name(), shard,
+				saved.Sequence))
 		}
 	}
 	return nil

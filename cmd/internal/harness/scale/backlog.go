@@ -58,7 +58,8 @@ func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *
 			events = r.All
 		}
 		if r.All != events {
-			return fmt.Errorf("%d instances of %s have applied %.0f events, but %d instances applied %.0f", n, fold, r.All, instances[0], events)
+			return fmt.Errorf("%d instances of %s have applied %.0f events, but %d instances applied %.0f", n, fold,
+				r.All, instances[0], events)
 		}
 		r.MessageBytes = to.Baseline[first].MessageBytes
 		to.Backlog = append(to.Backlog, *r)
@@ -89,7 +90,8 @@ func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err e
 }
 
 // backlog folds what is stored from the beginning with so many instances, or has as many no-op consumers read it.
-func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, baseline bool) (*backlogResult, error) {
+func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, baseline bool) (*backlogResult,
+	error) {
 	if err := b.purge(ctx, false); err != nil {
 		return nil, err
 	}
@@ -116,8 +118,8 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 	return r, in.stop()
 }
 
-// startInstances starts each instance on its CPUs. All are announced first, so that none acquires the shards of one that
-// is still starting.
+// startInstances starts each instance on its CPUs. All are announced first, so that none acquires the shards of one
+// that is still starting.
 func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus [][]int) (*instances, error) {
 	name := func(i int) string { return fmt.Sprintf("%s-%d-of-%d", fold, i, count) }
 	for i := range count {
@@ -147,7 +149,8 @@ func (b *bench) startNoops(_ context.Context, fold string, count int, cpus [][]i
 	})
 }
 
-func (b *bench) startEach(count int, cpus [][]int, process func(i int, addr string) *cluster.Process) (*instances, error) {
+func (b *bench) startEach(count int, cpus [][]int, process func(i int, addr string) *cluster.Process) (*instances,
+	error) {
 	ports, err := cluster.FreePorts(count)
 	if err != nil {
 		return nil, err

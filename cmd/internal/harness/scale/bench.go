@@ -111,8 +111,8 @@ func (b *bench) start(p *cluster.Process) error {
 	return p.Start()
 }
 
-// stored returns how many messages the shards have ever stored, and the oldest sequence that each holds. A busy node may
-// answer late.
+// stored returns how many messages the shards have ever stored, and the oldest sequence that each holds. A busy node
+// may answer late.
 func (b *bench) stored(ctx context.Context) (sum uint64, first []uint64, err error) {
 	for _, s := range b.streams {
 		var info *jetstream.StreamInfo

@@ -8,9 +8,9 @@
 //
 // With -host-events it measures one real host instead, on one shard: a producer that reads a full ring until the last
 // batch is acked, and in turn raw publishers of the same bytes on the same CPUs and to the same node; then a fold and a
-// no-op consumer. To fill the ring, the producer is stopped (SIGSTOP) while a program calls the stub driver. All connect
-// to the node that leads the stream, where a raw publisher is fastest.
+// no-op consumer. To fill the ring, the producer is stopped (SIGSTOP) while a program calls the stub driver. All
+// connect to the node that leads the stream, where a raw publisher is fastest.
 //
-// CPU times are those of whole processes, over the span of the counters that they are divided by. The limit that a table
-// names is whatever has less than a tenth of its CPUs left.
+// CPU times are those of whole processes, over the span of the counters that they are divided by. The limit that a
+// table names is whatever has less than a tenth of its CPUs left.
 package main

@@ -26,9 +26,9 @@ func (c *counting) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// BenchmarkAckToFold reads shards of a cluster with three nodes and three replicas into a fold that counts, in turn with
-// an ordered no-op consumer as the baseline. The mixes are those of package consumer's benchmarks, which run one server
-// in their process.
+// BenchmarkAckToFold reads shards of a cluster with three nodes and three replicas into a fold that counts, in turn
+// with an ordered no-op consumer as the baseline. The mixes are those of package consumer's benchmarks, which run one
+// server in their process.
 func BenchmarkAckToFold(b *testing.B) {
 	const memory, launch, copied, host = schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost
 	var ordinary []schema.Kind
@@ -86,8 +86,10 @@ func startCluster(b *testing.B, shards int) jetstream.JetStream {
 	return js
 }
 
-// storeMix has each host publish batches of these kinds in turn. It returns how many memory events and messages it stored.
-func storeMix(b *testing.B, js jetstream.JetStream, shard int, kinds []schema.Kind, hosts, events int) (want int64, last uint64) {
+// storeMix has each host publish batches of these kinds in turn. It returns how many memory events and messages it
+// stored.
+func storeMix(b *testing.B, js jetstream.JetStream, shard int, kinds []schema.Kind, hosts, events int) (want int64,
+	last uint64) {
 	const atOnce = 500
 	builders := map[schema.Kind]*schema.Builder{}
 	seq := [schema.NumKinds]uint64{}
@@ -103,7 +105,8 @@ func storeMix(b *testing.B, js jetstream.JetStream, shard int, kinds []schema.Ki
 		seq[kind]++
 		for n := range hosts {
 			h := schema.Header{Cluster: "c", Host: fmt.Sprint("host-", n), BootID: "b", Run: 1, Seq: seq[kind]}
-			if _, err := js.PublishAsync(schema.Subject(shard, h.Cluster, h.Host, kind), builder.Encode(&h)); err != nil {
+			if _, err := js.PublishAsync(schema.Subject(shard, h.Cluster, h.Host, kind),
+				builder.Encode(&h)); err != nil {
 				b.Fatal(err)
 			}
 			if kind == schema.KindMemory {

@@ -58,8 +58,8 @@ func connectAs(t *testing.T, url, prefix string, window int) jetstream.JetStream
 	return js
 }
 
-// TestPublishersStoreTheSameBytes: a raw publisher stores the messages of one subject, as those of another host. Deleted
-// messages are skipped, and the acks of all of them are seen.
+// TestPublishersStoreTheSameBytes: a raw publisher stores the messages of one subject, as those of another host.
+// Deleted messages are skipped, and the acks of all of them are seen.
 func TestPublishersStoreTheSameBytes(t *testing.T) {
 	url, s := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)
@@ -92,7 +92,8 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 		"many in flight": {"traced-host-007", manyInFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, hostCluster, "to", schema.KindLaunch))); err != nil {
+			if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, hostCluster, "to",
+				schema.KindLaunch))); err != nil {
 				t.Fatal(err)
 			}
 			to := schema.Subject(0, hostCluster, "to", schema.KindLaunch)
@@ -131,7 +132,8 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 func TestRejectedPublishIsAnError(t *testing.T) {
 	url, _ := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)
-	messages := []*nats.Msg{{Subject: "gputap.v1.ev.0.a.b.raw"}, {Subject: "gputap.v1.ev.0.a.b.raw", Data: make([]byte, 2000)}}
+	messages := []*nats.Msg{{Subject: "gputap.v1.ev.0.a.b.raw"},
+		{Subject: "gputap.v1.ev.0.a.b.raw", Data: make([]byte, 2000)}}
 	for name, send := range map[string]func(context.Context, jetstream.JetStream, []*nats.Msg) (uint64, error){
 		"one by one": oneByOne, "many in flight": manyInFlight,
 	} {
@@ -178,10 +180,14 @@ gputap_producer_attached_probes 23
 gputap_producer_batch_events_bucket{le="1"} 29
 go_goroutines 31
 `
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(page))
+	}))
 	defer server.Close()
 	c, err := readHostCounters(server.URL, []schema.Op{schema.OpAlloc, schema.OpFree})
-	want := hostCounters{called: 1_000_007, events: 1_000_012, lost: 5, batches: 11, errors: 13, waiting: 19, bytes: 17, probes: 23}
+	want := hostCounters{called: 1_000_007, events: 1_000_012, lost: 5, batches: 11, errors: 13, waiting: 19, bytes: 17,
+		probes: 23}
 	if err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}
@@ -192,18 +198,22 @@ func TestConcludeHostRun(t *testing.T) {
 	r := hostResult{}
 	for round, took := range [][2]float64{{1, 2}, {2, 1}, {4, 4}} {
 		r.Passes = append(r.Passes,
-			pass{Round: round, Window: manyAcks, Took: took[1], Events: 8e6, Messages: 4, Bytes: 80, use: use{CPU: []float64{8}}},
-			pass{Round: round, Took: took[0], Events: 8e6, Messages: 8, Bytes: 80, use: use{NodeCPU: [nodes]float64{8, 8, float64(8 * round)}}})
+			pass{Round: round, Window: manyAcks, Took: took[1], Events: 8e6, Messages: 4, Bytes: 80,
+				use: use{CPU: []float64{8}}},
+			pass{Round: round, Took: took[0], Events: 8e6, Messages: 8, Bytes: 80,
+				use: use{NodeCPU: [nodes]float64{8, 8, float64(8 * round)}}})
 	}
 	r.conclude()
 	if len(r.Medians) != 2 {
 		t.Fatalf("got %+v", r.Medians)
 	}
 	producer, raw := r.Medians[0], r.Medians[1]
-	if producer.EventsPerSecond != 4e6 || producer.MessageEvents != 1e6 || producer.NodesCPU != 3 || producer.Ratio != 1 {
+	if producer.EventsPerSecond != 4e6 || producer.MessageEvents != 1e6 || producer.NodesCPU != 3 ||
+		producer.Ratio != 1 {
 		t.Errorf("producer: %+v", producer)
 	}
-	if raw.EventsPerSecond != 4e6 || raw.MessageBytes != 20 || raw.CPU != 1 || !slices.Equal(raw.Ratios, []float64{2, 0.5, 1}) {
+	if raw.EventsPerSecond != 4e6 || raw.MessageBytes != 20 || raw.CPU != 1 || !slices.Equal(raw.Ratios,
+		[]float64{2, 0.5, 1}) {
 		t.Errorf("raw publisher: %+v", raw)
 	}
 	r = hostResult{}

@@ -71,8 +71,9 @@ func (r *result) printHost(h *hostResult) {
 	if len(h.Medians) == 0 {
 		return // the run ended early
 	}
-	fmt.Printf("| %s, one host on CPUs %s, medians of %d rounds | M events/s, min to max | ratio of the producer, min to max "+
-		"| events and bytes of a batch | its CPU s per M events | nodes |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
+	fmt.Printf("| %s, one host on CPUs %s, medians of %d rounds | M events/s, min to max "+
+		"| ratio of the producer, min to max | events and bytes of a batch | its CPU s per M events | nodes |\n"+
+		"| --- | ---: | ---: | ---: | ---: | ---: |\n",
 		h.Function, cpuNames(h.CPUs), len(h.Medians[0].Ratios))
 	for _, m := range h.Medians {
 		who, ratio := "producer, ring to ack", ""

@@ -62,26 +62,36 @@ func main() {
 func parse(args []string) (o options, err error) {
 	var folds, instances, rates, nodeCPUs, simulatorCPUs, instanceCPUs, hostCalls, hostCPUs string
 	flags := flag.NewFlagSet("scale", flag.ExitOnError)
-	flags.StringVar(&o.bin, "bin", "", "directory of nats-server, gputap, gputap-<fold> and what -host-events needs; empty: build them")
-	flags.StringVar(&o.dir, "dir", "", "parent directory of stores and logs: it selects the disk that is measured; empty: the temporary directory")
+	flags.StringVar(&o.bin, "bin", "",
+		"directory of nats-server, gputap, gputap-<fold> and what -host-events needs; empty: build them")
+	flags.StringVar(&o.dir, "dir", "",
+		"parent directory of stores and logs: it selects the disk that is measured; empty: the temporary directory")
 	flags.StringVar(&o.out, "o", "", "write the figures to this file as JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep stores and logs")
 	flags.IntVar(&o.shards, "shards", 16, "number of shards")
 	flags.IntVar(&o.hosts, "hosts", 1000, "number of simulated hosts")
 	flags.Float64Var(&o.events, "events", 20e6, "events to store and then fold")
-	flags.Float64Var(&o.fillRate, "fill-rate", 50e6, "events per second that the hosts offer, more than can be stored; with -fill-age it determines the size of batches")
+	flags.Float64Var(&o.fillRate, "fill-rate", 50e6,
+		"events per second that the hosts offer; with -fill-age it determines the size of batches")
 	flags.DurationVar(&o.fillAge, "fill-age", time.Second, "age of the batches of the fill phase")
 	flags.StringVar(&folds, "folds", "leak,launch", "folds to measure")
-	flags.StringVar(&instances, "instances", "", "numbers of instances of a fold, one after the other, for example 1,2,4 (the default)")
-	flags.StringVar(&rates, "live-rates", "100e3", "events per second of the live phase, in batches of 50 ms, one rate after the other")
-	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second, "how long a live rate is measured, once without consumers and once with them")
-	flags.StringVar(&nodeCPUs, "node-cpus", "", "CPUs of each node, for example 0-1,2-3,4-5; empty: all nodes share all CPUs")
+	flags.StringVar(&instances, "instances", "",
+		"numbers of instances of a fold, one after the other, for example 1,2,4 (the default)")
+	flags.StringVar(&rates, "live-rates", "100e3",
+		"events per second of the live phase, in batches of 50 ms, one rate after the other")
+	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second,
+		"how long a live rate is measured, once without consumers and once with them")
+	flags.StringVar(&nodeCPUs, "node-cpus", "",
+		"CPUs of each node, for example 0-1,2-3,4-5; empty: all nodes share all CPUs")
 	flags.IntVar(&o.nodeGOGC, "node-gogc", 100, "GOGC of each node")
 	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, for example 6-9; empty: all")
-	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1", "CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two")
-	flags.Float64Var(&o.hostEvents, "host-events", 0, "measure a real producer and raw publishers instead, with this many events of one shard; needs root")
+	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1",
+		"CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two")
+	flags.Float64Var(&o.hostEvents, "host-events", 0,
+		"measure a real producer and raw publishers instead, with this many events of one shard; needs root")
 	flags.StringVar(&hostCalls, "host-calls", "launch", "calls to measure, one after the other: launch, alloc")
-	flags.StringVar(&hostCPUs, "host-cpus", "", "CPUs of the producer and of raw publishers, for example 6; empty: the first of the simulator's")
+	flags.StringVar(&hostCPUs, "host-cpus", "",
+		"CPUs of the producer and of raw publishers, for example 6; empty: the first of the simulator's")
 	_ = flags.Parse(args) // exits on errors
 	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
 		return o, fmt.Errorf("-simulator-cpus: %w", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// noop is the process of a no-op consumer. It reads its part of the shards as package consumer does: whole shards if the
-// fold reads several kinds. It decodes nothing, and serves the number and size of the fold's messages as metrics.
+// noop is the process of a no-op consumer. It reads its part of the shards as package consumer does: whole shards if
+// the fold reads several kinds. It decodes nothing, and serves the number and size of the fold's messages as metrics.
 func noop(ctx context.Context, args []string) error {
 	var urls, name, addr string
 	var shards, part, of int

@@ -44,7 +44,8 @@ func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
 		return nil, err
 	}
 	if seq, err := h.lastSeq(ctx); err != nil || seq != first {
-		return nil, errors.Join(err, fmt.Errorf("the producer is stopped, but the stream grew from %d to %d", first, seq))
+		return nil, errors.Join(err, fmt.Errorf("the producer is stopped, but the stream grew from %d to %d", first,
+			seq))
 	}
 	begin, err := h.read(h.producer)
 	if err != nil {
@@ -65,7 +66,8 @@ func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
 		return nil, err
 	}
 	if acked := after.batches - before.batches; float64(last-first) != acked {
-		return nil, fmt.Errorf("the stream has %d more messages, but %.0f batches of the producer were acked", last-first, acked)
+		return nil, fmt.Errorf("the stream has %d more messages, but %.0f batches of the producer were acked",
+			last-first, acked)
 	}
 	has, err := h.count(ctx, h.subject(h.kind.String()))
 	if err != nil {
@@ -101,7 +103,8 @@ func (h *hostRun) settled(ctx context.Context) (c hostCounters, last uint64, err
 		}
 		again, err := h.counters()
 		if err == nil && (again.waiting > 0 || again.batches != c.batches) {
-			err = fmt.Errorf("the producer still publishes: %.0f batches are queued, %.0f were acked", again.waiting, again.batches)
+			err = fmt.Errorf("the producer still publishes: %.0f batches are queued, %.0f were acked", again.waiting,
+				again.batches)
 		}
 		return err
 	})
@@ -111,7 +114,8 @@ func (h *hostRun) settled(ctx context.Context) (c hostCounters, last uint64, err
 // call runs a program that calls the stub, on the producer's CPUs.
 func (h *hostRun) call(ctx context.Context, calls int) error {
 	w := &cluster.Process{Name: "workload", CPUs: h.hostCPUs, Args: []string{
-		"/usr/bin/env", "LD_LIBRARY_PATH=" + filepath.Dir(h.stub()), h.caller, "bench", h.function, "--count", strconv.Itoa(calls),
+		"/usr/bin/env", "LD_LIBRARY_PATH=" + filepath.Dir(h.stub()), h.caller, "bench", h.function, "--count",
+		strconv.Itoa(calls),
 	}}
 	if err := h.start(w); err != nil {
 		return err
@@ -129,7 +133,8 @@ func (h *hostRun) call(ctx context.Context, calls int) error {
 
 // done waits until the producer has published everything. It reads the producer's metrics only after no ack has arrived
 // for a while, because a page costs the producer time.
-func (h *hostRun) done(ctx context.Context, before *hostCounters, began time.Time, calls int) (after hostCounters, err error) {
+func (h *hostRun) done(ctx context.Context, before *hostCounters, began time.Time, calls int) (after hostCounters,
+	err error) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(h.producer)); err != nil {
 			return after, err
@@ -141,8 +146,9 @@ func (h *hostRun) done(ctx context.Context, before *hostCounters, began time.Tim
 			return after, err
 		}
 		if after.lost > 0 || after.errors > before.errors {
-			return after, fmt.Errorf("the producer lost %.0f events, and %.0f publishes failed: run with -keep and see its log",
-				after.lost, after.errors)
+			return after,
+				fmt.Errorf("the producer lost %.0f events, and %.0f publishes failed: run with -keep, see its log",
+					after.lost, after.errors)
 		}
 		if whole := float64(calls * len(h.ops)); after.waiting == 0 && after.called-before.called == whole {
 			return after, nil
@@ -161,7 +167,8 @@ func (h *hostRun) publishRaw(ctx context.Context, round, window int) (*pass, err
 		return nil, err
 	}
 	if p.Messages != h.latest.Messages {
-		return nil, fmt.Errorf("a raw publisher found %.0f of the producer's %.0f messages", p.Messages, h.latest.Messages)
+		return nil, fmt.Errorf("a raw publisher found %.0f of the producer's %.0f messages", p.Messages,
+			h.latest.Messages)
 	}
 	p.Round, p.Window, p.Events = round, window, h.latest.Events
 	h.print(p)
@@ -169,7 +176,8 @@ func (h *hostRun) publishRaw(ctx context.Context, round, window int) (*pass, err
 }
 
 // publisher starts a raw publisher of stored messages and waits until it has published them.
-func (h *hostRun) publisher(ctx context.Context, first, last uint64, window int, to, host string) (*cluster.Process, *pass, error) {
+func (h *hostRun) publisher(ctx context.Context, first, last uint64, window int, to, host string) (*cluster.Process,
+	*pass, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err

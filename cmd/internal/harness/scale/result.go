@@ -58,9 +58,10 @@ type backlogResult struct {
 	MessageBytes      float64 `json:"bytes_per_message"`
 	Resident          []int64 `json:"resident_bytes"` // peak of each instance
 	Short             bool    `json:"short"`          // too short to be meaningful
-	Whole             bool    `json:"whole"`          // messages_per_second covers all messages, by the consumer's own clock
-	LeasesLost        float64 `json:"leases_lost"`    // batches were folded twice: not a steady run
-	Limit             string  `json:"limit"`
+	// messages_per_second covers all messages, by the consumer's own clock
+	Whole      bool    `json:"whole"`
+	LeasesLost float64 `json:"leases_lost"` // batches were folded twice: not a steady run
+	Limit      string  `json:"limit"`
 }
 
 type liveResult struct {

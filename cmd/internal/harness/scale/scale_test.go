@@ -15,7 +15,7 @@ func TestFlags(t *testing.T) {
 		want string // in the error; empty: valid
 	}{
 		"none":                     {"", ""},
-		"16 CPUs":                  {"-node-cpus 0-1,2-3,4-5 -simulator-cpus 6-9 -instance-cpus 10-13 -events 300e6 -live-rates 200e3,1e6", ""},
+		"16 CPUs":                  {"-node-cpus 0-1,2-3,4-5 -simulator-cpus 6-9 -instance-cpus 10-13", ""},
 		"two nodes":                {"-node-cpus 0-1,2-3", "-node-cpus"},
 		"backwards":                {"-simulator-cpus 9-6", "-simulator-cpus"},
 		"no number":                {"-instance-cpus x", "-instance-cpus"},
@@ -43,7 +43,8 @@ func TestFlags(t *testing.T) {
 
 func TestCPURange(t *testing.T) {
 	cpus, err := cpuRange("6-9")
-	if err != nil || !slices.Equal(cpus, []int{6, 7, 8, 9}) || cpuNames(cpus, []int{2}) != "6–9, 2" || cpuNames() != "" || cpuNames(nil) != "all" {
+	if err != nil || !slices.Equal(cpus, []int{6, 7, 8, 9}) || cpuNames(cpus,
+		[]int{2}) != "6–9, 2" || cpuNames() != "" || cpuNames(nil) != "all" {
 		t.Fatalf("got %v, %v", cpus, err)
 	}
 }
@@ -57,7 +58,8 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestCPUsEach(t *testing.T) {
-	for text, want := range map[string][][]int{"10-12": {{10}, {11}, {12}}, "1": {{1}}, "10-11,12-13": {{10, 11}, {12, 13}}} {
+	for text, want := range map[string][][]int{"10-12": {{10}, {11}, {12}}, "1": {{1}},
+		"10-11,12-13": {{10, 11}, {12, 13}}} {
 		if each, err := cpusEach(text); err != nil || !slices.EqualFunc(each, want, slices.Equal[[]int]) {
 			t.Errorf("%s: got %v, %v, want %v", text, each, err, want)
 		}
@@ -81,10 +83,14 @@ gputap_memory_live_bytes{hostname="h"} 9
 gputap_consumer_noop_bytes_total 13
 gputap_consumer_noop_seconds 0.5
 `
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(page))
+	}))
 	defer server.Close()
 	c, err := readCounters(server.URL)
-	want := counters{batches: 105, rejected: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13, seconds: 0.5}
+	want := counters{batches: 105, rejected: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13,
+		seconds: 0.5}
 	if err != nil || c != want {
 		t.Fatalf("got %+v, %v, want %+v", c, err, want)
 	}

@@ -80,8 +80,9 @@ func (r *result) printFolded(f *folded) {
 }
 
 func (r *result) printBacklog(f *folded) {
-	fmt.Println("| fold | instances, a CPU each | M events/s | × | messages/s | MB/s | CPU s per M events: instances | nodes " +
-		"| CPU of an instance, min to max | of each node | peak MiB of one | limited by |\n" +
+	fmt.Println("| fold | instances, a CPU each | M events/s | × | messages/s | MB/s " +
+		"| CPU s per M events: instances | nodes | CPU of an instance, min to max | of each node " +
+		"| peak MiB of one | limited by |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
 	base := map[string]float64{}
 	for i := range f.Backlog {
@@ -91,14 +92,16 @@ func (r *result) printBacklog(f *folded) {
 			continue
 		}
 		if l.LeasesLost > 0 {
-			fmt.Printf("| %s | %d | disturbed, %.0f leases lost: give the nodes more CPUs |\n", l.Fold, l.Instances, l.LeasesLost)
+			fmt.Printf("| %s | %d | disturbed, %.0f leases lost: give the nodes more CPUs |\n", l.Fold, l.Instances,
+				l.LeasesLost)
 			continue
 		}
 		if base[l.Fold] == 0 {
 			base[l.Fold] = l.EventsPerSecond / float64(l.Instances)
 		}
 		fmt.Printf("| %s | %d | %.2f | %.2f | %.0f | %.0f | %.3f | %.3f | %s to %s | %s | %d | %s |\n",
-			l.Fold, l.Instances, l.EventsPerSecond/1e6, l.EventsPerSecond/base[l.Fold], l.MessagesPerSecond, l.MessagesPerSecond*l.MessageBytes/1e6,
+			l.Fold, l.Instances, l.EventsPerSecond/1e6, l.EventsPerSecond/base[l.Fold], l.MessagesPerSecond,
+			l.MessagesPerSecond*l.MessageBytes/1e6,
 			l.processesCPU()/l.WindowEvents*1e6, l.nodesCPU()/l.WindowEvents*1e6,
 			percent(slices.Min(l.CPU)/l.Seconds), percent(slices.Max(l.CPU)/l.Seconds), r.nodesBusy(&l.use),
 			slices.Max(l.Resident)>>20, l.Limit)
@@ -107,8 +110,9 @@ func (r *result) printBacklog(f *folded) {
 }
 
 func (r *result) printBaseline(f *folded) {
-	fmt.Println("| messages of | instances, and no-op consumers, a CPU each | instances, messages/s | no-op consumers, before and after " +
-		"| ratio | CPU of a no-op consumer, min to max | of each node | limited by |\n" +
+	fmt.Println("| messages of | instances, and no-op consumers, a CPU each | instances, messages/s " +
+		"| no-op consumers, before and after | ratio | CPU of a no-op consumer, min to max " +
+		"| of each node | limited by |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
 	for i := range min(len(f.Backlog), len(f.Baseline)/2) {
 		l, before, after := &f.Backlog[i], &f.Baseline[2*i], &f.Baseline[2*i+1]
@@ -133,7 +137,7 @@ func (r *result) printLive(l *liveResult) {
 		return // the run ended early
 	}
 	events, batches, bytes := float64(l.Stats.AckedEvents), float64(l.Stats.AckedBatches), float64(l.Stats.AckedBytes)
-	fmt.Printf("| live, %.0f events/s of %d hosts in batches of 50 ms | without consumers | with one instance of each |\n"+
+	fmt.Printf("| live, %.0f events/s of %d hosts in batches of 50 ms | without consumers | one instance of each |\n"+
 		"| --- | ---: | ---: |\n", l.Stats.AskedRate, r.Hosts)
 	row := func(what string, cell func(*liveSpan) string) {
 		fmt.Printf("| %s | %s | %s |\n", what, cell(&l.Alone), cell(&l.Folded))
@@ -152,17 +156,22 @@ func (r *result) printLive(l *liveResult) {
 	row("CPU usage of each node", func(s *liveSpan) string { return r.nodesBusy(&s.use) })
 	row("machine idle", func(s *liveSpan) string { return percent(s.Idle) })
 	row("limited by (at 100 % of its CPUs)", func(s *liveSpan) string { return s.Limit })
-	fmt.Printf("\nA batch has %.1f events and %.0f bytes; an event has %.1f bytes; the hosts kept up: %v; the folds caught up: %v; "+
-		"bytes on disk per byte stored, one replica: %.2f, and the rest %.2f.\n\n", events/batches, bytes/batches, bytes/events,
+	fmt.Printf("\nA batch has %.1f events and %.0f bytes; an event has %.1f bytes; "+
+		"the hosts kept up: %v; the folds caught up: %v; "+
+		"bytes on disk per byte stored, one replica: %.2f, and the rest %.2f.\n\n", events/batches, bytes/batches,
+		bytes/events,
 		l.Stats.KeptUp, l.CaughtUp, float64(l.DiskStreams)/nodes/bytes, float64(l.DiskRest)/nodes/bytes)
-	fmt.Println("| fold, live | messages/s | events/s | CPU of its instance | CPU µs per message | CPU s per M events | max lag, messages | MiB |\n" +
+	fmt.Println("| fold, live | messages/s | events/s | CPU of its instance | CPU µs per message " +
+		"| CPU s per M events | max lag, messages | MiB |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	delivered := 0.0
 	for i := range l.Folds {
 		f := &l.Folds[i]
 		delivered += f.MessagesPerSecond
 		fmt.Printf("| %s | %.0f | %.0f | %s | %.1f | %.2f | %.0f | %d |\n",
-			f.Fold, f.MessagesPerSecond, f.EventsPerSecond, percent(f.CPU/l.Folded.Seconds), f.CPU/l.Folded.Seconds/f.MessagesPerSecond*micro, f.CPU/l.Folded.Seconds/f.EventsPerSecond*1e6, f.MostLag, f.Resident>>20)
+			f.Fold, f.MessagesPerSecond, f.EventsPerSecond, percent(f.CPU/l.Folded.Seconds),
+			f.CPU/l.Folded.Seconds/f.MessagesPerSecond*micro, f.CPU/l.Folded.Seconds/f.EventsPerSecond*1e6,
+			f.MostLag, f.Resident>>20)
 	}
 	more := l.Folded.nodesCPU()/l.Folded.Seconds - l.Alone.nodesCPU()/l.Alone.Seconds
 	fmt.Printf("\nThe nodes spend %.1f µs more CPU time for each message that they deliver.\n\n", more/delivered*micro)

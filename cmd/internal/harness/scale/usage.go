@@ -129,8 +129,8 @@ func busy(cpu, seconds float64, cpus []int) float64 {
 
 const nearlyAll = 0.9
 
-// limit names what had less than a tenth of its CPUs left. each are the CPUs of the processes; nil for a process that may
-// use all CPUs.
+// limit names what had less than a tenth of its CPUs left. each are the CPUs of the processes; nil for a process that
+// may use all CPUs.
 func (b *bench) limit(u *use, what string, each [][]int) string {
 	full := 0
 	for i, cpus := range each {

@@ -7,8 +7,16 @@ import (
 )
 
 func TestSumAddsTheSeriesOfOneMetric(t *testing.T) {
-	const text = "# HELP a_total x\na_total{shard=\"0\",op=\"free\"} 3\na_total{shard=\"1\",op=\"free_async\"} 4\na_total_more 5\nb 2\n"
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+	const text = `# HELP a_total x
+a_total{shard="0",op="free"} 3
+a_total{shard="1",op="free_async"} 4
+a_total_more 5
+b 2
+`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(text))
+	}))
 	defer server.Close()
 	page, err := Get(server.URL, "a_")
 	if err != nil {

@@ -31,7 +31,8 @@ func TestImagesHasTheLayoutOfTheStub(t *testing.T) {
 		}
 	}
 	want := []Image{{
-		PID: 42, Loaded: 77, Live: 9, Calls: map[string]uint64{"cuMemAlloc_v2": 7}, Bytes: map[string]uint64{"cuMemAlloc_v2": 100},
+		PID: 42, Loaded: 77, Live: 9, Calls: map[string]uint64{"cuMemAlloc_v2": 7},
+		Bytes:   map[string]uint64{"cuMemAlloc_v2": 100},
 		Kernels: map[string]uint64{"add": 4},
 	}}
 	if got, err := Images(dir); err != nil || !reflect.DeepEqual(got, want) {
