@@ -114,7 +114,7 @@ func (m *machine) pack(cache string) error {
 // serial port.
 func (m *machine) start(ctx context.Context) error {
 	m.qemu = guest.Qemu(ctx, m.accel, m.image, m.Path("initramfs"), m.cmdline,
-		"-chardev", "file,id=console,append=on,path="+m.Path("console"), 
+		"-chardev", "file,id=console,append=on,path="+m.Path("console"),
 		"-serial", "chardev:console", "-serial", "stdio",
 		"-drive", "if=virtio,format=raw,file="+m.Path("disk"), "-nic", "user,model=virtio-net-pci")
 	m.qemu.Stderr = os.Stderr
