@@ -8,8 +8,8 @@ TOOLS   := $(CURDIR)/bin/tools
 
 BINARIES := $(notdir $(wildcard cmd/gputap*))
 
-# The real driver's functions begin with `push %rbp`, which Linux emulates in an uprobe; the stub's
-# must too, or each traced call costs 17 us. TestStubBeginsWithPush holds the flags to it.
+# The stub's functions must begin with `push %rbp` as the real driver's do: Linux emulates that instruction in a uprobe,
+# and single-steps others, which takes 17 us per call. TestStubBeginsWithPush checks it.
 STUB_CFLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread
 STUB_LIB    := $(STUB_CFLAGS) -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -fno-omit-frame-pointer \
 	-fno-shrink-wrap -fno-schedule-insns2 -fno-ipa-icf -fno-optimize-sibling-calls -Wl,-soname,libcuda.so.1
@@ -17,19 +17,20 @@ ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
 
-.PHONY: help build stub demo test test-bpf test-chaos test-old-linux test-outage test-upgrade test-gpu bench bench-scale lint verify generate clean
+.PHONY: help build stub demo test test-bpf test-soak test-chaos test-old-linux test-outage test-gpu bench bench-scale \
+	lint verify generate clean need-qemu
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the six binaries, static, in bin/
+build: ## build the six static binaries into bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-bin/events: $(wildcard cmd/internal/events/*.go schema/*.go) # every event of a store as JSON, for test-gpu
-	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/events
+bin/events: $(wildcard cmd/internal/harness/events/*.go schema/*.go) # prints the events of a store as JSON, for test-gpu
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/harness/events
 
-stub: bin/stub/libcuda.so.1 bin/workload ## the stub CUDA driver and the workload program (C)
+stub: bin/stub/libcuda.so.1 bin/workload ## build the stub CUDA driver and the workload program (C)
 
 bin/stub/libcuda.so.1: $(wildcard producer/testdata/stub*.[ch])
 	@mkdir -p bin/stub
@@ -38,65 +39,69 @@ bin/stub/libcuda.so.1: $(wildcard producer/testdata/stub*.[ch])
 bin/workload: bin/stub/libcuda.so.1 $(wildcard producer/testdata/workload*.[ch])
 	$(CC) $(STUB_CFLAGS) -o $@ producer/testdata/workload*.c bin/stub/libcuda.so.1 '-Wl,-rpath,$$ORIGIN:$$ORIGIN/stub'
 
-demo: build stub ## every scenario through real uprobes, checked against the stub's own totals (root)
+demo: build stub ## run every scenario through real uprobes and check it against the stub's totals (root)
 	bin/gputap demo
 
-test: stub ## tests that need no root and no GPU
+test: stub ## run the tests that need no root and no GPU
 	$(GO) test ./...
 
-test-bpf: build stub ## tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns a skip into a failure
-	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer ./cmd/...
+test-bpf: build stub ## run the tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns skips into failures
+	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer/... ./cmd/...
+
+test-soak: stub ## run the large and slow tests, which are in files with the build tag soak
+	@files=$$(git grep -lE '^//go:build .*\bsoak\b' -- '*_test.go') || { echo 'no test has the build tag soak'; exit 0; }; \
+	tests=$$(sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*/\1/p' $$files | paste -sd '|'); \
+	$(GO) test -count=1 -p 1 -tags soak -timeout 30m -run "^($$tests)\$$" $$(dirname $$files | sort -u | sed 's|^|./|')
 
 SEED ?= 1
 CHAOS ?= -duration 3m -hosts 200 -rate 10000
-test-chaos: ## a fleet of real processes that is killed, paused, cut off and restarted; SEED=n says how
-	$(GO) run ./cmd/internal/chaos -seed $(SEED) $(CHAOS)
+test-chaos: ## disturb a fleet of real processes and compare it with the truth; SEED=n selects the disturbances
+	$(GO) run ./cmd/internal/harness/chaos -seed $(SEED) $(CHAOS)
 
 SCALE ?=
-bench-scale: ## how far it scales, on one machine; SCALE="-events 300e6 …" says how much: docs/scaling.md
-	$(GO) run ./cmd/internal/scale $(SCALE)
+bench-scale: ## measure how far gputap scales on one machine; SCALE="-events 300e6 …": docs/scaling.md
+	$(GO) run ./cmd/internal/harness/scale $(SCALE)
 
-bin/scale.tar.gz: bin/workload $(shell find cmd bpf config consumer producer schema -name '*.go') # all that it needs on a machine without Go
+# What bench-scale needs on a machine without Go.
+bin/scale.tar.gz: bin/workload $(shell find cmd bpf config consumer producer schema -name '*.go')
 	@mkdir -p bin/scale/stub
-	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak ./cmd/gputap-launch \
-		./cmd/gputap-producer ./cmd/internal/scale
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/scale/ github.com/nats-io/nats-server/v2 ./cmd/gputap ./cmd/gputap-leak \
+		./cmd/gputap-launch ./cmd/gputap-producer ./cmd/internal/harness/scale
 	cp bin/workload bin/scale/ && cp bin/stub/libcuda.so.1 bin/scale/stub/
 	tar -czf $@ -C bin scale
 
-test-old-linux: build stub ## tests and scenarios on Linux 6.1, 5.15 and 6.11, in qemu
-	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-old-linux needs qemu: apt-get install qemu-system-x86'; exit 1; }
-	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/oldlinux
+test-old-linux: build stub need-qemu ## run tests and scenarios on Linux 6.1, 5.15 and 6.11 in qemu
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/harness/oldlinux
 	$(TOOLS)/oldlinux
 
-test-outage: stub ## a host in qemu that reboots while the bus is away for 20 minutes; OUTAGE="-power-cut", "-duration 4m"
-	@command -v qemu-system-x86_64 >/dev/null || { echo 'test-outage needs qemu: apt-get install qemu-system-x86'; exit 1; }
-	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/outage
+test-outage: stub need-qemu ## reboot a host in qemu while NATS is unreachable for 20 min; OUTAGE="-power-cut -duration 4m"
+	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/harness/outage
 	$(TOOLS)/outage $(OUTAGE)
 
-UPGRADE ?=
-test-upgrade: stub ## a fleet of an older wire is replaced by today's while programs run (root, and the history)
-	$(GO) run ./cmd/internal/upgrade $(UPGRADE)
+need-qemu:
+	@command -v qemu-system-x86_64 >/dev/null || { echo 'qemu is missing: apt-get install qemu-system-x86'; exit 1; }
 
-test-gpu: ## real programs on a GPU machine, which needs no Go: see docs/development.md
+test-gpu: ## run real programs on a GPU machine, which needs no Go: see docs/development.md
 	python3 producer/testdata/gpu/acceptance.py
 
-bench: stub ## the budgets in one table (root)
-	$(GO) run ./cmd/internal/bench
+bench: stub ## measure the budgets and print them as a table (root)
+	$(GO) run ./cmd/internal/harness/bench
 
-lint: ## golangci-lint, gofmt, go vet
+lint: ## run gofmt, go vet and golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags bpf ./...
 	@test -x $(TOOLS)/golangci-lint || GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
 	$(TOOLS)/golangci-lint run --build-tags bpf
 
-generate: ## BPF objects (needs $(CLANG) and libbpf-dev)
+generate: ## compile the BPF objects (needs $(CLANG) and libbpf-dev)
 	$(GO) generate ./bpf
 
-verify: ## generated files are current
+verify: ## check that generated files and go.mod are current
 	@$(CLANG) --version | grep -q '16\.0\.6' || { echo 'verify needs clang 16.0.6: apt-get install clang-16 llvm-16 libbpf-dev'; exit 1; }
 	$(GO) generate ./bpf
 	git diff --exit-code -- bpf
+	$(GO) mod tidy -diff
 	$(GO) mod verify >/dev/null
 
-clean: ## remove what was built
+clean: ## remove bin/
 	rm -rf bin

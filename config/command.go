@@ -130,6 +130,26 @@ func (c BandwidthCommand) Validate() error {
 	return first(c.NATS, c.Consumer, c.Log, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
 }
 
+// Sections returns the sections that every consumer program has.
+func (c LeakCommand) Sections() (NATS, Consumer, Metrics, Log) {
+	return c.NATS, c.Consumer, c.Metrics, c.Log
+}
+
+// Sections returns the sections that every consumer program has.
+func (c AnomalyCommand) Sections() (NATS, Consumer, Metrics, Log) {
+	return c.NATS, c.Consumer, c.Metrics, c.Log
+}
+
+// Sections returns the sections that every consumer program has.
+func (c LaunchCommand) Sections() (NATS, Consumer, Metrics, Log) {
+	return c.NATS, c.Consumer, c.Metrics, c.Log
+}
+
+// Sections returns the sections that every consumer program has.
+func (c BandwidthCommand) Sections() (NATS, Consumer, Metrics, Log) {
+	return c.NATS, c.Consumer, c.Metrics, c.Log
+}
+
 type validator interface{ Validate() error }
 
 func first(sections ...validator) error {

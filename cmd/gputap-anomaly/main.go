@@ -3,6 +3,9 @@ package main
 
 import (
 	"context"
+	"io"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
@@ -13,23 +16,15 @@ import (
 func main() { app.Main("gputap-anomaly", run) }
 
 func run(ctx context.Context, p *app.Process) error {
-	cfg, err := config.Load(p.Name, p.Args, config.DefaultAnomalyCommand())
-	if err != nil {
-		return app.Usage(err)
-	}
-	js, stop, err := p.Start(ctx, cfg.NATS, cfg.Metrics, cfg.Log)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	alerts := newAlerts(js, p.Log)
-	p.Metrics.MustRegister(alerts)
-	fresh := func() *anomaly.Detector {
-		return anomaly.New(anomaly.Config{
-			Warmup: cfg.Anomaly.Warmup, AllocSizeCooldown: cfg.Anomaly.AllocSizeCooldown,
-			OOMCooldown: cfg.Anomaly.OOMCooldown,
-			OnAlert:     func(alert anomaly.Alert) { alerts.publish(ctx, alert) },
-		})
-	}
-	return fold.Run(ctx, p, cfg.Consumer, js, fresh, alerts.report)
+	type (
+		create = func() *anomaly.Detector
+		report = func(io.Writer, []*anomaly.Detector)
+	)
+	return fold.Anomaly.RunWith(ctx, p, func(js jetstream.JetStream, cfg config.AnomalyCommand) (create, report) {
+		alerts := newAlerts(js, p.Log)
+		p.Metrics.MustRegister(alerts)
+		options := fold.AnomalyConfig(cfg)
+		options.OnAlert = func(alert anomaly.Alert) { alerts.publish(ctx, alert) }
+		return func() *anomaly.Detector { return anomaly.New(options) }, alerts.report
+	})
 }

@@ -9,23 +9,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/config"
 )
 
 // configured are the programs that read a configuration.
-var configured = []struct {
-	name string
-	load func(name string, args []string) error
-}{
-	{"producer", loading(config.DefaultProducerCommand())},
-	{"leak", loading(config.DefaultLeakCommand())},
-	{"launch", loading(config.DefaultLaunchCommand())},
-	{"bandwidth", loading(config.DefaultBandwidthCommand())},
-	{"anomaly", loading(config.DefaultAnomalyCommand())},
-	{"run", loading(config.DefaultRunCommand())},
+func configured() (programs []configuredProgram) {
+	programs = append(programs, configuredProgram{"producer", printing(config.DefaultProducerCommand())})
+	for _, f := range fold.All() {
+		programs = append(programs, configuredProgram{f.Name(), f.PrintConfig})
+	}
+	return append(programs, configuredProgram{"run", printing(config.DefaultRunCommand())})
 }
 
-func loading[T interface{ Validate() error }](defaults T) func(string, []string) error {
+type configuredProgram struct {
+	name  string
+	print func(name string, args []string) error
+}
+
+func printing[T interface{ Validate() error }](defaults T) func(string, []string) error {
 	return func(name string, args []string) error {
 		_, err := config.Load(name, append(slices.Clone(args), "--print-config"), defaults)
 		return err
@@ -33,8 +35,9 @@ func loading[T interface{ Validate() error }](defaults T) func(string, []string)
 }
 
 func configCommand() *cobra.Command {
+	programs := configured()
 	var names []string
-	for _, c := range configured {
+	for _, c := range programs {
 		names = append(names, c.name)
 	}
 	show := &cobra.Command{
@@ -52,7 +55,7 @@ func configCommand() *cobra.Command {
 			if i < 0 {
 				return app.Usage(fmt.Errorf("unknown program %q: use one of %s", args[0], strings.Join(names, ", ")))
 			}
-			if err := configured[i].load("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
+			if err := programs[i].print("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
 				return app.Usage(err)
 			}
 			return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/embedded"
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -41,6 +42,7 @@ type pipeline struct {
 	launch    *launch.Histogram
 	bandwidth *bandwidth.Meter
 	coverage  *coverage.Fold
+	folds     []fold.Fold // of them, those that are registered
 	consumers []*consumer.Reader
 
 	log            *slog.Logger
@@ -99,24 +101,28 @@ func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *
 
 // addFolds makes the consumers that the features feed.
 func (p *pipeline) addFolds(features []string) {
-	add := func(fold consumer.Fold) {
-		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, fold, p.log))
+	add := func(f consumer.Fold) {
+		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, f, p.log))
 	}
 	p.coverage = coverage.New()
 	add(p.coverage)
-	if slices.Contains(features, schema.KindMemory.String()) {
-		p.leak = leak.New(leak.Config{})
-		p.anomaly = anomaly.New(anomaly.Config{})
-		add(p.leak)
-		add(p.anomaly)
-	}
-	if slices.Contains(features, schema.KindLaunch.String()) {
-		p.launch = launch.New(launch.Config{})
-		add(p.launch)
-	}
-	if slices.Contains(features, schema.KindCopy.String()) || slices.Contains(features, schema.KindSync.String()) {
-		p.bandwidth = bandwidth.New(bandwidth.Config{})
-		add(p.bandwidth)
+	for _, entry := range fold.All() {
+		f := entry.NewUnlimited()
+		if !slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
+			continue
+		}
+		switch f := f.(type) {
+		case *leak.Tracker:
+			p.leak = f
+		case *anomaly.Detector:
+			p.anomaly = f
+		case *launch.Histogram:
+			p.launch = f
+		case *bandwidth.Meter:
+			p.bandwidth = f
+		}
+		p.folds = append(p.folds, f)
+		add(f)
 	}
 }
 
@@ -184,14 +190,8 @@ func (p *pipeline) collectors() []prometheus.Collector {
 	for _, c := range p.consumers {
 		list = append(list, c)
 	}
-	if p.leak != nil {
-		list = append(list, p.leak, p.anomaly)
-	}
-	if p.launch != nil {
-		list = append(list, p.launch)
-	}
-	if p.bandwidth != nil {
-		list = append(list, p.bandwidth)
+	for _, f := range p.folds {
+		list = append(list, f)
 	}
 	return list
 }

@@ -1,3 +1,4 @@
-// Package fold runs a fold as a command of its own: read a shard, serve metrics, report. The producer
-// does not import it, so it carries no consumer.
+// Package fold lists the folds (registry.go) and runs one as a program: read shards, serve metrics, print reports.
+// A new consumer is a folder below consumer/, a main.go and one statement in registry.go. The producer does not import
+// this package, so it carries no consumer.
 package fold

@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 )
 
-// Fold is a fold that outlives its process and shows itself on /metrics.
+// Fold is a fold with checkpoints and metrics.
 type Fold interface {
 	consumer.Stateful
 	prometheus.Collector
@@ -21,14 +21,42 @@ type Fold interface {
 
 var errNotReading = errors.New("no shard is being read yet")
 
-// Run folds until ctx ends, with a report of every fold on standard output every cfg.DisplayInterval. It shares the
-// shards with the other instances of the command, or reads one shard alone when cfg names one.
-func Run[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream, fold func() F, report func(io.Writer, []F)) error {
+// Run is the program of the fold: it reads the configuration, connects and folds until ctx ends.
+func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(io.Writer, []F)) error {
+	return d.RunWith(ctx, p, func(_ jetstream.JetStream, cfg C) (func() F, func(io.Writer, []F)) {
+		return func() F { return d.create(cfg) }, report
+	})
+}
+
+// RunWith is Run for a program whose folds need the connection. prepare returns what makes an empty fold, and what
+// reports all folds.
+func (d *Definition[C, F]) RunWith(ctx context.Context, p *app.Process,
+	prepare func(jetstream.JetStream, C) (create func() F, report func(io.Writer, []F)),
+) error {
+	cfg, err := config.Load(p.Name, p.Args, d.defaults())
+	if err != nil {
+		return app.Usage(err)
+	}
+	nats, options, metrics, log := cfg.Sections()
+	js, stop, err := p.Start(ctx, nats, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	create, report := prepare(js, cfg)
+	return serve(ctx, p, options, js, create, report)
+}
+
+// serve folds until ctx ends, with a report of every fold on standard output every cfg.DisplayInterval. It shares the
+// shards with the other instances of the program, or reads one shard alone when cfg names one.
+func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream,
+	create func() F, report func(io.Writer, []F),
+) error {
 	if cfg.Shard >= 0 {
-		return alone(ctx, p, cfg, js, fold(), report)
+		return serveOneShard(ctx, p, cfg, js, create(), report)
 	}
 	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: int(cfg.PullMaxBytes)}
-	c := consumer.New(opts, js, func() consumer.Stateful { return fold() }, p.Log)
+	c := consumer.New(opts, js, func() consumer.Stateful { return create() }, p.Log)
 	if err := p.Metrics.Register(c); err != nil {
 		return err
 	}
@@ -42,12 +70,16 @@ func Run[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js je
 	return c.Run(ctx)
 }
 
-func alone[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream, f F, report func(io.Writer, []F)) error {
+func serveOneShard[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream,
+	f F, report func(io.Writer, []F),
+) error {
 	onlyNew, since, err := cfg.Begin()
 	if err != nil {
 		return app.Usage(err)
 	}
-	c := consumer.NewReader(consumer.ReaderOptions{Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: int(cfg.PullMaxBytes)}, js, f, p.Log)
+	c := consumer.NewReader(consumer.ReaderOptions{
+		Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: int(cfg.PullMaxBytes),
+	}, js, f, p.Log)
 	if err := errors.Join(p.Metrics.Register(f), p.Metrics.Register(c)); err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ import (
 func TestACommandFromStartToDrain(t *testing.T) {
 	bus := newBus(t)
 	var out strings.Builder
-	p := &app.Process{Name: "gputap-leak", Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	p := &app.Process{Name: "gputap-leak", Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard,
+		Log: slog.New(slog.DiscardHandler)}
 	args := []string{"--nats.url", bus, "--consumer.display_interval", "1h", "--log.level", "error"}
 	cfg, err := config.Load(p.Name, args, config.DefaultLeakCommand())
 	if err != nil {
@@ -46,7 +47,8 @@ func TestACommandFromStartToDrain(t *testing.T) {
 	}
 	host := consumertest.Memory(t, "gpu-1")
 	host.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
-	if _, err := js.Publish(t.Context(), schema.Subject(0, "test", "gpu-1", schema.KindMemory), host.Message()); err != nil {
+	if _, err := js.Publish(t.Context(), schema.Subject(0, "test", "gpu-1", schema.KindMemory),
+		host.Message()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -54,11 +56,12 @@ func TestACommandFromStartToDrain(t *testing.T) {
 	done := make(chan error, 1)
 	tracker := &watched{Tracker: leak.New(leak.Config{}), applied: make(chan struct{}, 8)}
 	go func() {
-		done <- Run(ctx, p, cfg.Consumer, js, func() *watched { return tracker }, func(w io.Writer, folds []*watched) {
-			for _, f := range folds {
-				fmt.Fprintln(w, app.Bytes(f.Report().Totals.LiveBytes))
-			}
-		})
+		done <- serve(ctx, p, cfg.Consumer, js, func() *watched { return tracker },
+			func(w io.Writer, folds []*watched) {
+				for _, f := range folds {
+					fmt.Fprintln(w, app.Bytes(f.Report().Totals.LiveBytes))
+				}
+			})
 	}()
 	select {
 	case <-tracker.applied:
@@ -106,7 +109,8 @@ func get(t *testing.T, url string) string {
 
 func newBus(t *testing.T) (url string) {
 	t.Helper()
-	return run(t, &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	return run(t, &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+		NoLog: true})
 }
 
 func run(t *testing.T, options *server.Options) (url string) {

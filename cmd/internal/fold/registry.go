@@ -1,0 +1,110 @@
+package fold
+
+import (
+	"slices"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+)
+
+// The registry: one statement per fold. Everything that treats all folds alike reads All.
+var (
+	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand) *leak.Tracker {
+		return leak.New(leak.Config{KeepEnded: c.Leak.KeepEnded})
+	})
+	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand) *launch.Histogram {
+		return launch.New(launch.Config{Keep: c.Launch.Keep, MaxKernels: c.Launch.MaxKernels})
+	})
+	Bandwidth = define("bandwidth", config.DefaultBandwidthCommand, func(c config.BandwidthCommand) *bandwidth.Meter {
+		return bandwidth.New(bandwidth.Config{Keep: c.Bandwidth.Keep})
+	})
+	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand) *anomaly.Detector {
+		return anomaly.New(AnomalyConfig(c))
+	})
+)
+
+// AnomalyConfig returns the detector's options. gputap-anomaly adds what publishes alerts.
+func AnomalyConfig(c config.AnomalyCommand) anomaly.Config {
+	return anomaly.Config{
+		Warmup: c.Anomaly.Warmup, AllocSizeCooldown: c.Anomaly.AllocSizeCooldown, OOMCooldown: c.Anomaly.OOMCooldown,
+	}
+}
+
+var registered []Entry
+
+// All returns every fold, always in the same order.
+func All() []Entry { return slices.Clone(registered) }
+
+// Names returns the names of all folds, in the order of All.
+func Names() (names []string) {
+	for _, e := range registered {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// ByName returns the fold of a name, or nil.
+func ByName(name string) Entry {
+	if i := slices.Index(Names(), name); i >= 0 {
+		return registered[i]
+	}
+	return nil
+}
+
+// Entry is one fold without its types.
+type Entry interface {
+	// Name is that of the fold; its program is gputap-NAME.
+	Name() string
+	// New returns an empty fold with the default options, as the program makes it.
+	New() Fold
+	// NewUnlimited returns an empty fold with every option at zero, so that no process expires.
+	NewUnlimited() Fold
+	// Kinds are those that the fold reads, heartbeats included.
+	Kinds() []schema.Kind
+	// PrintConfig prints the program's configuration, without secrets. It returns config.ErrHelp when that worked.
+	PrintConfig(name string, args []string) error
+}
+
+// Command is the configuration of a consumer program.
+type Command interface {
+	Validate() error
+	Sections() (config.NATS, config.Consumer, config.Metrics, config.Log)
+}
+
+// Definition is what programs must know of one fold: C is the program's configuration, F its state.
+type Definition[C Command, F Fold] struct {
+	name     string
+	defaults func() C
+	create   func(C) F
+}
+
+func define[C Command, F Fold](name string, defaults func() C, create func(C) F) *Definition[C, F] {
+	d := &Definition[C, F]{name, defaults, create}
+	registered = append(registered, d)
+	return d
+}
+
+// Name implements Entry.
+func (d *Definition[C, F]) Name() string { return d.name }
+
+// New implements Entry.
+func (d *Definition[C, F]) New() Fold { return d.create(d.defaults()) }
+
+// NewUnlimited implements Entry.
+func (d *Definition[C, F]) NewUnlimited() Fold {
+	var zero C
+	return d.create(zero)
+}
+
+// Kinds implements Entry.
+func (d *Definition[C, F]) Kinds() []schema.Kind { return d.New().Kinds() }
+
+// PrintConfig implements Entry.
+func (d *Definition[C, F]) PrintConfig(name string, args []string) error {
+	_, err := config.Load(name, append(slices.Clone(args), "--print-config"), d.defaults())
+	return err
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// published is what was published of one process, and what follows from it: a model of CUDA memory that knows as much
+// as the recording needs.
+type published struct {
+	seen     [schema.NumKinds]bool
+	calls    [schema.NumKinds]map[string]uint64 // by symbol, failed ones included
+	launches map[string]uint64                  // by mangled name
+	copies   map[route]moved
+	failed   map[string]uint64 // allocations that failed for lack of memory, by symbol
+	unknown  bool              // memory events were withheld, so what it holds is unknown
+	gap      bool              // a later batch was published, so the gap can be noticed
+	exited   bool              // its exit was published
+
+	ended           bool
+	gpu, hostMem    holding
+	addresses       map[uint64]*allocation
+	handles, mapped map[uint64]*allocation
+}
+
+// route is a row of the bandwidth fold.
+type route struct {
+	direction schema.Direction
+	set       bool
+}
+
+func (r route) String() string {
+	if r.set {
+		return "set"
+	}
+	return r.direction.String()
+}
+
+type moved struct{ calls, bytes uint64 }
+
+type holding struct{ live, unfreed uint64 }
+
+func (h holding) String() string {
+	return fmt.Sprintf("%d bytes live and %d unfreed", h.live, h.unfreed)
+}
+
+type allocation struct {
+	bytes   uint64
+	class   schema.MemClass
+	context uint64 // whose end frees it; 0: none
+	holds   int    // references and mappings
+}
+
+// process returns the process of a thread.
+func (t *truth) process(b *schema.Batch, thread uint32) *published {
+	id := b.ID(&b.Processes[b.Threads[thread].Process])
+	p := t.processes[id]
+	if p == nil {
+		p = &published{
+			launches: map[string]uint64{}, copies: map[route]moved{}, failed: map[string]uint64{},
+			addresses: map[uint64]*allocation{}, handles: map[uint64]*allocation{}, mapped: map[uint64]*allocation{},
+		}
+		for kind := range p.calls {
+			p.calls[kind] = map[string]uint64{}
+		}
+		t.processes[id] = p
+	}
+	return p
+}
+
+// apply adds a batch to the model of its processes.
+func (t *truth) apply(b *schema.Batch, withheld bool) {
+	at := host{b.Cluster, b.Host}
+	if withheld {
+		for i := range b.Threads {
+			if p := t.process(b, uint32(i)); b.Kind == schema.KindMemory {
+				p.unknown = true
+				t.holes[at] = append(t.holes[at], p)
+			}
+		}
+		return
+	}
+	if b.Kind == schema.KindMemory {
+		for _, p := range t.holes[at] {
+			p.gap = true
+		}
+		delete(t.holes, at)
+	}
+	for i := range b.Events {
+		switch b.Kind {
+		case schema.KindMemory:
+			e := b.Memory(i)
+			t.process(b, e.Thread).memory(b, &e)
+		case schema.KindLaunch:
+			e := b.Launch(i)
+			p, shape := t.process(b, e.Thread), &b.Shapes[e.Shape]
+			p.count(b, shape.Call)
+			p.launches[b.Funcs[shape.Func].Name]++
+		case schema.KindCopy:
+			e := b.Copy(i)
+			p, call := t.process(b, e.Thread), &b.Calls[e.Call]
+			p.count(b, e.Call)
+			to := route{call.Direction, call.Op == schema.OpSet || call.Op == schema.OpSetAsync}
+			p.copies[to] = moved{p.copies[to].calls + 1, p.copies[to].bytes + e.Bytes}
+		case schema.KindSync:
+			e := b.Sync(i)
+			t.process(b, e.Thread).count(b, e.Call)
+		}
+	}
+}
+
+func (p *published) count(b *schema.Batch, call uint32) {
+	p.seen[b.Kind] = true
+	p.calls[b.Kind][b.Calls[call].Symbol]++
+}
+
+func (p *published) memory(b *schema.Batch, e *schema.Memory) {
+	p.seen[schema.KindMemory] = true
+	call := &b.Calls[e.Call]
+	if call.Op == schema.OpExit {
+		p.exited = true
+		p.exit()
+		return
+	}
+	p.count(b, e.Call)
+	if e.Result != 0 {
+		p.failed[call.Symbol]++
+		return
+	}
+	a := &allocation{bytes: e.Bytes, class: call.Class, holds: 1}
+	switch call.Op {
+	case schema.OpAlloc:
+		if e.Context != 0 && call.Class != schema.ClassPool {
+			a.context = b.Contexts[e.Context-1].Handle
+		}
+		p.addresses[e.Ptr] = a
+		p.add(a)
+	case schema.OpFree:
+		p.release(p.addresses, e.Ptr)
+	case schema.OpCreate:
+		p.handles[e.Ptr] = a
+		p.add(a)
+	case schema.OpRelease:
+		p.release(p.handles, e.Ptr)
+	case schema.OpMap:
+		if made := p.handles[e.Aux]; made != nil {
+			made.holds++
+			p.mapped[e.Ptr] = made
+		}
+	case schema.OpUnmap:
+		p.release(p.mapped, e.Ptr)
+	case schema.OpContextDestroy:
+		for ptr, a := range p.addresses {
+			if a.context == e.Ptr {
+				p.release(p.addresses, ptr)
+			}
+		}
+	}
+}
+
+func (p *published) holdingOf(a *allocation) *holding {
+	if a.class.OnHost() {
+		return &p.hostMem
+	}
+	return &p.gpu
+}
+
+func (p *published) add(a *allocation) { p.holdingOf(a).live += a.bytes }
+
+// release ends one hold on memory; the last one frees it.
+func (p *published) release(from map[uint64]*allocation, ptr uint64) {
+	a := from[ptr]
+	if a == nil {
+		return
+	}
+	delete(from, ptr)
+	if a.holds--; a.holds == 0 {
+		p.holdingOf(a).live -= a.bytes
+	}
+}
+
+func (p *published) exit() {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	p.gpu = holding{unfreed: p.gpu.live}
+	p.hostMem = holding{unfreed: p.hostMem.live}
+	clear(p.addresses)
+	clear(p.handles)
+	clear(p.mapped)
+}

@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a program that can be started several times. Its output is appended to one file, Dir/Name.log.
+type Process struct {
+	Name   string
+	Args   []string // the program and its arguments
+	Dir    string
+	CPUs   []int         // it runs on these alone, with GOMAXPROCS set to their number; none: on all
+	Out    string        // file for standard output; empty: the log
+	Env    []string      // in addition to this process's environment
+	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
+
+	cmd   *exec.Cmd
+	begun time.Time
+	ended chan struct{}
+	err   error
+}
+
+// defaultWarmup is how long a program may take to install its signal handlers. A signal before that just kills it.
+const defaultWarmup = 2 * time.Second
+
+// Start starts the program, also after it has ended.
+func (p *Process) Start() error {
+	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(p.Args[0], p.Args[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = append(os.Environ(), p.Env...)
+	if p.Out != "" {
+		out, err := os.Create(p.Out)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		p.cmd.Stdout = out
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.startOnCPUs(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	p.begun, p.ended = time.Now(), make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		p.err = cmd.Wait()
+		close(ended)
+	}(p.cmd, p.ended)
+	return nil
+}
+
+// startOnCPUs pins this thread to the CPUs while it starts the child, which inherits them.
+func (p *Process) startOnCPUs() error {
+	if len(p.CPUs) == 0 {
+		return p.cmd.Start()
+	}
+	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(p.CPUs)))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, only unix.CPUSet
+	for _, cpu := range p.CPUs {
+		only.Set(cpu)
+	}
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return fmt.Errorf("read the CPU affinity of this thread: %w", err)
+	}
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("run on CPUs %v: %w: does this machine have them?", p.CPUs, err)
+	}
+	return errors.Join(p.cmd.Start(), unix.SchedSetaffinity(0, &before))
+}
+
+// Log returns the path of the program's output.
+func (p *Process) Log() string { return filepath.Join(p.Dir, p.Name+".log") }
+
+// PID is that of a process that was started.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Running reports whether the process was started and has not ended.
+func (p *Process) Running() bool {
+	if p.ended == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Err returns the exit status of a process that has ended; nil for 0.
+func (p *Process) Err() error { return p.err }
+
+// CheckRunning returns nil while every process runs, and otherwise why one has ended.
+func CheckRunning(list ...*Process) error {
+	for _, p := range list {
+		if !p.Running() {
+			return p.failure("ended by itself")
+		}
+	}
+	return nil
+}
+
+func (p *Process) failure(what string) error {
+	return fmt.Errorf("%s %s: %w: %s", p.Name, what, p.err, p.lastWords())
+}
+
+// crash matches the line in which a Go program says why it crashed.
+var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
+
+// Crashes returns the crash messages of all starts of the program.
+func (p *Process) Crashes() (messages []string) {
+	text, _ := os.ReadFile(p.Log())
+	return crash.FindAllString(string(text), -1)
+}
+
+// lastWords is the last crash message, or else the end of the log.
+func (p *Process) lastWords() string {
+	if crashes := p.Crashes(); len(crashes) > 0 {
+		return fmt.Sprintf("%s (see %s)", crashes[len(crashes)-1], p.Log())
+	}
+	text, _ := os.ReadFile(p.Log())
+	return fmt.Sprintf("see %s, which ends with\n%s", p.Log(), text[max(0, len(text)-2000):])
+}
+
+// Signal sends a signal to a running process, and does nothing to one that has ended.
+func (p *Process) Signal(s syscall.Signal) {
+	if p.Running() {
+		_ = p.cmd.Process.Signal(s) // the process may end at this moment
+	}
+}
+
+// Kill sends SIGKILL and waits until the process has ended.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	p.wait(time.Minute)
+}
+
+// End sends a signal and waits until the process has ended; Err then returns its exit status. A process that does not
+// end in time is killed.
+func (p *Process) End(s syscall.Signal, within time.Duration) error {
+	time.Sleep(time.Until(p.begun.Add(cmp.Or(p.Warmup, defaultWarmup))))
+	p.Signal(s)
+	if !p.wait(within) {
+		p.Kill()
+		return fmt.Errorf("stop %s: it was still running after %s; see %s", p.Name, within, p.Log())
+	}
+	var exit *exec.ExitError
+	if p.err != nil && !errors.As(p.err, &exit) {
+		return fmt.Errorf("stop %s: %w", p.Name, p.err)
+	}
+	return nil
+}
+
+// Stop is End for a process that must be running, and must exit with status 0.
+func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
+	if err := CheckRunning(p); err != nil {
+		return err
+	}
+	if err := p.End(s, within); err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.failure("failed while it stopped")
+	}
+	return nil
+}
+
+func (p *Process) wait(within time.Duration) bool {
+	if p.ended == nil {
+		return true
+	}
+	select {
+	case <-p.ended:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}

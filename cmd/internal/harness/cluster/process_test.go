@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"fmt"
+	mathbits "math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestProcessRunsOnItsCPUs: the child is pinned and gets GOMAXPROCS; the parent keeps its own affinity.
+func TestProcessRunsOnItsCPUs(t *testing.T) {
+	runtime.LockOSThread() // this thread starts the child
+	defer runtime.UnlockOSThread()
+	var before, after unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !before.IsSet(cpu) {
+		cpu++
+	}
+	dir := t.TempDir()
+	p := &Process{Name: "p", Dir: dir, CPUs: []int{cpu}, Out: filepath.Join(dir, "out"),
+		Args: []string{"/bin/sh", "-c", "grep Cpus_allowed: /proc/self/status; echo $GOMAXPROCS"}}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !p.wait(time.Minute) || p.Err() != nil {
+		t.Fatalf("the child ended with %v", p.Err())
+	}
+	out, err := os.ReadFile(p.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(out))
+	if len(lines) != 3 || lines[2] != "1" || bits(lines[1]) != 1 {
+		t.Fatalf("the child printed %q, want one CPU", out)
+	}
+	if err := unix.SchedGetaffinity(0, &after); err != nil {
+		t.Fatal(err)
+	}
+	if after != before {
+		t.Fatalf("the test has CPUs %v after the start and had %v before", after, before)
+	}
+}
+
+// bits counts the set bits of a hexadecimal mask.
+func bits(mask string) (n int) {
+	for _, digit := range strings.ReplaceAll(mask, ",", "") {
+		v, _ := strconv.ParseUint(string(digit), 16, 8)
+		n += mathbits.OnesCount64(v)
+	}
+	return n
+}
+
+func TestUnknownCPUIsNamed(t *testing.T) {
+	p := &Process{Name: "p", Dir: t.TempDir(), CPUs: []int{1023}, Args: []string{"/bin/true"}}
+	if err := p.Start(); err == nil || !strings.Contains(err.Error(), "[1023]") {
+		t.Fatalf("got %v, want an error that names the CPU", err)
+	}
+}
+
+// TestUsageOnlyGrows: the CPU time of a process is still known after its end.
+func TestUsageOnlyGrows(t *testing.T) {
+	p := &Process{Name: "p", Dir: t.TempDir(), Warmup: 1, Args: []string{"/bin/sh", "-c", "while :; do :; done"}}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	var last Usage
+	for deadline := time.Now().Add(time.Minute); last.CPU < 100*time.Millisecond; {
+		u, err := p.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.CPU < last.CPU || u.Resident <= 0 || time.Now().After(deadline) {
+			t.Fatalf("usage %+v after %+v", u, last)
+		}
+		last = u
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := p.Usage(); err != nil || u.CPU < last.CPU-20*time.Millisecond { // rusage is coarser
+		t.Fatalf("after the end %+v, %v, before %+v", u, err, last)
+	}
+}
+
+func TestUsageNeedsAStart(t *testing.T) {
+	if _, err := (&Process{Name: "p"}).Usage(); err == nil {
+		t.Fatal("a process that was not started has a usage")
+	}
+}
+
+// TestStopRequiresStatusZero: a program that fails while it stops, or ended earlier, is an error that says why.
+func TestStopRequiresStatusZero(t *testing.T) {
+	const trapped = "; echo ready; while :; do sleep 0.01; done"
+	for _, row := range []struct{ name, script, want string }{
+		{"status 0", "trap 'exit 0' TERM" + trapped, ""},
+		{"status 3", "trap 'echo panic: at the end; exit 3' TERM" + trapped,
+			"p failed while it stopped: exit status 3: panic: at the end"},
+		{"crashed before", "echo ready; echo 'fatal error: early'; exit 2",
+			"p ended by itself: exit status 2: fatal error: early"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := &Process{Name: "p", Dir: t.TempDir(), Warmup: 1, Args: []string{"/bin/sh", "-c", row.script}}
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer p.Kill()
+			if err := Until(t.Context(), time.Minute, func() error {
+				text, err := os.ReadFile(p.Log())
+				if err == nil && (!strings.Contains(string(text), "ready") || strings.Contains(row.script, "early") &&
+					p.Running()) {
+					err = fmt.Errorf("the log is %q", text)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			switch err := p.Stop(syscall.SIGTERM, time.Minute); {
+			case row.want == "" && err != nil:
+				t.Error(err)
+			case row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)):
+				t.Errorf("got %v, want %s", err, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,13 @@
+// Command outage makes NATS unreachable from a host for a long time and restarts the host meanwhile, in one repeatable
+// run.
+//
+// The host is a virtual machine in qemu with its own Linux, a disk and gputap-producer, whose outbox is on that disk.
+// Programs call the stub driver all the time. Outside run nats-server and gputap-leak. nats-server is killed and comes
+// back with the same store. In the middle of the outage the host reboots, or loses its power with -power-cut.
+//
+// The truth is what the stub counted of each program, and when each program ran by the host's clock. The guest writes
+// both to a serial port, so that no power cut loses them. A run fails if the stream does not hold each of these calls
+// exactly once, with a time at which its program ran.
+//
+// This program is also the init process of the guest.
+package main

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"time"
+
+	"github.com/gputap/gputap/cmd/internal/harness/stub"
+)
+
+// report is what the guest writes to the serial port, one JSON object per line. Times are of its clock.
+type report struct {
+	At      time.Time `json:"at"`
+	Boot    string    `json:"boot"`              // boot id
+	Ready   bool      `json:"ready,omitempty"`   // the producer is attached, and programs start
+	Ended   bool      `json:"ended,omitempty"`   // the producer has ended, and the disk is unmounted
+	Failed  string    `json:"failed,omitempty"`  // the guest has failed; nothing follows
+	Outbox  *outbox   `json:"outbox,omitempty"`  // from the producer's metrics
+	Program *program  `json:"program,omitempty"` // repeated while the program runs
+}
+
+type outbox struct {
+	Batches int   `json:"batches"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// program is one run of bin/workload, and what the stub has counted of it so far.
+type program struct {
+	Number int          `json:"n"` // within its boot
+	Args   string       `json:"args"`
+	Began  time.Time    `json:"began"`           // before it was started
+	Ended  time.Time    `json:"ended,omitzero"`  // after it had ended; zero while it runs
+	Error  string       `json:"error,omitempty"` // empty: exit status 0
+	Images []stub.Image `json:"images"`
+}
+
+// wordEnd is written to the guest and asks it to shut down.
+const wordEnd = "end"
+
+// Arguments of the guest's Linux command line.
+const (
+	argNATS = "outage.nats="
+	argRate = "outage.rate="
+)

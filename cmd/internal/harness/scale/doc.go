@@ -1,0 +1,16 @@
+// Command scale measures how far gputap scales on one machine, with real processes: three nats-server nodes with three
+// replicas of everything, simulated hosts, and consumer instances with a CPU each. It prints the tables of
+// docs/scaling.md.
+//
+// The fill phase stores events as fast as possible. The backlog phase folds what is stored with some instances of a
+// fold, and has no-op consumers read the same messages as a baseline. The live phase has the hosts publish at a fixed
+// rate, in batches as small as producers make them, first without consumers and then with.
+//
+// With -host-events it measures one real host instead, on one shard: a producer that reads a full ring until the last
+// batch is acked, and in turn raw publishers of the same bytes on the same CPUs and to the same node; then a fold and a
+// no-op consumer. To fill the ring, the producer is stopped (SIGSTOP) while a program calls the stub driver. All
+// connect to the node that leads the stream, where a raw publisher is fastest.
+//
+// CPU times are those of whole processes, over the span of the counters that they are divided by. The limit that a
+// table names is whatever has less than a tenth of its CPUs left.
+package main

@@ -1,0 +1,91 @@
+// Package scrape reads Prometheus metrics pages for programs that measure or check gputap's own processes.
+package scrape
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Page is a metrics page: series by metric name.
+type Page map[string][]Series
+
+// Series is one line of a page.
+type Series struct {
+	Labels string // as written, without the braces
+	Value  float64
+}
+
+// client asks for no compression, which would cost the measured process CPU time.
+var client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 30 * time.Second}
+
+// Body returns what a URL answers. A status other than 200 is an error.
+func Body(url string) ([]byte, error) {
+	answer, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", url, answer.Status, body)
+	}
+	return body, err
+}
+
+// Get reads the metrics of a page whose names begin with prefix. It parses no other line: a page may be long.
+func Get(url, prefix string) (Page, error) {
+	body, err := Body(url)
+	if err != nil {
+		return nil, err
+	}
+	page, err := parse(string(body), prefix)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", url, err)
+	}
+	return page, nil
+}
+
+func parse(text, prefix string) (Page, error) {
+	page := Page{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || line[0] == '#' || !strings.HasPrefix(line, prefix) {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		name, labels, _ := strings.Cut(line[:at], "{")
+		page[name] = append(page[name], Series{strings.TrimSuffix(labels, "}"), v})
+	}
+	return page, nil
+}
+
+// Sum adds up the series of a metric that have one of the label values, or all series if none is given. A metric that
+// is not on the page adds up to 0.
+func (p Page) Sum(name string, values ...string) (total float64) {
+	for _, s := range p[name] {
+		wanted := len(values) == 0
+		for _, v := range values {
+			wanted = wanted || strings.Contains(s.Labels, strconv.Quote(v))
+		}
+		if wanted {
+			total += s.Value
+		}
+	}
+	return total
+}
+
+// Require is Sum for a metric that must be on the page.
+func (p Page) Require(name string) (float64, error) {
+	if len(p[name]) == 0 {
+		return 0, fmt.Errorf("metric %s is not on the page", name)
+	}
+	return p.Sum(name), nil
+}
