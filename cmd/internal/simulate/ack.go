@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ack is JetStream's answer to one publish.
+// ack is JetStream's reply to one publish.
 type ack struct {
 	flow  int
 	count uint64
@@ -19,12 +19,12 @@ type ack struct {
 }
 
 var (
-	errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (gputap stream info tells, gputap stream init creates it)")
+	errNoStream = errors.New("no stream accepts this subject: the stream has no leader, or does not exist (check with gputap stream info; create it with gputap stream init)")
 	errTooLarge = errors.New("the message is too large for the stream")
-	errAnswer   = errors.New("an answer that is no ack")
+	errAnswer   = errors.New("the reply is not an ack")
 )
 
-// readAck reads an answer; token is where the subject says whose it is. One that cannot be told is of flow -1.
+// readAck reads a reply. Its subject names the flow and the batch from offset token on. Flow -1 is unknown.
 func readAck(m *nats.Msg, token int) ack {
 	flow, count, ok := strings.Cut(m.Subject[min(token, len(m.Subject)):], "-")
 	a := ack{flow: -1}
@@ -39,7 +39,7 @@ func readAck(m *nats.Msg, token int) ack {
 	return a
 }
 
-// exceedsMaximum is JetStream's code for a message above its stream's own limit.
+// exceedsMaximum is JetStream's error code for a message above the stream's limit.
 const exceedsMaximum = 10054
 
 func answer(m *nats.Msg) error {
@@ -67,5 +67,5 @@ func answer(m *nats.Msg) error {
 	if refused.Error.Code == exceedsMaximum {
 		return errTooLarge
 	}
-	return fmt.Errorf("the bus refuses: %s (%d)", refused.Error.Description, refused.Error.Code)
+	return fmt.Errorf("JetStream rejected the batch: %s (%d)", refused.Error.Description, refused.Error.Code)
 }

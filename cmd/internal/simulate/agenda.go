@@ -1,7 +1,6 @@
 package simulate
 
-// agenda is members by when they are due, as container/heap wants it. Of equal ones the first host comes
-// first.
+// agenda orders members by due time, then by host. It implements heap.Interface.
 type agenda []*member
 
 func (a agenda) Len() int { return len(a) }

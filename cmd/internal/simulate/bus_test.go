@@ -18,10 +18,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// past is a start long ago: all that is due is made at once.
+// past is a start long ago, so that all batches are due at once.
 var past = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// bus is a nats-server of this process that can be stopped and started.
+// bus is an in-process nats-server that can be stopped and started.
 type bus struct {
 	t      testing.TB
 	dir    string
@@ -49,7 +49,7 @@ func (b *bus) start() {
 	}
 	go s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
-		b.t.Fatal("nats-server does not start")
+		b.t.Fatal("nats-server did not start")
 	}
 	b.server = s
 	_, _ = fmt.Sscanf(s.Addr().String(), "127.0.0.1:%d", &b.port)
@@ -83,8 +83,8 @@ func (b *bus) js() jetstream.JetStream {
 	return js
 }
 
-// tell writes the topology as a fleet does.
-func (b *bus) tell(js jetstream.JetStream, text string) {
+// setTopology writes the topology into its bucket.
+func (b *bus) setTopology(js jetstream.JetStream, text string) {
 	b.t.Helper()
 	bucket, err := js.CreateOrUpdateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: schema.MetaBucket})
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *bus) tell(js jetstream.JetStream, text string) {
 	}
 }
 
-// stored gives every message of a shard, in order.
+// stored returns every message of a shard, in order.
 func (b *bus) stored(js jetstream.JetStream, shard int) (all []stored) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
@@ -123,7 +123,7 @@ type stored struct {
 	data    []byte
 }
 
-// start runs a simulation; wait waits for its end.
+// start runs a simulation. wait waits for its end.
 func start(t testing.TB, o Options) (s *Simulator, wait func()) {
 	t.Helper()
 	s, err := New(o)
@@ -142,17 +142,17 @@ func start(t testing.TB, o Options) (s *Simulator, wait func()) {
 	}
 }
 
-// eventually polls for what must come true.
+// eventually waits for a condition.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: did not happen within 30 s", what)
 		}
 	}
 }
 
-// logged reads a log whole.
+// logged reads a whole log.
 func logged(t testing.TB, path string) (all []Entry) {
 	t.Helper()
 	for e, err := range ReadLog(path) {
@@ -165,61 +165,65 @@ func logged(t testing.TB, path string) (all []Entry) {
 	return all
 }
 
-// small is a fleet of three lives a host.
+// small returns the options of a fleet with three lives per host.
 func small(t testing.TB, b *bus) Options {
 	t.Helper()
 	return Options{
-		Conns: b.conns(2), Topology: Topology(b.js()), Hosts: 6, Rate: 18_000, Duration: 22 * time.Second, Start: past, Seed: 1,
+		Conns: b.conns(2), Topology: Topology(b.js()), Hosts: 6, Rate: 18_000, Duration: 22 * time.Second, Start: past,
+		Seed:    1,
 		LogPath: filepath.Join(t.TempDir(), "truth.log"),
 	}
 }
 
-func TestTopologyOfABus(t *testing.T) {
+func TestTopologyIsReadFromItsBucket(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	js := b.js()
 	read := Topology(js)
 	if got, err := read(t.Context()); err != nil || got.Shards != 1 || got.First != 0 || got.Generation != 1 {
-		t.Errorf("a bus without the bucket has %+v, %v", got, err)
+		t.Errorf("without the bucket it is %+v, %v", got, err)
 	}
-	b.tell(js, `{"generation":2,"first":1,"shards":3}`)
+	b.setTopology(js, `{"generation":2,"first":1,"shards":3}`)
 	if got, err := read(t.Context()); err != nil || got.Shards != 3 || got.First != 1 {
 		t.Errorf("read %+v, %v", got, err)
 	}
-	b.tell(js, `{"generation":0}`)
+	b.setTopology(js, `{"generation":0}`)
 	if _, err := read(t.Context()); err == nil {
-		t.Error("nonsense is a topology")
+		t.Error("an invalid topology was accepted")
 	}
 	s, err := New(small(t, b))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Run(t.Context()); err == nil {
-		t.Error("a simulation runs without a topology")
+		t.Error("a simulation ran without a topology")
 	}
 }
 
-// TestWrongPlace: hosts whose shard has no stream wait, and go where the topology says in the end.
-func TestWrongPlace(t *testing.T) {
+// TestHostsMoveToTheNewTopology starts with shards that have no stream.
+func TestHostsMoveToTheNewTopology(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	js := b.js()
-	b.tell(js, `{"generation":1,"first":5,"shards":2}`)
+	b.setTopology(js, `{"generation":1,"first":5,"shards":2}`)
 	s, wait := start(t, small(t, b))
 	eventually(t, "a publish is tried again", func() bool { return s.Stats().Retries > 0 })
 	if acked := s.Stats().AckedBatches; acked != 0 {
 		t.Errorf("%d batches were acked without a stream", acked)
 	}
-	b.tell(js, `{"generation":2,"first":0,"shards":1}`)
+	b.setTopology(js, `{"generation":2,"first":0,"shards":1}`)
 	wait()
 	if got := s.Stats(); got.UnackedBatches != 0 || got.AckedBatches == 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestBusAway: a server that goes and comes back has everything in the end, in order.
-func TestBusAway(t *testing.T) {
+// TestServerRestartsLoseNothing restarts NATS three times. In the end every batch is stored in order.
+func TestServerRestartsLoseNothing(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	o := small(t, b)
-	o.Duration = 0 // the past does not end before the test does
+	o.Duration = 0 // the simulation ends with its context
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -245,8 +249,9 @@ func TestBusAway(t *testing.T) {
 	check(t, logged(t, o.LogPath), b.stored(b.js(), 0))
 }
 
-// TestEndOfAContext: what was made by then is acked, and no more is made.
-func TestEndOfAContext(t *testing.T) {
+// TestContextEndStopsMakingBatches expects an ack for every batch that was made before the end.
+func TestContextEndStopsMakingBatches(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	o := small(t, b)
 	o.Start, o.Duration = time.Time{}, 0
@@ -267,8 +272,9 @@ func TestEndOfAContext(t *testing.T) {
 	}
 }
 
-// TestNobodyAcks: a simulation whose bus stays away ends, and says what was not acked.
-func TestNobodyAcks(t *testing.T) {
+// TestUnackedBatchesAreCounted ends a simulation whose shard has no stream.
+func TestUnackedBatchesAreCounted(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	o := small(t, b)
 	o.Topology = func(context.Context) (schema.Topology, error) {
@@ -293,8 +299,9 @@ func TestNobodyAcks(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what no retry mends ends the simulation.
-func TestTooLarge(t *testing.T) {
+// TestTooLargeBatchEndsSimulation expects an error, because a retry cannot help.
+func TestTooLargeBatchEndsSimulation(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	js := b.js()
 	s, err := js.Stream(t.Context(), schema.StreamName(0))
@@ -315,11 +322,12 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestHalfABus: a bus of which a part is away is not said to be back until that is.
-func TestHalfABus(t *testing.T) {
+// TestRecoveryIsLoggedWhenAllShardsRecover removes one of two streams for a while.
+func TestRecoveryIsLoggedWhenAllShardsRecover(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 2)
 	js := b.js()
-	b.tell(js, `{"generation":1,"first":0,"shards":2}`)
+	b.setTopology(js, `{"generation":1,"first":0,"shards":2}`)
 	s, err := js.Stream(t.Context(), schema.StreamName(1))
 	if err != nil {
 		t.Fatal(err)
@@ -329,34 +337,35 @@ func TestHalfABus(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := small(t, b)
-	said := make(notes, 1000)
-	o.Conns, o.Log = o.Conns[:1], slog.New(slog.NewTextHandler(said, nil))
+	lines := make(notes, 1000)
+	o.Conns, o.Log = o.Conns[:1], slog.New(slog.NewTextHandler(lines, nil))
 	simulator, wait := start(t, o)
 	eventually(t, "a part is acked and a part is tried again", func() bool {
 		now := simulator.Stats()
 		return now.Retries > 20 && now.AckedBatches > 20
 	})
-	if n := len(said); n != 1 {
-		t.Errorf("%d lines while half of it is away, want 1", n)
+	if n := len(lines); n != 1 {
+		t.Errorf("%d lines while one shard is unreachable, want 1", n)
 	}
 	if _, err := js.CreateStream(t.Context(), half); err != nil {
 		t.Fatal(err)
 	}
 	wait()
-	close(said)
+	close(lines)
 	text := ""
-	for line := range said {
+	for line := range lines {
 		text += line
 	}
-	if strings.Count(text, "publish failed") != 1 || strings.Count(text, "bus is back") != 1 || strings.Index(text, "publish failed") > strings.Index(text, "bus is back") {
-		t.Errorf("said\n%s", text)
+	if strings.Count(text, "publish failed") != 1 || strings.Count(text, "publishing again") != 1 ||
+		strings.Index(text, "publish failed") > strings.Index(text, "publishing again") {
+		t.Errorf("log\n%s", text)
 	}
 	if got := simulator.Stats(); got.UnackedBatches != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// notes are what is said.
+// notes collects log lines.
 type notes chan string
 
 func (n notes) Write(line []byte) (int, error) {

@@ -2,7 +2,7 @@ package simulate
 
 import "github.com/gputap/gputap/schema"
 
-// event copies event i of a recorded batch into an open one, with what it refers to.
+// event copies event i of a recorded batch, and the dictionary entries that it refers to, into an open batch.
 func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
 	switch b.Kind {
 	case schema.KindMemory:
@@ -38,11 +38,11 @@ func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
 	}
 }
 
-// duration is that of a call that now begins at. It never reaches beyond what came after its return: who
-// frees what it allocated still does so later.
+// duration returns the duration of a call that now starts at the given time. The call still returns before the events
+// that followed its return, so that a free stays behind its allocation.
 func (m *maker) duration(began schema.KTime, recorded uint64, at schema.KTime) uint64 {
 	end := began + schema.KTime(recorded)
-	if end < began { // wraps: no time at all
+	if end < began { // the sum wraps: not a real duration
 		return recorded
 	}
 	return min(recorded, uint64(m.pace.of(end)-at))
@@ -60,7 +60,7 @@ func (m *maker) thread(o *openBatch, b *schema.Batch, i uint32) uint32 {
 	return o.Thread(t)
 }
 
-// process gives a process of a life its number, and a start that is after the exits of the life before.
+// process gives a process its number in this life, and a start after the exits of the previous life.
 func (m *maker) process(o *schema.Builder, recorded *schema.Process) uint32 {
 	p := *recorded
 	first := m.alive[image{p.PID, p.Start}].first
@@ -78,7 +78,7 @@ func (m *maker) gpu(o *openBatch, b *schema.Batch, i uint32) uint32 {
 	return o.GPU(g)
 }
 
-// shape copies a launch shape; when it launches a graph, what the graph runs too.
+// shape copies a launch shape, and the graph that it launches.
 func (m *maker) shape(o *openBatch, b *schema.Batch, i uint32) uint32 {
 	s := b.Shapes[i]
 	recorded := s.Func

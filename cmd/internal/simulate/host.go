@@ -10,13 +10,13 @@ import (
 
 const (
 	heartbeat = schema.KTime(10 * time.Second)
-	// mostHosts is how many address spaces of 47 bits there are room for.
-	mostHosts   = 1 << 17
+	// maxHosts address spaces of 47 bits fit in 64 bits.
+	maxHosts    = 1 << 17
 	addressBits = 47
-	// firstPID and pids: ids that hosts share out, as far as they go; Linux has 1 to 4,194,304.
+	// Hosts divide the ids from firstPID on among themselves. Linux has 1 to 4,194,304.
 	firstPID = 300
 	pids     = 4_000_000
-	// One host in skewed has a wrong wall clock.
+	// One of skewed hosts has a wrong wall clock, by at most mostOff.
 	skewed  = 32
 	mostOff = 10 * time.Minute
 )
@@ -28,13 +28,13 @@ type fleet struct {
 	seed    uint64
 	start   time.Time
 	hosts   int
-	stagger schema.KTime // hosts begin one after another in this time
+	stagger schema.KTime // hosts start one after another within this time
 	lose    float64
 	restart bool
 	end     schema.KTime // since start; 0: never
 }
 
-// host makes the batches of one host, in the order in which they are due.
+// host makes the batches of one host in the order of their due times.
 type host struct {
 	fleet    *fleet
 	index    int
@@ -49,7 +49,7 @@ type host struct {
 	move     move
 }
 
-// batch is what a host made.
+// batch is one batch of a host.
 type batch struct {
 	kind     schema.Kind
 	data     []byte
@@ -61,7 +61,8 @@ func (f *fleet) host(i int) *host {
 	h := &host{fleet: f, index: i, random: rand.New(rand.NewPCG(f.seed, uint64(i)))}
 	h.uptime = schema.KTime(time.Hour) + schema.KTime(h.random.Int64N(int64(30*24*time.Hour)))
 	h.header = schema.Header{
-		Cluster: f.cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i), ClockOffset: f.start.UnixNano() - int64(h.uptime),
+		Cluster: f.cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i),
+		ClockOffset: f.start.UnixNano() - int64(h.uptime),
 	}
 	if i%skewed == skewed/8 {
 		h.header.ClockOffset += h.random.Int64N(int64(2*mostOff)) - int64(mostOff)
@@ -70,20 +71,20 @@ func (f *fleet) host(i int) *host {
 	h.header.Run = uint64(h.uptime + first)
 	h.nextBeat = first
 	h.move.Handle = uint64(i) << addressBits
-	salt := rand.New(rand.NewPCG(f.seed, mostHosts)).Uint64() << 28
-	h.move.GPU = salt + uint64(i)*f.gpus // 12 digits are 48 bits: the number of the card has 28 of them
+	salt := rand.New(rand.NewPCG(f.seed, maxHosts)).Uint64() << 28
+	h.move.GPU = salt + uint64(i)*f.gpus // 12 digits are 48 bits, 28 of them for the number of the GPU
 	h.begin(first)
 	return h
 }
 
-// bootID is new for each simulation: seqs begin again, and so do the clocks.
+// bootID returns a boot id that differs between simulations, because seqs and clocks start again.
 func (f *fleet) bootID(i int) string {
 	r := rand.New(rand.NewPCG(f.seed^uint64(f.start.UnixNano()), uint64(i)))
 	a, b := r.Uint64(), r.Uint64()
 	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1))
 }
 
-// begin begins a life.
+// begin starts a life.
 func (h *host) begin(at schema.KTime) {
 	h.begins, h.step = at, 0
 	h.move.Time = h.uptime + at
@@ -97,8 +98,7 @@ func (h *host) begin(at schema.KTime) {
 	}
 }
 
-// next says when the next batch is due, since the fleet's start, and of what kind it is; ok is false after
-// the end.
+// next returns the kind and the due time of the next batch, since the fleet's start. ok is false after the end.
 func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
 	s := &h.fleet.steps[h.step]
 	due, kind = h.begins+s.due, s.template.kind
@@ -114,7 +114,8 @@ func (h *host) make(c *copier, dst []byte) batch {
 	h.seqs[kind]++
 	h.header.Seq = h.seqs[kind]
 	if kind == schema.KindHost {
-		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 { // so that not all hosts tell at once
+		// so that heartbeats of hosts are spread over time
+		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 {
 			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.hosts)*schema.KTime(h.index+1)
 		}
 		return batch{kind: kind, data: c.append(dst, h.fleet.beat, &h.header, &h.move)}

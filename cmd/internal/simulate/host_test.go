@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// fleetOf is a fleet without a bus.
+// fleetOf returns a fleet that is not connected to NATS.
 func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	t.Helper()
 	from, err := builtIn()
@@ -27,7 +27,7 @@ func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	return &fleet{life: l, cluster: "sim", seed: seed, start: past, hosts: hosts, stagger: schema.KTime(time.Second)}
 }
 
-// play gives every batch of a host until a time.
+// play calls each with every batch of a host until a time.
 func play(h *host, until time.Duration, each func(batch)) {
 	c := newCopier()
 	for {
@@ -38,9 +38,10 @@ func play(h *host, until time.Duration, each func(batch)) {
 	}
 }
 
-// TestHostsShareNothing: no process or thread id, GPU, address or handle is on two hosts, and no process in
-// two lives.
+// TestHostsShareNothing expects each process id, thread id, GPU, address and handle on one host, and each process in one
+// life.
 func TestHostsShareNothing(t *testing.T) {
+	t.Parallel()
 	f := fleetOf(t, 50, 3000, 1)
 	type thing struct {
 		what string
@@ -99,8 +100,9 @@ func TestHostsShareNothing(t *testing.T) {
 	}
 }
 
-// TestSameSeed: the same seed and start make the same bytes; another seed and another start do not.
-func TestSameSeed(t *testing.T) {
+// TestSameSeedMakesSameBytes also expects other bytes from another seed or start.
+func TestSameSeedMakesSameBytes(t *testing.T) {
+	t.Parallel()
 	record := func(seed uint64, at time.Time) (all [][]byte) {
 		f := fleetOf(t, 8, 3000, seed)
 		f.start, f.lose = at, 0.2
@@ -117,8 +119,9 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestLifeIsTheRecording: a life folds into what the recording does, and ends with nothing alive.
-func TestLifeIsTheRecording(t *testing.T) {
+// TestLifeFoldsLikeTheRecording also expects no live process at the end of a life.
+func TestLifeFoldsLikeTheRecording(t *testing.T) {
+	t.Parallel()
 	from, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
@@ -150,10 +153,14 @@ func TestLifeIsTheRecording(t *testing.T) {
 		})
 		want, got := recorded.Report(), simulated.Report()
 		if len(want.Processes) != 1 || len(got.Processes) != 1 || want.Counters != got.Counters {
-			t.Fatalf("%s: %d processes, %+v; want %d, %+v", name, len(got.Processes), got.Counters, len(want.Processes), want.Counters)
+			t.Fatalf(
+				"%s: %d processes, %+v; want %d, %+v", name, len(got.Processes), got.Counters, len(want.Processes),
+				want.Counters,
+			)
 		}
 		w, g := want.Processes[0], got.Processes[0]
-		if g.PeakBytes != w.PeakBytes || g.UnfreedBytes != w.LiveBytes || g.LiveBytes != 0 || !g.Ended || g.Evidence != "complete" ||
+		if g.PeakBytes != w.PeakBytes || g.UnfreedBytes != w.LiveBytes || g.LiveBytes != 0 || !g.Ended ||
+			g.Evidence != "complete" ||
 			g.HostUnfreedBytes != w.HostLiveBytes || len(g.Calls) != len(w.Calls) || w.LiveBytes == 0 {
 			t.Errorf("%s:\n%+v, of\n%+v", name, g, w)
 		}
@@ -165,9 +172,9 @@ func TestLifeIsTheRecording(t *testing.T) {
 	}
 }
 
-// TestRate: every second of event time has the events that were asked for, and no batch spans more than
-// its age.
-func TestRate(t *testing.T) {
+// TestEverySecondHasItsRate also expects no batch that spans more than its age.
+func TestEverySecondHasItsRate(t *testing.T) {
+	t.Parallel()
 	const hosts, perHost, seconds = 10, 400, 30
 	f := fleetOf(t, hosts, perHost, 1)
 	var in [seconds + 1]int
@@ -205,8 +212,9 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestBuiltInProfile: the embedded recording is the begin of the recorded run, and small.
-func TestBuiltInProfile(t *testing.T) {
+// TestBuiltInProfileStartsTheRecordedRun also limits its size.
+func TestBuiltInProfileStartsTheRecordedRun(t *testing.T) {
+	t.Parallel()
 	unpack := func(data []byte) []byte {
 		r, err := gzip.NewReader(bytes.NewReader(data))
 		if err != nil {
@@ -228,7 +236,7 @@ func TestBuiltInProfile(t *testing.T) {
 	}
 }
 
-// BenchmarkMake: the batches of a thousand hosts, without a bus.
+// BenchmarkMake makes the batches of a thousand hosts without publishing them.
 func BenchmarkMake(b *testing.B) {
 	f := fleetOf(b, 1000, 1000, 1)
 	hosts := make([]*host, f.hosts)

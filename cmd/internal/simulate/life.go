@@ -10,16 +10,16 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// A batch closes as a producer's does, but for its age.
+// A batch closes at the limits of a producer, except for its age.
 const (
 	batchEvents = 4096
 	batchBytes  = 128 << 10
 )
 
-// longestPeriod bounds the time that a recording is spread over; a clock of 64 bits holds much more.
+// longestPeriod limits the duration of one life.
 const longestPeriod = 1000 * 24 * time.Hour
 
-// life is a recording made ready: what every host does from its begin until it starts over.
+// life is a prepared recording: the batches of every host from its start until it starts over.
 type life struct {
 	steps  []step
 	beat   *template
@@ -32,12 +32,12 @@ type life struct {
 
 // step is one batch.
 type step struct {
-	due      schema.KTime // since the begin
+	due      schema.KTime // since the start of the life
 	template *template
-	ends     bool // it tells exits
+	ends     bool // it has the exits at the end of a life
 }
 
-// maker makes a life of a recording.
+// maker makes a life from a recording.
 type maker struct {
 	life
 	from    recording
@@ -58,7 +58,7 @@ type image struct {
 	start schema.KTime
 }
 
-// ending is what is known of how a process ends.
+// ending says whether and when a process of the recording ends.
 type ending struct {
 	process schema.Process
 	first   schema.KTime // its first event, as recorded
@@ -70,18 +70,19 @@ type openBatch struct {
 	*schema.Builder
 	opened, last schema.KTime
 	due          schema.KTime    // of the batch before
-	graphs       map[uint32]bool // by function: told in this batch
+	graphs       map[uint32]bool // functions of the graphs in this batch
 }
 
 // newLife spreads a recording so that it makes rate events a second.
 func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	m := &maker{
-		from: from, age: schema.KTime(age), numbers: map[uint32]uint32{}, uuids: map[string]string{}, alive: map[image]*ending{},
+		from: from, age: schema.KTime(age), numbers: map[uint32]uint32{}, uuids: map[string]string{},
+		alive: map[image]*ending{},
 	}
 	times := m.survey()
 	period := float64(len(times)) / rate * float64(time.Second)
 	if !(period <= float64(longestPeriod)) {
-		return nil, errors.New("the rate is too low: give more events a second, or fewer hosts")
+		return nil, errors.New("the rate is too low: set more events a second or fewer hosts")
 	}
 	m.period = max(schema.KTime(period), 1000)
 	m.lead = min(schema.KTime(time.Millisecond), m.period/1000)
@@ -117,9 +118,8 @@ type recorded struct {
 	time  uint64
 }
 
-// inOrder gives a kind's events. Those of memory are in the order in which they were told, which is what
-// they mean; others came from the rings of many CPUs, and a slower pace would pull them apart: they are
-// in the order of time.
+// inOrder returns a kind's events. Memory events keep the order of the recording, which has a meaning. The others came
+// from the rings of many CPUs and are sorted by time, because a slower pace would spread unsorted events over batches.
 func (m *maker) inOrder(kind schema.Kind) (all []recorded) {
 	for _, b := range m.from {
 		if b.Kind != kind {
@@ -135,7 +135,7 @@ func (m *maker) inOrder(kind schema.Kind) (all []recorded) {
 	return all
 }
 
-// survey numbers what there is, and gives the times of all events.
+// survey numbers ids and processes, and returns the times of all events.
 func (m *maker) survey() (times []schema.KTime) {
 	var column, threads []uint64
 	for _, b := range m.from {
@@ -167,7 +167,7 @@ func (m *maker) see(p *schema.Process, at schema.KTime) {
 	e.process = *p
 }
 
-// number gives ids in order of first sight: hosts then need few each.
+// number renumbers ids in order of first use, so that each host needs few.
 func (m *maker) number(id uint32) uint32 {
 	n, ok := m.numbers[id]
 	if !ok {
@@ -192,7 +192,7 @@ func (m *maker) add(b *schema.Batch, i int) {
 	m.event(o, b, i, at)
 }
 
-// close makes the batch a step. Batches of a kind are due in their order.
+// close turns the batch into a step. Due times of a kind never decrease.
 func (m *maker) close(o *openBatch) {
 	if o.Events() == 0 {
 		return
@@ -204,7 +204,7 @@ func (m *maker) close(o *openBatch) {
 	clear(o.graphs)
 }
 
-// template makes a template of what a Builder holds. It keeps the first error.
+// template makes a template from the batch of a Builder. It keeps the first error.
 func (m *maker) template(b *schema.Builder) *template {
 	t, err := newTemplate(b.Encode(&schema.Header{}))
 	if m.err == nil {
@@ -213,7 +213,7 @@ func (m *maker) template(b *schema.Builder) *template {
 	return t
 }
 
-// exits ends what is alive: in a batch after all others.
+// exits ends all live processes after all other events.
 func (m *maker) exits() {
 	o := m.open[schema.KindMemory]
 	for _, e := range m.order {
@@ -230,7 +230,9 @@ func (m *maker) exits() {
 		o.last = at
 		o.AddMemory(&schema.Memory{
 			Time: at, Call: o.Call(schema.Calls[schema.CallExit].Ref()),
-			Thread: o.Thread(schema.Thread{Process: m.process(o.Builder, &e.process), TID: m.number(e.process.PID), Comm: e.process.Comm}),
+			Thread: o.Thread(schema.Thread{
+				Process: m.process(o.Builder, &e.process), TID: m.number(e.process.PID), Comm: e.process.Comm,
+			}),
 		})
 	}
 	if o.Events() > 0 {
@@ -239,7 +241,7 @@ func (m *maker) exits() {
 	}
 }
 
-// heartbeat is the host's own batch: what the recording's last one said, and every GPU that was used.
+// heartbeat makes the heartbeat: the libraries of the recording's last heartbeat and every GPU of the recording.
 func (m *maker) heartbeat() {
 	b := schema.NewBuilder(schema.KindHost)
 	b.Linux, b.Producer = "simulated", "simulated"
@@ -266,7 +268,7 @@ func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bo
 	}
 }
 
-// uuid gives each card a number in the last 12 digits.
+// uuid gives each GPU a number in the last 12 digits of its UUID.
 func (m *maker) uuid(recorded string) string {
 	if recorded == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// pack makes a recording of golden messages, which have an event of every sort.
+// pack makes a recording from golden messages, which have every type of event.
 func pack(t testing.TB, kinds ...string) (recording []byte) {
 	t.Helper()
 	for _, kind := range kinds {
@@ -28,23 +28,33 @@ func pack(t testing.TB, kinds ...string) (recording []byte) {
 	return recording
 }
 
-// said is what events say that a replay must not change, and how often.
-func said(b *schema.Batch, all map[string]int) {
+// contents counts events by the fields that a replay must not change.
+func contents(b *schema.Batch, all map[string]int) {
 	for i := range b.Events {
 		switch b.Kind {
 		case schema.KindMemory:
 			e := b.Memory(i)
-			all[fmt.Sprint(b.Calls[e.Call], e.Bytes, e.Result, e.Ptr, e.Aux, e.Pool, handle(b, e.Context), card(b, e.GPU), b.Threads[e.Thread].Comm)]++
+			all[fmt.Sprint(
+				b.Calls[e.Call], e.Bytes, e.Result, e.Ptr, e.Aux, e.Pool, handle(b, e.Context), card(b, e.GPU),
+				b.Threads[e.Thread].Comm,
+			)]++
 		case schema.KindLaunch:
 			e := b.Launch(i)
 			s := b.Shapes[e.Shape]
-			all[fmt.Sprint(b.Calls[s.Call], b.Funcs[s.Func], s.Grid, s.Block, s.SharedBytes, b.CUDAStreams[e.CUDAStream], card(b, e.GPU), graph(b, s.Func))]++
+			all[fmt.Sprint(
+				b.Calls[s.Call], b.Funcs[s.Func], s.Grid, s.Block, s.SharedBytes, b.CUDAStreams[e.CUDAStream],
+				card(b, e.GPU), graph(b, s.Func),
+			)]++
 		case schema.KindCopy:
 			e := b.Copy(i)
-			all[fmt.Sprint(b.Calls[e.Call], e.Bytes, e.Result, e.Dst, e.Src, b.CUDAStreams[e.CUDAStream], card(b, e.GPU))]++
+			all[fmt.Sprint(
+				b.Calls[e.Call], e.Bytes, e.Result, e.Dst, e.Src, b.CUDAStreams[e.CUDAStream], card(b, e.GPU),
+			)]++
 		case schema.KindSync:
 			e := b.Sync(i)
-			all[fmt.Sprint(b.Calls[e.Call], e.Result, e.CUDAEvent, e.Until, e.Elapsed, b.CUDAStreams[e.CUDAStream], card(b, e.GPU))]++
+			all[fmt.Sprint(
+				b.Calls[e.Call], e.Result, e.CUDAEvent, e.Until, e.Elapsed, b.CUDAStreams[e.CUDAStream], card(b, e.GPU),
+			)]++
 		}
 	}
 }
@@ -75,9 +85,10 @@ func graph(b *schema.Batch, launched uint32) (all []string) {
 	return all
 }
 
-// TestEveryKind: host 0, whose addresses are those of the recording, says what the recording says, and
-// tells the exits of those that are left.
-func TestEveryKind(t *testing.T) {
+// TestReplayKeepsEveryEvent compares host 0, whose addresses are those of the recording, with the recording. The replay
+// adds only the exits of live processes.
+func TestReplayKeepsEveryEvent(t *testing.T) {
+	t.Parallel()
 	from, err := readRecording(bytes.NewReader(pack(t, "host", "memory", "launch", "copy", "sync")))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +96,7 @@ func TestEveryKind(t *testing.T) {
 	want, got := map[string]int{}, map[string]int{}
 	histogram, again := launch.New(launch.Config{}), launch.New(launch.Config{})
 	for _, b := range from {
-		said(b, want)
+		contents(b, want)
 		if b.Kind == schema.KindLaunch {
 			if err := histogram.Apply(b); err != nil {
 				t.Fatal(err)
@@ -103,7 +114,7 @@ func TestEveryKind(t *testing.T) {
 		if err := decoder.Decode(m.data, &b); err != nil {
 			t.Fatal(err)
 		}
-		said(&b, got)
+		contents(&b, got)
 		switch b.Kind {
 		case schema.KindHost:
 			cards = len(b.GPUs)
@@ -128,7 +139,7 @@ func TestEveryKind(t *testing.T) {
 		}
 	}
 	if !maps.Equal(want, got) {
-		t.Errorf("said\n%s, want\n%s", lines(got), lines(want))
+		t.Errorf("events\n%s, want\n%s", lines(got), lines(want))
 	}
 	processes := map[string]bool{}
 	for _, b := range from {
@@ -145,7 +156,8 @@ func TestEveryKind(t *testing.T) {
 		t.Fatalf("%d processes launch, want %d", len(g), len(w))
 	}
 	for i := range w {
-		if w[i].GraphLaunches != g[i].GraphLaunches || len(w[i].Funcs) != len(g[i].Funcs) || w[i].Funcs[0].Launches != g[i].Funcs[0].Launches {
+		if w[i].GraphLaunches != g[i].GraphLaunches || len(w[i].Funcs) != len(g[i].Funcs) ||
+			w[i].Funcs[0].Launches != g[i].Funcs[0].Launches {
 			t.Errorf("launched %+v, want %+v", g[i], w[i])
 		}
 	}
@@ -155,13 +167,15 @@ func lines(of map[string]int) string {
 	return strings.Join(slices.Sorted(maps.Keys(of)), "\n")
 }
 
-func TestNoRecording(t *testing.T) {
+func TestInvalidRecordingsAreRejected(t *testing.T) {
+	t.Parallel()
 	memory := pack(t, "memory")
 	other := bytes.Clone(pack(t, "launch"))
 	at := bytes.Index(other, []byte("\xa4boot")) + 6
 	other[at]++
 	for name, data := range map[string][]byte{
-		"nothing": nil, "text": []byte("what is this, then?"), "cut off": memory[:len(memory)-1], "length": memory[:2], "no event": pack(t, "host"),
+		"nothing": nil, "text": []byte("what is this, then?"), "cut off": memory[:len(memory)-1], "length": memory[:2],
+		"no event":  pack(t, "host"),
 		"two boots": append(bytes.Clone(memory), other...), "gzip": {0x1f, 0x8b, 0, 0},
 	} {
 		if _, err := readRecording(bytes.NewReader(data)); err == nil {
@@ -174,8 +188,9 @@ func TestNoRecording(t *testing.T) {
 	}
 }
 
-// TestPace: time never goes backwards, begins and ends where it should, and a window takes its share.
-func TestPace(t *testing.T) {
+// TestPaceNeverGoesBackwards also checks the start, the end and the share of a window.
+func TestPaceNeverGoesBackwards(t *testing.T) {
+	t.Parallel()
 	times := []schema.KTime{1000, 1000, 1000, 5, 6, 7, 1_000_000, 1_000_001, 7, 1_000_002}
 	p := newPace(times, 100, 1100, 2)
 	if p.of(5) != 100 || p.of(1_000_003) != 1100 || p.of(1_000_013) != 1110 || p.of(0) != 95 {

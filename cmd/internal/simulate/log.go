@@ -22,17 +22,17 @@ const (
 	maxEntry = schema.MaxMessageBytes + logHead + 2<<16
 )
 
-// Entry is one batch that was made.
+// Entry is one batch in the log.
 type Entry struct {
 	Cluster  string
 	Host     string
 	Kind     schema.Kind
-	Withheld bool   // never published: what Options.Lose is for
+	Withheld bool   // never published; see Options.Lose
 	Data     []byte // valid until the next entry
 }
 
-// logWriter writes a log, each entry in one write: a program that is killed has written all that it
-// published.
+// logWriter writes each entry with one write, before the batch is published. After a kill the log has every published
+// batch.
 type logWriter struct {
 	mu   sync.Mutex
 	file *os.File
@@ -42,7 +42,7 @@ type logWriter struct {
 func createLog(path string) (*logWriter, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("log %s is there already: remove it, or name another file", path)
+		return nil, fmt.Errorf("create the log: %s exists: remove it, or choose another file", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create the log: %w", err)
@@ -85,9 +85,9 @@ func (w *logWriter) close() error {
 
 var errEntry = errors.New("malformed entry")
 
-// ReadLog gives every batch that was made, in order for each host and kind, withheld ones too. An entry
-// that is cut off at the end of the file ends the log: its batch was not published. An error is the last
-// thing given.
+// ReadLog yields every batch, withheld ones included, in order for each host and kind. A truncated entry at the end of
+// the
+// file is ignored: its batch was not published. An error is the last item.
 func ReadLog(path string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		file, err := os.Open(path)
@@ -116,7 +116,7 @@ func ReadLog(path string) iter.Seq2[Entry, error] {
 type logReader struct {
 	in  *bufio.Reader
 	buf []byte
-	at  int64 // where the entry begins
+	at  int64 // offset of the entry
 	n   int64 // bytes of it
 }
 
@@ -125,7 +125,7 @@ func (r *logReader) next() (Entry, error) {
 	if r.at += r.n; r.at == 0 {
 		magic := make([]byte, len(logMagic))
 		if n, err := io.ReadFull(r.in, magic); string(magic[:n]) != logMagic[:n] {
-			return Entry{}, errors.New("this is no log of a simulation")
+			return Entry{}, errors.New("the file is not a log of a simulation")
 		} else if err != nil {
 			return Entry{}, atEnd(err)
 		}
@@ -158,7 +158,7 @@ func (r *logReader) next() (Entry, error) {
 	}, nil
 }
 
-// atEnd makes the end amid an entry the end.
+// atEnd treats a truncated entry as the end of the log.
 func atEnd(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF

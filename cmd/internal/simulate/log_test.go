@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// written is a log of these batches, and its file.
+// written writes a log of these batches and returns its path.
 func written(t testing.TB, batches ...batch) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log")
@@ -29,25 +29,30 @@ func written(t testing.TB, batches ...batch) (path string) {
 	return path
 }
 
-func TestLog(t *testing.T) {
+func TestLogKeepsEntries(t *testing.T) {
+	t.Parallel()
 	path := written(t,
 		batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindHost, data: []byte("two"), withheld: true})
 	got := logged(t, path)
-	if len(got) != 2 || got[0].Cluster != "c" || got[0].Host != "sim-1" || got[0].Kind != schema.KindMemory || got[0].Withheld ||
+	if len(got) != 2 || got[0].Cluster != "c" || got[0].Host != "sim-1" || got[0].Kind != schema.KindMemory ||
+		got[0].Withheld ||
 		string(got[0].Data) != "one" || !got[1].Withheld || string(got[1].Data) != "two" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := createLog(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a log is written over: %v", err)
+		t.Errorf("an existing log was overwritten: %v", err)
 	}
 	for range ReadLog(path) {
 		break // a reader may stop
 	}
 }
 
-// TestTornLog: wherever a program was killed, the log ends with the last whole entry.
-func TestTornLog(t *testing.T) {
-	path := written(t, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")})
+// TestTruncatedLogEndsWithLastWholeEntry truncates a log at every byte.
+func TestTruncatedLogEndsWithLastWholeEntry(t *testing.T) {
+	t.Parallel()
+	path := written(
+		t, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")},
+	)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +69,8 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-func TestNoLog(t *testing.T) {
+func TestInvalidLogsAreRejected(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, data := range map[string]string{
 		"other":   "something else that is long enough",
@@ -92,7 +98,9 @@ func TestNoLog(t *testing.T) {
 }
 
 func FuzzLog(f *testing.F) {
-	path := written(f, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")})
+	path := written(
+		f, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")},
+	)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		f.Fatal(err)
@@ -117,7 +125,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzRecording: no profile makes reading or replaying it fail other than by an error.
+// FuzzRecording reads and replays any profile.
 func FuzzRecording(f *testing.F) {
 	for _, kind := range []string{"memory", "launch", "copy", "sync", "host"} {
 		f.Add(pack(f, kind))

@@ -7,18 +7,18 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Events keep their rhythm among those of one window. It is short where events are few, so that a host has
-// its rate within each batch's age.
+// Events keep their rhythm within a window. The window is short if events are rare, so that a host has its rate within
+// the age of each batch.
 const (
 	leastWindow = 8
 	mostWindow  = 512
 )
 
-// pace turns recorded times into times of a life: piecewise linear, never backwards, each window of events
-// in its share of the time.
+// pace maps recorded times to times of a life. The map is piecewise linear and never decreases. Each window of events
+// gets its share of the time.
 type pace struct {
 	from []schema.KTime // recorded, rising
-	to   []schema.KTime // since the life's begin
+	to   []schema.KTime // since the start of the life
 }
 
 // newPace spreads events at these recorded times over [begin, end], window by window. It sorts times.
@@ -39,8 +39,7 @@ func (p *pace) knot(from, to schema.KTime) {
 	}
 }
 
-// of gives the time of a recorded time. Before the first and after the last event time goes as recorded,
-// down to 0.
+// of maps a recorded time. Before the first and after the last event the map has slope 1, with a minimum of 0.
 func (p *pace) of(t schema.KTime) schema.KTime {
 	last := len(p.from) - 1
 	switch {
@@ -57,7 +56,7 @@ func (p *pace) of(t schema.KTime) schema.KTime {
 	return p.to[i] + share(p.to[i+1]-p.to[i], uint64(t-p.from[i]), uint64(p.from[i+1]-p.from[i]))
 }
 
-// share is whole × part / of, for part ≤ of.
+// share returns whole × part / of, for part ≤ of.
 func share(whole schema.KTime, part, of uint64) schema.KTime {
 	hi, lo := bits.Mul64(uint64(whole), part)
 	q, _ := bits.Div64(hi, lo, of)

@@ -15,24 +15,25 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Bounds of a profile: its events are kept in memory, as batches of their own.
+// Limits of a profile, which is kept in memory.
 const (
 	maxProfileBytes  = 128 << 20 // unpacked
 	maxProfileEvents = 1 << 20
 )
 
-// pytorch is the begin of the recorded run in schema/testdata.
+// pytorch is the start of the recorded run in schema/testdata.
 //
 //go:embed pytorch.batches.gz
 var pytorch []byte
 
-// recording is the batches of one host.
+// recording has the batches of one host.
 type recording []*schema.Batch
 
-// builtIn is the profile without a file.
+// builtIn returns the built-in profile.
 func builtIn() (recording, error) { return readRecording(bytes.NewReader(pytorch)) }
 
-// openRecording reads a profile from a file, or from a pipe that is open already. Another pipe nobody may ever write.
+// openRecording reads a profile from a regular file, or from a pipe that is already open. Opening a named pipe could
+// block for ever.
 func openRecording(path string) (recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -41,7 +42,9 @@ func openRecording(path string) (recording, error) {
 	open := path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 	pipe := open && info.Mode()&os.ModeNamedPipe != 0
 	if !info.Mode().IsRegular() && !pipe {
-		return nil, fmt.Errorf("profile %s: no regular file: write it into one, or pipe it to /dev/stdin", path)
+		return nil, fmt.Errorf(
+			"open the profile %s: not a regular file: copy it to a file, or pipe it to /dev/stdin", path,
+		)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -55,8 +58,8 @@ func openRecording(path string) (recording, error) {
 	return r, nil
 }
 
-// readRecording reads batches as they were published, each with its length before it, 4 bytes little
-// endian; packed by gzip or not.
+// readRecording reads published batches, each behind its length in 4 bytes, little endian. The data may be compressed
+// with gzip.
 func readRecording(from io.Reader) (recording, error) {
 	in := bufio.NewReader(from)
 	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -77,7 +80,7 @@ func readRecording(from io.Reader) (recording, error) {
 		}
 	}
 	if l.events == 0 {
-		return nil, errors.New("holds no events: record a program that uses CUDA")
+		return nil, errors.New("no events: record a program that uses CUDA")
 	}
 	return l.batches, nil
 }
@@ -100,24 +103,24 @@ func (l *loader) next(in io.Reader) error {
 	var size [4]byte
 	if _, err := io.ReadFull(in, size[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("the file ends within a length: it is cut off")
+			return errors.New("the file is truncated within a length")
 		}
 		return err
 	}
 	l.count++
 	n := int(binary.LittleEndian.Uint32(size[:]))
 	if n > schema.MaxMessageBytes {
-		return fmt.Errorf("claims %d bytes, at most %d: this is no file of batches", n, schema.MaxMessageBytes)
+		return fmt.Errorf("length %d, at most %d: the file is not a recording", n, schema.MaxMessageBytes)
 	}
 	if l.bytes += n; l.bytes > maxProfileBytes {
-		return fmt.Errorf("more than %d MiB: take a shorter recording", maxProfileBytes>>20)
+		return fmt.Errorf("more than %d MiB: use a shorter recording", maxProfileBytes>>20)
 	}
 	data, err := io.ReadAll(io.LimitReader(in, int64(n)))
 	if err != nil {
 		return err
 	}
 	if len(data) < n {
-		return errors.New("the file ends within a batch: it is cut off")
+		return errors.New("the file is truncated within a batch")
 	}
 	b := &schema.Batch{}
 	if err := l.decoder.Decode(data, b); err != nil {
@@ -131,17 +134,20 @@ func (l *loader) add(b *schema.Batch) error {
 		return nil
 	}
 	if l.events += b.Events; l.events > maxProfileEvents {
-		return fmt.Errorf("more than %d events: take a shorter recording", maxProfileEvents)
+		return fmt.Errorf("more than %d events: use a shorter recording", maxProfileEvents)
 	}
 	if len(l.batches) > 0 {
 		if first := l.batches[0]; first.Host != b.Host || first.BootID != b.BootID {
-			return fmt.Errorf("of host %q, the first one is of %q: take a recording of one boot of one host", b.Host, first.Host)
+			return fmt.Errorf(
+				"from host %q, but the first batch is from %q: use a recording of one boot of one host", b.Host,
+				first.Host,
+			)
 		}
 	}
 	id := runKind{b.Run, b.Kind}
 	if b.Seq != 0 && b.Seq <= l.seqs[id] {
 		l.events -= b.Events
-		return nil // stored twice
+		return nil // duplicate
 	}
 	l.seqs[id] = b.Seq
 	l.batches = append(l.batches, b)

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestWhereAProfileIsRead: from a pipe that somebody gives us, not from one that may wait for ever.
-func TestWhereAProfileIsRead(t *testing.T) {
+// TestProfileIsReadFromOpenPipes also expects that a named pipe, which could block for ever, is rejected.
+func TestProfileIsReadFromOpenPipes(t *testing.T) {
+	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -24,7 +25,7 @@ func TestWhereAProfileIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{fifo, t.TempDir(), "/dev/null"} {
-		if _, err := openRecording(path); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if _, err := openRecording(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s gives %v", path, err)
 		}
 	}

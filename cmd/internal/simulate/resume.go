@@ -15,8 +15,8 @@ import (
 
 const resumeRetry = 200 * time.Millisecond
 
-// resume takes up the log of a simulation that was killed. Of each host and kind only the last batch can have been on its
-// way: it is published again, as it is. What is made from then on is of hosts that were booted anew.
+// resume continues the log of a simulation that was killed. For each host and kind only the last batch may have been in
+// flight, so resume publishes it again. Later batches come from a new boot of each host.
 func (s *Simulator) resume(ctx context.Context, path string) (*logWriter, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,7 +27,7 @@ func (s *Simulator) resume(ctx context.Context, path string) (*logWriter, error)
 	}
 	last, end, err := lastOfEach(file)
 	if err == nil {
-		err = file.Truncate(end) // an entry that was cut off was not published
+		err = file.Truncate(end) // a truncated entry was not published
 	}
 	for i := 0; err == nil && i < len(last); i++ {
 		err = s.publishAgain(ctx, &last[i])
@@ -39,8 +39,8 @@ func (s *Simulator) resume(ctx context.Context, path string) (*logWriter, error)
 	return &logWriter{file: file}, nil
 }
 
-// lastOfEach gives the last batch of each host and kind that was to be published, in the order of the log, and where its
-// whole entries end.
+// lastOfEach returns the last published batch of each host and kind in the order of the log, and the end of the last
+// complete entry.
 func lastOfEach(file *os.File) (last []Entry, end int64, err error) {
 	type flow struct {
 		cluster, host string
@@ -70,7 +70,7 @@ func lastOfEach(file *os.File) (last []Entry, end int64, err error) {
 	}
 }
 
-// publishAgain publishes one batch until it is acked.
+// publishAgain publishes a batch and retries until it is acked.
 func (s *Simulator) publishAgain(ctx context.Context, e *Entry) error {
 	conn := s.options.Conns[0]
 	for {

@@ -8,8 +8,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestLastOfEach: what is published again is the last whole entry of each host and kind; the rest of a torn one goes.
-func TestLastOfEach(t *testing.T) {
+// TestResumeRepublishesLastOfEachFlow expects the last complete entry of each host and kind.
+func TestResumeRepublishesLastOfEachFlow(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	w, err := createLog(path)
 	if err != nil {

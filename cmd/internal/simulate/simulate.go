@@ -14,24 +14,24 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Options of a simulation. Zero values take the default.
+// Options of a simulation. A zero value means the default.
 type Options struct {
 	Conns    []*nats.Conn  // hosts are spread over them; at least one
 	Cluster  string        // sim
 	Hosts    int           // 100
 	Rate     float64       // events a second of all hosts together; 20,000
-	Duration time.Duration // events of this time from Start on are made; 0: until the context ends
-	Start    time.Time     // when the first event is; now. What is due since then is made at once.
+	Duration time.Duration // length of the simulation in event time; 0: until the context ends
+	Start    time.Time     // time of the first event; now. Batches that are already due are made at once.
 	Seed     uint64
-	Profile  string        // file of a recording; "": the built-in one
-	BatchAge time.Duration // longest time that a batch spans; 1 s
-	Lose     float64       // part of the batches that is withheld, 0 to 1
-	Restart  bool          // a host's producer starts anew whenever the recording does
+	Profile  string        // file of a recording; "": the built-in profile
+	BatchAge time.Duration // longest time span of a batch; 1 s
+	Lose     float64       // fraction of the batches that is withheld, from 0 to below 1
+	Restart  bool          // a new run of the producer in each life
 	LogPath  string        // "": no log
-	Resume   bool          // LogPath may be there: what may not have been acked is published again
-	Drain    time.Duration // for the acks of the last batches; 10 s
+	Resume   bool          // continue the log LogPath: publish batches again that may not have been acked
+	Drain    time.Duration // time to wait for the last acks; 10 s
 
-	// Topology places hosts. It is asked at the start, and again when a publish fails.
+	// Topology returns the shards. It is called at the start, and again when a publish fails.
 	Topology func(context.Context) (schema.Topology, error)
 	Log      *slog.Logger
 }
@@ -41,7 +41,7 @@ const (
 	defaultRate  = 20_000
 	defaultAge   = time.Second
 	defaultDrain = 10 * time.Second
-	// overtime is how long after its Duration a late simulation goes on.
+	// overtime is the time that a late simulation continues after its Duration.
 	overtime = time.Second
 )
 
@@ -66,17 +66,20 @@ func (o *Options) complete() error {
 	}
 	switch {
 	case len(o.Conns) == 0 || o.Topology == nil:
-		return errors.New("no connection, or no topology")
-	case o.Hosts < 1 || o.Hosts > mostHosts:
-		return fmt.Errorf("%d hosts: from 1 to %d", o.Hosts, mostHosts)
+		return errors.New("Options: a connection and a topology are required")
+	case o.Hosts < 1 || o.Hosts > maxHosts:
+		return fmt.Errorf("hosts: %d is not from 1 to %d", o.Hosts, maxHosts)
 	case !(o.Rate > 0 && o.Rate <= 1e12):
-		return fmt.Errorf("%g events a second: above 0, at most 1e12", o.Rate)
+		return fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
 	case !(o.Lose >= 0 && o.Lose < 1):
-		return fmt.Errorf("%g of the batches withheld: from 0 to below 1", o.Lose)
+		return fmt.Errorf("lose: %g is not from 0 to below 1", o.Lose)
 	case o.BatchAge < time.Millisecond || o.Duration < 0 || o.Drain < 0:
-		return fmt.Errorf("batch age %s, duration %s, drain %s: at least 1 ms and not below 0", o.BatchAge, o.Duration, o.Drain)
+		return fmt.Errorf(
+			"batch age %s must be at least 1 ms; duration %s and drain %s must not be negative", o.BatchAge, o.Duration,
+			o.Drain,
+		)
 	case len(o.Cluster) > 255:
-		return errors.New("cluster: a name of at most 255 bytes")
+		return errors.New("cluster: the name is longer than 255 bytes")
 	}
 	return nil
 }
@@ -91,7 +94,7 @@ type Simulator struct {
 	ended   atomic.Int64
 }
 
-// New makes the profile ready, which takes as long as reading it and some 100 ns an event.
+// New reads and prepares the profile, at about 100 ns per event.
 func New(o Options) (*Simulator, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -108,7 +111,9 @@ func New(o Options) (*Simulator, error) {
 		return nil, err
 	}
 	if uint64(o.Hosts)*2*uint64(l.ids)+firstPID >= 1<<32 {
-		return nil, fmt.Errorf("%d hosts of %d processes and threads: take fewer hosts or a shorter recording", o.Hosts, l.ids)
+		return nil, fmt.Errorf(
+			"%d hosts with %d processes and threads each: use fewer hosts or a shorter recording", o.Hosts, l.ids,
+		)
 	}
 	return &Simulator{options: o, fleet: &fleet{
 		life: l, cluster: o.Cluster, seed: o.Seed, hosts: o.Hosts, lose: o.Lose, restart: o.Restart,
@@ -116,8 +121,8 @@ func New(o Options) (*Simulator, error) {
 	}}, nil
 }
 
-// Run simulates until the Duration is over or ctx ends, and then waits for acks. Stats says what became of
-// it. An error is what kept it from going on. It is called once.
+// Run simulates until the Duration is over or ctx ends, and then waits for acks. It returns an error if the simulation
+// could not continue. Call it once; Stats returns the result.
 func (s *Simulator) Run(ctx context.Context) error {
 	o := &s.options
 	places, err := newPlaces(ctx, o.Topology, o.Log)
@@ -160,7 +165,10 @@ func (s *Simulator) run(ctx context.Context, places *places, log *logWriter) err
 	}()
 	conns := s.options.Conns
 	for i := range conns {
-		w := &worker{fleet: s.fleet, conn: conns[i], places: places, log: log, counts: &s.counts, note: s.options.Log, drain: s.options.Drain}
+		w := &worker{
+			fleet: s.fleet, conn: conns[i], places: places, log: log, counts: &s.counts, note: s.options.Log,
+			drain: s.options.Drain,
+		}
 		w.mostBytes = mostInFlight / len(conns)
 		for k := i; k < s.options.Hosts; k += len(conns) {
 			w.add(s.fleet.host(k))

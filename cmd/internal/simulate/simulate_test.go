@@ -14,8 +14,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// check compares what a bus holds with the log: every batch that was not withheld, in order, and nothing
-// else; stored twice is once.
+// check compares the stored batches with the log: every batch that was not withheld, in order. Duplicates count once.
 func check(t testing.TB, log []Entry, all []stored) {
 	t.Helper()
 	type source struct {
@@ -53,7 +52,7 @@ func check(t testing.TB, log []Entry, all []stored) {
 	}
 }
 
-// seqs checks that seq counts from 1 in each run and kind, and gives the sums of a log.
+// seqs checks that seq counts from 1 in each run and kind, and returns the sums of a log.
 func seqs(t *testing.T, log []Entry) (batches, events, withheld, runs int) {
 	t.Helper()
 	decoder, last := schema.NewDecoder(), map[string]uint64{}
@@ -86,7 +85,7 @@ func seqs(t *testing.T, log []Entry) (batches, events, withheld, runs int) {
 	return batches, events, withheld, len(lost)
 }
 
-// folded is what two folds make of batches, as text.
+// folded has two folds of the same batches.
 type folded struct {
 	leak   *leak.Tracker
 	launch *launch.Histogram
@@ -97,7 +96,7 @@ func newFolded() *folded {
 	return &folded{leak: leak.New(leak.Config{}), launch: launch.New(launch.Config{}), last: map[string]uint64{}}
 }
 
-// apply does what package consumer does before a fold: each batch once, and a word of those that are missing.
+// apply drops duplicates and reports missing batches, as package consumer does, before it folds.
 func (f *folded) apply(t testing.TB, b *schema.Batch) {
 	t.Helper()
 	id := fmt.Sprint(b.Cluster, b.Host, b.BootID, b.Run, b.Kind)
@@ -136,9 +135,10 @@ func (f *folded) text(t testing.TB) string {
 	return string(text)
 }
 
-// TestStreamIsTheLog: over four shards and two connections, with and without loss and restarts, the bus
-// holds what the log says, and the folds of both are equal.
-func TestStreamIsTheLog(t *testing.T) {
+// TestStreamsEqualTheLog uses four shards and two connections, with and without loss and restarts. The folds of the
+// streams and of the log are equal.
+func TestStreamsEqualTheLog(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		lose    float64
@@ -147,10 +147,11 @@ func TestStreamIsTheLog(t *testing.T) {
 	}{{"all", 0, false, 6}, {"loss", 0.1, false, 6}, {"restarts", 0.1, true, 18}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBus(t, 4)
 			js := b.js()
 			topology := `{"generation":1,"first":0,"shards":4}`
-			b.tell(js, topology)
+			b.setTopology(js, topology)
 			o := small(t, b)
 			o.Lose, o.Restart = tt.lose, tt.restart
 			s, wait := start(t, o)
@@ -158,7 +159,8 @@ func TestStreamIsTheLog(t *testing.T) {
 			log := logged(t, o.LogPath)
 			batches, events, withheld, runs := seqs(t, log)
 			got := s.Stats()
-			if got.Batches != uint64(batches) || got.Events != uint64(events) || got.WithheldEvents != uint64(withheld) ||
+			if got.Batches != uint64(batches) || got.Events != uint64(events) ||
+				got.WithheldEvents != uint64(withheld) ||
 				got.AckedEvents != uint64(events-withheld) || got.UnackedBatches != 0 || !got.KeptUp {
 				t.Errorf("%+v, of %d batches with %d events, %d withheld", got, batches, events, withheld)
 			}
@@ -211,13 +213,13 @@ func compareFolds(t *testing.T, b *bus, log []Entry) {
 	}
 }
 
-// TestNew refuses what cannot be.
-func TestNew(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
+	t.Parallel()
 	b := newBus(t, 1)
 	good := small(t, b)
 	for name, spoil := range map[string]func(*Options){
 		"no connection": func(o *Options) { o.Conns = nil },
-		"hosts":         func(o *Options) { o.Hosts = mostHosts + 1 },
+		"hosts":         func(o *Options) { o.Hosts = maxHosts + 1 },
 		"rate":          func(o *Options) { o.Rate = -1 },
 		"slow":          func(o *Options) { o.Rate = 1e-6 },
 		"lose":          func(o *Options) { o.Lose = 1 },

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stats of a simulation, at one moment or at its end. Events are CUDA calls; heartbeats are batches without.
+// Stats are the figures of a simulation. Events are CUDA calls; a heartbeat is a batch without events.
 type Stats struct {
 	Hosts           int     `json:"hosts"`
 	Seconds         float64 `json:"seconds"`
@@ -22,28 +22,30 @@ type Stats struct {
 	UnackedBatches  uint64  `json:"unacked_batches"`
 	UnackedEvents   uint64  `json:"unacked_events"`
 	Retries         uint64  `json:"retries"`
-	Behind          float64 `json:"behind_seconds"` // age of the oldest batch that is due and not made
+	Behind          float64 `json:"behind_seconds"` // age of the oldest batch that is due but not made
 	KeptUp          bool    `json:"kept_up"`
 }
 
-// late is how far behind a simulation may be and keep up: a scheduler's and a round trip's time.
+// late is the delay up to which a simulation counts as on time. It covers scheduling and a round trip.
 const late = time.Second
 
-// counts are written by workers, and read by anybody.
+// counts are written by the workers. Any goroutine may read them.
 type counts struct {
-	running                                      atomic.Bool // the workers are there
+	running                                      atomic.Bool // the workers exist
 	batches, events, bytes                       atomic.Uint64
 	withheldBatches, withheldEvents              atomic.Uint64
 	ackedBatches, ackedEvents, ackedBytes, again atomic.Uint64
 }
 
-// Stats may be called at any time.
+// Stats returns the figures so far. Any goroutine may call it at any time.
 func (s *Simulator) Stats() Stats {
 	c := &s.counts
 	t := Stats{
 		Hosts: s.options.Hosts, AskedRate: s.options.Rate,
-		AckedBatches: c.ackedBatches.Load(), AckedEvents: c.ackedEvents.Load(), AckedBytes: c.ackedBytes.Load(), Retries: c.again.Load(),
-		WithheldBatches: c.withheldBatches.Load(), WithheldEvents: c.withheldEvents.Load(), // before what was made: never more
+		AckedBatches: c.ackedBatches.Load(), AckedEvents: c.ackedEvents.Load(), AckedBytes: c.ackedBytes.Load(),
+		Retries: c.again.Load(),
+		// loaded before Batches, so never more
+		WithheldBatches: c.withheldBatches.Load(), WithheldEvents: c.withheldEvents.Load(),
 		Batches: c.batches.Load(), Events: c.events.Load(), Bytes: c.bytes.Load(),
 	}
 	t.UnackedBatches = t.Batches - t.AckedBatches - t.WithheldBatches

@@ -31,11 +31,11 @@ type move struct {
 	GPU    uint64       // added to the last 12 hexadecimal digits of every GPU's UUID
 }
 
-// leastAddress is the least number that is taken for an address or handle. Smaller numbers are 0 (none), 1 and 2 (the
-// CUDA streams that every process has), or cannot be told from those.
+// leastAddress is the least number that is taken for an address or handle. Below it are 0
+// (none) and the CUDA streams 1 and 2, which every process has.
 const leastAddress = 1 << 16
 
-// shift is what is added to a number. The number has 8 bytes; the end of a UUID has uuidDigits.
+// shift names the part of a move that is added to a number. The number has 8 bytes; the end of a UUID has uuidDigits.
 type shift uint8
 
 const (
@@ -51,7 +51,8 @@ const uuidDigits = 12
 
 // headerKeys are the keys that writeHeader writes.
 var headerKeys = map[string]bool{
-	"v": true, "k": true, "cl": true, "h": true, "boot": true, "run": true, "seq": true, "n": true, "off": true, "t0": true,
+	"v": true, "k": true, "cl": true, "h": true, "boot": true, "run": true, "seq": true, "n": true, "off": true,
+	"t0": true,
 	"t1": true, "lost": true,
 }
 

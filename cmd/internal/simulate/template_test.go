@@ -116,7 +116,9 @@ func equalBatches(t *testing.T, name string, want, got *schema.Batch) {
 		{want.Header, got.Header}, {want.Processes, got.Processes}, {want.Threads, got.Threads}, {want.GPUs, got.GPUs},
 		{want.Calls, got.Calls}, {want.Funcs, got.Funcs}, {want.Graphs, got.Graphs}, {want.Contexts, got.Contexts},
 		{want.Shapes, got.Shapes}, {want.CUDAStreams, got.CUDAStreams}, {want.Older, got.Older},
-		{want.Libraries, got.Libraries}, {want.Coverage, got.Coverage}, {want.Linux, got.Linux}, {want.Producer, got.Producer},
+		{
+			want.Libraries, got.Libraries,
+		}, {want.Coverage, got.Coverage}, {want.Linux, got.Linux}, {want.Producer, got.Producer},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Fatalf("%s:\n%+v, want\n%+v", name, pair[1], pair[0])
@@ -240,7 +242,9 @@ func BenchmarkTemplate(b *testing.B) {
 		events += t.events
 	}
 	c, dst := newCopier(), []byte(nil)
-	h, m := &schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: 1}, &move{Time: 1, PID: 2, Handle: 3 << 47, GPU: 4}
+	h, m := &schema.Header{
+		Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: 1,
+	}, &move{Time: 1, PID: 2, Handle: 3 << 47, GPU: 4}
 	for b.Loop() {
 		for _, t := range templates {
 			dst = c.append(dst[:0], t, h, m)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	topologyTime  = 5 * time.Second // that reading it may take
-	topologyPause = time.Second     // between two reads
+	topologyTime  = 5 * time.Second // timeout of a read
+	topologyPause = time.Second     // pause between two reads
 )
 
-// Topology reads what a bus says of its shards; one that says nothing has a single one, numbered 0.
+// Topology returns a function that reads the topology. Without a stored topology there is one shard, number 0.
 func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, error) {
 	single := schema.Topology{Generation: 1, Shards: 1}
 	return func(ctx context.Context) (schema.Topology, error) {
@@ -32,7 +32,7 @@ func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, er
 	}
 }
 
-// places is where hosts publish. Any number of workers look at it.
+// places holds the topology. All workers read it.
 type places struct {
 	read    func(context.Context) (schema.Topology, error)
 	current atomic.Pointer[schema.Topology]
@@ -40,7 +40,9 @@ type places struct {
 	log     *slog.Logger
 }
 
-func newPlaces(ctx context.Context, read func(context.Context) (schema.Topology, error), log *slog.Logger) (*places, error) {
+func newPlaces(
+	ctx context.Context, read func(context.Context) (schema.Topology, error), log *slog.Logger,
+) (*places, error) {
 	t, err := read(ctx)
 	if err != nil {
 		return nil, err
@@ -50,15 +52,15 @@ func newPlaces(ctx context.Context, read func(context.Context) (schema.Topology,
 	return p, nil
 }
 
-// doubt has the topology read again soon.
-func (p *places) doubt() {
+// refresh asks run to read the topology again.
+func (p *places) refresh() {
 	select {
 	case p.stale <- struct{}{}:
 	default:
 	}
 }
 
-// run reads the topology again when there is doubt, until ctx ends.
+// run reads the topology after each refresh, until ctx ends.
 func (p *places) run(ctx context.Context) {
 	for {
 		select {
@@ -69,7 +71,7 @@ func (p *places) run(ctx context.Context) {
 		t, err := p.read(ctx)
 		switch now := p.current.Load(); {
 		case err != nil:
-			p.log.Debug("topology cannot be read", "err", err)
+			p.log.Debug("read topology failed", "err", err)
 		case t.Generation != now.Generation || t.First != now.First || t.Shards != now.Shards:
 			p.current.Store(&t)
 			p.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// mostInFlight bounds what is made and not acked, of all workers.
+	// mostInFlight limits the bytes that are made and not acked, of all workers.
 	mostInFlight = 64 << 20
-	// atOnce is how many batches are made between two looks at the acks.
+	// atOnce is the number of batches made between two checks for acks.
 	atOnce = 64
-	// lookEvery is how often overdue acks are looked for.
+	// lookEvery is the interval of checks for overdue acks.
 	lookEvery  = 50 * time.Millisecond
 	ackTimeout = 5 * time.Second
 	firstRetry = 50 * time.Millisecond
@@ -29,12 +29,12 @@ const (
 )
 
 var (
-	errNoAck       = errors.New("no ack in time")
-	errReconnected = errors.New("the connection was lost")
+	errNoAck       = errors.New("no ack within the timeout")
+	errReconnected = errors.New("the connection was interrupted")
 )
 
-// worker makes and publishes the batches of some hosts over one connection. Its goroutine alone uses what
-// is in it, except where it says so.
+// worker makes and publishes the batches of some hosts over one connection. Only its goroutine uses its fields, except
+// behind.
 type worker struct {
 	fleet     *fleet
 	conn      *nats.Conn
@@ -46,16 +46,16 @@ type worker struct {
 	mostBytes int
 
 	members    []*member
-	ready      agenda // members whose next batch may be made when it is due
+	ready      agenda // members that wait for their next due time
 	busy       []*flow
 	bytes      int // in busy
 	free       [][]byte
 	copier     *copier
 	inbox      string // with the dot before the token
 	acks       chan ack
-	reconnects uint64       // that were seen
+	reconnects uint64       // reconnects handled so far
 	failing    int          // flows whose last publish failed
-	stopped    time.Time    // when it stopped making; zero: not yet
+	stopped    time.Time    // when the worker stopped making batches; zero: not yet
 	behind     atomic.Int64 // ns
 }
 
@@ -63,21 +63,21 @@ type worker struct {
 type member struct {
 	*host
 	due      schema.KTime
-	held     schema.Kind // the kind whose ack its next batch waits for
+	held     schema.Kind // the kind whose ack the next batch waits for
 	finished bool
 	flows    [schema.NumKinds]flow
 }
 
-// flow is the batches of one host and kind: at most one is in flight.
+// flow has the batches of one host and kind. At most one is in flight.
 type flow struct {
 	member  *member
-	number  int    // of the flow in its worker
-	count   uint64 // of batches, so that an ack tells its batch
+	number  int    // index of the flow in its worker
+	count   uint64 // number of batches so far: an ack names its batch by it
 	batch   batch
 	busy    bool
 	index   int // in worker.busy
 	failed  bool
-	sent    bool // waits for an ack until at; else it is published anew at that time
+	sent    bool // true: the ack is due at the time at; false: the batch is published again at that time
 	at      time.Time
 	wait    time.Duration
 	place   *schema.Topology
@@ -93,7 +93,7 @@ func (w *worker) add(h *host) {
 	w.plan(m)
 }
 
-// plan puts a member on the agenda, if it has something to do.
+// plan puts a member on the agenda unless it has finished.
 func (w *worker) plan(m *member) {
 	due, _, ok := m.next()
 	m.due, m.finished = due, !ok
@@ -102,7 +102,7 @@ func (w *worker) plan(m *member) {
 	}
 }
 
-// run makes what is due until ctx ends or all is made, and waits for the acks.
+// run makes due batches until ctx ends or all are made, and then waits for acks.
 func (w *worker) run(ctx context.Context) error {
 	w.copier, w.acks = newCopier(), make(chan ack, 1024)
 	w.inbox, w.reconnects = w.conn.NewInbox()+".", w.conn.Stats().Reconnects
@@ -118,7 +118,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	defer func() {
 		close(stop)
-		_ = sub.Unsubscribe() // of a connection that is closed already
+		_ = sub.Unsubscribe() // fails if the connection is closed
 	}()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -133,7 +133,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// step makes what is due and says how long there is nothing to do; less than nothing is the end.
+// step makes due batches and returns the time until the next one. A negative time means the end.
 func (w *worker) step(ctx context.Context) (time.Duration, error) {
 	if ctx.Err() != nil && w.stopped.IsZero() {
 		w.stopMaking()
@@ -153,7 +153,7 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 			return early, nil
 		}
 		if w.bytes >= w.mostBytes {
-			return time.Hour, nil // until acks come
+			return time.Hour, nil // an ack ends the wait
 		}
 		if err := w.advance(m); err != nil {
 			return 0, err
@@ -165,11 +165,11 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 	if len(w.busy) > 0 {
 		return time.Hour, nil
 	}
-	w.stopMaking() // all is made
+	w.stopMaking() // every batch is made
 	return -1, nil
 }
 
-// advance makes the next batch of the first member on the agenda, or has it wait for an ack.
+// advance makes the next batch of the first member on the agenda, unless its flow waits for an ack.
 func (w *worker) advance(m *member) error {
 	_, kind, _ := m.next()
 	f := &m.flows[kind]
@@ -213,7 +213,7 @@ func (w *worker) recycle(data []byte) {
 	}
 }
 
-// publish sends a flow's batch. It fails for what no retry mends.
+// publish sends a flow's batch. It returns only errors that a retry cannot fix.
 func (w *worker) publish(f *flow) error {
 	if t := w.places.current.Load(); f.place != t {
 		h := &f.member.header
@@ -239,25 +239,25 @@ func (w *worker) publish(f *flow) error {
 }
 
 func tooLarge(f *flow) error {
-	return fmt.Errorf("the bus takes no message of %d bytes: raise max_payload of the NATS server and max_msg_size of its streams",
+	return fmt.Errorf("publish: the batch of %d bytes is too large: raise max_payload of the NATS server and max_msg_size of its streams",
 		len(f.batch.data))
 }
 
-// later has a batch published again after a wait.
+// later schedules a retry of a batch with back-off.
 func (w *worker) later(f *flow, err error) {
 	if w.failing == 0 {
-		w.note.Warn("publish failed, batches are kept and tried again", "subject", f.subject, "err", err)
+		w.note.Warn("publish failed; retrying", "subject", f.subject, "err", err)
 	}
 	if !f.failed {
 		f.failed = true
 		w.failing++
 	}
-	w.places.doubt()
+	w.places.refresh()
 	f.sent, f.at = false, time.Now().Add(f.wait/2+rand.N(f.wait/2))
 	f.wait = min(2*f.wait, lastRetry)
 }
 
-// listen takes acks for as long as there is nothing to do.
+// listen handles acks until there is something else to do.
 func (w *worker) listen(ctx context.Context, wait time.Duration, look <-chan time.Time) error {
 	done, timer := ctx.Done(), always
 	if !w.stopped.IsZero() {
@@ -284,20 +284,20 @@ func (w *worker) listen(ctx context.Context, wait time.Duration, look <-chan tim
 	return nil
 }
 
-// always is a timer that is over.
+// always is a timer that has expired.
 var always = func() <-chan time.Time {
 	c := make(chan time.Time)
 	close(c)
 	return c
 }()
 
-// look publishes again what is not acked in time, and says how late the worker is.
+// look retries batches without an ack and updates behind.
 func (w *worker) look() error {
 	now := time.Now()
 	w.behind.Store(int64(w.lag(now)))
 	if n := w.conn.Stats().Reconnects; n != w.reconnects {
 		w.reconnects = n
-		for _, f := range w.busy { // their acks went to a connection that is no more
+		for _, f := range w.busy { // their acks went to the old connection
 			w.later(f, errReconnected)
 		}
 	}
@@ -317,7 +317,7 @@ func (w *worker) look() error {
 	return nil
 }
 
-// take ends the flight of a batch, or has it tried again. It fails for what no retry mends.
+// take handles an ack or a rejection. It returns only errors that a retry cannot fix.
 func (w *worker) take(a ack) error {
 	if a.flow < 0 || a.flow >= len(w.members)*int(schema.NumKinds) {
 		return nil
@@ -325,7 +325,7 @@ func (w *worker) take(a ack) error {
 	m := w.members[a.flow/int(schema.NumKinds)]
 	f := &m.flows[a.flow%int(schema.NumKinds)]
 	if !f.busy || f.count != a.count {
-		return nil // of a batch that was acked before
+		return nil // a second ack of an earlier batch
 	}
 	if errors.Is(a.err, errTooLarge) {
 		return tooLarge(f)
@@ -338,8 +338,8 @@ func (w *worker) take(a ack) error {
 	}
 	if f.failed {
 		f.failed = false
-		if w.failing--; w.failing == 0 { // until then a part of the bus is away
-			w.note.Info("bus is back", "subject", f.subject)
+		if w.failing--; w.failing == 0 { // until then a part of the shards is unreachable
+			w.note.Info("publishing again", "subject", f.subject)
 		}
 	}
 	w.counts.acked(&f.batch)
@@ -356,14 +356,14 @@ func (w *worker) take(a ack) error {
 	return nil
 }
 
-// stopMaking notes how late the worker is: what was due and is not made.
+// stopMaking stops making batches and records the lag.
 func (w *worker) stopMaking() {
 	w.stopped = time.Now()
 	w.behind.Store(int64(w.lag(w.stopped)))
 	w.ready = nil
 }
 
-// lag is the age of the oldest batch that is due and not made.
+// lag returns the age of the oldest batch that is due but not made.
 func (w *worker) lag(now time.Time) (most time.Duration) {
 	for _, m := range w.members {
 		if !m.finished {
