@@ -271,7 +271,8 @@ func TestAlertsAndSeriesKeepTheirLimits(t *testing.T) {
 	d := New(Config{})
 	apply(t, d, h.Batch())
 	alerts := d.Alerts()
-	if d.history.total != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 || alerts[999].Bytes != 2499 {
+	if d.history.total != processes || len(alerts) != maxAlerts || alerts[0].Bytes != 1500 ||
+		alerts[999].Bytes != 2499 {
 		t.Errorf("total %d, kept %d, from %d to %d", d.history.total, len(alerts), alerts[0].Bytes,
 			alerts[len(alerts)-1].Bytes)
 	}
@@ -305,7 +306,7 @@ func TestSameBytesSameAlerts(t *testing.T) {
 		alerts[i] = d.Alerts()
 	}
 	if len(alerts[0]) == 0 || !reflect.DeepEqual(alerts[0], alerts[1]) {
-		t.Errorf("%d and %d alerts, not the same", len(alerts[0]), len(alerts[1]))
+		t.Errorf("%d and %d alerts that differ", len(alerts[0]), len(alerts[1]))
 	}
 }
 

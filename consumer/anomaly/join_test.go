@@ -79,7 +79,7 @@ func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
 			t.Errorf("%d alerts, %q", len(got), got[:2])
 		}
 		if n := len(d.raised); n != 2 {
-			t.Errorf("%d series, want one a host", n)
+			t.Errorf("%d series, want one per host", n)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestDuplicateAlertIsRefused(t *testing.T) {
 	d.saveHost(&w, id, hostState{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
 	r := snapshot.NewReader(w.Data())
 	if New(Config{}).restoreHost(r, id); !errors.Is(r.Err(), snapshot.ErrDamaged) {
-		t.Errorf("one alert twice: %v", r.Err())
+		t.Errorf("a duplicate alert: got %v, want ErrDamaged", r.Err())
 	}
 }
 

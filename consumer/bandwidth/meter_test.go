@@ -290,7 +290,7 @@ func TestReadsDuringApply(t *testing.T) {
 	for range 50 {
 		for _, p := range m.Report() {
 			if p.Calls[0].OK != p.Calls[0].Errors[1] {
-				t.Errorf("half a batch in a report: %+v", p.Calls)
+				t.Errorf("a report shows half of a batch: %+v", p.Calls)
 			}
 		}
 		testutil.CollectAndCount(m)

@@ -41,7 +41,8 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 			copies.AddCopy(&schema.Copy{
 				Thread: copies.Thread(schema.Thread{Process: copies.Process(process)}), Bytes: 10,
 				CUDAStream: copies.CUDAStream(0),
-				Call:       copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD}),
+				Call: copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy,
+					Direction: schema.HtoD}),
 			})
 			waits.AddSync(&schema.Sync{
 				Thread: waits.Thread(schema.Thread{Process: waits.Process(process)}), Duration: 7,

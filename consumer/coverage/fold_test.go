@@ -60,11 +60,11 @@ func TestNewestHeartbeatWins(t *testing.T) {
 		ClockOffset: 100, Run: 0, Seq: 1})),
 		heartbeat(t, "b", 9, 9, nil)) // of the previous boot
 	if got := f.Report()[1].Linux; got != "6.18" {
-		t.Errorf("a new boot counts runs anew; Linux is %q", got)
+		t.Errorf("a heartbeat of an older boot won; Linux is %q", got)
 	}
 	apply(t, f, heartbeat(t, "a", 6, 1, nil))
 	if again := f.Report()[0]; len(again.Libraries)+len(again.GPUs) != 0 || len(again.Processes) != 1 {
-		t.Errorf("a new run forgets libraries and keeps processes: %+v", again)
+		t.Errorf("want no libraries and one process after a new run, got %+v", again)
 	}
 }
 

@@ -83,13 +83,13 @@ func TestKernelEarnsSeries(t *testing.T) {
 		n.add(c, fmt.Sprintf("heavy%02d", i), 1<<20)
 	}
 	if len(c.promoted) != topKernels || counts("heavy15") != 1<<20 || counts("heavy16") != 0 {
-		t.Errorf("%d places, heavy15 %d, heavy16 %d", len(c.promoted), counts("heavy15"), counts("heavy16"))
+		t.Errorf("%d named kernels, heavy15 %d, heavy16 %d", len(c.promoted), counts("heavy15"), counts("heavy16"))
 	}
 	if counts(other) != 115+24*(1<<20) {
 		t.Errorf("other %d, want 115 + 24 Mi", counts(other))
 	}
 	if n.waiting != 0 || c.waiting != nil {
-		t.Errorf("%d kernels wait for places that are all taken", n.waiting)
+		t.Errorf("%d kernels wait although all series are taken", n.waiting)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestReadsDuringApply(t *testing.T) {
 	for range 50 {
 		for _, p := range h.Report() {
 			if len(p.Funcs) > 0 && p.Funcs[0].Launches != p.Funcs[0].Shapes[0].Launches {
-				t.Errorf("half a batch in a report: %+v", p.Funcs)
+				t.Errorf("a report shows half of a batch: %+v", p.Funcs)
 			}
 		}
 		testutil.CollectAndCount(h)

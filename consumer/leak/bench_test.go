@@ -62,7 +62,7 @@ func benchmarkApply(b *testing.B, contexts uint64) {
 	}
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 	if c := tracker.Report().Counters; c != (Counters{}) {
-		b.Fatalf("the rounds are not alike: %+v", c)
+		b.Fatalf("unexpected counters: %+v", c)
 	}
 }
 
@@ -97,13 +97,13 @@ func applyFleet(b *testing.B, pairs int) {
 		tracker := New(Config{})
 		took += fold(func() { apply(b, tracker, batch) })
 		if c := tracker.Report().Counters; c != (Counters{}) {
-			b.Fatalf("it is not what was held: %+v", c)
+			b.Fatalf("unexpected counters: %+v", c)
 		}
 		held := map[string]map[uint64]uint64{}
 		floor += fold(func() { holdInMaps(held, batch) })
 		for host, m := range held {
 			if len(m) != live {
-				b.Fatalf("%s holds %d", host, len(m))
+				b.Fatalf("%s holds %d allocations, want %d", host, len(m), live)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 		"gputap_leak_state_incomplete",
 	} {
 		if n := series(got, family); n > maxSeries || n < maxSeries-2*numOther {
-			t.Errorf("%s: %d series, want just below %d", family, n, maxSeries)
+			t.Errorf("%s: %d series, want slightly fewer than %d", family, n, maxSeries)
 		}
 	}
 	var allocated, live uint64
@@ -90,7 +90,7 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	}
 	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice},
 		pid: "2599"}]; got == nil {
-		t.Error("the largest process was folded away")
+		t.Error("the largest process has no series")
 	}
 }
 
@@ -192,7 +192,7 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 			t.Errorf("%d series, want %d; %d frees, want %d", n, maxSeries, frees, folds*hosts)
 		}
 		if !reflect.DeepEqual(consumertest.Sections(t, fold), sections) {
-			t.Error("restored, it is another state")
+			t.Error("the restored fold has another state")
 		}
 	}
 	for _, s := range sections[1:] {

@@ -62,7 +62,7 @@ func TestSlotsOfIdleThreadsAreReused(t *testing.T) {
 		t.Errorf("%d slots for one thread with live memory", n)
 	}
 	if top := tracker.Top(1); top[0].TID != 7 {
-		t.Errorf("the largest is thread %d's, want 7's", top[0].TID)
+		t.Errorf("thread %d made the largest allocation, want thread 7", top[0].TID)
 	}
 }
 

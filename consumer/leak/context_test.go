@@ -189,11 +189,12 @@ func (w *workloads) all() []*workload {
 // what it holds.
 func balanced(t *testing.T, tracker *Tracker) {
 	t.Helper()
-	live := map[*workload]uint64{}
+	live, rows := map[*workload]uint64{}, map[*workload]int{}
 	for _, p := range tracker.table.All() {
 		s := &p.State
 		for i := range s.rows {
 			live[s.rows[i].counter] += s.rows[i].live.bytes
+			rows[s.rows[i].counter]++
 		}
 		contexts := make([]uint32, len(s.contexts))
 		pools := make([]amount, len(s.pools))
@@ -233,11 +234,14 @@ func balanced(t *testing.T, tracker *Tracker) {
 			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed,
 				w.unfreed, live[w])
 		}
+		if w.rows != rows[w] {
+			t.Errorf("%s on %q: %d rows counted, want %d", w.comm, w.uuid, w.rows, rows[w])
+		}
 		delete(live, w)
 	}
 	for w, bytes := range live {
 		if bytes > 0 {
-			t.Errorf("%d bytes live that count nowhere: %+v", bytes, w)
+			t.Errorf("%d live bytes count for no listed workload: %+v", bytes, w)
 		}
 	}
 }

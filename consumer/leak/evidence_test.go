@@ -73,7 +73,7 @@ func TestEvidence(t *testing.T) {
 			h.Process(43, 3_000, "later").Alloc(1, 0x1000, 8, 3_100, 1)
 			apply(t, tracker, h.Batch())
 			if got := tracker.Report().Processes[1].Evidence; got != complete {
-				t.Errorf("evidence of a process begun afterwards %q, want complete", got)
+				t.Errorf("a process that began afterwards has evidence %q, want complete", got)
 			}
 		})
 	}
@@ -143,7 +143,8 @@ func TestProcessMissingFromListEnds(t *testing.T) {
 				unfreed := map[bool]uint64{true: 8}[ended]
 				if got.Ended != ended || got.UnfreedBytes != unfreed || got.LiveBytes != 8-unfreed || ended &&
 					got.Evidence != gap {
-					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, %s; ended is to be %t", got.ID.Host, got.Ended,
+					t.Errorf("%s: ended %t, %d bytes live, %d unfreed, evidence %s; want ended %t", got.ID.Host,
+						got.Ended,
 						got.LiveBytes, got.UnfreedBytes, got.Evidence, ended)
 				}
 			}
@@ -263,7 +264,7 @@ func TestRebootEndsProcesses(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	if p := tracker.Report().Processes[1]; p.Evidence != complete {
-		t.Errorf("evidence of one whose end was seen: %q, want complete", p.Evidence)
+		t.Errorf("a process whose exit was seen has evidence %q, want complete", p.Evidence)
 	}
 }
 
@@ -359,7 +360,7 @@ func TestForgottenProcessFreesItsEntries(t *testing.T) {
 	}
 	r := tracker.Report()
 	if len(r.Processes) != 1 || r.Processes[0].Comm != "long" || r.Processes[0].LiveBytes != 16 {
-		t.Errorf("got %+v, want the long one alone", r.Processes)
+		t.Errorf("got %+v, want only the process named long", r.Processes)
 	}
 	if n := tracker.workloadBytes("short"); n != 8 {
 		t.Errorf("the forgotten process's workload counts %d allocated bytes, want 8", n)

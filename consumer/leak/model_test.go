@@ -428,6 +428,6 @@ func TestAllocationNeedsAtMost64Bytes(t *testing.T) {
 		entries += 4 * cap(p.State.addresses.heads)
 	}
 	if each := float64(entries) / n; each > 64 {
-		t.Errorf("%.1f bytes an allocation, at most 64", each)
+		t.Errorf("%.1f bytes per allocation, want at most 64", each)
 	}
 }

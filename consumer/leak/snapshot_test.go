@@ -110,7 +110,7 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 			}
 			if id := (snapshot.HostID{Cluster: gone.Cluster, Host: gone.Host}); len(fold.table.Of(id)) > 0 ||
 				strings.Contains(string(consumertest.Page(t, fold)), `hostname="`+gone.Host+`"`) && name == "crowd" {
-				t.Errorf("%s is there still", gone.Host)
+				t.Errorf("host %s is still there", gone.Host)
 			}
 			consumertest.Take(t, fold, steps...) // the forgotten host returns as a new one
 			for _, s := range after[1:] {
@@ -118,7 +118,7 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 			}
 			fold.Forget(gone.Cluster, gone.Host)
 			if len(fold.hosts)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(fold.workloads.index)+fold.qualities > 0 {
-				t.Errorf("%d hosts, %d PIDs, %d processes, %d allocations, %d workloads are left when all hosts are gone",
+				t.Errorf("all hosts are forgotten, but %d hosts, %d PIDs, %d processes, %d allocations and %d workloads are left",
 					len(fold.hosts), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
 			}
 			balanced(t, fold)

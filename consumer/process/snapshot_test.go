@@ -57,10 +57,10 @@ func TestRestoreKeepsOrder(t *testing.T) {
 		table.Threads(batch(t, "a", 2*time.Hour, 6))
 	}
 	if got, want := pids(again), pids(table); got != want {
-		t.Errorf("then %s, want %s", got, want)
+		t.Errorf("after more batches: got %s, want %s", got, want)
 	}
 	if string(saved(again, hosts...).Data()) != string(saved(table, hosts...).Data()) {
-		t.Error("what is saved then differs")
+		t.Error("the snapshots differ")
 	}
 }
 
@@ -74,13 +74,13 @@ func TestRestoreRefusesDamage(t *testing.T) {
 		again.RestoreShard(r)
 		again.RestoreHost(r, snapshot.HostID{Host: "a"}, func(*Entry[int]) { r.Uint() })
 		if r.Err() == nil {
-			t.Errorf("%d of %d bytes are taken", n, len(data))
+			t.Errorf("the first %d of %d bytes were accepted", n, len(data))
 		}
 	}
 	again := restored(t, saved(table, "a"), nil, "a")
 	r := snapshot.NewReader(data)
 	again.RestoreShard(r)
 	if again.RestoreHost(r, snapshot.HostID{Host: "a"}, func(*Entry[int]) {}); r.Err() == nil {
-		t.Error("a host is taken twice")
+		t.Error("a host was restored twice")
 	}
 }

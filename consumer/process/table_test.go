@@ -84,7 +84,7 @@ func TestProcessesOfCurrentBatchStay(t *testing.T) {
 	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
 	table.Threads(batch(t, "a", 5*time.Minute, 0, maxProcesses, maxProcesses+1))
 	if len(gone) != 0 {
-		t.Fatalf("%d went while their batch was in hand", len(gone))
+		t.Fatalf("%d processes of the current batch were forgotten", len(gone))
 	}
 	table.Threads(batch(t, "a", 5*time.Minute, maxProcesses))
 	const excess = maxProcesses + 2 - trimmed
