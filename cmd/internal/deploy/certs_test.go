@@ -55,7 +55,7 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (der
 	return der
 }
 
-// issue gives a certificate for a DNS name, and for 127.0.0.1 if it is a server's. It ends in life.
+// issue issues a certificate for a DNS name that expires after life. A server's certificate is also for 127.0.0.1.
 func (a *authority) issue(name string, usage x509.ExtKeyUsage, life time.Duration) (certFile, keyFile string) {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -76,22 +76,22 @@ func (a *authority) issue(name string, usage x509.ExtKeyUsage, life time.Duratio
 	return certFile, keep(a.t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
-// forServers puts the server's half into the environment, as deploy/nats wants it.
+// forServers sets the variables with the server's certificate, key and authority that deploy/nats reads.
 func (a *authority) forServers(name string, life time.Duration) {
 	cert, key := a.issue(name, x509.ExtKeyUsageServerAuth, life)
-	a.t.Setenv("GPUTAP_TLS_CERT", cert)
-	a.t.Setenv("GPUTAP_TLS_KEY", key)
-	a.t.Setenv("GPUTAP_TLS_CA", a.file)
+	setenv(a.t, "GPUTAP_TLS_CERT", cert)
+	setenv(a.t, "GPUTAP_TLS_KEY", key)
+	setenv(a.t, "GPUTAP_TLS_CA", a.file)
 }
 
-// client is the TLS section of a client whose certificate has this name, which trusts the same authority.
+// client returns the TLS section of a client whose certificate has this name and which trusts the same authority.
 func (a *authority) client(name string) config.TLS {
 	cert, key := a.issue(name, x509.ExtKeyUsageClientAuth, time.Hour)
 	return config.TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
 }
 
-// handshake speaks TLS as a server that wants to be a route does. With TLS 1.2 it ends with the other side's word on
-// our certificate.
+// handshake performs a TLS handshake as a server does that connects a route. With TLS 1.2 it ends with the other side's
+// verdict on the client's certificate.
 func handshake(t *testing.T, address string, client config.TLS, serverCA string) error {
 	t.Helper()
 	raw, err := net.Dial("tcp", address)
@@ -103,7 +103,8 @@ func handshake(t *testing.T, address string, client config.TLS, serverCA string)
 	check(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(data)
-	c := &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, ServerName: "127.0.0.1", MaxVersion: tls.VersionTLS12}
+	c := &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, ServerName: "127.0.0.1",
+		MaxVersion: tls.VersionTLS12}
 	return tls.Client(raw, c).Handshake()
 }
 

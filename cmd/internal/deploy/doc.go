@@ -1,3 +1,2 @@
-// Package deploy is tests: they run the files of the folder deploy as they are, in real servers, and hold
-// each role to what it may do and may not.
+// Package deploy tests the files of deploy/ with real servers: permissions, TLS, credentials, and what programs print.
 package deploy

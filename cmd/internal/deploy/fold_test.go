@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,8 +18,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestAFleetAtWork: with no more rights than its role has, each part does its whole work.
-func TestAFleetAtWork(t *testing.T) {
+// TestRolesAllowTheWholeWork: hosts and folds need no more rights than their roles have.
+func TestRolesAllowTheWholeWork(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	url := serve(t, files+"nats.conf").ClientURL()
 	as := func(user string) (*nats.Conn, jetstream.JetStream) {
@@ -38,16 +38,13 @@ func TestAFleetAtWork(t *testing.T) {
 	foldAtWork(t, other, "launch")
 }
 
-// TestABusWithoutAccounts: the streams of a server that had none are BUS's when their folder is.
-func TestABusWithoutAccounts(t *testing.T) {
+// TestStreamsMoveIntoAnAccount: the streams of a server without accounts belong to BUS once their folder does.
+func TestStreamsMoveIntoAnAccount(t *testing.T) {
+	t.Parallel()
 	seeds, store := newKeys(t), t.TempDir()
-	t.Setenv("GPUTAP_SERVER", "bus-1")
 	var before map[string]string
 	for _, file := range []string{"server.conf", "nats.conf"} {
-		options, err := server.ProcessConfigFile(files + file)
-		check(t, err)
-		options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, store, true, true, 4<<30
-		s := start(t, options)
+		s := start(t, load(t, files+file, store, 4<<30))
 		c := config.NATS{URL: s.ClientURL()}
 		if file == "nats.conf" {
 			c.NKeyFile = seeds["admin"]
@@ -83,8 +80,8 @@ func hostAtWork(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// foldAtWork folds a shard with a dead letter in it, with lease and checkpoints, twice: the second takes up what the first
-// saved. Then it raises an alert.
+// foldAtWork folds a shard with a dead letter twice, with lease and checkpoints: the second instance restores the first
+// one's checkpoint. Then it raises an alert.
 func foldAtWork(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	readShard(t, js, name)
@@ -96,7 +93,7 @@ func foldAtWork(t *testing.T, js jetstream.JetStream, name string) {
 	check(t, err)
 }
 
-// named is a fold under another's name.
+// named is a fold under another name.
 type named struct {
 	*leak.Tracker
 	name string
@@ -104,7 +101,7 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// readShard runs a consumer as its command does, until it owns the shard and what it folded is committed.
+// readShard runs a consumer as its program does, until it owns the shard and has committed its state.
 func readShard(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	before, err := consumer.Saved(t.Context(), js, name, 0)
@@ -132,6 +129,6 @@ func readShard(t *testing.T, js jetstream.JetStream, name string) {
 	letters, err := js.Stream(t.Context(), schema.DeadLetterStream)
 	check(t, err)
 	if n := letters.CachedInfo().State.Msgs; n == 0 {
-		t.Error("the batch of no use is not among the dead letters")
+		t.Error("the invalid batch is not in the dead letters")
 	}
 }

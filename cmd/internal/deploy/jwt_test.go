@@ -17,17 +17,17 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// issuer is the accounts of jwt.conf, whose roles are scoped signing keys, one for each file of deploy/nats/jwt.
+// issuer holds the accounts of jwt.conf. Their roles are scoped signing keys, one for each file of deploy/nats/jwt.
 type issuer struct {
 	t     *testing.T
 	keys  map[string]string // of accounts
 	roles map[string]nkeys.KeyPair
 }
 
-// accountOf is where each role is.
+// accountOf is the account of each role.
 var accountOf = map[string]string{"admin": "BUS", "fold": "BUS", "host": "HOSTS", "reader": "READERS"}
 
-// newIssuer makes operator and accounts, and the accounts.conf that jwt.conf includes.
+// newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.
 func newIssuer(t *testing.T, dir string) *issuer {
 	t.Helper()
 	operator, err := nkeys.CreateOperator()
@@ -36,12 +36,13 @@ func newIssuer(t *testing.T, dir string) *issuer {
 	check(t, err)
 	i := &issuer{t: t, keys: map[string]string{}, roles: map[string]nkeys.KeyPair{}}
 	accounts := map[string]*jwt.AccountClaims{}
-	for _, name := range []string{"SYS", "BUS", "HOSTS", "READERS"} { // JetStream does not start without the first
+	for _, name := range []string{"SYS", "BUS", "HOSTS", "READERS"} { // JetStream needs the system account
 		i.keys[name] = public(t, newAccount(t))
 		accounts[name] = jwt.NewAccountClaims(i.keys[name])
 		accounts[name].Name = name
 	}
-	accounts["BUS"].Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	accounts["BUS"].Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1,
+		Consumer: -1}
 	i.share(accounts)
 	for role, account := range accountOf {
 		data, err := os.ReadFile(files + "jwt/" + role + ".json")
@@ -52,7 +53,8 @@ func newIssuer(t *testing.T, dir string) *issuer {
 		scope.Key, scope.Role = public(t, i.roles[role]), role
 		accounts[account].SigningKeys.AddScopedSigner(scope)
 	}
-	conf := fmt.Sprintf("operator: %q\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", operatorJWT, i.keys["SYS"])
+	conf := fmt.Sprintf("operator: %q\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", operatorJWT,
+		i.keys["SYS"])
 	for name, claims := range accounts {
 		token, err := claims.Encode(operator)
 		check(t, err)
@@ -70,7 +72,8 @@ func (i *issuer) share(accounts map[string]*jwt.AccountClaims) {
 	types := map[string]jwt.ExportType{"service": jwt.Service, "stream": jwt.Stream}
 	export := regexp.MustCompile(`\{ (service|stream): "(.*)",( response_type: Stream,)? accounts: \[ \w+ \] \}`)
 	imported := regexp.MustCompile(`\{ (service|stream): \{ account: (\w+), subject: "(.*)" \} \}`)
-	lists := regexp.MustCompile(`(?ms)^(BUS|HOST|READER)_(EXPORTS|IMPORTS): \[(.*?\}) ?\n?\]$`).FindAllStringSubmatch(string(data), -1)
+	list := regexp.MustCompile(`(?ms)^(BUS|HOST|READER)_(EXPORTS|IMPORTS): \[(.*?\}) ?\n?\]$`)
+	lists := list.FindAllStringSubmatch(string(data), -1)
 	for _, list := range lists {
 		claims := accounts[map[string]string{"BUS": "BUS", "HOST": "HOSTS", "READER": "READERS"}[list[1]]]
 		for _, m := range export.FindAllStringSubmatch(list[3], -1) {
@@ -81,11 +84,13 @@ func (i *issuer) share(accounts map[string]*jwt.AccountClaims) {
 			claims.Exports.Add(e)
 		}
 		for _, m := range imported.FindAllStringSubmatch(list[3], -1) {
-			claims.Imports.Add(&jwt.Import{Name: m[3], Subject: jwt.Subject(m[3]), Account: i.keys[m[2]], Type: types[m[1]]})
+			claims.Imports.Add(&jwt.Import{Name: m[3], Subject: jwt.Subject(m[3]), Account: i.keys[m[2]],
+				Type: types[m[1]]})
 		}
 	}
 	bus, hosts, readers := accounts["BUS"], accounts["HOSTS"], accounts["READERS"]
-	if e, in := len(bus.Exports)+len(hosts.Exports), len(hosts.Imports)+len(readers.Imports); len(lists) != 4 || e != in || e < 10 {
+	if e, in := len(bus.Exports)+len(hosts.Exports), len(hosts.Imports)+len(readers.Imports); len(lists) != 4 ||
+		e != in || e < 10 {
 		i.t.Fatalf("roles.conf has %d lists, %d exports and %d imports", len(lists), e, in)
 	}
 }
@@ -104,7 +109,7 @@ func public(t *testing.T, pair nkeys.KeyPair) string {
 	return key
 }
 
-// creds is a credentials file for a user of a role, good for life (0: for ever).
+// creds writes a credentials file for a user of a role that expires after life (0: never).
 func (i *issuer) creds(role, name string, life time.Duration) (path string) {
 	i.t.Helper()
 	user, seed := newUser(i.t)
@@ -122,7 +127,7 @@ func (i *issuer) creds(role, name string, life time.Duration) (path string) {
 	return keep(i.t, name+".creds", file)
 }
 
-// withJWTs puts jwt.conf and an accounts.conf for it into a folder.
+// withJWTs copies jwt.conf into a folder with an accounts.conf.
 func withJWTs(t *testing.T) (jwts *issuer, path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,8 +139,9 @@ func withJWTs(t *testing.T) (jwts *issuer, path string) {
 	return newIssuer(t, dir), filepath.Join(dir, "jwt.conf")
 }
 
-// TestCredentials: the users of JWTs have the rights of the same roles, filled in with their own names.
-func TestCredentials(t *testing.T) {
+// TestJWTUsersHaveTheirRoles: users with JWTs have the rights of their roles, filled in with their own names.
+func TestJWTUsersHaveTheirRoles(t *testing.T) {
+	t.Parallel()
 	ours := newAuthority(t, "ours")
 	ours.forServers("bus", time.Hour)
 	jwts, path := withJWTs(t)
@@ -163,19 +169,20 @@ func TestCredentials(t *testing.T) {
 		})
 	}
 	for name, creds := range map[string]string{
-		"of another account": newIssuer(t, t.TempDir()).creds("host", "gpu-1", 0), "expired": jwts.creds("host", "gpu-1", -time.Hour),
+		"of another account": newIssuer(t, t.TempDir()).creds("host", "gpu-1", 0),
+		"expired":            jwts.creds("host", "gpu-1", -time.Hour),
 	} {
 		var log page
 		nc, _, err := process("gpu-1", log.logger()).Connect(with(creds))
 		check(t, err)
-		eventually(t, "creds "+name+" are refused", func() bool { return strings.Contains(log.String(), "credentials in nats.creds_file") })
+		eventually(t, "creds "+name+" are refused",
+			func() bool { return strings.Contains(log.String(), "credentials in nats.creds_file") })
 		nc.Close()
 	}
 }
 
-// TestJWTRolesAreTheRoles: jwt/fold.json is the leak role with the name left open, and so on: what one way of
-// knowing users allows the other does.
-func TestJWTRolesAreTheRoles(t *testing.T) {
+// TestJWTRolesEqualNkeyRoles: jwt/fold.json is the leak role with a placeholder for the name, and so on.
+func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 	conf, err := os.ReadFile(files + "roles.conf")
 	check(t, err)
 	users, err := os.ReadFile(files + "users-nkey.conf")
@@ -202,7 +209,7 @@ func TestJWTRolesAreTheRoles(t *testing.T) {
 	}
 }
 
-// block is what follows a heading until the brace that closes it, or the one around it.
+// block returns what follows a heading until the brace that closes it.
 func block(t *testing.T, text, heading string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(text, heading)

@@ -23,7 +23,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// follower is a run of examples/follow.py, with nothing of this process's environment.
+// follower is a run of examples/follow.py, without this process's environment.
 type follower struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -42,7 +42,8 @@ func follow(t *testing.T, env []string, args ...string) *follower {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	f := &follower{t: t, cmd: exec.CommandContext(ctx, python, append([]string{"-S", "../../../examples/follow.py"}, args...)...)}
+	f := &follower{t: t, cmd: exec.CommandContext(ctx, python,
+		append([]string{"-S", "../../../examples/follow.py"}, args...)...)}
 	f.cmd.Env, f.cmd.Stdout = append(env, "PYTHONDONTWRITEBYTECODE=1"), &f.stdout
 	pipe, err := f.cmd.StderrPipe()
 	check(t, err)
@@ -56,7 +57,7 @@ func (f *follower) following() *follower {
 	f.t.Helper()
 	if line, err := f.stderr.ReadString('\n'); line != "following\n" {
 		rest, _ := io.ReadAll(f.stderr)
-		f.t.Fatalf("it says %q %s, %v", line, rest, err)
+		f.t.Fatalf("follow.py printed %q %s, %v", line, rest, err)
 	}
 	return f
 }
@@ -100,7 +101,7 @@ func holdLines(t *testing.T, stdout string, events []string) {
 	}
 }
 
-// holdRecording expects one batch of events of one host, and nothing else.
+// holdRecording expects one batch with events of one host, and nothing else.
 func holdRecording(t *testing.T, path, host string, events int) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -116,15 +117,17 @@ func holdRecording(t *testing.T, path, host string, events int) {
 	}
 }
 
-// TestFollowAttachedToGputapRun: live and stored events of an embedded bus, with the credential that it wrote, plain
-// and encrypted.
-func TestFollowAttachedToGputapRun(t *testing.T) {
+// TestFollowReadsGputapRun: follow.py reads live and stored events of an embedded server with the credential that the
+// server wrote, with and without TLS.
+func TestFollowReadsGputapRun(t *testing.T) {
+	t.Parallel()
 	ours := newAuthority(t, "ours")
 	cert, key := ours.issueServer()
 	for name, c := range map[string]config.Embedded{
 		"plain": {Listen: "127.0.0.1:0"}, "TLS": {Listen: "0.0.0.0:0", TLSCert: cert, TLSKey: key},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			bus, err := embedded.StartListening(t.TempDir(), c, quiet())
 			check(t, err)
 			defer bus.Stop()
@@ -139,29 +142,35 @@ func TestFollowAttachedToGputapRun(t *testing.T) {
 			if name == "TLS" {
 				args = []string{"--ca", ours.file}
 			}
-			live := follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "3", "--cluster", "default")...).following()
+			live := follow(t, strings.Split(string(credential), "\n")[1:4],
+				append(args, "--batches", "3", "--cluster", "default")...).following()
 			events := publishBatches(t, js, 2, "gpu-1", "gpu-2")
-			_, err = js.Publish(t.Context(), schema.Subject(0, "default", "gpu-3", schema.KindMemory), []byte("\x81\xa1k"))
+			_, err = js.Publish(t.Context(), schema.Subject(0, "default", "gpu-3", schema.KindMemory),
+				[]byte("\x81\xa1k"))
 			check(t, err)
 			stdout, stderr, err := live.end()
 			if err != nil || !strings.Contains(stderr, "gpu-3.memory: no batch: ") {
 				t.Errorf("ends with %v: %s", err, stderr)
 			}
 			holdLines(t, stdout, events)
-			stored := follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "2", "--stream", schema.StreamName(0))...)
+			stored := follow(t, strings.Split(string(credential), "\n")[1:4],
+				append(args, "--batches", "2", "--stream", schema.StreamName(0))...)
 			stdout, stderr, err = stored.end()
 			if err != nil {
 				t.Errorf("ends with %v: %s", err, stderr)
 			}
 			holdLines(t, stdout, events)
 			saved := filepath.Join(t.TempDir(), "saved")
-			_, stderr, err = follow(t, strings.Split(string(credential), "\n")[1:4], append(args, "--batches", "1", "--stream", schema.StreamName(0), "--host", "gpu-2", "--save", saved)...).end()
+			_, stderr, err = follow(t, strings.Split(string(credential), "\n")[1:4],
+				append(args, "--batches", "1", "--stream", schema.StreamName(0), "--host", "gpu-2", "--save",
+					saved)...).end()
 			if err != nil {
 				t.Errorf("ends with %v: %s", err, stderr)
 			}
 			holdRecording(t, saved, "gpu-2", 2)
 			address, _ := bus.Listening()
-			if _, stderr, err := follow(t, nil, append(args, "--server", strings.Replace(address, "[::]", "127.0.0.1", 1))...).end(); err == nil ||
+			if _, stderr, err := follow(t, nil, append(args, "--server",
+				strings.Replace(address, "[::]", "127.0.0.1", 1))...).end(); err == nil ||
 				!strings.Contains(stderr, "Authorization Violation") {
 				t.Errorf("without a credential it ends with %v: %s", err, stderr)
 			}
@@ -169,45 +178,55 @@ func TestFollowAttachedToGputapRun(t *testing.T) {
 	}
 }
 
-// TestFollowByEachCredential: none, a token, a password in the URL; and more messages than one pull asks for.
-func TestFollowByEachCredential(t *testing.T) {
+// TestFollowTakesEachCredential: none, a token, a password in the URL. The stream has more messages than one pull asks
+// for.
+func TestFollowTakesEachCredential(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]server.Options{
 		"@none": {}, "s3cr3t@": {Authorization: "s3cr3t"}, "me:p%40ss@": {Username: "me", Password: "p@ss"},
 	} {
-		o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
-		s := start(t, &o)
-		name = strings.TrimSuffix(name, "none")
-		url := "nats://" + strings.TrimPrefix(name, "@") + s.Addr().String()
-		nc, js, err := process("admin", quiet()).Connect(config.NATS{URL: url})
-		check(t, err)
-		defer nc.Close()
-		check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
-		hosts := make([]string, 600)
-		for i := range hosts {
-			hosts[i] = fmt.Sprintf("h%d", i)
-		}
-		events := publishBatches(t, js, 1, hosts...)
-		stdout, stderr, err := follow(t, nil, "--server", url, "--stream", schema.StreamName(0), "--batches", "600").end()
-		if err != nil {
-			t.Errorf("%s ends with %v: %s", name, err, stderr)
-		}
-		holdLines(t, stdout, events)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			followStored(t, strings.TrimSuffix(name, "none"), &o)
+		})
 	}
 }
 
-// TestFollowAsAReader: the role of deploy/nats is enough, and what is beyond it is said. Its user has a password here, as
-// the standard library has no nkeys.
-func TestFollowAsAReader(t *testing.T) {
-	seeds := newKeys(t)
-	t.Setenv("GPUTAP_SERVER", "bus-1")
-	options, err := server.ProcessConfigFile(files + "nats.conf")
+// followStored reads 600 stored batches with a credential.
+func followStored(t *testing.T, name string, o *server.Options) {
+	t.Helper()
+	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
+	s := start(t, o)
+	url := "nats://" + strings.TrimPrefix(name, "@") + s.Addr().String()
+	nc, js, err := process("admin", quiet()).Connect(config.NATS{URL: url})
 	check(t, err)
+	defer nc.Close()
+	check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+	hosts := make([]string, 600)
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("h%d", i)
+	}
+	events := publishBatches(t, js, 1, hosts...)
+	stdout, stderr, err := follow(t, nil, "--server", url, "--stream", schema.StreamName(0), "--batches", "600").end()
+	if err != nil {
+		t.Errorf("%s ends with %v: %s", name, err, stderr)
+	}
+	holdLines(t, stdout, events)
+}
+
+// TestFollowNeedsTheReaderRoleOnly: the reader role of deploy/nats is enough, and follow.py reports missing
+// permissions. The user has a password here, because Python's standard library has no nkeys.
+func TestFollowNeedsTheReaderRoleOnly(t *testing.T) {
+	t.Parallel()
+	seeds := newKeys(t)
+	options := load(t, files+"nats.conf", t.TempDir(), 1<<30)
 	for _, u := range options.Nkeys {
-		if u.Nkey == os.Getenv("GPUTAP_NKEY_READER_CLUSTER") {
-			options.Users = append(options.Users, &server.User{Username: "reader-default", Password: "p", Permissions: u.Permissions, Account: u.Account})
+		if u.Nkey == getenv(t, "GPUTAP_NKEY_READER_CLUSTER") {
+			options.Users = append(options.Users, &server.User{
+				Username: "reader-default", Password: "p", Permissions: u.Permissions, Account: u.Account,
+			})
 		}
 	}
-	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, t.TempDir(), true, true, 1<<30
 	s := start(t, options)
 	_, admin := join(t, "admin", config.NATS{URL: s.ClientURL(), NKeyFile: seeds["admin"]}, quiet())
 	setUp(t, admin)
@@ -224,7 +243,8 @@ func TestFollowAsAReader(t *testing.T) {
 	}
 	holdLines(t, stdout, events)
 	for _, args := range [][]string{append(as, "--cluster", "other"), {"--cluster", "other"}, {}} {
-		if _, stderr, err := follow(t, env, args...).end(); err == nil || !strings.Contains(stderr, "Permissions Violation") {
+		if _, stderr, err := follow(t, env, args...).end(); err == nil || !strings.Contains(stderr,
+			"Permissions Violation") {
 			t.Errorf("%q ends with %v: %s", args, err, stderr)
 		}
 	}

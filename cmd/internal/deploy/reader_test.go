@@ -16,8 +16,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestAReaderAtWork: stored and live events of its cluster, or of its kind, and no others.
-func TestAReaderAtWork(t *testing.T) {
+// TestReaderReadsItsEventsOnly: stored and live events of its cluster, or of its kind, and no others.
+func TestReaderReadsItsEventsOnly(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	url := serve(t, files+"nats.conf").ClientURL()
 	as := func(user string) (*nats.Conn, jetstream.JetStream) {
@@ -38,8 +39,10 @@ func TestAReaderAtWork(t *testing.T) {
 	check(t, clusterNC.Flush())
 	check(t, kindNC.Flush())
 	published := []string{
-		schema.Subject(0, "default", "gpu-1", schema.KindMemory), schema.Subject(0, "other", "gpu-1", schema.KindMemory),
-		schema.Subject(0, "default", "gpu-1", schema.KindLaunch), schema.Subject(0, "other", "gpu-1", schema.KindLaunch),
+		schema.Subject(0, "default", "gpu-1", schema.KindMemory),
+		schema.Subject(0, "other", "gpu-1", schema.KindMemory),
+		schema.Subject(0, "default", "gpu-1", schema.KindLaunch),
+		schema.Subject(0, "other", "gpu-1", schema.KindLaunch),
 		schema.Subject(0, "default", "gpu-2", schema.KindMemory), // both readers' last
 	}
 	for _, subject := range published {
@@ -79,7 +82,7 @@ func TestAReaderAtWork(t *testing.T) {
 	}
 }
 
-// readStored reads these messages and no others, several by a pull, and acks each.
+// readStored reads exactly these messages, several per pull, and acks each.
 func readStored(t *testing.T, js jetstream.JetStream, user, filter string, subjects []string) {
 	t.Helper()
 	c, err := js.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{
@@ -97,16 +100,17 @@ func readStored(t *testing.T, js jetstream.JetStream, user, filter string, subje
 			n = n[1:]
 		}
 		if batch.Error() != nil || len(n) != 0 {
-			t.Errorf("%s: %v, and %d did not come", user, batch.Error(), len(n))
+			t.Errorf("%s: %v, and %d messages did not arrive", user, batch.Error(), len(n))
 		}
 	}
 	if info, err := c.Info(t.Context()); err != nil || info.NumPending != 0 || info.NumAckPending != 0 {
-		t.Errorf("%s: left over %+v, %v", user, info, err)
+		t.Errorf("%s: messages are left: %+v, %v", user, info, err)
 	}
 }
 
-// TestAReaderThatCheats: the subject of a request that is allowed, and a body that asks for more.
-func TestAReaderThatCheats(t *testing.T) {
+// TestReaderCannotAskForMoreInTheBody: the subject of the request is allowed, but its body asks for more.
+func TestReaderCannotAskForMoreInTheBody(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	url := serve(t, files+"nats.conf").ClientURL()
 	_, admin := join(t, "admin", config.NATS{URL: url, NKeyFile: seeds["admin"]}, quiet())
@@ -117,22 +121,26 @@ func TestAReaderThatCheats(t *testing.T) {
 	nc, _ := join(t, "reader-default", config.NATS{URL: url, NKeyFile: seeds["reader-default"]}, quiet())
 	const create = "$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-default.gputap.v1.ev.*.default.>"
 	for name, c := range map[string]server.ConsumerConfig{
-		"no filter":         {Name: "reader-default"},
-		"another's filter":  {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.other.>"},
-		"a wider filter":    {Name: "reader-default", FilterSubject: "gputap.v1.ev.>"},
-		"several filters":   {Name: "reader-default", FilterSubjects: []string{"gputap.v1.ev.*.default.>", "gputap.v1.ev.*.other.>"}},
-		"one more filter":   {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>", FilterSubjects: []string{"gputap.v1.ev.*.other.>"}},
+		"no filter":        {Name: "reader-default"},
+		"another's filter": {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.other.>"},
+		"a wider filter":   {Name: "reader-default", FilterSubject: "gputap.v1.ev.>"},
+		"several filters": {Name: "reader-default",
+			FilterSubjects: []string{"gputap.v1.ev.*.default.>", "gputap.v1.ev.*.other.>"}},
+		"one more filter": {Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>",
+			FilterSubjects: []string{"gputap.v1.ev.*.other.>"}},
 		"another's durable": {Durable: "leak", FilterSubject: "gputap.v1.ev.*.default.>"},
 	} {
 		c.AckPolicy = server.AckNone
-		if got := request(t, nc, create, server.CreateConsumerRequest{Stream: "GPUTAP_EV_000", Config: c}); got.Error == nil {
-			t.Errorf("%s: made %+v", name, got.ConsumerInfo)
+		if got := request(t, nc, create, server.CreateConsumerRequest{Stream: "GPUTAP_EV_000",
+			Config: c}); got.Error == nil {
+			t.Errorf("%s: created %+v", name, got.ConsumerInfo)
 		}
 	}
 	for name, stream := range map[string]string{"another stream": "GPUTAP_STATE", "no stream": ""} {
-		c := server.ConsumerConfig{Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>", AckPolicy: server.AckNone}
+		c := server.ConsumerConfig{Name: "reader-default", FilterSubject: "gputap.v1.ev.*.default.>",
+			AckPolicy: server.AckNone}
 		if got := request(t, nc, create, server.CreateConsumerRequest{Stream: stream, Config: c}); got.Error == nil {
-			t.Errorf("%s: made %+v", name, got.ConsumerInfo)
+			t.Errorf("%s: created %+v", name, got.ConsumerInfo)
 		}
 	}
 }

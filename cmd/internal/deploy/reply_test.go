@@ -16,22 +16,25 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// asked is a request that a role may make: whatever reply subject it has, the server sends the answer there itself.
-type asked struct{ subject, body string }
+// call is a request that a role may make. The server itself sends the answer to the reply subject.
+type call struct{ subject, body string }
 
-// carriers are the requests of a role whose answers are JSON, a stored batch, or nothing at all, which is a request for
-// a stream's end. to is where a reader has a push consumer deliver.
-func carriers(user, to string) []asked {
+// callsOf returns the requests of a role. Their answers are JSON, a stored batch, or empty, which on some API subjects
+// is itself a request. to is the delivery subject of a reader's push consumer.
+func callsOf(user, to string) []call {
 	if strings.HasPrefix(user, "gpu-") {
-		return []asked{{"gputap.v1.ev.0.default." + user + ".memory", "no batch"}, {topologyGet, ""}, {topologyGet, "x"}}
+		return []call{{"gputap.v1.ev.0.default." + user + ".memory", "no batch"}, {topologyGet, ""}, {topologyGet, "x"}}
 	}
-	filter := map[string]string{"reader-default": "gputap.v1.ev.*.default.>", "reader-memory": "gputap.v1.ev.*.*.*.memory"}[user]
+	filter := map[string]string{"reader-default": "gputap.v1.ev.*.default.>",
+		"reader-memory": "gputap.v1.ev.*.*.*.memory"}[user]
 	create, name := "$JS.API.CONSUMER.CREATE.GPUTAP_EV_000."+user+"."+filter, "GPUTAP_EV_000."+user
-	next, ack, remove := "$JS.API.CONSUMER.MSG.NEXT."+name, "$JS.ACK."+name+".1.1.1.1.0", "$JS.API.CONSUMER.DELETE."+name
+	next, ack := "$JS.API.CONSUMER.MSG.NEXT."+name, "$JS.ACK."+name+".1.1.1.1.0"
+	remove := "$JS.API.CONSUMER.DELETE." + name
 	made := func(more string) string {
-		return fmt.Sprintf(`{"stream_name":"GPUTAP_EV_000","config":{"name":%q,"filter_subject":%q,"inactive_threshold":60000000000,%s}}`, user, filter, more)
+		return fmt.Sprintf(`{"stream_name":"GPUTAP_EV_000","config":{"name":%q,"filter_subject":%q,`+
+			`"inactive_threshold":60000000000,%s}}`, user, filter, more)
 	}
-	return []asked{
+	return []call{
 		{create, made(`"ack_policy":"explicit"`)},
 		{create, "x"},
 		{"$JS.API.CONSUMER.INFO." + name, ""},
@@ -49,32 +52,36 @@ func carriers(user, to string) []asked {
 	}
 }
 
-// foreign are subjects where nobody's answers may arrive.
+// foreign are subjects where no answer may arrive.
 var foreign = []string{
-	"$KV.gputap_meta.topology", "gputap.v1.ev.0.default.gpu-2.memory", "gputap.v1.dlq.leak.0", "gputap.v1.out.alert.leak.default.gpu-2",
+	"$KV.gputap_meta.topology", "gputap.v1.ev.0.default.gpu-2.memory", "gputap.v1.dlq.leak.0",
+	"gputap.v1.out.alert.leak.default.gpu-2",
 	"$KV.gputap_lease.leak.0", "$KV.gputap_lease.m.leak.a", "gputap.v1.state.leak.0.m", topologyGet,
-	"$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.victim", "$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.victim", "$JS.ACK.GPUTAP_EV_000.victim.1.1.1.1.0",
+	"$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.victim", "$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.victim",
+	"$JS.ACK.GPUTAP_EV_000.victim.1.1.1.1.0",
 	"$JS.API.STREAM.PURGE.KV_gputap_lease", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.DELETE.GPUTAP_DLQ",
 	"$JS.API.STREAM.DELETE.GPUTAP_STATE", "$JS.API.STREAM.DELETE.KV_gputap_meta", "$JS.API.STREAM.DELETE.GPUTAP_EV_000",
 }
 
-// stock gives the bus something to lose: a message in every stream, and a consumer that has one of them.
+// stock stores a message in every stream, and creates a consumer that has received one of them.
 func stock(t *testing.T, admin jetstream.JetStream) {
 	t.Helper()
 	for _, subject := range []string{
-		schema.Subject(0, "default", "gpu-2", schema.KindMemory), "gputap.v1.dlq.leak.0", "gputap.v1.out.alert.leak.default.gpu-2",
+		schema.Subject(0, "default", "gpu-2", schema.KindMemory), "gputap.v1.dlq.leak.0",
+		"gputap.v1.out.alert.leak.default.gpu-2",
 		"gputap.v1.state.leak.0.m", "$KV.gputap_lease.m.leak.a", "$KV.gputap_lease.leak.0",
 	} {
 		_, err := admin.Publish(t.Context(), subject, []byte("{}"))
 		check(t, err)
 	}
-	victim, err := admin.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Durable: "victim"})
+	victim, err := admin.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0),
+		jetstream.ConsumerConfig{Durable: "victim"})
 	check(t, err)
 	_, err = victim.Next(jetstream.FetchMaxWait(20 * time.Second))
 	check(t, err)
 }
 
-// inventory is what is stored beside the messages of one subject, and what the victim has, by name.
+// inventory describes everything that is stored, except the messages of one subject, and the victim's state, by name.
 func inventory(t *testing.T, admin jetstream.JetStream, but string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -89,32 +96,33 @@ func inventory(t *testing.T, admin jetstream.JetStream, but string) map[string]s
 		all[name] = fmt.Sprintf("%v, the last is %d", info.State.Subjects, info.State.LastSeq-own)
 	}
 	check(t, names.Err())
-	all["topology"] = "gone"
+	all["topology"] = "missing"
 	if m, err := admin.Conn().RequestWithContext(t.Context(), topologyGet, nil); err == nil {
 		all["topology"] = string(m.Data)
 	}
-	all["victim"] = "gone"
+	all["victim"] = "missing"
 	if c, err := admin.Consumer(t.Context(), schema.StreamName(0), "victim"); err == nil {
 		info := c.CachedInfo()
-		all["victim"] = fmt.Sprintf("%d delivered, %d not acked, %d waiting", info.Delivered.Consumer, info.NumAckPending, info.NumWaiting)
+		all["victim"] = fmt.Sprintf("%d delivered, %d not acked, %d waiting", info.Delivered.Consumer,
+			info.NumAckPending, info.NumWaiting)
 	}
 	return all
 }
 
-// holdReplies makes every request of a user with every foreign reply subject: nothing on the bus is another's or gone, but what
-// may be.
+// holdReplies makes every request of a user with every foreign reply subject. Nothing that is stored may change, except
+// what but names.
 func holdReplies(t *testing.T, admin jetstream.JetStream, nc *nats.Conn, user string, but ...string) {
 	t.Helper()
 	own := schema.Subject(0, "default", user, schema.KindMemory)
 	before := inventory(t, admin, own)
-	var last []asked
+	var last []call
 	for _, to := range foreign {
-		last = carriers(user, to)
+		last = callsOf(user, to)
 		for _, c := range last {
 			check(t, nc.PublishRequest(c.subject, to, []byte(c.body)))
 		}
 	}
-	for _, c := range last { // what answers them has answered those before
+	for _, c := range last { // the server has answered the earlier ones before these
 		_, _ = nc.Request(c.subject, []byte(c.body), 100*time.Millisecond)
 	}
 	after := inventory(t, admin, own)
@@ -125,13 +133,16 @@ func holdReplies(t *testing.T, admin jetstream.JetStream, nc *nats.Conn, user st
 	}
 }
 
-// TestForeignReplies: whatever reply subject a request has that a host or a reader may make, its answer changes nothing.
-func TestForeignReplies(t *testing.T) {
+// TestAnswersChangeNothing: a host or a reader may choose any reply subject, but no answer changes stored messages or
+// consumers.
+func TestAnswersChangeNothing(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	ours := newAuthority(t, "ours")
 	ours.forServers("bus", time.Hour)
 	jwts, jwtConf := withJWTs(t)
-	names := map[string]string{"gpu-1": "gpu-1", "admin": "admin.gputap", "reader-default": "reader-default.gputap", "reader-memory": "reader-memory.gputap"}
+	names := map[string]string{"gpu-1": "gpu-1", "admin": "admin.gputap", "reader-default": "reader-default.gputap",
+		"reader-memory": "reader-memory.gputap"}
 	for path, client := range map[string]func(user string) config.NATS{
 		files + "nats.conf":  func(user string) config.NATS { return config.NATS{NKeyFile: seeds[user]} },
 		files + "certs.conf": func(user string) config.NATS { return config.NATS{TLS: ours.client(names[user])} },
@@ -146,6 +157,7 @@ func TestForeignReplies(t *testing.T) {
 				continue
 			}
 			t.Run(filepath.Base(path)+"/"+user, func(t *testing.T) {
+				t.Parallel()
 				url := serve(t, path).ClientURL()
 				as := func(user string) (*nats.Conn, jetstream.JetStream) {
 					c := client(user)

@@ -4,19 +4,30 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/gputap/gputap/cmd/internal/fold"
 )
 
-var programs = []string{"gputap-producer", "gputap-leak", "gputap-anomaly", "gputap-launch", "gputap-bandwidth"}
+// programs returns the programs that connect to NATS.
+func programs() []string {
+	list := []string{"gputap-producer"}
+	for _, name := range fold.Names() {
+		list = append(list, "gputap-"+name)
+	}
+	return list
+}
 
-// binaries holds what build has built; TestMain removes it.
+// binaries is where build builds the programs; TestMain removes it.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -25,26 +36,31 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// build builds the commands themselves, once: what they print is what is asked about.
-func build(t *testing.T) (dir string) {
-	t.Helper()
-	if binaries != "" {
-		return binaries
-	}
+var buildOnce = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "gputap-test-")
-	check(t, err)
+	if err != nil {
+		return err
+	}
 	binaries = dir
-	args := []string{"build", "-o", dir, "github.com/gputap/gputap/cmd/gputap"}
-	for _, p := range programs {
+	// Without debug information the linker takes half the time.
+	args := []string{"build", "-ldflags", "-s -w", "-o", dir, "github.com/gputap/gputap/cmd/gputap"}
+	for _, p := range programs() {
 		args = append(args, "github.com/gputap/gputap/cmd/"+p)
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return fmt.Errorf("build the programs: %w: %s", err, out)
 	}
-	return dir
+	return nil
+})
+
+// build builds the programs once.
+func build(t *testing.T) (dir string) {
+	t.Helper()
+	check(t, buildOnce())
+	return binaries
 }
 
-// says runs a command until it ends or has said something, and returns all that it said.
+// says runs a program until it ends or has printed something, and returns everything that it printed.
 func says(t *testing.T, until string, env []string, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -64,7 +80,7 @@ func says(t *testing.T, until string, env []string, program string, args ...stri
 				t.Error(err)
 			}
 			if until != "" && !strings.Contains(out.String(), until) {
-				t.Errorf("%s %q does not say %q but\n%s", filepath.Base(program), args, until, out.String())
+				t.Errorf("%s %q does not print %q but\n%s", filepath.Base(program), args, until, out.String())
 			}
 			return out.String()
 		case <-time.After(5 * time.Millisecond):
@@ -78,9 +94,10 @@ func says(t *testing.T, until string, env []string, program string, args ...stri
 	}
 }
 
-// TestSecretsAreNotSaid greps all that every command prints of its configuration and logs at its most talkative,
-// let in and refused, for every form in which a secret can be given.
-func TestSecretsAreNotSaid(t *testing.T) {
+// TestSecretsAreNotPrinted searches everything that every program prints of its configuration and logs at debug level,
+// accepted and rejected by the server, for every form in which a secret can be given.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	t.Parallel()
 	const password, token = "pa55w0rd", "t0ken-of-mine"
 	dir := build(t)
 	_, seed := newUser(t)
@@ -91,7 +108,8 @@ func TestSecretsAreNotSaid(t *testing.T) {
 	check(t, err)
 	closed := serve(t, files+"nats.conf").ClientURL()[len("nats://"):]
 	open := start(t, &server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Username: "me", Password: password,
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Username: "me",
+		Password: password,
 	}).ClientURL()[len("nats://"):]
 	open = open[strings.LastIndexByte(open, '@')+1:]
 	secret := []string{password, token, string(bytes.TrimSpace(seed)), "PRIVATE KEY", "eyJ"}
@@ -107,67 +125,92 @@ func TestSecretsAreNotSaid(t *testing.T) {
 	file := keep(t, "gputap.yaml", []byte("nats:\n  url: nats://me:"+password+"@"+open+"\nlog:\n  level: debug\n"))
 	short := []string{"--log.level", "debug", "--metrics.addr", ""}
 	cases := []struct {
-		name, until string // what it says when it has come as far as it should
+		name, until string // text that ends the run of the program
 		env, args   []string
 		only        string
 	}{
-		{name: "printed from a flag", until: "url: nats://me:xxxxx@", args: []string{"--print-config", "--nats.url", "nats://me:" + password + "@" + open}},
-		{name: "printed from a file", until: "url: nats://me:xxxxx@", args: []string{"--print-config", "--config", file}},
-		{name: "printed from a variable", until: "url: nats://xxxxx@", env: []string{"GPUTAP_NATS__URL=nats://" + token + "@" + open}, args: []string{"--print-config"}},
-		{name: "printed without a scheme", until: "me:xxxxx@", args: []string{"--print-config", "--nats.url", "me:" + password + "@" + open + ",b:4222"}},
-		{name: "printed with files", until: "creds_file: " + creds, args: []string{"--print-config", "--nats.creds_file", creds}},
-		{name: "a seed for a path", until: "nats.nkey_file: this is a seed itself", args: []string{"--print-config", "--nats.nkey_file", string(seed)}},
-		{name: "creds for a path", until: "nats.creds_file: this is a secret itself", args: []string{"--nats.creds_file", string(credsText)}},
-		{name: "a URL that is none", until: "nats.url: server 2 of the list is no URL", args: []string{"--nats.url", "nats://a,nats://me:" + password + "%@b c"}},
-		{name: "a port that is none", until: "nats.url: server 1", args: []string{"--nats.url", "nats://me:" + password + "/x@" + open}},
-		{name: "a URL of two @", until: "nats.url: server 1", args: []string{"--nats.url", "nats://me:" + "x/" + password + "@" + open}},
-		{name: "refused by password", until: "no user with the credentials in nats.url", args: append(short, "--nats.url", "nats://me:"+password+"@"+closed)},
-		{name: "refused by token", until: "no user with the credentials in nats.url", args: append(short, "--nats.url", "nats://"+token+"@"+open)},
-		{name: "refused by creds", until: "the credentials in nats.creds_file", args: append(short, "--nats.url", "nats://"+closed, "--nats.creds_file", creds)},
-		{name: "refused by nkey", until: "the credentials in nats.nkey_file", args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", keep(t, "seed", seed))},
-		{name: "nobody there", until: "no bus yet", args: append(short, "--nats.url", "nats://me:"+password+"@127.0.0.1:1")},
-		{name: "no host of that name", until: "no bus yet", args: append(short, "--nats.url", "nats://me:"+password+"@no.such.host.invalid")},
+		{name: "printed from a flag", until: "url: nats://me:xxxxx@",
+			args: []string{"--print-config", "--nats.url", "nats://me:" + password + "@" + open}},
+		{name: "printed from a file", until: "url: nats://me:xxxxx@",
+			args: []string{"--print-config", "--config", file}},
+		{name: "printed from a variable", until: "url: nats://xxxxx@",
+			env: []string{"GPUTAP_NATS__URL=nats://" + token + "@" + open}, args: []string{"--print-config"}},
+		{name: "printed without a scheme", until: "me:xxxxx@",
+			args: []string{"--print-config", "--nats.url", "me:" + password + "@" + open + ",b:4222"}},
+		{name: "printed with files", until: "creds_file: " + creds,
+			args: []string{"--print-config", "--nats.creds_file", creds}},
+		{name: "a seed for a path", until: "nats.nkey_file: this is a seed itself",
+			args: []string{"--print-config", "--nats.nkey_file", string(seed)}},
+		{name: "creds for a path", until: "nats.creds_file: this is a secret itself",
+			args: []string{"--nats.creds_file", string(credsText)}},
+		{name: "a URL that is none", until: "nats.url: server 2 of the list is no URL",
+			args: []string{"--nats.url", "nats://a,nats://me:" + password + "%@b c"}},
+		{name: "a port that is none", until: "nats.url: server 1",
+			args: []string{"--nats.url", "nats://me:" + password + "/x@" + open}},
+		{name: "a URL of two @", until: "nats.url: server 1",
+			args: []string{"--nats.url", "nats://me:" + "x/" + password + "@" + open}},
+		{name: "refused by password", until: "no user with the credentials in nats.url",
+			args: append(short, "--nats.url", "nats://me:"+password+"@"+closed)},
+		{name: "refused by token", until: "no user with the credentials in nats.url",
+			args: append(short, "--nats.url", "nats://"+token+"@"+open)},
+		{name: "refused by creds", until: "the credentials in nats.creds_file",
+			args: append(short, "--nats.url", "nats://"+closed, "--nats.creds_file", creds)},
+		{name: "refused by nkey", until: "the credentials in nats.nkey_file",
+			args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", keep(t, "seed", seed))},
+		{name: "nobody there", until: "no bus yet",
+			args: append(short, "--nats.url", "nats://me:"+password+"@127.0.0.1:1")},
+		{name: "no host of that name", until: "no bus yet",
+			args: append(short, "--nats.url", "nats://me:"+password+"@no.such.host.invalid")},
 		{name: "let in by password", until: "set it up with gputap stream init", args: append(short, "--config", file)},
-		{name: "let in by nkey", only: "gputap-leak", until: "set it up with gputap stream init", args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
+		{name: "let in by nkey", only: "gputap-leak", until: "set it up with gputap stream init",
+			args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, program := range programs {
+			for _, program := range programs() {
 				connects := !strings.Contains(tt.until, "nats.url: ") && len(tt.args) > 0 && tt.args[0] == "--log.level"
 				if tt.only != "" && tt.only != program {
 					continue
 				}
 				if program == "gputap-producer" && connects {
-					continue // it would go on to probe this machine; what connects is the same code
+					continue // it would probe this machine; the connecting code is the same
 				}
 				until := tt.until
 				if out := says(t, until, tt.env, filepath.Join(dir, program), tt.args...); contains(out, secret) != "" {
-					t.Errorf("%s says %q in\n%s", program, contains(out, secret), out)
+					t.Errorf("%s prints %q in\n%s", program, contains(out, secret), out)
 				}
 			}
 		})
 	}
-	t.Setenv("GPUTAP_NATS__URL", "nats://me:"+password+"@127.0.0.1:1")
+	env := []string{"GPUTAP_NATS__URL=nats://me:" + password + "@127.0.0.1:1"}
 	for until, args := range map[string][]string{
-		"Create the JetStream streams":                      {"stream", "init", "--help"},
-		"Replay a recorded run":                             {"simulate", "--help"},
-		"Check kernel, BTF":                                 {"doctor", "--help"},
-		"connect: connection refu":                          {"doctor"},
-		"is no URL: write nats":                             {"doctor", "--nats.url", "nats://me:12345/" + password + "@" + open},
-		"answers at nats://me:xxxxx@127.0.0.1:1: start":     {"simulate", "--hosts", "1"},
-		"answers at nats://me:xxxxx@127.0.0.1:1":            {"stream", "init", "--nats.url", "nats://me:" + password + "@127.0.0.1:1"},
-		"no user with the credentials in nats.url":          {"stream", "init", "--nats.url", "nats://" + token + "@" + open},
-		"nats.url: server 1 of the list":                    {"stream", "init", "--nats.url", "nats://me:" + password + "/x@" + open},
-		"nats.nkey_file: this is a seed itself":             {"stream", "init", "--nats.url", "nats://" + open, "--nats.nkey_file", string(seed)},
-		"url: nats://me:xxxxx@":                             {"config", "print", "leak", "--nats.url", "nats://me:" + password + "@" + open},
-		"url: nats://me:xxxxx@127.0.0.1:1":                  {"config", "print", "gputap-producer"},
-		"unknown program \"fold\"":                          {"config", "print", "fold", "--nats.url", "nats://me:" + password + "@" + open},
-		"streams are ready":                                 {"stream", "init", "--nats.url", "nats://me:" + password + "@" + open, "--max-bytes", "16777216"},
+		"Create the JetStream streams": {"stream", "init", "--help"},
+		"Replay a recorded run":        {"simulate", "--help"},
+		"Check kernel, BTF":            {"doctor", "--help"},
+		"connect: connection refu":     {"doctor"},
+		"is no URL: write nats": {"doctor", "--nats.url", "nats://me:12345/" + password +
+			"@" + open},
+		"answers at nats://me:xxxxx@127.0.0.1:1: start": {"simulate", "--hosts", "1"},
+		"answers at nats://me:xxxxx@127.0.0.1:1": {"stream", "init", "--nats.url", "nats://me:" + password +
+			"@127.0.0.1:1"},
+		"no user with the credentials in nats.url": {"stream", "init", "--nats.url", "nats://" + token + "@" +
+			open},
+		"nats.url: server 1 of the list": {"stream", "init", "--nats.url", "nats://me:" + password +
+			"/x@" + open},
+		"nats.nkey_file: this is a seed itself": {"stream", "init", "--nats.url", "nats://" + open,
+			"--nats.nkey_file", string(seed)},
+		"url: nats://me:xxxxx@": {"config", "print", "leak", "--nats.url", "nats://me:" +
+			password + "@" + open},
+		"url: nats://me:xxxxx@127.0.0.1:1": {"config", "print", "gputap-producer"},
+		"unknown program \"fold\"": {"config", "print", "fold", "--nats.url", "nats://me:" +
+			password + "@" + open},
+		"streams are ready": {"stream", "init", "--nats.url", "nats://me:" + password +
+			"@" + open, "--max-bytes", "16777216"},
 		"listen: 127.0.0.1:0":                               {"run", "--print-config", "--nats-listen", "127.0.0.1:0"},
 		"other machines reach 0.0.0.0:4222: set embedded.l": {"run", "--nats-listen", "0.0.0.0:4222"},
 	} {
-		if out := says(t, until, nil, filepath.Join(dir, "gputap"), args...); contains(out, secret) != "" {
-			t.Errorf("gputap %q says %q in\n%s", args, contains(out, secret), out)
+		if out := says(t, until, env, filepath.Join(dir, "gputap"), args...); contains(out, secret) != "" {
+			t.Errorf("gputap %q prints %q in\n%s", args, contains(out, secret), out)
 		}
 	}
 }

@@ -15,25 +15,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 )
 
 const files = "../../../deploy/nats/"
 
-// users are all of users-nkey.conf and the names of their variables.
-var users = map[string]string{
-	"admin": "ADMIN", "leak": "LEAK", "anomaly": "ANOMALY", "launch": "LAUNCH", "bandwidth": "BANDWIDTH",
-	"reader-default": "READER_CLUSTER", "reader-memory": "READER_KIND", "gpu-1": "GPU_1", "gpu-2": "GPU_2",
+// users returns the users of users-nkey.conf and the suffixes of their variables.
+func users() map[string]string {
+	list := map[string]string{
+		"admin": "ADMIN", "reader-default": "READER_CLUSTER", "reader-memory": "READER_KIND", "gpu-1": "GPU_1",
+		"gpu-2": "GPU_2",
+	}
+	for _, name := range fold.Names() {
+		list[name] = strings.ToUpper(name)
+	}
+	return list
 }
 
-// newKeys gives each user an nkey in the environment and its seed in a file.
+// newKeys creates an nkey for each user: the public key in a variable, the seed in a file.
 func newKeys(t *testing.T) (seedFiles map[string]string) {
 	t.Helper()
 	seedFiles = map[string]string{}
-	for user, variable := range users {
+	for user, variable := range users() {
 		public, seed := newUser(t)
-		t.Setenv("GPUTAP_NKEY_"+variable, public)
+		setenv(t, "GPUTAP_NKEY_"+variable, public)
 		seedFiles[user] = keep(t, variable, seed)
 	}
 	return seedFiles
@@ -50,7 +57,7 @@ func newUser(t *testing.T) (public string, seed []byte) {
 	return public, seed
 }
 
-// keep writes a secret as a user should: for nobody else.
+// keep writes a secret into a file that only its owner can read.
 func keep(t *testing.T, name string, data []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
@@ -58,29 +65,22 @@ func keep(t *testing.T, name string, data []byte) (path string) {
 	return path
 }
 
-// serve runs a server with a file of deploy/nats: only address, store and disk are the test's.
+// serve runs a server with a file of deploy/nats.
 func serve(t *testing.T, path string) *server.Server {
 	t.Helper()
-	if os.Getenv("GPUTAP_SERVER") == "" {
-		t.Setenv("GPUTAP_SERVER", "bus-1")
-	}
-	options, err := server.ProcessConfigFile(path)
-	check(t, err)
-	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
-	options.JetStreamMaxStore = 4 << 30
-	return start(t, options)
+	return start(t, load(t, path, t.TempDir(), 4<<30))
 }
 
 func start(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
 	s := launch(t, options)
 	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("nats-server does not start")
+		t.Fatal("nats-server did not start")
 	}
 	return s
 }
 
-// launch does not wait: a server of a cluster is ready when the others are there.
+// launch does not wait: a server of a cluster is ready once the others run.
 func launch(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(options)
@@ -93,7 +93,7 @@ func launch(t *testing.T, options *server.Options) *server.Server {
 	return s
 }
 
-// join connects as a command of gputap does.
+// join connects as a program of gputap does.
 func join(t *testing.T, user string, c config.NATS, log *slog.Logger) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc, js, err := process(user, log).Connect(inbox(user, c))
@@ -107,7 +107,7 @@ func process(user string, log *slog.Logger) *app.Process {
 	return &app.Process{Name: "gputap-" + user, Log: log, Metrics: prometheus.NewRegistry(), Stderr: os.Stderr}
 }
 
-// inbox is what a producer sets by itself (TestInboxOfAProducer), and a reader in its own program.
+// inbox sets the inbox prefix as a producer does itself (TestInboxOfAProducer), and a reader in its own program.
 func inbox(user string, c config.NATS) config.NATS {
 	switch {
 	case strings.HasPrefix(user, "gpu-"):
@@ -118,7 +118,7 @@ func inbox(user string, c config.NATS) config.NATS {
 	return c
 }
 
-// setUp creates what gputap stream init creates.
+// setUp creates the streams and buckets of `gputap stream init`.
 func setUp(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))

@@ -44,8 +44,9 @@ func (p *page) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// TestWhoIsNotLetIn: each refusal is said once, in words that name the key and the remedy.
-func TestWhoIsNotLetIn(t *testing.T) {
+// TestRejectedConnectionsAreExplained: each rejection is logged once, with the configuration key and the remedy.
+func TestRejectedConnectionsAreExplained(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "foreign")
 	_, strangerSeed := newUser(t)
@@ -63,27 +64,38 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		want       string
 		twice      bool // wait for another attempt
 	}{
-		{name: "no authority", file: "tls.conf", client: config.NATS{NKeyFile: seeds["leak"]}, want: "set nats.tls.ca_file"},
-		{name: "another authority", file: "tls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: foreign.file}},
-			want: "not signed by the authority in nats.tls.ca_file"},
-		{name: "another server", file: "tls.conf", server: "elsewhere", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
-			want: "write in nats.url a name that it is for"},
-		{name: "expired server", file: "tls.conf", life: -time.Hour, client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "renew it on the server"},
-		{name: "no nkey", file: "tls.conf", client: config.NATS{TLS: withCA}, want: "set nats.creds_file, nats.nkey_file"},
-		{name: "unknown nkey", file: "tls.conf", client: config.NATS{NKeyFile: stranger, TLS: withCA}, want: "no user with the credentials in nats.nkey_file", twice: true},
-		{name: "no certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "set nats.tls.cert_file and nats.tls.key_file", twice: true},
+		{name: "no authority", file: "tls.conf", client: config.NATS{NKeyFile: seeds["leak"]},
+			want: "set nats.tls.ca_file"},
+		{name: "another authority", file: "tls.conf",
+			client: config.NATS{NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: foreign.file}},
+			want:   "not signed by the authority in nats.tls.ca_file"},
+		{name: "another server", file: "tls.conf", server: "elsewhere",
+			client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
+			want:   "write in nats.url a name that it is for"},
+		{name: "expired server", file: "tls.conf", life: -time.Hour,
+			client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "renew it on the server"},
+		{name: "no nkey", file: "tls.conf", client: config.NATS{TLS: withCA},
+			want: "set nats.creds_file, nats.nkey_file"},
+		{name: "unknown nkey", file: "tls.conf", client: config.NATS{NKeyFile: stranger, TLS: withCA},
+			want: "no user with the credentials in nats.nkey_file", twice: true},
+		{name: "no certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
+			want: "set nats.tls.cert_file and nats.tls.key_file", twice: true},
 		{name: "foreign certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: mixed},
 			want: "does not take the client certificate in nats.tls.cert_file"},
-		{name: "expired certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: expired}, want: "it must be in date"},
+		{name: "expired certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: expired},
+			want: "it must be in date"},
 		{name: "certificate without its nkey", file: "mtls.conf", client: config.NATS{TLS: ours.client("leak.gputap")},
 			want: "no user with the credentials in nats.tls.cert_file"},
 		{name: "certificate of nobody", file: "certs.conf", client: config.NATS{TLS: ours.client("nobody.gputap")},
 			want: "no user with the credentials in nats.tls.cert_file"},
-		{name: "foreign certificate of a user", file: "certs.conf", client: config.NATS{TLS: mixed}, want: "nats.tls.cert_file"},
-		{name: "TLS where there is none", file: "nats.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "the server has no TLS"},
+		{name: "foreign certificate of a user", file: "certs.conf", client: config.NATS{TLS: mixed},
+			want: "nats.tls.cert_file"},
+		{name: "TLS where there is none", file: "nats.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
+			want: "the server has no TLS"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			if tt.server == "" {
 				tt.server = "bus"
 			}
@@ -98,18 +110,18 @@ func TestWhoIsNotLetIn(t *testing.T) {
 			nc, _, err := p.Connect(tt.client)
 			check(t, err)
 			defer nc.Close()
-			eventually(t, "a line that says "+tt.want, func() bool { return strings.Contains(log.String(), tt.want) })
+			eventually(t, "a line with "+tt.want, func() bool { return strings.Contains(log.String(), tt.want) })
 			if tt.twice {
 				eventually(t, "a second attempt", func() bool { return nc.LastError() != nil })
 			}
 			if err := p.NoBus(tt.client); !strings.Contains(err.Error(), tt.want) || app.ExitCode(err) != 5 {
-				t.Errorf("a command that gives up says %v, with status %d", err, app.ExitCode(err))
+				t.Errorf("a program that gives up says %v, with status %d", err, app.ExitCode(err))
 			}
 			if n := strings.Count(log.String(), "does not let us in"); n != 1 {
-				t.Errorf("said %d times:\n%s", n, log.String())
+				t.Errorf("logged %d times:\n%s", n, log.String())
 			}
 			if nc.IsConnected() {
-				t.Error("it is let in")
+				t.Error("the connection is accepted")
 			}
 		})
 	}
@@ -121,8 +133,9 @@ func asTest(a *authority, t *testing.T) *authority {
 	return &other
 }
 
-// TestEncrypted: with the right files each variant lets its users in, to the rights of their roles.
-func TestEncrypted(t *testing.T) {
+// TestEachTLSVariantAcceptsItsUsers: users get the rights of their roles.
+func TestEachTLSVariantAcceptsItsUsers(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	ours := newAuthority(t, "ours")
 	ours.forServers("bus", time.Hour)
@@ -130,10 +143,14 @@ func TestEncrypted(t *testing.T) {
 		"tls.conf": func(user, _ string) config.NATS {
 			return config.NATS{NKeyFile: seeds[user], TLS: config.TLS{CAFile: ours.file}}
 		},
-		"mtls.conf":  func(user, dns string) config.NATS { return config.NATS{NKeyFile: seeds[user], TLS: ours.client(dns)} },
+		"mtls.conf": func(user, dns string) config.NATS {
+			return config.NATS{NKeyFile: seeds[user],
+				TLS: ours.client(dns)}
+		},
 		"certs.conf": func(_, dns string) config.NATS { return config.NATS{TLS: ours.client(dns)} },
 	} {
 		t.Run(file, func(t *testing.T) {
+			t.Parallel()
 			url := serve(t, files+file).ClientURL()
 			for user, want := range roles {
 				dns := user + ".gputap"
@@ -152,8 +169,9 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// TestRefusedRights: a permission that is missing is said once, however often it is asked for, and again on a new connection.
-func TestRefusedRights(t *testing.T) {
+// TestMissingPermissionIsLoggedOnce: once per connection, however often it is needed.
+func TestMissingPermissionIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	s := serve(t, files+"nats.conf")
 	var log page
@@ -188,8 +206,9 @@ func TestRefusedRights(t *testing.T) {
 	eventually(t, "the line again", func() bool { return strings.Count(log.String(), "subject=last") == 2 })
 }
 
-// TestInboxThatIsNotOurs: the commonest slip is told with its own remedy.
-func TestInboxThatIsNotOurs(t *testing.T) {
+// TestWrongInboxPrefixHasItsOwnRemedy: it is the most common mistake.
+func TestWrongInboxPrefixHasItsOwnRemedy(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	s := serve(t, files+"nats.conf")
 	var log page
@@ -198,30 +217,32 @@ func TestInboxThatIsNotOurs(t *testing.T) {
 	defer nc.Close()
 	_, err = nc.SubscribeSync(nc.NewInbox())
 	check(t, err)
-	eventually(t, "the remedy", func() bool { return strings.Contains(log.String(), "set nats.inbox_prefix to the prefix") })
+	eventually(t, "the remedy", func() bool {
+		return strings.Contains(log.String(),
+			"set nats.inbox_prefix to the prefix")
+	})
 }
 
-// TestCluster runs three servers of cluster.conf: streams of three replicas, users of each account on a server of their own,
-// and no route for who has only a client's certificate.
-func TestCluster(t *testing.T) {
+// TestClusterOfThreeServers: cluster.conf gives streams with three replicas, users can connect to any server, and a
+// client's certificate is not accepted for a route.
+func TestClusterOfThreeServers(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	ours, routes := newAuthority(t, "ours"), newAuthority(t, "routes")
 	ours.forServers("bus", time.Hour)
 	routeCert, routeKey := routes.issue("route", x509.ExtKeyUsageServerAuth, time.Hour)
-	t.Setenv("GPUTAP_ROUTE_CA", routes.file)
+	setenv(t, "GPUTAP_ROUTE_CA", routes.file)
+	setenv(t, "GPUTAP_ROUTE_CERT", routeCert)
+	setenv(t, "GPUTAP_ROUTE_KEY", routeKey)
 	nodes := []*server.Server{}
 	addresses := freeAddresses(t, 3)
 	for i, address := range addresses {
-		t.Setenv("GPUTAP_ROUTE_CERT", routeCert)
-		t.Setenv("GPUTAP_ROUTE_KEY", routeKey)
-		t.Setenv("GPUTAP_SERVER", fmt.Sprintf("gputap-%d", i+1))
-		options, err := server.ProcessConfigFile(files + "cluster.conf")
-		check(t, err)
+		setenv(t, "GPUTAP_SERVER", fmt.Sprintf("gputap-%d", i+1))
+		options := load(t, files+"cluster.conf", t.TempDir(), 1<<30)
 		if len(options.Routes) != 3 || options.Cluster.TLSConfig == nil {
 			t.Fatalf("cluster.conf gives %d routes, TLS %v", len(options.Routes), options.Cluster.TLSConfig)
 		}
-		options.Host, options.Port, options.Cluster.Host, options.Cluster.Port = "127.0.0.1", -1, "127.0.0.1", address.Port
-		options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = t.TempDir(), true, true, 1<<30
+		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", address.Port
 		options.Routes = nil
 		for _, a := range addresses {
 			options.Routes = append(options.Routes, server.RoutesFromStr("nats-route://"+a.String())...)
@@ -230,25 +251,29 @@ func TestCluster(t *testing.T) {
 	}
 	for _, n := range nodes {
 		if !n.ReadyForConnections(20 * time.Second) {
-			t.Fatal("a server of the cluster does not start")
+			t.Fatal("a server of the cluster did not start")
 		}
 	}
 	first := nodes[0]
 	url := first.ClientURL()
-	_, js := join(t, "admin", config.NATS{URL: url, NKeyFile: seeds["admin"], TLS: ours.client("admin.gputap")}, quiet())
+	_, js := join(t, "admin", config.NATS{URL: url, NKeyFile: seeds["admin"], TLS: ours.client("admin.gputap")},
+		quiet())
 	eventually(t, "streams of three replicas", func() bool { // until the cluster has a leader
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		return consumer.EnsureStreams(ctx, js, consumer.StreamOptions{Replicas: 3, MaxBytes: 64 << 20}) == nil
 	})
-	hostNC, host := join(t, "gpu-1", config.NATS{URL: nodes[1].ClientURL(), NKeyFile: seeds["gpu-1"], TLS: ours.client("gpu-1")}, quiet())
-	readerNC, reader := join(t, "reader-default", config.NATS{URL: nodes[2].ClientURL(), NKeyFile: seeds["reader-default"], TLS: ours.client("reader")}, quiet())
+	hostNC, host := join(t, "gpu-1", config.NATS{URL: nodes[1].ClientURL(), NKeyFile: seeds["gpu-1"],
+		TLS: ours.client("gpu-1")}, quiet())
+	readerNC, reader := join(t, "reader-default", config.NATS{URL: nodes[2].ClientURL(),
+		NKeyFile: seeds["reader-default"], TLS: ours.client("reader")}, quiet())
 	live, err := readerNC.SubscribeSync("gputap.v1.ev.*.default.>")
 	check(t, err)
 	check(t, readerNC.Flush())
 	subject := schema.Subject(0, "default", "gpu-1", schema.KindMemory)
 	var heard *nats.Msg
-	eventually(t, "a host's batch, which is heard on another server", func() bool { // until all servers know what is subscribed to
+	// until all servers know the subscription
+	eventually(t, "a host's batch, which is heard on another server", func() bool {
 		if _, err := host.Publish(t.Context(), subject, nil, jetstream.WithRetryAttempts(0)); err != nil {
 			return false
 		}
@@ -266,7 +291,8 @@ func TestCluster(t *testing.T) {
 	}
 	stock(t, js)
 	holdReplies(t, js, hostNC, "gpu-1")
-	holdReplies(t, js, readerNC, "reader-default", "victim") // servers pass answers on to what READERS imports: docs/security.md
+	// servers forward answers to what READERS imports: docs/security.md
+	holdReplies(t, js, readerNC, "reader-default", "victim")
 	route := config.TLS{CertFile: routeCert, KeyFile: routeKey}
 	for who, c := range map[string]config.TLS{"a server": route, "a host": ours.client("gpu-1")} {
 		if err := handshake(t, first.ClusterAddr().String(), c, routes.file); (err == nil) != (who == "a server") {
@@ -275,11 +301,12 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// readAll reads what is stored, across servers: a pull may come before all of them know of the JetStream consumer.
+// readAll reads all stored messages across servers: a pull may arrive before all servers know the JetStream consumer.
 func readAll(t *testing.T, js jetstream.JetStream, user, filter string, messages uint64) {
 	t.Helper()
 	c, err := js.CreateOrUpdateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{
-		Name: user, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, InactiveThreshold: time.Minute,
+		Name: user, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second,
+		InactiveThreshold: time.Minute,
 	})
 	check(t, err)
 	came := map[uint64]bool{}
@@ -307,8 +334,9 @@ func freeAddresses(t *testing.T, n int) (free []*net.TCPAddr) {
 	return free
 }
 
-// TestRefusedLater: a server that comes back with a certificate of another authority is told of as one that had it.
-func TestRefusedLater(t *testing.T) {
+// TestServerThatChangesItsAuthorityIsRejected: a reconnect is explained like a first connection.
+func TestServerThatChangesItsAuthorityIsRejected(t *testing.T) {
+	t.Parallel()
 	seeds := newKeys(t)
 	ours := newAuthority(t, "ours")
 	ours.forServers("bus", time.Hour)
@@ -320,13 +348,12 @@ func TestRefusedLater(t *testing.T) {
 	first.Shutdown()
 	first.WaitForShutdown()
 	newAuthority(t, "foreign").forServers("bus", time.Hour)
-	options, err := server.ProcessConfigFile(files + "tls.conf")
-	check(t, err)
-	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", port, t.TempDir(), true, true, 1<<30
+	options := load(t, files+"tls.conf", t.TempDir(), 1<<30)
+	options.Port = port
 	start(t, options)
 	const want = "not signed by the authority in nats.tls.ca_file"
-	eventually(t, "a line that says "+want, func() bool { return strings.Contains(log.String(), want) })
+	eventually(t, "a line with "+want, func() bool { return strings.Contains(log.String(), want) })
 	if nc.IsConnected() {
-		t.Error("it is let in")
+		t.Error("the connection is accepted")
 	}
 }

@@ -103,7 +103,7 @@ func (a *agent) measure(ctx context.Context, l agentLoad) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Sleep(ctx, time.Second); err != nil { // leaves out what the start costs
+	if err := cluster.Sleep(ctx, time.Second); err != nil { // leaves out the cost of the start
 		return err
 	}
 	before, err := p.Usage()

@@ -1,6 +1,6 @@
-// Command bench runs the benchmarks of the tree and prints two tables: the measured values with their budgets, and what
-// the host agent costs under steady loads. `bench agent` prints the second table alone. A ratio compares values of one
-// run. It needs root, because it attaches probes.
+// Command bench runs the benchmarks of the tree and prints two tables: the measured values with their budgets, and the
+// cost of the host agent under steady loads. `bench agent` prints the second table alone. A ratio compares values of
+// one run. It needs root, because it attaches probes.
 package main
 
 import (
@@ -26,7 +26,7 @@ type figure struct {
 	budget    budget
 }
 
-// budget is what a figure must not exceed or fall below.
+// budget limits a figure.
 type budget struct{ atMost, atLeast float64 } // 0: none
 
 var none budget

@@ -64,7 +64,7 @@ func (f *fleet) watchCommits() error {
 	return nil
 }
 
-// readCommits reads what the stream stores from a sequence on, until NATS is unreachable. It returns the next sequence.
+// readCommits reads stored manifests from a sequence on, until NATS is unreachable. It returns the next sequence.
 func (f *fleet) readCommits(ctx context.Context, from uint64) uint64 {
 	ordered, err := f.js.OrderedConsumer(ctx, schema.StateStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{manifestSubjects},

@@ -36,7 +36,7 @@ type fleet struct {
 	tmpfs      string // the last node's store; empty: this process may not mount one
 	nc         *nats.Conn
 	js         jetstream.JetStream
-	did        map[string]int // disturbances, by what was done
+	did        map[string]int // disturbances by name
 	kills      []kill         // of consumers
 	commits    *commits
 	damagedAt  []uint64 // by shard: sequence of its damaged batch
@@ -184,7 +184,7 @@ func (f *fleet) close() {
 		p.close()
 	}
 	if f.tmpfs != "" {
-		if f.keep { // unmounting deletes what is on it
+		if f.keep { // unmounting deletes its files
 			err := os.CopyFS(f.tmpfs+"-kept", os.DirFS(f.tmpfs))
 			f.Say("the store of %s is copied to %s-kept, err %v", f.nodes[nodes-1].Name, f.tmpfs, err)
 		}

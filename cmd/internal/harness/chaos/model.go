@@ -6,15 +6,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// published is what was published of one process, and what follows from it: a model of CUDA memory that knows as much
-// as the recording needs.
+// published counts the published events of one process and models its CUDA memory, as far as the recording needs it.
 type published struct {
 	seen     [schema.NumKinds]bool
 	calls    [schema.NumKinds]map[string]uint64 // by symbol, failed ones included
 	launches map[string]uint64                  // by mangled name
 	copies   map[route]moved
 	failed   map[string]uint64 // allocations that failed for lack of memory, by symbol
-	unknown  bool              // memory events were withheld, so what it holds is unknown
+	unknown  bool              // memory events were withheld, so its memory is unknown
 	gap      bool              // a later batch was published, so the gap can be noticed
 	exited   bool              // its exit was published
 

@@ -113,7 +113,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// forward copies what a client sends to its node, with the delay.
+// forward copies the client's bytes to its node, with the delay.
 func (p *proxy) forward(node io.Writer, client io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {

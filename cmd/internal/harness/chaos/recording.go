@@ -9,8 +9,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// recorder makes the recording that every host replays. In its few seconds programs begin and end, so that the state of
-// a shard that is taken over holds ended processes, unfreed memory, mappings, contexts and pools.
+// recorder makes the recording that every host replays. Programs begin and end within its few seconds, so a takeover
+// carries over ended processes, unfreed memory, mappings, contexts and pools.
 type recorder struct {
 	open [schema.NumKinds]*schema.Builder
 	now  schema.KTime

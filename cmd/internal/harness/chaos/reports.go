@@ -23,7 +23,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// verifyReports compares what the committed states report with what was published.
+// verifyReports compares the reports of the committed states with the published events.
 func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
 	var faults []error
 	for _, entry := range fold.All() {
@@ -35,7 +35,7 @@ func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
 	}
 	err := errors.Join(faults...)
 	if err == nil {
-		f.Say("the committed states report of each process what was published of it")
+		f.Say("the reports of the committed states equal the published events of each process")
 	}
 	return err
 }
@@ -66,7 +66,7 @@ func (f *fleet) restoreStates(ctx context.Context, entry fold.Entry, see func(fo
 	return nil
 }
 
-// comparison compares what a fold reports with what was published of each process.
+// comparison compares a fold's report with the published events of each process.
 type comparison struct {
 	*truth
 	fold               fold.Entry
@@ -132,7 +132,7 @@ func (c *comparison) addShard(state consumer.Stateful) {
 	}
 }
 
-// expect returns what was published of a process, after it compared the calls that are reported of it.
+// expect compares the reported calls of a process and returns its published events.
 func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *published {
 	p := c.processes[id]
 	if p == nil || c.seen[id] {

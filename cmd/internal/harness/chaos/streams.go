@@ -23,8 +23,8 @@ func (r repeats) total() (sum uint64) {
 	return sum
 }
 
-// verifyStreams checks that each shard's stream holds what was published for its hosts: under its subject, unchanged,
-// in order, and nothing else. A batch may be stored again if its ack was lost or its simulator restarted. The repeat
+// verifyStreams checks that each shard's stream holds exactly the published batches of its hosts: under their subjects,
+// unchanged and in order. A batch may be stored again if its ack was lost or its simulator restarted. The repeat
 // comes before the next batch of its kind, or after it if a node that was cut off or killed forwarded it late.
 func (f *fleet) verifyStreams(ctx context.Context, t *truth) (repeats, error) {
 	again := repeats{}
@@ -49,7 +49,7 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (repeats, error) {
 			case subject != own:
 				return fmt.Errorf("seq %d of %s has the subject %s, want %s", b.Seq, at, subject, own)
 			case b.Seq > uint64(len(want)) || want[b.Seq-1].sum != sum(data):
-				return fmt.Errorf("seq %d of %s differs from what was logged", b.Seq, at)
+				return fmt.Errorf("seq %d of %s differs from the truth log", b.Seq, at)
 			case want[b.Seq-1].withheld:
 				return fmt.Errorf("seq %d of %s is stored, but was withheld", b.Seq, at)
 			case b.Seq == before[0] || b.Seq == before[1]:

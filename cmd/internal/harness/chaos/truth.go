@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// truth is what the simulators logged before they published it, counted without package consumer.
+// truth is the content of the simulators' logs, counted without package consumer.
 type truth struct {
 	batches    map[origin][]logged    // by seq - 1
 	last       map[origin]uint64      // seq of the last one that was published
@@ -112,7 +112,7 @@ func (t *truth) add(b *schema.Batch, sum uint64, withheld bool) error {
 	return nil
 }
 
-// counts are what a reader of some kinds of one shard must count.
+// counts are the expected counts of a reader of some kinds of one shard.
 type counts struct {
 	batches, missing, lost uint64
 	events                 [schema.NumKinds]uint64

@@ -72,8 +72,8 @@ func (f *fleet) allFolded(ctx context.Context) error {
 // mostFaults limits how many faults of one sort are reported.
 const mostFaults = 3
 
-// verify compares the streams and the folds' results with the simulators' logs, and the committed states with what an
-// undisturbed reader makes of the streams.
+// verify compares the streams and the folds' results with the simulators' logs, and the committed states with those of
+// an undisturbed reader.
 func (f *fleet) verify(ctx context.Context) error {
 	faults := []error{f.summarize(), f.commits.err()}
 	t, err := readTruth(f.truthLog(0), f.truthLog(1))
@@ -106,7 +106,7 @@ func (f *fleet) verifyStates(ctx context.Context, t *truth, again repeats) error
 			stateBytes += n
 		}
 	}
-	f.Say("%d of %d states equal those of an undisturbed reader (%d bytes), whose counts equal what was published",
+	f.Say("%d of %d states equal those of an undisturbed reader (%d bytes), whose counts equal the published ones",
 		equal, f.shards*len(fold.All()), stateBytes)
 	if n := len(faults); n > mostFaults {
 		faults = append(faults[:mostFaults], fmt.Errorf("and %d more states", n-mostFaults))
@@ -153,7 +153,7 @@ func firstDifference(want, got []byte) string {
 	return where
 }
 
-// compareCounts compares what a reader counted with what was published and stored.
+// compareCounts compares the counts of a reader with the published and stored batches.
 func (t *truth) compareCounts(
 	reader *consumer.Reader, again *[schema.NumKinds]uint64, entry fold.Entry, shard, shards int,
 ) error {
@@ -216,7 +216,8 @@ func (f *fleet) verifyExercised(t *truth, repeated uint64) error {
 // loggedEvents are messages of the programs' logs that are counted.
 var loggedEvents = []string{
 	logAcquired, logLost, "checkpoint fenced", "checkpoint failed", logUnusable, "missing batches",
-	"stream recreated", "message redelivered", logPanicked, "dead letter not stored", "alert not stored",
+	"stream recreated", "message delivered again", logPanicked, "could not be copied to the dead letters",
+	"alert not stored",
 }
 
 // Messages that no program may log in a run.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process has used since it started.
+// Usage is the resource usage of a process since its start.
 type Usage struct {
 	CPU      time.Duration // of all threads, ended ones included
 	Resident int64         // peak, in bytes; 0 for a process that has ended
@@ -20,7 +20,7 @@ type Usage struct {
 	Written  int64         // bytes written to disks
 }
 
-// Usage returns what a started process has used. For a process that has ended only CPU is known.
+// Usage returns the usage of a started process. Only CPU is known after its end.
 func (p *Process) Usage() (Usage, error) {
 	if !p.Running() {
 		if p.cmd == nil || p.cmd.ProcessState == nil {

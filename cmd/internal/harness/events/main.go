@@ -1,5 +1,5 @@
 // Command events prints every event of a NATS store as one line of JSON, in order of time. Acceptance tests compare
-// each call with what a program reports of itself.
+// each call with the program's own report.
 //
 //	events STORE
 package main

@@ -5,9 +5,9 @@
 // Programs call the stub driver all the time. Outside run nats-server and gputap-leak. nats-server is killed and comes
 // back with the same store. In the middle of the outage the host reboots, or loses its power with -power-cut.
 //
-// The truth is what the stub counted of each program, and when each program ran by the host's clock. The guest writes
-// both to a serial port, so that no power cut loses them. A run fails if the stream does not hold each of these calls
-// exactly once, with a time at which its program ran.
+// The truth is the stub's count of each program's calls, and the time of each program by the host's clock. The guest
+// writes both to a serial port, so that no power cut loses them. A run fails if the stream does not hold each of these
+// calls exactly once, with a time at which its program ran.
 //
 // This program is also the init process of the guest.
 package main

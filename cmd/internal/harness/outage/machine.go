@@ -18,7 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 )
 
-// modules are what the kernel needs for a disk and a network card of qemu, in the order of loading.
+// modules are the kernel modules for a disk and a network card of qemu, in the order of loading.
 var modules = []string{
 	"drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
 	"drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/block/virtio_blk",
@@ -200,7 +200,7 @@ func (m *machine) cutPower() {
 	<-m.ended
 }
 
-// until waits for a condition of what the guest reports, which is called with mu held.
+// until waits until met returns true. It calls met with mu held.
 func (m *machine) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
 	deadline := time.After(within)
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -230,7 +230,7 @@ func (m *machine) until(ctx context.Context, within time.Duration, what string, 
 	}
 }
 
-// backlog says what the outbox holds, by the last report.
+// backlog describes the content of the outbox by the last report.
 func (m *machine) backlog() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -74,7 +74,7 @@ func (p *programs) end() {
 	p.group.Wait()
 }
 
-// run runs one program and reports what it did.
+// run runs one program and reports its calls.
 func (p *programs) run(args string, stdin io.Reader) {
 	p.mu.Lock()
 	p.number++
@@ -105,7 +105,7 @@ func (p *programs) run(args string, stdin io.Reader) {
 	_ = os.RemoveAll(dir)
 }
 
-// report reports what the running programs have done so far.
+// report reports the calls of the running programs so far.
 func (p *programs) report() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/stub"
 )
 
-// report is what the guest writes to the serial port, one JSON object per line. Times are of its clock.
+// report is one JSON object, which the guest writes to the serial port as one line. Times are of the guest's clock.
 type report struct {
 	At      time.Time `json:"at"`
 	Boot    string    `json:"boot"`              // boot id
@@ -22,7 +22,7 @@ type outbox struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// program is one run of bin/workload, and what the stub has counted of it so far.
+// program is one run of bin/workload, with the stub's counts so far.
 type program struct {
 	Number int          `json:"n"` // within its boot
 	Args   string       `json:"args"`

@@ -21,7 +21,7 @@ type origin struct {
 	kind schema.Kind
 }
 
-// traced is what the stream holds of one process.
+// traced is the content of the stream for one process.
 type traced struct {
 	calls       map[string]uint64
 	exits       uint64
@@ -29,13 +29,13 @@ type traced struct {
 	first, last time.Time // of the guest's clock
 }
 
-// stored is what the stream holds. A batch that is stored twice counts once, as in every consumer.
+// stored is the content of the stream. A batch that is stored twice counts once, as in every consumer.
 type stored struct {
 	times  times
 	behind map[string]time.Duration // by boot
 
 	sums      map[origin][]uint64 // of the batches, by seq - 1
-	runs      []origin            // of producers, in the order in which they began; their kind is none
+	runs      []origin            // of producers, in the order in which they began; kind is KindNone
 	processes map[schema.ProcessID]*traced
 	events    uint64
 	twice     int    // batches that were stored again

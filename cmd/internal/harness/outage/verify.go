@@ -65,7 +65,7 @@ func verify(ctx context.Context, f *fleet, m *machine, t times, powerCut bool) e
 	return errors.Join(s.err(), verifyLeak(ctx, f, c))
 }
 
-// compare finds every difference between the programs' truth and what is stored.
+// compare finds every difference between the programs' truth and the stored events.
 func compare(s *stored, programs map[programID]*program, boots []string, powerCut bool) *comparison {
 	c := &comparison{
 		stored: s, powerCut: powerCut, inside: map[string]int{},
@@ -201,8 +201,8 @@ func (c *comparison) print(f *fleet, m *machine) {
 	}
 }
 
-// verifyLeak checks that gputap-leak, which ran all the time, has folded everything: its committed state is, byte for
-// byte, what an undisturbed reader makes of the stream, and it is right.
+// verifyLeak checks that gputap-leak, which ran all the time, has folded everything: its committed state is right,
+// and equals that of an undisturbed reader byte for byte.
 func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	tracker := fold.Leak.New().(*leak.Tracker)
 	reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, tracker, slog.New(slog.DiscardHandler))

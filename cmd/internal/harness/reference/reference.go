@@ -1,5 +1,5 @@
-// Package reference computes what one reader to which nothing happens makes of a shard's stream. Programs that disturb
-// consumers compare it with what the consumers committed.
+// Package reference computes the state of an undisturbed reader of a shard's stream. Programs that disturb consumers
+// compare the committed states with it.
 package reference
 
 import (

@@ -31,7 +31,8 @@ type sample struct {
 	sum  counters
 }
 
-// backlogs folds what is stored with each number of instances, each time between two runs of as many no-op consumers.
+// backlogs folds all stored messages with each number of instances, each time between two runs of as many no-op
+// consumers.
 func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *folded) error {
 	messages, err := b.messagesOf(ctx, fold)
 	if err != nil {
@@ -89,7 +90,7 @@ func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err e
 	return sum, nil
 }
 
-// backlog folds what is stored from the beginning with so many instances, or has as many no-op consumers read it.
+// backlog folds all stored messages with so many instances, or has as many no-op consumers read them.
 func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, baseline bool) (*backlogResult,
 	error) {
 	if err := b.purge(ctx, false); err != nil {

@@ -96,7 +96,7 @@ func (b *bench) fill(ctx context.Context) error {
 	return nil
 }
 
-// warmUp runs everything once, returns how many events a batch has, and purges what it stored.
+// warmUp runs everything once, returns how many events a batch has, and purges the stored messages.
 func (b *bench) warmUp(ctx context.Context) (eventsOfBatch float64, err error) {
 	b.Say("warm up")
 	p := b.simulator("warm", b.fillRate, b.fillAge, 24*time.Hour)

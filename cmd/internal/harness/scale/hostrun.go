@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// hostLoad is what a program calls while a real producer is stopped, so that a ring fills.
+// hostLoad is a program's calls while a real producer is stopped, so that a ring fills.
 type hostLoad struct {
 	function string // argument of `workload bench`
 	kind     schema.Kind
@@ -39,7 +39,7 @@ const (
 	hostRound = 2_500_000 // events
 	hostRing  = 256 << 20
 	manyAcks  = 64                     // messages in flight of the faster raw publisher
-	quietTime = 300 * time.Millisecond // without an ack, after which the producer is asked whether it is done
+	quietTime = 300 * time.Millisecond // without an ack; then the producer's metrics are read
 )
 
 // hostRun compares a producer with raw publishers of the same bytes.

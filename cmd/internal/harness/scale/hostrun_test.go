@@ -128,7 +128,7 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestRejectedPublishIsAnError: messages that were not stored are not measured.
+// TestRejectedPublishIsAnError: only stored messages are measured.
 func TestRejectedPublishIsAnError(t *testing.T) {
 	url, _ := newShard(t)
 	js := connectAs(t, url, inbox+".raw", 4)

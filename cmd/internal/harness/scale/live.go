@@ -54,7 +54,7 @@ func (b *bench) live(ctx context.Context, rate float64, r *liveResult) error {
 	return nil
 }
 
-// liveAlone measures what it costs to store the messages.
+// liveAlone measures the cost of storing the messages.
 func (b *bench) liveAlone(ctx context.Context, p *cluster.Process, to *liveSpan) error {
 	before, err := b.read(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) caughtUp(ctx context.Context, folds []*instances, perSecond floa
 	}
 }
 
-// liveFolded measures what it costs with consumers.
+// liveFolded measures the cost with consumers.
 func (b *bench) liveFolded(ctx context.Context, p *cluster.Process, folds []*instances, r *liveResult) error {
 	processes := []*cluster.Process{p}
 	each := [][]int{b.simulatorCPUs}

@@ -235,7 +235,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.measure(ctx), b.report()) // what was measured before an error is printed too
+	return errors.Join(b.measure(ctx), b.report()) // also prints the figures from before an error
 }
 
 func (b *bench) measure(ctx context.Context) error {

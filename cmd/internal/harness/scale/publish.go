@@ -19,7 +19,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// published is what a publisher prints at the end, on the line after "ready".
+// published is the result that a publisher prints at the end, on the line after "ready".
 type published struct {
 	Began    int64  `json:"began"` // nanoseconds since 1970
 	Messages int    `json:"messages"`
@@ -155,7 +155,7 @@ func manyInFlight(ctx context.Context, js jetstream.JetStream, messages []*nats.
 	return last, nil
 }
 
-// readPublisher reads what a publisher has printed so far: nothing, "ready", or what it has done.
+// readPublisher reads the output of a publisher so far: nothing, "ready", or also its result.
 func readPublisher(p *cluster.Process) (isReady bool, done *published, err error) {
 	text, err := os.Open(p.Out)
 	if err != nil {

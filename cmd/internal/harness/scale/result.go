@@ -68,7 +68,7 @@ type liveResult struct {
 	Stats       simulate.Stats `json:"simulator"` // from its start to its end
 	Alone       liveSpan       `json:"without_folds"`
 	Folded      liveSpan       `json:"with_folds"`
-	CaughtUp    bool           `json:"caught_up"` // with what was stored before the folds started
+	CaughtUp    bool           `json:"caught_up"` // with the messages from before the folds started
 	Folds       []liveFold     `json:"folds"`
 	DiskStreams int64          `json:"disk_bytes_streams"`
 	DiskRest    int64          `json:"disk_bytes_rest"`

@@ -110,7 +110,7 @@ func TestWindowLeavesOutTheEdges(t *testing.T) {
 	}
 }
 
-// TestLimitNamesWhatIsBusy: a limit is what has less than a tenth of its own CPUs left.
+// TestLimitNamesWhatIsBusy: a limit has less than a tenth of its own CPUs left.
 func TestLimitNamesWhatIsBusy(t *testing.T) {
 	b := &bench{options: options{nodeCPUs: [nodes][]int{{0, 1}, {2, 3}, {4, 5}}}}
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
-// reading is what was used up to one moment.
+// reading is the usage of processes and machine up to one moment.
 type reading struct {
 	at         time.Time
 	processes  []cluster.Usage // in the order of read's arguments
@@ -79,7 +79,7 @@ func machineIdle() (idle, all time.Duration) {
 	return idle, all
 }
 
-// use is what was used between two readings.
+// use is the difference of two readings.
 type use struct {
 	Seconds     float64        `json:"seconds"`
 	CPU         []float64      `json:"cpu_seconds"`        // of each process
@@ -129,8 +129,8 @@ func busy(cpu, seconds float64, cpus []int) float64 {
 
 const nearlyAll = 0.9
 
-// limit names what had less than a tenth of its CPUs left. each are the CPUs of the processes; nil for a process that
-// may use all CPUs.
+// limit names the processes that had less than a tenth of their CPUs left. each are the CPUs of the processes; nil for
+// a process that may use all CPUs.
 func (b *bench) limit(u *use, what string, each [][]int) string {
 	full := 0
 	for i, cpus := range each {

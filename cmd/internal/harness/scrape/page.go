@@ -22,7 +22,7 @@ type Series struct {
 // client asks for no compression, which would cost the measured process CPU time.
 var client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 30 * time.Second}
 
-// Body returns what a URL answers. A status other than 200 is an error.
+// Body returns the answer to a GET request. A status other than 200 is an error.
 func Body(url string) ([]byte, error) {
 	answer, err := client.Get(url)
 	if err != nil {

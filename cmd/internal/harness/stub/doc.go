@@ -1,3 +1,3 @@
-// Package stub reads what the stub CUDA driver counted itself. It is the truth for programs that run gputap's own
-// processes against the stub; no code of gputap takes part in it.
+// Package stub reads the counts of the stub CUDA driver. They are the truth for programs that run gputap's own
+// processes against the stub, because none of gputap's code produces them.
 package stub

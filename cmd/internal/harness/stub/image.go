@@ -36,8 +36,8 @@ const (
 	truthBytes = 39176
 )
 
-// Images reads what the stub counted in GPUTAP_STUB_TRUTH=dir. It leaves out images without calls, and those whose file
-// is not complete yet.
+// Images reads the stub's counts from dir, the value of GPUTAP_STUB_TRUTH. It leaves out images without calls, and
+// those whose file is not complete yet.
 func Images(dir string) ([]Image, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.*"))
 	if err != nil {
