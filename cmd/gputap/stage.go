@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,20 +20,26 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// check compares one figure: expected comes from the stub or from the listing that the scenario
-// reproduces, observed from gputap.
+// check compares one figure. The expected value comes from the stub, from the workload or from the listing that the
+// scenario reproduces; the observed value comes from gputap.
 type check struct {
-	what      string
-	expected  any
-	observed  any
-	tolerance float64 // relative; for float64 figures only
+	what     string
+	expected any // equal to observed, or bounds of a float64
+	observed any
 }
 
+// bounds are the smallest and the largest correct value of a figure.
+type bounds struct {
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+}
+
+func (b bounds) String() string { return fmt.Sprintf("%.5g to %.5g", b.Least, b.Most) }
+
 func (c check) equal() bool {
-	want, isFloat := c.expected.(float64)
-	got, ok := c.observed.(float64)
-	if isFloat && ok {
-		return math.Abs(got-want) <= c.tolerance*math.Abs(want)
+	if b, ok := c.expected.(bounds); ok {
+		got, ok := c.observed.(float64)
+		return ok && b.Least <= got && got <= b.Most
 	}
 	return c.expected == c.observed
 }

@@ -1,28 +1,28 @@
-// stub.c: the clock, and what is nobody's else.
+// stub.c: the clock, and the functions that belong to no other file.
 #include <time.h>
 
 #include "stub_internal.h"
 
 __thread CUresult next_refusal;
 
-uint64_t monotonic_ns(void)
+uint64_t boot_ns(void)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_BOOTTIME, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// The last 200 µs are spun, for a sleep wakes up late.
-void wait_until(uint64_t monotonic)
+// Spins for the last 200 µs, because a sleep may end late.
+void wait_until(uint64_t instant)
 {
 	enum { SPIN_NS = 200000 };
-	uint64_t now = monotonic_ns();
-	if (monotonic > now + SPIN_NS) {
-		uint64_t wake = monotonic - SPIN_NS;
+	uint64_t now = boot_ns();
+	if (instant > now + SPIN_NS) {
+		uint64_t wake = instant - SPIN_NS;
 		struct timespec t = { .tv_sec = (time_t)(wake / 1000000000u), .tv_nsec = (long)(wake % 1000000000u) };
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+		clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &t, NULL);
 	}
-	while (monotonic_ns() < monotonic)
+	while (boot_ns() < instant)
 		;
 }
 

@@ -49,7 +49,7 @@ struct stub_call {
 	uint64_t failed;  // +56  returned anything else
 	uint64_t bytes;   // +64  of the ok calls: allocated, freed, reserved, mapped, copied…: what the caller
 	                  //      asked for (pitched memory: pitch x height); recorded into a graph: none
-	uint64_t busy_ns; // +72  synchronous copies only: time from first to last statement
+	uint64_t busy_ns; // +72  synchronous copies only: boot-time ns from the first to the last statement
 };
 
 // Launches under one name that ran, whatever the library, handle or launch call: a launch that was recorded into a graph

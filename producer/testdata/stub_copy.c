@@ -17,7 +17,7 @@ static uint64_t copy_ns(uint64_t bytes, uint64_t rate)
 #define SYNC_ONE(name, params, n, good, rate)                                                                          \
 	API CUresult name params                                                                                       \
 	{                                                                                                              \
-		uint64_t start = monotonic_ns();                                                                       \
+		uint64_t start = boot_ns();                                                                            \
 		CUresult rc = refusal();                                                                               \
 		if (rc == CUDA_SUCCESS && !(good))                                                                     \
 			rc = CUDA_ERROR_INVALID_VALUE;                                                                 \
@@ -26,7 +26,7 @@ static uint64_t copy_ns(uint64_t bytes, uint64_t rate)
 		uint64_t copied = (n);                                                                                 \
 		wait_until(start + copy_ns(copied, rate));                                                             \
 		count(CALL_##name, CUDA_SUCCESS, copied);                                                              \
-		add(&truth->calls[CALL_##name].busy_ns, monotonic_ns() - start);                                       \
+		add(&truth->calls[CALL_##name].busy_ns, boot_ns() - start);                                            \
 		return CUDA_SUCCESS;                                                                                   \
 	}
 

@@ -104,9 +104,10 @@ struct context *current_context(void);
 int current_device(void);
 void context_reset(void);
 
-uint64_t monotonic_ns(void);
-// wait_until comes back within a microsecond after the instant, unless Linux took the CPU away.
-void wait_until(uint64_t monotonic);
+// boot_ns reads the clock that Linux uses in BPF programs: nanoseconds since boot, time in suspend included.
+uint64_t boot_ns(void);
+// wait_until returns within a microsecond after the instant on that clock, unless Linux preempts the thread.
+void wait_until(uint64_t instant);
 
 // Kernel names: stub_name.c.
 struct handle {

@@ -290,7 +290,7 @@ static CUresult release_slowly(CUdeviceptr dptr, uint64_t *bytes)
 {
 	CUresult rc = release(dptr, bytes);
 	if (linger_ns)
-		wait_until(monotonic_ns() + linger_ns);
+		wait_until(boot_ns() + linger_ns);
 	return rc;
 }
 

@@ -57,7 +57,7 @@ static CUresult record(CUevent event, CUstream stream, bool per_thread)
 		return CUDA_ERROR_INVALID_HANDLE;
 	int i = place_of(event);
 	if (i >= 0)
-		events[i].recorded = monotonic_ns();
+		events[i].recorded = boot_ns();
 	capture_event(event, stream, per_thread);
 	return CUDA_SUCCESS;
 }

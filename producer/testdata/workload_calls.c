@@ -1,6 +1,9 @@
 // workload_calls.c: kernels, copies and the other ways to get memory.
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "workload.h"
 
@@ -18,18 +21,36 @@ void launches(void)
 	step("done");
 }
 
+// boot_ns reads the clock that the stub and Linux's BPF programs use.
+static uint64_t boot_ns(void)
+{
+	struct timespec t;
+	must("clock_gettime", clock_gettime(CLOCK_BOOTTIME, &t));
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// TIMED repeats a copy and prints the nanoseconds around all calls. The stub sums the nanoseconds inside the same
+// calls, so a correct trace of them lies between the two sums, however the threads are scheduled.
+#define TIMED(times, function, ...)                                                                                    \
+	do {                                                                                                           \
+		uint64_t around = 0;                                                                                   \
+		for (int i = 0; i < (times); i++) {                                                                    \
+			uint64_t start = boot_ns();                                                                    \
+			OK(function(__VA_ARGS__));                                                                     \
+			around += boot_ns() - start;                                                                   \
+		}                                                                                                      \
+		printf("around " #function " %" PRIu64 "\n", around);                                                  \
+	} while (0)
+
 void copies(void)
 {
 	open_gpu();
 	void *host;
 	OK(cuMemHostAlloc(&host, 8 * MB, 0));
 	CUdeviceptr a = allocate(8 * MB), b = allocate(8 * MB);
-	for (int i = 0; i < 40; i++)
-		OK(cuMemcpyHtoD_v2(a, host, 8 * MB));
-	for (int i = 0; i < 40; i++)
-		OK(cuMemcpyDtoH_v2(host, a, 8 * MB));
-	for (int i = 0; i < 10; i++)
-		OK(cuMemcpyDtoD_v2(b, a, 8 * MB));
+	TIMED(40, cuMemcpyHtoD_v2, a, host, 8 * MB);
+	TIMED(40, cuMemcpyDtoH_v2, host, a, 8 * MB);
+	TIMED(10, cuMemcpyDtoD_v2, b, a, 8 * MB);
 	for (int i = 0; i < 20; i++)
 		OK(cuMemcpyHtoDAsync_v2(b, host, 1 * MB, NULL));
 	OK(cuStreamSynchronize(NULL));
