@@ -3,47 +3,41 @@ package config
 import (
 	"fmt"
 
-	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 )
 
-// bus is what a command reads that has no file.
-type bus struct {
+// busCommand is the configuration of a command that reads no file.
+type busCommand struct {
 	NATS NATS `koanf:"nats"`
 }
 
-func (b bus) Validate() error { return b.NATS.Validate() }
+// Validate names the first key with a wrong value.
+func (b busCommand) Validate() error { return b.NATS.Validate() }
 
-// BusFlags adds the flags by which a command that has no file finds the bus. read takes what was not given from the
-// variables; as defaults of the flags --help would show them, passwords too.
+// BusFlags adds the nats flags of a command that reads no file. After the flags are parsed, read returns the section:
+// variables, then flags. Variables are not defaults of the flags, because --help would print a password.
 func BusFlags(flags *pflag.FlagSet) (read func() (NATS, error)) {
-	own, keys := flagsOf("", bus{})
+	own, keys := flagsOf(busCommand{})
 	own.VisitAll(func(f *pflag.Flag) {
 		f.Usage += " [$" + variable(f.Name) + "]"
 		flags.AddFlag(f)
 	})
 	return func() (NATS, error) {
 		k := koanf.New(".")
-		if err := loadEnv(k, own); err != nil {
+		if err := loadVariables(k, own); err != nil {
 			return NATS{}, err
 		}
-		given := map[string]any{}
-		own.VisitAll(func(f *pflag.Flag) {
-			if f.Changed {
-				given[f.Name] = f.Value.String()
-			}
-		})
-		if err := k.Load(confmap.Provider(given, "."), nil); err != nil {
-			return NATS{}, fmt.Errorf("read flags: %w", err)
+		if err := loadFlags(k, own); err != nil {
+			return NATS{}, err
 		}
-		if err := unknown(k, keys); err != nil {
+		if err := checkKeys(k, keys); err != nil {
 			return NATS{}, err
 		}
 		if k.String("nats.url") == "" {
-			return NATS{}, fmt.Errorf("--nats.url: empty: set it, or %s, to nats://host:4222", variable("nats.url"))
+			return NATS{}, fmt.Errorf("--nats.url: empty; set it, or %s, to nats://host:4222", variable("nats.url"))
 		}
-		b, err := decode[bus](k)
-		return b.NATS, err
+		c, err := decode[busCommand](k)
+		return c.NATS, err
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestBusFlags: flags are over variables, mistaken variables are named, and no help shows what a variable holds.
+// TestBusFlags checks that flags override variables, that errors name mistaken variables, and that help shows no values
+// of variables.
 func TestBusFlags(t *testing.T) {
 	t.Setenv("GPUTAP_NATS__URL", "nats://me:pa55w0rd@bus")
 	t.Setenv("GPUTAP_NATS__TLS__CA_FILE", "/of/variable.pem")
@@ -31,7 +32,7 @@ func TestBusFlags(t *testing.T) {
 	if n, _, err = read("--nats.url", "nats://other"); err != nil || n.URL != "nats://other" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if _, _, err = read("--nats.url", ""); err == nil || !strings.Contains(err.Error(), "nats.url: empty") {
+	if _, _, err = read("--nats.url", ""); err == nil || !strings.Contains(err.Error(), "--nats.url: empty") {
 		t.Errorf("without a URL: %v", err)
 	}
 	t.Setenv("GPUTAP_NATS__CRED_FILE", "x")

@@ -6,59 +6,58 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
-// Bytes is an amount that files, variables and flags may give with a unit. It is a pflag.Value.
+// Bytes is a number of bytes that files, variables and flags may give with a unit. It is a pflag.Value.
 type Bytes int64
 
-// units with an i are powers of 1024.
-var units = map[string]float64{
-	"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "pib": 1 << 50,
-	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
-}
-
-// ParseBytes reads an amount as people write it: 64GiB, 1.5 TB, or plain bytes.
+// ParseBytes reads 64GiB (powers of 1024), 64GB (powers of 1000), 1.5 TB, or plain bytes.
 func ParseBytes(text string) (Bytes, error) {
-	wrong := fmt.Errorf("%q is no amount: use bytes or a unit, as in 107374182400, 100GiB or 64GB", text)
-	digits := strings.TrimRight(strings.TrimSpace(text), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	unit, known := units[strings.ToLower(strings.TrimSpace(text)[len(digits):])]
-	digits = strings.TrimSpace(digits)
-	if !known || strings.Trim(digits, "0123456789.") != "" {
-		return 0, wrong
-	}
-	if n, err := strconv.ParseInt(digits, 10, 64); err == nil && unit == 1 {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseUint(text, 10, 63); err == nil { // exact, where humanize computes in floating point
 		return Bytes(n), nil
 	}
-	n, err := strconv.ParseFloat(digits, 64)
-	if err != nil || n*unit >= math.MaxInt64 {
-		return 0, wrong
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 || strings.Contains(text, ",") { // humanize reads 1,5GiB as 15GiB
+		return 0, fmt.Errorf("%q is not a number of bytes; use 107374182400, 100GiB or 64GB", text)
 	}
-	return Bytes(n * unit), nil
+	return Bytes(n), nil
 }
 
-// Set takes what ParseBytes reads.
+// Set reads text as ParseBytes does.
 func (b *Bytes) Set(text string) (err error) {
 	*b, err = ParseBytes(text)
 	return err
 }
 
-// String is exact, and as short as it can be: 4GiB, 100GB, or plain bytes where no unit fits.
+// Ours, because humanize.IBytes rounds and a printed configuration must give the same value again.
+var exactUnits = []struct {
+	name string
+	size Bytes
+}{
+	{"KiB", humanize.KiByte}, {"MiB", humanize.MiByte}, {"MB", humanize.MByte}, {"GiB", humanize.GiByte},
+	{"GB", humanize.GByte}, {"TiB", humanize.TiByte}, {"TB", humanize.TByte}, {"PiB", humanize.PiByte}, {"PB", humanize.PByte},
+}
+
+// String returns the shortest exact form: 4GiB, 100GB, or plain bytes if no unit divides the number.
 func (b Bytes) String() string {
 	shortest := strconv.FormatInt(int64(b), 10)
-	for _, unit := range []string{"KiB", "MiB", "MB", "GiB", "GB", "TiB", "TB", "PiB", "PB"} {
-		size := Bytes(units[strings.ToLower(unit)])
-		if text := strconv.FormatInt(int64(b/size), 10) + unit; b != 0 && b%size == 0 && len(text) <= len(shortest) {
+	for _, unit := range exactUnits {
+		text := strconv.FormatInt(int64(b/unit.size), 10) + unit.name
+		if b != 0 && b%unit.size == 0 && len(text) <= len(shortest) {
 			shortest = text
 		}
 	}
 	return shortest
 }
 
-// Type is what help calls the value.
+// Type names the value in help texts.
 func (b *Bytes) Type() string { return "bytes" }
 
-// parseBytes is a hook of decoding.
-func parseBytes(from, to reflect.Type, data any) (any, error) {
+// parseBytes is a decode hook.
+func parseBytes(_, to reflect.Type, data any) (any, error) {
 	if text, ok := data.(string); ok && to == reflect.TypeFor[Bytes]() {
 		return ParseBytes(text)
 	}

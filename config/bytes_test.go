@@ -7,6 +7,7 @@ import (
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
 		"0": 0, "107374182400": 107374182400, "64GiB": 64 << 30, "64 gib": 64 << 30, "1.5TB": 15e11, "10MB": 1e7, "7b": 7,
+		"4GiB": 4 << 30, "64MiB": 64 << 20, "100GB": 100e9,
 		"9223372036854775807": 1<<63 - 1,
 	} {
 		if got, err := ParseBytes(text); got != want || err != nil {
@@ -16,7 +17,7 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%d is written %q, which is %d, %v", want, want.String(), again, err)
 		}
 	}
-	for _, text := range []string{"", " ", "GiB", "-1", "1e3", "0x10", "10XB", "8EiB", "9223372036854775808", "99999999PiB", "1..5GiB", "NaN", "+1", "1 2"} {
+	for _, text := range []string{"", " ", "GiB", "-1", "1e3", "0x10", "10XB", "8EiB", "9223372036854775808", "99999999PiB", "1..5GiB", "NaN", "+1", "1 2", "1,5GiB"} {
 		if got, err := ParseBytes(text); err == nil {
 			t.Errorf("%q is taken for %d", text, got)
 		}
@@ -28,8 +29,8 @@ func TestParseBytes(t *testing.T) {
 	}
 }
 
-// TestAmountsHaveUnits: in a file with a unit and without, in a variable, in a flag.
-func TestAmountsHaveUnits(t *testing.T) {
+// TestBytesHaveUnits sets numbers of bytes with and without units in a file, a variable and a flag.
+func TestBytesHaveUnits(t *testing.T) {
 	t.Setenv("GPUTAP_PRODUCER__SPOOL_BYTES", "1GiB")
 	file := write(t, "producer:\n  outbox_max_bytes: 100GB\n  control_ring_bytes: 4096\n  bulk_ring_bytes: 16MiB\n")
 	cfg, err := Load("x", []string{"--config", file, "--producer.bulk_ring_bytes", "2 MiB"}, DefaultProducerCommand())

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ProducerCommand is everything gputap-producer reads.
+// ProducerCommand is the configuration of gputap-producer.
 type ProducerCommand struct {
 	NATS     NATS     `koanf:"nats"`
 	Producer Producer `koanf:"producer"`
@@ -13,7 +13,7 @@ type ProducerCommand struct {
 	Log      Log      `koanf:"log"`
 }
 
-// LeakCommand is everything gputap-leak reads.
+// LeakCommand is the configuration of gputap-leak.
 type LeakCommand struct {
 	NATS     NATS     `koanf:"nats"`
 	Consumer Consumer `koanf:"consumer"`
@@ -22,7 +22,7 @@ type LeakCommand struct {
 	Log      Log      `koanf:"log"`
 }
 
-// AnomalyCommand is everything gputap-anomaly reads.
+// AnomalyCommand is the configuration of gputap-anomaly.
 type AnomalyCommand struct {
 	NATS     NATS     `koanf:"nats"`
 	Consumer Consumer `koanf:"consumer"`
@@ -31,7 +31,7 @@ type AnomalyCommand struct {
 	Log      Log      `koanf:"log"`
 }
 
-// LaunchCommand is everything gputap-launch reads.
+// LaunchCommand is the configuration of gputap-launch.
 type LaunchCommand struct {
 	NATS     NATS     `koanf:"nats"`
 	Consumer Consumer `koanf:"consumer"`
@@ -40,7 +40,7 @@ type LaunchCommand struct {
 	Log      Log      `koanf:"log"`
 }
 
-// BandwidthCommand is everything gputap-bandwidth reads.
+// BandwidthCommand is the configuration of gputap-bandwidth.
 type BandwidthCommand struct {
 	NATS      NATS      `koanf:"nats"`
 	Consumer  Consumer  `koanf:"consumer"`
@@ -49,52 +49,62 @@ type BandwidthCommand struct {
 	Log       Log       `koanf:"log"`
 }
 
-// keepIdle is how long folds keep a process that has gone quiet or has ended.
+// keepIdle is how long folds keep a process after its last event or its end.
 const keepIdle = time.Hour
 
 var (
 	defaultNATS     = NATS{URL: "nats://127.0.0.1:4222"}
 	defaultConsumer = Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20}
-	defaultMetrics  = Metrics{Addr: "127.0.0.1:0"} // several consumers share a machine
 	defaultLog      = Log{Level: "info", Format: "auto"}
 )
 
-// DefaultProducerCommand is what an empty file means.
+// DefaultProducerCommand returns the configuration without any file, variable or flag.
 func DefaultProducerCommand() ProducerCommand {
-	return ProducerCommand{NATS: defaultNATS, Producer: DefaultProducer(), Metrics: Metrics{Addr: "127.0.0.1:9401"}, Log: defaultLog}
+	return ProducerCommand{
+		NATS: defaultNATS, Producer: DefaultProducer(), Metrics: Metrics{Addr: producerMetrics}, Log: defaultLog,
+	}
 }
 
-// DefaultLeakCommand is what an empty file means.
+// DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
 	return LeakCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Leak: Leak{KeepEnded: keepIdle}, Metrics: defaultMetrics, Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Leak: Leak{KeepEnded: keepIdle}, Metrics: Metrics{Addr: leakMetrics}, Log: defaultLog,
 	}
 }
 
-// DefaultAnomalyCommand is what an empty file means.
+// DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
 	return AnomalyCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Anomaly: Anomaly{OOMCooldown: 15 * time.Minute}, Metrics: defaultMetrics,
+		NATS: defaultNATS, Consumer: defaultConsumer, Anomaly: Anomaly{OOMCooldown: 15 * time.Minute}, Metrics: Metrics{Addr: anomalyMetrics},
 		Log: defaultLog,
 	}
 }
 
-// DefaultLaunchCommand is what an empty file means.
+// DefaultLaunchCommand returns the configuration without any file, variable or flag.
 func DefaultLaunchCommand() LaunchCommand {
 	return LaunchCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Launch: Launch{Keep: keepIdle, MaxKernels: 10_000}, Metrics: defaultMetrics,
+		NATS: defaultNATS, Consumer: defaultConsumer, Launch: Launch{Keep: keepIdle, MaxKernels: 10_000}, Metrics: Metrics{Addr: launchMetrics},
 		Log: defaultLog,
 	}
 }
 
-// DefaultBandwidthCommand is what an empty file means.
+// DefaultBandwidthCommand returns the configuration without any file, variable or flag.
 func DefaultBandwidthCommand() BandwidthCommand {
 	return BandwidthCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Bandwidth: Bandwidth{Keep: keepIdle}, Metrics: defaultMetrics, Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Bandwidth: Bandwidth{Keep: keepIdle}, Metrics: Metrics{Addr: bandwidthMetrics}, Log: defaultLog,
 	}
 }
 
-// commands are the roots of all commands: one file may serve them all.
+// Default addresses of /metrics: one port for each program, so that all may run on one machine.
+const (
+	producerMetrics  = "127.0.0.1:9440"
+	leakMetrics      = "127.0.0.1:9441"
+	anomalyMetrics   = "127.0.0.1:9442"
+	launchMetrics    = "127.0.0.1:9443"
+	bandwidthMetrics = "127.0.0.1:9444"
+)
+
+// commands returns the defaults of all programs.
 func commands() []any {
 	return []any{
 		DefaultProducerCommand(), DefaultLeakCommand(), DefaultAnomalyCommand(), DefaultLaunchCommand(), DefaultBandwidthCommand(),
@@ -102,30 +112,30 @@ func commands() []any {
 	}
 }
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c ProducerCommand) Validate() error { return first(c.NATS, c.Producer, c.Log) }
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c LeakCommand) Validate() error {
 	return first(c.NATS, c.Consumer, c.Log, notNegative{"leak.keep_ended", c.Leak.KeepEnded})
 }
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c AnomalyCommand) Validate() error {
 	return first(c.NATS, c.Consumer, c.Log, notNegative{"anomaly.warmup", c.Anomaly.Warmup},
 		notNegative{"anomaly.alloc_size_cooldown", c.Anomaly.AllocSizeCooldown},
 		notNegative{"anomaly.oom_cooldown", c.Anomaly.OOMCooldown})
 }
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c LaunchCommand) Validate() error {
 	if c.Launch.MaxKernels < 1 {
-		return fmt.Errorf("launch.max_kernels: %d: use 1 or more", c.Launch.MaxKernels)
+		return fmt.Errorf("launch.max_kernels: %d is too small; use 1 or more", c.Launch.MaxKernels)
 	}
 	return first(c.NATS, c.Consumer, c.Log, notNegative{"launch.keep", c.Launch.Keep})
 }
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c BandwidthCommand) Validate() error {
 	return first(c.NATS, c.Consumer, c.Log, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
 }
@@ -155,9 +165,6 @@ type validator interface{ Validate() error }
 func first(sections ...validator) error {
 	for _, s := range sections {
 		if err := s.Validate(); err != nil {
-			if _, ok := s.(Producer); ok {
-				return fmt.Errorf("producer.%w", err) // its keys are also flags without a section, of gputap run
-			}
 			return err
 		}
 	}
@@ -171,7 +178,7 @@ type notNegative struct {
 
 func (n notNegative) Validate() error {
 	if n.value < 0 {
-		return fmt.Errorf("%s: %s: use 0 or more", n.key, n.value)
+		return fmt.Errorf("%s: %s is negative; use 0 or more", n.key, n.value)
 	}
 	return nil
 }

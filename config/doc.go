@@ -1,13 +1,12 @@
-// Package config holds what can be set, one documented struct per section, and reads it: defaults,
-// then a YAML file, then GPUTAP_… variables, then flags, each over the one before.
+// Package config declares what can be configured, one documented struct per section, and reads it: defaults, then a
+// YAML file, then GPUTAP_… variables, then flags. Each source overrides the ones before it.
 //
-// Keys are dotted in flags (--nats.url), nested in YAML, and in variables their dots are two
-// underscores (GPUTAP_NATS__URL). Lists are separated by commas. An unknown key is an error that
-// names it and the known one nearest to it, wherever it stands. One file, and one environment, may
-// serve all commands: each takes its own sections and passes over the others'.
+// Keys are dotted in flags (--nats.url) and nested in YAML. In variables a dot is two underscores (GPUTAP_NATS__URL).
+// Commas separate the entries of a list. An unknown key is an error in every source, and the error names a similar key
+// if there is one. One file and one environment may serve all programs: each program ignores the sections of others.
 //
-// A variable without two underscores is none of ours, as Kubernetes makes some of the names of
-// services (GPUTAP_LEAK_PORT), unless it is one of ours but for an underscore, or a flag's short name.
+// A variable without two underscores is ignored, because Kubernetes makes such variables from the names of services
+// (GPUTAP_LEAK_PORT). It is an error if it is spelled like a flag.
 //
-// Secrets are given as paths of files. A password in nats.url is never printed.
+// Files hold secrets, and keys hold their paths. A password in nats.url is never printed.
 package config

@@ -13,17 +13,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is a file of one YAML document: of several only the first would count.
+// document is a file with one YAML document. The parser alone would ignore all documents after the first.
 type document struct{ *parser.YAML }
 
-// Unmarshal refuses more than one, and keys with dots, which are those of flags.
+// Unmarshal rejects a second document, and keys that are written with dots as flags are.
 func (document) Unmarshal(data []byte) (first map[string]any, err error) {
 	in := yaml.NewDecoder(bytes.NewReader(data))
 	err = in.Decode(&first)
 	for err == nil {
 		var more any
 		if err = in.Decode(&more); more != nil {
-			return nil, errors.New("a second document begins after ---: write one")
+			return nil, errors.New("the file has a second document after ---; write one document")
 		}
 	}
 	if !errors.Is(err, io.EOF) {
@@ -31,12 +31,12 @@ func (document) Unmarshal(data []byte) (first map[string]any, err error) {
 	}
 	if key := dotted(first); key != "" {
 		nested := strings.ReplaceAll(key, ".", ": {") + ": …" + strings.Repeat("}", strings.Count(key, "."))
-		return nil, fmt.Errorf("key %s: in a file its parts stand below each other: write %s", key, nested)
+		return nil, fmt.Errorf("key %s has dots; in a file write %s", key, nested)
 	}
 	return first, nil
 }
 
-// dotted is the first key with a dot, "" without one.
+// dotted returns the first key with a dot, or "".
 func dotted(section map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(section)) {
 		if strings.Contains(key, ".") {

@@ -1,38 +1,42 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 )
 
-// RunCommand is what gputap run reads from files and variables; its other flags are flags only.
+// RunCommand is the configuration of gputap run.
 type RunCommand struct {
 	Embedded Embedded `koanf:"embedded"`
 	Producer Producer `koanf:"producer"`
+	Metrics  Metrics  `koanf:"metrics"`
 }
 
-// Embedded is the bus inside gputap run. It listens only when it is told to.
+// Embedded is the section of the NATS server inside gputap run. By default it does not listen.
 type Embedded struct {
-	Listen  string `koanf:"listen" flag:"nats-listen" doc:"address where the embedded bus lets other programs read, as 127.0.0.1:4222 (port 0: any; empty: nowhere)"`
-	TLSCert string `koanf:"listen_tls_cert" flag:"nats-listen-tls-cert" doc:"certificate of the embedded bus; needed to listen beyond this machine"`
-	TLSKey  string `koanf:"listen_tls_key" flag:"nats-listen-tls-key" doc:"key of that certificate"`
+	Listen  string `koanf:"listen" flag:"nats-listen"`
+	TLSCert string `koanf:"listen_tls_cert" flag:"nats-listen-tls-cert"`
+	TLSKey  string `koanf:"listen_tls_key" flag:"nats-listen-tls-key"`
 }
 
-// DefaultRunCommand is what an empty file means.
-func DefaultRunCommand() RunCommand { return RunCommand{Producer: DefaultProducer()} }
+// DefaultRunCommand returns the configuration of gputap run without any file, variable or flag.
+func DefaultRunCommand() RunCommand {
+	return RunCommand{Producer: DefaultProducer(), Metrics: Metrics{Addr: producerMetrics}}
+}
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (c RunCommand) Validate() error { return first(c.Embedded, c.Producer) }
 
-// Validate refuses an address that other machines reach without TLS.
+// Validate rejects an address that other machines can reach without TLS.
 func (e Embedded) Validate() error {
 	if (e.TLSCert == "") != (e.TLSKey == "") {
-		return fmt.Errorf("embedded.listen_tls_cert and embedded.listen_tls_key: set both or neither")
+		return errors.New("embedded.listen_tls_cert and embedded.listen_tls_key: set both or neither")
 	}
 	if e.Listen == "" {
 		if e.TLSCert != "" {
-			return fmt.Errorf("embedded.listen_tls_cert: nothing listens: set embedded.listen (--nats-listen) to an address too")
+			return errors.New("embedded.listen_tls_cert: the server does not listen; set embedded.listen (--nats-listen) too")
 		}
 		return nil
 	}
@@ -41,14 +45,14 @@ func (e Embedded) Validate() error {
 		return err
 	}
 	if !address.Addr().Unmap().IsLoopback() && e.TLSCert == "" {
-		return fmt.Errorf("embedded.listen: other machines reach %s: set embedded.listen_tls_cert and embedded.listen_tls_key "+
-			"(--nats-listen-tls-cert, --nats-listen-tls-key), or listen on 127.0.0.1", e.Listen)
+		return fmt.Errorf("embedded.listen: other machines can reach %s; set embedded.listen_tls_cert and "+
+			"embedded.listen_tls_key (--nats-listen-tls-cert, --nats-listen-tls-key), or listen on 127.0.0.1", e.Listen)
 	}
 	return nil
 }
 
-// Address parses Listen. No host is every address of this machine; a name other than localhost is not
-// looked up, as it may be another address tomorrow.
+// Address parses Listen. Without a host it is every address of this machine. It does not look up names other than
+// localhost, because their addresses may change.
 func (e Embedded) Address() (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	switch host {
@@ -59,7 +63,8 @@ func (e Embedded) Address() (netip.AddrPort, error) {
 	}
 	address, parsed := netip.ParseAddrPort(net.JoinHostPort(host, port))
 	if err != nil || parsed != nil {
-		return netip.AddrPort{}, fmt.Errorf("embedded.listen: %q: use the address and port of this machine, as 127.0.0.1:4222", e.Listen)
+		return netip.AddrPort{}, fmt.Errorf(
+			"embedded.listen: %q is not an address; use an address and a port of this machine, such as 127.0.0.1:4222", e.Listen)
 	}
 	return address, nil
 }

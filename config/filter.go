@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Filter chooses the processes that are watched: of every list that is not empty one entry must fit. What
-// does not pass costs little and leaves no trace.
+// Filter selects the processes that are watched. A process must match one entry of every list that is not empty. Other
+// processes cost little and leave no trace.
 type Filter struct {
-	Comm      []string `koanf:"comm" flag:"filter.comm" doc:"watch only processes of these names, as ps -o comm prints them; of several kinds of filter all must fit"`
-	PID       []string `koanf:"pid" flag:"filter.pid" doc:"watch only these running processes"`
-	UID       []string `koanf:"uid" flag:"filter.uid" doc:"watch only processes of these users: number or name"`
-	Container []string `koanf:"container" flag:"filter.container" doc:"watch only these containers: id, 12 or more of its first digits, or the UID of a pod; they may start later"`
-	Cgroup    []string `koanf:"cgroup" flag:"filter.cgroup" doc:"watch only these control groups and those inside: a path from the root of the cgroup 2 hierarchy, or the name of a directory; they may be made later"`
+	Comm      []string `koanf:"comm" flag:"filter.comm"`
+	PID       []string `koanf:"pid" flag:"filter.pid"`
+	UID       []string `koanf:"uid" flag:"filter.uid"`
+	Container []string `koanf:"container" flag:"filter.container"`
+	Cgroup    []string `koanf:"cgroup" flag:"filter.cgroup"`
 }
 
 const (
 	maxFilters = 1024
-	maxPID     = 1 << 22 // Linux's own limit
+	maxPID     = 1 << 22 // the limit of Linux
 )
 
 var (
@@ -27,22 +27,22 @@ var (
 	containerPattern = regexp.MustCompile(`^(?:[0-9a-fA-F]{12,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 )
 
-// Validate names the first key whose value makes no sense.
+// Validate names the first key with a wrong value.
 func (f Filter) Validate() error {
 	for _, kind := range f.kinds() {
 		if len(kind.entries) > maxFilters {
-			return fmt.Errorf("filter.%s: %d entries: use at most %d", kind.name, len(kind.entries), maxFilters)
+			return fmt.Errorf("producer.filter.%s: %d entries are too many; use at most %d", kind.name, len(kind.entries), maxFilters)
 		}
 		for _, entry := range kind.entries {
 			if remedy := kind.wrong(entry); remedy != "" {
-				return fmt.Errorf("filter.%s: %q: use %s", kind.name, entry, remedy)
+				return fmt.Errorf("producer.filter.%s: %q is not valid; use %s", kind.name, entry, remedy)
 			}
 		}
 	}
 	return nil
 }
 
-// String is the filter as it is logged: comm=python3,train uid=1000; "" when everything passes.
+// String formats the filter for logs: comm=python3,train uid=1000; "" when every process passes.
 func (f Filter) String() string {
 	var active []string
 	for _, kind := range f.kinds() {
@@ -53,7 +53,7 @@ func (f Filter) String() string {
 	return strings.Join(active, " ")
 }
 
-// filterKind is one list and what it takes: wrong is the remedy for an entry that it does not.
+// filterKind is one list. wrong returns the remedy for an entry that is not valid, else "".
 type filterKind struct {
 	name    string
 	entries []string
@@ -67,18 +67,20 @@ func (f Filter) kinds() []filterKind {
 		}},
 		{"pid", f.PID, func(entry string) string {
 			n, err := strconv.ParseUint(entry, 10, 32)
-			return unless(err == nil && n > 0 && n <= maxPID, "the number of a running process")
+			return unless(err == nil && n > 0 && n <= maxPID, "the pid of a running process")
 		}},
 		{"uid", f.UID, func(entry string) string {
 			return unless(userPattern.MatchString(entry), "a number or the name of a user")
 		}},
 		{"container", f.Container, func(entry string) string {
-			return unless(containerPattern.MatchString(entry), "a container's 64 digits, 12 or more of the first, or the UID of a pod")
+			return unless(containerPattern.MatchString(entry),
+				"the 64 digits of a container, 12 or more of its first digits, or the UID of a pod")
 		}},
 		{"cgroup", f.Cgroup, func(entry string) string {
 			path := strings.HasPrefix(entry, "/") && !strings.Contains(entry+"/", "/../")
 			name := entry != "" && entry != "." && entry != ".." && !strings.Contains(entry, "/")
-			return unless(path || name, "a path from the root of the hierarchy, as /system.slice/ollama.service, or one directory's name")
+			return unless(path || name,
+				"an absolute path in the hierarchy such as /system.slice/ollama.service, or the name of one directory")
 		}},
 	}
 }

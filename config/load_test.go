@@ -18,7 +18,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-func TestEachSourceIsOverTheOneBefore(t *testing.T) {
+func TestLaterSourceOverridesEarlier(t *testing.T) {
 	path := write(t, "nats:\n  url: nats://file:1\n  name: file\nproducer:\n  cluster: file\n  batch_age: 70ms\n  features: [memory]\n")
 	t.Setenv("GPUTAP_NATS__NAME", "env")
 	t.Setenv("GPUTAP_PRODUCER__CLUSTER", "env")
@@ -42,7 +42,7 @@ func TestEachSourceIsOverTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedIsNamed(t *testing.T) {
+func TestErrorNamesKeyAndRemedy(t *testing.T) {
 	tests := []struct {
 		name string
 		file string
@@ -50,53 +50,56 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 		args []string
 		want string
 	}{
-		{name: "unknown key in the file", file: "producer:\n  clutser: x\n", want: "producer.clutser (as a variable GPUTAP_PRODUCER__CLUTSER): did you mean producer.cluster?"},
+		{name: "unknown key in the file", file: "producer:\n  clutser: x\n", want: "producer.clutser (variable GPUTAP_PRODUCER__CLUTSER): did you mean producer.cluster?"},
 		{name: "unknown variable", env: map[string]string{"GPUTAP_NATS__UURL": "x"}, want: "did you mean nats.url?"},
 		{name: "variable with one underscore", env: map[string]string{"GPUTAP_NATS_URL": "x"}, want: "did you mean GPUTAP_NATS__URL?"},
-		{name: "short flag as a variable", env: map[string]string{"GPUTAP_OUTBOX": "/x"}, want: "variable GPUTAP_OUTBOX: did you mean GPUTAP_PRODUCER__OUTBOX?"},
+		{name: "short flag as a variable", env: map[string]string{"GPUTAP_OUTBOX": "/x"}, want: "unknown variable GPUTAP_OUTBOX: did you mean GPUTAP_PRODUCER__OUTBOX?"},
 		{name: "short flag with dashes", env: map[string]string{"GPUTAP_OUTBOX_MAX_BYTES": "1"}, want: "did you mean GPUTAP_PRODUCER__OUTBOX_MAX_BYTES?"},
 		{name: "short flag with a dot", env: map[string]string{"GPUTAP_FILTER_COMM": "a"}, want: "did you mean GPUTAP_PRODUCER__FILTER__COMM?"},
-		{name: "file as a variable", env: map[string]string{"GPUTAP_CONFIG": "/x"}, want: "variable GPUTAP_CONFIG: is none: write --config"},
-		{name: "two documents", file: "---\nproducer:\n  shards: 1\n---\n---\nproducer:\n  shards: 2\n", want: "gputap.yaml: a second document begins after ---"},
-		{name: "a second document of no use", file: "nats:\n---\nnats: [", want: "read configuration file"},
-		{name: "key with dots", file: "nats.tls.ca_file: x\n", want: "gputap.yaml: key nats.tls.ca_file: in a file its parts stand below each other: write nats: {tls: {ca_file: …}}"},
-		{name: "key with a dot in a section", file: "producer:\n  filter.comm: x\n", want: "key filter.comm: in a file its parts stand below each other: write filter: {comm: …}"},
-		{name: "unknown section", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
+		{name: "file as a variable", env: map[string]string{"GPUTAP_CONFIG": "/x"}, want: "variable GPUTAP_CONFIG has no effect; use the flag --config"},
+		{name: "two documents", file: "---\nproducer:\n  shards: 1\n---\n---\nproducer:\n  shards: 2\n", want: "gputap.yaml: the file has a second document after ---"},
+		{name: "broken second document", file: "nats:\n---\nnats: [", want: "read configuration file"},
+		{name: "key with dots", file: "nats.tls.ca_file: x\n", want: "gputap.yaml: key nats.tls.ca_file has dots; in a file write nats: {tls: {ca_file: …}}"},
+		{name: "key with a dot in a section", file: "producer:\n  filter.comm: x\n", want: "key filter.comm has dots; in a file write filter: {comm: …}"},
+		{name: "section with a typing mistake", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
+		{name: "unknown key", file: "gpus:\n  count: 1\n", want: "unknown key gpus.count (variable GPUTAP_GPUS__COUNT): --help lists the keys"},
+		{name: "amount with a decimal comma", args: []string{"--producer.spool_bytes=1,5GiB"}, want: `"1,5GiB" is not a number of bytes`},
+		{name: "duration of words", file: "producer:\n  heartbeat: soon\n", want: `producer.heartbeat: expected a duration, got "soon"`},
 		{name: "section that is a value", file: "nats: here\n", want: "nats"},
 		{name: "unknown flag", args: []string{"--nats.uri=x"}, want: "--nats.uri"},
 		{name: "argument", args: []string{"now"}, want: `unexpected argument "now"`},
-		{name: "no number", file: "producer:\n  shards: many\n", want: "shards"},
-		{name: "duration without a unit", file: "producer:\n  heartbeat: 10\n", want: "10 has no unit"},
-		{name: "fraction of a shard", file: "producer:\n  shards: 1.9\n", want: "1.9 is no whole number"},
-		{name: "truth for a number", file: "producer:\n  shards: true\n", want: "true is no whole number"},
-		{name: "host of digits", file: "producer:\n  host: 0123\n", want: "'producer.host' a number or a truth where a text belongs"},
-		{name: "host of truth", file: "producer:\n  host: true\n", want: "write it in quotes"},
-		{name: "names of digits", file: "producer:\n  filter:\n    comm: [1.10]\n", want: "write it in quotes"},
-		{name: "feature of nobody", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
-		{name: "spool below a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
-		{name: "outbox of a few files", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000: use at least 64MiB"},
-		{name: "outbox from nowhere", args: []string{"--outbox=a"}, want: `producer.outbox: "a": use a path from the root`},
-		{name: "way to attach", args: []string{"--producer.uprobes=fast"}, want: `uprobes: "fast": use auto, multi or perf`},
-		{name: "token behind a server", args: []string{"--nats.url=nats://a,nats://b?token=x"}, want: "nats.url: server 2 of the list has something behind its port"},
+		{name: "no number", file: "producer:\n  shards: many\n", want: `producer.shards: expected a whole number, got "many"`},
+		{name: "duration without a unit", file: "producer:\n  heartbeat: 10\n", want: "producer.heartbeat: expected a duration, got 10 without a unit"},
+		{name: "fraction of a shard", file: "producer:\n  shards: 1.9\n", want: "producer.shards: expected a whole number, got 1.9"},
+		{name: "bool for a number", file: "producer:\n  shards: true\n", want: "producer.shards: expected a whole number, got true"},
+		{name: "number for a host", file: "producer:\n  host: 0123\n", want: "producer.host: expected a string, got a number; put it in quotes"},
+		{name: "bool for a host", file: "producer:\n  host: true\n", want: "put it in quotes"},
+		{name: "number for a name", file: "producer:\n  filter:\n    comm: [1.10]\n", want: "put it in quotes"},
+		{name: "unknown feature", args: []string{"--producer.features=memory,lauch"}, want: `unknown "lauch"`},
+		{name: "spool smaller than a batch", args: []string{"--producer.spool_bytes=1"}, want: "spool_bytes: 1"},
+		{name: "small outbox", args: []string{"--outbox=/a", "--outbox-max-bytes=1000"}, want: "producer.outbox_max_bytes: 1000 is out of range; use at least 64MiB"},
+		{name: "relative outbox", args: []string{"--outbox=a"}, want: `producer.outbox: "a" is a relative path`},
+		{name: "unknown uprobes", args: []string{"--producer.uprobes=fast"}, want: `producer.uprobes: unknown "fast"; use auto, multi or perf`},
+		{name: "token behind a server", args: []string{"--nats.url=nats://a,nats://b?token=x"}, want: "nats.url, server 2: unexpected text after the port"},
 		{name: "no server", args: []string{"--nats.url=,"}, want: "nats.url: empty"},
-		{name: "another protocol", args: []string{"--nats.url=nats://a,http://b"}, want: "nats.url: server 2 of the list is none of NATS"},
-		{name: "no such port", args: []string{"--nats.url=localhost:99999"}, want: "nats.url: server 1 of the list has no port"},
-		{name: "port zero", args: []string{"--nats.url=nats://a:0"}, want: "nats.url: server 1 of the list has no port"},
+		{name: "another protocol", args: []string{"--nats.url=nats://a,http://b"}, want: `nats.url, server 2: not a NATS URL: "http://b"; use nats://`},
+		{name: "no such port", args: []string{"--nats.url=localhost:99999"}, want: `nats.url, server 1: port "99999" is out of range`},
+		{name: "port zero", args: []string{"--nats.url=nats://a:0"}, want: `nats.url, server 1: port "0" is out of range`},
 		{name: "half a certificate", args: []string{"--nats.tls.cert_file=c"}, want: "nats.tls.key_file"},
-		{name: "no age", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
-		{name: "no YAML", file: "nats: [", want: "read configuration file"},
-		{name: "list of servers", file: "nats:\n  url: [nats://a, nats://b]\n", want: "nats.url' a list: write it as one text, with commas between"},
-		{name: "pid of nobody", args: []string{"--filter.pid=0"}, want: `producer.filter.pid: "0": use the number of a running process`},
+		{name: "age of zero", args: []string{"--producer.batch_age=0s"}, want: "batch_age"},
+		{name: "not YAML", file: "nats: [", want: "read configuration file"},
+		{name: "list of servers", file: "nats:\n  url: [nats://a, nats://b]\n", want: "nats.url: expected a string, got a list; write one string with commas"},
+		{name: "pid of zero", args: []string{"--filter.pid=0"}, want: `producer.filter.pid: "0" is not valid; use the pid of a running process`},
 		{name: "pid by name", file: "producer:\n  filter:\n    pid: [12, python]\n", want: `filter.pid: "python"`},
-		{name: "an empty number", env: map[string]string{"GPUTAP_PRODUCER__SHARDS": ""}, want: "empty: give it a value"},
-		{name: "an empty amount", env: map[string]string{"GPUTAP_PRODUCER__BATCH_BYTES": ""}, want: "empty: give it a value"},
+		{name: "an empty number", env: map[string]string{"GPUTAP_PRODUCER__SHARDS": ""}, want: "expected a value, got nothing"},
+		{name: "an empty amount", env: map[string]string{"GPUTAP_PRODUCER__BATCH_BYTES": ""}, want: "expected a value, got nothing"},
 		{name: "user with a space", env: map[string]string{"GPUTAP_PRODUCER__FILTER__UID": "1000,a b"}, want: `filter.uid: "a b"`},
 		{name: "11 digits", args: []string{"--producer.filter.container=0123456789a"}, want: `filter.container: "0123456789a"`},
-		{name: "65 digits", args: []string{"--filter.container=" + strings.Repeat("a", 65)}, want: "12 or more of the first"},
-		{name: "control group from nowhere", args: []string{"--filter.cgroup=system.slice/x.service"}, want: "a path from the root"},
-		{name: "control group outside", args: []string{"--filter.cgroup=/../x"}, want: "filter.cgroup"},
-		{name: "too many names", args: []string{"--filter.comm=" + strings.Repeat("x,", 1024) + "x"}, want: "filter.comm: 1025 entries: use at most 1024"},
-		{name: "log level", args: []string{"--log.level=loud"}, want: `log.level: "loud"`},
+		{name: "65 digits", args: []string{"--filter.container=" + strings.Repeat("a", 65)}, want: "12 or more of its first digits"},
+		{name: "relative cgroup", args: []string{"--filter.cgroup=system.slice/x.service"}, want: "an absolute path in the hierarchy"},
+		{name: "cgroup outside the hierarchy", args: []string{"--filter.cgroup=/../x"}, want: "filter.cgroup"},
+		{name: "too many names", args: []string{"--filter.comm=" + strings.Repeat("x,", 1024) + "x"}, want: "filter.comm: 1025 entries are too many; use at most 1024"},
+		{name: "log level", args: []string{"--log.level=loud"}, want: `log.level: unknown "loud"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,7 +112,7 @@ func TestWhatIsRefusedIsNamed(t *testing.T) {
 			}
 			_, err := Load("x", args, DefaultProducerCommand())
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want it to say %q", err, tt.want)
+				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
 		})
 	}
@@ -123,7 +126,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestOneFileServesAllCommands(t *testing.T) {
+func TestOneFileServesAllPrograms(t *testing.T) {
 	path := write(t, "# one document\n---\nlog:\nnats:\n  name:\n  url: nats://file:1\nproducer:\n  cluster: c\nanomaly:\n  warmup: 3s\nleak:\n  keep_ended: 5s\n---\n# and its end\n")
 	t.Setenv("GPUTAP_PRODUCER__HOST", "h")
 	t.Setenv("GPUTAP_OUTBOX", "no flag of this command")
@@ -174,7 +177,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestWhereAConsumerBegins(t *testing.T) {
+func TestConsumerStart(t *testing.T) {
 	for from, want := range map[string]bool{"all": false, "new": true, "2026-01-31T12:00:00Z": false} {
 		onlyNew, since, err := Consumer{From: from}.Begin()
 		if err != nil || onlyNew != want || since.IsZero() == (from == "2026-01-31T12:00:00Z") {
@@ -190,7 +193,7 @@ func TestWhereAConsumerBegins(t *testing.T) {
 	}
 }
 
-func TestInstances(t *testing.T) {
+func TestInstanceNames(t *testing.T) {
 	for instance, ok := range map[string]bool{
 		"": true, "leak-2_b": true, "gpu-7.example": true, "default/pod=1": true, "pod:1": false, "gpü-7": false, "it's": false, "GPU+1": false, "a b": false,
 	} {
@@ -201,7 +204,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
+func TestPrintedFileLoadsTheSame(t *testing.T) {
 	cfg := DefaultProducerCommand()
 	cfg.NATS.URL = "nats://me:secret@a:1, nats://token@b:2"
 	cfg.Producer.Features, cfg.Producer.Libraries = []string{"memory", "copy"}, []string{"/a b", "/c"}
@@ -230,18 +233,25 @@ func TestPrintIsAFileThatGivesTheSame(t *testing.T) {
 	if !reflect.DeepEqual(again, cfg) {
 		t.Errorf("read back\n%+v, want\n%+v", again, cfg)
 	}
-	if !strings.Contains(out.String(), "batch_age: 50ms # age at which a batch is closed") {
+	if !strings.Contains(out.String(), "batch_age: 50ms # age at which a batch is closed; the reader waits at most as long") {
 		t.Errorf("printed\n%s", out.String())
 	}
 }
 
 func TestEveryKeyIsDocumentedAndAFlag(t *testing.T) {
+	used := map[string]bool{}
 	for _, root := range commands() {
-		flags, keys := flagsOf("x", root)
+		flags, keys := flagsOf(root)
 		for _, key := range keys {
 			if flags.Lookup(key) == nil || flags.Lookup(key).Usage == "" {
-				t.Errorf("%T: %s has no flag with a meaning", root, key)
+				t.Errorf("%T: %s has no documented flag", root, key)
 			}
+			used[key] = true
+		}
+	}
+	for key := range docs {
+		if !used[key] {
+			t.Errorf("docs explains %s, which is not a key", key)
 		}
 	}
 }

@@ -9,52 +9,60 @@ import (
 	"strings"
 )
 
-// NATS says where the bus is and how to get in.
+// NATS is the section of the connection to NATS.
 type NATS struct {
-	URL         string `koanf:"url" doc:"servers, separated by commas"`
-	Name        string `koanf:"name" doc:"connection name shown by the server (default: the program's)"`
-	CredsFile   string `koanf:"creds_file" doc:"credentials file (JWT and seed)"`
-	NKeyFile    string `koanf:"nkey_file" doc:"file of an nkey seed"`
-	InboxPrefix string `koanf:"inbox_prefix" doc:"prefix of reply subjects, when permissions name one (default: _INBOX.<program>, of a producer _INBOX.<cluster>.<host>)"`
+	URL         string `koanf:"url"`
+	Name        string `koanf:"name"`
+	CredsFile   string `koanf:"creds_file"`
+	NKeyFile    string `koanf:"nkey_file"`
+	InboxPrefix string `koanf:"inbox_prefix"`
 	TLS         TLS    `koanf:"tls"`
 }
 
-// TLS names the files of a connection that is encrypted.
+// TLS is the section of the certificates and keys of that connection.
 type TLS struct {
-	CAFile   string `koanf:"ca_file" doc:"certificate authority of the servers"`
-	CertFile string `koanf:"cert_file" doc:"client certificate"`
-	KeyFile  string `koanf:"key_file" doc:"key of the client certificate"`
+	CAFile   string `koanf:"ca_file"`
+	CertFile string `koanf:"cert_file"`
+	KeyFile  string `koanf:"key_file"`
 }
 
-// Validate refuses half a client certificate, two identities, and a secret where a path belongs. It never
-// repeats a value that may hold one.
+// Validate names the first key with a wrong value. It rejects a secret where a path is expected, and its errors repeat
+// no value that may be a secret.
 func (n NATS) Validate() error {
 	switch {
 	case strings.Trim(n.URL, ", ") == "":
-		return errors.New("nats.url: empty: set it to nats://host:4222")
+		return errors.New("nats.url: empty; set it to nats://host:4222")
 	case (n.TLS.CertFile == "") != (n.TLS.KeyFile == ""):
 		return errors.New("nats.tls.cert_file and nats.tls.key_file: set both or neither")
 	case n.CredsFile != "" && n.NKeyFile != "":
-		return errors.New("nats.creds_file and nats.nkey_file: set one")
+		return errors.New("nats.creds_file and nats.nkey_file: both are set; set only one")
 	case isSecret(n.CredsFile):
-		return errors.New("nats.creds_file: this is a secret itself: write it into a file of mode 0600 and give its path")
+		return errors.New("nats.creds_file: the value is a secret; write it to a file of mode 0600 and set the path of the file")
 	case isSecret(n.NKeyFile):
-		return errors.New("nats.nkey_file: this is a seed itself: write it into a file of mode 0600 and give its path")
+		return errors.New("nats.nkey_file: the value is a seed; write it to a file of mode 0600 and set the path of the file")
 	}
-	for i, s := range strings.Split(n.URL, ",") {
-		u, err := parseServer(s)
-		switch {
-		case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
-			return fmt.Errorf("nats.url: server %d of the list is no URL: write nats://host:4222, and special characters of a password as %%40", i+1)
-		case !slices.Contains(schemes, u.Scheme):
-			return fmt.Errorf("nats.url: server %d of the list is none of NATS: write nats://host:4222, tls://host:4222 or wss://host", i+1)
-		case u.Port() != "" && !isPort(u.Port()):
-			return fmt.Errorf("nats.url: server %d of the list has no port from 1 to 65535: write nats://host:4222", i+1)
-		case strings.HasPrefix(u.Scheme, "ws"): // a proxy on the way may want a path
-		case strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
-			return fmt.Errorf("nats.url: server %d of the list has something behind its port: write nats://host:4222, "+
-				"and who you are before the host and an @ (%%40 is one of a password), or in nats.creds_file or nats.nkey_file", i+1)
+	for i, server := range strings.Split(n.URL, ",") {
+		if err := validateServer(server); err != nil {
+			return fmt.Errorf("nats.url, server %d: %w", i+1, err)
 		}
+	}
+	return nil
+}
+
+func validateServer(server string) error {
+	u, err := parseServer(server)
+	switch {
+	case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
+		return errors.New("not a URL; use nats://host:4222, and escape special characters of a password, such as @ as %40")
+	case !slices.Contains(schemes, u.Scheme):
+		return fmt.Errorf("not a NATS URL: %q; use nats://, tls://, ws:// or wss://", u.Scheme+"://"+u.Host)
+	case u.Port() != "" && !isPort(u.Port()):
+		return fmt.Errorf("port %q is out of range; use 1 to 65535", u.Port())
+	case strings.HasPrefix(u.Scheme, "ws"): // a proxy may need a path
+		return nil
+	case strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
+		return errors.New("unexpected text after the port; use nats://host:4222, and put credentials before the host " +
+			"(user:password@host) or into nats.creds_file or nats.nkey_file")
 	}
 	return nil
 }
@@ -66,10 +74,10 @@ func isPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// Servers is URL as it may be shown: without passwords and tokens.
+// Servers returns URL without passwords and tokens.
 func (n NATS) Servers() string { return redacted(n.URL) }
 
-// Credential is the key whose value says who we are, "" when none does.
+// Credential returns the key that holds this program's credentials, or "".
 func (n NATS) Credential() string {
 	switch {
 	case n.CredsFile != "":
@@ -84,14 +92,14 @@ func (n NATS) Credential() string {
 	return ""
 }
 
-// isSecret knows seeds (S, then what they are for) and the text of credentials from paths.
+// isSecret reports whether a value is not a path but a seed (S and its type) or the text of a credentials file.
 func isSecret(path string) bool {
 	path = strings.TrimSpace(path)
 	seed := len(path) == 58 && path[0] == 'S' && !strings.ContainsAny(path, "./")
 	return seed || strings.HasPrefix(path, "eyJ") || strings.Contains(path, "-----BEGIN")
 }
 
-// redacted hides the secrets of a list of servers, and a server altogether that cannot be read.
+// redacted hides the secrets in a list of servers. It hides all before the @ of a server that is not a URL.
 func redacted(servers string) string {
 	list := strings.Split(servers, ",")
 	for i, s := range list {
@@ -111,7 +119,7 @@ func redacted(servers string) string {
 	return Redact(strings.Join(list, ","))
 }
 
-// parseServer reads one server as nats.go does, which takes it without a scheme.
+// parseServer parses one server as nats.go does, which accepts it without a scheme.
 func parseServer(s string) (*url.URL, error) {
 	s = strings.TrimSpace(s)
 	if !strings.Contains(s, "://") {

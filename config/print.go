@@ -11,32 +11,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes a configuration as the YAML file that gives it, each key with its meaning.
+// Print writes a configuration as a YAML file that explains each key. Secrets are hidden.
 func Print(w io.Writer, cfg any) error {
 	out := yaml.NewEncoder(w)
 	out.SetIndent(2)
-	if err := out.Encode(section(reflect.ValueOf(cfg))); err != nil {
-		return fmt.Errorf("print configuration: %w", err)
+	if err := out.Encode(section("", reflect.ValueOf(cfg))); err != nil {
+		return fmt.Errorf("print the configuration: %w", err)
 	}
 	return out.Close()
 }
 
-func section(s reflect.Value) *yaml.Node {
+func section(prefix string, s reflect.Value) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	for i := range s.NumField() {
 		field := s.Type().Field(i)
 		key := field.Tag.Get("koanf")
 		node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key})
 		if s.Field(i).Kind() == reflect.Struct {
-			node.Content = append(node.Content, section(s.Field(i)))
+			node.Content = append(node.Content, section(prefix+key+".", s.Field(i)))
 			continue
 		}
 		value := &yaml.Node{}
-		_ = value.Encode(printed(key, s.Field(i).Interface())) // strings, numbers and lists of strings
+		_ = value.Encode(printed(key, s.Field(i).Interface())) // cannot fail for strings, numbers and lists of strings
 		if value.Kind == yaml.SequenceNode {
 			value.Style = yaml.FlowStyle
 		}
-		value.LineComment = field.Tag.Get("doc")
+		value.LineComment = docs[prefix+key]
 		node.Content = append(node.Content, value)
 	}
 	return node

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// hidden stands where a secret was, as net/url writes it.
+// hidden replaces a secret, as in net/url.
 const hidden = "xxxxx"
 
 var (
-	serverBegins  = regexp.MustCompile(`(?:^|[\s,"'=(\[])[A-Za-z][\w+.-]*://`)
-	loginOfURL    = regexp.MustCompile(`(://(?:[^\s:@/]+:)?).*@`)
-	loginWithout  = regexp.MustCompile(`((?:^|[\s,"'=(\[])[^\s:@/,"'=(\[]+:)[^\s/]\S*@`) // me:password@host, which nats.url takes too
-	behindAServer = regexp.MustCompile(`(\b(?:nats|tls|wss?)://[^\s/?#"]+[/?#])[^\s"]+`)
+	serverStart = regexp.MustCompile(`(?:^|[\s,"'=(\[])[A-Za-z][\w+.-]*://`)
+	loginInURL  = regexp.MustCompile(`(://(?:[^\s:@/]+:)?).*@`)
+	bareLogin   = regexp.MustCompile(`((?:^|[\s,"'=(\[])[^\s:@/,"'=(\[]+:)[^\s/]\S*@`) // me:password@host, which nats.url accepts too
+	afterServer = regexp.MustCompile(`(\b(?:nats|tls|wss?)://[^\s/?#"]+[/?#])[^\s"]+`)
 )
 
-// Redact hides the passwords and tokens of the URLs in a text, and what stands behind the servers of NATS: an error
-// repeats what was typed, also where no URL belongs.
+// Redact hides passwords and tokens in the URLs of a text, and the path and query of NATS URLs. Errors repeat what the
+// user typed, and the user may have typed a URL where none is expected.
 func Redact(text string) string {
 	var out strings.Builder
 	from := 0
-	for _, at := range serverBegins.FindAllStringIndex(text, -1) {
+	for _, at := range serverStart.FindAllStringIndex(text, -1) {
 		out.WriteString(redactServer(text[from:at[0]]))
 		from = at[0]
 	}
@@ -28,9 +28,9 @@ func Redact(text string) string {
 	return out.String()
 }
 
-// redactServer hides all up to the last @, as a password may have one.
+// redactServer hides everything up to the last @, because a password may contain one.
 func redactServer(text string) string {
-	text = loginOfURL.ReplaceAllString(text, "${1}"+hidden+"@")
-	text = loginWithout.ReplaceAllString(text, "${1}"+hidden+"@")
-	return behindAServer.ReplaceAllString(text, "${1}"+hidden)
+	text = loginInURL.ReplaceAllString(text, "${1}"+hidden+"@")
+	text = bareLogin.ReplaceAllString(text, "${1}"+hidden+"@")
+	return afterServer.ReplaceAllString(text, "${1}"+hidden)
 }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Consumer is the section of a consumer.
+// Consumer is the section that all consumers have.
 type Consumer struct {
-	Instance        string        `koanf:"instance" doc:"name among the instances that share the shards (default: one is made)"`
-	Checkpoint      time.Duration `koanf:"checkpoint" doc:"time between two checkpoints of a shard"`
-	Shard           int           `koanf:"shard" doc:"fold this shard alone, and save nothing (-1: share all shards, and their saved states, with the other instances)"`
-	From            string        `koanf:"from" doc:"where to begin a shard that is folded alone: all, new, or a time of the bus (RFC 3339)"`
-	PullMaxBytes    Bytes         `koanf:"pull_max_bytes" doc:"most bytes of messages under way, for each shard; less with more than four shards"`
-	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval" doc:"time between reports on standard output (0: none)"`
+	Instance        string        `koanf:"instance"`
+	Checkpoint      time.Duration `koanf:"checkpoint"`
+	Shard           int           `koanf:"shard"`
+	From            string        `koanf:"from"`
+	PullMaxBytes    Bytes         `koanf:"pull_max_bytes"`
+	DisplayInterval time.Duration `koanf:"display_interval" flag:"display-interval"`
 }
 
-// Begin parses From: only what is new, or what was stored since a time; neither is all.
+// Begin parses From. onlyNew is for new, since for a time; for all both are zero.
 func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 	switch c.From {
 	case "all":
@@ -25,79 +25,79 @@ func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 		return true, time.Time{}, nil
 	}
 	if since, err = time.Parse(time.RFC3339, c.From); err != nil {
-		return false, time.Time{}, fmt.Errorf("consumer.from: %q: use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
+		return false, time.Time{}, fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
 	}
 	return false, since, nil
 }
 
-// badInstance is what no key of a bucket has. A dot becomes an underscore there.
+// badInstance matches characters that a key of a NATS bucket cannot have. A dot becomes an underscore.
 var badInstance = regexp.MustCompile(`[^-_/=.a-zA-Z0-9]`)
 
-// Validate names a key that makes no sense.
+// Validate names the first key with a wrong value.
 func (c Consumer) Validate() error {
 	switch {
 	case badInstance.MatchString(c.Instance):
-		return fmt.Errorf("consumer.instance: %q: use letters, digits, - and _", c.Instance)
+		return fmt.Errorf("consumer.instance: %q has other characters; use letters, digits, - and _", c.Instance)
 	case c.Shard < -1:
-		return fmt.Errorf("consumer.shard: %d: use 0 or more, or -1 for all", c.Shard)
+		return fmt.Errorf("consumer.shard: %d is out of range; use 0 or more, or -1 for all shards", c.Shard)
 	case c.Shard < 0 && c.From != "all":
-		return fmt.Errorf("consumer.from: %q: only a shard that is folded alone can begin elsewhere: set consumer.shard", c.From)
+		return fmt.Errorf("consumer.from: %q needs one shard; set consumer.shard too", c.From)
 	case c.Checkpoint < 100*time.Millisecond:
-		return fmt.Errorf("consumer.checkpoint: %s: use at least 100ms", c.Checkpoint)
+		return fmt.Errorf("consumer.checkpoint: %s is too short; use at least 100ms", c.Checkpoint)
 	case c.PullMaxBytes < 2*maxBatchBytes:
-		return fmt.Errorf("consumer.pull_max_bytes: %s: use at least %s, two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
+		return fmt.Errorf("consumer.pull_max_bytes: %s is too small; use at least %s, the size of two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
 	case c.DisplayInterval < 0:
-		return fmt.Errorf("consumer.display_interval: %s: use 0 or more", c.DisplayInterval)
+		return fmt.Errorf("consumer.display_interval: %s is negative; use 0 or more", c.DisplayInterval)
 	}
 	_, _, err := c.Begin()
 	return err
 }
 
-// Leak tunes the leak fold.
+// Leak is the section of the leak fold.
 type Leak struct {
-	KeepEnded time.Duration `koanf:"keep_ended" doc:"time an ended process stays in reports (0: for ever)"`
+	KeepEnded time.Duration `koanf:"keep_ended"`
 }
 
-// Anomaly tunes the detectors.
+// Anomaly is the section of the anomaly fold.
 type Anomaly struct {
-	Warmup            time.Duration `koanf:"warmup" doc:"time after a process's start in which no size is an outlier"`
-	AllocSizeCooldown time.Duration `koanf:"alloc_size_cooldown" doc:"time in which the same outlier again is no new alert"`
-	OOMCooldown       time.Duration `koanf:"oom_cooldown" doc:"time in which the same failure again is no new alert"`
+	Warmup            time.Duration `koanf:"warmup"`
+	AllocSizeCooldown time.Duration `koanf:"alloc_size_cooldown"`
+	OOMCooldown       time.Duration `koanf:"oom_cooldown"`
 }
 
-// Launch tunes the launch fold.
+// Launch is the section of the launch fold.
 type Launch struct {
-	Keep       time.Duration `koanf:"keep" doc:"time a process stays after its last launch (0: for ever)"`
-	MaxKernels int           `koanf:"max_kernels" doc:"kernel names kept for each process"`
+	Keep       time.Duration `koanf:"keep"`
+	MaxKernels int           `koanf:"max_kernels"`
 }
 
-// Bandwidth tunes the bandwidth fold.
+// Bandwidth is the section of the bandwidth fold.
 type Bandwidth struct {
-	Keep time.Duration `koanf:"keep" doc:"time a process stays after its last copy (0: for ever)"`
+	Keep time.Duration `koanf:"keep"`
 }
 
-// Metrics is where /metrics, /livez and /readyz are.
+// Metrics is the section of the HTTP server of /metrics, /livez and /readyz.
 type Metrics struct {
-	Addr string `koanf:"addr" doc:"address of /metrics, /livez and /readyz (port 0: any; empty: none)"`
+	Addr string `koanf:"addr" flag:"metrics-addr"`
 }
 
-// Log says what is logged, and how.
+// Log is the section of the log on standard error.
 type Log struct {
-	Level  string `koanf:"level" doc:"debug, info, warn or error"`
-	Format string `koanf:"format" doc:"text, json, or auto: text on a terminal"`
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
 }
 
-// Validate names a key that makes no sense.
+// Validate names the first key with a wrong value.
 func (l Log) Validate() error {
 	switch l.Level {
 	case "debug", "info", "warn", "error":
 	default:
-		return fmt.Errorf("log.level: %q: use debug, info, warn or error", l.Level)
+		return fmt.Errorf("log.level: unknown %q; use debug, info, warn or error", l.Level)
 	}
 	switch l.Format {
 	case "auto", "text", "json":
 	default:
-		return fmt.Errorf("log.format: %q: use auto, text or json", l.Format)
+		return fmt.Errorf("log.format: unknown %q; use auto, text or json", l.Format)
 	}
 	return nil
 }

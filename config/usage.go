@@ -8,45 +8,49 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usage is what --help says of a program.
+// usage is the part of --help that differs between programs.
 type usage struct {
 	about    string
-	examples []string // what stands behind the program's name
+	examples []string // arguments of the program
+	exits    string   // exit statuses in addition to 0, 1 and 2
 }
 
-const shares = " Instances share the shards and take over from each other."
+const sharing = `
+Several instances share the shards; when one stops, the others take over its shards.`
 
 var usages = map[string]usage{
 	"gputap-producer": {
-		"Watch the CUDA driver calls of every process of this host and publish them to NATS JetStream. Needs root, or CAP_BPF,\nCAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: exit status 6 without.",
+		`Watch the CUDA driver calls of every process on this host and publish them to NATS JetStream.
+Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.`,
 		[]string{
 			"--nats.url nats://bus:4222 --producer.cluster c1",
 			"--config /etc/gputap.yaml --outbox /var/lib/gputap/outbox --outbox-max-bytes 20GiB",
 			"--features memory --filter.comm python3",
 		},
+		"; 6 privileges are missing",
 	},
 	"gputap-leak": {
-		"Say what memory every process holds, and what it never freed." + shares,
+		"Report the memory that every process holds, and the memory that it did not free." + sharing,
 		[]string{
-			"--nats.url nats://bus:4222 --metrics.addr :9402", "--display-interval 10s",
+			"--nats.url nats://bus:4222 --metrics-addr :9441", "--display-interval 10s",
 			"--consumer.shard 3 --consumer.from 2026-11-20T08:00:00Z --display-interval 10s",
-		},
+		}, "",
 	},
 	"gputap-launch": {
-		"Count what every process launches, by kernel and shape." + shares,
-		[]string{"--nats.url nats://bus:4222 --metrics.addr :9403", "--display-interval 10s"},
+		"Count the kernel launches of every process by kernel and shape." + sharing,
+		[]string{"--nats.url nats://bus:4222 --metrics-addr :9443", "--display-interval 10s"}, "",
 	},
 	"gputap-bandwidth": {
-		"Measure what every process copies, by direction." + shares,
-		[]string{"--nats.url nats://bus:4222 --metrics.addr :9404", "--display-interval 10s"},
+		"Measure the copies of every process by direction." + sharing,
+		[]string{"--nats.url nats://bus:4222 --metrics-addr :9444", "--display-interval 10s"}, "",
 	},
 	"gputap-anomaly": {
-		"Raise alerts: allocations unlike those before, and memory that ran out." + shares,
-		[]string{"--nats.url nats://bus:4222 --metrics.addr :9405", "--display-interval 10s"},
+		"Raise alerts when an allocation has an unusual size and when GPU memory is exhausted." + sharing,
+		[]string{"--nats.url nats://bus:4222 --metrics-addr :9442", "--display-interval 10s"}, "",
 	},
 }
 
-// help prints what a program is for, how it is called, and its flags.
+// help prints the purpose of a program, examples and its flags.
 func help(name string, flags *pflag.FlagSet) {
 	var text strings.Builder
 	u := usages[name]
@@ -63,7 +67,12 @@ func help(name string, flags *pflag.FlagSet) {
 	if len(u.examples) > 0 {
 		text.WriteString("\n")
 	}
-	fmt.Fprintf(&text, "Every flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL. --version alone prints the version.\n"+
-		"Exit status: 0 ended as asked; 1 failed, or lost what it had at its end; 2 wrong flags or configuration.\n\nFlags:\n%s", envPrefix, flags.FlagUsages())
+	fmt.Fprintf(&text, `Every flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL. Flags override variables,
+which override the file. --version prints the version.
+
+Exit status: 0 after a clean end; 1 an error, or events were lost at the end; 2 wrong flags or configuration%s.
+
+Flags:
+%s`, envPrefix, u.exits, flags.FlagUsages())
 	fmt.Fprint(os.Stdout, text.String())
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExamplesOfHelpAreTaken: every program has some, and each is a command line that it reads.
-func TestExamplesOfHelpAreTaken(t *testing.T) {
+// TestHelpExamplesWork loads every example of every program's --help.
+func TestHelpExamplesWork(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, load := range map[string]func(string, []string) error{
 		"gputap-producer": func(name string, args []string) error {
@@ -26,7 +26,7 @@ func TestExamplesOfHelpAreTaken(t *testing.T) {
 		},
 	} {
 		if len(usages[name].examples) == 0 || usages[name].about == "" {
-			t.Errorf("%s does not say what it is for", name)
+			t.Errorf("%s: --help has no purpose or no example", name)
 		}
 		for _, example := range usages[name].examples {
 			if err := os.WriteFile("gputap.yaml", nil, 0o600); err != nil {

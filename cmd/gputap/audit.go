@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,17 +13,19 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer"
 )
 
-// auditProcess says what gputap sees of one running process and what it cannot: first what it has mapped
-// and holds, then, for a while, what it does.
+// auditProcess checks which driver functions of a running process gputap sees and which it cannot see. It reads the
+// process's libraries and memory, and then watches the process for a while.
 func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) []finding {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
 		return []finding{{
-			Check: "process", Status: statusFail, Found: fmt.Sprintf("no process %d", pid), Remedy: "name a running process, by its PID on this host",
+			Check: "process", Status: statusFail, Found: fmt.Sprintf("no process %d", pid),
+			Remedy: "use the pid of a running process on this host",
 		}}
 	}
 	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid, strings.TrimSpace(string(comm)))}}
@@ -32,8 +35,8 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	}
 	if len(holdings) == 0 {
 		rows = append(rows, finding{
-			Check: "driver", Status: statusWarn, Found: "no libcuda.so mapped: it has not used CUDA yet, or has no part in it",
-			Remedy: "look again when it has called cuInit",
+			Check: "driver", Status: statusWarn, Found: "the process has not mapped libcuda.so",
+			Remedy: "try again after it has called cuInit; some programs never use CUDA",
 		})
 	}
 	for i := range holdings {
@@ -46,48 +49,51 @@ func checkHolding(h *producer.Holding) []finding {
 	l := &h.Library
 	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path, l.Attached)}
 	if len(l.Absent) > 0 {
-		driver.Found += fmt.Sprintf("; not in this version: %s", shorten(strings.Join(l.Absent, ", "), 300))
+		driver.Found += fmt.Sprintf("; absent in this version: %s", app.Shorten(strings.Join(l.Absent, ", "), 300))
 	}
 	held := finding{
 		Check: "holds", Status: statusOK,
-		Found: fmt.Sprintf("the addresses of %d driver functions in its data, %d of them probed", h.Functions, h.Probed),
+		Found: fmt.Sprintf("pointers to %d driver functions in its data, %d of them with a probe", h.Functions, h.Probed),
 	}
 	if len(h.Outside) > 0 {
 		held.Status = statusWarn
-		held.Found += "; if called these are not seen: " + strings.Join(h.Outside, ", ")
-		held.Remedy = "none here: what they do is missing from every figure of this process"
+		held.Found += "; without a probe: " + strings.Join(h.Outside, ", ")
+		held.Remedy = withoutRemedy
 	}
 	return []finding{driver, held}
 }
 
-// watchProcess attaches to one process for a while.
+// withoutRemedy stands beside functions that gputap does not probe.
+const withoutRemedy = "none; calls of these functions are missing from all figures of this process"
+
+// watchProcess watches one process for a while.
 func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) []finding {
 	cfg := config.DefaultProducer()
 	cfg.Features = []string{"memory", "launch", "copy", "sync"}
 	cfg.Filter.PID = []string{strconv.FormatUint(uint64(pid), 10)}
 	cfg.Libraries = libraries
-	pipe, err := newPipeline(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
+	pipe, err := pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
-		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "see the checks that gputap doctor makes without --pid"}}
+		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "run gputap doctor without --pid"}}
 	}
-	defer pipe.close()
-	pipe.start()
+	defer pipe.Close()
+	pipe.Start()
 	select {
 	case <-ctx.Done():
 	case <-time.After(forTime):
-	case <-pipe.producerEnded:
+	case <-pipe.ProducerEnded():
 	}
-	if err := pipe.drain(); err != nil {
-		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "try again"}}
+	if err := pipe.Drain(); err != nil {
+		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "run gputap doctor again"}}
 	}
-	s := pipe.snapshot()
+	s := pipe.Snapshot()
 	var rows []finding
 	for _, h := range s.Hosts {
 		for _, l := range h.Libraries {
 			if len(l.Failed) > 0 {
 				rows = append(rows, finding{
-					Check: "probes", Status: statusWarn, Found: l.Path + ": Linux refused those of " + strings.Join(l.Failed, ", "),
-					Remedy: "calls of these are not seen; gputap's log has the reason",
+					Check: "probes", Status: statusWarn, Found: l.Path + ": Linux rejected the probes of " + strings.Join(l.Failed, ", "),
+					Remedy: "calls of these functions are not seen; the log of gputap run has the reason",
 				})
 			}
 		}
@@ -98,47 +104,52 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 		}
 	}
 	return append(rows, finding{
-		Check: "watch", Status: statusWarn, Found: fmt.Sprintf("no CUDA call in %s", forTime), Remedy: "watch longer with --for, or wait until it works",
+		Check: "watch", Status: statusWarn, Found: fmt.Sprintf("no CUDA call in %s", forTime),
+		Remedy: "watch longer with --for, or wait until the process uses the GPU",
 	})
 }
 
-func checkWatched(p *processJSON, forTime time.Duration, lost map[string]uint64) []finding {
+// startFirst is the remedy for all that happened before gputap started.
+const startFirst = "start gputap before the program"
+
+func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) []finding {
 	var calls uint64
-	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int { return int(p.Calls[b].OK) - int(p.Calls[a].OK) })
+	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int { return cmp.Compare(p.Calls[b].OK, p.Calls[a].OK) })
 	for _, c := range p.Calls {
 		calls += c.OK + c.Failed
 	}
-	watch := finding{Check: "watch", Status: statusOK, Found: fmt.Sprintf("%s in %s, most of %s",
-		plural(calls, "call", "calls"), forTime, strings.Join(symbols[:min(3, len(symbols))], ", "))}
+	watch := finding{Check: "watch", Status: statusOK, Found: fmt.Sprintf("%s in %s, most often %s",
+		app.Plural(calls, "call", "calls"), forTime, strings.Join(symbols[:min(3, len(symbols))], ", "))}
 	if len(lost) > 0 {
-		watch.Status, watch.Found = statusWarn, fmt.Sprintf("%s; events were lost: %v", watch.Found, lost)
-		watch.Remedy = "give gputap more CPU or larger rings"
+		watch.Status, watch.Found = statusWarn, fmt.Sprintf("%s; events were lost: %s", watch.Found, pipeline.LostText(lost))
+		watch.Remedy = "give gputap more CPU time or larger rings"
 	}
 	rows := []finding{watch}
 	if p.Evidence == "late" {
 		rows = append(rows, finding{
-			Check: "before", Status: statusWarn, Found: "it ran before this check: its earlier allocations, names and contexts were not seen",
-			Remedy: "have gputap running before the program starts",
+			Check: "before", Status: statusWarn, Found: "the process began before this check, so its earlier allocations, names and contexts were not seen",
+			Remedy: startFirst,
 		})
 	}
 	if p.Unseen.Asked > 0 || p.Unseen.ExportTables > 0 {
-		f := finding{Check: "asked for", Status: statusOK, Found: fmt.Sprintf("%s by name, %s of unnamed ones",
-			plural(uint64(p.Unseen.Asked), "function", "functions"), plural(uint64(p.Unseen.ExportTables), "table", "tables"))}
+		f := finding{Check: "asked for", Status: statusOK, Found: fmt.Sprintf("%s by name, %s of unnamed functions",
+			app.Plural(uint64(p.Unseen.Asked), "function", "functions"), app.Plural(uint64(p.Unseen.ExportTables), "table", "tables"))}
 		if len(p.Unseen.Functions) > 0 {
 			f.Status = statusWarn
 			f.Found += "; without a probe: " + strings.Join(p.Unseen.Functions, ", ")
-			f.Remedy = "none here: what they do is missing from every figure of this process"
+			f.Remedy = withoutRemedy
 		}
 		rows = append(rows, f)
 	}
 	for uuid, g := range p.GPUs {
 		if g.Inferred {
-			rows = append(rows, finding{Check: "GPU", Status: statusWarn, Found: uuid + " is inferred from the device file it has open",
-				Remedy: "have gputap running before the program starts"})
+			rows = append(rows, finding{Check: "GPU", Status: statusWarn, Found: uuid + " is inferred from the device file that the process has open",
+				Remedy: startFirst})
 		}
 		if i := g.Info; i != nil {
 			rows = append(rows, finding{Check: "memory", Status: statusOK, Found: fmt.Sprintf(
-				"cuMemGetInfo on %s said %s used; tracked %s of this process, %s of all; %s unexplained: contexts, code, earlier allocations",
+				"cuMemGetInfo of %s: %s used; gputap tracks %s of this process and %s of all; "+
+					"%s are contexts, code or earlier allocations",
 				uuid, app.Bytes(i.UsedBytes), app.Bytes(i.ProcessBytes), app.Bytes(i.TrackedBytes), app.Bytes(uint64(max(i.Unexplained, 0))))})
 		}
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// configured are the programs that read a configuration.
-func configured() (programs []configuredProgram) {
-	programs = append(programs, configuredProgram{"producer", printing(config.DefaultProducerCommand())})
+// configuredProgram is a program that reads a configuration.
+type configuredProgram struct {
+	name  string
+	print func(name string, args []string) error
+}
+
+func configured() []configuredProgram {
+	programs := []configuredProgram{{"producer", printing(config.DefaultProducerCommand())}}
 	for _, f := range fold.All() {
 		programs = append(programs, configuredProgram{f.Name(), f.PrintConfig})
 	}
 	return append(programs, configuredProgram{"run", printing(config.DefaultRunCommand())})
-}
-
-type configuredProgram struct {
-	name  string
-	print func(name string, args []string) error
 }
 
 func printing[T interface{ Validate() error }](defaults T) func(string, []string) error {
@@ -41,19 +41,25 @@ func configCommand() *cobra.Command {
 		names = append(names, c.name)
 	}
 	show := &cobra.Command{
-		Use: "print PROGRAM [FLAG…]", Short: "Print what defaults, file, variables and flags give for a program, without passwords",
-		Example:   "  gputap config print producer --config /etc/gputap.yaml\n  gputap config print leak > gputap.yaml",
+		Use:   "print PROGRAM [FLAG…]",
+		Short: "Print a program's configuration from all sources as YAML",
+		Long: `Print the configuration of a program as a YAML file that explains each key. It takes the flags of the program,
+and reads its file and its variables. Passwords are hidden.
+
+Programs: ` + strings.Join(names, ", ") + `
+Exit status: 0 printed; 2 wrong flags or configuration.`,
+		Example:   "  gputap config print leak > gputap.yaml\n  gputap config print producer --config gputap.yaml",
 		ValidArgs: names, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return app.Usage(fmt.Errorf("of which program? use one of %s", strings.Join(names, ", ")))
+				return app.Usage(fmt.Errorf("no program given; use one of %s", strings.Join(names, ", ")))
 			}
 			if args[0] == "-h" || args[0] == "--help" {
 				return cmd.Help()
 			}
 			i := slices.Index(names, strings.TrimPrefix(args[0], "gputap-"))
 			if i < 0 {
-				return app.Usage(fmt.Errorf("unknown program %q: use one of %s", args[0], strings.Join(names, ", ")))
+				return app.Usage(fmt.Errorf("unknown program %q; use one of %s", args[0], strings.Join(names, ", ")))
 			}
 			if err := programs[i].print("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
 				return app.Usage(err)
@@ -62,7 +68,7 @@ func configCommand() *cobra.Command {
 		},
 	}
 	cmd := &cobra.Command{
-		Use: "config", Short: "Show configurations", Example: show.Example, Args: cobra.NoArgs,
+		Use: "config", Short: "Print the configuration of a program", Example: show.Example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(show)

@@ -8,8 +8,9 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// TestTypingMistakesAreNotSaid: a URL where a command belongs is refused, and its password not repeated.
-func TestTypingMistakesAreNotSaid(t *testing.T) {
+// TestMisplacedURLIsHidden types a URL where a command is expected. The error does not repeat its password.
+func TestMisplacedURLIsHidden(t *testing.T) {
+	t.Parallel()
 	const url = "nats://me:S3CRET@127.0.0.1:1"
 	for _, args := range [][]string{
 		{url}, {"stream", url}, {"stream", "init", url}, {"config", url}, {"config", "print", url}, {"config", "print", "leak", url},

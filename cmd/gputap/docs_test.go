@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
@@ -80,8 +81,8 @@ func subcommands(t *testing.T) (names []string) {
 // TestOutputPageHasEveryKey: the contract and the code say the same.
 func TestOutputPageHasEveryKey(t *testing.T) {
 	page := pages(t)["output.md"]
-	for _, v := range []any{snapshot{}, processJSON{}, hostMemoryJSON{}, callJSON{}, gpuJSON{}, copyJSON{}, countersJSON{}, memoryInfoJSON{},
-		holdersJSON{}, holderJSON{}, poolJSON{}, kernelJSON{}} {
+	for _, v := range []any{pipeline.Snapshot{}, pipeline.Process{}, pipeline.HostMemory{}, pipeline.Call{}, pipeline.GPU{}, pipeline.Copy{}, pipeline.Counters{}, pipeline.MemoryInfo{},
+		pipeline.Holders{}, pipeline.Holder{}, pipeline.Pool{}, pipeline.Kernel{}} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {

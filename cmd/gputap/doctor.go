@@ -21,7 +21,7 @@ import (
 	"github.com/gputap/gputap/producer"
 )
 
-// finding is one row of the doctor's report.
+// finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warn or fail
@@ -42,69 +42,74 @@ func doctorCommand(p *app.Process) *cobra.Command {
 	var forTime time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what gputap needs here, with a remedy beside each failing row",
-		Long: `Check kernel, BTF, capabilities, driver libraries and NATS. With --pid audit one running process instead:
-which driver functions it has, which of them gputap sees, and what it cannot see. Exit status 0: gputap runs
-here; 3: a row failed.`,
-		Example: "  sudo gputap doctor\n  sudo gputap doctor -o json\n  gputap doctor --nats.url nats://bus:4222\n" +
-			"  sudo gputap doctor --pid 4242 --for 10s",
+		Short: "Check this host for all that gputap needs, with a remedy for each failure",
+		Long: `Check Linux, BTF, capabilities, driver libraries and NATS. With --pid, check one running process instead: which
+driver functions it has, which of them gputap sees, and which it cannot see.
+
+Exit status: 0 gputap works here; 2 wrong flags; 3 a check failed.`,
+		Example: `  sudo gputap doctor
+  sudo gputap doctor -o json
+  gputap doctor --nats.url nats://bus:4222
+  sudo gputap doctor --pid 4242 --for 10s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if forTime <= 0 {
+				return app.Usage(fmt.Errorf("--for %s: use more than 0", forTime))
+			}
 			if cmd.Flags().Changed("pid") {
-				if forTime <= 0 {
-					return app.Usage(fmt.Errorf("--for %s: use a time above 0", forTime))
-				}
 				return concludeChecks(p.Stdout, output, auditProcess(cmd.Context(), pid, forTime, libraries))
 			}
-			return doctor(p.Stdout, output, cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL")), libraries)
+			servers := cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL"))
+			return concludeChecks(p.Stdout, output, checkHost(servers, libraries))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.Flags().StringVar(&natsURL, "nats.url", "", "NATS servers to look for, separated by commas [$GPUTAP_NATS__URL] (default: none, gputap run brings its own)")
-	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to look at besides those found (repeatable)")
-	cmd.Flags().Uint32Var(&pid, "pid", 0, "audit this process instead")
-	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "how long to watch what the process does")
+	outputFlag(cmd, &output)
+	cmd.Flags().StringVar(&natsURL, "nats.url", "",
+		"NATS servers to check, separated by commas [$GPUTAP_NATS__URL] (default: none, because gputap run contains one)")
+	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to check in addition to those that are found (repeatable)")
+	cmd.Flags().Uint32Var(&pid, "pid", 0, "check this process instead")
+	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "with --pid: how long to watch the process")
 	return cmd
 }
 
-func doctor(out io.Writer, output, natsURL string, libraries []string) error {
+func checkHost(servers string, libraries []string) []finding {
 	rows := []finding{checkKernel(), checkBTF(), checkCapabilities(), checkPrograms(), checkReturnProbes()}
 	rows = append(rows, checkLockdown()...)
 	rows = append(rows, checkLibraries(libraries)...)
-	return concludeChecks(out, output, append(rows, checkNATS(natsURL)))
+	return append(rows, checkNATS(servers))
 }
 
-// concludeChecks writes the rows and fails when one did.
+// concludeChecks writes the rows. It returns an error if one of them failed.
 func concludeChecks(out io.Writer, output string, rows []finding) error {
-	failed := 0
+	failed := uint64(0)
 	for _, r := range rows {
 		if r.Status == statusFail {
 			failed++
 		}
 	}
-	if err := writeFindings(out, output, rows, failed == 0); err != nil {
-		return err
+	if output == "json" {
+		if err := json.NewEncoder(out).Encode(map[string]any{"ok": failed == 0, "checks": rows}); err != nil {
+			return fmt.Errorf("write the checks: %w", err)
+		}
+	} else {
+		writeFindings(out, rows)
 	}
 	if failed > 0 {
-		return app.Findings(fmt.Errorf("%s failed", plural(uint64(failed), "check", "checks")))
+		return app.Findings(fmt.Errorf("%s failed", app.Plural(failed, "check", "checks")))
 	}
 	return nil
 }
 
-func writeFindings(out io.Writer, output string, rows []finding, ok bool) error {
-	switch output {
-	case "json":
-		return json.NewEncoder(out).Encode(map[string]any{"ok": ok, "checks": rows})
-	case "table":
-		for _, r := range rows {
-			fmt.Fprintf(out, "%-5s %-14s %s\n", r.Status, r.Check, r.Found)
-			if r.Remedy != "" {
-				fmt.Fprintf(out, "%-5s %-14s → %s\n", "", "", r.Remedy)
-			}
+func writeFindings(out io.Writer, rows []finding) {
+	for _, r := range rows {
+		fmt.Fprintf(out, "%-5s %-14s %s\n", r.Status, r.Check, r.Found)
+		if r.Remedy != "" {
+			fmt.Fprintf(out, "%-5s %-14s → %s\n", "", "", r.Remedy)
 		}
-		return nil
 	}
-	return app.Usage(fmt.Errorf("--output %q: use table or json", output))
 }
 
 func checkKernel() finding {
@@ -112,9 +117,9 @@ func checkKernel() finding {
 	f := finding{Check: "Linux", Status: statusOK, Found: strings.TrimSpace(string(release)) + " " + runtime.GOARCH}
 	var major, minor int
 	if _, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor); err != nil || scan != nil {
-		f.Status, f.Remedy = statusWarn, "the release could not be read; 5.15 or newer is needed"
+		f.Status, f.Remedy = statusWarn, "check that /proc is mounted and that Linux is 5.15 or newer"
 	} else if major < 5 || major == 5 && minor < 15 {
-		f.Status, f.Remedy = statusFail, "update to Linux 5.15 or newer: older ones have no attach cookies"
+		f.Status, f.Remedy = statusFail, "update to Linux 5.15 or newer, because older versions have no attach cookies"
 	}
 	return f
 }
@@ -124,7 +129,7 @@ func checkBTF() finding {
 	f := finding{Check: "BTF", Status: statusOK, Found: path}
 	if _, err := os.Stat(path); err != nil {
 		f.Status, f.Found = statusFail, err.Error()
-		f.Remedy = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; in a container mount /sys"
+		f.Remedy = "boot a Linux built with CONFIG_DEBUG_INFO_BTF=y; in a container mount /sys"
 	}
 	return f
 }
@@ -133,7 +138,7 @@ func checkCapabilities() finding {
 	f := finding{Check: "capabilities", Status: statusOK}
 	missing, err := producer.Missing()
 	if err != nil {
-		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "let this program call capget"}
+		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "allow this program to call capget"}
 	}
 	if len(missing) == 0 {
 		var have []string
@@ -155,42 +160,42 @@ func checkCapabilities() finding {
 	return f
 }
 
-// checkLockdown is quiet where there is none.
+// checkLockdown returns no row if lockdown is off.
 func checkLockdown() []finding {
 	f := finding{Check: "lockdown", Status: statusOK, Found: producer.Lockdown()}
 	switch f.Found {
 	case "", "none":
 		return nil
 	case "confidentiality":
-		f.Status, f.Remedy = statusFail, "boot with lockdown=integrity: in confidentiality no program may read Linux's memory"
+		f.Status, f.Remedy = statusFail, "boot with lockdown=integrity, because confidentiality forbids BPF programs to read memory of Linux"
 	}
 	return []finding{f}
 }
 
-// checkPrograms asks Linux itself: what it loads it also runs.
+// checkPrograms loads the BPF programs, which Linux verifies.
 func checkPrograms() finding {
 	f := finding{Check: "BPF programs", Status: statusOK, Found: "loaded and verified"}
 	tap, err := bpf.Load(os.Getpagesize(), os.Getpagesize(), bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
-		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "see the rows above"
+		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "correct the failures above"
 		return f
 	}
 	tap.Close()
 	f.Found += ", attached by "
 	if bpf.HaveMulti() {
-		f.Found += "one link per program (uprobe_multi)"
+		f.Found += "one link for each program (uprobe_multi)"
 	} else {
-		f.Found += "one perf event per symbol (no uprobe_multi before Linux 6.6)"
+		f.Found += "one perf event for each symbol (uprobe_multi needs Linux 6.6)"
 	}
 	return f
 }
 
-// checkReturnProbes tries one on a confined child.
+// checkReturnProbes tries a return probe on a child under seccomp.
 func checkReturnProbes() finding {
 	if err := producer.ReturnProbes(); err != nil {
 		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: producer.ReturnProbeRemedy}
 	}
-	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs that seccomp confines"}
+	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs under seccomp"}
 }
 
 func checkLibraries(named []string) []finding {
@@ -201,7 +206,7 @@ func checkLibraries(named []string) []finding {
 	if len(libraries) == 0 {
 		return []finding{{
 			Check: "library", Status: statusWarn, Found: "no libcuda.so.1 on this host",
-			Remedy: "install the NVIDIA driver, or name the file with --library; copies in containers are found when a process maps them",
+			Remedy: "install the NVIDIA driver, or set --library; gputap finds a library in a container when a process maps it",
 		}}
 	}
 	var rows []finding
@@ -215,20 +220,20 @@ func checkLibrary(path string) finding {
 	f := finding{Check: "library", Status: statusOK}
 	l, err := producer.Inspect(path)
 	if err != nil {
-		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "is this the CUDA driver library?"}
+		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "check that the file is a CUDA driver library"}
 	}
 	f.Found = fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped, len(l.Absent))
 	if l.Stepped > 0 {
 		f.Status = statusWarn
-		f.Remedy = "calls of the single-stepped ones cost about ten times as much: leave out features that you do not need"
+		f.Remedy = "a single-stepped call costs about ten times as much; remove features that you do not need"
 	}
 	return f
 }
 
-// checkNATS looks for a server that answers.
+// checkNATS succeeds if one of the servers answers.
 func checkNATS(servers string) (f finding) {
 	if servers == "" {
-		return finding{Check: "NATS", Status: statusOK, Found: "not asked for: gputap run brings its own"}
+		return finding{Check: "NATS", Status: statusOK, Found: "not checked, because gputap run contains a server"}
 	}
 	if err := (config.NATS{URL: servers}).Validate(); err != nil {
 		return finding{Check: "NATS", Status: statusFail, Found: err.Error(), Remedy: "correct --nats.url"}
@@ -244,7 +249,7 @@ func checkNATS(servers string) (f finding) {
 func checkServer(address string) finding {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return finding{Check: "NATS", Status: statusFail, Found: "no address in --nats.url", Remedy: "write it as nats://host:4222"}
+		return finding{Check: "NATS", Status: statusFail, Found: "--nats.url has no host", Remedy: "use nats://host:4222"}
 	}
 	host := u.Host
 	if u.Port() == "" {
@@ -258,7 +263,7 @@ func checkServer(address string) finding {
 	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Second))
 	greeting := make([]byte, 4)
 	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "INFO" {
-		return finding{Check: "NATS", Status: statusFail, Found: host + " does not speak NATS" + reason(err), Remedy: "correct --nats.url"}
+		return finding{Check: "NATS", Status: statusFail, Found: host + " is not a NATS server" + reason(err), Remedy: "correct --nats.url"}
 	}
 	return finding{Check: "NATS", Status: statusOK, Found: host + " answers"}
 }

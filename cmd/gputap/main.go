@@ -1,5 +1,5 @@
-// Command gputap is the tool people type: the whole pipeline in one process, the demo, and the
-// questions about a host.
+// Command gputap is the tool that people type: the whole pipeline in one process, the demo, and questions about a host
+// or a bus.
 package main
 
 import (
@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,22 +21,25 @@ func run(ctx context.Context, p *app.Process) error {
 	root := &cobra.Command{
 		Use:   "gputap",
 		Short: "See what every CUDA process of a host does with GPU memory, kernels and copies",
-		Long: `gputap watches the CUDA driver calls of every process through eBPF uprobes, without touching the
-programs, and streams them through NATS JetStream to consumers that turn them into answers.`,
-		Example: `  sudo gputap run                    watch this host
-  sudo gputap run -- python train.py  watch one command
-  sudo gputap demo                   see it work without a GPU
-  gputap doctor                      what is missing here, and the remedy`,
+		Long: `gputap watches the CUDA driver calls of every process with eBPF uprobes, without changing the programs, and
+publishes them to NATS JetStream. Consumers turn the streams into answers.
+
+Exit status of every command: 0 success; 1 an error; 2 wrong flags or configuration; 3 a check failed;
+4 events were lost; 5 NATS is unreachable; 6 privileges are missing; 128 + N signal N.`,
+		Example: `  sudo gputap run                       # watch this host
+  sudo gputap run -- python3 train.py   # watch one command
+  sudo gputap demo                      # see it work without a GPU
+  gputap doctor                         # list what is missing on this host, with remedies`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return app.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
+		return app.Usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(commands(p)...)
-	refuseTopics(root)
+	rejectUnknownTopics(root)
 	err := root.ExecuteContext(ctx)
 	if err != nil && isUsage(err) {
 		return app.Usage(err)
@@ -47,11 +48,14 @@ programs, and streams them through NATS JetStream to consumers that turn them in
 }
 
 func commands(p *app.Process) []*cobra.Command {
-	return []*cobra.Command{runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p)}
+	return []*cobra.Command{
+		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p),
+	}
 }
 
-// refuseTopics has the commands of cobra's own fail where it prints help and ends well.
-func refuseTopics(root *cobra.Command) {
+// rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print help
+// and succeed.
+func rejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -59,7 +63,7 @@ func refuseTopics(root *cobra.Command) {
 		case "help":
 			c.Args = func(_ *cobra.Command, topic []string) error {
 				if _, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
-					return fmt.Errorf("unknown command %q: see %s --help", strings.Join(topic, " "), root.Name())
+					return fmt.Errorf("unknown command %q; see %s --help", strings.Join(topic, " "), root.Name())
 				}
 				return nil
 			}
@@ -67,7 +71,7 @@ func refuseTopics(root *cobra.Command) {
 			c.Args = cobra.ArbitraryArgs
 			c.RunE = func(cmd *cobra.Command, shell []string) error {
 				if len(shell) > 0 {
-					return fmt.Errorf("unknown command %q: use bash, zsh, fish or powershell", shell[0])
+					return fmt.Errorf("unknown command %q; use bash, zsh, fish or powershell", shell[0])
 				}
 				return cmd.Help()
 			}
@@ -75,29 +79,20 @@ func refuseTopics(root *cobra.Command) {
 	}
 }
 
-// isUsage recognises what cobra itself complains of: it has no type for it.
+// isUsage recognises cobra's own errors about the command line, for which cobra has no type.
 func isUsage(err error) bool {
-	msg := err.Error()
 	for _, prefix := range []string{"unknown command", "accepts ", "requires ", "unknown shorthand", "unknown flag"} {
-		if len(msg) >= len(prefix) && msg[:len(prefix)] == prefix {
+		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}
 	}
 	return false
 }
 
-// privilege gives missing rights, and a Linux that cannot, their own exit status.
+// privilege gives missing privileges, and a Linux without safe return probes, their exit status.
 func privilege(err error) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	return err
-}
-
-// exitStatus is how a shell writes the end of a process.
-func exitStatus(exit *exec.ExitError) int {
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return exit.ExitCode()
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 )
 
-// TestHelpOfWhatIsNotThere: what cobra adds fails as the other commands do.
-func TestHelpOfWhatIsNotThere(t *testing.T) {
+func TestMain(m *testing.M) {
+	connectTime = time.Second
+	os.Exit(m.Run())
+}
+
+func TestHelpForUnknownTopicFails(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"help", "nope"}, {"help", "stream", "nope"}, {"completion", "nope"}} {
 		out, err := typed(t, args...)
 		if app.ExitCode(err) != 2 || out != "" || !strings.Contains(err.Error(), "nope") {

@@ -3,107 +3,120 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer"
 )
 
-// commandScan is how often a run around a command looks for libraries that its children bring: a
-// command may be short.
-const commandScan = 100 * time.Millisecond
+// childScanInterval replaces producer.scan_interval when run starts a command, which may end soon.
+const childScanInterval = 100 * time.Millisecond
 
-const defaultMetricsAddr = "127.0.0.1:9400"
+// runFlags are the flags of gputap run that are not keys.
+type runFlags struct {
+	interval time.Duration
+	forTime  time.Duration
+	output   string
+	store    string
+	rows     int
+}
 
 func runCommand(p *app.Process) *cobra.Command {
-	f := runFlags{producer: config.DefaultProducer()}
+	f := runFlags{}
+	var read func() (config.RunCommand, error)
 	cmd := &cobra.Command{
 		Use:   "run [flags] [-- CMD ARG…]",
-		Short: "Watch this host: producer, bus and consumers in one process",
-		Long: `Watch every CUDA process of this host, with everything in one process: probes, an embedded
-NATS JetStream, and the consumers. Needs root or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH.
+		Short: "Watch this host: probes, NATS and consumers in one process",
+		Long: `Watch every CUDA process of this host. Probes, an embedded NATS JetStream server and the consumers run in
+this one process. Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
-With CMD the run ends when CMD has ended and its last events are folded; CMD's standard output goes
-to standard error, and its exit status becomes gputap's. Otherwise the run ends after --for, or
-with SIGINT or SIGTERM. Exit status 4 says that events were lost.`,
-		Example: `  gputap run
-  gputap run --features memory --for 30s -o json
-  gputap run -- python train.py
-  gputap run --nats-listen 127.0.0.1:4222
-  gputap run --filter.comm python3 --filter.uid alice
-  gputap run --library /opt/cuda-compat/libcuda.so.1 --metrics-addr 127.0.0.1:9500`,
+With CMD, gputap runs CMD and exits after it, when all its events are folded. CMD's standard output goes to
+standard error. Without CMD, gputap runs until --for has passed or a signal arrives.
+
+Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
+exceptions are --display-interval, --for, --output, --rows and --store, which are flags only.
+
+Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0 after a clean end; 1 an error;
+2 wrong flags or configuration; 4 events were lost; 6 privileges are missing.`,
+		Example: `  sudo gputap run
+  sudo gputap run --features memory --for 30s -o json
+  sudo gputap run -- python3 train.py
+  sudo gputap run --nats-listen 127.0.0.1:4222
+  sudo gputap run --filter.comm python3 --filter.uid 1000
+  sudo gputap run --library /opt/cuda-compat/libcuda.so.1 --metrics-addr 127.0.0.1:9500`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return app.Usage(fmt.Errorf("unexpected argument %q: put -- before the command to watch", args[0]))
+				return app.Usage(fmt.Errorf("unexpected argument %q; write -- before the command to run", args[0]))
 			}
-			if err := f.load(cmd.Flags()); err != nil {
-				return err
+			cfg, err := read()
+			if err != nil {
+				return app.Usage(err)
 			}
-			return f.run(cmd.Context(), p, args, cmd.Flags().Changed("metrics-addr"))
+			return f.run(cmd.Context(), p, cfg, args)
 		},
 	}
-	f.register(cmd.Flags())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("features", cobra.FixedCompletions([]string{"memory", "launch", "copy", "sync"}, cobra.ShellCompDirectiveNoFileComp))
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.DurationVar(&f.forTime, "for", 0, "time after which to exit (default: never)")
+	flags.DurationVar(&f.interval, "display-interval", 5*time.Second, "time between two reports")
+	outputFlag(cmd, &f.output)
+	flags.IntVar(&f.rows, "rows", 20, "number of allocations in a report, largest first")
+	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
+	read = config.Flags(flags, config.DefaultRunCommand())
+	completeWith(cmd, "features", "memory", "launch", "copy", "sync")
 	return cmd
 }
 
 func (f *runFlags) validate() error {
-	if f.output != "table" && f.output != "json" {
-		return fmt.Errorf("--output %q: use table or json", f.output)
+	switch {
+	case f.interval <= 0:
+		return app.Usage(fmt.Errorf("--display-interval %s: use more than 0", f.interval))
+	case f.forTime < 0:
+		return app.Usage(fmt.Errorf("--for %s: use 0 or more", f.forTime))
+	case f.rows < 0:
+		return app.Usage(fmt.Errorf("--rows %d: use 0 or more", f.rows))
 	}
-	if f.interval <= 0 {
-		return fmt.Errorf("--display-interval %s: use a positive time", f.interval)
-	}
-	if f.forTime < 0 {
-		return fmt.Errorf("--for %s: use a positive time", f.forTime)
-	}
-	if f.rows < 0 {
-		return fmt.Errorf("--rows %d: use 0 or more", f.rows)
-	}
-	return nil
+	return checkOutput(f.output)
 }
 
-func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, metricsAsked bool) error {
+func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunCommand, command []string) error {
 	if err := f.validate(); err != nil {
-		return app.Usage(err)
+		return err
 	}
 	if len(command) > 0 {
-		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
-		f.producer.ScanInterval = commandScan
+		cfg.Producer.Libraries = append(cfg.Producer.Libraries, producer.LibrariesOf(command[0])...)
+		cfg.Producer.ScanInterval = childScanInterval
 	}
-	pipe, err := newPipeline(ctx, config.RunCommand{Embedded: f.bus, Producer: f.producer}, f.store, p.Log)
+	pipe, err := pipeline.New(ctx, cfg, f.store, p.Log)
 	if err != nil {
 		return privilege(err)
 	}
-	defer pipe.close()
-	p.Metrics.MustRegister(pipe.collectors()...)
-	_, stop, err := p.Serve(ctx, f.metrics)
+	defer pipe.Close()
+	p.Metrics.MustRegister(pipe.Collectors()...)
+	_, stop, err := p.Serve(ctx, cfg.Metrics.Addr)
 	switch {
 	case err == nil:
 		defer stop()
-	case metricsAsked:
+	case cfg.Metrics != config.DefaultRunCommand().Metrics:
 		return err
-	default:
-		p.Log.Warn("no /metrics: the default address is taken", "addr", f.metrics, "err", err)
+	default: // the user did not ask for /metrics
+		p.Log.Warn("cannot serve /metrics", "addr", cfg.Metrics.Addr, "err", err)
 	}
-	pipe.start()
+	pipe.Start()
 	return f.watch(ctx, p, pipe, command)
 }
 
-// watch reports at each interval until the command, the time or the context ends; then it drains
-// and reports for the last time.
-func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline, command []string) error {
-	child, err := startChild(ctx, command, p.Stderr)
+// watch writes a report at each interval until the command, the time or the context ends. Then it drains the pipeline
+// and writes the last report.
+func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pipeline, command []string) error {
+	child, err := startChild(command, p.Stderr)
 	if err != nil {
 		return err
 	}
@@ -119,8 +132,8 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline, co
 			if err := f.report(p.Stdout, pipe, false); err != nil {
 				return err
 			}
-		case <-pipe.producerEnded:
-			ended = true // its error comes with drain
+		case <-pipe.ProducerEnded():
+			ended = true // Drain returns its error
 		case <-child.ended:
 			ended = true
 		case <-timeout:
@@ -130,7 +143,7 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline, co
 		}
 	}
 	child.stop()
-	if err := pipe.drain(); err != nil {
+	if err := pipe.Drain(); err != nil {
 		return err
 	}
 	if err := f.report(p.Stdout, pipe, true); err != nil {
@@ -139,77 +152,19 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline, co
 	if err := child.err(); err != nil {
 		return err
 	}
-	if lost := pipe.lost(); len(lost) > 0 {
-		return app.Incomplete(fmt.Errorf("events were lost: %v", lost))
+	if lost := pipe.Lost(); len(lost) > 0 {
+		return app.Incomplete(fmt.Errorf("events were lost: %s", pipeline.LostText(lost)))
 	}
 	return nil
 }
 
-func (f *runFlags) report(w io.Writer, pipe *pipeline, final bool) error {
-	s := pipe.snapshot()
+func (f *runFlags) report(w io.Writer, pipe *pipeline.Pipeline, final bool) error {
+	s := pipe.Snapshot()
 	s.Final = final
 	if f.output == "json" {
 		line := json.NewEncoder(w)
 		line.SetEscapeHTML(false) // kernel names have angle brackets
 		return line.Encode(s)
 	}
-	return writeReport(w, pipe, s, f.rows)
-}
-
-// child is the command under watch; without one it never ends.
-type child struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	exit  error
-}
-
-// childGrace is how long a command may take to end after SIGTERM.
-const childGrace = 10 * time.Second
-
-func startChild(ctx context.Context, command []string, output io.Writer) (*child, error) {
-	c := &child{ended: make(chan struct{})}
-	if len(command) == 0 {
-		return c, nil
-	}
-	c.cmd = exec.Command(command[0], command[1:]...)
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, output, os.Stderr
-	if err := c.cmd.Start(); err != nil {
-		return nil, app.Usage(fmt.Errorf("start %s: %w", command[0], err))
-	}
-	go func() {
-		c.exit = c.cmd.Wait()
-		close(c.ended)
-	}()
-	return c, nil
-}
-
-// stop ends a command that is still running: first asked, then killed.
-func (c *child) stop() {
-	if c.cmd == nil {
-		return
-	}
-	select {
-	case <-c.ended:
-		return
-	default:
-	}
-	_ = c.cmd.Process.Signal(os.Interrupt)
-	select {
-	case <-c.ended:
-	case <-time.After(childGrace):
-		_ = c.cmd.Process.Kill()
-		<-c.ended
-	}
-}
-
-// err makes the command's exit status gputap's, as a shell would write it.
-func (c *child) err() error {
-	if c.cmd == nil || c.exit == nil {
-		return nil
-	}
-	var exit *exec.ExitError
-	if errors.As(c.exit, &exit) {
-		return app.Exit(exitStatus(exit), fmt.Errorf("%s: %w", c.cmd.Path, c.exit))
-	}
-	return fmt.Errorf("%s: %w", c.cmd.Path, c.exit)
+	return pipe.WriteReport(w, s, f.rows)
 }

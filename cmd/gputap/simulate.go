@@ -20,10 +20,10 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// mostConnections bounds --connections: one takes some 100,000 batches a second.
+// mostConnections bounds --connections. One connection carries about 100,000 batches/s.
 const mostConnections = 256
 
-// simulation is what the flags of gputap simulate say.
+// simulation holds the flags of gputap simulate.
 type simulation struct {
 	simulate.Options
 	bus         config.NATS
@@ -36,33 +36,35 @@ func simulateCommand(p *app.Process) *cobra.Command {
 	var c simulation
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Replay a recorded run as many hosts, without GPUs",
-		Long: `Replay a recorded run as the events of many hosts: for load tests of a bus and its consumers, and to try
-dashboards without GPUs. Each host has its own name, GPUs, processes, addresses and clock. It ends after
---duration or at Ctrl-C, once what was made is stored. Exit status 4: not all of it is.`,
+		Short: "Publish the events of many simulated hosts, without GPUs",
+		Long: `Replay a recorded run as the events of many hosts, to test the load of a bus and its consumers or to try dashboards.
+Each host has its own name, GPUs, processes, addresses and clock. The simulation ends after --duration or Ctrl-C,
+when all batches are acked.
+
+Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are not acked; 5 NATS is unreachable.`,
 		Example: `  gputap simulate --nats.url nats://bus:4222
-  gputap simulate --hosts 1000 --events-per-second 200000 --duration 60s -o json
-  gputap simulate --hosts 50 --lose 0.01 --log truth.log`,
+  gputap simulate --nats.url nats://bus:4222 --hosts 1000 --events-per-second 200000 --duration 60s -o json
+  gputap simulate --nats.url nats://bus:4222 --hosts 50 --lose 0.01 --log truth.log`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), p) },
 	}
 	flags := cmd.Flags()
 	c.readBus = config.BusFlags(flags)
-	flags.IntVar(&c.connections, "connections", 4, "connections that the hosts share")
-	flags.IntVar(&c.Hosts, "hosts", 100, "how many hosts: sim-0000, sim-0001, …")
-	flags.Float64Var(&c.Rate, "events-per-second", 20_000, "events of all hosts together")
-	flags.DurationVar(&c.Duration, "duration", 0, "how long; 0: until Ctrl-C")
-	flags.StringVar(&c.Cluster, "cluster", "sim", "name of their cluster")
-	flags.Uint64Var(&c.Seed, "seed", 1, "equal seeds make equal hosts and events")
-	flags.StringVar(&c.Profile, "profile", "", "a recording: batches with their lengths before them, gzip or not (default: a PyTorch run)")
-	flags.DurationVar(&c.BatchAge, "batch-age", time.Second, "longest time that a batch spans; 50ms is what producers do")
-	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long the last batches may take to be stored")
-	flags.Float64Var(&c.Lose, "lose", 0, "part of the batches that is withheld and told as lost, from 0 to 1")
-	flags.BoolVar(&c.Restart, "restart", false, "each host's producer starts anew whenever the recording does")
-	flags.StringVar(&c.LogPath, "log", "", "new file that gets every batch before it is published")
-	flags.BoolVar(&c.Resume, "resume", false, "the file of --log may be there, of a simulation that was killed: what may not have been stored is published again")
-	flags.StringVarP(&c.output, "output", "o", "table", "summary at the end: table or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	flags.IntVar(&c.connections, "connections", 4, "number of connections that the hosts share")
+	flags.IntVar(&c.Hosts, "hosts", 100, "number of hosts, named sim-0000, sim-0001, …")
+	flags.Float64Var(&c.Rate, "events-per-second", 20_000, "events per second of all hosts together")
+	flags.DurationVar(&c.Duration, "duration", 0, "time after which to end (0: at Ctrl-C)")
+	flags.StringVar(&c.Cluster, "cluster", "sim", "cluster name of the hosts")
+	flags.Uint64Var(&c.Seed, "seed", 1, "number from which hosts and events are generated; the same seed gives the same events")
+	flags.StringVar(&c.Profile, "profile", "", "recording to replay: batches, each after its length, plain or gzip (default: a PyTorch run)")
+	flags.DurationVar(&c.BatchAge, "batch-age", time.Second, "largest time span of a batch; producers use 50ms")
+	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "time for the last batches to be acked")
+	flags.Float64Var(&c.Lose, "lose", 0, "fraction of the batches that is not published and is reported as lost, from 0 to below 1")
+	flags.BoolVar(&c.Restart, "restart", false, "restart the producer of each host when the recording starts again")
+	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")
+	flags.BoolVar(&c.Resume, "resume", false,
+		"continue a simulation that was killed: publish the batches of the --log file again that may not be stored")
+	outputFlag(cmd, &c.output)
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 	conns, err := c.connect(ctx, p)
 	defer func() {
 		for _, nc := range conns {
-			nc.SetDisconnectErrHandler(nil) // it is no outage
+			nc.SetDisconnectErrHandler(nil) // this is not an outage
 			nc.Close()
 		}
 	}()
@@ -103,26 +105,24 @@ func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 
 func (c *simulation) check() error {
 	switch {
-	case c.output != "table" && c.output != "json":
-		return fmt.Errorf("--output %q: use table or json", c.output)
 	case c.connections < 1 || c.connections > mostConnections:
-		return fmt.Errorf("--connections %d: from 1 to %d", c.connections, mostConnections)
+		return fmt.Errorf("--connections %d: use 1 to %d", c.connections, mostConnections)
 	case c.Hosts < 1:
-		return fmt.Errorf("--hosts %d: at least 1", c.Hosts)
+		return fmt.Errorf("--hosts %d: use 1 or more", c.Hosts)
 	case !(c.Rate > 0):
-		return fmt.Errorf("--events-per-second %g: above 0", c.Rate)
+		return fmt.Errorf("--events-per-second %g: use more than 0", c.Rate)
 	case c.BatchAge < time.Millisecond:
-		return fmt.Errorf("--batch-age %s: at least 1ms", c.BatchAge)
+		return fmt.Errorf("--batch-age %s: use at least 1ms", c.BatchAge)
 	case c.Lose < 0 || c.Lose >= 1:
-		return fmt.Errorf("--lose %g: from 0 to below 1", c.Lose)
+		return fmt.Errorf("--lose %g: use 0 or more, and less than 1", c.Lose)
 	case c.Cluster == "":
-		return errors.New("--cluster: empty: give their cluster a name")
+		return errors.New("--cluster: empty; set the name of the cluster")
 	case c.Resume && c.LogPath == "":
-		return errors.New("--resume: which log? name its file with --log")
+		return errors.New("--resume: no log given; set --log to its file")
 	case c.Duration < 0:
-		return fmt.Errorf("--duration %s: not below 0", c.Duration)
+		return fmt.Errorf("--duration %s: use 0 or more", c.Duration)
 	}
-	return nil
+	return checkOutput(c.output)
 }
 
 func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats.Conn, err error) {
@@ -139,7 +139,7 @@ func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats
 	return conns, nil
 }
 
-// progress writes a line every second, on a terminal.
+// progress writes a line every second if to is a terminal.
 func progress(to io.Writer, s *simulate.Simulator) (stop func()) {
 	file, ok := to.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -174,27 +174,27 @@ func progressLine(before, now *simulate.Stats) string {
 		float64(now.AckedEvents-before.AckedEvents)/seconds, float64(now.AckedBytes-before.AckedBytes)/seconds/1e6,
 		now.UnackedBatches, now.Retries)
 	if !now.KeptUp {
-		line += fmt.Sprintf("  does not keep up: %.1f s behind", now.Behind)
+		line += fmt.Sprintf("  too slow: %.1f s behind", now.Behind)
 	}
 	return line
 }
 
 func (c *simulation) conclude(to io.Writer, s simulate.Stats) error {
-	out := &checked{Writer: to}
+	out := &errorWriter{Writer: to}
 	if c.output == "json" {
-		_ = json.NewEncoder(out).Encode(s) // out remembers
+		_ = json.NewEncoder(out).Encode(s) // out keeps the error
 	} else {
-		fmt.Fprintf(out, "%d hosts, %.1f s: %d events in %d batches (%s) are stored, %.0f events/s; %d retries\n",
+		fmt.Fprintf(out, "%d hosts, %.1f s: %d events in %d batches (%s) acked, %.0f events/s; %d retries\n",
 			s.Hosts, s.Seconds, s.AckedEvents, s.AckedBatches, app.Bytes(s.AckedBytes), s.Rate, s.Retries)
 		if s.WithheldBatches > 0 {
-			fmt.Fprintf(out, "withheld: %d events in %d batches\n", s.WithheldEvents, s.WithheldBatches)
+			fmt.Fprintf(out, "not published on purpose: %d events in %d batches\n", s.WithheldEvents, s.WithheldBatches)
 		}
 		if !s.KeptUp {
-			fmt.Fprintf(out, "not kept up: %.0f events/s were asked for, and the end is %.1f s behind\n", s.AskedRate, s.Behind)
+			fmt.Fprintf(out, "too slow: %.0f events/s were requested, and the last event is %.1f s late\n", s.AskedRate, s.Behind)
 		}
 	}
 	if s.UnackedBatches > 0 {
-		return app.Incomplete(fmt.Errorf("%d events in %d batches were made and not acked: they may be stored or not", s.UnackedEvents, s.UnackedBatches))
+		return app.Incomplete(fmt.Errorf("publish the events: %d events in %d batches are not acked and may be missing", s.UnackedEvents, s.UnackedBatches))
 	}
 	return out.err
 }

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -14,15 +13,15 @@ import (
 	"github.com/gputap/gputap/cmd/internal/simulate"
 )
 
-// TestSimulateCommand: from streams to the summary, against a nats-server.
+// TestSimulateCommand runs simulate against a nats-server, and checks its summary and its log.
 func TestSimulateCommand(t *testing.T) {
-	t.Setenv("GPUTAP_NATS__URL", "")
-	url := serve(t)
+	t.Parallel()
+	url, _ := newBus(t, server.Options{JetStream: true})
 	if _, err := typed(t, "stream", "init", "--nats.url", url); err != nil {
 		t.Fatal(err)
 	}
 	log := t.TempDir() + "/truth.log"
-	out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "3", "--events-per-second", "30000", "--duration", "1s",
+	out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "3", "--events-per-second", "30000", "--duration", "300ms",
 		"--batch-age", "50ms", "--log", log, "-o", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +40,11 @@ func TestSimulateCommand(t *testing.T) {
 	if got.Hosts != 3 || got.UnackedBatches != 0 || got.AckedEvents == 0 || got.Batches != uint64(batches) || got.AckedBatches != got.Batches {
 		t.Errorf("%+v, %d batches in the log", got, batches)
 	}
-	if out, err := typed(t, "simulate", "--nats.url", url, "--duration", "300ms"); err != nil || !strings.Contains(out, "100 hosts") {
-		t.Errorf("says %q, %v", out, err)
+	if out, err := typed(t, "simulate", "--nats.url", url, "--duration", "100ms"); err != nil || !strings.Contains(out, "100 hosts") {
+		t.Errorf("printed %q, %v", out, err)
 	}
 	for want, args := range map[string][]string{
-		"--nats.url":          {"simulate"},
+		"--nats.url":          {"simulate", "--nats.url", ""},
 		"--lose":              {"simulate", "--nats.url", url, "--lose", "1"},
 		"--hosts":             {"simulate", "--nats.url", url, "--hosts", "0"},
 		"--connections":       {"simulate", "--nats.url", url, "--connections", "0"},
@@ -58,13 +57,14 @@ func TestSimulateCommand(t *testing.T) {
 		"unknown flag":        {"simulate", "--fast"},
 	} {
 		if _, err := typed(t, args...); app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v ends with %v, want a word of %s and status 2", args, err, want)
+			t.Errorf("%v ends with %v, want an error with %s and status 2", args, err, want)
 		}
 	}
 }
 
-// TestSummaryThatCannotBeWritten, as to a full disk, is an error; that not all is stored is the worse one.
-func TestSummaryThatCannotBeWritten(t *testing.T) {
+// TestUnwritableSummaryFails writes the summary to a closed pipe. Batches that are not acked take precedence.
+func TestUnwritableSummaryFails(t *testing.T) {
+	t.Parallel()
 	gone, out := io.Pipe()
 	gone.Close()
 	for status, s := range map[int]simulate.Stats{1: {KeptUp: true}, 4: {UnackedBatches: 1}} {
@@ -76,25 +76,7 @@ func TestSummaryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// typed runs a command as if it was typed.
-func serve(t *testing.T) (url string) {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
-	return s.ClientURL()
-}
-
-// TestSimulatePageHasEveryKey: the contract and the code say the same.
+// TestSimulatePageHasEveryKey compares the JSON keys with docs/simulate.md.
 func TestSimulatePageHasEveryKey(t *testing.T) {
 	page := pages(t)["simulate.md"]
 	for i := range reflect.TypeFor[simulate.Stats]().NumField() {

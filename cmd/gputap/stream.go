@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,10 +13,10 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// connectTime is how long a command waits for a bus; daemons wait for ever.
-const connectTime = 5 * time.Second
+// connectTime is how long a command waits for NATS. Daemons retry without end.
+var connectTime = 5 * time.Second // tests shorten it
 
-// busCommand is what the commands about a bus have in common.
+// busCommand is the common part of the commands about a bus.
 type busCommand struct {
 	p       *app.Process
 	bus     config.NATS
@@ -28,12 +27,15 @@ type busCommand struct {
 func streamCommand(p *app.Process) *cobra.Command {
 	b := &busCommand{p: p}
 	cmd := &cobra.Command{
-		Use: "stream", Short: "Manage the JetStream streams of a fleet",
+		Use: "stream", Short: "Create, show and remove the JetStream streams of a fleet",
+		Long: `Create, show and remove the JetStream streams of a fleet.
+
+Exit status: 0 success; 1 an error; 2 wrong flags; 5 NATS is unreachable.`,
 		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n  gputap stream info --nats.url nats://bus:4222",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return app.Usage(fmt.Errorf("unknown command %q: use init, info, dlq or rm", args[0]))
+				return app.Usage(fmt.Errorf("unknown command %q; use init, info, dlq or rm", args[0]))
 			}
 			return cmd.Help()
 		},
@@ -46,19 +48,15 @@ func streamCommand(p *app.Process) *cobra.Command {
 	return cmd
 }
 
-// outputFlag is -o.
-func (b *busCommand) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&b.output, "output", "o", "table", "table or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// with runs a command on a bus that is there.
+// with connects to NATS, runs a command and returns its error or that of its output.
 func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) (err error) {
 	if b.bus, err = b.readBus(); err != nil {
 		return app.Usage(err)
 	}
-	if b.output != "" && b.output != "table" && b.output != "json" {
-		return app.Usage(fmt.Errorf("--output %q: use table or json", b.output))
+	if b.output != "" { // the command has the flag
+		if err := checkOutput(b.output); err != nil {
+			return err
+		}
 	}
 	nc, js, err := b.p.Connect(b.bus)
 	if err != nil {
@@ -68,7 +66,7 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	if err := reach(ctx, b.p, b.bus, nc); err != nil {
 		return err
 	}
-	out := &checked{Writer: b.p.Stdout}
+	out := &errorWriter{Writer: b.p.Stdout}
 	b.p.Stdout = out
 	if err := run(ctx, js); err != nil {
 		return b.p.NoAnswer(err)
@@ -76,21 +74,7 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	return out.err
 }
 
-// checked remembers that something could not be written, as tables are written without looking.
-type checked struct {
-	io.Writer
-	err error
-}
-
-func (c *checked) Write(p []byte) (int, error) {
-	n, err := c.Writer.Write(p)
-	if err != nil && c.err == nil {
-		c.err = fmt.Errorf("write the output: %w", err)
-	}
-	return n, err
-}
-
-// reach waits until a connection stands.
+// reach waits until the connection is established.
 func reach(ctx context.Context, p *app.Process, bus config.NATS, nc *nats.Conn) error {
 	enough := time.After(connectTime)
 	for !nc.IsConnected() {
@@ -104,13 +88,3 @@ func reach(ctx context.Context, p *app.Process, bus config.NATS, nc *nats.Conn) 
 	}
 	return nil
 }
-
-// moment is a time in a table; "" for none.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-func line(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

@@ -22,7 +22,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// newBus is a nats-server of this process, and a client.
+// newBus starts a nats-server in this process and connects to it.
 func newBus(t *testing.T, o server.Options) (url string, js jetstream.JetStream) {
 	t.Helper()
 	o.Host, o.Port, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
@@ -60,7 +60,7 @@ func typed(t *testing.T, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-func says(t *testing.T, text string, words ...string) {
+func contains(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, word := range words {
 		if !strings.Contains(text, word) {
@@ -70,6 +70,7 @@ func says(t *testing.T, text string, words ...string) {
 }
 
 func TestStreamInit(t *testing.T) {
+	t.Parallel()
 	url, js := newBus(t, server.Options{JetStream: true})
 	stream := func(args ...string) string {
 		t.Helper()
@@ -79,14 +80,14 @@ func TestStreamInit(t *testing.T) {
 		}
 		return out
 	}
-	says(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
+	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
 		"GPUTAP_STATE", "KV_gputap_lease", "gputap_meta/topology", "nothing was changed", "64.00 MiB")
 	if own, err := consumer.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
-		t.Errorf("a dry run made %v, %v", own, err)
+		t.Errorf("a dry run created %v, %v", own, err)
 	}
-	says(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
-	says(t, stream("init"), "nothing to change: 64.00 MiB", "4 shards")
-	says(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
+	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
+	contains(t, stream("init"), "nothing to change: the bus has 64.00 MiB", "4 shards")
+	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
 	var answer initJSON
 	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
 		t.Fatal(err)
@@ -94,10 +95,11 @@ func TestStreamInit(t *testing.T) {
 	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun || len(answer.Steps) == 0 {
 		t.Errorf("answers %+v", answer)
 	}
-	says(t, stream("init"), "nothing to change", "2 shards (generation 2)")
+	contains(t, stream("init"), "nothing to change", "2 shards (generation 2)")
 }
 
 func TestStreamCommandsThatFail(t *testing.T) {
+	t.Parallel()
 	url, js := newBus(t, server.Options{JetStream: true, JetStreamMaxStore: 1 << 30})
 	bare, _ := newBus(t, server.Options{})
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
@@ -113,7 +115,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"no address", "", []string{"init"}, 2, "--nats.url"},
 		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "no NATS server answers"},
 		{"no JetStream", bare, []string{"init"}, 1, "no JetStream"},
-		{"unknown command", url, []string{"inti"}, 2, `"inti": use init, info, dlq or rm`},
+		{"unknown command", url, []string{"inti"}, 2, `"inti"; use init, info, dlq or rm`},
 		{"argument", url, []string{"init", "x"}, 2, "x"},
 		{"no shards", url, []string{"init", "--shards", "0"}, 2, "--shards"},
 		{"less than none", url, []string{"init", "--replicas", "-1"}, 2, "--replicas"},
@@ -126,23 +128,23 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"a single server", url, []string{"init", "--replicas", "3"}, 1, "--replicas 1"},
 		{"unknown output", url, []string{"info", "-o", "xml"}, 2, "table or json"},
 		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
-		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed ones"},
-		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed ones"},
+		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed generations"},
+		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed generations"},
 		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
 		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
-		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use one"},
-		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "no dead letter 9"},
+		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
+		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
-		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use one"},
+		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use only one"},
 		{"the last of all", url, []string{"dlq", "--purge", "--last", "5", "--yes"}, 2, "--last"},
 		{"raw list", url, []string{"dlq", "--raw"}, 2, "--show"},
 		{"purge without yes", url, []string{"dlq", "--purge"}, 2, "--yes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("GPUTAP_NATS__URL", tt.url)
-			_, err := typed(t, append([]string{"stream"}, tt.args...)...)
+			t.Parallel()
+			_, err := typed(t, append([]string{"stream", "--nats.url", tt.url}, tt.args...)...)
 			if app.ExitCode(err) != tt.status || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("ends with %d, %v, want %d, %q", app.ExitCode(err), err, tt.status, tt.want)
 			}
@@ -150,8 +152,9 @@ func TestStreamCommandsThatFail(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhileConnecting: it is not for want of a server.
-func TestInterruptedWhileConnecting(t *testing.T) {
+// TestInterruptWhileConnecting does not report that NATS is unreachable.
+func TestInterruptWhileConnecting(t *testing.T) {
+	t.Parallel()
 	for _, command := range [][]string{{"stream", "info"}, {"simulate"}} {
 		p := &app.Process{
 			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"), Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
@@ -165,8 +168,8 @@ func TestInterruptedWhileConnecting(t *testing.T) {
 	}
 }
 
-// letterOf publishes a dead letter as a consumer does.
-func letterOf(t *testing.T, js jetstream.JetStream, data []byte) {
+// publishLetter publishes a dead letter as a consumer does.
+func publishLetter(t *testing.T, js jetstream.JetStream, data []byte) {
 	t.Helper()
 	m := &nats.Msg{Subject: schema.DeadLetterSubject("leak", 0), Data: data, Header: nats.Header{
 		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"}, "Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
@@ -177,13 +180,16 @@ func letterOf(t *testing.T, js jetstream.JetStream, data []byte) {
 }
 
 func TestStreamInfoAndRemoval(t *testing.T) {
+	t.Parallel()
 	url, js := newBus(t, server.Options{JetStream: true})
-	t.Setenv("GPUTAP_NATS__URL", url)
-	out, err := typed(t, "stream", "info")
+	stream := func(args ...string) (string, error) {
+		return typed(t, append([]string{"stream", "--nats.url", url}, args...)...)
+	}
+	out, err := stream("info")
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "no topology", "gputap stream init")
+	contains(t, out, "no topology", "gputap stream init")
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -210,16 +216,16 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} { // the second is of an instance that was killed
+	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} { // the second is left over from an instance that was killed
 		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out, err = typed(t, "stream", "info"); err != nil {
+	if out, err = stream("info"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed", "GPUTAP_DLQ", "pod-a", "nobody reads")
-	if out, err = typed(t, "stream", "info", "-o", "json"); err != nil {
+	contains(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed", "GPUTAP_DLQ", "pod-a", "no reader")
+	if out, err = stream("info", "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
 	var all busJSON
@@ -235,30 +241,33 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Errorf("folds %s", out)
 	}
 
-	if out, err = typed(t, "stream", "rm", "--generation", "1", "--yes"); err != nil || out != "removed GPUTAP_EV_000\n" {
+	if out, err = stream("rm", "--generation", "1", "--yes"); err != nil || out != "removed GPUTAP_EV_000\n" {
 		t.Errorf("removes %q, %v", out, err)
 	}
-	if out, err = typed(t, "stream", "rm", "--yes"); err != nil || strings.Count(out, "removed ") != 7 {
+	if out, err = stream("rm", "--yes"); err != nil || strings.Count(out, "removed ") != 7 {
 		t.Errorf("removes %q, %v", out, err)
 	}
-	if out, err = typed(t, "stream", "rm", "--yes"); err != nil || out != "there is nothing to remove\n" {
+	if out, err = stream("rm", "--yes"); err != nil || out != "nothing to remove\n" {
 		t.Errorf("removes %q, %v", out, err)
 	}
 }
 
-// TestStreamInfoLag: the lag of a fold is its owner's, whatever others read of it.
+// TestStreamInfoLag shows the lag of the owner, whatever other instances read.
 func TestStreamInfoLag(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, owner string
 		want        uint64
 	}{
 		{"the owner's", "pod-b", 5},
-		{"of an owner whose build does not say that it reads", "pod-a", 0},
+		{"of an owner whose consumer has no metadata", "pod-a", 0},
 		{"without an owner", "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url, js := newBus(t, server.Options{JetStream: true})
-			t.Setenv("GPUTAP_NATS__URL", url)
+			stream := func(args ...string) (string, error) {
+				return typed(t, append([]string{"stream", "--nats.url", url}, args...)...)
+			}
 			if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 				t.Fatal(err)
 			}
@@ -294,8 +303,8 @@ func TestStreamInfoLag(t *testing.T) {
 			}
 			var all busJSON
 			var out string
-			for len(all.Folds) == 0 && t.Context().Err() == nil { // the reader's first pull is under way
-				out, err = typed(t, "stream", "info", "-o", "json")
+			for len(all.Folds) == 0 && t.Context().Err() == nil { // until the reader's first pull request arrives
+				out, err = stream("info", "-o", "json")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -311,30 +320,33 @@ func TestStreamInfoLag(t *testing.T) {
 }
 
 func TestStreamDeadLetters(t *testing.T) {
+	t.Parallel()
 	url, js := newBus(t, server.Options{JetStream: true})
-	t.Setenv("GPUTAP_NATS__URL", url)
+	stream := func(args ...string) (string, error) {
+		return typed(t, append([]string{"stream", "--nats.url", url}, args...)...)
+	}
 	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	dlq := func(args ...string) string {
 		t.Helper()
-		out, err := typed(t, append([]string{"stream", "dlq"}, args...)...)
+		out, err := stream(append([]string{"dlq"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
-	says(t, dlq(), "0 dead letters")
+	contains(t, dlq(), "0 dead letters")
 	host := consumertest.Memory(t, "gpu-9")
 	host.Process(7, 1, "python3").Alloc(7, 0x1000, 70<<20, 100, 5)
 	batch := host.Message()
-	letterOf(t, js, []byte("garbage"))
-	letterOf(t, js, batch)
-	letterOf(t, js, nil)
+	publishLetter(t, js, []byte("garbage"))
+	publishLetter(t, js, batch)
+	publishLetter(t, js, nil)
 	out := dlq()
-	says(t, out, "leak", "gputap.v1.ev.0.c.h.memory", "no batch: ?[31mred", "3 dead letters")
+	contains(t, out, "leak", "gputap.v1.ev.0.c.h.memory", "no batch: ?[31mred", "3 dead letters")
 	if strings.Contains(out, "\x1b") {
-		t.Error("a dead letter steers the terminal")
+		t.Error("a dead letter can control the terminal")
 	}
 	if lines := strings.Split(strings.TrimSpace(dlq("--last", "2", "-o", "json")), "\n"); len(lines) != 2 {
 		t.Errorf("the last two are %q", lines)
@@ -359,22 +371,22 @@ func TestStreamDeadLetters(t *testing.T) {
 	if s, err := js.Stream(t.Context(), schema.DeadLetterStream); err != nil || s.CachedInfo().State.Consumers != 0 {
 		t.Errorf("%d JetStream consumers are left behind, %v", s.CachedInfo().State.Consumers, err)
 	}
-	says(t, dlq("--show", "2"), "gpu-9", "memory", "batch seq", "42 of GPUTAP_EV_000", "00000000")
-	says(t, dlq("--show", "1"), "no batch", "|garbage|")
-	says(t, dlq("--show", "3", "-o", "json"), `"batch":null`)
+	contains(t, dlq("--show", "2"), "gpu-9", "memory", "batch seq", "42 of GPUTAP_EV_000", "00000000")
+	contains(t, dlq("--show", "1"), "not a batch", "|garbage|")
+	contains(t, dlq("--show", "3", "-o", "json"), `"batch":null`)
 	if dlq("--show", "2", "--raw") != string(batch) {
-		t.Error("the raw batch is another one")
+		t.Error("the raw batch differs")
 	}
-	says(t, dlq("--purge", "--yes"), "removed 3 dead letters")
-	says(t, dlq(), "0 dead letters")
-	letterOf(t, js, batch)
+	contains(t, dlq("--purge", "--yes"), "removed 3 dead letters")
+	contains(t, dlq(), "0 dead letters")
+	publishLetter(t, js, batch)
 	var removed purgeJSON
 	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
 	}
 }
 
-// letters are lines that are written.
+// letters receives the written lines.
 type letters chan string
 
 func (l letters) Write(line []byte) (int, error) {
@@ -383,13 +395,14 @@ func (l letters) Write(line []byte) (int, error) {
 }
 
 func TestAsk(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false, strings.Repeat("yes", 99): false} {
 		if err := ask(t.Context(), strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
 			t.Errorf("%q is %v", answer, err)
 		}
 	}
 	if err := (&busCommand{}).confirm(t.Context(), true, "x"); err != nil {
-		t.Error(errors.New("yes is asked for again"))
+		t.Error(errors.New("--yes does not suppress the question"))
 	}
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()

@@ -22,30 +22,30 @@ import (
 func streamInfoCommand(b *busCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
-		Short: "Show what the bus holds: shards, messages, hosts, readers",
-		Long: `Show the generations of shards and what each JetStream stream holds, and the folds that read: who owns which shard,
-and how many messages it is behind. A stream of no generation is left over from an init that was broken off: a
-later one uses it, or gputap stream rm removes it.`,
-		Example: "  gputap stream info --nats.url nats://bus:4222\n  gputap stream info -o json",
+		Short: "Show shards, messages, hosts and consumers of a bus",
+		Long: `Show the generations of shards, the contents of each JetStream stream, and the folds: which instance owns which
+shard, and its lag in messages. A stream without a generation is left over from an interrupted init. The next
+init uses it, or gputap stream rm removes it.`,
+		Example: "  gputap stream inf --nats.url nats://bus:4222o --nats.url nats://bus:4222\n  gputap stream info --nats.url nats://bus:4222 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return b.with(cmd.Context(), b.info)
 		},
 	}
-	b.outputFlag(cmd)
+	outputFlag(cmd, &b.output)
 	return cmd
 }
 
-// busJSON is what info says with -o json.
+// busJSON is the output of info -o json.
 type busJSON struct {
-	Topology *schema.Topology `json:"topology"` // null: nobody has set the bus up
+	Topology *schema.Topology `json:"topology"` // null before gputap stream init
 	Streams  []streamJSON     `json:"streams"`
 	Folds    []foldJSON       `json:"folds"`
 }
 
 type streamJSON struct {
 	Stream     string     `json:"stream"`
-	Generation int        `json:"generation"` // 0: of none
-	Shard      *int       `json:"shard"`      // null: no shard's
+	Generation int        `json:"generation"` // 0: none
+	Shard      *int       `json:"shard"`      // null: not a shard
 	Messages   uint64     `json:"messages"`
 	Bytes      uint64     `json:"bytes"`
 	MaxBytes   int64      `json:"max_bytes"` // reserved
@@ -56,7 +56,7 @@ type streamJSON struct {
 	Consumers  int        `json:"consumers"`
 	Replicas   int        `json:"replicas"`
 	Leader     string     `json:"leader"`
-	Lagging    []string   `json:"lagging"` // replicas that are offline or behind
+	Lagging    []string   `json:"lagging"` // replicas that are offline or stale
 	Sealed     bool       `json:"sealed"`
 }
 
@@ -64,10 +64,10 @@ type foldJSON struct {
 	Fold  string  `json:"fold"`
 	Shard int     `json:"shard"`
 	Owner string  `json:"owner"` // "" without a lease
-	Lag   *uint64 `json:"lag"`   // messages; null while nobody reads
+	Lag   *uint64 `json:"lag"`   // messages; null while no instance reads
 
-	lags map[string]uint64 // by the instance that reads as owner; "": who owns nothing
-	idle bool              // nobody waits for messages: its reader is gone, or has enough to do
+	lags map[string]uint64 // by the instance that owns the shard; "" for readers that own none
+	idle bool              // no reader waits for messages: it is gone, or it is busy
 }
 
 func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
@@ -104,7 +104,7 @@ func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 	}
 	all.Folds = []foldJSON{}
 	for _, f := range folds {
-		if f.Owner == "" && f.idle { // JetStream forgets the consumer of who was killed in five minutes
+		if f.Owner == "" && f.idle { // the reader was killed; JetStream removes its consumer after five minutes
 			continue
 		}
 		f.Lag = f.lag()
@@ -118,7 +118,7 @@ func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// order puts shards first, by number.
+// order sorts shards first, by number.
 func (s *streamJSON) order() string {
 	if s.Shard == nil {
 		return "b" + s.Stream
@@ -157,14 +157,14 @@ func describeStream(ctx context.Context, js jetstream.JetStream, t schema.Topolo
 	return row, err
 }
 
-// hostsOf counts the hosts in a stream's subjects.
+// hostsOf counts the hosts in the subjects of a stream.
 func hostsOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, nil // removed meanwhile
+		return 0, nil // removed in the meantime
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at %s: %w", name, err)
+		return 0, fmt.Errorf("read the state of %s: %w", name, err)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
@@ -179,20 +179,20 @@ func hostsOf(ctx context.Context, js jetstream.JetStream, name string) (int, err
 	return len(hosts), nil
 }
 
-// readers adds the folds that read a shard, by the names of their JetStream consumers: fold-shard-id.
+// readers adds the folds that read a shard. The names of their JetStream consumers are fold-shard-id.
 func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[string]foldJSON) error {
 	stream, err := js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at shard %d: %w", shard, err)
+		return fmt.Errorf("read the state of shard %d: %w", shard, err)
 	}
 	list := stream.ListConsumers(ctx)
 	for c := range list.Info() {
 		parts := strings.Split(c.Name, "-")
 		if len(parts) < 3 || parts[len(parts)-2] != fmt.Sprintf("%03d", shard) {
-			continue // somebody else's
+			continue // not a consumer of gputap
 		}
 		fold := strings.Join(parts[:len(parts)-2], "-")
 		f, seen := folds[leaseKey(fold, shard)]
@@ -200,19 +200,19 @@ func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[s
 			f = foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
 		}
 		owner := c.Config.Metadata[consumer.OwnerKey]
-		if least, seen := f.lags[owner]; !seen || c.NumPending < least { // a reader that was reset is gone soon
+		if least, seen := f.lags[owner]; !seen || c.NumPending < least { // the consumer of a restarted reader disappears soon
 			f.lags[owner] = c.NumPending
 		}
 		f.idle = f.idle && c.NumWaiting == 0
 		folds[leaseKey(fold, shard)] = f
 	}
 	if err := list.Err(); err != nil {
-		return fmt.Errorf("list the readers of shard %d: %w", shard, err)
+		return fmt.Errorf("list the consumers of shard %d: %w", shard, err)
 	}
 	return nil
 }
 
-// owners adds who has a lease.
+// owners adds the instances that hold the leases.
 func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJSON) error {
 	leases, err := js.KeyValue(ctx, schema.LeaseBucket)
 	if err != nil {
@@ -230,7 +230,7 @@ func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJS
 		shard, err := strconv.Atoi(key[dot+1:])
 		entry, gone := leases.Get(ctx, key)
 		if err != nil || gone != nil {
-			continue // no lease of a shard, or it has just ended
+			continue // not the lease of a shard, or it has just expired
 		}
 		var lease struct {
 			Instance string `json:"instance"`
@@ -245,7 +245,8 @@ func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJS
 	return nil
 }
 
-// lag is the owner's. Without one, or when its build does not say that it reads, it is that of who reads furthest.
+// lag returns the lag of the owner. Without an owner, or if the owner's consumer has no owner metadata, it returns the
+// smallest lag of all readers.
 func (f *foldJSON) lag() *uint64 {
 	if lag, reads := f.lags[f.Owner]; reads && f.Owner != "" {
 		return &lag
@@ -261,10 +262,10 @@ func (f *foldJSON) lag() *uint64 {
 
 func (all *busJSON) write(w io.Writer) {
 	if t := all.Topology; t != nil {
-		line(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation, plural(uint64(t.Shards), "shard", "shards"),
+		writeLine(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation, app.Plural(uint64(t.Shards), "shard", "shards"),
 			t.First, t.First+t.Shards-1, len(t.Previous))
 	} else {
-		line(w, "the bus has no topology: set it up with gputap stream init\n")
+		writeLine(w, "the bus has no topology; run gputap stream init\n")
 	}
 	table := app.NewTable("GEN", "SHARD", "STREAM", "MESSAGES", "BYTES", "RESERVED", "FIRST", "LAST", "HOSTS", "CONSUMERS", "COPIES", "LEADER", "STATE")
 	for _, s := range all.Streams {
@@ -279,17 +280,17 @@ func (all *busJSON) write(w io.Writer) {
 		if s.First != nil {
 			first, last = *s.First, *s.Last
 		}
-		table.Row(generation, shard, s.Stream, s.Messages, app.Amount(s.Bytes), app.Amount(max(s.MaxBytes, 0)), moment(first), moment(last),
+		table.Row(generation, shard, s.Stream, s.Messages, app.Amount(s.Bytes), app.Amount(max(s.MaxBytes, 0)), timestamp(first), timestamp(last),
 			s.Hosts, s.Consumers, s.Replicas, s.Leader, s.state())
 	}
 	table.Write(w)
 	if len(all.Folds) == 0 {
 		return
 	}
-	line(w, "")
+	writeLine(w, "")
 	folds := app.NewTable("FOLD", "SHARD", "LAG", "OWNER")
 	for _, f := range all.Folds {
-		lag := "nobody reads"
+		lag := "no reader"
 		if f.Lag != nil {
 			lag = strconv.FormatUint(*f.Lag, 10)
 		}
@@ -304,7 +305,7 @@ func (s *streamJSON) state() string {
 		words = append(words, "sealed")
 	}
 	if len(s.Lagging) > 0 {
-		words = append(words, "behind: "+strings.Join(s.Lagging, " "))
+		words = append(words, "stale: "+strings.Join(s.Lagging, " "))
 	}
 	return strings.Join(words, ", ")
 }

@@ -21,20 +21,20 @@ func streamInitCommand(b *busCommand) *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Set a bus up, or change what it keeps and in how many shards",
-		Long: `Create the JetStream streams that producers publish to and the consumers' own, or change what existing ones
-keep. Producers and consumers of a fleet wait until this was done once. What is not asked for stays as the bus
-has it; a new bus gets 16 shards, 1 copy, 24h and 1GiB.
+		Short: "Create the streams of a bus, or change their limits and number of shards",
+		Long: `Create the JetStream streams for events, checkpoints, leases, alerts and dead letters, or change existing streams.
+Producers and consumers of a fleet wait until this has been done once. Flags that are not given keep the value of
+the bus; a new bus gets 16 shards, 1 copy, 24h and 1GiB.
 
-Another number of shards begins a new generation: new streams, to which the producers move by themselves. Those of
-the generation before are sealed; what they hold stays readable until gputap stream rm --generation removes it.
+A different number of shards creates a new generation of streams, and the producers move to it. The streams of the
+previous generation are sealed. They stay readable until gputap stream rm --generation removes them.
 
-JetStream reserves what streams may grow to: --max-bytes of events, a quarter of it for checkpoints, and up to
-3/16 of it, at most 320 MiB, for dead letters and alerts; that many times --replicas, over the servers of a
-cluster. When checkpoints are full, no older one goes: the next is refused.`,
-		Example: `  gputap stream init --nats.url nats://bus:4222
-  gputap stream init --shards 16 --replicas 3 --max-age 48h --max-bytes 400GiB
-  gputap stream init --shards 32 --dry-run`,
+JetStream reserves disk space: --max-bytes for events, a quarter of it for checkpoints, and up to 3/16 of it (at most
+320 MiB) for dead letters and alerts. A cluster reserves --replicas times as much. When the checkpoint stream is
+full, new checkpoints are rejected; none is evicted.`,
+		Example: `  gputap stream ini --nats.url nats://bus:4222t --nats.url nats://bus:4222
+  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3 --max-age 48h --max-bytes 400GiB
+  gputap stream init --nats.url nats://bus:4222 --shards 32 --dry-run`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"shards", "replicas", "max-age", "max-bytes"} {
 				f := cmd.Flags().Lookup(name)
@@ -57,16 +57,17 @@ cluster. When checkpoints are full, no older one goes: the next is refused.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Shards, "shards", 0, "streams over which hosts are spread (default: as the bus has it, else 16)")
-	flags.IntVar(&o.Replicas, "replicas", 0, "copies of each stream in a cluster (default: as the bus has it, else 1)")
-	flags.DurationVar(&o.MaxAge, "max-age", 0, "how long events are kept (default: as the bus has it, else 24h)")
-	flags.Var(&bytes, "max-bytes", "events that are kept, in all shards together, as 64GiB (default: as the bus has it, else 1GiB)")
-	flags.BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
-	b.outputFlag(cmd)
+	flags.IntVar(&o.Shards, "shards", 0, "number of shards, over which hosts are spread (default: unchanged, or 16 on a new bus)")
+	flags.IntVar(&o.Replicas, "replicas", 0, "copies of each stream in a cluster (default: unchanged, or 1 on a new bus)")
+	flags.DurationVar(&o.MaxAge, "max-age", 0, "time for which events are kept (default: unchanged, or 24h on a new bus)")
+	flags.Var(&bytes, "max-bytes", "size of the events that are kept in all shards together, such as 64GiB "+
+		"(default: unchanged, or 1GiB on a new bus)")
+	flags.BoolVar(&dryRun, "dry-run", false, "print the changes without making them")
+	outputFlag(cmd, &b.output)
 	return cmd
 }
 
-// initJSON is what init says with -o json.
+// initJSON is the output of init -o json.
 type initJSON struct {
 	DryRun   bool            `json:"dry_run"`
 	Steps    []consumer.Step `json:"steps"`
@@ -99,15 +100,15 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o consume
 		}
 		table.Write(b.p.Stdout)
 	}
-	kept := fmt.Sprintf("%s of events are kept for %s in %s (generation %d)", app.Bytes(uint64(has.MaxBytes)), has.MaxAge,
-		plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
+	kept := fmt.Sprintf("%s of events, kept for %s in %s (generation %d)", app.Bytes(uint64(has.MaxBytes)), has.MaxAge,
+		app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
 	switch {
 	case dryRun:
-		line(b.p.Stdout, "nothing was changed; after it %s", kept)
+		writeLine(b.p.Stdout, "dry run, nothing was changed; the bus would have %s", kept)
 	case len(plan.Steps) == 0:
-		line(b.p.Stdout, "nothing to change: %s", kept)
+		writeLine(b.p.Stdout, "nothing to change: the bus has %s", kept)
 	default:
-		line(b.p.Stdout, "streams are ready: %s", kept)
+		writeLine(b.p.Stdout, "streams are ready: the bus has %s", kept)
 	}
 	return nil
 }

@@ -22,18 +22,19 @@ func streamRemoveCommand(b *busCommand) *cobra.Command {
 	yes, generation, fold := false, 0, ""
 	cmd := &cobra.Command{
 		Use:   "rm",
-		Short: "Remove the streams, and all that they hold",
-		Long: `Remove what gputap stream init made: events, checkpoints, leases, alerts, dead letters, and the topology last; or
-with --generation the events and checkpoints of a closed generation alone, which every fold must have taken over; or
-with --fold what a fold has saved that nobody runs any more. Producers keep what they see in their spools until the
-bus is set up again. When it was broken off, call it again.`,
-		Example: "  gputap stream rm --generation 1\n  gputap stream rm --fold quota\n  gputap stream rm --yes",
+		Short: "Remove the streams and their contents",
+		Long: `Remove all streams of gputap: events, checkpoints, leases, alerts, dead letters, and last the topology.
+--generation removes only the events and checkpoints of a closed generation, which every fold must have read.
+--fold removes only the checkpoints of a fold that no longer runs.
+
+Producers queue their batches until gputap stream init creates the streams again. Run an interrupted rm again.`,
+		Example: "  gputap stream rm --nats.url nats://bus:4222 --generation 1\n  gputap stream rm --nats.url nats://bus:4222 --fold quota\n  gputap stream rm --nats.url nats://bus:4222 --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			one := cmd.Flags().Changed("generation")
 			states := cmd.Flags().Changed("fold")
 			switch {
 			case one && states:
-				return app.Usage(errors.New("--generation and --fold: use one"))
+				return app.Usage(errors.New("--generation and --fold: use only one"))
 			case one && generation < 1:
 				return app.Usage(fmt.Errorf("--generation %d: use 1 or more", generation))
 			}
@@ -45,31 +46,32 @@ bus is set up again. When it was broken off, call it again.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().IntVar(&generation, "generation", 0, "remove only this closed generation (default: everything)")
-	cmd.Flags().StringVar(&fold, "fold", "", "remove only what this fold has saved")
+	cmd.Flags().StringVar(&fold, "fold", "", "remove only the checkpoints of this fold")
 	return cmd
 }
 
 func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, fold string, yes bool) error {
-	if err := b.confirm(ctx, yes, fmt.Sprintf("This removes all that the fold %q has saved: it would begin with what the streams still hold.", fold)); err != nil {
+	if err := b.confirm(ctx, yes, fmt.Sprintf(
+		"This removes the checkpoints of fold %q. It would rebuild its state from the events in the streams.", fold)); err != nil {
 		return err
 	}
 	messages, err := consumer.RemoveStates(ctx, js, fold)
 	if err == nil {
-		line(b.p.Stdout, "removed the states of %s, %s", fold, plural(messages, "message", "messages"))
+		writeLine(b.p.Stdout, "removed the checkpoints of %s: %s", fold, app.Plural(messages, "message", "messages"))
 	}
 	return err
 }
 
-// remove takes generation 0 for everything.
+// remove removes one generation, or everything if generation is 0.
 func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generation int, yes bool) error {
 	own, err := consumer.OwnStreams(ctx, js)
 	if err != nil {
 		return err
 	}
 	if len(own) == 0 && generation == 0 {
-		line(b.p.Stdout, "there is nothing to remove")
+		writeLine(b.p.Stdout, "nothing to remove")
 		return nil
 	}
 	what := "all streams of gputap"
@@ -83,7 +85,7 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 	for _, s := range own {
 		messages, bytes = messages+s.State.Msgs, bytes+s.State.Bytes
 	}
-	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, plural(uint64(len(own)), "stream", "streams"), messages, app.Bytes(bytes))
+	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, app.Plural(uint64(len(own)), "stream", "streams"), messages, app.Bytes(bytes))
 	if err := b.confirm(ctx, yes, question); err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 		removed, err = consumer.RemoveStreams(ctx, js)
 	}
 	for _, name := range removed {
-		line(b.p.Stdout, "removed %s", name)
+		writeLine(b.p.Stdout, "removed %s", name)
 	}
 	return err
 }
@@ -104,8 +106,8 @@ func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*j
 	if err != nil {
 		return nil, err
 	}
-	if generation == t.Generation { // before it is asked for
-		return nil, fmt.Errorf("generation %d is the one that producers publish to: only closed ones can be removed alone", generation)
+	if generation == t.Generation { // an error before the question
+		return nil, fmt.Errorf("remove generation %d: producers publish to it; only closed generations can be removed", generation)
 	}
 	of := map[string]*jetstream.StreamInfo{}
 	for _, g := range t.Previous {
@@ -118,20 +120,20 @@ func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*j
 	return of, nil
 }
 
-// confirm asks on a terminal. Elsewhere somebody must have said --yes.
+// confirm asks on a terminal. Without a terminal it needs --yes.
 func (b *busCommand) confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return app.Usage(errors.New(question + " Say --yes if it shall be so: there is no terminal to ask on"))
+		return app.Usage(errors.New(question + " Use --yes to confirm, because there is no terminal to ask on"))
 	}
 	return ask(ctx, os.Stdin, b.p.Stderr, question)
 }
 
-// ask leaves its goroutine behind when ctx ends: nothing wakes who reads a terminal.
+// ask leaves its goroutine behind when ctx ends, because a read from a terminal cannot be interrupted.
 func ask(ctx context.Context, in io.Reader, out io.Writer, question string) error {
-	_, _ = fmt.Fprintf(out, "%s\nType yes to go on: ", question)
+	_, _ = fmt.Fprintf(out, "%s\nType yes to continue: ", question)
 	answered := make(chan string, 1)
 	go func() {
 		answer, _ := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')

@@ -88,10 +88,14 @@ static CUdeviceptr race_block;
 static atomic_long race_round; // rounds begun
 static atomic_long race_given; // rounds whose address the other thread has again
 
+// Spins for about a millisecond before it yields. Beside other programs, a yield in each round costs a time slice, and
+// 10000 of them take a minute.
 static void await_at_least(atomic_long *value, long n)
 {
-	while (atomic_load(value) < n)
-		sched_yield();
+	enum { SPINS = 1000000 };
+	for (long i = 1; atomic_load(value) < n; i++)
+		if (i % SPINS == 0)
+			sched_yield();
 }
 
 // Takes the address as soon as the stub counts it as free, while cuMemFree_v2 has not returned.

@@ -1,6 +1,9 @@
 package app
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Bytes writes an amount for a person: exact below 1 KiB, two decimals above, in steps of 1024.
 func Bytes(n uint64) string {
@@ -16,4 +19,20 @@ func Bytes(n uint64) string {
 		}
 	}
 	return fmt.Sprintf("%.2f %s", value, unit)
+}
+
+// Plural writes a count with its noun: 1 host, 2 hosts.
+func Plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatUint(n, 10) + " " + many
+}
+
+// Shorten cuts a text to n bytes.
+func Shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-1] + "…"
 }

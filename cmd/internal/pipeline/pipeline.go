@@ -1,4 +1,4 @@
-package main
+package pipeline
 
 import (
 	"context"
@@ -27,14 +27,13 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// pipeline is everything in one process: producer, embedded bus, consumers. They meet only on the
-// bus, as they do in a fleet.
-type pipeline struct {
-	store  string // removed at the end; "" when the user wants to keep it
+// Pipeline is a producer, an embedded NATS server and one consumer for each fold.
+type Pipeline struct {
+	store  string // temporary directory that Close removes, or ""
 	server *embedded.Server
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	shard  int // that holds this host's batches
+	shard  int // the shard of this host
 
 	producer  *producer.Producer
 	leak      *leak.Tracker
@@ -42,7 +41,7 @@ type pipeline struct {
 	launch    *launch.Histogram
 	bandwidth *bandwidth.Meter
 	coverage  *coverage.Fold
-	folds     []fold.Fold // of them, those that are registered
+	folds     []fold.Fold // the registered folds
 	consumers []*consumer.Reader
 
 	log            *slog.Logger
@@ -56,21 +55,22 @@ type pipeline struct {
 const (
 	storeBytes = 1 << 30
 	storeAge   = 24 * time.Hour
-	catchUp    = 60 * time.Second
+	drainTime  = 60 * time.Second // for the folds to read what the producer published
 )
 
-// newPipeline attaches the libraries; what starts after it returns is seen from its first call.
-func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *pipeline, err error) {
-	p = &pipeline{log: log, producerEnded: make(chan struct{})}
+// New attaches the probes. A program that starts after New returns is seen from its first call. store is the directory
+// of the streams, or "" for a temporary one.
+func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *Pipeline, err error) {
+	p = &Pipeline{log: log, producerEnded: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			p.close()
+			p.Close()
 		}
 	}()
 	dir := store
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "gputap-"); err != nil {
-			return p, fmt.Errorf("create a store for the embedded bus: %w", err)
+			return p, fmt.Errorf("create a directory for the streams: %w", err)
 		}
 		p.store = dir
 	}
@@ -78,7 +78,7 @@ func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *
 		return p, err
 	}
 	if address, credential := p.server.Listening(); address != "" {
-		log.Info("other programs may read the bus", "addr", address, "credential", credential)
+		log.Info("other programs may read the stream", "addr", address, "credential", credential)
 	}
 	if p.nc, p.js, err = p.server.Connect("gputap"); err != nil {
 		return p, err
@@ -91,7 +91,7 @@ func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *
 	if err != nil {
 		return p, err
 	}
-	p.shard = topology.First // a store may have had others before
+	p.shard = topology.First // a kept store may have closed generations
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
@@ -99,8 +99,8 @@ func newPipeline(ctx context.Context, cfg config.RunCommand, store string, log *
 	return p, nil
 }
 
-// addFolds makes the consumers that the features feed.
-func (p *pipeline) addFolds(features []string) {
+// addFolds adds the consumers for which the features have events.
+func (p *Pipeline) addFolds(features []string) {
 	add := func(f consumer.Fold) {
 		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, f, p.log))
 	}
@@ -126,15 +126,15 @@ func (p *pipeline) addFolds(features []string) {
 	}
 }
 
-// start begins to read and fold.
-func (p *pipeline) start() {
+// Start starts the producer and the consumers.
+func (p *Pipeline) Start() {
 	var consuming, producing context.Context
 	consuming, p.stopConsumers = context.WithCancel(context.Background())
 	producing, p.stopProducer = context.WithCancel(context.Background())
 	for _, c := range p.consumers {
 		p.consumersEnded.Go(func() {
 			if err := c.Run(consuming); err != nil {
-				p.log.Error("consumer ended", "err", err)
+				p.log.Error("consumer failed", "err", err)
 			}
 		})
 	}
@@ -144,18 +144,21 @@ func (p *pipeline) start() {
 	}()
 }
 
-// drain detaches, publishes what was seen, and returns when every fold has it.
-func (p *pipeline) drain() error {
+// ProducerEnded is closed when the producer has ended.
+func (p *Pipeline) ProducerEnded() <-chan struct{} { return p.producerEnded }
+
+// Drain detaches the probes, publishes the last batches, and returns when every fold has applied them.
+func (p *Pipeline) Drain() error {
 	p.stopProducer()
 	<-p.producerEnded
 	if p.producerErr != nil {
 		return p.producerErr
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	jsStream, err := p.js.Stream(ctx, schema.StreamName(p.shard))
 	if err != nil {
-		return fmt.Errorf("look at the stream: %w", err)
+		return fmt.Errorf("read the state of the stream: %w", err)
 	}
 	for _, c := range p.consumers {
 		if err := c.WaitFor(ctx, jsStream.CachedInfo().State.LastSeq); err != nil {
@@ -165,15 +168,15 @@ func (p *pipeline) drain() error {
 	return nil
 }
 
-// close ends everything and removes a temporary store. Call it once, after drain or instead of it.
-func (p *pipeline) close() {
+// Close stops everything and removes a temporary store. Call it once, with or without Drain before it.
+func (p *Pipeline) Close() {
 	if p.stopProducer != nil {
 		p.stopProducer()
 		<-p.producerEnded
 		p.stopConsumers()
 	}
 	if p.nc != nil {
-		p.nc.Close() // consumers have nothing left to fetch: they need not wait for the bus
+		p.nc.Close() // ends the consumers' requests, which would otherwise wait for their timeout
 	}
 	p.consumersEnded.Wait()
 	if p.server != nil {
@@ -184,8 +187,8 @@ func (p *pipeline) close() {
 	}
 }
 
-// collectors are what /metrics shows.
-func (p *pipeline) collectors() []prometheus.Collector {
+// Collectors returns the collectors of the producer, the consumers and the folds.
+func (p *Pipeline) Collectors() []prometheus.Collector {
 	list := []prometheus.Collector{p.producer, p.coverage}
 	for _, c := range p.consumers {
 		list = append(list, c)
@@ -196,8 +199,8 @@ func (p *pipeline) collectors() []prometheus.Collector {
 	return list
 }
 
-// snapshot asks every fold.
-func (p *pipeline) snapshot() *snapshot {
+// Snapshot reads every fold.
+func (p *Pipeline) Snapshot() *Snapshot {
 	var l leak.Report
 	var alerts []anomaly.Alert
 	var launches []launch.Process
@@ -211,13 +214,14 @@ func (p *pipeline) snapshot() *snapshot {
 	if p.bandwidth != nil {
 		copies = p.bandwidth.Report()
 	}
-	s := merge(l, launches, copies, alerts, p.lost())
+	s := merge(l, launches, copies, alerts, p.Lost())
 	s.hosts(p.coverage.Report())
 	return s
 }
 
-// lost is what producers told and what consumers found missing, by cause.
-func (p *pipeline) lost() map[string]uint64 {
+// Lost returns by cause the events that the producer lost, and the batches that are missing or that no consumer could
+// apply.
+func (p *Pipeline) Lost() map[string]uint64 {
 	lost := map[string]uint64{}
 	for _, c := range p.consumers {
 		for cause, n := range c.Lost() {

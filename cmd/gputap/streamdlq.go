@@ -19,7 +19,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// letterFlags choose what is done with dead letters.
+// letterFlags are the flags of gputap stream dlq.
 type letterFlags struct {
 	last               int
 	show               uint64
@@ -31,15 +31,15 @@ func streamDLQCommand(b *busCommand) *cobra.Command {
 	f := letterFlags{}
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "List the dead letters: batches that a consumer could not use",
-		Long: `List the dead letters: copies of batches that were none, that lied about their host, or that a fold failed on. When,
-by which fold and shard, the subject it came on, why, and its size. --show decodes one; --raw writes its bytes as they
-came, for examples/read_batch.py.`,
-		Example: `  gputap stream dlq --last 20
-  gputap stream dlq --follow -o json
-  gputap stream dlq --show 7
-  gputap stream dlq --show 7 --raw > batch.msgpack
-  gputap stream dlq --purge --yes`,
+		Short: "List the dead letters: batches that a consumer rejected",
+		Long: `List the dead letters. A consumer writes a copy of a batch here if it cannot decode the batch, if the batch names
+another host than its subject, or if the fold returns an error. The list shows the time, fold, shard, subject,
+error and size. --show decodes one dead letter; --raw writes its bytes, for examples/read_batch.py.`,
+		Example: `  gputap stream dlq --nats.url nats://bus:4222 --last 20
+  gputap stream dlq --nats.url nats://bus:4222 --follow -o json
+  gputap stream dlq --nats.url nats://bus:4222 --show 7
+  gputap stream dlq --nats.url nats://bus:4222 --show 7 --raw > batch.msgpack
+  gputap stream dlq --nats.url nats://bus:4222 --purge --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(cmd.Flags().Changed("show"), cmd.Flags().Changed("last")); err != nil {
 				return app.Usage(err)
@@ -50,13 +50,13 @@ came, for examples/read_batch.py.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.last, "last", 100, "how many of the newest")
-	flags.BoolVar(&f.follow, "follow", false, "go on with those that come, until interrupted")
-	flags.Uint64Var(&f.show, "show", 0, "decode the one of this number")
-	flags.BoolVar(&f.raw, "raw", false, "with --show: the bytes of the batch alone")
-	flags.BoolVar(&f.purge, "purge", false, "remove them all")
-	flags.BoolVar(&f.yes, "yes", false, "with --purge: do not ask")
-	b.outputFlag(cmd)
+	flags.IntVar(&f.last, "last", 100, "number of dead letters to list, newest last")
+	flags.BoolVar(&f.follow, "follow", false, "also list new dead letters, until interrupted")
+	flags.Uint64Var(&f.show, "show", 0, "decode the dead letter with this number")
+	flags.BoolVar(&f.raw, "raw", false, "with --show: write only the bytes of the batch")
+	flags.BoolVar(&f.purge, "purge", false, "remove all dead letters")
+	flags.BoolVar(&f.yes, "yes", false, "with --purge: do not ask for confirmation")
+	outputFlag(cmd, &b.output)
 	return cmd
 }
 
@@ -65,39 +65,39 @@ func (f *letterFlags) validate(show, last bool) error {
 	case f.last < 0:
 		return fmt.Errorf("--last %d: use 0 or more", f.last)
 	case show && f.show == 0:
-		return errors.New("--show 0: use a number of the list")
+		return errors.New("--show 0: use a number from the list")
 	case f.raw && !show:
-		return errors.New("--raw: say which one with --show")
+		return errors.New("--raw: use it with --show")
 	case f.yes && !f.purge:
-		return errors.New("--yes: only with --purge")
+		return errors.New("--yes: use it with --purge")
 	case show && (f.follow || f.purge), f.follow && f.purge:
-		return errors.New("--show, --follow and --purge: use one")
+		return errors.New("--show, --follow and --purge: use only one")
 	case last && f.purge:
-		return errors.New("--last: not with --purge, which removes them all")
+		return errors.New("--last: do not use it with --purge, which removes all dead letters")
 	}
 	return nil
 }
 
-// letter is one dead letter without its batch.
+// letter is the header of one dead letter.
 type letter struct {
 	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
 	Fold    string    `json:"fold"`
 	Shard   string    `json:"shard"`
-	Subject string    `json:"subject"` // that the batch came on
-	Stream  string    `json:"stream"`  // where it still may be
-	Message string    `json:"message"` // its number there
+	Subject string    `json:"subject"` // of the batch
+	Stream  string    `json:"stream"`  // that had the batch
+	Message string    `json:"message"` // number of the batch in Stream
 	Error   string    `json:"error"`
 	Bytes   uint64    `json:"bytes"`
 }
 
-// purgeJSON is what --purge says with -o json.
+// purgeJSON is the output of --purge -o json.
 type purgeJSON struct {
 	Removed uint64 `json:"removed"`
 	Bytes   uint64 `json:"bytes"`
 }
 
-// newLetter reads what the consumer wrote; anybody may have written something else.
+// newLetter reads the headers that a consumer writes. Any of them may be missing.
 func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes uint64) letter {
 	l := letter{
 		Seq: seq, Time: at.UTC(), Subject: h.Get("Gputap-Subject"), Stream: h.Get("Gputap-Stream"), Message: h.Get("Gputap-Seq"),
@@ -112,17 +112,17 @@ func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes ui
 func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f letterFlags) error {
 	s, err := js.Stream(ctx, schema.DeadLetterStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("the bus has no dead letters' stream: set it up with gputap stream init")
+		return errors.New("read the dead letters: the bus has no stream for them; run gputap stream init")
 	}
 	if err != nil {
-		return fmt.Errorf("look at the dead letters: %w", err)
+		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	switch {
 	case f.show > 0:
 		return b.showLetter(ctx, s, f)
 	case f.purge:
 		state := s.CachedInfo().State
-		question := fmt.Sprintf("This removes %s, %s.", plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
+		question := fmt.Sprintf("This removes %s, %s.", app.Plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
 		if err := b.confirm(ctx, f.yes, question); err != nil {
 			return err
 		}
@@ -132,13 +132,13 @@ func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f lett
 		if b.output == "json" {
 			return json.NewEncoder(b.p.Stdout).Encode(purgeJSON{state.Msgs, state.Bytes})
 		}
-		line(b.p.Stdout, "removed %s", plural(state.Msgs, "dead letter", "dead letters"))
+		writeLine(b.p.Stdout, "removed %s", app.Plural(state.Msgs, "dead letter", "dead letters"))
 		return nil
 	}
 	return b.listLetters(ctx, s, f)
 }
 
-// listLetters reads headers alone, from the newest f.last on.
+// listLetters lists the newest f.last dead letters. It reads only headers.
 func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f letterFlags) error {
 	state := s.CachedInfo().State
 	from := max(state.FirstSeq, 1)
@@ -146,40 +146,40 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 		from = after - uint64(f.last)
 	}
 	table := app.NewTable("SEQ", "TIME", "FOLD", "SHARD", "BYTES", "SUBJECT", "ERROR")
-	say := func(l letter) {
+	show := func(l letter) {
 		switch {
 		case b.output == "json":
 			_ = json.NewEncoder(b.p.Stdout).Encode(l)
-		case f.follow: // no table: its widths are not known yet
-			line(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", moment(l.Time), l.Seq, l.Fold, l.Shard, app.Bytes(l.Bytes), l.Subject, l.Error)
+		case f.follow: // not a table, because the widths of later rows are unknown
+			writeLine(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", timestamp(l.Time), l.Seq, l.Fold, l.Shard, app.Bytes(l.Bytes), l.Subject, l.Error)
 		default:
-			table.Row(l.Seq, moment(l.Time), l.Fold, l.Shard, app.Amount(l.Bytes), l.Subject, l.Error)
+			table.Row(l.Seq, timestamp(l.Time), l.Fold, l.Shard, app.Amount(l.Bytes), l.Subject, l.Error)
 		}
 	}
 	if from <= state.LastSeq || f.follow {
-		if err := eachLetter(ctx, s, from, state.LastSeq, f.follow, say); err != nil {
+		if err := eachLetter(ctx, s, from, state.LastSeq, f.follow, show); err != nil {
 			return err
 		}
 	}
 	if b.output != "json" && !f.follow {
 		table.Write(b.p.Stdout)
-		line(b.p.Stdout, "%s, %s", plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
+		writeLine(b.p.Stdout, "%s, %s", app.Plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
 	}
 	return nil
 }
 
-// partingTime is how long a command waits for an answer that changes nothing of its own.
-const partingTime = time.Second
+// cleanupTime bounds a request whose result the command does not need.
+const cleanupTime = time.Second
 
-func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, follow bool, say func(letter)) error {
+func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, follow bool, show func(letter)) error {
 	reader, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
 	})
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
-	defer func() { // JetStream would keep it for minutes
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partingTime)
+	defer func() { // otherwise JetStream keeps it for minutes
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
 		_ = s.DeleteConsumer(ctx, reader.CachedInfo().Name)
 	}()
@@ -191,7 +191,7 @@ func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, foll
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		if ctx.Err() != nil && follow {
-			return nil // interrupted: that is how it ends
+			return nil // an interrupt is the normal end
 		}
 		if err != nil {
 			return fmt.Errorf("read the dead letters: %w", err)
@@ -202,7 +202,7 @@ func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, foll
 		}
 		bytes, _ := strconv.ParseUint(m.Headers().Get("Nats-Msg-Size"), 10, 64)
 		if seq := meta.Sequence.Stream; seq <= last || follow {
-			say(newLetter(seq, meta.Timestamp, m.Subject(), m.Headers(), bytes))
+			show(newLetter(seq, meta.Timestamp, m.Subject(), m.Headers(), bytes))
 		}
 		if !follow && (meta.Sequence.Stream >= last || meta.NumPending == 0) {
 			return nil
@@ -210,12 +210,12 @@ func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, foll
 	}
 }
 
-// headJSON is what a batch says of itself.
+// headJSON is the output of --show -o json.
 type headJSON struct {
 	letter
-	Batch  *batchJSON `json:"batch"` // null when it is none
+	Batch  *batchJSON `json:"batch"` // null if it cannot be decoded
 	Reason string     `json:"reason,omitempty"`
-	Begins string     `json:"begins"` // its first bytes, in hexadecimal
+	Begins string     `json:"begins"` // first bytes in hexadecimal
 }
 
 type batchJSON struct {
@@ -235,7 +235,7 @@ const shownBytes = 64
 func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f letterFlags) error {
 	m, err := s.GetMsg(ctx, f.show)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return fmt.Errorf("no dead letter %d: see gputap stream dlq", f.show)
+		return fmt.Errorf("read dead letter %d: there is none with this number; gputap stream dlq lists them", f.show)
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letter %d: %w", f.show, err)
@@ -265,7 +265,7 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 
 func (h *headJSON) write(w io.Writer) {
 	table := app.NewTable("DEAD LETTER", strconv.FormatUint(h.Seq, 10))
-	table.Row("time", moment(h.Time))
+	table.Row("time", timestamp(h.Time))
 	table.Row("fold", h.Fold+", shard "+h.Shard)
 	table.Row("error", h.Error)
 	table.Row("subject", h.Subject)
@@ -276,12 +276,12 @@ func (h *headJSON) write(w io.Writer) {
 		table.Row("cluster, host", b.Cluster+", "+b.Host)
 		table.Row("boot, run", b.Boot+", "+strconv.FormatUint(b.Run, 10))
 		table.Row("batch seq", strconv.FormatUint(b.Seq, 10))
-		table.Row("events", fmt.Sprintf("%d, %s to %s", b.Events, moment(b.First), moment(b.Last)))
+		table.Row("events", fmt.Sprintf("%d, %s to %s", b.Events, timestamp(b.First), timestamp(b.Last)))
 	} else {
-		table.Row("no batch", h.Reason)
+		table.Row("not a batch", h.Reason)
 	}
 	table.Write(w)
 	if data, err := hexdump.DecodeString(h.Begins); err == nil {
-		line(w, "%s", strings.TrimRight(hexdump.Dump(data), "\n"))
+		writeLine(w, "%s", strings.TrimRight(hexdump.Dump(data), "\n"))
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package pipeline
 
 import (
 	"bufio"
@@ -25,29 +25,29 @@ const (
 	rule         = "────────────────────────────────────────────────────────────────────────"
 )
 
-// writeReport prints the state for a person: the largest processes, and of all allocations the
-// largest rows. What it costs is bounded by what it shows.
-func writeReport(w io.Writer, pipe *pipeline, s *snapshot, rows int) error {
+// WriteReport prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its
+// cost grows with what it shows, not with the number of live allocations.
+func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	if pipe.leak != nil {
-		for _, a := range pipe.leak.Top(rows) {
+	if p.leak != nil {
+		for _, a := range p.leak.Top(rows) {
 			top[a.ID] = append(top[a.ID], a)
 		}
 	}
-	for i, p := range s.Processes {
+	for i, q := range s.Processes {
 		if i == maxProcesses {
 			fmt.Fprintf(out, "… and %d more processes (-o json shows all)\n", len(s.Processes)-i)
 			break
 		}
-		writeProcess(out, s, p, top[p.id])
+		writeProcess(out, s, q, top[q.id])
 	}
 	writeAlerts(out, s.Alerts)
 	return out.Flush()
 }
 
-func writeHeader(out io.Writer, s *snapshot) {
+func writeHeader(out io.Writer, s *Snapshot) {
 	var live, allocations uint64
 	running := 0
 	for _, p := range s.Processes {
@@ -58,14 +58,15 @@ func writeHeader(out io.Writer, s *snapshot) {
 		}
 	}
 	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule, s.Time.Format("2006-01-02 15:04:05Z"),
-		plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live), plural(allocations, "allocation", "allocations"),
-		lostText(s.Lost))
+		app.Plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live), app.Plural(allocations, "allocation", "allocations"),
+		LostText(s.Lost))
 	if len(s.Processes) == 0 {
-		fmt.Fprintln(out, "no CUDA call seen yet")
+		fmt.Fprintln(out, "no CUDA call so far")
 	}
 }
 
-func lostText(lost map[string]uint64) string {
+// LostText formats lost events by cause.
+func LostText(lost map[string]uint64) string {
 	if len(lost) == 0 {
 		return "0"
 	}
@@ -76,7 +77,7 @@ func lostText(lost map[string]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocation) {
+func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation) {
 	fmt.Fprintf(out, "\nPID %d %s   %s", p.PID, p.Comm, userText(p))
 	if p.Container != "" {
 		fmt.Fprintf(out, "   container %.12s", p.Container)
@@ -97,32 +98,32 @@ func writeProcess(out io.Writer, s *snapshot, p *processJSON, top []leak.Allocat
 func evidenceText(evidence string) string {
 	switch evidence {
 	case "late":
-		return "late: ran before it was watched, earlier calls were not seen"
+		return "late: it began before gputap, which did not see its earlier calls"
 	case "gap":
-		return "gap: events were lost in its lifetime"
+		return "gap: events of it were lost"
 	}
 	return evidence
 }
 
-func writeMemory(out io.Writer, p *processJSON) {
+func writeMemory(out io.Writer, p *Process) {
 	if p.Ended {
 		fmt.Fprintf(out, "  ended   unfreed at exit %s in %s   peak %s\n", app.Bytes(p.UnfreedBytes),
-			plural(p.UnfreedAllocations, "allocation", "allocations"), app.Bytes(p.PeakBytes))
+			app.Plural(p.UnfreedAllocations, "allocation", "allocations"), app.Bytes(p.PeakBytes))
 		return
 	}
-	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), plural(p.LiveAllocations, "allocation", "allocations"),
+	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), app.Plural(p.LiveAllocations, "allocation", "allocations"),
 		app.Bytes(p.PeakBytes))
 	if p.HostMemory.LiveAllocations > 0 {
 		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes), p.HostMemory.LiveAllocations)
 	}
 	fmt.Fprintln(out)
 	if p.Holders.Count > 0 {
-		fmt.Fprintf(out, "  holds %s of others%s\n", plural(p.Holders.Count, "piece of memory", "pieces of memory"), ownersText(p.Holders.List))
+		fmt.Fprintf(out, "  holds %s of other processes%s\n", app.Plural(p.Holders.Count, "reference to memory", "references to memory"), ownersText(p.Holders.List))
 	}
 }
 
-// ownersText names the processes whose memory is held, as far as they are known.
-func ownersText(list []holderJSON) string {
+// ownersText lists the known owners of the memory that is held.
+func ownersText(list []Holder) string {
 	pids := map[uint32]bool{}
 	for i := range list {
 		if list[i].OwnerPID != 0 {
@@ -139,7 +140,7 @@ func ownersText(list []holderJSON) string {
 	return text
 }
 
-func writeCalls(out io.Writer, p *processJSON) {
+func writeCalls(out io.Writer, p *Process) {
 	for _, symbol := range slices.Sorted(maps.Keys(p.Calls)) {
 		c := p.Calls[symbol]
 		fmt.Fprintf(out, "  %-28s %10d ok %8d failed", symbol, c.OK, c.Failed)
@@ -151,7 +152,7 @@ func writeCalls(out io.Writer, p *processJSON) {
 }
 
 // writeThreads groups the largest allocations by thread, the thread with the largest first.
-func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Allocation) {
+func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocation) {
 	var order []uint32
 	byThread := map[uint32][]leak.Allocation{}
 	for _, a := range top {
@@ -173,7 +174,7 @@ func writeThreads(out io.Writer, now time.Time, p *processJSON, top []leak.Alloc
 	}
 }
 
-func threadText(p *processJSON, tid uint32) string {
+func threadText(p *Process, tid uint32) string {
 	for _, t := range p.Threads {
 		if t.TID == tid {
 			return fmt.Sprintf("   live %s in %d", app.Bytes(t.LiveBytes), t.LiveAllocations)
@@ -182,7 +183,7 @@ func threadText(p *processJSON, tid uint32) string {
 	return ""
 }
 
-// gpuText is the beginning of a UUID, with a ~ when the GPU was inferred.
+// gpuText returns the beginning of a UUID, with ~ if the GPU is inferred.
 func gpuText(uuid string, inferred bool) string {
 	if uuid == "" {
 		return "GPU unknown"
@@ -193,7 +194,7 @@ func gpuText(uuid string, inferred bool) string {
 	return fmt.Sprintf("%.12s", uuid)
 }
 
-func writeLaunches(out io.Writer, p *processJSON) {
+func writeLaunches(out io.Writer, p *Process) {
 	if len(p.Launches) == 0 && p.GraphLaunches == 0 {
 		return
 	}
@@ -204,10 +205,10 @@ func writeLaunches(out io.Writer, p *processJSON) {
 	for _, n := range p.Launches {
 		total += n
 	}
-	fmt.Fprintf(out, "  %s of %s   %s", plural(total, "launch", "launches"), plural(uint64(len(names)), "kernel", "kernels"),
-		plural(p.GraphLaunches, "graph launch", "graph launches"))
+	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"), app.Plural(uint64(len(names)), "kernel", "kernels"),
+		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
-		fmt.Fprintf(out, ", %d of them with kernels that are not known", p.GraphLaunchesPartial)
+		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
 	}
 	fmt.Fprintln(out)
 	for i, name := range names {
@@ -215,37 +216,37 @@ func writeLaunches(out io.Writer, p *processJSON) {
 			fmt.Fprintf(out, "    … and %d more kernels\n", len(names)-i)
 			break
 		}
-		fmt.Fprintf(out, "    %10d  %s\n", p.Launches[name], shorten(name, 100))
+		fmt.Fprintf(out, "    %10d  %s\n", p.Launches[name], app.Shorten(name, 100))
 	}
 }
 
-func writeCopies(out io.Writer, p *processJSON) {
+func writeCopies(out io.Writer, p *Process) {
 	for _, direction := range slices.Sorted(maps.Keys(p.Copies)) {
 		c := p.Copies[direction]
 		one, many := "copy", "copies"
 		if direction == "set" {
 			one, many = "call", "calls"
 		}
-		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), plural(c.Calls, one, many))
+		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), app.Plural(c.Calls, one, many))
 		if c.BusySeconds > 0 {
 			fmt.Fprintf(out, "   achieved %.2f GB/s over %.3f s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9, c.BusySeconds)
 		}
 		if c.AsyncCalls > 0 {
-			fmt.Fprintf(out, "   of them submitted %s in %d", app.Bytes(c.AsyncBytes), c.AsyncCalls)
+			fmt.Fprintf(out, "   %s of it submitted in %d asynchronous calls", app.Bytes(c.AsyncBytes), c.AsyncCalls)
 		}
 		fmt.Fprintln(out)
 	}
 }
 
-func writeUnseen(out io.Writer, p *processJSON) {
+func writeUnseen(out io.Writer, p *Process) {
 	if len(p.Unseen.Functions) > 0 {
-		fmt.Fprintf(out, "  not seen if called: %s\n", shorten(strings.Join(p.Unseen.Functions, ", "), 200))
+		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n", app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
 	}
 }
 
-func writeWaits(out io.Writer, p *processJSON) {
+func writeWaits(out io.Writer, p *Process) {
 	if p.Waits.Calls > 0 {
-		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, plural(p.Waits.Calls, "call", "calls"))
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, app.Plural(p.Waits.Calls, "call", "calls"))
 	}
 }
 
@@ -255,29 +256,15 @@ func writeAlerts(out io.Writer, alerts []anomaly.Alert) {
 	}
 }
 
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n-1] + "…"
-}
-
-func plural(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatUint(n, 10) + " " + many
-}
-
-// userText is the user as its host names it.
-func userText(p *processJSON) string {
+// userText returns the user name that the host knows, or the uid.
+func userText(p *Process) string {
 	if p.User != "" {
 		return "user " + p.User
 	}
 	return "uid " + userName(p.UID)
 }
 
-// userName is a uid and, where this machine knows it, its name.
+// userName returns a uid, with its name if this machine knows it.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

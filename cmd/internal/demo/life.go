@@ -1,14 +1,14 @@
-package main
+package demo
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/cmd/internal/pipeline"
 )
 
-// lifeParts are what begins and ends the life of memory; the stub says at each step what is live.
+// lifeParts are the events that begin and end an allocation. At each step the stub says which memory is live.
 var lifeParts = onePipeline([]part{
 	{workload: "life-contexts", steps: []step{
 		{name: "live", bytes: 492 * mib, allocations: 14}, {name: "destroyed", bytes: 470 * mib, allocations: 10},
@@ -27,17 +27,17 @@ var lifeParts = onePipeline([]part{
 	{workload: "life-vmm", steps: []step{
 		{name: "live", bytes: 24 * mib, allocations: 2}, {name: "held", bytes: 24 * mib, allocations: 2},
 		{name: "retained", bytes: 16 * mib, allocations: 1}, {name: "gone"},
-	}, end: func(_ *stage, now *snapshot) []check {
-		return []check{{what: "unknown handles", expected: uint64(0), observed: now.Counters.UnknownHandles}}
+	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
+		return []Check{{What: "unknown handles", Expected: uint64(0), Observed: now.Counters.UnknownHandles}}
 	}},
 	{workload: "life-graphs", steps: []step{
 		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2}, {name: "again", bytes: 20 * mib, allocations: 2},
 		{name: "destroyed", bytes: 20 * mib, allocations: 2}, {name: "freed"},
-	}, end: func(_ *stage, now *snapshot) []check {
-		return []check{
-			{what: "graph launches that are not understood", expected: uint64(0), observed: now.Processes[0].GraphLaunchesPartial},
-			{what: "unmatched frees", expected: uint64(0), observed: now.Counters.UnmatchedFrees},
-			{what: "lives whose end was never seen", expected: uint64(0), observed: now.Counters.UnseenEnds},
+	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
+		return []Check{
+			{What: "graph launches with unknown kernels", Expected: uint64(0), Observed: now.Processes[0].GraphLaunchesPartial},
+			{What: "unmatched frees", Expected: uint64(0), Observed: now.Counters.UnmatchedFrees},
+			{What: "allocations whose end was never seen", Expected: uint64(0), Observed: now.Counters.UnseenEnds},
 		}
 	}},
 	{workload: "life-modules"},
@@ -45,12 +45,12 @@ var lifeParts = onePipeline([]part{
 	{workload: "life-captures", steps: []step{{name: "ended"}, {name: "second"}}},
 })
 
-// knownContexts: of each context that ended it was known what ended with it.
-func knownContexts(_ *stage, now *snapshot) []check {
-	return []check{{what: "contexts that ended unknown", expected: uint64(0), observed: now.Counters.UnknownContexts}}
+// knownContexts checks that gputap knew the memory of every context that ended.
+func knownContexts(_ *stage, now *pipeline.Snapshot) []Check {
+	return []Check{{What: "unknown contexts that ended", Expected: uint64(0), Observed: now.Counters.UnknownContexts}}
 }
 
-// sharedParts are memory that is counted where it was made, and held elsewhere.
+// sharedParts are memory that one process allocates, and others open. Only the first is charged with it.
 var sharedParts = onePipeline([]part{
 	{workload: "shared-ipc", steps: []step{
 		{name: "opened", holders: []holder{{"ipc", true}}}, {name: "closed-once", holders: []holder{{"ipc", true}}},
@@ -70,22 +70,22 @@ var sharedParts = onePipeline([]part{
 	}},
 })
 
-// onePipeline has parts run one after the other while one pipeline watches: counters go on from part to part.
+// onePipeline runs the parts one after the other under one pipeline, which keeps its counters.
 func onePipeline(parts []part) []part {
 	for i := range parts[:len(parts)-1] {
-		parts[i].goesOn = true
+		parts[i].keepPipeline = true
 	}
 	return parts
 }
 
-// holder is one that must be listed: of the last process of the step, or the only one.
+// holder is one that gputap must list for the last process of the step.
 type holder struct {
 	class string
-	owned bool // by the first process of the step
+	owned bool // the first process of the step owns the memory
 }
 
-// holders compares a list, the newest first.
-func holders(name string, want []holder, images []truth, now *snapshot) []check {
+// holders compares the list of holders, newest first.
+func holders(name string, want []holder, images []truth, now *pipeline.Snapshot) []Check {
 	if len(want) == 0 {
 		return nil
 	}
@@ -101,19 +101,16 @@ func holders(name string, want []holder, images []truth, now *snapshot) []check 
 	for _, h := range opener.Holders.List {
 		observed = append(observed, fmt.Sprintf("%s of process %d", h.Class, h.OwnerPID))
 	}
-	return []check{{what: name + ": holders", expected: fmt.Sprint(expected), observed: fmt.Sprint(observed)}}
+	return []Check{{What: name + ": holders", Expected: fmt.Sprint(expected), Observed: fmt.Sprint(observed)}}
 }
 
-// details compares what is live by memory class, card and side, and what is held; amounts that are 0 on both sides are
-// passed over.
-func details(who string, t *truth, p *processJSON) []check {
-	if p == nil {
-		p = newProcessJSON(&process.Info{})
-	}
-	var rows []check
+// details compares live memory by class, by GPU and on the host, and the number of holders. It leaves out figures that
+// are 0 on both sides.
+func details(who string, t *truth, p *pipeline.Process) []Check {
+	var rows []Check
 	figure := func(what string, expected, observed uint64) {
 		if expected|observed != 0 {
-			rows = append(rows, check{what: who + what, expected: expected, observed: observed})
+			rows = append(rows, Check{What: who + what, Expected: expected, Observed: observed})
 		}
 	}
 	for _, class := range union(t.classes, p.Classes) {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// truth is what the stub driver counted of itself in one image of one process. The layout of its
-// file is struct stub_truth of producer/testdata/stub.h; gputap has no part in it.
+// truth holds the totals that the stub driver counted in one image of one process. Its file has the layout of struct
+// stub_truth in producer/testdata/stub.h. No code of gputap takes part in the counting.
 type truth struct {
 	pid             uint32
 	loaded          uint64 // boot-time ns at which the image loaded the driver
@@ -24,7 +24,7 @@ type truth struct {
 
 	hostBytes, hostAllocations       uint64
 	classes                          map[string]uint64 // live bytes
-	contextBytes, contextAllocations uint64            // freed by the end of their context
+	contextBytes, contextAllocations uint64            // freed with their context
 	holders                          uint64
 	cards                            map[string]uint64 // live bytes by UUID
 }
@@ -45,7 +45,7 @@ const (
 // truthClassWords are the memory classes in the order of enum stub_class.
 var truthClassWords = []string{"device", "managed", "pool", "array", "vmm", "graph", "pinned", "registered"}
 
-// readTruth reads every file of a directory, oldest image first. Images that called nothing are left out.
+// readTruth reads every file of a directory, oldest image first. It leaves out images that called nothing.
 func readTruth(dir string) ([]truth, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func readTruth(dir string) ([]truth, error) {
 		}
 		t, err := parseTruth(e.Name(), data)
 		if err != nil {
-			return nil, fmt.Errorf("the stub's totals in %s: %w", e.Name(), err)
+			return nil, fmt.Errorf("read the stub's totals in %s: %w", e.Name(), err)
 		}
 		if len(t.calls) > 0 {
 			all = append(all, t)

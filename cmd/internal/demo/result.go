@@ -1,0 +1,52 @@
+package demo
+
+import (
+	"fmt"
+	"time"
+)
+
+// Result is what one scenario found. Its JSON keys are a contract.
+type Result struct {
+	Name     string            `json:"name"`
+	OK       bool              `json:"ok"`
+	Expected map[string]any    `json:"expected"`
+	Observed map[string]any    `json:"observed"`
+	Lost     map[string]uint64 `json:"lost"` // events, by cause
+	Error    string            `json:"error,omitempty"`
+	Checks   []Check           `json:"-"` // in the order in which they were made
+	Took     time.Duration     `json:"-"`
+}
+
+// Check compares one figure. The expected value comes from the stub, from the workload or from the listing that the
+// scenario reproduces; the observed value comes from gputap.
+type Check struct {
+	What     string
+	Expected any // equal to Observed, or bounds of a float64
+	Observed any
+}
+
+// bounds are the smallest and the largest correct value of a figure.
+type bounds struct {
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+}
+
+func (b bounds) String() string { return fmt.Sprintf("%.5g to %.5g", b.Least, b.Most) }
+
+// OK reports whether the observed value is a correct one.
+func (c Check) OK() bool {
+	if b, ok := c.Expected.(bounds); ok {
+		got, ok := c.Observed.(float64)
+		return ok && b.Least <= got && got <= b.Most
+	}
+	return c.Expected == c.Observed
+}
+
+func allOK(checks []Check) bool {
+	for _, c := range checks {
+		if !c.OK() {
+			return false
+		}
+	}
+	return true
+}

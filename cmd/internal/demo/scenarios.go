@@ -1,0 +1,117 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gputap/gputap/cmd/internal/pipeline"
+)
+
+// Scenarios reproduce the listings that older tools published, and the cases that those tools got wrong.
+var Scenarios = []Scenario{
+	{"leak3", "three allocations of 8 MiB, two freed, the third unfreed at exit", []part{{
+		workload: "leak3",
+		steps: []step{
+			{name: "allocated", bytes: 25_165_824, allocations: 3}, {name: "freed", bytes: 8_388_608, allocations: 1},
+		},
+		end: func(_ *stage, now *pipeline.Snapshot) []Check {
+			unfreed := now.Processes[0].UnfreedBytes
+			return []Check{{What: "exit: unfreed at exit in the listing", Expected: uint64(8_388_608), Observed: unfreed}}
+		},
+	}}},
+	{"train", "10 allocations of two threads; one thread frees an allocation of the other", []part{{
+		workload: "train",
+		steps:    []step{{name: "live", bytes: 70*mib + 258*kib, allocations: 10}, {name: "freed", bytes: 54*mib + 258*kib, allocations: 9}},
+	}}},
+	{"procs4", "four processes at once", []part{{
+		workload: "procs4",
+		steps:    []step{{name: "live", bytes: 238*mib + 4*129*kib, allocations: 31}},
+		end:      procs4,
+	}}},
+	{"threads5", "five threads of one process", []part{{
+		workload: "threads5",
+		steps:    []step{{name: "first", bytes: 102 * mib, allocations: 6}, {name: "second", bytes: 142 * mib, allocations: 8}},
+	}}},
+	{"anomaly", "one allocation of 2,096 MB among many of 10 MB", []part{{
+		workload: "anomaly",
+		steps:    []step{{name: "live", bytes: 2258 * mib, allocations: 18}},
+		end:      oneOutlier,
+	}}},
+	{"launches", "1,000 iterations of two kernels", []part{{
+		workload: "launches",
+		end: func(_ *stage, now *pipeline.Snapshot) []Check {
+			p := now.Processes[0]
+			return []Check{
+				{What: "exit: launches in the listing", Expected: uint64(2000), Observed: sum(p.Launches)},
+				{What: "exit: kernel names", Expected: 2, Observed: len(p.Launches)},
+			}
+		},
+	}}},
+	{"copies", "known bytes in a time that the stub measures", []part{{workload: "copies", end: throughput}}},
+	{"hard", "cases that other tracers get wrong", hardParts},
+	{"expandable", "physical memory under mappings, as in PyTorch's expandable segments", []part{{
+		workload: "expandable",
+		steps: []step{
+			{name: "live", bytes: 64 * mib, allocations: 5}, {name: "half", bytes: 42 * mib, allocations: 3},
+			{name: "end", bytes: 22 * mib, allocations: 2},
+		},
+	}}},
+	{"life", "memory that ends with a context, a pool, a graph, a module or its last reference", lifeParts},
+	{"shared", "memory that two processes or two APIs share; it is counted once", sharedParts},
+	{"storm", "launches on every CPU, as fast as possible", []part{{
+		workload: "storm", args: secondsArg, totals: stormTotals,
+	}}},
+}
+
+// procs4 compares the four totals with the listing, which printed MB with two decimals.
+func procs4(_ *stage, now *pipeline.Snapshot) []Check {
+	var totals []string
+	for _, p := range now.Processes {
+		totals = append(totals, fmt.Sprintf("%.2f", float64(p.UnfreedBytes)/mib))
+	}
+	slices.Sort(totals)
+	return []Check{{What: "exit: MB per process", Expected: "[42.13 52.13 62.13 82.13]", Observed: fmt.Sprint(totals)}}
+}
+
+func oneOutlier(_ *stage, now *pipeline.Snapshot) []Check {
+	checks := []Check{{What: "exit: alerts", Expected: 1, Observed: len(now.Alerts)}}
+	if len(now.Alerts) == 0 {
+		return checks
+	}
+	a := now.Alerts[0]
+	return append(checks,
+		Check{What: "alert: rule", Expected: "alloc_size", Observed: a.Rule},
+		Check{What: "alert: process", Expected: now.Processes[0].PID, Observed: a.PID},
+		Check{What: "alert: thread named", Expected: true, Observed: a.TID != 0 && a.TID != a.PID},
+		Check{What: "alert: address named", Expected: true, Observed: a.Address != "" && a.Address != "0x0"},
+		Check{What: "alert: bytes", Expected: uint64(2096 * mib), Observed: a.Bytes},
+	)
+}
+
+// stormTotals compares the stub's calls with the sum of the events that gputap saw and those that it counted as lost.
+func stormTotals(s *stage, now *pipeline.Snapshot) ([]Check, error) {
+	images, err := readTruth(s.truths)
+	if err != nil {
+		return nil, err
+	}
+	var made, seen uint64
+	for _, t := range images {
+		for symbol, c := range t.calls {
+			if probed(symbol) {
+				made += c.ok + c.failed
+			}
+		}
+	}
+	for _, p := range now.Processes {
+		for _, c := range p.Calls {
+			seen += c.OK + c.Failed
+		}
+	}
+	return []Check{
+		{What: "exit: events seen + events counted lost", Expected: made, Observed: seen + sum(now.Lost)},
+		{
+			What:     fmt.Sprintf("exit: more than 100,000 calls/s (%d in %d s, %d lost)", made, s.seconds, sum(now.Lost)),
+			Expected: true, Observed: made > uint64(100_000*s.seconds),
+		},
+	}, nil
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/v2"
+)
+
+// decode turns the merged keys into a configuration and validates it.
+func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
+	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true, ErrorUnused: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(exact, parseBytes, mapstructure.StringToSliceHookFunc(",")),
+	}})
+	if err != nil {
+		return cfg, keyed(err)
+	}
+	return cfg, cfg.Validate()
+}
+
+// keyed reduces the decoder's list of errors to the first, which it begins with the key.
+func keyed(err error) error {
+	var first *mapstructure.DecodeError
+	if !errors.As(err, &first) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	for {
+		var inner *mapstructure.DecodeError
+		if !errors.As(first.Unwrap(), &inner) {
+			return fmt.Errorf("%s: %w", first.Name(), first.Unwrap())
+		}
+		first = inner
+	}
+}
+
+// exact rejects values that weak decoding would change silently: 5 to 5ns, 1.9 to 1, true to 1, "" to 0, and as a string
+// 0123 to 83. A list of strings may hold whole numbers, because pids and uids are written as numbers.
+func exact(from, to reflect.Type, data any) (any, error) {
+	if to == reflect.TypeFor[[]string]() {
+		return stringList(data), nil
+	}
+	if to == reflect.TypeFor[time.Duration]() {
+		return exactDuration(from, data)
+	}
+	switch to.Kind() {
+	case reflect.String:
+		return exactString(from, data)
+	case reflect.Int, reflect.Int64, reflect.Bool:
+		return exactNumber(from, to, data)
+	}
+	return data, nil
+}
+
+func exactDuration(from reflect.Type, data any) (any, error) {
+	text, isText := data.(string)
+	switch {
+	case isText && text == "":
+		return nil, errors.New("expected a duration, got nothing; use 5s, 10m or 1h, or remove the key")
+	case isText:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("expected a duration, got %q; use a number with a unit, such as 5s, 10m or 1h", text)
+		}
+		return d, nil
+	case from != reflect.TypeFor[time.Duration]() && fmt.Sprint(data) != "0":
+		return nil, fmt.Errorf("expected a duration, got %v without a unit; use 5s, 10m or 1h", data)
+	}
+	return data, nil
+}
+
+func exactString(from reflect.Type, data any) (any, error) {
+	if t, ok := data.(time.Time); ok { // YAML has a type for times
+		return t.Format(time.RFC3339Nano), nil
+	}
+	switch from.Kind() {
+	case reflect.Int, reflect.Float64:
+		return nil, errors.New("expected a string, got a number; put it in quotes")
+	case reflect.Bool:
+		return nil, errors.New("expected a string, got true or false; put it in quotes")
+	case reflect.Slice: // the list is not repeated here, because it may hold a password
+		return nil, errors.New("expected a string, got a list; write one string with commas")
+	}
+	return data, nil
+}
+
+func exactNumber(from, to reflect.Type, data any) (any, error) {
+	text, isText := data.(string)
+	wholeNumber := to.Kind() != reflect.Bool && to != reflect.TypeFor[Bytes]()
+	switch {
+	case isText && text == "":
+		return nil, errors.New("expected a value, got nothing; set a value or remove the key")
+	case isText && wholeNumber:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("expected a whole number, got %q", text)
+		}
+		return n, nil
+	case to.Kind() != reflect.Bool && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
+		return nil, fmt.Errorf("expected a whole number, got %v", data)
+	}
+	return data, nil
+}
+
+// stringList turns the whole numbers of a list of strings into strings.
+func stringList(data any) any {
+	list, ok := data.([]any)
+	if n, number := data.(int); number {
+		list, ok = []any{n}, true
+	}
+	if !ok {
+		return data
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if n, ok := list[i].(int); ok {
+			list[i] = strconv.Itoa(n)
+		}
+	}
+	return list
+}

@@ -1,0 +1,74 @@
+package config
+
+// docs explains every key: its meaning, its unit, and the default where the default value does not show it. The texts
+// are not struct tags, because a tag cannot be wrapped.
+var docs = map[string]string{
+	"nats.url":           "NATS servers, separated by commas",
+	"nats.name":          "name of the connection, which the server shows (default: the name of the program)",
+	"nats.creds_file":    "credentials file with a JWT and a seed",
+	"nats.nkey_file":     "file with an nkey seed",
+	"nats.inbox_prefix":  "prefix of reply subjects (default: _INBOX.<program>; of a producer _INBOX.<cluster>.<host>)",
+	"nats.tls.ca_file":   "certificate of the authority that signed the servers' certificates (default: the system's authorities)",
+	"nats.tls.cert_file": "client certificate file",
+	"nats.tls.key_file":  "key file of the client certificate",
+
+	"producer.cluster":   "name of the cluster to which this host belongs",
+	"producer.host":      "name of this host (default: its hostname)",
+	"producer.features":  "kinds of events to watch: memory, launch, copy, sync",
+	"producer.libraries": "driver libraries to watch in addition to those that are found (a list of paths)",
+	"producer.scan_interval": "time between two scans of /proc for libraries that processes have mapped; " +
+		"at least 1ms",
+	"producer.uprobes": "how to attach probes: multi (one link for each program, Linux 6.6), " +
+		"perf (one perf event for each symbol), or auto",
+	"producer.unsafe_return_probes": "attach return probes even where Linux kills confined programs because of them " +
+		"(Linux 6.11 to 6.13)",
+	"producer.shards":          "number of shards that the bus must have, or the producer exits (0: any number)",
+	"producer.batch_events":    "number of events at which a batch is closed",
+	"producer.batch_bytes":     "size at which a batch is closed",
+	"producer.batch_max_bytes": "largest size of a batch while the batch before it is in flight",
+	"producer.batch_age":       "age at which a batch is closed; the reader waits at most as long",
+	"producer.spool_bytes":     "memory for batches that are queued while NATS is unreachable",
+	"producer.outbox": "directory that keeps batches until they are acked, also across restarts " +
+		"(empty: in memory only)",
+	"producer.outbox_max_bytes": "largest size of the outbox; when it is full, the oldest launches are dropped first " +
+		"and memory events last",
+	"producer.control_ring_bytes": "size of the ring for memory, process and name records; one for the host",
+	"producer.bulk_ring_bytes": "size of the ring for launches, copies and syncs; one for each CPU " +
+		"(0: 8MiB, and less on more than 32 CPUs)",
+	"producer.heartbeat":     "time between two heartbeats of the host",
+	"producer.drain_timeout": "time to publish the last batches at exit",
+	"producer.filter.comm": "watch only processes with these names, as ps -o comm prints them; " +
+		"a process must pass every filter that is set",
+	"producer.filter.pid": "watch only these running processes (a list of pids)",
+	"producer.filter.uid": "watch only processes of these users (numbers or names)",
+	"producer.filter.container": "watch only these containers: an id, 12 or more of its first digits, " +
+		"or the UID of a pod; they may start later",
+	"producer.filter.cgroup": "watch only these cgroups and the cgroups inside them: a path in the cgroup 2 hierarchy, " +
+		"or the name of one directory; they may be created later",
+
+	"consumer.instance":   "name of this instance in its consumer group (default: a new name at each start)",
+	"consumer.checkpoint": "time between two checkpoints of a shard; at least 100ms",
+	"consumer.shard": "fold this shard only, and write no checkpoints " +
+		"(-1: share all shards and their checkpoints with the other instances)",
+	"consumer.from": "where to start reading with consumer.shard: all, new, or a time on the server (RFC 3339)",
+	"consumer.pull_max_bytes": "largest size of the messages in flight for each shard; " +
+		"divided when one instance reads more than four shards",
+	"consumer.display_interval": "time between two reports on standard output (0: no reports)",
+
+	"leak.keep_ended":             "time for which reports keep an ended process (0: always)",
+	"anomaly.warmup":              "time after the start of a process in which no allocation size is an outlier",
+	"anomaly.alloc_size_cooldown": "time in which the same outlier raises no second alert",
+	"anomaly.oom_cooldown":        "time in which the same failure raises no second alert",
+	"launch.keep":                 "time for which a process is kept after its last launch (0: always)",
+	"launch.max_kernels":          "number of kernel names that are kept for each process",
+	"bandwidth.keep":              "time for which a process is kept after its last copy (0: always)",
+
+	"embedded.listen": "address at which other programs may read the stream, such as 127.0.0.1:4222 " +
+		"(port 0: any free port; empty: no listener)",
+	"embedded.listen_tls_cert": "certificate file of the embedded server; required if other machines can reach the address",
+	"embedded.listen_tls_key":  "key file of that certificate",
+
+	"metrics.addr": "address of /metrics, /livez and /readyz (port 0: any free port; empty: not served)",
+	"log.level":    "lowest level that is logged: debug, info, warn or error",
+	"log.format":   "format of the log: text, json, or auto (text on a terminal, otherwise json)",
+}
