@@ -53,7 +53,7 @@ func validateServer(server string) error {
 	u, err := parseServer(server)
 	switch {
 	case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
-		return errors.New("not a URL; use nats://host:4222, and escape special characters of a password, such as @ as %40")
+		return errors.New("not a URL; use nats://host:4222, and %40 for an at sign in a password")
 	case !slices.Contains(schemes, u.Scheme):
 		return fmt.Errorf("not a NATS URL: %q; use nats://, tls://, ws:// or wss://", u.Scheme+"://"+u.Host)
 	case u.Port() != "" && !isPort(u.Port()):
@@ -62,7 +62,7 @@ func validateServer(server string) error {
 		return nil
 	case strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
 		return errors.New("unexpected text after the port; use nats://host:4222, and put credentials before the host " +
-			"(user:password@host) or into nats.creds_file or nats.nkey_file")
+			"or into nats.creds_file or nats.nkey_file")
 	}
 	return nil
 }

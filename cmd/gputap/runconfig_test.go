@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,8 +87,5 @@ func TestRunRejectsUnsafeListeners(t *testing.T) {
 	}
 	if _, err := readRun(t, "--nats-listen", "0.0.0.0:4222", "--nats-listen-tls-cert", "c", "--nats-listen-tls-key", "k"); err != nil {
 		t.Errorf("with TLS: %v", err)
-	}
-	if _, err := readRun(t, "--print-config"); !errors.Is(err, config.ErrHelp) {
-		t.Errorf("--print-config: %v", err)
 	}
 }

@@ -98,7 +98,7 @@ func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 	err = s.Run(ctx)
 	stop()
 	if err != nil {
-		return p.NoAnswer(err)
+		return p.ExplainTimeout(err)
 	}
 	return c.conclude(p.Stdout, s.Stats())
 }

@@ -69,7 +69,7 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	out := &errorWriter{Writer: b.p.Stdout}
 	b.p.Stdout = out
 	if err := run(ctx, js); err != nil {
-		return b.p.NoAnswer(err)
+		return b.p.ExplainTimeout(err)
 	}
 	return out.err
 }
@@ -81,7 +81,7 @@ func reach(ctx context.Context, p *app.Process, bus config.NATS, nc *nats.Conn) 
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-enough:
-			return p.NoBus(bus)
+			return p.ConnectError(bus)
 		case <-ctx.Done():
 			return fmt.Errorf("connect to NATS: %w", ctx.Err())
 		}

@@ -113,7 +113,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		want   string
 	}{
 		{"no address", "", []string{"init"}, 2, "--nats.url"},
-		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "no NATS server answers"},
+		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "connect to NATS at nats://127.0.0.1:1: "},
 		{"no JetStream", bare, []string{"init"}, 1, "no JetStream"},
 		{"unknown command", url, []string{"inti"}, 2, `"inti"; use init, info, dlq or rm`},
 		{"argument", url, []string{"init", "x"}, 2, "x"},

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -23,7 +24,7 @@ import (
 // version is set by the linker.
 var version string
 
-// Version is what was built: the linker's word, else the module's.
+// Version returns the version that the linker set, else that of the module, else dev.
 func Version() string {
 	if version != "" {
 		return version
@@ -34,7 +35,7 @@ func Version() string {
 	return "dev"
 }
 
-// revision is the commit that was built, "" when the build does not say.
+// revision returns the commit of the build, or "" if the build does not record it.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -49,15 +50,18 @@ func revision() string {
 // Process is one running command.
 type Process struct {
 	Name    string
-	Args    []string // without the program's name
+	Args    []string // without the name of the program
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	mu       sync.Mutex
-	checks   []func() error // of /readyz
-	refusals []*refusals    // of each connection to NATS
+	// Delays between attempts to connect to NATS; 0: the default. Tests shorten them.
+	reconnectWait, reconnectJitter time.Duration
+
+	mu         sync.Mutex
+	checks     []func() error // conditions of /readyz
+	rejections []*rejections  // one for each connection to NATS
 }
 
 // Main runs a command and ends the program with its exit status.
@@ -74,7 +78,7 @@ func Main(name string, run func(context.Context, *Process) error) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		first := <-signals
-		p.Log.Info("draining; the same signal again ends at once", "signal", first.String())
+		p.Log.Info("draining; a second signal exits at once", "signal", first.String())
 		stop()
 		second := <-signals
 		if number, ok := second.(syscall.Signal); ok {
@@ -94,7 +98,7 @@ func Main(name string, run func(context.Context, *Process) error) {
 func registry(name string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "gputap_build_info", Help: "Always 1; what was built is in the labels.",
+		Name: "gputap_build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "revision": revision(), "goversion": runtime.Version()},
 	})
 	info.Set(1)
@@ -105,7 +109,7 @@ func registry(name string) *prometheus.Registry {
 // Logging sets level and format of the log on standard error.
 func (p *Process) Logging(c config.Log) {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // validated; info otherwise
+	_ = level.UnmarshalText([]byte(c.Level)) // already validated
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact}
 	text := c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
 	if text {
@@ -115,7 +119,7 @@ func (p *Process) Logging(c config.Log) {
 	p.Log = slog.New(slog.NewJSONHandler(p.Stderr, options))
 }
 
-// redact hides secrets in what is logged.
+// redact hides secrets in log attributes and messages.
 func redact(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:

@@ -13,6 +13,7 @@ import (
 )
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("x")
 	for want, err := range map[int]error{
 		0: nil, 1: cause, 2: Usage(cause), 3: Findings(cause), 4: Incomplete(cause), 5: Unreachable(cause), 6: Privilege(cause),
@@ -22,7 +23,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	if got := ExitCode(Usage(fmt.Errorf("more: %w", Privilege(cause)))); got != 6 {
-		t.Errorf("the inner status is lost: %d", got)
+		t.Errorf("the inner status is lost: exit status %d", got)
 	}
 	if !errors.Is(Usage(cause), cause) {
 		t.Error("the cause is lost")
@@ -30,6 +31,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[uint64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 25_165_824: "24.00 MiB", 73_666_560: "70.25 MiB", 1 << 62: "4.00 EiB",
 	} {
@@ -40,6 +42,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
+	t.Parallel()
 	p := &Process{Log: slog.New(slog.DiscardHandler), Metrics: registry("test")}
 	url, stop, err := p.Serve(t.Context(), "127.0.0.1:0")
 	if err != nil {
@@ -59,13 +62,14 @@ func TestServe(t *testing.T) {
 	}
 	taken := strings.TrimPrefix(url, "http://")
 	if _, _, err := p.Serve(t.Context(), taken); err == nil || !strings.Contains(err.Error(), taken) {
-		t.Errorf("a taken address gives %v", err)
+		t.Errorf("an address in use gives %v", err)
 	}
 }
 
-func TestReadyzSaysWhatIsMissing(t *testing.T) {
+func TestReadyzReportsUnmetCondition(t *testing.T) {
+	t.Parallel()
 	p := &Process{Log: slog.New(slog.DiscardHandler), Metrics: registry("test")}
-	missing := errors.New("the bus is away")
+	missing := errors.New("NATS is unreachable")
 	p.ReadyWhen(func() error { return nil })
 	p.ReadyWhen(func() error { return missing })
 	for want, err := range map[int]error{http.StatusServiceUnavailable: missing, http.StatusOK: nil} {
@@ -79,6 +83,7 @@ func TestReadyzSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	table := NewTable("HOST", "PID", "LIVE", "COMMAND")
 	table.Row("gpu-1", uint32(7), Amount(73_666_560), "python3")
 	table.Row("h", uint32(123456), Amount(1), "\x1b[31mevil\u009b")
@@ -93,8 +98,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestWhatBinariesCarry keeps privilege out of consumers and the server out of hosts.
-func TestWhatBinariesCarry(t *testing.T) {
+// TestBinariesLeaveOutPackages keeps eBPF out of consumers, and the NATS server out of daemons.
+func TestBinariesLeaveOutPackages(t *testing.T) {
+	t.Parallel()
 	for binary, forbidden := range map[string][]string{
 		"gputap-leak": {"nats-server", "cilium/ebpf"}, "gputap-anomaly": {"nats-server", "cilium/ebpf"},
 		"gputap-launch": {"nats-server", "cilium/ebpf"}, "gputap-bandwidth": {"nats-server", "cilium/ebpf"},
@@ -106,7 +112,7 @@ func TestWhatBinariesCarry(t *testing.T) {
 		}
 		for _, f := range forbidden {
 			if strings.Contains(string(out), f) {
-				t.Errorf("%s carries %s", binary, f)
+				t.Errorf("%s contains %s", binary, f)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ const (
 	exitPrivilege   = 6
 )
 
-// exitError is an error with an exit status of its own.
+// exitError is an error with an exit status.
 type exitError struct {
 	code int
 	error
@@ -19,22 +19,22 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// Usage says that the command line or the configuration is wrong.
+// Usage marks an error in the command line or the configuration: exit status 2.
 func Usage(err error) error { return Exit(exitUsage, err) }
 
-// Findings says that the command worked and found what it looks for.
+// Findings marks checks that failed in a command that worked: exit status 3.
 func Findings(err error) error { return Exit(exitFindings, err) }
 
-// Incomplete says that the answer rests on incomplete data.
+// Incomplete marks a result that lacks events: exit status 4.
 func Incomplete(err error) error { return Exit(exitIncomplete, err) }
 
-// Unreachable says that NATS is not there.
+// Unreachable marks an error of the connection to NATS: exit status 5.
 func Unreachable(err error) error { return Exit(exitUnreachable, err) }
 
-// Privilege says that this machine or this user cannot run it.
+// Privilege marks missing privileges, or a Linux that cannot run the probes: exit status 6.
 func Privilege(err error) error { return Exit(exitPrivilege, err) }
 
-// Exit gives an error an exit status; one that it has already stays.
+// Exit gives an error an exit status, unless it already has one.
 func Exit(code int, err error) error {
 	var has exitError
 	if errors.As(err, &has) {
@@ -43,7 +43,7 @@ func Exit(code int, err error) error {
 	return exitError{code, err}
 }
 
-// ExitCode is the exit status of an error.
+// ExitCode returns the exit status of an error: 0 for nil, 1 for an error without one.
 func ExitCode(err error) int {
 	var has exitError
 	switch {

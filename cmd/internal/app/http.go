@@ -14,7 +14,7 @@ import (
 
 const httpTimeout = 10 * time.Second
 
-// ReadyWhen adds a condition of /readyz: nil is ready, an error says what is missing.
+// ReadyWhen adds a condition of /readyz. The check returns nil when it is fulfilled, or an error with the reason.
 func (p *Process) ReadyWhen(check func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,8 +27,8 @@ func (p *Process) ready(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Unlock()
 	for _, check := range checks {
 		if err := check(); err != nil {
-			if denied := p.denied(); denied != nil {
-				err = fmt.Errorf("%w; %w", err, denied)
+			if missing := p.missingPermission(); missing != nil {
+				err = fmt.Errorf("%w; %w", err, missing)
 			}
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
@@ -37,14 +37,15 @@ func (p *Process) ready(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Serve answers /metrics, /livez and /readyz until stop; "" serves nothing. url is where.
+// Serve serves /metrics, /livez and /readyz at addr until stop is called. It serves nothing if addr is "". It returns the
+// URL with the port that was chosen.
 func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func(), err error) {
 	if addr == "" {
 		return "", func() {}, nil
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return "", nil, Usage(fmt.Errorf("serve /metrics on %s: %w (set metrics.addr to another address, or to nothing)", addr, err))
+		return "", nil, Usage(fmt.Errorf("serve /metrics on %s: %w; set --metrics-addr to another address, or to \"\" to disable it", addr, err))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -55,11 +56,11 @@ func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func
 	go func() {
 		defer close(ended)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			p.Log.Error("/metrics ended", "err", err)
+			p.Log.Error("HTTP server of /metrics failed", "err", err)
 		}
 	}()
 	url = "http://" + listener.Addr().String()
-	p.Log.Info("metrics", "url", url+"/metrics")
+	p.Log.Info("serving /metrics", "url", url+"/metrics")
 	return url, func() {
 		_ = server.Close()
 		<-ended

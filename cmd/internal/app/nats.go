@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,18 +23,18 @@ import (
 const (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = 2 * time.Second
-	// The clients of a server that died go to the others within this time, and not all at once.
+	// moveJitter spreads the clients of a server that died over the time in which they connect to the others.
 	moveJitter = 500 * time.Millisecond
 )
 
-var errAway = errors.New("the bus is away")
+var errUnreachable = errors.New("NATS is unreachable")
 
-// Connect connects to NATS, and goes on trying when it is not there: a host agent starts before its
-// bus does, and outlives it. Nothing is buffered in the connection: what is not acked is kept where
-// it is counted. What the bus refuses is logged once for each connection.
+// Connect connects to NATS. While no server is reachable it retries without end, because a host agent may start before
+// its bus and outlives it. The connection buffers nothing; the spool keeps batches that are not acked. Each rejection is
+// logged once for each connection.
 //
-// Replies come below _INBOX.<program> unless c names another prefix: permissions can then keep one
-// user from reading what another is sent.
+// Reply subjects begin with _INBOX.<program> unless c has another prefix, so that permissions can keep one user from
+// reading the replies to another.
 func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, Usage(err)
@@ -49,59 +50,59 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 		c.InboxPrefix = nats.InboxPrefix + schema.Token(p.Name)
 	}
 	var made atomic.Pointer[nats.Conn]
-	var at atomic.Pointer[string] // the server that we are connected to; nil once another was tried
-	said := newRefusals(c, p.Log)
+	var current atomic.Pointer[string] // URL of the connected server; nil after another one was tried
+	rejected := newRejections(c, p.Log)
 	p.mu.Lock()
-	p.refusals = append(p.refusals, said)
+	p.rejections = append(p.rejections, rejected)
 	p.mu.Unlock()
 	options = append(options,
 		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials are rotated: refused today is not refused for ever
+		nats.IgnoreAuthErrorAbort(), // a server may accept rotated credentials later
 		nats.CustomReconnectDelay(func(int) time.Duration {
 			if nc := made.Load(); nc != nil {
-				said.connecting(nc.LastError()) // of a handshake after the first: no handler hears of it
+				rejected.connectFailed(nc.LastError()) // no handler gets the error of a later handshake
 			}
-			return reconnectWait + rand.N(reconnectJitter)
+			return cmp.Or(p.reconnectWait, reconnectWait) + rand.N(cmp.Or(p.reconnectJitter, reconnectJitter))
 		}),
-		// The delay above comes when all servers of the bus were tried: what goes to another is delayed here.
+		// The delay above is used after all servers were tried. This one delays the move to the next server.
 		nats.ReconnectToServer(func(servers []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
-			return another(servers, at.Swap(nil))
+			return nextServer(servers, current.Swap(nil))
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil: closed by this program
-				p.Log.Warn("bus is away", "err", err)
+			if err != nil { // nil if this program closed the connection
+				p.Log.Warn("disconnected from NATS", "err", err)
 			}
 		}),
 		nats.ConnectHandler(func(nc *nats.Conn) {
-			said.forget()
-			at.Store(new(nc.ConnectedUrl()))
+			rejected.reset()
+			current.Store(new(nc.ConnectedUrl()))
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			said.forget()
-			at.Store(new(nc.ConnectedUrl()))
-			p.Log.Info("bus is back", "server", nc.ConnectedUrlRedacted())
+			rejected.reset()
+			current.Store(new(nc.ConnectedUrl()))
+			p.Log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { said.connecting(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { said.working(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { rejected.connectFailed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { rejected.failed(err) }),
 	)
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
-		// A server that is not there is no error here: what is left are texts and files.
-		return nil, nil, Usage(fmt.Errorf("connect to NATS: %w (see nats.url, nats.creds_file and nats.tls)", err))
+		// An unreachable server is not an error here. The remaining errors are about the configuration.
+		return nil, nil, Usage(fmt.Errorf("connect to NATS at %s: %w; see nats.url, nats.creds_file and nats.tls", c.Servers(), err))
 	}
 	made.Store(nc)
 	if !nc.IsConnected() {
-		p.Log.Warn("no bus yet: trying until there is")
+		p.Log.Warn("NATS is unreachable; retrying", "url", c.Servers())
 	}
 	p.ReadyWhen(func() error {
 		if nc.IsConnected() {
 			return nil
 		}
-		if refused := said.refused(); refused != nil {
-			return refused
+		if err, _ := rejected.connectError(); err != nil {
+			return err
 		}
-		return errAway
+		return errUnreachable
 	})
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -111,9 +112,9 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	return nc, js, nil
 }
 
-// another is the server to try behind the one that was lost, and when. nil leaves both to nats.go: when there is no
-// other, or one was tried already.
-func another(servers []nats.Server, lost *string) (*nats.Server, time.Duration) {
+// nextServer returns the server to try after the lost one, and the delay. It returns nil, which leaves both to nats.go,
+// if there is no other server or if one was tried already.
+func nextServer(servers []nats.Server, lost *string) (*nats.Server, time.Duration) {
 	if lost == nil || len(servers) < 2 {
 		return nil, 0
 	}
@@ -121,45 +122,49 @@ func another(servers []nats.Server, lost *string) (*nats.Server, time.Duration) 
 	return &servers[(i+1)%len(servers)], rand.N(moveJitter)
 }
 
-// NoBus says why a connection is not there, for a command that has waited long enough.
-func (p *Process) NoBus(c config.NATS) error {
-	for _, said := range p.refused() {
-		if refused := said.refused(); refused != nil {
-			return Unreachable(refused)
+// ConnectError returns the reason why there is no connection, for a command that stops waiting.
+func (p *Process) ConnectError(c config.NATS) error {
+	cause := errUnreachable
+	for _, r := range p.allRejections() {
+		rejected, dial := r.connectError()
+		if rejected != nil {
+			return Unreachable(rejected)
 		}
+		cause = cmp.Or(dial, cause)
 	}
-	return Unreachable(fmt.Errorf("no NATS server answers at %s: start one with JetStream, or correct nats.url", c.Servers()))
+	return Unreachable(fmt.Errorf("connect to NATS at %s: %w; start a server with JetStream, or correct nats.url", c.Servers(), cause))
 }
 
-// NoAnswer is why a request had no answer: the right that this user lacks, if the bus has refused one. Any other error stays.
-func (p *Process) NoAnswer(err error) error {
+// ExplainTimeout replaces the timeout of a request by the permission that the user lacks, if the server has rejected one.
+// It returns other errors unchanged.
+func (p *Process) ExplainTimeout(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
 		return err
 	}
-	if denied := p.denied(); denied != nil {
-		return denied
+	if missing := p.missingPermission(); missing != nil {
+		return missing
 	}
 	return err
 }
 
-// denied is a right that was missing on a connection that stands; nil: none was.
-func (p *Process) denied() error {
-	for _, said := range p.refused() {
-		if denied := said.lacks(); denied != nil {
-			return denied
+// missingPermission returns an error about a permission that an established connection lacked, or nil.
+func (p *Process) missingPermission() error {
+	for _, r := range p.allRejections() {
+		if err := r.missingPermission(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (p *Process) refused() []*refusals {
+func (p *Process) allRejections() []*rejections {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.refusals)
+	return slices.Clone(p.rejections)
 }
 
-// identity are the options that say who we are and whom we trust. Their files are read here, so that
-// one that is missing is named by its key.
+// identity returns the options for credentials and trusted authorities. It reads their files, so that the error for a
+// missing file has its key.
 func identity(c config.NATS) (options []nats.Option, err error) {
 	for _, file := range []struct{ key, path string }{
 		{"nats.creds_file", c.CredsFile}, {"nats.nkey_file", c.NKeyFile}, {"nats.tls.ca_file", c.TLS.CAFile},
@@ -177,7 +182,7 @@ func identity(c config.NATS) (options []nats.Option, err error) {
 			return nil, err
 		}
 		options = append(options, nats.UserCredentials(c.CredsFile), func(o *nats.Options) error {
-			o.UserJWT = func() (string, error) { return userJWT(c.CredsFile) } // at each connect: it is rotated
+			o.UserJWT = func() (string, error) { return userJWT(c.CredsFile) } // read at each connect, because it may be rotated
 			return nil
 		})
 	}
@@ -197,8 +202,8 @@ func identity(c config.NATS) (options []nats.Option, err error) {
 	return options, nil
 }
 
-// userJWT reads the JWT of a credentials file. Where it stands between no lines of dashes nats.go takes the whole file for it, and sends
-// that to the server: the seed too.
+// userJWT reads the JWT of a credentials file. nats.go would send a whole file without lines of dashes to the server,
+// including the seed.
 func userJWT(path string) (string, error) {
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -207,8 +212,8 @@ func userJWT(path string) (string, error) {
 	token, err := nkeys.ParseDecoratedJWT(file)
 	_, seedErr := nkeys.ParseDecoratedUserNKey(file)
 	if err != nil || seedErr != nil || !strings.HasPrefix(token, "eyJ") || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("nats.creds_file: %s is no credentials file, a JWT and a seed between lines of dashes: "+
-			"a file of a seed alone belongs into nats.nkey_file", path)
+		return "", fmt.Errorf("nats.creds_file: %s is not a credentials file with a JWT and a seed between lines of dashes; "+
+			"set nats.nkey_file to a file with only a seed", path)
 	}
 	return token, nil
 }

@@ -20,22 +20,25 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// TestConnectBeforeTheBus: a process starts while its bus is away, publishes once it is there, and again when it was away.
-func TestConnectBeforeTheBus(t *testing.T) {
+// TestConnectBeforeServerStarts publishes after the first start of the server, and after its restart.
+func TestConnectBeforeServerStarts(t *testing.T) {
+	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := free.Addr().(*net.TCPAddr)
 	free.Close()
-	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+	p := &Process{
+		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond, reconnectJitter: time.Millisecond,
+	}
 	nc, js, err := p.Connect(config.NATS{URL: "nats://" + address.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	if _, err := js.Publish(t.Context(), "a", nil); err == nil {
-		t.Fatal("something is published without a bus")
+		t.Fatal("published without a server")
 	}
 	for range 2 {
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: address.Port, NoSigs: true, NoLog: true})
@@ -55,7 +58,7 @@ func TestConnectBeforeTheBus(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatal("nothing is published")
 			}
-			_ = nc.Publish("a", nil) // refused while the bus is away: nothing is buffered
+			_ = nc.Publish("a", nil) // fails while disconnected, because nothing is buffered
 		}
 		subscribed.Close()
 		s.Shutdown()
@@ -63,8 +66,9 @@ func TestConnectBeforeTheBus(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreSent: of a credentials file the JWT, and never a seed, whatever the file is.
-func TestCredentialsAreSent(t *testing.T) {
+// TestSeedIsNeverSent sends only the JWT of a credentials file, whatever the file contains.
+func TestSeedIsNeverSent(t *testing.T) {
+	t.Parallel()
 	user, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +124,9 @@ func TestCredentialsAreSent(t *testing.T) {
 	}
 }
 
-// TestReconnectsAreSpread: a fleet does not come back to a bus at once.
+// TestReconnectsAreSpread keeps a fleet from reconnecting at the same instant.
 func TestReconnectsAreSpread(t *testing.T) {
+	t.Parallel()
 	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
 	nc, _, err := p.Connect(config.NATS{URL: "nats://127.0.0.1:1"})
 	if err != nil {
@@ -130,7 +135,7 @@ func TestReconnectsAreSpread(t *testing.T) {
 	defer nc.Close()
 	o := nc.Opts
 	if o.CustomReconnectDelayCB == nil {
-		t.Fatal("it waits as nats.go does")
+		t.Fatal("the delay is that of nats.go")
 	}
 	least, most := time.Hour, time.Duration(0)
 	for range 200 {
@@ -145,8 +150,9 @@ func TestReconnectsAreSpread(t *testing.T) {
 	}
 }
 
-// TestMovesAreSpread: the clients of a server that dies do not come to the others of its cluster at once.
+// TestMovesAreSpread keeps the clients of a server that dies from connecting to the others at the same instant.
 func TestMovesAreSpread(t *testing.T) {
+	t.Parallel()
 	dies := clustered(t, nil)
 	stays := clustered(t, server.RoutesFromStr("nats://"+dies.ClusterAddr().String()))
 	const clients = 20
@@ -189,7 +195,7 @@ func TestMovesAreSpread(t *testing.T) {
 	}
 }
 
-// clustered is a server that tells its clients of the others.
+// clustered starts a server that tells its clients the addresses of the others.
 func clustered(t *testing.T, routes []*url.URL) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -206,9 +212,10 @@ func clustered(t *testing.T, routes []*url.URL) *server.Server {
 	return s
 }
 
-// TestNoAnswer: what this user may not ask has no answer, and that is said where a request or /readyz fails, until the connection is a
-// new one.
-func TestNoAnswer(t *testing.T) {
+// TestMissingPermissionExplainsTimeout makes a request that the server ignores because of permissions. Errors and /readyz
+// name the permission until the next connection.
+func TestMissingPermissionExplainsTimeout(t *testing.T) {
+	t.Parallel()
 	const asks = "$JS.API.STREAM.INFO.KV_gputap_meta"
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
@@ -222,14 +229,16 @@ func TestNoAnswer(t *testing.T) {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("nats-server does not start")
 	}
-	p := &Process{Name: "test", Log: slog.New(slog.DiscardHandler)}
+	p := &Process{
+		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond, reconnectJitter: time.Millisecond,
+	}
 	c := config.NATS{URL: strings.Replace(s.ClientURL(), "://", "://u:p@", 1)}
 	nc, _, err := p.Connect(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	later, _, err := p.Connect(c) // of several connections any may be the one
+	later, _, err := p.Connect(c) // any connection may lack the permission
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,32 +253,34 @@ func TestNoAnswer(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%s: not within 30 s; /readyz says %s", what, ready())
+				t.Fatalf("%s: not within 30 s; /readyz answers %s", what, ready())
 			}
 		}
 	}
 	eventually("both are connected", func() bool { return nc.IsConnected() && later.IsConnected() })
 	noAnswer := fmt.Errorf("read the topology: %w", context.DeadlineExceeded)
-	if err := p.NoAnswer(noAnswer); !errors.Is(err, noAnswer) {
-		t.Errorf("before a refusal it is %v", err)
+	if err := p.ExplainTimeout(noAnswer); !errors.Is(err, noAnswer) {
+		t.Errorf("before the rejection it is %v", err)
 	}
 	if err := nc.Publish(asks, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the refusal", func() bool { return !errors.Is(p.NoAnswer(noAnswer), noAnswer) })
+	eventually("the rejection", func() bool { return !errors.Is(p.ExplainTimeout(noAnswer), noAnswer) })
 	for _, err := range []error{noAnswer, nats.ErrTimeout} {
-		if err := p.NoAnswer(err); !strings.Contains(err.Error(), "no permission to publish to "+asks) || !strings.Contains(err.Error(), "credentials") {
+		if err := p.ExplainTimeout(err); !strings.Contains(err.Error(), "publish to "+asks+": this user has no permission") || !strings.Contains(err.Error(), "credentials") {
 			t.Errorf("it is %v", err)
 		}
 	}
-	if other := errors.New("x"); !errors.Is(p.NoAnswer(other), other) || p.NoAnswer(nil) != nil {
-		t.Error("it is taken for the cause of what had an answer")
+	if other := errors.New("x"); !errors.Is(p.ExplainTimeout(other), other) || p.ExplainTimeout(nil) != nil {
+		t.Error("it replaces an error that is not a timeout")
 	}
 	if text := ready(); !strings.Contains(text, "no shard is being read yet; ") || !strings.Contains(text, asks) {
-		t.Errorf("/readyz says %s", text)
+		t.Errorf("/readyz answers %s", text)
 	}
 	if err := nc.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	eventually("it is forgotten", func() bool { return errors.Is(p.NoAnswer(noAnswer), noAnswer) && !strings.Contains(ready(), asks) })
+	eventually("the permission is forgotten", func() bool {
+		return errors.Is(p.ExplainTimeout(noAnswer), noAnswer) && !strings.Contains(ready(), asks)
+	})
 }

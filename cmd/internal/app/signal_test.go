@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// asChild makes the test binary a command that Main runs.
+// asChild makes the test binary run a command through Main.
 const asChild = "APP_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	Main("child", func(ctx context.Context, p *Process) error {
 		if mode == "secret" {
-			err := Usage(errors.New(`what is "nats://me:S3CRET@bus"`))
+			err := Usage(errors.New(`unknown command "nats://me:S3CRET@bus"`))
 			p.Log.Info("tried nats://me:S3CRET@bus", "url", "nats://S3CRET@bus", "err", err)
 			return err
 		}
@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		mode    string
 		signals []syscall.Signal
@@ -62,9 +63,9 @@ func TestSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := bufio.NewScanner(out)
-			for _, s := range tt.signals { // one for each line: "ready", then "draining"
+			for _, s := range tt.signals { // one signal after each line: "ready", then "draining"
 				if !lines.Scan() {
-					t.Fatal("the child says nothing")
+					t.Fatal("the child printed nothing")
 				}
 				if err := child.Process.Signal(s); err != nil {
 					t.Fatal(err)
@@ -85,12 +86,13 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsSaid: neither by the log nor by the error at the end.
-func TestNoSecretIsSaid(t *testing.T) {
+// TestLogAndErrorHideSecrets checks the log and the error at exit.
+func TestLogAndErrorHideSecrets(t *testing.T) {
+	t.Parallel()
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), asChild+"=secret")
 	out, err := child.CombinedOutput()
 	if child.ProcessState.ExitCode() != 2 || bytes.Contains(out, []byte("S3CRET")) || bytes.Count(out, []byte("nats://me:xxxxx@bus")) != 3 {
-		t.Errorf("ends with %v and says\n%s", err, out)
+		t.Errorf("ends with %v and prints\n%s", err, out)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// Start does what every daemon does first: log as configured, serve /metrics, connect. stop undoes it.
+// Start does the first steps of every daemon: it configures the log, serves /metrics and connects to NATS. stop ends
+// both.
 func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l config.Log) (js jetstream.JetStream, stop func(), err error) {
 	p.Logging(l)
 	_, stopServing, err := p.Serve(ctx, m.Addr)
@@ -29,8 +30,8 @@ func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l 
 	}, nil
 }
 
-// Report writes a report to standard output every interval, and a last one when it is stopped. It has
-// its own goroutine, off the way of events. 0 reports never.
+// Report writes a report to standard output at every interval, and a last one when stop is called. It uses its own
+// goroutine, so that a slow terminal does not delay events. With interval 0 it writes nothing.
 func (p *Process) Report(interval time.Duration, report func(io.Writer)) (stop func()) {
 	if interval <= 0 {
 		return func() {}

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Table gathers rows of text and writes them in columns: strings to the left, numbers and what
-// Bytes gives to the right. It has no colours, so NO_COLOR has nothing to turn off.
+// Table writes rows in columns: strings aligned left, numbers and amounts aligned right. It stays our own code, because
+// text/tabwriter aligns all columns of a table the same way.
 type Table struct {
 	header []string
 	rows   [][]string
 	right  []bool
 }
 
-// Amount is bytes in a table, written as Bytes writes them.
+// Amount is a number of bytes in a table, formatted by Bytes.
 type Amount uint64
 
 // NewTable returns a table with these columns.
@@ -23,7 +23,7 @@ func NewTable(columns ...string) *Table {
 	return &Table{header: columns, right: make([]bool, len(columns))}
 }
 
-// Row adds a row, one cell for each column. A cell that is no string makes its column a right one.
+// Row adds a row with one cell for each column. A cell that is not a string aligns its column right.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(t.header))
 	for i, c := range cells[:min(len(cells), len(row))] {
@@ -39,7 +39,7 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable keeps a program's name from steering the terminal.
+// printable replaces control characters, because a program may have any name.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError {
@@ -49,7 +49,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// Write writes the table, two spaces between columns.
+// Write writes the table with two spaces between columns.
 func (t *Table) Write(w io.Writer) {
 	widths := make([]int, len(t.header))
 	all := append([][]string{t.header}, t.rows...)
@@ -74,5 +74,5 @@ func (t *Table) Write(w io.Writer) {
 		}
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	_, _ = io.WriteString(w, out.String()) // a report nobody reads is no failure
+	_, _ = io.WriteString(w, out.String()) // callers that must know use a writer that keeps its error
 }

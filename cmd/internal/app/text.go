@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// Bytes writes an amount for a person: exact below 1 KiB, two decimals above, in steps of 1024.
+// Bytes formats a number of bytes: exact below 1 KiB, else with two decimals in steps of 1024. It stays our own code,
+// because humanize.IBytes rounds 70.25 MiB to 70 MiB.
 func Bytes(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -21,7 +22,7 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.2f %s", value, unit)
 }
 
-// Plural writes a count with its noun: 1 host, 2 hosts.
+// Plural formats a count with its noun: 1 host, 2 hosts.
 func Plural(n uint64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -29,7 +30,7 @@ func Plural(n uint64, one, many string) string {
 	return strconv.FormatUint(n, 10) + " " + many
 }
 
-// Shorten cuts a text to n bytes.
+// Shorten cuts a text that is longer than n bytes, and marks the cut with an ellipsis.
 func Shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -139,15 +139,15 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			args: []string{"--print-config", "--nats.url", "me:" + password + "@" + open + ",b:4222"}},
 		{name: "printed with files", until: "creds_file: " + creds,
 			args: []string{"--print-config", "--nats.creds_file", creds}},
-		{name: "a seed for a path", until: "nats.nkey_file: this is a seed itself",
+		{name: "a seed for a path", until: "nats.nkey_file: the value is a seed",
 			args: []string{"--print-config", "--nats.nkey_file", string(seed)}},
-		{name: "creds for a path", until: "nats.creds_file: this is a secret itself",
+		{name: "creds for a path", until: "nats.creds_file: the value is a secret",
 			args: []string{"--nats.creds_file", string(credsText)}},
-		{name: "a URL that is none", until: "nats.url: server 2 of the list is no URL",
+		{name: "a URL that is none", until: "nats.url, server 2: not a URL",
 			args: []string{"--nats.url", "nats://a,nats://me:" + password + "%@b c"}},
-		{name: "a port that is none", until: "nats.url: server 1",
+		{name: "a port that is none", until: "nats.url, server 1",
 			args: []string{"--nats.url", "nats://me:" + password + "/x@" + open}},
-		{name: "a URL of two @", until: "nats.url: server 1",
+		{name: "a URL of two @", until: "nats.url, server 1",
 			args: []string{"--nats.url", "nats://me:" + "x/" + password + "@" + open}},
 		{name: "refused by password", until: "no user with the credentials in nats.url",
 			args: append(short, "--nats.url", "nats://me:"+password+"@"+closed)},
@@ -157,9 +157,9 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			args: append(short, "--nats.url", "nats://"+closed, "--nats.creds_file", creds)},
 		{name: "refused by nkey", until: "the credentials in nats.nkey_file",
 			args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", keep(t, "seed", seed))},
-		{name: "nobody there", until: "no bus yet",
+		{name: "nobody there", until: "NATS is unreachable",
 			args: append(short, "--nats.url", "nats://me:"+password+"@127.0.0.1:1")},
-		{name: "no host of that name", until: "no bus yet",
+		{name: "no host of that name", until: "NATS is unreachable",
 			args: append(short, "--nats.url", "nats://me:"+password+"@no.such.host.invalid")},
 		{name: "let in by password", until: "set it up with gputap stream init", args: append(short, "--config", file)},
 		{name: "let in by nkey", only: "gputap-leak", until: "set it up with gputap stream init",
@@ -186,18 +186,18 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	for until, args := range map[string][]string{
 		"Create the JetStream streams": {"stream", "init", "--help"},
 		"Replay a recorded run":        {"simulate", "--help"},
-		"Check kernel, BTF":            {"doctor", "--help"},
+		"Check Linux, BTF":             {"doctor", "--help"},
 		"connect: connection refu":     {"doctor"},
-		"is no URL: write nats": {"doctor", "--nats.url", "nats://me:12345/" + password +
+		"not a URL; use nats": {"doctor", "--nats.url", "nats://me:12345/" + password +
 			"@" + open},
-		"answers at nats://me:xxxxx@127.0.0.1:1: start": {"simulate", "--hosts", "1"},
-		"answers at nats://me:xxxxx@127.0.0.1:1": {"stream", "init", "--nats.url", "nats://me:" + password +
+		"connect to NATS at nats://me:xxxxx@127.0.0.1:1: ": {"simulate", "--hosts", "1"},
+		"NATS at nats://me:xxxxx@127.0.0.1:1": {"stream", "init", "--nats.url", "nats://me:" + password +
 			"@127.0.0.1:1"},
 		"no user with the credentials in nats.url": {"stream", "init", "--nats.url", "nats://" + token + "@" +
 			open},
-		"nats.url: server 1 of the list": {"stream", "init", "--nats.url", "nats://me:" + password +
+		"nats.url, server 1: unexpected text": {"stream", "init", "--nats.url", "nats://me:" + password +
 			"/x@" + open},
-		"nats.nkey_file: this is a seed itself": {"stream", "init", "--nats.url", "nats://" + open,
+		"nats.nkey_file: the value is a seed": {"stream", "init", "--nats.url", "nats://" + open,
 			"--nats.nkey_file", string(seed)},
 		"url: nats://me:xxxxx@": {"config", "print", "leak", "--nats.url", "nats://me:" +
 			password + "@" + open},
@@ -206,8 +206,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			password + "@" + open},
 		"streams are ready": {"stream", "init", "--nats.url", "nats://me:" + password +
 			"@" + open, "--max-bytes", "16777216"},
-		"listen: 127.0.0.1:0":                               {"run", "--print-config", "--nats-listen", "127.0.0.1:0"},
-		"other machines reach 0.0.0.0:4222: set embedded.l": {"run", "--nats-listen", "0.0.0.0:4222"},
+		"listen: 127.0.0.1:0":                                {"run", "--print-config", "--nats-listen", "127.0.0.1:0"},
+		"other machines can reach 0.0.0.0:4222; set embedde": {"run", "--nats-listen", "0.0.0.0:4222"},
 	} {
 		if out := says(t, until, env, filepath.Join(dir, "gputap"), args...); contains(out, secret) != "" {
 			t.Errorf("gputap %q prints %q in\n%s", args, contains(out, secret), out)

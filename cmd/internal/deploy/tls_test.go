@@ -71,7 +71,7 @@ func TestRejectedConnectionsAreExplained(t *testing.T) {
 			want:   "not signed by the authority in nats.tls.ca_file"},
 		{name: "another server", file: "tls.conf", server: "elsewhere",
 			client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
-			want:   "write in nats.url a name that it is for"},
+			want:   "use a name from the certificate in nats.url"},
 		{name: "expired server", file: "tls.conf", life: -time.Hour,
 			client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA}, want: "renew it on the server"},
 		{name: "no nkey", file: "tls.conf", client: config.NATS{TLS: withCA},
@@ -81,7 +81,7 @@ func TestRejectedConnectionsAreExplained(t *testing.T) {
 		{name: "no certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: withCA},
 			want: "set nats.tls.cert_file and nats.tls.key_file", twice: true},
 		{name: "foreign certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: mixed},
-			want: "does not take the client certificate in nats.tls.cert_file"},
+			want: "rejects the client certificate in nats.tls.cert_file"},
 		{name: "expired certificate", file: "mtls.conf", client: config.NATS{NKeyFile: seeds["leak"], TLS: expired},
 			want: "it must be in date"},
 		{name: "certificate without its nkey", file: "mtls.conf", client: config.NATS{TLS: ours.client("leak.gputap")},
@@ -114,10 +114,10 @@ func TestRejectedConnectionsAreExplained(t *testing.T) {
 			if tt.twice {
 				eventually(t, "a second attempt", func() bool { return nc.LastError() != nil })
 			}
-			if err := p.NoBus(tt.client); !strings.Contains(err.Error(), tt.want) || app.ExitCode(err) != 5 {
+			if err := p.ConnectError(tt.client); !strings.Contains(err.Error(), tt.want) || app.ExitCode(err) != 5 {
 				t.Errorf("a program that gives up says %v, with status %d", err, app.ExitCode(err))
 			}
-			if n := strings.Count(log.String(), "does not let us in"); n != 1 {
+			if n := strings.Count(log.String(), "NATS rejects the connection"); n != 1 {
 				t.Errorf("logged %d times:\n%s", n, log.String())
 			}
 			if nc.IsConnected() {
@@ -193,15 +193,15 @@ func TestMissingPermissionIsLoggedOnce(t *testing.T) {
 		t.Errorf("%d lines for five refusals:\n%s", n, log.String())
 	}
 	for _, want := range []string{
-		"no permission to publish\" subject=gputap.v1.ev.0.default.gpu-2.memory remedy=\"give this user the right",
-		"no permission to subscribe\" subject=_INBOX.other.a remedy=\"give this user",
+		"no permission to publish\" subject=gputap.v1.ev.0.default.gpu-2.memory remedy=\"grant this user the permission",
+		"no permission to subscribe\" subject=_INBOX.other.a remedy=\"grant this user",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in\n%s", want, log.String())
 		}
 	}
 	check(t, nc.ForceReconnect())
-	eventually(t, "a new connection", func() bool { return strings.Contains(log.String(), "bus is back") })
+	eventually(t, "a new connection", func() bool { return strings.Contains(log.String(), "reconnected to NATS") })
 	check(t, nc.Publish("last", nil))
 	eventually(t, "the line again", func() bool { return strings.Count(log.String(), "subject=last") == 2 })
 }

@@ -1,8 +1,8 @@
-// Package embedded runs a nats-server with JetStream inside the program, without a port: the
-// connection is a pipe. Only the command gputap carries it.
+// Package embedded runs a nats-server with JetStream inside the program. Connections use an in-process pipe. Only the
+// command gputap contains it.
 //
-// It may listen besides, for programs of other people: to those who have a password that it makes at each
-// start, and to read only. What other machines reach has TLS, or it does not start.
+// With an address in the configuration the server also listens, for programs that have the password which it generates
+// at each start. These programs can only read. An address that other machines can reach requires TLS.
 //
-// Durability: a message is with Linux when it is acked, and on the disk within ten seconds.
+// Durability: an acked message is in the page cache of Linux, and on disk within ten seconds.
 package embedded

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,7 +19,7 @@ const (
 	storeBytes  = 2 << 30
 	memoryBytes = 64 << 20
 	syncEvery   = 10 * time.Second
-	startTime   = 30 * time.Second // a large store is read at the start
+	startTime   = 30 * time.Second // reading a large store takes time
 	startStep   = 100 * time.Millisecond
 )
 
@@ -31,17 +30,17 @@ type Server struct {
 	readers *readers // nil without a listener
 }
 
-// Start starts a server without a listener on a store directory, which it locks: two servers on one store
-// would ruin it.
+// Start starts a server without a listener on a store directory. It locks the directory, because a second server would
+// corrupt the store.
 func Start(dir string, log *slog.Logger) (*Server, error) {
 	return StartListening(dir, config.Embedded{}, log)
 }
 
-// StartListening is Start with a listener, if c has an address, for those who have the credential: Listening
-// says in which file it is.
+// StartListening starts a server that also listens if c has an address. Listening returns the path of the file with the
+// credentials for readers.
 func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the store %s: %w", dir, err)
+		return nil, fmt.Errorf("create the store directory %s: %w", dir, err)
 	}
 	lock, err := lockStore(dir)
 	if err != nil {
@@ -51,7 +50,7 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, DisableJetStreamBanner: true,
 		JetStreamMaxStore: storeBytes, JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
 	}
-	admitted, err := listen(options, c)
+	outsiders, err := listen(options, c)
 	if err != nil {
 		_ = lock.Close()
 		return nil, err
@@ -59,19 +58,19 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 	s, err := server.NewServer(options)
 	if err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("configure the embedded bus: %w", err)
+		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
 	}
-	notes := &logger{log: log, fatal: make(chan error, 1)}
-	s.SetLoggerV2(notes, false, false, false)
-	started := &Server{server: s, lock: lock, readers: admitted}
-	if err := started.await(notes.fatal); err != nil {
+	serverLog := &logger{log: log, fatal: make(chan error, 1)}
+	s.SetLoggerV2(serverLog, false, false, false)
+	started := &Server{server: s, lock: lock, readers: outsiders}
+	if err := started.await(serverLog.fatal); err != nil {
 		started.Stop()
-		return nil, fmt.Errorf("start the embedded bus on %s: %w", dir, err)
+		return nil, fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
 	}
-	if admitted != nil {
-		err := admitted.admit(s)
+	if outsiders != nil {
+		err := outsiders.admit(s)
 		if err == nil {
-			err = admitted.publish(dir, s.ClientURL(), c)
+			err = outsiders.publish(dir, s.ClientURL(), c)
 		}
 		if err != nil {
 			started.Stop()
@@ -81,7 +80,7 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 	return started, nil
 }
 
-// await starts the server and returns when it serves, or with the first thing it could not do.
+// await starts the server and returns when it is ready, or with its first fatal error.
 func (s *Server) await(fatal <-chan error) error {
 	go s.server.Start()
 	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {
@@ -95,23 +94,23 @@ func (s *Server) await(fatal <-chan error) error {
 			return nil
 		}
 	}
-	return errors.New("it was not ready in time")
+	return fmt.Errorf("not ready within %s", startTime)
 }
 
 func lockStore(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "gputap.lock")
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock the store: %w", err)
+		return nil, fmt.Errorf("lock the store %s: %w", dir, err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("the store %s is in use by another gputap: end it, or choose another directory", dir)
+		return nil, fmt.Errorf("lock the store %s: another gputap uses it; stop that one, or choose another directory", dir)
 	}
 	return lock, nil
 }
 
-// Connect gives a connection through the pipe.
+// Connect returns a connection through the pipe.
 func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 	options := []nats.Option{nats.InProcessServer(s.server), nats.Name(name), nats.ReconnectBufSize(-1)}
 	if s.readers != nil {
@@ -119,7 +118,7 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 	}
 	nc, err := nats.Connect("", options...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the embedded bus: %w", err)
+		return nil, nil, fmt.Errorf("connect to the embedded NATS server: %w", err)
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -129,7 +128,7 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
-// Stop ends the server and gives the store free.
+// Stop ends the server and unlocks the store.
 func (s *Server) Stop() {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
@@ -139,11 +138,11 @@ func (s *Server) Stop() {
 	_ = s.lock.Close()
 }
 
-// logger passes the server's word on. Without one its fatal errors are silent; the stock one ends
-// the program.
+// logger forwards the server's log. Without a logger fatal errors would be silent, and the default logger would end the
+// program.
 type logger struct {
 	log   *slog.Logger
-	fatal chan error // takes the first
+	fatal chan error // receives the first fatal error
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

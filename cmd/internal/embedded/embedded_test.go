@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestStoreSurvivesARestart(t *testing.T) {
+func TestStoreSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for round := range uint64(2) {
 		s, err := Start(dir, slog.New(slog.DiscardHandler))
@@ -33,7 +34,7 @@ func TestStoreSurvivesARestart(t *testing.T) {
 		if ack.Sequence != round+1 {
 			t.Errorf("message %d of round %d", ack.Sequence, round)
 		}
-		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another gputap uses it") {
 			t.Errorf("a second server on the store: %v", err)
 		}
 		nc.Close()
@@ -41,7 +42,8 @@ func TestStoreSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestStoreThatIsNoDirectory(t *testing.T) {
+func TestStoreMustBeDirectory(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -51,7 +53,8 @@ func TestStoreThatIsNoDirectory(t *testing.T) {
 	}
 }
 
-func TestStoreThatJetStreamCannotUse(t *testing.T) {
+func TestUnusableStoreFailsAtOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -61,14 +64,14 @@ func TestStoreThatJetStreamCannotUse(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if waited := time.Since(start); waited > startTime/2 {
-		t.Errorf("the server's word came after %s", waited)
+		t.Errorf("the error came after %s", waited)
 	}
 	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Start(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
-		t.Fatalf("the store is not free after a failure: %v", err)
+		t.Fatalf("the store is still locked after a failure: %v", err)
 	}
 	s.Stop()
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// Users of the embedded bus: the program itself, through its pipe, and whoever may read the credential file.
+// Users of the embedded server: the program itself through its pipe, and every program that can read the credential file.
 const (
 	insider = "gputap"
 	reader  = "reader"
 )
 
-// mostReaders bounds the memory that connections take.
+// mostReaders bounds the memory for connections.
 const mostReaders = 64
 
-// credentialName is the file's name in the store.
+// credentialName is the name of the credential file in the store.
 const credentialName = "reader.env"
 
-// events are what readers may subscribe to, in an account of their own that has no streams: the server does not check the
-// reply subject of a request, and in the program's account its answer could be a request for a stream's end.
+// events are the subjects that readers may subscribe to. Readers have an account without streams, because the server does
+// not check the reply subject of a request. In the program's account a reply could itself be a request to delete a stream.
 const events = "gputap.v1.>"
 
-// requests are what readers may ask of the program's account, and how many answers each has. A JetStream consumer that
-// a reader has made ends when it is idle: the right to delete them would be one to disturb the program's own, and so
-// would the one to list their names, which nobody can guess.
+// requests are the requests that readers may send to the program's account, with the number of their replies. Readers may
+// not delete or list JetStream consumers, because they could then disturb those of the program. JetStream removes the
+// consumers of readers when they are idle.
 var requests = map[string]server.ServiceRespType{
 	"$JS.API.INFO": server.Singleton, "$JS.API.STREAM.NAMES": server.Singleton, "$JS.API.STREAM.LIST": server.Singleton,
 	"$JS.API.STREAM.INFO.*": server.Singleton, "$JS.API.STREAM.MSG.GET.*": server.Singleton, "$JS.API.DIRECT.GET.>": server.Streamed,
@@ -45,19 +45,19 @@ var requests = map[string]server.ServiceRespType{
 	"$JS.API.CONSUMER.MSG.NEXT.*.*": server.Streamed, "$JS.ACK.>": server.Singleton,
 }
 
-// readers knows the two users by their passwords, which live as long as the server.
+// readers authenticates the two users. Their passwords are valid as long as the server runs.
 type readers struct {
 	inside, outside string
 	file            string // "" until publish
 	account         atomic.Pointer[server.Account]
 }
 
-// admit gives readers their account; until then nobody is let in as one.
+// admit creates the account of the readers. Before that, the server rejects them.
 func (r *readers) admit(s *server.Server) error {
 	bus := s.GlobalAccount()
 	own, err := s.RegisterAccount("READERS")
 	if err != nil {
-		return fmt.Errorf("make the account of readers: %w", err)
+		return fmt.Errorf("create the account for readers: %w", err)
 	}
 	only := []*server.Account{own}
 	err = errors.Join(bus.AddStreamExport(events, only), own.AddStreamImport(bus, events, ""))
@@ -65,13 +65,13 @@ func (r *readers) admit(s *server.Server) error {
 		err = errors.Join(err, bus.AddServiceExportWithResponse(subject, answers, only), own.AddServiceImport(bus, subject, subject))
 	}
 	if err != nil {
-		return fmt.Errorf("share the bus with readers: %w", err)
+		return fmt.Errorf("export the streams to readers: %w", err)
 	}
 	r.account.Store(own)
 	return nil
 }
 
-// listen has the server listen where c says, and returns nil when that is nowhere.
+// listen sets the address in the options. It returns nil if c has none.
 func listen(options *server.Options, c config.Embedded) (*readers, error) {
 	if err := c.Validate(); err != nil || c.Listen == "" {
 		return nil, err
@@ -82,7 +82,7 @@ func listen(options *server.Options, c config.Embedded) (*readers, error) {
 	}
 	options.DontListen, options.Host, options.Port, options.MaxConn = false, address.Addr().String(), int(address.Port()), mostReaders
 	if options.Port == 0 {
-		options.Port = server.RANDOM_PORT // 0 would be 4222
+		options.Port = server.RANDOM_PORT // the server takes 0 as 4222
 	}
 	if c.TLSCert != "" {
 		options.TLSConfig, err = server.GenTLSConfig(&server.TLSConfigOpts{CertFile: c.TLSCert, KeyFile: c.TLSKey})
@@ -95,7 +95,7 @@ func listen(options *server.Options, c config.Embedded) (*readers, error) {
 	return r, nil
 }
 
-// Check is the server's question about each connection, the pipe's too.
+// Check authenticates every connection, including those through the pipe.
 func (r *readers) Check(c server.ClientAuthentication) bool {
 	given := c.GetOpts()
 	switch given.Username {
@@ -117,12 +117,12 @@ func (r *readers) Check(c server.ClientAuthentication) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// publish writes the credential for those who may read the store, in the form of a shell's variables, which
-// the nats command understands.
+// publish writes the credential file. It has the shell variables that the nats command reads, and only users who can read
+// the store can read it.
 func (r *readers) publish(dir, address string, c config.Embedded) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return fmt.Errorf("address of the embedded bus: %w", err)
+		return fmt.Errorf("parse the address of the embedded NATS server: %w", err)
 	}
 	if ip := net.ParseIP(u.Hostname()); ip == nil || ip.IsUnspecified() {
 		u.Host = net.JoinHostPort("127.0.0.1", u.Port())
@@ -131,33 +131,33 @@ func (r *readers) publish(dir, address string, c config.Embedded) error {
 		u.Scheme = "tls"
 	}
 	path := filepath.Join(dir, credentialName)
-	text := "# gputap run lets this user read: set -a; . FILE; nats sub 'gputap.v1.ev.>'\n" +
+	text := "# Read the events of gputap run: set -a; . FILE; nats sub 'gputap.v1.ev.>'\n" +
 		"NATS_URL=" + u.String() + "\nNATS_USER=" + reader + "\nNATS_PASSWORD=" + r.outside + "\n"
 	text = strings.Replace(text, "FILE", path, 1)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
-		return fmt.Errorf("write the credential of readers: %w", err)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left over from a run that was killed
+		return fmt.Errorf("write the credentials for readers: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("write the credential of readers: %w", err)
+		return fmt.Errorf("write the credentials for readers: %w", err)
 	}
 	_, err = file.WriteString(text)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write the credential of readers: %w", err)
+		return fmt.Errorf("write the credentials for readers: %w", err)
 	}
 	r.file = path
 	return nil
 }
 
-// withdraw removes what is of no use without the server.
+// withdraw removes the credential file, which is useless without the server.
 func (r *readers) withdraw() {
 	if r.file != "" {
 		_ = os.Remove(r.file)
 	}
 }
 
-// Listening is the address where readers may connect, and the file of mode 0600 with their credential; both
-// are empty without a listener.
+// Listening returns the address for readers, and the path of the file of mode 0600 with their credentials. Both are empty
+// without a listener.
 func (s *Server) Listening() (address, credentialFile string) {
 	if s.readers == nil {
 		return "", ""

@@ -24,7 +24,7 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// listening is a server with a stream of one event, and the variables of its credential file.
+// listening starts a server with a stream of one event, and returns the variables of its credential file.
 func listening(t *testing.T, dir string, c config.Embedded) (js jetstream.JetStream, credential map[string]string, log *strings.Builder) {
 	t.Helper()
 	log = &strings.Builder{}
@@ -79,7 +79,8 @@ func attach(t *testing.T, credential map[string]string, more ...nats.Option) *na
 	return nc
 }
 
-func TestOnlyWithTheCredential(t *testing.T) {
+func TestListenerRequiresCredential(t *testing.T) {
+	t.Parallel()
 	_, credential, log := listening(t, t.TempDir(), config.Embedded{Listen: "127.0.0.1:0"})
 	url := credential["NATS_URL"]
 	for name, option := range map[string]nats.Option{
@@ -88,7 +89,7 @@ func TestOnlyWithTheCredential(t *testing.T) {
 		"the program without a password": nats.UserInfo(insider, ""), "a token": nats.Token(credential["NATS_PASSWORD"]),
 	} {
 		if nc, err := nats.Connect(url, option); !errors.Is(err, nats.ErrAuthorization) {
-			t.Errorf("%s is let in: %v, %v", name, nc, err)
+			t.Errorf("%s can connect: %v, %v", name, nc, err)
 		}
 	}
 	attach(t, credential)
@@ -97,8 +98,9 @@ func TestOnlyWithTheCredential(t *testing.T) {
 	}
 }
 
-// TestReadersReadAndNoMore: by subscription, by an ordered and by a pull consumer; nothing is written.
-func TestReadersReadAndNoMore(t *testing.T) {
+// TestReadersCanOnlyRead reads by subscription, by an ordered and by a pull consumer. Every write is rejected.
+func TestReadersCanOnlyRead(t *testing.T) {
+	t.Parallel()
 	inside, credential, _ := listening(t, t.TempDir(), config.Embedded{Listen: "localhost:0"})
 	nc := attach(t, credential)
 	live, err := nc.SubscribeSync("gputap.v1.ev.>")
@@ -154,8 +156,9 @@ func TestReadersReadAndNoMore(t *testing.T) {
 	}
 }
 
-// TestForeignReplies: whatever reply subject a reader's request has, the answer goes to nobody's stream and ends none.
-func TestForeignReplies(t *testing.T) {
+// TestReplySubjectCannotReachStreams sends requests with subjects of streams as reply subjects. No stream changes.
+func TestReplySubjectCannotReachStreams(t *testing.T) {
+	t.Parallel()
 	inside, credential, _ := listening(t, t.TempDir(), config.Embedded{Listen: "127.0.0.1:0"})
 	nc := attach(t, credential)
 	requests := map[string]string{
@@ -176,7 +179,7 @@ func TestForeignReplies(t *testing.T) {
 			}
 		}
 	}
-	for subject, body := range requests { // what answers them has answered those before
+	for subject, body := range requests { // the replies to these come after the replies above
 		_, _ = nc.Request(subject, []byte(body), 100*time.Millisecond)
 	}
 	s, err := inside.Stream(t.Context(), "GPUTAP_EV_000")
@@ -185,7 +188,8 @@ func TestForeignReplies(t *testing.T) {
 	}
 }
 
-func TestBeyondThisMachineOnlyWithTLS(t *testing.T) {
+func TestListenerForOtherMachinesRequiresTLS(t *testing.T) {
+	t.Parallel()
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:4222", "[2001:db8::1]:4222"} {
 		dir := t.TempDir()
 		_, err := StartListening(dir, config.Embedded{Listen: address}, slog.New(slog.DiscardHandler))
@@ -194,7 +198,7 @@ func TestBeyondThisMachineOnlyWithTLS(t *testing.T) {
 		}
 		s, err := Start(dir, slog.New(slog.DiscardHandler))
 		if err != nil {
-			t.Fatalf("the store is not free after a refusal: %v", err)
+			t.Fatalf("the store is still locked after an error: %v", err)
 		}
 		s.Stop()
 	}
@@ -209,30 +213,31 @@ func TestBeyondThisMachineOnlyWithTLS(t *testing.T) {
 	}
 	plain := strings.Replace(credential["NATS_URL"], "tls://", "nats://", 1)
 	if _, err := nats.Connect(plain, nats.UserInfo(reader, credential["NATS_PASSWORD"])); err == nil {
-		t.Error("a client that does not know the authority is let in")
+		t.Error("a client that does not trust the authority can connect")
 	}
 	if _, err := nats.Connect(plain, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("TLS without the credential: %v", err)
 	}
 }
 
-func TestWhatCannotListenIsNamed(t *testing.T) {
+func TestListenErrorNamesCause(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	for want, c := range map[string]config.Embedded{
-		taken.Addr().String():                  {Listen: taken.Addr().String()},
-		"embedded.listen_tls_cert":             {Listen: "127.0.0.1:0", TLSCert: "/no/such.pem", TLSKey: "/no/such.key"},
-		`embedded.listen: "gpu-1:4222": use`:   {Listen: "gpu-1:4222"},
-		`embedded.listen: "4222": use`:         {Listen: "4222"},
-		`embedded.listen: "127.0.0.1:x": use`:  {Listen: "127.0.0.1:x"},
-		`embedded.listen: "127.0.0.1:-1": use`: {Listen: "127.0.0.1:-1"},
+		taken.Addr().String():                               {Listen: taken.Addr().String()},
+		"embedded.listen_tls_cert":                          {Listen: "127.0.0.1:0", TLSCert: "/no/such.pem", TLSKey: "/no/such.key"},
+		`embedded.listen: "gpu-1:4222" is not an address`:   {Listen: "gpu-1:4222"},
+		`embedded.listen: "4222" is not an address`:         {Listen: "4222"},
+		`embedded.listen: "127.0.0.1:x" is not an address`:  {Listen: "127.0.0.1:x"},
+		`embedded.listen: "127.0.0.1:-1" is not an address`: {Listen: "127.0.0.1:-1"},
 	} {
 		dir := t.TempDir()
 		if _, err := StartListening(dir, c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want it to say %s", err, want)
+			t.Errorf("got %v, want an error with %s", err, want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, credentialName)); err == nil {
 			t.Errorf("%s: a credential is left behind", want)
@@ -240,8 +245,9 @@ func TestWhatCannotListenIsNamed(t *testing.T) {
 	}
 }
 
-// TestACredentialIsNew: what a killed run left is replaced, not written through.
-func TestACredentialIsNew(t *testing.T) {
+// TestCredentialReplacesLeftover does not write through a link that has the name of the credential file.
+func TestCredentialReplacesLeftover(t *testing.T) {
+	t.Parallel()
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.WriteFile(elsewhere, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
@@ -255,8 +261,8 @@ func TestACredentialIsNew(t *testing.T) {
 	}
 }
 
-// TestWithoutAListener: nothing of the above is there by default.
-func TestWithoutAListener(t *testing.T) {
+func TestNoListenerByDefault(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Start(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
