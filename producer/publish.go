@@ -49,9 +49,8 @@ func (p *publisher) run(ctx context.Context) {
 
 // subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
 func (p *publisher) subjectOf(batch *encoded, w *way) string {
-	if from := batch.from; from != nil {
-		of := from.origin
-		return schema.Subject(w.topology.Shard(of.cluster, of.host), of.cluster, of.host, p.kind)
+	if from := batch.from; from != nil && from.Earlier {
+		return schema.Subject(w.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
 	}
 	return w.subjects[p.kind]
 }
@@ -84,7 +83,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			p.metrics.batchErrors.Add(1)
 			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", subject, "seq", batch.seq,
 				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
-			p.spool.refused(batch)
+			p.spool.reject(batch)
 			return nil
 		}
 		p.metrics.batchErrors.Add(1)
