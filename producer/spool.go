@@ -93,7 +93,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// changed wakes everybody: the outbox may give something else.
+// changed wakes all publishers and store: the outbox may have another answer for them.
 func (s *spool) changed() {
 	for _, c := range s.wake {
 		signal(c)
@@ -199,7 +199,7 @@ func (s *spool) reject(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(e)
-	if e.lost = 0; e.from != nil { // what it reports, no reader hears
+	if e.lost = 0; e.from != nil { // no reader gets its report of losses
 		e.from.Lost = 0
 	}
 }
@@ -215,7 +215,7 @@ func (s *spool) waiting(kind schema.Kind) int {
 	return n
 }
 
-// spoolLevel is what a spool and its outbox hold and dropped.
+// spoolLevel has the gauges and counters of a spool and its outbox.
 type spoolLevel struct {
 	batches, bytes          int // batches includes those of the outbox, bytes does not
 	unstored                int // batches in memory only

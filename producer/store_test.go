@@ -229,7 +229,7 @@ func TestSilentDisk(t *testing.T) {
 	dir := t.TempDir()
 	s := newSpool(1 << 20)
 	opts := outboxOptions(s, dir)
-	opts.Timeout = 20 * time.Millisecond
+	opts.Timeout = 500 * time.Millisecond
 	s.useOutbox(t, opts)
 	s.syncInterval, s.closeTimeout = 10*time.Millisecond, 100*time.Millisecond
 	fifo := filepath.Join(dir, "state.new")

@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// enter locks the directory and adds what is in it to the queues.
+// enter locks the directory and adds its batches to the queues.
 func (o *Outbox) enter() (err error) {
 	if err := os.MkdirAll(o.opts.Dir, 0o700); err != nil {
 		return fmt.Errorf("create the outbox: %w; see producer.outbox", err)
@@ -41,8 +41,9 @@ func (o *Outbox) enter() (err error) {
 	}
 	st, err := readState(root)
 	if errors.Is(err, errCorrupt) {
-		o.corrupt++
-		o.opts.Log.Warn("state of the outbox is corrupt; acked batches may be sent again, losses of earlier runs may not be reported", "dir", o.opts.Dir)
+		st.corrupt = 1
+		o.opts.Log.Warn("outbox state is corrupt; acked batches may be sent again, earlier losses may not be reported",
+			"dir", o.opts.Dir)
 	} else if err != nil { // it may be readable later, and must not be replaced
 		return fmt.Errorf("read the state of the outbox %s: %w", o.opts.Dir, err)
 	}
@@ -51,7 +52,7 @@ func (o *Outbox) enter() (err error) {
 	for _, name := range names {
 		if kind, number, ok := parseName(name); ok {
 			s, torn, cutOff, err := openSegment(root, kind, number)
-			o.next = max(o.next, number+1)
+			st.Next = max(st.Next, number+1)
 			if o.inspect(s, &st, torn, cutOff, err) {
 				found = append(found, s)
 				if torn {
@@ -92,7 +93,7 @@ func (o *Outbox) claim() error {
 	return nil
 }
 
-// inspect reports whether a segment holds batches to be sent, and counts what is lost in it.
+// inspect reports whether a segment holds batches to be sent, and counts its lost events.
 func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err error) bool {
 	log := o.opts.Log.With("dir", o.opts.Dir, "segment", s.name())
 	acked := st.Acked[s.kind.String()]
@@ -110,10 +111,11 @@ func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err er
 		o.corrupt++
 		o.inherited += s.end.Events - st.ackedIn(s).Events
 		log.Warn("outbox segment is corrupt; its batches are lost", "batches", s.end.Batches)
-	case torn && (acked.Segment != s.number || acked.Off <= s.end.Off): // else what is cut off was acked
+	case torn && (acked.Segment != s.number || acked.Off <= s.end.Off): // else the part that is cut off was acked
 		o.corrupt++
 		o.inherited += cutOff
-		log.Warn("outbox segment is cut off after a crash, or corrupt", "batches", s.end.Batches, "events_lost_at_least", cutOff)
+		log.Warn("outbox segment is cut off after a crash, or corrupt",
+			"batches", s.end.Batches, "events_lost_at_least", cutOff)
 	}
 	if err != nil || s.end.Batches == 0 {
 		o.trash = append(o.trash, s)
@@ -127,13 +129,14 @@ func (o *Outbox) adopt(found []*segment, st *state) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next = max(o.next, st.Next)
+	o.corrupt += st.corrupt
 	for _, s := range found {
 		o.add(s)
 	}
 	for id, r := range o.runs {
 		r.reported = max(r.reported, st.Reported[id])
 	}
-	if st.Run != o.opts.Run { // what it lost and neither acked batches report nor those that are here
+	if st.Run != o.opts.Run { // its losses that no batch reported or will report
 		reported := st.Reported[st.Run]
 		if r := o.runs[st.Run]; r != nil {
 			reported = max(reported, r.lost)
@@ -160,7 +163,7 @@ func (o *Outbox) vanished() bool {
 	return errors.Is(failed, fs.ErrNotExist) || err == nil && failed == nil && !os.SameFile(ours, there)
 }
 
-// abandon gives up a directory that vanished, with all that is in it.
+// abandon counts everything in a directory that vanished as lost.
 func (o *Outbox) abandon() {
 	o.mu.Lock()
 	before := o.opts.Lost.Load()
@@ -173,6 +176,7 @@ func (o *Outbox) abandon() {
 	events := o.opts.Lost.Load() - before
 	o.mu.Unlock()
 	o.disk.leave()
-	o.opts.Log.Warn("outbox directory was removed or replaced; its batches are lost", "dir", o.opts.Dir, "events", events)
+	o.opts.Log.Warn("outbox directory was removed or replaced; its batches are lost",
+		"dir", o.opts.Dir, "events", events)
 	o.fail(errVanished)
 }

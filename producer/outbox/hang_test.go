@@ -13,11 +13,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// impatient are options of an outbox that waits little for the disk.
-func impatient(dir string) Options {
-	opts := options(dir)
-	opts.Timeout, opts.ReadTimeout = 20*time.Millisecond, 50*time.Millisecond
-	return opts
+// openImpatient opens an outbox that waits little for the disk from then on.
+func openImpatient(t *testing.T, opts Options) *Outbox {
+	t.Helper()
+	o := open(t, opts)
+	o.opts.Timeout, o.opts.ReadTimeout = 20*time.Millisecond, 50*time.Millisecond
+	return o
 }
 
 // silent makes a file one that does not answer: a FIFO, whose opening waits until answer.
@@ -51,7 +52,7 @@ func awaits(t *testing.T, what string, done func() bool) {
 func TestSilentDiskAtRead(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 3, true)
-	o := open(t, impatient(dir))
+	o := openImpatient(t, options(dir))
 	answer := silent(t, files(t, dir, "*.memory")[0], os.O_WRONLY)
 	defer answer()
 	ended, end := context.WithCancel(t.Context())
@@ -72,7 +73,7 @@ func TestSilentDiskAtRead(t *testing.T) {
 func TestSilentDiskIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 20, true)
-	o := open(t, impatient(dir))
+	o := openImpatient(t, options(dir))
 	list := files(t, dir, "*.memory")
 	answer := silent(t, list[0], os.O_WRONLY)
 	silent(t, list[1], os.O_WRONLY)
@@ -125,9 +126,9 @@ func TestReadIsRetried(t *testing.T) {
 func TestSilentDiskAtWrite(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
-	opts := impatient(t.TempDir())
+	opts := options(t.TempDir())
 	opts.Log = log.logger()
-	o := open(t, opts)
+	o := openImpatient(t, opts)
 	answer := silent(t, filepath.Join(opts.Dir, stateName+".new"), os.O_RDONLY)
 	fill(t, o, memory, 1, 1, 100)
 	synced := make(chan struct{})
@@ -139,7 +140,7 @@ func TestSilentDiskAtWrite(t *testing.T) {
 		t.Error("the disk counts as failed at once")
 	}
 	awaits(t, "new batches may pass", func() bool { return o.Bypass(launch) })
-	if s := o.Stats(); o.Bypass(memory) || s.Writable || s.Silent < opts.Timeout || log.count("does not answer") != 1 {
+	if s := o.Stats(); o.Bypass(memory) || s.Writable || s.Silent < o.opts.Timeout || log.count("does not answer") != 1 {
 		t.Errorf("%+v, the log has %s", s, &log.text)
 	}
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))
@@ -162,8 +163,8 @@ func TestSilentDiskAtStart(t *testing.T) {
 	dir := written(t, 3, true)
 	answer := silent(t, filepath.Join(dir, segmentName(launch, 9)), os.O_WRONLY)
 	log := &logged{}
-	opts := impatient(dir)
-	opts.Log = log.logger()
+	opts := options(dir)
+	opts.Log, opts.Timeout = log.logger(), 20*time.Millisecond
 	o := open(t, opts)
 	if !o.Bypass(memory) || o.Stats().Batches != 0 || log.count("does not answer") != 1 {
 		t.Errorf("%+v, the log has %s", o.Stats(), &log.text)
@@ -180,7 +181,7 @@ func TestSilentDiskAtStart(t *testing.T) {
 // TestSlowDiskAtStart: Open waits for a disk that goes on answering; each file is an answer.
 func TestSlowDiskAtStart(t *testing.T) {
 	t.Parallel()
-	dir := written(t, 30, true)
+	dir := written(t, 110, true)
 	list := files(t, dir, "*.memory")
 	var answers []func()
 	for _, path := range list {
@@ -188,15 +189,15 @@ func TestSlowDiskAtStart(t *testing.T) {
 		answers = append(answers, silent(t, path, os.O_WRONLY))
 	}
 	opts := options(dir)
-	opts.Timeout = 200 * time.Millisecond
+	opts.Timeout = time.Second
 	go func() {
 		for _, answer := range answers {
-			time.Sleep(opts.Timeout / 2)
+			time.Sleep(opts.Timeout / 10)
 			answer()
 		}
 	}()
 	o := open(t, opts)
-	if left := files(t, dir, "*.memory"); !o.Stats().Writable || len(left) > 0 || len(list) < 4 {
+	if left := files(t, dir, "*.memory"); !o.Stats().Writable || len(left) > 0 || len(list) < 12 {
 		t.Errorf("Open did not wait: %d of %d files were not looked at", len(left), len(list))
 	}
 }

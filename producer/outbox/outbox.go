@@ -38,7 +38,7 @@ type Options struct {
 
 	SegmentBytes int64         // a file is closed at this size: 4 MiB
 	Timeout      time.Duration // a disk that is silent for longer counts as failed: 5 s
-	ReadTimeout  time.Duration // what cannot be read for longer is lost: 30 s
+	ReadTimeout  time.Duration // batches that cannot be read for longer are lost: 30 s
 }
 
 // Batch is one encoded batch.
@@ -51,8 +51,8 @@ type Batch struct {
 	Last   schema.KTime // time of its last event
 	Closed int64        // wall time, ns
 
-	Earlier       bool   // it is of an earlier run,
-	Cluster, Host string // of this host
+	Earlier       bool   // Next sets it for a batch of an earlier run
+	Cluster, Host string // Next sets the host that made the batch
 
 	segment *segment // nil: the outbox does not have it
 	at      position
@@ -65,7 +65,7 @@ type Outbox struct {
 	disk     writer
 	readers  [schema.NumKinds]reader
 	entering <-chan error // of a disk that is silent since Open; nil: it answered
-	asked    atomic.Int64 // when the writing goroutine asked the disk for what it does not have yet, Unix ns; 0: nothing
+	asked    atomic.Int64 // Unix ns since which the writing goroutine waits for the disk; 0: it does not wait
 
 	mu          sync.Mutex
 	queues      [schema.NumKinds]queue
@@ -102,7 +102,8 @@ func Open(opts Options) (*Outbox, error) {
 				o.fail(err)
 			}
 			if s := o.Stats(); s.Batches > 0 {
-				opts.Log.Info("outbox holds batches of earlier runs; they are sent first", "dir", opts.Dir, "batches", s.Batches, "bytes", s.Bytes)
+				opts.Log.Info("outbox holds batches of earlier runs; they are sent first",
+					"dir", opts.Dir, "batches", s.Batches, "bytes", s.Bytes)
 			}
 			return o, nil
 		case <-time.After(opts.Timeout / 10):
@@ -142,7 +143,8 @@ func (o *Outbox) Append(b *Batch, inFlight bool) error {
 	}
 	s, err := o.segmentFor(b.Kind, need)
 	if err == nil {
-		err = writeRecord(s.file, s.end.Off, head{Events: uint32(b.Events), Seq: b.Seq, Closed: b.Closed, Last: b.Last, Lost: b.Lost}, b.Data)
+		h := head{Events: uint32(b.Events), Seq: b.Seq, Closed: b.Closed, Last: b.Last, Lost: b.Lost}
+		err = writeRecord(s.file, s.end.Off, h, b.Data)
 		if err != nil {
 			_ = s.file.Truncate(s.end.Off) // a cut that fails is made up for when the file is opened again
 			o.seal(s, false)
@@ -166,8 +168,8 @@ func (o *Outbox) Append(b *Batch, inFlight bool) error {
 	return nil
 }
 
-// Next returns the oldest batch of a kind that is not acked; nil if there is none, or an earlier run still has batches
-// of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are lost. The only
+// Next returns the oldest batch of a kind that is not acked. It returns nil if the kind has no batch, or an earlier run
+// still has batches of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are lost. The only
 // error is that of ctx.
 func (o *Outbox) Next(ctx context.Context, kind schema.Kind) (*Batch, error) {
 	for {
@@ -232,22 +234,24 @@ func (o *Outbox) Waiting(kind schema.Kind) int {
 	return o.queues[kind].batches
 }
 
-// Stats is what an outbox holds and what happened to it.
+// Stats are the gauges and counters of an outbox.
 type Stats struct {
 	Bytes       int64  // of its files
 	Batches     int    // not acked
 	Dropped     uint64 // batches dropped to stay within MaxBytes, or on a full disk
 	WriteErrors uint64
-	Corrupt     uint64 // times that something else was read than was written
+	Corrupt     uint64 // corrupt or unreadable records
 	Writable    bool
-	Silent      time.Duration // for so long Append, Sync or Close has waited for the disk
+	Silent      time.Duration // how long Append, Sync or Close has waited for the disk
 }
 
 // Stats does not wait for the disk.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := Stats{Bytes: o.bytes, Dropped: o.dropped, WriteErrors: o.writeErrors, Corrupt: o.corrupt, Writable: !o.failing}
+	s := Stats{
+		Bytes: o.bytes, Dropped: o.dropped, WriteErrors: o.writeErrors, Corrupt: o.corrupt, Writable: !o.failing,
+	}
 	for i := range o.queues {
 		s.Batches += o.queues[i].batches
 	}
@@ -257,7 +261,7 @@ func (o *Outbox) Stats() Stats {
 	return s
 }
 
-// touch notes that the disk answered, or is asked.
+// touch restarts the clock of Silent: the disk answered, or gets a request.
 func (o *Outbox) touch() { o.asked.Store(time.Now().UnixNano()) }
 
 // fail counts an error of the disk. The log says once what to do about it.
@@ -277,7 +281,8 @@ func (o *Outbox) fail(err error) {
 	case errors.Is(err, unix.EROFS):
 		remedy = "mount its disk writable, or set producer.outbox to another directory"
 	}
-	o.opts.Log.Warn("outbox not writable; batches stay in memory; retrying", "dir", o.opts.Dir, "err", err, "remedy", remedy)
+	o.opts.Log.Warn("outbox not writable; batches stay in memory; retrying",
+		"dir", o.opts.Dir, "err", err, "remedy", remedy)
 	o.opts.Changed()
 }
 

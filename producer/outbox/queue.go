@@ -17,7 +17,7 @@ type queue struct {
 	inFlight *Batch
 }
 
-// run is what the outbox knows of a run that has batches in it, or of the present one.
+// run keeps the loss counters of the present run, or of an earlier run with batches in the outbox.
 type run struct {
 	lost     uint64 // the greatest Lost of its batches
 	reported uint64 // the greatest Lost of its acked batches
@@ -40,7 +40,7 @@ func (o *Outbox) add(s *segment) {
 	r.segments, r.lost = r.segments+1, max(r.lost, s.lost)
 }
 
-// resize changes what a segment holds.
+// resize sets the end and the size of a segment.
 func (o *Outbox) resize(s *segment, end position, size int64) {
 	o.bytes -= s.diskBytes()
 	s.end, s.size = end, size
@@ -72,8 +72,8 @@ func (o *Outbox) advance(q *queue, p position) {
 	}
 }
 
-// remove takes a segment out; its file is to be deleted. When nothing is left of an earlier run, what none of its
-// acked batches reported as lost becomes a loss of this run.
+// remove takes a segment out; sweep deletes its file. With the last segment of an earlier run, the losses that no acked
+// batch of that run reported become losses of this run.
 func (o *Outbox) remove(q *queue, i int) {
 	s := q.segments[i]
 	batches, _ := q.left(i)
@@ -91,7 +91,7 @@ func (o *Outbox) remove(q *queue, i int) {
 	}
 }
 
-// lose removes a segment and counts what is not acked as lost, except a batch in flight.
+// lose removes a segment and counts its batches as lost, except acked ones and one in flight.
 func (o *Outbox) lose(q *queue, i int) (batches int) {
 	batches, events := q.left(i)
 	if b := q.inFlight; b != nil && b.segment == q.segments[i] {

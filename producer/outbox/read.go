@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reader reads the batches of one kind in another goroutine, since a disk may not answer. It then is asked nothing else
-// until it does.
+// reader reads the batches of one kind in another goroutine, since a disk may be silent. It starts no second read before
+// the first one has ended, so a silent disk blocks one goroutine per kind.
 type reader struct {
 	buf     []byte
 	pending chan answer
@@ -33,10 +33,10 @@ func (o *Outbox) read(ctx context.Context, b *Batch, limit int64) (head, []byte,
 		select {
 		case a := <-r.pending:
 			r.buf, r.pending = a.data, nil
-			switch {
-			case a.of != b:
+			if a.of != b {
 				continue
-			case a.err == nil, errors.Is(a.err, errCorrupt), errors.Is(a.err, errCorruptBatch), errors.Is(a.err, fs.ErrNotExist), errors.Is(a.err, fs.ErrClosed):
+			}
+			if a.err == nil || isFinal(a.err) {
 				return a.head, a.data, a.err
 			}
 			last, again = a.err, time.After(o.opts.ReadTimeout/30)
@@ -56,6 +56,12 @@ func (o *Outbox) read(ctx context.Context, b *Batch, limit int64) (head, []byte,
 	}
 }
 
+// isFinal reports whether a retry of a read is of no use.
+func isFinal(err error) bool {
+	return errors.Is(err, errCorrupt) || errors.Is(err, errCorruptBatch) || errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, fs.ErrClosed)
+}
+
 // read opens the file for each batch: that is little beside the round trip to NATS that follows.
 func (b *Batch) read(limit int64, buf []byte) answer {
 	f, err := b.segment.root.Open(b.segment.name())
@@ -67,8 +73,8 @@ func (b *Batch) read(limit int64, buf []byte) answer {
 	return answer{b, h, data, err}
 }
 
-// take fills a batch that was read. What cannot be read is lost: one batch if its head is good, else the rest of the
-// segment.
+// take fills a batch that was read. After an error it counts the loss: one batch if its head is good, else the rest of
+// the segment.
 func (o *Outbox) take(q *queue, b *Batch, h head, data []byte, err error) bool {
 	o.mu.Lock()
 	if q.inFlight != b {
@@ -92,8 +98,8 @@ func (o *Outbox) take(q *queue, b *Batch, h head, data []byte, err error) bool {
 	o.corrupt++
 	o.advance(q, to)
 	o.mu.Unlock()
-	o.opts.Log.Warn("batches in the outbox cannot be read; they are lost", "segment", b.segment.name(), "offset", b.at.Off,
-		"batches", batches, "events", events, "err", err)
+	o.opts.Log.Warn("batches in the outbox cannot be read; they are lost",
+		"segment", b.segment.name(), "offset", b.at.Off, "batches", batches, "events", events, "err", err)
 	o.opts.Changed()
 	return false
 }

@@ -112,7 +112,7 @@ func writeRecord(f *os.File, off int64, h head, data []byte) error {
 	return err
 }
 
-// position is an offset in a segment and what is stored before it.
+// position is an offset in a segment, with the number of batches and events before it.
 type position struct {
 	Off     int64
 	Batches int
@@ -159,8 +159,8 @@ func parseName(name string) (kind schema.Kind, number uint64, ok bool) {
 // diskBytes counts whole blocks.
 func (s *segment) diskBytes() int64 { return (s.size + blockBytes - 1) / blockBytes * blockBytes }
 
-// openSegment reads what an earlier run left. A file that was cut off in a crash is closed behind its last good batch;
-// cutOff is then how many events are known to be lost, and torn is true. On errCorrupt, end says what the ending knows.
+// openSegment opens a segment of an earlier run. If a crash cut it off, torn is true, end is behind its last good batch,
+// and cutOff is the number of events known to be lost. After errCorrupt, end has the counts of the ending, if it has one.
 func openSegment(root *os.Root, kind schema.Kind, number uint64) (s *segment, torn bool, cutOff uint64, err error) {
 	s = &segment{root: root, kind: kind, number: number, earlier: true, sealed: true}
 	f, err := root.OpenFile(s.name(), os.O_RDONLY|unix.O_NOFOLLOW, 0)
@@ -244,7 +244,10 @@ func (s *segment) close() error {
 }
 
 func (s *segment) writeEnding(f *os.File) error {
-	h := head{Bytes: endingMark, Seq: uint64(s.end.Batches), Closed: int64(s.end.Events), Last: schema.KTime(s.end.Off), Lost: s.lost}
+	h := head{
+		Bytes: endingMark, Seq: uint64(s.end.Batches), Closed: int64(s.end.Events), Last: schema.KTime(s.end.Off),
+		Lost: s.lost,
+	}
 	_, err := f.WriteAt(h.encode(), s.end.Off)
 	return err
 }

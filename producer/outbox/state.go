@@ -22,6 +22,8 @@ type state struct {
 	Run      string            // that wrote it
 	Lost     uint64            // events that this run had lost
 	Reported map[string]uint64 // by run: the greatest Lost of its acked batches
+
+	corrupt uint64 // 1 if the file was corrupt
 }
 
 // acked is a position before which everything is acked.
@@ -53,7 +55,7 @@ func readState(dir *os.Root) (st state, err error) {
 	return st, nil
 }
 
-// ackedIn is what the state says of a segment. One that was cut off may end before: then all that is left was acked.
+// ackedIn returns the acked position in a segment. If the segment was cut off before it, all the rest was acked.
 func (st *state) ackedIn(s *segment) position {
 	switch p := st.Acked[s.kind.String()]; {
 	case p.Segment != s.number || p.Off < s.begin.Off:
@@ -70,7 +72,10 @@ func (st *state) ackedIn(s *segment) position {
 func (o *Outbox) save() error {
 	o.mu.Lock()
 	inherited := o.inherited
-	st := state{o.next, map[string]acked{}, o.opts.Run, o.opts.Lost.Load() + inherited, map[string]uint64{}}
+	st := state{
+		Next: o.next, Acked: map[string]acked{}, Run: o.opts.Run, Lost: o.opts.Lost.Load() + inherited,
+		Reported: map[string]uint64{},
+	}
 	for i := range o.queues {
 		if q := &o.queues[i]; len(q.segments) > 0 {
 			st.Acked[q.segments[0].kind.String()] = acked{q.segments[0].number, q.acked}
@@ -85,7 +90,8 @@ func (o *Outbox) save() error {
 		return nil
 	}
 	text, _ := json.Marshal(st)
-	sync := was == nil || st.Lost > st.Reported[st.Run] || st.Lost != was.Lost || !reflect.DeepEqual(st.Reported, was.Reported)
+	sync := was == nil || st.Lost > st.Reported[st.Run] || st.Lost != was.Lost ||
+		!reflect.DeepEqual(st.Reported, was.Reported)
 	if err := o.disk.replace(stateName, fmt.Appendf(text, "\n%s\n", checksumText(text)), sync); err != nil {
 		return err
 	}
@@ -95,7 +101,7 @@ func (o *Outbox) save() error {
 	o.inherited -= inherited
 	o.opts.Lost.Add(inherited)
 	var errs []error
-	for _, s := range o.disk.torn { // what they lost is stored now
+	for _, s := range o.disk.torn { // their losses are stored now
 		errs = append(errs, s.close())
 	}
 	o.disk.torn = nil

@@ -22,7 +22,7 @@ type writer struct {
 	files   []*segment // with an open file: those of open, and sealed ones that are not synced
 	torn    []*segment // of a crash, to be closed behind their last good batch
 	created bool       // a file was created since the directory was synced
-	saved   *state     // what the state file says, if this run wrote it
+	saved   *state     // contents of the state file, if this run wrote it
 }
 
 func (w *writer) create(name string) (*os.File, error) {
@@ -46,7 +46,9 @@ func (o *Outbox) segmentFor(kind schema.Kind, need int64) (*segment, error) {
 	number := o.next
 	o.next++
 	o.mu.Unlock()
-	s := &segment{root: o.disk.root, kind: kind, number: number, cluster: o.opts.Cluster, host: o.opts.Host, run: o.opts.Run}
+	s := &segment{
+		root: o.disk.root, kind: kind, number: number, cluster: o.opts.Cluster, host: o.opts.Host, run: o.opts.Run,
+	}
 	names := fmt.Appendf(nil, "%s\x00%s\x00%s", s.cluster, s.host, s.run)
 	s.begin = position{Off: int64(headBytes + len(names))}
 	s.end, s.size = s.begin, s.begin.Off
@@ -88,8 +90,8 @@ func (o *Outbox) seal(s *segment, good bool) {
 	}
 }
 
-// Sync is to be called every second. It syncs what is not acked, stores what is, and deletes files that are done with.
-// It tries again a disk that failed; where that is full, it drops batches less precious than urgent to make room.
+// Sync is to be called every second. It syncs batches that are not acked, stores the positions of acked ones and deletes
+// files that have no others. It tries again a disk that failed; on a full one it drops batches less precious than urgent.
 func (o *Outbox) Sync(urgent schema.Kind) {
 	o.touch()
 	defer o.asked.Store(0)
@@ -165,7 +167,7 @@ func (o *Outbox) sync() error {
 		o.mu.Unlock()
 		if !acked && s.synced < end {
 			needed = true
-			if err := s.file.Sync(); err != nil { // Linux may have dropped what it could not write
+			if err := s.file.Sync(); err != nil { // Linux may have dropped the pages
 				errs = append(errs, err)
 				o.seal(s, false)
 			} else {
@@ -184,7 +186,7 @@ func (o *Outbox) sync() error {
 	return errors.Join(errs...)
 }
 
-// sweep deletes the files that are done with, when the state says what is lost with them. A full disk may need their
+// sweep deletes the files of removed segments, after the state with their losses is stored. A full disk may need their
 // room for the state.
 func (o *Outbox) sweep() error {
 	o.mu.Lock()
@@ -238,7 +240,7 @@ func (w *writer) leave() {
 	*w = writer{}
 }
 
-// Close syncs what is stored and leaves the directory to the next run.
+// Close syncs all batches and leaves the directory to the next run.
 func (o *Outbox) Close() {
 	if o.disk.root == nil && o.entering == nil {
 		return
@@ -252,7 +254,7 @@ func (o *Outbox) Close() {
 	o.mu.Lock()
 	for i := range o.queues {
 		if q := &o.queues[i]; q.inFlight != nil && q.inFlight.segment != nil && !slices.Contains(q.segments, q.inFlight.segment) {
-			o.opts.Lost.Add(uint64(q.inFlight.Events)) // nobody has it any more
+			o.opts.Lost.Add(uint64(q.inFlight.Events)) // no file has it any more
 		}
 	}
 	o.mu.Unlock()
