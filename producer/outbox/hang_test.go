@@ -128,7 +128,8 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	log := &logged{}
 	opts := options(t.TempDir())
 	opts.Log = log.logger()
-	o := openImpatient(t, opts)
+	o := open(t, opts)
+	o.opts.Timeout = 20 * time.Millisecond
 	answer := silent(t, filepath.Join(opts.Dir, stateName+".new"), os.O_RDONLY)
 	fill(t, o, memory, 1, 1, 100)
 	synced := make(chan struct{})
