@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -20,9 +21,12 @@ type encoded struct {
 	last   schema.KTime // of its last event
 	at     int64        // wall time at which it was closed, ns
 
-	from    *outbox.Batch // nil: the outbox does not have it
+	from *outbox.Batch // it was read from the outbox
+
+	// Guarded by the spool's mu.
+	stored  *outbox.Batch // it was stored in the outbox while it was in flight
 	storing bool          // the outbox reads its data
-	acked   bool          // while the outbox did
+	acked   bool
 }
 
 // spool is a bounded queue in memory, in order per kind. A batch that does not fit pushes out the oldest batches of the
@@ -182,7 +186,7 @@ func (s *spool) acked(kind schema.Kind) {
 	e := s.inFlight[kind]
 	s.inFlight[kind] = nil
 	e.acked = true
-	b := e.from
+	b := cmp.Or(e.from, e.stored)
 	if b == nil {
 		b = &outbox.Batch{Kind: kind, Lost: e.lost}
 		s.take(kind, 0)
@@ -199,8 +203,9 @@ func (s *spool) reject(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(e)
-	if e.lost = 0; e.from != nil { // no reader gets its report of losses
-		e.from.Lost = 0
+	e.lost = 0 // no reader gets its report of losses
+	if b := cmp.Or(e.from, e.stored); b != nil {
+		b.Lost = 0
 	}
 }
 

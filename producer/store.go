@@ -102,7 +102,7 @@ func (s *spool) release(kind schema.Kind, e *encoded, b *outbox.Batch, err error
 	switch i := slices.Index(s.queues[kind], e); {
 	case i < 0: // acked meanwhile
 	case err == nil:
-		e.from = b
+		e.stored = b
 		s.take(kind, i)
 	case errors.Is(err, outbox.ErrFull) && e != s.inFlight[kind]: // else memory keeps it until it is acked
 		s.count(e)
