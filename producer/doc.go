@@ -11,7 +11,7 @@
 //
 // Delivery. A batch is sent until it is acked, so it may be stored twice, never out of order; its
 // seq, which has no holes within a run, tells a duplicate and a loss. With an outbox what is not acked outlives
-// the producer and Linux: outbox.go says how, outboxsegment.go what its files look like.
+// the producer and Linux: package outbox says how.
 //
 // Place. A host's batches go to the shard that the bus's topology gives it, which is read before the first
 // one is sent; until then they wait in the spool. When the shards change, batches that the old shard refuses

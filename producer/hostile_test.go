@@ -332,7 +332,7 @@ func TestTooLargeForTheBus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused(e)
+	s.reject(e)
 	s.acked(schema.KindMemory)
 	if l := s.level(); l.droppedEvents != 7 || l.droppedN != 1 || l.batches != 0 || l.bytes != 0 {
 		t.Errorf("left %+v", l)

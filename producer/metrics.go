@@ -60,7 +60,7 @@ func (m *metrics) acked(kind schema.Kind, batch *encoded, took time.Duration) {
 	if batch.events > 0 {
 		m.batchEvents.Observe(float64(batch.events))
 	}
-	if batch.events > 0 && batch.from == nil { // else its clock may be of another boot
+	if batch.events > 0 && (batch.from == nil || !batch.from.Earlier) { // else its clock may be of another boot
 		m.eventAge.Observe(float64(bootTime()-batch.last) / 1e9)
 	}
 }
@@ -74,15 +74,15 @@ var (
 	descLost         = desc("events_lost_total", "Events that were lost, by cause.", "reason")
 	descBatches      = desc("batches_total", "Batches acked by the bus, and publishes that failed and were tried again.", "result")
 	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
-	descSpoolBytes   = desc("spool_bytes", "Bytes of batches that wait for their ack.")
-	descSpoolBatches = desc("spool_batches", "Batches that wait for their ack.")
+	descSpoolBytes   = desc("spool_bytes", "Bytes of batches in memory that are not acked.")
+	descSpoolBatches = desc("spool_batches", "Batches that are not acked, in memory and in the outbox.")
 	descOutboxBytes  = desc("outbox_bytes", "Bytes of the outbox's files.")
-	descOutboxCount  = desc("outbox_batches", "Batches in the outbox that wait for their ack.")
-	descOutboxAge    = desc("outbox_oldest_seconds", "Age of the oldest batch that waits for its ack; 0: none.")
-	descOutboxGone   = desc("outbox_dropped_batches_total", "Batches that were given up for producer.outbox_max_bytes; their events count as lost.")
-	descOutboxErrors = desc("outbox_write_errors_total", "Times that the outbox's disk could not be written.")
-	descOutboxDamage = desc("outbox_damaged_total", "Times that the outbox held something else than was written: a crash, or a bad disk.")
-	descOutboxOK     = desc("outbox_writable", "1 while the outbox is written; 0: batches are kept in memory only.")
+	descOutboxCount  = desc("outbox_batches", "Batches in the outbox that are not acked.")
+	descOutboxAge    = desc("outbox_oldest_seconds", "Age of the oldest batch that is not acked; 0 if there is none.")
+	descOutboxGone   = desc("outbox_dropped_batches_total", "Batches dropped to stay within producer.outbox_max_bytes, or because the disk was full.")
+	descOutboxErrors = desc("outbox_write_errors_total", "Failed writes to the outbox.")
+	descOutboxDamage = desc("outbox_damaged_total", "Corrupt or unreadable outbox records found.")
+	descOutboxOK     = desc("outbox_writable", "1 while batches are written to the outbox; 0 while they are kept in memory only.")
 	descInFlight     = desc("inflight_publishes", "Batches that were sent and not acked yet.")
 	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
 	descConnected    = desc("nats_connected", "1 while the bus is connected.")
@@ -160,7 +160,7 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 
 func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
 	writable, age := 1.0, 0.0
-	if l.outbox.failing {
+	if !l.outbox.Writable {
 		writable = 0
 	}
 	if l.oldest != 0 {
@@ -171,12 +171,12 @@ func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
 		kind  prometheus.ValueType
 		value float64
 	}{
-		{descOutboxBytes, prometheus.GaugeValue, float64(l.outbox.bytes)},
-		{descOutboxCount, prometheus.GaugeValue, float64(l.outbox.batches)},
+		{descOutboxBytes, prometheus.GaugeValue, float64(l.outbox.Bytes)},
+		{descOutboxCount, prometheus.GaugeValue, float64(l.outbox.Batches)},
 		{descOutboxAge, prometheus.GaugeValue, age},
-		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.gone)},
-		{descOutboxErrors, prometheus.CounterValue, float64(l.outbox.writeErr)},
-		{descOutboxDamage, prometheus.CounterValue, float64(l.outbox.damaged)},
+		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.Dropped + l.full)},
+		{descOutboxErrors, prometheus.CounterValue, float64(l.outbox.WriteErrors)},
+		{descOutboxDamage, prometheus.CounterValue, float64(l.outbox.Corrupt)},
 		{descOutboxOK, prometheus.GaugeValue, writable},
 	} {
 		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value)

@@ -16,7 +16,7 @@ import (
 // stays on the disk. A third one, whose bus comes later, sends everything.
 func TestProducerWithOutbox(t *testing.T) {
 	requireBPF(t)
-	bus, dir, log := newAwayBus(t), t.TempDir(), &logged{}
+	bus, dir, log := newUnreliableNATS(t), t.TempDir(), &logged{}
 	cfg := config.DefaultProducer()
 	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{stub(t, "stub/libcuda.so.1")}, dir
 	run := func(drain time.Duration) {

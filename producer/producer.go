@@ -13,6 +13,7 @@ import (
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -65,7 +66,7 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 	}
 	defer func() {
 		if err != nil {
-			p.spool.leave()
+			p.closeOutbox()
 		}
 	}()
 	libraries, err := HostLibraries(cfg.Libraries)
@@ -127,16 +128,12 @@ func (p *Producer) openOutbox(h *schema.Header) error {
 	if p.cfg.Outbox == "" {
 		return nil
 	}
-	opts := outboxOptions{
-		dir: p.cfg.Outbox, limit: int64(p.cfg.OutboxMaxBytes), segment: segmentBytes, self: origin{h.Cluster, h.Host},
-		run: fmt.Sprint(h.BootID, " ", h.Run),
-	}
-	o, lost, err := openOutbox(opts, p.log)
-	if err != nil {
-		return err
-	}
-	p.spool.outbox, p.spool.dropped = o, lost
-	return nil
+	o, err := outbox.Open(outbox.Options{
+		Dir: p.cfg.Outbox, MaxBytes: int64(p.cfg.OutboxMaxBytes), Cluster: h.Cluster, Host: h.Host,
+		Run: fmt.Sprint(h.BootID, " ", h.Run), Lost: p.spool.lost, Changed: p.spool.changed, Log: p.log,
+	})
+	p.spool.outbox = o
+	return err
 }
 
 func hostName(cfg config.Producer) (string, error) {
@@ -351,7 +348,7 @@ func (p *Producer) flushed(deadline time.Time) bool {
 // unsent says what became of batches that were not acked in time, or since the bus was refused.
 func (p *Producer) unsent(refused error) error {
 	l := p.spool.level()
-	if kept := l.outbox.batches; kept > 0 {
+	if kept := l.outbox.Batches; kept > 0 {
 		p.log.Info("the bus did not ack in time: batches stay in the outbox for the next start", "dir", p.cfg.Outbox, "batches", kept)
 	}
 	if l.unstored == 0 {
@@ -370,7 +367,12 @@ func (p *Producer) Close() {
 	p.reader.close()
 	p.cgroups.close()
 	p.tap.Close()
-	if !p.storing {
-		p.spool.leave()
+	p.closeOutbox()
+}
+
+// closeOutbox leaves the directory, unless store does.
+func (p *Producer) closeOutbox() {
+	if p.spool.outbox != nil && !p.storing {
+		p.spool.outbox.Close()
 	}
 }

@@ -25,7 +25,7 @@ func TestRefusedBus(t *testing.T) {
 			defer finish()
 			var storing sync.WaitGroup
 			if outbox {
-				p.spool = spoolAt(t, dir, 1<<20, 1<<30, 4<<20, quiet())
+				p.spool = spoolAt(t, dir, 1<<20)
 				p.batches.spool = p.spool
 				storing.Go(func() { p.spool.store(stored) })
 			}
@@ -42,7 +42,7 @@ func TestRefusedBus(t *testing.T) {
 			if !outbox {
 				return
 			}
-			left := spoolAt(t, dir, 1<<20, 1<<30, 4<<20, quiet())
+			left := spoolAt(t, dir, 1<<20)
 			for _, kind := range []schema.Kind{schema.KindLaunch, schema.KindHost} {
 				if n := left.waiting(kind); n != 1 {
 					t.Errorf("%d batches of kind %v are in the outbox, want 1", n, kind)

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	ackTimeout = 5 * time.Second // least time that an ack is waited for
+	ackTimeout = 5 * time.Second // least wait for an ack
 	longestAck = time.Minute
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// publisher sends one kind's batches in order, one in flight, each until it is acked. A batch that
-// was stored but whose ack was lost is sent again: consumers know it by its seq.
+// publisher sends one kind's batches in order, one in flight, each until it is acked. A batch whose ack was lost is sent
+// again; consumers drop the second by its seq.
 type publisher struct {
 	js      jetstream.JetStream
 	spool   *spool
@@ -30,7 +30,7 @@ type publisher struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	took time.Duration // until the last batch was acked, in the try that was
+	took time.Duration // from the last successful publish to its ack
 }
 
 // run returns when ctx ends.
@@ -47,18 +47,16 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
+// subjectOf returns the subject of a batch. The host may have had another name in an earlier run.
 func (p *publisher) subjectOf(batch *encoded, w *way) string {
-	if from := batch.from; from != nil {
-		of := from.origin
-		return schema.Subject(w.topology.Shard(of.cluster, of.host), of.cluster, of.host, p.kind)
+	if from := batch.from; from != nil && from.Earlier {
+		return schema.Subject(w.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
 	}
 	return w.subjects[p.kind]
 }
 
-// deliver tries until the bus acks, waiting longer from try to try, and where the bus has the host's shard by
-// then. A bus whose acks come late is given more time with each try: what it has stored is not sent to it for ever. It
-// fails only with ctx.
+// deliver retries with back-off until NATS acks, each time to the shard that the host has by then. It waits longer for
+// the ack with each try, so that a slow NATS server does not get copies for ever. It fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 	away, unanswered := false, time.Duration(0)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
@@ -73,24 +71,24 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			p.took = time.Since(start)
 			p.metrics.acked(p.kind, batch, p.took)
 			if away {
-				p.log.Info("bus is back", "subject", subject, "seq", batch.seq)
+				p.log.Info("publish succeeded again", "subject", subject, "seq", batch.seq)
 			}
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if tooLarge(err) { // however often it is tried
+		if tooLarge(err) { // a retry cannot succeed
 			p.metrics.batchErrors.Add(1)
-			p.log.Error("the bus takes no message of this size: the batch is lost", "subject", subject, "seq", batch.seq,
+			p.log.Error("NATS rejects messages of this size; batch lost", "subject", subject, "seq", batch.seq,
 				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
-			p.spool.refused(batch)
+			p.spool.reject(batch)
 			return nil
 		}
 		p.metrics.batchErrors.Add(1)
 		if !away {
 			away = true
-			p.log.Warn("publish failed, batch is kept and tried again", "subject", subject, "seq", batch.seq, "err", err)
+			p.log.Warn("publish failed; retrying", "subject", subject, "seq", batch.seq, "err", err)
 		}
 		if refusesShard(err) {
 			p.route.again()
@@ -114,7 +112,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-var errNoStream = errors.New("nobody takes this subject: its stream has no leader now, or there is none (gputap stream info tells, gputap stream init creates it)")
+var errNoStream = errors.New("publish: no JetStream stream takes this subject, or it has no leader; check with gputap stream info, create it with gputap stream init")
 
 func (p *publisher) publish(ctx context.Context, subject string, data []byte, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -1,120 +1,108 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
-// encoded is one batch that waits for its ack.
+// encoded is one batch on its way to NATS.
 type encoded struct {
 	data   []byte
 	seq    uint64
 	events int
-	last   schema.KTime // 0 for a batch of an earlier run
+	lost   uint64       // that it reports as lost by the spool
+	last   schema.KTime // of its last event
 	at     int64        // wall time at which it was closed, ns
-	from   *segment     // of a batch of an earlier run
 
-	// With an outbox.
-	mark    mark // where it is stored; no segment: memory alone has it
-	writing bool // it is being stored
-	done    bool // it was acked meanwhile
-	refused bool // and will never be acked
+	from *outbox.Batch // it was read from the outbox
+
+	// Guarded by the spool's mu.
+	stored  *outbox.Batch // it was stored in the outbox while it was in flight
+	storing bool          // the outbox reads its data
+	acked   bool
 }
 
-// behind is the place after it.
-func (e *encoded) behind() mark { return e.mark.behind(len(e.data), e.events) }
-
-// spool holds encoded batches while the bus is slow or away, in order per kind, up to a number of
-// bytes. What does not fit pushes out the oldest batches of the least precious kind: launches
-// first, memory last; where all are more precious than it is, it is given up itself. A batch that is in flight is not pushed
-// out. With an outbox a batch is given out when it is
-// stored there, what is stored can be pushed out without loss, and what earlier runs stored comes first.
-// Safe for concurrent use.
+// spool is a bounded queue in memory, in order per kind. A batch that does not fit pushes out the oldest batches of the
+// least precious kind (outbox.DropOrder), never one in flight; it is dropped itself when all others are more precious.
+//
+// With an outbox, a batch belongs to the spool until the outbox has stored it, and to the outbox until NATS has acked
+// it. While the disk cannot be written, the spool keeps its batches, and publishes them when the outbox is empty.
+//
+// All methods are safe for concurrent use. Only the publisher of a kind calls next and acked for it.
 type spool struct {
 	limit  int
-	outbox *outbox // nil: memory alone
+	outbox *outbox.Outbox // nil: memory only
+	lost   *atomic.Uint64 // events lost here and in the outbox
 
-	mu        sync.Mutex
-	bytes     int
-	queues    [schema.NumKinds][]*encoded
-	stored    [schema.NumKinds]int      // how many at the beginning of a queue are in the outbox
-	inFlight  [schema.NumKinds]*encoded // in its queue, or read from the outbox
-	free      [][]byte                  // buffers of batches that were acked or dropped
-	dropped   uint64                    // events in batches that were pushed out
-	batches   uint64                    // such batches
-	wake      [schema.NumKinds]chan struct{}
-	read      [schema.NumKinds]reading // only a kind's publisher
-	unwritten chan struct{}            // wakes the goroutine that writes the outbox
-}
+	mu       sync.Mutex
+	bytes    int
+	queues   [schema.NumKinds][]*encoded
+	inFlight [schema.NumKinds]*encoded // the first of its queue, or stored in the outbox
+	free     [][]byte                  // buffers of batches that are done with
+	batches  uint64                    // dropped here
+	full     uint64                    // of them, because the outbox was full
+	wake     [schema.NumKinds]chan struct{}
+	unstored chan struct{} // wakes store
 
-// dropOrder is the order in which kinds are given up.
-var dropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
-
-func morePrecious(a, b schema.Kind) bool {
-	return slices.Index(dropOrder, a) > slices.Index(dropOrder, b)
+	syncInterval time.Duration // of the outbox
+	closeTimeout time.Duration // a disk that is silent for longer does not hold up the end
 }
 
 func newSpool(limit int) *spool {
-	s := &spool{limit: limit, unwritten: make(chan struct{}, 1)}
+	s := &spool{limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1), syncInterval: time.Second, closeTimeout: 30 * time.Second}
 	for i := range s.wake {
 		s.wake[i] = make(chan struct{}, 1)
 	}
 	return s
 }
 
+func morePrecious(a, b schema.Kind) bool {
+	return slices.Index(outbox.DropOrder, a) > slices.Index(outbox.DropOrder, b)
+}
+
 // push copies a batch in. It never blocks: it makes room, or counts the batch as lost.
 func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
-	if s.outbox != nil {
-		s.notice()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes+len(data) > s.limit && s.evict() {
-	}
 	for s.bytes+len(data) > s.limit {
-		victim, i, ok := s.cheapest()
-		if !ok {
-			break // all is in flight
+		victim, i := s.leastPrecious()
+		if i < 0 {
+			break // all are in flight
 		}
 		if morePrecious(victim, kind) {
-			s.dropped += uint64(e.events)
-			s.batches++
+			s.count(&e)
 			return
 		}
-		s.giveUp(victim, i)
+		s.count(s.queues[victim][i])
+		s.take(victim, i)
 	}
 	e.data = append(s.buffer(), data...)
 	s.bytes += len(data)
 	s.queues[kind] = append(s.queues[kind], &e)
-	if s.outbox == nil || s.outbox.failing {
-		s.wakeUp(kind)
-		return
-	}
-	s.more()
+	signal(s.unstored)
+	signal(s.wake[kind])
 }
 
-// more wakes the goroutine that writes the outbox.
-func (s *spool) more() {
+func signal(c chan struct{}) {
 	select {
-	case s.unwritten <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (s *spool) wakeUp(kind schema.Kind) {
-	select {
-	case s.wake[kind] <- struct{}{}:
-	default:
+// changed wakes all publishers and store: the outbox may have another answer for them.
+func (s *spool) changed() {
+	for _, c := range s.wake {
+		signal(c)
 	}
-}
-
-func (s *spool) wakeAll() {
-	for kind := range s.wake {
-		s.wakeUp(schema.Kind(kind))
-	}
+	signal(s.unstored)
 }
 
 func (s *spool) buffer() []byte {
@@ -126,100 +114,39 @@ func (s *spool) buffer() []byte {
 	return nil
 }
 
-// first is the oldest batch of a queue that is not in flight.
-func (s *spool) first(kind schema.Kind) int {
-	if q := s.queues[kind]; len(q) > 0 && q[0] == s.inFlight[kind] {
-		return 1
-	}
-	return 0
-}
-
-// evict takes a batch out of memory that is in the outbox.
-func (s *spool) evict() bool {
-	for _, kind := range dropOrder {
-		if i := s.first(kind); s.stored[kind] > i {
-			q := s.queues[kind]
-			s.release(q[i])
-			copy(q[1:i+1], q[:i]) // the one in flight, if any
-			q[0] = nil
-			s.queues[kind] = q[1:]
-			s.stored[kind]--
-			return true
+// leastPrecious finds the batch to drop: the oldest of its kind that is neither in flight nor being stored.
+func (s *spool) leastPrecious() (kind schema.Kind, i int) {
+	for _, kind := range outbox.DropOrder {
+		for i, e := range s.queues[kind] {
+			if e != s.inFlight[kind] && !e.storing {
+				return kind, i
+			}
 		}
 	}
-	return false
+	return schema.KindNone, -1
 }
 
-// cheapest is the oldest batch of the least precious kind that memory alone holds and that may go.
-func (s *spool) cheapest() (kind schema.Kind, i int, ok bool) {
-	for _, kind := range dropOrder {
-		q := s.queues[kind]
-		i := max(s.first(kind), s.stored[kind])
-		if i < len(q) && q[i].writing {
-			i++
-		}
-		if i < len(q) {
-			return kind, i, true
-		}
-	}
-	return 0, 0, false
-}
-
-// giveUp counts a batch of a queue as lost.
-func (s *spool) giveUp(kind schema.Kind, i int) {
-	q := s.queues[kind]
-	victim := q[i]
-	s.queues[kind] = append(q[:i], q[i+1:]...)
-	s.release(victim)
-	s.dropped += uint64(victim.events)
+func (s *spool) count(e *encoded) {
+	s.lost.Add(uint64(e.events))
 	s.batches++
 }
 
-// forget takes the batches out of memory whose segment was given up.
-func (s *spool) forget(kind schema.Kind, seg *segment) {
-	q := s.queues[kind]
-	kept := q[:0]
-	for _, e := range q {
-		if e.mark.seg == seg {
-			s.release(e)
-			s.stored[kind]--
-			continue
-		}
-		kept = append(kept, e)
-	}
-	clear(q[len(kept):])
-	s.queues[kind] = kept
-}
-
-func (s *spool) release(e *encoded) {
+// take removes a batch from its queue. Its buffer is used again, unless somebody still reads it.
+func (s *spool) take(kind schema.Kind, i int) {
+	e := s.queues[kind][i]
+	s.queues[kind] = slices.Delete(s.queues[kind], i, i+1)
 	s.bytes -= len(e.data)
-	if e.writing {
-		return // its bytes are still read
-	}
-	if len(s.free) < 8 {
+	if e != s.inFlight[kind] && !e.storing && len(s.free) < 8 {
 		s.free = append(s.free, e.data)
+		e.data = nil
 	}
-	e.data = nil
 }
 
-// next waits for the oldest batch of a kind and marks it in flight. What cannot be read back from the outbox is
-// counted as lost.
+// next waits for the oldest batch of a kind and marks it in flight.
 func (s *spool) next(ctx context.Context, kind schema.Kind) (*encoded, error) {
 	for {
-		s.mu.Lock()
-		e := s.head(kind)
-		s.inFlight[kind] = e
-		s.mu.Unlock()
-		if e != nil && e.data == nil {
-			if err := s.load(ctx, kind, e); err != nil {
-				return nil, err
-			}
-			if e.data == nil {
-				continue
-			}
-		}
-		if e != nil {
-			return e, nil
+		if e, err := s.head(ctx, kind); e != nil || err != nil {
+			return e, err
 		}
 		select {
 		case <-s.wake[kind]:
@@ -229,101 +156,85 @@ func (s *spool) next(ctx context.Context, kind schema.Kind) (*encoded, error) {
 	}
 }
 
-// head is the oldest batch of a kind that may be sent, without data when it must be read from the outbox.
-func (s *spool) head(kind schema.Kind) *encoded {
-	q := s.queues[kind]
-	if o := s.outbox; o != nil {
-		if at, ok := o.head(kind); ok {
-			if !o.comes(at.seg.run, at.seg.number) {
-				return nil
-			}
-			if len(q) > 0 && q[0].mark == at {
-				return q[0]
-			}
-			return &encoded{mark: at}
+// head returns what next waits for, nil if there is nothing.
+func (s *spool) head(ctx context.Context, kind schema.Kind) (*encoded, error) {
+	if s.outbox != nil {
+		b, err := s.outbox.Next(ctx, kind)
+		if err != nil {
+			return nil, err
 		}
-		if !o.failing || !o.comes(o.run, o.next) {
-			return nil
+		if b != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.inFlight[kind] = &encoded{data: b.Data, seq: b.Seq, events: b.Events, lost: b.Lost, last: b.Last, at: b.Closed, from: b}
+			return s.inFlight[kind], nil
 		}
 	}
-	if len(q) == 0 {
-		return nil
-	}
-	return q[0]
-}
-
-// acked removes the batch that next gave.
-func (s *spool) acked(kind schema.Kind) {
-	told := s.tells(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	q := s.queues[kind]
+	if len(q) == 0 || s.outbox != nil && !s.outbox.Bypass(kind) {
+		return nil, nil
+	}
+	s.inFlight[kind] = q[0]
+	return q[0], nil
+}
+
+// acked removes the batch that next returned.
+func (s *spool) acked(kind schema.Kind) {
+	s.mu.Lock()
 	e := s.inFlight[kind]
 	s.inFlight[kind] = nil
-	if told > 0 {
-		s.outbox.told(e, told)
+	e.acked = true
+	b := cmp.Or(e.from, e.stored)
+	if b == nil {
+		b = &outbox.Batch{Kind: kind, Lost: e.lost}
+		s.take(kind, 0)
 	}
-	stored, behind := e.mark.seg != nil, e.behind()
-	if q := s.queues[kind]; len(q) > 0 && q[0] == e {
-		q[0] = nil
-		s.queues[kind] = q[1:]
-		if stored {
-			s.stored[kind]--
-		}
-		e.done = true
-		s.release(e)
-	}
-	// What memory alone gave out before the disk came with earlier runs is behind them there, and comes again.
-	if stored && e.mark == s.outbox.at[kind] {
-		s.outbox.advance(kind, behind)
-		s.turn(behind.seg)
-	} else if e.from != nil {
-		s.turn(e.from)
+	s.mu.Unlock()
+	if s.outbox != nil {
+		s.outbox.Ack(b)
+		signal(s.unstored)
 	}
 }
 
-// turn does what is due when a segment may have been the last of its run: who waits for the next one is woken.
-func (s *spool) turn(seg *segment) {
-	if seg.earlier {
-		s.more() // its debt
-		s.wakeAll()
-	}
-}
-
-// refused counts a batch that will never be acked; acked removes it.
-func (s *spool) refused(e *encoded) {
+// reject counts the batch in flight as lost, since NATS will never store it; acked removes it.
+func (s *spool) reject(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.refused = true
-	s.dropped += uint64(e.events)
-	s.batches++
+	s.count(e)
+	e.lost = 0 // no reader gets its report of losses
+	if b := cmp.Or(e.from, e.stored); b != nil {
+		b.Lost = 0
+	}
 }
 
-// waiting is how many batches of the kind have not been acked yet.
+// waiting is how many batches of the kind are not acked.
 func (s *spool) waiting(kind schema.Kind) int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := len(s.queues[kind])
+	s.mu.Unlock()
 	if s.outbox != nil {
-		n += s.outbox.batches[kind] - s.stored[kind]
+		n += s.outbox.Waiting(kind)
 	}
 	return n
 }
 
-// spoolLevel is what a spool holds and has given up.
+// spoolLevel has the gauges and counters of a spool and its outbox.
 type spoolLevel struct {
-	batches, bytes          int // with an outbox, batches are also those there
-	unstored                int // batches that memory alone holds
+	batches, bytes          int // batches includes those of the outbox, bytes does not
+	unstored                int // batches in memory only
 	droppedEvents, droppedN uint64
 	oldest                  int64 // wall time at which the oldest batch was closed, ns; 0: none
-	outbox                  outboxLevel
+	full                    uint64
+	outbox                  outbox.Stats
 }
 
 func (s *spool) level() spoolLevel {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := spoolLevel{bytes: s.bytes, droppedEvents: s.dropped, droppedN: s.batches}
+	l := spoolLevel{bytes: s.bytes, droppedEvents: s.lost.Load(), droppedN: s.batches, full: s.full}
 	for kind, q := range s.queues {
-		l.unstored += len(q) - s.stored[kind]
+		l.unstored += len(q)
 		e := s.inFlight[kind]
 		if e == nil && len(q) > 0 {
 			e = q[0]
@@ -332,10 +243,11 @@ func (s *spool) level() spoolLevel {
 			l.oldest = e.at
 		}
 	}
+	s.mu.Unlock()
 	l.batches = l.unstored
 	if s.outbox != nil {
-		l.outbox = s.outbox.level()
-		l.batches += l.outbox.batches
+		l.outbox = s.outbox.Stats()
+		l.batches += l.outbox.Batches
 	}
 	return l
 }

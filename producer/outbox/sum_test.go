@@ -1,0 +1,257 @@
+package outbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// sums does to an outbox what publishers, the disk, an operator and Linux may do.
+type sums struct {
+	*books
+	random  *rand.Rand
+	kills   bool // runs may end without a last word
+	removed bool // files were, and the outbox may not have noticed
+	damaged map[string]bool
+	last    [schema.NumKinds][2]uint64
+	steps   []string
+}
+
+var sumKinds = []schema.Kind{memory, launch, host, schema.KindCopy}
+
+// TestSums takes random steps: small limits, a full spool, directories that vanish, damage, kills and power cuts. Over
+// all runs the events that came and those that are reported as lost are those that were made, but for what kills and
+// power cuts take.
+func TestSums(t *testing.T) {
+	t.Parallel()
+	var lost, came atomic.Int64
+	t.Run("seeds", func(t *testing.T) {
+		for seed := range uint64(24) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				random := rand.New(rand.NewPCG(seed, 7))
+				m := &sums{random: random, kills: seed%2 == 1, damaged: map[string]bool{}}
+				m.books = newBooks(t, m.someLimit(), 8_000)
+				for range 250 {
+					m.step()
+				}
+				if t.Failed() {
+					return
+				}
+				if m.balance(); t.Failed() {
+					t.Log(m.steps)
+				}
+				if m.came < m.made {
+					lost.Add(1)
+				}
+				if m.came > 0 {
+					came.Add(1)
+				}
+			})
+		}
+	})
+	if lost.Load() == 0 || came.Load() == 0 {
+		t.Errorf("events were lost in %d runs and came in %d: nothing is shown", lost.Load(), came.Load())
+	}
+}
+
+func (m *sums) someLimit() int64 {
+	if m.random.IntN(3) == 0 {
+		return 1 << 30
+	}
+	return int64(60_000 + m.random.IntN(200_000))
+}
+
+func (m *sums) step() {
+	kind := sumKinds[m.random.IntN(len(sumKinds))]
+	what := ""
+	switch n := m.random.IntN(100); {
+	case n < 40:
+		what = "push " + kind.String()
+		m.push(kind, m.random.IntN(3000), 1+m.random.IntN(1000))
+	case n < 57:
+		what = "store"
+		m.store()
+	case n < 62:
+		what = "drop " + kind.String()
+		if q := m.kept[kind]; len(q) > 0 && q[0] != m.flying[kind] {
+			m.opts.Lost.Add(uint64(q[0].Events))
+			m.kept[kind] = q[1:]
+		}
+	case n < 81:
+		what = "ack " + kind.String()
+		m.ack(kind)
+	case n < 89:
+		what = "sync"
+		m.sync()
+	case n < 91:
+		what = "fail"
+		m.o.fail(unix.EIO)
+	case n < 92:
+		what = "sync fails"
+		if s := m.o.disk.open[kind]; s != nil {
+			s.file.Close()
+		}
+	case n < 93:
+		what = "vanish"
+		m.vanish()
+	case n < 94:
+		what = "remove files"
+		m.removed = true
+		for _, path := range files(m.t, m.opts.Dir, "*."+kind.String()) {
+			if err := os.Remove(path); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	case n < 95:
+		what = "reject " + kind.String()
+		if m.fly(kind) {
+			m.inOrder(kind)
+			m.reject(kind)
+		}
+	default:
+		what = m.end()
+	}
+	m.steps = append(m.steps, what)
+}
+
+// ack may leave a batch in flight.
+func (m *sums) ack(kind schema.Kind) {
+	flew := m.flying[kind] != nil
+	if !m.fly(kind) {
+		return
+	}
+	m.inOrder(kind)
+	if flew || m.random.IntN(4) > 0 {
+		m.land(kind)
+	}
+}
+
+// inOrder checks that in one run the batches of a kind come in order, those of earlier runs first.
+func (m *sums) inOrder(kind schema.Kind) {
+	var at [2]uint64
+	if _, err := fmt.Sscanf(string(m.flying[kind].Data), "%d %d ", &at[0], &at[1]); err != nil {
+		m.t.Fatal(err)
+	}
+	if slices.Compare(at[:], m.last[kind][:]) < 0 {
+		m.t.Errorf("%s %v comes behind %v", kind, at, m.last[kind])
+	}
+	m.last[kind] = at
+}
+
+func (m *sums) vanish() {
+	if m.o.vanished() {
+		return
+	}
+	err := os.RemoveAll(m.opts.Dir)
+	if err == nil && m.random.IntN(2) == 0 {
+		err = os.Mkdir(m.opts.Dir, 0o700)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// end ends a run in one of several ways, does something to what it left, and starts the next one.
+func (m *sums) end() (what string) {
+	if m.removed || m.o.vanished() { // batches of files that are gone count when they are due
+		m.drain()
+	}
+	m.last = [schema.NumKinds][2]uint64{}
+	switch n := m.random.IntN(6); {
+	case n < 2 || !m.kills && n < 4:
+		what = "close"
+		m.finish()
+		if m.random.IntN(2) == 0 {
+			what += m.damage()
+		}
+	case n == 2:
+		what = "crash"
+		m.crash(false)
+	case n == 3:
+		what = "power"
+		m.crash(true)
+	default:
+		what = "sync and crash"
+		m.sync()
+		m.store()
+		m.sync()
+		m.crash(m.random.IntN(2) == 0)
+	}
+	if m.random.IntN(2) == 0 {
+		m.opts.MaxBytes = m.someLimit()
+	}
+	m.acked, m.removed = 0, false
+	m.start()
+	return what
+}
+
+// damage changes a byte of a file that was closed.
+func (m *sums) damage() (what string) {
+	list := slices.DeleteFunc(files(m.t, m.opts.Dir, "*.*"), func(path string) bool {
+		_, _, ok := parseName(filepath.Base(path))
+		if !ok || m.damaged[path] { // a second change may be where nobody can see it
+			return true
+		}
+		_, torn := segmentAt(m.t, path)
+		return torn
+	})
+	if len(list) == 0 {
+		return ""
+	}
+	path := list[m.random.IntN(len(list))]
+	at := m.random.Int64N(stat(m.t, path).Size())
+	flip(m.t, path, at)
+	m.damaged[path] = true
+	return fmt.Sprintf(", damage at %d of %s", at, filepath.Base(path))
+}
+
+// crash ends a run as a kill or a power cut does, and notes down how much that may take: what memory alone had, what
+// was not synced, losses and acks that the state on the disk does not have.
+func (m *sums) crash(power bool) {
+	o := m.o
+	var st state
+	if o.disk.root != nil {
+		st, _ = readState(o.disk.root)
+	}
+	m.more += m.acked
+	m.fewer += o.opts.Lost.Load() - min(st.Lost, o.opts.Lost.Load())
+	for id, r := range o.runs { // what was reported and is not known to be may be reported twice
+		m.more += r.reported - min(r.reported, st.Reported[id])
+	}
+	for _, q := range m.kept {
+		for _, b := range q {
+			m.fewer += uint64(b.Events)
+		}
+	}
+	for _, b := range m.flying {
+		if b != nil && b.segment != nil && !slices.Contains(o.queues[b.Kind].segments, b.segment) {
+			m.fewer += uint64(b.Events) // its file is gone
+		}
+	}
+	synced := o.synced()
+	if power {
+		for i := range o.queues {
+			for j, s := range o.queues[i].segments {
+				if _, events := o.queues[i].left(j); !s.earlier && s.synced < s.end.Off {
+					m.fewer += events
+				}
+			}
+		}
+	}
+	o.crash()
+	if power {
+		for path, n := range synced {
+			synced[path] = max(n, 1) // names stay
+		}
+		cutPower(m.t, m.random, synced)
+	}
+}
