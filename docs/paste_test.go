@@ -263,12 +263,14 @@ func (sh *shell) run(i int, c command) {
 }
 
 // start starts a command that does not end by itself, and waits for its first output, or all that is shown.
+// A command may say nothing for its first second; whether it failed then, stop finds out.
 func (sh *shell) start(i int, c command) {
 	sh.t.Helper()
-	sh.pids[i] = sh.do(i, "( exec env %s ) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3", sh.replace.Replace(c.text), sh.file(i), i)
-	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	sh.pids[i] = sh.do(i, "( exec env %s\n) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3", sh.replace.Replace(c.text), sh.file(i), i)
+	began := time.Now()
+	for until := began.Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		line, differs := missing(c.shown, sh.output(i))
-		if !differs && sh.output(i) != "" {
+		if !differs && (sh.output(i) != "" || time.Since(began) > time.Second) {
 			return
 		}
 		if time.Now().After(until) {

@@ -16,6 +16,7 @@ var noise = []struct {
 	{regexp.MustCompile(`GPU-[0-9a-f-]+`), "GPU"},
 	{regexp.MustCompile(`HOST-\d+-\w+`), "INSTANCE"},
 	{regexp.MustCompile(`0x[0-9a-f]+`), "ADDRESS"},
+	{regexp.MustCompile(`\b\d+\.\d+\.\d+[-\w.]*`), "VERSION"},
 	{regexp.MustCompile(`\d[\d.,]*([eE][+-]?\d+)?( ?([KMG]i)?B\b|[nµm]?s\b|[mh]\d+[ms]\d*s?\b| ?%)?`), "N"},
 	{regexp.MustCompile(`\s+`), " "},
 }

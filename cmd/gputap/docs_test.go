@@ -96,14 +96,14 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestOperatePageHasEveryKey: so do those of gputap stream.
-func TestOperatePageHasEveryKey(t *testing.T) {
-	page := pages(t)["operate.md"]
+// TestOutputPageHasEveryStreamKey: so do those of gputap stream.
+func TestOutputPageHasEveryStreamKey(t *testing.T) {
+	page := pages(t)["output.md"]
 	for _, v := range []any{busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, consumer.Step{}, schema.Topology{}} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {
-				t.Errorf("docs/operate.md does not explain %s", key)
+				t.Errorf("docs/output.md does not explain %s", key)
 			}
 		}
 	}
