@@ -58,6 +58,7 @@ func TestPaste(t *testing.T) {
 		}
 	}
 	checkout := newCheckout(t)
+	t.Run("flags", func(t *testing.T) { checkFlags(t, filepath.Join(checkout, "bin")) })
 	for _, p := range all {
 		if len(p.commands) > 0 {
 			t.Run(p.name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func serve(t *testing.T) (url string) {
 
 // TestSimulatePageHasEveryKey: the contract and the code say the same.
 func TestSimulatePageHasEveryKey(t *testing.T) {
-	page := pages(t)["simulate.md"]
+	page := docsPage(t, "simulate.md")
 	for i := range reflect.TypeFor[simulate.Stats]().NumField() {
 		if key := reflect.TypeFor[simulate.Stats]().Field(i).Tag.Get("json"); !strings.Contains(page, "`"+key+"`") {
 			t.Errorf("docs/simulate.md does not explain %s", key)
