@@ -1,3 +1,3 @@
-// Package docs holds the user documentation. Its tests run every command of README.md and docs/*.md
-// in the order in which a reader would paste it, and check what the pages link to and name.
+// Package docs holds the user documentation. Its tests run every command of README.md and docs in the order
+// of each page, as a reader would paste them, and check links, commands, flags and file names.
 package docs

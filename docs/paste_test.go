@@ -20,7 +20,16 @@ import (
 // skipped are the commands that TestPaste does not run, by their text, with the reason.
 var skipped = []struct{ pattern, reason string }{
 	{`^sudo make demo`, "takes minutes; .ci/run runs it"},
-	{`^make test\b`, "runs this test"},
+	{`^make (test|test-soak|test-bpf)$`, "runs this test"},
+	{`^make test\s+#`, "runs this test"},
+	{`^make test-chaos`, "takes minutes; .ci/run runs it"},
+	{`^(sudo )?make (bench|bench-scale)\b`, "takes minutes"},
+	{`^sudo go run ./cmd/internal/harness/bench|^go test .*-bench`, "takes minutes"},
+	{`^(make stub && |sudo )?(go run|taskset .*) ?.*/scale\b`, "takes minutes and 16 CPUs"},
+	{`^tar -xzf bin/scale.tar.gz`, "unpacks for a machine of 16 CPUs"},
+	{`^make test-(outage|old-linux)`, "needs qemu"},
+	{`^bin/tools/oldlinux`, "needs qemu"},
+	{`^make test-gpu|^python3 producer/testdata/gpu/`, "needs a GPU"},
 	{`^sudo bin/gputap run -- python train.py`, "needs a GPU"},
 	{`^sudo bin/gputap doctor --pid "\$\(pgrep`, "needs a GPU"},
 }
@@ -62,8 +71,8 @@ func TestPaste(t *testing.T) {
 	for _, p := range all {
 		if len(p.commands) > 0 {
 			t.Run(p.name, func(t *testing.T) {
-				if !privileged {
-					t.Parallel()
+				if !privileged || !strings.Contains(p.text, "$ sudo ") && !strings.Contains(p.text, "\nsudo ") {
+					t.Parallel() // probes see the programs of every page
 				}
 				paste(t, p, checkout)
 			})
@@ -281,11 +290,14 @@ func (sh *shell) start(i int, c command) {
 	}
 }
 
-// stop ends a command that start started; it must not have failed.
+// stop ends a command that start started; it must neither have failed nor have logged an error.
 func (sh *shell) stop(i int, c command) {
 	sh.t.Helper()
 	if status := sh.do(i, "kill -TERM %s; wait %[1]s; echo %[2]d $? >&3", sh.pids[i], i); status != "0" {
 		sh.t.Errorf("%s:%d: %s: exit status %s\n%s", sh.page, c.line, c.text, status, sh.output(i))
+	}
+	if strings.Contains(sh.output(i), `"level":"ERROR"`) {
+		sh.t.Errorf("%s:%d: %s:\n%s", sh.page, c.line, c.text, sh.output(i))
 	}
 }
 
