@@ -28,7 +28,7 @@ type block struct {
 	lines    []string
 }
 
-// command is what a reader pastes at once, and the output that the page shows for it.
+// command is the text that a reader pastes at once, and the output that the page shows for it.
 type command struct {
 	line  int
 	text  string

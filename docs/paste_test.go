@@ -80,7 +80,7 @@ func TestPaste(t *testing.T) {
 	}
 }
 
-// newCheckout copies the tree without what was built, and builds it there.
+// newCheckout copies the tree without bin and builds the copy.
 func newCheckout(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -161,7 +161,7 @@ func skipReason(c command) string {
 type shell struct {
 	t       *testing.T
 	page    string
-	dir     string            // for what the page writes outside the checkout
+	dir     string            // replaces /tmp and the like
 	replace *strings.Replacer // of the page's ports and paths
 	back    *strings.Replacer
 	stdin   io.Writer
@@ -232,7 +232,7 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // what the page left in the background, too
+		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // background jobs of the page, too
 		_ = bash.Wait()
 		_ = read.Close()
 		for range sh.lines {
@@ -272,7 +272,7 @@ func (sh *shell) run(i int, c command) {
 	}
 }
 
-// start starts a command that does not end by itself, and waits for its first output, or all that is shown.
+// start starts a command that does not end by itself, and waits for its first output, or for the shown lines.
 // A command may say nothing for its first second; whether it failed then, stop finds out.
 func (sh *shell) start(i int, c command) {
 	sh.t.Helper()
@@ -301,7 +301,7 @@ func (sh *shell) stop(i int, c command) {
 	}
 }
 
-// do has the shell run a line, and returns what it says of command i.
+// do sends a line to the shell and returns the status that it reports for command i.
 func (sh *shell) do(i int, format string, args ...any) string {
 	sh.t.Helper()
 	if _, err := fmt.Fprintf(sh.stdin, format+"\n", args...); err != nil && !errors.Is(err, syscall.EPIPE) {
