@@ -46,7 +46,7 @@ test: stub ## run the tests that need no root and no GPU
 	$(GO) test ./...
 
 test-bpf: build stub ## run the tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns skips into failures
-	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer/... ./cmd/...
+	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer/... ./cmd/... ./docs
 
 test-soak: stub ## run the large and slow tests, which are in files with the build tag soak
 	@files=$$(git grep -lE '^//go:build .*\bsoak\b' -- '*_test.go') || { echo 'no test has the build tag soak'; exit 0; }; \

@@ -78,7 +78,7 @@ func TestUnwritableSummaryFails(t *testing.T) {
 
 // TestSimulatePageHasEveryKey compares the JSON keys with docs/simulate.md.
 func TestSimulatePageHasEveryKey(t *testing.T) {
-	page := pages(t)["simulate.md"]
+	page := docsPage(t, "simulate.md")
 	for i := range reflect.TypeFor[simulate.Stats]().NumField() {
 		if key := reflect.TypeFor[simulate.Stats]().Field(i).Tag.Get("json"); !strings.Contains(page, "`"+key+"`") {
 			t.Errorf("docs/simulate.md does not explain %s", key)

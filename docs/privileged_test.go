@@ -1,0 +1,5 @@
+//go:build bpf
+
+package docs
+
+const privileged = true // commands behind sudo run too
