@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -19,6 +20,7 @@ import (
 var hostile = binary.BigEndian.AppendUint32([]byte{0xdd}, 20_000_000)
 
 func TestWhatReachesTheFold(t *testing.T) {
+	t.Parallel()
 	events := func(n uint64) (e [schema.NumKinds]uint64) {
 		e[schema.KindMemory] = n
 		return e
@@ -105,7 +107,8 @@ func TestWhatReachesTheFold(t *testing.T) {
 }
 
 func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
-	js := newBus(t).connect()
+	t.Parallel()
+	js := bustest.Connect(t)
 	ensureStreamForTest(t, js) // and no stream for dead letters
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
@@ -132,12 +135,14 @@ func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
 
 func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	if err := ensureStream(t.Context(), js, streamConfig(schema.StreamName(0), schema.ShardSubjects(0))); err != nil {
+	config := jetstream.StreamConfig{Name: schema.StreamName(0), Subjects: []string{schema.ShardSubjects(0)}, AllowDirect: true}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestHostileMessagesCostNoMemory(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
@@ -155,6 +160,7 @@ func TestHostileMessagesCostNoMemory(t *testing.T) {
 }
 
 func TestLostIsTheLatestOfEachRun(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -178,6 +184,7 @@ func TestLostIsTheLatestOfEachRun(t *testing.T) {
 }
 
 func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
+	t.Parallel()
 	r := newRuns()
 	const total = 3 * maxRuns
 	for run := range uint64(total) {
@@ -200,16 +207,17 @@ func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
 }
 
 func TestHostsAreBounded(t *testing.T) {
-	h := hosts{}
+	t.Parallel()
+	h := hostTable{}
 	at := func(i int) time.Time { return time.Unix(0, int64(i)) }
 	for i := range maxHosts + 10 {
-		h.saw(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
+		h.record(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
 	}
 	if len(h) != maxHosts || h[hostID{"", "9"}] != nil || h[hostID{"", "10"}] == nil {
 		t.Errorf("%d hosts are remembered, want the last %d", len(h), maxHosts)
 	}
-	h.saw(&schema.Header{Host: "x"}, at(maxHosts).Add(keepHost), "", 0)
-	gone := h.forget(at(maxHosts).Add(keepHost + 1))
+	h.record(&schema.Header{Host: "x"}, at(maxHosts).Add(maxSilent), "", 0)
+	gone := h.forgetSilent(at(maxHosts).Add(maxSilent + 1))
 	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.compare) {
 		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that were heard of later", len(h), len(gone))
 	}
@@ -217,12 +225,13 @@ func TestHostsAreBounded(t *testing.T) {
 
 // TestTheSameHostIsForgotten of several that were heard of at the same time, whatever order a map has them in.
 func TestTheSameHostIsForgotten(t *testing.T) {
+	t.Parallel()
 	for range 5 {
-		h := hosts{}
+		h := hostTable{}
 		now := time.Unix(1, 0)
-		h.saw(&schema.Header{Host: "a"}, now.Add(1), "", 0)
+		h.record(&schema.Header{Host: "a"}, now.Add(1), "", 0)
 		for i := range maxHosts + 1 {
-			h.saw(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
+			h.record(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
 		}
 		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true, "h10000": true} {
 			if (h[hostID{"", name}] != nil) != stays {

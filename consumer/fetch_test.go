@@ -17,10 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
 func TestWhereReadingBegins(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		opts  func(second time.Time) ReaderOptions
@@ -35,7 +38,7 @@ func TestWhereReadingBegins(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			js := newBus(t).connect()
+			js := bustest.Connect(t)
 			ensureStreamForTest(t, js)
 			publishMemory(t, js, 1, 2, 3)
 			s, err := js.Stream(t.Context(), schema.StreamName(0))
@@ -66,8 +69,9 @@ func TestWhereReadingBegins(t *testing.T) {
 }
 
 func TestRestartOfNATSLosesNothing(t *testing.T) {
-	bus := newBus(t)
-	js := bus.connect()
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
 	ensure(t, js)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -75,8 +79,8 @@ func TestRestartOfNATSLosesNothing(t *testing.T) {
 	var last uint64
 	for seq := uint64(1); seq <= batches; seq++ {
 		if seq == 100 || seq == 200 {
-			bus.stop()
-			bus.start()
+			b.Stop()
+			b.Start()
 		}
 		last = publishUntilAcked(t, js, seq)
 	}
@@ -102,6 +106,7 @@ func publishUntilAcked(t testing.TB, js jetstream.JetStream, seq uint64) uint64 
 }
 
 func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{until: make(chan struct{}), last: 7}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -123,28 +128,28 @@ func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
 
 // A power loss takes what was stored but not synced: its sequences are used again, for other batches.
 func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
-	b := newBus(t)
-	js := b.connect()
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
 	ensure(t, js)
 	fold := &recorder{until: make(chan struct{}), last: 8}
 	c, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, c, publishMemory(t, js, 1, 2, 3))
-	b.stop()
+	b.Stop()
 	synced := filepath.Join(t.TempDir(), "synced")
-	if err := os.CopyFS(synced, os.DirFS(b.dir)); err != nil {
+	if err := os.CopyFS(synced, os.DirFS(b.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	b.start()
+	b.Start()
 	publishUntilAcked(t, js, 4)
 	wait(t, c, publishMemory(t, js, 5))
-	b.stop()
+	b.Stop()
 
-	elsewhere := &bus{t: t, dir: synced, port: -1} // where the consumer does not see it being written
-	elsewhere.start()
-	publishMemory(t, elsewhere.connect(), 6, 7, 8)
-	elsewhere.stop()
-	b.dir = synced
-	b.start()
+	elsewhere := bustest.NewServer(t, synced) // where the consumer does not see it being written
+	publishMemory(t, elsewhere.Connect(), 6, 7, 8)
+	elsewhere.Stop()
+	b.Dir = synced
+	b.Start()
 	select {
 	case <-fold.until:
 	case <-time.After(30 * time.Second):
@@ -156,7 +161,8 @@ func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
 }
 
 func TestConsumerMayStartBeforeTheStream(t *testing.T) {
-	js := newBus(t).connect()
+	t.Parallel()
+	js := bustest.Connect(t)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
 	ensure(t, js)
@@ -165,6 +171,7 @@ func TestConsumerMayStartBeforeTheStream(t *testing.T) {
 }
 
 func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	one, two := &recorder{}, &recorder{}
 	c1, _ := start(t, js, one, ReaderOptions{})
@@ -177,6 +184,7 @@ func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestDrainAppliesWhatWasFetched(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
 	c, stop := start(t, js, fold, ReaderOptions{})
@@ -207,6 +215,7 @@ func TestDrainAppliesWhatWasFetched(t *testing.T) {
 
 // TestNoConsumerNameIsUsedTwice: one of the same name may still be there, at another place of the stream.
 func TestNoConsumerNameIsUsedTwice(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	created := make(chan string, 100)
 	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>", func(m *nats.Msg) { created <- m.Subject }); err != nil {
@@ -245,6 +254,7 @@ func until(t *testing.T, js jetstream.JetStream, wanted func(*jetstream.Consumer
 }
 
 func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	publishMemory(t, js, 1)
@@ -259,6 +269,7 @@ func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
 }
 
 func TestClosedConnectionEndsRun(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
@@ -271,6 +282,7 @@ func TestClosedConnectionEndsRun(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	clock := time.Now().Add(-100 * time.Second).Truncate(time.Second)
@@ -281,14 +293,14 @@ func TestMetrics(t *testing.T) {
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	want := `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
+	want := `# HELP gputap_consumer_batches_total Messages read, by outcome.
 # TYPE gputap_consumer_batches_total counter
 gputap_consumer_batches_total{consumer="recorder",result="duplicate",shard="000"} 1
 gputap_consumer_batches_total{consumer="recorder",result="invalid",shard="000"} 1
 gputap_consumer_batches_total{consumer="recorder",result="ok",shard="000"} 2
 gputap_consumer_batches_total{consumer="recorder",result="refused",shard="000"} 0
 gputap_consumer_batches_total{consumer="recorder",result="unknown_kind",shard="000"} 0
-# HELP gputap_consumer_gap_batches_total Batches missing in those holes: lost.
+# HELP gputap_consumer_gap_batches_total Batches missing in those gaps: lost.
 # TYPE gputap_consumer_gap_batches_total counter
 gputap_consumer_gap_batches_total{cluster="c",consumer="recorder",hostname="h",shard="000"} 2
 # HELP gputap_consumer_host_last_event_timestamp_seconds Wall time of a host's last event.
@@ -321,6 +333,7 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 }
 
 func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	s, err := js.Stream(t.Context(), schema.StreamName(0))
 	if err != nil {
@@ -334,7 +347,7 @@ func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := EnsureStreams(t.Context(), js, StreamOptions{MaxAge: time.Hour}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxAge: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	s, err = js.Stream(t.Context(), schema.StreamName(0))
@@ -348,6 +361,7 @@ func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
 
 // TestLagOfAFoldThatHangs: it is what is stored and not folded, also what was sent before more was stored.
 func TestLagOfAFoldThatHangs(t *testing.T) {
+	t.Parallel()
 	const batches = 50
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
@@ -369,5 +383,19 @@ func TestLagOfAFoldThatHangs(t *testing.T) {
 		if lag := c.Stats().Lag; lag != batches-seq {
 			t.Fatalf("%d of %d are folded, and the lag is %d", seq, batches, lag)
 		}
+	}
+}
+
+func TestAShardThatIsNone(t *testing.T) {
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
+	c := NewReader(ReaderOptions{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }() // waits: nobody has set the bus up
+	reshard(t, js, 2)
+	err := <-ended
+	if err == nil || !strings.Contains(err.Error(), "no shard 7: generation 1 has 2 shards, from 0 to 1") {
+		t.Errorf("says %v", err)
 	}
 }

@@ -42,6 +42,7 @@ func (r replied) Metadata() (*jetstream.MsgMetadata, error) {
 
 // TestReadMetadata compares with what the library reads in the same reply.
 func TestReadMetadata(t *testing.T) {
+	t.Parallel()
 	var meta jetstream.MsgMetadata // what one message leaves in it is not the next one's
 	parsed := 0
 	for _, reply := range replies {
@@ -78,6 +79,7 @@ func compareWithLibrary(t *testing.T, reply string, meta *jetstream.MsgMetadata)
 
 // TestGateKeepsOut: what no JetStream consumer sent is not taken for the message before.
 func TestGateKeepsOut(t *testing.T) {
+	t.Parallel()
 	g, passed := newGate("leak-0-abc"), 0
 	for _, reply := range []string{replies[0], "_INBOX.x", replies[1]} {
 		g.pass(replied{reply: reply}, func(jetstream.Msg, *jetstream.MsgMetadata) { passed++ })

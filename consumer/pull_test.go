@@ -11,6 +11,7 @@ import (
 // TestPullsFitAConnection: the shards of one instance together ask for less than what a server with its defaults keeps for
 // a connection before it ends it.
 func TestPullsFitAConnection(t *testing.T) {
+	t.Parallel()
 	const shards, serverKeeps = 16, 64 << 20
 	f := newFleet(t, shards)
 	var mu sync.Mutex
@@ -49,6 +50,7 @@ func TestPullsFitAConnection(t *testing.T) {
 }
 
 func TestPullBytes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ asked, shards, want int }{
 		"one shard":       {0, 1, 8 << 20},
 		"four":            {0, 4, 8 << 20},
@@ -59,8 +61,7 @@ func TestPullBytes(t *testing.T) {
 		"much for itself": {64 << 20, 1, 32 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			consumer := Consumer{opts: Options{PullMaxBytes: c.asked}, shards: make([]int, c.shards)}
-			if got := consumer.pullBytes(); got != c.want {
+			if got := pullBytes(c.asked, c.shards); got != c.want {
 				t.Fatalf("got %d, want %d", got, c.want)
 			}
 		})

@@ -50,6 +50,7 @@ var folds = []struct {
 // TestReshardFolds: hosts of two shards are spread over three and then come together in one. Each fold shows of every host what it
 // shows where all was one shard from the beginning, counters that no host has excepted.
 func TestReshardFolds(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t) // of one shard
 	f := newFleet(t, 2)
 	messages := consumertest.Traffic(t, 11, 300)
@@ -107,10 +108,8 @@ func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology,
 // wait waits until an instance owns the newest generation and has folded all that is in it.
 func (i *instance) wait(t *testing.T, f *fleet) {
 	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), f.topo.Numbers()) })
-	for _, o := range i.all() {
-		if reader, _, _ := o.view(); f.topo.Has(o.shard) {
-			wait(t, reader, info(t, f.admin, schema.StreamName(o.shard)).State.LastSeq)
-		}
+	for _, number := range f.topo.Numbers() {
+		wait(t, i.reader(number), info(t, f.admin, schema.StreamName(number)).State.LastSeq)
 	}
 }
 
@@ -140,6 +139,7 @@ func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
 
 // TestForgottenHosts: what a fold lets go of is on no page, in no report and in no state, and nothing else changes.
 func TestForgottenHosts(t *testing.T) {
+	t.Parallel()
 	for _, f := range folds {
 		fold := f.fresh()
 		t.Run(fold.Name(), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -46,7 +46,7 @@ func (b *awayBus) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	if err := consumer.EnsureStreams(b.t.Context(), b.connect(), consumer.StreamOptions{MaxBytes: 1 << 30}); err != nil {
+	if err := bus.EnsureStreams(b.t.Context(), b.connect(), bus.StreamOptions{MaxBytes: 1 << 30}); err != nil {
 		b.t.Fatal(err)
 	}
 }

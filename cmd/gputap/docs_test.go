@@ -11,7 +11,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -100,7 +100,7 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 // TestOperatePageHasEveryKey: so do those of gputap stream.
 func TestOperatePageHasEveryKey(t *testing.T) {
 	page := pages(t)["operate.md"]
-	for _, v := range []any{busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, consumer.Step{}, schema.Topology{}} {
+	for _, v := range []any{busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, bus.Step{}, schema.Topology{}} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {
