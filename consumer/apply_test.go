@@ -19,7 +19,7 @@ import (
 // hostile is five bytes that claim 20 M entries; decoded without bounds they ask for 305 MiB.
 var hostile = binary.BigEndian.AppendUint32([]byte{0xdd}, 20_000_000)
 
-func TestWhatReachesTheFold(t *testing.T) {
+func TestOutcomeOfEachMessage(t *testing.T) {
 	t.Parallel()
 	events := func(n uint64) (e [schema.NumKinds]uint64) {
 		e[schema.KindMemory] = n
@@ -106,7 +106,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 	}
 }
 
-func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
+func TestDeadLetterNamesItsOrigin(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	ensureStreamForTest(t, js) // and no stream for dead letters
@@ -141,7 +141,7 @@ func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-func TestHostileMessagesCostNoMemory(t *testing.T) {
+func TestHostileMessagesAllocateLittle(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
@@ -159,7 +159,7 @@ func TestHostileMessagesCostNoMemory(t *testing.T) {
 	}
 }
 
-func TestLostIsTheLatestOfEachRun(t *testing.T) {
+func TestLostSumsTheLatestOfEachRun(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{}
@@ -183,7 +183,7 @@ func TestLostIsTheLatestOfEachRun(t *testing.T) {
 	}
 }
 
-func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
+func TestEvictedRunsKeepTheirLosses(t *testing.T) {
 	t.Parallel()
 	r := newRuns()
 	const total = 3 * maxRuns
@@ -223,8 +223,9 @@ func TestHostsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTheSameHostIsForgotten of several that were heard of at the same time, whatever order a map has them in.
-func TestTheSameHostIsForgotten(t *testing.T) {
+// TestEvictionIsDeterministic: of several hosts that were silent equally long, the same one is evicted in any map
+// order.
+func TestEvictionIsDeterministic(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		h := hostTable{}

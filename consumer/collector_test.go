@@ -29,8 +29,8 @@ func headerAt(host string, seq uint64, wall time.Time) schema.Header {
 	return schema.Header{Cluster: "c", Host: host, BootID: "b", Run: 1, Seq: seq, ClockOffset: wall.UnixNano()}
 }
 
-// TestHostsOfOneLabel: names that are no UTF-8, and are one label, are one series.
-func TestHostsOfOneLabel(t *testing.T) {
+// TestHostsWithOneLabelAreOneSeries: two names that are not UTF-8 may become the same label.
+func TestHostsWithOneLabelAreOneSeries(t *testing.T) {
 	t.Parallel()
 	r := newReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"h\xff", "h\xfe"} {
@@ -50,8 +50,8 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="chain",h
 	}
 }
 
-// TestScrapesLeaveTheStateAlone: beside a checkpoint too.
-func TestScrapesLeaveTheStateAlone(t *testing.T) {
+// TestScrapeDoesNotChangeState: neither alone nor beside a checkpoint.
+func TestScrapeDoesNotChangeState(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	now := time.Now()

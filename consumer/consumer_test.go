@@ -76,8 +76,9 @@ func (c *chain) Restore(s Section) error {
 	return nil
 }
 
-// TestEffectivelyOnce: consumers come, go and die at any moment, and the states are those of one undisturbed run.
-func TestEffectivelyOnce(t *testing.T) {
+// TestEachBatchCountsOnce: instances start, stop and are killed at any moment, and the states are those of one
+// undisturbed reader.
+func TestEachBatchCountsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 4)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -111,8 +112,9 @@ func TestEffectivelyOnce(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestFoldNames: a name that would be changed for a subject, and then be another fold's, is refused, and what no key may have.
-func TestFoldNames(t *testing.T) {
+// TestInvalidFoldNameIsRefused: such a name would be changed for subjects and keys, and could become the name of
+// another fold.
+func TestInvalidFoldNameIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{"leak": true, "my-Fold_2": true, "": false, "my.fold": false, "my fold": false, "a*": false, "a/b": false, "Größe": false} {
 		if err := shard.CheckName(name); (err == nil) != ok {
@@ -132,8 +134,8 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// TestFailover: the shards of an instance that dies go to the others, and those of one that stops go at once.
-func TestFailover(t *testing.T) {
+// TestShardsMoveToOtherInstances: after a kill when the leases expire, and at once after a stop.
+func TestShardsMoveToOtherInstances(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 6)
 	a, b := f.instance("a", newChain), f.instance("b", newChain)
@@ -172,9 +174,9 @@ func TestFailover(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestServerRestarts: a server without a cluster ends, for longer than a lease or shorter, and comes back with its store alone.
-// The instances that were there go on.
-func TestServerRestarts(t *testing.T) {
+// TestInstancesSurviveServerRestart: a server without a cluster stops, for shorter or longer than a lease, and
+// keeps only its store.
+func TestInstancesSurviveServerRestart(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(a, b *instance) bool{
 		"at once":          func(_, _ *instance) bool { return true },
@@ -225,8 +227,9 @@ func (n nervous) Restore(s Section) error {
 	return n.chain.Restore(s)
 }
 
-// TestFoldThatPanicsOverItsState: it goes on folding, and what cannot be taken up is rebuilt.
-func TestFoldThatPanicsOverItsState(t *testing.T) {
+// TestPanicInRestoreRebuilds: a fold that panics in Snapshot keeps folding; after a panic in Restore its state is
+// rebuilt.
+func TestPanicInRestoreRebuilds(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.send("h")
@@ -246,8 +249,8 @@ func TestFoldThatPanicsOverItsState(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestDamagedState: a part that is not what the manifest says is not taken for a state.
-func TestDamagedState(t *testing.T) {
+// TestDamagedStateIsRebuilt: a part that differs from what its manifest says is not restored.
+func TestDamagedStateIsRebuilt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	for range 10 {
@@ -264,8 +267,8 @@ func TestDamagedState(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestOwnersAreTold: JetStream tells who reads a shard as its owner from who only reads it.
-func TestOwnersAreTold(t *testing.T) {
+// TestOwnerKeyNamesOwners: the metadata of JetStream consumers tell owners from other readers.
+func TestOwnerKeyNamesOwners(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.instance("a", newChain)
@@ -290,9 +293,8 @@ func TestOwnersAreTold(t *testing.T) {
 	}
 }
 
-// TestStopAmidCommit: an instance that is told to stop while a commit is under way commits once more, and what it leaves
-// can be taken up.
-func TestStopAmidCommit(t *testing.T) {
+// TestStopDuringCommitCommitsAgain: the checkpoint that it leaves can be restored.
+func TestStopDuringCommitCommitsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	for i := range 40 {
@@ -310,8 +312,8 @@ func TestStopAmidCommit(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestManifestOfNonsense: lengths and names that no part has are damage, like parts that are not what the manifest says.
-func TestManifestOfNonsense(t *testing.T) {
+// TestInvalidManifestIsRebuilt: lengths and names that no part can have count as damage.
+func TestInvalidManifestIsRebuilt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.send("h")

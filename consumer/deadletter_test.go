@@ -37,7 +37,7 @@ func poisoned(t *testing.T) (b *bustest.Server, js jetstream.JetStream, r *Reade
 	return b, js, r, fold, stop
 }
 
-func TestDeadLetterWhileTheBusIsAway(t *testing.T) {
+func TestDeadLetterWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	b, js, r, fold, _ := poisoned(t)
 	b.Start()
@@ -52,8 +52,8 @@ func TestDeadLetterWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
-// TestEndsWithADeadLetter: who is told to end does not wait for a bus that is away.
-func TestEndsWithADeadLetter(t *testing.T) {
+// TestStopDoesNotWaitForDeadLetter: not while NATS is unreachable.
+func TestStopDoesNotWaitForDeadLetter(t *testing.T) {
 	t.Parallel()
 	_, _, r, _, stop := poisoned(t)
 	stop()
@@ -62,9 +62,9 @@ func TestEndsWithADeadLetter(t *testing.T) {
 	}
 }
 
-// TestDeadLettersThatAreRefused: a fold goes on where it may not write dead letters. When it may, what was refused before is no reason
-// to give up.
-func TestDeadLettersThatAreRefused(t *testing.T) {
+// TestRefusedDeadLetterIsSkipped: a fold without permission to write dead letters keeps folding. With permission,
+// earlier refusals do not count.
+func TestRefusedDeadLetterIsSkipped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	options := func(denied ...string) *server.Options {
@@ -129,8 +129,8 @@ func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstrea
 	return h.JetStream.PublishMsg(ctx, m, opts...)
 }
 
-// TestDeadLettersWithoutALeader: a stream that is there and does not answer, as while a cluster finds a leader, keeps its limits.
-func TestDeadLettersWithoutALeader(t *testing.T) {
+// TestDeadLetterStreamKeepsItsLimits: also while it exists and nobody answers for it, such as during an election.
+func TestDeadLetterStreamKeepsItsLimits(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	own := jetstream.StreamConfig{
@@ -165,8 +165,8 @@ func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstrea
 	return nil, ctx.Err()
 }
 
-// TestDeadLettersWithoutAnAnswer: a fold waits for an answer now and then, not with each letter.
-func TestDeadLettersWithoutAnAnswer(t *testing.T) {
+// TestUnansweredDeadLettersBackOff: a fold waits for an answer now and then, not for each letter.
+func TestUnansweredDeadLettersBackOff(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestDeadLettersWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfADeadLetter: that a batch is kept is said when it is, and one that is not can be found in its stream.
-func TestWhatBecameOfADeadLetter(t *testing.T) {
+// TestDeadLetterIsLogged: the log says whether it was stored, and where the message is if not.
+func TestDeadLetterIsLogged(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	for kept, data := range map[bool][]byte{true: {1}, false: make([]byte, js.Conn().MaxPayload())} {
@@ -229,8 +229,8 @@ type evil struct{ jetstream.Msg }
 func (evil) Subject() string { return "evil" }
 func (evil) Data() []byte    { return nil }
 
-// TestOneDeadLetter: a batch of no use that comes again after a crash is not copied again.
-func TestOneDeadLetter(t *testing.T) {
+// TestDeadLetterIsNotDuplicated: an invalid batch that is read again after a crash is not copied again.
+func TestDeadLetterIsNotDuplicated(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory), []byte("none")); err != nil {

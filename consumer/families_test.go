@@ -51,8 +51,9 @@ func (s series) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// TestShardsAreShownAsOne: series of the same labels are added, times are the latest, others stay as they are.
-func TestShardsAreShownAsOne(t *testing.T) {
+// TestFamiliesMergeSeries: series with equal labels are added, times take the latest, other series stay as they
+// are.
+func TestFamiliesMergeSeries(t *testing.T) {
 	t.Parallel()
 	shard := func(host string, n, at float64) prometheus.Collector {
 		registry := prometheus.NewRegistry()
@@ -107,8 +108,8 @@ sizes_count 2
 	}
 }
 
-// TestFiguresAfterATakeOver: age and size of a checkpoint are those of the one that was taken up.
-func TestFiguresAfterATakeOver(t *testing.T) {
+// TestCheckpointMetricsAfterTakeover: age and size are those of the restored checkpoint.
+func TestCheckpointMetricsAfterTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.send("h")
@@ -168,9 +169,10 @@ func BenchmarkScrapeShards(b *testing.B) {
 	}
 }
 
-// TestMergedFolds: folds of hosts that share labels show as one what a fold of all hosts shows. Which kernels earn a series of their
-// own depends on all hosts of a shard; of one GPU that two clusters name, one fold shows what was said last and several what is most.
-func TestMergedFolds(t *testing.T) {
+// TestMergedFoldsShowTheSame: several folds whose hosts share labels show together what one fold of all hosts
+// shows. Excepted are the choice of kernels with their own series, which depends on all hosts of a shard, and a GPU
+// that two clusters name: one fold shows its latest value, several show the largest.
+func TestMergedFoldsShowTheSame(t *testing.T) {
 	t.Parallel()
 	page := func(c prometheus.Collector) (lines []string) {
 		for line := range strings.Lines(string(consumertest.Page(t, c))) {
@@ -209,8 +211,8 @@ func TestMergedFolds(t *testing.T) {
 	}
 }
 
-// TestAHostIsShownOnce: by the shards of the newest generation that are loaded, which have inherited what those before them hold.
-func TestAHostIsShownOnce(t *testing.T) {
+// TestSupersededShardsAreNotShown: their hosts are shown by the shards that have inherited them.
+func TestSupersededShardsAreNotShown(t *testing.T) {
 	t.Parallel()
 	host := consumertest.Memory(t, "h")
 	host.Process(1, 1, "x").Alloc(1, 1<<20, 1000, 1, 1)

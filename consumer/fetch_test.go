@@ -22,7 +22,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-func TestWhereReadingBegins(t *testing.T) {
+func TestReaderOptionsSetTheStart(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -68,7 +68,7 @@ func TestWhereReadingBegins(t *testing.T) {
 	}
 }
 
-func TestRestartOfNATSLosesNothing(t *testing.T) {
+func TestServerRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewServer(t, "")
 	js := b.Connect()
@@ -105,7 +105,7 @@ func publishUntilAcked(t testing.TB, js jetstream.JetStream, seq uint64) uint64 
 	return 0
 }
 
-func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
+func TestRecreatedStreamIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{until: make(chan struct{}), last: 7}
@@ -126,8 +126,9 @@ func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-// A power loss takes what was stored but not synced: its sequences are used again, for other batches.
-func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
+// TestLostEndOfStreamIsReadAgain: a power failure takes messages that were stored and not synced, and their
+// sequences are used again for other batches.
+func TestLostEndOfStreamIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewServer(t, "")
 	js := b.Connect()
@@ -160,7 +161,7 @@ func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
 	}
 }
 
-func TestConsumerMayStartBeforeTheStream(t *testing.T) {
+func TestReaderWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	fold := &recorder{}
@@ -170,7 +171,7 @@ func TestConsumerMayStartBeforeTheStream(t *testing.T) {
 	expect(t, fold, 1)
 }
 
-func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
+func TestReadersAreIndependent(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	one, two := &recorder{}, &recorder{}
@@ -183,7 +184,7 @@ func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
 	expect(t, two, upTo(200)...)
 }
 
-func TestDrainAppliesWhatWasFetched(t *testing.T) {
+func TestStopAppliesFetchedMessages(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
@@ -213,8 +214,8 @@ func TestDrainAppliesWhatWasFetched(t *testing.T) {
 	}
 }
 
-// TestNoConsumerNameIsUsedTwice: one of the same name may still be there, at another place of the stream.
-func TestNoConsumerNameIsUsedTwice(t *testing.T) {
+// TestConsumerNamesAreUnique: a JetStream consumer of the same name could still exist, at another sequence.
+func TestConsumerNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	created := make(chan string, 100)
@@ -253,7 +254,7 @@ func until(t *testing.T, js jetstream.JetStream, wanted func(*jetstream.Consumer
 	}
 }
 
-func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
+func TestWaitForSkipsOtherKinds(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
@@ -332,7 +333,7 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 	t.Error("no delays")
 }
 
-func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
+func TestEnsureStreamsKeepsOtherSettings(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	s, err := js.Stream(t.Context(), schema.StreamName(0))
@@ -359,8 +360,9 @@ func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
 	}
 }
 
-// TestLagOfAFoldThatHangs: it is what is stored and not folded, also what was sent before more was stored.
-func TestLagOfAFoldThatHangs(t *testing.T) {
+// TestLagOfBlockedFold: the lag counts what is stored and not folded, also if it was stored after the last message
+// was sent.
+func TestLagOfBlockedFold(t *testing.T) {
 	t.Parallel()
 	const batches = 50
 	js := connectReady(t)
@@ -386,7 +388,7 @@ func TestLagOfAFoldThatHangs(t *testing.T) {
 	}
 }
 
-func TestAShardThatIsNone(t *testing.T) {
+func TestUnknownShardEndsRun(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewServer(t, "")
 	js := b.Connect()

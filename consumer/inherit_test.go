@@ -23,8 +23,8 @@ func (i *instance) letGo(t *testing.T, shards ...int) {
 	})
 }
 
-// TestStatesGoUnderAnInstance: when all that was saved goes while it runs, an instance folds the closed generation again.
-func TestStatesGoUnderAnInstance(t *testing.T) {
+// TestPurgedStatesAreFoldedAgain: an instance that runs folds the closed generation again.
+func TestPurgedStatesAreFoldedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 50)
@@ -49,8 +49,9 @@ func TestStatesGoUnderAnInstance(t *testing.T) {
 	f.expectSums(f.committed(), newChain)
 }
 
-// TestRemoveWhatAFoldHasNotSeen: a generation stays for a fold that is down since one before it.
-func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
+// TestGenerationIsKeptForStoppedFold: a fold that has only read an earlier generation still needs the later closed
+// one.
+func TestGenerationIsKeptForStoppedFold(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 20)
@@ -69,9 +70,8 @@ func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
 	}
 }
 
-// TestClosedShardWrittenAnew: a stream that was written anew while nobody folded is folded, to its end, before a shard of the next
-// generation inherits from it.
-func TestClosedShardWrittenAnew(t *testing.T) {
+// TestRecreatedClosedShardIsFolded: it is folded to its end before a shard of the next generation inherits from it.
+func TestRecreatedClosedShardIsFolded(t *testing.T) {
 	t.Parallel()
 	for _, batches := range []int{12, 30, 40} {
 		f := newFleet(t, 1)
@@ -92,8 +92,9 @@ func TestClosedShardWrittenAnew(t *testing.T) {
 	}
 }
 
-// TestClosedShardWithAnotherEnd: so is one whose end was lost, and whose sequences were used again.
-func TestClosedShardWithAnotherEnd(t *testing.T) {
+// TestClosedShardWithAnotherEndIsFolded: the checkpoint refers to an end that was lost, and whose sequences were
+// used again.
+func TestClosedShardWithAnotherEndIsFolded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(3, 30)
@@ -147,9 +148,9 @@ func (h hungStream) GetLastMsgForSubject(ctx context.Context, subject string) (*
 	}
 }
 
-// TestNoAnswerIsNoNo: whether a generation was taken over is not known without an answer; an instance takes part all the same, and
-// claims no closed shard before it knows.
-func TestNoAnswerIsNoNo(t *testing.T) {
+// TestClosedShardIsNotClaimedWithoutAnswer: an instance that does not know whether a generation was taken over
+// joins the group, and claims no closed shard.
+func TestClosedShardIsNotClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(9, 20)
@@ -182,8 +183,8 @@ func TestNoAnswerIsNoNo(t *testing.T) {
 	}
 }
 
-// TestClosedStreamThatIsGone: nobody waits for it, and that what it held is lost is said.
-func TestClosedStreamThatIsGone(t *testing.T) {
+// TestMissingClosedStreamIsLogged: the next generation does not wait for it.
+func TestMissingClosedStreamIsLogged(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(1, 3)
@@ -212,8 +213,8 @@ func TestClosedStreamThatIsGone(t *testing.T) {
 	}
 }
 
-// TestHostInAShardOfOthers: what came of a host on a shard that is not its own stays there, and keeps no shard from inheriting.
-func TestHostInAShardOfOthers(t *testing.T) {
+// TestMisplacedHostIsNotInherited: the batches of a host on a wrong shard stay there, and no shard waits for them.
+func TestMisplacedHostIsNotInherited(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 18)

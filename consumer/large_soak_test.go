@@ -25,7 +25,8 @@ const (
 	largeEach  = 64 * largeBatch // allocations of a host: 2,097,152 in all
 )
 
-// TestLargeState: two million live allocations of a shard are saved in one checkpoint, and taken up by another instance.
+// TestLargeState: an instance saves two million live allocations of a shard in one checkpoint, and another one
+// restores them.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})

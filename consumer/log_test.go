@@ -49,8 +49,8 @@ func keys(t *testing.T, line string) (list []string) {
 	}
 }
 
-// TestALogLineHasEachKeyOnce: some readers of JSON refuse a key that comes twice, others take the last.
-func TestALogLineHasEachKeyOnce(t *testing.T) {
+// TestLogLinesHaveUniqueKeys: some readers of JSON refuse a repeated key, others take the last one.
+func TestLogLinesHaveUniqueKeys(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	i := f.instance("a", newChain)

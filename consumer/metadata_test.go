@@ -40,7 +40,7 @@ func (r replied) Metadata() (*jetstream.MsgMetadata, error) {
 	}, nil
 }
 
-// TestReadMetadata compares with what the library reads in the same reply.
+// TestReadMetadata: it reads the same as the library does.
 func TestReadMetadata(t *testing.T) {
 	t.Parallel()
 	var meta jetstream.MsgMetadata // what one message leaves in it is not the next one's
@@ -77,8 +77,8 @@ func compareWithLibrary(t *testing.T, reply string, meta *jetstream.MsgMetadata)
 	}
 }
 
-// TestGateKeepsOut: what no JetStream consumer sent is not taken for the message before.
-func TestGateKeepsOut(t *testing.T) {
+// TestGateRefusesOtherMessages: a message without JetStream metadata does not reach the fold.
+func TestGateRefusesOtherMessages(t *testing.T) {
 	t.Parallel()
 	g, passed := newGate("leak-0-abc"), 0
 	for _, reply := range []string{replies[0], "_INBOX.x", replies[1]} {

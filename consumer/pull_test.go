@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestPullsFitAConnection: the shards of one instance together ask for less than what a server with its defaults keeps for
-// a connection before it ends it.
-func TestPullsFitAConnection(t *testing.T) {
+// TestPullsFitTheConnection: all shards of one instance together request less than a server, by default, lets a
+// connection have in flight.
+func TestPullsFitTheConnection(t *testing.T) {
 	t.Parallel()
 	const shards, serverKeeps = 16, 64 << 20
 	f := newFleet(t, shards)

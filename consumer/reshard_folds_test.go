@@ -47,9 +47,9 @@ var folds = []struct {
 	}},
 }
 
-// TestReshardFolds: hosts of two shards are spread over three and then come together in one. Each fold shows of every host what it
-// shows where all was one shard from the beginning, counters that no host has excepted.
-func TestReshardFolds(t *testing.T) {
+// TestReshardedFoldsShowTheSame: hosts of two shards are spread over three and then merged into one. Each fold
+// shows the same of every host as a fold of one shard does from the beginning, except for counters without a host.
+func TestReshardedFoldsShowTheSame(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t) // of one shard
 	f := newFleet(t, 2)
@@ -137,8 +137,8 @@ func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
 	return lines
 }
 
-// TestForgottenHosts: what a fold lets go of is on no page, in no report and in no state, and nothing else changes.
-func TestForgottenHosts(t *testing.T) {
+// TestForgottenHostIsNotShown: it is in no metric, report or state, and nothing else changes.
+func TestForgottenHostIsNotShown(t *testing.T) {
 	t.Parallel()
 	for _, f := range folds {
 		fold := f.fresh()

@@ -16,9 +16,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestReshardUnderConsumers: the number of shards changes while instances fold. The states of the new shards are those
-// of all batches, those of the closed generation too.
-func TestReshardUnderConsumers(t *testing.T) {
+// TestReshardWhileFolding: the states of the new shards cover all batches, also those of the closed generation.
+func TestReshardWhileFolding(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	running := []*instance{f.instance("a", newChain), f.instance("b", newChain)}
@@ -52,8 +51,8 @@ func TestReshardUnderConsumers(t *testing.T) {
 	}
 }
 
-// TestReshardTwiceWhileDown: two numbers of shards come and go while nobody folds. The states of the last ones hold what all
-// generations do, also of a fold that begins then.
+// TestReshardTwiceWhileDown: the number of shards changes twice while no instance runs. The last states cover all
+// generations, also for a new fold.
 func TestReshardTwiceWhileDown(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -81,8 +80,8 @@ func TestReshardTwiceWhileDown(t *testing.T) {
 	}
 }
 
-// TestClosedShardsAreNotOwnedAgain: what the next generation has taken over, no instance claims and shows beside it.
-func TestClosedShardsAreNotOwnedAgain(t *testing.T) {
+// TestTakenOverShardIsNotClaimed: no instance claims or shows it again.
+func TestTakenOverShardIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 50)
@@ -100,7 +99,8 @@ func TestClosedShardsAreNotOwnedAgain(t *testing.T) {
 	f.expectSums(f.committed(), newChain)
 }
 
-// TestRebuiltStateInherits: a state that cannot be read is made of its stream and of what the closed generation holds.
+// TestRebuiltStateInherits: a damaged state is rebuilt from its stream and from the states of the closed
+// generation.
 func TestRebuiltStateInherits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
@@ -134,8 +134,8 @@ func (s slowRestore) Restore(section Section) error {
 	return s.chain.Restore(section)
 }
 
-// TestInheritOneAfterTheOther: shards that inherit have the states of a whole generation pass by, one at a time.
-func TestInheritOneAfterTheOther(t *testing.T) {
+// TestInheritanceIsSequential: an instance restores the states of a closed generation for one shard at a time.
+func TestInheritanceIsSequential(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(9, 50)
@@ -161,8 +161,8 @@ func (f *fleet) batches(hosts, n int) {
 	}
 }
 
-// TestFinishedOnABusBefore: a shard that ended while its bus was taken away is not finished on the bus that came after.
-func TestFinishedOnABusBefore(t *testing.T) {
+// TestFinishedShardOfRemovedBus: a shard that ended while the bus was removed is not finished on the next bus.
+func TestFinishedShardOfRemovedBus(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	i := f.instance("a", newChain)
@@ -193,8 +193,9 @@ func TestFinishedOnABusBefore(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestABusMadeAnew: whoever has folded a closed generation to its end folds what has its numbers after all was removed.
-func TestABusMadeAnew(t *testing.T) {
+// TestRecreatedBusIsFolded: an instance that has finished a closed shard folds the shard with the same number on a
+// recreated bus.
+func TestRecreatedBusIsFolded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	i := f.instance("a", newChain)
@@ -220,9 +221,9 @@ func TestABusMadeAnew(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestRemoveBeforeTakenOver: a closed generation stays while a fold has states there that are nowhere else, unless that fold is
-// forgotten. Neither are the states of one that runs.
-func TestRemoveBeforeTakenOver(t *testing.T) {
+// TestRemoveIsRefusedBeforeTakeover: a closed generation with the only states of a fold stays, unless the states of
+// that fold are removed first. States of a running fold stay too.
+func TestRemoveIsRefusedBeforeTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 20)

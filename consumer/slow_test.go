@@ -15,9 +15,9 @@ func (s slow) Apply(b *schema.Batch) error {
 	return s.chain.Apply(b)
 }
 
-// TestASlowFold: a fold that is slower than what is sent to it saves its state on the way, and gives its shard away when it is told to
-// stop, not when it has folded all that was fetched.
-func TestASlowFold(t *testing.T) {
+// TestSlowFoldSavesAndStops: a fold that cannot keep up still saves its state. When it is stopped it releases its
+// shard at once, not after all fetched messages.
+func TestSlowFoldSavesAndStops(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	const sent = 1000 // 20 s of work, less than is fetched at once

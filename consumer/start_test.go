@@ -13,8 +13,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestRestartBehindRetention: what the stream has let go of since a reader folded it is nothing that its state tells.
-func TestRestartBehindRetention(t *testing.T) {
+// TestRestartAfterRetention: the state does not change because retention removed messages that it covers.
+func TestRestartAfterRetention(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	last := publishMemory(t, js, 1, 2, 3)
@@ -62,9 +62,9 @@ func TestRestartBehindRetention(t *testing.T) {
 	}
 }
 
-// TestFirstBatchesOfALaterGeneration: whoever has not folded the generation before counts what came there as unseen; whoever has
-// knows what is lost.
-func TestFirstBatchesOfALaterGeneration(t *testing.T) {
+// TestLossAcrossGenerations: a fold of the generation before knows which batches are lost. A reader without it
+// counts them as unseen.
+func TestLossAcrossGenerations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	for range 5 {
@@ -144,9 +144,9 @@ func (v vagueStream) GetMsg(ctx context.Context, sequence uint64, opts ...jetstr
 	return v.Stream.GetMsg(ctx, sequence, opts...)
 }
 
-// TestWhetherAStreamIsTheSame: a reader goes on where it knows that the stream is the one that it read, begins anew where it knows
-// that it is not, and does neither where it knows nothing.
-func TestWhetherAStreamIsTheSame(t *testing.T) {
+// TestResumeNeedsTheSameStream: a reader resumes in the same stream and starts again in another one. If NATS does
+// not tell which, the fetch fails.
+func TestResumeNeedsTheSameStream(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	publishMemory(t, js, 1, 2)
@@ -203,8 +203,8 @@ func (silentJS) KeyValue(context.Context, string) (jetstream.KeyValue, error) {
 	return nil, context.DeadlineExceeded
 }
 
-// TestAGenerationThatIsNotKnown: a reader that cannot know whether there was a generation before its own does not begin.
-func TestAGenerationThatIsNotKnown(t *testing.T) {
+// TestStartNeedsTheTopology: a reader does not begin before it knows whether there was an earlier generation.
+func TestStartNeedsTheTopology(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	publishMemory(t, js, 1)
@@ -238,8 +238,9 @@ func (h *hesitantStream) Info(ctx context.Context, opts ...jetstream.StreamInfoO
 	return h.Stream.Info(ctx, opts...)
 }
 
-// TestABeginningThatIsNotKnown: what retention took is no loss because the stream did not say so at once.
-func TestABeginningThatIsNotKnown(t *testing.T) {
+// TestUnseenReasonWaitsForAnswer: batches that retention removed do not count as lost when NATS does not answer at
+// once.
+func TestUnseenReasonWaitsForAnswer(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	last := publishMemory(t, js, 1, 2, 3)
@@ -257,9 +258,9 @@ func TestABeginningThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyCouldFold: of batches that were gone before a fold began, in a generation before or with one that was removed, none
-// is lost.
-func TestWhatNobodyCouldFold(t *testing.T) {
+// TestRemovedBatchesAreNotLost: batches that were removed before a fold began, by retention or with a generation,
+// count as unseen.
+func TestRemovedBatchesAreNotLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string

@@ -41,8 +41,8 @@ func (f *forgetting) Forget(cluster, host string) {
 
 func (f *forgetting) Lost(_, host, _ string, _ uint64) { f.lost = append(f.lost, host) }
 
-// TestSilentHostsAreForgotten by the times at which the bus stored messages, and by nothing else: what a host says of time, a
-// scrape, and a restart at any message change nothing.
+// TestSilentHostsAreForgotten: the time when NATS stored messages decides, nothing else. Event times, scrapes and
+// restarts do not matter.
 func TestSilentHostsAreForgotten(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -110,8 +110,9 @@ type heardAt struct {
 	hour float64
 }
 
-// TestWhatAFoldForgets: it is told of hosts that were silent while others were not, and of a loss when one comes back.
-func TestWhatAFoldForgets(t *testing.T) {
+// TestForgetAndLostCalls: the fold forgets hosts that were silent while others were not, and gets a loss when one
+// comes back.
+func TestForgetAndLostCalls(t *testing.T) {
 	t.Parallel()
 	const day = 24.0
 	steady := func(from, to float64) (all []heardAt) {
@@ -152,9 +153,9 @@ func TestWhatAFoldForgets(t *testing.T) {
 	}
 }
 
-// TestTooManyHosts: the fold lets go of those that are too many, and is told when one comes back; a restart changes nothing. Of shards
-// that came together they go when the next new host comes.
-func TestTooManyHosts(t *testing.T) {
+// TestTooManyHostsAreEvicted: the fold forgets evicted hosts, and gets a loss when one comes back. A restart does
+// not matter. After a merge of shards, the surplus goes when the next new host comes.
+func TestTooManyHostsAreEvicted(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)
 	reader := func() (*Reader, *forgetting) {
@@ -222,8 +223,8 @@ func TestTooManyHosts(t *testing.T) {
 	saved(joined, fold)
 }
 
-// TestHostOfNoCluster: a host is inherited, and forgotten, by whatever name it has.
-func TestHostOfNoCluster(t *testing.T) {
+// TestHostWithoutClusterIsInherited: any name of a host will do.
+func TestHostWithoutClusterIsInherited(t *testing.T) {
 	t.Parallel()
 	before := newForgetting().(*forgetting)
 	before.hosts[hostID{"", "h"}] = 1
@@ -243,8 +244,8 @@ func TestHostOfNoCluster(t *testing.T) {
 	}
 }
 
-// TestForgottenRunsAreSaved: what runs lost that nobody remembers one by one is in the state, by cause.
-func TestForgottenRunsAreSaved(t *testing.T) {
+// TestLossesOfEvictedRunsAreSaved: by cause.
+func TestLossesOfEvictedRunsAreSaved(t *testing.T) {
 	t.Parallel()
 	before := NewReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
 	for cause := range before.runs.forgotten {

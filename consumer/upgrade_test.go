@@ -13,8 +13,8 @@ func formed(form byte) func() Stateful {
 	return func() Stateful { return &chain{hosts: map[hostID]uint64{}, form: form} }
 }
 
-// TestRollingUpgrade: instances of an older program are replaced by newer ones, one by one, while hosts publish and the
-// streams let go of what was folded: a state that is rebuilt would lack it. Old instances meet newer states and leave them alone.
+// TestRollingUpgrade: newer instances replace older ones one by one, while hosts publish and retention removes all
+// that was folded. No state is rebuilt: older instances leave newer states alone.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	const shards, hosts, size = 6, 24, 3
@@ -107,8 +107,9 @@ func TestRollingUpgrade(t *testing.T) {
 	f.expectSums(f.committed(), formed(2))
 }
 
-// TestNewerState: an older instance waits for one that can read the state, and when none comes rebuilds it from the stream.
-func TestNewerState(t *testing.T) {
+// TestNewerStateIsRebuiltAfterAWait: an older instance waits for a newer one; if none comes, it rebuilds the state
+// from the stream.
+func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	for range 10 {
@@ -132,8 +133,9 @@ func TestNewerState(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestManifestOfANewerProgram: its form is not known, so nothing of it is used or written over before the wait is over.
-func TestManifestOfANewerProgram(t *testing.T) {
+// TestNewerManifestIsLeftAlone: an instance that does not know its form neither reads nor replaces it before the
+// wait is over.
+func TestNewerManifestIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.send("h")
@@ -157,9 +159,8 @@ func TestManifestOfANewerProgram(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestWayBackAfterATakeOver: an older program that is alone with what a newer one has taken over from a closed generation rebuilds
-// what the streams of the present one hold.
-func TestWayBackAfterATakeOver(t *testing.T) {
+// TestDowngradeAfterReshard: an older instance rebuilds what the streams of the present generation hold.
+func TestDowngradeAfterReshard(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(3, 9)

@@ -134,8 +134,8 @@ func TestRacingPlansOneWins(t *testing.T) {
 	}
 }
 
-// TestInterruptedPlanIsCompleted: a change that ends after any of its steps leaves a bus that another call completes, and that
-// takes batches at each moment where its topology says so or nowhere.
+// TestInterruptedPlanIsCompleted: after any step producers can publish where the topology says, and another plan
+// completes the change.
 func TestInterruptedPlanIsCompleted(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
@@ -307,7 +307,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestByteLimitIsChecked: an amount that a unit was forgotten of is refused, and what a smaller one lets go is said.
+// TestByteLimitIsChecked: an amount without its unit is refused, and the plan says how much a smaller limit evicts.
 func TestByteLimitIsChecked(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
@@ -337,7 +337,8 @@ func TestByteLimitIsChecked(t *testing.T) {
 	}
 }
 
-// TestRacingPlansKeepLimits: of two that ask for the same at once, the later one does not take limits from what the other has half changed.
+// TestRacingPlansKeepLimits: the later of two equal calls does not take its limits from the half-made changes of
+// the other.
 func TestRacingPlansKeepLimits(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
@@ -375,7 +376,7 @@ func (o *overtaken) KeyValue(ctx context.Context, bucket string) (jetstream.KeyV
 	return o.JetStream.KeyValue(ctx, bucket)
 }
 
-// TestRetriesOf: what a server takes back by itself is tried again, and nothing else.
+// TestRetriesOf: only temporary refusals are retried.
 func TestRetriesOf(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestLeasesAreIndependent: a message of one fold's removes no other's lease, in a bucket that is new and in one that let it.
+// TestLeasesAreIndependent: a message of one fold removes no lease of another, in a new bucket and in one that
+// allowed roll-ups.
 func TestLeasesAreIndependent(t *testing.T) {
 	t.Parallel()
 	for name, earlier := range map[string]bool{"a new bucket": false, "one of before": true} {
@@ -56,8 +57,8 @@ func TestLeasesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestFullServerCanBeChanged: streams that are larger than what is free are changed, and made smaller; one that has no room for all
-// keeps everything as it is.
+// TestFullServerCanBeChanged: streams larger than the free room can be changed and made smaller; growth beyond the
+// room is refused.
 func TestFullServerCanBeChanged(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 20

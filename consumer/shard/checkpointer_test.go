@@ -125,8 +125,7 @@ func (slowJS) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.Publis
 	return &jetstream.PubAck{}, nil
 }
 
-// TestLastCheckpointIsPatient: an instance that ends saves a large state on a slow NATS, and does not wait longer for one
-// that stores nothing.
+// TestLastCheckpointIsPatient: it waits for a slow NATS that stores parts, and gives up when none is stored.
 func TestLastCheckpointIsPatient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

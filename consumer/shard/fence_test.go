@@ -27,9 +27,9 @@ func (b *between) GetLastMsgForSubject(ctx context.Context, subject string) (*je
 	return raw, err
 }
 
-// TestTwoClaim: of two that have read the same newest manifest and claim the shard, each gets an epoch of its own, and the one that
-// was first cannot commit any more.
-func TestTwoClaim(t *testing.T) {
+// TestRacingClaimsFence: of two owners that read the same manifest and claim, each gets its own epoch, and the
+// first cannot commit any more.
+func TestRacingClaimsFence(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -74,8 +74,8 @@ func TestTwoClaim(t *testing.T) {
 	}
 }
 
-// TestZombie: an instance that was thought dead cannot write over what its successor has written.
-func TestZombie(t *testing.T) {
+// TestFencedOwnerCannotCommit: an instance that was thought dead cannot replace the state of its successor.
+func TestFencedOwnerCannotCommit(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	c := newStore(js)
@@ -108,8 +108,8 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// TestZombieOfAnotherBus: an instance that owned a shard before all was removed and set up again can write nothing.
-func TestZombieOfAnotherBus(t *testing.T) {
+// TestOwnerOfRemovedBusCannotCommit: its manifest is older than any on the recreated bus.
+func TestOwnerOfRemovedBusCannotCommit(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	c := newStore(js)

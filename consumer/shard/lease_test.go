@@ -16,9 +16,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestMostLeases: a fold of as many shards and instances as there may be sees all of them, and no other fold's nor what was
-// given away.
-func TestMostLeases(t *testing.T) {
+// TestLookReadsAllLeases: of as many shards and instances as there can be; it skips those of other folds and
+// released ones.
+func TestLookReadsAllLeases(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	c := info(t, js, schema.BucketStream(schema.LeaseBucket)).Config
@@ -67,8 +67,8 @@ func TestMostLeases(t *testing.T) {
 	}
 }
 
-// TestNoLeases: a bus without the bucket is told with the remedy.
-func TestNoLeases(t *testing.T) {
+// TestMissingBucketErrorNamesTheRemedy: the error names the command that creates it.
+func TestMissingBucketErrorNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	if err := js.DeleteKeyValue(t.Context(), schema.LeaseBucket); err != nil {
@@ -79,8 +79,9 @@ func TestNoLeases(t *testing.T) {
 	}
 }
 
-// TestAnInstanceOfAnyName: what a host is called keeps no instance from taking part, and two names are two instances.
-func TestAnInstanceOfAnyName(t *testing.T) {
+// TestAnyInstanceNameCanJoin: two names stay two members, also if they differ only in characters that keys do not
+// allow.
+func TestAnyInstanceNameCanJoin(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	made := map[string]bool{}
@@ -103,8 +104,8 @@ func TestAnInstanceOfAnyName(t *testing.T) {
 	}
 }
 
-// TestALeaseThatEndedIsFree: at once when it was given back, and when its time is over.
-func TestALeaseThatEndedIsFree(t *testing.T) {
+// TestLeaseIsFreeAfterReleaseOrExpiry: at once after a release.
+func TestLeaseIsFreeAfterReleaseOrExpiry(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{Lease: time.Second}); err != nil {

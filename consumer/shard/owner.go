@@ -28,7 +28,7 @@ type owner struct {
 	restoring chan struct{}
 
 	closed   atomic.Bool             // the shard is of an older generation: the ownership ends when it is folded to its end
-	progress func(happening)         // tells the Group
+	progress func(eventKind)         // tells the Group
 	stop     context.CancelCauseFunc // ends run
 
 	waitsFor int  // shard of the generation before that is not folded to its end, or noShard
@@ -39,7 +39,7 @@ type owner struct {
 }
 
 // run returns when ctx ends or the shard is lost, and how the ownership ended. Then this instance does not own the shard.
-func (o *owner) run(ctx context.Context) happening {
+func (o *owner) run(ctx context.Context) eventKind {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
 	keeper.Go(func() {

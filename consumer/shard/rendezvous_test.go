@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestPlacementAfterAReshard: the shards of closed generations, which end, leave nobody with fewer of the present ones.
-func TestPlacementAfterAReshard(t *testing.T) {
+// TestPlacementIgnoresClosedShards: shards of closed generations do not leave a member with fewer present ones.
+func TestPlacementIgnoresClosedShards(t *testing.T) {
 	t.Parallel()
 	members := []member{{name: "a"}, {name: "b"}, {name: "c"}}
 	for shards := range 30 {

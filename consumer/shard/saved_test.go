@@ -11,8 +11,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestRemoveWhatANewerProgramFolded: a generation stays when nobody here can tell what a fold has saved of it.
-func TestRemoveWhatANewerProgramFolded(t *testing.T) {
+// TestGenerationIsKeptForNewerManifest: nobody can tell what a newer program has taken over.
+func TestGenerationIsKeptForNewerManifest(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	c := newStore(js)
@@ -26,8 +26,8 @@ func TestRemoveWhatANewerProgramFolded(t *testing.T) {
 	}
 }
 
-// TestStatesOfARemovedGeneration: they go with it, those of every fold, and no other shard's.
-func TestStatesOfARemovedGeneration(t *testing.T) {
+// TestRemoveGenerationPurgesItsStates: of every fold, and of no other shard.
+func TestRemoveGenerationPurgesItsStates(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 2)
 	reshard(t, js, 20)

@@ -2,7 +2,7 @@ package shard
 
 import "time"
 
-// state is what one instance does with one shard. next is the only place that changes it.
+// state is that of one shard in one instance. next is the only place that changes it.
 //
 //	unknown ──────────────────────────────────────────► finished
 //	   │ the next generation has not taken it over           ▲ the next generation has taken it over
@@ -56,24 +56,24 @@ type status struct {
 	waitingSince time.Time // since when claims have failed because of the generation before
 }
 
-type happening uint8
+type eventKind uint8
 
 const (
-	looked     happening = iota // the instance has read the leases
-	acquired                    // the lease
-	claimed                     // the manifest is written
-	restored                    // the state is restored and folding begins
-	released                    // the ownership ended for any other reason than the following
-	foldedAll                   // the ownership ended: the closed shard is folded to its end
-	mustWait                    // the ownership ended: the generation before is not folded to its end
-	foundNewer                  // the ownership ended: a newer program saved the state
-	takenOverN                  // the next generation has taken the shard over
-	reopened                    // states of a finished generation are gone or damaged: it must be owned again
+	looked       eventKind = iota // the instance has read the leases
+	acquired                      // the lease
+	claimed                       // the manifest is written
+	restored                      // the state is restored and folding begins
+	released                      // the ownership ended for any other reason than the following
+	foldedAll                     // the ownership ended: the closed shard is folded to its end
+	mustWait                      // the ownership ended: the generation before is not folded to its end
+	foundNewer                    // the ownership ended: a newer program saved the state
+	wasTakenOver                  // the next generation has taken the shard over
+	reopened                      // states of a finished generation are gone or damaged: it must be owned again
 )
 
-// event is a happening and what the instance knows then.
+// event is an input of the state machine.
 type event struct {
-	what happening
+	what eventKind
 
 	// of looked:
 	holder    string // instance that holds the lease; "": none
@@ -82,7 +82,7 @@ type event struct {
 	unknown   bool   // the shard is closed, and it is not known whether the next generation has taken it over
 }
 
-// action is what an instance does because of an event.
+// action is the output of the state machine.
 type action uint8
 
 const (
@@ -123,7 +123,7 @@ func (s status) next(e event, now time.Time, l limits) (status, action) {
 		return status{state: waiting, since: now, waitingSince: s.waitingSince}, doNothing
 	case foundNewer:
 		return status{state: refused, since: now}, doNothing
-	case takenOverN:
+	case wasTakenOver:
 		if s.state.held() { // its owner finds out when it is folded to its end
 			return s, doNothing
 		}

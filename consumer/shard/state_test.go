@@ -41,8 +41,8 @@ func TestTransitions(t *testing.T) {
 		{"closed and not known", status{}, old, status{state: unknown}, doNothing},
 		{"free, then closed and not known", status{state: free, since: ago(time.Hour)}, old, status{state: unknown}, doNothing},
 		{"known to be needed", status{state: unknown}, ours, status{state: free, since: now}, claim},
-		{"taken over", status{state: unknown}, event{what: takenOverN}, status{state: finished}, doNothing},
-		{"taken over while owned", status{state: owning}, event{what: takenOverN}, status{state: owning}, doNothing},
+		{"taken over", status{state: unknown}, event{what: wasTakenOver}, status{state: finished}, doNothing},
+		{"taken over while owned", status{state: owning}, event{what: wasTakenOver}, status{state: owning}, doNothing},
 
 		{"lease acquired", status{state: free, since: ago(time.Hour)}, event{what: acquired}, status{state: claiming}, doNothing},
 		{"lease acquired again", status{state: waiting, since: ago(1), waitingSince: ago(time.Hour)}, event{what: acquired},
@@ -90,7 +90,7 @@ func TestTransitions(t *testing.T) {
 			status{state: refused, since: ago(time.Hour)}, doNothing},
 		{"refused, another holds it", status{state: refused, since: ago(time.Hour)}, other, status{state: refused, since: now}, doNothing},
 		{"refused, not known", status{state: refused, since: ago(time.Hour)}, old, status{state: refused, since: now}, doNothing},
-		{"refused, taken over", status{state: refused, since: never}, event{what: takenOverN}, status{state: finished}, doNothing},
+		{"refused, taken over", status{state: refused, since: never}, event{what: wasTakenOver}, status{state: finished}, doNothing},
 	} {
 		if to, do := tt.from.next(tt.e, now, l); to != tt.to || do != tt.do {
 			t.Errorf("%s: %s → %+v, action %d; want %+v, action %d", tt.name, tt.from.state, to, do, tt.to, tt.do)
@@ -103,13 +103,13 @@ func newGroup(log *logBuffer) *Group {
 	return New(Options{Fold: "chain", Instance: "a"}, nil, slog.New(slog.NewJSONHandler(log, nil)))
 }
 
-// TestLongWaitIsLoggedOnce: and again when shards waited no more in between.
+// TestLongWaitIsLoggedOnce: and again after no shard has waited.
 func TestLongWaitIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	g := newGroup(&log)
 	for n, round := range []struct {
-		end    happening
+		end    eventKind
 		longer time.Duration
 		logged int
 	}{{mustWait, 0, 0}, {mustWait, 2 * longWait, 1}, {mustWait, 2 * longWait, 1}, {released, 0, 1}, {mustWait, 0, 1}, {mustWait, 2 * longWait, 2}} {
@@ -130,14 +130,14 @@ func TestLongWaitIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestEndOfAnOwnership: what it says about other shards, and about a bus that was removed meanwhile.
-func TestEndOfAnOwnership(t *testing.T) {
+// TestEndOfOwnership: how it changes the states of this and of other shards, also after the bus was recreated.
+func TestEndOfOwnership(t *testing.T) {
 	t.Parallel()
 	born := time.Unix(1_700_000_000, 0)
 	for _, tt := range []struct {
 		name  string
 		owner *owner
-		end   happening
+		end   eventKind
 		want  state // of the owned shard 2
 		other state // of shard 0, which was finished
 	}{

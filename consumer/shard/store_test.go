@@ -17,8 +17,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestOwnersLeaveNothing: what the owners before have stored is freed, and what attempts that failed have.
-func TestOwnersLeaveNothing(t *testing.T) {
+// TestOldPartsAreFreed: parts of earlier owners and of failed attempts.
+func TestOldPartsAreFreed(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	big := bytes.Repeat([]byte("state"), partBytes) // five parts
@@ -70,8 +70,8 @@ func (h *holding) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.Publ
 	return nil, nats.ErrDisconnected
 }
 
-// TestLateAttempt: what an attempt that failed has sent comes when a later one has been committed.
-func TestLateAttempt(t *testing.T) {
+// TestLateMessagesDoNotHarm: messages of a failed attempt arrive after a later one was committed.
+func TestLateMessagesDoNotHarm(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	c := newStore(js)
@@ -134,8 +134,8 @@ func (muteJS) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.Publis
 	return nil, ctx.Err()
 }
 
-// TestAckOfAPartLost: a part whose ack never comes fails the commit, and nothing is in doubt.
-func TestAckOfAPartLost(t *testing.T) {
+// TestUnansweredPartFailsCommit: nothing is in doubt then.
+func TestUnansweredPartFailsCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &store{js: muteJS{}, fold: "chain", swept: true}
@@ -146,8 +146,8 @@ func TestAckOfAPartLost(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfPartsWithoutAnAck: attempts whose acks are lost leave nothing that a later one, when acks come again, would have to wait for.
-func TestNothingIsKeptOfPartsWithoutAnAck(t *testing.T) {
+// TestUnansweredPartsLeaveNothingPending: attempts without acks do not delay a later one.
+func TestUnansweredPartsLeaveNothingPending(t *testing.T) {
 	t.Parallel()
 	admin := connectReady(t, 1)
 	js, err := jetstream.New(admin.Conn(), jetstream.WithPublishAsyncMaxPending(2*partsAtOnce))
@@ -216,9 +216,9 @@ func (s showing) GetLastMsgForSubject(context.Context, string) (*jetstream.RawSt
 	return s.newest, nil
 }
 
-// TestManifestRefused: a commit ends when the bus goes on refusing its manifest. It is fenced when what its owner has stored is
-// no more: then nothing that it can write will ever be taken.
-func TestManifestRefused(t *testing.T) {
+// TestRefusedManifestEndsCommit: the owner is fenced if its own manifest does not exist any more: NATS will never
+// accept its next one.
+func TestRefusedManifestEndsCommit(t *testing.T) {
 	t.Parallel()
 	newest := &jetstream.RawStreamMsg{Sequence: 5, Data: []byte(`{"form":1,"owner":"one","epoch":1,"commit":1}`)}
 	wrong := &jetstream.APIError{ErrorCode: 10071, Description: "wrong last sequence"}

@@ -117,7 +117,7 @@ func (g *Group) readTakenOver(ctx context.Context) {
 		if taken.created.Equal(g.created) && taken.topology.Equal(g.topology) {
 			g.closed.known = true
 			for _, shard := range taken.shards {
-				g.apply(shard, event{what: takenOverN})
+				g.apply(shard, event{what: wasTakenOver})
 			}
 		}
 	default:
