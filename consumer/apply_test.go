@@ -29,7 +29,7 @@ func TestOutcomeOfEachMessage(t *testing.T) {
 		name  string
 		send  [][]byte
 		want  []uint64
-		told  uint64 // lost batches that the fold was told of
+		told  uint64 // lost batches that the fold records
 		stats Stats
 	}{
 		{"in order", [][]byte{memory(1), memory(2)}, []uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2)}},
@@ -95,7 +95,7 @@ func TestOutcomeOfEachMessage(t *testing.T) {
 			wait(t, c, last)
 			expect(t, fold, tt.want...)
 			if got := fold.toldLost(); got != tt.told {
-				t.Errorf("the fold was told of %d lost batches, want %d", got, tt.told)
+				t.Errorf("the fold records %d lost batches, want %d", got, tt.told)
 			}
 			got := c.Stats()
 			got.LastEvent = time.Time{}
@@ -192,7 +192,7 @@ func TestEvictedRunsKeepTheirLosses(t *testing.T) {
 		if last := r.of(&h).accept(&h); last != 0 {
 			t.Fatalf("run %d was known", run)
 		}
-		// One run is heard of all the time: it must not be forgotten.
+		// One run publishes all the time: it must not be forgotten.
 		steady := schema.Header{Host: "steady", Seq: run + 1, Lost: [schema.NumLosses]uint64{schema.LossSpool: 5}}
 		if last := r.of(&steady).accept(&steady); last != run {
 			t.Fatalf("the steady run stands at %d, want %d", last, run)
@@ -219,7 +219,7 @@ func TestHostsAreBounded(t *testing.T) {
 	h.record(&schema.Header{Host: "x"}, at(maxHosts).Add(maxSilent), "", 0)
 	gone := h.forgetSilent(at(maxHosts).Add(maxSilent + 1))
 	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.compare) {
-		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that were heard of later", len(h), len(gone))
+		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that published later", len(h), len(gone))
 	}
 }
 

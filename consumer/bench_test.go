@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// counting is the cheapest fold there is: what is left is the runtime.
+// counting is the cheapest fold there is: the rest is the cost of the runtime.
 type counting struct{ events int }
 
 func (c *counting) Name() string         { return "counting" }

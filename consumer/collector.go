@@ -61,7 +61,7 @@ func (t *timing) observe(o outcome, b *schema.Batch, began time.Time) {
 	}
 }
 
-// Describe sends nothing: the hosts are known only when Prometheus scrapes.
+// Describe sends nothing: hosts come and go between scrapes.
 func (r *Reader) Describe(chan<- *prometheus.Desc) {}
 
 // Collect copies the counters, so that a scrape does not hold up a batch.

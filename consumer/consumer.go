@@ -53,7 +53,7 @@ const (
 	leastPull    = 1 << 20 // two of the largest messages
 )
 
-// pullBytes bounds what one shard may have in flight as if this instance owned all shards, which may happen any time.
+// pullBytes bounds the bytes in flight of one shard as if this instance owned all shards, which may happen any time.
 func pullBytes(asked, shards int) int {
 	if asked <= 0 {
 		asked = defaultPullBytes

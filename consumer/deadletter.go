@@ -124,7 +124,7 @@ func (r *Reader) isFinal(err error, subject string, before error) bool {
 		errors.Is(last, nats.ErrPermissionViolation) && !errors.Is(last, before) && strings.Contains(last.Error(), `"`+subject+`"`)
 }
 
-// publishLetter publishes a dead letter. It creates the stream if there is none. The stream drops an id that it has.
+// publishLetter publishes a dead letter. It creates the stream if it does not exist. The stream drops an id that it has.
 func (r *Reader) publishLetter(letter *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()

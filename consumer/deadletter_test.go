@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// poisoned is a reader whose fold is about to panic over the second of three batches, which are all fetched, while the bus is away.
+// poisoned returns a reader that has fetched three batches and whose fold will panic over the second. NATS is unreachable.
 func poisoned(t *testing.T) (b *bustest.Server, js jetstream.JetStream, r *Reader, fold *recorder, stop func()) {
 	b = bustest.NewServer(t, "")
 	js = b.Connect()
@@ -27,12 +27,12 @@ func poisoned(t *testing.T) (b *bustest.Server, js jetstream.JetStream, r *Reade
 	r, stop = start(t, js, fold, ReaderOptions{})
 	fold.hold <- struct{}{}
 	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 3 && i.NumWaiting > 0 })
-	if err := js.Conn().Flush(); err != nil { // the client has read what the bus has sent
+	if err := js.Conn().Flush(); err != nil { // all messages have arrived
 		t.Fatal(err)
 	}
 	wait(t, r, 1)
 	b.Stop()
-	eventually(t, "the bus is away", func() bool { return !js.Conn().IsConnected() })
+	eventually(t, "NATS is unreachable", func() bool { return !js.Conn().IsConnected() })
 	close(fold.hold)
 	return b, js, r, fold, stop
 }
@@ -41,7 +41,7 @@ func TestDeadLetterWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	b, js, r, fold, _ := poisoned(t)
 	b.Start()
-	eventually(t, "the bus is back", js.Conn().IsConnected)
+	eventually(t, "NATS is back", js.Conn().IsConnected)
 	wait(t, r, 3)
 	expect(t, fold, 1, 3)
 	if n := info(t, js, schema.DeadLetterStream).State.Msgs; n != 1 {

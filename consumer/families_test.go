@@ -243,7 +243,7 @@ func TestSupersededShardsAreNotShown(t *testing.T) {
 				return list
 			}
 			if got := (&instance{Consumer: c}).shards(); !slices.Equal(got, tt.shown) {
-				t.Errorf("shards %v are shown, want %v", got, tt.shown)
+				t.Errorf("shards %v are visible, want %v", got, tt.shown)
 			}
 			page := string(consumertest.Page(t, c))
 			for _, line := range []string{

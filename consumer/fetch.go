@@ -153,7 +153,7 @@ func (r *Reader) wants(subject string) bool {
 	return false
 }
 
-// endFetch applies what was fetched, waits for the last step, and deletes the JetStream consumer before it would expire.
+// endFetch applies the fetched messages, waits for the last step, and deletes the JetStream consumer before it would expire.
 func (r *Reader) endFetch(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
 	if r.js.Conn().IsConnected() {
 		fetching.Drain()

@@ -192,7 +192,7 @@ func TestStopAppliesFetchedMessages(t *testing.T) {
 	publishMemory(t, js, upTo(50)...)
 	fold.hold <- struct{}{}
 	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 50 && i.NumWaiting > 0 })
-	if err := js.Conn().Flush(); err != nil { // the client has read what the bus has sent
+	if err := js.Conn().Flush(); err != nil { // all messages have arrived
 		t.Fatal(err)
 	}
 	stopped := make(chan struct{})
@@ -265,7 +265,7 @@ func TestWaitForSkipsOtherKinds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := c.WaitFor(ctx, launches+1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for what is not stored yet gave %v", err)
+		t.Errorf("waiting for a message that is not stored gave %v", err)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestEnsureStreamsKeepsOtherSettings(t *testing.T) {
 	}
 }
 
-// TestLagOfBlockedFold: the lag counts what is stored and not folded, also if it was stored after the last message
+// TestLagOfBlockedFold: the lag counts messages that are stored and not folded, also if it was stored after the last message
 // was sent.
 func TestLagOfBlockedFold(t *testing.T) {
 	t.Parallel()

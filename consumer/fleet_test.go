@@ -30,7 +30,7 @@ type fleet struct {
 	lease time.Duration
 	log   page
 	seqs  map[string]uint64
-	sums  map[string]uint64 // what the chain of each host must be
+	sums  map[string]uint64 // expected chain of each host
 }
 
 func newFleet(t *testing.T, shards int) *fleet { return newFleetOn(t, bustest.NewAccount(t), shards) }
@@ -128,7 +128,7 @@ func (m *manifest) saved() bool { return len(m.Sums) > 0 }
 
 func manifestSubject(number int) string { return schema.StateSubject("chain", number, "m") }
 
-// manifest returns the newest manifest of a shard; zero if there is none.
+// manifest returns the newest manifest of a shard; or zero.
 func (f *fleet) manifest(number int) (m manifest) {
 	f.t.Helper()
 	if raw := f.rawManifest(number); raw != nil {
@@ -210,7 +210,7 @@ func (f *fleet) refused() bool {
 	return false
 }
 
-// undisturbed is what one reader makes of each shard from its beginning.
+// undisturbed returns the state of a reader that reads each shard from its beginning.
 func (f *fleet) undisturbed() map[int][]byte {
 	states := map[int][]byte{}
 	for _, shard := range f.topo.Numbers() {
@@ -239,7 +239,7 @@ func (f *fleet) expect(states map[int][]byte) {
 	f.expectSums(states, newChain)
 }
 
-// expectSums compares what the states hold with what was sent.
+// expectSums compares the states with the published batches.
 func (f *fleet) expectSums(states map[int][]byte, newFold func() Stateful) {
 	f.t.Helper()
 	sums := map[string]uint64{}
@@ -265,7 +265,7 @@ func (i *instance) shards() (list []int) {
 	return list
 }
 
-// finish has one more instance fold what is left.
+// finish runs one more instance until it has folded everything.
 func (f *fleet) finish() {
 	f.t.Helper()
 	last := f.instance("last", newChain)

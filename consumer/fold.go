@@ -20,8 +20,8 @@ import (
 //
 //	Forget(cluster, host string)
 //
-// which the same goroutine calls between two batches for a host that was silent for a day while others were not, or for
-// the longest time when there are too many hosts. Time here is when NATS stored the batches, so each reader of a stream
+// which the same goroutine calls between two batches to remove a host. A host goes when it was silent for a day while others
+// were not. If there are too many hosts, the one that was silent for longest goes. Time here is when NATS stored the batches, so each reader of a stream
 // calls Forget at the same message, for several hosts in order. If a host comes back in the same run of its producer,
 // the reader reports a lost batch.
 type Fold interface {
@@ -37,8 +37,8 @@ type Section = snapshot.Section
 // gives the same bytes, sorted by cluster and host, whatever events led to it.
 //
 // Snapshot calls yield for each section and stops at its first error; Data is valid until yield returns. Restore is
-// called on a new fold for every section of one snapshot, in order. It refuses what a newer program saved with
-// snapshot.ErrVersion and damaged sections with snapshot.ErrDamaged; after an error the fold is useless.
+// called on a new fold for every section of one snapshot, in order. It refuses a section of a newer program
+// with snapshot.ErrVersion and a damaged one with snapshot.ErrDamaged; after an error the fold is useless.
 type Stateful interface {
 	Fold
 	Snapshot(yield func(Section) error) error

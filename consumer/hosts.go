@@ -19,7 +19,7 @@ func (a hostID) compare(b hostID) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host))
 }
 
-// hostState is what a Reader knows of one host.
+// hostState is the state of one host in a Reader.
 type hostState struct {
 	stored    time.Time // when NATS stored its last batch, plus the time in which NATS stored no batch at all
 	lastEvent time.Time // wall time of its last event

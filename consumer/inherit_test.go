@@ -120,7 +120,7 @@ func TestClosedShardWithAnotherEndIsFolded(t *testing.T) {
 	f.expectSums(f.committed(), newChain)
 }
 
-// hungJS answers what is asked of the states when it is told to.
+// hungJS does not answer requests for states before answers is closed.
 type hungJS struct {
 	jetstream.JetStream
 	answers chan struct{} // closed then
@@ -209,7 +209,7 @@ func TestMissingClosedStreamIsLogged(t *testing.T) {
 	})
 	i.stop()
 	if n := strings.Count(f.log.text.String(), "streams of the generation before do not exist"); n != 2 {
-		t.Errorf("it is said %d times by two shards", n)
+		t.Errorf("it is logged %d times by two shards", n)
 	}
 }
 

@@ -24,7 +24,7 @@ var (
 	descCheckpointBytes = desc("checkpoint_bytes", "Size of the shard's last checkpoint.")
 )
 
-// Describe sends nothing: the shards are known only when Prometheus scrapes.
+// Describe sends nothing: shards come and go between scrapes.
 func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the metrics of every owned shard, and merges those of the folds that Each sees: where two shards have a

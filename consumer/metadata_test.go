@@ -21,7 +21,7 @@ var replies = []string{
 	"$JS.ACK", "$JS.ACK.", "$JS.ACK........", "", ".",
 }
 
-// replied is a message of which no more is known than its reply subject, and what the library reads in that.
+// replied is a message with a reply subject and with the metadata that the library reads from it.
 type replied struct {
 	jetstream.Msg
 	reply string
@@ -43,7 +43,7 @@ func (r replied) Metadata() (*jetstream.MsgMetadata, error) {
 // TestReadMetadata: it reads the same as the library does.
 func TestReadMetadata(t *testing.T) {
 	t.Parallel()
-	var meta jetstream.MsgMetadata // what one message leaves in it is not the next one's
+	var meta jetstream.MsgMetadata // reused, so values of one message must not stay for the next
 	parsed := 0
 	for _, reply := range replies {
 		compareWithLibrary(t, reply, &meta)

@@ -44,7 +44,7 @@ func TestPullsFitTheConnection(t *testing.T) {
 	for _, bytes := range most {
 		sum += bytes
 	}
-	if sum == 0 || sum > serverKeeps*3/4 { // what is on its way to be pulled again comes on top
+	if sum == 0 || sum > serverKeeps*3/4 { // requests in flight come on top
 		t.Fatalf("%d shards ask for %d bytes, and a server keeps %d", len(most), sum, serverKeeps)
 	}
 }

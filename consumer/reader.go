@@ -15,7 +15,7 @@ import (
 // ReaderOptions of a Reader. The zero value reads shard 0 from the beginning of its stream.
 type ReaderOptions struct {
 	Shard        int
-	New          bool          // begin after what is stored when Run begins
+	New          bool          // begin after the messages that are stored when Run begins
 	Since        time.Time     // begin with what NATS stored at this time or later; zero: all
 	PullMaxBytes int           // most bytes of messages in flight; 0: 8 MiB
 	Retry        time.Duration // pause after a failure; 0: 1 s

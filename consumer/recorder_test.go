@@ -100,7 +100,7 @@ func wait(t testing.TB, c *Reader, sequence uint64) {
 	}
 }
 
-// recorder is a fold that writes down what it was given.
+// recorder is a fold that records its batches.
 type recorder struct {
 	poison uint64        // seq that it panics over
 	refuse uint64        // seq that it returns an error for

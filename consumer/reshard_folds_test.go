@@ -113,7 +113,7 @@ func (i *instance) wait(t *testing.T, f *fleet) {
 	}
 }
 
-// rowsOf is what a fold shows, by host.
+// rowsOf returns the reports of a fold, by host.
 func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
 	rows := map[hostID][]string{}
 	show(fold, func(cluster, host string, what any) {

@@ -119,7 +119,7 @@ func TestRebuiltStateInherits(t *testing.T) {
 	}
 }
 
-// slowRestore notes how many states are taken up at once.
+// slowRestore counts how many states are restored at once.
 type slowRestore struct {
 	*chain
 	now, most *atomic.Int32

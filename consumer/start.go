@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/consumer/bus"
 )
 
-// startPoint is where and how reading began, and what is needed to recognize the stream after a reset.
+// startPoint is where reading began, and identifies the stream after a reset.
 type startPoint struct {
 	begun     bool
 	late      bool      // reading began after the stream's beginning, as ReaderOptions ask

@@ -131,7 +131,7 @@ func TestLossAcrossGenerations(t *testing.T) {
 	}
 }
 
-// vagueStream answers a question of a message with an error, and what it holds else only when that is nil.
+// vagueStream answers requests for a message with err, if err is not nil.
 type vagueStream struct {
 	jetstream.Stream
 	err error
@@ -191,12 +191,12 @@ func TestResumeNeedsTheSameStream(t *testing.T) {
 			t.Errorf("%s: begins at %d, %v, want %d", tt.name, config.OptStartSeq, err, tt.start)
 		}
 		if after := r.position(); err != nil && (after.Sequence != m.Sequence || !after.Stored.Equal(m.Stored)) {
-			t.Errorf("%s: what it has read is forgotten: %+v", tt.name, after)
+			t.Errorf("%s: the position is forgotten: %+v", tt.name, after)
 		}
 	}
 }
 
-// silentJS does not answer what is asked of the topology.
+// silentJS does not answer requests for the topology.
 type silentJS struct{ jetstream.JetStream }
 
 func (silentJS) KeyValue(context.Context, string) (jetstream.KeyValue, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// A saved state is, in this order: the form, the reader's counters, what it knows of producer runs and hosts, and the
-// sections of the fold. All of it is sorted, so equal states are equal bytes.
+// A saved state is, in this order: the form, the reader's counters, producer runs and hosts, and the sections of the
+// fold. All of it is sorted, so equal states are equal bytes.
 
 // stateForm is the only form that exists. A change of the order or the meaning of the values gets the next number.
 const stateForm = 1

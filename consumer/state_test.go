@@ -25,7 +25,7 @@ type given struct {
 func (g given) Subject() string { return g.subject }
 func (g given) Data() []byte    { return g.data }
 
-// forgetting is a chain that lets go of hosts, and keeps no account of what it was told that a state would hold.
+// forgetting is a chain with Forget and Lost. It records the calls outside of its state.
 type forgetting struct {
 	*chain
 	gone []string
@@ -93,7 +93,7 @@ func TestSilentHostsAreForgotten(t *testing.T) {
 		t.Errorf("hosts %v, want all but the silent one, and 89 gaps of the good one", h)
 	}
 	if f := undisturbedFold.(*forgetting); !slices.Equal(f.gone, []string{"silent"}) || len(f.hosts) != 4 {
-		t.Errorf("the fold was told to forget %v, and holds %d hosts; want the silent one, and the other 4", f.gone, len(f.hosts))
+		t.Errorf("the fold forgot %v, and holds %d hosts; want the silent one, and the other 4", f.gone, len(f.hosts))
 	}
 	want, err := undisturbed.State(undisturbedFold)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestForgetAndLostCalls(t *testing.T) {
 				r.step(m, &m.meta)
 			}
 			if !slices.Equal(fold.gone, test.gone) || !slices.Equal(fold.lost, test.lost) {
-				t.Errorf("told to forget %v and of losses of %v, want %v and %v", fold.gone, fold.lost, test.gone, test.lost)
+				t.Errorf("the fold forgot %v and of losses of %v, want %v and %v", fold.gone, fold.lost, test.gone, test.lost)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func TestTooManyHostsAreEvicted(t *testing.T) {
 		t.Error("restarted, the state is not that of an undisturbed reader")
 	}
 	if want := []string{"h00000", "h00001", "h00002", "h00003", "h00004"}; !slices.Equal(fold.gone, want) || !slices.Equal(fold.lost, []string{"h00001"}) {
-		t.Errorf("told to forget %v, want %v, and of losses of %v", fold.gone, want, fold.lost)
+		t.Errorf("the fold forgot %v, want %v, and of losses of %v", fold.gone, want, fold.lost)
 	}
 
 	joined, fold := reader()
@@ -261,6 +261,6 @@ func TestLossesOfEvictedRunsAreSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.runs.forgotten != before.runs.forgotten || after.Lost() != before.Lost() {
-		t.Errorf("%v are taken up, want %v", after.runs.forgotten, before.runs.forgotten)
+		t.Errorf("%v are restored, want %v", after.runs.forgotten, before.runs.forgotten)
 	}
 }

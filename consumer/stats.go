@@ -12,12 +12,12 @@ const (
 	reasonRetention = "retention"  // retention removed them, or they went to shards of an earlier generation
 )
 
-// Stats counts what a Reader has read.
+// Stats counts the messages of a Reader.
 type Stats struct {
 	Batches         uint64                  // applied
 	Events          [schema.NumKinds]uint64 // in them, by kind
 	Duplicates      uint64
-	Invalid         uint64 // not a batch, or not one of the host in the subject
+	Invalid         uint64 // not a batch, or of another host than the subject names
 	Refused         uint64 // Apply failed
 	Unknown         uint64 // of a kind that this version does not know
 	Gaps            uint64 // holes in seq

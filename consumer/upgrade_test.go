@@ -86,7 +86,7 @@ func TestRollingUpgrade(t *testing.T) {
 		if i > 0 {
 			continue
 		}
-		running[0].stop() // the new one is gone again: the old ones find what it has saved
+		running[0].stop() // the new one is gone again: the old ones find its states
 		eventually(t, "old instances leave its states alone", func() bool {
 			return f.refused()
 		})
@@ -159,7 +159,7 @@ func TestNewerManifestIsLeftAlone(t *testing.T) {
 	f.expect(f.committed())
 }
 
-// TestDowngradeAfterReshard: an older instance rebuilds what the streams of the present generation hold.
+// TestDowngradeAfterReshard: an older instance rebuilds its state from the streams of the present generation.
 func TestDowngradeAfterReshard(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -21,7 +21,7 @@ func (p *Plan) Apply(ctx context.Context) error {
 	return nil
 }
 
-// settleStream calls ensureStream and retries what a server may accept later.
+// settleStream calls ensureStream and retries temporary refusals.
 func settleStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	for retries := 0; ; retries++ {
 		err := ensureStream(ctx, js, want)

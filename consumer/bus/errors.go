@@ -51,8 +51,8 @@ func checkVersion(account *jetstream.AccountInfo, version string) error {
 	return nil
 }
 
-// checkLimits refuses what the account's limits or a single server cannot hold. The room of a server or of a cluster is
-// known only to the servers: they refuse a stream that does not fit.
+// checkLimits compares the plan with the limits of the account, and with a single server. Only the servers know their own
+// room: they refuse a stream that does not fit.
 func (p *Plan) checkLimits(account *jetstream.AccountInfo) error {
 	if p.Options.Replicas > 1 && p.js.Conn().ConnectedClusterName() == "" {
 		return fmt.Errorf("%d replicas need a cluster, and this is a single server: %s", p.Options.Replicas, remedyNotClustered)

@@ -15,7 +15,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// mostSubjects are asked for in one request: JetStream answers with at most 1,024.
+// mostSubjects bounds one request: JetStream answers with at most 1,024 messages.
 const mostSubjects = 512
 
 // NothingPending reports whether a stream holds no message of these subjects after sequence. The stream must have just

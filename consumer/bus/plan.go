@@ -36,7 +36,7 @@ type Step struct {
 const slack = 16 << 20
 
 // PlanStreams reads the bus and lists the changes. It returns an error if the bus cannot have these streams, as far as
-// the account tells; Apply reports what a server refuses.
+// the account tells; Apply reports refusals of the servers.
 func PlanStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions) (*Plan, error) {
 	account, err := js.AccountInfo(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *Plan) read(ctx context.Context) (revision uint64, err error) {
 	}
 }
 
-// complete replaces zero values with what the bus has, else with the defaults.
+// complete replaces zero values with those of the bus, else with the defaults.
 func (p *Plan) complete(o StreamOptions) StreamOptions {
 	has := StreamOptions{
 		Shards: max(o.NewShards, 1), Replicas: 1, MaxAge: defaultAge, MaxBytes: defaultBytes, Lease: defaultLease,

@@ -59,7 +59,7 @@ func TestEnsureStreamsCreatesAllOnce(t *testing.T) {
 		t.Errorf("a lease is taken twice: %v", err)
 	}
 
-	// What is not spoken of stays, in another generation too.
+	// Other settings stay, also in the next generation.
 	topology := reshard(t, js, 6)
 	if c := info(t, js, schema.StreamName(3)).Config; c.MaxBytes != 50<<20 || c.MaxAge != 2*time.Hour || topology.First != 3 {
 		t.Errorf("shard 3 of %+v: %+v", topology, c)

@@ -13,7 +13,7 @@ import (
 // RequestTimeout bounds one request to JetStream.
 const RequestTimeout = 5 * time.Second
 
-// ErrStaleReplica means that a replica does not have yet what the leader of its stream has. Retry.
+// ErrStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
 var ErrStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
 
 // Position is how far a stream was read. The zero Position is of a stream that was never read.

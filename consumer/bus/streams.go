@@ -11,8 +11,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// StreamOptions say how much the bus keeps, and in how many shards. A zero value keeps what the bus has; a new bus gets
-// the default.
+// StreamOptions say how much the bus keeps, and in how many shards. A zero value keeps the value of the bus; a new bus
+// gets the default.
 type StreamOptions struct {
 	NewShards int           // shards of a bus that has none, if Shards is 0; default 1
 	Shards    int           // default 1

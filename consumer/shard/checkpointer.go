@@ -61,7 +61,7 @@ func (c *checkpointer) checkpointIfDue(ctx context.Context) error {
 	return c.checkpoint(ctx)
 }
 
-// checkpoint commits what was folded. Folding waits while the state is copied, and goes on while it is written.
+// checkpoint commits the current state. Folding waits while the state is copied, and goes on while it is written.
 func (c *checkpointer) checkpoint(ctx context.Context) error {
 	next := c.manifest
 	c.buffer.Reset()

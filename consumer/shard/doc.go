@@ -16,8 +16,8 @@
 // a newer program is logged, counted, and left to newer instances; it is rebuilt only if none comes.
 //
 // Generations. When the number of shards changes, the shards of the new generation inherit the states of their hosts once
-// the shards before are closed and folded to their end. Until then they wait. What a fold keeps of all hosts together is
-// not inherited. A closed shard that was folded to its end, or taken over, is never owned again.
+// the shards before are closed and folded to their end. Until then they wait. The part of a state that covers all
+// hosts together is not inherited. A closed shard that was folded to its end, or taken over, is never owned again.
 //
 // Concurrency. Group.Run uses one goroutine for membership, and for each owned shard one for its lease and one for its
 // checkpoints, beside those of its Reader. Owned, Counts and NotReadyReason may be called from any goroutine.

@@ -70,7 +70,7 @@ type Group struct {
 	leaseTTL    time.Duration
 	shards      map[int]*shardStatus
 	longWaiting bool // reported, until no shard waits
-	ended       bool // Run has ended: what was owned then is still shown
+	ended       bool // Run has ended: the shards that were owned then stay visible
 }
 
 // counters count over all shards that an instance has owned.

@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// errNotDrained: the generation before is not closed, or not folded to its end yet.
+// errNotDrained: the generation before is still open, or is not folded to its end.
 var errNotDrained = errors.New("the generation before is not folded to its end yet")
 
 const noShard = -1
@@ -46,7 +46,7 @@ func (o *owner) inherit(ctx context.Context, reader Reader) (has bool, err error
 		if err != nil {
 			return false, err
 		}
-		hosts := func(cluster, host string) bool { // a batch may have arrived on a shard that is not its host's
+		hosts := func(cluster, host string) bool { // a batch may have arrived on the wrong shard
 			return own.Shard(cluster, host) == o.shard && before.Shard(cluster, host) == before.First+n
 		}
 		if err := reader.Restore(state, hosts); isNewer(err) {

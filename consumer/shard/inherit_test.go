@@ -96,7 +96,7 @@ func (silentStream) GetLastMsgForSubject(ctx context.Context, _ string) (*jetstr
 	return nil, ctx.Err()
 }
 
-// TestTakenOverNeedsAnAnswer: without an answer it is not known whether a generation was taken over.
+// TestTakenOverNeedsAnAnswer: no answer is an error, not a "no".
 func TestTakenOverNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)

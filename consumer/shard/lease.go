@@ -18,7 +18,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// leases are the keys of one fold in the lease bucket: who owns which shard, and who is a member of the group. The bucket
+// leases are the keys of one fold in the lease bucket: one for each owned shard, and one for each member of the group. The bucket
 // drops a key that was not renewed for its TTL. A lease only avoids double work; the manifest's fence guarantees that one
 // owner commits.
 type leases struct {

@@ -34,7 +34,7 @@ type manifest struct {
 	bus.Position
 	Written time.Time `json:"written"`
 
-	revision uint64 // sequence of the manifest's own message; 0: there is none
+	revision uint64 // sequence of the manifest's own message; 0: not stored
 }
 
 type part struct {

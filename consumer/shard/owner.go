@@ -144,7 +144,7 @@ func (o *owner) step(ctx context.Context) (done bool, err error) {
 }
 
 // restore makes a reader from the newest checkpoint. Without one the reader inherits. A damaged state is rebuilt in the
-// same way, and from what the stream still holds.
+// same way, and then from the stream.
 func (o *owner) restore(ctx context.Context) (Reader, error) {
 	reader := o.newReader()
 	var lost error // why the saved state is not used

@@ -103,7 +103,7 @@ func (c *store) free(ctx context.Context, n int, subject func(i int) string) err
 }
 
 // load reads the state that a manifest names. A replica may be stale, so a part that is missing or different is read
-// again; after patience it counts as damaged. If NATS does not answer, the error is not errDamaged.
+// again; after patience it counts as damaged. A silent NATS is another error than errDamaged.
 func (c *store) load(ctx context.Context, m *manifest, patience time.Duration) ([]byte, error) {
 	if !m.valid() {
 		return nil, fmt.Errorf("manifest of shard %d: %w", c.shard, errDamaged)

@@ -24,7 +24,7 @@ type SavedState struct {
 	Written  time.Time
 }
 
-// Saved reads the newest checkpoint. It is empty if there is none.
+// Saved reads the newest checkpoint. Without a checkpoint the result is empty.
 func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) (SavedState, error) {
 	c := store{js: js, fold: fold, shard: shard}
 	for began := time.Now(); ; {

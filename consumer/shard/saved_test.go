@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestGenerationIsKeptForNewerManifest: nobody can tell what a newer program has taken over.
+// TestGenerationIsKeptForNewerManifest: its contents are unknown, so the generation may still be needed.
 func TestGenerationIsKeptForNewerManifest(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)

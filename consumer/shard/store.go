@@ -18,7 +18,7 @@ import (
 
 const (
 	rereadInterval = 100 * time.Millisecond
-	stateTimeout   = 10 * time.Second // for a replica to return what was acked, and for NATS to store a manifest or a part
+	stateTimeout   = 10 * time.Second // for a replica to catch up, and for NATS to store a manifest or a part
 )
 
 var (

@@ -59,7 +59,7 @@ func TestOldPartsAreFreed(t *testing.T) {
 	}
 }
 
-// holding is a bus whose connection ends with what was sent: it comes later.
+// holding keeps messages and fails, like a connection that breaks and delivers them later.
 type holding struct {
 	jetstream.JetStream
 	held []*nats.Msg
@@ -179,7 +179,7 @@ func TestUnansweredPartsLeaveNothingPending(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		c.swept = true // or it would wait for the ack of what it frees
+		c.swept = true // or it would wait for the acks of freed parts
 	}
 	acks(true)
 	if err := c.commit(t.Context(), &m, m, state); err != nil {

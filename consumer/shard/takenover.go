@@ -19,7 +19,7 @@ const requestsAtOnce = 16
 // errNotSaved: a shard has no saved state.
 var errNotSaved = errors.New("no state is saved")
 
-// takenOver reports whether all of a fold's shards of a generation have saved what they inherited. If a request is not
+// takenOver reports whether all of a fold's shards of a generation have saved their inherited states. If a request is not
 // answered, it returns an error.
 func takenOver(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) (bool, error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -109,7 +109,7 @@ func (g *Group) askTakenOver(ctx context.Context) {
 	}()
 }
 
-// readTakenOver applies the answer, if it has come. An error counts as an answer: nothing was taken over.
+// readTakenOver applies the answer, if it has come. An error counts as the answer "no".
 func (g *Group) readTakenOver(ctx context.Context) {
 	select {
 	case taken := <-g.closed.answers:

@@ -1,5 +1,5 @@
 // Package snapshot is the codec of saved state, and the sections in which folds save it: one section for each host, and
-// one for what a fold keeps of all hosts.
+// one for the values that cover all hosts.
 //
 // A section begins with the fold's name and the version of the fold's form. A program reads its own version and all
 // earlier ones. It refuses a newer version with ErrVersion, and damaged data or another fold's section with ErrDamaged;
@@ -10,5 +10,5 @@
 // it allocate more than a small multiple of them.
 //
 // Sections of hosts are independent: any of them can be restored alone, with or without the section of all hosts. Metrics
-// that are summed over hosts, and limits that all hosts share, then continue from what was restored.
+// that are summed over hosts, and limits that all hosts share, then continue from the restored sections.
 package snapshot

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Section is the state of one host in one fold. The section without a host holds what the fold keeps of all hosts.
+// Section is the state of one host in one fold. The section without a host holds the values that cover all hosts.
 type Section struct {
 	Cluster, Host string
 	Data          []byte // begins with the fold's name and the version of its form
@@ -28,8 +28,8 @@ type Form struct {
 	Version uint64 // that Save writes, from 1 on; Restore reads it and all before
 }
 
-// Parts write or read the state: Shard what the fold keeps of all hosts, Host what it keeps of one. Both are called with
-// Lock held.
+// Parts write or read the state: Shard the values that cover all hosts, Host those of one host. Both are called
+// with Lock held.
 type Parts[T any] struct {
 	Lock  sync.Locker
 	Shard func(T)

@@ -12,13 +12,13 @@ type Writer struct {
 	strings map[string]uint64 // number of each string since the last Reset, from 2 on
 }
 
-// Reset discards what was written and keeps the memory.
+// Reset discards the values and keeps the memory.
 func (w *Writer) Reset() {
 	w.buf = w.buf[:0]
 	clear(w.strings)
 }
 
-// Data returns what was written. The Writer owns it; it is valid until the next Reset.
+// Data returns the encoded values. The Writer owns them; they are valid until the next Reset.
 func (w *Writer) Data() []byte { return w.buf }
 
 // Byte appends one byte.
