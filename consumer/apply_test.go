@@ -53,7 +53,8 @@ func TestOutcomeOfEachMessage(t *testing.T) {
 			"a whole stream that begins with seq 3", [][]byte{memory(3)},
 			[]uint64{3}, 2, Stats{Batches: 1, Events: events(1), Gaps: 1, Missing: 2},
 		},
-		{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
+		{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0,
+			Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
 		{
 			"five bytes that claim 20 M entries", [][]byte{hostile, memory(1)},
 			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
@@ -64,7 +65,8 @@ func TestOutcomeOfEachMessage(t *testing.T) {
 		},
 		{
 			"a host that speaks for another",
-			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}), memory(1)},
+			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}),
+				memory(1)},
 			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
 		},
 		{
@@ -135,7 +137,8 @@ func TestDeadLetterNamesItsOrigin(t *testing.T) {
 
 func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	config := jetstream.StreamConfig{Name: schema.StreamName(0), Subjects: []string{schema.ShardSubjects(0)}, AllowDirect: true}
+	config := jetstream.StreamConfig{Name: schema.StreamName(0), Subjects: []string{schema.ShardSubjects(0)},
+		AllowDirect: true}
 	if _, err := js.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +237,8 @@ func TestEvictionIsDeterministic(t *testing.T) {
 		for i := range maxHosts + 1 {
 			h.record(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
 		}
-		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true, "h10000": true} {
+		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true,
+			"h10000": true} {
 			if (h[hostID{"", name}] != nil) != stays {
 				t.Errorf("%s is remembered: %v", name, !stays)
 			}

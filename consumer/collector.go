@@ -20,12 +20,16 @@ var (
 	descBatches     = desc("batches_total", "Messages read, by outcome.", "result")
 	descEvents      = desc("events_total", "Events applied.", "kind")
 	descLag         = desc("lag_messages", "Messages of the shard that are stored and not read yet.")
-	descDeadLetters = desc("dead_letters_total", "Useless messages, by whether they were copied to the dead letters.", "result")
-	descUnseen      = desc("unseen_batches_total", "Batches from before the first one read of a producer run that do not count as lost, by reason.", "reason")
-	descGaps        = desc("sequence_gaps_total", "Gaps in the sequence numbers of a host's batches.", "cluster", "hostname")
-	descGapBatches  = desc("gap_batches_total", "Batches missing in those gaps: lost.", "cluster", "hostname")
-	descLastEvent   = desc("host_last_event_timestamp_seconds", "Wall time of a host's last event.", "cluster", "hostname")
-	descLost        = desc("producer_lost_events_total", "Events that producers counted as lost, by cause.", "reason")
+	descDeadLetters = desc("dead_letters_total", "Useless messages, by whether they were copied to the dead letters.",
+		"result")
+	descUnseen = desc("unseen_batches_total",
+		"Batches from before the first one read of a producer run that do not count as lost, by reason.", "reason")
+	descGaps = desc("sequence_gaps_total", "Gaps in the sequence numbers of a host's batches.", "cluster",
+		"hostname")
+	descGapBatches = desc("gap_batches_total", "Batches missing in those gaps: lost.", "cluster", "hostname")
+	descLastEvent  = desc("host_last_event_timestamp_seconds", "Wall time of a host's last event.", "cluster",
+		"hostname")
+	descLost = desc("producer_lost_events_total", "Events that producers counted as lost, by cause.", "reason")
 )
 
 // timing holds the histograms that each batch updates.
@@ -39,7 +43,8 @@ func newTiming(fold string, shard int) timing {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gputap_consumer_" + name, Help: help, Buckets: buckets,
 			ConstLabels:                 prometheus.Labels{"consumer": fold, "shard": shardLabel(shard)},
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
+			NativeHistogramMinResetDuration: time.Hour,
 		})
 	}
 	return timing{

@@ -21,8 +21,8 @@ type Options struct {
 	Retry        time.Duration // pause after a failure, and at most between two looks at the leases; 0: 1 s
 }
 
-// Consumer runs a fold over the shards that it owns. Each shard has its own state, which outlives the process. Instances
-// of one fold share the shards. It is a prometheus.Collector.
+// Consumer runs a fold over the shards that it owns. Each shard has its own state, which outlives the process.
+// Instances of one fold share the shards. It is a prometheus.Collector.
 type Consumer struct {
 	fold  string
 	group *shard.Group
@@ -48,7 +48,8 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 }
 
 const (
-	// All shards share a connection, and a server closes one that has more than max_pending in flight, 64 MiB by default.
+	// All shards share a connection, and a server closes one that has more than max_pending in flight, 64 MiB by
+	// default.
 	mostInFlight = 32 << 20
 	leastPull    = 1 << 20 // two of the largest messages
 )
@@ -64,16 +65,16 @@ func pullBytes(asked, shards int) int {
 // Ready is closed when the instance has joined the consumer group: it owns its shards, or it is a standby.
 func (c *Consumer) Ready() <-chan struct{} { return c.group.Ready() }
 
-// NotReadyReason returns why the instance, after Ready, is not in the consumer group now: NATS is unreachable, or the bus
-// was removed. nil: it is in the group.
+// NotReadyReason returns why the instance, after Ready, is not in the consumer group now: NATS is unreachable, or the
+// bus was removed. nil: it is in the group.
 func (c *Consumer) NotReadyReason() error { return c.group.NotReadyReason() }
 
-// Run folds until ctx ends; then it commits its state and releases its shards. It waits for NATS, streams and leases. It
-// returns an error if the connection was closed for good or the fold's name is invalid.
+// Run folds until ctx ends; then it commits its state and releases its shards. It waits for NATS, streams and leases.
+// It returns an error if the connection was closed for good or the fold's name is invalid.
 func (c *Consumer) Run(ctx context.Context) error { return c.group.Run(ctx) }
 
-// Each calls see for every shard that is owned and restored, in order. It skips shards of earlier generations when one of
-// a later generation is owned: that has inherited their hosts.
+// Each calls see for every shard that is owned and restored, in order. It skips shards of earlier generations when one
+// of a later generation is owned: that has inherited their hosts.
 func (c *Consumer) Each(see func(shard int, fold Stateful)) {
 	for _, o := range c.owned() {
 		if !o.Superseded {

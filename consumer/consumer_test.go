@@ -52,7 +52,8 @@ func link(before, run, seq uint64) uint64 {
 func (c *chain) Snapshot(yield func(Section) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, id := range slices.SortedFunc(maps.Keys(c.hosts), func(a, b hostID) int { return bytes.Compare([]byte(a.host), []byte(b.host)) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(c.hosts),
+		func(a, b hostID) int { return bytes.Compare([]byte(a.host), []byte(b.host)) }) {
 		data := binary.LittleEndian.AppendUint64([]byte{c.form}, c.hosts[id])
 		if err := yield(Section{Cluster: id.cluster, Host: id.host, Data: data}); err != nil {
 			return err
@@ -116,12 +117,14 @@ func TestEachBatchCountsOnce(t *testing.T) {
 // another fold.
 func TestInvalidFoldNameIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, ok := range map[string]bool{"leak": true, "my-Fold_2": true, "": false, "my.fold": false, "my fold": false, "a*": false, "a/b": false, "Größe": false} {
+	for name, ok := range map[string]bool{"leak": true, "my-Fold_2": true, "": false, "my.fold": false,
+		"my fold": false, "a*": false, "a/b": false, "Größe": false} {
 		if err := shard.CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	c := New(Options{}, nil, func() Stateful { return named{newChain().(*chain), "my.fold"} }, slog.New(slog.DiscardHandler))
+	c := New(Options{}, nil, func() Stateful { return named{newChain().(*chain), "my.fold"} },
+		slog.New(slog.DiscardHandler))
 	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"my.fold"`) {
 		t.Errorf("Run gave %v", err)
 	}
@@ -201,7 +204,8 @@ func TestInstancesSurviveServerRestart(t *testing.T) {
 			for i := range 20 {
 				f.send(fmt.Sprintf("h%d", i%5))
 			}
-			eventually(t, "all is committed", func() bool { return maps.EqualFunc(f.committed(), f.undisturbed(), bytes.Equal) })
+			eventually(t, "all is committed",
+				func() bool { return maps.EqualFunc(f.committed(), f.undisturbed(), bytes.Equal) })
 			eventually(t, "each has a shard again", both)
 		})
 	}
@@ -236,7 +240,8 @@ func TestPanicInRestoreRebuilds(t *testing.T) {
 	first := f.instance("first", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true} })
 	eventually(t, "it is saved", func() bool { return first.group.Counts().Commits > 0 })
 	first.stop()
-	saving := f.instance("saving", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true, saving: true} })
+	saving := f.instance("saving",
+		func() Stateful { return nervous{chain: newChain().(*chain), restoring: true, saving: true} })
 	f.send("h")
 	eventually(t, "it is rebuilt and not saved", func() bool {
 		return saving.group.Counts().Rebuilt == 1 && saving.group.Counts().Failed > 0
@@ -261,7 +266,8 @@ func TestDamagedStateIsRebuilt(t *testing.T) {
 	c.stop()
 	f.damage(0)
 	c = f.instance("two", newChain)
-	eventually(t, "it is rebuilt and saved", func() bool { return c.group.Counts().Rebuilt == 1 && c.group.Counts().Commits > 0 })
+	eventually(t, "it is rebuilt and saved",
+		func() bool { return c.group.Counts().Rebuilt == 1 && c.group.Counts().Commits > 0 })
 	c.stop()
 	f.finish()
 	f.expect(f.committed())

@@ -71,9 +71,9 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 }
 
 // storeLetter tries until the dead letter is stored or refused. While NATS is unreachable the message waits: no other
-// message comes then, and a checkpoint after it would hide it. While NATS is reachable and does not store letters, only
-// the first letter gets deadLetterPatience, and after a letter without an answer no other is tried for that time: useless
-// messages must not hold up the fold.
+// message comes then, and a checkpoint after it would hide it. While NATS is reachable and does not store letters,
+// only the first letter gets deadLetterPatience, and after a letter without an answer no other is tried for that time:
+// useless messages must not hold up the fold.
 func (r *Reader) storeLetter(letter *nats.Msg, id string) error {
 	conn := r.js.Conn()
 	if conn.IsConnected() && time.Since(r.letters.unansweredAt) < deadLetterPatience {
@@ -121,10 +121,12 @@ func (r *Reader) isFinal(err error, subject string, before error) bool {
 	}
 	last := r.js.Conn().LastError() // NATS does not answer a publish without permission
 	return errors.Is(err, nats.ErrMaxPayload) ||
-		errors.Is(last, nats.ErrPermissionViolation) && !errors.Is(last, before) && strings.Contains(last.Error(), `"`+subject+`"`)
+		errors.Is(last, nats.ErrPermissionViolation) && !errors.Is(last, before) &&
+			strings.Contains(last.Error(), `"`+subject+`"`)
 }
 
-// publishLetter publishes a dead letter. It creates the stream if it does not exist. The stream drops an id that it has.
+// publishLetter publishes a dead letter. It creates the stream if it does not exist. The stream drops an id that it
+// has.
 func (r *Reader) publishLetter(letter *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()

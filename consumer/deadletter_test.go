@@ -17,7 +17,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// poisoned returns a reader that has fetched three batches and whose fold will panic over the second. NATS is unreachable.
+// poisoned returns a reader that has fetched three batches and whose fold will panic over the second. NATS is
+// unreachable.
 func poisoned(t *testing.T) (b *bustest.Server, js jetstream.JetStream, r *Reader, fold *recorder, stop func()) {
 	b = bustest.NewServer(t, "")
 	js = b.Connect()
@@ -71,7 +72,8 @@ func TestRefusedDeadLetterIsSkipped(t *testing.T) {
 		may := &server.Permissions{Publish: &server.SubjectPermission{Deny: denied}}
 		return &server.Options{
 			Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
-			Users: []*server.User{{Username: "admin", Password: "x"}, {Username: "fold", Password: "x", Permissions: may}},
+			Users: []*server.User{{Username: "admin", Password: "x"},
+				{Username: "fold", Password: "x", Permissions: may}},
 		}
 	}
 	s, err := server.NewServer(options(schema.DeadLetterSubjects))
@@ -121,7 +123,8 @@ type hesitant struct {
 	asked bool
 }
 
-func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	if !h.asked {
 		h.asked = true
 		return nil, context.DeadlineExceeded
@@ -134,13 +137,15 @@ func TestDeadLetterStreamKeepsItsLimits(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	own := jetstream.StreamConfig{
-		Name: schema.DeadLetterStream, Subjects: []string{"nobody.answers.to.letters"}, MaxBytes: 1 << 20, Duplicates: time.Second,
+		Name: schema.DeadLetterStream, Subjects: []string{"nobody.answers.to.letters"}, MaxBytes: 1 << 20,
+		Duplicates: time.Second,
 	}
 	if _, err := js.CreateStream(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
 	r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
-	if err := r.publishLetter(&nats.Msg{Subject: schema.DeadLetterSubject("recorder", 0)}, "id"); !errors.Is(err, errNoLeader) {
+	if err := r.publishLetter(&nats.Msg{Subject: schema.DeadLetterSubject("recorder", 0)}, "id"); !errors.Is(err,
+		errNoLeader) {
 		t.Errorf("gives %v", err)
 	}
 	if c := info(t, js, schema.DeadLetterStream).Config; c.MaxBytes != own.MaxBytes || c.Duplicates != own.Duplicates {
@@ -155,7 +160,8 @@ type unanswering struct {
 	answers     bool
 }
 
-func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	u.tried++
 	if u.answers {
 		u.kept++
@@ -205,9 +211,11 @@ func TestDeadLetterIsLogged(t *testing.T) {
 	for kept, data := range map[bool][]byte{true: {1}, false: make([]byte, js.Conn().MaxPayload())} {
 		var log page
 		r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.NewTextHandler(&log, nil)))
-		r.deadLetter(useless{data: data}, &jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)
+		r.deadLetter(useless{data: data},
+			&jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)
 		text := log.text.String()
-		if s := r.Stats(); (s.DeadLetters == 1) != kept || strings.Count(text, "\n") != 1 || strings.Contains(text, "useless batch copied to") != kept {
+		if s := r.Stats(); (s.DeadLetters == 1) != kept || strings.Count(text, "\n") != 1 ||
+			strings.Contains(text, "useless batch copied to") != kept {
 			t.Errorf("%d are kept, and it says\n%s", s.DeadLetters, text)
 		}
 		if !strings.Contains(text, "stream=S seq=7") || strings.Contains(text, nats.ErrMaxPayload.Error()) == kept {
@@ -233,7 +241,8 @@ func (evil) Data() []byte    { return nil }
 func TestDeadLetterIsNotDuplicated(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory), []byte("none")); err != nil {
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory),
+		[]byte("none")); err != nil {
 		t.Fatal(err)
 	}
 	letters := func() uint64 { return info(t, f.admin, schema.DeadLetterStream).State.Msgs }
@@ -249,7 +258,8 @@ func TestDeadLetterIsNotDuplicated(t *testing.T) {
 	if n := letters(); n != 1 {
 		t.Errorf("%d dead letters, want 1", n)
 	}
-	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory), []byte("none")); err != nil {
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory),
+		[]byte("none")); err != nil {
 		t.Fatal(err)
 	}
 	r, stop := start(t, f.admin, newChain(), ReaderOptions{})

@@ -79,12 +79,13 @@ func (have *merged) add(name string, m *dto.Metric) {
 	}
 }
 
-// takesLargest reports whether the largest value counts instead of the sum: for times, for booleans, and for what several
-// hosts report of one GPU. name is the text of a description.
+// takesLargest reports whether the largest value counts instead of the sum: for times, for booleans, and for what
+// several hosts report of one GPU. name is the text of a description.
 func takesLargest(name string) bool {
-	return slices.ContainsFunc([]string{`_timestamp_seconds"`, `_incomplete"`, `_info"`, `_unexplained_bytes"`}, func(end string) bool {
-		return strings.Contains(name, end)
-	})
+	return slices.ContainsFunc([]string{`_timestamp_seconds"`, `_incomplete"`, `_info"`, `_unexplained_bytes"`},
+		func(end string) bool {
+			return strings.Contains(name, end)
+		})
 }
 
 // addHistogram adds classic buckets, which are the same in all shards of a fold.

@@ -40,13 +40,15 @@ type series struct {
 	n    int
 }
 
-var descSeries = prometheus.NewDesc("bytes", "Bytes.", []string{"hostname", "gpu", "gpu_uuid", "container", "comm", "pid", "class"}, nil)
+var descSeries = prometheus.NewDesc("bytes", "Bytes.",
+	[]string{"hostname", "gpu", "gpu_uuid", "container", "comm", "pid", "class"}, nil)
 
 func (s series) Describe(chan<- *prometheus.Desc) {}
 
 func (s series) Collect(to chan<- prometheus.Metric) {
 	for i := range s.n {
-		to <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(i), s.host, "0", "GPU-c3ff3ac8-a434-7de1-0f00-2b4e63ac3a57", "",
+		to <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(i), s.host, "0",
+			"GPU-c3ff3ac8-a434-7de1-0f00-2b4e63ac3a57", "",
 			"python3", fmt.Sprint(i), "device")
 	}
 }
@@ -59,10 +61,13 @@ func TestFamiliesMergeSeries(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		events := prometheus.NewCounter(prometheus.CounterOpts{Name: "events_total", Help: "Events."})
 		last := prometheus.NewGauge(prometheus.GaugeOpts{Name: "last_timestamp_seconds", Help: "Last."})
-		live := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "live_bytes", Help: "Live."}, []string{"class", "hostname"})
-		sizes := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sizes", Help: "Sizes.", Buckets: []float64{1, 10}})
+		live := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "live_bytes", Help: "Live."},
+			[]string{"class", "hostname"})
+		sizes := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sizes", Help: "Sizes.",
+			Buckets: []float64{1, 10}})
 		registry.MustRegister(events, last, live, sizes)
-		for name, v := range map[string]float64{"gputap_leak_state_incomplete": 1, "gputap_gpu_info": 1, "gputap_leak_unexplained_bytes": n} {
+		for name, v := range map[string]float64{"gputap_leak_state_incomplete": 1, "gputap_gpu_info": 1,
+			"gputap_leak_unexplained_bytes": n} {
 			one := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Largest."})
 			registry.MustRegister(one)
 			one.Set(v)
@@ -103,7 +108,8 @@ sizes_bucket{le="+Inf"} 2
 sizes_sum 5
 sizes_count 2
 `
-	if err := testutil.CollectAndCompare(collectors{shard("a", 1, 700), shard("b", 4, 600)}, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(collectors{shard("a", 1, 700), shard("b", 4, 600)},
+		strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
@@ -142,7 +148,8 @@ func TestCheckpointMetricsAfterTakeover(t *testing.T) {
 	i.stop()
 }
 
-// BenchmarkScrapeShards scrapes 16 shards of 64 hosts with 40 series each, in turn with the same series as one collector's.
+// BenchmarkScrapeShards scrapes 16 shards of 64 hosts with 40 series each, in turn with the same series as one
+// collector's.
 func BenchmarkScrapeShards(b *testing.B) {
 	const shards, hosts, each = 16, 64, 40
 	var many collectors
@@ -176,11 +183,13 @@ func TestMergedFoldsShowTheSame(t *testing.T) {
 	t.Parallel()
 	page := func(c prometheus.Collector) (lines []string) {
 		for line := range strings.Lines(string(consumertest.Page(t, c))) {
-			if strings.HasPrefix(line, "#") || strings.Contains(line, "kernel_launches_by_name") || strings.Contains(line, "unexplained") {
+			if strings.HasPrefix(line, "#") || strings.Contains(line, "kernel_launches_by_name") ||
+				strings.Contains(line, "unexplained") {
 				continue
 			}
 			value := strings.LastIndexByte(line, ' ') + 1
-			if f, err := strconv.ParseFloat(strings.TrimSpace(line[value:]), 64); err == nil { // sums of seconds are rounded
+			// sums of seconds are rounded
+			if f, err := strconv.ParseFloat(strings.TrimSpace(line[value:]), 64); err == nil {
 				line = fmt.Sprintf("%s%.12g\n", line[:value], f)
 			}
 			lines = append(lines, line)
@@ -203,7 +212,8 @@ func TestMergedFoldsShowTheSame(t *testing.T) {
 			if want := page(whole.(prometheus.Collector)); !slices.Equal(got, want) {
 				for i := range min(len(got), len(want)) {
 					if got[i] != want[i] {
-						t.Fatalf("%s, %d lines of %d: got\n%swant\n%s", whole.Name(), len(got), len(want), got[i], want[i])
+						t.Fatalf("%s, %d lines of %d: got\n%swant\n%s", whole.Name(), len(got), len(want), got[i],
+							want[i])
 					}
 				}
 			}
@@ -238,7 +248,8 @@ func TestSupersededShardsAreNotShown(t *testing.T) {
 					consumertest.Take(t, fold, steps...)
 					r := newReader(ReaderOptions{Shard: number}, nil, fold, slog.New(slog.DiscardHandler))
 					superseded := !slices.Contains(tt.shown, number)
-					list = append(list, shard.Owned{Shard: number, Reader: &statefulReader{r, fold}, Superseded: superseded})
+					list = append(list, shard.Owned{Shard: number, Reader: &statefulReader{r, fold},
+						Superseded: superseded})
 				}
 				return list
 			}

@@ -30,9 +30,9 @@ const OwnerKey = "gputap_owner"
 // errReset ends a fetch that JetStream interrupted: the next one continues after it.
 var errReset = errors.New("the fetch was reset")
 
-// Run applies the shard's batches until ctx ends. It waits for NATS and for the stream. When ctx ends, it still applies
-// what was fetched for up to a second, perhaps without the last message. It returns an error if the connection was closed
-// for good, the topology has no such shard, or the fold's name is invalid.
+// Run applies the shard's batches until ctx ends. It waits for NATS and for the stream. When ctx ends, it still
+// applies what was fetched for up to a second, perhaps without the last message. It returns an error if the connection
+// was closed for good, the topology has no such shard, or the fold's name is invalid.
 func (r *Reader) Run(ctx context.Context) error {
 	if err := shard.CheckName(r.fold.Name()); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	if r.owner != "" {
 		config.Metadata = map[string]string{OwnerKey: r.owner}
 	}
-	// With several filters the server searches its subjects for each message. With 600 hosts that takes 80 times as long
-	// as sending all messages, so a reader of several kinds skips the others itself.
+	// With several filters the server searches its subjects for each message. With 600 hosts that takes 80 times as
+	// long as sending all messages, so a reader of several kinds skips the others itself.
 	if subjects := bus.Subjects(r.opts.Shard, r.kinds); len(subjects) == 1 {
 		config.FilterSubjects = subjects
 	}
@@ -117,7 +117,8 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	r.lag = lag{}
 	r.mu.Unlock()
 	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
-		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { r.interrupted(err, g) }))
 	if err != nil {
 		return fmt.Errorf("start fetching: %w", err)
@@ -153,8 +154,10 @@ func (r *Reader) wants(subject string) bool {
 	return false
 }
 
-// endFetch applies the fetched messages, waits for the last step, and deletes the JetStream consumer before it would expire.
-func (r *Reader) endFetch(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
+// endFetch applies the fetched messages, waits for the last step, and deletes the JetStream consumer before it would
+// expire.
+func (r *Reader) endFetch(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{},
+	g *gate) {
 	if r.js.Conn().IsConnected() {
 		fetching.Drain()
 		select {

@@ -32,9 +32,12 @@ func TestReaderOptionsSetTheStart(t *testing.T) {
 		stats Stats
 	}{
 		{"all", func(time.Time) ReaderOptions { return ReaderOptions{} }, 0, []uint64{1, 2, 3, 4}, Stats{Batches: 4}},
-		{"new", func(time.Time) ReaderOptions { return ReaderOptions{New: true} }, 0, []uint64{4}, Stats{Batches: 1, LateStart: 3}},
-		{"time", func(at time.Time) ReaderOptions { return ReaderOptions{Since: at} }, 0, []uint64{2, 3, 4}, Stats{Batches: 3, LateStart: 1}},
-		{"all that is left", func(time.Time) ReaderOptions { return ReaderOptions{} }, 2, []uint64{3, 4}, Stats{Batches: 2, Retention: 2}},
+		{"new", func(time.Time) ReaderOptions { return ReaderOptions{New: true} }, 0, []uint64{4},
+			Stats{Batches: 1, LateStart: 3}},
+		{"time", func(at time.Time) ReaderOptions { return ReaderOptions{Since: at} }, 0, []uint64{2, 3, 4},
+			Stats{Batches: 3, LateStart: 1}},
+		{"all that is left", func(time.Time) ReaderOptions { return ReaderOptions{} }, 2, []uint64{3, 4},
+			Stats{Batches: 2, Retention: 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,7 +222,8 @@ func TestConsumerNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	created := make(chan string, 100)
-	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>", func(m *nats.Msg) { created <- m.Subject }); err != nil {
+	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>",
+		func(m *nats.Msg) { created <- m.Subject }); err != nil {
 		t.Fatal(err)
 	}
 	fold := &recorder{}
@@ -233,7 +237,8 @@ func TestConsumerNamesAreUnique(t *testing.T) {
 		}
 		seen[subject] = true
 		name := subject[strings.LastIndexByte(subject, '.')+1:]
-		if err := js.DeleteConsumer(t.Context(), schema.StreamName(0), name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := js.DeleteConsumer(t.Context(), schema.StreamName(0), name); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			t.Fatal(err)
 		}
 	}
@@ -288,7 +293,8 @@ func TestMetrics(t *testing.T) {
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	clock := time.Now().Add(-100 * time.Second).Truncate(time.Second)
 	for _, seq := range []uint64{1, 1, 4} {
-		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, ClockOffset: clock.UnixNano() - int64(seq)}
+		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq,
+			ClockOffset: clock.UnixNano() - int64(seq)}
 		publish(t, js, schema.KindMemory, encode(schema.KindMemory, h))
 	}
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
@@ -308,7 +314,8 @@ gputap_consumer_gap_batches_total{cluster="c",consumer="recorder",hostname="h",s
 # TYPE gputap_consumer_host_last_event_timestamp_seconds gauge
 gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder",hostname="h",shard="000"} ` + strconv.FormatFloat(float64(clock.Unix()), 'g', -1, 64) + "\n"
 	names := []string{
-		"gputap_consumer_batches_total", "gputap_consumer_gap_batches_total", "gputap_consumer_host_last_event_timestamp_seconds",
+		"gputap_consumer_batches_total", "gputap_consumer_gap_batches_total",
+		"gputap_consumer_host_last_event_timestamp_seconds",
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
@@ -325,7 +332,8 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 		if f.GetName() != "gputap_consumer_event_delay_seconds" {
 			continue
 		}
-		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 200 || h.GetSampleSum() > 400 {
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 200 ||
+			h.GetSampleSum() > 400 {
 			t.Errorf("%d batches of a hundred seconds ago are %g s old together", h.GetSampleCount(), h.GetSampleSum())
 		}
 		return
@@ -341,7 +349,8 @@ func TestEnsureStreamsKeepsOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := s.CachedInfo().Config
-	if !config.DenyDelete || !config.AllowDirect || config.MaxAge != 24*time.Hour || config.Compression != jetstream.S2Compression {
+	if !config.DenyDelete || !config.AllowDirect || config.MaxAge != 24*time.Hour ||
+		config.Compression != jetstream.S2Compression {
 		t.Errorf("created %+v", config)
 	}
 	config.Description = "ours"
@@ -360,8 +369,8 @@ func TestEnsureStreamsKeepsOtherSettings(t *testing.T) {
 	}
 }
 
-// TestLagOfBlockedFold: the lag counts messages that are stored and not folded, also if it was stored after the last message
-// was sent.
+// TestLagOfBlockedFold: the lag counts messages that are stored and not folded, also if it was stored after the last
+// message was sent.
 func TestLagOfBlockedFold(t *testing.T) {
 	t.Parallel()
 	const batches = 50

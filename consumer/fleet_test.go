@@ -233,7 +233,8 @@ func (f *fleet) expect(states map[int][]byte) {
 	f.t.Helper()
 	for shard, want := range f.undisturbed() {
 		if !bytes.Equal(states[shard], want) {
-			f.t.Errorf("shard %d: the state that was saved is not that of an undisturbed run:\n%x\n%x", shard, states[shard], want)
+			f.t.Errorf("shard %d: the state that was saved is not that of an undisturbed run:\n%x\n%x", shard,
+				states[shard], want)
 		}
 	}
 	f.expectSums(states, newChain)
@@ -248,7 +249,8 @@ func (f *fleet) expectSums(states map[int][]byte, newFold func() Stateful) {
 		if len(state) == 0 {
 			continue
 		}
-		if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold, nil); err != nil {
+		if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold,
+			nil); err != nil {
 			f.t.Error(err)
 		}
 		for id, sum := range fold.hosts {

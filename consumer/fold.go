@@ -15,15 +15,15 @@ import (
 //
 //	Lost(cluster, host, boot string, batches uint64)
 //
-// which the same goroutine calls for batches with events of its kinds that the fold will never see: they were lost, came
-// before the reader's start, or were refused by Apply. A fold may also have the method
+// which the same goroutine calls for batches with events of its kinds that the fold will never see: they were lost,
+// came before the reader's start, or were refused by Apply. A fold may also have the method
 //
 //	Forget(cluster, host string)
 //
-// which the same goroutine calls between two batches to remove a host. A host goes when it was silent for a day while others
-// were not. If there are too many hosts, the one that was silent for longest goes. Time here is when NATS stored the batches, so each reader of a stream
-// calls Forget at the same message, for several hosts in order. If a host comes back in the same run of its producer,
-// the reader reports a lost batch.
+// which the same goroutine calls between two batches to remove a host. A host goes when it was silent for a day while
+// others were not. If there are too many hosts, the one that was silent for longest goes. Time here is when NATS
+// stored the batches, so each reader of a stream calls Forget at the same message, for several hosts in order. If a
+// host comes back in the same run of its producer, the reader reports a lost batch.
 type Fold interface {
 	Name() string // letters, digits, - and _: instances of one name share shards and states
 	Kinds() []schema.Kind

@@ -60,7 +60,8 @@ func TestGenerationIsKeptForStoppedFold(t *testing.T) {
 	f.batches(9, 20)
 	f.topo = reshard(t, f.admin, 2)
 	f.batches(9, 20)
-	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 2); err == nil || !strings.Contains(err.Error(), "chain has not taken over its states of generation 1") {
+	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 2); err == nil ||
+		!strings.Contains(err.Error(), "chain has not taken over its states of generation 1") {
 		t.Errorf("a generation that a fold has not seen is removed: %v", err)
 	}
 	f.finish()
@@ -159,7 +160,8 @@ func TestClosedShardIsNotClaimedWithoutAnswer(t *testing.T) {
 	f.finish()
 	epoch := f.manifest(0).Epoch
 	js := hungJS{f.bus.Connect(), make(chan struct{})}
-	c := New(Options{Instance: "a", Checkpoint: 50 * time.Millisecond, Retry: retry}, js, newChain, slog.New(slog.DiscardHandler))
+	c := New(Options{Instance: "a", Checkpoint: 50 * time.Millisecond, Retry: retry}, js, newChain,
+		slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(running) }()
@@ -219,7 +221,8 @@ func TestMisplacedHostIsNotInherited(t *testing.T) {
 	f := newFleet(t, 2)
 	f.batches(9, 18)
 	data := encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "h0", BootID: "b", Run: 7, Seq: 1})
-	if _, err := f.admin.Publish(t.Context(), schema.Subject(1-f.topo.Shard("c", "h0"), "c", "h0", schema.KindMemory), data); err != nil {
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(1-f.topo.Shard("c", "h0"), "c", "h0", schema.KindMemory),
+		data); err != nil {
 		t.Fatal(err)
 	}
 	f.topo = reshard(t, f.admin, 3)

@@ -17,8 +17,9 @@ var (
 	descLeasesLost = instanceDesc("leases_lost_total", "Shards lost because their lease was not renewed in time.")
 	descFenced     = instanceDesc("fenced_total", "Checkpoints refused because another instance had claimed the shard.")
 	descRebuilt    = instanceDesc("states_rebuilt_total", "Unusable saved states that were rebuilt from the stream.")
-	descNewer      = instanceDesc("newer_states_total", "Saved states of a newer program that were left to newer instances.")
-	descCommits    = instanceDesc("checkpoints_total", "Checkpoints, by result.", "result")
+	descNewer      = instanceDesc("newer_states_total",
+		"Saved states of a newer program that were left to newer instances.")
+	descCommits = instanceDesc("checkpoints_total", "Checkpoints, by result.", "result")
 
 	descCheckpointAge   = desc("checkpoint_age_seconds", "Time since the last checkpoint of the shard.")
 	descCheckpointBytes = desc("checkpoint_bytes", "Size of the shard's last checkpoint.")

@@ -9,9 +9,9 @@ import (
 
 const lagInterval = time.Second
 
-// lag tells how many messages are stored after the last one read. Each message says how many there were when it was sent;
-// but many may be waiting in this process, sent before more were stored. All values are sequences of one JetStream
-// consumer.
+// lag tells how many messages are stored after the last one read. Each message says how many there were when it was
+// sent; but many may be waiting in this process, sent before more were stored. All values are sequences of one
+// JetStream consumer.
 type lag struct {
 	read   uint64 // last message read
 	sent   uint64 // last message sent when NATS was last asked

@@ -29,7 +29,8 @@ const (
 // restores them.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestLargeState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 1 << 30, Lease: 2 * time.Second}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js,
+		bus.StreamOptions{MaxBytes: 1 << 30, Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	last := publishLarge(t, js)
@@ -82,11 +84,13 @@ func publishLarge(t *testing.T, js jetstream.JetStream) (last uint64) {
 	for host := range largeHosts {
 		name := string(rune('a' + host))
 		for seq := range largeEach / largeBatch {
-			thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 7, Start: 1, Comm: "python3"}), TID: 7})
+			thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 7, Start: 1, Comm: "python3"}),
+				TID: 7})
 			call := b.Call(schema.CallRef{Symbol: "cuMemAlloc_v2", Op: schema.OpAlloc, Class: schema.ClassDevice})
 			for i := range largeBatch {
 				n := uint64(seq*largeBatch + i + 1)
-				b.AddMemory(&schema.Memory{Time: schema.KTime(n * 1000), Duration: 100, Thread: thread, Call: call, Ptr: n << 9, Bytes: 512})
+				b.AddMemory(&schema.Memory{Time: schema.KTime(n * 1000), Duration: 100, Thread: thread, Call: call,
+					Ptr: n << 9, Bytes: 512})
 			}
 			data := b.Encode(&schema.Header{Cluster: "c", Host: name, BootID: "boot", Run: 1, Seq: uint64(seq + 1)})
 			ack, err := js.Publish(t.Context(), schema.Subject(0, "c", name, schema.KindMemory), data)
@@ -109,7 +113,8 @@ func runUntil(t *testing.T, js jetstream.JetStream, wanted func(*leak.Tracker) b
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	ok := false
-	for deadline := time.Now().Add(2 * time.Minute); !ok && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok &&
+		time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		c.Each(func(_ int, fold consumer.Stateful) { ok = wanted(fold.(*leak.Tracker)) })
 	}
 	stop()

@@ -69,7 +69,8 @@ func TestLogLinesHaveUniqueKeys(t *testing.T) {
 		}
 		said[line[strings.Index(line, `"msg"`):strings.Index(line, `,"consumer"`)]] = true
 	}
-	if !said[`"msg":"shard acquired"`] || !said[`"msg":"first batch folded"`] || !said[`"msg":"useless batch copied to the dead letters"`] {
+	if !said[`"msg":"shard acquired"`] || !said[`"msg":"first batch folded"`] ||
+		!said[`"msg":"useless batch copied to the dead letters"`] {
 		t.Errorf("it says %v", said)
 	}
 }

@@ -38,7 +38,8 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	meta.Stream, rest, _ = strings.Cut(rest, ".")
 	meta.Consumer, rest, _ = strings.Cut(rest, ".")
 	var stored uint64
-	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored, &meta.NumPending} {
+	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored,
+		&meta.NumPending} {
 		if *to, rest, ok = cutNumber(rest); !ok {
 			return false
 		}

@@ -46,7 +46,8 @@ func encode(kind schema.Kind, h schema.Header) []byte {
 	if kind == schema.KindMemory {
 		p := b.Process(schema.Process{PID: 1, Start: 1, Comm: "p"})
 		b.AddMemory(&schema.Memory{
-			Time: schema.KTime(h.Seq), Thread: b.Thread(schema.Thread{Process: p, TID: 1}), Call: b.Call(schema.Calls[2].Ref()),
+			Time: schema.KTime(h.Seq), Thread: b.Thread(schema.Thread{Process: p,
+				TID: 1}), Call: b.Call(schema.Calls[2].Ref()),
 		})
 	}
 	return slices.Clone(b.Encode(&h))

@@ -30,21 +30,24 @@ var folds = []struct {
 			row(p.ID.Cluster, p.ID.Host, p)
 		}
 	}},
-	{func() Stateful { return launchfold.New(launchfold.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, p := range fold.(*launchfold.Histogram).Report() {
-			row(p.ID.Cluster, p.ID.Host, p)
-		}
-	}},
-	{func() Stateful { return bandwidth.New(bandwidth.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, p := range fold.(*bandwidth.Meter).Report() {
-			row(p.ID.Cluster, p.ID.Host, p)
-		}
-	}},
-	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, a := range fold.(*anomaly.Detector).Alerts() {
-			row(a.Cluster, a.Host, a)
-		}
-	}},
+	{func() Stateful { return launchfold.New(launchfold.Config{}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, p := range fold.(*launchfold.Histogram).Report() {
+				row(p.ID.Cluster, p.ID.Host, p)
+			}
+		}},
+	{func() Stateful { return bandwidth.New(bandwidth.Config{}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, p := range fold.(*bandwidth.Meter).Report() {
+				row(p.ID.Cluster, p.ID.Host, p)
+			}
+		}},
+	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, a := range fold.(*anomaly.Detector).Alerts() {
+				row(a.Cluster, a.Host, a)
+			}
+		}},
 }
 
 // TestReshardedFoldsShowTheSame: hosts of two shards are spread over three and then merged into one. Each fold
@@ -87,7 +90,8 @@ func TestReshardedFoldsShowTheSame(t *testing.T) {
 			}
 			if shards == 1 {
 				lines := hostLines(t, truths[i].(prometheus.Collector))
-				eventually(t, truths[i].Name()+" has the same page", func() bool { return slices.Equal(hostLines(t, sharded), lines) })
+				eventually(t, truths[i].Name()+" has the same page",
+					func() bool { return slices.Equal(hostLines(t, sharded), lines) })
 			}
 			sharded.stop()
 		}
@@ -100,7 +104,8 @@ func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology,
 		return // the numbers of batches say so
 	}
 	b := consumertest.Decode(t, step.Message)
-	if _, err := js.Publish(t.Context(), schema.Subject(topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, b.Kind), step.Message); err != nil {
+	if _, err := js.Publish(t.Context(), schema.Subject(topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, b.Kind),
+		step.Message); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +119,8 @@ func (i *instance) wait(t *testing.T, f *fleet) {
 }
 
 // rowsOf returns the reports of a fold, by host.
-func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
+func rowsOf(t *testing.T, fold Stateful,
+	show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
 	rows := map[hostID][]string{}
 	show(fold, func(cluster, host string, what any) {
 		text, err := json.Marshal(what)
@@ -130,7 +136,8 @@ func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host 
 // hostLines are the lines of a scrape that name a host.
 func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
 	for line := range strings.Lines(string(consumertest.Page(t, c))) {
-		if strings.Contains(line, "hostname=") && !strings.Contains(line, `hostname=""`) && !strings.HasPrefix(line, "gputap_consumer_") {
+		if strings.Contains(line, "hostname=") && !strings.Contains(line, `hostname=""`) &&
+			!strings.HasPrefix(line, "gputap_consumer_") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -155,7 +162,8 @@ func TestForgottenHostIsNotShown(t *testing.T) {
 			fold.(forgetful).Forget(gone.cluster, gone.host)
 			delete(before, gone)
 			ofGone := fmt.Sprintf("hostname=%q", gone.host)
-			left := slices.DeleteFunc(slices.Clone(page), func(line string) bool { return strings.Contains(line, ofGone) })
+			left := slices.DeleteFunc(slices.Clone(page),
+				func(line string) bool { return strings.Contains(line, ofGone) })
 			if len(left) == len(page) || len(left) == 0 {
 				t.Fatalf("of %d lines %d name another host than %v", len(page), len(left), gone)
 			}

@@ -36,7 +36,8 @@ func TestReshardWhileFolding(t *testing.T) {
 				continue
 			}
 			fold := newChain().(*chain)
-			if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold, nil); err != nil {
+			if err := NewReader(ReaderOptions{}, f.admin, fold, slog.New(slog.DiscardHandler)).restore(state, fold,
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			for id, sum := range fold.hosts {
@@ -60,7 +61,8 @@ func TestReshardTwiceWhileDown(t *testing.T) {
 		folded  bool
 		hosts   int
 		between int
-	}{{"folded before", true, 9, 50}, {"folded never", false, 9, 50}, {"nothing comes between", true, 9, 0}, {"most shards are blank", true, 1, 50}} {
+	}{{"folded before", true, 9, 50}, {"folded never", false, 9, 50}, {"nothing comes between", true, 9,
+		0}, {"most shards are blank", true, 1, 50}} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFleet(t, 2)
 			f.batches(tt.hosts, 50)
@@ -201,12 +203,14 @@ func TestRecreatedBusIsFolded(t *testing.T) {
 	i := f.instance("a", newChain)
 	f.send("h")
 	reshard(t, f.admin, 3)
-	eventually(t, "the closed shards are finished, the new ones owned", func() bool { return slices.Equal(i.shards(), []int{2, 3, 4}) })
+	eventually(t, "the closed shards are finished, the new ones owned",
+		func() bool { return slices.Equal(i.shards(), []int{2, 3, 4}) })
 	i.letGo(t, 0, 1)
 	if _, err := bus.RemoveStreams(t.Context(), f.admin); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the instance says that it takes no part", func() bool { return errors.Is(i.NotReadyReason(), bus.ErrNoTopology) })
+	eventually(t, "the instance says that it takes no part",
+		func() bool { return errors.Is(i.NotReadyReason(), bus.ErrNoTopology) })
 	f.setUp(2)
 	f.seqs, f.sums = map[string]uint64{}, map[string]uint64{}
 	for n := range 20 {
@@ -229,12 +233,14 @@ func TestRemoveIsRefusedBeforeTakeover(t *testing.T) {
 	f.batches(9, 20)
 	f.finish()
 	f.topo = reshard(t, f.admin, 3)
-	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
+	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 1); err == nil ||
+		!strings.Contains(err.Error(), "chain has not taken over") {
 		t.Fatalf("a generation that was not taken over is removed: %v", err)
 	}
 	i := f.instance("a", newChain)
 	eventually(t, "it is taken over", func() bool { return f.allSaved() })
-	if _, err := shard.RemoveStates(t.Context(), f.admin, "chain"); err == nil || !strings.Contains(err.Error(), "instance a runs it") {
+	if _, err := shard.RemoveStates(t.Context(), f.admin, "chain"); err == nil ||
+		!strings.Contains(err.Error(), "instance a runs it") {
 		t.Errorf("states of a fold that runs are removed: %v", err)
 	}
 	i.stop()

@@ -13,9 +13,10 @@ import (
 
 // startPoint is where reading began, and identifies the stream after a reset.
 type startPoint struct {
-	begun     bool
-	late      bool      // reading began after the stream's beginning, as ReaderOptions ask
-	truncated bool      // when reading began, the beginning was removed, or lies in earlier generations that were not folded
+	begun bool
+	late  bool // reading began after the stream's beginning, as ReaderOptions ask
+	// when reading began, the beginning was removed, or lies in earlier generations that were not folded
+	truncated bool
 	complete  bool      // the state covers what earlier generations held of the shard's hosts
 	created   time.Time // when the stream was created
 	stored    time.Time // when NATS stored the last message read; during a step, the current one
@@ -121,7 +122,8 @@ func (r *Reader) retentionBegan() bool {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
 			break
 		}
-		r.warn("cannot read the first sequence of the stream; retrying", "stream", r.jsStream.CachedInfo().Config.Name, "err", err)
+		r.warn("cannot read the first sequence of the stream; retrying", "stream", r.jsStream.CachedInfo().Config.Name,
+			"err", err)
 		if !r.pause() {
 			break
 		}

@@ -102,7 +102,8 @@ func TestLossAcrossGenerations(t *testing.T) {
 		}
 		wait(t, r, 1)
 		if s := r.Stats(); s.Batches != 1 || s.Missing != 0 || s.Retention != 6 {
-			t.Errorf("a reader of one shard, %+v, counts %d missing and %d unseen, want 0 and 6", opts, s.Missing, s.Retention)
+			t.Errorf("a reader of one shard, %+v, counts %d missing and %d unseen, want 0 and 6", opts, s.Missing,
+				s.Retention)
 		}
 		stop()
 	}
@@ -118,7 +119,8 @@ func TestLossAcrossGenerations(t *testing.T) {
 	late = f.instance("later", other)
 	folded(late, 2)
 	if stats.Missing != 0 || stats.Retention != 6 {
-		t.Errorf("whoever began when the generation before was gone counts %d missing and %d unseen, want 0 and 6", stats.Missing, stats.Retention)
+		t.Errorf("whoever began when the generation before was gone counts %d missing and %d unseen, want 0 and 6",
+			stats.Missing, stats.Retention)
 	}
 	late.stop()
 	saved, err := shard.Saved(t.Context(), f.admin, "other", number)
@@ -126,7 +128,8 @@ func TestLossAcrossGenerations(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := NewReader(ReaderOptions{}, f.admin, newChain(), slog.New(slog.DiscardHandler))
-	if err := next.restore(saved.State, newChain(), func(string, string) bool { return true }); err != nil || !next.start.truncated {
+	if err := next.restore(saved.State, newChain(), func(string, string) bool { return true }); err != nil ||
+		!next.start.truncated {
 		t.Errorf("the generation after it would know of all that came before: %v", err)
 	}
 }
@@ -137,7 +140,8 @@ type vagueStream struct {
 	err error
 }
 
-func (v vagueStream) GetMsg(ctx context.Context, sequence uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+func (v vagueStream) GetMsg(ctx context.Context, sequence uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg,
+	error) {
 	if v.err != nil {
 		return nil, v.err
 	}
@@ -160,7 +164,8 @@ func TestResumeNeedsTheSameStream(t *testing.T) {
 		return s
 	}
 	s := of(schema.StreamName(0))
-	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, "c", "h", schema.KindHost))); err != nil {
+	if err := s.Purge(t.Context(),
+		jetstream.WithPurgeSubject(schema.Subject(0, "c", "h", schema.KindHost))); err != nil {
 		t.Fatal(err)
 	}
 	second, err := s.GetMsg(t.Context(), 2)
@@ -219,7 +224,8 @@ func TestStartNeedsTheTopology(t *testing.T) {
 	}{{silentJS{js}, false}, {js, true}} {
 		r := newReader(ReaderOptions{Shard: topology.First}, tt.js, newChain(), slog.New(slog.DiscardHandler))
 		r.jsStream = stream
-		if _, err := r.startConfig(t.Context()); (err == nil) != tt.begins || r.start.truncated != tt.begins || r.start.begun != tt.begins {
+		if _, err := r.startConfig(t.Context()); (err == nil) != tt.begins || r.start.truncated != tt.begins ||
+			r.start.begun != tt.begins {
 			t.Errorf("it begins: %t, its beginning is gone: %t, %v", r.start.begun, r.start.truncated, err)
 		}
 	}

@@ -54,7 +54,8 @@ func TestSilentHostsAreForgotten(t *testing.T) {
 		seqs[host]++
 		messages = append(messages, given{
 			subject: schema.Subject(0, "c", host, schema.KindMemory), data: encode(schema.KindMemory, h),
-			meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: uint64(len(messages) + 1)}, Timestamp: began.Add(at)},
+			meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: uint64(len(messages) + 1)},
+				Timestamp: began.Add(at)},
 		})
 	}
 	add("silent", 0, 0)
@@ -129,9 +130,11 @@ func TestForgetAndLostCalls(t *testing.T) {
 		gone, lost []string
 	}{
 		{"in the order of names", silent, []string{"a", "b", "c"}, nil},
-		{"one comes back", append(silent, heardAt{"b", day + 2}, heardAt{"b", day + 2.1}, heardAt{"new", day + 2.2}), []string{"a", "b", "c"}, []string{"b"}},
+		{"one comes back", append(silent, heardAt{"b", day + 2}, heardAt{"b", day + 2.1}, heardAt{"new", day + 2.2}),
+			[]string{"a", "b", "c"}, []string{"b"}},
 		{"the bus was away", append(three, append(steady(5*day, 5*day+10), heardAt{"b", 5*day + 10})...), nil, nil},
-		{"and one stayed away", append(three, append(steady(5*day-0.25, 6*day+2), heardAt{"b", 6*day + 2})...), []string{"a", "b", "c"}, []string{"b"}},
+		{"and one stayed away", append(three, append(steady(5*day-0.25, 6*day+2), heardAt{"b", 6*day + 2})...),
+			[]string{"a", "b", "c"}, []string{"b"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -141,13 +144,15 @@ func TestForgetAndLostCalls(t *testing.T) {
 				seqs[b.host]++
 				at := time.Unix(1_700_000_000, 0).Add(time.Duration(b.hour * float64(time.Hour)))
 				m := given{
-					subject: schema.Subject(0, "c", b.host, schema.KindMemory), data: encode(schema.KindMemory, headerAt(b.host, seqs[b.host], at)),
+					subject: schema.Subject(0, "c", b.host, schema.KindMemory), data: encode(schema.KindMemory,
+						headerAt(b.host, seqs[b.host], at)),
 					meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: uint64(i + 1)}, Timestamp: at},
 				}
 				r.step(m, &m.meta)
 			}
 			if !slices.Equal(fold.gone, test.gone) || !slices.Equal(fold.lost, test.lost) {
-				t.Errorf("the fold forgot %v and of losses of %v, want %v and %v", fold.gone, fold.lost, test.gone, test.lost)
+				t.Errorf("the fold forgot %v and of losses of %v, want %v and %v", fold.gone, fold.lost, test.gone,
+					test.lost)
 			}
 		})
 	}
@@ -168,7 +173,8 @@ func TestTooManyHostsAreEvicted(t *testing.T) {
 		stored++
 		at := began.Add(time.Duration(stored) * time.Millisecond)
 		m := given{
-			subject: schema.Subject(0, "c", host, schema.KindMemory), data: encode(schema.KindMemory, headerAt(host, seqs[host], at)),
+			subject: schema.Subject(0, "c", host, schema.KindMemory), data: encode(schema.KindMemory,
+				headerAt(host, seqs[host], at)),
 			meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: stored}, Timestamp: at},
 		}
 		for _, r := range to {
@@ -201,7 +207,8 @@ func TestTooManyHostsAreEvicted(t *testing.T) {
 	if !bytes.Equal(saved(undisturbed, fold), saved(disturbed, other)) {
 		t.Error("restarted, the state is not that of an undisturbed reader")
 	}
-	if want := []string{"h00000", "h00001", "h00002", "h00003", "h00004"}; !slices.Equal(fold.gone, want) || !slices.Equal(fold.lost, []string{"h00001"}) {
+	if want := []string{"h00000", "h00001", "h00002", "h00003", "h00004"}; !slices.Equal(fold.gone, want) ||
+		!slices.Equal(fold.lost, []string{"h00001"}) {
 		t.Errorf("the fold forgot %v, want %v, and of losses of %v", fold.gone, want, fold.lost)
 	}
 

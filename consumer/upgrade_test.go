@@ -178,7 +178,8 @@ func TestDowngradeAfterReshard(t *testing.T) {
 		return sum.Batches == 9
 	})
 	if n := older.group.Counts().Rebuilt; n != 2 || sum.Missing != 0 || sum.Retention != 9 {
-		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing, sum.Retention)
+		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing,
+			sum.Retention)
 	}
 	older.stop()
 }

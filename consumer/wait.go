@@ -28,7 +28,8 @@ func (r *Reader) WaitFor(ctx context.Context, sequence uint64) error {
 		case <-reached:
 		case <-time.After(pollInterval):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for consumer %s to read message %d: it has read %d: %w", r.fold.Name(), sequence, applied,
+			return fmt.Errorf("wait for consumer %s to read message %d: it has read %d: %w", r.fold.Name(), sequence,
+				applied,
 				ctx.Err())
 		}
 	}
@@ -54,8 +55,8 @@ func (r *Reader) watch(sequence uint64) (applied uint64, reached <-chan struct{}
 	return r.applied, r.reached
 }
 
-// nothingLeft asks NATS whether the messages after applied, up to sequence, are all for other folds. JetStream's count of
-// pending messages cannot tell: it is updated with a delay.
+// nothingLeft asks NATS whether the messages after applied, up to sequence, are all for other folds. JetStream's count
+// of pending messages cannot tell: it is updated with a delay.
 func (r *Reader) nothingLeft(ctx context.Context, applied, sequence uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, bus.RequestTimeout)
 	defer cancel()

@@ -94,7 +94,8 @@ func shrinkStream(ctx context.Context, js jetstream.JetStream, name string) erro
 
 // updateClosed changes a stream of a closed generation if it exists and change says so. It tries twice: another caller
 // may seal the stream meanwhile, and the server then refuses the configuration that was read before.
-func updateClosed(ctx context.Context, js jetstream.JetStream, name string, change func(*jetstream.StreamInfo) bool) error {
+func updateClosed(ctx context.Context, js jetstream.JetStream, name string,
+	change func(*jetstream.StreamInfo) bool) error {
 	var err error
 	for range 2 {
 		var s jetstream.Stream

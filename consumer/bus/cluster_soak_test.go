@@ -46,7 +46,8 @@ func TestClusterReplicates(t *testing.T) {
 	}
 	publish(t, js, schema.KindMemory, 1)
 	topology := reshard(t, js, 3)
-	if topology.Generation != 2 || info(t, js, schema.StreamName(2)).Config.Replicas != 3 || !info(t, js, schema.StreamName(0)).Config.Sealed {
+	if topology.Generation != 2 || info(t, js, schema.StreamName(2)).Config.Replicas != 3 ||
+		!info(t, js, schema.StreamName(0)).Config.Sealed {
 		t.Errorf("resharded to %+v", topology)
 	}
 	if got := info(t, js, schema.StreamName(0)).State.Msgs; got != 1 {

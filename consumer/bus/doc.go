@@ -2,8 +2,8 @@
 // them, reads the topology, and tells where a stream ends.
 //
 // PlanStreams compares a bus with StreamOptions and lists the changes as steps; Plan.Apply makes them. A plan can be
-// interrupted after any step: the bus keeps working, and the next plan contains the missing changes. When two callers ask
-// for different numbers of shards at once, one succeeds and the other gets an error.
+// interrupted after any step: the bus keeps working, and the next plan contains the missing changes. When two callers
+// ask for different numbers of shards at once, one succeeds and the other gets an error.
 //
 // Topology. A key in a bucket names the generations of shards. A change of the number of shards adds a generation with
 // new shard numbers; the streams of the generation before are sealed. A sealed stream never changes, and it stays

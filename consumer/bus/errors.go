@@ -27,7 +27,8 @@ const remedyNotClustered = "use --replicas 1, or a cluster with at least as many
 
 func explainAccount(err error) error {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("the NATS server has no JetStream for this account: add a jetstream block to its configuration: %w", err)
+		return fmt.Errorf("the NATS server has no JetStream for this account: add a jetstream block to its "+
+			"configuration: %w", err)
 	}
 	return explainUnavailable(fmt.Errorf("read the JetStream account: %w", err))
 }
@@ -35,33 +36,38 @@ func explainAccount(err error) error {
 // explainUnavailable adds a remedy when NATS answers and JetStream does not.
 func explainUnavailable(err error) error {
 	if errors.Is(err, nats.ErrNoResponders) {
-		return fmt.Errorf("%w: add a jetstream block to the server's configuration; in a cluster, check that most servers run", err)
+		return fmt.Errorf("%w: add a jetstream block to the server's configuration; in a cluster, check that most "+
+			"servers run", err)
 	}
 	if isCode(err, codeUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: check that most servers of the cluster run; servers that have just started need some seconds", err)
+		return fmt.Errorf("%w: check that most servers of the cluster run; servers that have just started need "+
+			"some seconds", err)
 	}
 	return err
 }
 
 func checkVersion(account *jetstream.AccountInfo, version string) error {
 	if account.API.Level < minAPILevel {
-		return fmt.Errorf("the NATS server %s is too old (JetStream API level %d, need %d): update it to nats-server 2.12 or later",
+		return fmt.Errorf("the NATS server %s is too old (JetStream API level %d, need %d): update it to "+
+			"nats-server 2.12 or later",
 			version, account.API.Level, minAPILevel)
 	}
 	return nil
 }
 
-// checkLimits compares the plan with the limits of the account, and with a single server. Only the servers know their own
-// room: they refuse a stream that does not fit.
+// checkLimits compares the plan with the limits of the account, and with a single server. Only the servers know their
+// own room: they refuse a stream that does not fit.
 func (p *Plan) checkLimits(account *jetstream.AccountInfo) error {
 	if p.Options.Replicas > 1 && p.js.Conn().ConnectedClusterName() == "" {
-		return fmt.Errorf("%d replicas need a cluster, and this is a single server: %s", p.Options.Replicas, remedyNotClustered)
+		return fmt.Errorf("%d replicas need a cluster, and this is a single server: %s", p.Options.Replicas,
+			remedyNotClustered)
 	}
 	limit := account.Limits.MaxStore
 	need := p.reserved * int64(p.Options.Replicas)
 	if left := limit - int64(account.ReservedStore); limit >= 0 && need > left {
 		return fmt.Errorf("the streams reserve %s more storage (all copies) and the account has %s left of %s: "+
-			"raise the limits of the account, or use a smaller --max-bytes", rounded(need), rounded(max(left, 0)), rounded(limit))
+			"raise the limits of the account, or use a smaller --max-bytes", rounded(need), rounded(max(left,
+			0)), rounded(limit))
 	}
 	return nil
 }
@@ -80,11 +86,11 @@ func (p *Plan) explain(err error) error {
 	case isCode(err, codeNotClustered):
 		return fmt.Errorf("%w: %s", err, remedyNotClustered)
 	case isCode(err, codeNoPeers):
-		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more servers, use fewer "+
-			"--replicas, or, if storage is short, raise max_file_store or use a smaller --max-bytes", err, p.Options.Replicas)
+		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more servers, "+
+			"use fewer --replicas, or, if storage is short, raise max_file_store or use a smaller --max-bytes", err, p.Options.Replicas)
 	case isCode(err, codeNoStorage):
-		return fmt.Errorf("%w: this change reserves %s more in all: raise max_file_store of the server, or use a smaller "+
-			"--max-bytes, and run gputap stream init again", err, rounded(p.reserved))
+		return fmt.Errorf("%w: this change reserves %s more in all: raise max_file_store of the server, or use a "+
+			"smaller --max-bytes, and run gputap stream init again", err, rounded(p.reserved))
 	case isCode(err, codeNoMemory):
 		return fmt.Errorf("%w: leases need %s: raise max_memory_store of the server", err, rounded(maxLeases))
 	}

@@ -19,8 +19,8 @@ import (
 const mostSubjects = 512
 
 // NothingPending reports whether a stream holds no message of these subjects after sequence. The stream must have just
-// been looked up: its cached info is the leader's. A reader of several subjects reads every message, so any message that
-// was not removed counts; that of one subject counts only messages of the subject.
+// been looked up: its cached info is the leader's. A reader of several subjects reads every message, so any message
+// that was not removed counts; that of one subject counts only messages of the subject.
 func NothingPending(
 	ctx context.Context, nc *nats.Conn, s jetstream.Stream, subjects []string, sequence uint64,
 ) (bool, error) {
@@ -46,9 +46,9 @@ func NothingPending(
 	return next > info.State.LastSeq, nil
 }
 
-// nothingOfSubject is NothingPending for a reader of one subject. Not every reader may ask the leader for a message, so
-// it asks a replica for the last message of each host; the answer says how far the replica is. If there are no messages,
-// or too many hosts for one answer, the leader first lists the hosts.
+// nothingOfSubject is NothingPending for a reader of one subject. Not every reader may ask the leader for a message,
+// so it asks a replica for the last message of each host; the answer says how far the replica is. If there are no
+// messages, or too many hosts for one answer, the leader first lists the hosts.
 func nothingOfSubject(
 	ctx context.Context, nc *nats.Conn, s jetstream.Stream, subject string, sequence uint64,
 ) (bool, error) {
@@ -92,7 +92,8 @@ func nothingOfSubjects(
 		}
 	case "404", "413": // no messages; too many subjects for one answer
 	default:
-		return false, fmt.Errorf("read the end of %s: status %s %s", info.Config.Name, status, reply.Header.Get("Description"))
+		return false, fmt.Errorf("read the end of %s: status %s %s", info.Config.Name, status,
+			reply.Header.Get("Description"))
 	}
 	return false, fmt.Errorf("read the end of %s: %w", info.Config.Name, ErrStaleReplica)
 }

@@ -25,7 +25,8 @@ func TestEnsureStreamsCreatesAllOnce(t *testing.T) {
 	if _, err := ReadTopology(t.Context(), js); !errors.Is(err, ErrNoTopology) {
 		t.Errorf("a bare bus gives %v", err)
 	}
-	if err := EnsureStreams(t.Context(), js, StreamOptions{Shards: 3, MaxAge: 2 * time.Hour, MaxBytes: 300 << 20}); err != nil {
+	if err := EnsureStreams(t.Context(), js,
+		StreamOptions{Shards: 3, MaxAge: 2 * time.Hour, MaxBytes: 300 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	want := schema.Topology{Generation: 1, Shards: 3}
@@ -37,7 +38,8 @@ func TestEnsureStreamsCreatesAllOnce(t *testing.T) {
 	if ev.MaxBytes != 100<<20 || ev.MaxAge != 2*time.Hour || ev.Subjects[0] != "gputap.v1.ev.2.>" || !ev.DenyDelete {
 		t.Errorf("shard 2: %+v", ev)
 	}
-	if state.MaxBytes != 75<<20 || state.MaxMsgsPerSubject != 1 || !state.AllowAtomicPublish || state.Discard != jetstream.DiscardNew ||
+	if state.MaxBytes != 75<<20 || state.MaxMsgsPerSubject != 1 || !state.AllowAtomicPublish ||
+		state.Discard != jetstream.DiscardNew ||
 		state.Compression != jetstream.S2Compression || !state.AllowDirect || state.Storage != jetstream.FileStorage {
 		t.Errorf("state: %+v", state)
 	}
@@ -61,7 +63,8 @@ func TestEnsureStreamsCreatesAllOnce(t *testing.T) {
 
 	// Other settings stay, also in the next generation.
 	topology := reshard(t, js, 6)
-	if c := info(t, js, schema.StreamName(3)).Config; c.MaxBytes != 50<<20 || c.MaxAge != 2*time.Hour || topology.First != 3 {
+	if c := info(t, js, schema.StreamName(3)).Config; c.MaxBytes != 50<<20 || c.MaxAge != 2*time.Hour ||
+		topology.First != 3 {
 		t.Errorf("shard 3 of %+v: %+v", topology, c)
 	}
 	expectNothingToDo(t, js)
@@ -80,7 +83,8 @@ func TestClosedGenerationIsReadOnly(t *testing.T) {
 	}
 	closed := info(t, js, schema.StreamName(0))
 	if !closed.Config.Sealed || closed.State.Msgs != 3 || closed.Config.MaxBytes > slack+1<<20 {
-		t.Errorf("the closed shard: sealed %t, %d messages, %d bytes reserved", closed.Config.Sealed, closed.State.Msgs, closed.Config.MaxBytes)
+		t.Errorf("the closed shard: sealed %t, %d messages, %d bytes reserved", closed.Config.Sealed, closed.State.Msgs,
+			closed.Config.MaxBytes)
 	}
 	for sequence := range uint64(3) {
 		if _, err := stream(t, js, schema.StreamName(0)).GetMsg(t.Context(), sequence+1); err != nil {
@@ -186,11 +190,15 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 		want []string
 	}{
 		{"no JetStream", single(server.Options{}), StreamOptions{}, []string{"no JetStream", "jetstream block"}},
-		{"replicas on one server", single(server.Options{JetStream: true}), StreamOptions{Replicas: 3}, []string{"3 replicas", "--replicas 1"}},
-		{"storage", single(server.Options{JetStream: true, JetStreamMaxStore: 1 << 30}), StreamOptions{Shards: 16, MaxBytes: 4 << 30},
+		{"replicas on one server", single(server.Options{JetStream: true}), StreamOptions{Replicas: 3},
+			[]string{"3 replicas", "--replicas 1"}},
+		{"storage", single(server.Options{JetStream: true, JetStreamMaxStore: 1 << 30}),
+			StreamOptions{Shards: 16, MaxBytes: 4 << 30},
 			[]string{"insufficient storage", "reserves 5.3 GiB", "max_file_store", "--max-bytes"}},
-		{"too many shards", single(server.Options{JetStream: true}), StreamOptions{Shards: 2000}, []string{"2000 shards", "1 to 1024"}},
-		{"replicas that nobody has", single(server.Options{JetStream: true}), StreamOptions{Replicas: 7}, []string{"7 replicas", "1 to 5"}},
+		{"too many shards", single(server.Options{JetStream: true}), StreamOptions{Shards: 2000},
+			[]string{"2000 shards", "1 to 1024"}},
+		{"replicas that nobody has", single(server.Options{JetStream: true}), StreamOptions{Replicas: 7},
+			[]string{"7 replicas", "1 to 5"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,7 +216,8 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 	}
 	old := &jetstream.AccountInfo{}
 	old.API.Level = 1
-	if err := checkVersion(old, "2.11.4"); err == nil || !strings.Contains(err.Error(), "2.11.4") || !strings.Contains(err.Error(), "2.12") {
+	if err := checkVersion(old, "2.11.4"); err == nil || !strings.Contains(err.Error(), "2.11.4") ||
+		!strings.Contains(err.Error(), "2.12") {
 		t.Errorf("a server of before atomic publish: %v", err)
 	}
 }
@@ -217,7 +226,8 @@ func TestAccountLimits(t *testing.T) {
 	t.Parallel()
 	account := server.NewAccount("gputap")
 	limits := map[string]server.JetStreamAccountLimits{"": {
-		MaxMemory: 64 << 20, MaxStore: 100 << 20, MaxStreams: -1, MaxConsumers: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+		MaxMemory: 64 << 20, MaxStore: 100 << 20, MaxStreams: -1, MaxConsumers: -1, MemoryMaxStreamBytes: -1,
+		StoreMaxStreamBytes: -1,
 	}}
 	options := server.Options{
 		JetStream: true, Accounts: []*server.Account{account},
@@ -233,7 +243,8 @@ func TestAccountLimits(t *testing.T) {
 	}
 	js := bustest.Dial(t, strings.Replace(s.ClientURL(), "nats://", "nats://u:p@", 1))
 	_, err = PlanStreams(t.Context(), js, StreamOptions{MaxBytes: 1 << 30})
-	if err == nil || !strings.Contains(err.Error(), "100.0 MiB left of 100.0 MiB") || !strings.Contains(err.Error(), "limits of the account") {
+	if err == nil || !strings.Contains(err.Error(), "100.0 MiB left of 100.0 MiB") ||
+		!strings.Contains(err.Error(), "limits of the account") {
 		t.Errorf("says %v", err)
 	}
 	if err := EnsureStreams(t.Context(), js, StreamOptions{MaxBytes: 32 << 20}); err != nil {
@@ -248,11 +259,13 @@ func TestInvalidTopologyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, value := range []string{"", "null", "\xff", `{"generation":-1}`, `{"generation":1,"first":0,"shards":70000}`} {
+	for _, value := range []string{"", "null", "\xff", `{"generation":-1}`,
+		`{"generation":1,"first":0,"shards":70000}`} {
 		if _, err := kv.Put(t.Context(), schema.TopologyKey, []byte(value)); err != nil {
 			t.Fatal(err)
 		}
-		if err := EnsureStreams(t.Context(), js, StreamOptions{}); err == nil || !strings.Contains(err.Error(), schema.MetaBucket) {
+		if err := EnsureStreams(t.Context(), js, StreamOptions{}); err == nil ||
+			!strings.Contains(err.Error(), schema.MetaBucket) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -288,7 +301,8 @@ func TestRemove(t *testing.T) {
 		t.Errorf("topology %+v", got)
 	}
 	own, err := OwnStreams(t.Context(), js)
-	if err != nil || own[schema.StreamName(2)] != nil || own[schema.StreamName(0)] == nil || own[schema.StreamName(5)] == nil {
+	if err != nil || own[schema.StreamName(2)] != nil || own[schema.StreamName(0)] == nil ||
+		own[schema.StreamName(5)] == nil {
 		t.Errorf("streams %v, %v", own, err)
 	}
 	expectNothingToDo(t, js)
@@ -296,7 +310,8 @@ func TestRemove(t *testing.T) {
 		t.Errorf("a number is used again: %+v", got)
 	}
 	removed, err := RemoveStreams(t.Context(), js)
-	if err != nil || removed[0] != schema.StateStream || removed[len(removed)-1] != schema.BucketStream(schema.MetaBucket) {
+	if err != nil || removed[0] != schema.StateStream ||
+		removed[len(removed)-1] != schema.BucketStream(schema.MetaBucket) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 	if own, err = OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
@@ -311,7 +326,8 @@ func TestRemove(t *testing.T) {
 func TestByteLimitIsChecked(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
-	if _, err := PlanStreams(t.Context(), js, StreamOptions{Shards: 20, MaxBytes: 400}); err == nil || !strings.Contains(err.Error(), "400 bytes of events in 20 shards: use --max-bytes 20MiB or more") {
+	if _, err := PlanStreams(t.Context(), js, StreamOptions{Shards: 20, MaxBytes: 400}); err == nil ||
+		!strings.Contains(err.Error(), "400 bytes of events in 20 shards: use --max-bytes 20MiB or more") {
 		t.Errorf("says %v", err)
 	}
 	noise := make([]byte, 1<<20-1024) // that S2 cannot compress
@@ -332,7 +348,8 @@ func TestByteLimitIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("evicts the oldest %s of %s", rounded(int64(held)-16<<20), rounded(int64(held)))
-	if !slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Name == schema.StreamName(0) && strings.Contains(s.Detail, want) }) {
+	if !slices.ContainsFunc(plan.Steps,
+		func(s Step) bool { return s.Name == schema.StreamName(0) && strings.Contains(s.Detail, want) }) {
 		t.Errorf("plans %+v, want %q", plan.Steps, want)
 	}
 }
@@ -342,7 +359,8 @@ func TestByteLimitIsChecked(t *testing.T) {
 func TestRacingPlansKeepLimits(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
-	if err := EnsureStreams(t.Context(), js, StreamOptions{Shards: 2, MaxAge: 5 * time.Hour, MaxBytes: 100 << 20}); err != nil {
+	if err := EnsureStreams(t.Context(), js,
+		StreamOptions{Shards: 2, MaxAge: 5 * time.Hour, MaxBytes: 100 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	if err := EnsureStreams(t.Context(), &overtaken{JetStream: js, t: t}, StreamOptions{Shards: 4}); err != nil {
@@ -350,7 +368,8 @@ func TestRacingPlansKeepLimits(t *testing.T) {
 	}
 	topology := topologyOf(t, js)
 	for _, shard := range topology.Numbers() {
-		if c := info(t, js, schema.StreamName(shard)).Config; topology.Shards != 4 || c.MaxAge != 5*time.Hour || c.MaxBytes != 25<<20 {
+		if c := info(t, js, schema.StreamName(shard)).Config; topology.Shards != 4 || c.MaxAge != 5*time.Hour ||
+			c.MaxBytes != 25<<20 {
 			t.Errorf("%+v: %s keeps %d bytes for %s", topology, c.Name, c.MaxBytes, c.MaxAge)
 		}
 	}
@@ -386,8 +405,10 @@ func TestRetriesOf(t *testing.T) {
 		{nil, 0},
 		{io.EOF, 0},
 		{&jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, peer offline"}, 5},
-		{fmt.Errorf("create: %w", &jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, peer offline, insufficient storage"}), 5},
-		{&jetstream.APIError{ErrorCode: codeNoPeers, Description: "no suitable peers for placement, insufficient storage"}, 0},
+		{fmt.Errorf("create: %w", &jetstream.APIError{ErrorCode: codeNoPeers,
+			Description: "no suitable peers for placement, peer offline, insufficient storage"}), 5},
+		{&jetstream.APIError{ErrorCode: codeNoPeers,
+			Description: "no suitable peers for placement, insufficient storage"}, 0},
 		{&jetstream.APIError{ErrorCode: codeNoStore, Description: "error creating store for stream"}, 1},
 		{&jetstream.APIError{ErrorCode: codeNoStorage, Description: "insufficient storage resources available"}, 0},
 	} {

@@ -52,9 +52,11 @@ func RemoveGeneration(
 	closed := slices.IndexFunc(t.Previous, func(g schema.Topology) bool { return g.Generation == generation })
 	switch {
 	case generation == t.Generation:
-		return nil, fmt.Errorf("remove generation %d: producers publish to it; only a closed generation can be removed", generation)
+		return nil, fmt.Errorf("remove generation %d: producers publish to it; only a closed generation can be removed",
+			generation)
 	case closed < 0:
-		return nil, fmt.Errorf("remove generation %d: the bus has no such generation: see gputap stream info", generation)
+		return nil, fmt.Errorf("remove generation %d: the bus has no such generation: see gputap stream info",
+			generation)
 	}
 	all := t.Generations()
 	for i := range closed + 1 { // a fold that has only read an earlier generation needs this one too

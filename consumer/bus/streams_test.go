@@ -50,7 +50,8 @@ func TestLeasesAreIndependent(t *testing.T) {
 					t.Errorf("a roll-up %q is taken", what)
 				}
 			}
-			if next, err := running.Update(t.Context(), "launch.0", []byte("{}"), revision); err != nil || next != revision+1 {
+			if next, err := running.Update(t.Context(), "launch.0", []byte("{}"), revision); err != nil ||
+				next != revision+1 {
 				t.Errorf("the lease is renewed as %d, %v", next, err)
 			}
 		})

@@ -54,8 +54,8 @@ func storedTopology(ctx context.Context, js jetstream.JetStream) (t schema.Topol
 		return t, 0, explainUnavailable(fmt.Errorf("read the topology: %w", err))
 	}
 	if t, err = schema.ParseTopology(entry.Value()); err != nil {
-		return t, 0, fmt.Errorf("read key %s of bucket %s: %w: restore an earlier revision of the key, or start over with "+
-			"gputap stream rm", schema.TopologyKey, schema.MetaBucket, err)
+		return t, 0, fmt.Errorf("read key %s of bucket %s: %w: restore an earlier revision of the key, or start over "+
+			"with gputap stream rm", schema.TopologyKey, schema.MetaBucket, err)
 	}
 	return t, entry.Revision(), nil
 }
@@ -80,7 +80,8 @@ func writeTopology(ctx context.Context, js jetstream.JetStream, t schema.Topolog
 	case readErr == nil && now.Equal(t):
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists) && readErr == nil:
-		return fmt.Errorf("write a topology of %d shards: %w (the bus now has %d shards)", t.Shards, errRaced, now.Shards)
+		return fmt.Errorf("write a topology of %d shards: %w (the bus now has %d shards)", t.Shards, errRaced,
+			now.Shards)
 	case errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a topology of %d shards: %w", t.Shards, errRaced)
 	}

@@ -46,13 +46,14 @@ func (c *checkpointer) begin() {
 	c.bytes.Store(int64(c.manifest.bytes()))
 }
 
-// checkpointIfDue commits if something was folded and it is time. Checkpoints, written or failed, may cost a twentieth of
-// the time: an expensive one is written less often. While NATS is unreachable the state is not copied.
+// checkpointIfDue commits if something was folded and it is time. Checkpoints, written or failed, may cost a twentieth
+// of the time: an expensive one is written less often. While NATS is unreachable the state is not copied.
 func (c *checkpointer) checkpointIfDue(ctx context.Context) error {
 	if time.Now().Before(c.retry) {
 		return c.failure
 	}
-	if !c.unsaved && (time.Since(*c.written.Load()) < max(c.every, 20*c.cost) || c.reader.Applied() == c.manifest.Sequence) {
+	if !c.unsaved && (time.Since(*c.written.Load()) < max(c.every, 20*c.cost) ||
+		c.reader.Applied() == c.manifest.Sequence) {
 		return nil
 	}
 	if !c.store.js.Conn().IsConnected() {
@@ -108,8 +109,8 @@ func (c *checkpointer) failed(err error, wait time.Duration, level slog.Level, m
 	return err
 }
 
-// lastCheckpoint commits at the end of an ownership. The next owner waits for it, so it gives up when NATS stores no part
-// for stateTimeout.
+// lastCheckpoint commits at the end of an ownership. The next owner waits for it, so it gives up when NATS stores no
+// part for stateTimeout.
 func (c *checkpointer) lastCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

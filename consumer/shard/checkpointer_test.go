@@ -18,8 +18,9 @@ import (
 func newCheckpointer(t *testing.T, js jetstream.JetStream, reader Reader, log *logBuffer) *checkpointer {
 	t.Helper()
 	c := &checkpointer{
-		store: store{js: js, fold: "chain"}, reader: reader, every: time.Nanosecond, counters: &counters{}, unsaved: true,
-		log: slog.New(slog.NewJSONHandler(log, nil)),
+		store: store{js: js, fold: "chain"}, reader: reader, every: time.Nanosecond, counters: &counters{},
+		unsaved: true,
+		log:     slog.New(slog.NewJSONHandler(log, nil)),
 	}
 	c.manifest = mustClaim(t, &c.store, "one")
 	c.begin()
@@ -81,7 +82,8 @@ func TestFailedCheckpointsBackOff(t *testing.T) {
 	}
 }
 
-// TestCheckpointsAreDue: a checkpoint is written when something was folded and it is time, or when the state must be saved.
+// TestCheckpointsAreDue: a checkpoint is written when something was folded and it is time, or when the state must be
+// saved.
 func TestCheckpointsAreDue(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -140,7 +142,8 @@ func TestLastCheckpointIsPatient(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &checkpointer{
-					store: store{js: tt.js, fold: "chain", swept: true}, log: slog.New(slog.DiscardHandler), counters: &counters{},
+					store: store{js: tt.js, fold: "chain",
+						swept: true}, log: slog.New(slog.DiscardHandler), counters: &counters{},
 					reader: &fakeReader{state: make([]byte, 3*partsAtOnce*partBytes)}, unsaved: true,
 				}
 				began := time.Now()
@@ -183,7 +186,8 @@ func TestFencedCheckpointIsLogged(t *testing.T) {
 	other := newStore(js)
 	m := mustClaim(t, other, "two")
 	mustCommit(t, other, &m, "state")
-	if err := c.checkpoint(t.Context()); err == nil || c.counters.fenced.Load() != 1 || log.count("checkpoint fenced") != 1 {
+	if err := c.checkpoint(t.Context()); err == nil || c.counters.fenced.Load() != 1 ||
+		log.count("checkpoint fenced") != 1 {
 		t.Errorf("%v, %d fenced, log %s", err, c.counters.fenced.Load(), log.text.String())
 	}
 	if got := newest(t, other); got != "state" {

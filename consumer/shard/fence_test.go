@@ -67,7 +67,8 @@ func TestRacingClaimsFence(t *testing.T) {
 			if err := second.commit(t.Context(), &two, two, []byte("two")); err != nil {
 				t.Error(err)
 			}
-			if saved, err := Saved(t.Context(), js, "chain", 0); err != nil || string(saved.State) != "two" || saved.Epoch != two.Epoch {
+			if saved, err := Saved(t.Context(), js, "chain", 0); err != nil || string(saved.State) != "two" ||
+				saved.Epoch != two.Epoch {
 				t.Errorf("saved is %q of epoch %d, %v", saved.State, saved.Epoch, err)
 			}
 		})

@@ -149,7 +149,8 @@ func (g *Group) Run(ctx context.Context) error {
 			g.notReady.Store(&err)
 			if err.Error() != reported {
 				reported = err.Error()
-				g.log.Warn("cannot join the consumer group; retrying", "url", g.js.Conn().ConnectedUrlRedacted(), "err", err)
+				g.log.Warn("cannot join the consumer group; retrying", "url", g.js.Conn().ConnectedUrlRedacted(), "err",
+					err)
 			}
 		}
 		sleep(ctx, g.opts.Retry)
@@ -248,8 +249,9 @@ func (g *Group) step(ctx context.Context) error {
 	for _, shard := range g.numbers {
 		holder, old := holders[shard], shard < g.topology.First
 		todo, o := g.apply(shard, event{
-			what: looked, holder: holder, self: holder == g.opts.Instance, preferred: preferred[shard] == g.opts.Instance,
-			unknown: old && !g.closed.known,
+			what: looked, holder: holder, self: holder == g.opts.Instance,
+			preferred: preferred[shard] == g.opts.Instance,
+			unknown:   old && !g.closed.known,
 		})
 		if o != nil && old {
 			o.closed.Store(true)

@@ -17,9 +17,9 @@ var errNotDrained = errors.New("the generation before is not folded to its end y
 
 const noShard = -1
 
-// inherit restores the states of the shard's hosts from the shards of the generation before, and reports whether there is
-// such a generation. It must be closed and folded to its end, so that its checkpoints contain all of it. Each of its
-// shards must have inherited and saved that first, unless it is the oldest generation.
+// inherit restores the states of the shard's hosts from the shards of the generation before, and reports whether there
+// is such a generation. It must be closed and folded to its end, so that its checkpoints contain all of it. Each of
+// its shards must have inherited and saved that first, unless it is the oldest generation.
 func (o *owner) inherit(ctx context.Context, reader Reader) (has bool, err error) {
 	all := o.topology.Generations()
 	i := slices.IndexFunc(all, func(g schema.Topology) bool { return g.Has(o.shard) })
@@ -83,7 +83,8 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 		if isGone {
 			gone = append(gone, shard)
 		}
-		if complete && m.Created.IsZero() { // nothing was read, so no state tells whether retention had removed messages
+		// nothing was read, so no state tells whether retention had removed messages
+		if complete && m.Created.IsZero() {
 			empty, err := neverUsed(ctx, o.store.js, shard)
 			if err != nil {
 				return nil, nil, false, err
@@ -92,7 +93,8 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 		}
 	}
 	if len(gone) > 0 {
-		o.log.Warn("streams of the generation before do not exist; batches that were not folded are lost", "of_shards", gone)
+		o.log.Warn("streams of the generation before do not exist; batches that were not folded are lost", "of_shards",
+			gone)
 	}
 	return stores, manifests, complete, nil
 }

@@ -18,7 +18,8 @@ var memoryKinds = []schema.Kind{schema.KindMemory, schema.KindHost}
 func publish(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for range n {
-		if _, err := js.Publish(t.Context(), schema.Subject(0, "c", "h", schema.KindMemory), []byte("batch")); err != nil {
+		if _, err := js.Publish(t.Context(), schema.Subject(0, "c", "h", schema.KindMemory),
+			[]byte("batch")); err != nil {
 			t.Fatal(err)
 		}
 	}

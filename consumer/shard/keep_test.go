@@ -74,7 +74,8 @@ func TestKeepLease(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &leases{kv: &fakeBucket{answers: tt.answers, entry: tt.entry}, fold: "chain", instance: "a", ttl: ttl}
+				l := &leases{kv: &fakeBucket{answers: tt.answers, entry: tt.entry}, fold: "chain", instance: "a",
+					ttl: ttl}
 				ctx, stop := context.WithTimeout(t.Context(), 6*ttl-time.Second)
 				defer stop()
 				began, revision := time.Now(), uint64(7)

@@ -18,9 +18,9 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// leases are the keys of one fold in the lease bucket: one for each owned shard, and one for each member of the group. The bucket
-// drops a key that was not renewed for its TTL. A lease only avoids double work; the manifest's fence guarantees that one
-// owner commits.
+// leases are the keys of one fold in the lease bucket: one for each owned shard, and one for each member of the group.
+// The bucket drops a key that was not renewed for its TTL. A lease only avoids double work; the manifest's fence
+// guarantees that one owner commits.
 type leases struct {
 	kv       jetstream.KeyValue
 	conn     *nats.Conn
@@ -62,7 +62,8 @@ func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance stri
 		return nil, fmt.Errorf("open bucket %s: %w", schema.LeaseBucket, err)
 	}
 	if status.TTL() < time.Second {
-		return nil, fmt.Errorf("bucket %s keeps keys for %s, need 1s or more: remove the bucket and run gputap stream init",
+		return nil, fmt.Errorf("bucket %s keeps keys for %s, need 1s or more: remove the bucket and run "+
+			"gputap stream init",
 			schema.LeaseBucket, status.TTL())
 	}
 	return &leases{kv: kv, conn: js.Conn(), fold: schema.Token(fold), instance: instance, ttl: status.TTL()}, nil
@@ -108,8 +109,8 @@ func (l *leases) look(ctx context.Context) (members []member, holders map[int]st
 	return members, holders, nil
 }
 
-// readAll reads the keys of the fold with one request if the answer can hold them. If not, holders and members come from
-// two requests, which see two moments.
+// readAll reads the keys of the fold with one request if the answer can hold them. If not, holders and members come
+// from two requests, which see two moments.
 func (l *leases) readAll(ctx context.Context) (map[string]lease, error) {
 	keys := map[string]lease{}
 	subjects := []string{
@@ -120,7 +121,8 @@ func (l *leases) readAll(ctx context.Context) (map[string]lease, error) {
 		return keys, err
 	}
 	for _, subject := range subjects { // the bucket has one message for each key, so each of them is the last
-		if err := l.read(ctx, map[string]any{"next_by_subj": subject, "seq": 1, "batch": math.MaxInt32}, keys); err != nil {
+		if err := l.read(ctx, map[string]any{"next_by_subj": subject, "seq": 1, "batch": math.MaxInt32},
+			keys); err != nil {
 			return nil, err
 		}
 	}

@@ -55,8 +55,10 @@ func TestLookReadsAllLeases(t *testing.T) {
 		}
 		acks = nil
 		there, owners, err := l.look(t.Context())
-		if err != nil || len(there) != members || len(owners) != schema.MostShards || owners[schema.MostShards-1] != "me" {
-			t.Errorf("%d members, %d owners, %v; want %d and %d", len(there), len(owners), err, members, schema.MostShards)
+		if err != nil || len(there) != members || len(owners) != schema.MostShards ||
+			owners[schema.MostShards-1] != "me" {
+			t.Errorf("%d members, %d owners, %v; want %d and %d", len(there), len(owners), err, members,
+				schema.MostShards)
 		}
 	}
 	if err := l.kv.Delete(t.Context(), l.shardKey(7)); err != nil {
@@ -74,7 +76,8 @@ func TestMissingBucketErrorNamesTheRemedy(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), schema.LeaseBucket); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openLeases(t.Context(), js, "chain", "a"); err == nil || !strings.Contains(err.Error(), "gputap stream init") {
+	if _, err := openLeases(t.Context(), js, "chain", "a"); err == nil ||
+		!strings.Contains(err.Error(), "gputap stream init") {
 		t.Errorf("it says %v", err)
 	}
 }

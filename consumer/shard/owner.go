@@ -27,7 +27,8 @@ type owner struct {
 	rebuild   bool   // replace a state that a newer program saved
 	restoring chan struct{}
 
-	closed   atomic.Bool             // the shard is of an older generation: the ownership ends when it is folded to its end
+	// the shard is of an older generation: the ownership ends when it is folded to its end
+	closed   atomic.Bool
 	progress func(eventKind)         // tells the Group
 	stop     context.CancelCauseFunc // ends run
 
@@ -38,7 +39,8 @@ type owner struct {
 	loaded Reader // nil until the state is restored
 }
 
-// run returns when ctx ends or the shard is lost, and how the ownership ended. Then this instance does not own the shard.
+// run returns when ctx ends or the shard is lost, and how the ownership ended. Then this instance does not own the
+// shard.
 func (o *owner) run(ctx context.Context) eventKind {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
@@ -79,8 +81,8 @@ func (o *owner) run(ctx context.Context) eventKind {
 	return end
 }
 
-// work claims the shard, restores its state, and folds until ctx ends. done means that the shard is closed and folded to
-// its end.
+// work claims the shard, restores its state, and folds until ctx ends. done means that the shard is closed and folded
+// to its end.
 func (o *owner) work(ctx context.Context) (done bool, err error) {
 	if o.manifest, err = o.store.claim(ctx, o.leases.instance, o.rebuild); err != nil {
 		return false, err
@@ -171,7 +173,8 @@ func (o *owner) restore(ctx context.Context) (Reader, error) {
 	}
 	has, err := o.inherit(ctx, reader)
 	tooNew := o.rebuild && isNewer(err)
-	if err != nil && lost != nil && (errors.Is(err, errDamaged) || tooNew && o.manifest.saved()) { // neither state is usable
+	// neither state is usable
+	if err != nil && lost != nil && (errors.Is(err, errDamaged) || tooNew && o.manifest.saved()) {
 		lost = errors.Join(lost, err)
 		reader = o.newReader()
 	} else if err != nil {

@@ -61,9 +61,9 @@ func (c *store) publish(ctx context.Context, n int, message func(i int) *nats.Ms
 	return context.Cause(ctx)
 }
 
-// freeOld frees parts that no manifest will name again. After a commit those are the parts of the manifest before, which
-// another instance may have been reading until now. At the first commit of an owner, and after a failed one, they are all
-// parts but those of the newest manifest. Freed parts become empty messages that JetStream soon expires.
+// freeOld frees parts that no manifest will name again. After a commit those are the parts of the manifest before,
+// which another instance may have been reading until now. At the first commit of an owner, and after a failed one,
+// they are all parts but those of the newest manifest. Freed parts become empty messages that JetStream soon expires.
 func (c *store) freeOld(ctx context.Context, newest *manifest) {
 	var err error
 	if c.swept {

@@ -11,8 +11,8 @@ import (
 // Reader folds the batches of one shard; consumer.Reader does it. Its owner first gives it a state, with Resume or with
 // Restore and Inherit, then calls Run, and saves its state meanwhile.
 type Reader interface {
-	// Restore loads a saved state. If hosts is not nil, Restore loads only the hosts that hosts accepts and nothing that
-	// belongs to no host, and may be called again. After an error the reader is useless. The error wraps
+	// Restore loads a saved state. If hosts is not nil, Restore loads only the hosts that hosts accepts and nothing
+	// that belongs to no host, and may be called again. After an error the reader is useless. The error wraps
 	// snapshot.ErrVersion if a newer program saved the state.
 	Restore(state []byte, hosts func(cluster, host string) bool) error
 	// Resume makes Run read on after the position of the restored state, if the stream is still the same.

@@ -10,8 +10,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// placements places the shards of each generation separately. Shards of a closed generation end when they are folded: if
-// they counted together with the present ones, their owners would be left with fewer shards.
+// placements places the shards of each generation separately. Shards of a closed generation end when they are folded:
+// if they counted together with the present ones, their owners would be left with fewer shards.
 func placements(t *schema.Topology, members []member) map[int]string {
 	preferred := placement(t.Numbers(), members)
 	for i := range t.Previous {

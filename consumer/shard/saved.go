@@ -42,8 +42,8 @@ func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) 
 	}
 }
 
-// RemoveStates removes all that a fold has saved, and returns how many messages that was. It refuses while an instance of
-// the fold runs.
+// RemoveStates removes all that a fold has saved, and returns how many messages that was. It refuses while an instance
+// of the fold runs.
 func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (messages uint64, err error) {
 	if err := CheckName(fold); err != nil {
 		return 0, err
@@ -57,7 +57,8 @@ func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (mes
 		return 0, err
 	}
 	if len(members) > 0 {
-		return 0, fmt.Errorf("remove the states of %s: instance %s runs it: stop the instance first; if it was killed, wait %s",
+		return 0, fmt.Errorf("remove the states of %s: instance %s runs it: stop the instance first; if it "+
+			"was killed, wait %s",
 			fold, members[0].name, l.ttl)
 	}
 	jsStream, err := js.Stream(ctx, schema.StateStream)
@@ -89,8 +90,8 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 	})
 }
 
-// checkTakenOver returns an error while a fold has states of a closed generation, and a shard of next has not saved what
-// it inherits.
+// checkTakenOver returns an error while a fold has states of a closed generation, and a shard of next has not saved
+// what it inherits.
 func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema.Topology) error {
 	folds, err := foldsWithStates(ctx, js, closed)
 	if err != nil {
@@ -102,15 +103,15 @@ func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *s
 			return fmt.Errorf("check whether %s has taken over generation %d: %w", fold, closed.Generation, err)
 		}
 		if !done {
-			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody runs it any "+
-				"more: gputap stream rm --fold %s", fold, closed.Generation, fold)
+			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody runs it "+
+				"any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
 		}
 	}
 	return nil
 }
 
-// foldsWithStates lists the folds that have manifests of a generation's shards, as the stream's leader knows. It does not
-// read the manifests: a replica may be stale, and those of a newer program cannot be read.
+// foldsWithStates lists the folds that have manifests of a generation's shards, as the stream's leader knows. It does
+// not read the manifests: a replica may be stale, and those of a newer program cannot be read.
 func foldsWithStates(ctx context.Context, js jetstream.JetStream, g *schema.Topology) (folds []string, err error) {
 	jsStream, err := js.Stream(ctx, schema.StateStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

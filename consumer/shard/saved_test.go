@@ -21,7 +21,8 @@ func TestGenerationIsKeptForNewerManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	reshard(t, js, 2)
-	if _, err := RemoveGeneration(t.Context(), js, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
+	if _, err := RemoveGeneration(t.Context(), js, 1); err == nil ||
+		!strings.Contains(err.Error(), "chain has not taken over") {
 		t.Errorf("it is removed: %v", err)
 	}
 }

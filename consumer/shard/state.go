@@ -38,7 +38,8 @@ const (
 )
 
 var stateWords = [...]string{
-	standby: "standby", unknown: "unknown", free: "free", claiming: "claiming", restoring: "restoring", owning: "owning",
+	standby: "standby", unknown: "unknown", free: "free", claiming: "claiming", restoring: "restoring",
+	owning:   "owning",
 	draining: "draining", waiting: "waiting", refused: "refused", finished: "finished",
 }
 

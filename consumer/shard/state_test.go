@@ -37,15 +37,19 @@ func TestTransitions(t *testing.T) {
 		{"free for longer", status{state: free, since: ago(20*time.Second + 1)}, notOurs,
 			status{state: free, since: ago(20*time.Second + 1)}, claim},
 		{"free no more", status{state: free, since: ago(time.Hour)}, other, status{state: standby}, doNothing},
-		{"own lease of before", status{state: free, since: ago(time.Hour)}, kept, status{state: free, since: now}, doNothing},
+		{"own lease of before", status{state: free, since: ago(time.Hour)}, kept, status{state: free, since: now},
+			doNothing},
 		{"closed and not known", status{}, old, status{state: unknown}, doNothing},
-		{"free, then closed and not known", status{state: free, since: ago(time.Hour)}, old, status{state: unknown}, doNothing},
+		{"free, then closed and not known", status{state: free, since: ago(time.Hour)}, old, status{state: unknown},
+			doNothing},
 		{"known to be needed", status{state: unknown}, ours, status{state: free, since: now}, claim},
 		{"taken over", status{state: unknown}, event{what: wasTakenOver}, status{state: finished}, doNothing},
 		{"taken over while owned", status{state: owning}, event{what: wasTakenOver}, status{state: owning}, doNothing},
 
-		{"lease acquired", status{state: free, since: ago(time.Hour)}, event{what: acquired}, status{state: claiming}, doNothing},
-		{"lease acquired again", status{state: waiting, since: ago(1), waitingSince: ago(time.Hour)}, event{what: acquired},
+		{"lease acquired", status{state: free, since: ago(time.Hour)}, event{what: acquired}, status{state: claiming},
+			doNothing},
+		{"lease acquired again", status{state: waiting, since: ago(1), waitingSince: ago(time.Hour)},
+			event{what: acquired},
 			status{state: claiming, waitingSince: ago(time.Hour)}, doNothing},
 		{"claimed", status{state: claiming, waitingSince: ago(5)}, event{what: claimed},
 			status{state: restoring, waitingSince: ago(5)}, doNothing},
@@ -62,8 +66,10 @@ func TestTransitions(t *testing.T) {
 			status{state: draining, since: ago(3 * time.Second)}, handOver},
 		{"another stays preferred while restoring", status{state: restoring, since: ago(time.Minute)}, otherPreferred,
 			status{state: draining, since: ago(time.Minute)}, handOver},
-		{"draining goes on", status{state: draining, since: ago(time.Hour)}, kept, status{state: draining, since: ago(time.Hour)}, doNothing},
-		{"an owned shard is closed and not known", status{state: owning}, event{what: looked, unknown: true, preferred: true},
+		{"draining goes on", status{state: draining, since: ago(time.Hour)}, kept,
+			status{state: draining, since: ago(time.Hour)}, doNothing},
+		{"an owned shard is closed and not known", status{state: owning},
+			event{what: looked, unknown: true, preferred: true},
 			status{state: owning}, doNothing},
 
 		{"released", status{state: draining, since: ago(1)}, event{what: released}, status{}, doNothing},
@@ -71,26 +77,34 @@ func TestTransitions(t *testing.T) {
 		{"finished stays", status{state: finished}, ours, status{state: finished}, doNothing},
 		{"finished stays, closed and not known", status{state: finished}, old, status{state: finished}, doNothing},
 		{"reopened", status{state: finished}, event{what: reopened}, status{}, doNothing},
-		{"others are not reopened", status{state: owning, since: ago(1)}, event{what: reopened}, status{state: owning, since: ago(1)}, doNothing},
+		{"others are not reopened", status{state: owning, since: ago(1)}, event{what: reopened},
+			status{state: owning, since: ago(1)}, doNothing},
 
-		{"must wait", status{state: restoring}, event{what: mustWait}, status{state: waiting, since: now, waitingSince: now}, doNothing},
+		{"must wait", status{state: restoring}, event{what: mustWait},
+			status{state: waiting, since: now, waitingSince: now}, doNothing},
 		{"must wait again", status{state: restoring, waitingSince: ago(time.Hour)}, event{what: mustWait},
 			status{state: waiting, since: now, waitingSince: ago(time.Hour)}, doNothing},
 		{"waiting is claimed again", status{state: waiting, since: ago(1), waitingSince: ago(9)}, ours,
 			status{state: waiting, since: ago(1), waitingSince: ago(9)}, claim},
-		{"another waits", status{state: waiting, since: ago(1), waitingSince: ago(9)}, other, status{state: standby}, doNothing},
-		{"failed while waiting", status{state: claiming, waitingSince: ago(9)}, event{what: released}, status{}, doNothing},
+		{"another waits", status{state: waiting, since: ago(1), waitingSince: ago(9)}, other, status{state: standby},
+			doNothing},
+		{"failed while waiting", status{state: claiming, waitingSince: ago(9)}, event{what: released}, status{},
+			doNothing},
 
-		{"newer state", status{state: restoring}, event{what: foundNewer}, status{state: refused, since: now}, doNothing},
+		{"newer state", status{state: restoring}, event{what: foundNewer}, status{state: refused, since: now},
+			doNothing},
 		{"refused, free", status{state: refused, since: ago(30*time.Second - 1)}, ours,
 			status{state: refused, since: ago(30*time.Second - 1)}, doNothing},
 		{"refused, free for long", status{state: refused, since: ago(30 * time.Second)}, ours,
 			status{state: refused, since: ago(30 * time.Second)}, rebuild},
 		{"refused, free for long, another's", status{state: refused, since: ago(time.Hour)}, notOurs,
 			status{state: refused, since: ago(time.Hour)}, doNothing},
-		{"refused, another holds it", status{state: refused, since: ago(time.Hour)}, other, status{state: refused, since: now}, doNothing},
-		{"refused, not known", status{state: refused, since: ago(time.Hour)}, old, status{state: refused, since: now}, doNothing},
-		{"refused, taken over", status{state: refused, since: never}, event{what: wasTakenOver}, status{state: finished}, doNothing},
+		{"refused, another holds it", status{state: refused, since: ago(time.Hour)}, other,
+			status{state: refused, since: now}, doNothing},
+		{"refused, not known", status{state: refused, since: ago(time.Hour)}, old, status{state: refused, since: now},
+			doNothing},
+		{"refused, taken over", status{state: refused, since: never}, event{what: wasTakenOver},
+			status{state: finished}, doNothing},
 	} {
 		if to, do := tt.from.next(tt.e, now, l); to != tt.to || do != tt.do {
 			t.Errorf("%s: %s → %+v, action %d; want %+v, action %d", tt.name, tt.from.state, to, do, tt.to, tt.do)
@@ -112,7 +126,8 @@ func TestLongWaitIsLoggedOnce(t *testing.T) {
 		end    eventKind
 		longer time.Duration
 		logged int
-	}{{mustWait, 0, 0}, {mustWait, 2 * longWait, 1}, {mustWait, 2 * longWait, 1}, {released, 0, 1}, {mustWait, 0, 1}, {mustWait, 2 * longWait, 2}} {
+	}{{mustWait, 0, 0}, {mustWait, 2 * longWait, 1}, {mustWait, 2 * longWait, 1}, {released, 0, 1}, {mustWait, 0,
+		1}, {mustWait, 2 * longWait, 2}} {
 		g.apply(5, event{what: acquired})
 		s := g.shards[5]
 		if !s.waitingSince.IsZero() {
@@ -145,7 +160,8 @@ func TestEndOfOwnership(t *testing.T) {
 		{"on a bus that was removed", &owner{created: born.Add(1), waitsFor: noShard}, foldedAll, standby, finished},
 		{"waits for a finished shard", &owner{created: born, waitsFor: 0}, mustWait, waiting, standby},
 		{"waits for another shard", &owner{created: born, waitsFor: 1}, mustWait, waiting, finished},
-		{"inherits damaged states", &owner{created: born, waitsFor: noShard, damaged: true}, released, standby, standby},
+		{"inherits damaged states", &owner{created: born, waitsFor: noShard, damaged: true}, released, standby,
+			standby},
 	} {
 		g := newGroup(&logBuffer{})
 		g.created = born
@@ -202,7 +218,8 @@ func TestOwnedSupersedes(t *testing.T) {
 			}
 		}
 		if !slices.Equal(all, tt.loaded) || !slices.Equal(current, tt.current) {
-			t.Errorf("%s: owned are %v, of which %v are current; want %v and %v", tt.name, all, current, tt.loaded, tt.current)
+			t.Errorf("%s: owned are %v, of which %v are current; want %v and %v", tt.name, all, current, tt.loaded,
+				tt.current)
 		}
 	}
 }

@@ -112,7 +112,8 @@ type Owned struct {
 	Bytes      int64     // of the last checkpoint
 }
 
-// Owned lists the shards that are owned and restored, in order. After Run it lists those that were owned when Run ended.
+// Owned lists the shards that are owned and restored, in order. After Run it lists those that were owned when Run
+// ended.
 func (g *Group) Owned() (list []Owned) {
 	var last *owner
 	g.mu.Lock()
@@ -122,7 +123,8 @@ func (g *Group) Owned() (list []Owned) {
 			continue
 		}
 		if reader := s.owner.view(); reader != nil {
-			list = append(list, Owned{Shard: shard, Reader: reader, Written: *s.owner.written.Load(), Bytes: s.owner.bytes.Load()})
+			list = append(list, Owned{Shard: shard, Reader: reader, Written: *s.owner.written.Load(),
+				Bytes: s.owner.bytes.Load()})
 			last = s.owner
 		}
 	}
@@ -142,6 +144,7 @@ func (g *Group) Counts() Counts {
 	c := &g.counters
 	return Counts{
 		Claims: c.claims.Load(), Commits: c.commits.Load(), Failed: c.failed.Load(), Fenced: c.fenced.Load(),
-		LeasesLost: c.leasesLost.Load(), Rebuilt: c.rebuilt.Load(), Newer: c.newer.Load(), HandOvers: c.handOvers.Load(),
+		LeasesLost: c.leasesLost.Load(), Rebuilt: c.rebuilt.Load(), Newer: c.newer.Load(),
+		HandOvers: c.handOvers.Load(),
 	}
 }

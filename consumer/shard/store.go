@@ -51,8 +51,8 @@ type store struct {
 
 func (c *store) subject(part string) string { return schema.StateSubject(c.fold, c.shard, part) }
 
-// latest returns the newest manifest that a replica knows, or the zero manifest. A manifest of a newer program comes with
-// snapshot.ErrVersion: it can only be replaced.
+// latest returns the newest manifest that a replica knows, or the zero manifest. A manifest of a newer program comes
+// with snapshot.ErrVersion: it can only be replaced.
 func (c *store) latest(ctx context.Context) (manifest, error) {
 	var m manifest
 	raw, err := c.get(ctx, "m")
@@ -85,8 +85,8 @@ func (c *store) get(ctx context.Context, part string) (*jetstream.RawStreamMsg, 
 	return c.jsStream.GetLastMsgForSubject(ctx, c.subject(part))
 }
 
-// claim makes owner the only one that can commit; an earlier owner's next commit fails. With rebuild it also replaces the
-// manifest of a newer program.
+// claim makes owner the only one that can commit; an earlier owner's next commit fails. With rebuild it also replaces
+// the manifest of a newer program.
 func (c *store) claim(ctx context.Context, owner string, rebuild bool) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -99,7 +99,8 @@ func (c *store) claim(ctx context.Context, owner string, rebuild bool) (manifest
 		if err == nil {
 			return m, nil
 		}
-		if !errors.Is(err, errFenced) || !sleep(ctx, rereadInterval) { // a stale replica may have returned an old manifest
+		// a stale replica may have returned an old manifest
+		if !errors.Is(err, errFenced) || !sleep(ctx, rereadInterval) {
 			return m, fmt.Errorf("claim shard %d: %w", c.shard, err)
 		}
 	}
@@ -152,8 +153,8 @@ func (c *store) put(ctx context.Context, m *manifest) error {
 	}
 }
 
-// settle finds out whether the last commit was stored, before its parts are freed. It publishes m over itself; if another
-// manifest of this owner is stored instead, m becomes that one.
+// settle finds out whether the last commit was stored, before its parts are freed. It publishes m over itself; if
+// another manifest of this owner is stored instead, m becomes that one.
 func (c *store) settle(ctx context.Context, m *manifest) error {
 	if !c.inDoubt {
 		return nil
@@ -169,7 +170,8 @@ func (c *store) settle(ctx context.Context, m *manifest) error {
 }
 
 // commit makes state the state of the shard up to next's position; then m is the newest manifest. The parts are stored
-// before the manifest that names them. No two attempts use the same part names: a connection may deliver a message late.
+// before the manifest that names them. No two attempts use the same part names: a connection may deliver a message
+// late.
 func (c *store) commit(ctx context.Context, m *manifest, next manifest, state []byte) error {
 	c.writing = 0
 	if err := c.settle(ctx, m); err != nil {

@@ -100,7 +100,8 @@ func TestLateMessagesDoNotHarm(t *testing.T) {
 		}
 	}
 	if want := 6 + 4; len(broken.held) != want {
-		t.Errorf("%d messages came late, want %d: parts, and what frees those of the one before the last", len(broken.held), want)
+		t.Errorf("%d messages came late, want %d: parts, and what frees those of the one before the last",
+			len(broken.held), want)
 	}
 }
 
@@ -174,7 +175,8 @@ func TestUnansweredPartsLeaveNothingPending(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.commit(ctx, &m, m, state) }()
-		bustest.Eventually(t, "parts are stored", func() bool { return info(t, js, schema.StateStream).State.Msgs == stored+partsAtOnce })
+		bustest.Eventually(t, "parts are stored",
+			func() bool { return info(t, js, schema.StateStream).State.Msgs == stored+partsAtOnce })
 		giveUp()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -196,7 +198,8 @@ type refusing struct {
 	refusal error
 }
 
-func (r refusing) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (r refusing) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	if strings.HasSuffix(m.Subject, ".m") {
 		return nil, r.refusal
 	}
@@ -239,7 +242,8 @@ func TestRefusedManifestEndsCommit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &store{js: refusing{refusal: tt.refusal}, jsStream: showing{newest: tt.newest}, fold: "chain", swept: true, inDoubt: tt.doubt}
+				c := &store{js: refusing{refusal: tt.refusal}, jsStream: showing{newest: tt.newest}, fold: "chain",
+					swept: true, inDoubt: tt.doubt}
 				m := manifest{Form: manifestForm, Owner: "one", Epoch: 1, Commit: 1, revision: 5}
 				if err := c.commit(t.Context(), &m, manifest{}, nil); !errors.Is(err, tt.want) {
 					t.Errorf("says %v, want %v", err, tt.want)
@@ -252,8 +256,8 @@ func TestRefusedManifestEndsCommit(t *testing.T) {
 	}
 }
 
-// TestCommitInDoubt: a commit whose ack never came may have been stored. The next one finds out before it frees parts that
-// the newest manifest may name.
+// TestCommitInDoubt: a commit whose ack never came may have been stored. The next one finds out before it frees parts
+// that the newest manifest may name.
 func TestCommitInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, wasStored := range []bool{false, true} {
@@ -288,5 +292,29 @@ func TestCommitInDoubt(t *testing.T) {
 				t.Errorf("the state is %q", got)
 			}
 		})
+	}
+}
+
+// TestDamagedPartIsNotLoaded: not even if its length is right. A part that becomes right is loaded.
+func TestDamagedPartIsNotLoaded(t *testing.T) {
+	t.Parallel()
+	c := newStore(connectReady(t, 1))
+	m := mustClaim(t, c, "one")
+	mustCommit(t, c, &m, "state")
+	write := func(part string) {
+		t.Helper()
+		if _, err := c.js.Publish(t.Context(), c.partSubject(&m, 0), []byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, part := range []string{"stale", "sta", "state and more", ""} {
+		write(part)
+		if state, err := c.load(t.Context(), &m, 0); !errors.Is(err, errDamaged) {
+			t.Errorf("of %q %q is loaded, %v", part, state, err)
+		}
+	}
+	write("state")
+	if got := newest(t, c); got != "state" {
+		t.Errorf("the state is %q", got)
 	}
 }

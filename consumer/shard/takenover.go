@@ -19,8 +19,8 @@ const requestsAtOnce = 16
 // errNotSaved: a shard has no saved state.
 var errNotSaved = errors.New("no state is saved")
 
-// takenOver reports whether all of a fold's shards of a generation have saved their inherited states. If a request is not
-// answered, it returns an error.
+// takenOver reports whether all of a fold's shards of a generation have saved their inherited states. If a request is
+// not answered, it returns an error.
 func takenOver(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) (bool, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -98,7 +98,8 @@ func (g *Group) askTakenOver(ctx context.Context) {
 		for _, i := range open {
 			done, err := takenOver(ctx, g.js, g.opts.Fold, &all[i+1])
 			if err != nil {
-				g.log.Debug("cannot check whether a generation was taken over", "generation", all[i].Generation, "err", err)
+				g.log.Debug("cannot check whether a generation was taken over", "generation", all[i].Generation, "err",
+					err)
 				break
 			}
 			if done {

@@ -15,8 +15,8 @@ var (
 	ErrDamaged = errors.New("the saved state is damaged")
 )
 
-// Reader reads the values of a Writer. After the first value that no Writer writes, it reads zeros, and Err describes the
-// value.
+// Reader reads the values of a Writer. After the first value that no Writer writes, it reads zeros, and Err describes
+// the value.
 type Reader struct {
 	data    []byte // not read yet
 	strings []string

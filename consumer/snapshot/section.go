@@ -101,7 +101,8 @@ func (f Form) begin(r *Reader) {
 	case r.version == 0:
 		r.Fail("version 0")
 	case r.version > f.Version:
-		r.err = fmt.Errorf("%w: version %d, and this program reads up to %d: run the program that saved it, or a newer one",
+		r.err = fmt.Errorf("%w: version %d, and this program reads up to %d: run the program that saved it, "+
+			"or a newer one",
 			ErrVersion, r.version, f.Version)
 	}
 }

@@ -75,12 +75,15 @@ func TestReaderRefusesDamage(t *testing.T) {
 		{"number too long", bytes.Repeat([]byte{0xff}, 11), func(r *Reader) { r.Uint() }, "end early"},
 		{"float", make([]byte, 7), func(r *Reader) { r.Float64() }, "end early"},
 		{"bool", []byte{2}, func(r *Reader) { r.Bool() }, "want 0 or 1"},
-		{"want at most 32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() }, "want at most 4294967295"},
-		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() }, "want at most 32 bits"},
+		{"want at most 32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() },
+			"want at most 4294967295"},
+		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() },
+			"want at most 32 bits"},
 		{"index", []byte{3}, func(r *Reader) { r.Below(3) }, "want at most 2"},
 		{"index of nothing", []byte{0}, func(r *Reader) { r.Below(0) }, "empty list"},
 		{"string that is not there", []byte{2}, func(r *Reader) { _ = r.String() }, "not written"},
-		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() }, "9 values in 1 bytes"},
+		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() },
+			"9 values in 1 bytes"},
 		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Bytes() }, "200 values"},
 		{"count", []byte{3, 0, 0, 0, 0, 0}, func(r *Reader) { r.Count(2) }, "3 values in 5 bytes"},
 		{"what comes after", []byte{2, 1}, func(r *Reader) { r.Bool(); r.Fail("a second time") }, "want 0 or 1"},
@@ -135,7 +138,10 @@ func save(t *testing.T, f Form, hosts map[HostID]bool) (all []Section) {
 
 func load(f Form, s Section) (shard uint64, host string, err error) {
 	err = f.Restore(s, Parts[*Reader]{
-		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader, _ HostID) { host = r.String() },
+		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader,
+			_ HostID) {
+			host = r.String()
+		},
 	})
 	return shard, host, err
 }
@@ -146,7 +152,8 @@ func TestSections(t *testing.T) {
 		id    HostID
 		shard uint64
 		host  string
-	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0, "at a"}}
+	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0,
+		"at a"}}
 	if len(all) != len(want) {
 		t.Fatalf("%d sections, want %d", len(all), len(want))
 	}
@@ -181,7 +188,9 @@ func TestVersions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := load(tt.form, tt.s)
-			if !errors.Is(err, tt.want) || (err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
+			if !errors.Is(err, tt.want) ||
+				(err != nil && (!strings.Contains(err.Error(), tt.says) ||
+					!strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})

@@ -65,7 +65,8 @@ func NewAccount(t testing.TB) *Account {
 		t.Fatal(err)
 	}
 	unlimited := server.JetStreamAccountLimits{
-		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MemoryMaxStreamBytes: -1,
+		StoreMaxStreamBytes: -1,
 	}
 	if err := account.EnableJetStream(map[string]server.JetStreamAccountLimits{"": unlimited}, nil); err != nil {
 		t.Fatal(err)
@@ -211,7 +212,8 @@ func Cluster(t testing.TB, ports []int, o server.Options) jetstream.JetStream {
 // Dial returns a connection that reconnects for ever, and closes when the test ends.
 func Dial(t testing.TB, url string, options ...nats.Option) jetstream.JetStream {
 	t.Helper()
-	options = append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	options = append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+		nats.ReconnectBufSize(-1))
 	nc, err := nats.Connect(url, options...)
 	if err != nil {
 		t.Fatal(err)
