@@ -129,3 +129,40 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// inheritor records which hosts it is asked to restore.
+type inheritor struct {
+	fakeReader
+	hosts func(cluster, host string) bool
+}
+
+func (i *inheritor) Restore(_ []byte, hosts func(cluster, host string) bool) error {
+	i.hosts = hosts
+	return nil
+}
+
+// TestShardInheritsOnlyItsHosts: the hosts of the other new shards, and misplaced hosts, are left out.
+func TestShardInheritsOnlyItsHosts(t *testing.T) {
+	t.Parallel()
+	js := connectReady(t, 1)
+	c := newStore(js)
+	m := mustClaim(t, c, "one")
+	mustCommit(t, c, &m, "state")
+	topology := reshard(t, js, 2)
+	for _, shard := range topology.Numbers() {
+		o := &owner{
+			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds}, leases: &leases{ttl: ttl},
+			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain", shard: shard}},
+		}
+		var reader inheritor
+		if has, err := o.inherit(t.Context(), &reader); !has || err != nil {
+			t.Fatalf("shard %d inherits: %t, %v", shard, has, err)
+		}
+		for n := range 20 {
+			host := fmt.Sprint("h", n)
+			if got, want := reader.hosts("c", host), topology.Shard("c", host) == shard; got != want {
+				t.Errorf("shard %d inherits %s: %t, want %t", shard, host, got, want)
+			}
+		}
+	}
+}

@@ -139,3 +139,32 @@ func TestLeaseIsFreeAfterReleaseOrExpiry(t *testing.T) {
 		t.Errorf("owners %v, %v", owners, err)
 	}
 }
+
+// TestReleaseKeepsTheLeaseOfAnother: an instance whose lease has expired does not release that of its successor.
+func TestReleaseKeepsTheLeaseOfAnother(t *testing.T) {
+	t.Parallel()
+	js := connectReady(t, 1)
+	open := func(instance string) *leases {
+		l, err := openLeases(t.Context(), js, "chain", instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	a, b := open("a"), open("b")
+	old, err := a.acquire(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.kv.Delete(t.Context(), a.shardKey(0)); err != nil { // as if it had expired
+		t.Fatal(err)
+	}
+	revision, err := b.acquire(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.release(t.Context(), 0, old)
+	if !b.holds(t.Context(), 0, &revision) {
+		t.Error("the lease of b is gone")
+	}
+}
