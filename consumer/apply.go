@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	errNoSeq     = errors.New("batch has no seq")
-	errElsewhere = errors.New("batch claims another origin than its subject")
+	errNoSeq        = errors.New("the batch has no seq")
+	errWrongSubject = errors.New("the batch names another host, shard or kind than its subject")
 )
 
 // outcome is what became of one message.
@@ -33,51 +33,51 @@ var outcomeWords = [numOutcomes]string{
 	outcomeUnknown: "unknown_kind",
 }
 
-// step deals with one message, and then says so to WaitFor.
+// step handles one message and then wakes WaitFor.
 func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.stepping.Lock()
 	defer r.stepping.Unlock()
 	if applied := r.Applied(); meta.Sequence.Stream <= applied {
-		r.warn("message came again and is passed over", "seq", meta.Sequence.Stream, "applied", applied, "jetstream_consumer", meta.Consumer,
-			"delivery", meta.Sequence.Consumer, "of_message", meta.NumDelivered)
+		r.warn("message delivered again; skipped", "seq", meta.Sequence.Stream, "applied", applied,
+			"jetstream_consumer", meta.Consumer, "delivery", meta.Sequence.Consumer, "of_message", meta.NumDelivered)
 		return
 	}
-	r.goOnTo(meta.Timestamp)
+	r.forgetSilentHosts(meta.Timestamp)
 	if !r.wants(m.Subject()) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.stats.Lag = r.behind.dealtWith(meta)
+		r.stats.Lag = r.lag.advance(meta)
 		r.advance(meta.Sequence.Stream)
 		return
 	}
 	began := time.Now()
-	done, err := r.handle(m)
+	result, err := r.handle(m)
 	if err != nil {
 		r.deadLetter(m, meta, err)
 	}
-	r.timing.observe(done, &r.batch, began)
+	r.timing.observe(result, &r.batch, began)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.count(done, &r.batch)
-	r.stats.Lag = r.behind.dealtWith(meta)
+	r.stats.count(result, &r.batch)
+	r.stats.Lag = r.lag.advance(meta)
 	r.advance(meta.Sequence.Stream)
 }
 
-// goOnTo takes note of when the bus stored the message at hand. With each hour of that time, which is the same for every
-// reader, hosts that have been silent for long are let go of.
-func (r *Reader) goOnTo(stored time.Time) {
-	if !stored.Truncate(time.Hour).Equal(r.place.stored.Truncate(time.Hour)) {
+// forgetSilentHosts records when NATS stored the current message. Once in each hour of that time, which is the same for
+// every reader, it forgets hosts that have been silent for long.
+func (r *Reader) forgetSilentHosts(stored time.Time) {
+	if !stored.Truncate(time.Hour).Equal(r.start.stored.Truncate(time.Hour)) {
 		r.mu.Lock()
-		gone := r.hosts.forget(stored)
+		forgotten := r.hosts.forgetSilent(stored)
 		r.mu.Unlock()
-		for _, id := range gone {
-			r.letGo(id)
+		for _, id := range forgotten {
+			r.forget(id)
 		}
 	}
-	r.place.stored = stored
+	r.start.stored = stored
 }
 
-// handle takes one message through decode, proof and fold. An error is a message of no use.
+// handle takes one message through decoding, gap proof and fold. An error means that the message is useless.
 func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 	b := &r.batch
 	if err := r.decoder.Decode(m.Data(), b); err != nil {
@@ -89,27 +89,27 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 	if b.Seq == 0 {
 		return outcomeInvalid, errNoSeq
 	}
-	// A host may publish below its own subject only, and must not speak for another.
+	// NATS lets a host publish only below its own subject; its batches must not name another host.
 	r.subject = schema.AppendSubject(r.subject[:0], r.opts.Shard, b.Cluster, b.Host, b.Kind)
 	if m.Subject() != string(r.subject) {
-		return outcomeInvalid, errElsewhere
+		return outcomeInvalid, errWrongSubject
 	}
 	if !r.prove(b) {
 		return outcomeDuplicate, nil
 	}
 	if err := r.apply(b); err != nil {
-		r.tell(b, 1)
+		r.reportLoss(b, 1)
 		return outcomeRefused, err
 	}
 	return outcomeOK, nil
 }
 
-// prove reports whether the batch is new, and counts the ones before it that never came.
+// prove reports whether the batch is new, and counts the batches before it that never came.
 func (r *Reader) prove(b *schema.Batch) bool {
 	r.mu.Lock()
 	s := r.runs.of(&b.Header)
 	_, known := r.hosts[hostID{b.Cluster, b.Host}]
-	back := !known && s.seq != [schema.NumKinds]uint64{}
+	cameBack := !known && s.seq != [schema.NumKinds]uint64{}
 	last := s.accept(&b.Header)
 	r.mu.Unlock()
 	if b.Seq <= last {
@@ -121,64 +121,62 @@ func (r *Reader) prove(b *schema.Batch) bool {
 		reason = r.unseenReason()
 	}
 	r.mu.Lock()
-	r.stats.absent(reason, absent)
-	gone := r.hosts.saw(&b.Header, r.place.stored, reason, absent)
+	r.stats.countAbsent(reason, absent)
+	evicted := r.hosts.record(&b.Header, r.start.stored, reason, absent)
 	r.mu.Unlock()
-	for _, id := range gone {
-		r.warn("a shard has too many hosts: the one silent for longest is forgotten; give the bus more shards (gputap stream init --shards)",
-			"host", id.host, "hosts", maxHosts)
-		r.letGo(id)
+	for _, id := range evicted {
+		r.warn("too many hosts in a shard; evicted the host that was silent for longest; add shards with "+
+			"gputap stream init --shards", "host", id.host, "limit", maxHosts)
+		r.forget(id)
 	}
 	if absent > 0 {
-		r.sayAbsent(b, reason, absent)
-		r.tell(b, absent)
+		r.logAbsent(b, reason, absent)
+		r.reportLoss(b, absent)
 	}
-	if _, forgot := r.fold.(forgetful); back && forgot {
-		r.tellLost(b, 1)
+	if _, forgot := r.fold.(forgetful); cameBack && forgot {
+		r.callLost(b, 1)
 	}
 	return true
 }
 
-func (r *Reader) sayAbsent(b *schema.Batch, reason string, batches uint64) {
+func (r *Reader) logAbsent(b *schema.Batch, reason string, batches uint64) {
 	if reason != "" {
-		r.log.Debug("batches from before this reader", "host", b.Host, "kind", b.Kind.String(), "batches", batches, "reason", reason)
+		r.log.Debug("batches from before this reader", "host", b.Host, "kind", b.Kind.String(), "batches", batches,
+			"reason", reason)
 		return
 	}
-	r.warn("batches are missing", "host", b.Host, "kind", b.Kind.String(), "seq", b.Seq, "batches", batches)
+	r.warn("missing batches", "host", b.Host, "kind", b.Kind.String(), "seq", b.Seq, "batches", batches)
 }
 
-// tell tells a fold that wants to know of batches that it will not see. Heartbeats hold no events.
-func (r *Reader) tell(b *schema.Batch, batches uint64) {
+// reportLoss tells the fold about batches that it will not see. Heartbeats hold no events.
+func (r *Reader) reportLoss(b *schema.Batch, batches uint64) {
 	if b.Kind != schema.KindHost {
-		r.tellLost(b, batches)
+		r.callLost(b, batches)
 	}
 }
 
-func (r *Reader) tellLost(b *schema.Batch, batches uint64) {
+func (r *Reader) callLost(b *schema.Batch, batches uint64) {
 	fold, ok := r.fold.(lossAware)
 	if !ok {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			r.log.Error("fold panicked over a loss", "err", p, "stack", string(debug.Stack()))
-		}
-	}()
-	fold.Lost(b.Cluster, b.Host, b.BootID, batches)
+	if err := guard(func() error { fold.Lost(b.Cluster, b.Host, b.BootID, batches); return nil }); err != nil {
+		r.log.Error("fold failed to record a loss", "host", b.Host, "err", err)
+	}
 }
 
-// letGo has a fold that forgets hosts forget one.
-func (r *Reader) letGo(id hostID) {
+// forget tells the fold to forget a host.
+func (r *Reader) forget(id hostID) {
 	fold, ok := r.fold.(forgetful)
 	if !ok {
 		return
 	}
 	if err := guard(func() error { fold.Forget(id.cluster, id.host); return nil }); err != nil {
-		r.log.Error("host not forgotten", "host", id.host, "err", err)
+		r.log.Error("fold failed to forget a host", "host", id.host, "err", err)
 	}
 }
 
-// apply makes a panic of the fold an error: one poisoned batch must not end the consumer.
+// apply does not use guard: its closure would cost an allocation for each batch.
 func (r *Reader) apply(b *schema.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -189,10 +187,10 @@ func (r *Reader) apply(b *schema.Batch) (err error) {
 	return r.fold.Apply(b)
 }
 
-// warning is how often one message was logged and held back.
+// warning counts how often one message was suppressed since it was logged.
 type warning struct {
-	at   time.Time
-	held int
+	at         time.Time
+	suppressed int
 }
 
 const warnInterval = 10 * time.Second
@@ -205,12 +203,12 @@ func (r *Reader) warn(msg string, args ...any) {
 		r.warnings[msg] = w
 	}
 	if now := time.Now(); now.Sub(w.at) >= warnInterval {
-		if w.held > 0 {
-			args = append(args, "held_back", w.held)
+		if w.suppressed > 0 {
+			args = append(args, "suppressed", w.suppressed)
 		}
 		*w = warning{at: now}
 		r.log.Warn(msg, args...)
 		return
 	}
-	w.held++
+	w.suppressed++
 }

@@ -12,13 +12,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
 // hostile is five bytes that claim 20 M entries; decoded without bounds they ask for 305 MiB.
 var hostile = binary.BigEndian.AppendUint32([]byte{0xdd}, 20_000_000)
 
-func TestWhatReachesTheFold(t *testing.T) {
+func TestOutcomeOfEachMessage(t *testing.T) {
+	t.Parallel()
 	events := func(n uint64) (e [schema.NumKinds]uint64) {
 		e[schema.KindMemory] = n
 		return e
@@ -27,7 +29,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 		name  string
 		send  [][]byte
 		want  []uint64
-		told  uint64 // lost batches that the fold was told of
+		told  uint64 // lost batches that the fold records
 		stats Stats
 	}{
 		{"in order", [][]byte{memory(1), memory(2)}, []uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2)}},
@@ -51,7 +53,8 @@ func TestWhatReachesTheFold(t *testing.T) {
 			"a whole stream that begins with seq 3", [][]byte{memory(3)},
 			[]uint64{3}, 2, Stats{Batches: 1, Events: events(1), Gaps: 1, Missing: 2},
 		},
-		{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
+		{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0,
+			Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
 		{
 			"five bytes that claim 20 M entries", [][]byte{hostile, memory(1)},
 			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
@@ -62,7 +65,8 @@ func TestWhatReachesTheFold(t *testing.T) {
 		},
 		{
 			"a host that speaks for another",
-			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}), memory(1)},
+			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}),
+				memory(1)},
 			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
 		},
 		{
@@ -93,7 +97,7 @@ func TestWhatReachesTheFold(t *testing.T) {
 			wait(t, c, last)
 			expect(t, fold, tt.want...)
 			if got := fold.toldLost(); got != tt.told {
-				t.Errorf("the fold was told of %d lost batches, want %d", got, tt.told)
+				t.Errorf("the fold records %d lost batches, want %d", got, tt.told)
 			}
 			got := c.Stats()
 			got.LastEvent = time.Time{}
@@ -104,8 +108,9 @@ func TestWhatReachesTheFold(t *testing.T) {
 	}
 }
 
-func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
-	js := newBus(t).connect()
+func TestDeadLetterNamesItsOrigin(t *testing.T) {
+	t.Parallel()
+	js := bustest.Connect(t)
 	ensureStreamForTest(t, js) // and no stream for dead letters
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
@@ -132,12 +137,15 @@ func TestDeadLetterSaysWhereItComesFrom(t *testing.T) {
 
 func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	if err := ensureStream(t.Context(), js, streamConfig(schema.StreamName(0), schema.ShardSubjects(0))); err != nil {
+	config := jetstream.StreamConfig{Name: schema.StreamName(0), Subjects: []string{schema.ShardSubjects(0)},
+		AllowDirect: true}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestHostileMessagesCostNoMemory(t *testing.T) {
+func TestHostileMessagesAllocateLittle(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
@@ -154,7 +162,8 @@ func TestHostileMessagesCostNoMemory(t *testing.T) {
 	}
 }
 
-func TestLostIsTheLatestOfEachRun(t *testing.T) {
+func TestLostSumsTheLatestOfEachRun(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -177,7 +186,8 @@ func TestLostIsTheLatestOfEachRun(t *testing.T) {
 	}
 }
 
-func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
+func TestEvictedRunsKeepTheirLosses(t *testing.T) {
+	t.Parallel()
 	r := newRuns()
 	const total = 3 * maxRuns
 	for run := range uint64(total) {
@@ -185,7 +195,7 @@ func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
 		if last := r.of(&h).accept(&h); last != 0 {
 			t.Fatalf("run %d was known", run)
 		}
-		// One run is heard of all the time: it must not be forgotten.
+		// One run publishes all the time: it must not be forgotten.
 		steady := schema.Header{Host: "steady", Seq: run + 1, Lost: [schema.NumLosses]uint64{schema.LossSpool: 5}}
 		if last := r.of(&steady).accept(&steady); last != run {
 			t.Fatalf("the steady run stands at %d, want %d", last, run)
@@ -200,31 +210,35 @@ func TestRunsAreBoundedAndForgetNoLoss(t *testing.T) {
 }
 
 func TestHostsAreBounded(t *testing.T) {
-	h := hosts{}
+	t.Parallel()
+	h := hostTable{}
 	at := func(i int) time.Time { return time.Unix(0, int64(i)) }
 	for i := range maxHosts + 10 {
-		h.saw(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
+		h.record(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
 	}
 	if len(h) != maxHosts || h[hostID{"", "9"}] != nil || h[hostID{"", "10"}] == nil {
 		t.Errorf("%d hosts are remembered, want the last %d", len(h), maxHosts)
 	}
-	h.saw(&schema.Header{Host: "x"}, at(maxHosts).Add(keepHost), "", 0)
-	gone := h.forget(at(maxHosts).Add(keepHost + 1))
+	h.record(&schema.Header{Host: "x"}, at(maxHosts).Add(maxSilent), "", 0)
+	gone := h.forgetSilent(at(maxHosts).Add(maxSilent + 1))
 	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.compare) {
-		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that were heard of later", len(h), len(gone))
+		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that published later", len(h), len(gone))
 	}
 }
 
-// TestTheSameHostIsForgotten of several that were heard of at the same time, whatever order a map has them in.
-func TestTheSameHostIsForgotten(t *testing.T) {
+// TestEvictionIsDeterministic: of several hosts that were silent equally long, the same one is evicted in any map
+// order.
+func TestEvictionIsDeterministic(t *testing.T) {
+	t.Parallel()
 	for range 5 {
-		h := hosts{}
+		h := hostTable{}
 		now := time.Unix(1, 0)
-		h.saw(&schema.Header{Host: "a"}, now.Add(1), "", 0)
+		h.record(&schema.Header{Host: "a"}, now.Add(1), "", 0)
 		for i := range maxHosts + 1 {
-			h.saw(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
+			h.record(&schema.Header{Host: fmt.Sprintf("h%05d", i)}, now, "", 0)
 		}
-		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true, "h10000": true} {
+		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true,
+			"h10000": true} {
 			if (h[hostID{"", name}] != nil) != stays {
 				t.Errorf("%s is remembered: %v", name, !stays)
 			}

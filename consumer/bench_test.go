@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// counting is the cheapest fold there is: what is left is the runtime.
+// counting is the cheapest fold there is: the rest is the cost of the runtime.
 type counting struct{ events int }
 
 func (c *counting) Name() string         { return "counting" }
@@ -23,8 +23,8 @@ func (c *counting) Apply(b *schema.Batch) error {
 
 const turns = 8 // of reading and of raw reading: one alone says little
 
-// BenchmarkReadStream fetches, decodes and applies stored batches of 4,096 memory events, in turn with an ordered consumer
-// of JetStream that does nothing with the same messages.
+// BenchmarkReadStream fetches, decodes and applies stored batches of 4,096 memory events, in turn with an ordered
+// consumer of JetStream that does nothing with the same messages.
 func BenchmarkReadStream(b *testing.B) {
 	js := connectReady(b)
 	h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1}
@@ -58,16 +58,17 @@ func BenchmarkReadStream(b *testing.B) {
 	b.ReportMetric(raw.Seconds()/took.Seconds(), "ratio")
 }
 
-// BenchmarkReadFleet reads a shard as a fleet fills it: small batches of 625 hosts and all kinds, of which the fold wants one.
-// In turn with an ordered consumer of JetStream that does nothing with the same messages. An ordinary host is that of
-// docs/scaling.md; of an even one each kind has as many batches.
+// BenchmarkReadFleet reads a shard as a fleet fills it: small batches of 625 hosts and all kinds, of which the fold
+// wants one. In turn with an ordered consumer of JetStream that does nothing with the same messages. An ordinary host
+// is that of docs/scaling.md; of an even one each kind has as many batches.
 func BenchmarkReadFleet(b *testing.B) {
 	const memory, launch, copied, host = schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost
 	var ordinary []schema.Kind // ten seconds' batches of a host
 	for range 100 {
 		ordinary = append(ordinary, memory, launch, launch, copied, copied)
 	}
-	for name, kinds := range map[string][]schema.Kind{"ordinary": append(ordinary, host), "even": slices.Repeat([]schema.Kind{memory, launch, copied, host}, 120)} {
+	for name, kinds := range map[string][]schema.Kind{"ordinary": append(ordinary, host),
+		"even": slices.Repeat([]schema.Kind{memory, launch, copied, host}, 120)} {
 		b.Run(name, func(b *testing.B) { readFleet(b, kinds) })
 	}
 }

@@ -29,14 +29,15 @@ func headerAt(host string, seq uint64, wall time.Time) schema.Header {
 	return schema.Header{Cluster: "c", Host: host, BootID: "b", Run: 1, Seq: seq, ClockOffset: wall.UnixNano()}
 }
 
-// TestHostsOfOneLabel: names that are no UTF-8, and are one label, are one series.
-func TestHostsOfOneLabel(t *testing.T) {
+// TestHostsWithOneLabelAreOneSeries: two names that are not UTF-8 may become the same label.
+func TestHostsWithOneLabelAreOneSeries(t *testing.T) {
+	t.Parallel()
 	r := newReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"h\xff", "h\xfe"} {
-		r.hosts[hostID{"c", name}] = &hostStats{gaps: 1, missing: uint64(2 + i), last: time.Unix(int64(100-i), 0)}
+		r.hosts[hostID{"c", name}] = &hostState{gaps: 1, missing: uint64(2 + i), lastEvent: time.Unix(int64(100-i), 0)}
 	}
 	want := `
-# HELP gputap_consumer_gap_batches_total Batches missing in those holes: lost.
+# HELP gputap_consumer_gap_batches_total Batches missing in those gaps: lost.
 # TYPE gputap_consumer_gap_batches_total counter
 gputap_consumer_gap_batches_total{cluster="c",consumer="chain",hostname="h�",shard="000"} 5
 # HELP gputap_consumer_host_last_event_timestamp_seconds Wall time of a host's last event.
@@ -49,8 +50,9 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="chain",h
 	}
 }
 
-// TestScrapesLeaveTheStateAlone: beside a checkpoint too.
-func TestScrapesLeaveTheStateAlone(t *testing.T) {
+// TestScrapeDoesNotChangeState: neither alone nor beside a checkpoint.
+func TestScrapeDoesNotChangeState(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	now := time.Now()
 	fold := newChain()

@@ -11,17 +11,31 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
 const (
 	deadLetterTimeout = 2 * time.Second // of one try
-	// Servers of a cluster need up to ten seconds to agree who leads a stream.
+	// Servers of a cluster need up to ten seconds to elect the leader of a stream.
 	deadLetterPatience = 30 * time.Second
 	maxErrorHeader     = 512
 )
 
-// deadLetter copies a message that is of no use to where a person can look at it.
+var (
+	// errUnanswered: the dead letter was not sent.
+	errUnanswered = errors.New("an earlier dead letter had no answer")
+	// errNoLeader: the dead letters have a stream, but nobody answers for it now.
+	errNoLeader = errors.New("the stream of the dead letters has no leader")
+)
+
+// letterState remembers how the last dead letters fared.
+type letterState struct {
+	failed       bool      // the last one was not stored
+	unansweredAt time.Time // when one last had no answer; zero: NATS has stored one since
+}
+
+// deadLetter copies a useless message to the dead letters, where a person can look at it.
 func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
 	reason := cause.Error()
 	letter := &nats.Msg{
@@ -31,21 +45,21 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 			"Gputap-Stream": {meta.Stream}, "Gputap-Seq": {strconv.FormatUint(meta.Sequence.Stream, 10)},
 		},
 	}
-	// After a crash the batch comes again, to whoever owns the shard then; another message of that number has another time.
+	// After a crash the next owner reads the message again. In a recreated stream the same sequence has another time.
 	id := fmt.Sprintf("%s.%s.%d.%d", letter.Subject, meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
-	err := r.insist(letter, id)
-	r.unkept = err != nil
+	err := r.storeLetter(letter, id)
+	r.letters.failed = err != nil
 	switch {
 	case err == nil:
-		r.unacked = time.Time{}
+		r.letters.unansweredAt = time.Time{}
 	case errors.Is(err, context.DeadlineExceeded):
-		r.unacked = time.Now()
+		r.letters.unansweredAt = time.Now()
 	}
-	about := []any{"subject", m.Subject(), "stream", meta.Stream, "seq", meta.Sequence.Stream, "err", cause}
+	attrs := []any{"subject", m.Subject(), "stream", meta.Stream, "seq", meta.Sequence.Stream, "err", cause}
 	if err == nil {
-		r.warn("batch is of no use: copied to the dead letters", about...)
+		r.warn("useless batch copied to the dead letters", attrs...)
 	} else {
-		r.warn("batch is of no use, and not kept as a dead letter", append(about, "not_kept", err)...)
+		r.warn("useless batch skipped; it could not be copied to the dead letters", append(attrs, "copy_err", err)...)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,22 +70,20 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	r.stats.DeadLetters++
 }
 
-// errUnanswered: the letter was not sent.
-var errUnanswered = errors.New("one before had no answer")
-
-// insist tries until a dead letter is kept or refused. The message stays where it is while the bus is away: nothing else comes
-// then, and a checkpoint that is behind it would hide it. A bus that is there is given some time, once until it takes a letter
-// again, and after a letter without an answer no other is tried for that time: a fold does not wait for its waste.
-func (r *Reader) insist(letter *nats.Msg, id string) error {
+// storeLetter tries until the dead letter is stored or refused. While NATS is unreachable the message waits: no other
+// message comes then, and a checkpoint after it would hide it. While NATS is reachable and does not store letters,
+// only the first letter gets deadLetterPatience, and after a letter without an answer no other is tried for that time:
+// useless messages must not hold up the fold.
+func (r *Reader) storeLetter(letter *nats.Msg, id string) error {
 	conn := r.js.Conn()
-	if conn.IsConnected() && time.Since(r.unacked) < deadLetterPatience {
+	if conn.IsConnected() && time.Since(r.letters.unansweredAt) < deadLetterPatience {
 		return errUnanswered
 	}
 	var until time.Time
 	for {
-		before, said := conn.Stats().Reconnects, conn.LastError()
-		err := r.keep(letter, id)
-		if err == nil || r.refusesLetters(err, letter.Subject, said) {
+		reconnects, lastError := conn.Stats().Reconnects, conn.LastError()
+		err := r.publishLetter(letter, id)
+		if err == nil || r.isFinal(err, letter.Subject, lastError) {
 			return err
 		}
 		for !conn.IsConnected() {
@@ -79,8 +91,9 @@ func (r *Reader) insist(letter *nats.Msg, id string) error {
 				return err
 			}
 		}
-		away, noStream := conn.Stats().Reconnects != before, errors.Is(err, jetstream.ErrNoStreamResponse)
-		if away || until.IsZero() && !noStream && !r.unkept {
+		reconnected := conn.Stats().Reconnects != reconnects
+		noStream := errors.Is(err, jetstream.ErrNoStreamResponse)
+		if reconnected || until.IsZero() && !noStream && !r.letters.failed {
 			until = time.Now().Add(deadLetterPatience)
 		}
 		if time.Now().After(until) || !r.pause() {
@@ -89,46 +102,44 @@ func (r *Reader) insist(letter *nats.Msg, id string) error {
 	}
 }
 
-// pause waits a little, and says whether Run goes on.
+// pause waits a little. It returns false if Run is to end.
 func (r *Reader) pause() bool {
 	select {
 	case <-time.After(pollInterval):
 		return true
-	case <-r.over:
+	case <-r.stopping:
 		return false
 	}
 }
 
-// refusesLetters says that another try would end as this one did. before is what the connection had last said before it.
-func (r *Reader) refusesLetters(err error, subject string, before error) bool {
+// isFinal reports whether another try would fail in the same way. before is the connection's last error before the try.
+func (r *Reader) isFinal(err error, subject string, before error) bool {
 	const unavailable = 503 // for now
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
 		return refused.Code != unavailable
 	}
-	said := r.js.Conn().LastError() // what may not be published has no answer
+	last := r.js.Conn().LastError() // NATS does not answer a publish without permission
 	return errors.Is(err, nats.ErrMaxPayload) ||
-		errors.Is(said, nats.ErrPermissionViolation) && !errors.Is(said, before) && strings.Contains(said.Error(), `"`+subject+`"`)
+		errors.Is(last, nats.ErrPermissionViolation) && !errors.Is(last, before) &&
+			strings.Contains(last.Error(), `"`+subject+`"`)
 }
 
-// errNoLeader says that the dead letters have a stream, of which nobody answers for now.
-var errNoLeader = errors.New("the stream of the dead letters has no leader")
-
-// keep publishes a dead letter, creating their stream when there is none yet. The stream passes over an id that it has.
-func (r *Reader) keep(letter *nats.Msg, id string) error {
+// publishLetter publishes a dead letter. It creates the stream if it does not exist. The stream drops an id that it
+// has.
+func (r *Reader) publishLetter(letter *nats.Msg, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()
 	_, err := r.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	config := deadLetterConfig(0)
-	_, created := r.js.CreateStream(ctx, config)
-	if errors.Is(created, jetstream.ErrStreamNameAlreadyInUse) { // with other limits, which stay
+	err = bus.EnsureDeadLetters(ctx, r.js)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // it exists, with limits that stay
 		return errNoLeader
 	}
-	if created != nil {
-		return fmt.Errorf("create JetStream stream %s: %w", config.Name, created)
+	if err != nil {
+		return err
 	}
 	_, err = r.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 	return err

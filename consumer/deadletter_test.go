@@ -13,33 +13,36 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
-// poisoned is a reader whose fold is about to panic over the second of three batches, which are all fetched, while the bus is away.
-func poisoned(t *testing.T) (b *bus, js jetstream.JetStream, r *Reader, fold *recorder, stop func()) {
-	b = newBus(t)
-	js = b.connect()
+// poisoned returns a reader that has fetched three batches and whose fold will panic over the second. NATS is
+// unreachable.
+func poisoned(t *testing.T) (b *bustest.Server, js jetstream.JetStream, r *Reader, fold *recorder, stop func()) {
+	b = bustest.NewServer(t, "")
+	js = b.Connect()
 	ensure(t, js)
 	fold = &recorder{hold: make(chan struct{}), poison: 2}
 	publishMemory(t, js, 1, 2, 3)
 	r, stop = start(t, js, fold, ReaderOptions{})
 	fold.hold <- struct{}{}
 	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 3 && i.NumWaiting > 0 })
-	if err := js.Conn().Flush(); err != nil { // the client has read what the bus has sent
+	if err := js.Conn().Flush(); err != nil { // all messages have arrived
 		t.Fatal(err)
 	}
 	wait(t, r, 1)
-	b.stop()
-	eventually(t, "the bus is away", func() bool { return !js.Conn().IsConnected() })
+	b.Stop()
+	eventually(t, "NATS is unreachable", func() bool { return !js.Conn().IsConnected() })
 	close(fold.hold)
 	return b, js, r, fold, stop
 }
 
-func TestDeadLetterWhileTheBusIsAway(t *testing.T) {
+func TestDeadLetterWaitsForNATS(t *testing.T) {
+	t.Parallel()
 	b, js, r, fold, _ := poisoned(t)
-	b.start()
-	eventually(t, "the bus is back", js.Conn().IsConnected)
+	b.Start()
+	eventually(t, "NATS is back", js.Conn().IsConnected)
 	wait(t, r, 3)
 	expect(t, fold, 1, 3)
 	if n := info(t, js, schema.DeadLetterStream).State.Msgs; n != 1 {
@@ -50,8 +53,9 @@ func TestDeadLetterWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
-// TestEndsWithADeadLetter: who is told to end does not wait for a bus that is away.
-func TestEndsWithADeadLetter(t *testing.T) {
+// TestStopDoesNotWaitForDeadLetter: not while NATS is unreachable.
+func TestStopDoesNotWaitForDeadLetter(t *testing.T) {
+	t.Parallel()
 	_, _, r, _, stop := poisoned(t)
 	stop()
 	if s := r.Stats(); s.DeadLetters != 0 || s.DeadLettersLost != 1 {
@@ -59,15 +63,17 @@ func TestEndsWithADeadLetter(t *testing.T) {
 	}
 }
 
-// TestDeadLettersThatAreRefused: a fold goes on where it may not write dead letters. When it may, what was refused before is no reason
-// to give up.
-func TestDeadLettersThatAreRefused(t *testing.T) {
+// TestRefusedDeadLetterIsSkipped: a fold without permission to write dead letters keeps folding. With permission,
+// earlier refusals do not count.
+func TestRefusedDeadLetterIsSkipped(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	options := func(denied ...string) *server.Options {
 		may := &server.Permissions{Publish: &server.SubjectPermission{Deny: denied}}
 		return &server.Options{
 			Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
-			Users: []*server.User{{Username: "admin", Password: "x"}, {Username: "fold", Password: "x", Permissions: may}},
+			Users: []*server.User{{Username: "admin", Password: "x"},
+				{Username: "fold", Password: "x", Permissions: may}},
 		}
 	}
 	s, err := server.NewServer(options(schema.DeadLetterSubjects))
@@ -117,7 +123,8 @@ type hesitant struct {
 	asked bool
 }
 
-func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	if !h.asked {
 		h.asked = true
 		return nil, context.DeadlineExceeded
@@ -125,16 +132,20 @@ func (h *hesitant) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstrea
 	return h.JetStream.PublishMsg(ctx, m, opts...)
 }
 
-// TestDeadLettersWithoutALeader: a stream that is there and does not answer, as while a cluster finds a leader, keeps its limits.
-func TestDeadLettersWithoutALeader(t *testing.T) {
-	js := newBus(t).connect()
-	own := streamConfig(schema.DeadLetterStream, "nobody.answers.to.letters")
-	own.MaxBytes = 1 << 20
+// TestDeadLetterStreamKeepsItsLimits: also while it exists and nobody answers for it, such as during an election.
+func TestDeadLetterStreamKeepsItsLimits(t *testing.T) {
+	t.Parallel()
+	js := bustest.Connect(t)
+	own := jetstream.StreamConfig{
+		Name: schema.DeadLetterStream, Subjects: []string{"nobody.answers.to.letters"}, MaxBytes: 1 << 20,
+		Duplicates: time.Second,
+	}
 	if _, err := js.CreateStream(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
 	r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
-	if err := r.keep(&nats.Msg{Subject: schema.DeadLetterSubject("recorder", 0)}, "id"); !errors.Is(err, errNoLeader) {
+	if err := r.publishLetter(&nats.Msg{Subject: schema.DeadLetterSubject("recorder", 0)}, "id"); !errors.Is(err,
+		errNoLeader) {
 		t.Errorf("gives %v", err)
 	}
 	if c := info(t, js, schema.DeadLetterStream).Config; c.MaxBytes != own.MaxBytes || c.Duplicates != own.Duplicates {
@@ -149,7 +160,8 @@ type unanswering struct {
 	answers     bool
 }
 
-func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck,
+	error) {
 	u.tried++
 	if u.answers {
 		u.kept++
@@ -159,9 +171,10 @@ func (u *unanswering) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstrea
 	return nil, ctx.Err()
 }
 
-// TestDeadLettersWithoutAnAnswer: a fold waits for an answer now and then, not with each letter.
-func TestDeadLettersWithoutAnAnswer(t *testing.T) {
-	js := newBus(t).connect()
+// TestUnansweredDeadLettersBackOff: a fold waits for an answer now and then, not for each letter.
+func TestUnansweredDeadLettersBackOff(t *testing.T) {
+	t.Parallel()
+	js := bustest.Connect(t)
 	synctest.Test(t, func(t *testing.T) {
 		bus := &unanswering{JetStream: js}
 		r := NewReader(ReaderOptions{}, bus, &recorder{}, slog.New(slog.DiscardHandler))
@@ -191,15 +204,18 @@ func TestDeadLettersWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfADeadLetter: that a batch is kept is said when it is, and one that is not can be found in its stream.
-func TestWhatBecameOfADeadLetter(t *testing.T) {
+// TestDeadLetterIsLogged: the log says whether it was stored, and where the message is if not.
+func TestDeadLetterIsLogged(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	for kept, data := range map[bool][]byte{true: {1}, false: make([]byte, js.Conn().MaxPayload())} {
 		var log page
 		r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.NewTextHandler(&log, nil)))
-		r.deadLetter(useless{data: data}, &jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)
+		r.deadLetter(useless{data: data},
+			&jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)
 		text := log.text.String()
-		if s := r.Stats(); (s.DeadLetters == 1) != kept || strings.Count(text, "\n") != 1 || strings.Contains(text, "copied to") != kept {
+		if s := r.Stats(); (s.DeadLetters == 1) != kept || strings.Count(text, "\n") != 1 ||
+			strings.Contains(text, "useless batch copied to") != kept {
 			t.Errorf("%d are kept, and it says\n%s", s.DeadLetters, text)
 		}
 		if !strings.Contains(text, "stream=S seq=7") || strings.Contains(text, nats.ErrMaxPayload.Error()) == kept {
@@ -220,3 +236,36 @@ type evil struct{ jetstream.Msg }
 
 func (evil) Subject() string { return "evil" }
 func (evil) Data() []byte    { return nil }
+
+// TestDeadLetterIsNotDuplicated: an invalid batch that is read again after a crash is not copied again.
+func TestDeadLetterIsNotDuplicated(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory),
+		[]byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	letters := func() uint64 { return info(t, f.admin, schema.DeadLetterStream).State.Msgs }
+	for range 2 {
+		f.send("h")
+		r, stop := start(t, f.admin, newChain(), ReaderOptions{}) // it saves nothing
+		wait(t, r, 2)
+		if s := r.Stats(); s.Invalid != 1 || s.DeadLetters != 1 || s.DeadLettersLost != 0 {
+			t.Errorf("%+v", s)
+		}
+		stop()
+	}
+	if n := letters(); n != 1 {
+		t.Errorf("%d dead letters, want 1", n)
+	}
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(0, "c", "evil", schema.KindMemory),
+		[]byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	r, stop := start(t, f.admin, newChain(), ReaderOptions{})
+	defer stop()
+	wait(t, r, 4)
+	if n := letters(); n != 2 {
+		t.Errorf("%d dead letters, want 2", n)
+	}
+}

@@ -1,54 +1,47 @@
-// Package consumer runs folds over the streams of a fleet: it fetches, decodes, proves what is missing, drops what it
-// has seen, applies the rest, and keeps the state where it outlives the process.
+// Package consumer runs folds over the streams of a bus: it fetches, decodes, proves which batches are missing, drops
+// duplicates, applies the rest, and saves the state so that it outlives the process.
 //
-// A Consumer takes its part of all shards and shares them with the other instances of its fold; New is what a program
-// calls that has a state to keep. A Reader reads one shard into a fold and keeps nothing. Programs without a state need
-// neither: see schema.Reader.
+// A program with a state to keep uses New. A Reader reads one shard into a fold and saves nothing. A program without a
+// state needs neither: see schema.Reader. Package shard owns shards and their checkpoints; package bus knows the
+// streams.
 //
-// Order. A fold gets the batches of one host, producer run and kind in seq order, from one
-// goroutine. Between kinds and hosts the order is that of the stream.
+// Order. A fold gets the batches of one host, producer run and kind in seq order, from one goroutine. Between kinds and
+// hosts the order is that of the stream.
 //
-// Delivery. Each batch is applied once: a producer may store one twice, and the second is dropped by
-// its seq. After a reconnect or a restart of NATS the fetch goes on behind the last message dealt
-// with. A stream that was deleted, or whose end was lost and written anew, is read again from its
-// beginning; seq keeps what was applied before from being applied again.
+// Delivery. Each batch is applied once. A producer may store a batch twice; the second is dropped by its seq. After a
+// reconnect or a restart of NATS the fetch continues after the last message read. A stream that was recreated, or whose
+// end was lost and written again, is read from its beginning; seq identifies the batches that were applied before.
 //
-// State. A checkpoint is the state of a shard up to a message of its stream. It is committed as a whole: its parts are
-// written first, then the manifest that names them replaces exactly the manifest that its writer knows. Whoever owns the
-// shard anew has replaced it by then, so an instance that was thought dead can write nothing that counts. State and
-// stream together make each batch count once, whatever dies when: the state after any crashes is, byte for byte, that of
-// one undisturbed reader. What a fold does besides its state, such as publishing an alert, may happen again.
-// A state that cannot be used (damaged, of a newer form) is said and counted, and rebuilt from what the stream still holds.
+// State. A checkpoint is the state of a shard up to one message of its stream. It is committed as a whole, and only by
+// the instance that claimed the shard last (see package shard). Checkpoint and stream together make each batch count
+// once, whatever crashes: the state is, byte for byte, that of one undisturbed reader. Other effects of a fold, such
+// as publishing an alert, may happen again. An unusable state (damaged, or of a newer program) is logged and counted,
+// and rebuilt from what the stream still holds.
 //
-// Ownership. A shard belongs to the instance that holds its lease, a key that is forgotten when it is not renewed. Who
-// should hold it follows from the names of the instances that are there, so that all come to the same answer; a better
-// owner that stays gets the shard with a last checkpoint. Leases save work; that a shard is folded once is the
-// manifest's doing.
+// Ownership. A shard belongs to the instance that holds its lease. See package shard.
 //
-// Loss. A hole in seq is a lost batch: counted, and told to a fold that wants to know. Batches from
-// before the first one of a run are lost too, unless the stream had let go of its beginning or that is in shards of
-// an earlier generation which were not folded (retention), or the reader was told to begin later (late_start): then
-// they are counted as unseen.
-// Losses that the producer counted travel in every batch and are kept per run.
+// Loss. A gap in seq is a lost batch: it is counted, and reported to a fold that has the method Lost. Batches from
+// before the first one of a producer run are lost too, with two exceptions in which they count as unseen. Their reason
+// is retention if the beginning of the stream was removed or lies in shards of an earlier generation that were not
+// folded. It is late_start if the options ask for a later start. Losses that the producer counted travel in every
+// batch and are kept for each run.
 //
-// Shards. EnsureStreams sets a bus up and PlanStreams says how it would; ReadTopology gives
-// the shards that it has. Shard numbers are never used again, and a closed shard is sealed: what it holds is
-// all it will ever hold. The shards of a new generation take over the states of their hosts when those of the
-// one before are folded to their end; until then they wait, and say so when that takes long. What a fold keeps of all hosts
-// together stays behind. An instance shows no host twice meanwhile, but may not show one for the moments in which new shards are
-// taken up one after the other; of two instances both may show a host until the closed shard is given up, or neither until the new one is
-// taken up.
+// Shards. Shard numbers are never reused, and a closed shard never changes. The shards of a new generation inherit the
+// states of their hosts when those of the generation before are folded to their end. Until then they wait, and a
+// warning says so when that takes long. The part of a state that covers all hosts together is not inherited. An
+// instance shows no host twice; a host may disappear for moments while new shards are acquired one after the other.
+// Two instances may both show a host until the closed shard is released, or neither until the new one is acquired.
 //
-// Silence. A host that is silent for a day of the bus's time, while others are heard of, is let go of, with what a fold holds of it if
-// the fold can forget. So is the one that is silent for longest when a shard has more than 10,000. So which hosts there are follows
-// from the stream alone.
+// Silence. A host that is silent for a day of NATS's time, while other hosts are not, is forgotten, also by the fold if
+// it has the method Forget. So is the host that was silent for longest when a shard has more than 10,000. Therefore the
+// set of hosts follows from the stream alone.
 //
-// Poison. What cannot be decoded, what claims to come from another host than its subject says, and
-// what a fold refuses or panics over is counted, copied to the dead letters, and passed over:
-// nothing stops a consumer but its context or a closed connection. While the bus is away the copy waits.
+// Poison. A message is useless if it cannot be decoded or names another host than its subject. So is a batch that the
+// fold refuses or panics over. It is counted, copied to the dead letters, and skipped. Nothing but its context or a
+// closed connection stops a consumer. While NATS is unreachable, the copy waits.
 //
-// Concurrency. One goroutine for each shard, that of the NATS subscription, decodes and applies. While a state is saved
-// its shard waits; it goes on while the checkpoint is written. Stats, Lost, WaitFor, Each and the scrape may be called
-// from any goroutine. Memory is bounded by the bytes that one pull may have under way, by fixed numbers of producer runs and
-// hosts remembered, and by what the folds keep, of which a checkpoint under way is a copy.
+// Concurrency. One goroutine for each shard, that of the NATS subscription, decodes and applies. Folding waits while a
+// state is copied, and goes on while the checkpoint is written. Stats, Lost, WaitFor, Each and the scrape may be
+// called from any goroutine. Memory is bounded by the bytes that one pull may have in flight, and by fixed numbers of
+// remembered producer runs and hosts. The states of the folds come on top; a checkpoint in progress is a copy of one.
 package consumer

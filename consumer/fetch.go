@@ -10,27 +10,31 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
 const (
-	pullExpiry     = 5 * time.Second
-	pullHeartbeat  = time.Second // two missed ones mean that the JetStream consumer is gone
-	retryInterval  = time.Second
-	requestTimeout = 5 * time.Second
-	longestDrain   = time.Second
-	lagInterval    = time.Second
+	pullExpiry    = 5 * time.Second
+	pullHeartbeat = time.Second // two missed heartbeats mean that the JetStream consumer is gone
+	longestDrain  = time.Second
 )
 
-// errReset is how a fetch ends that JetStream interrupted: the next one goes on behind it.
-var errReset = errors.New("fetch was reset")
+// OwnerKey is the metadata key of a JetStream consumer that names the instance that reads a shard as its owner. Readers
+// that own nothing do not set it.
+const OwnerKey = "gputap_owner"
 
-// Run applies the shard's batches until ctx ends. It waits for a stream or a bus that is not there
-// yet. When ctx ends, what was fetched is still applied, for up to a second, but perhaps for the last message. The only errors are a
-// connection that was closed for good, a shard that the bus's topology does not have and a fold whose name cannot be one.
+// errReset ends a fetch that JetStream interrupted: the next one continues after it.
+var errReset = errors.New("the fetch was reset")
+
+// Run applies the shard's batches until ctx ends. It waits for NATS and for the stream. When ctx ends, it still
+// applies what was fetched for up to a second, perhaps without the last message. It returns an error if the connection
+// was closed for good, the topology has no such shard, or the fold's name is invalid.
 func (r *Reader) Run(ctx context.Context) error {
-	if err := checkName(r.fold.Name()); err != nil {
+	if err := shard.CheckName(r.fold.Name()); err != nil {
 		return err
 	}
 	waiting := false
@@ -45,61 +49,64 @@ func (r *Reader) Run(ctx context.Context) error {
 		if errors.Is(err, errReset) {
 			continue
 		}
-		if t, known := r.topologyWithout(ctx, err); known {
-			return errNoShard(t, r.opts.Shard)
+		if err := r.checkShard(ctx, err); err != nil {
+			return err
 		}
 		if !waiting {
 			waiting = true
-			r.sayWaiting(err)
+			r.logWaiting(err)
 		}
-		if !sleep(ctx, retryInterval) {
+		if !sleep(ctx, r.opts.Retry) {
 			return nil
 		}
 	}
 }
 
-// topologyWithout says whether there is no stream since the bus was set up without this shard.
-func (r *Reader) topologyWithout(ctx context.Context, err error) (schema.Topology, bool) {
+// checkShard returns an error if the stream does not exist because the topology has no such shard.
+func (r *Reader) checkShard(ctx context.Context, err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return schema.Topology{}, false
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bus.RequestTimeout)
 	defer cancel()
-	t, err := ReadTopology(ctx, r.js)
-	_, has := t.Find(r.opts.Shard)
-	return t, err == nil && !has
+	t, err := bus.ReadTopology(ctx, r.js)
+	if _, has := t.Find(r.opts.Shard); err != nil || has {
+		return nil
+	}
+	return fmt.Errorf("the bus has no shard %d: generation %d has %d shards, from %d to %d: correct consumer.shard "+
+		"(gputap stream info)", r.opts.Shard, t.Generation, t.Shards, t.First, t.First+t.Shards-1)
 }
 
-func (r *Reader) sayWaiting(err error) {
+func (r *Reader) logWaiting(err error) {
 	name := schema.StreamName(r.opts.Shard)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		r.log.Warn("no such JetStream stream yet: waiting until one is created (gputap stream init)", "stream", name)
+		r.log.Warn("JetStream stream does not exist; waiting for gputap stream init", "stream", name)
 		return
 	}
-	r.log.Warn("stream cannot be read: trying again until it can", "stream", name, "err", err)
+	r.log.Warn("cannot read the stream; retrying", "stream", name, "err", err)
 }
 
-// fetch runs one ordered JetStream consumer to its end: ctx, or a reset. The library would heal a
-// reset by itself, but from the old place in a stream that may be a new one.
+// fetch runs one ordered JetStream consumer until ctx ends or JetStream resets it. After a reset the library would
+// continue by itself, but at the old sequence of a stream that may have been recreated.
 func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	var err error
 	if r.jsStream, err = r.js.Stream(ctx, schema.StreamName(r.opts.Shard)); err != nil {
 		return fmt.Errorf("look up stream: %w", err)
 	}
-	r.over = ctx.Done()
-	config, err := r.startFrom(ctx)
+	r.stopping = ctx.Done()
+	config, err := r.startConfig(ctx)
 	if err != nil {
 		return err
 	}
-	// The JetStream consumer of the last fetch may still be there, or be taken away yet: no name is used twice.
+	// The JetStream consumer of the fetch before may still exist, or be deleted later: no name is used twice.
 	config.NamePrefix = consumerName(r.fold.Name(), r.opts.Shard)
 	if r.owner != "" {
 		config.Metadata = map[string]string{OwnerKey: r.owner}
 	}
-	// With several filters the server searches its subjects for each message: with 600 hosts that takes eighty times
-	// what sending all messages does. What the fold does not want is passed over here.
-	if wanted := r.wanted(r.opts.Shard); len(wanted) == 1 {
-		config.FilterSubjects = wanted
+	// With several filters the server searches its subjects for each message. With 600 hosts that takes 80 times as
+	// long as sending all messages, so a reader of several kinds skips the others itself.
+	if subjects := bus.Subjects(r.opts.Shard, r.kinds); len(subjects) == 1 {
+		config.FilterSubjects = subjects
 	}
 	ordered, err := r.js.OrderedConsumer(ctx, schema.StreamName(r.opts.Shard), config)
 	if err != nil {
@@ -107,10 +114,11 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	}
 	g := newGate(ordered.CachedInfo().Name)
 	r.mu.Lock()
-	r.behind = behind{}
+	r.lag = lag{}
 	r.mu.Unlock()
 	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
-		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { r.interrupted(err, g) }))
 	if err != nil {
 		return fmt.Errorf("start fetching: %w", err)
@@ -118,7 +126,7 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	begun()
 	r.readyOnce.Do(func() { close(r.ready) })
 	closed := fetching.Closed()
-	defer r.end(ordered, fetching, closed, g)
+	defer r.endFetch(ordered, fetching, closed, g)
 	tick := time.NewTicker(lagInterval)
 	defer tick.Stop()
 	for {
@@ -130,20 +138,12 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 		case <-closed:
 			return nats.ErrConnectionClosed
 		case <-tick.C:
-			r.lookBehind(ctx, g.consumer)
+			r.updateLag(ctx, g.consumer)
 		}
 	}
 }
 
-// wanted are the subjects of the fold's kinds, and heartbeats, in one shard.
-func (r *Reader) wanted(shard int) (subjects []string) {
-	for _, kind := range r.kinds {
-		subjects = append(subjects, schema.KindSubjects(shard, kind))
-	}
-	return subjects
-}
-
-// wants tells what the fold takes from what else the stream holds.
+// wants reports whether the fold takes messages of a subject.
 func (r *Reader) wants(subject string) bool {
 	word := subject[strings.LastIndexByte(subject, '.')+1:]
 	for _, kind := range r.kinds {
@@ -154,9 +154,10 @@ func (r *Reader) wants(subject string) bool {
 	return false
 }
 
-// end applies what was fetched, waits for the last step, and takes the JetStream consumer away
-// before its own time-out would.
-func (r *Reader) end(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{}, g *gate) {
+// endFetch applies the fetched messages, waits for the last step, and deletes the JetStream consumer before it would
+// expire.
+func (r *Reader) endFetch(ordered jetstream.Consumer, fetching jetstream.ConsumeContext, closed <-chan struct{},
+	g *gate) {
 	if r.js.Conn().IsConnected() {
 		fetching.Drain()
 		select {
@@ -164,35 +165,41 @@ func (r *Reader) end(ordered jetstream.Consumer, fetching jetstream.ConsumeConte
 		case <-time.After(longestDrain):
 		}
 	} else {
-		fetching.Stop() // Drain would wait for the bus
+		fetching.Stop() // Drain would wait for NATS
 	}
-	g.shut() // what does not pass any more is fetched again
+	g.shut() // messages that do not pass any more are fetched again
 	<-closed
 	if info := ordered.CachedInfo(); info != nil && r.js.Conn().IsConnected() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = r.js.DeleteConsumer(ctx, schema.StreamName(r.opts.Shard), info.Name) // it may be gone already
+		_ = r.js.DeleteConsumer(ctx, schema.StreamName(r.opts.Shard), info.Name) // it may be deleted already
 	}
 }
 
-// interrupted ends the fetch when its JetStream consumer is gone. Whatever else comes, such as the end
-// of a pull, the library deals with.
+// interrupted ends the fetch when its JetStream consumer is gone. The library handles all other interruptions, such as
+// the end of a pull.
 func (r *Reader) interrupted(err error, g *gate) {
 	r.log.Debug("fetch interrupted", "err", err)
-	if errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, nats.ErrNoResponders) {
+	gone := errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted)
+	if gone || errors.Is(err, nats.ErrNoResponders) {
 		g.trip()
 	}
 }
 
-// gate lets the messages of one JetStream consumer through until the fetch is over. Messages of
-// another one mean that the library has reset the fetch.
+func consumerName(fold string, shard int) string {
+	id := nuid.Next()
+	return schema.Token(fold) + "-" + shardLabel(shard) + "-" + id[len(id)-8:]
+}
+
+// gate passes the messages of one JetStream consumer until the fetch ends. A message of another one means that the
+// library has reset the fetch.
 type gate struct {
 	consumer string
 	reset    chan struct{}
 
-	mu   sync.Mutex
-	over bool
-	meta jetstream.MsgMetadata // of the message that passes
+	mu    sync.Mutex
+	ended bool
+	meta  jetstream.MsgMetadata // of the current message
 }
 
 func newGate(consumer string) *gate { return &gate{consumer: consumer, reset: make(chan struct{}, 1)} }
@@ -207,20 +214,20 @@ func (g *gate) trip() {
 func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMetadata)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over || readMetadata(m, &g.meta) != nil { // the library has parsed the same metadata before
+	if g.ended || readMetadata(m, &g.meta) != nil { // the library has already parsed the same metadata
 		return
 	}
 	if g.meta.Consumer != g.consumer {
-		g.over = true
+		g.ended = true
 		g.trip()
 		return
 	}
 	step(m, &g.meta)
 }
 
-// shut waits for a step under way.
+// shut waits for the current step.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.over = true
+	g.ended = true
 }

@@ -17,10 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
-func TestWhereReadingBegins(t *testing.T) {
+func TestReaderOptionsSetTheStart(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		opts  func(second time.Time) ReaderOptions
@@ -29,13 +32,16 @@ func TestWhereReadingBegins(t *testing.T) {
 		stats Stats
 	}{
 		{"all", func(time.Time) ReaderOptions { return ReaderOptions{} }, 0, []uint64{1, 2, 3, 4}, Stats{Batches: 4}},
-		{"new", func(time.Time) ReaderOptions { return ReaderOptions{New: true} }, 0, []uint64{4}, Stats{Batches: 1, LateStart: 3}},
-		{"time", func(at time.Time) ReaderOptions { return ReaderOptions{Since: at} }, 0, []uint64{2, 3, 4}, Stats{Batches: 3, LateStart: 1}},
-		{"all that is left", func(time.Time) ReaderOptions { return ReaderOptions{} }, 2, []uint64{3, 4}, Stats{Batches: 2, Retention: 2}},
+		{"new", func(time.Time) ReaderOptions { return ReaderOptions{New: true} }, 0, []uint64{4},
+			Stats{Batches: 1, LateStart: 3}},
+		{"time", func(at time.Time) ReaderOptions { return ReaderOptions{Since: at} }, 0, []uint64{2, 3, 4},
+			Stats{Batches: 3, LateStart: 1}},
+		{"all that is left", func(time.Time) ReaderOptions { return ReaderOptions{} }, 2, []uint64{3, 4},
+			Stats{Batches: 2, Retention: 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			js := newBus(t).connect()
+			js := bustest.Connect(t)
 			ensureStreamForTest(t, js)
 			publishMemory(t, js, 1, 2, 3)
 			s, err := js.Stream(t.Context(), schema.StreamName(0))
@@ -65,9 +71,10 @@ func TestWhereReadingBegins(t *testing.T) {
 	}
 }
 
-func TestRestartOfNATSLosesNothing(t *testing.T) {
-	bus := newBus(t)
-	js := bus.connect()
+func TestServerRestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
 	ensure(t, js)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -75,8 +82,8 @@ func TestRestartOfNATSLosesNothing(t *testing.T) {
 	var last uint64
 	for seq := uint64(1); seq <= batches; seq++ {
 		if seq == 100 || seq == 200 {
-			bus.stop()
-			bus.start()
+			b.Stop()
+			b.Start()
 		}
 		last = publishUntilAcked(t, js, seq)
 	}
@@ -101,7 +108,8 @@ func publishUntilAcked(t testing.TB, js jetstream.JetStream, seq uint64) uint64 
 	return 0
 }
 
-func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
+func TestRecreatedStreamIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{until: make(chan struct{}), last: 7}
 	c, _ := start(t, js, fold, ReaderOptions{})
@@ -121,30 +129,31 @@ func TestStreamWrittenAnewIsReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-// A power loss takes what was stored but not synced: its sequences are used again, for other batches.
-func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
-	b := newBus(t)
-	js := b.connect()
+// TestLostEndOfStreamIsReadAgain: a power failure takes messages that were stored and not synced, and their
+// sequences are used again for other batches.
+func TestLostEndOfStreamIsReadAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
 	ensure(t, js)
 	fold := &recorder{until: make(chan struct{}), last: 8}
 	c, _ := start(t, js, fold, ReaderOptions{})
 	wait(t, c, publishMemory(t, js, 1, 2, 3))
-	b.stop()
+	b.Stop()
 	synced := filepath.Join(t.TempDir(), "synced")
-	if err := os.CopyFS(synced, os.DirFS(b.dir)); err != nil {
+	if err := os.CopyFS(synced, os.DirFS(b.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	b.start()
+	b.Start()
 	publishUntilAcked(t, js, 4)
 	wait(t, c, publishMemory(t, js, 5))
-	b.stop()
+	b.Stop()
 
-	elsewhere := &bus{t: t, dir: synced, port: -1} // where the consumer does not see it being written
-	elsewhere.start()
-	publishMemory(t, elsewhere.connect(), 6, 7, 8)
-	elsewhere.stop()
-	b.dir = synced
-	b.start()
+	elsewhere := bustest.NewServer(t, synced) // where the consumer does not see it being written
+	publishMemory(t, elsewhere.Connect(), 6, 7, 8)
+	elsewhere.Stop()
+	b.Dir = synced
+	b.Start()
 	select {
 	case <-fold.until:
 	case <-time.After(30 * time.Second):
@@ -155,8 +164,9 @@ func TestEndOfStreamLostAndWrittenAnew(t *testing.T) {
 	}
 }
 
-func TestConsumerMayStartBeforeTheStream(t *testing.T) {
-	js := newBus(t).connect()
+func TestReaderWaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	js := bustest.Connect(t)
 	fold := &recorder{}
 	c, _ := start(t, js, fold, ReaderOptions{})
 	ensure(t, js)
@@ -164,7 +174,8 @@ func TestConsumerMayStartBeforeTheStream(t *testing.T) {
 	expect(t, fold, 1)
 }
 
-func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
+func TestReadersAreIndependent(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	one, two := &recorder{}, &recorder{}
 	c1, _ := start(t, js, one, ReaderOptions{})
@@ -176,14 +187,15 @@ func TestTwoReadersOfAShardDoNotDisturbEachOther(t *testing.T) {
 	expect(t, two, upTo(200)...)
 }
 
-func TestDrainAppliesWhatWasFetched(t *testing.T) {
+func TestStopAppliesFetchedMessages(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
 	c, stop := start(t, js, fold, ReaderOptions{})
 	publishMemory(t, js, upTo(50)...)
 	fold.hold <- struct{}{}
 	until(t, js, func(i *jetstream.ConsumerInfo) bool { return i.Delivered.Stream == 50 && i.NumWaiting > 0 })
-	if err := js.Conn().Flush(); err != nil { // the client has read what the bus has sent
+	if err := js.Conn().Flush(); err != nil { // all messages have arrived
 		t.Fatal(err)
 	}
 	stopped := make(chan struct{})
@@ -205,11 +217,13 @@ func TestDrainAppliesWhatWasFetched(t *testing.T) {
 	}
 }
 
-// TestNoConsumerNameIsUsedTwice: one of the same name may still be there, at another place of the stream.
-func TestNoConsumerNameIsUsedTwice(t *testing.T) {
+// TestConsumerNamesAreUnique: a JetStream consumer of the same name could still exist, at another sequence.
+func TestConsumerNamesAreUnique(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	created := make(chan string, 100)
-	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>", func(m *nats.Msg) { created <- m.Subject }); err != nil {
+	if _, err := js.Conn().Subscribe("$JS.API.CONSUMER.CREATE.>",
+		func(m *nats.Msg) { created <- m.Subject }); err != nil {
 		t.Fatal(err)
 	}
 	fold := &recorder{}
@@ -223,7 +237,8 @@ func TestNoConsumerNameIsUsedTwice(t *testing.T) {
 		}
 		seen[subject] = true
 		name := subject[strings.LastIndexByte(subject, '.')+1:]
-		if err := js.DeleteConsumer(t.Context(), schema.StreamName(0), name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := js.DeleteConsumer(t.Context(), schema.StreamName(0), name); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			t.Fatal(err)
 		}
 	}
@@ -244,7 +259,8 @@ func until(t *testing.T, js jetstream.JetStream, wanted func(*jetstream.Consumer
 	}
 }
 
-func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
+func TestWaitForSkipsOtherKinds(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	publishMemory(t, js, 1)
@@ -254,11 +270,12 @@ func TestWaitForCountsWhatOtherFoldsGet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := c.WaitFor(ctx, launches+1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for what is not stored yet gave %v", err)
+		t.Errorf("waiting for a message that is not stored gave %v", err)
 	}
 }
 
 func TestClosedConnectionEndsRun(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
@@ -271,31 +288,34 @@ func TestClosedConnectionEndsRun(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	clock := time.Now().Add(-100 * time.Second).Truncate(time.Second)
 	for _, seq := range []uint64{1, 1, 4} {
-		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, ClockOffset: clock.UnixNano() - int64(seq)}
+		h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq,
+			ClockOffset: clock.UnixNano() - int64(seq)}
 		publish(t, js, schema.KindMemory, encode(schema.KindMemory, h))
 	}
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	want := `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
+	want := `# HELP gputap_consumer_batches_total Messages read, by outcome.
 # TYPE gputap_consumer_batches_total counter
 gputap_consumer_batches_total{consumer="recorder",result="duplicate",shard="000"} 1
 gputap_consumer_batches_total{consumer="recorder",result="invalid",shard="000"} 1
 gputap_consumer_batches_total{consumer="recorder",result="ok",shard="000"} 2
 gputap_consumer_batches_total{consumer="recorder",result="refused",shard="000"} 0
 gputap_consumer_batches_total{consumer="recorder",result="unknown_kind",shard="000"} 0
-# HELP gputap_consumer_gap_batches_total Batches missing in those holes: lost.
+# HELP gputap_consumer_gap_batches_total Batches missing in those gaps: lost.
 # TYPE gputap_consumer_gap_batches_total counter
 gputap_consumer_gap_batches_total{cluster="c",consumer="recorder",hostname="h",shard="000"} 2
 # HELP gputap_consumer_host_last_event_timestamp_seconds Wall time of a host's last event.
 # TYPE gputap_consumer_host_last_event_timestamp_seconds gauge
 gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder",hostname="h",shard="000"} ` + strconv.FormatFloat(float64(clock.Unix()), 'g', -1, 64) + "\n"
 	names := []string{
-		"gputap_consumer_batches_total", "gputap_consumer_gap_batches_total", "gputap_consumer_host_last_event_timestamp_seconds",
+		"gputap_consumer_batches_total", "gputap_consumer_gap_batches_total",
+		"gputap_consumer_host_last_event_timestamp_seconds",
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
@@ -312,7 +332,8 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 		if f.GetName() != "gputap_consumer_event_delay_seconds" {
 			continue
 		}
-		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 200 || h.GetSampleSum() > 400 {
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 200 ||
+			h.GetSampleSum() > 400 {
 			t.Errorf("%d batches of a hundred seconds ago are %g s old together", h.GetSampleCount(), h.GetSampleSum())
 		}
 		return
@@ -320,21 +341,23 @@ gputap_consumer_host_last_event_timestamp_seconds{cluster="c",consumer="recorder
 	t.Error("no delays")
 }
 
-func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
+func TestEnsureStreamsKeepsOtherSettings(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t)
 	s, err := js.Stream(t.Context(), schema.StreamName(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := s.CachedInfo().Config
-	if !config.DenyDelete || !config.AllowDirect || config.MaxAge != 24*time.Hour || config.Compression != jetstream.S2Compression {
+	if !config.DenyDelete || !config.AllowDirect || config.MaxAge != 24*time.Hour ||
+		config.Compression != jetstream.S2Compression {
 		t.Errorf("created %+v", config)
 	}
 	config.Description = "ours"
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := EnsureStreams(t.Context(), js, StreamOptions{MaxAge: time.Hour}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxAge: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	s, err = js.Stream(t.Context(), schema.StreamName(0))
@@ -346,8 +369,10 @@ func TestEnsureStreamsKeepsWhatItDoesNotSpeakOf(t *testing.T) {
 	}
 }
 
-// TestLagOfAFoldThatHangs: it is what is stored and not folded, also what was sent before more was stored.
-func TestLagOfAFoldThatHangs(t *testing.T) {
+// TestLagOfBlockedFold: the lag counts messages that are stored and not folded, also if it was stored after the last
+// message was sent.
+func TestLagOfBlockedFold(t *testing.T) {
+	t.Parallel()
 	const batches = 50
 	js := connectReady(t)
 	fold := &recorder{hold: make(chan struct{})}
@@ -369,5 +394,19 @@ func TestLagOfAFoldThatHangs(t *testing.T) {
 		if lag := c.Stats().Lag; lag != batches-seq {
 			t.Fatalf("%d of %d are folded, and the lag is %d", seq, batches, lag)
 		}
+	}
+}
+
+func TestUnknownShardEndsRun(t *testing.T) {
+	t.Parallel()
+	b := bustest.NewServer(t, "")
+	js := b.Connect()
+	c := NewReader(ReaderOptions{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }() // waits: nobody has set the bus up
+	reshard(t, js, 2)
+	err := <-ended
+	if err == nil || !strings.Contains(err.Error(), "no shard 7: generation 1 has 2 shards, from 0 to 1") {
+		t.Errorf("says %v", err)
 	}
 }

@@ -2,7 +2,7 @@ package consumer
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -18,14 +19,13 @@ import (
 func (i *instance) letGo(t *testing.T, shards ...int) {
 	t.Helper()
 	eventually(t, "closed shards are finished", func() bool {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return !slices.ContainsFunc(shards, func(shard int) bool { return i.owns[shard] != nil })
+		return !slices.ContainsFunc(shards, func(number int) bool { return i.reader(number) != nil })
 	})
 }
 
-// TestStatesGoUnderAnInstance: when all that was saved goes while it runs, an instance folds the closed generation again.
-func TestStatesGoUnderAnInstance(t *testing.T) {
+// TestPurgedStatesAreFoldedAgain: an instance that runs folds the closed generation again.
+func TestPurgedStatesAreFoldedAgain(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 50)
 	f.topo = reshard(t, f.admin, 3)
@@ -42,39 +42,17 @@ func TestStatesGoUnderAnInstance(t *testing.T) {
 	}
 	f.batches(9, 20)
 	eventually(t, "the new shards have states again", func() bool {
-		return !slices.ContainsFunc(f.topo.Numbers(), func(shard int) bool { m := f.manifest(shard); return !m.saved() })
+		return f.allSaved()
 	})
 	i.stop()
 	f.finish()
 	f.expectSums(f.committed(), newChain)
 }
 
-// TestALongWaitIsSaid: once, and again when it began anew.
-func TestALongWaitIsSaid(t *testing.T) {
-	var log page
-	c := New(Options{}, nil, newChain, slog.New(slog.NewJSONHandler(&log, nil)))
-	ended := make(chan struct{})
-	close(ended)
-	for n, round := range []struct {
-		waitsFor int
-		longer   time.Duration
-		said     int
-	}{{0, 0, 0}, {0, 2 * longWait, 1}, {0, 2 * longWait, 1}, {noShard, 0, 1}, {0, 0, 1}, {0, 2 * longWait, 2}} {
-		if since, waits := c.waits[5]; waits {
-			c.waits[5] = since.Add(-round.longer)
-		}
-		c.owns[5] = &owned{shard: 5, waitsFor: round.waitsFor, ended: ended}
-		if c.owned(5) != nil {
-			t.Fatal("it has not ended")
-		}
-		if said := strings.Count(log.text.String(), "shard waits for one"); said != round.said {
-			t.Errorf("round %d: said %d times, want %d: %s", n, said, round.said, log.text.String())
-		}
-	}
-}
-
-// TestRemoveWhatAFoldHasNotSeen: a generation stays for a fold that is down since one before it.
-func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
+// TestGenerationIsKeptForStoppedFold: a fold that has only read an earlier generation still needs the later closed
+// one.
+func TestGenerationIsKeptForStoppedFold(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 20)
 	f.finish()
@@ -82,19 +60,20 @@ func TestRemoveWhatAFoldHasNotSeen(t *testing.T) {
 	f.batches(9, 20)
 	f.topo = reshard(t, f.admin, 2)
 	f.batches(9, 20)
-	if _, err := RemoveGeneration(t.Context(), f.admin, 2); err == nil || !strings.Contains(err.Error(), "chain has not taken over yet what it saved of generation 1") {
+	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 2); err == nil ||
+		!strings.Contains(err.Error(), "chain has not taken over its states of generation 1") {
 		t.Errorf("a generation that a fold has not seen is removed: %v", err)
 	}
 	f.finish()
 	f.expectSums(f.committed(), newChain)
-	if _, err := RemoveGeneration(t.Context(), f.admin, 2); err != nil {
+	if _, err := shard.RemoveGeneration(t.Context(), f.admin, 2); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestClosedShardWrittenAnew: a stream that was written anew while nobody folded is folded, to its end, before a shard of the next
-// generation inherits from it.
-func TestClosedShardWrittenAnew(t *testing.T) {
+// TestRecreatedClosedShardIsFolded: it is folded to its end before a shard of the next generation inherits from it.
+func TestRecreatedClosedShardIsFolded(t *testing.T) {
+	t.Parallel()
 	for _, batches := range []int{12, 30, 40} {
 		f := newFleet(t, 1)
 		f.batches(3, 30)
@@ -108,44 +87,41 @@ func TestClosedShardWrittenAnew(t *testing.T) {
 		f.batches(3, 6)
 		f.finish()
 		f.expectSums(f.committed(), newChain)
-		if strings.Contains(f.log.text.String(), "batches are missing") {
+		if strings.Contains(f.log.text.String(), "missing batches") {
 			t.Errorf("%d batches: a gap, and nothing was lost", batches)
 		}
 	}
 }
 
-// TestClosedShardWithAnotherEnd: so is one whose end was lost, and whose sequences were used again.
-func TestClosedShardWithAnotherEnd(t *testing.T) {
+// TestClosedShardWithAnotherEndIsFolded: the checkpoint refers to an end that was lost, and whose sequences were
+// used again.
+func TestClosedShardWithAnotherEndIsFolded(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(3, 30)
 	f.finish()
-	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
-	m, err := store.claim(t.Context(), "one", false)
+	var other map[string]any
+	if err := json.Unmarshal(f.rawManifest(0), &other); err != nil {
+		t.Fatal(err)
+	}
+	stored := f.manifest(0).Stored
+	other["stored"] = stored.Add(time.Second)
+	data, err := json.Marshal(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := store.load(t.Context(), &m, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := m
-	other.Stored = other.Stored.Add(time.Second)
-	if err := store.commit(t.Context(), &m, other, state); err != nil {
+	if _, err := f.admin.Publish(t.Context(), manifestSubject(0), data); err != nil {
 		t.Fatal(err)
 	}
 	f.topo = reshard(t, f.admin, 2)
-	r := newReader(ReaderOptions{}, f.admin, newChain(), slog.New(slog.DiscardHandler))
-	if drained, _, err := r.drained(t.Context(), 0, &m); drained || err != nil {
-		t.Errorf("a checkpoint of another end: drained %t, %v", drained, err)
-	}
 	f.finish()
-	if m = f.manifest(0); !m.Stored.Equal(other.Stored.Add(-time.Second)) {
+	if m := f.manifest(0); !m.Stored.Equal(stored) {
 		t.Errorf("the checkpoint still speaks of the other end: %s", m.Stored)
 	}
 	f.expectSums(f.committed(), newChain)
 }
 
-// hungJS answers what is asked of the states when it is told to.
+// hungJS does not answer requests for states before answers is closed.
 type hungJS struct {
 	jetstream.JetStream
 	answers chan struct{} // closed then
@@ -173,31 +149,26 @@ func (h hungStream) GetLastMsgForSubject(ctx context.Context, subject string) (*
 	}
 }
 
-// TestNoAnswerIsNoNo: whether a generation was taken over is not known without an answer; an instance takes part all the same, and
-// claims no closed shard before it knows.
-func TestNoAnswerIsNoNo(t *testing.T) {
+// TestClosedShardIsNotClaimedWithoutAnswer: an instance that does not know whether a generation was taken over
+// joins the group, and claims no closed shard.
+func TestClosedShardIsNotClaimedWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(9, 20)
 	f.finish()
 	f.topo = reshard(t, f.admin, 40)
 	f.finish()
 	epoch := f.manifest(0).Epoch
-	js := hungJS{f.bus.connect(), make(chan struct{})}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if taken, err := takenUp(ctx, js, "chain", &f.topo); taken || err == nil {
-		t.Errorf("without an answer: taken up %t, %v", taken, err)
-	}
-	if err := takenOver(ctx, js, &f.topo.Previous[0], &f.topo); err == nil || strings.Contains(err.Error(), "rm --fold") {
-		t.Errorf("without an answer it says %v", err)
-	}
-	c := New(Options{Instance: "a", Checkpoint: 50 * time.Millisecond}, js, newChain, slog.New(slog.DiscardHandler))
+	js := hungJS{f.bus.Connect(), make(chan struct{})}
+	c := New(Options{Instance: "a", Checkpoint: 50 * time.Millisecond, Retry: retry}, js, newChain,
+		slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(running) }()
 	<-c.Ready()
-	if list := c.all(); slices.ContainsFunc(list, func(o *owned) bool { return o.shard == 0 }) || len(list) != 40 {
-		t.Errorf("it claims %d shards of 40, or the closed one", len(list))
+	eventually(t, "it claims the present shards", func() bool { return len(f.leases("chain.")) == 40 })
+	if _, claimed := f.leases("chain.")["0"]; claimed {
+		t.Error("it claims the closed shard")
 	}
 	close(js.answers)
 	eventually(t, "the shards are owned", func() bool {
@@ -214,110 +185,9 @@ func TestNoAnswerIsNoNo(t *testing.T) {
 	}
 }
 
-// heartbeats takes nothing else.
-type heartbeats struct{ *chain }
-
-func (heartbeats) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
-
-// aheadStream has a leader that holds one message more than any replica.
-type aheadStream struct{ jetstream.Stream }
-
-func (a aheadStream) CachedInfo() *jetstream.StreamInfo {
-	info := *a.Stream.CachedInfo()
-	info.State.LastSeq++
-	info.State.Msgs++
-	return &info
-}
-
-// TestWhatIsBehindACheckpoint: of one kind, and of several, where some messages were removed.
-func TestWhatIsBehindACheckpoint(t *testing.T) {
-	js := connectReady(t)
-	host := func(seqs ...uint64) {
-		for _, seq := range seqs {
-			publish(t, js, schema.KindHost, message(1, seq, schema.KindHost))
-		}
-	}
-	of := func() jetstream.Stream {
-		s, err := js.Stream(t.Context(), schema.StreamName(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	several := newReader(ReaderOptions{}, js, newChain(), slog.New(slog.DiscardHandler))
-	one := newReader(ReaderOptions{}, js, heartbeats{newChain().(*chain)}, slog.New(slog.DiscardHandler))
-	expect := func(r *Reader, s jetstream.Stream, sequence uint64, want, known bool) {
-		t.Helper()
-		if got, err := r.nothingBehind(t.Context(), s, 0, sequence); got != want || (err == nil) != known {
-			t.Errorf("nothing is behind message %d: %t, %v", sequence, got, err)
-		}
-	}
-	publishMemory(t, js, 1, 2)
-	expect(one, of(), 0, true, true)
-	host(1, 2)
-	publishMemory(t, js, 3)
-	for sequence, want := range []bool{false, false, false, false, true, true} {
-		expect(one, of(), uint64(sequence), want, true)
-		expect(several, of(), uint64(sequence), sequence == 5, true)
-	}
-	expect(one, aheadStream{of()}, 3, false, true)
-	expect(one, aheadStream{of()}, 4, false, false)
-	host(3)
-	if err := of().Purge(t.Context(), jetstream.WithPurgeSubject(schema.Subject(0, "c", "h", schema.KindHost))); err != nil {
-		t.Fatal(err)
-	}
-	for sequence := range uint64(7) { // 3, 4 and 6 are gone
-		expect(one, of(), sequence, true, true)
-		expect(several, of(), sequence, sequence >= 5, true)
-	}
-}
-
-// TestBehindOfManyHosts: more hosts than one answer speaks of.
-func TestBehindOfManyHosts(t *testing.T) {
-	js := connectReady(t)
-	const hosts = 1500
-	for n := range hosts {
-		if _, err := js.PublishAsync(schema.Subject(0, "c", fmt.Sprint("h", n), schema.KindHost), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	<-js.PublishAsyncComplete()
-	publishMemory(t, js, 1)
-	jsStream, err := js.Stream(t.Context(), schema.StreamName(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newReader(ReaderOptions{}, js, heartbeats{newChain().(*chain)}, slog.New(slog.DiscardHandler))
-	for _, tt := range []struct {
-		of          jetstream.Stream
-		sequence    uint64
-		want, known bool
-	}{
-		{jsStream, 0, false, true}, {jsStream, hosts - 1, false, true}, {jsStream, hosts, true, true},
-		{aheadStream{jsStream}, hosts, false, false},
-	} {
-		if got, err := r.nothingBehind(t.Context(), tt.of, 0, tt.sequence); got != tt.want || (err == nil) != tt.known {
-			t.Errorf("nothing is behind message %d of %d: %t, %v", tt.sequence, hosts, got, err)
-		}
-	}
-}
-
-// TestRemoveWhatANewerProgramFolded: a generation stays when nobody here can tell what a fold has saved of it.
-func TestRemoveWhatANewerProgramFolded(t *testing.T) {
-	f := newFleet(t, 1)
-	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
-	manifest := fmt.Appendf(nil, `{"form":%d,"epoch":7,"elsewhere":true}`, manifestForm+1)
-	if _, err := f.admin.Publish(t.Context(), store.subject("m"), manifest); err != nil {
-		t.Fatal(err)
-	}
-	reshard(t, f.admin, 2)
-	if _, err := RemoveGeneration(t.Context(), f.admin, 1); err == nil || !strings.Contains(err.Error(), "chain has not taken over") {
-		t.Errorf("it is removed: %v", err)
-	}
-}
-
-// TestClosedStreamThatIsGone: nobody waits for it, and that what it held is lost is said.
-func TestClosedStreamThatIsGone(t *testing.T) {
+// TestMissingClosedStreamIsLogged: the next generation does not wait for it.
+func TestMissingClosedStreamIsLogged(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(1, 3)
 	f.finish()
@@ -332,25 +202,27 @@ func TestClosedStreamThatIsGone(t *testing.T) {
 		if !slices.Equal(i.shards(), f.topo.Numbers()) {
 			return false
 		}
-		for _, o := range i.all() {
-			if r, _, _ := o.view(); r != nil && r.Stats().Batches == 1 && r.Stats().Missing == 2 {
+		for _, number := range f.topo.Numbers() {
+			if r := i.reader(number); r != nil && r.Stats().Batches == 1 && r.Stats().Missing == 2 {
 				return true
 			}
 		}
 		return false
 	})
 	i.stop()
-	if n := strings.Count(f.log.text.String(), "streams of the generation before are gone"); n != 2 {
-		t.Errorf("it is said %d times by two shards", n)
+	if n := strings.Count(f.log.text.String(), "streams of the generation before do not exist"); n != 2 {
+		t.Errorf("it is logged %d times by two shards", n)
 	}
 }
 
-// TestHostInAShardOfOthers: what came of a host on a shard that is not its own stays there, and keeps no shard from inheriting.
-func TestHostInAShardOfOthers(t *testing.T) {
+// TestMisplacedHostIsNotInherited: the batches of a host on a wrong shard stay there, and no shard waits for them.
+func TestMisplacedHostIsNotInherited(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	f.batches(9, 18)
 	data := encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "h0", BootID: "b", Run: 7, Seq: 1})
-	if _, err := f.admin.Publish(t.Context(), schema.Subject(1-f.topo.Shard("c", "h0"), "c", "h0", schema.KindMemory), data); err != nil {
+	if _, err := f.admin.Publish(t.Context(), schema.Subject(1-f.topo.Shard("c", "h0"), "c", "h0", schema.KindMemory),
+		data); err != nil {
 		t.Fatal(err)
 	}
 	f.topo = reshard(t, f.admin, 3)

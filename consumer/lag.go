@@ -2,28 +2,33 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// behind tells how many messages wait behind the last one dealt with. Each says how many there were when it was sent; many
-// may have been sent before more was stored, and wait here. All are sequences of one JetStream consumer.
-type behind struct {
-	dealt  uint64 // last one dealt with
-	sent   uint64 // last one sent when the bus was last asked
-	stored uint64 // what the last one stored then would be
+const lagInterval = time.Second
+
+// lag tells how many messages are stored after the last one read. Each message says how many there were when it was
+// sent; but many may be waiting in this process, sent before more were stored. All values are sequences of one
+// JetStream consumer.
+type lag struct {
+	read   uint64 // last message read
+	sent   uint64 // last message sent when NATS was last asked
+	stored uint64 // sequence that the last message stored then would get
 }
 
-func (b *behind) dealtWith(meta *jetstream.MsgMetadata) (lag uint64) {
-	b.dealt = meta.Sequence.Consumer
-	if b.dealt <= b.sent {
-		return b.stored - b.dealt
+// advance records a message that was read and returns the lag after it.
+func (l *lag) advance(meta *jetstream.MsgMetadata) uint64 {
+	l.read = meta.Sequence.Consumer
+	if l.read <= l.sent {
+		return l.stored - l.read
 	}
 	return meta.NumPending
 }
 
-// lookBehind asks the bus what is stored by now, when a step takes its time.
-func (r *Reader) lookBehind(ctx context.Context, consumer string) {
+// updateLag asks NATS how many messages are stored, if a step takes long.
+func (r *Reader) updateLag(ctx context.Context, consumer string) {
 	if r.stepping.TryLock() {
 		r.stepping.Unlock()
 		return
@@ -32,13 +37,13 @@ func (r *Reader) lookBehind(ctx context.Context, consumer string) {
 	defer cancel()
 	c, err := r.jsStream.Consumer(ctx, consumer)
 	if err != nil {
-		return // it is asked again, or the fetch ends
+		return // the next tick asks again, or the fetch ends
 	}
 	info := c.CachedInfo()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sent := info.Delivered.Consumer; sent >= r.behind.dealt { // else the last one dealt with knows better
-		r.behind.sent, r.behind.stored = sent, sent+info.NumPending
-		r.stats.Lag = r.behind.stored - r.behind.dealt
+	if sent := info.Delivered.Consumer; sent >= r.lag.read { // else the last message read knows better
+		r.lag.sent, r.lag.stored = sent, sent+info.NumPending
+		r.stats.Lag = r.lag.stored - r.lag.read
 	}
 }

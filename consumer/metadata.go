@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// readMetadata reads into meta what the runtime needs of what JetStream says of a message in its reply subject. The library's Metadata
-// does too, but with memory for each message, which is a fifth of what a small one costs; a form that is unknown here is left to it.
+// readMetadata reads a message's metadata from its reply subject into meta. The library's Metadata allocates for each
+// message, a fifth of the cost of a small one; it is only used for forms that parseReply does not know.
 func readMetadata(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	if parseReply(m.Reply(), meta) {
 		return nil
@@ -21,15 +21,16 @@ func readMetadata(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	return nil
 }
 
-// parseReply reads $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>; with a
-// domain there may be more behind. It leaves the domain out.
+// parseReply reads
+// $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>; with a
+// domain more tokens may follow. It does not set the domain.
 func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
-	points := strings.Count(rest, ".")
-	if !ok || points != 6 && points < 8 {
+	dots := strings.Count(rest, ".")
+	if !ok || dots != 6 && dots < 8 {
 		return false
 	}
-	if points > 6 {
+	if dots > 6 {
 		_, rest, _ = strings.Cut(rest, ".")
 		_, rest, _ = strings.Cut(rest, ".")
 	}
@@ -37,7 +38,8 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	meta.Stream, rest, _ = strings.Cut(rest, ".")
 	meta.Consumer, rest, _ = strings.Cut(rest, ".")
 	var stored uint64
-	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored, &meta.NumPending} {
+	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored,
+		&meta.NumPending} {
 		if *to, rest, ok = cutNumber(rest); !ok {
 			return false
 		}
@@ -46,7 +48,7 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	return true
 }
 
-// cutNumber reads the number before the first point, or the end.
+// cutNumber reads the number before the first dot, or before the end.
 func cutNumber(s string) (n uint64, rest string, ok bool) {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -21,7 +21,7 @@ var replies = []string{
 	"$JS.ACK", "$JS.ACK.", "$JS.ACK........", "", ".",
 }
 
-// replied is a message of which no more is known than its reply subject, and what the library reads in that.
+// replied is a message with a reply subject and with the metadata that the library reads from it.
 type replied struct {
 	jetstream.Msg
 	reply string
@@ -40,9 +40,10 @@ func (r replied) Metadata() (*jetstream.MsgMetadata, error) {
 	}, nil
 }
 
-// TestReadMetadata compares with what the library reads in the same reply.
+// TestReadMetadata: it reads the same as the library does.
 func TestReadMetadata(t *testing.T) {
-	var meta jetstream.MsgMetadata // what one message leaves in it is not the next one's
+	t.Parallel()
+	var meta jetstream.MsgMetadata // reused, so values of one message must not stay for the next
 	parsed := 0
 	for _, reply := range replies {
 		compareWithLibrary(t, reply, &meta)
@@ -76,8 +77,9 @@ func compareWithLibrary(t *testing.T, reply string, meta *jetstream.MsgMetadata)
 	}
 }
 
-// TestGateKeepsOut: what no JetStream consumer sent is not taken for the message before.
-func TestGateKeepsOut(t *testing.T) {
+// TestGateRefusesOtherMessages: a message without JetStream metadata does not reach the fold.
+func TestGateRefusesOtherMessages(t *testing.T) {
+	t.Parallel()
 	g, passed := newGate("leak-0-abc"), 0
 	for _, reply := range []string{replies[0], "_INBOX.x", replies[1]} {
 		g.pass(replied{reply: reply}, func(jetstream.Msg, *jetstream.MsgMetadata) { passed++ })

@@ -8,9 +8,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestPullsFitAConnection: the shards of one instance together ask for less than what a server with its defaults keeps for
-// a connection before it ends it.
-func TestPullsFitAConnection(t *testing.T) {
+// TestPullsFitTheConnection: all shards of one instance together request less than a server, by default, lets a
+// connection have in flight.
+func TestPullsFitTheConnection(t *testing.T) {
+	t.Parallel()
 	const shards, serverKeeps = 16, 64 << 20
 	f := newFleet(t, shards)
 	var mu sync.Mutex
@@ -43,12 +44,13 @@ func TestPullsFitAConnection(t *testing.T) {
 	for _, bytes := range most {
 		sum += bytes
 	}
-	if sum == 0 || sum > serverKeeps*3/4 { // what is on its way to be pulled again comes on top
+	if sum == 0 || sum > serverKeeps*3/4 { // requests in flight come on top
 		t.Fatalf("%d shards ask for %d bytes, and a server keeps %d", len(most), sum, serverKeeps)
 	}
 }
 
 func TestPullBytes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ asked, shards, want int }{
 		"one shard":       {0, 1, 8 << 20},
 		"four":            {0, 4, 8 << 20},
@@ -59,8 +61,7 @@ func TestPullBytes(t *testing.T) {
 		"much for itself": {64 << 20, 1, 32 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			consumer := Consumer{opts: Options{PullMaxBytes: c.asked}, shards: make([]int, c.shards)}
-			if got := consumer.pullBytes(); got != c.want {
+			if got := pullBytes(c.asked, c.shards); got != c.want {
 				t.Fatalf("got %d, want %d", got, c.want)
 			}
 		})

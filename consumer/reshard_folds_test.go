@@ -30,26 +30,30 @@ var folds = []struct {
 			row(p.ID.Cluster, p.ID.Host, p)
 		}
 	}},
-	{func() Stateful { return launchfold.New(launchfold.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, p := range fold.(*launchfold.Histogram).Report() {
-			row(p.ID.Cluster, p.ID.Host, p)
-		}
-	}},
-	{func() Stateful { return bandwidth.New(bandwidth.Config{}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, p := range fold.(*bandwidth.Meter).Report() {
-			row(p.ID.Cluster, p.ID.Host, p)
-		}
-	}},
-	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) }, func(fold Stateful, row func(cluster, host string, what any)) {
-		for _, a := range fold.(*anomaly.Detector).Alerts() {
-			row(a.Cluster, a.Host, a)
-		}
-	}},
+	{func() Stateful { return launchfold.New(launchfold.Config{}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, p := range fold.(*launchfold.Histogram).Report() {
+				row(p.ID.Cluster, p.ID.Host, p)
+			}
+		}},
+	{func() Stateful { return bandwidth.New(bandwidth.Config{}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, p := range fold.(*bandwidth.Meter).Report() {
+				row(p.ID.Cluster, p.ID.Host, p)
+			}
+		}},
+	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) },
+		func(fold Stateful, row func(cluster, host string, what any)) {
+			for _, a := range fold.(*anomaly.Detector).Alerts() {
+				row(a.Cluster, a.Host, a)
+			}
+		}},
 }
 
-// TestReshardFolds: hosts of two shards are spread over three and then come together in one. Each fold shows of every host what it
-// shows where all was one shard from the beginning, counters that no host has excepted.
-func TestReshardFolds(t *testing.T) {
+// TestReshardedFoldsShowTheSame: hosts of two shards are spread over three and then merged into one. Each fold
+// shows the same of every host as a fold of one shard does from the beginning, except for counters without a host.
+func TestReshardedFoldsShowTheSame(t *testing.T) {
+	t.Parallel()
 	js := connectReady(t) // of one shard
 	f := newFleet(t, 2)
 	messages := consumertest.Traffic(t, 11, 300)
@@ -86,7 +90,8 @@ func TestReshardFolds(t *testing.T) {
 			}
 			if shards == 1 {
 				lines := hostLines(t, truths[i].(prometheus.Collector))
-				eventually(t, truths[i].Name()+" has the same page", func() bool { return slices.Equal(hostLines(t, sharded), lines) })
+				eventually(t, truths[i].Name()+" has the same page",
+					func() bool { return slices.Equal(hostLines(t, sharded), lines) })
 			}
 			sharded.stop()
 		}
@@ -99,7 +104,8 @@ func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology,
 		return // the numbers of batches say so
 	}
 	b := consumertest.Decode(t, step.Message)
-	if _, err := js.Publish(t.Context(), schema.Subject(topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, b.Kind), step.Message); err != nil {
+	if _, err := js.Publish(t.Context(), schema.Subject(topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, b.Kind),
+		step.Message); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,15 +113,14 @@ func publishStep(t *testing.T, js jetstream.JetStream, topology schema.Topology,
 // wait waits until an instance owns the newest generation and has folded all that is in it.
 func (i *instance) wait(t *testing.T, f *fleet) {
 	eventually(t, "the new shards are owned", func() bool { return slices.Equal(i.shards(), f.topo.Numbers()) })
-	for _, o := range i.all() {
-		if reader, _, _ := o.view(); f.topo.Has(o.shard) {
-			wait(t, reader, info(t, f.admin, schema.StreamName(o.shard)).State.LastSeq)
-		}
+	for _, number := range f.topo.Numbers() {
+		wait(t, i.reader(number), info(t, f.admin, schema.StreamName(number)).State.LastSeq)
 	}
 }
 
-// rowsOf is what a fold shows, by host.
-func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
+// rowsOf returns the reports of a fold, by host.
+func rowsOf(t *testing.T, fold Stateful,
+	show func(Stateful, func(cluster, host string, what any))) map[hostID][]string {
 	rows := map[hostID][]string{}
 	show(fold, func(cluster, host string, what any) {
 		text, err := json.Marshal(what)
@@ -131,15 +136,17 @@ func rowsOf(t *testing.T, fold Stateful, show func(Stateful, func(cluster, host 
 // hostLines are the lines of a scrape that name a host.
 func hostLines(t *testing.T, c prometheus.Collector) (lines []string) {
 	for line := range strings.Lines(string(consumertest.Page(t, c))) {
-		if strings.Contains(line, "hostname=") && !strings.Contains(line, `hostname=""`) && !strings.HasPrefix(line, "gputap_consumer_") {
+		if strings.Contains(line, "hostname=") && !strings.Contains(line, `hostname=""`) &&
+			!strings.HasPrefix(line, "gputap_consumer_") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	return lines
 }
 
-// TestForgottenHosts: what a fold lets go of is on no page, in no report and in no state, and nothing else changes.
-func TestForgottenHosts(t *testing.T) {
+// TestForgottenHostIsNotShown: it is in no metric, report or state, and nothing else changes.
+func TestForgottenHostIsNotShown(t *testing.T) {
+	t.Parallel()
 	for _, f := range folds {
 		fold := f.fresh()
 		t.Run(fold.Name(), func(t *testing.T) {
@@ -155,7 +162,8 @@ func TestForgottenHosts(t *testing.T) {
 			fold.(forgetful).Forget(gone.cluster, gone.host)
 			delete(before, gone)
 			ofGone := fmt.Sprintf("hostname=%q", gone.host)
-			left := slices.DeleteFunc(slices.Clone(page), func(line string) bool { return strings.Contains(line, ofGone) })
+			left := slices.DeleteFunc(slices.Clone(page),
+				func(line string) bool { return strings.Contains(line, ofGone) })
 			if len(left) == len(page) || len(left) == 0 {
 				t.Fatalf("of %d lines %d name another host than %v", len(page), len(left), gone)
 			}

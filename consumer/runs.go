@@ -2,8 +2,8 @@ package consumer
 
 import "github.com/gputap/gputap/schema"
 
-// maxRuns bounds half of what runs remembers: a shard has a few hundred hosts, and a host one run
-// for each start of its producer.
+// maxRuns bounds each half of runs. A shard has a few hundred hosts, and a host has one run for each start of its
+// producer.
 const maxRuns = 1 << 15
 
 // runID is one life of one producer.
@@ -12,14 +12,13 @@ type runID struct {
 	run                 uint64
 }
 
-// runState is what is known of a run: the last seq of each kind and its latest loss counters,
-// which are cumulative.
+// runState is the last seq of each kind and the latest loss counters of a run, which are cumulative.
 type runState struct {
 	seq  [schema.NumKinds]uint64
 	lost [schema.NumLosses]uint64
 }
 
-// accept gives the last seq before this batch and takes note of the batch.
+// accept records a batch and returns the last seq of its kind before.
 func (s *runState) accept(h *schema.Header) (last uint64) {
 	for cause, n := range h.Lost {
 		s.lost[cause] = max(s.lost[cause], n)
@@ -29,8 +28,8 @@ func (s *runState) accept(h *schema.Header) (last uint64) {
 	return last
 }
 
-// runs finds the state of a run. When there are too many, those that were not heard of while
-// maxRuns others were are forgotten; their losses stay in the sum.
+// runs holds the state of each run. A run is evicted when maxRuns other runs have published since its last batch; its
+// losses stay in the sum.
 type runs struct {
 	young, old map[runID]*runState
 	forgotten  [schema.NumLosses]uint64
@@ -49,7 +48,7 @@ func (r *runs) of(h *schema.Header) *runState {
 	}
 	delete(r.old, id)
 	if len(r.young) >= maxRuns {
-		add(&r.forgotten, r.old)
+		addLosses(&r.forgotten, r.old)
 		r.old, r.young = r.young, map[runID]*runState{}
 	}
 	r.young[id] = s
@@ -58,12 +57,12 @@ func (r *runs) of(h *schema.Header) *runState {
 
 func (r *runs) lost() [schema.NumLosses]uint64 {
 	sum := r.forgotten
-	add(&sum, r.young)
-	add(&sum, r.old)
+	addLosses(&sum, r.young)
+	addLosses(&sum, r.old)
 	return sum
 }
 
-func add(sum *[schema.NumLosses]uint64, states map[runID]*runState) {
+func addLosses(sum *[schema.NumLosses]uint64, states map[runID]*runState) {
 	for _, s := range states {
 		for cause, n := range s.lost {
 			sum[cause] += n

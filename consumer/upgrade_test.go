@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,23 +13,10 @@ func formed(form byte) func() Stateful {
 	return func() Stateful { return &chain{hosts: map[hostID]uint64{}, form: form} }
 }
 
-// members are the instances that are there.
-func (f *fleet) members() []member {
-	f.t.Helper()
-	l, err := openLeases(f.t.Context(), f.admin, "chain", "test")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	members, _, err := l.look(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return members
-}
-
-// TestRollingUpgrade: instances of an older program are replaced by newer ones, one by one, while hosts publish and the
-// streams let go of what was folded: a state that is rebuilt would lack it. Old instances meet newer states and leave them alone.
+// TestRollingUpgrade: newer instances replace older ones one by one, while hosts publish and retention removes all
+// that was folded. No state is rebuilt: older instances leave newer states alone.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	const shards, hosts, size = 6, 24, 3
 	f := newFleet(t, shards)
 	publish := func(batches int) {
@@ -66,15 +52,13 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Helper()
 		settled(running)
 		for _, shard := range f.topo.Numbers() {
-			store := &checkpoints{js: f.admin, fold: "chain", shard: shard}
 			jsStream, err := f.admin.Stream(t.Context(), schema.StreamName(shard))
 			if err != nil {
 				t.Fatal(err)
 			}
 			last := jsStream.CachedInfo().State.LastSeq
 			eventually(t, "it is saved", func() bool {
-				m, err := store.latest(t.Context())
-				return err == nil && m.Sequence == last
+				return f.manifest(shard).Sequence == last
 			})
 			if err := jsStream.Purge(t.Context()); err != nil {
 				t.Fatal(err)
@@ -102,9 +86,9 @@ func TestRollingUpgrade(t *testing.T) {
 		if i > 0 {
 			continue
 		}
-		running[0].stop() // the new one is gone again: the old ones find what it has saved
+		running[0].stop() // the new one is gone again: the old ones find its states
 		eventually(t, "old instances leave its states alone", func() bool {
-			return slices.ContainsFunc(f.members(), func(m member) bool { return len(m.refuses) > 0 })
+			return f.refused()
 		})
 		publish(hosts)
 		running[0] = start("new-again", 2)
@@ -116,87 +100,86 @@ func TestRollingUpgrade(t *testing.T) {
 		r.stop()
 	}
 	for _, i := range all {
-		if n := i.counters.rebuilt.Load(); n != 0 {
-			t.Errorf("%s rebuilt %d states", i.opts.Instance, n)
+		if n := i.group.Counts().Rebuilt; n != 0 {
+			t.Errorf("%s rebuilt %d states", i.name, n)
 		}
 	}
 	f.expectSums(f.committed(), formed(2))
 }
 
-// TestNewerState: an older instance waits for one that can read the state, and when none comes rebuilds it from the stream.
-func TestNewerState(t *testing.T) {
+// TestNewerStateIsRebuiltAfterAWait: an older instance waits for a newer one; if none comes, it rebuilds the state
+// from the stream.
+func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	for range 10 {
 		f.send("h")
 	}
 	newer := f.instance("newer", formed(2))
-	eventually(t, "it is saved", func() bool { return newer.counters.commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return newer.group.Counts().Commits > 0 })
 	newer.stop()
 	f.send("h")
 	began := time.Now()
 	older := f.instance("older", formed(1))
-	eventually(t, "it is saved", func() bool { return older.counters.commits.Load() > 0 })
-	if waited := time.Since(began); waited < waitForNewer*f.lease {
+	eventually(t, "it is saved", func() bool { return older.group.Counts().Commits > 0 })
+	if waited := time.Since(began); waited < 3*f.lease {
 		t.Errorf("it was rebuilt after %s", waited)
 	}
-	if n := older.counters.rebuilt.Load(); n != 1 {
+	if n := older.group.Counts().Rebuilt; n != 1 {
 		t.Errorf("%d states were rebuilt, want 1", n)
 	}
 	older.stop()
+	f.finish() // an instance that stops may leave the last message to the next
 	f.expect(f.committed())
 }
 
-// TestManifestOfANewerProgram: its form is not known, so nothing of it is used or written over before the wait is over.
-func TestManifestOfANewerProgram(t *testing.T) {
+// TestNewerManifestIsLeftAlone: an instance that does not know its form neither reads nor replaces it before the
+// wait is over.
+func TestNewerManifestIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.send("h")
-	store := &checkpoints{js: f.admin, fold: "chain", shard: 0}
-	manifest := fmt.Appendf(nil, `{"form":%d,"epoch":7,"elsewhere":true}`, manifestForm+1)
-	if _, err := f.admin.Publish(t.Context(), store.subject("m"), manifest); err != nil {
+	manifest := []byte(`{"form":2,"epoch":7,"elsewhere":true}`)
+	if _, err := f.admin.Publish(t.Context(), manifestSubject(0), manifest); err != nil {
 		t.Fatal(err)
 	}
 	c := f.instance("older", formed(1))
 	eventually(t, "it is left alone", func() bool {
-		return slices.ContainsFunc(f.members(), func(m member) bool { return slices.Equal(m.refuses, []int{0}) })
+		return f.refused()
 	})
-	if raw, err := store.get(t.Context(), "m"); err != nil || string(raw.Data) != string(manifest) {
-		t.Errorf("the manifest was written over: %s, %v", raw.Data, err)
+	if raw := f.rawManifest(0); string(raw) != string(manifest) {
+		t.Errorf("the manifest was written over: %s", raw)
 	}
-	eventually(t, "it is saved", func() bool { return c.counters.commits.Load() > 0 })
-	m, err := store.latest(t.Context())
-	if err != nil || m.Epoch <= 7 || c.counters.rebuilt.Load() != 1 {
-		t.Errorf("epoch %d, %d rebuilt, %v", m.Epoch, c.counters.rebuilt.Load(), err)
+	eventually(t, "it is saved", func() bool { return c.group.Counts().Commits > 0 })
+	if m := f.manifest(0); m.Epoch <= 7 || c.group.Counts().Rebuilt != 1 {
+		t.Errorf("epoch %d, %d rebuilt", m.Epoch, c.group.Counts().Rebuilt)
 	}
 	c.stop()
+	f.finish()
 	f.expect(f.committed())
 }
 
-// TestWayBackAfterATakeOver: an older program that is alone with what a newer one has taken over from a closed generation rebuilds
-// what the streams of the present one hold.
-func TestWayBackAfterATakeOver(t *testing.T) {
+// TestDowngradeAfterReshard: an older instance rebuilds its state from the streams of the present generation.
+func TestDowngradeAfterReshard(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.batches(3, 9)
 	f.topo = reshard(t, f.admin, 2)
 	newer := f.instance("newer", formed(2))
 	eventually(t, "it has taken over", func() bool {
-		return !slices.ContainsFunc(f.topo.Numbers(), func(shard int) bool { m := f.manifest(shard); return !m.saved() })
+		return f.allSaved()
 	})
 	newer.stop()
 	f.batches(3, 9)
 	older := f.instance("older", formed(1))
 	var sum Stats
 	eventually(t, "what came since is folded", func() bool {
-		sum = Stats{}
-		for _, o := range older.all() {
-			if r, _, _ := o.view(); r != nil && f.topo.Has(o.shard) {
-				s := r.Stats()
-				sum.Batches, sum.Missing, sum.Retention = sum.Batches+s.Batches, sum.Missing+s.Missing, sum.Retention+s.Retention
-			}
-		}
+		sum = older.sums(f.topo)
 		return sum.Batches == 9
 	})
-	if n := older.counters.rebuilt.Load(); n != 2 || sum.Missing != 0 || sum.Retention != 9 {
-		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing, sum.Retention)
+	if n := older.group.Counts().Rebuilt; n != 2 || sum.Missing != 0 || sum.Retention != 9 {
+		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing,
+			sum.Retention)
 	}
 	older.stop()
 }

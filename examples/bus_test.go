@@ -23,8 +23,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -146,7 +147,7 @@ func serve(t *testing.T, file string) *bus {
 	t.Cleanup(nc.Close)
 	b.admin, err = jetstream.New(nc)
 	check(t, err)
-	check(t, consumer.EnsureStreams(t.Context(), b.admin, consumer.StreamOptions{MaxBytes: 64 << 20}))
+	check(t, eventbus.EnsureStreams(t.Context(), b.admin, eventbus.StreamOptions{MaxBytes: 64 << 20}))
 	host := consumertest.Memory(t, "gpu-1")
 	host.Header.Cluster = "default"
 	host.Process(7, 1, "python3").Alloc(7, 0x1000, 41<<30, 100, 5)
@@ -191,7 +192,7 @@ func TestQuotaOnABusOfDeploy(t *testing.T) {
 			if err := cmd.Wait(); err != nil || strings.Contains(log.String(), "Violation") {
 				t.Errorf("it ends with %v: %s", err, log.String())
 			}
-			if saved, err := consumer.Saved(t.Context(), b.admin, "quota", 0); err != nil || saved.Sequence != 1 {
+			if saved, err := shard.Saved(t.Context(), b.admin, "quota", 0); err != nil || saved.Sequence != 1 {
 				t.Errorf("it has saved %+v, %v", saved, err)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 )
 
 const busBytes = 4 << 30 // more than any test or benchmark publishes
@@ -41,7 +41,7 @@ func newBus(t testing.TB) jetstream.JetStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: busBytes}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: busBytes}); err != nil {
 		t.Fatal(err)
 	}
 	return js

@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
@@ -426,7 +426,7 @@ func (b *unreliableNATS) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	if err := consumer.EnsureStreams(b.t.Context(), b.connect(), consumer.StreamOptions{MaxBytes: 1 << 30}); err != nil {
+	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), eventbus.StreamOptions{MaxBytes: 1 << 30}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -112,10 +112,10 @@ func until(t *testing.T, what string, is func() bool) {
 
 func setUp(t *testing.T, js jetstream.JetStream, shards int) schema.Topology {
 	t.Helper()
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: shards, MaxBytes: 256 << 20}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{Shards: shards, MaxBytes: 256 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	topology, err := consumer.ReadTopology(t.Context(), js)
+	topology, err := bus.ReadTopology(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestProducerWaitsForTheBus(t *testing.T) {
 	topology = setUp(t, admin, 3)
 	s.push()
 	s.flush()
-	if _, err := consumer.RemoveStreams(t.Context(), admin); err != nil {
+	if _, err := bus.RemoveStreams(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
 	topology = setUp(t, admin, 1)

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -28,7 +28,7 @@ func TestAlertIsStoredOnce(t *testing.T) {
 		Time: time.Unix(1, 0), Evidence: anomaly.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
 	}
 	a.publish(t.Context(), alert) // the stream does not exist yet
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.publish(t.Context(), alert)

@@ -14,6 +14,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
@@ -62,7 +63,7 @@ func callToFold(b *testing.B, library string) []float64 {
 		b.Fatal(err)
 	}
 	defer nc.Close()
-	if err := consumer.EnsureStreams(b.Context(), js, consumer.StreamOptions{Shards: 1}); err != nil {
+	if err := eventbus.EnsureStreams(b.Context(), js, eventbus.StreamOptions{Shards: 1}); err != nil {
 		b.Fatal(err)
 	}
 	cfg := config.DefaultProducer()

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/pipeline"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -44,7 +44,9 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 // TestOutputPageHasEveryStreamKey holds the page to the keys of gputap stream.
 func TestOutputPageHasEveryStreamKey(t *testing.T) {
 	page := docsPage(t, "output.md")
-	for _, v := range []any{busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, consumer.Step{}, schema.Topology{}} {
+	for _, v := range []any{
+		busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, bus.Step{}, schema.Topology{},
+	} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
@@ -82,7 +83,7 @@ func TestStreamInit(t *testing.T) {
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
 		"GPUTAP_STATE", "KV_gputap_lease", "gputap_meta/topology", "nothing was changed", "64.00 MiB")
-	if own, err := consumer.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
+	if own, err := bus.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
 		t.Errorf("a dry run created %v, %v", own, err)
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
@@ -102,7 +103,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 	t.Parallel()
 	url, js := newBus(t, server.Options{JetStream: true, JetStreamMaxStore: 1 << 30})
 	bare, _ := newBus(t, server.Options{})
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -190,7 +191,7 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, out, "no topology", "gputap stream init")
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"gpu-1", "gpu-2"} {
@@ -202,7 +203,7 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 			}
 		}
 	}
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: 2}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{Shards: 2}); err != nil {
 		t.Fatal(err)
 	}
 	leases, err := js.KeyValue(t.Context(), schema.LeaseBucket)
@@ -268,7 +269,7 @@ func TestStreamInfoLag(t *testing.T) {
 			stream := func(args ...string) (string, error) {
 				return typed(t, append([]string{"stream", "--nats.url", url}, args...)...)
 			}
-			if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+			if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 				t.Fatal(err)
 			}
 			for range 5 {
@@ -325,7 +326,7 @@ func TestStreamDeadLetters(t *testing.T) {
 	stream := func(args ...string) (string, error) {
 		return typed(t, append([]string{"stream", "--nats.url", url}, args...)...)
 	}
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	dlq := func(args ...string) string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -72,14 +73,14 @@ type foldJSON struct {
 
 func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 	var all busJSON
-	t, err := consumer.ReadTopology(ctx, js)
+	t, err := bus.ReadTopology(ctx, js)
 	switch {
 	case err == nil:
 		all.Topology = &t
-	case !errors.Is(err, consumer.ErrNoTopology):
+	case !errors.Is(err, bus.ErrNoTopology):
 		return err
 	}
-	own, err := consumer.OwnStreams(ctx, js)
+	own, err := bus.OwnStreams(ctx, js)
 	if err != nil {
 		return err
 	}

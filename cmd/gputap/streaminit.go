@@ -11,12 +11,12 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
 func streamInitCommand(b *busCommand) *cobra.Command {
-	o := consumer.StreamOptions{NewShards: 16}
+	o := bus.StreamOptions{NewShards: 16}
 	var bytes config.Bytes
 	dryRun := false
 	cmd := &cobra.Command{
@@ -45,8 +45,8 @@ full, new checkpoints are rejected; none is evicted.`,
 			if o.MaxBytes = int64(bytes); o.Shards > schema.MostShards {
 				return app.Usage(fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MostShards))
 			}
-			if o.Replicas > consumer.MostReplicas {
-				return app.Usage(fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, consumer.MostReplicas))
+			if o.Replicas > bus.MostReplicas {
+				return app.Usage(fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, bus.MostReplicas))
 			}
 			if o.MaxAge != 0 && o.MaxAge < time.Second {
 				return app.Usage(fmt.Errorf("--max-age %s: use 1s or more", o.MaxAge))
@@ -70,15 +70,15 @@ full, new checkpoints are rejected; none is evicted.`,
 // initJSON is the output of init -o json.
 type initJSON struct {
 	DryRun   bool            `json:"dry_run"`
-	Steps    []consumer.Step `json:"steps"`
+	Steps    []bus.Step      `json:"steps"`
 	Topology schema.Topology `json:"topology"`
 	Replicas int             `json:"replicas"`
 	MaxAge   float64         `json:"max_age_seconds"`
 	MaxBytes int64           `json:"max_bytes"`
 }
 
-func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o consumer.StreamOptions, dryRun bool) error {
-	plan, err := consumer.PlanStreams(ctx, js, o)
+func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.StreamOptions, dryRun bool) error {
+	plan, err := bus.PlanStreams(ctx, js, o)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o consume
 	has := plan.Options
 	if b.output == "json" {
 		return json.NewEncoder(b.p.Stdout).Encode(initJSON{
-			dryRun, append([]consumer.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(), has.MaxBytes,
+			dryRun, append([]bus.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(), has.MaxBytes,
 		})
 	}
 	if len(plan.Steps) > 0 {

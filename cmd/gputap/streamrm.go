@@ -14,7 +14,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -57,7 +58,7 @@ func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, f
 		"This removes the checkpoints of fold %q. It would rebuild its state from the events in the streams.", fold)); err != nil {
 		return err
 	}
-	messages, err := consumer.RemoveStates(ctx, js, fold)
+	messages, err := shard.RemoveStates(ctx, js, fold)
 	if err == nil {
 		writeLine(b.p.Stdout, "removed the checkpoints of %s: %s", fold, app.Plural(messages, "message", "messages"))
 	}
@@ -66,7 +67,7 @@ func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, f
 
 // remove removes one generation, or everything if generation is 0.
 func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generation int, yes bool) error {
-	own, err := consumer.OwnStreams(ctx, js)
+	own, err := bus.OwnStreams(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -91,9 +92,9 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 	}
 	var removed []string
 	if generation > 0 {
-		removed, err = consumer.RemoveGeneration(ctx, js, generation)
+		removed, err = shard.RemoveGeneration(ctx, js, generation)
 	} else {
-		removed, err = consumer.RemoveStreams(ctx, js)
+		removed, err = bus.RemoveStreams(ctx, js)
 	}
 	for _, name := range removed {
 		writeLine(b.p.Stdout, "removed %s", name)
@@ -102,7 +103,7 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 }
 
 func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*jetstream.StreamInfo, generation int) (map[string]*jetstream.StreamInfo, error) {
-	t, err := consumer.ReadTopology(ctx, js)
+	t, err := bus.ReadTopology(ctx, js)
 	if err != nil {
 		return nil, err
 	}

@@ -11,29 +11,29 @@ import (
 
 // Errors of Restore.
 var (
-	ErrVersion = errors.New("snapshot of a newer program")
-	ErrDamaged = errors.New("damaged snapshot")
+	ErrVersion = errors.New("a newer program saved the state")
+	ErrDamaged = errors.New("the saved state is damaged")
 )
 
-// Reader reads what a Writer wrote. After the first thing that cannot be it reads zeros, and Err says
-// what that was.
+// Reader reads the values of a Writer. After the first value that no Writer writes, it reads zeros, and Err describes
+// the value.
 type Reader struct {
-	data    []byte // what is left
+	data    []byte // not read yet
 	strings []string
 	version uint64
 	err     error
 }
 
-// NewReader reads data, which stays the caller's: strings and bytes are copied.
+// NewReader reads data. It copies strings and bytes; only Section returns a part of data.
 func NewReader(data []byte) *Reader { return &Reader{data: data} }
 
-// Version is that of the section's form.
+// Version returns the version of the section's form.
 func (r *Reader) Version() uint64 { return r.version }
 
-// Err is the first error.
+// Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
-// Fail makes it an error that the bytes say something that no state can be.
+// Fail reports that the data describe an impossible state.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
@@ -43,7 +43,7 @@ func (r *Reader) Fail(format string, args ...any) {
 
 func (r *Reader) take(n int) []byte {
 	if n > len(r.data) {
-		r.Fail("it ends early")
+		r.Fail("the data end early")
 		return nil
 	}
 	taken := r.data[:n:n]
@@ -63,20 +63,20 @@ func (r *Reader) Byte() byte {
 func (r *Reader) Uint() uint64 {
 	v, n := binary.Uvarint(r.data)
 	if n <= 0 {
-		r.Fail("it ends early")
+		r.Fail("the data end early")
 		return 0
 	}
 	r.data = r.data[n:]
 	return v
 }
 
-// Uint32 reads a number that has 32 bits.
+// Uint32 reads a number of 32 bits.
 func (r *Reader) Uint32() uint32 { return uint32(r.upTo(math.MaxUint32)) }
 
-// Below reads a number below n, an index for example: 0 when it is not.
+// Below reads a number below n, such as an index. It returns 0 with an error if the number is not below n.
 func (r *Reader) Below(n int) int {
 	if n <= 0 {
-		r.Fail("it refers to what is not there")
+		r.Fail("a reference to an empty list")
 		return 0
 	}
 	return int(r.upTo(uint64(n) - 1))
@@ -85,7 +85,7 @@ func (r *Reader) Below(n int) int {
 func (r *Reader) upTo(most uint64) uint64 {
 	v := r.Uint()
 	if v > most {
-		r.Fail("%d where at most %d can be", v, most)
+		r.Fail("number %d, want at most %d", v, most)
 		return 0
 	}
 	return v
@@ -95,18 +95,18 @@ func (r *Reader) upTo(most uint64) uint64 {
 func (r *Reader) Int() int64 {
 	v, n := binary.Varint(r.data)
 	if n <= 0 {
-		r.Fail("it ends early")
+		r.Fail("the data end early")
 		return 0
 	}
 	r.data = r.data[n:]
 	return v
 }
 
-// Int32 reads a number that has 32 bits and may be negative.
+// Int32 reads a number of 32 bits that may be negative.
 func (r *Reader) Int32() int32 {
 	v := r.Int()
 	if v != int64(int32(v)) {
-		r.Fail("%d where 32 bits can be", v)
+		r.Fail("number %d, want at most 32 bits", v)
 		return 0
 	}
 	return int32(v)
@@ -116,7 +116,7 @@ func (r *Reader) Int32() int32 {
 func (r *Reader) Bool() bool {
 	b := r.Byte()
 	if b > 1 {
-		r.Fail("%d where yes or no can be", b)
+		r.Fail("byte %d, want 0 or 1", b)
 	}
 	return b == 1
 }
@@ -137,7 +137,7 @@ func (r *Reader) Float32() float32 {
 	return 0
 }
 
-// Bytes reads bytes, which are a copy.
+// Bytes reads bytes and returns a copy.
 func (r *Reader) Bytes() []byte { return append([]byte(nil), r.take(r.Count(1))...) }
 
 // String reads a string.
@@ -155,7 +155,7 @@ func (r *Reader) String() string {
 	case n-2 < uint64(len(r.strings)):
 		return r.strings[n-2]
 	}
-	r.Fail("it refers to a string that is not there")
+	r.Fail("a reference to a string that was not written")
 	return ""
 }
 
@@ -167,17 +167,17 @@ func (r *Reader) Time() time.Time {
 	return time.Unix(0, r.Int()).UTC()
 }
 
-// Count reads how many things follow, each of at least that many bytes.
+// Count reads how many values follow, each of at least so many bytes.
 func (r *Reader) Count(least int) int {
 	n := r.Uint()
 	if n > uint64(len(r.data)/least) {
-		r.Fail("%d things in %d bytes", n, len(r.data))
+		r.Fail("%d values in %d bytes", n, len(r.data))
 		return 0
 	}
 	return int(n)
 }
 
-// Each counts as Count does, and then from 0 on until the things are read, or one cannot be.
+// Each reads a count as Count does, and yields 0, 1, … for each of the values until one cannot be read.
 func (r *Reader) Each(least int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range r.Count(least) {
@@ -188,5 +188,10 @@ func (r *Reader) Each(least int) iter.Seq[int] {
 	}
 }
 
-// Room is how many things of at least that many bytes can follow.
+// Section reads a section. Its Data are a part of the Reader's data.
+func (r *Reader) Section() Section {
+	return Section{Cluster: r.String(), Host: r.String(), Data: r.take(r.Count(1))}
+}
+
+// Room returns how many values of at least so many bytes can follow.
 func (r *Reader) Room(least int) int { return len(r.data) / least }

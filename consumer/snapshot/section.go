@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// Section is the state of one host in one fold; the section of no host is what a fold keeps of all of them.
+// Section is the state of one host in one fold. The section without a host holds the values that cover all hosts.
 type Section struct {
 	Cluster, Host string
-	Data          []byte // in the fold's own form, whose version it begins with
+	Data          []byte // begins with the fold's name and the version of its form
 }
 
-// HostID names one host of one fleet.
+// HostID names a host.
 type HostID struct{ Cluster, Host string }
 
 // Compare orders by cluster, then host.
@@ -22,22 +22,22 @@ func (h HostID) Compare(to HostID) int {
 	return cmp.Or(cmp.Compare(h.Cluster, to.Cluster), cmp.Compare(h.Host, to.Host))
 }
 
-// Form is how one fold writes its sections.
+// Form identifies how a fold writes its sections.
 type Form struct {
 	Fold    string
-	Version uint64 // of what is written, from 1 on; all up to it are read
+	Version uint64 // that Save writes, from 1 on; Restore reads it and all before
 }
 
-// Parts are what a fold writes, or reads: Shard what it keeps of all hosts, Host what it keeps of one.
-// Each is called with Lock held.
+// Parts write or read the state: Shard the values that cover all hosts, Host those of one host. Both are called
+// with Lock held.
 type Parts[T any] struct {
 	Lock  sync.Locker
 	Shard func(T)
 	Host  func(T, HostID)
 }
 
-// Save yields the section of no host and then one of each host, in order; an error of yield ends it.
-// The lock is not held while yield runs. The sections share w's memory.
+// Save yields the section without a host and then one section for each host, in order. It stops at the first error of
+// yield. The lock is not held while yield runs. The sections share the memory of w.
 func (f Form) Save(w *Writer, hosts map[HostID]bool, parts Parts[*Writer], yield func(Section) error) error {
 	order := slices.SortedFunc(maps.Keys(hosts), HostID.Compare)
 	if len(order) == 0 || order[0] != (HostID{}) {
@@ -52,7 +52,7 @@ func (f Form) Save(w *Writer, hosts map[HostID]bool, parts Parts[*Writer], yield
 	return nil
 }
 
-// section writes one section. That of no host may hold a host's part too: of one without a name.
+// section writes one section. The section without a host also holds the part of a host without a name, if there is one.
 func (f Form) section(w *Writer, id HostID, known bool, parts Parts[*Writer]) {
 	parts.Lock.Lock()
 	defer parts.Lock.Unlock()
@@ -93,7 +93,7 @@ func (f Form) Restore(s Section, parts Parts[*Reader]) error {
 
 func (f Form) begin(r *Reader) {
 	if fold := r.String(); r.err == nil && fold != f.Fold {
-		r.Fail("it is of fold %q", fold)
+		r.Fail("it belongs to fold %q", fold)
 	}
 	r.version = r.Uint()
 	switch {
@@ -101,7 +101,8 @@ func (f Form) begin(r *Reader) {
 	case r.version == 0:
 		r.Fail("version 0")
 	case r.version > f.Version:
-		r.err = fmt.Errorf("%w: it has version %d and this program reads up to %d: run the program that wrote it, or a newer one",
+		r.err = fmt.Errorf("%w: version %d, and this program reads up to %d: run the program that saved it, "+
+			"or a newer one",
 			ErrVersion, r.version, f.Version)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestReaderReadsWhatWriterWrote(t *testing.T) {
 	at := time.Unix(1_700_000_000, 7).UTC()
 	var w Writer
 	for range 2 { // the second time in the same memory
@@ -64,26 +64,29 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestDamaged(t *testing.T) {
+func TestReaderRefusesDamage(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		data []byte
 		read func(*Reader)
 		want string
 	}{
-		{"nothing", nil, func(r *Reader) { r.Uint() }, "ends early"},
-		{"number too long", bytes.Repeat([]byte{0xff}, 11), func(r *Reader) { r.Uint() }, "ends early"},
-		{"float", make([]byte, 7), func(r *Reader) { r.Float64() }, "ends early"},
-		{"bool", []byte{2}, func(r *Reader) { r.Bool() }, "yes or no"},
-		{"32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() }, "at most 4294967295"},
-		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() }, "32 bits"},
-		{"index", []byte{3}, func(r *Reader) { r.Below(3) }, "at most 2"},
-		{"index of nothing", []byte{0}, func(r *Reader) { r.Below(0) }, "not there"},
-		{"string that is not there", []byte{2}, func(r *Reader) { _ = r.String() }, "not there"},
-		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() }, "9 things in 1 bytes"},
-		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Bytes() }, "200 things"},
-		{"count", []byte{3, 0, 0, 0, 0, 0}, func(r *Reader) { r.Count(2) }, "3 things in 5 bytes"},
-		{"what comes after", []byte{2, 1}, func(r *Reader) { r.Bool(); r.Fail("a second time") }, "yes or no"},
+		{"nothing", nil, func(r *Reader) { r.Uint() }, "end early"},
+		{"number too long", bytes.Repeat([]byte{0xff}, 11), func(r *Reader) { r.Uint() }, "end early"},
+		{"float", make([]byte, 7), func(r *Reader) { r.Float64() }, "end early"},
+		{"bool", []byte{2}, func(r *Reader) { r.Bool() }, "want 0 or 1"},
+		{"want at most 32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() },
+			"want at most 4294967295"},
+		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() },
+			"want at most 32 bits"},
+		{"index", []byte{3}, func(r *Reader) { r.Below(3) }, "want at most 2"},
+		{"index of nothing", []byte{0}, func(r *Reader) { r.Below(0) }, "empty list"},
+		{"string that is not there", []byte{2}, func(r *Reader) { _ = r.String() }, "not written"},
+		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() },
+			"9 values in 1 bytes"},
+		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Bytes() }, "200 values"},
+		{"count", []byte{3, 0, 0, 0, 0, 0}, func(r *Reader) { r.Count(2) }, "3 values in 5 bytes"},
+		{"what comes after", []byte{2, 1}, func(r *Reader) { r.Bool(); r.Fail("a second time") }, "want 0 or 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := NewReader(tt.data)
@@ -92,14 +95,14 @@ func TestDamaged(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 			if r.Uint() != 0 || r.Bool() || r.String() != "" || r.Count(1) != 0 || r.Room(1) != 0 {
-				t.Error("there is something after an error")
+				t.Error("the reader returns a value after an error")
 			}
 		})
 	}
 }
 
-// Each stops at the first thing that cannot be.
-func TestEachStops(t *testing.T) {
+// Each stops at the first value that cannot be read.
+func TestEachStopsAtDamage(t *testing.T) {
 	r, n := NewReader([]byte{4, 1, 1, 9, 1}), 0
 	for range r.Each(1) {
 		n++
@@ -135,7 +138,10 @@ func save(t *testing.T, f Form, hosts map[HostID]bool) (all []Section) {
 
 func load(f Form, s Section) (shard uint64, host string, err error) {
 	err = f.Restore(s, Parts[*Reader]{
-		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader, _ HostID) { host = r.String() },
+		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader,
+			_ HostID) {
+			host = r.String()
+		},
 	})
 	return shard, host, err
 }
@@ -146,7 +152,8 @@ func TestSections(t *testing.T) {
 		id    HostID
 		shard uint64
 		host  string
-	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0, "at a"}}
+	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0,
+		"at a"}}
 	if len(all) != len(want) {
 		t.Fatalf("%d sections, want %d", len(all), len(want))
 	}
@@ -173,15 +180,17 @@ func TestVersions(t *testing.T) {
 	}{
 		{"its own", form, s, nil, ""},
 		{"an older one", Form{"test", 3}, s, nil, ""},
-		{"a newer one", Form{"test", 1}, s, ErrVersion, "version 2 and this program reads up to 1"},
-		{"another fold's", Form{"other", 2}, s, ErrDamaged, `of fold "test"`},
-		{"no bytes", form, Section{Cluster: "c", Host: "h"}, ErrDamaged, "ends early"},
+		{"a newer one", Form{"test", 1}, s, ErrVersion, "version 2, and this program reads up to 1"},
+		{"another fold's", Form{"other", 2}, s, ErrDamaged, `belongs to fold "test"`},
+		{"no bytes", form, Section{Cluster: "c", Host: "h"}, ErrDamaged, "end early"},
 		{"bytes too many", form, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged, "1 bytes too many"},
 		{"version 0", form, Section{"c", "h", []byte("\x01\x04test\x00")}, ErrDamaged, "version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := load(tt.form, tt.s)
-			if !errors.Is(err, tt.want) || (err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
+			if !errors.Is(err, tt.want) ||
+				(err != nil && (!strings.Contains(err.Error(), tt.says) ||
+					!strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})

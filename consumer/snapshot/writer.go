@@ -9,25 +9,25 @@ import (
 // Writer appends values to one buffer. The zero Writer is ready.
 type Writer struct {
 	buf     []byte
-	strings map[string]uint64 // number of each string of the section, from 2 on
+	strings map[string]uint64 // number of each string since the last Reset, from 2 on
 }
 
-// Reset begins a new section in the same memory.
+// Reset discards the values and keeps the memory.
 func (w *Writer) Reset() {
 	w.buf = w.buf[:0]
 	clear(w.strings)
 }
 
-// Data is what was written. It is the Writer's own and valid until the next Reset.
+// Data returns the encoded values. The Writer owns them; they are valid until the next Reset.
 func (w *Writer) Data() []byte { return w.buf }
 
 // Byte appends one byte.
 func (w *Writer) Byte(v byte) { w.buf = append(w.buf, v) }
 
-// Uint appends a number, small ones in few bytes.
+// Uint appends a varint: a small number takes few bytes.
 func (w *Writer) Uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
 
-// Int appends a number, those near 0 in few bytes.
+// Int appends a varint with a sign: a number near 0 takes few bytes.
 func (w *Writer) Int(v int64) { w.buf = binary.AppendVarint(w.buf, v) }
 
 // Bool appends one byte.
@@ -49,13 +49,13 @@ func (w *Writer) Float32(v float32) {
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
 }
 
-// Bytes appends b with its length before it.
+// Bytes appends the length of b, then b.
 func (w *Writer) Bytes(b []byte) {
 	w.Uint(uint64(len(b)))
 	w.buf = append(w.buf, b...)
 }
 
-// String appends a string, which stands in a section once: later ones are its number.
+// String appends a string the first time, and its number after that.
 func (w *Writer) String(s string) {
 	if s == "" {
 		w.Uint(0)
@@ -74,10 +74,17 @@ func (w *Writer) String(s string) {
 	w.buf = append(w.buf, s...)
 }
 
-// Time appends a wall time to the nanosecond, which may be zero.
+// Time appends a wall time with nanoseconds, or the zero time.
 func (w *Writer) Time(t time.Time) {
 	w.Bool(!t.IsZero())
 	if !t.IsZero() {
 		w.Int(t.UnixNano())
 	}
+}
+
+// Section appends a section.
+func (w *Writer) Section(s Section) {
+	w.String(s.Cluster)
+	w.String(s.Host)
+	w.Bytes(s.Data)
 }

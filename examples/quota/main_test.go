@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -104,7 +106,7 @@ func TestQuotaOutlivesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20, Lease: 2 * time.Second}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20, Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "quota")
@@ -144,7 +146,7 @@ func TestQuotaOutlivesItsProcess(t *testing.T) {
 	call(schema.OpAlloc, 0x2000, 8<<30)
 	call(schema.OpFree, 0x2000, 0)
 	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if saved, err := consumer.Saved(t.Context(), js, "quota", 0); err == nil && saved.Sequence == seq {
+		if saved, err := shard.Saved(t.Context(), js, "quota", 0); err == nil && saved.Sequence == seq {
 			break
 		}
 		if time.Now().After(deadline) {

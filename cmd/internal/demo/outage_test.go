@@ -19,6 +19,7 @@ import (
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
@@ -77,7 +78,7 @@ func TestOutageLosesNothing(t *testing.T) {
 	bus := start()
 	defer func() { bus.Shutdown() }()
 	js := connect(t, port)
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: 1}); err != nil {
+	if err := eventbus.EnsureStreams(t.Context(), js, eventbus.StreamOptions{Shards: 1}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := config.DefaultProducer()

@@ -15,6 +15,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -86,7 +87,7 @@ func foldAtWork(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	readShard(t, js, name)
 	readShard(t, js, name)
-	if saved, err := consumer.Saved(t.Context(), js, name, 0); err != nil || saved.Epoch != 2 || len(saved.State) == 0 {
+	if saved, err := shard.Saved(t.Context(), js, name, 0); err != nil || saved.Epoch != 2 || len(saved.State) == 0 {
 		t.Errorf("%s has saved %+v, %v", name, saved, err)
 	}
 	_, err := js.Publish(t.Context(), schema.AlertSubject(name, "default", "gpu-1"), []byte("{}"))
@@ -104,7 +105,7 @@ func (n named) Name() string { return n.name }
 // readShard runs a consumer as its program does, until it owns the shard and has committed its state.
 func readShard(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
-	before, err := consumer.Saved(t.Context(), js, name, 0)
+	before, err := shard.Saved(t.Context(), js, name, 0)
 	check(t, err)
 	fold := func() consumer.Stateful { return named{leak.New(leak.Config{}), name} }
 	c := consumer.New(consumer.Options{Checkpoint: 100 * time.Millisecond}, js, fold, quiet())
@@ -112,7 +113,7 @@ func readShard(t *testing.T, js jetstream.JetStream, name string) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		saved, err := consumer.Saved(ctx, js, name, 0)
+		saved, err := shard.Saved(ctx, js, name, 0)
 		check(t, err)
 		if saved.Sequence >= 2 && saved.Epoch > before.Epoch {
 			break

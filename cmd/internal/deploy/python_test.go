@@ -18,7 +18,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
@@ -134,7 +134,7 @@ func TestFollowReadsGputapRun(t *testing.T) {
 			nc, js, err := bus.Connect("test")
 			check(t, err)
 			defer nc.Close()
-			check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+			check(t, eventbus.EnsureStreams(t.Context(), js, eventbus.StreamOptions{MaxBytes: 64 << 20}))
 			_, file := bus.Listening()
 			credential, err := os.ReadFile(file)
 			check(t, err)
@@ -201,7 +201,7 @@ func followStored(t *testing.T, name string, o *server.Options) {
 	nc, js, err := process("admin", quiet()).Connect(config.NATS{URL: url})
 	check(t, err)
 	defer nc.Close()
-	check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+	check(t, eventbus.EnsureStreams(t.Context(), js, eventbus.StreamOptions{MaxBytes: 64 << 20}))
 	hosts := make([]string, 600)
 	for i := range hosts {
 		hosts[i] = fmt.Sprintf("h%d", i)

@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 )
 
 const files = "../../../deploy/nats/"
@@ -121,7 +121,7 @@ func inbox(user string, c config.NATS) config.NATS {
 // setUp creates the streams and buckets of `gputap stream init`.
 func setUp(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	check(t, consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{MaxBytes: 64 << 20}))
+	check(t, bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}))
 }
 
 func check(t *testing.T, err error) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -261,7 +261,7 @@ func TestClusterOfThreeServers(t *testing.T) {
 	eventually(t, "streams of three replicas", func() bool { // until the cluster has a leader
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		return consumer.EnsureStreams(ctx, js, consumer.StreamOptions{Replicas: 3, MaxBytes: 64 << 20}) == nil
+		return bus.EnsureStreams(ctx, js, bus.StreamOptions{Replicas: 3, MaxBytes: 64 << 20}) == nil
 	})
 	hostNC, host := join(t, "gpu-1", config.NATS{URL: nodes[1].ClientURL(), NKeyFile: seeds["gpu-1"],
 		TLS: ours.client("gpu-1")}, quiet())

@@ -61,7 +61,7 @@ func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js 
 		return err
 	}
 	readyWhen(p, c.Ready())
-	p.ReadyWhen(c.Apart)
+	p.ReadyWhen(c.NotReadyReason)
 	defer p.Report(cfg.DisplayInterval, func(w io.Writer) {
 		var folds []F
 		c.Each(func(_ int, f consumer.Stateful) { folds = append(folds, f.(F)) })

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
@@ -42,7 +42,7 @@ func TestACommandFromStartToDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stopServing()
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{}); err != nil {
+	if err := eventbus.EnsureStreams(t.Context(), js, eventbus.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	host := consumertest.Memory(t, "gpu-1")

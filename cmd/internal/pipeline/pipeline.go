@@ -20,6 +20,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
@@ -83,11 +84,11 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.nc, p.js, err = p.server.Connect("gputap"); err != nil {
 		return p, err
 	}
-	err = consumer.EnsureStreams(ctx, p.js, consumer.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: storeBytes})
+	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: storeBytes})
 	if err != nil {
 		return p, err
 	}
-	topology, err := consumer.ReadTopology(ctx, p.js)
+	topology, err := bus.ReadTopology(ctx, p.js)
 	if err != nil {
 		return p, err
 	}

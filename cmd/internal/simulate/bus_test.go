@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -33,7 +33,7 @@ func newBus(t testing.TB, shards int) *bus {
 	b := &bus{t: t, dir: t.TempDir(), port: -1}
 	b.start()
 	t.Cleanup(func() { b.stop() })
-	if err := consumer.EnsureStreams(t.Context(), b.js(), consumer.StreamOptions{Shards: shards}); err != nil {
+	if err := eventbus.EnsureStreams(t.Context(), b.js(), eventbus.StreamOptions{Shards: shards}); err != nil {
 		t.Fatal(err)
 	}
 	return b

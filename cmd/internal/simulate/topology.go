@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,8 +24,8 @@ func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, er
 	return func(ctx context.Context) (schema.Topology, error) {
 		ctx, cancel := context.WithTimeout(ctx, topologyTime)
 		defer cancel()
-		t, err := consumer.ReadTopology(ctx, js)
-		if errors.Is(err, consumer.ErrNoTopology) {
+		t, err := eventbus.ReadTopology(ctx, js)
+		if errors.Is(err, eventbus.ErrNoTopology) {
 			return single, nil
 		}
 		return t, err

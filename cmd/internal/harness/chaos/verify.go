@@ -17,6 +17,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/reference"
 	"github.com/gputap/gputap/consumer"
+	checkpoint "github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -117,7 +118,7 @@ func (f *fleet) verifyStates(ctx context.Context, t *truth, again repeats) error
 // verifyState compares a committed state, and the counts of the reader that it is compared with.
 func (f *fleet) verifyState(ctx context.Context, t *truth, again repeats, entry fold.Entry, shard int) (int, error) {
 	name := entry.Name()
-	saved, err := consumer.Saved(ctx, f.js, name, shard)
+	saved, err := checkpoint.Saved(ctx, f.js, name, shard)
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/embedded"
-	"github.com/gputap/gputap/consumer"
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
@@ -22,8 +22,8 @@ func TestReadReturnsTheEventsOfAllShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if err := consumer.EnsureStreams(t.Context(), js,
-		consumer.StreamOptions{Shards: 2, MaxBytes: 64 << 20}); err != nil {
+	if err := eventbus.EnsureStreams(t.Context(), js,
+		eventbus.StreamOptions{Shards: 2, MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	for shard := range 2 {

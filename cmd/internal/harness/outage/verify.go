@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -206,9 +207,9 @@ func (c *comparison) print(f *fleet, m *machine) {
 func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
 	tracker := fold.Leak.New().(*leak.Tracker)
 	reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, tracker, slog.New(slog.DiscardHandler))
-	var saved consumer.SavedState
+	var saved shard.SavedState
 	if err := cluster.Until(ctx, startupLimit, func() (err error) {
-		if saved, err = consumer.Saved(ctx, f.js, "leak", 0); err != nil {
+		if saved, err = shard.Saved(ctx, f.js, "leak", 0); err != nil {
 			return err
 		}
 		end, err := reader.Folded(ctx, saved.Sequence)

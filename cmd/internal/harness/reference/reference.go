@@ -13,6 +13,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer"
+	checkpoint "github.com/gputap/gputap/consumer/shard"
 )
 
 // readLimit is how long a reader may take to read one shard.
@@ -36,7 +37,7 @@ func State(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful,
 // Folded returns nil if every fold has committed the end of a shard's stream.
 func Folded(ctx context.Context, js jetstream.JetStream, shard int) error {
 	for _, entry := range fold.All() {
-		saved, err := consumer.Saved(ctx, js, entry.Name(), shard)
+		saved, err := checkpoint.Saved(ctx, js, entry.Name(), shard)
 		if err != nil {
 			return err
 		}

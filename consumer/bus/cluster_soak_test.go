@@ -1,0 +1,70 @@
+//go:build soak
+
+package bus
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/consumer/bus/bustest"
+	"github.com/gputap/gputap/schema"
+)
+
+// TestClusterReplicates: three servers hold three replicas; five are refused.
+func TestClusterReplicates(t *testing.T) {
+	js := bustest.Cluster(t, freePorts(t, 3), server.Options{JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 64 << 20})
+	bustest.Eventually(t, "the cluster places a stream on all servers", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "READY", Replicas: 3})
+		return err == nil
+	})
+	o := StreamOptions{Shards: 2, Replicas: 3, MaxBytes: 64 << 20}
+	if err := EnsureStreams(t.Context(), js, o); err != nil {
+		t.Fatal(err)
+	}
+	own, err := OwnStreams(t.Context(), js)
+	if err != nil || len(own) != 7 {
+		t.Fatalf("%d streams, %v", len(own), err)
+	}
+	for name, s := range own {
+		if s.Config.Replicas != 3 || s.Cluster == nil || len(s.Cluster.Replicas) != 2 {
+			t.Errorf("%s: %d replicas, %+v", name, s.Config.Replicas, s.Cluster)
+		}
+	}
+	err = EnsureStreams(t.Context(), js, StreamOptions{Replicas: 5})
+	if err == nil || !strings.Contains(err.Error(), "fewer than 5 servers") {
+		t.Errorf("five replicas on three servers: %v", err)
+	}
+	publish(t, js, schema.KindMemory, 1)
+	topology := reshard(t, js, 3)
+	if topology.Generation != 2 || info(t, js, schema.StreamName(2)).Config.Replicas != 3 ||
+		!info(t, js, schema.StreamName(0)).Config.Sealed {
+		t.Errorf("resharded to %+v", topology)
+	}
+	if got := info(t, js, schema.StreamName(0)).State.Msgs; got != 1 {
+		t.Errorf("%d messages in the closed shard", got)
+	}
+}
+
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for len(ports) < n {
+		// Not a port that Linux gives to connections: a server that dials another too early would get its port.
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // at the end, so that none is returned twice
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

@@ -1,0 +1,88 @@
+package consumer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	maxHosts  = 10_000         // of one shard
+	maxSilent = 24 * time.Hour // then a host is forgotten
+)
+
+type hostID struct{ cluster, host string }
+
+func (a hostID) compare(b hostID) int {
+	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host))
+}
+
+// hostState is the state of one host in a Reader.
+type hostState struct {
+	stored    time.Time // when NATS stored its last batch, plus the time in which NATS stored no batch at all
+	lastEvent time.Time // wall time of its last event
+	gaps      uint64
+	missing   uint64
+}
+
+// hostTable holds at most maxHosts. It evicts the host that has been silent for longest; of several, the first by name.
+type hostTable map[hostID]*hostState
+
+// record records a batch and returns the hosts that were evicted for a new one. There may be several where shards were
+// merged.
+func (h hostTable) record(b *schema.Header, stored time.Time, reason string, absent uint64) (evicted []hostID) {
+	id := hostID{b.Cluster, b.Host}
+	s := h[id]
+	if s == nil {
+		for len(h) >= maxHosts {
+			evicted = append(evicted, h.evictOldest())
+		}
+		s = &hostState{}
+		h[id] = s
+	}
+	s.stored = stored
+	if absent > 0 && reason == "" {
+		s.gaps++
+		s.missing += absent
+	}
+	if last := b.Wall(b.Last); b.Events > 0 && last.After(s.lastEvent) {
+		s.lastEvent = last
+	}
+	return evicted
+}
+
+func (h hostTable) evictOldest() (oldest hostID) {
+	var first *hostState
+	for id, s := range h {
+		if first == nil || cmp.Or(s.stored.Compare(first.stored), id.compare(oldest)) < 0 {
+			oldest, first = id, s
+		}
+	}
+	delete(h, oldest)
+	return oldest
+}
+
+// forgetSilent removes hosts that were silent for maxSilent before now, and returns them in order. An hour or more in
+// which NATS stored no batch of any host counts as an outage, not as silence.
+func (h hostTable) forgetSilent(now time.Time) (forgotten []hostID) {
+	var newest time.Time
+	for _, s := range h {
+		if s.stored.After(newest) {
+			newest = s.stored
+		}
+	}
+	outage := now.Sub(newest)
+	for id, s := range h {
+		if outage > time.Hour {
+			s.stored = s.stored.Add(outage)
+		}
+		if now.Sub(s.stored) > maxSilent {
+			delete(h, id)
+			forgotten = append(forgotten, id)
+		}
+	}
+	slices.SortFunc(forgotten, hostID.compare)
+	return forgotten
+}
