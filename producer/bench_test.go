@@ -87,7 +87,7 @@ func BenchmarkRingToAck(b *testing.B) {
 	const calls = 1_800_000
 	for b.Loop() {
 		p := filled(b, js, "launch", calls)
-		p.probes.detach() // Linux takes its time over it
+		p.probes.Detach() // Linux takes its time over it
 		began := time.Now()
 		p.reader.drain()
 		p.batches.closeAll()
@@ -101,7 +101,7 @@ func BenchmarkRingToAck(b *testing.B) {
 		first := jsStream.CachedInfo().State.LastSeq + 1
 		ended, end := context.WithCancel(b.Context())
 		end()
-		p.probes.detach() // Linux takes its time over it
+		p.probes.Detach() // Linux takes its time over it
 		start := time.Now()
 		if err := p.Run(ended); err != nil {
 			b.Fatal(err)

@@ -6,9 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,30 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
-
-// requireBPF skips where probes cannot be attached, and fails instead where GPUTAP_REQUIRE_BPF is set.
-func requireBPF(t testing.TB) {
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("GPUTAP_REQUIRE_BPF") != "" {
-		t.Fatal("GPUTAP_REQUIRE_BPF is set and this is not root")
-	}
-	t.Skip("uprobes need root")
-}
-
-func stub(t testing.TB, file string) string {
-	path, err := filepath.Abs("../bin/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make stub", err)
-	}
-	return path
-}
 
 // uprobes is how capture attaches.
 var uprobes = config.UprobesAuto
@@ -54,10 +31,10 @@ func TestPerfEvents(t *testing.T) {
 
 // capture runs the workload under a producer and returns what it published, batch by batch.
 func capture(t *testing.T, features []string, args ...string) [][]byte {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	cfg.Uprobes = uprobes
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -66,7 +43,7 @@ func capture(t *testing.T, features []string, args ...string) [][]byte {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	if out, err := exec.Command(stub(t, "workload"), args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(producertest.Built(t, "workload"), args...).CombinedOutput(); err != nil {
 		t.Errorf("workload %v: %v: %s", args, err, out)
 	}
 	stop()

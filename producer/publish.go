@@ -48,7 +48,7 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // subjectOf is where a batch belongs: those of an earlier run may be of a host that had another name.
-func (p *publisher) subjectOf(batch *encoded, w *way) string {
+func (p *publisher) subjectOf(batch *encoded, w *route) string {
 	if from := batch.from; from != nil {
 		of := from.origin
 		return schema.Subject(w.topology.Shard(of.cluster, of.host), of.cluster, of.host, p.kind)
@@ -62,13 +62,13 @@ func (p *publisher) subjectOf(batch *encoded, w *way) string {
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 	away, unanswered := false, time.Duration(0)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		way, err := p.route.way(ctx)
+		way, err := p.route.current(ctx)
 		if err != nil {
 			return err
 		}
 		start, subject := time.Now(), p.subjectOf(batch, way)
 		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
-		way.answered(err)
+		way.published(err)
 		if err == nil {
 			p.took = time.Since(start)
 			p.metrics.acked(p.kind, batch, p.took)
@@ -92,15 +92,15 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			away = true
 			p.log.Warn("publish failed, batch is kept and tried again", "subject", subject, "seq", batch.seq, "err", err)
 		}
-		if refusesShard(err) {
-			p.route.again()
+		if rejectsShard(err) {
+			p.route.requestRefresh()
 		}
 		if unanswered += time.Since(start); !errors.Is(err, context.DeadlineExceeded) {
 			unanswered = 0
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-way.gone:
+		case <-way.replaced:
 			wait = firstRetry
 		case <-ctx.Done():
 			return ctx.Err()

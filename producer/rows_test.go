@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -81,10 +82,10 @@ func waiting(t *testing.T, features []string, started func(pid uint32), args ...
 }
 
 func attendedBy(t *testing.T, features []string, started func(pid uint32), args ...string) (messages [][]byte, printed []string) {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func attendedBy(t *testing.T, features []string, started func(pid uint32), args 
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 
-	workload := exec.Command(stub(t, "workload"), append(args, "--steps")...)
+	workload := exec.Command(producertest.Built(t, "workload"), append(args, "--steps")...)
 	stdin, err1 := workload.StdinPipe()
 	stdout, err2 := workload.StdoutPipe()
 	var stderr strings.Builder

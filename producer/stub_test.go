@@ -8,6 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
+const stubPath = "../bin/stub/libcuda.so.1"
+
 // TestStubExportsEveryRow: what the table names can be called in the stub, at an address of its own,
 // and begins as the real driver's functions do.
 func TestStubExportsEveryRow(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
 )
 
 // auditProcess says what gputap sees of one running process and what it cannot: first what it has mapped
@@ -26,7 +26,7 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 		}}
 	}
 	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid, strings.TrimSpace(string(comm)))}}
-	holdings, err := producer.Audit(pid)
+	holdings, err := library.Audit(pid)
 	if err != nil {
 		return append(rows, finding{Check: "driver", Status: statusFail, Found: err.Error(), Remedy: "run as root or with CAP_SYS_PTRACE"})
 	}
@@ -42,7 +42,7 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	return append(rows, watchProcess(ctx, pid, forTime, libraries)...)
 }
 
-func checkHolding(h *producer.Holding) []finding {
+func checkHolding(h *library.Holding) []finding {
 	l := &h.Library
 	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path, l.Attached)}
 	if len(l.Absent) > 0 {

@@ -18,7 +18,8 @@ import (
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
+	"github.com/gputap/gputap/producer/preflight"
 )
 
 // finding is one row of the doctor's report.
@@ -131,13 +132,13 @@ func checkBTF() finding {
 
 func checkCapabilities() finding {
 	f := finding{Check: "capabilities", Status: statusOK}
-	missing, err := producer.Missing()
+	missing, err := preflight.Missing()
 	if err != nil {
 		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "let this program call capget"}
 	}
 	if len(missing) == 0 {
 		var have []string
-		for _, c := range producer.Capabilities {
+		for _, c := range preflight.Capabilities {
 			have = append(have, c.Name)
 		}
 		f.Found = strings.Join(have, " ")
@@ -151,13 +152,13 @@ func checkCapabilities() finding {
 			f.Status = statusFail
 		}
 	}
-	f.Found, f.Remedy = strings.Join(lack, "; "), producer.CapabilityRemedy
+	f.Found, f.Remedy = strings.Join(lack, "; "), preflight.CapabilityRemedy
 	return f
 }
 
 // checkLockdown is quiet where there is none.
 func checkLockdown() []finding {
-	f := finding{Check: "lockdown", Status: statusOK, Found: producer.Lockdown()}
+	f := finding{Check: "lockdown", Status: statusOK, Found: preflight.Lockdown()}
 	switch f.Found {
 	case "", "none":
 		return nil
@@ -187,14 +188,14 @@ func checkPrograms() finding {
 
 // checkReturnProbes tries one on a confined child.
 func checkReturnProbes() finding {
-	if err := producer.ReturnProbes(); err != nil {
-		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: producer.ReturnProbeRemedy}
+	if err := preflight.ReturnProbes(); err != nil {
+		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: preflight.ReturnProbeRemedy}
 	}
 	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs that seccomp confines"}
 }
 
 func checkLibraries(named []string) []finding {
-	libraries, err := producer.HostLibraries(named)
+	libraries, err := library.OnHost(named)
 	if err != nil {
 		return []finding{{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "correct the path given with --library"}}
 	}
@@ -213,7 +214,7 @@ func checkLibraries(named []string) []finding {
 
 func checkLibrary(path string) finding {
 	f := finding{Check: "library", Status: statusOK}
-	l, err := producer.Inspect(path)
+	l, err := library.Inspect(path)
 	if err != nil {
 		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "is this the CUDA driver library?"}
 	}

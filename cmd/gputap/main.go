@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/preflight"
 )
 
 func main() { app.Main("gputap", run) }
@@ -88,7 +88,7 @@ func isUsage(err error) bool {
 
 // privilege gives missing rights, and a Linux that cannot, their own exit status.
 func privilege(err error) error {
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, preflight.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
 )
 
 // commandScan is how often a run around a command looks for libraries that its children bring: a
@@ -78,7 +78,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, command []string, me
 		return app.Usage(err)
 	}
 	if len(command) > 0 {
-		f.producer.Libraries = append(f.producer.Libraries, producer.LibrariesOf(command[0])...)
+		f.producer.Libraries = append(f.producer.Libraries, library.ForCommand(command[0])...)
 		f.producer.ScanInterval = commandScan
 	}
 	pipe, err := newPipeline(ctx, config.RunCommand{Embedded: f.bus, Producer: f.producer}, f.store, p.Log)
