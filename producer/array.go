@@ -9,8 +9,8 @@ const (
 	arrayDeferred = 0x80 // same as sparse
 )
 
-// arrayBytes returns the size of an array by its descriptor, without the driver's padding, which is unknown. The depth of
-// a layered array counts layers; every mipmap level has all of them.
+// arrayBytes returns the size of an array by its descriptor, without the driver's padding, which is unknown. The depth
+// of a layered array counts layers; every mipmap level has all of them.
 func arrayBytes(a *bpf.ArrayRecord) uint64 {
 	if a.Flags&(arraySparse|arrayDeferred) != 0 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestBatchGrowsWhileTwoAreWaiting: a batch is closed at BatchEvents while at most one is not acked, so that the next is
-// always queued; while two are not acked it grows.
+// TestBatchGrowsWhileTwoAreWaiting: a batch is closed at BatchEvents while at most one is not acked, so that the next
+// is always queued; while two are not acked it grows.
 func TestBatchGrowsWhileTwoAreWaiting(t *testing.T) {
 	r := newTestTranslator()
 	limit, s := r.batches.limits.events, r.batches.spool
@@ -40,7 +40,8 @@ func TestBatchGrowsWhileTwoAreWaiting(t *testing.T) {
 	}
 }
 
-// TestSecondThreadIsAskedForOnce: a second thread is asked for once when a ring is half full, and given back a second later.
+// TestSecondThreadIsAskedForOnce: a second thread is asked for once when a ring is half full, and given back a second
+// later.
 func TestSecondThreadIsAskedForOnce(t *testing.T) {
 	var asked []int
 	r := gomaxprocs{set: func(n int) { asked = append(asked, n) }}

@@ -6,10 +6,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// gomaxprocs asks for a second thread of Go while rings fill: one thread sends what the other reads. On a quiet host two
-// threads would only wake each other.
+// gomaxprocs asks for a second thread of Go while rings fill: one thread publishes while the other reads. On a quiet
+// host two threads would only wake each other.
 type gomaxprocs struct {
-	set   func(n int) // nil: nobody is asked
+	set   func(n int) // may be nil
 	two   bool
 	until schema.KTime
 }

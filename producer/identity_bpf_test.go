@@ -102,8 +102,8 @@ const (
 	podSlice = "7c0a4f3e_52d1_4a1c_9f86_d081884c7d65"
 )
 
-// TestIdentityOfAContainer: a workload of another user is the first process of its own pid namespace, in a control group
-// with the name that containerd gives to pods.
+// TestIdentityOfAContainer: a workload of another user is the first process of its own pid namespace, in a control
+// group with the name that containerd gives to pods.
 func TestIdentityOfAContainer(t *testing.T) {
 	const nobody = 65534
 	group, dir := producertest.NewCgroup(t, "kubepods-burstable-pod"+podSlice+".slice", "cri-containerd-"+ctr+".scope")

@@ -30,13 +30,16 @@ func newMetrics() *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30}
 	return &metrics{
 		batchEvents: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_batch_events", Help: "Events in a batch.", Buckets: []float64{1, 8, 64, 512, 4096, 32768},
+			Name: "gputap_producer_batch_events", Help: "Events in a batch.",
+			Buckets: []float64{1, 8, 64, 512, 4096, 32768},
 		}),
 		publishTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.", Buckets: buckets,
+			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.",
+			Buckets: buckets,
 		}),
 		eventAge: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_event_age_seconds", Help: "Age of a batch's last event at its ack.", Buckets: buckets,
+			Name: "gputap_producer_event_age_seconds", Help: "Age of a batch's last event at its ack.",
+			Buckets: buckets,
 		}),
 	}
 }
@@ -60,24 +63,26 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descEvents       = desc("events_total", "Events read from the rings, by what the call does.", "op")
 	descLost         = desc("events_lost_total", "Lost events, by cause.", "reason")
-	descBatches      = desc("batches_total", "Batches acked by NATS, and failed publishes, which are retried.", "result")
+	descBatches      = desc("batches_total", "Acked batches, and failed publishes, which are retried.", "result")
 	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
 	descSpoolBytes   = desc("spool_bytes", "Bytes of queued and in-flight batches.")
 	descSpoolBatches = desc("spool_batches", "Queued and in-flight batches.")
 	descOutboxBytes  = desc("outbox_bytes", "Bytes of the outbox's files.")
 	descOutboxCount  = desc("outbox_batches", "Batches in the outbox that are not acked.")
 	descOutboxAge    = desc("outbox_oldest_seconds", "Age of the oldest batch that is not acked; 0: none.")
-	descOutboxGone   = desc("outbox_dropped_batches_total", "Batches evicted because of producer.outbox_max_bytes; their events count as lost.")
+	descOutboxGone   = desc("outbox_dropped_batches_total",
+		"Batches evicted because of producer.outbox_max_bytes; their events count as lost.")
 	descOutboxErrors = desc("outbox_write_errors_total", "Failed writes to the outbox.")
 	descOutboxDamage = desc("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.")
-	descOutboxOK     = desc("outbox_writable", "1 while the outbox accepts writes; 0 while batches are kept in memory only.")
+	descOutboxOK     = desc("outbox_writable", "1 while the outbox can be written; 0 while only memory holds batches.")
 	descInFlight     = desc("inflight_publishes", "Batches published and not acked.")
 	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
 	descConnected    = desc("nats_connected", "1 while NATS is connected.")
 	descShard        = desc("shard", "Shard of this host's batches; absent until the topology was read.")
 	descProcesses    = desc("traced_processes", "Running processes that made calls.")
-	descDiscarded    = desc("forgotten_processes_total", "Processes whose names and graphs were discarded because programs made too many handles.")
-	descMalformed    = desc("malformed_records_total", "Ring records that no program of this build writes.")
+	descDiscarded    = desc("forgotten_processes_total",
+		"Processes whose names and graphs were discarded because programs made too many handles.")
+	descMalformed = desc("malformed_records_total", "Ring records that no program of this build writes.")
 )
 
 // Describe sends nothing: the collector is unchecked, since labels depend on what happened.

@@ -190,8 +190,8 @@ func InboxPrefix(cfg config.Producer) (string, error) {
 	return "_INBOX." + schema.Token(cfg.Cluster) + "." + schema.Token(host), err
 }
 
-// attach probes the host's libraries, and then what running processes have mapped already. It fails only for a library
-// that the user named; it logs others that cannot be attached.
+// attach probes the host's libraries, and then those that running processes have mapped already. It fails only for a
+// library that the user named; it logs others that cannot be attached.
 func (p *Producer) attach(libraries []string) error {
 	if err := p.tap.WatchProcesses(); err != nil {
 		return err
@@ -223,9 +223,9 @@ const (
 func (p *Producer) AdjustThreads(f func(n int)) { p.reader.gomaxprocs.set = f }
 
 // Run reads and publishes until ctx ends. Then it detaches, reads the remaining records, publishes the last batches and
-// a last heartbeat with the final loss counters, and returns when all are acked or DrainTimeout is over. Batches that are
-// not acked by then stay in the outbox for the next run; without an outbox they are lost, and the error says so. With
-// ErrShards it returns without that wait.
+// a last heartbeat with the final loss counters, and returns when all are acked or DrainTimeout is over. Batches that
+// are not acked by then stay in the outbox for the next run; without an outbox they are lost, and the error says so.
+// With ErrShards it returns without that wait.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.Close()
 	var storing sync.WaitGroup
@@ -308,7 +308,7 @@ func (p *Producer) step() {
 	}
 }
 
-// round reads the rings once, and then applies what the probes had learned before that.
+// round reads the rings once, and then applies the changes that the probes found before.
 func (p *Producer) round() int {
 	changes := p.probes.TakeChanges()
 	n := p.reader.drain()

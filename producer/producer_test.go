@@ -13,8 +13,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestWrongShardsEndAtOnce: when the number of shards is wrong, open batches go to the outbox, or the error reports them as
-// lost; nothing is waited for.
+// TestWrongShardsEndAtOnce: when the number of shards is wrong, open batches go to the outbox, or the error reports
+// them as lost; nothing is waited for.
 func TestWrongShardsEndAtOnce(t *testing.T) {
 	for _, outbox := range []bool{false, true} {
 		t.Run(fmt.Sprintf("outbox=%v", outbox), func(t *testing.T) {

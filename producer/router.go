@@ -55,8 +55,8 @@ func (w *route) hasNoStream() bool {
 	return since != nil && time.Since(*since) > missingFor
 }
 
-// router reads the topology from NATS and gives publishers the route of this host. A host needs one permission for that:
-// a direct get of that key.
+// router reads the topology from NATS and gives publishers the route of this host. A host needs one permission for
+// that: a direct get of that key.
 type router struct {
 	js            jetstream.JetStream
 	cluster, host string
@@ -76,8 +76,8 @@ func newRouter(js jetstream.JetStream, cluster, host string, promised int, log *
 	}
 }
 
-// run reads the topology until ctx ends: with back-off until there is one, then every 30 s and on request. If the number
-// of shards differs from producer.shards, it calls abort with ErrShards and returns.
+// run reads the topology until ctx ends: with back-off until there is one, then every 30 s and on request. If the
+// number of shards differs from producer.shards, it calls abort with ErrShards and returns.
 func (r *router) run(ctx context.Context, abort func(error)) {
 	failing := false
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {

@@ -251,7 +251,8 @@ func TestShardsThatWerePromised(t *testing.T) {
 	}
 }
 
-// TestPromiseAndLaggingCopy: a copy that still says what was before the reshard to the promised number does not end the producer.
+// TestPromiseAndLaggingCopy: a copy that still says what was before the reshard to the promised number does not end the
+// producer.
 func TestPromiseAndLaggingCopy(t *testing.T) {
 	url := serve(t, t.TempDir(), -1).ClientURL()
 	before := schema.Topology{Generation: 1, Shards: 4}
@@ -360,8 +361,8 @@ func (b *movedBus) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.Pub
 	return &jetstream.PubAck{}, nil
 }
 
-// TestBusSetUpAnewByALateClock: a bus with fewer generations, stored earlier, is followed when the shard of before has had no stream
-// for long; a copy that lags is not.
+// TestBusSetUpAnewByALateClock: a bus with fewer generations, stored earlier, is followed when the shard of before has
+// had no stream for long; a copy that lags is not.
 func TestBusSetUpAnewByALateClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &movedBus{}

@@ -418,7 +418,8 @@ func checkGraphMemory(t *testing.T, all *journal, l truthLine) {
 	}
 }
 
-// checkCoverage: the host batch has the totals of the process, whose rows ask twice for a function and once for a table.
+// checkCoverage: the host batch has the totals of the process, whose rows ask twice for a function and once for a
+// table.
 func checkCoverage(t *testing.T, all *journal, l truthLine) {
 	t.Helper()
 	c, ok := all.coverage[uint32(l.number("pid"))]
@@ -505,7 +506,8 @@ func bytesOf(l truthLine) uint64 {
 	return l.number("bytes")
 }
 
-// descriptorBytes adds the levels of an array, each half as wide, high and deep as the one above; layers are not halved.
+// descriptorBytes adds the levels of an array, each half as wide, high and deep as the one above; layers are not
+// halved.
 func descriptorBytes(l truthLine) (sum uint64) {
 	const layered, sparse, deferred = 0x01, 0x40, 0x80
 	flags := l.number("flags")

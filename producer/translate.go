@@ -9,8 +9,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// translator turns records into events of the open batches. For each record the table learns first; then the record and
-// what the table knows become events; the batcher decides when a batch closes. One goroutine uses it.
+// translator turns records into events of the open batches. The table learns from a record first; then the
+// record becomes events with the help of the table; the batcher decides when a batch closes. One goroutine uses it.
 type translator struct {
 	known   *process.Table
 	batches *batcher
@@ -45,7 +45,7 @@ func (t *translator) begin(now schema.KTime) {
 	t.known.BeginRound(now)
 }
 
-// finish ends a round: it adds what was counted to the metrics.
+// finish ends a round: it adds the counted events to the metrics.
 func (t *translator) finish() {
 	for op, n := range t.counted {
 		if n > 0 {
@@ -155,7 +155,7 @@ func (t *translator) memory(m process.MemoryCall) {
 	t.cacheMemory(&m, generation, &e)
 }
 
-// place is what a record says about the location of its memory, besides the thread's context.
+// place is the location of memory as a record gives it, besides the thread's context.
 type place struct {
 	cudaStream uint64
 	device     int32
@@ -232,7 +232,7 @@ func (t *translator) launch(l *bpf.LaunchRecord, thread *process.Thread) {
 	t.added(schema.KindLaunch, call.Op)
 }
 
-// launchedIndex is the index of what a launch runs: a kernel, a function of the host, or an executable graph.
+// launchedIndex is the index of the launched function: a kernel, a host function, or an executable graph.
 func (t *translator) launchedIndex(o *openBatch, p *process.Process, l *bpf.LaunchRecord, op schema.Op) uint32 {
 	switch op {
 	case schema.OpGraphLaunch, schema.OpGraphUpload:
@@ -252,7 +252,7 @@ func (t *translator) functionIndex(o *openBatch, p *process.Process, handle uint
 	return c.Index
 }
 
-// executableIndex also describes, once in each batch, what the executable graph runs.
+// executableIndex also describes the nodes of the executable graph, once in each batch.
 func (t *translator) executableIndex(o *openBatch, p *process.Process, handle uint64) uint32 {
 	e := p.Executable(handle)
 	c := &e.Index[schema.KindLaunch]

@@ -8,7 +8,7 @@ const maxChanges = 4096
 // ThreadID identifies a thread while it runs.
 type ThreadID struct{ PID, TID uint32 }
 
-// Changes is what the probes learned about processes beside the rings.
+// Changes are news about processes that do not come from the rings.
 type Changes struct {
 	Names map[ThreadID][16]byte // new names of threads
 	Late  map[uint32]bool       // processes whose lateness may have changed, by pid

@@ -1,4 +1,5 @@
-// Package attach keeps probes on every CUDA driver library that a process may call, and knows who has which mapped.
+// Package attach keeps probes on every CUDA driver library that a process may call, and knows which process has which
+// one mapped.
 //
 // Finding. AttachHost probes the host's own libraries before any program maps them; Step probes them again after their
 // files were replaced. Perf side-band records report other files a few milliseconds after their first mapping; where

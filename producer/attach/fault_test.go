@@ -59,8 +59,8 @@ func (h *host) runWarned(t testing.TB) *warnings {
 	return warned
 }
 
-// TestLibrariesComeAndGo: a process maps and unmaps new copies of the library, some deleted at once, faster than they can
-// be attached. Nothing stalls, no warning is logged, nothing is left.
+// TestLibrariesComeAndGo: a process maps and unmaps new copies of the library, some deleted at once, faster than they
+// can be attached. Nothing stalls, no warning is logged, nothing is left.
 func TestLibrariesComeAndGo(t *testing.T) {
 	h := newHost(t)
 	h.CatchUp()
@@ -189,7 +189,8 @@ func attachLate(h *host, file *os.File, between func() error) (*attachment, erro
 	return a, a.probe(h.tap, executable, found.Sites, h.wanted)
 }
 
-// TestFileThatIsNoLibrary: a text file with the driver's name, mapped again and again, is tried once and warned of once.
+// TestFileThatIsNoLibrary: a text file with the driver's name, mapped again and again, is tried once and warned of
+// once.
 func TestFileThatIsNoLibrary(t *testing.T) {
 	h := newHost(t)
 	warned := h.runWarned(t)

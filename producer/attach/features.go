@@ -11,8 +11,8 @@ type Features struct {
 	entriesOnly bool
 }
 
-// NewFeatures chooses the calls that the events of some kinds need. With entriesOnly it leaves out calls that need a
-// return probe, where return probes are not safe.
+// NewFeatures chooses the calls that the events of some kinds need. entriesOnly leaves out calls that need a return
+// probe: set it where return probes are not safe.
 func NewFeatures(kinds []schema.Kind, entriesOnly bool) Features {
 	f := Features{kinds: map[schema.Kind]bool{}, entriesOnly: entriesOnly}
 	for _, k := range kinds {

@@ -31,7 +31,8 @@ func TestWantedCallsFollowFeatures(t *testing.T) {
 	}
 }
 
-// TestReturnProgramUnlessEntryOnly: a call has a return program, and then a record, exactly if its shape needs a return.
+// TestReturnProgramUnlessEntryOnly: a call has a return program, and then a record, exactly if its shape needs a
+// return.
 func TestReturnProgramUnlessEntryOnly(t *testing.T) {
 	for i := range schema.Calls {
 		c := &schema.Calls[i]

@@ -19,7 +19,8 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	return &metrics{attachTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "gputap_producer_attach_seconds", Help: "Time from the mapping of a new driver library to its last probe.",
+		Name:    "gputap_producer_attach_seconds",
+		Help:    "Time from the mapping of a new driver library to its last probe.",
 		Buckets: []float64{.001, .0025, .005, .01, .015, .02, .03, .05, .1, 1},
 	})}
 }
@@ -30,10 +31,10 @@ func desc(name, help string) *prometheus.Desc {
 
 var (
 	descProbes       = desc("attached_probes", "Probed functions of all attached libraries.")
-	descStepped      = desc("stepped_probes", "Probes on an instruction that Linux single-steps: about ten times as slow.")
+	descStepped      = desc("stepped_probes", "Probes that Linux single-steps: about ten times as slow.")
 	descLibraries    = desc("attached_libraries", "Driver library files with probes.")
 	descAttachFailed = desc("attach_failures_total", "Libraries that could not be attached.")
-	descSideband     = desc("sideband", "1 while perf side-band records report new mappings; 0 while only scans find them.")
+	descSideband     = desc("sideband", "1 while side-band records report new mappings; 0 while only scans find them.")
 	descSideLost     = desc("sideband_lost_total", "Side-band records lost for lack of room; each loss causes a scan.")
 )
 

@@ -103,7 +103,7 @@ func (p *Probes) AttachHost(path string) error {
 	return err
 }
 
-// Start attaches what running processes have mapped already. It returns the number of attached libraries.
+// Start attaches the libraries that running processes have mapped already. It returns the number of attached libraries.
 func (p *Probes) Start() int {
 	p.scan()
 	p.attachPending()
@@ -180,7 +180,7 @@ func (p *Probes) count(l *attached, sign int64) {
 	p.metrics.stepped.Add(sign * int64(l.library.Stepped))
 }
 
-// attachPending attaches the files that records and scans found.
+// attachPending attaches the pending files.
 func (p *Probes) attachPending() {
 	for {
 		p.mu.Lock()
@@ -251,7 +251,7 @@ func (p *Probes) attachMapped(m pending) error {
 	return err
 }
 
-// followHost attaches what the host's own places contain now, such as an upgraded driver. The earlier library is
+// followHost attaches the present files in the host's own places, such as an upgraded driver. The earlier library is
 // detached when nobody uses it any more.
 func (p *Probes) followHost() {
 	paths, err := library.OnHost(p.named)
@@ -330,7 +330,7 @@ func (p *Probes) remove(l *attached) {
 	close(l.closed)
 }
 
-// Libraries lists what is attached.
+// Libraries lists the attached libraries.
 func (p *Probes) Libraries() []schema.Library {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ type programs struct {
 	kind  uint16 // bpf.Record…
 }
 
-// programsOf declares which programs record a call: by its shape at entry, and at return by its shape and what it does.
-// A call of a known shape needs no change here.
+// programsOf declares which programs record a call: at entry by its shape, at return by its shape and its op. A call of
+// a known shape needs no change here.
 func programsOf(c *schema.Call) programs {
 	switch c.Shape {
 	case schema.ShapeNone: // a process event: no call of a library
@@ -46,7 +46,7 @@ func programsOf(c *schema.Call) programs {
 	return p
 }
 
-// exitOf returns the program at the return of a call, by what the call does.
+// exitOf returns the program at the return of a call, by its op and kind.
 func exitOf(c *schema.Call) (program string, kind uint16) {
 	switch c.Op {
 	case schema.OpContextCreate, schema.OpContextDestroy:

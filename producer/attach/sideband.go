@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// sidePages is the size of a ring, a power of two: about 600 records, and well below what a user may lock.
+	// sidePages is the size of a ring, a power of two: about 600 records, well below the limit of locked memory.
 	sidePages = 16
 	// sideRest is how long records accumulate after a read: a build maps thousands of files a second, and each wake-up
 	// costs more than its records.
@@ -119,8 +119,10 @@ func (s *sideband) open(cpu int) (*sideRing, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("map its ring: %w", err)
 	}
-	r := &sideRing{fd: fd, memory: memory, page: (*unix.PerfEventMmapPage)(unsafe.Pointer(&memory[0])), data: memory[page:]}
-	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+	header := (*unix.PerfEventMmapPage)(unsafe.Pointer(&memory[0]))
+	r := &sideRing{fd: fd, memory: memory, page: header, data: memory[page:]}
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -183,8 +185,8 @@ func (s *sideband) wakeFor(events uint32) {
 	})
 }
 
-// filled compares the positions of the rings: a poll of a perf event clears its readiness, and Go's poller has polled it
-// already.
+// filled compares the positions of the rings: a poll of a perf event clears its readiness, and Go's poller has polled
+// it already.
 func (s *sideband) filled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

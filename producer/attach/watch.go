@@ -12,7 +12,7 @@ import (
 // maxOlder is the number of older processes that fit into a batch.
 const maxOlder = 1 << 14
 
-// TakeChanges returns what was learned since the last call. If it is called before the rings are read, the table
+// TakeChanges returns the changes since the last call. If it is called before the rings are read, the table
 // already knows every process that it names.
 func (p *Probes) TakeChanges() Changes { return p.mailbox.take() }
 
@@ -34,8 +34,8 @@ func (p *Probes) Ended(pid uint32) {
 	delete(p.users.older, pid)
 }
 
-// Unseen returns a function that names what stands at an address of a process, when gputap does not see calls of it;
-// else it returns "". A function that no wanted kind needs counts as seen.
+// Unseen returns a function that names the code at an address of a process if gputap does not see its calls; else it
+// returns "". A function that no wanted kind needs counts as seen.
 func (p *Probes) Unseen(pid uint32) func(name string, address uint64) string {
 	images := library.ImagesOf(pid)
 	return func(name string, address uint64) string { return images.Unseen(name, address, p.symbolAt) }
@@ -75,7 +75,7 @@ func (p *Probes) step(now schema.KTime) {
 	p.reportOlder()
 }
 
-// stepWoken handles what the side-band found.
+// stepWoken handles the findings of the side-band.
 func (p *Probes) stepWoken() {
 	if p.takeRescan() {
 		p.scanAll()
@@ -83,7 +83,7 @@ func (p *Probes) stepWoken() {
 	p.attachPending()
 }
 
-// scan notes what running processes have mapped, and which processes ended.
+// scan notes the libraries that running processes have mapped, and which processes ended.
 func (p *Probes) scan() { p.scanWith(p.scanner.Scan) }
 
 // scanAll also reads processes whose address space did not change.
@@ -114,7 +114,7 @@ func (p *Probes) scanWith(scan func(func(int, []library.Mapped)) error) {
 	p.skipped, p.scanned = 0, began
 }
 
-// scannedProcess notes what a scan found in one process; it was mapped some time after the scan before.
+// scannedProcess notes the libraries that a scan found in one process. They were mapped after the scan before.
 func (p *Probes) scannedProcess(pid int, found []library.Mapped, began schema.KTime) {
 	p.mu.Lock()
 	known := p.users.byPID[uint32(pid)] != nil
@@ -130,7 +130,7 @@ func (p *Probes) scannedProcess(pid int, found []library.Mapped, began schema.KT
 	}
 }
 
-// removeEnded removes what ended processes had mapped, unless other threads of theirs still run.
+// removeEnded removes the mappings of ended processes, unless other threads of theirs still run.
 func (p *Probes) removeEnded(now schema.KTime) {
 	p.mu.Lock()
 	var due []uint32
@@ -224,7 +224,8 @@ func (p *Probes) apply(records []sideRecord) {
 func (p *Probes) applyOne(r *sideRecord) {
 	switch r.kind {
 	case sideMap:
-		m := library.Mapped{Inode: r.inode, Path: r.path, PID: int(r.pid), Area: library.Area{Start: r.start, End: r.end}}
+		area := library.Area{Start: r.start, End: r.end}
+		m := library.Mapped{Inode: r.inode, Path: r.path, PID: int(r.pid), Area: area}
 		p.addMapping(pending{Mapped: m, at: r.time, recorded: true}, 0)
 	case sideName:
 		if p.users.byPID[r.pid] != nil {

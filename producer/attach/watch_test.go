@@ -249,8 +249,8 @@ func TestScansAlone(t *testing.T) {
 	check(t, all[pids[1]], false)
 }
 
-// TestOlderProcessesAreReported: the list of older processes names those that had a driver mapped before gputap started,
-// until they end.
+// TestOlderProcessesAreReported: the list of older processes names those that had a driver mapped before gputap
+// started, until they end.
 func TestOlderProcessesAreReported(t *testing.T) {
 	producertest.RequireBPF(t)
 	workload := producertest.Built(t, "workload")

@@ -29,7 +29,7 @@ type CgroupTree struct {
 	watch      *bpf.CgroupWatch // nil where Linux does not report new groups
 	log        *slog.Logger
 
-	polling   bool              // Linux does not report new groups, or no longer does
+	polling   bool              // Linux does not report new groups
 	added     map[uint64]int    // by id: how many walks in a row did not find the group
 	ids       map[string]string // by entry of containers: the container id that it matched first
 	ambiguous error             // an entry matches two containers

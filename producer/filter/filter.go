@@ -58,7 +58,7 @@ func runningProcess(entry string) (pid uint32, created uint64, err error) {
 	created = procfs.StartTicks(procfs.ReadFile(dir + "stat"))
 	switch {
 	case leader == "" || created == 0:
-		return 0, 0, fmt.Errorf("no process %d is running: start it first, or use another filter such as filter.comm", n)
+		return 0, 0, fmt.Errorf("no process %d is running: start it first, or filter by name (filter.comm)", n)
 	case leader != strconv.FormatUint(n, 10):
 		return 0, 0, fmt.Errorf("%d is a thread of process %s: use that pid", n, leader)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Holding is what one process has of one driver library.
+// Holding is the part of one driver library that one process can call.
 type Holding struct {
 	Library schema.Library
 	// Functions counts the library's exported functions whose address the process holds; Probed counts those of them
@@ -24,9 +24,9 @@ type Holding struct {
 // maxScanned bounds the memory of a process that Audit searches for addresses, in bytes.
 const maxScanned = 256 << 20
 
-// Audit reports what gputap can see of a running process. For each driver library that the process has mapped it tells
-// which symbols of the table the library has, and which functions the process can call: those whose address is in the
-// data of its program and libraries. It neither stops nor changes the process.
+// Audit reports the coverage of a running process by gputap. For each driver library that the process has mapped it
+// tells which symbols of the table the library has, and which functions the process can call: those whose address is in
+// the data of its program and libraries. It neither stops nor changes the process.
 func Audit(pid uint32) ([]Holding, error) {
 	regions, err := regionsOf(pid)
 	if err != nil {
@@ -97,7 +97,7 @@ func addressesHeld(pid uint32, regions []region, path string, names map[uint64]s
 	for i, r := range regions {
 		afterFile := i > 0 && r.path == "" && regions[i-1].path != "" && regions[i-1].End == r.Start
 		if r.path == path || (r.path == "" && !afterFile) {
-			continue // read-only files count: a linker may protect what it resolved
+			continue // read-only files count: a linker may protect the resolved addresses
 		}
 		if r.executable || r.End-r.Start > left {
 			continue

@@ -18,7 +18,7 @@ type Site struct {
 	Stepped bool   // Linux single-steps the instruction there: about ten times as slow
 }
 
-// Exports is what a driver library exports.
+// Exports are the functions that a driver library exports.
 type Exports struct {
 	Sites  []Site            // of the wanted calls
 	Absent []string          // wanted calls that the library does not have

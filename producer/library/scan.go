@@ -81,10 +81,11 @@ func (s *Scanner) Found(pid int) bool {
 // Unreadable reports whether a process runs and gputap may not look into it.
 func (s *Scanner) Unreadable(pid uint32) bool { return s.unreadable[pid] }
 
-// Remove discards what the scanner remembers of a process that ended.
+// Remove discards the entry of a process that ended.
 func (s *Scanner) Remove(pid uint32) { delete(s.unreadable, pid) }
 
-// MappedBy returns what a process has mapped now. It also works while only the leader of the process has ended.
+// MappedBy returns the driver libraries that a process has mapped now. It also works while only the leader of the
+// process has ended.
 func (s *Scanner) MappedBy(pid int) []Mapped {
 	dir := strconv.Itoa(pid)
 	found := s.libraries(dir, pid)

@@ -2,8 +2,8 @@ package library
 
 import "strings"
 
-// relevant reports whether a function of the driver works on memory or submits work: those are what gputap claims to
-// see. Queries, attributes and advice are not.
+// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see
+// those. Queries, attributes and advice are not.
 func relevant(name string) bool {
 	for _, prefix := range []string{
 		"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",

@@ -26,7 +26,10 @@ type Capability struct {
 // Capabilities lists all that gputap uses.
 var Capabilities = []Capability{
 	{"CAP_BPF", "Linux loads no BPF programs", true, unix.CAP_BPF, unix.CAP_SYS_ADMIN},
-	{"CAP_PERFMON", "Linux attaches no BPF programs, and they cannot read memory", true, unix.CAP_PERFMON, unix.CAP_SYS_ADMIN},
+	{
+		"CAP_PERFMON", "Linux attaches no BPF programs, and they cannot read memory",
+		true, unix.CAP_PERFMON, unix.CAP_SYS_ADMIN,
+	},
 	{
 		"CAP_SYS_PTRACE", "gputap cannot find libraries and program paths of other users' processes and containers",
 		false, unix.CAP_SYS_PTRACE, unix.CAP_SYS_PTRACE,
@@ -67,8 +70,7 @@ func Missing() ([]Capability, error) {
 	return missing, nil
 }
 
-// CheckCapabilities returns an error when a vital capability is missing. For any other missing one it logs what
-// gputap will not see.
+// CheckCapabilities returns an error when a vital capability is missing. For any other missing one it logs the effect.
 func CheckCapabilities(log *slog.Logger) error {
 	missing, err := Missing()
 	if err != nil {
@@ -105,8 +107,8 @@ func ExplainPermission(err error) error {
 	return fmt.Errorf("%w (missing %s: %s)", err, strings.Join(names, " "), CapabilityRemedy)
 }
 
-// Lockdown returns Linux's lockdown mode, "" where it has none. In mode "confidentiality" BPF programs may not read
-// memory, so Linux loads none of gputap's.
+// Lockdown returns Linux's lockdown mode, "" where it has none. Mode "confidentiality" forbids BPF programs to read
+// memory, so Linux loads none of gputap.
 func Lockdown() string {
 	modes, _ := procfs.ReadLine("/sys/kernel/security/lockdown")
 	_, rest, _ := strings.Cut(modes, "[")

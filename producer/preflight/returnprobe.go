@@ -50,7 +50,9 @@ func probeConfinedChild() error {
 	if err != nil {
 		return err
 	}
-	count, err := ebpf.NewMap(&ebpf.MapSpec{Name: "preflight", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	count, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "preflight", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+	})
 	if err != nil {
 		return fmt.Errorf("create a counter: %w", err)
 	}

@@ -1,6 +1,6 @@
 package process
 
-// Programs choose how many handles they make, and a broken one makes millions, so what the table remembers is bounded.
+// Programs choose how many handles they make, and a broken one makes millions, so the memory of the table is bounded.
 // Beyond a bound, names, graph contents and GPUs become unknown; no event is lost.
 const (
 	// MaxRemembered bounds handles and names of all processes, in bytes. A PyTorch process that loads every kernel at
@@ -10,7 +10,7 @@ const (
 	maxThreads = 1 << 16
 	// MaxOrdinals is more devices than a process can have.
 	MaxOrdinals = 1 << 10
-	// maxKernels bounds the kernels of one graph, maxBlocks what it allocates and frees: each launch reports them all.
+	// maxKernels bounds the kernels of one graph, maxBlocks its allocations and frees: each launch reports them all.
 	maxKernels = 1 << 12
 	maxBlocks  = 1 << 10
 )
@@ -45,7 +45,7 @@ func putBounded[K comparable, V any](m map[K]V, limit int, key K, value V) {
 	m[key] = value
 }
 
-// Trim keeps what the table remembers below a limit, such as MaxRemembered: it discards the handles of the processes
+// Trim keeps the memory of the table below a limit, such as MaxRemembered: it discards the handles of the processes
 // that have the most. It returns how many processes that were.
 func (t *Table) Trim(limit int) (discarded int) {
 	if t.budget.used < limit {
@@ -105,13 +105,14 @@ func (g *Graph) bytes() int {
 	return graphBytes + nodeBytes*len(g.Kernels) + blockBytes*len(g.Memory)
 }
 
-// discard removes what the table knows of a process's handles, except its primary contexts. From then on the process
+// discard removes all handles of a process from the table, except its primary contexts. From then on the process
 // counts as one that built graphs unseen.
 func (p *Process) discard() {
 	p.funcs = map[uint64]*Function{}
 	p.graphs = newGraphs(true)
 	contexts := p.devices.contexts
-	p.devices.contexts, p.devices.streams, p.devices.pools = map[uint64]*contextDevice{}, map[uint64]streamContext{}, map[uint64]uint32{}
+	p.devices.contexts, p.devices.streams = map[uint64]*contextDevice{}, map[uint64]streamContext{}
+	p.devices.pools = map[uint64]uint32{}
 	for _, primary := range p.devices.primaries {
 		if known := contexts[primary]; known != nil {
 			p.devices.contexts[primary] = known

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// coverage is what one process got from the driver besides the probed functions.
+// coverage counts the functions that one process got from the driver by name or in tables, without probes.
 type coverage struct {
 	asked   uint32
 	outside []string // symbols without a probe that work on memory or submit work
@@ -38,7 +38,7 @@ func (c *coverage) note(r *bpf.CoverageRecord, pid uint32, libraries Libraries) 
 	}
 }
 
-// AddCoverage adds to a heartbeat what processes got from the driver without probes, up to a size in bytes.
+// AddCoverage adds the coverage of all processes to a heartbeat, up to a size in bytes.
 func (t *Table) AddCoverage(b *schema.Builder, maxBytes int) {
 	for _, p := range t.byPID {
 		c := &p.coverage

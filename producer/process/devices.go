@@ -46,7 +46,8 @@ type streamContext struct {
 
 func newDevices() devices {
 	return devices{
-		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{}, pools: map[uint64]uint32{},
+		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
+		pools:    map[uint64]uint32{},
 		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
 	}
 }

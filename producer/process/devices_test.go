@@ -175,7 +175,8 @@ func TestReportedGPUReplacesInferredGPU(t *testing.T) {
 	}
 }
 
-// TestContextHandleIsReused: after a handle was reused for another GPU, earlier calls and CUDA streams keep the old GPU.
+// TestContextHandleIsReused: after a handle was reused for another GPU, earlier calls and CUDA streams keep the old
+// GPU.
 func TestContextHandleIsReused(t *testing.T) {
 	table := NewTable(noLibraries{})
 	head := bpf.Head{TGID: 1 << 30, TID: 1 << 30}

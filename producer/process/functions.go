@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Function is what one kernel handle of one process stands for.
+// Function is the meaning of one kernel handle of one process.
 type Function struct {
 	schema.Func
 	Index Index
@@ -20,7 +20,7 @@ type Function struct {
 	read   bool         // gputap looked for its name in the program's memory
 
 	since  schema.KTime // entry of the call that reported it
-	before *Function    // what the handle was until then: launches of it may still be in a ring
+	before *Function    // the meaning of the handle until then: its launches may still be in a ring
 }
 
 const (
@@ -28,7 +28,8 @@ const (
 	maxBefore = 256           // earlier meanings of one handle that are kept until then
 )
 
-// succeeds notes what a handle was before it became f. Launches are read from other rings, after later control records.
+// succeeds notes the meaning of a handle before it became f. Launches are read from other rings, after later control
+// records.
 func (f *Function) succeeds(old *Function, at schema.KTime) {
 	f.since, f.before = at, old
 	if old == nil {
@@ -44,7 +45,7 @@ func (f *Function) succeeds(old *Function, at schema.KTime) {
 	old.before = nil
 }
 
-// at returns what the handle of f was at a time.
+// at returns the meaning of the handle at a time.
 func (f *Function) at(t schema.KTime) *Function {
 	for t < f.since && f.before != nil {
 		f = f.before

@@ -5,10 +5,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Graph is what one launch of a graph does, as far as gputap saw the graph being built.
+// Graph lists the effects of one launch of a graph, as far as gputap saw the graph being built.
 type Graph struct {
 	Kernels map[uint64]uint32 // function handle → nodes
-	Memory  []Block           // what its nodes allocate and free, in the order of the nodes
+	Memory  []Block           // allocations and frees, in the order of the nodes
 	Partial bool              // some node is unknown
 }
 
@@ -54,7 +54,7 @@ func (g *graphs) at(handle uint64) *Graph {
 	return known
 }
 
-// apply notes what a call did to graphs and captures.
+// apply notes a change of a graph or capture.
 func (g *graphs) apply(r *bpf.GraphRecord) {
 	g.budget.add(nodeBytes)
 	switch schema.Calls[r.Call].Shape {
@@ -175,7 +175,8 @@ func (g *graphs) instantiate(handle uint64) *Executable {
 	return e
 }
 
-// executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and empty.
+// executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
+// empty.
 func (g *graphs) executable(handle uint64) *Executable {
 	known := g.executables[handle]
 	if known == nil {
@@ -212,5 +213,5 @@ func (g *Graph) addAll(other *Graph) {
 	g.Partial = g.Partial || other.Partial
 }
 
-// Executable returns what a launched handle of a process runs.
+// Executable returns the executable graph of a launched handle.
 func (p *Process) Executable(handle uint64) *Executable { return p.graphs.executable(handle) }

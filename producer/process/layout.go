@@ -9,9 +9,9 @@ import (
 	"github.com/gputap/gputap/producer/procfs"
 )
 
-// handleLayout reads kernel names where the driver keeps them: with driver 580, the second word of what a CUfunction or
-// CUkernel points to is the address of its name. That is no interface, so names that calls reported verify it. A single
-// one may differ, since a handle can be reused before gputap reads it.
+// handleLayout reads kernel names where the driver keeps them: with driver 580, a CUfunction or CUkernel points to a
+// structure whose second word is the address of the name. That is no interface, so names that calls reported verify it.
+// A single one may differ, since a handle can be reused before gputap reads it.
 type handleLayout struct{ agree, differ int }
 
 // refuted reports whether verified names show that this driver keeps them elsewhere.

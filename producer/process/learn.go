@@ -72,7 +72,7 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 	return leader
 }
 
-// LearnName notes what a kernel handle is called, or that another handle has its name.
+// LearnName notes the name of a kernel handle, or that another handle has its name.
 func (t *Table) LearnName(r *bpf.NameRecord) {
 	t.version++
 	t.Thread(&r.Head).Process.name(r, &t.layout)
@@ -84,16 +84,16 @@ func (t *Table) LearnDevice(r *bpf.DeviceRecord) {
 	t.Thread(&r.Head).Process.devices.identify(r, t.Cards)
 }
 
-// LearnGraph notes what a call did to graphs and captures.
+// LearnGraph notes a change of a graph or capture.
 func (t *Table) LearnGraph(r *bpf.GraphRecord) { t.Thread(&r.Head).Process.graphs.apply(r) }
 
-// LearnCoverage notes what a program got from the driver besides the probed functions.
+// LearnCoverage notes a function or table that a program got from the driver.
 func (t *Table) LearnCoverage(r *bpf.CoverageRecord) {
 	p := t.Thread(&r.Head).Process
 	p.coverage.note(r, p.PID, t.libraries)
 }
 
-// MemoryCall is a memory record together with what the table knows about it.
+// MemoryCall is a memory record, completed by the table.
 type MemoryCall struct {
 	*bpf.MemoryRecord
 	Thread *Thread
@@ -107,7 +107,7 @@ func Plain(m *bpf.MemoryRecord, op schema.Op) bool {
 	return (op == schema.OpAlloc || op == schema.OpFree) && m.Pool == 0 && m.Capture == 0
 }
 
-// LearnMemory notes what a call says about contexts, CUDA streams, pools, modules and graphs.
+// LearnMemory notes contexts, CUDA streams, pools, modules and graph nodes that a call makes or ends.
 func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	op := schema.Calls[m.Call].Op
 	c := MemoryCall{MemoryRecord: m, Thread: t.Thread(&m.Head), Ptr: m.Ptr, Device: m.Device}

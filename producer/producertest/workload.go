@@ -26,7 +26,7 @@ func RequireBPF(t testing.TB) {
 	t.Skip("uprobes need root")
 }
 
-// Built returns the path of a file that make stub builds, such as "workload" or "stub/libcuda.so.1".
+// Built returns the path of a file that make stub builds into bin, such as "workload" or "stub/libcuda.so.1".
 func Built(t testing.TB, file string) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -34,15 +34,13 @@ func Built(t testing.TB, file string) string {
 		t.Fatal(err)
 	}
 	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
+		path := filepath.Join(dir, "bin", file)
+		if _, err := os.Stat(path); err == nil {
+			return path
 		}
 	}
-	path := filepath.Join(dir, "bin", file)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make stub", err)
-	}
-	return path
+	t.Fatalf("bin/%s does not exist: run make stub", file)
+	return ""
 }
 
 // CopyWorkload copies the workload and a driver library of its own into a folder, and returns the workload's path.
