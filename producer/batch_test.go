@@ -40,9 +40,9 @@ func TestBatchGrowsWhileTwoAreWaiting(t *testing.T) {
 	}
 }
 
-// TestSecondThreadIsAskedForOnce: a second thread is asked for once when a ring is half full, and given back a second
-// later.
-func TestSecondThreadIsAskedForOnce(t *testing.T) {
+// TestSecondThreadWhileRingsFill: the program gets a second thread, once, when a ring is half full, and has one again a
+// second later.
+func TestSecondThreadWhileRingsFill(t *testing.T) {
 	var asked []int
 	r := gomaxprocs{set: func(n int) { asked = append(asked, n) }}
 	for _, at := range []struct {
@@ -62,5 +62,5 @@ func TestSecondThreadIsAskedForOnce(t *testing.T) {
 			t.Errorf("ring filled to %d at %d: asked for %v, want %v", at.fill, at.now, asked, at.want)
 		}
 	}
-	(&gomaxprocs{}).adjust(busyFill, 1) // nobody is asked
+	(&gomaxprocs{}).adjust(busyFill, 1) // without a function
 }

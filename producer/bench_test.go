@@ -16,7 +16,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// filled is a producer whose rings hold what the workload has just done.
+// filled returns a producer whose rings contain the calls of a workload.
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
 	cfg := config.DefaultProducer()
 	cfg.Libraries = []string{stubPath}
@@ -46,7 +46,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 			records, took := 0, time.Duration(0)
 			for b.Loop() {
 				b.StopTimer()
-				p.take(b) // what the first ones allocate and look up is not what a producer does all day
+				p.take(b) // the first records cause allocations and look-ups; later ones do not
 				work(b, function, calls)
 				b.StartTimer()
 				start := time.Now()
@@ -64,7 +64,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 	}
 }
 
-// take reads what is in the rings, and takes all batches as if they were acked.
+// take reads the rings, and removes all batches as if they were acked.
 func (p *Producer) take(b *testing.B) {
 	p.reader.drain()
 	p.batches.closeAll()

@@ -21,7 +21,7 @@ import (
 // uprobes is how capture attaches.
 var uprobes = config.UprobesAuto
 
-// TestPerfEvents: what is seen does not depend on how the probes are attached.
+// TestPerfEvents: events are the same with perf-event uprobes as with uprobe_multi.
 func TestPerfEvents(t *testing.T) {
 	uprobes = config.UprobesPerf
 	defer func() { uprobes = config.UprobesAuto }()
@@ -29,7 +29,7 @@ func TestPerfEvents(t *testing.T) {
 	t.Run("memory", TestMemory)
 }
 
-// capture runs the workload under a producer and returns what it published, batch by batch.
+// capture runs the workload under a producer and returns the published batches.
 func capture(t *testing.T, features []string, args ...string) [][]byte {
 	producertest.RequireBPF(t)
 	js := newBus(t)
@@ -79,7 +79,7 @@ func each(t *testing.T, messages [][]byte, kind schema.Kind, visit func(*schema.
 			t.Fatal(err)
 		}
 		if b.TotalLost() != 0 {
-			t.Errorf("%s batch %d tells of losses: %v", b.Kind, b.Seq, b.Lost)
+			t.Errorf("%s batch %d reports losses: %v", b.Kind, b.Seq, b.Lost)
 		}
 		if b.Kind == kind {
 			visit(&b)
@@ -91,7 +91,7 @@ var all = []string{"memory", "launch", "copy"}
 
 const kib = 1 << 10
 
-// TestCopies: each copy of the workload has a size of its own, which tells the call.
+// TestCopies: each copy of the workload has a size of its own, which identifies the call.
 func TestCopies(t *testing.T) {
 	want := map[string]schema.Copy{
 		"cuMemcpyHtoD_v2": {Bytes: 4 * kib}, "cuMemcpyHtoD_v2_ptds": {Bytes: 8 * kib},
@@ -130,7 +130,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestLaunches: the workload launches with shapes whose numbers tell the argument.
+// TestLaunches: the numbers in each launch shape identify the arguments.
 func TestLaunches(t *testing.T) {
 	const add, mul = "_Z9vectorAddPKfS0_Pfi", "_Z9vectorMulPKfS0_Pfi"
 	type launch struct {
@@ -219,7 +219,7 @@ func TestFeaturesAreOptIn(t *testing.T) {
 	}
 }
 
-// TestSeqHasNoHoles, whatever the kind.
+// TestSeqHasNoHoles: the batches of each kind have the seqs 1, 2, 3, …
 func TestSeqHasNoHoles(t *testing.T) {
 	messages := capture(t, all, "storm", "--seconds", "1")
 	for _, kind := range []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindHost} {
@@ -231,7 +231,7 @@ func TestSeqHasNoHoles(t *testing.T) {
 			last = b.Seq
 		})
 		if last < 2 {
-			t.Errorf("only %d %s batches: nothing is shown", last, kind)
+			t.Errorf("only %d %s batches: the test shows nothing", last, kind)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestKilledInsideCalls: 10,000 processes are killed between the entry of a call and its return. Each end
-// is told, nothing is left of them anywhere, nothing counts as lost, and the next program is seen whole.
+// TestKilledInsideCalls: 10,000 processes are killed between the entry of a call and its return. Each exit is
+// published, nothing of them is left, nothing counts as lost, and the next program is complete.
 func TestKilledInsideCalls(t *testing.T) {
 	const victims = 10_000
 	w := watch(t)
@@ -31,12 +31,12 @@ func TestKilledInsideCalls(t *testing.T) {
 	if err := first.Run(); err != nil {
 		t.Fatal(err)
 	}
-	producertest.Eventually(t, "all is under way", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	producertest.Eventually(t, "a memory batch is acked", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
 	files, goroutines := producertest.OpenFiles(t), runtime.NumGoroutine()
 	if out, err := exec.Command(producertest.Built(t, "workload"), "killed").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	producertest.Eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
+	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
 	for name, n := range producertest.MapEntries(t) {
 		if n != 0 {
 			t.Errorf("the map %s has %d entries", name, n)
@@ -68,8 +68,8 @@ func TestKilledInsideCalls(t *testing.T) {
 	each(t, stored(t, w.js), schema.KindHost, func(*schema.Batch) {}) // fails on a loss
 }
 
-// TestLastThreadsAtOnce: two last threads of a process may both see that none is left. Its end is told once all
-// the same, and its captures are counted as ended once.
+// TestLastThreadsAtOnce: two last threads of a process may both see that no other is left. Its exit is published once
+// all the same, and its captures are counted as ended once.
 func TestLastThreadsAtOnce(t *testing.T) {
 	const victims = 4000
 	producertest.RequireBPF(t)
@@ -78,7 +78,7 @@ func TestLastThreadsAtOnce(t *testing.T) {
 	if out, err := exec.Command(producertest.Built(t, "workload"), "killed", "--count", strconv.Itoa(victims)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	producertest.Eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
+	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
 	if n := int32(variable(t, "captures_open")); n != 0 {
 		t.Errorf("%d captures are open", n)
 	}
@@ -89,8 +89,8 @@ func TestLastThreadsAtOnce(t *testing.T) {
 	}
 }
 
-// meetAtExit holds a thread that ends until the next of its process ends too, for a moment, so that
-// both come to the producer's probe at once: BPF programs run in the order in which they were attached.
+// meetAtExit delays a thread that ends, for a moment, until the next thread of its process ends too, so that both reach
+// the producer's probe at once: BPF programs run in the order in which they were attached.
 func meetAtExit(t *testing.T) {
 	t.Helper()
 	waiting, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -165,8 +165,8 @@ func variable(t testing.TB, name string) uint32 {
 	return le32(raw[v.Offset:])
 }
 
-// TestLoadRefused: the error names the thing and what to do about it.
-func TestLoadRefused(t *testing.T) {
+// TestStartErrorNamesARemedy: an error at the start names its subject and what to do.
+func TestStartErrorNamesARemedy(t *testing.T) {
 	producertest.RequireBPF(t)
 	tests := []struct {
 		name  string
@@ -198,7 +198,7 @@ func TestLoadRefused(t *testing.T) {
 			}
 			for _, text := range tt.want {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("says %q, not %q", err, text)
+					t.Errorf("error %q does not contain %q", err, text)
 				}
 			}
 			runtime.GC()

@@ -61,7 +61,7 @@ func run(t *testing.T, commands ...*exec.Cmd) {
 	}
 }
 
-// callers are the pids in the batches of all kinds, and in the heartbeats.
+// callers returns the pids in the batches of all kinds, heartbeats included.
 func callers(t *testing.T, messages [][]byte) []uint32 {
 	var pids []uint32
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
@@ -74,7 +74,7 @@ func callers(t *testing.T, messages [][]byte) []uint32 {
 	return pids
 }
 
-// lines are the log of a test, line by line. What nobody reads is dropped.
+// lines receives the log of a test, line by line. It drops lines while nobody reads.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -169,8 +169,8 @@ func TestFilterByPID(t *testing.T) {
 	}
 }
 
-// TestFilterAfterExec: an exec decides anew.
-func TestFilterAfterExec(t *testing.T) {
+// TestFilterIsAppliedAgainAfterExec: a new image that passes is seen.
+func TestFilterIsAppliedAgainAfterExec(t *testing.T) {
 	cfg := config.DefaultProducer()
 	cfg.Filter.Comm = []string{"exe"} // the workload becomes /proc/self/exe
 	cmd := exec.Command(producertest.Built(t, "workload"), "hard-exec")

@@ -76,8 +76,9 @@ func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	}
 }
 
-// TestAHostOfAFleet: with the rights of its role a producer waits for the bus, publishes, and moves to other shards.
-func TestAHostOfAFleet(t *testing.T) {
+// TestHostPermissionsAreEnough: with the permissions of its role a producer waits for NATS, publishes, and moves to
+// other shards.
+func TestHostPermissionsAreEnough(t *testing.T) {
 	as := fleetBus(t)
 	admin, js := as("ADMIN", "_INBOX.gputap-admin"), as("GPU_1", "_INBOX.c.gpu-1")
 	r := newRouter(js, "c", "gpu-1", 0, quiet())

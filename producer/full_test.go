@@ -25,8 +25,8 @@ func bpfSpec() (*ebpf.CollectionSpec, error) { return bpf.LoadTap() }
 
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// small is a producer that reads when it is told to. Its bulk rings are a page each; the control ring has room
-// for what a program says at its beginning, where a name alone takes half a page.
+// small is a producer that reads when the test calls its steps. Each bulk ring is one page; the control ring has room
+// for the first records of a program, where a name alone takes half a page.
 func small(t *testing.T) *Producer {
 	producertest.RequireBPF(t)
 	cfg := config.DefaultProducer()
@@ -50,7 +50,7 @@ func (p *Producer) steps(t *testing.T, until func() bool) {
 	}
 }
 
-// callsMade is how often the stub's own count says that a function was called, by every process image.
+// callsMade returns how often a function was called, by the stub's own counts of every process image.
 func callsMade(t *testing.T, dir, symbol string) (n uint64) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -73,8 +73,8 @@ func callsMade(t *testing.T, dir, symbol string) (n uint64) {
 	return n
 }
 
-// TestRingFull: while nobody reads, a full ring loses; what is seen and what is counted as lost are together
-// what the program did, which is not held up. Then all goes on.
+// TestRingFull: while nobody reads, a full ring loses records and does not delay the program. Seen and lost events
+// together are all calls that the program made. Afterwards nothing more is lost.
 func TestRingFull(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -92,7 +92,7 @@ func TestRingFull(t *testing.T) {
 			truths := t.TempDir()
 			t.Setenv("GPUTAP_STUB_TRUTH", truths)
 			s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
-			p.steps(t, func() bool { return p.known.Threads() == 2 }) // before it stands at its step, both are told
+			p.steps(t, func() bool { return p.known.Threads() == 2 }) // both threads are announced before its first step
 			s.Await("ready")
 			p.steps(t, func() bool { return p.round() == 0 })
 			if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {
@@ -139,8 +139,9 @@ func TestRingFull(t *testing.T) {
 	}
 }
 
-// TestEndIsLost: the ring was full when a process ended. It is found gone, and its end is told.
-func TestEndIsLost(t *testing.T) {
+// TestLostExitIsFound: the ring was full when a process ended. The producer finds the process gone and publishes its
+// exit.
+func TestLostExitIsFound(t *testing.T) {
 	p := small(t)
 	s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), "rate", "--rate", "10000", "--seconds", "0.1", "--steps"))
 	p.steps(t, func() bool { return p.known.Threads() == 2 })
@@ -151,19 +152,19 @@ func TestEndIsLost(t *testing.T) {
 	pid := s.Finish() // with a full ring
 	p.steps(t, func() bool { return p.round() == 0 })
 	if !p.known.Knows(pid) || p.metrics.events[schema.OpExit].Load() != 0 {
-		t.Fatal("its end was not lost: nothing is shown")
+		t.Fatal("its end was not lost: the test shows nothing")
 	}
 	for range 3 {
 		p.checkAt = 0
 		p.steps(t, func() bool { return p.checkAt != 0 })
 	}
 	if n := p.metrics.events[schema.OpExit].Load(); n != 1 {
-		t.Errorf("%d exits are told", n)
+		t.Errorf("%d exits were published", n)
 	}
 }
 
-// TestProcessMapFull: what Linux has no room for is counted, the calls are seen all the same, and the end,
-// which Linux will not tell, is found.
+// TestProcessMapFull: a process without room in the BPF map is counted as a lost state. Its calls are seen all the
+// same, and the producer finds its end, which Linux does not report.
 func TestProcessMapFull(t *testing.T) {
 	w := prepare(t)
 	processes := mapNamed(t, "processes")
@@ -199,8 +200,8 @@ func states(raw []byte, size int) [][16]byte {
 	return make([][16]byte, len(raw)/size)
 }
 
-// TestCaptureMapsFull: more CUDA events in captures, and more captures of processes that were killed, than
-// Linux remembers do not make ordinary launches of others, or the other way round.
+// TestCaptureMapsFull: more CUDA events in captures, and more captures of killed processes, than Linux remembers do not
+// change how launches of other processes are counted.
 func TestCaptureMapsFull(t *testing.T) {
 	js := capture(t, all, "many-captured")
 	launched, recorded := 0, 0

@@ -7,7 +7,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// BenchmarkHandle translates one record again and again: what a record costs without rings.
+// BenchmarkHandle translates one record again and again, without rings.
 func BenchmarkHandle(b *testing.B) {
 	launch := bpf.LaunchRecord{Head: head(b, bpf.RecordLaunch, "cuLaunchKernel"), Func: 1 << 20}
 	alloc := bpf.MemoryRecord{Head: head(b, bpf.RecordMemory, "cuMemAlloc_v2"), Ptr: 1 << 30, Bytes: 1 << 20, Device: -1}

@@ -19,7 +19,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// watchWith runs a producer on the stub while do runs; it returns what was published.
+// watchWith runs a producer on the stub while do runs; it returns the published batches.
 func watchWith(t *testing.T, cfg config.Producer, log *slog.Logger, do func(*Producer)) [][]byte {
 	t.Helper()
 	producertest.RequireBPF(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestLateProcess: of a program that ran before, kernels are named by what its memory says, and its GPU is the one
-// whose device file it has open; both are told to be no more than that.
+// TestLateProcess: for a program that ran before gputap, the kernels have the names from its memory, and its GPU is the
+// only one that it has open. Both are marked as inferred.
 func TestLateProcess(t *testing.T) {
 	producertest.RequireBPF(t)
 	const minor = 4217 // no GPU has it
@@ -62,7 +62,7 @@ func TestLateProcess(t *testing.T) {
 			all := w.end(t) // while the process is there to be looked at
 			pid := s.Finish()
 			if p := all[pid]; p == nil || !p.Late {
-				t.Fatalf("told %+v, want a late process", p)
+				t.Fatalf("published %+v, want a late process", p)
 			}
 			messages := stored(t, w.js)
 			launches := map[schema.Func]int{}
@@ -105,7 +105,8 @@ func checkGPU(t *testing.T, b *schema.Batch, index uint32, want schema.GPU) {
 	}
 }
 
-// TestCoverage: what a program got from the driver and gputap does not see, by the reason.
+// TestCoverage: a heartbeat lists the functions that a program got from the driver and gputap does not see, with the
+// reason.
 func TestCoverage(t *testing.T) {
 	hidden := []string{"cuLaunchStubElsewhere (outside the driver)", "cuMemStubHidden (not exported)"}
 	tests := []struct {
@@ -133,8 +134,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestContextHandleComesAgain: launches are read after what was told later, and are on the GPU of their own time.
-func TestContextHandleComesAgain(t *testing.T) {
+// TestLaunchesKeepTheirGPU: after a context handle was reused on another GPU, launches from before keep theirs.
+func TestLaunchesKeepTheirGPU(t *testing.T) {
 	got := map[string]int{}
 	var pid uint32
 	each(t, waiting(t, []string{"launch"}, func(p uint32) { pid = p }, "again-elsewhere"), schema.KindLaunch, func(b *schema.Batch) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestConfined: a program under a seccomp filter lives, and its calls are seen.
+// TestConfined: a program under a seccomp filter survives, and its calls are seen.
 func TestConfined(t *testing.T) {
 	if preflight.ReturnProbes() != nil {
 		t.Skip("this Linux ends confined programs")
@@ -36,8 +36,8 @@ func unsafeReturns(t *testing.T) {
 	t.Cleanup(func() { returnProbes = preflight.ReturnProbes })
 }
 
-// TestEntriesOnly: where return probes are unsafe launches are seen, with names that nobody told, and
-// nothing that needs a return.
+// TestEntriesOnly: where return probes are unsafe, gputap sees launches, with kernel names from memory, and no event
+// that needs a return.
 func TestEntriesOnly(t *testing.T) {
 	unsafeReturns(t)
 	messages := capture(t, all, "every")
@@ -47,7 +47,7 @@ func TestEntriesOnly(t *testing.T) {
 			seen[kind] += uint64(b.Events)
 			for _, f := range b.Funcs {
 				if f.Name != "" && !f.Read {
-					t.Errorf("was told the name %s, which is told at a return", f.Name)
+					t.Errorf("name %s comes from a return probe", f.Name)
 				}
 			}
 		})
@@ -57,16 +57,16 @@ func TestEntriesOnly(t *testing.T) {
 	}
 }
 
-// TestReturnsRefused: features that need returns are refused where these are unsafe, unless the user
-// takes the risk.
-func TestReturnsRefused(t *testing.T) {
+// TestUnsafeReturnsAreRejected: features that need return probes are rejected where these are unsafe, unless the user
+// accepts the risk.
+func TestUnsafeReturnsAreRejected(t *testing.T) {
 	producertest.RequireBPF(t)
 	unsafeReturns(t)
 	cfg := config.DefaultProducer()
 	cfg.Host, cfg.Features, cfg.Libraries = "test", []string{"memory", "copy"}, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	js := newBus(t)
 	if _, err := New(cfg, "test", js, slog.New(slog.DiscardHandler)); !errors.Is(err, preflight.ErrReturnProbes) {
-		t.Errorf("New says %v", err)
+		t.Errorf("New returned %v", err)
 	}
 	cfg.UnsafeReturns = true
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))

@@ -53,7 +53,7 @@ func join(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// sender is what a producer publishes with, without its probes.
+// sender publishes as a producer does, without its probes.
 type sender struct {
 	t     *testing.T
 	host  string
@@ -62,18 +62,18 @@ type sender struct {
 	seq   [schema.NumKinds]uint64
 	end   func()
 
-	refused chan error // what the router says of a promise
+	aborted chan error // the error of the router
 }
 
 var sent = []schema.Kind{schema.KindMemory, schema.KindLaunch}
 
 func send(t *testing.T, js jetstream.JetStream, host string, promised int) *sender {
-	s := &sender{t: t, host: host, spool: newSpool(64 << 20), refused: make(chan error, 1)}
+	s := &sender{t: t, host: host, spool: newSpool(64 << 20), aborted: make(chan error, 1)}
 	s.route = newRouter(js, "c", host, promised, slog.New(slog.DiscardHandler))
 	s.route.interval = time.Hour // what moves it is a refused batch
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { s.route.run(ctx, func(err error) { s.refused <- err }) })
+	group.Go(func() { s.route.run(ctx, func(err error) { s.aborted <- err }) })
 	for _, kind := range sent {
 		p := &publisher{js: js, spool: s.spool, route: s.route, kind: kind, metrics: newMetrics(), log: slog.New(slog.DiscardHandler)}
 		group.Go(func() { p.run(ctx) })
@@ -105,7 +105,7 @@ func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
+			t.Fatalf("never: %s", what)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func messages(t *testing.T, js jetstream.JetStream, name string) (all []*jetstre
 	return all
 }
 
-// TestReshardWhileProducersPublish: no batch is lost, none out of order, over three generations.
+// TestReshardWhileProducersPublish: over three generations no batch is lost and every batch is in order.
 func TestReshardWhileProducersPublish(t *testing.T) {
 	url := serve(t, t.TempDir(), -1).ClientURL()
 	admin := join(t, url)
@@ -225,7 +225,9 @@ func TestReshardWhileProducersPublish(t *testing.T) {
 	t.Logf("batches by generation: %v", counts)
 }
 
-func TestShardsThatWerePromised(t *testing.T) {
+// TestWrongShardsAbortTheProducer: a producer ends when producer.shards differs from the number of shards in NATS, at
+// its start or after a reshard.
+func TestWrongShardsAbortTheProducer(t *testing.T) {
 	url := serve(t, t.TempDir(), -1).ClientURL()
 	admin := join(t, url)
 	setUp(t, admin, 4)
@@ -233,27 +235,27 @@ func TestShardsThatWerePromised(t *testing.T) {
 	right.push()
 	wrong.push()
 	right.flush()
-	err := <-wrong.refused
+	err := <-wrong.aborted
 	for _, word := range []string{"it is 16", "NATS has 4", "set it to 4, or to 0"} {
 		if !errors.Is(err, ErrShards) || !strings.Contains(err.Error(), word) {
-			t.Errorf("says %v, not %s", err, word)
+			t.Errorf("error %q does not contain %q", err, word)
 		}
 	}
 	setUp(t, admin, 5)
 	right.push()
-	if err := <-right.refused; !strings.Contains(err.Error(), "it is 4 and NATS has 5") {
-		t.Errorf("a promise that no longer holds: %v", err)
+	if err := <-right.aborted; !strings.Contains(err.Error(), "it is 4 and NATS has 5") {
+		t.Errorf("after the number of shards changed: %v", err)
 	}
 	for _, s := range []*sender{right, wrong} {
 		if s.end(); s.spool.level().batches != len(sent) {
-			t.Errorf("%s: %d batches wait, want %d", s.host, s.spool.level().batches, len(sent))
+			t.Errorf("%s: %d batches are not acked, want %d", s.host, s.spool.level().batches, len(sent))
 		}
 	}
 }
 
-// TestPromiseAndLaggingCopy: a copy that still says what was before the reshard to the promised number does not end the
-// producer.
-func TestPromiseAndLaggingCopy(t *testing.T) {
+// TestStaleReplicaDoesNotAbortTheProducer: a stale replica with the earlier number of shards does not end a producer
+// whose producer.shards is the new one.
+func TestStaleReplicaDoesNotAbortTheProducer(t *testing.T) {
 	url := serve(t, t.TempDir(), -1).ClientURL()
 	before := schema.Topology{Generation: 1, Shards: 4}
 	now, at := before.Next(5), time.Now()
@@ -277,8 +279,8 @@ func TestPromiseAndLaggingCopy(t *testing.T) {
 	s := send(t, join(t, url), "h", 5)
 	for n := range int64(3) {
 		until(t, "it asks on", func() bool {
-			if len(s.refused) > 0 {
-				t.Fatal(<-s.refused)
+			if len(s.aborted) > 0 {
+				t.Fatal(<-s.aborted)
 			}
 			return asked.Load() > n
 		})
@@ -286,8 +288,9 @@ func TestPromiseAndLaggingCopy(t *testing.T) {
 	}
 }
 
-// TestProducerWaitsForTheBus: batches wait while there is no bus, no topology, and one that is none.
-func TestProducerWaitsForTheBus(t *testing.T) {
+// TestProducerWaitsForNATS: batches stay in the spool while NATS is unreachable, has no topology, or has an invalid
+// one.
+func TestProducerWaitsForNATS(t *testing.T) {
 	dir := t.TempDir()
 	first := serve(t, dir, -1)
 	url := first.ClientURL()
@@ -361,9 +364,9 @@ func (b *movedBus) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.Pub
 	return &jetstream.PubAck{}, nil
 }
 
-// TestBusSetUpAnewByALateClock: a bus with fewer generations, stored earlier, is followed when the shard of before has
-// had no stream for long; a copy that lags is not.
-func TestBusSetUpAnewByALateClock(t *testing.T) {
+// TestStreamsCreatedAgainByASlowClock: a topology with a lower generation, stored earlier, is followed after the shard
+// of the old route had no stream for long. A stale replica is not followed.
+func TestStreamsCreatedAgainByASlowClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &movedBus{}
 		bus.shard.Store(1)
@@ -397,8 +400,8 @@ func TestBusSetUpAnewByALateClock(t *testing.T) {
 	})
 }
 
-// TestLaggingCopy: what a copy of the bus that lags still says is passed over.
-func TestLaggingCopy(t *testing.T) {
+// TestStaleReplicaIsIgnored: the router ignores the topology of a stale replica.
+func TestStaleReplicaIsIgnored(t *testing.T) {
 	r := newRouter(nil, "c", "h", 0, slog.New(slog.DiscardHandler))
 	one := schema.Topology{Generation: 1, Shards: 1}
 	two, at := one.Next(1), time.Now()

@@ -16,7 +16,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// watching is a producer that never scans again: what it learns about processes comes from side-band records.
+// watching is a producer that never scans again: side-band records alone report mappings.
 type watching struct {
 	*Producer
 	js   jetstream.JetStream
@@ -68,7 +68,7 @@ func (w *watching) step(t testing.TB) {
 	w.Producer.step()
 }
 
-// published is what a producer published about one process.
+// published counts the published events of one process.
 type published struct {
 	schema.Process
 	allocs, frees, exits int

@@ -100,7 +100,7 @@ func TestLibrariesComeAndGo(t *testing.T) {
 	}
 	h.stop()
 	h.CatchUp()
-	h.scanAll() // this process runs on, so no record reports what it unmapped
+	h.scanAll() // this process runs on, so no record reports its unmapping
 	h.pass(3)
 	if n := h.under(dir); n != 0 {
 		t.Errorf("%d libraries are attached that nobody has mapped", n)

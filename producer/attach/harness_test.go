@@ -16,7 +16,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// host attaches probes and reads the control ring itself. It never scans again by itself: what it learns comes from
+// host attaches probes and reads the control ring itself. It never scans again by itself: its news come from
 // side-band records.
 type host struct {
 	*Probes
@@ -26,7 +26,7 @@ type host struct {
 	stop    func()
 }
 
-// seen is what the records of one process said.
+// seen counts the records of one process.
 type seen struct {
 	start                schema.KTime
 	late, announced      bool
@@ -85,7 +85,7 @@ func (h *host) run(t testing.TB) *host {
 	return h
 }
 
-// end stops, reads the last records, and returns what was seen of each process.
+// end stops, reads the last records, and returns the counts of each process.
 func (h *host) end(t testing.TB) map[uint32]*seen {
 	t.Helper()
 	if h.stop != nil {
@@ -99,7 +99,7 @@ func (h *host) end(t testing.TB) map[uint32]*seen {
 	return h.seen
 }
 
-// read reads the control ring to its end, and applies what was learned before that, as a producer does.
+// read reads the control ring to its end, and then applies earlier changes, as a producer does.
 func (h *host) read() {
 	changes := h.TakeChanges()
 	end := h.control.Written()

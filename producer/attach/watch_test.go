@@ -224,7 +224,7 @@ func TestUpgradedDriver(t *testing.T) {
 	check(t, all[pids[1]], false)
 }
 
-// TestScansAlone: where Linux refuses the side-band, a scan finds what was mapped since the last one.
+// TestScansAlone: where Linux refuses the side-band, a scan finds new mappings.
 func TestScansAlone(t *testing.T) {
 	h := newHost(t)
 	h.side.close()

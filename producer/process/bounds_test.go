@@ -54,7 +54,7 @@ func TestEndedThreadsExpire(t *testing.T) {
 		table.expireThreads()
 	}
 	if n := len(table.threads); n > enoughThreads {
-		t.Errorf("%d threads are known", n)
+		t.Errorf("%d threads are in the table", n)
 	}
 	if table.threads[threadKey{me, uint64(me)}] == nil {
 		t.Error("the running thread expired")
@@ -91,6 +91,6 @@ func TestVanishedProcessEndsOnce(t *testing.T) {
 	}
 	table.Expire(table.now + 100*schema.KTime(time.Second))
 	if n := len(table.byPID); n != 1 || len(table.threads) != 1 {
-		t.Errorf("%d processes and %d threads are known, want this one", n, len(table.threads))
+		t.Errorf("%d processes and %d threads are in the table, want this one", n, len(table.threads))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// information is what the driver of an H200 writes.
+// information is a file of the driver of an H200.
 const information = `Model: 		 NVIDIA H200
 IRQ:   		 41
 GPU UUID: 	 %s

@@ -113,8 +113,8 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestCgroupFromInside: what gputap reads in a container that has a cgroup namespace of its own, three
-// levels below the root.
+// TestCgroupFromInside: the files as gputap reads them in a container with its own cgroup namespace, three levels below
+// the root.
 func TestCgroupFromInside(t *testing.T) {
 	above := DepthsOf("4:memory:/\n0::/../../../init.scope\n")
 	for _, tt := range []struct{ name, file, path, container, pod string }{
