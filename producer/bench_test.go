@@ -30,7 +30,8 @@ func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *P
 }
 
 func work(b *testing.B, function string, calls int) {
-	if out, err := exec.Command("../bin/workload", "bench", function, "--count", fmt.Sprint(calls)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../bin/workload", "bench", function, "--count",
+		fmt.Sprint(calls)).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 }

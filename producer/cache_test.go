@@ -30,14 +30,16 @@ func someRecord(t *testing.T, random *rand.Rand, now uint64, seldom int) []byte 
 		})
 	}
 	context := func(symbol string) []byte {
-		m := bpf.MemoryRecord{Head: of(bpf.RecordMemory, symbol), Ptr: 7 + random.Uint64N(2), Device: int32(random.Uint32N(2))}
+		m := bpf.MemoryRecord{Head: of(bpf.RecordMemory, symbol), Ptr: 7 + random.Uint64N(2),
+			Device: int32(random.Uint32N(2))}
 		return record(&m)
 	}
 	switch random.IntN(seldom) {
 	case 0:
 		return record(&bpf.ThreadRecord{Head: of(bpf.RecordThread, "cuMemAlloc_v2"), ProcessStart: 1})
 	case 1:
-		name := bpf.NameRecord{Head: of(bpf.RecordName, "cuModuleGetFunction"), Handle: any(3), Module: any(2), NameBytes: 2}
+		name := bpf.NameRecord{Head: of(bpf.RecordName, "cuModuleGetFunction"), Handle: any(3), Module: any(2),
+			NameBytes: 2}
 		name.Name[0] = byte('a' + random.IntN(4))
 		return record(&name)
 	case 2:
@@ -55,7 +57,8 @@ func someRecord(t *testing.T, random *rand.Rand, now uint64, seldom int) []byte 
 		d.UUID[0] = byte(random.IntN(3))
 		return record(&d)
 	case 8:
-		m := bpf.MemoryRecord{Head: of(bpf.RecordMemory, "cuMemAllocFromPoolAsync"), Ptr: any(3), Bytes: any(9), Pool: any(2), Device: bpf.DeviceOfContext}
+		m := bpf.MemoryRecord{Head: of(bpf.RecordMemory, "cuMemAllocFromPoolAsync"), Ptr: any(3), Bytes: any(9),
+			Pool: any(2), Device: bpf.DeviceOfContext}
 		return record(&m)
 	case 9:
 		return memory("cuMemPoolCreate", int32(random.Uint32N(2)))
@@ -67,9 +70,11 @@ func someRecord(t *testing.T, random *rand.Rand, now uint64, seldom int) []byte 
 		}
 	}
 	if random.IntN(2) == 0 {
-		return memory([]string{"cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync"}[random.IntN(3)], []int32{bpf.DeviceOfContext, bpf.DeviceNone, 1}[random.IntN(3)])
+		return memory([]string{"cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync"}[random.IntN(3)],
+			[]int32{bpf.DeviceOfContext, bpf.DeviceNone, 1}[random.IntN(3)])
 	}
-	l := bpf.LaunchRecord{Head: of(bpf.RecordLaunch, "cuLaunchKernel"), Func: any(3), CUDAStream: any(2), SharedBytes: random.Uint32N(2)}
+	l := bpf.LaunchRecord{Head: of(bpf.RecordLaunch, "cuLaunchKernel"), Func: any(3), CUDAStream: any(2),
+		SharedBytes: random.Uint32N(2)}
 	l.Grid[0], l.Block[0] = 1+random.Uint32N(2), 32
 	return record(&l)
 }

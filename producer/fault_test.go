@@ -75,7 +75,8 @@ func TestLastThreadsAtOnce(t *testing.T) {
 	producertest.RequireBPF(t)
 	meetAtExit(t)
 	w := watch(t)
-	if out, err := exec.Command(producertest.Built(t, "workload"), "killed", "--count", strconv.Itoa(victims)).CombinedOutput(); err != nil {
+	if out, err := exec.Command(producertest.Built(t, "workload"), "killed", "--count",
+		strconv.Itoa(victims)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
@@ -173,8 +174,10 @@ func TestStartErrorNamesARemedy(t *testing.T) {
 		spoil func(t *testing.T, cfg *config.Producer)
 		want  []string
 	}{
-		{"no capability", func(t *testing.T, _ *config.Producer) { dropCapabilities(t) }, []string{"CAP_BPF", "run as root"}},
-		{"no files", func(t *testing.T, _ *config.Producer) { fewFiles(t, 6) }, []string{"too many open files", "LimitNOFILE"}},
+		{"no capability", func(t *testing.T, _ *config.Producer) { dropCapabilities(t) },
+			[]string{"CAP_BPF", "run as root"}},
+		{"no files", func(t *testing.T, _ *config.Producer) { fewFiles(t, 6) },
+			[]string{"too many open files", "LimitNOFILE"}},
 		{"no such library", func(_ *testing.T, cfg *config.Producer) { cfg.Libraries = []string{"/no/libcuda.so.1"} },
 			[]string{"/no/libcuda.so.1"}},
 		{"a library that is none", func(t *testing.T, cfg *config.Producer) {

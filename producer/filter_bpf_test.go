@@ -117,21 +117,29 @@ func TestFilters(t *testing.T) {
 		pass   *exec.Cmd // nil: nothing passes
 		over   *exec.Cmd
 	}{
-		{"name", config.Filter{Comm: []string{"nobody", "python3"}}, named(t, "python3", "train"), named(t, "python", "train")},
-		{"long name", config.Filter{Comm: []string{"a-name-of-many-letters"}}, named(t, "a-name-of-many-letters", "train"), train()},
+		{"name", config.Filter{Comm: []string{"nobody", "python3"}}, named(t, "python3", "train"),
+			named(t, "python", "train")},
+		{"long name", config.Filter{Comm: []string{"a-name-of-many-letters"}},
+			named(t, "a-name-of-many-letters", "train"), train()},
 		{"uid", config.Filter{UID: []string{"65534"}}, as(nobody, train()), train()},
 		{"user", config.Filter{UID: []string{"root"}}, train(), as(nobody, train())},
-		{"name and user", config.Filter{Comm: []string{"workload"}, UID: []string{"nobody"}}, as(nobody, train()), as(nobody, named(t, "python", "train"))},
-		{"user but not name", config.Filter{Comm: []string{"python"}, UID: []string{"nobody"}}, nil, as(nobody, train())},
+		{"name and user", config.Filter{Comm: []string{"workload"}, UID: []string{"nobody"}}, as(nobody, train()),
+			as(nobody, named(t, "python", "train"))},
+		{"user but not name", config.Filter{Comm: []string{"python"}, UID: []string{"nobody"}}, nil,
+			as(nobody, train())},
 		{"container", config.Filter{Container: []string{ctr}}, in(t, train(), dir), in(t, train(), beside)},
-		{"container by its first digits", config.Filter{Container: []string{strings.ToUpper(ctr[:12])}}, in(t, train(), dir), in(t, train(), beside)},
+		{"container by its first digits", config.Filter{Container: []string{strings.ToUpper(ctr[:12])}},
+			in(t, train(), dir), in(t, train(), beside)},
 		{"group inside a container", config.Filter{Container: []string{ctr}}, in(t, train(), inside), train()},
 		{"pod", config.Filter{Container: []string{pod}}, in(t, train(), beside), in(t, train(), dir)},
 		{"path", config.Filter{Cgroup: []string{wanted}}, in(t, train(), inside), in(t, train(), beside)},
 		{"directory", config.Filter{Cgroup: []string{"inner"}}, in(t, train(), inside), in(t, train(), dir)},
-		{"container and directory", config.Filter{Container: []string{ctr}, Cgroup: []string{"inner"}}, in(t, train(), inside), in(t, train(), dir)},
-		{"directory but not container", config.Filter{Container: []string{pod}, Cgroup: []string{"inner"}}, nil, in(t, train(), inside)},
-		{"root of all groups", config.Filter{Cgroup: []string{"/"}, Comm: []string{"workload"}}, train(), in(t, named(t, "python", "train"), dir)},
+		{"container and directory", config.Filter{Container: []string{ctr}, Cgroup: []string{"inner"}},
+			in(t, train(), inside), in(t, train(), dir)},
+		{"directory but not container", config.Filter{Container: []string{pod}, Cgroup: []string{"inner"}}, nil,
+			in(t, train(), inside)},
+		{"root of all groups", config.Filter{Cgroup: []string{"/"}, Comm: []string{"workload"}}, train(),
+			in(t, named(t, "python", "train"), dir)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.DefaultProducer()
@@ -208,7 +216,8 @@ func TestFilterOfLaterGroups(t *testing.T) {
 			cfg.Filter.Container = []string{ctr}
 			log := make(lines, 1000)
 			var want []uint32
-			messages := watchWith(t, cfg, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(p *Producer) {
+			messages := watchWith(t, cfg, slog.New(slog.NewTextHandler(log,
+				&slog.HandlerOptions{Level: slog.LevelDebug})), func(p *Producer) {
 				if polling {
 					p.cgroups.Close() // as if Linux had no such tracepoint
 				}

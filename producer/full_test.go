@@ -30,7 +30,8 @@ func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 func small(t *testing.T) *Producer {
 	producertest.RequireBPF(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{producertest.Built(t, "stub/libcuda.so.1")}, time.Millisecond
+	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{producertest.Built(t,
+		"stub/libcuda.so.1")}, time.Millisecond
 	cfg.ControlRingBytes, cfg.BulkRingBytes = 64<<10, 1
 	p, err := New(cfg, "test", newBus(t), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -83,15 +84,18 @@ func TestRingFull(t *testing.T) {
 		ops     []schema.Op
 		cause   schema.Loss
 	}{
-		{"control", []string{"rate"}, []string{"cuMemAlloc_v2", "cuMemFree_v2"}, []schema.Op{schema.OpAlloc, schema.OpFree}, schema.LossControlRing},
-		{"bulk", []string{"rate", "--launches"}, []string{"cuLaunchKernel"}, []schema.Op{schema.OpLaunch}, schema.LossBulkRing},
+		{"control", []string{"rate"}, []string{"cuMemAlloc_v2", "cuMemFree_v2"},
+			[]schema.Op{schema.OpAlloc, schema.OpFree}, schema.LossControlRing},
+		{"bulk", []string{"rate", "--launches"}, []string{"cuLaunchKernel"}, []schema.Op{schema.OpLaunch},
+			schema.LossBulkRing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := small(t)
 			truths := t.TempDir()
 			t.Setenv("GPUTAP_STUB_TRUTH", truths)
-			s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
+			s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"),
+				append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
 			p.steps(t, func() bool { return p.known.Threads() == 2 }) // both threads are announced before its first step
 			s.Await("ready")
 			p.steps(t, func() bool { return p.round() == 0 })
@@ -128,7 +132,8 @@ func TestRingFull(t *testing.T) {
 			exits := p.metrics.events[schema.OpExit].Load()
 			s.Finish()
 			p.steps(t, func() bool { return p.metrics.events[schema.OpExit].Load() == exits+1 })
-			next := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), append(tt.args, "--rate", "1000", "--seconds", "0.1", "--steps")...))
+			next := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"),
+				append(tt.args, "--rate", "1000", "--seconds", "0.1", "--steps")...))
 			next.Await("ready")
 			next.Continue()
 			go func() { _, _ = next.Out.ReadString('\n'); next.CloseInput() }()
@@ -143,7 +148,8 @@ func TestRingFull(t *testing.T) {
 // exit.
 func TestLostExitIsFound(t *testing.T) {
 	p := small(t)
-	s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), "rate", "--rate", "10000", "--seconds", "0.1", "--steps"))
+	s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), "rate", "--rate", "10000",
+		"--seconds", "0.1", "--steps"))
 	p.steps(t, func() bool { return p.known.Threads() == 2 })
 	s.Await("ready")
 	s.Continue()
@@ -173,7 +179,8 @@ func TestProcessMapFull(t *testing.T) {
 		keys[i] = 1<<30 + uint32(i)
 	}
 	values := make([]byte, len(keys)*int(processes.ValueSize()))
-	if _, err := processes.BatchUpdate(keys, states(values, int(processes.ValueSize())), nil); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+	if _, err := processes.BatchUpdate(keys, states(values, int(processes.ValueSize())),
+		nil); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(producertest.Built(t, "workload"), "later")

@@ -10,7 +10,8 @@ import (
 // BenchmarkHandle translates one record again and again, without rings.
 func BenchmarkHandle(b *testing.B) {
 	launch := bpf.LaunchRecord{Head: head(b, bpf.RecordLaunch, "cuLaunchKernel"), Func: 1 << 20}
-	alloc := bpf.MemoryRecord{Head: head(b, bpf.RecordMemory, "cuMemAlloc_v2"), Ptr: 1 << 30, Bytes: 1 << 20, Device: -1}
+	alloc := bpf.MemoryRecord{Head: head(b, bpf.RecordMemory, "cuMemAlloc_v2"), Ptr: 1 << 30, Bytes: 1 << 20,
+		Device: -1}
 	copied := bpf.CopyRecord{Head: head(b, bpf.RecordCopy, "cuMemcpyHtoD_v2"), Bytes: 1 << 20}
 	named := bpf.NameRecord{Head: head(b, bpf.RecordName, "cuModuleGetFunction"), Handle: 1 << 20, NameBytes: 2}
 	for _, bench := range []struct {

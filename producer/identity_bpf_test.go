@@ -123,7 +123,8 @@ func TestIdentityOfAContainer(t *testing.T) {
 	}
 	var names procfs.Accounts
 	want := schema.Process{
-		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: producertest.Built(t, "workload"), Container: ctr,
+		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: producertest.Built(t,
+			"workload"), Container: ctr,
 		User: names.Name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" + strconv.Itoa(os.Getpid()) + ".service",
 	}
 	if found[0] != want || want.User == "" || want.Start == 0 {

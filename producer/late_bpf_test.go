@@ -37,7 +37,8 @@ func TestLateProcess(t *testing.T) {
 		{GPU: schema.GPU{UUID: stubCards[0], Bus: "0000:3b:00.0"}, Minor: minor},
 		{GPU: schema.GPU{UUID: stubCards[1], Bus: "0000:86:00.0"}, Minor: minor + 1},
 	}
-	first, second := schema.GPU{UUID: stubCards[0], Ordinal: 1, Inferred: true}, schema.GPU{UUID: stubCards[1], Inferred: true}
+	first, second := schema.GPU{UUID: stubCards[0], Ordinal: 1, Inferred: true}, schema.GPU{UUID: stubCards[1],
+		Inferred: true}
 	tests := []struct {
 		name  string
 		files []*os.File
@@ -75,7 +76,8 @@ func TestLateProcess(t *testing.T) {
 					checkGPU(t, b, e.GPU, tt.gpu)
 				}
 			})
-			want := map[schema.Func]int{{Name: "_Z9vectorAddPKfS0_Pfi", Read: true}: 3, {Name: "_Z9vectorMulPKfS0_Pfi", Read: true}: 4}
+			want := map[schema.Func]int{{Name: "_Z9vectorAddPKfS0_Pfi", Read: true}: 3,
+				{Name: "_Z9vectorMulPKfS0_Pfi", Read: true}: 4}
 			if !maps.Equal(launches, want) {
 				t.Errorf("launches %v, want %v", launches, want)
 			}
@@ -114,7 +116,8 @@ func TestCoverage(t *testing.T) {
 		outside  []string
 	}{
 		{[]string{"memory", "launch", "copy", "sync"}, append([]string{"cuMemcpy3DBatchAsync_v2"}, hidden...)},
-		{[]string{"memory"}, append([]string{"cuMemcpy3DBatchAsync_v2"}, hidden...)}, // launches are not wanted: nothing is wrong
+		{[]string{"memory"}, append([]string{"cuMemcpy3DBatchAsync_v2"},
+			hidden...)}, // launches are not wanted: nothing is wrong
 	}
 	for _, tt := range tests {
 		var last schema.Coverage
@@ -138,15 +141,16 @@ func TestCoverage(t *testing.T) {
 func TestLaunchesKeepTheirGPU(t *testing.T) {
 	got := map[string]int{}
 	var pid uint32
-	each(t, waiting(t, []string{"launch"}, func(p uint32) { pid = p }, "again-elsewhere"), schema.KindLaunch, func(b *schema.Batch) {
-		for i := range b.Events {
-			e := b.Launch(i)
-			if b.Processes[b.Threads[e.Thread].Process].PID != pid || e.GPU == 0 {
-				continue
+	each(t, waiting(t, []string{"launch"}, func(p uint32) { pid = p }, "again-elsewhere"), schema.KindLaunch,
+		func(b *schema.Batch) {
+			for i := range b.Events {
+				e := b.Launch(i)
+				if b.Processes[b.Threads[e.Thread].Process].PID != pid || e.GPU == 0 {
+					continue
+				}
+				got[fmt.Sprintf("%s on %d", b.Funcs[b.Shapes[e.Shape].Func].Name, b.GPUs[e.GPU-1].Ordinal)]++
 			}
-			got[fmt.Sprintf("%s on %d", b.Funcs[b.Shapes[e.Shape].Func].Name, b.GPUs[e.GPU-1].Ordinal)]++
-		}
-	})
+		})
 	want := map[string]int{"_Z9vectorAddPKfS0_Pfi on 0": 200, "_Z9vectorMulPKfS0_Pfi on 1": 200}
 	if !maps.Equal(got, want) {
 		t.Errorf("launches %v, want %v", got, want)

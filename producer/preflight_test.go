@@ -63,7 +63,8 @@ func TestUnsafeReturnsAreRejected(t *testing.T) {
 	producertest.RequireBPF(t)
 	unsafeReturns(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", []string{"memory", "copy"}, []string{producertest.Built(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", []string{"memory",
+		"copy"}, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	js := newBus(t)
 	if _, err := New(cfg, "test", js, slog.New(slog.DiscardHandler)); !errors.Is(err, preflight.ErrReturnProbes) {
 		t.Errorf("New returned %v", err)

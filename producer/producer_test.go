@@ -20,7 +20,8 @@ func TestWrongShardsEndAtOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("outbox=%v", outbox), func(t *testing.T) {
 			dir := t.TempDir()
 			r := newTestTranslator()
-			p := &Producer{spool: r.batches.spool, batches: r.batches, translator: r, known: r.known, probes: &attach.Probes{}, metrics: r.metrics, log: quiet()}
+			p := &Producer{spool: r.batches.spool, batches: r.batches, translator: r, known: r.known,
+				probes: &attach.Probes{}, metrics: r.metrics, log: quiet()}
 			p.cfg.DrainTimeout = time.Hour
 			stored, finish := context.WithCancel(t.Context())
 			defer finish()
@@ -37,7 +38,8 @@ func TestWrongShardsEndAtOnce(t *testing.T) {
 			finish()
 			storing.Wait()
 			err := p.unsent(refused)
-			if says := strings.Contains(err.Error(), "1 batches") && strings.Contains(err.Error(), "are lost"); !errors.Is(err, ErrShards) || says == outbox {
+			if says := strings.Contains(err.Error(), "1 batches") && strings.Contains(err.Error(),
+				"are lost"); !errors.Is(err, ErrShards) || says == outbox {
 				t.Errorf("ends with %v", err)
 			}
 			if !outbox {

@@ -23,7 +23,8 @@ import (
 // serve runs a nats-server of this process, on a port when it is not negative.
 func serve(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func serve(t *testing.T, dir string, port int) *server.Server {
 
 func join(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(20*time.Millisecond),
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ReconnectWait(20*time.Millisecond),
 		nats.ReconnectBufSize(-1))
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +77,8 @@ func send(t *testing.T, js jetstream.JetStream, host string, promised int) *send
 	var group sync.WaitGroup
 	group.Go(func() { s.route.run(ctx, func(err error) { s.aborted <- err }) })
 	for _, kind := range sent {
-		p := &publisher{js: js, spool: s.spool, route: s.route, kind: kind, metrics: newMetrics(), log: slog.New(slog.DiscardHandler)}
+		p := &publisher{js: js, spool: s.spool, route: s.route, kind: kind, metrics: newMetrics(),
+			log: slog.New(slog.DiscardHandler)}
 		group.Go(func() { p.run(ctx) })
 	}
 	s.end = sync.OnceFunc(func() {
@@ -112,7 +115,8 @@ func until(t *testing.T, what string, is func() bool) {
 
 func setUp(t *testing.T, js jetstream.JetStream, shards int) schema.Topology {
 	t.Helper()
-	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: shards, MaxBytes: 256 << 20}); err != nil {
+	if err := consumer.EnsureStreams(t.Context(), js, consumer.StreamOptions{Shards: shards,
+		MaxBytes: 256 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	topology, err := consumer.ReadTopology(t.Context(), js)
@@ -202,7 +206,8 @@ func TestReshardWhileProducersPublish(t *testing.T) {
 	}
 	var topology schema.Topology
 	for i, shards := range []int{4, 3, 0} {
-		until(t, fmt.Sprint("every host has made ", i+1, "00 batches"), func() bool { return len(reached[i+1]) == hosts })
+		until(t, fmt.Sprint("every host has made ", i+1, "00 batches"),
+			func() bool { return len(reached[i+1]) == hosts })
 		topology = setUp(t, admin, shards)
 	}
 	close(stop)
@@ -309,7 +314,8 @@ func TestProducerWaitsForNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, hostile := range []string{"", "\x00\xff", `{"generation":1,"first":0,"shards":99999999}`, `[` + strings.Repeat("[", 5000)} {
+	for _, hostile := range []string{"", "\x00\xff", `{"generation":1,"first":0,"shards":99999999}`,
+		`[` + strings.Repeat("[", 5000)} {
 		if _, err := kv.Put(t.Context(), schema.TopologyKey, []byte(hostile)); err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +380,8 @@ func TestStreamsCreatedAgainByASlowClock(t *testing.T) {
 		r := newRouter(bus, "c", "h", 0, quiet())
 		at := time.Now()
 		r.follow(one.Next(1), at)
-		p := &publisher{js: bus, route: r, spool: newSpool(1 << 20), kind: schema.KindMemory, metrics: newMetrics(), log: quiet()}
+		p := &publisher{js: bus, route: r, spool: newSpool(1 << 20), kind: schema.KindMemory, metrics: newMetrics(),
+			log: quiet()}
 		ctx, stop := context.WithCancel(t.Context())
 		var publishing sync.WaitGroup
 		publishing.Go(func() { p.run(ctx) })
@@ -422,7 +429,8 @@ func TestStaleReplicaIsIgnored(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.now.Load()
 			r.follow(tt.topology, tt.stored)
-			if w := r.now.Load(); w.shard != tt.want || !strings.HasPrefix(w.subjects[schema.KindCopy], fmt.Sprintf("gputap.v1.ev.%d.", tt.want)) {
+			if w := r.now.Load(); w.shard != tt.want || !strings.HasPrefix(w.subjects[schema.KindCopy],
+				fmt.Sprintf("gputap.v1.ev.%d.", tt.want)) {
 				t.Errorf("shard %d, subject %s, want shard %d", w.shard, w.subjects[schema.KindCopy], tt.want)
 			}
 			if before == nil {

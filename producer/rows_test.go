@@ -81,7 +81,8 @@ func waiting(t *testing.T, features []string, started func(pid uint32), args ...
 	return messages
 }
 
-func attendedBy(t *testing.T, features []string, started func(pid uint32), args ...string) (messages [][]byte, printed []string) {
+func attendedBy(t *testing.T, features []string, started func(pid uint32), args ...string) (messages [][]byte,
+	printed []string) {
 	producertest.RequireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
@@ -381,7 +382,8 @@ func checkRecorded(t *testing.T, all *journal, l truthLine) {
 			continue
 		}
 		if e.columns["op"] != "record" || e.columns["name"] != l.text("node") {
-			t.Errorf("%s: a launch of %q inside the capture has op %s", l.text("variant"), e.columns["name"], e.columns["op"])
+			t.Errorf("%s: a launch of %q inside the capture has op %s", l.text("variant"), e.columns["name"],
+				e.columns["op"])
 		}
 		recorded++
 	}
@@ -409,7 +411,8 @@ func checkGraphMemory(t *testing.T, all *journal, l truthLine) {
 		}
 	}
 	if len(found) != len(want) {
-		t.Errorf("%s: the launch of the graph brought %d events of class graph, want %d", l.text("variant"), len(found), len(want))
+		t.Errorf("%s: the launch of the graph brought %d events of class graph, want %d", l.text("variant"), len(found),
+			len(want))
 		return
 	}
 	for i, e := range found {
@@ -514,7 +517,8 @@ func descriptorBytes(l truthLine) (sum uint64) {
 	if flags&(sparse|deferred) != 0 {
 		return 0 // memory comes later, from elsewhere
 	}
-	element := map[uint64]uint64{0x01: 1, 0x02: 2, 0x03: 4, 0x08: 1, 0x09: 2, 0x0a: 4, 0x10: 2, 0x20: 4}[l.number("format")]
+	element := map[uint64]uint64{0x01: 1, 0x02: 2, 0x03: 4, 0x08: 1, 0x09: 2, 0x0a: 4, 0x10: 2,
+		0x20: 4}[l.number("format")]
 	width, height, depth := l.number("width"), l.number("height"), l.number("depth")
 	for range l.number("levels") {
 		sum += max(width, 1) * max(height, 1) * max(depth, 1) * l.number("channels") * element

@@ -30,7 +30,8 @@ func newTestTranslator() *translator {
 	}
 	none := func() (lost [schema.NumLosses]uint64) { return lost }
 	batches := newBatcher(limits, schema.Header{Cluster: "c", Host: "h"}, newSpool(1<<20), none)
-	wanted := attach.NewFeatures([]schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync}, false)
+	wanted := attach.NewFeatures([]schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync},
+		false)
 	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics())
 }
 
@@ -42,7 +43,8 @@ func record[T any](r *T) []byte {
 func head(t testing.TB, kind uint16, symbol string) bpf.Head {
 	for id := range schema.Calls {
 		if schema.Calls[id].Symbol == symbol {
-			return bpf.Head{Type: kind, Call: uint16(id), TID: 1 << 30, TGID: 1 << 30, ThreadStart: 1, Time: 1, CUDAContext: 7}
+			return bpf.Head{Type: kind, Call: uint16(id), TID: 1 << 30, TGID: 1 << 30, ThreadStart: 1, Time: 1,
+				CUDAContext: 7}
 		}
 	}
 	t.Fatalf("no call %s", symbol)
@@ -53,12 +55,14 @@ func head(t testing.TB, kind uint16, symbol string) bpf.Head {
 func FuzzHandle(f *testing.F) {
 	f.Add(record(&bpf.MemoryRecord{Head: head(f, bpf.RecordMemory, "cuMemAlloc_v2"), Bytes: 1 << 63, Device: -1 << 31}))
 	f.Add(record(&bpf.MemoryRecord{Head: head(f, bpf.RecordMemory, "cuMemCreate"), Ptr: 1, Device: 1<<31 - 1}))
-	f.Add(record(&bpf.MemoryRecord{Head: head(f, bpf.RecordMemory, "cuDevicePrimaryCtxRetain"), Ptr: 1, Device: 1<<31 - 1}))
+	f.Add(record(&bpf.MemoryRecord{Head: head(f, bpf.RecordMemory, "cuDevicePrimaryCtxRetain"), Ptr: 1,
+		Device: 1<<31 - 1}))
 	f.Add(record(&bpf.MemoryRecord{Head: head(f, bpf.RecordMemory, "cuLaunchKernel")}))
 	f.Add(record(&bpf.LaunchRecord{Head: head(f, bpf.RecordLaunch, "cuLaunchKernel"), Func: ^uint64(0)}))
 	f.Add(record(&bpf.LaunchRecord{Head: head(f, bpf.RecordLaunch, "cuGraphLaunch"), Func: 1}))
 	f.Add(record(&bpf.CopyRecord{Head: head(f, bpf.RecordCopy, "cuMemcpy"), SrcType: 0xffff, DstType: 2}))
-	f.Add(record(&bpf.ArrayRecord{Head: head(f, bpf.RecordArray, "cuArray3DCreate_v2"), Handle: 1, Width: 1 << 63, Levels: 1 << 31}))
+	f.Add(record(&bpf.ArrayRecord{Head: head(f, bpf.RecordArray, "cuArray3DCreate_v2"), Handle: 1, Width: 1 << 63,
+		Levels: 1 << 31}))
 	f.Add(record(&bpf.NameRecord{Head: head(f, bpf.RecordName, "cuModuleGetFunction"), NameBytes: ^uint64(0)}))
 	f.Add(record(&bpf.DeviceRecord{Head: head(f, bpf.RecordDevice, "cuDeviceGetUuid"), Device: ^uint32(0)}))
 	f.Add(record(&bpf.GraphRecord{Head: head(f, bpf.RecordGraph, "cuStreamEndCapture"), Graph: 1}))
@@ -160,7 +164,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		}},
 		{"CUDA streams", 4 * many, func(i uint64) []byte { stream.Ptr = i; return record(&stream) }},
 		{"graphs", many, func(i uint64) []byte { graph.Graph = i; return record(&graph) }},
-		{"kernels of a graph", 4 * many, func(i uint64) []byte { graph.Graph, graph.Func = 5, i; return record(&graph) }},
+		{"kernels of a graph", 4 * many, func(i uint64) []byte {
+			graph.Graph, graph.Func = 5,
+				i
+			return record(&graph)
+		}},
 		{"allocations of a graph", 4 * many, func(i uint64) []byte { node.Ptr = i; return record(&node) }},
 		{"captures", many, func(i uint64) []byte { capture.Capture = uint32(i); return record(&capture) }},
 		{"recorded launches", 4 * many, func(i uint64) []byte { recorded.Func = i; return record(&recorded) }},
@@ -217,7 +225,8 @@ func TestBatchesStayWithinTheirLimit(t *testing.T) {
 		r.handle(record(&graph))
 	}
 	for i := range uint64(3) {
-		r.handle(record(&bpf.GraphRecord{Head: head(t, bpf.RecordGraph, "cuGraphInstantiateWithFlags"), Made: 1 << 20 << i, Graph: 5}))
+		r.handle(record(&bpf.GraphRecord{Head: head(t, bpf.RecordGraph, "cuGraphInstantiateWithFlags"),
+			Made: 1 << 20 << i, Graph: 5}))
 		r.handle(record(&bpf.LaunchRecord{Head: head(t, bpf.RecordLaunch, "cuGraphLaunch"), Func: 1 << 20 << i}))
 	}
 	batches, launches, graphs := decodable(t, r), 0, 0

@@ -146,7 +146,8 @@ func TestShortProgramsAreComplete(t *testing.T) {
 // TestOlderProcessIsLateUntilExec: the new image made no call before.
 func TestOlderProcessIsLateUntilExec(t *testing.T) {
 	producertest.RequireBPF(t)
-	shell := producertest.StartSteps(t, exec.Command("/bin/sh", "-c", `echo step ready; read x; exec "$0" later --steps`, producertest.Built(t, "workload")))
+	shell := producertest.StartSteps(t, exec.Command("/bin/sh", "-c",
+		`echo step ready; read x; exec "$0" later --steps`, producertest.Built(t, "workload")))
 	shell.Await("ready")
 	w := watch(t)
 	shell.Continue()

@@ -38,7 +38,8 @@ func sideMapping(path string) []byte {
 
 func TestParseSide(t *testing.T) {
 	mapping := sideRecord{
-		kind: sideMap, time: 99, pid: 12, tid: 13, inode: library.Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711}, start: 0x7f00007000, end: 0x7f0000a000,
+		kind: sideMap, time: 99, pid: 12, tid: 13, inode: library.Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711},
+		start: 0x7f00007000, end: 0x7f0000a000,
 	}
 	at := func(path string) sideRecord { m := mapping; m.path = path; return m }
 	renamed := [16]byte{'a', 'b'}
@@ -64,7 +65,8 @@ func TestParseSide(t *testing.T) {
 		{"new thread", sideBytes(unix.PERF_RECORD_FORK, 0, []uint32{12, 12, 13, 12, 7, 0}, "", 7), sideRecord{}},
 		{"exit", sideBytes(unix.PERF_RECORD_EXIT, 0, []uint32{12, 3, 12, 3, 7, 0}, "", 7),
 			sideRecord{kind: sideExit, time: 7, pid: 12, tid: 12, parent: 3}},
-		{"lost", sideBytes(unix.PERF_RECORD_LOST, 0, []uint32{1, 0, 5, 0}, "", 7), sideRecord{kind: sideLost, time: 7, lost: 5}},
+		{"lost", sideBytes(unix.PERF_RECORD_LOST, 0, []uint32{1, 0, 5, 0}, "", 7),
+			sideRecord{kind: sideLost, time: 7, lost: 5}},
 		{"lost, cut", sideBytes(unix.PERF_RECORD_LOST, 0, []uint32{1, 0}, "", 7), sideRecord{}},
 		{"fork, cut", sideBytes(unix.PERF_RECORD_FORK, 0, []uint32{12, 3}, "", 7), sideRecord{}},
 		{"sample", sideBytes(unix.PERF_RECORD_SAMPLE, 0, []uint32{1, 2}, "", 7), sideRecord{}},
@@ -118,7 +120,8 @@ func TestSideRing(t *testing.T) {
 }
 
 func FuzzSideband(f *testing.F) {
-	f.Add(slices.Concat(sideMapping("/libcuda.so.1"), sideBytes(unix.PERF_RECORD_FORK, 0, []uint32{1, 2, 3, 4, 0, 0}, "", 7)), uint16(0))
+	f.Add(slices.Concat(sideMapping("/libcuda.so.1"), sideBytes(unix.PERF_RECORD_FORK, 0, []uint32{1, 2, 3, 4, 0, 0},
+		"", 7)), uint16(0))
 	f.Fuzz(func(t *testing.T, raw []byte, at uint16) {
 		parseSide(raw)
 		ring := make([]byte, 1024)

@@ -33,7 +33,8 @@ func TestResolve(t *testing.T) {
 	if want := []string{"python3", "exactly-fifteen", "more-than-fifte"}; !slices.Equal(f.Comms, want) {
 		t.Errorf("names %q, want %q", f.Comms, want)
 	}
-	if n := strings.Count(out.String(), "level=WARN"); n != 1 || !strings.Contains(out.String(), "compared=more-than-fifte") {
+	if n := strings.Count(out.String(), "level=WARN"); n != 1 || !strings.Contains(out.String(),
+		"compared=more-than-fifte") {
 		t.Errorf("%d warnings: %s", n, &out)
 	}
 	if !slices.Equal(f.UIDs, []uint32{0, 1000}) || f.PIDs[me] != procfs.StartTicks(procfs.ReadFile("/proc/self/stat")) || f.Cgroups != bpf.FilterContainer {
@@ -46,7 +47,8 @@ func TestResolve(t *testing.T) {
 		{config.Filter{PID: []string{"4194304"}}, "filter.pid: no process 4194304 is running: start it first"},
 		{config.Filter{UID: []string{"no-such-user"}}, `filter.uid: no user "no-such-user" in /etc/passwd of this host: use a number`},
 	} {
-		if _, err := Resolve(tt.filter, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Resolve(tt.filter, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+			tt.want) {
 			t.Errorf("got %v, want it to say %q", err, tt.want)
 		}
 	}
@@ -84,18 +86,23 @@ func TestConditionsOfControlGroups(t *testing.T) {
 		{"mount point", config.Filter{Cgroup: []string{"/sys/fs/cgroup"}}, "/", bpf.FilterCgroup},
 		{"root", config.Filter{Cgroup: []string{"/"}}, "/", bpf.FilterCgroup},
 		{"root is not all", config.Filter{Cgroup: []string{"/"}}, "/a", 0},
-		{"name", config.Filter{Cgroup: []string{"slurmstepd.scope"}}, "/system.slice/slurmstepd.scope", bpf.FilterCgroup},
+		{"name", config.Filter{Cgroup: []string{"slurmstepd.scope"}}, "/system.slice/slurmstepd.scope",
+			bpf.FilterCgroup},
 		{"name in the middle", config.Filter{Cgroup: []string{"b"}}, "/a/b/c", 0},
-		{"container", config.Filter{Container: []string{ctr}}, "/system.slice/docker-" + ctr + ".scope", bpf.FilterContainer},
+		{"container", config.Filter{Container: []string{ctr}}, "/system.slice/docker-" + ctr + ".scope",
+			bpf.FilterContainer},
 		{"its monitor", config.Filter{Container: []string{ctr}}, "/machine.slice/libpod-conmon-" + ctr + ".scope", 0},
 		{"pod", config.Filter{Container: []string{strings.ToUpper(pod)}}, "/kubepods/pod" + pod, bpf.FilterContainer},
 		{"container of a pod", config.Filter{Container: []string{pod}}, "/kubepods/pod" + pod + "/" + ctr, 0},
-		{"pod, flat", config.Filter{Container: []string{pod}}, "/kubepods-pod" + podSlice + ".slice:cri-containerd:" + ctr, bpf.FilterContainer},
-		{"both", config.Filter{Container: []string{ctr[:12]}, Cgroup: []string{"/" + ctr}}, "/" + ctr, bpf.FilterContainer | bpf.FilterCgroup},
+		{"pod, flat", config.Filter{Container: []string{pod}},
+			"/kubepods-pod" + podSlice + ".slice:cri-containerd:" + ctr, bpf.FilterContainer},
+		{"both", config.Filter{Container: []string{ctr[:12]}, Cgroup: []string{"/" + ctr}}, "/" + ctr,
+			bpf.FilterContainer | bpf.FilterCgroup},
 		{"LXC has no digits", config.Filter{Container: []string{"abcdefabcdef"}}, "/lxc.payload.abcdefabcdefabc", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tree := CgroupTree{mount: procfs.HostRoot + "/sys/fs/cgroup", paths: map[string]bool{}, names: map[string]bool{}, ids: map[string]string{}}
+			tree := CgroupTree{mount: procfs.HostRoot + "/sys/fs/cgroup", paths: map[string]bool{},
+				names: map[string]bool{}, ids: map[string]string{}}
 			tree.parse(tt.filter)
 			if got := tree.conditions(tt.group); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
@@ -108,7 +115,8 @@ func TestConditionsOfControlGroups(t *testing.T) {
 			t.Errorf("%s: %v", group, tree.ambiguous)
 		}
 	}
-	if tree.conditions("/docker/"+second) != 0 || tree.ambiguous == nil || !strings.Contains(tree.ambiguous.Error(), "use more digits") {
+	if tree.conditions("/docker/"+second) != 0 || tree.ambiguous == nil || !strings.Contains(tree.ambiguous.Error(),
+		"use more digits") {
 		t.Errorf("two containers of one beginning: %v", tree.ambiguous)
 	}
 }

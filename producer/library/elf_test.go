@@ -58,11 +58,12 @@ func TestHostileLibraries(t *testing.T) {
 		change change
 		good   bool
 	}{
-		"a library":              {nil, true},
-		"symbols without end":    {func(_ *elf.Header64, s []elf.Section64) { s[0].Size = 1 << 62 }, false},
-		"symbols behind it":      {func(_ *elf.Header64, s []elf.Section64) { s[0].Off = 1 << 40 }, false},
-		"names without end":      {func(_ *elf.Header64, s []elf.Section64) { s[1].Size = 1 << 62 }, false},
-		"compressed symbols":     {func(_ *elf.Header64, s []elf.Section64) { s[0].Flags = uint64(elf.SHF_COMPRESSED) }, false},
+		"a library":           {nil, true},
+		"symbols without end": {func(_ *elf.Header64, s []elf.Section64) { s[0].Size = 1 << 62 }, false},
+		"symbols behind it":   {func(_ *elf.Header64, s []elf.Section64) { s[0].Off = 1 << 40 }, false},
+		"names without end":   {func(_ *elf.Header64, s []elf.Section64) { s[1].Size = 1 << 62 }, false},
+		"compressed symbols": {func(_ *elf.Header64, s []elf.Section64) { s[0].Flags = uint64(elf.SHF_COMPRESSED) },
+			false},
 		"no such name table":     {func(_ *elf.Header64, s []elf.Section64) { s[0].Link = 1 << 30 }, false},
 		"many sections":          {func(h *elf.Header64, _ []elf.Section64) { h.Shnum = 0xffff }, false},
 		"sections of other size": {func(h *elf.Header64, _ []elf.Section64) { h.Shentsize = 1 }, false},

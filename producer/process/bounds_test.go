@@ -13,7 +13,8 @@ import (
 // TestTrimDiscardsTheLargestProcess: a process with few handles keeps them.
 func TestTrimDiscardsTheLargestProcess(t *testing.T) {
 	table := NewTable(noLibraries{})
-	modest := bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleGetFunction"), TID: 1 << 30, TGID: 1 << 30, ThreadStart: 1, Time: 1}, Handle: 1, NameBytes: 5, Name: [bpf.NameBytes]byte{'n', 'a', 'm', 'e'}}
+	modest := bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleGetFunction"), TID: 1 << 30, TGID: 1 << 30,
+		ThreadStart: 1, Time: 1}, Handle: 1, NameBytes: 5, Name: [bpf.NameBytes]byte{'n', 'a', 'm', 'e'}}
 	modest.TID, modest.TGID = 1<<30+1, 1<<30+1
 	table.LearnName(&modest)
 	greedy := modest
@@ -66,7 +67,8 @@ func TestVanishedProcessEndsOnce(t *testing.T) {
 	table := NewTable(noLibraries{})
 	table.identity.listed = true
 	table.BeginRound(schema.KTime(time.Hour))
-	gone := bpf.ThreadRecord{Head: bpf.Head{Type: bpf.RecordThread, TGID: 1 << 30, TID: 1 << 30, ThreadStart: 5}, ProcessStart: 5}
+	gone := bpf.ThreadRecord{Head: bpf.Head{Type: bpf.RecordThread, TGID: 1 << 30, TID: 1 << 30, ThreadStart: 5},
+		ProcessStart: 5}
 	here := gone
 	here.TGID, here.TID = uint32(os.Getpid()), uint32(os.Getpid())
 	here.ProcessStart = procfs.StartTicks(procfs.ReadFile("/proc/self/stat")) * uint64(procfs.Tick)

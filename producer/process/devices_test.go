@@ -35,7 +35,8 @@ func twoCards(t *testing.T) []Card {
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(path, "information"), fmt.Appendf(nil, information, uuid, bus, i), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(path, "information"), fmt.Appendf(nil, information, uuid, bus, i),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +194,8 @@ func TestContextHandleIsReused(t *testing.T) {
 		at, context, cudaStream uint64
 		want                    uint32
 	}{
-		{20, 0x10, 0, 0}, {40, 0x10, 0, 1}, {29, 0x10, 1, 0}, {20, 0x20, 0, 1}, {20, 0x10, 0x100, 1}, {14, 0x10, 0x100, 0},
+		{20, 0x10, 0, 0}, {40, 0x10, 0, 1}, {29, 0x10, 1, 0}, {20, 0x20, 0, 1}, {20, 0x10, 0x100, 1}, {14, 0x10, 0x100,
+			0},
 		{20, 0, 0x100, 1},
 	}
 	for _, tt := range tests {
@@ -201,7 +203,8 @@ func TestContextHandleIsReused(t *testing.T) {
 		d := &table.Thread(&head).Process.devices
 		got, known := d.ordinal(d.contextOf(h, tt.cudaStream), schema.KTime(tt.at))
 		if !known || got != tt.want {
-			t.Errorf("at %d in context %#x, CUDA stream %#x: GPU %d (%v), want %d", tt.at, tt.context, tt.cudaStream, got, known, tt.want)
+			t.Errorf("at %d in context %#x, CUDA stream %#x: GPU %d (%v), want %d", tt.at, tt.context, tt.cudaStream,
+				got, known, tt.want)
 		}
 	}
 }

@@ -61,7 +61,8 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 	l := &handleLayout{differ: 100} // nothing is read
 	now := uint64(1)
 	report := func(symbol string, handle, module uint64, name string) {
-		r := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, symbol), Time: now}, Handle: handle, Module: module, NameBytes: uint64(len(name) + 1)}
+		r := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, symbol), Time: now}, Handle: handle, Module: module,
+			NameBytes: uint64(len(name) + 1)}
 		copy(r.Name[:], name)
 		q.name(r, l)
 	}
@@ -69,7 +70,8 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 	report("cuFuncGetName", 0x20, 0, "second")
 	report("cuLibraryGetKernel", 0x30, 0x2000, "third")
 	q.unload(0x1000, 100)
-	for handle, want := range map[uint64][2]string{0x10: {"first", ""}, 0x20: {"second", ""}, 0x30: {"third", "third"}} {
+	for handle, want := range map[uint64][2]string{0x10: {"first", ""}, 0x20: {"second", ""},
+		0x30: {"third", "third"}} {
 		for i, at := range []uint64{50, 150} {
 			if got := q.function(handle, schema.KTime(at), l).Name; got != want[i] {
 				t.Errorf("handle %#x at %d is %q, want %q", handle, at, got, want[i])
@@ -78,7 +80,8 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 	}
 	now = 180
 	report("cuModuleGetFunction", 0x10, 0x1000, "again")
-	for at, want := range map[schema.KTime]string{200: "again", 90: "first", 150: ""} { // launches of the old one arrive late
+	for at, want := range map[schema.KTime]string{200: "again", 90: "first",
+		150: ""} { // launches of the old one arrive late
 		if got := q.function(0x10, at, l).Name; got != want {
 			t.Errorf("at %d the handle given out again is %q, want %q", at, got, want)
 		}
@@ -92,7 +95,8 @@ func TestEnumeratedKernelsHaveAModule(t *testing.T) {
 	named := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuFuncGetName"), Time: 1}, Handle: 0x10, NameBytes: 5}
 	copy(named.Name[:], "name")
 	q.name(named, l)
-	list := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleEnumerateFunctions"), Time: 2}, Module: 0x1000, NameBytes: 16 + 7}
+	list := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleEnumerateFunctions"), Time: 2}, Module: 0x1000,
+		NameBytes: 16 + 7}
 	binary.LittleEndian.PutUint64(list.Name[0:], 0x10)
 	binary.LittleEndian.PutUint64(list.Name[8:], 0x20)
 	binary.LittleEndian.PutUint64(list.Name[16:], 0x30) // beyond what was read

@@ -28,7 +28,8 @@ func TestGraphs(t *testing.T) {
 		partial bool
 	}{
 		{"captured", false, []*bpf.GraphRecord{begin, end, ready}, map[uint64]uint32{7: 2}, nil, false},
-		{"nodes", false, []*bpf.GraphRecord{kernel(100, 7), kernel(100, 8), kernel(100, 7), ready}, map[uint64]uint32{7: 2, 8: 1}, nil, false},
+		{"nodes", false, []*bpf.GraphRecord{kernel(100, 7), kernel(100, 8), kernel(100, 7), ready},
+			map[uint64]uint32{7: 2, 8: 1}, nil, false},
 		{"nodes of any type", false, []*bpf.GraphRecord{
 			record("cuGraphAddNode", bpf.GraphRecord{Graph: 100, Made: nodeKernel, Func: 7}),
 			record("cuGraphAddNode_v2", bpf.GraphRecord{Graph: 100, Made: nodeMemAlloc, Ptr: 1, Bytes: 2}),
@@ -39,14 +40,17 @@ func TestGraphs(t *testing.T) {
 			record("cuGraphAddNode", bpf.GraphRecord{Graph: 100, Made: nodeConditional}), ready,
 		}, map[uint64]uint32{}, nil, true},
 		{"a child", false, []*bpf.GraphRecord{
-			kernel(200, 7), kernel(200, 7), kernel(100, 8), record("cuGraphAddChildGraphNode", bpf.GraphRecord{Graph: 100, Made: 200}), ready,
+			kernel(200, 7), kernel(200, 7), kernel(100, 8), record("cuGraphAddChildGraphNode",
+				bpf.GraphRecord{Graph: 100, Made: 200}), ready,
 		}, map[uint64]uint32{7: 2, 8: 1}, nil, false},
 		{"a clone does not change with its source", false, []*bpf.GraphRecord{
 			kernel(200, 7), record("cuGraphClone", bpf.GraphRecord{Made: 100, Graph: 200}), kernel(200, 7), ready,
 		}, map[uint64]uint32{7: 1}, nil, false},
-		{"an executable graph does not change with its source", false, []*bpf.GraphRecord{kernel(100, 7), ready, kernel(100, 7)}, map[uint64]uint32{7: 1}, nil, false},
+		{"an executable graph does not change with its source", false,
+			[]*bpf.GraphRecord{kernel(100, 7), ready, kernel(100, 7)}, map[uint64]uint32{7: 1}, nil, false},
 		{"updated", false, []*bpf.GraphRecord{
-			kernel(100, 7), ready, kernel(300, 8), record("cuGraphExecUpdate_v2", bpf.GraphRecord{Made: 900, Graph: 300}),
+			kernel(100, 7), ready, kernel(300, 8), record("cuGraphExecUpdate_v2",
+				bpf.GraphRecord{Made: 900, Graph: 300}),
 		}, map[uint64]uint32{8: 1}, nil, false},
 		{"a reused handle", false, []*bpf.GraphRecord{
 			kernel(100, 7), record("cuGraphDestroy", bpf.GraphRecord{Graph: 100}), kernel(100, 8), ready,

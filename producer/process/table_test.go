@@ -23,7 +23,8 @@ func TestLaunchesKeepTheirImageAfterExec(t *testing.T) {
 	p := NewTable(noLibraries{})
 	pid := uint32(os.Getpid())
 	record := func(at uint64, call schema.CallID, comm string) *bpf.ThreadRecord {
-		r := &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: 7, Time: at}, ProcessStart: 7}
+		r := &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: 7, Time: at},
+			ProcessStart: 7}
 		copy(r.Comm[:], comm)
 		copy(r.ProcessComm[:], comm)
 		return r
@@ -74,7 +75,8 @@ func TestEndDuringDetachIsLate(t *testing.T) {
 			p := NewTable(noLibraries{})
 			pid := uint32(os.Getpid())
 			record := func(at uint64, call schema.CallID) *bpf.ThreadRecord {
-				return &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: 7, Time: at}, ProcessStart: 7}
+				return &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: 7,
+					Time: at}, ProcessStart: 7}
 			}
 			p.LearnThread(record(10, 0))
 			q := p.byPID[pid]

@@ -16,8 +16,10 @@ func TestAccountsFollowThePasswdFile(t *testing.T) {
 		passwd string
 		want   map[uint32]string
 	}{
-		{"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann,,:/home/ann:/bin/sh\nanne:x:1000:1::/:/x\n", map[uint32]string{0: "root", 1000: "ann"}},
-		{"root:x:0:0:root:/root:/bin/sh\nbea:x:1000:1000:Bea,,:/home/bea:/bin/sh\n", map[uint32]string{0: "root", 1000: "bea"}},
+		{"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann,,:/home/ann:/bin/sh\nanne:x:1000:1::/:/x\n",
+			map[uint32]string{0: "root", 1000: "ann"}},
+		{"root:x:0:0:root:/root:/bin/sh\nbea:x:1000:1000:Bea,,:/home/bea:/bin/sh\n",
+			map[uint32]string{0: "root", 1000: "bea"}},
 		{"+::::::\n# root\nroot:x:zero:0:r:/:/\n:x:5:5::/:/\nshort:x:6\n", map[uint32]string{}},
 	} {
 		if err := os.WriteFile(file, []byte(tt.passwd), 0o600); err != nil {

@@ -100,8 +100,8 @@ var (
 	containerPattern = regexp.MustCompile(`^(?:.*[:.-])?([0-9a-f]{64})(?:\.scope)?$`)
 	// The group of a container's monitor also has the container's id.
 	monitorPattern = regexp.MustCompile(`(?:^|-)conmon-`)
-	// kubelet writes pod… below kubepods; with systemd it writes …-pod….slice and underscores. Static pods have an id
-	// without dashes.
+	// kubelet writes pod… below kubepods; with systemd it writes …-pod….slice and underscores. Static pods have
+	// an id without dashes.
 	podPattern = regexp.MustCompile(
 		`(?:^|-)pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?:$|:)`)
 )
