@@ -61,10 +61,8 @@ func streamIndex(o *openBatch, thread *process.Thread, cudaStream uint64) uint32
 func (t *translator) contextGPU(o *openBatch, thread *process.Thread, context uint64, at schema.KTime) uint32 {
 	p, i := thread.Process, &thread.Indexes
 	if at < p.ContextsMoved() { // another answer than for later calls
-		if gpu, known := t.known.ContextGPU(p, context, at); known {
-			return o.GPU(gpu)
-		}
-		return 0
+		index, _ := t.gpuIndex(o, p, context, at)
+		return index
 	}
 	if i.GPUContext != context || i.DeviceVersion != p.DeviceVersion() {
 		i.GPUContext, i.DeviceVersion, i.GPU = context, p.DeviceVersion(), process.Index{}
@@ -73,10 +71,23 @@ func (t *translator) contextGPU(o *openBatch, thread *process.Thread, context ui
 	if c.Generation == o.generation {
 		return c.Index
 	}
-	gpu, known := t.known.ContextGPU(p, context, at)
+	index, known := t.gpuIndex(o, p, context, at)
 	if !known {
 		return 0
 	}
-	c.Generation, c.Index = o.generation, o.GPU(gpu)
+	c.Generation, c.Index = o.generation, index
 	return c.Index
+}
+
+// gpuIndex adds the GPU of a context to the dictionary, if it is known or can be inferred.
+func (t *translator) gpuIndex(
+	o *openBatch, p *process.Process, context uint64, at schema.KTime,
+) (index uint32, known bool) {
+	if ordinal, known := p.Ordinal(context, at); known {
+		return o.GPU(t.known.GPU(p, ordinal)), true
+	}
+	if gpu := t.known.InferredGPU(p); gpu != nil {
+		return o.GPU(*gpu), true
+	}
+	return 0, false
 }

@@ -272,16 +272,15 @@ func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	return p.devices.gpu(ordinal, p.PID, t.Cards)
 }
 
-// ContextGPU returns the GPU of a context at a time, if it is known or can be inferred.
-func (t *Table) ContextGPU(p *Process, context uint64, at schema.KTime) (gpu schema.GPU, known bool) {
-	if ordinal, known := p.devices.ordinal(context, at); known {
-		return t.GPU(p, ordinal), true
-	}
+// Ordinal returns the ordinal of a context at a time.
+func (p *Process) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
+	return p.devices.ordinal(context, at)
+}
+
+// InferredGPU returns the GPU of a late process whose context is unknown; nil when it cannot be inferred.
+func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if !p.Late {
-		return gpu, false
+		return nil
 	}
-	if only := p.devices.onlyOpen(p.PID, t.Cards, t.now); only != nil {
-		return *only, true
-	}
-	return gpu, false
+	return p.devices.onlyOpen(p.PID, t.Cards, t.now)
 }
