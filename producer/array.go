@@ -2,15 +2,15 @@ package producer
 
 import "github.com/gputap/gputap/bpf"
 
-// Flags of CUDA_ARRAY3D_DESCRIPTOR that decide about memory.
+// Flags of CUDA_ARRAY3D_DESCRIPTOR that affect its memory.
 const (
 	arrayLayered  = 0x01
-	arraySparse   = 0x40 // memory is mapped into it later
-	arrayDeferred = 0x80 // as sparse
+	arraySparse   = 0x40 // the program maps memory into it later
+	arrayDeferred = 0x80 // same as sparse
 )
 
-// arrayBytes is what an array takes by its descriptor; the driver's padding is not known. Of a layered
-// array depth counts layers, which do not get fewer from level to level.
+// arrayBytes returns the size of an array by its descriptor, without the driver's padding, which is unknown. The depth
+// of a layered array counts layers; every mipmap level has all of them.
 func arrayBytes(a *bpf.ArrayRecord) uint64 {
 	if a.Flags&(arraySparse|arrayDeferred) != 0 {
 		return 0
@@ -27,7 +27,7 @@ func arrayBytes(a *bpf.ArrayRecord) uint64 {
 	return bytes
 }
 
-// texelBytes of one level. Formats are those of CUarray_format.
+// texelBytes returns the size of one level. Formats are those of CUarray_format.
 func texelBytes(w, h, d uint64, format, channels uint32) uint64 {
 	switch {
 	case format >= 0x91 && format <= 0x9f: // block-compressed: 4 by 4 texels in 8 or 16 bytes

@@ -3,18 +3,19 @@ package producer
 import (
 	"time"
 
+	"github.com/gputap/gputap/producer/process"
 	"github.com/gputap/gputap/schema"
 )
 
 // grownEvents bounds a batch that grows while the one before is in flight.
 const grownEvents = 32_768
 
-// batcher holds the open batch of each kind and closes it at BatchEvents, BatchBytes or BatchAge.
-// While one is in flight and another is ready it lets the next one grow, up to BatchMaxBytes, so the size
-// of batches follows the round trip and the bus never waits for one. Only the reading goroutine uses it.
+// batcher holds the open batch of each kind. It alone closes batches: at BatchEvents, BatchBytes or BatchAge. While one
+// batch is in flight and another is queued, the next one grows up to BatchMaxBytes, so the size of batches follows the
+// round trip to NATS. Only the reading goroutine uses it.
 type batcher struct {
 	limits batchLimits
-	header schema.Header // what all batches share
+	header schema.Header // shared by all batches
 	spool  *spool
 	lost   func() [schema.NumLosses]uint64
 	open   [schema.NumKinds]*openBatch
@@ -27,52 +28,71 @@ type batchLimits struct {
 	age      time.Duration
 }
 
-// openBatch is one kind's batch under construction.
+// graphKey identifies the executable graphs that had one handle of one process, one after the other.
+type graphKey struct {
+	process *process.Process
+	handle  uint64
+}
+
+// openBatch is one kind's batch under construction. Its generation changes when it is closed; indexes of its
+// dictionaries are valid for one generation.
 type openBatch struct {
 	*schema.Builder
 	generation uint64
 	seq        uint64
 	opened     schema.KTime // when its first event was added
-	strings    int          // in it when its size was last looked at
+	strings    int          // bytes of its strings at the last check of its size
+	graphs     map[graphKey]bool
 }
 
 func newBatcher(limits batchLimits, header schema.Header, s *spool, lost func() [schema.NumLosses]uint64) *batcher {
 	b := &batcher{limits: limits, header: header, spool: s, lost: lost}
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
-		b.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), generation: 1}
+		b.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), generation: 1, graphs: map[graphKey]bool{}}
 	}
 	return b
 }
 
-// added is called after each event of a kind.
+// added notes an event that was added to the open batch of a kind, and closes the batch if it is full.
 func (b *batcher) added(kind schema.Kind, now schema.KTime) {
 	o := b.open[kind]
 	n := o.Events()
 	if n == 1 {
 		o.opened = now
 	}
-	if n%512 == 0 || o.Strings() > o.strings+someStrings {
+	if n%512 == 0 || o.Strings() > o.strings+checkStrings {
 		b.closeIfFull(o)
 		o.strings = o.Strings()
 	}
 }
 
-// older has the open memory batch say who is still there.
-func (b *batcher) older(pids []uint64, now schema.KTime) {
+// setOlder adds the list of older processes that still run to the open memory batch.
+func (b *batcher) setOlder(pids []uint64, now schema.KTime) {
 	o := b.open[schema.KindMemory]
 	if o.Older = pids; o.Events() == 0 {
 		o.opened = now
 	}
 }
 
-// empty says that there is nothing to send.
+// empty reports whether there is nothing to send.
 func (o *openBatch) empty() bool { return o.Events() == 0 && o.Older == nil }
 
-// someStrings are looked at before there are 512 events: names and paths are up to 4 KiB long.
-const someStrings = 16 << 10
+// checkStrings is the growth of strings, in bytes, after which added checks the size of a batch even before 512 events:
+// names and paths are up to 4 KiB long.
+const checkStrings = 16 << 10
 
 // full reports whether a batch has no room for large entries.
 func (b *batcher) full(o *openBatch) bool { return o.Size() >= b.limits.maxBytes/2 }
+
+// prepareGraph makes room in the open launch batch to describe a graph. It closes the batch if it is full, or describes
+// another graph that had the same handle.
+func (b *batcher) prepareGraph(key graphKey) {
+	o := b.open[schema.KindLaunch]
+	if b.full(o) || o.graphs[key] {
+		b.close(o)
+	}
+	o.graphs[key] = true
+}
 
 func (b *batcher) closeIfFull(o *openBatch) {
 	n, size := o.Events(), o.Size()
@@ -80,15 +100,15 @@ func (b *batcher) closeIfFull(o *openBatch) {
 		b.close(o)
 		return
 	}
-	if (n >= b.limits.events || size >= b.limits.bytes) && b.spool.waiting(o.Kind()) <= 1 { // one is in flight, this will be ready
-		b.close(o)
+	if (n >= b.limits.events || size >= b.limits.bytes) && b.spool.waiting(o.Kind()) <= 1 {
+		b.close(o) // at most one is in flight: this one is queued next
 	}
 }
 
-// grownAge bounds the age of a batch that grows, where there is an outbox: until it is closed a crash takes it.
+// grownAge bounds the age of a growing batch when there is an outbox: a crash loses an open batch.
 const grownAge = schema.KTime(time.Second)
 
-// closeDue closes the batches that are old enough and not waited for by an earlier one.
+// closeDue closes the batches that are old enough, unless an earlier one is still in flight.
 func (b *batcher) closeDue(now schema.KTime) {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		o := b.open[kind]
@@ -101,7 +121,7 @@ func (b *batcher) closeDue(now schema.KTime) {
 	}
 }
 
-// closeAll closes whatever is open: at the end.
+// closeAll closes all open batches, at the end.
 func (b *batcher) closeAll() {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		if o := b.open[kind]; !o.empty() {
@@ -110,18 +130,18 @@ func (b *batcher) closeAll() {
 	}
 }
 
-// heartbeat sends a host batch.
-func (b *batcher) heartbeat(libraries []schema.Library, cards []card, known *processes, linux, version string) {
+// heartbeat closes a host batch.
+func (b *batcher) heartbeat(libraries []schema.Library, known *process.Table, linux, version string) {
 	o := b.open[schema.KindHost]
 	o.Libraries, o.Linux, o.Producer = nil, linux, version
 	for i := 0; i < len(libraries) && !b.full(o); i++ {
 		o.Libraries = libraries[:i+1]
 	}
-	for i := range cards {
-		o.GPU(cards[i].GPU)
+	for i := range known.Cards {
+		o.GPU(known.Cards[i].GPU)
 	}
 	o.Coverage = o.Coverage[:0]
-	known.coverage(o.Builder, b.limits.maxBytes-b.limits.maxBytes/8)
+	known.AddCoverage(o.Builder, b.limits.maxBytes-b.limits.maxBytes/8)
 	b.close(o)
 }
 
@@ -133,5 +153,6 @@ func (b *batcher) close(o *openBatch) {
 	data := o.Encode(&h)
 	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), lost: h.Lost[schema.LossSpool], last: o.Last(), at: time.Now().UnixNano()})
 	o.Reset()
+	clear(o.graphs)
 	o.generation++
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestOneBatchIsReady: a batch is closed at BatchEvents while at most one waits for its ack, so that the bus always has
-// the next; while two wait it grows.
-func TestOneBatchIsReady(t *testing.T) {
-	r := ringless()
+// TestBatchGrowsWhileTwoAreWaiting: a batch is closed at BatchEvents while at most one is not acked, so that the next
+// is always queued; while two are not acked it grows.
+func TestBatchGrowsWhileTwoAreWaiting(t *testing.T) {
+	r := newTestTranslator()
 	limit, s := r.batches.limits.events, r.batches.spool
 	add := func(n int) {
 		for range n {
@@ -30,7 +30,7 @@ func TestOneBatchIsReady(t *testing.T) {
 		t.Fatalf("%d batches wait, want the third to grow", n)
 	}
 	s.acked(schema.KindLaunch)
-	add(512) // so often it is looked at
+	add(512) // the size is checked every 512 events
 	if n, third := s.waiting(schema.KindLaunch), s.queues[schema.KindLaunch][1].events; n != 2 || third != 2*limit+512 {
 		t.Errorf("%d batches wait, the latest of %d events, want 2 and %d", n, third, 2*limit+512)
 	}
@@ -40,10 +40,11 @@ func TestOneBatchIsReady(t *testing.T) {
 	}
 }
 
-// TestThreads: a second thread is asked for when a ring is half full, once, and given back a second after.
-func TestThreads(t *testing.T) {
+// TestSecondThreadWhileRingsFill: the program gets a second thread, once, when a ring is half full, and has one again a
+// second later.
+func TestSecondThreadWhileRingsFill(t *testing.T) {
 	var asked []int
-	r := threads{set: func(n int) { asked = append(asked, n) }}
+	r := gomaxprocs{set: func(n int) { asked = append(asked, n) }}
 	for _, at := range []struct {
 		fill uint64
 		now  schema.KTime
@@ -57,9 +58,9 @@ func TestThreads(t *testing.T) {
 		{fill: 0, now: 2 + 2*busyFor},
 	} {
 		asked = nil
-		if r.use(at.fill, at.now); len(asked) != len(at.want) || len(asked) > 0 && asked[0] != at.want[0] {
+		if r.adjust(at.fill, at.now); len(asked) != len(at.want) || len(asked) > 0 && asked[0] != at.want[0] {
 			t.Errorf("ring filled to %d at %d: asked for %v, want %v", at.fill, at.now, asked, at.want)
 		}
 	}
-	(&threads{}).use(busyFill, 1) // nobody is asked
+	(&gomaxprocs{}).adjust(busyFill, 1) // without a function
 }

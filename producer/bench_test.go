@@ -16,7 +16,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// filled is a producer whose rings hold what the workload has just done.
+// filled returns a producer whose rings contain the calls of a workload.
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
 	cfg := config.DefaultProducer()
 	cfg.Libraries = []string{stubPath}
@@ -30,7 +30,8 @@ func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *P
 }
 
 func work(b *testing.B, function string, calls int) {
-	if out, err := exec.Command("../bin/workload", "bench", function, "--count", fmt.Sprint(calls)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../bin/workload", "bench", function, "--count",
+		fmt.Sprint(calls)).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 }
@@ -46,7 +47,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 			records, took := 0, time.Duration(0)
 			for b.Loop() {
 				b.StopTimer()
-				p.take(b) // what the first ones allocate and look up is not what a producer does all day
+				p.take(b) // the first records cause allocations and look-ups; later ones do not
 				work(b, function, calls)
 				b.StartTimer()
 				start := time.Now()
@@ -64,7 +65,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 	}
 }
 
-// take reads what is in the rings, and takes all batches as if they were acked.
+// take reads the rings, and removes all batches as if they were acked.
 func (p *Producer) take(b *testing.B) {
 	p.reader.drain()
 	p.batches.closeAll()
@@ -87,7 +88,7 @@ func BenchmarkRingToAck(b *testing.B) {
 	const calls = 1_800_000
 	for b.Loop() {
 		p := filled(b, js, "launch", calls)
-		p.probes.detach() // Linux takes its time over it
+		p.probes.Detach() // Linux takes its time over it
 		began := time.Now()
 		p.reader.drain()
 		p.batches.closeAll()
@@ -101,7 +102,7 @@ func BenchmarkRingToAck(b *testing.B) {
 		first := jsStream.CachedInfo().State.LastSeq + 1
 		ended, end := context.WithCancel(b.Context())
 		end()
-		p.probes.detach() // Linux takes its time over it
+		p.probes.Detach() // Linux takes its time over it
 		start := time.Now()
 		if err := p.Run(ended); err != nil {
 			b.Fatal(err)

@@ -6,9 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,35 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
-
-// requireBPF skips where probes cannot be attached, and fails instead where GPUTAP_REQUIRE_BPF is set.
-func requireBPF(t testing.TB) {
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("GPUTAP_REQUIRE_BPF") != "" {
-		t.Fatal("GPUTAP_REQUIRE_BPF is set and this is not root")
-	}
-	t.Skip("uprobes need root")
-}
-
-func stub(t testing.TB, file string) string {
-	path, err := filepath.Abs("../bin/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make stub", err)
-	}
-	return path
-}
 
 // uprobes is how capture attaches.
 var uprobes = config.UprobesAuto
 
-// TestPerfEvents: what is seen does not depend on how the probes are attached.
+// TestPerfEvents: events are the same with perf-event uprobes as with uprobe_multi.
 func TestPerfEvents(t *testing.T) {
 	uprobes = config.UprobesPerf
 	defer func() { uprobes = config.UprobesAuto }()
@@ -52,12 +29,12 @@ func TestPerfEvents(t *testing.T) {
 	t.Run("memory", TestMemory)
 }
 
-// capture runs the workload under a producer and returns what it published, batch by batch.
+// capture runs the workload under a producer and returns the published batches.
 func capture(t *testing.T, features []string, args ...string) [][]byte {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	cfg.Uprobes = uprobes
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -66,7 +43,7 @@ func capture(t *testing.T, features []string, args ...string) [][]byte {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	if out, err := exec.Command(stub(t, "workload"), args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(producertest.Built(t, "workload"), args...).CombinedOutput(); err != nil {
 		t.Errorf("workload %v: %v: %s", args, err, out)
 	}
 	stop()
@@ -102,7 +79,7 @@ func each(t *testing.T, messages [][]byte, kind schema.Kind, visit func(*schema.
 			t.Fatal(err)
 		}
 		if b.TotalLost() != 0 {
-			t.Errorf("%s batch %d tells of losses: %v", b.Kind, b.Seq, b.Lost)
+			t.Errorf("%s batch %d reports losses: %v", b.Kind, b.Seq, b.Lost)
 		}
 		if b.Kind == kind {
 			visit(&b)
@@ -114,7 +91,7 @@ var all = []string{"memory", "launch", "copy"}
 
 const kib = 1 << 10
 
-// TestCopies: each copy of the workload has a size of its own, which tells the call.
+// TestCopies: each copy of the workload has a size of its own, which identifies the call.
 func TestCopies(t *testing.T) {
 	want := map[string]schema.Copy{
 		"cuMemcpyHtoD_v2": {Bytes: 4 * kib}, "cuMemcpyHtoD_v2_ptds": {Bytes: 8 * kib},
@@ -153,7 +130,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestLaunches: the workload launches with shapes whose numbers tell the argument.
+// TestLaunches: the numbers in each launch shape identify the arguments.
 func TestLaunches(t *testing.T) {
 	const add, mul = "_Z9vectorAddPKfS0_Pfi", "_Z9vectorMulPKfS0_Pfi"
 	type launch struct {
@@ -242,7 +219,7 @@ func TestFeaturesAreOptIn(t *testing.T) {
 	}
 }
 
-// TestSeqHasNoHoles, whatever the kind.
+// TestSeqHasNoHoles: the batches of each kind have the seqs 1, 2, 3, …
 func TestSeqHasNoHoles(t *testing.T) {
 	messages := capture(t, all, "storm", "--seconds", "1")
 	for _, kind := range []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindHost} {
@@ -254,7 +231,7 @@ func TestSeqHasNoHoles(t *testing.T) {
 			last = b.Seq
 		})
 		if last < 2 {
-			t.Errorf("only %d %s batches: nothing is shown", last, kind)
+			t.Errorf("only %d %s batches: the test shows nothing", last, kind)
 		}
 	}
 }

@@ -5,10 +5,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gputap/gputap/producer/procfs"
 	"github.com/gputap/gputap/schema"
 )
 
-// bootTime is now on the clock of the records.
+// bootTime returns the present time of the records' clock.
 func bootTime() schema.KTime { return schema.KTime(nanoseconds(unix.CLOCK_BOOTTIME)) }
 
 func nanoseconds(clock int32) int64 {
@@ -17,7 +18,7 @@ func nanoseconds(clock int32) int64 {
 	return ts.Nano()
 }
 
-// clockOffset is wall time minus boot time in ns: of five samples the one taken in the shortest time.
+// clockOffset returns wall time minus boot time in ns. Of five samples it uses the one that took the shortest time.
 func clockOffset() int64 {
 	best, offset := int64(1)<<62, int64(0)
 	for range 5 {
@@ -32,7 +33,7 @@ func clockOffset() int64 {
 }
 
 func bootID() (string, error) {
-	id, err := readLine("/proc/sys/kernel/random/boot_id")
+	id, err := procfs.ReadLine("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}

@@ -1,43 +1,30 @@
-// Package producer watches one host: it attaches probes to every CUDA driver library, reads the
-// records, and publishes them as batches.
+// Package producer watches one host: it reads the records of traced CUDA calls and publishes them to NATS as batches.
 //
-// One event takes four steps: discover.go and attach.go put the probe in, read.go takes the record
-// from its ring and event.go translates it, batch.go adds it to the open batch of its kind, and
-// publish.go sends the batch, through the spool.
+// One event takes four steps: read.go reads its record from a ring; translate.go lets process.Table learn from the
+// record and turns both into an event; batch.go adds the event to the open batch of its kind; publish.go publishes the
+// batch, through the spool. No step calls back.
 //
-// Order. Memory events are published in the order in which the calls returned, on one ring for the
-// whole host. Launches and copies are in order per CPU only; their times order them. Batches of
-// one kind are published in seq order, one in flight and one ready behind it.
+// The packages below it do the rest: attach keeps probes on every driver library, which library finds and reads;
+// process knows the traced processes; filter chooses them; preflight checks what this Linux allows; procfs reads /proc.
 //
-// Delivery. A batch is sent until it is acked, so it may be stored twice, never out of order; its
-// seq, which has no holes within a run, tells a duplicate and a loss. With an outbox what is not acked outlives
-// the producer and Linux: package outbox says how.
+// Order. Memory events are published in the order in which the calls returned, on one ring for the whole host. Launches
+// and copies are in order per CPU only; their times order them. Batches of one kind are published in order of seq, one
+// in flight and one queued behind it.
 //
-// Place. A host's batches go to the shard that the bus's topology gives it, which is read before the first
-// one is sent; until then they wait in the spool. When the shards change, batches that the old shard refuses
-// go to the new one, as they are, and each kind moves between two of its batches: seq goes on in order.
+// Delivery. A batch is published until it is acked, so NATS may store it twice, never out of order. Its seq, which has
+// no holes within a run, shows duplicates and losses. An outbox keeps batches that are not acked through a crash of the
+// producer or of Linux.
 //
-// Loss. Records that Linux could not write, and events in batches that the spool or the outbox gave up while the
-// bus was away, are counted by cause. Every batch carries the counters. Nothing else is lost; a
-// probe never waits, nor does the reader for the disk.
+// Routing. The topology in NATS says which shard a host's batches go to. The router reads it before the first batch is
+// published; until then batches stay in the spool. After a reshard the old shard rejects batches; they go to the new
+// one unchanged. Each kind moves between two of its batches, so its seq stays in order.
 //
-// Discovery. The host's own libraries are attached before New returns, and again when their files are
-// replaced. Any other file is attached once, whatever the number of processes, namespaces and overlays
-// it is mapped through, a few milliseconds after its first mapping where Linux grants perf side-band
-// records, else after the next scan; and detached when nobody has had it mapped for ten seconds.
+// Loss. Records that Linux could not write, and events in batches that the spool or the outbox evicted while NATS was
+// unreachable, are counted by cause. Every batch carries the counters. Nothing else is lost. A probe never waits; the
+// reader never waits for the disk.
 //
-// Lateness. A process is late if it had a driver library mapped before the last of its probes was in
-// place, whether it made calls meanwhile or not: that nobody knows. A program of the host's own library
-// that starts after New is never late; an exec makes a new image, which is judged anew.
-//
-// Choice. A filter is asked in Linux, once for each thread at its first call and again after an exec, so
-// what does not pass costs little more than an empty probe and leaves no trace. A thread that changes its
-// name, user or control group later stays with what was decided.
-//
-// Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and one writes
-// the outbox, if there is one. One looks for libraries, one reads the side-band, and one looks for control groups while
-// processes are chosen by them.
-// All this needs one thread of Go, and a second one while rings fill: Threads.
-// The spool and what is known of users of libraries is shared. Memory is bounded by the rings, one open batch per kind,
-// the spool, and what is known of live processes.
+// Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and one
+// writes the outbox, if there is one. One attaches libraries, one reads the side-band, and one follows control groups,
+// if the filter has any. One thread of Go is enough for all, and a second one while rings fill: AdjustThreads. Memory
+// is bounded by the rings, one open batch per kind, the spool, and the table of live processes.
 package producer

@@ -18,25 +18,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
-// TestKilledInsideCalls: 10,000 processes are killed between the entry of a call and its return. Each end
-// is told, nothing is left of them anywhere, nothing counts as lost, and the next program is seen whole.
+// TestKilledInsideCalls: 10,000 processes are killed between the entry of a call and its return. Each exit is
+// published, nothing of them is left, nothing counts as lost, and the next program is complete.
 func TestKilledInsideCalls(t *testing.T) {
 	const victims = 10_000
 	w := watch(t)
-	first := exec.Command(stub(t, "workload"), "later")
+	first := exec.Command(producertest.Built(t, "workload"), "later")
 	if err := first.Run(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all is under way", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
-	files, goroutines := openFiles(t), runtime.NumGoroutine()
-	if out, err := exec.Command(stub(t, "workload"), "killed").CombinedOutput(); err != nil {
+	producertest.Eventually(t, "a memory batch is acked", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	files, goroutines := producertest.OpenFiles(t), runtime.NumGoroutine()
+	if out, err := exec.Command(producertest.Built(t, "workload"), "killed").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
-	for name, n := range entriesLeft(t) {
+	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
+	for name, n := range producertest.MapEntries(t) {
 		if n != 0 {
 			t.Errorf("the map %s has %d entries", name, n)
 		}
@@ -45,10 +46,10 @@ func TestKilledInsideCalls(t *testing.T) {
 		t.Errorf("%d captures are open", n)
 	}
 	const passing = 3 // a publish under way, a file of the bus
-	eventually(t, "goroutines and files are as before", func() bool {
-		return runtime.NumGoroutine() <= goroutines+passing && openFiles(t) <= files+passing
+	producertest.Eventually(t, "goroutines and files are as before", func() bool {
+		return runtime.NumGoroutine() <= goroutines+passing && producertest.OpenFiles(t) <= files+passing
 	})
-	cmd := exec.Command(stub(t, "workload"), "later")
+	cmd := exec.Command(producertest.Built(t, "workload"), "later")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,21 +64,22 @@ func TestKilledInsideCalls(t *testing.T) {
 	if exits != victims || allocs != 0 {
 		t.Errorf("%d exits and %d allocations, want %d and 0", exits, allocs, victims)
 	}
-	checkTold(t, all[uint32(cmd.Process.Pid)], false)
+	checkPublished(t, all[uint32(cmd.Process.Pid)], false)
 	each(t, stored(t, w.js), schema.KindHost, func(*schema.Batch) {}) // fails on a loss
 }
 
-// TestLastThreadsAtOnce: two last threads of a process may both see that none is left. Its end is told once all
-// the same, and its captures are counted as ended once.
+// TestLastThreadsAtOnce: two last threads of a process may both see that no other is left. Its exit is published once
+// all the same, and its captures are counted as ended once.
 func TestLastThreadsAtOnce(t *testing.T) {
 	const victims = 4000
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	meetAtExit(t)
 	w := watch(t)
-	if out, err := exec.Command(stub(t, "workload"), "killed", "--count", strconv.Itoa(victims)).CombinedOutput(); err != nil {
+	if out, err := exec.Command(producertest.Built(t, "workload"), "killed", "--count",
+		strconv.Itoa(victims)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	eventually(t, "every exit is told", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
+	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
 	if n := int32(variable(t, "captures_open")); n != 0 {
 		t.Errorf("%d captures are open", n)
 	}
@@ -88,8 +90,8 @@ func TestLastThreadsAtOnce(t *testing.T) {
 	}
 }
 
-// meetAtExit holds a thread that ends until the next of its process ends too, for a moment, so that
-// both come to the producer's probe at once: BPF programs run in the order in which they were attached.
+// meetAtExit delays a thread that ends, for a moment, until the next thread of its process ends too, so that both reach
+// the producer's probe at once: BPF programs run in the order in which they were attached.
 func meetAtExit(t *testing.T) {
 	t.Helper()
 	waiting, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -132,42 +134,21 @@ func meetAtExit(t *testing.T) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// mapNamed is a BPF map of this process.
-func mapNamed(t testing.TB, name string) *ebpf.Map {
+// mapNamed opens a BPF map of this process.
+func mapNamed(t testing.TB, name string) (found *ebpf.Map) {
 	t.Helper()
-	list, err := filepath.Glob("/proc/self/fdinfo/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range list {
-		info, _ := os.ReadFile(path)
-		id, isMap := number(string(info), "map_id:\t")
-		if !isMap {
-			continue
-		}
-		m, err := ebpf.NewMapFromID(ebpf.MapID(id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if about, err := m.Info(); err == nil && about.Name == name {
+	for _, m := range producertest.Maps(t) {
+		if about, err := m.Info(); err == nil && about.Name == name && found == nil {
+			found = m
 			t.Cleanup(func() { m.Close() })
-			return m
+			continue
 		}
 		m.Close()
 	}
-	t.Fatalf("no map %s", name)
-	return nil
-}
-
-func number(text, behind string) (n uint64, found bool) {
-	_, rest, found := strings.Cut(text, behind)
-	for _, c := range rest {
-		if c < '0' || c > '9' {
-			break
-		}
-		n = 10*n + uint64(c-'0')
+	if found == nil {
+		t.Fatalf("no map %s", name)
 	}
-	return n, found
+	return found
 }
 
 // variable is a global variable of the programs.
@@ -185,16 +166,18 @@ func variable(t testing.TB, name string) uint32 {
 	return le32(raw[v.Offset:])
 }
 
-// TestLoadRefused: the error names the thing and what to do about it.
-func TestLoadRefused(t *testing.T) {
-	requireBPF(t)
+// TestStartErrorNamesARemedy: an error at the start names its subject and what to do.
+func TestStartErrorNamesARemedy(t *testing.T) {
+	producertest.RequireBPF(t)
 	tests := []struct {
 		name  string
 		spoil func(t *testing.T, cfg *config.Producer)
 		want  []string
 	}{
-		{"no capability", func(t *testing.T, _ *config.Producer) { dropCapabilities(t) }, []string{"CAP_BPF", "run as root"}},
-		{"no files", func(t *testing.T, _ *config.Producer) { fewFiles(t, 6) }, []string{"too many open files", "LimitNOFILE"}},
+		{"no capability", func(t *testing.T, _ *config.Producer) { dropCapabilities(t) },
+			[]string{"CAP_BPF", "run as root"}},
+		{"no files", func(t *testing.T, _ *config.Producer) { fewFiles(t, 6) },
+			[]string{"too many open files", "LimitNOFILE"}},
 		{"no such library", func(_ *testing.T, cfg *config.Producer) { cfg.Libraries = []string{"/no/libcuda.so.1"} },
 			[]string{"/no/libcuda.so.1"}},
 		{"a library that is none", func(t *testing.T, cfg *config.Producer) {
@@ -208,9 +191,9 @@ func TestLoadRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.DefaultProducer()
-			cfg.Host, cfg.Libraries = "test", []string{stub(t, "stub/libcuda.so.1")}
+			cfg.Host, cfg.Libraries = "test", []string{producertest.Built(t, "stub/libcuda.so.1")}
 			tt.spoil(t, &cfg)
-			files := openFiles(t)
+			files := producertest.OpenFiles(t)
 			p, err := New(cfg, "test", nil, slog.New(slog.DiscardHandler))
 			if err == nil {
 				p.Close()
@@ -218,11 +201,11 @@ func TestLoadRefused(t *testing.T) {
 			}
 			for _, text := range tt.want {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("says %q, not %q", err, text)
+					t.Errorf("error %q does not contain %q", err, text)
 				}
 			}
 			runtime.GC()
-			if now := openFiles(t); now > files {
+			if now := producertest.OpenFiles(t); now > files {
 				t.Errorf("%d files are left open", now-files)
 			}
 		})
@@ -248,7 +231,10 @@ func fewFiles(t *testing.T, more int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, _ := number(list[len(list)-1].Name(), "")
+	last, err := strconv.ParseUint(list[len(list)-1].Name(), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for fd := -1; fd < int(last)+more; { // no gaps below
 		if fd, err = unix.Dup(0); err != nil {
 			t.Fatal(err)

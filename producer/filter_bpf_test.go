@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -28,7 +28,7 @@ func named(t *testing.T, name string, args ...string) *exec.Cmd {
 		}
 	}
 	program := filepath.Join(dir, name)
-	if err := os.Symlink(stub(t, "workload"), program); err != nil {
+	if err := os.Symlink(producertest.Built(t, "workload"), program); err != nil {
 		t.Fatal(err)
 	}
 	return exec.Command(program, args...)
@@ -36,7 +36,7 @@ func named(t *testing.T, name string, args ...string) *exec.Cmd {
 
 // held is a workload that waits, as a shell, for the returned function: it has a pid before its first call.
 func held(t *testing.T) (cmd *exec.Cmd, run func()) {
-	cmd = exec.Command("/bin/sh", "-c", `read go; exec "$0" train`, stub(t, "workload"))
+	cmd = exec.Command("/bin/sh", "-c", `read go; exec "$0" train`, producertest.Built(t, "workload"))
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func run(t *testing.T, commands ...*exec.Cmd) {
 	}
 }
 
-// callers are the pids in the batches of all kinds, and in the heartbeats.
+// callers returns the pids in the batches of all kinds, heartbeats included.
 func callers(t *testing.T, messages [][]byte) []uint32 {
 	var pids []uint32
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
@@ -74,7 +74,7 @@ func callers(t *testing.T, messages [][]byte) []uint32 {
 	return pids
 }
 
-// lines are the log of a test, line by line. What nobody reads is dropped.
+// lines receives the log of a test, line by line. It drops lines while nobody reads.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -100,38 +100,46 @@ func (l lines) await(t *testing.T, text string) {
 }
 
 func TestFilters(t *testing.T) {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	const nobody = 65534
-	other := strings.Repeat("f", containerDigits)
-	wanted, dir := newCgroup(t, "cri-containerd-"+ctr+".scope")
-	_, inside := newCgroup(t, "cri-containerd-"+ctr+".scope", "inner")
-	_, beside := newCgroup(t, "kubepods-pod"+podSlice+".slice", "cri-containerd-"+other+".scope")
+	other := strings.Repeat("f", 64)
+	wanted, dir := producertest.NewCgroup(t, "cri-containerd-"+ctr+".scope")
+	_, inside := producertest.NewCgroup(t, "cri-containerd-"+ctr+".scope", "inner")
+	_, beside := producertest.NewCgroup(t, "kubepods-pod"+podSlice+".slice", "cri-containerd-"+other+".scope")
 	as := func(uid uint32, cmd *exec.Cmd) *exec.Cmd {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		return cmd
 	}
-	train := func() *exec.Cmd { return exec.Command(stub(t, "workload"), "train") }
+	train := func() *exec.Cmd { return exec.Command(producertest.Built(t, "workload"), "train") }
 	for _, tt := range []struct {
 		name   string
 		filter config.Filter
 		pass   *exec.Cmd // nil: nothing passes
 		over   *exec.Cmd
 	}{
-		{"name", config.Filter{Comm: []string{"nobody", "python3"}}, named(t, "python3", "train"), named(t, "python", "train")},
-		{"long name", config.Filter{Comm: []string{"a-name-of-many-letters"}}, named(t, "a-name-of-many-letters", "train"), train()},
+		{"name", config.Filter{Comm: []string{"nobody", "python3"}}, named(t, "python3", "train"),
+			named(t, "python", "train")},
+		{"long name", config.Filter{Comm: []string{"a-name-of-many-letters"}},
+			named(t, "a-name-of-many-letters", "train"), train()},
 		{"uid", config.Filter{UID: []string{"65534"}}, as(nobody, train()), train()},
 		{"user", config.Filter{UID: []string{"root"}}, train(), as(nobody, train())},
-		{"name and user", config.Filter{Comm: []string{"workload"}, UID: []string{"nobody"}}, as(nobody, train()), as(nobody, named(t, "python", "train"))},
-		{"user but not name", config.Filter{Comm: []string{"python"}, UID: []string{"nobody"}}, nil, as(nobody, train())},
+		{"name and user", config.Filter{Comm: []string{"workload"}, UID: []string{"nobody"}}, as(nobody, train()),
+			as(nobody, named(t, "python", "train"))},
+		{"user but not name", config.Filter{Comm: []string{"python"}, UID: []string{"nobody"}}, nil,
+			as(nobody, train())},
 		{"container", config.Filter{Container: []string{ctr}}, in(t, train(), dir), in(t, train(), beside)},
-		{"container by its first digits", config.Filter{Container: []string{strings.ToUpper(ctr[:12])}}, in(t, train(), dir), in(t, train(), beside)},
+		{"container by its first digits", config.Filter{Container: []string{strings.ToUpper(ctr[:12])}},
+			in(t, train(), dir), in(t, train(), beside)},
 		{"group inside a container", config.Filter{Container: []string{ctr}}, in(t, train(), inside), train()},
 		{"pod", config.Filter{Container: []string{pod}}, in(t, train(), beside), in(t, train(), dir)},
 		{"path", config.Filter{Cgroup: []string{wanted}}, in(t, train(), inside), in(t, train(), beside)},
 		{"directory", config.Filter{Cgroup: []string{"inner"}}, in(t, train(), inside), in(t, train(), dir)},
-		{"container and directory", config.Filter{Container: []string{ctr}, Cgroup: []string{"inner"}}, in(t, train(), inside), in(t, train(), dir)},
-		{"directory but not container", config.Filter{Container: []string{pod}, Cgroup: []string{"inner"}}, nil, in(t, train(), inside)},
-		{"root of all groups", config.Filter{Cgroup: []string{"/"}, Comm: []string{"workload"}}, train(), in(t, named(t, "python", "train"), dir)},
+		{"container and directory", config.Filter{Container: []string{ctr}, Cgroup: []string{"inner"}},
+			in(t, train(), inside), in(t, train(), dir)},
+		{"directory but not container", config.Filter{Container: []string{pod}, Cgroup: []string{"inner"}}, nil,
+			in(t, train(), inside)},
+		{"root of all groups", config.Filter{Cgroup: []string{"/"}, Comm: []string{"workload"}}, train(),
+			in(t, named(t, "python", "train"), dir)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.DefaultProducer()
@@ -155,7 +163,7 @@ func TestFilters(t *testing.T) {
 }
 
 func TestFilterByPID(t *testing.T) {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	chosen, runChosen := held(t)
 	_, runOther := held(t)
 	cfg := config.DefaultProducer()
@@ -169,11 +177,11 @@ func TestFilterByPID(t *testing.T) {
 	}
 }
 
-// TestFilterAfterExec: an exec decides anew.
-func TestFilterAfterExec(t *testing.T) {
+// TestFilterIsAppliedAgainAfterExec: a new image that passes is seen.
+func TestFilterIsAppliedAgainAfterExec(t *testing.T) {
 	cfg := config.DefaultProducer()
 	cfg.Filter.Comm = []string{"exe"} // the workload becomes /proc/self/exe
-	cmd := exec.Command(stub(t, "workload"), "hard-exec")
+	cmd := exec.Command(producertest.Built(t, "workload"), "hard-exec")
 	messages := watchWith(t, cfg, slog.New(slog.DiscardHandler), func(*Producer) { run(t, cmd) })
 	var bytes []uint64
 	ends := 0
@@ -198,62 +206,30 @@ func TestFilterAfterExec(t *testing.T) {
 	}
 }
 
-// TestFilterOfLaterGroups: a container that is made while gputap runs is seen from its first call, whether
-// Linux tells of its group or gputap has to look for it; a group that is gone is forgotten.
+// TestFilterOfLaterGroups: a container that starts while gputap runs is seen from its first call, whether Linux reports
+// its control group or gputap finds it by polling.
 func TestFilterOfLaterGroups(t *testing.T) {
-	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
-			requireBPF(t)
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {
+			producertest.RequireBPF(t)
 			cfg := config.DefaultProducer()
 			cfg.Filter.Container = []string{ctr}
 			log := make(lines, 1000)
 			var want []uint32
-			var last *Producer
-			messages := watchWith(t, cfg, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(p *Producer) {
-				last = p
-				if deaf {
-					p.cgroups.close() // as if Linux had no such tracepoint
+			messages := watchWith(t, cfg, slog.New(slog.NewTextHandler(log,
+				&slog.HandlerOptions{Level: slog.LevelDebug})), func(p *Producer) {
+				if polling {
+					p.cgroups.Close() // as if Linux had no such tracepoint
 				}
-				group, dir := newCgroup(t, "docker-"+ctr+".scope")
+				group, dir := producertest.NewCgroup(t, "docker-"+ctr+".scope")
 				log.await(t, group)
-				cmd := in(t, exec.Command(stub(t, "workload"), "every"), dir)
+				cmd := in(t, exec.Command(producertest.Built(t, "workload"), "every"), dir)
 				run(t, cmd)
 				want = append(want, uint32(cmd.Process.Pid))
 			})
 			if got := callers(t, messages); !slices.Equal(got, want) {
 				t.Errorf("processes %v came, want %v", got, want)
 			}
-			if n := len(last.cgroups.noted); n != 1 {
-				t.Errorf("%d groups noted", n)
-			}
 		})
-	}
-}
-
-// TestForgottenGroups: what is gone stays no longer than two looks at the tree.
-func TestForgottenGroups(t *testing.T) {
-	requireBPF(t)
-	tap, err := bpf.Load(1<<20, 1<<20, true, bpf.Filter{Cgroups: bpf.FilterCgroup})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tap.Close()
-	group, dir := newCgroup(t, "gone")
-	tree, err := newCgroupTree(config.Filter{Cgroup: []string{group, "stays"}}, tap, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.close()
-	newCgroup(t, "stays")
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []int{2, 1, 1} {
-		if err := tree.look(); err != nil {
-			t.Fatal(err)
-		}
-		if len(tree.noted) != want {
-			t.Errorf("%d groups noted, want %d", len(tree.noted), want)
-		}
 	}
 }

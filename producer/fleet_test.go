@@ -22,7 +22,8 @@ import (
 func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	t.Helper()
 	dir, keys := t.TempDir(), map[string]nkeys.KeyPair{}
-	for _, user := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "READER_CLUSTER", "READER_KIND", "GPU_1", "GPU_2"} {
+	for _, user := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "READER_CLUSTER", "READER_KIND",
+		"GPU_1", "GPU_2"} {
 		var err error
 		if keys[user], err = nkeys.CreateUser(); err != nil {
 			t.Fatal(err)
@@ -63,7 +64,8 @@ func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	}
 	return func(user, inbox string) jetstream.JetStream {
 		public, _ := keys[user].PublicKey()
-		nc, err := nats.Connect(s.ClientURL(), nats.Nkey(public, keys[user].Sign), nats.CustomInboxPrefix(inbox), nats.ReconnectBufSize(-1))
+		nc, err := nats.Connect(s.ClientURL(), nats.Nkey(public, keys[user].Sign), nats.CustomInboxPrefix(inbox),
+			nats.ReconnectBufSize(-1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +78,9 @@ func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	}
 }
 
-// TestAHostOfAFleet: with the rights of its role a producer waits for the bus, publishes, and moves to other shards.
-func TestAHostOfAFleet(t *testing.T) {
+// TestHostPermissionsAreEnough: with the permissions of its role a producer waits for NATS, publishes, and moves to
+// other shards.
+func TestHostPermissionsAreEnough(t *testing.T) {
 	as := fleetBus(t)
 	admin, js := as("ADMIN", "_INBOX.gputap-admin"), as("GPU_1", "_INBOX.c.gpu-1")
 	r := newRouter(js, "c", "gpu-1", 0, quiet())
@@ -85,7 +88,8 @@ func TestAHostOfAFleet(t *testing.T) {
 		t.Errorf("a bare bus gives %v", err)
 	}
 	p := &publisher{js: js, metrics: newMetrics(), log: quiet()}
-	if err := p.publish(t.Context(), schema.Subject(0, "c", "gpu-1", schema.KindMemory), nil, ackTimeout); !errors.Is(err, errNoStream) {
+	if err := p.publish(t.Context(), schema.Subject(0, "c", "gpu-1", schema.KindMemory), nil,
+		ackTimeout); !errors.Is(err, errNoStream) {
 		t.Errorf("a batch for a bare bus gives %v", err)
 	}
 	setUp(t, admin, 1)

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -23,12 +25,13 @@ func bpfSpec() (*ebpf.CollectionSpec, error) { return bpf.LoadTap() }
 
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// small is a producer that reads when it is told to. Its bulk rings are a page each; the control ring has room
-// for what a program says at its beginning, where a name alone takes half a page.
+// small is a producer that reads when the test calls its steps. Each bulk ring is one page; the control ring has room
+// for the first records of a program, where a name alone takes half a page.
 func small(t *testing.T) *Producer {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{stub(t, "stub/libcuda.so.1")}, time.Millisecond
+	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{producertest.Built(t,
+		"stub/libcuda.so.1")}, time.Millisecond
 	cfg.ControlRingBytes, cfg.BulkRingBytes = 64<<10, 1
 	p, err := New(cfg, "test", newBus(t), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -48,7 +51,7 @@ func (p *Producer) steps(t *testing.T, until func() bool) {
 	}
 }
 
-// callsMade is how often the stub's own count says that a function was called, by every process image.
+// callsMade returns how often a function was called, by the stub's own counts of every process image.
 func callsMade(t *testing.T, dir, symbol string) (n uint64) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -63,7 +66,7 @@ func callsMade(t *testing.T, dir, symbol string) (n uint64) {
 		const first, entry, entries = 64, 80, 320 // see stub.h
 		for i := range entries {
 			call := truth[first+i*entry:]
-			if text(call[:48]) == symbol {
+			if unix.ByteSliceToString(call[:48]) == symbol {
 				n += binary.LittleEndian.Uint64(call[48:]) + binary.LittleEndian.Uint64(call[56:])
 			}
 		}
@@ -71,8 +74,8 @@ func callsMade(t *testing.T, dir, symbol string) (n uint64) {
 	return n
 }
 
-// TestRingFull: while nobody reads, a full ring loses; what is seen and what is counted as lost are together
-// what the program did, which is not held up. Then all goes on.
+// TestRingFull: while nobody reads, a full ring loses records and does not delay the program. Seen and lost events
+// together are all calls that the program made. Afterwards nothing more is lost.
 func TestRingFull(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -81,25 +84,28 @@ func TestRingFull(t *testing.T) {
 		ops     []schema.Op
 		cause   schema.Loss
 	}{
-		{"control", []string{"rate"}, []string{"cuMemAlloc_v2", "cuMemFree_v2"}, []schema.Op{schema.OpAlloc, schema.OpFree}, schema.LossControlRing},
-		{"bulk", []string{"rate", "--launches"}, []string{"cuLaunchKernel"}, []schema.Op{schema.OpLaunch}, schema.LossBulkRing},
+		{"control", []string{"rate"}, []string{"cuMemAlloc_v2", "cuMemFree_v2"},
+			[]schema.Op{schema.OpAlloc, schema.OpFree}, schema.LossControlRing},
+		{"bulk", []string{"rate", "--launches"}, []string{"cuLaunchKernel"}, []schema.Op{schema.OpLaunch},
+			schema.LossBulkRing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := small(t)
 			truths := t.TempDir()
 			t.Setenv("GPUTAP_STUB_TRUTH", truths)
-			s := startSteps(t, exec.Command(stub(t, "workload"), append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
-			p.steps(t, func() bool { return len(p.known.threads) == 2 }) // before it stands at its step, both are told
-			s.await("ready")
+			s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"),
+				append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
+			p.steps(t, func() bool { return p.known.Threads() == 2 }) // both threads are announced before its first step
+			s.Await("ready")
 			p.steps(t, func() bool { return p.round() == 0 })
 			if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {
 				t.Fatalf("lost at its beginning: %v", lost)
 			}
 			began := time.Now()
-			s.goOn()
-			_, err := s.out.ReadString('\n') // calls and seconds
-			s.await("done")
+			s.Continue()
+			_, err := s.Out.ReadString('\n') // calls and seconds
+			s.Await("done")
 			if took := time.Since(began); err != nil || took > 5*time.Second {
 				t.Errorf("half a second of calls took %v (%v)", took, err)
 			}
@@ -124,44 +130,47 @@ func TestRingFull(t *testing.T) {
 			}
 			check()
 			exits := p.metrics.events[schema.OpExit].Load()
-			s.finish()
+			s.Finish()
 			p.steps(t, func() bool { return p.metrics.events[schema.OpExit].Load() == exits+1 })
-			next := startSteps(t, exec.Command(stub(t, "workload"), append(tt.args, "--rate", "1000", "--seconds", "0.1", "--steps")...))
-			next.await("ready")
-			next.goOn()
-			go func() { _, _ = next.out.ReadString('\n'); next.in.Close() }()
+			next := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"),
+				append(tt.args, "--rate", "1000", "--seconds", "0.1", "--steps")...))
+			next.Await("ready")
+			next.Continue()
+			go func() { _, _ = next.Out.ReadString('\n'); next.CloseInput() }()
 			p.steps(t, func() bool { return p.metrics.events[schema.OpExit].Load() == exits+2 })
-			next.finish()
+			next.Finish()
 			check()
 		})
 	}
 }
 
-// TestEndIsLost: the ring was full when a process ended. It is found gone, and its end is told.
-func TestEndIsLost(t *testing.T) {
+// TestLostExitIsFound: the ring was full when a process ended. The producer finds the process gone and publishes its
+// exit.
+func TestLostExitIsFound(t *testing.T) {
 	p := small(t)
-	s := startSteps(t, exec.Command(stub(t, "workload"), "rate", "--rate", "10000", "--seconds", "0.1", "--steps"))
-	p.steps(t, func() bool { return len(p.known.threads) == 2 })
-	s.await("ready")
-	s.goOn()
-	_, _ = s.out.ReadString('\n')
-	s.await("done")
-	pid := s.finish() // with a full ring
+	s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), "rate", "--rate", "10000",
+		"--seconds", "0.1", "--steps"))
+	p.steps(t, func() bool { return p.known.Threads() == 2 })
+	s.Await("ready")
+	s.Continue()
+	_, _ = s.Out.ReadString('\n')
+	s.Await("done")
+	pid := s.Finish() // with a full ring
 	p.steps(t, func() bool { return p.round() == 0 })
-	if p.known.byPID[pid] == nil || p.metrics.events[schema.OpExit].Load() != 0 {
-		t.Fatal("its end was not lost: nothing is shown")
+	if !p.known.Knows(pid) || p.metrics.events[schema.OpExit].Load() != 0 {
+		t.Fatal("its end was not lost: the test shows nothing")
 	}
 	for range 3 {
-		p.lookAt = 0
-		p.steps(t, func() bool { return p.lookAt != 0 })
+		p.checkAt = 0
+		p.steps(t, func() bool { return p.checkAt != 0 })
 	}
 	if n := p.metrics.events[schema.OpExit].Load(); n != 1 {
-		t.Errorf("%d exits are told", n)
+		t.Errorf("%d exits were published", n)
 	}
 }
 
-// TestProcessMapFull: what Linux has no room for is counted, the calls are seen all the same, and the end,
-// which Linux will not tell, is found.
+// TestProcessMapFull: a process without room in the BPF map is counted as a lost state. Its calls are seen all the
+// same, and the producer finds its end, which Linux does not report.
 func TestProcessMapFull(t *testing.T) {
 	w := prepare(t)
 	processes := mapNamed(t, "processes")
@@ -170,10 +179,11 @@ func TestProcessMapFull(t *testing.T) {
 		keys[i] = 1<<30 + uint32(i)
 	}
 	values := make([]byte, len(keys)*int(processes.ValueSize()))
-	if _, err := processes.BatchUpdate(keys, states(values, int(processes.ValueSize())), nil); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+	if _, err := processes.BatchUpdate(keys, states(values, int(processes.ValueSize())),
+		nil); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(stub(t, "workload"), "later")
+	cmd := exec.Command(producertest.Built(t, "workload"), "later")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +192,11 @@ func TestProcessMapFull(t *testing.T) {
 		t.Errorf("lost %v, want one state", lost)
 	}
 	for range 3 {
-		w.lookAt = 0
+		w.checkAt = 0
 		w.step(t)
 	}
 	w.run(t)
-	checkTold(t, w.end(t)[uint32(cmd.Process.Pid)], false)
+	checkPublished(t, w.end(t)[uint32(cmd.Process.Pid)], false)
 }
 
 // states cuts bytes into the values of a map.
@@ -197,8 +207,8 @@ func states(raw []byte, size int) [][16]byte {
 	return make([][16]byte, len(raw)/size)
 }
 
-// TestCaptureMapsFull: more CUDA events in captures, and more captures of processes that were killed, than
-// Linux remembers do not make ordinary launches of others, or the other way round.
+// TestCaptureMapsFull: more CUDA events in captures, and more captures of killed processes, than Linux remembers do not
+// change how launches of other processes are counted.
 func TestCaptureMapsFull(t *testing.T) {
 	js := capture(t, all, "many-captured")
 	launched, recorded := 0, 0

@@ -8,22 +8,23 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/procfs"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
-// watch is a producer on the stub that runs until what it does is done; it returns what was published.
+// watchWith runs a producer on the stub while do runs; it returns the published batches.
 func watchWith(t *testing.T, cfg config.Producer, log *slog.Logger, do func(*Producer)) [][]byte {
 	t.Helper()
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	js := newBus(t)
-	cfg.Host, cfg.Libraries = "test", []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Libraries = "test", []string{producertest.Built(t, "stub/libcuda.so.1")}
 	p, err := New(cfg, "test", js, log)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func watchWith(t *testing.T, cfg config.Producer, log *slog.Logger, do func(*Pro
 	return stored(t, js)
 }
 
-// processesIn are the processes of the batches of one kind.
+// processesIn returns the processes of the batches of one kind.
 func processesIn(t *testing.T, messages [][]byte, kind schema.Kind) []schema.Process {
 	var list []schema.Process
 	seen := map[schema.Process]bool{}
@@ -52,32 +53,6 @@ func processesIn(t *testing.T, messages [][]byte, kind schema.Kind) []schema.Pro
 		}
 	})
 	return list
-}
-
-// newCgroup makes a control group of version 2, below one of this test's own, and removes it at the end.
-// It returns its path in the hierarchy and its directory.
-func newCgroup(t *testing.T, names ...string) (group, dir string) {
-	t.Helper()
-	requireBPF(t)
-	mount, err := cgroup2Mount()
-	if err != nil {
-		if os.Getenv("GPUTAP_REQUIRE_BPF") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	group = "/"
-	for _, name := range append([]string{"gputap-test-" + strconv.Itoa(os.Getpid()) + ".service"}, names...) {
-		group = filepath.Join(group, name)
-		made := filepath.Join(mount, group)
-		switch err := os.Mkdir(made, 0o755); {
-		case err == nil:
-			t.Cleanup(func() { _ = os.Remove(made) })
-		case !os.IsExist(err):
-			t.Fatal(err)
-		}
-	}
-	return group, filepath.Join(mount, group)
 }
 
 // in makes a command start in a control group.
@@ -95,8 +70,7 @@ func in(t *testing.T, cmd *exec.Cmd, dir string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a workload with --steps, and returns when it stands at its first; end lets it go on and
-// waits for it.
+// start starts a workload with --steps and waits for its first step; end lets it continue and waits for its end.
 func start(t *testing.T, cmd *exec.Cmd) (end func()) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -122,12 +96,18 @@ func start(t *testing.T, cmd *exec.Cmd) (end func()) {
 	}
 }
 
-// TestIdentityOfAContainer: a workload of another user, the first process of its own pid namespace, in a
-// group named as containerd names those of pods.
+const (
+	ctr      = "4bfc2c2d1ed3a1c8c1fbd0f6ec9d2f8ac1a8a8d6b9b5f3f0b1a9d8e7c6b5a493"
+	pod      = "7c0a4f3e-52d1-4a1c-9f86-d081884c7d65"
+	podSlice = "7c0a4f3e_52d1_4a1c_9f86_d081884c7d65"
+)
+
+// TestIdentityOfAContainer: a workload of another user is the first process of its own pid namespace, in a control
+// group with the name that containerd gives to pods.
 func TestIdentityOfAContainer(t *testing.T) {
 	const nobody = 65534
-	group, dir := newCgroup(t, "kubepods-burstable-pod"+podSlice+".slice", "cri-containerd-"+ctr+".scope")
-	cmd := in(t, exec.Command(stub(t, "workload"), "leak3", "--steps"), dir)
+	group, dir := producertest.NewCgroup(t, "kubepods-burstable-pod"+podSlice+".slice", "cri-containerd-"+ctr+".scope")
+	cmd := in(t, exec.Command(producertest.Built(t, "workload"), "leak3", "--steps"), dir)
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	messages := watchWith(t, config.DefaultProducer(), slog.New(slog.DiscardHandler), func(p *Producer) {
@@ -141,10 +121,11 @@ func TestIdentityOfAContainer(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("%d processes: %+v", len(found), found)
 	}
-	var names accounts
+	var names procfs.Accounts
 	want := schema.Process{
-		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: stub(t, "workload"), Container: ctr,
-		User: names.name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" + strconv.Itoa(os.Getpid()) + ".service",
+		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: producertest.Built(t,
+			"workload"), Container: ctr,
+		User: names.Name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" + strconv.Itoa(os.Getpid()) + ".service",
 	}
 	if found[0] != want || want.User == "" || want.Start == 0 {
 		t.Errorf("got\n%+v, want\n%+v", found[0], want)

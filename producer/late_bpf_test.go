@@ -10,13 +10,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gputap/gputap/producer/process"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
-// TestLateProcess: of a program that ran before, kernels are named by what its memory says, and its GPU is the one
-// whose device file it has open; both are told to be no more than that.
+// TestLateProcess: for a program that ran before gputap, the kernels have the names from its memory, and its GPU is the
+// only one that it has open. Both are marked as inferred.
 func TestLateProcess(t *testing.T) {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	const minor = 4217 // no GPU has it
 	path := fmt.Sprintf("/dev/nvidia%d", minor)
 	device, err := os.Create(path)
@@ -31,11 +33,12 @@ func TestLateProcess(t *testing.T) {
 	}
 	defer os.Remove(other.Name())
 	defer other.Close()
-	host := []card{
-		{GPU: schema.GPU{UUID: stubCards[0], Bus: "0000:3b:00.0"}, minor: minor},
-		{GPU: schema.GPU{UUID: stubCards[1], Bus: "0000:86:00.0"}, minor: minor + 1},
+	host := []process.Card{
+		{GPU: schema.GPU{UUID: stubCards[0], Bus: "0000:3b:00.0"}, Minor: minor},
+		{GPU: schema.GPU{UUID: stubCards[1], Bus: "0000:86:00.0"}, Minor: minor + 1},
 	}
-	first, second := schema.GPU{UUID: stubCards[0], Ordinal: 1, Inferred: true}, schema.GPU{UUID: stubCards[1], Inferred: true}
+	first, second := schema.GPU{UUID: stubCards[0], Ordinal: 1, Inferred: true}, schema.GPU{UUID: stubCards[1],
+		Inferred: true}
 	tests := []struct {
 		name  string
 		files []*os.File
@@ -47,20 +50,20 @@ func TestLateProcess(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := exec.Command(stub(t, "workload"), "late-kernels", "--steps")
+			cmd := exec.Command(producertest.Built(t, "workload"), "late-kernels", "--steps")
 			cmd.ExtraFiles = tt.files
 			cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES=1,0")
-			s := startSteps(t, cmd)
-			s.await("attached")
+			s := producertest.StartSteps(t, cmd)
+			s.Await("attached")
 			w := prepareFor(t, "memory", "launch")
-			w.reader.cards = host
+			w.known.Cards = host
 			w.run(t)
-			s.goOn()
-			s.await("live")
+			s.Continue()
+			s.Await("live")
 			all := w.end(t) // while the process is there to be looked at
-			pid := s.finish()
+			pid := s.Finish()
 			if p := all[pid]; p == nil || !p.Late {
-				t.Fatalf("told %+v, want a late process", p)
+				t.Fatalf("published %+v, want a late process", p)
 			}
 			messages := stored(t, w.js)
 			launches := map[schema.Func]int{}
@@ -73,7 +76,8 @@ func TestLateProcess(t *testing.T) {
 					checkGPU(t, b, e.GPU, tt.gpu)
 				}
 			})
-			want := map[schema.Func]int{{Name: "_Z9vectorAddPKfS0_Pfi", Read: true}: 3, {Name: "_Z9vectorMulPKfS0_Pfi", Read: true}: 4}
+			want := map[schema.Func]int{{Name: "_Z9vectorAddPKfS0_Pfi", Read: true}: 3,
+				{Name: "_Z9vectorMulPKfS0_Pfi", Read: true}: 4}
 			if !maps.Equal(launches, want) {
 				t.Errorf("launches %v, want %v", launches, want)
 			}
@@ -103,7 +107,8 @@ func checkGPU(t *testing.T, b *schema.Batch, index uint32, want schema.GPU) {
 	}
 }
 
-// TestCoverage: what a program got from the driver and gputap does not see, by the reason.
+// TestCoverage: a heartbeat lists the functions that a program got from the driver and gputap does not see, with the
+// reason.
 func TestCoverage(t *testing.T) {
 	hidden := []string{"cuLaunchStubElsewhere (outside the driver)", "cuMemStubHidden (not exported)"}
 	tests := []struct {
@@ -111,7 +116,8 @@ func TestCoverage(t *testing.T) {
 		outside  []string
 	}{
 		{[]string{"memory", "launch", "copy", "sync"}, append([]string{"cuMemcpy3DBatchAsync_v2"}, hidden...)},
-		{[]string{"memory"}, append([]string{"cuMemcpy3DBatchAsync_v2"}, hidden...)}, // launches are not wanted: nothing is wrong
+		{[]string{"memory"}, append([]string{"cuMemcpy3DBatchAsync_v2"},
+			hidden...)}, // launches are not wanted: nothing is wrong
 	}
 	for _, tt := range tests {
 		var last schema.Coverage
@@ -131,76 +137,50 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestContextHandleComesAgain: launches are read after what was told later, and are on the GPU of their own time.
-func TestContextHandleComesAgain(t *testing.T) {
+// TestLaunchesKeepTheirGPU: after a context handle was reused on another GPU, launches from before keep theirs.
+func TestLaunchesKeepTheirGPU(t *testing.T) {
 	got := map[string]int{}
 	var pid uint32
-	each(t, waiting(t, []string{"launch"}, func(p uint32) { pid = p }, "again-elsewhere"), schema.KindLaunch, func(b *schema.Batch) {
-		for i := range b.Events {
-			e := b.Launch(i)
-			if b.Processes[b.Threads[e.Thread].Process].PID != pid || e.GPU == 0 {
-				continue
+	each(t, waiting(t, []string{"launch"}, func(p uint32) { pid = p }, "again-elsewhere"), schema.KindLaunch,
+		func(b *schema.Batch) {
+			for i := range b.Events {
+				e := b.Launch(i)
+				if b.Processes[b.Threads[e.Thread].Process].PID != pid || e.GPU == 0 {
+					continue
+				}
+				got[fmt.Sprintf("%s on %d", b.Funcs[b.Shapes[e.Shape].Func].Name, b.GPUs[e.GPU-1].Ordinal)]++
 			}
-			got[fmt.Sprintf("%s on %d", b.Funcs[b.Shapes[e.Shape].Func].Name, b.GPUs[e.GPU-1].Ordinal)]++
-		}
-	})
+		})
 	want := map[string]int{"_Z9vectorAddPKfS0_Pfi on 0": 200, "_Z9vectorMulPKfS0_Pfi on 1": 200}
 	if !maps.Equal(got, want) {
 		t.Errorf("launches %v, want %v", got, want)
 	}
 }
 
-// TestOlder: what ran before and is still there is said among the memory events, and again when one of it is gone: of a
-// process that makes no call nobody tells the end.
-func TestOlder(t *testing.T) {
-	stays, goes := startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps")), startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps"))
-	stays.await("attached")
-	goes.await("attached")
+// TestOlderProcessesAreListed: a memory batch lists the processes that ran before gputap and have a driver mapped.
+func TestOlderProcessesAreListed(t *testing.T) {
+	producertest.RequireBPF(t)
+	start := func() *producertest.Steps {
+		s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"), "late-kernels", "--steps"))
+		s.Await("attached")
+		return s
+	}
+	older := start()
 	w := prepareFor(t, "memory")
-	defer w.Close()
-	later := startSteps(t, exec.Command(stub(t, "workload"), "late-kernels", "--steps"))
-	later.await("attached")
-	defer func() { _ = later.Process.Kill() }()
-	said := func() (all [][]uint64) {
-		decoder := schema.NewDecoder()
-		for _, e := range w.spool.queues[schema.KindMemory] {
-			var b schema.Batch
-			if err := decoder.Decode(e.data, &b); err != nil {
-				t.Fatal(err)
-			}
-			for i := range b.Events {
-				if m := b.Memory(i); b.Calls[m.Call].Op == schema.OpExit && b.Processes[b.Threads[m.Thread].Process].PID == uint32(goes.Process.Pid) {
-					t.Error("its end is told")
-				}
-			}
-			if b.Older != nil {
-				all = append(all, b.Older)
-			}
+	later := start()
+	w.run(t)
+	producertest.Eventually(t, "a memory batch is acked", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	w.end(t)
+	_ = later.Process.Kill()
+	_ = later.Wait()
+	older.Finish()
+	var listed []uint64
+	each(t, stored(t, w.js), schema.KindMemory, func(b *schema.Batch) {
+		if b.Older != nil && listed == nil {
+			listed = b.Older
 		}
-		if o := w.batches.open[schema.KindMemory]; len(all) > 0 && o.Older != nil { // it waits for the ack of the one before
-			all = append(all, o.Older)
-		}
-		return all
-	}
-	check := func(want map[*stepped]bool) {
-		t.Helper()
-		all := said()
-		for s, there := range want {
-			if slices.Contains(all[len(all)-1], uint64(s.Process.Pid)) != there {
-				t.Errorf("%v are said to be there; of %d that is to be %t", all[len(all)-1], s.Process.Pid, there)
-			}
-		}
-	}
-	w.steps(t, func() bool { return len(said()) > 0 })
-	check(map[*stepped]bool{stays: true, goes: true, later: false})
-	before := len(said())
-	_ = goes.Process.Kill()
-	_ = goes.Wait()
-	w.steps(t, func() bool {
-		w.probes.side.catchUp()
-		w.probes.step(bootTime() + leaveGrace)
-		return len(said()) > before
 	})
-	check(map[*stepped]bool{stays: true, goes: false, later: false})
-	stays.finish()
+	if !slices.Contains(listed, uint64(older.Process.Pid)) || slices.Contains(listed, uint64(later.Process.Pid)) {
+		t.Errorf("listed %v, want %d and not %d", listed, older.Process.Pid, later.Process.Pid)
+	}
 }

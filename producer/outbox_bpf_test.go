@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
 // TestProducerWithOutbox: two producers, one after the other, watch a program each while the bus is away; what they saw
 // stays on the disk. A third one, whose bus comes later, sends everything.
 func TestProducerWithOutbox(t *testing.T) {
-	requireBPF(t)
+	producertest.RequireBPF(t)
 	bus, dir, log := newUnreliableNATS(t), t.TempDir(), &logged{}
 	cfg := config.DefaultProducer()
-	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{stub(t, "stub/libcuda.so.1")}, dir
+	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{producertest.Built(t, "stub/libcuda.so.1")}, dir
 	run := func(drain time.Duration) {
 		t.Helper()
 		cfg.DrainTimeout = drain
@@ -32,10 +33,10 @@ func TestProducerWithOutbox(t *testing.T) {
 		if drain > time.Second {
 			bus.start()
 		}
-		if out, err := exec.Command(stub(t, "workload"), "later").CombinedOutput(); err != nil {
+		if out, err := exec.Command(producertest.Built(t, "workload"), "later").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		eventually(t, "the exit is told", func() bool { return p.metrics.events[schema.OpExit].Load() == 1 })
+		producertest.Eventually(t, "the exit is told", func() bool { return p.metrics.events[schema.OpExit].Load() == 1 })
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)

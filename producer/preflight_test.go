@@ -5,30 +5,17 @@ package producer
 import (
 	"errors"
 	"log/slog"
-	"runtime"
 	"testing"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/preflight"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
-// TestPreflight: the confined child comes to the probe, and this Linux lets it live.
-func TestPreflight(t *testing.T) {
-	requireBPF(t)
-	if runtime.GOARCH != "amd64" || !linuxAtLeast(6, 14) {
-		t.Skip("Linux without the system call uretprobe, or without its exemption from seccomp")
-	}
-	if fired, err := confinedChild(); !fired || err != nil {
-		t.Errorf("fired %v, error %v", fired, err)
-	}
-	if err := ReturnProbes(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestConfined: a program under a seccomp filter lives, and its calls are seen.
+// TestConfined: a program under a seccomp filter survives, and its calls are seen.
 func TestConfined(t *testing.T) {
-	if ReturnProbes() != nil {
+	if preflight.ReturnProbes() != nil {
 		t.Skip("this Linux ends confined programs")
 	}
 	calls := map[schema.Op]int{}
@@ -42,15 +29,15 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-var errTried = errors.Join(errors.New("signal: bad system call"), ErrReturnProbes)
+var errTried = errors.Join(errors.New("signal: bad system call"), preflight.ErrReturnProbes)
 
 func unsafeReturns(t *testing.T) {
 	returnProbes = func() error { return errTried }
-	t.Cleanup(func() { returnProbes = ReturnProbes })
+	t.Cleanup(func() { returnProbes = preflight.ReturnProbes })
 }
 
-// TestEntriesOnly: where return probes are unsafe launches are seen, with names that nobody told, and
-// nothing that needs a return.
+// TestEntriesOnly: where return probes are unsafe, gputap sees launches, with kernel names from memory, and no event
+// that needs a return.
 func TestEntriesOnly(t *testing.T) {
 	unsafeReturns(t)
 	messages := capture(t, all, "every")
@@ -60,7 +47,7 @@ func TestEntriesOnly(t *testing.T) {
 			seen[kind] += uint64(b.Events)
 			for _, f := range b.Funcs {
 				if f.Name != "" && !f.Read {
-					t.Errorf("was told the name %s, which is told at a return", f.Name)
+					t.Errorf("name %s comes from a return probe", f.Name)
 				}
 			}
 		})
@@ -70,16 +57,17 @@ func TestEntriesOnly(t *testing.T) {
 	}
 }
 
-// TestReturnsRefused: features that need returns are refused where these are unsafe, unless the user
-// takes the risk.
-func TestReturnsRefused(t *testing.T) {
-	requireBPF(t)
+// TestUnsafeReturnsAreRejected: features that need return probes are rejected where these are unsafe, unless the user
+// accepts the risk.
+func TestUnsafeReturnsAreRejected(t *testing.T) {
+	producertest.RequireBPF(t)
 	unsafeReturns(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", []string{"memory", "copy"}, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", []string{"memory",
+		"copy"}, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	js := newBus(t)
-	if _, err := New(cfg, "test", js, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrReturnProbes) {
-		t.Errorf("New says %v", err)
+	if _, err := New(cfg, "test", js, slog.New(slog.DiscardHandler)); !errors.Is(err, preflight.ErrReturnProbes) {
+		t.Errorf("New returned %v", err)
 	}
 	cfg.UnsafeReturns = true
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))

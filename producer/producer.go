@@ -6,14 +6,23 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/attach"
+	"github.com/gputap/gputap/producer/filter"
+	"github.com/gputap/gputap/producer/library"
 	"github.com/gputap/gputap/producer/outbox"
+	"github.com/gputap/gputap/producer/preflight"
+	"github.com/gputap/gputap/producer/process"
+	"github.com/gputap/gputap/producer/procfs"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,38 +33,40 @@ type Producer struct {
 	log     *slog.Logger
 	version string
 
-	tap     *bpf.Tap
-	cgroups *cgroupTree // nil unless processes are chosen by control group
-	probes  *probes
-	spool   *spool
-	batches *batcher
-	route   *router
-	known   *processes
-	reader  *reader
-	metrics *metrics
-	linux   string
+	tap        *bpf.Tap
+	cgroups    *filter.CgroupTree // nil unless the filter has control groups
+	probes     *attach.Probes
+	spool      *spool
+	batches    *batcher
+	route      *router
+	known      *process.Table
+	translator *translator
+	reader     *reader
+	metrics    *metrics
+	linux      string
 
 	heartbeatAt schema.KTime // next heartbeat
 	clockAt     schema.KTime // next sample of the clock offset
-	lookAt      schema.KTime // next look for processes whose end was lost
+	checkAt     schema.KTime // next check for processes whose exit record was lost
 	libraries   []schema.Library
-	storing     bool // the outbox is left by the goroutine that writes it
+	storing     bool // the goroutine that writes the outbox closes it
 }
 
-// New loads the programs and attaches the host's libraries, so that what starts after it returns is
-// seen from its first call. Run must follow. No library at all is not an error: one may be mapped
-// later.
-func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger) (made *Producer, err error) {
-	p := &Producer{cfg: cfg, js: js, log: log, version: version, metrics: newMetrics(), spool: newSpool(int(cfg.SpoolBytes))}
-	if err := p.allowed(); err != nil {
+// New loads the BPF programs and attaches the host's libraries: a program that starts after New returned is seen from
+// its first call. Run must follow. Finding no library is not an error, since a process may map one later.
+func New(
+	cfg config.Producer, version string, js jetstream.JetStream, log *slog.Logger,
+) (made *Producer, err error) {
+	p := &Producer{
+		cfg: cfg, js: js, log: log, version: version, metrics: newMetrics(), spool: newSpool(int(cfg.SpoolBytes)),
+	}
+	if err := preflight.CheckCapabilities(log); err != nil {
 		return nil, err
 	}
-	kinds, entriesOnly, err := p.watched()
+	wanted, err := p.features()
 	if err != nil {
 		return nil, err
 	}
-	wanted := newFeatures(kinds)
-	wanted.entriesOnly = entriesOnly
 	header, err := p.header()
 	if err != nil {
 		return nil, err
@@ -69,34 +80,35 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 			p.closeOutbox()
 		}
 	}()
-	libraries, err := HostLibraries(cfg.Libraries)
+	libraries, err := library.OnHost(cfg.Libraries)
 	if err != nil {
-		return nil, unprivileged(err)
+		return nil, preflight.ExplainPermission(err)
 	}
 	multi := cfg.Uprobes == config.UprobesMulti || cfg.Uprobes == config.UprobesAuto && bpf.HaveMulti()
-	filter, err := resolveFilter(cfg.Filter, log)
+	passing, err := filter.Resolve(cfg.Filter, log)
 	if err != nil {
 		return nil, err
 	}
-	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes), multi, filter); err != nil {
+	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes), multi, passing); err != nil {
 		return nil, err
 	}
-	if p.cgroups, err = newCgroupTree(cfg.Filter, p.tap, log); err != nil {
+	if p.cgroups, err = filter.NewCgroupTree(cfg.Filter, p.tap, log); err != nil {
 		p.tap.Close()
 		return nil, err
 	}
 	if active := cfg.Filter.String(); active != "" {
 		log.Info("only processes that pass the filter are watched", "filter", active)
 	}
-	p.probes = newProbes(p.tap, wanted, cfg.Libraries, p.metrics, log)
-	p.known = newProcesses(p.probes, p.probes)
+	p.probes = attach.New(p.tap, wanted, cfg.Libraries, log)
+	p.known = process.NewTable(p.probes)
 	limits := batchLimits{
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
-	if p.reader, err = newReader(p.tap, p.known, p.batches, wanted, p.metrics); err != nil {
-		p.probes.close()
-		p.cgroups.close()
+	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics)
+	if p.reader, err = newReader(p.tap, p.translator, p.metrics); err != nil {
+		p.probes.Close()
+		p.cgroups.Close()
 		p.tap.Close()
 		return nil, err
 	}
@@ -105,6 +117,28 @@ func New(cfg config.Producer, version string, js jetstream.JetStream, log *slog.
 		return nil, err
 	}
 	return p, nil
+}
+
+// returnProbes is a variable for tests.
+var returnProbes = preflight.ReturnProbes
+
+// features chooses the calls to probe. Where return probes are not safe, gputap probes only entries: that leaves the
+// launches, without GPUs, and with the kernel names that are readable in memory.
+func (p *Producer) features() (attach.Features, error) {
+	kinds, err := p.cfg.Kinds()
+	if err != nil || p.cfg.UnsafeReturns {
+		return attach.NewFeatures(kinds, false), err
+	}
+	unsafe := returnProbes()
+	if unsafe == nil {
+		return attach.NewFeatures(kinds, false), nil
+	}
+	if !slices.Contains(kinds, schema.KindLaunch) {
+		return attach.Features{}, fmt.Errorf("%w: the features %s need return probes (%s)", unsafe,
+			strings.Join(p.cfg.Features, ", "), preflight.ReturnProbeRemedy)
+	}
+	p.log.Warn("only launches are watched, without GPUs", "err", unsafe, "remedy", preflight.ReturnProbeRemedy)
+	return attach.NewFeatures([]schema.Kind{schema.KindLaunch}, true), nil
 }
 
 func (p *Producer) header() (schema.Header, error) {
@@ -116,7 +150,7 @@ func (p *Producer) header() (schema.Header, error) {
 	if err != nil {
 		return schema.Header{}, err
 	}
-	p.linux, _ = readLine("/proc/sys/kernel/osrelease")
+	p.linux, _ = procfs.ReadLine("/proc/sys/kernel/osrelease")
 	now := bootTime()
 	p.clockAt = now + clockInterval
 	return schema.Header{
@@ -142,37 +176,34 @@ func hostName(cfg config.Producer) (string, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("name of this host: %w (set --producer.host)", err)
+		return "", fmt.Errorf("read the name of this host: %w (set --producer.host)", err)
 	}
 	return host, nil
 }
 
-// InboxPrefix is where the replies to a host's producer come: below it no other host may read.
+// InboxPrefix returns the subject prefix for replies to a host's producer: no other host may read below it.
 func InboxPrefix(cfg config.Producer) (string, error) {
 	host, err := hostName(cfg)
 	return "_INBOX." + schema.Token(cfg.Cluster) + "." + schema.Token(host), err
 }
 
-// attach probes the host's libraries and then what running processes have mapped already. A library
-// that the user named must attach; others are reported and passed over.
+// attach probes the host's libraries, and then those that running processes have mapped already. It fails only for a
+// library that the user named; it logs others that cannot be attached.
 func (p *Producer) attach(libraries []string) error {
 	if err := p.tap.WatchProcesses(); err != nil {
 		return err
 	}
 	for i, path := range libraries {
-		if err := p.probes.attachHost(path); err != nil {
-			err = unprivileged(err)
+		if err := p.probes.AttachHost(path); err != nil {
+			err = preflight.ExplainPermission(err)
 			if i < len(p.cfg.Libraries) {
 				return err
 			}
 			p.log.Warn("library not attached", "library", path, "err", err)
 		}
 	}
-	p.probes.scan()
-	p.probes.attachPending()
-	p.probes.tellOlder()
-	if p.metrics.libraries.Load() == 0 {
-		p.log.Warn("no CUDA driver library found yet: waiting for a process that maps one",
+	if p.probes.Start() == 0 {
+		p.log.Warn("no CUDA driver library found yet; waiting for a process that maps one",
 			"remedy", "name it with --library if it is in an unusual place")
 	}
 	return nil
@@ -180,18 +211,18 @@ func (p *Producer) attach(libraries []string) error {
 
 const (
 	clockInterval = schema.KTime(time.Minute)
-	// most records of one round before the loop looks at its deadlines again without waiting
+	// busyRound is the number of records in a round after which the next round follows without waiting.
 	busyRound = 512
 )
 
-// Threads has Run call f when threads of Go are of use, 2 once a ring is half full and 1 a second after: a program that
-// has one until then disturbs a quiet host least. Call it before Run.
-func (p *Producer) Threads(f func(n int)) { p.reader.threads.set = f }
+// AdjustThreads makes Run call f with the useful number of Go threads: 2 once a ring is half full, 1 a second later. A
+// program that starts with one thread disturbs a quiet host least. Call it before Run.
+func (p *Producer) AdjustThreads(f func(n int)) { p.reader.gomaxprocs.set = f }
 
-// Run reads and publishes until ctx ends. Then it detaches, reads what is left, publishes the last
-// batches and a last heartbeat with the final loss counters, and returns when all are acked or
-// DrainTimeout is over. Batches that are not acked by then stay in the outbox for the next run; without one they are
-// lost and said in the error. ErrShards ends it without that wait: what was promised of the bus is not so.
+// Run reads and publishes until ctx ends. Then it detaches, reads the remaining records, publishes the last batches and
+// a last heartbeat with the final loss counters, and returns when all are acked or DrainTimeout is over. Batches that
+// are not acked by then stay in the outbox for the next run; without an outbox they are lost, and the error says so.
+// With ErrShards it returns without that wait.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.Close()
 	var storing sync.WaitGroup
@@ -202,43 +233,44 @@ func (p *Producer) Run(ctx context.Context) error {
 		storing.Go(func() { p.spool.store(stored) })
 	}
 	err := p.watch(ctx)
-	finish() // nothing comes any more, and nothing goes
+	finish() // after the last batch
 	storing.Wait()
 	return p.unsent(err)
 }
 
-// watch reads and publishes until ctx ends and the rest is acked or DrainTimeout is over. The only error is ErrShards.
+// watch reads and publishes until ctx ends, and then until the rest is acked or DrainTimeout is over. The only error is
+// ErrShards.
 func (p *Producer) watch(ctx context.Context) error {
 	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	reading, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
-	group.Go(func() { p.route.run(publishing, refuse) })
+	reading, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	group.Go(func() { p.route.run(publishing, abort) })
 	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
 		sender := p.publisher(kind)
 		group.Go(func() { sender.run(publishing) })
 	}
 	p.read(reading)
 	p.drain()
-	var refused error
+	var aborted error
 	if err := context.Cause(reading); errors.Is(err, ErrShards) {
-		refused = err
+		aborted = err
 	}
-	p.leave(refused)
-	return refused
+	p.flush(aborted)
+	return aborted
 }
 
-// read is the time of watching: libraries are looked for until it returns.
+// read reads the rings until ctx ends. Meanwhile other goroutines attach libraries and follow control groups.
 func (p *Producer) read(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
-	var looking sync.WaitGroup
-	defer looking.Wait()
+	var group sync.WaitGroup
+	defer group.Wait()
 	defer stop()
-	looking.Go(func() { p.probes.run(ctx, p.cfg.ScanInterval) })
-	looking.Go(func() { p.cgroups.run(ctx) })
+	group.Go(func() { p.probes.Run(ctx, p.cfg.ScanInterval) })
+	group.Go(func() { p.cgroups.Run(ctx) })
 	for ctx.Err() == nil {
 		p.step()
 	}
@@ -248,18 +280,18 @@ func (p *Producer) publisher(kind schema.Kind) *publisher {
 	return &publisher{js: p.js, spool: p.spool, route: p.route, kind: kind, metrics: p.metrics, log: p.log}
 }
 
-// step is one round: read what is there, close what is due, wait for more.
+// step is one round: read the records that are there, close the batches that are due, wait for more records.
 func (p *Producer) step() {
 	n := p.round()
 	now := bootTime()
 	p.batches.closeDue(now)
-	p.known.forget(now)
-	p.metrics.forgot.Add(uint64(p.known.trim(mostRemembered)))
-	if now >= p.lookAt {
-		p.lookAt = now + look
-		p.look()
+	p.known.Expire(now)
+	p.metrics.discarded.Add(uint64(p.known.Trim(process.MaxRemembered)))
+	if now >= p.checkAt {
+		p.checkAt = now + process.CheckInterval
+		p.checkVanished()
 	}
-	p.metrics.processes.Store(int64(len(p.known.byPID)))
+	p.metrics.processes.Store(int64(p.known.Len()))
 	if now >= p.clockAt {
 		p.clockAt = now + clockInterval
 		p.batches.header.ClockOffset = clockOffset()
@@ -273,38 +305,43 @@ func (p *Producer) step() {
 	}
 }
 
-// round reads what is in the rings, and then applies what was learned beside them before.
+// round reads the rings once, and then applies the changes that the probes found before.
 func (p *Producer) round() int {
-	names, late, older := p.probes.changes.take()
+	changes := p.probes.TakeChanges()
 	n := p.reader.drain()
-	p.known.change(names, late)
-	if older != nil {
-		p.batches.older(older, p.reader.now) // behind the ends that were told
+	for pid := range changes.Late {
+		p.known.UpdateLate(pid)
+	}
+	for id, name := range changes.Names {
+		p.known.Rename(id.PID, id.TID, unix.ByteSliceToString(name[:]))
+	}
+	if changes.Older != nil {
+		p.batches.setOlder(changes.Older, p.translator.now) // after the exits that were read
 	}
 	return n
 }
 
-// look tells the ends of processes that were lost with records.
-func (p *Producer) look() {
+// checkVanished adds exit events of processes whose exit record was lost.
+func (p *Producer) checkVanished() {
 	lost := p.lost()
-	p.known.doubt(lost[schema.LossControlRing] + lost[schema.LossState])
-	for _, q := range p.known.vanished() {
-		p.reader.vanish(q)
+	p.known.Doubt(lost[schema.LossControlRing] + lost[schema.LossState])
+	for _, end := range p.known.Vanished() {
+		p.translator.end(&end)
 	}
 }
 
 func (p *Producer) heartbeat() {
-	if libraries := p.probes.list(); len(libraries) > 0 {
+	if libraries := p.probes.Libraries(); len(libraries) > 0 {
 		p.libraries = libraries
 	}
-	p.batches.heartbeat(p.libraries, p.reader.cards, p.known, p.linux, p.version)
+	p.batches.heartbeat(p.libraries, p.known, p.linux, p.version)
 }
 
-// lost gathers the loss counters of Linux and of the spool.
+// lost collects the loss counters of Linux and of the spool.
 func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 	counted, err := p.tap.Lost()
 	if err != nil {
-		p.log.Error("loss counters unreadable", "err", err)
+		p.log.Error("cannot read the loss counters", "err", err)
 	}
 	copy(all[:], counted[:])
 	all[schema.LossSpool] = p.spool.level().droppedEvents
@@ -314,58 +351,11 @@ func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 	return all
 }
 
-// drain is the end: no probe is left, so two empty rounds mean that every record has been read.
-func (p *Producer) drain() {
-	p.known.leaving = bootTime()
-	p.probes.detach()
-	for p.round() > 0 {
-	}
-}
-
-// leave closes the last batches and waits for their acks, for none of a bus that was refused.
-func (p *Producer) leave(refused error) {
-	p.batches.closeAll()
-	deadline := time.Now()
-	if refused == nil {
-		deadline = deadline.Add(p.cfg.DrainTimeout)
-	}
-	if p.flushed(deadline) || p.spool.outbox != nil {
-		p.heartbeat() // last, so that a consumer that has seen it has seen everything
-		p.flushed(deadline)
-	}
-}
-
-func (p *Producer) flushed(deadline time.Time) bool {
-	for p.spool.level().batches > 0 {
-		if time.Now().After(deadline) {
-			return false
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return true
-}
-
-// unsent says what became of batches that were not acked in time, or since the bus was refused.
-func (p *Producer) unsent(refused error) error {
-	l := p.spool.level()
-	if kept := l.outbox.Batches; kept > 0 {
-		p.log.Info("the bus did not ack in time: batches stay in the outbox for the next start", "dir", p.cfg.Outbox, "batches", kept)
-	}
-	if l.unstored == 0 {
-		return refused
-	}
-	lost := fmt.Sprintf("%d batches (%d bytes) are lost", l.unstored, l.bytes)
-	if refused != nil {
-		return fmt.Errorf("%w; %s", refused, lost)
-	}
-	return errors.New("the bus did not ack in time: " + lost)
-}
-
-// Close ends a Producer whose Run is not called; Run does it itself.
+// Close releases a Producer whose Run is not called; Run releases it itself.
 func (p *Producer) Close() {
-	p.probes.close()
+	p.probes.Close()
 	p.reader.close()
-	p.cgroups.close()
+	p.cgroups.Close()
 	p.tap.Close()
 	p.closeOutbox()
 }

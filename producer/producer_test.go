@@ -9,17 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/producer/attach"
 	"github.com/gputap/gputap/schema"
 )
 
-// TestRefusedBus: when the topology is not what was promised, what was read until then goes to the outbox, or is said to be
-// lost, and nothing is waited for.
-func TestRefusedBus(t *testing.T) {
+// TestWrongShardsEndAtOnce: when the number of shards is wrong, open batches go to the outbox, or the error reports
+// them as lost; nothing is waited for.
+func TestWrongShardsEndAtOnce(t *testing.T) {
 	for _, outbox := range []bool{false, true} {
 		t.Run(fmt.Sprintf("outbox=%v", outbox), func(t *testing.T) {
 			dir := t.TempDir()
-			r := ringless()
-			p := &Producer{spool: r.batches.spool, batches: r.batches, reader: r, known: r.known, probes: &probes{}, metrics: r.metrics, log: quiet()}
+			r := newTestTranslator()
+			p := &Producer{spool: r.batches.spool, batches: r.batches, translator: r, known: r.known,
+				probes: &attach.Probes{}, metrics: r.metrics, log: quiet()}
 			p.cfg.DrainTimeout = time.Hour
 			stored, finish := context.WithCancel(t.Context())
 			defer finish()
@@ -32,11 +34,12 @@ func TestRefusedBus(t *testing.T) {
 			p.batches.open[schema.KindLaunch].AddLaunch(&schema.Launch{Time: 1})
 			p.batches.added(schema.KindLaunch, 1)
 			refused := fmt.Errorf("%w: 16, not 4", ErrShards)
-			p.leave(refused)
+			p.flush(refused)
 			finish()
 			storing.Wait()
 			err := p.unsent(refused)
-			if says := strings.Contains(err.Error(), "1 batches") && strings.Contains(err.Error(), "are lost"); !errors.Is(err, ErrShards) || says == outbox {
+			if says := strings.Contains(err.Error(), "1 batches") && strings.Contains(err.Error(),
+				"are lost"); !errors.Is(err, ErrShards) || says == outbox {
 				t.Errorf("ends with %v", err)
 			}
 			if !outbox {

@@ -48,7 +48,7 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // subjectOf returns the subject of a batch. The host may have had another name in an earlier run.
-func (p *publisher) subjectOf(batch *encoded, w *way) string {
+func (p *publisher) subjectOf(batch *encoded, w *route) string {
 	if from := batch.from; from != nil && from.Earlier {
 		return schema.Subject(w.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
 	}
@@ -60,13 +60,13 @@ func (p *publisher) subjectOf(batch *encoded, w *way) string {
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 	away, unanswered := false, time.Duration(0)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		way, err := p.route.way(ctx)
+		way, err := p.route.current(ctx)
 		if err != nil {
 			return err
 		}
 		start, subject := time.Now(), p.subjectOf(batch, way)
 		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
-		way.answered(err)
+		way.published(err)
 		if err == nil {
 			p.took = time.Since(start)
 			p.metrics.acked(p.kind, batch, p.took)
@@ -90,15 +90,15 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			away = true
 			p.log.Warn("publish failed; retrying", "subject", subject, "seq", batch.seq, "err", err)
 		}
-		if refusesShard(err) {
-			p.route.again()
+		if rejectsShard(err) {
+			p.route.requestRefresh()
 		}
 		if unanswered += time.Since(start); !errors.Is(err, context.DeadlineExceeded) {
 			unanswered = 0
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-way.gone:
+		case <-way.replaced:
 			wait = firstRetry
 		case <-ctx.Done():
 			return ctx.Err()

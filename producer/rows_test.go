@@ -16,13 +16,14 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/producer/producertest"
 	"github.com/gputap/gputap/schema"
 )
 
 // stubCards are the UUIDs of the stub's devices by ordinal, as long as a process sees all.
 var stubCards = []string{"GPU-a0b1c2d3-0001-4217-8a5e-6f708192a3b4", "GPU-1f2e3d4c-1112-475b-9dc6-b7a8998a7b6c"}
 
-// truthLine is what the program itself says of one call: see producer/testdata/workload_rows.h.
+// truthLine is one call as the program itself printed it: see producer/testdata/workload_rows.h.
 type truthLine struct {
 	symbol string
 	values map[string]string
@@ -34,7 +35,7 @@ func (l truthLine) has(key string) bool { _, ok := l.values[key]; return ok }
 
 func (l truthLine) failed() bool { return l.text("variant") == "fail" }
 
-// number is a value of the line; 0 where it is not said.
+// number parses a value of the line; 0 when it is missing.
 func (l truthLine) number(key string) uint64 {
 	if !l.has(key) {
 		return 0
@@ -42,7 +43,7 @@ func (l truthLine) number(key string) uint64 {
 	return parseNumber(l.text(key))
 }
 
-// numbers is a list with commas.
+// numbers parses a list with commas.
 func (l truthLine) numbers(key string) (all []uint64) {
 	for _, s := range strings.Split(l.text(key), ",") {
 		all = append(all, parseNumber(s))
@@ -53,7 +54,7 @@ func (l truthLine) numbers(key string) (all []uint64) {
 func parseNumber(s string) uint64 {
 	n, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
-		panic(fmt.Sprintf("the workload says %q for a number", s))
+		panic(fmt.Sprintf("the workload printed %q for a number", s))
 	}
 	return n
 }
@@ -69,22 +70,23 @@ func parseTruth(text string) (l truthLine) {
 }
 
 // attended runs a scenario of the workload under a producer of all features, which ends while the program still waits
-// at its last step. It gives what was published and what the program printed.
+// at its last step. It returns the published batches and the lines that the program printed.
 func attended(t *testing.T, args ...string) (messages [][]byte, printed []string) {
 	return attendedBy(t, []string{"memory", "launch", "copy", "sync"}, nil, args...)
 }
 
-// waiting is attended by a producer of some features. The process is told when it has started.
+// waiting is attended by a producer of some features. It calls started when the process has started.
 func waiting(t *testing.T, features []string, started func(pid uint32), args ...string) [][]byte {
 	messages, _ := attendedBy(t, features, started, args...)
 	return messages
 }
 
-func attendedBy(t *testing.T, features []string, started func(pid uint32), args ...string) (messages [][]byte, printed []string) {
-	requireBPF(t)
+func attendedBy(t *testing.T, features []string, started func(pid uint32), args ...string) (messages [][]byte,
+	printed []string) {
+	producertest.RequireBPF(t)
 	js := newBus(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{stub(t, "stub/libcuda.so.1")}
+	cfg.Host, cfg.Features, cfg.Libraries = "test", features, []string{producertest.Built(t, "stub/libcuda.so.1")}
 	p, err := New(cfg, "test", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func attendedBy(t *testing.T, features []string, started func(pid uint32), args 
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 
-	workload := exec.Command(stub(t, "workload"), append(args, "--steps")...)
+	workload := exec.Command(producertest.Built(t, "workload"), append(args, "--steps")...)
 	stdin, err1 := workload.StdinPipe()
 	stdout, err2 := workload.StdoutPipe()
 	var stderr strings.Builder
@@ -132,7 +134,7 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func dims(d [3]uint32) string { return fmt.Sprintf("%d,%d,%d", d[0], d[1], d[2]) }
 
-// journal is what batches hold, by thread and in their order, and what the last host batch says of coverage.
+// journal is the content of the batches by thread, in order, with the coverage of the last host batch.
 type journal struct {
 	threads  map[uint64][]seen
 	coverage map[uint32]schema.Coverage // by PID
@@ -250,7 +252,7 @@ func (a *journal) between(l truthLine, symbol, from, until string) (found []seen
 	return found
 }
 
-// compare says where an event is not what the caller knows.
+// compare reports the columns of an event that differ from those that the caller expects.
 func compare(t *testing.T, l truthLine, e seen, want map[string]string) {
 	t.Helper()
 	for _, column := range slices.Sorted(maps.Keys(want)) {
@@ -260,9 +262,9 @@ func compare(t *testing.T, l truthLine, e seen, want map[string]string) {
 	}
 }
 
-// TestRows calls every function of the table once through a real uprobe, each with arguments that tell each other
-// apart, and compares every column with what the caller passed and got. The functions whose result is seen are called
-// once more, and fail.
+// TestRows calls every function of the table once through a real uprobe, with distinct arguments, and compares every
+// column with the arguments and results of the caller. It calls functions with a visible result once more so that they
+// fail.
 func TestRows(t *testing.T) {
 	messages, printed := attended(t, "rows")
 	all := collect(t, messages)
@@ -322,7 +324,7 @@ func checkOwn(t *testing.T, all *journal, l truthLine) {
 	}
 }
 
-// checkEffects looks at later events for what the call changed.
+// checkEffects checks the effects of a call on later events.
 func checkEffects(t *testing.T, all *journal, l truthLine) {
 	t.Helper()
 	if l.has("launch_from") {
@@ -371,7 +373,7 @@ func nodesOf(l truthLine) string {
 	return fmt.Sprintf("%d %s %#x", l.number("count"), l.text("node"), l.number("node_func"))
 }
 
-// checkRecorded counts the launches that went into a graph: each is told, none as one that ran.
+// checkRecorded counts the launches that went into a graph: each is published as recorded, and none as executed.
 func checkRecorded(t *testing.T, all *journal, l truthLine) {
 	t.Helper()
 	recorded := uint64(0)
@@ -380,7 +382,8 @@ func checkRecorded(t *testing.T, all *journal, l truthLine) {
 			continue
 		}
 		if e.columns["op"] != "record" || e.columns["name"] != l.text("node") {
-			t.Errorf("%s: a launch of %q inside the capture has op %s", l.text("variant"), e.columns["name"], e.columns["op"])
+			t.Errorf("%s: a launch of %q inside the capture has op %s", l.text("variant"), e.columns["name"],
+				e.columns["op"])
 		}
 		recorded++
 	}
@@ -408,7 +411,8 @@ func checkGraphMemory(t *testing.T, all *journal, l truthLine) {
 		}
 	}
 	if len(found) != len(want) {
-		t.Errorf("%s: the launch of the graph brought %d events of class graph, want %d", l.text("variant"), len(found), len(want))
+		t.Errorf("%s: the launch of the graph brought %d events of class graph, want %d", l.text("variant"), len(found),
+			len(want))
 		return
 	}
 	for i, e := range found {
@@ -417,7 +421,8 @@ func checkGraphMemory(t *testing.T, all *journal, l truthLine) {
 	}
 }
 
-// checkCoverage: the host batch has the totals of the process, whose rows ask twice for a function and once for a table.
+// checkCoverage: the host batch has the totals of the process, whose rows ask twice for a function and once for a
+// table.
 func checkCoverage(t *testing.T, all *journal, l truthLine) {
 	t.Helper()
 	c, ok := all.coverage[uint32(l.number("pid"))]
@@ -470,7 +475,7 @@ func gpuOf(l truthLine) (gpu, uuid string) {
 	return gpu, stubCards[parseNumber(gpu)]
 }
 
-// memoryExpected: a failed call tells what it was given, and nothing of what it would have made.
+// memoryExpected: the event of a failed call has the arguments and no results.
 func memoryExpected(l truthLine, want map[string]string) {
 	want["ptr"] = decimal(l.number("ptr"))
 	if l.failed() {
@@ -504,14 +509,16 @@ func bytesOf(l truthLine) uint64 {
 	return l.number("bytes")
 }
 
-// descriptorBytes adds the levels of an array, each half as wide, high and deep as the one above; layers are not halved.
+// descriptorBytes adds the levels of an array, each half as wide, high and deep as the one above; layers are not
+// halved.
 func descriptorBytes(l truthLine) (sum uint64) {
 	const layered, sparse, deferred = 0x01, 0x40, 0x80
 	flags := l.number("flags")
 	if flags&(sparse|deferred) != 0 {
 		return 0 // memory comes later, from elsewhere
 	}
-	element := map[uint64]uint64{0x01: 1, 0x02: 2, 0x03: 4, 0x08: 1, 0x09: 2, 0x0a: 4, 0x10: 2, 0x20: 4}[l.number("format")]
+	element := map[uint64]uint64{0x01: 1, 0x02: 2, 0x03: 4, 0x08: 1, 0x09: 2, 0x0a: 4, 0x10: 2,
+		0x20: 4}[l.number("format")]
 	width, height, depth := l.number("width"), l.number("height"), l.number("depth")
 	for range l.number("levels") {
 		sum += max(width, 1) * max(height, 1) * max(depth, 1) * l.number("channels") * element
@@ -539,7 +546,7 @@ func auxOf(l truthLine) uint64 {
 	return l.number("stream")
 }
 
-// tokenHash makes one number of the 64 bytes of a token, so that the two processes can be told to mean the same.
+// tokenHash hashes the 64 bytes of a token, so that a test can compare the tokens of two processes.
 func tokenHash(words []uint64) uint64 {
 	h := uint64(14695981039346656037)
 	for _, w := range words {

@@ -8,8 +8,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestStubExportsEveryRow: what the table names can be called in the stub, at an address of its own,
-// and begins as the real driver's functions do.
+const stubPath = "../bin/stub/libcuda.so.1"
+
+// TestStubExportsEveryRow: the stub exports every symbol of the call table at an address of its own. Each function
+// begins as the real driver's do.
 func TestStubExportsEveryRow(t *testing.T) {
 	file, err := elf.Open(stubPath)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/preflight"
 )
 
 func main() { app.Main("gputap-producer", run) }
@@ -34,14 +35,14 @@ func run(ctx context.Context, p *app.Process) error {
 	}
 	defer stop()
 	tap, err := producer.New(cfg.Producer, app.Version(), js, p.Log)
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, preflight.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	if err != nil {
 		return err
 	}
 	if !chosen {
-		tap.Threads(func(n int) { runtime.GOMAXPROCS(min(n, runtime.NumCPU())) })
+		tap.AdjustThreads(func(n int) { runtime.GOMAXPROCS(min(n, runtime.NumCPU())) })
 	}
 	p.Metrics.MustRegister(tap)
 	if err := tap.Run(ctx); errors.Is(err, producer.ErrShards) {

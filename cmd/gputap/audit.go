@@ -15,7 +15,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
 )
 
 // auditProcess checks which driver functions of a running process gputap sees and which it cannot see. It reads the
@@ -29,7 +29,7 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 		}}
 	}
 	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid, strings.TrimSpace(string(comm)))}}
-	holdings, err := producer.Audit(pid)
+	holdings, err := library.Audit(pid)
 	if err != nil {
 		return append(rows, finding{Check: "driver", Status: statusFail, Found: err.Error(), Remedy: "run as root or with CAP_SYS_PTRACE"})
 	}
@@ -45,7 +45,7 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	return append(rows, watchProcess(ctx, pid, forTime, libraries)...)
 }
 
-func checkHolding(h *producer.Holding) []finding {
+func checkHolding(h *library.Holding) []finding {
 	l := &h.Library
 	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path, l.Attached)}
 	if len(l.Absent) > 0 {

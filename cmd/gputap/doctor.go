@@ -18,7 +18,8 @@ import (
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
+	"github.com/gputap/gputap/producer/preflight"
 )
 
 // finding is the result of one check.
@@ -136,13 +137,13 @@ func checkBTF() finding {
 
 func checkCapabilities() finding {
 	f := finding{Check: "capabilities", Status: statusOK}
-	missing, err := producer.Missing()
+	missing, err := preflight.Missing()
 	if err != nil {
 		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "allow this program to call capget"}
 	}
 	if len(missing) == 0 {
 		var have []string
-		for _, c := range producer.Capabilities {
+		for _, c := range preflight.Capabilities {
 			have = append(have, c.Name)
 		}
 		f.Found = strings.Join(have, " ")
@@ -156,13 +157,13 @@ func checkCapabilities() finding {
 			f.Status = statusFail
 		}
 	}
-	f.Found, f.Remedy = strings.Join(lack, "; "), producer.CapabilityRemedy
+	f.Found, f.Remedy = strings.Join(lack, "; "), preflight.CapabilityRemedy
 	return f
 }
 
 // checkLockdown returns no row if lockdown is off.
 func checkLockdown() []finding {
-	f := finding{Check: "lockdown", Status: statusOK, Found: producer.Lockdown()}
+	f := finding{Check: "lockdown", Status: statusOK, Found: preflight.Lockdown()}
 	switch f.Found {
 	case "", "none":
 		return nil
@@ -192,14 +193,14 @@ func checkPrograms() finding {
 
 // checkReturnProbes tries a return probe on a child under seccomp.
 func checkReturnProbes() finding {
-	if err := producer.ReturnProbes(); err != nil {
-		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: producer.ReturnProbeRemedy}
+	if err := preflight.ReturnProbes(); err != nil {
+		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: preflight.ReturnProbeRemedy}
 	}
 	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs under seccomp"}
 }
 
 func checkLibraries(named []string) []finding {
-	libraries, err := producer.HostLibraries(named)
+	libraries, err := library.OnHost(named)
 	if err != nil {
 		return []finding{{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "correct the path given with --library"}}
 	}
@@ -218,7 +219,7 @@ func checkLibraries(named []string) []finding {
 
 func checkLibrary(path string) finding {
 	f := finding{Check: "library", Status: statusOK}
-	l, err := producer.Inspect(path)
+	l, err := library.Inspect(path)
 	if err != nil {
 		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "check that the file is a CUDA driver library"}
 	}

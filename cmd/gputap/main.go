@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/preflight"
 )
 
 func main() { app.Main("gputap", run) }
@@ -91,7 +91,7 @@ func isUsage(err error) bool {
 
 // privilege gives missing privileges, and a Linux without safe return probes, their exit status.
 func privilege(err error) error {
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, producer.ErrReturnProbes) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, preflight.ErrReturnProbes) {
 		return app.Privilege(err)
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/producer"
+	"github.com/gputap/gputap/producer/library"
 )
 
 // childScanInterval replaces producer.scan_interval when run starts a command, which may end soon.
@@ -91,7 +91,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 		return err
 	}
 	if len(command) > 0 {
-		cfg.Producer.Libraries = append(cfg.Producer.Libraries, producer.LibrariesOf(command[0])...)
+		cfg.Producer.Libraries = append(cfg.Producer.Libraries, library.ForCommand(command[0])...)
 		cfg.Producer.ScanInterval = childScanInterval
 	}
 	pipe, err := pipeline.New(ctx, cfg, f.store, p.Log)

@@ -1,0 +1,153 @@
+package attach
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/producer/library"
+	"github.com/gputap/gputap/schema"
+)
+
+// attachment is one probed library file. Its links hold the file open.
+type attachment struct {
+	library schema.Library
+	names   map[uint64]string // file offset → exported function
+	probed  map[string]bool   // functions with a probe
+	entries []io.Closer
+	returns []io.Closer
+}
+
+// attachFile probes one library. name is its path for users.
+func attachFile(tap *bpf.Tap, file *os.File, number uint64, name string, wanted Features) (*attachment, error) {
+	exports, err := library.Read(file, wanted.calls())
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	if len(exports.Sites) == 0 {
+		return nil, fmt.Errorf("attach %s: it exports none of the CUDA driver's functions", name)
+	}
+	executable, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	a := &attachment{
+		library: schema.Library{Path: name, Inode: number, Absent: exports.Absent}, names: exports.Names,
+		probed: map[string]bool{},
+	}
+	if err := a.probe(tap, executable, exports.Sites, wanted); err != nil {
+		a.close()
+		return nil, fmt.Errorf("attach %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// probe attaches each program to all its calls with one link. Returns go first: a return without its entry is ignored,
+// while an entry that waits for ever would count as a loss.
+func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Site, wanted Features) error {
+	failed := map[schema.CallID]error{}
+	for _, g := range groupSites(sites, func(p programs) string { return p.exit }) {
+		a.returns = append(a.returns, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
+			return tap.Probe(ex, g.program, bpf.Return, at)
+		})...)
+	}
+	for _, g := range groupSites(sites, func(p programs) string { return p.entry }) {
+		a.entries = append(a.entries, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
+			return tap.Probe(ex, g.program, bpf.Entry, at)
+		})...)
+	}
+	var first error
+	for _, s := range sites {
+		if err := failed[s.Call]; err != nil {
+			a.library.Failed = append(a.library.Failed, schema.Calls[s.Call].Symbol)
+			first = cmp.Or(first, err)
+			continue
+		}
+		a.probed[schema.Calls[s.Call].Symbol] = true
+		a.library.Attached++
+		if s.Stepped {
+			a.library.Stepped++
+		}
+	}
+	if a.library.Attached == 0 {
+		return first
+	}
+	return nil
+}
+
+// group is a program and the sites that it is attached to.
+type group struct {
+	program string
+	sites   []library.Site
+}
+
+func groupSites(sites []library.Site, side func(programs) string) []group {
+	var list []group
+	for _, s := range sites {
+		program := side(programsOf(&schema.Calls[s.Call]))
+		if program == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(g group) bool { return g.program == program })
+		if i < 0 {
+			i, list = len(list), append(list, group{program: program})
+		}
+		list[i].sites = append(list[i].sites, s)
+	}
+	return list
+}
+
+// attach makes one link for the whole group. Linux refuses the whole link if it refuses one site. Then each site gets a
+// link of its own, and failed has those that Linux refuses.
+func (g group) attach(
+	wanted Features, failed map[schema.CallID]error, probe func(*link.UprobeMultiOptions) (io.Closer, error),
+) []io.Closer {
+	l, err := probe(g.options(wanted, g.sites))
+	if err == nil {
+		return []io.Closer{l}
+	}
+	var links []io.Closer
+	for i, s := range g.sites {
+		if failed[s.Call] != nil {
+			continue // without its return probe an entry would wait for ever
+		}
+		l, err := probe(g.options(wanted, g.sites[i:i+1]))
+		if err != nil {
+			failed[s.Call] = err
+			continue
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+func (g group) options(wanted Features, sites []library.Site) *link.UprobeMultiOptions {
+	o := &link.UprobeMultiOptions{}
+	for _, s := range sites {
+		o.Addresses = append(o.Addresses, s.Offset)
+		o.Cookies = append(o.Cookies, wanted.cookie(s.Call))
+	}
+	return o
+}
+
+// close removes the probes, entries before returns, so that calls under way are still recorded. Linux waits for
+// running programs at each, so close removes those of a side in parallel.
+func (a *attachment) close() {
+	closeAll(a.entries)
+	closeAll(a.returns)
+	a.returns, a.entries = nil, nil
+}
+
+func closeAll(probes []io.Closer) {
+	var group sync.WaitGroup
+	for _, p := range probes {
+		group.Go(func() { _ = p.Close() })
+	}
+	group.Wait()
+}

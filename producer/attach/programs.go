@@ -1,0 +1,83 @@
+package attach
+
+import (
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
+)
+
+// programs are the BPF programs of a call, and the type of the records that they write.
+type programs struct {
+	entry string
+	exit  string // "" for calls that are seen at entry alone
+	kind  uint16 // bpf.Record…
+}
+
+// programsOf declares which programs record a call: at entry by its shape, at return by its shape and its op. A call of
+// a known shape needs no change here.
+func programsOf(c *schema.Call) programs {
+	switch c.Shape {
+	case schema.ShapeNone: // a process event: no call of a library
+		return programs{kind: bpf.RecordEnd}
+	case schema.ShapeLaunch:
+		return programs{entry: bpf.TapProgLaunchEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeLaunchEx:
+		return programs{entry: bpf.TapProgLaunchExEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeLaunchMulti:
+		return programs{entry: bpf.TapProgLaunchMultiEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeLaunchOne, schema.ShapeLaunchGrid:
+		return programs{entry: bpf.TapProgLaunchGridEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeGraphLaunch:
+		return programs{entry: bpf.TapProgGraphLaunchEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeHostFunc:
+		return programs{entry: bpf.TapProgHostFuncEnter, kind: bpf.RecordLaunch}
+	case schema.ShapeArray, schema.ShapeArray3D, schema.ShapeMipmap:
+		return programs{bpf.TapProgCallEnter, bpf.TapProgArrayExit, bpf.RecordArray}
+	case schema.ShapeEnumerate:
+		return programs{bpf.TapProgCallEnter, bpf.TapProgEnumerateExit, bpf.RecordName}
+	}
+	p := programs{entry: bpf.TapProgCallEnter}
+	switch c.Shape {
+	case schema.ShapeOpen:
+		p.entry = bpf.TapProgOpenEnter
+	case schema.ShapeCopyBatch:
+		p.entry = bpf.TapProgBatchEnter
+	}
+	p.exit, p.kind = exitOf(c)
+	return p
+}
+
+// exitOf returns the program at the return of a call, by its op and kind.
+func exitOf(c *schema.Call) (program string, kind uint16) {
+	switch c.Op {
+	case schema.OpContextCreate, schema.OpContextDestroy:
+		return bpf.TapProgContextLifeExit, bpf.RecordMemory
+	case schema.OpName, schema.OpAlias:
+		return bpf.TapProgNameExit, bpf.RecordName
+	case schema.OpContext: // it changes the thread's current context and writes no record
+		return bpf.TapProgContextExit, 0
+	case schema.OpDevice:
+		return bpf.TapProgDeviceExit, bpf.RecordDevice
+	case schema.OpCapture, schema.OpGraph, schema.OpExecutable:
+		return bpf.TapProgGraphExit, bpf.RecordGraph
+	case schema.OpCoverage:
+		return bpf.TapProgCoverageExit, bpf.RecordCoverage
+	case schema.OpStreamCreate, schema.OpStreamDestroy: // in one order with the calls that use the CUDA stream
+		return bpf.TapProgMemoryExit, bpf.RecordMemory
+	}
+	switch c.Kind {
+	case schema.KindCopy:
+		return bpf.TapProgCopyExit, bpf.RecordCopy
+	case schema.KindSync:
+		return bpf.TapProgSyncExit, bpf.RecordSync
+	}
+	return bpf.TapProgMemoryExit, bpf.RecordMemory
+}
+
+// RecordTypes maps each call to the type of the record that its programs write; 0: none.
+var RecordTypes = func() []uint16 {
+	types := make([]uint16, len(schema.Calls))
+	for id := range schema.Calls {
+		types[id] = programsOf(&schema.Calls[id]).kind
+	}
+	return types
+}()

@@ -1,0 +1,92 @@
+package producer
+
+import (
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/producer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Programs repeat their calls, so the translator caches translations. A cached translation is valid while the table's
+// version and the open batch are the same.
+
+// cachedMemory is an allocation or free and its translation. A later record reuses it if it is by the same thread in
+// the same place; only time, duration, result, pointer and size differ.
+type cachedMemory struct {
+	bpf.MemoryRecord
+	version    uint64
+	generation uint64
+	event      schema.Memory
+}
+
+func (c *cachedMemory) matches(m *bpf.MemoryRecord) bool {
+	return c.Call == m.Call && c.TID == m.TID && c.ThreadStart == m.ThreadStart && c.CUDAContext == m.CUDAContext &&
+		c.CUDAStream == m.CUDAStream && c.Device == m.Device && c.Time <= m.Time
+}
+
+// cachedLaunch is a launch and its translation. A later record reuses it if only the time differs.
+type cachedLaunch struct {
+	bpf.LaunchRecord
+	version    uint64
+	generation uint64
+	event      schema.Launch
+}
+
+func (c *cachedLaunch) matches(l *bpf.LaunchRecord) bool {
+	return c.Func == l.Func && c.Grid == l.Grid && c.Block == l.Block && c.SharedBytes == l.SharedBytes &&
+		c.CUDAStream == l.CUDAStream && c.CUDAContext == l.CUDAContext && c.TID == l.TID &&
+		c.ThreadStart == l.ThreadStart && c.Call == l.Call && c.Capture == l.Capture && c.Time <= l.Time
+}
+
+func (t *translator) memorySlot(m *bpf.MemoryRecord) *cachedMemory {
+	return &t.memories[(m.TID+uint32(m.Call))%uint32(len(t.memories))]
+}
+
+func (t *translator) launchSlot(l *bpf.LaunchRecord) *cachedLaunch {
+	hash := uint32(l.Func>>4)*31 + l.TID*17 + l.Grid[0]*7 + l.Grid[1]*3 + l.Block[0]
+	return &t.launches[hash%uint32(len(t.launches))]
+}
+
+// addCachedMemory adds the event of a record by a cached translation, and reports whether there was one.
+func (t *translator) addCachedMemory(m *bpf.MemoryRecord) bool {
+	o, c, op := t.batches.open[schema.KindMemory], t.memorySlot(m), schema.Calls[m.Call].Op
+	if m.Ptr == 0 || c.version != t.known.Version() || c.generation != o.generation || !process.Plain(m, op) ||
+		!c.matches(m) {
+		return false
+	}
+	e := &c.event
+	e.Time, e.Duration, e.Result, e.Ptr, e.Bytes = schema.KTime(m.Time), m.Duration, m.Result, m.Ptr, m.Bytes
+	o.AddMemory(e)
+	t.added(schema.KindMemory, op)
+	return true
+}
+
+// cacheMemory stores a translation, if it holds for later records. generation is that of the batch with the event.
+func (t *translator) cacheMemory(m *process.MemoryCall, generation uint64, e *schema.Memory) {
+	if !process.Plain(m.MemoryRecord, schema.Calls[m.Call].Op) ||
+		!m.Thread.Process.DevicesSettled(schema.KTime(m.Time), m.CUDAStream) || !t.known.Current(m.Thread) {
+		return
+	}
+	*t.memorySlot(m.MemoryRecord) = cachedMemory{*m.MemoryRecord, t.known.Version(), generation, *e}
+}
+
+// addCachedLaunch adds the event of a record by a cached translation, and reports whether there was one.
+func (t *translator) addCachedLaunch(l *bpf.LaunchRecord) bool {
+	o, c := t.batches.open[schema.KindLaunch], t.launchSlot(l)
+	if c.version != t.known.Version() || c.generation != o.generation || !c.matches(l) {
+		return false
+	}
+	c.event.Time = schema.KTime(l.Time)
+	o.AddLaunch(&c.event)
+	t.added(schema.KindLaunch, schema.OpLaunch)
+	return true
+}
+
+// cacheLaunch stores a translation, if it holds for later records.
+func (t *translator) cacheLaunch(l *bpf.LaunchRecord, thread *process.Thread, generation uint64, e *schema.Launch) {
+	p, at := thread.Process, schema.KTime(l.Time)
+	if schema.Calls[l.Call].Op != schema.OpLaunch || l.Capture != 0 || !p.FunctionSettled(l.Func, at) ||
+		!p.DevicesSettled(at, l.CUDAStream) || !t.known.Current(thread) {
+		return
+	}
+	*t.launchSlot(l) = cachedLaunch{*l, t.known.Version(), generation, *e}
+}

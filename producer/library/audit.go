@@ -1,0 +1,116 @@
+package library
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gputap/gputap/producer/procfs"
+	"github.com/gputap/gputap/schema"
+)
+
+// Holding is the part of one driver library that one process can call.
+type Holding struct {
+	Library schema.Library
+	// Functions counts the library's exported functions whose address the process holds; Probed counts those of them
+	// that gputap probes.
+	Functions int
+	Probed    int
+	// Outside names the functions without a probe that work on memory or submit work.
+	Outside []string
+}
+
+// maxScanned bounds the memory of a process that Audit searches for addresses, in bytes.
+const maxScanned = 256 << 20
+
+// Audit reports the coverage of a running process by gputap. For each driver library that the process has mapped it
+// tells which symbols of the table the library has, and which functions the process can call: those whose address is in
+// the data of its program and libraries. It neither stops nor changes the process.
+func Audit(pid uint32) ([]Holding, error) {
+	regions, err := regionsOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	var list []Holding
+	seen := map[string]bool{}
+	for _, r := range regions {
+		if !r.executable || !r.driver() || seen[r.path] {
+			continue
+		}
+		seen[r.path] = true
+		h, err := holdingOf(pid, regions, r.path)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *h)
+	}
+	return list, nil
+}
+
+func holdingOf(pid uint32, regions []region, path string) (*Holding, error) {
+	library, exports, err := inspect(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimSuffix(path, " (deleted)")))
+	if err != nil {
+		return nil, err
+	}
+	library.Path = path
+	probed := map[string]bool{}
+	for _, s := range exports.Sites {
+		probed[schema.Calls[s.Call].Symbol] = true
+	}
+	h := &Holding{Library: library}
+	found := map[string]bool{}
+	for _, symbol := range addressesHeld(pid, regions, path, exports.Names) {
+		if found[symbol] {
+			continue
+		}
+		found[symbol] = true
+		h.Functions++
+		switch {
+		case probed[symbol]:
+			h.Probed++
+		case relevant(symbol):
+			h.Outside = append(h.Outside, symbol)
+		}
+	}
+	slices.Sort(h.Outside)
+	return h, nil
+}
+
+// addressesHeld returns the exported functions of a library whose address is in a process's data: in mapped files and
+// in the zeroed memory behind them, but not in heaps and stacks.
+func addressesHeld(pid uint32, regions []region, path string, names map[uint64]string) []string {
+	addresses := map[uint64]string{}
+	for _, r := range regions {
+		if r.path != path || !r.executable {
+			continue
+		}
+		for offset, symbol := range names {
+			if offset >= r.offset && offset-r.offset < r.End-r.Start {
+				addresses[r.Start+offset-r.offset] = symbol
+			}
+		}
+	}
+	var held []string
+	left := uint64(maxScanned)
+	buf := make([]byte, 1<<20)
+	for i, r := range regions {
+		afterFile := i > 0 && r.path == "" && regions[i-1].path != "" && regions[i-1].End == r.Start
+		if r.path == path || (r.path == "" && !afterFile) {
+			continue // read-only files count: a linker may protect the resolved addresses
+		}
+		if r.executable || r.End-r.Start > left {
+			continue
+		}
+		left -= r.End - r.Start
+		for at := r.Start; at < r.End; at += uint64(len(buf)) {
+			n := procfs.ReadMemory(pid, at, buf[:min(uint64(len(buf)), r.End-at)])
+			for word := 0; word+8 <= n; word += 8 {
+				if symbol := addresses[binary.LittleEndian.Uint64(buf[word:])]; symbol != "" {
+					held = append(held, symbol)
+				}
+			}
+		}
+	}
+	return held
+}

@@ -1,0 +1,66 @@
+package library
+
+import "strings"
+
+// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see
+// those. Queries, attributes and advice are not.
+func relevant(name string) bool {
+	for _, prefix := range []string{
+		"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	for _, prefix := range []string{
+		"cuMem", "cuLaunch", "cuGraphLaunch", "cuGraphAdd", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
+		"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuIpc", "cuImportExternalMemory", "cuMulticast",
+		"cuCtxCreate", "cuCtxDestroy", "cuDevicePrimaryCtxRe",
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Lookup finds the exported function at an offset of a library file, "" when none begins there. known is false for a
+// library that is not attached.
+type Lookup func(library Inode, offset uint64) (symbol string, probed, known bool)
+
+// Images are the executable mappings of driver libraries in one process.
+type Images []region
+
+// ImagesOf reads the images of a process; none when it ended.
+func ImagesOf(pid uint32) Images {
+	regions, _ := regionsOf(pid)
+	var images Images
+	for _, r := range regions {
+		if r.executable && r.driver() {
+			images = append(images, r)
+		}
+	}
+	return images
+}
+
+// Unseen names the function behind an address that a program asked for by name, when gputap does not see its calls. It
+// returns "" for a function that is probed, irrelevant or in a library that is not attached.
+func (images Images) Unseen(name string, address uint64, lookup Lookup) string {
+	if !relevant(name) || address == 0 {
+		return ""
+	}
+	for _, r := range images {
+		if !r.contains(address) {
+			continue
+		}
+		symbol, probed, known := lookup(r.inode, address-r.Start+r.offset)
+		switch {
+		case !known || probed:
+			return ""
+		case symbol == "":
+			return name + " (not exported)"
+		}
+		return symbol
+	}
+	return name + " (outside the driver)"
+}

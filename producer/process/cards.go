@@ -1,0 +1,126 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gputap/gputap/schema"
+)
+
+// driverDir is where the driver lists the host's GPUs.
+const driverDir = "/proc/driver/nvidia"
+
+// Card is one physical GPU of the host, as its driver lists it.
+type Card struct {
+	schema.GPU
+	Minor uint32 // of /dev/nvidia<minor>
+}
+
+// cards reads the host's GPUs in the order of their bus addresses: CUDA numbers equal GPUs in that order.
+func cards(dir string) []Card {
+	files, _ := filepath.Glob(filepath.Join(dir, "gpus", "*", "information"))
+	var list []Card
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		var c Card
+		for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+			key, value, _ := strings.Cut(lines.Text(), ":")
+			value = strings.TrimSpace(value)
+			switch strings.TrimSpace(key) {
+			case "Model":
+				c.Name = value
+			case "GPU UUID":
+				c.UUID = value
+			case "Bus Location":
+				c.Bus = busAddress(value)
+			case "Device Minor":
+				minor, _ := strconv.ParseUint(value, 10, 32)
+				c.Minor = uint32(minor)
+			}
+		}
+		c.Ordinal = c.Minor
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Card) int { return strings.Compare(a.Bus, b.Bus) })
+	return list
+}
+
+// busAddress normalises a PCI address: four digits of domain, lower case.
+func busAddress(s string) string {
+	s = strings.ToLower(s)
+	if domain, rest, ok := strings.Cut(s, ":"); ok && strings.Contains(rest, ":") {
+		d, err := strconv.ParseUint(domain, 16, 32)
+		if err == nil {
+			return fmt.Sprintf("%04x:%s", d, rest)
+		}
+	}
+	return s
+}
+
+// visibleTo returns the cards that CUDA_VISIBLE_DEVICES leaves to a process, in the process's own numbering. Like the
+// driver it stops at the first entry that matches no card.
+func visibleTo(all []Card, value string, set bool) []Card {
+	if !set {
+		return all
+	}
+	var list []Card
+	for entry := range strings.SplitSeq(value, ",") {
+		entry = strings.TrimSpace(entry)
+		i := slices.IndexFunc(all, func(c Card) bool {
+			return len(entry) > len("GPU-") && strings.HasPrefix(strings.ToLower(c.UUID), strings.ToLower(entry))
+		})
+		if n, err := strconv.Atoi(entry); err == nil {
+			i = n
+		}
+		if i < 0 || i >= len(all) {
+			break
+		}
+		list = append(list, all[i])
+	}
+	return list
+}
+
+// environment reads one variable from the initial environment of a process; readable is false when the process ended.
+func environment(pid uint32, name string) (value string, set, readable bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return "", false, false
+	}
+	for entry := range bytes.SplitSeq(b, []byte{0}) {
+		if key, v, ok := strings.Cut(string(entry), "="); ok && key == name {
+			return v, true, true
+		}
+	}
+	return "", false, true
+}
+
+// openMinors returns the minor numbers of the GPUs whose device file a process has open.
+func openMinors(pid uint32) []uint32 {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var minors []uint32
+	for _, f := range files {
+		target, err := os.Readlink(filepath.Join(dir, f.Name()))
+		if err != nil {
+			continue
+		}
+		number, ok := strings.CutPrefix(filepath.Base(target), "nvidia")
+		minor, err := strconv.ParseUint(number, 10, 32)
+		if ok && err == nil && strings.HasPrefix(target, "/dev/") && !slices.Contains(minors, uint32(minor)) {
+			minors = append(minors, uint32(minor))
+		}
+	}
+	return minors
+}

@@ -1,0 +1,286 @@
+package process
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
+)
+
+// devices maps the contexts and ordinals of one process to GPUs.
+type devices struct {
+	contexts  map[uint64]*contextDevice // by context handle
+	primaries map[uint32]uint64         // ordinal → its primary context
+	streams   map[uint64]streamContext
+	pools     map[uint64]uint32 // pool → ordinal
+	ordinals  map[uint32]uint32 // device → ordinal, where they differ
+	gpus      map[uint32]schema.GPU
+	budget    *budget
+	moved     schema.KTime // when a context's handle was last reused on another GPU
+	version   uint32       // changes with everything learned: earlier answers are stale
+
+	visible     string // CUDA_VISIBLE_DEVICES at the start of the image
+	visibleSet  bool
+	visibleRead bool
+
+	inferredAt schema.KTime
+	inferred   *schema.GPU // the only GPU that the process has open; nil unknown
+}
+
+// contextDevice is the ordinal of a context, and of the contexts that had its handle before: launches are read from
+// other rings, after later control records.
+type contextDevice struct {
+	ordinal uint32
+	since   schema.KTime
+	before  *contextDevice // nil: none recently
+}
+
+// streamContext is the context of a CUDA stream, valid since its creation.
+type streamContext struct {
+	context uint64
+	since   schema.KTime
+}
+
+func newDevices() devices {
+	return devices{
+		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
+		pools:    map[uint64]uint32{},
+		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
+	}
+}
+
+// ordinal returns the ordinal of a context at a time.
+func (d *devices) ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
+	p := d.contexts[context]
+	if p == nil {
+		return 0, false
+	}
+	for at < p.since && p.before != nil {
+		p = p.before
+	}
+	return p.ordinal, true
+}
+
+// setOrdinal notes the GPU of a context.
+func (d *devices) setOrdinal(context uint64, ordinal uint32, at schema.KTime) {
+	old := d.contexts[context]
+	if old != nil && old.ordinal == ordinal {
+		return
+	}
+	d.contexts[context] = &contextDevice{ordinal, at, old}
+	d.version++
+	if old == nil {
+		return
+	}
+	d.moved = max(d.moved, at)
+	for n := 1; old.before != nil && old.since+readDelay > at && n < maxBefore; n++ {
+		old = old.before
+	}
+	old.before = nil
+}
+
+// contextMade notes a new context and returns the ordinal of its GPU; unchanged from the record when the context has
+// none or its GPU is unknown.
+func (d *devices) contextMade(m *bpf.MemoryRecord, op schema.Op) int32 {
+	ordinal, known := uint32(m.Device), m.Device >= 0
+	if !known {
+		ordinal, known = d.ordinal(m.Aux, schema.KTime(m.Time))
+	}
+	if m.Result != 0 || m.Ptr == 0 || !known || ordinal >= MaxOrdinals {
+		return m.Device
+	}
+	d.budget.add(handleBytes)
+	d.setOrdinal(m.Ptr, ordinal, schema.KTime(m.Time))
+	if op == schema.OpContextRetain {
+		d.primaries[ordinal] = m.Ptr
+	}
+	return int32(ordinal)
+}
+
+// pool notes which GPU a pool is on.
+func (d *devices) pool(m *bpf.MemoryRecord, op schema.Op) {
+	switch {
+	case m.Result != 0:
+	case op == schema.OpPoolCreate && m.Device >= 0:
+		d.pools[m.Ptr] = uint32(m.Device)
+		d.budget.add(handleBytes)
+	case op == schema.OpPoolDestroy:
+		delete(d.pools, m.Ptr)
+	}
+}
+
+// deviceOf returns the ordinal of a call's GPU, bpf.DeviceOfContext while it is unknown.
+func (d *devices) deviceOf(c *MemoryCall) int32 {
+	context := d.contextOf(&c.Head, c.CUDAStream)
+	if ordinal, known := d.ordinal(context, schema.KTime(c.Time)); known && c.Device == bpf.DeviceOfContext {
+		return int32(ordinal)
+	}
+	return c.Device
+}
+
+// stream notes which context a CUDA stream belongs to.
+func (d *devices) stream(m *bpf.MemoryRecord, op schema.Op) {
+	switch {
+	case m.Result != 0:
+	case op == schema.OpStreamCreate && m.CUDAContext != 0:
+		d.budget.add(handleBytes)
+		d.streams[m.Ptr] = streamContext{m.CUDAContext, schema.KTime(m.Time)}
+	case op == schema.OpStreamDestroy:
+		delete(d.streams, m.CUDAStream)
+	}
+}
+
+// perThreadStream is the highest handle that stands for a default CUDA stream of a context.
+const perThreadStream = 2
+
+// contextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
+func (d *devices) contextOf(h *bpf.Head, cudaStream uint64) uint64 {
+	if cudaStream <= perThreadStream {
+		return h.CUDAContext
+	}
+	if s, known := d.streams[cudaStream]; known && h.Time >= uint64(s.since) {
+		return s.context
+	}
+	return h.CUDAContext
+}
+
+// identify notes which GPU an ordinal is. cuDeviceGetUuid_v2 is the more exact of both calls: it names the part of a
+// card that the process may use.
+func (d *devices) identify(r *bpf.DeviceRecord, host []Card) {
+	if r.Device >= MaxOrdinals {
+		return
+	}
+	gpu := d.gpus[r.Device]
+	gpu.Ordinal = r.Device
+	switch call := &schema.Calls[r.Call]; {
+	case call.Shape == schema.ShapeDevice:
+		if r.Device != r.Ordinal && r.Ordinal < MaxOrdinals {
+			d.ordinals[r.Device] = r.Ordinal
+		}
+		return
+	case call.Shape == schema.ShapeUUID:
+		uuid := uuidText("GPU-", r.UUID)
+		isCard := len(host) == 0 || slices.ContainsFunc(host, func(c Card) bool { return c.UUID == uuid })
+		if !isCard {
+			uuid = uuidText("MIG-", r.UUID)
+		} else if len(gpu.UUID) > 4 && gpu.UUID[:4] == "MIG-" {
+			return
+		}
+		gpu.UUID = uuid
+	case call.Symbol == "cuDeviceGetPCIBusId":
+		i := slices.IndexFunc(host, func(c Card) bool { return c.Bus == busAddress(unix.ByteSliceToString(r.Text[:])) })
+		if i < 0 || (gpu.UUID != "" && !gpu.Inferred) {
+			return
+		}
+		gpu.UUID = host[i].UUID
+	default:
+		return
+	}
+	gpu.Inferred = false
+	if d.gpus[r.Device] != gpu {
+		d.gpus[r.Device] = gpu
+		d.version++
+	}
+}
+
+func uuidText(prefix string, u [16]byte) string {
+	return fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+// visibleCards returns the cards of the process in its own numbering; none when its environment cannot be read.
+func (d *devices) visibleCards(pid uint32, host []Card) []Card {
+	d.readVisible(pid)
+	if !d.visibleRead {
+		return nil
+	}
+	return visibleTo(host, d.visible, d.visibleSet)
+}
+
+// readVisible reads the environment as soon as the process is known: the process may end before its GPU is needed.
+func (d *devices) readVisible(pid uint32) {
+	if !d.visibleRead {
+		d.visible, d.visibleSet, d.visibleRead = environment(pid, "CUDA_VISIBLE_DEVICES")
+	}
+}
+
+// gpu returns the GPU of an ordinal. If the program never asked for its UUID, it is inferred from the cards that the
+// process may use.
+func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
+	g, known := d.gpus[ordinal]
+	if !known {
+		g = schema.GPU{Ordinal: ordinal}
+		index := ordinal
+		if o, differs := d.ordinals[ordinal]; differs {
+			index = o
+		}
+		if visible := d.visibleCards(pid, host); int(index) < len(visible) {
+			g.UUID, g.Inferred = visible[index].UUID, true
+		}
+		d.gpus[ordinal] = g
+	}
+	return g
+}
+
+// inferInterval is how long gputap waits before it looks again at a process that has no or many GPUs open.
+const inferInterval = 1_000_000_000
+
+// onlyOpen returns the GPU of a process that ran before gputap and whose context is unknown: the only card that it has
+// open. It returns nil when the process has no or several cards open.
+func (d *devices) onlyOpen(pid uint32, host []Card, now schema.KTime) *schema.GPU {
+	if d.inferred != nil || now < d.inferredAt+inferInterval {
+		return d.inferred
+	}
+	d.inferredAt = now
+	minors := openMinors(pid)
+	if len(minors) != 1 {
+		return nil
+	}
+	i := slices.IndexFunc(host, func(c Card) bool { return c.Minor == minors[0] })
+	if i < 0 {
+		return nil
+	}
+	d.inferred = &schema.GPU{UUID: host[i].UUID, Inferred: true}
+	if at := slices.IndexFunc(d.visibleCards(pid, host), func(c Card) bool { return c.Minor == minors[0] }); at > 0 {
+		d.inferred.Ordinal = uint32(at)
+	}
+	return d.inferred
+}
+
+// ContextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
+func (p *Process) ContextOf(h *bpf.Head, cudaStream uint64) uint64 {
+	return p.devices.contextOf(h, cudaStream)
+}
+
+// ContextsMoved returns when a context's handle was last reused on another GPU: answers for earlier times differ.
+func (p *Process) ContextsMoved() schema.KTime { return p.devices.moved }
+
+// DeviceVersion changes whenever the process's devices do.
+func (p *Process) DeviceVersion() uint32 { return p.devices.version }
+
+// DevicesSettled reports whether the answers about a call's context and CUDA stream hold for all later calls, until
+// the version changes.
+func (p *Process) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
+	d := &p.devices
+	return d.moved <= at && d.streams[cudaStream].since <= at
+}
+
+// GPU returns the GPU of an ordinal of a process.
+func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
+	return p.devices.gpu(ordinal, p.PID, t.Cards)
+}
+
+// Ordinal returns the ordinal of a context at a time.
+func (p *Process) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
+	return p.devices.ordinal(context, at)
+}
+
+// InferredGPU returns the GPU of a late process whose context is unknown; nil when it cannot be inferred.
+func (t *Table) InferredGPU(p *Process) *schema.GPU {
+	if !p.Late {
+		return nil
+	}
+	return p.devices.onlyOpen(p.PID, t.Cards, t.now)
+}

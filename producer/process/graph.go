@@ -1,0 +1,217 @@
+package process
+
+import (
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
+)
+
+// Graph lists the effects of one launch of a graph, as far as gputap saw the graph being built.
+type Graph struct {
+	Kernels map[uint64]uint32 // function handle → nodes
+	Memory  []Block           // allocations and frees, in the order of the nodes
+	Partial bool              // some node is unknown
+}
+
+// Block is memory that a node allocates; with Bytes 0, memory that it frees.
+type Block struct {
+	Ptr, Bytes uint64
+	Device     int32 // ordinal, or bpf.DeviceOfContext
+}
+
+// Executable is an executable graph.
+type Executable struct {
+	Graph
+	Index Index
+}
+
+// graphs are the graphs of one process; handles are its own.
+type graphs struct {
+	captures    map[uint32]*Graph // by number of the capture
+	graphs      map[uint64]*Graph
+	executables map[uint64]*Executable
+	late        bool // the process built others before gputap saw it
+	budget      *budget
+}
+
+func newGraphs(late bool) graphs {
+	return graphs{
+		captures: map[uint32]*Graph{}, graphs: map[uint64]*Graph{}, executables: map[uint64]*Executable{}, late: late,
+	}
+}
+
+func newGraph() *Graph { return &Graph{Kernels: map[uint64]uint32{}} }
+
+// at returns the graph of a handle. cuGraphCreate has no probe: an unknown handle is a new, empty graph, but in a late
+// process it may be any graph.
+func (g *graphs) at(handle uint64) *Graph {
+	known := g.graphs[handle]
+	if known == nil {
+		known = newGraph()
+		known.Partial = g.late
+		g.graphs[handle] = known
+		g.budget.add(graphBytes)
+	}
+	return known
+}
+
+// apply notes a change of a graph or capture.
+func (g *graphs) apply(r *bpf.GraphRecord) {
+	g.budget.add(nodeBytes)
+	switch schema.Calls[r.Call].Shape {
+	case schema.ShapeCaptureBegin:
+		g.budget.add(graphBytes)
+		g.captures[r.Capture] = newGraph()
+	case schema.ShapeCaptureInto:
+		g.captures[r.Capture] = g.at(r.Graph)
+	case schema.ShapeCaptureEnd:
+		captured := g.captures[r.Capture]
+		delete(g.captures, r.Capture)
+		if captured == nil {
+			captured = newGraph()
+			captured.Partial = true
+		}
+		if r.Graph != 0 { // 0: it failed
+			g.graphs[r.Graph] = captured
+		}
+	case schema.ShapeKernelNode:
+		g.at(r.Graph).addKernel(r.Func, 1)
+	case schema.ShapeAllocNode:
+		g.at(r.Graph).addBlock(Block{r.Ptr, r.Bytes, int32(r.Func)})
+	case schema.ShapeFreeNode:
+		g.at(r.Graph).addBlock(Block{Ptr: r.Ptr})
+	case schema.ShapeChildNode:
+		g.addCopy(g.at(r.Graph), r.Made)
+	case schema.ShapeAnyNode, schema.ShapeAnyNode2:
+		g.node(r)
+	case schema.ShapeGraphGone:
+		delete(g.graphs, r.Graph)
+		delete(g.executables, r.Graph)
+	case schema.ShapeGraphUpdate:
+		g.executables[r.Made] = g.instantiate(r.Graph)
+	case schema.ShapeGraphPair:
+		if schema.Calls[r.Call].Op == schema.OpExecutable {
+			g.executables[r.Made] = g.instantiate(r.Graph)
+			return
+		}
+		clone := newGraph()
+		g.addCopy(clone, r.Graph)
+		g.graphs[r.Made] = clone
+	}
+}
+
+// Node types of cuGraphAddNode that gputap counts. A conditional node decides on the GPU which nodes run.
+const (
+	nodeKernel      = 0
+	nodeGraph       = 4
+	nodeMemAlloc    = 10
+	nodeMemFree     = 11
+	nodeConditional = 13
+)
+
+func (g *graphs) node(r *bpf.GraphRecord) {
+	in := g.at(r.Graph)
+	switch r.Made {
+	case nodeKernel:
+		in.addKernel(r.Func, 1)
+	case nodeGraph:
+		g.addCopy(in, r.Ptr)
+	case nodeMemAlloc:
+		in.addBlock(Block{r.Ptr, r.Bytes, int32(r.Func)})
+	case nodeMemFree:
+		in.addBlock(Block{Ptr: r.Ptr})
+	case nodeConditional:
+		in.Partial = true
+	}
+}
+
+// recorded returns the graph that a capture records into.
+func (g *graphs) recorded(capture uint32) *Graph {
+	captured := g.captures[capture]
+	if captured == nil { // its begin was lost
+		captured = newGraph()
+		captured.Partial = true
+		g.captures[capture] = captured
+		g.budget.add(graphBytes)
+	}
+	return captured
+}
+
+// recordLaunch notes a launch that a capture turned into a node.
+func (g *graphs) recordLaunch(capture uint32, function uint64) {
+	g.recorded(capture).addKernel(function, 1)
+	g.budget.add(nodeBytes)
+}
+
+// recordGraphLaunch notes the launch of a graph that a capture turned into a child.
+func (g *graphs) recordGraphLaunch(capture uint32, handle uint64) {
+	child := g.executable(handle)
+	g.recorded(capture).addAll(&child.Graph)
+	g.budget.add(child.bytes())
+}
+
+// addCopy adds the present nodes of another graph.
+func (g *graphs) addCopy(to *Graph, handle uint64) {
+	from := g.at(handle)
+	to.addAll(from)
+	g.budget.add(from.bytes())
+}
+
+// recordMemory notes an allocation or free that a capture turned into a node.
+func (g *graphs) recordMemory(m *bpf.MemoryRecord, op schema.Op, device int32) {
+	switch op {
+	case schema.OpAlloc:
+		g.budget.add(nodeBytes)
+		g.recorded(m.Capture).addBlock(Block{m.Ptr, m.Bytes, device})
+	case schema.OpFree:
+		g.budget.add(nodeBytes)
+		g.recorded(m.Capture).addBlock(Block{Ptr: m.Ptr})
+	}
+}
+
+// instantiate makes an executable graph; it does not change with its source.
+func (g *graphs) instantiate(handle uint64) *Executable {
+	e := &Executable{Graph: *newGraph()}
+	g.addCopy(&e.Graph, handle)
+	return e
+}
+
+// executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
+// empty.
+func (g *graphs) executable(handle uint64) *Executable {
+	known := g.executables[handle]
+	if known == nil {
+		known = &Executable{Graph: Graph{Partial: true}}
+		g.executables[handle] = known
+		g.budget.add(graphBytes)
+	}
+	return known
+}
+
+func (g *Graph) addKernel(handle uint64, n uint32) {
+	if _, known := g.Kernels[handle]; !known && len(g.Kernels) >= maxKernels {
+		g.Partial = true
+		return
+	}
+	g.Kernels[handle] += n
+}
+
+func (g *Graph) addBlock(b Block) {
+	if len(g.Memory) >= maxBlocks {
+		g.Partial = true
+		return
+	}
+	g.Memory = append(g.Memory, b)
+}
+
+func (g *Graph) addAll(other *Graph) {
+	for handle, n := range other.Kernels {
+		g.addKernel(handle, n)
+	}
+	for _, b := range other.Memory {
+		g.addBlock(b)
+	}
+	g.Partial = g.Partial || other.Partial
+}
+
+// Executable returns the executable graph of a launched handle.
+func (p *Process) Executable(handle uint64) *Executable { return p.graphs.executable(handle) }

@@ -1,0 +1,64 @@
+package procfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+var errNoCgroup2 = errors.New("no unified control group hierarchy (cgroup2) is mounted on this host: " +
+	"boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup/unified")
+
+// Cgroup2Mount returns the directory of the host's cgroup 2 hierarchy: as process 1 has it mounted, since a container
+// may see only its own part, else as gputap itself has it mounted.
+func Cgroup2Mount() (string, error) {
+	for _, view := range []struct{ mounts, root string }{
+		{"/proc/1/mountinfo", HostRoot},
+		{"/proc/self/mountinfo", "/"},
+	} {
+		b, err := os.ReadFile(view.mounts)
+		if err != nil {
+			continue
+		}
+		for _, point := range cgroup2Points(string(b)) {
+			mount := filepath.Join(view.root, point)
+			// A later mount may hide it.
+			if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {
+				return mount, nil
+			}
+		}
+	}
+	return "", errNoCgroup2
+}
+
+// cgroup2Points parses the mount points of cgroup2 from a mountinfo file:
+// "id parent major:minor root point options [optional…] - type source options".
+func cgroup2Points(mountinfo string) []string {
+	var points []string
+	for line := range strings.Lines(mountinfo) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(mount)
+		if len(fields) >= 5 && strings.HasPrefix(kind, "cgroup2 ") {
+			points = append(points, unescape(fields[4]))
+		}
+	}
+	return points
+}
+
+// unescape decodes the octal escapes of mountinfo: a space is \040.
+func unescape(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,367 @@
+package producer
+
+import (
+	"math"
+
+	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/producer/attach"
+	"github.com/gputap/gputap/producer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// translator turns records into events of the open batches. The table learns from a record first; then the
+// record becomes events with the help of the table; the batcher decides when a batch closes. One goroutine uses it.
+type translator struct {
+	known   *process.Table
+	batches *batcher
+	metrics *metrics
+	wanted  [schema.NumKinds]bool
+	now     schema.KTime          // when the round began
+	counted [schema.NumOps]uint64 // events of this round
+	calls   [schema.NumKinds][]callIndex
+
+	launches [256]cachedLaunch
+	memories [16]cachedMemory
+}
+
+// callIndex is a call's index in the dictionary of an open batch.
+type callIndex struct {
+	generation uint64
+	index      uint32
+}
+
+func newTranslator(known *process.Table, batches *batcher, wanted attach.Features, m *metrics) *translator {
+	t := &translator{known: known, batches: batches, metrics: m}
+	for kind := range t.wanted {
+		t.wanted[kind] = wanted.Wants(schema.Kind(kind))
+		t.calls[kind] = make([]callIndex, len(schema.Calls))
+	}
+	return t
+}
+
+// begin starts a round of reading.
+func (t *translator) begin(now schema.KTime) {
+	t.now = now
+	t.known.BeginRound(now)
+}
+
+// finish ends a round: it adds the counted events to the metrics.
+func (t *translator) finish() {
+	for op, n := range t.counted {
+		if n > 0 {
+			t.metrics.events[op].Add(n)
+		}
+	}
+	clear(t.counted[:])
+}
+
+// handle takes one record: learn, then translate. It borrows raw.
+func (t *translator) handle(raw []byte) {
+	head := bpf.HeadOf(raw)
+	if head == nil || int(head.Call) >= len(schema.Calls) ||
+		head.Type != bpf.RecordThread && head.Type != attach.RecordTypes[head.Call] {
+		t.metrics.malformed.Add(1)
+		return
+	}
+	switch head.Type {
+	case bpf.RecordLaunch:
+		if l := bpf.As[bpf.LaunchRecord](raw); l != nil {
+			if t.addCachedLaunch(l) {
+				return
+			}
+			thread := t.known.LearnLaunch(l)
+			t.graphMemory(l, thread)
+			t.launch(l, thread)
+			return
+		}
+	case bpf.RecordMemory:
+		if m := bpf.As[bpf.MemoryRecord](raw); m != nil {
+			if !t.addCachedMemory(m) {
+				t.memory(t.known.LearnMemory(m))
+			}
+			return
+		}
+	case bpf.RecordCopy:
+		if c := bpf.As[bpf.CopyRecord](raw); c != nil {
+			t.copy(c)
+			return
+		}
+	case bpf.RecordSync:
+		if s := bpf.As[bpf.SyncRecord](raw); s != nil {
+			t.sync(s)
+			return
+		}
+	case bpf.RecordArray:
+		if a := bpf.As[bpf.ArrayRecord](raw); a != nil {
+			t.array(a)
+			return
+		}
+	case bpf.RecordEnd:
+		if e := bpf.As[bpf.ThreadRecord](raw); e != nil {
+			t.end(e)
+			return
+		}
+	case bpf.RecordThread:
+		if r := bpf.As[bpf.ThreadRecord](raw); r != nil {
+			t.known.LearnThread(r)
+			return
+		}
+	case bpf.RecordName:
+		if n := bpf.As[bpf.NameRecord](raw); n != nil {
+			t.known.LearnName(n)
+			return
+		}
+	case bpf.RecordDevice:
+		if d := bpf.As[bpf.DeviceRecord](raw); d != nil {
+			t.known.LearnDevice(d)
+			return
+		}
+	case bpf.RecordGraph:
+		if g := bpf.As[bpf.GraphRecord](raw); g != nil {
+			t.known.LearnGraph(g)
+			return
+		}
+	case bpf.RecordCoverage:
+		if c := bpf.As[bpf.CoverageRecord](raw); c != nil {
+			t.known.LearnCoverage(c)
+			return
+		}
+	}
+	t.metrics.malformed.Add(1)
+}
+
+func (t *translator) memory(m process.MemoryCall) {
+	call := &schema.Calls[m.Call]
+	if call.Op == schema.OpStreamCreate || call.Op == schema.OpStreamDestroy {
+		t.streamLife(m, call.Op)
+		return
+	}
+	if !t.wanted[schema.KindMemory] {
+		return
+	}
+	if m.Ptr == 0 && m.Result == 0 && (call.Op == schema.OpAlloc || call.Op == schema.OpCreate) {
+		return // the pointer could not be read: Linux counted it as LossRead
+	}
+	// Field by field: of a literal the compiler makes a second copy, which waits for the first.
+	var e schema.Memory
+	e.Duration, e.Result, e.Ptr, e.Bytes, e.Aux, e.Pool = m.Duration, m.Result, m.Ptr, m.Bytes, m.Aux, m.Pool
+	switch call.Op {
+	case schema.OpAlloc, schema.OpFree, schema.OpPrefetch:
+		e.Aux = m.CUDAStream
+	}
+	generation := t.batches.open[schema.KindMemory].generation // addMemory may close the batch
+	t.addMemory(&e, &m.Head, m.Thread, t.ref(schema.KindMemory, &m.Head),
+		place{m.CUDAStream, m.Device, call.Class.OnHost()})
+	t.cacheMemory(&m, generation, &e)
+}
+
+// place is the location of memory as a record gives it, besides the thread's context.
+type place struct {
+	cudaStream uint64
+	device     int32
+	onHost     bool
+}
+
+// addMemory completes a memory event by its thread, context and GPU, and adds it.
+func (t *translator) addMemory(e *schema.Memory, h *bpf.Head, thread *process.Thread, call uint32, at place) {
+	o := t.batches.open[schema.KindMemory]
+	e.Time, e.Thread, e.Call = schema.KTime(h.Time), threadIndex(o, thread), call
+	context := thread.Process.ContextOf(h, at.cudaStream)
+	e.GPU = t.contextGPU(o, thread, context, e.Time)
+	if context != 0 {
+		e.Context = contextIndex(o, thread, schema.Context{Handle: context, GPU: e.GPU})
+	}
+	switch {
+	case at.device >= process.MaxOrdinals:
+		e.GPU = 0
+	case at.device >= 0:
+		e.GPU = o.GPU(t.known.GPU(thread.Process, uint32(at.device)))
+	case at.device == bpf.DeviceNone, at.onHost:
+		e.GPU = 0
+	}
+	o.AddMemory(e)
+	t.added(schema.KindMemory, schema.Calls[h.Call].Op)
+}
+
+func (t *translator) array(a *bpf.ArrayRecord) {
+	if !t.wanted[schema.KindMemory] || (a.Handle == 0 && a.Result == 0) {
+		return
+	}
+	e := schema.Memory{Duration: a.Duration, Result: a.Result, Ptr: a.Handle, Bytes: arrayBytes(a)}
+	t.addMemory(&e, &a.Head, t.known.Thread(&a.Head), t.ref(schema.KindMemory, &a.Head),
+		place{device: bpf.DeviceOfContext})
+}
+
+// graphMemory adds a memory event for each block that the nodes of a launched graph allocate or free.
+func (t *translator) graphMemory(l *bpf.LaunchRecord, thread *process.Thread) {
+	call := &schema.Calls[l.Call]
+	if !t.wanted[schema.KindMemory] || call.Op != schema.OpGraphLaunch || l.Capture != 0 {
+		return
+	}
+	o := t.batches.open[schema.KindMemory]
+	ref := schema.CallRef{Symbol: call.Symbol, Class: schema.ClassGraph}
+	for _, b := range thread.Process.Executable(l.Func).Memory { // in order: an address may occur twice
+		at := place{cudaStream: l.CUDAStream, device: b.Device}
+		ref.Op = schema.OpAlloc
+		if b.Bytes == 0 {
+			ref.Op, at.device = schema.OpFree, bpf.DeviceOfContext
+		}
+		e := schema.Memory{Ptr: b.Ptr, Bytes: b.Bytes, Aux: l.CUDAStream}
+		t.addMemory(&e, &l.Head, thread, o.Call(ref), at)
+	}
+}
+
+func (t *translator) launch(l *bpf.LaunchRecord, thread *process.Thread) {
+	if !t.wanted[schema.KindLaunch] {
+		return
+	}
+	o, call, at := t.batches.open[schema.KindLaunch], &schema.Calls[l.Call], schema.KTime(l.Time)
+	function := t.launchedIndex(o, thread.Process, l, call.Op) // it may close the batch
+	e := schema.Launch{
+		Time:   at,
+		Thread: threadIndex(o, thread),
+		GPU:    t.contextGPU(o, thread, thread.Process.ContextOf(&l.Head, l.CUDAStream), at),
+		Shape: o.Shape(schema.LaunchShape{
+			Call: t.ref(schema.KindLaunch, &l.Head), Func: function, Grid: l.Grid, Block: l.Block,
+			SharedBytes: l.SharedBytes,
+		}),
+		CUDAStream: streamIndex(o, thread, l.CUDAStream),
+	}
+	t.cacheLaunch(l, thread, o.generation, &e)
+	o.AddLaunch(&e)
+	t.added(schema.KindLaunch, call.Op)
+}
+
+// launchedIndex is the index of the launched function: a kernel, a host function, or an executable graph.
+func (t *translator) launchedIndex(o *openBatch, p *process.Process, l *bpf.LaunchRecord, op schema.Op) uint32 {
+	switch op {
+	case schema.OpGraphLaunch, schema.OpGraphUpload:
+		return t.executableIndex(o, p, l.Func)
+	case schema.OpHostFunc:
+		return o.Func(schema.Func{Handle: l.Func})
+	}
+	return t.functionIndex(o, p, l.Func, schema.KTime(l.Time))
+}
+
+func (t *translator) functionIndex(o *openBatch, p *process.Process, handle uint64, at schema.KTime) uint32 {
+	f := t.known.Function(p, handle, at)
+	c := &f.Index[schema.KindLaunch]
+	if c.Generation != o.generation {
+		c.Generation, c.Index = o.generation, o.Func(f.Func)
+	}
+	return c.Index
+}
+
+// executableIndex also describes the nodes of the executable graph, once in each batch.
+func (t *translator) executableIndex(o *openBatch, p *process.Process, handle uint64) uint32 {
+	e := p.Executable(handle)
+	c := &e.Index[schema.KindLaunch]
+	if c.Generation == o.generation {
+		return c.Index
+	}
+	t.batches.prepareGraph(graphKey{p, handle})
+	c.Generation, c.Index = o.generation, o.Func(schema.Func{Handle: handle})
+	g := schema.Graph{Func: c.Index, Partial: e.Partial}
+	for kernel, n := range e.Kernels {
+		if len(g.Nodes)%16 == 0 && t.batches.full(o) {
+			g.Partial = true
+			break
+		}
+		g.Nodes = append(g.Nodes, schema.Node{Func: t.functionIndex(o, p, kernel, t.now), Count: n})
+	}
+	o.Graph(g)
+	return c.Index
+}
+
+func (t *translator) copy(c *bpf.CopyRecord) {
+	if !t.wanted[schema.KindCopy] {
+		return
+	}
+	o, call, at := t.batches.open[schema.KindCopy], &schema.Calls[c.Call], schema.KTime(c.Time)
+	thread := t.known.Thread(&c.Head)
+	bytes := c.Bytes
+	if call.Unit != 0 {
+		bytes *= uint64(call.Unit)
+	}
+	ref := t.ref(schema.KindCopy, &c.Head)
+	if c.SrcType|c.DstType != 0 && c.Capture == 0 && call.Direction == schema.DirDefault {
+		known := call.Ref()
+		known.Direction = direction(c.SrcType, c.DstType)
+		ref = o.Call(known)
+	}
+	o.AddCopy(&schema.Copy{
+		Time: at, Duration: c.Duration, Thread: threadIndex(o, thread), Call: ref,
+		GPU:    t.contextGPU(o, thread, thread.Process.ContextOf(&c.Head, c.CUDAStream), at),
+		Result: c.Result, Bytes: bytes, Dst: c.Dst, Src: c.Src, CUDAStream: streamIndex(o, thread, c.CUDAStream),
+	})
+	t.added(schema.KindCopy, call.Op)
+}
+
+// direction returns that of a copy between two CUmemorytypes.
+func direction(src, dst uint16) schema.Direction {
+	const host, device, array, unified = 1, 2, 3, 4
+	onGPU := func(t uint16) bool { return t == device || t == array }
+	switch {
+	case src == host && onGPU(dst):
+		return schema.HtoD
+	case onGPU(src) && dst == host:
+		return schema.DtoH
+	case onGPU(src) && onGPU(dst):
+		return schema.DtoD
+	case src == host && dst == host:
+		return schema.HtoH
+	}
+	return schema.DirDefault
+}
+
+func (t *translator) sync(s *bpf.SyncRecord) {
+	t.addSync(&s.Head, t.known.Thread(&s.Head), &schema.Sync{
+		Duration: s.Duration, Result: s.Result, CUDAEvent: s.Handle, Until: s.Until, Elapsed: elapsed(s.Elapsed),
+	}, s.CUDAStream)
+}
+
+// streamLife adds the creation or destruction of a CUDA stream to the sync events.
+func (t *translator) streamLife(m process.MemoryCall, op schema.Op) {
+	cudaStream := m.CUDAStream
+	if op == schema.OpStreamCreate {
+		cudaStream = m.Ptr
+	}
+	t.addSync(&m.Head, m.Thread, &schema.Sync{Duration: m.Duration, Result: m.Result}, cudaStream)
+}
+
+func (t *translator) addSync(h *bpf.Head, thread *process.Thread, e *schema.Sync, cudaStream uint64) {
+	if !t.wanted[schema.KindSync] {
+		return
+	}
+	o := t.batches.open[schema.KindSync]
+	e.Time, e.Thread, e.Call = schema.KTime(h.Time), threadIndex(o, thread), t.ref(schema.KindSync, h)
+	e.GPU = t.contextGPU(o, thread, thread.Process.ContextOf(h, cudaStream), e.Time)
+	e.CUDAStream = streamIndex(o, thread, cudaStream)
+	o.AddSync(e)
+	t.added(schema.KindSync, schema.Calls[h.Call].Op)
+}
+
+// elapsed converts CUDA's milliseconds to ns; 0 for an invalid time.
+func elapsed(ms float32) uint64 {
+	if ms > 0 && ms < math.MaxInt64/1e6 {
+		return uint64(float64(ms) * 1e6)
+	}
+	return 0
+}
+
+// end adds a process's exec or exit to the memory events, whatever kinds are wanted: the process holds nothing from
+// then on.
+func (t *translator) end(e *bpf.ThreadRecord) {
+	leader := t.known.LearnEnd(e)
+	o := t.batches.open[schema.KindMemory]
+	o.AddMemory(&schema.Memory{
+		Time: schema.KTime(e.Time), Thread: threadIndex(o, leader), Call: t.ref(schema.KindMemory, &e.Head),
+	})
+	t.added(schema.KindMemory, schema.Calls[e.Call].Op)
+}
+
+// added counts an event that was added to the open batch of a kind.
+func (t *translator) added(kind schema.Kind, op schema.Op) {
+	t.counted[op]++
+	t.batches.added(kind, t.now)
+}
