@@ -266,7 +266,7 @@ func (all *busJSON) write(w io.Writer) {
 		writeLine(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation, app.Plural(uint64(t.Shards), "shard", "shards"),
 			t.First, t.First+t.Shards-1, len(t.Previous))
 	} else {
-		writeLine(w, "the bus has no topology; run gputap stream init\n")
+		writeLine(w, "NATS has no gputap topology; run gputap stream init\n")
 	}
 	table := app.NewTable("GEN", "SHARD", "STREAM", "MESSAGES", "BYTES", "RESERVED", "FIRST", "LAST", "HOSTS", "CONSUMERS", "COPIES", "LEADER", "STATE")
 	for _, s := range all.Streams {

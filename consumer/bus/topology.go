@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoTopology means that nobody has set the bus up yet.
-var ErrNoTopology = errors.New("the bus has no topology: run gputap stream init")
+var ErrNoTopology = errors.New("NATS has no gputap topology; run gputap stream init")
 
 // errRaced means that another caller changed the topology after it was read.
 var errRaced = errors.New("another caller changed the topology meanwhile: check it with gputap stream info and retry")

@@ -161,8 +161,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			args: append(short, "--nats.url", "nats://me:"+password+"@127.0.0.1:1")},
 		{name: "no host of that name", until: "NATS is unreachable",
 			args: append(short, "--nats.url", "nats://me:"+password+"@no.such.host.invalid")},
-		{name: "let in by password", until: "set it up with gputap stream init", args: append(short, "--config", file)},
-		{name: "let in by nkey", only: "gputap-leak", until: "set it up with gputap stream init",
+		{name: "let in by password", until: "run gputap stream init", args: append(short, "--config", file)},
+		{name: "let in by nkey", only: "gputap-leak", until: "run gputap stream init",
 			args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
 	}
 	for _, tt := range cases {
@@ -195,7 +195,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			"@127.0.0.1:1"},
 		"no user with the credentials in nats.url": {"stream", "init", "--nats.url", "nats://" + token + "@" +
 			open},
-		"nats.url, server 1: unexpected text": {"stream", "init", "--nats.url", "nats://me:" + password +
+		"nats.url, server 1: not a URL": {"stream", "init", "--nats.url", "nats://me:" + password +
 			"/x@" + open},
 		"nats.nkey_file: the value is a seed": {"stream", "init", "--nats.url", "nats://" + open,
 			"--nats.nkey_file", string(seed)},
