@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -135,22 +134,4 @@ func (l *logBuffer) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Count(l.text.Bytes(), []byte(text))
-}
-
-// stored lists the subjects of a store that hold something.
-func stored(t testing.TB, c *store) (parts []string) {
-	t.Helper()
-	jsStream, err := c.js.Stream(t.Context(), schema.StateStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := jsStream.Info(t.Context(), jetstream.WithSubjectFilter(c.subject(">")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for subject := range info.State.Subjects {
-		parts = append(parts, subject[len(c.subject("")):])
-	}
-	slices.Sort(parts)
-	return parts
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +25,7 @@ func messagesOf(tb testing.TB, packed []byte) (messages [][]byte) {
 	next := schema.Recording(unpacked)
 	for {
 		data, err := next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return messages
 		}
 		if err != nil {
