@@ -73,7 +73,7 @@ func (r *Reader) checkShard(ctx context.Context, err error) error {
 	if _, has := t.Find(r.opts.Shard); err != nil || has {
 		return nil
 	}
-	return fmt.Errorf("the bus has no shard %d: generation %d has %d shards, from %d to %d: correct consumer.shard "+
+	return fmt.Errorf("NATS has no shard %d: generation %d has %d shards, from %d to %d: correct consumer.shard "+
 		"(gputap stream info)", r.opts.Shard, t.Generation, t.Shards, t.First, t.First+t.Shards-1)
 }
 

@@ -87,7 +87,7 @@ func TestStreamInit(t *testing.T) {
 		t.Errorf("a dry run created %v, %v", own, err)
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
-	contains(t, stream("init"), "nothing to change: the bus has 64.00 MiB", "4 shards")
+	contains(t, stream("init"), "nothing to change: NATS has 64.00 MiB", "4 shards")
 	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
 	var answer initJSON
 	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
@@ -131,9 +131,9 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
 		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed generations"},
 		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed generations"},
-		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
+		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "remove generation 7: NATS holds no such generation"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
-		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
+		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "remove the states of launch"},
 		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
@@ -190,7 +190,7 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out, "no topology", "gputap stream init")
+	contains(t, out, "no gputap topology", "gputap stream init")
 	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes ui
 func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f letterFlags) error {
 	s, err := js.Stream(ctx, schema.DeadLetterStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("read the dead letters: the bus has no stream for them; run gputap stream init")
+		return errors.New("read the dead letters: NATS has no stream for them; run gputap stream init")
 	}
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)

@@ -104,11 +104,11 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.Str
 		app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
 	switch {
 	case dryRun:
-		writeLine(b.p.Stdout, "dry run, nothing was changed; the bus would have %s", kept)
+		writeLine(b.p.Stdout, "dry run, nothing was changed; NATS would have %s", kept)
 	case len(plan.Steps) == 0:
-		writeLine(b.p.Stdout, "nothing to change: the bus has %s", kept)
+		writeLine(b.p.Stdout, "nothing to change: NATS has %s", kept)
 	default:
-		writeLine(b.p.Stdout, "streams are ready: the bus has %s", kept)
+		writeLine(b.p.Stdout, "streams are ready: NATS has %s", kept)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type Plan struct {
 	Options  StreamOptions   // without zero values
 
 	js       jetstream.JetStream
-	now      schema.Topology // no shards: the bus has no topology
+	now      schema.Topology // no shards: NATS has no topology
 	have     map[string]*jetstream.StreamInfo
 	reserved int64 // bytes that the steps reserve on each server that stores a copy
 }

@@ -55,7 +55,7 @@ func RemoveGeneration(
 		return nil, fmt.Errorf("remove generation %d: producers publish to it; only a closed generation can be removed",
 			generation)
 	case closed < 0:
-		return nil, fmt.Errorf("remove generation %d: the bus has no such generation: see gputap stream info",
+		return nil, fmt.Errorf("remove generation %d: NATS holds no such generation; see gputap stream info",
 			generation)
 	}
 	all := t.Generations()

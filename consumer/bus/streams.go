@@ -138,7 +138,7 @@ func OwnStreams(ctx context.Context, js jetstream.JetStream) (map[string]*jetstr
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list the streams of the bus: %w", err)
+		return nil, fmt.Errorf("list the streams: %w", err)
 	}
 	return own, nil
 }

@@ -17,7 +17,7 @@ var ErrNoTopology = errors.New("NATS has no gputap topology; run gputap stream i
 // errRaced means that another caller changed the topology after it was read.
 var errRaced = errors.New("another caller changed the topology meanwhile: check it with gputap stream info and retry")
 
-// ReadTopology reads which shards the bus has.
+// ReadTopology reads which shards NATS has.
 func ReadTopology(ctx context.Context, js jetstream.JetStream) (schema.Topology, error) {
 	t, _, err := storedTopology(ctx, js)
 	return t, err
@@ -80,7 +80,7 @@ func writeTopology(ctx context.Context, js jetstream.JetStream, t schema.Topolog
 	case readErr == nil && now.Equal(t):
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists) && readErr == nil:
-		return fmt.Errorf("write a topology of %d shards: %w (the bus now has %d shards)", t.Shards, errRaced,
+		return fmt.Errorf("write a topology of %d shards: %w (NATS now has %d shards)", t.Shards, errRaced,
 			now.Shards)
 	case errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a topology of %d shards: %w", t.Shards, errRaced)

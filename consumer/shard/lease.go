@@ -52,7 +52,7 @@ var (
 func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance string) (*leases, error) {
 	kv, err := js.KeyValue(ctx, schema.LeaseBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("the bus has no bucket %s: run gputap stream init", schema.LeaseBucket)
+		return nil, fmt.Errorf("NATS has no bucket %s; run gputap stream init", schema.LeaseBucket)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", schema.LeaseBucket, err)

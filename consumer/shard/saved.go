@@ -71,7 +71,7 @@ func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (mes
 		return 0, fmt.Errorf("look up %s: %w", schema.StateStream, err)
 	}
 	if len(info.State.Subjects) == 0 {
-		return 0, fmt.Errorf("remove the states of %s: no such fold has saved any: see gputap stream info", fold)
+		return 0, fmt.Errorf("remove the states of %s: no such fold has saved any; see gputap stream info", fold)
 	}
 	if err := jsStream.Purge(ctx, jetstream.WithPurgeSubject(all)); err != nil {
 		return 0, fmt.Errorf("remove the states of %s: %w", fold, err)
