@@ -131,9 +131,9 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
 		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed generations"},
 		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed generations"},
-		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
+		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "remove generation 7: the bus has no such generation"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
-		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
+		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "remove the states of launch: no such fold"},
 		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
@@ -365,7 +365,7 @@ func TestStreamDeadLetters(t *testing.T) {
 		}
 		interrupt()
 	}()
-	follow := &busCommand{p: &app.Process{Stdout: seen}, output: "json"}
+	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}, output: "json"}
 	if err := follow.letters(following, js, letterFlags{last: 3, follow: true}); err != nil {
 		t.Error(err)
 	}
@@ -384,6 +384,52 @@ func TestStreamDeadLetters(t *testing.T) {
 	var removed purgeJSON
 	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
+	}
+}
+
+// TestFollowingLettersEnds removes the stream that gputap stream dlq --follow reads. The command ends with an error, or
+// without one if it is interrupted at the same time.
+func TestFollowingLettersEnds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		interrupt bool
+		want      string
+	}{
+		{"after the removal", false, "their stream was removed; run gputap stream init"},
+		{"after the removal and a signal", true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			url, js := newBus(t, server.Options{JetStream: true})
+			if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+				t.Fatal(err)
+			}
+			publishLetter(t, js, []byte("garbage"))
+			following, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			seen, ended := make(letters, 1), make(chan error, 1)
+			p := &app.Process{
+				Name: "gputap", Args: []string{"stream", "dlq", "--follow", "--nats.url", url}, Metrics: prometheus.NewRegistry(),
+				Stdout: seen, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+			}
+			go func() { ended <- run(following, p) }()
+			<-seen
+			if out, err := typed(t, "stream", "rm", "--yes", "--nats.url", url); err != nil {
+				t.Fatal(out, err)
+			}
+			if tt.interrupt {
+				interrupt()
+			}
+			select {
+			case err := <-ended:
+				if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+					t.Errorf("ends with %v, want %q", err, tt.want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("still follows a removed stream")
+			}
+		})
 	}
 }
 
