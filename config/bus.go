@@ -19,8 +19,9 @@ func (b busCommand) Validate() error { return b.NATS.Validate() }
 // variables, then flags. Variables are not defaults of the flags, because --help would print a password.
 func BusFlags(flags *pflag.FlagSet) (read func() (NATS, error)) {
 	own, keys := flagsOf(busCommand{})
+	flags.SetNormalizeFunc(FlagName)
 	own.VisitAll(func(f *pflag.Flag) {
-		f.Usage += " [$" + variable(f.Name) + "]"
+		f.Usage += " [$" + variable(keyOf(f)) + "]"
 		flags.AddFlag(f)
 	})
 	return func() (NATS, error) {

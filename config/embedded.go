@@ -19,18 +19,33 @@ type Embedded struct {
 	Listen  string `koanf:"listen" flag:"nats-listen"`
 	TLSCert string `koanf:"listen_tls_cert" flag:"nats-listen-tls-cert"`
 	TLSKey  string `koanf:"listen_tls_key" flag:"nats-listen-tls-key"`
+
+	StoreMaxBytes Bytes `koanf:"store_max_bytes" flag:"store-max-bytes"`
 }
+
+const (
+	// DefaultStoreMaxBytes is the default of embedded.store_max_bytes.
+	DefaultStoreMaxBytes = Bytes(2 << 30)
+	minStore             = Bytes(64 << 20)
+)
 
 // DefaultRunCommand returns the configuration of gputap run without any file, variable or flag.
 func DefaultRunCommand() RunCommand {
-	return RunCommand{Producer: DefaultProducer(), Metrics: Metrics{Addr: producerMetrics}}
+	return RunCommand{
+		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
+		Metrics: Metrics{Addr: producerMetrics},
+	}
 }
 
 // Validate names the first key with a wrong value.
 func (c RunCommand) Validate() error { return first(c.Embedded, c.Producer) }
 
-// Validate rejects an address that other machines can reach without TLS.
+// Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is
+// the default, for callers that read no configuration.
 func (e Embedded) Validate() error {
+	if e.StoreMaxBytes != 0 && e.StoreMaxBytes < minStore {
+		return fmt.Errorf("embedded.store_max_bytes: %s is too small; use at least %s", e.StoreMaxBytes, minStore)
+	}
 	if (e.TLSCert == "") != (e.TLSKey == "") {
 		return errors.New("embedded.listen_tls_cert and embedded.listen_tls_key: set both or neither")
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/knadh/koanf/v2"
 )
@@ -27,32 +28,53 @@ func checkKeys(k *koanf.Koanf, own []string) error {
 	return nil
 }
 
-// suggestion names the nearest key if it is near enough to be meant.
+// suggestion names the nearest key if it is close.
 func suggestion(key string, known []string) string {
-	nearest := slices.MinFunc(known, func(a, b string) int { return distance(key, a) - distance(key, b) })
-	if distance(key, nearest) > 1+len(key)/4 {
-		return "--help lists the keys"
+	if nearest := Nearest(key, known); nearest != "" {
+		return fmt.Sprintf("did you mean %s?", nearest)
 	}
-	return fmt.Sprintf("did you mean %s?", nearest)
+	return "--help lists the keys"
 }
 
-// distance returns the number of edits between two keys.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// Nearest returns the known word that differs from word by a typing mistake, or "". One edit is allowed, or two if the
+// last part of a dotted word has eight letters or more.
+func Nearest(word string, known []string) string {
+	last := word[strings.LastIndexByte(word, '.')+1:]
+	allowed := 1
+	if len(last) >= 8 {
+		allowed = 2
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+	nearest := ""
+	for _, k := range known {
+		if d := edits(word, k); d <= allowed {
+			nearest, allowed = k, d-1
 		}
 	}
-	return row[len(b)]
+	return nearest
+}
+
+// edits returns the number of letters to insert, delete, replace or swap with their neighbour to get b from a.
+func edits(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range len(b) + 1 {
+		rows[0][j] = j
+	}
+	for i := range len(a) {
+		for j := range len(b) {
+			replace := rows[i][j]
+			if a[i] != b[j] {
+				replace++
+			}
+			best := min(replace, rows[i][j+1]+1, rows[i+1][j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				best = min(best, rows[i-1][j-1]+1)
+			}
+			rows[i+1][j+1] = best
+		}
+	}
+	return rows[len(a)][len(b)]
 }

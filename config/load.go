@@ -42,6 +42,7 @@ func Load[T validator](name string, args []string, defaults T) (T, error) {
 // configuration: defaults, then the file, then variables, then flags.
 func Flags[T validator](flags *pflag.FlagSet, defaults T) (read func() (T, error)) {
 	own, keys := flagsOf(defaults)
+	flags.SetNormalizeFunc(FlagName)
 	own.VisitAll(flags.AddFlag)
 	path := flags.String(flagConfig, "", "YAML file to read")
 	show := flags.Bool(flagPrint, false, "print the configuration from all sources, and exit")

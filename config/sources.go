@@ -41,7 +41,7 @@ func loadVariables(k *koanf.Koanf, flags *pflag.FlagSet) error {
 			return strings.ToLower(strings.ReplaceAll(rest, "__", ".")), value
 		}
 		asFlag := func(flag string) bool {
-			return strings.EqualFold(strings.NewReplacer(".", "_", "-", "_").Replace(flag), rest)
+			return strings.EqualFold(sameSeparators.Replace(flag), sameSeparators.Replace(rest))
 		}
 		for _, flag := range []string{flagConfig, flagPrint} {
 			if asFlag(flag) {
@@ -49,7 +49,7 @@ func loadVariables(k *koanf.Koanf, flags *pflag.FlagSet) error {
 			}
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
-			if asFlag(f.Name) {
+			if asFlag(f.Name) || asFlag(keyOf(f)) {
 				mistaken = fmt.Errorf("unknown variable %s: did you mean %s?", name, variable(keyOf(f)))
 			}
 		})
@@ -64,6 +64,15 @@ func loadVariables(k *koanf.Koanf, flags *pflag.FlagSet) error {
 // variable returns the name of the variable that sets a key.
 func variable(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
+}
+
+// CheckVariables returns an error for the first variable that no program has.
+func CheckVariables() error {
+	k, own := koanf.New("."), pflag.NewFlagSet("", pflag.ContinueOnError)
+	if err := loadVariables(k, own); err != nil {
+		return err
+	}
+	return checkKeys(k, nil)
 }
 
 // loadFlags reads the flags that were given.

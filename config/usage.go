@@ -68,7 +68,7 @@ func help(name string, flags *pflag.FlagSet) {
 		text.WriteString("\n")
 	}
 	fmt.Fprintf(&text, `Every flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL. Flags override variables,
-which override the file. --version prints the version.
+which override the file. A flag may be spelled like its key. --version prints the version.
 
 Exit status: 0 after a clean end; 1 an error, or events were lost at the end; 2 wrong flags or configuration%s.
 

@@ -63,6 +63,9 @@ Exit status: 0 gputap works here; 2 wrong flags; 3 a check failed.`,
 			if cmd.Flags().Changed("pid") {
 				return concludeChecks(p.Stdout, output, auditProcess(cmd.Context(), pid, forTime, libraries))
 			}
+			if err := config.CheckVariables(); err != nil {
+				return app.Usage(err)
+			}
 			servers := cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL"))
 			return concludeChecks(p.Stdout, output, checkHost(servers, libraries))
 		},

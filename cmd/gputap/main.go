@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/preflight"
 )
 
@@ -35,10 +36,18 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
+	root.Args, root.DisableSuggestions = cobra.ArbitraryArgs, true // unknownCommand suggests
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(root, args[0])
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return app.Usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(commands(p)...)
+	root.SetGlobalNormalizationFunc(config.FlagName)
 	rejectUnknownTopics(root)
 	err := root.ExecuteContext(ctx)
 	if err != nil && isUsage(err) {
@@ -51,6 +60,18 @@ func commands(p *app.Process) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p),
 	}
+}
+
+// unknownCommand suggests a command only if it differs from the given one by a typing mistake.
+func unknownCommand(parent *cobra.Command, given string) error {
+	var names []string
+	for _, c := range parent.Commands() {
+		names = append(names, c.Name())
+	}
+	if nearest := config.Nearest(given, names); nearest != "" {
+		return app.Usage(fmt.Errorf("unknown command %q: did you mean %s %s?", given, parent.CommandPath(), nearest))
+	}
+	return app.Usage(fmt.Errorf("unknown command %q; see %s --help", given, parent.CommandPath()))
 }
 
 // rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print help

@@ -42,6 +42,9 @@ standard error. Without CMD, gputap runs until --for has passed or a signal arri
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
 exceptions are --display-interval, --for, --output, --rows and --store, which are flags only.
 
+Without --store, the streams are in a temporary directory that gputap removes at its end. If a run was killed, the
+next run removes its directory. --store-max-bytes limits the size of the store.
+
 Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0 after a clean end; 1 an error;
 2 wrong flags or configuration; 4 events were lost; 6 privileges are missing.`,
 		Example: `  sudo gputap run

@@ -365,7 +365,7 @@ func TestStreamDeadLetters(t *testing.T) {
 		}
 		interrupt()
 	}()
-	follow := &busCommand{p: &app.Process{Stdout: seen}, output: "json"}
+	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}, output: "json"}
 	if err := follow.letters(following, js, letterFlags{last: 3, follow: true}); err != nil {
 		t.Error(err)
 	}
@@ -384,6 +384,52 @@ func TestStreamDeadLetters(t *testing.T) {
 	var removed purgeJSON
 	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
+	}
+}
+
+// TestFollowingLettersEnds removes the stream that gputap stream dlq --follow reads. The command ends with an error, or
+// without one if it is interrupted at the same time.
+func TestFollowingLettersEnds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		interrupt bool
+		want      string
+	}{
+		{"after the removal", false, "their stream was removed; run gputap stream init"},
+		{"after the removal and a signal", true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			url, js := newBus(t, server.Options{JetStream: true})
+			if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20}); err != nil {
+				t.Fatal(err)
+			}
+			publishLetter(t, js, []byte("garbage"))
+			following, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			seen, ended := make(letters, 1), make(chan error, 1)
+			p := &app.Process{
+				Name: "gputap", Args: []string{"stream", "dlq", "--follow", "--nats.url", url}, Metrics: prometheus.NewRegistry(),
+				Stdout: seen, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+			}
+			go func() { ended <- run(following, p) }()
+			<-seen
+			if out, err := typed(t, "stream", "rm", "--yes", "--nats.url", url); err != nil {
+				t.Fatal(out, err)
+			}
+			if tt.interrupt {
+				interrupt()
+			}
+			select {
+			case err := <-ended:
+				if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+					t.Errorf("ends with %v, want %q", err, tt.want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("still follows a removed stream")
+			}
+		})
 	}
 }
 

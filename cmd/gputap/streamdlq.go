@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -157,7 +158,8 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 		}
 	}
 	if from <= state.LastSeq || f.follow {
-		if err := eachLetter(ctx, s, from, state.LastSeq, f.follow, show); err != nil {
+		read := letterReader{stream: s, next: from, last: state.LastSeq, follow: f.follow, show: show, log: b.p.Log}
+		if err := read.run(ctx); err != nil {
 			return err
 		}
 	}
@@ -168,43 +170,76 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 	return nil
 }
 
-// cleanupTime bounds a request whose result the command does not need.
-const cleanupTime = time.Second
+const (
+	cleanupTime = time.Second // bounds a request whose result the command does not need
+	retryTime   = time.Second // between two attempts to follow
+)
 
-func eachLetter(ctx context.Context, s jetstream.Stream, from, last uint64, follow bool, show func(letter)) error {
-	reader, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
+// letterReader shows the dead letters from number next to last, or without end.
+type letterReader struct {
+	stream     jetstream.Stream
+	next, last uint64
+	follow     bool
+	show       func(letter)
+	log        *slog.Logger
+}
+
+// run reads until the last dead letter. When it follows, it reads until ctx ends or the stream is removed, and retries
+// after other errors.
+func (r *letterReader) run(ctx context.Context) error {
+	for {
+		err := r.read(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case r.follow && ctx.Err() != nil:
+			return nil // an interrupt is the normal end
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return errors.New("read the dead letters: their stream was removed; run gputap stream init")
+		case !r.follow:
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+		r.log.Warn("cannot read the dead letters; retrying", "err", err)
+		select {
+		case <-time.After(retryTime):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *letterReader) read(ctx context.Context) error {
+	reader, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, HeadersOnly: true,
+		MaxResetAttempts: 1, // without a limit it retries for ever when the stream was removed, even after ctx has ended
 	})
 	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
+		return err
 	}
 	defer func() { // otherwise JetStream keeps it for minutes
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
-		_ = s.DeleteConsumer(ctx, reader.CachedInfo().Name)
+		_ = r.stream.DeleteConsumer(ctx, reader.CachedInfo().Name)
 	}()
 	messages, err := reader.Messages(jetstream.PullMaxMessages(100))
 	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
+		return err
 	}
 	defer messages.Stop()
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
-		if ctx.Err() != nil && follow {
-			return nil // an interrupt is the normal end
-		}
 		if err != nil {
-			return fmt.Errorf("read the dead letters: %w", err)
+			return err
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return fmt.Errorf("read the dead letters: %w", err)
+			return err
 		}
 		bytes, _ := strconv.ParseUint(m.Headers().Get("Nats-Msg-Size"), 10, 64)
-		if seq := meta.Sequence.Stream; seq <= last || follow {
-			show(newLetter(seq, meta.Timestamp, m.Subject(), m.Headers(), bytes))
+		if seq := meta.Sequence.Stream; seq <= r.last || r.follow {
+			r.show(newLetter(seq, meta.Timestamp, m.Subject(), m.Headers(), bytes))
+			r.next = seq + 1
 		}
-		if !follow && (meta.Sequence.Stream >= last || meta.NumPending == 0) {
+		if !r.follow && (meta.Sequence.Stream >= r.last || meta.NumPending == 0) {
 			return nil
 		}
 	}

@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +18,6 @@ import (
 )
 
 const (
-	storeBytes  = 2 << 30
 	memoryBytes = 64 << 20
 	syncEvery   = 10 * time.Second
 	startTime   = 30 * time.Second // reading a large store takes time
@@ -25,9 +26,10 @@ const (
 
 // Server is a running server and the lock on its store.
 type Server struct {
-	server  *server.Server
-	lock    *os.File
-	readers *readers // nil without a listener
+	server    *server.Server
+	lock      *os.File
+	temporary string   // directory that Stop removes, or ""
+	readers   *readers // nil without a listener
 }
 
 // Start starts a server without a listener on a store directory. It locks the directory, because a second server would
@@ -46,38 +48,53 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 	if err != nil {
 		return nil, err
 	}
+	// A store that the caller names is not removed, even if a killed run created it.
+	if err := os.Remove(filepath.Join(dir, markerName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		_ = lock.Close()
+		return nil, fmt.Errorf("open the store %s: %w", dir, err)
+	}
+	return start(dir, false, lock, c, log)
+}
+
+// start starts a server on a locked store.
+func start(dir string, temporary bool, lock *os.File, c config.Embedded, log *slog.Logger) (*Server, error) {
+	started := &Server{lock: lock}
+	if temporary {
+		started.temporary = dir
+	}
+	if err := started.start(dir, c, log); err != nil {
+		started.Stop()
+		return nil, err
+	}
+	return started, nil
+}
+
+func (s *Server) start(dir string, c config.Embedded, log *slog.Logger) error {
 	options := &server.Options{
 		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, DisableJetStreamBanner: true,
-		JetStreamMaxStore: storeBytes, JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
+		JetStreamMaxStore: int64(cmp.Or(c.StoreMaxBytes, config.DefaultStoreMaxBytes)), JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
 	}
 	outsiders, err := listen(options, c)
 	if err != nil {
-		_ = lock.Close()
-		return nil, err
+		return err
 	}
-	s, err := server.NewServer(options)
+	natsServer, err := server.NewServer(options)
 	if err != nil {
-		_ = lock.Close()
-		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
+		return fmt.Errorf("configure the embedded NATS server: %w", err)
 	}
+	s.server, s.readers = natsServer, outsiders
 	serverLog := &logger{log: log, fatal: make(chan error, 1)}
-	s.SetLoggerV2(serverLog, false, false, false)
-	started := &Server{server: s, lock: lock, readers: outsiders}
-	if err := started.await(serverLog.fatal); err != nil {
-		started.Stop()
-		return nil, fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
+	natsServer.SetLoggerV2(serverLog, false, false, false)
+	if err := s.await(serverLog.fatal); err != nil {
+		return fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
 	}
-	if outsiders != nil {
-		err := outsiders.admit(s)
-		if err == nil {
-			err = outsiders.publish(dir, s.ClientURL(), c)
-		}
-		if err != nil {
-			started.Stop()
-			return nil, err
-		}
+	if outsiders == nil {
+		return nil
 	}
-	return started, nil
+	if err := outsiders.admit(natsServer); err != nil {
+		return err
+	}
+	return outsiders.publish(dir, natsServer.ClientURL(), c)
 }
 
 // await starts the server and returns when it is ready, or with its first fatal error.
@@ -98,7 +115,7 @@ func (s *Server) await(fatal <-chan error) error {
 }
 
 func lockStore(dir string) (*os.File, error) {
-	path := filepath.Join(dir, "gputap.lock")
+	path := filepath.Join(dir, lockName)
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the store %s: %w", dir, err)
@@ -128,12 +145,17 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
-// Stop ends the server and unlocks the store.
+// Stop ends the server, removes a temporary store and unlocks the store.
 func (s *Server) Stop() {
-	s.server.Shutdown()
-	s.server.WaitForShutdown()
+	if s.server != nil {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+	}
 	if s.readers != nil {
 		s.readers.withdraw()
+	}
+	if s.temporary != "" {
+		_ = os.RemoveAll(s.temporary)
 	}
 	_ = s.lock.Close()
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,7 +31,6 @@ import (
 
 // Pipeline is a producer, an embedded NATS server and one consumer for each fold.
 type Pipeline struct {
-	store  string // temporary directory that Close removes, or ""
 	server *embedded.Server
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -54,9 +54,8 @@ type Pipeline struct {
 }
 
 const (
-	storeBytes = 1 << 30
-	storeAge   = 24 * time.Hour
-	drainTime  = 60 * time.Second // for the folds to read what the producer published
+	storeAge  = 24 * time.Hour
+	drainTime = 60 * time.Second // for the folds to read all that the producer published
 )
 
 // New attaches the probes. A program that starts after New returns is seen from its first call. store is the directory
@@ -68,14 +67,12 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 			p.Close()
 		}
 	}()
-	dir := store
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "gputap-"); err != nil {
-			return p, fmt.Errorf("create a directory for the streams: %w", err)
-		}
-		p.store = dir
+	if store == "" {
+		p.server, err = embedded.StartTemporary(os.TempDir(), cfg.Embedded, log)
+	} else {
+		p.server, err = embedded.StartListening(store, cfg.Embedded, log)
 	}
-	if p.server, err = embedded.StartListening(dir, cfg.Embedded, log); err != nil {
+	if err != nil {
 		return p, err
 	}
 	if address, credential := p.server.Listening(); address != "" {
@@ -84,7 +81,8 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.nc, p.js, err = p.server.Connect("gputap"); err != nil {
 		return p, err
 	}
-	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: storeBytes})
+	eventBytes := int64(cmp.Or(cfg.Embedded.StoreMaxBytes, config.DefaultStoreMaxBytes)) / 2 // checkpoints need space too
+	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: eventBytes})
 	if err != nil {
 		return p, err
 	}
@@ -182,9 +180,6 @@ func (p *Pipeline) Close() {
 	p.consumersEnded.Wait()
 	if p.server != nil {
 		p.server.Stop()
-	}
-	if p.store != "" {
-		_ = os.RemoveAll(p.store)
 	}
 }
 
