@@ -19,7 +19,8 @@ func TestProducerWithOutbox(t *testing.T) {
 	producertest.RequireBPF(t)
 	bus, dir, log := newUnreliableNATS(t), t.TempDir(), &logged{}
 	cfg := config.DefaultProducer()
-	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{producertest.Built(t, "stub/libcuda.so.1")}, dir
+	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{producertest.Built(t, "stub/libcuda.so.1")},
+		dir
 	run := func(drain time.Duration) {
 		t.Helper()
 		cfg.DrainTimeout = drain
@@ -36,7 +37,9 @@ func TestProducerWithOutbox(t *testing.T) {
 		if out, err := exec.Command(producertest.Built(t, "workload"), "later").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		producertest.Eventually(t, "the exit is told", func() bool { return p.metrics.events[schema.OpExit].Load() == 1 })
+		producertest.Eventually(t, "the exit is told", func() bool {
+			return p.metrics.events[schema.OpExit].Load() == 1
+		})
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -49,12 +49,13 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 
 func commands(p *app.Process) []*cobra.Command {
 	return []*cobra.Command{
-		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(), versionCommand(p),
+		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(),
+		versionCommand(p),
 	}
 }
 
-// rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print help
-// and succeed.
+// rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print
+// help and succeed.
 func rejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -57,7 +57,8 @@ func open(t *testing.T) string {
 
 // watcher is gputap without root, with all four capabilities but one.
 func watcher(t *testing.T, dir, without string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "gputap"), append([]string{"run", "--metrics-addr", ""}, args...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "gputap"), append([]string{"run", "--metrics-addr", ""},
+		args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: watcherUID, Gid: watcherUID}}
 	for name, number := range capabilities {
 		if name != without {
@@ -124,7 +125,8 @@ func TestFourCapabilities(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(truths), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := watcher(t, dir, "", "-o", "json", "--display-interval", "50ms", "--library", filepath.Join(closed, "libcuda.so.1"))
+	cmd := watcher(t, dir, "", "-o", "json", "--display-interval", "50ms", "--library",
+		filepath.Join(closed, "libcuda.so.1"))
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +229,8 @@ func TestLesserCapabilities(t *testing.T) {
 	}
 	closed := filepath.Join(dir, "stub")
 	for name, missing := range map[string]string{
-		"CAP_SYS_PTRACE": "no CUDA driver library found yet", "CAP_DAC_READ_SEARCH": "library not attached", "": "library attached",
+		"CAP_SYS_PTRACE": "no CUDA driver library found yet", "CAP_DAC_READ_SEARCH": "library not attached",
+		"": "library attached",
 	} {
 		t.Run("without "+name, func(t *testing.T) {
 			mode := os.FileMode(0o755)
@@ -247,8 +250,11 @@ func TestLesserCapabilities(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			lines := strings.Split(string(out), "\n")
-			warned := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, "is missing: without it") })
-			if name == "" && len(warned) != 0 || name != "" && (len(warned) != 1 || !strings.Contains(warned[0], name)) {
+			warned := slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+				return !strings.Contains(l, "is missing: without it")
+			})
+			if name == "" && len(warned) != 0 || name != "" &&
+				(len(warned) != 1 || !strings.Contains(warned[0], name)) {
 				t.Errorf("warns %q", warned)
 			}
 			if !strings.Contains(string(out), missing) {

@@ -55,7 +55,8 @@ func typed(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := &app.Process{
-		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	err = run(t.Context(), p)
 	return out.String(), err
@@ -81,19 +82,22 @@ func TestStreamInit(t *testing.T) {
 		}
 		return out
 	}
-	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
+	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003",
+		"16 MiB, 24h0m0s, 1 copy",
 		"GPUTAP_STATE", "KV_gputap_lease", "gputap_meta/topology", "nothing was changed", "64.00 MiB")
 	if own, err := bus.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
 		t.Errorf("a dry run created %v, %v", own, err)
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
 	contains(t, stream("init"), "nothing to change: the bus has 64.00 MiB", "4 shards")
-	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
+	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change",
+		"16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
 	var answer initJSON
 	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun || len(answer.Steps) == 0 {
+	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun ||
+		len(answer.Steps) == 0 {
 		t.Errorf("answers %+v", answer)
 	}
 	contains(t, stream("init"), "nothing to change", "2 shards (generation 2)")
@@ -133,7 +137,8 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed generations"},
 		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "no generation 7"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
-		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "nothing is saved of a fold launch"},
+		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1,
+			"nothing is saved of a fold launch"},
 		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
@@ -158,7 +163,8 @@ func TestInterruptWhileConnecting(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"stream", "info"}, {"simulate"}} {
 		p := &app.Process{
-			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"), Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"),
+			Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
 			Log: slog.New(slog.DiscardHandler),
 		}
 		interrupted, interrupt := context.WithCancel(t.Context())
@@ -173,7 +179,8 @@ func TestInterruptWhileConnecting(t *testing.T) {
 func publishLetter(t *testing.T, js jetstream.JetStream, data []byte) {
 	t.Helper()
 	m := &nats.Msg{Subject: schema.DeadLetterSubject("leak", 0), Data: data, Header: nats.Header{
-		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"}, "Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
+		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"},
+		"Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
 	}}
 	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -211,21 +218,25 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, value := range map[string]string{
-		"leak.0": `{"instance":"pod-b"}`, "leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`, "m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
+		"leak.0": `{"instance":"pod-b"}`, "leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`,
+		"m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
 	} {
 		if _, err := leases.PutString(t.Context(), key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} { // the second is left over from an instance that was killed
-		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: name}); err != nil {
+	// the second is left over from an instance that was killed
+	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} {
+		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0),
+			jetstream.ConsumerConfig{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if out, err = stream("info"); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed", "GPUTAP_DLQ", "pod-a", "no reader")
+	contains(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed",
+		"GPUTAP_DLQ", "pod-a", "no reader")
 	if out, err = stream("info", "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
@@ -234,11 +245,14 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := all.Streams[0]
-	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 || first.Subjects != 4 ||
-		first.Generation != 1 || !first.Sealed || first.Consumers != 2 || first.First == nil || all.Streams[2].Generation != 2 {
+	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 ||
+		first.Subjects != 4 ||
+		first.Generation != 1 || !first.Sealed || first.Consumers != 2 || first.First == nil ||
+		all.Streams[2].Generation != 2 {
 		t.Errorf("says %+v", all.Streams)
 	}
-	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[0].Owner != "pod-b" || all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
+	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[0].Owner != "pod-b" ||
+		all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
 		t.Errorf("folds %s", out)
 	}
 
@@ -353,7 +367,8 @@ func TestStreamDeadLetters(t *testing.T) {
 		t.Errorf("the last two are %q", lines)
 	} else {
 		var l letter
-		if err := json.Unmarshal([]byte(lines[0]), &l); err != nil || l.Seq != 2 || l.Bytes != uint64(len(batch)) || l.Message != "42" || l.Fold != "leak" {
+		if err := json.Unmarshal([]byte(lines[0]), &l); err != nil || l.Seq != 2 || l.Bytes != uint64(len(batch)) ||
+			l.Message != "42" || l.Fold != "leak" {
 			t.Errorf("%v: %+v", err, l)
 		}
 	}
@@ -382,7 +397,8 @@ func TestStreamDeadLetters(t *testing.T) {
 	contains(t, dlq(), "0 dead letters")
 	publishLetter(t, js, batch)
 	var removed purgeJSON
-	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
+	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil ||
+		removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
 	}
 }
@@ -397,7 +413,8 @@ func (l letters) Write(line []byte) (int, error) {
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false, strings.Repeat("yes", 99): false} {
+	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false,
+		strings.Repeat("yes", 99): false} {
 		if err := ask(t.Context(), strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
 			t.Errorf("%q is %v", answer, err)
 		}

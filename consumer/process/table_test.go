@@ -108,7 +108,9 @@ func TestFullTableForgetsEndedFirst(t *testing.T) {
 	table.Threads(batch(t, "b", 0, 1))
 	all := sequence(0, 150_000)
 	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
-	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool { return pid%13 >= run })[:150_000-trimmed-len(want)]...)
+	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool {
+		return pid%13 >= run
+	})[:150_000-trimmed-len(want)]...)
 	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
 		t.Errorf("%d gone, %d of them running; want %d", len(gone),
 			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))

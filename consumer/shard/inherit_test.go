@@ -151,8 +151,10 @@ func TestShardInheritsOnlyItsHosts(t *testing.T) {
 	topology := reshard(t, js, 2)
 	for _, shard := range topology.Numbers() {
 		o := &owner{
-			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds}, leases: &leases{ttl: ttl},
-			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain", shard: shard}},
+			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds},
+			leases:    &leases{ttl: ttl},
+			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain",
+				shard: shard}},
 		}
 		var reader inheritor
 		if has, err := o.inherit(t.Context(), &reader); !has || err != nil {

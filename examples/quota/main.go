@@ -65,7 +65,8 @@ func (q quota) Apply(b *schema.Batch) error {
 	return nil
 }
 
-func (q quota) Snapshot(yield func(consumer.Section) error) (err error) { // and Restore let the state outlive this process
+// and Restore let the state outlive this process
+func (q quota) Snapshot(yield func(consumer.Section) error) (err error) {
 	for ids := slices.Sorted(maps.Keys(q)); len(ids) > 0 && err == nil; ids = ids[1:] {
 		cluster, name, _ := strings.Cut(ids[0], "/")
 		err = yield(consumer.Section{Cluster: cluster, Host: name, Data: must(json.Marshal(q[ids[0]]))})
@@ -80,14 +81,21 @@ func (q quota) Restore(s consumer.Section) error {
 func main() {
 	o, url := nats.GetDefaultOptions(), flag.String("nats", nats.DefaultURL, "servers")
 	flag.Func("ca", "certificate authority of the servers", func(file string) error { return nats.RootCAs(file)(&o) })
-	flag.Func("cert", "client certificate and its key, in one file", func(file string) error { return nats.ClientCert(file, file)(&o) })
+	flag.Func("cert", "client certificate and its key, in one file", func(file string) error {
+		return nats.ClientCert(file, file)(&o)
+	})
 	flag.Func("creds", "credentials file", func(file string) error { return nats.UserCredentials(file)(&o) })
-	flag.Func("nkey", "file of an nkey seed", func(file string) error { return must(nats.NkeyOptionFromSeed(file))(&o) })
+	flag.Func("nkey", "file of an nkey seed", func(file string) error {
+		return must(nats.NkeyOptionFromSeed(file))(&o)
+	})
 	flag.Parse()
-	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota" // as the roles of deploy/nats
+	// as the roles of deploy/nats
+	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota"
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	watch := consumer.New(consumer.Options{}, must(jetstream.New(must(o.Connect()))), func() consumer.Stateful { return quota{} }, slog.Default())
+	watch := consumer.New(consumer.Options{}, must(jetstream.New(must(o.Connect()))), func() consumer.Stateful {
+		return quota{}
+	}, slog.Default())
 	_ = must(0, watch.Run(ctx))
 }
 

@@ -20,7 +20,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestQuotaFollowsWhatIsLive: what ends without a free, by an allocation over it or with the boot of its host, counts no more.
+// TestQuotaFollowsWhatIsLive: what ends without a free, by an allocation over it or with the boot of its host, counts
+// no more.
 func TestQuotaFollowsWhatIsLive(t *testing.T) {
 	q, hosts := quota{}, map[string]*consumertest.Host{}
 	for _, step := range []struct {
@@ -48,7 +49,8 @@ func TestQuotaFollowsWhatIsLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := q["test/gpu-1"]; h.Used["0"] != step.used || len(h.Live) != int(step.used/100) {
-			t.Errorf("after %s of boot %s %d are used, %d live; want %d used", step.what, step.boot, h.Used["0"], len(h.Live), step.used)
+			t.Errorf("after %s of boot %s %d are used, %d live; want %d used", step.what, step.boot, h.Used["0"],
+				len(h.Live), step.used)
 		}
 	}
 }
@@ -56,7 +58,8 @@ func TestQuotaFollowsWhatIsLive(t *testing.T) {
 // TestQuotaTakesUpStates: also those from before a state had a boot.
 func TestQuotaTakesUpStates(t *testing.T) {
 	q := quota{}
-	if err := q.Restore(consumer.Section{Cluster: "test", Host: "gpu-1", Data: []byte(`{"Live":{"7 since 1: 4096":100},"Used":{"0":100}}`)}); err != nil {
+	if err := q.Restore(consumer.Section{Cluster: "test", Host: "gpu-1",
+		Data: []byte(`{"Live":{"7 since 1: 4096":100},"Used":{"0":100}}`)}); err != nil {
 		t.Fatal(err)
 	}
 	host, again := consumertest.Memory(t, "gpu-1"), quota{}
@@ -85,7 +88,8 @@ func TestQuotaIsShort(t *testing.T) {
 
 // TestQuotaOutlivesItsProcess: what one process counted, the next goes on from.
 func TestQuotaOutlivesItsProcess(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +110,8 @@ func TestQuotaOutlivesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20, Lease: 2 * time.Second}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20,
+		Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "quota")

@@ -47,8 +47,9 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 		return nil, err
 	}
 	options := &server.Options{
-		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, DisableJetStreamBanner: true,
-		JetStreamMaxStore: storeBytes, JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
+		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true,
+		DisableJetStreamBanner: true,
+		JetStreamMaxStore:      storeBytes, JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
 	}
 	outsiders, err := listen(options, c)
 	if err != nil {
@@ -105,7 +106,8 @@ func lockStore(dir string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("lock the store %s: another gputap uses it; stop that one, or choose another directory", dir)
+		return nil, fmt.Errorf("lock the store %s: another gputap uses it; stop that one, or choose another directory",
+			dir)
 	}
 	return lock, nil
 }
