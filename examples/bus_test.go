@@ -87,8 +87,7 @@ func keep(t *testing.T, data []byte) (path string) {
 	return path
 }
 
-// bus is a server with a file of deploy/nats, and with one user more: quota has the role of gputap-leak, as a fold of
-// that name.
+// bus is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its name.
 type bus struct {
 	url   string
 	ours  *authority
@@ -169,8 +168,9 @@ func asQuota(p *server.Permissions) {
 	}
 }
 
-// TestQuotaOnABusOfDeploy: with the role of a fold it reads, says what it found, and saves its state.
-func TestQuotaOnABusOfDeploy(t *testing.T) {
+// TestQuotaRunsWithFoldPermissions checks that quota reads events, prints findings and saves its state with the
+// permissions of a fold.
+func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quota")
 	if out, err := exec.Command("go", "build", "-o", program, "./quota").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
@@ -204,8 +204,9 @@ func TestQuotaOnABusOfDeploy(t *testing.T) {
 	}
 }
 
-// TestFollowRefusesArguments: what is no server or no name is said in a line, before anything is sent.
-func TestFollowRefusesArguments(t *testing.T) {
+// TestFollowRejectsInvalidArguments checks that a wrong server or name is reported in one line before a connection is
+// made.
+func TestFollowRejectsInvalidArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"},
 		"argument --cluster: ''": {"--cluster", ""},
@@ -232,8 +233,8 @@ func python(t *testing.T) (path string) {
 	return path
 }
 
-// TestFollowByCertificate: where the certificate is the credential, follow.py reads with one, and not without.
-func TestFollowByCertificate(t *testing.T) {
+// TestFollowNeedsCertificate checks follow.py on a server where the certificate is the credential.
+func TestFollowNeedsCertificate(t *testing.T) {
 	b := serve(t, "certs.conf")
 	follow := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
