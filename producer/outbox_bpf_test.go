@@ -13,8 +13,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestProducerWithOutbox: two producers, one after the other, watch a program each while the bus is away; what they saw
-// stays on the disk. A third one, whose bus comes later, sends everything.
+// TestProducerWithOutbox runs two producers, one after the other, while NATS is unreachable. Each watches a program and
+// stores its batches on disk. A third one connects later and sends all batches.
 func TestProducerWithOutbox(t *testing.T) {
 	producertest.RequireBPF(t)
 	bus, dir, log := newUnreliableNATS(t), t.TempDir(), &logged{}

@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// lateBus stores what it is sent at once and acks it later.
+// lateBus stores each message at once and acks it later.
 type lateBus struct {
 	jetstream.JetStream
 	late   time.Duration
@@ -29,15 +29,14 @@ func (b *lateBus) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.Pu
 	}
 }
 
-// TestAcksThatComeLate: publishing goes on however late acks come, up to a minute, and the stream does not fill with
-// copies.
-func TestAcksThatComeLate(t *testing.T) {
+// TestLateAcksDoNotStopPublishing checks acks that are up to a minute late. The stream does not fill with copies.
+func TestLateAcksDoNotStopPublishing(t *testing.T) {
 	for _, tt := range []struct {
 		late   time.Duration
 		copies [3]int // of each batch
 	}{
 		{time.Second, [3]int{1, 1, 1}},
-		// the second is sent as soon: a leader that is gone is replaced by then
+		// the second is sent as soon, because a lost leader is replaced by then
 		{ackTimeout + time.Second, [3]int{3, 1, 1}},
 		{longestAck - time.Second, [3]int{6, 1, 1}},
 	} {

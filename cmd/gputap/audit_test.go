@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// audit is the rows of gputap doctor --pid, by what they check.
+// audit runs gputap doctor --pid and returns its rows by the name of their check.
 func audit(t *testing.T, pid int, args ...string) (rows map[string]finding, status int) {
 	stdout, stderr, status := gputap(t, append([]string{"doctor", "-o", "json", "--pid", strconv.Itoa(pid)},
 		args...)...)

@@ -143,7 +143,7 @@ func TestFourCapabilities(t *testing.T) {
 	holdsOnly(t, cmd.Process.Pid)
 	proceed := asWorkload(t, dir, truths, "train")
 	reports := bufio.NewReader(stdout)
-	for seen := false; !seen; { // it waits at its step until it was looked at: what it is, is read from /proc
+	for seen := false; !seen; { // the program waits at its step, because its identity is read from /proc
 		line, err := reports.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
@@ -219,8 +219,8 @@ func TestVitalCapabilities(t *testing.T) {
 	}
 }
 
-// TestLesserCapabilities: without one of these gputap goes on, says once what it does not see, and does
-// not see it.
+// TestLesserCapabilities checks that without one of these capabilities gputap continues, and logs once what it cannot
+// see.
 func TestLesserCapabilities(t *testing.T) {
 	dir := open(t)
 	truths := t.TempDir()

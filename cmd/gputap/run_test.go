@@ -142,7 +142,8 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestRunFindsTheCommandsLibrary: no --library is needed for what the command itself would find.
+// TestRunFindsTheCommandsLibrary checks that gputap finds a library on the search path of the command without
+// --library.
 func TestRunFindsTheCommandsLibrary(t *testing.T) {
 	requireBPF(t)
 	stdout, stderr, status := gputap(t, "run", "--metrics-addr", "", "-o", "json", "--",
@@ -152,7 +153,7 @@ func TestRunFindsTheCommandsLibrary(t *testing.T) {
 	}
 }
 
-// TestWithoutPrivilege: one line says what is missing and how to get it.
+// TestWithoutPrivilege checks that one line names the missing privilege and the remedy.
 func TestWithoutPrivilege(t *testing.T) {
 	requireBPF(t)
 	for _, command := range []string{"demo", "run"} {
@@ -182,7 +183,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	}
 }
 
-// TestMetricsPage is read by promtool, and has what a dashboard asks for.
+// TestMetricsPage checks that promtool accepts the page, and that it has the metrics of the dashboards.
 func TestMetricsPage(t *testing.T) {
 	requireBPF(t)
 	const address = "127.0.0.1:19477"

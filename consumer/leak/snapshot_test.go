@@ -85,8 +85,8 @@ func TestTrafficReachesAllState(t *testing.T) {
 	}
 }
 
-// Forget removes what belongs to the host and nothing else. What the host's processes counted as other becomes
-// unfreed.
+// Forget removes what belongs to the host and nothing else. Memory that the host's processes counted as other
+// becomes unfreed.
 func TestForgetRemovesOnlyTheHost(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),

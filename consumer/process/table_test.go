@@ -94,7 +94,7 @@ func TestProcessesOfCurrentBatchStay(t *testing.T) {
 }
 
 // A full table forgets ended processes before running ones, each in order of first sight.
-func TestFullTableForgetsEndedFirst(t *testing.T) {
+func TestFullTableEvictsEndedFirst(t *testing.T) {
 	t.Parallel()
 	const run = 10 // of every 13
 	table := NewTable[int](nil)

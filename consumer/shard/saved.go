@@ -91,7 +91,7 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 }
 
 // checkTakenOver returns an error while a fold has states of a closed generation, and a shard of next has not saved
-// what it inherits.
+// its inherited states.
 func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema.Topology) error {
 	folds, err := foldsWithStates(ctx, js, closed)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// TestRemediesForRejectedCredentials checks that a client with only a certificate is told to set an nkey too.
+// TestRemediesForRejectedCredentials checks that the remedy for a client with only a certificate is to set an nkey too.
 func TestRemediesForRejectedCredentials(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]config.NATS{

@@ -56,7 +56,7 @@ type Pipeline struct {
 const (
 	storeBytes = 1 << 30
 	storeAge   = 24 * time.Hour
-	drainTime  = 60 * time.Second // for the folds to read what the producer published
+	drainTime  = 60 * time.Second // for the folds to read the published batches
 )
 
 // New attaches the probes. A program that starts after New returns is seen from its first call. store is the directory

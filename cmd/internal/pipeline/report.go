@@ -26,7 +26,7 @@ const (
 )
 
 // WriteReport prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its
-// cost grows with what it shows, not with the number of live allocations.
+// cost depends on its own size, not on the number of live allocations.
 func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
