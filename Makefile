@@ -27,7 +27,7 @@ build: ## build the six static binaries into bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-bin/events: $(wildcard cmd/internal/harness/events/*.go schema/*.go) # prints the events of a store as JSON, for test-gpu
+bin/events: $(wildcard cmd/internal/harness/events/*.go schema/*.go) # prints a store as JSON, for test-gpu
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/harness/events
 
 stub: bin/stub/libcuda.so.1 bin/workload ## build the stub CUDA driver and the workload program (C)
@@ -74,7 +74,7 @@ test-old-linux: build stub need-qemu ## run tests and scenarios on Linux 6.1, 5.
 	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/oldlinux ./cmd/internal/harness/oldlinux
 	$(TOOLS)/oldlinux
 
-test-outage: stub need-qemu ## reboot a host in qemu while NATS is unreachable for 20 min; OUTAGE="-power-cut -duration 4m"
+test-outage: stub need-qemu ## reboot a host in qemu during a NATS outage of 20 min; OUTAGE="-power-cut -duration 4m"
 	CGO_ENABLED=0 $(GO) build -o $(TOOLS)/outage ./cmd/internal/harness/outage
 	$(TOOLS)/outage $(OUTAGE)
 

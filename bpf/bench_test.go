@@ -21,8 +21,8 @@ import (
 // function is stubNop, which begins with push like those of the driver. The rings hold every record of a round, so no
 // reader runs.
 //
-// Variants take turns and medians are compared, because absolute values drift by a third. Rounds are shorter on a machine
-// with many CPUs, where creating the rings takes long.
+// Variants take turns and medians are compared, because absolute values drift by a third. Rounds are shorter on a
+// machine with many CPUs, where creating the rings takes long.
 const rounds = 15
 
 var calls, ring = sizes()

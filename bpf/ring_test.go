@@ -68,8 +68,8 @@ func openRing(t *testing.T) (*ebpf.Map, *Ring) {
 	return m, ring
 }
 
-// TestRingReturnsRecordsOnceAndInOrder writes, discards and reads records of all sizes at random, also across the end of
-// the ring. A full ring accepts no record until room is freed.
+// TestRingReturnsRecordsOnceAndInOrder writes, discards and reads records of all sizes at random, also across the end
+// of the ring. A full ring accepts no record until room is freed.
 func TestRingReturnsRecordsOnceAndInOrder(t *testing.T) {
 	m, ring := openRing(t)
 	size := ring.Size()
@@ -99,7 +99,8 @@ func TestRingReturnsRecordsOnceAndInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if full := taken+room > size-1; full != (result != 0) { // Linux keeps a byte free
-				t.Fatalf("a record of %d bytes: result %d, with %d of %d bytes in use", room, int32(result), taken, size)
+				t.Fatalf("a record of %d bytes: result %d, with %d of %d bytes in use", room, int32(result),
+					taken, size)
 			}
 			if result != 0 {
 				refused++

@@ -23,7 +23,8 @@ func TestBusFlags(t *testing.T) {
 		return n, flags.FlagUsages(), err
 	}
 	n, help, err := read("--nats.creds_file", "/of/flag.creds")
-	if err != nil || n.URL != "nats://me:pa55w0rd@bus" || n.TLS.CAFile != "/of/variable.pem" || n.CredsFile != "/of/flag.creds" {
+	if err != nil || n.URL != "nats://me:pa55w0rd@bus" || n.TLS.CAFile != "/of/variable.pem" ||
+		n.CredsFile != "/of/flag.creds" {
 		t.Errorf("%+v, %v", n, err)
 	}
 	if strings.Contains(help, "pa55w0rd") || !strings.Contains(help, "$GPUTAP_NATS__TLS__CA_FILE") {

@@ -38,7 +38,8 @@ var exactUnits = []struct {
 	size Bytes
 }{
 	{"KiB", humanize.KiByte}, {"MiB", humanize.MiByte}, {"MB", humanize.MByte}, {"GiB", humanize.GiByte},
-	{"GB", humanize.GByte}, {"TiB", humanize.TiByte}, {"TB", humanize.TByte}, {"PiB", humanize.PiByte}, {"PB", humanize.PByte},
+	{"GB", humanize.GByte}, {"TiB", humanize.TiByte}, {"TB", humanize.TByte}, {"PiB", humanize.PiByte},
+	{"PB", humanize.PByte},
 }
 
 // String returns the shortest exact form: 4GiB, 100GB, or plain bytes if no unit divides the number.

@@ -68,30 +68,34 @@ func DefaultProducerCommand() ProducerCommand {
 // DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
 	return LeakCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Leak: Leak{KeepEnded: keepIdle}, Metrics: Metrics{Addr: leakMetrics}, Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Leak: Leak{KeepEnded: keepIdle},
+		Metrics: Metrics{Addr: leakMetrics}, Log: defaultLog,
 	}
 }
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
 	return AnomalyCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Anomaly: Anomaly{OOMCooldown: 15 * time.Minute}, Metrics: Metrics{Addr: anomalyMetrics},
-		Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Anomaly: Anomaly{OOMCooldown: 15 * time.Minute},
+		Metrics: Metrics{Addr: anomalyMetrics},
+		Log:     defaultLog,
 	}
 }
 
 // DefaultLaunchCommand returns the configuration without any file, variable or flag.
 func DefaultLaunchCommand() LaunchCommand {
 	return LaunchCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Launch: Launch{Keep: keepIdle, MaxKernels: 10_000}, Metrics: Metrics{Addr: launchMetrics},
-		Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Launch: Launch{Keep: keepIdle, MaxKernels: 10_000},
+		Metrics: Metrics{Addr: launchMetrics},
+		Log:     defaultLog,
 	}
 }
 
 // DefaultBandwidthCommand returns the configuration without any file, variable or flag.
 func DefaultBandwidthCommand() BandwidthCommand {
 	return BandwidthCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Bandwidth: Bandwidth{Keep: keepIdle}, Metrics: Metrics{Addr: bandwidthMetrics}, Log: defaultLog,
+		NATS: defaultNATS, Consumer: defaultConsumer, Bandwidth: Bandwidth{Keep: keepIdle},
+		Metrics: Metrics{Addr: bandwidthMetrics}, Log: defaultLog,
 	}
 }
 
@@ -107,7 +111,8 @@ const (
 // commands returns the defaults of all programs.
 func commands() []any {
 	return []any{
-		DefaultProducerCommand(), DefaultLeakCommand(), DefaultAnomalyCommand(), DefaultLaunchCommand(), DefaultBandwidthCommand(),
+		DefaultProducerCommand(), DefaultLeakCommand(), DefaultAnomalyCommand(), DefaultLaunchCommand(),
+		DefaultBandwidthCommand(),
 		DefaultRunCommand(),
 	}
 }

@@ -39,8 +39,8 @@ func keyed(err error) error {
 	}
 }
 
-// exact rejects values that weak decoding would change silently: 5 to 5ns, 1.9 to 1, true to 1, "" to 0, and as a string
-// 0123 to 83. A list of strings may hold whole numbers, because pids and uids are written as numbers.
+// exact rejects values that weak decoding would change silently: 5 to 5ns, 1.9 to 1, true to 1, "" to 0, and as a
+// string 0123 to 83. A list of strings may hold whole numbers, because pids and uids are written as numbers.
 func exact(from, to reflect.Type, data any) (any, error) {
 	if to == reflect.TypeFor[[]string]() {
 		return stringList(data), nil

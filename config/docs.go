@@ -3,12 +3,13 @@ package config
 // docs explains every key: its meaning, its unit, and the default where the default value does not show it. The texts
 // are not struct tags, because a tag cannot be wrapped.
 var docs = map[string]string{
-	"nats.url":           "NATS servers, separated by commas",
-	"nats.name":          "name of the connection, which the server shows (default: the name of the program)",
-	"nats.creds_file":    "credentials file with a JWT and a seed",
-	"nats.nkey_file":     "file with an nkey seed",
-	"nats.inbox_prefix":  "prefix of reply subjects (default: _INBOX.<program>; of a producer _INBOX.<cluster>.<host>)",
-	"nats.tls.ca_file":   "certificate of the authority that signed the servers' certificates (default: the system's authorities)",
+	"nats.url":          "NATS servers, separated by commas",
+	"nats.name":         "name of the connection, which the server shows (default: the name of the program)",
+	"nats.creds_file":   "credentials file with a JWT and a seed",
+	"nats.nkey_file":    "file with an nkey seed",
+	"nats.inbox_prefix": "prefix of reply subjects (default: _INBOX.<program>; of a producer _INBOX.<cluster>.<host>)",
+	"nats.tls.ca_file": "certificate of the authority that signed the servers' certificates (default: the system's " +
+		"authorities)",
 	"nats.tls.cert_file": "client certificate file",
 	"nats.tls.key_file":  "key file of the client certificate",
 

@@ -51,7 +51,8 @@ func (e Embedded) Validate() error {
 	}
 	if e.Listen == "" {
 		if e.TLSCert != "" {
-			return errors.New("embedded.listen_tls_cert: the server does not listen; set embedded.listen (--nats-listen) too")
+			return errors.New("embedded.listen_tls_cert: the server does not listen; set embedded.listen " +
+				"(--nats-listen) too")
 		}
 		return nil
 	}
@@ -79,7 +80,8 @@ func (e Embedded) Address() (netip.AddrPort, error) {
 	address, parsed := netip.ParseAddrPort(net.JoinHostPort(host, port))
 	if err != nil || parsed != nil {
 		return netip.AddrPort{}, fmt.Errorf(
-			"embedded.listen: %q is not an address; use an address and a port of this machine, such as 127.0.0.1:4222", e.Listen)
+			"embedded.listen: %q is not an address; use an address and a port of this machine, such as 127.0.0.1:4222",
+			e.Listen)
 	}
 	return address, nil
 }

@@ -24,14 +24,16 @@ const (
 
 var (
 	userPattern      = regexp.MustCompile(`^[^\s:,/]+$`)
-	containerPattern = regexp.MustCompile(`^(?:[0-9a-fA-F]{12,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
+	containerPattern = regexp.MustCompile(
+		`^(?:[0-9a-fA-F]{12,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 )
 
 // Validate names the first key with a wrong value.
 func (f Filter) Validate() error {
 	for _, kind := range f.kinds() {
 		if len(kind.entries) > maxFilters {
-			return fmt.Errorf("producer.filter.%s: %d entries are too many; use at most %d", kind.name, len(kind.entries), maxFilters)
+			return fmt.Errorf("producer.filter.%s: %d entries are too many; use at most %d", kind.name,
+				len(kind.entries), maxFilters)
 		}
 		for _, entry := range kind.entries {
 			if remedy := kind.wrong(entry); remedy != "" {

@@ -37,9 +37,11 @@ func (n NATS) Validate() error {
 	case n.CredsFile != "" && n.NKeyFile != "":
 		return errors.New("nats.creds_file and nats.nkey_file: both are set; set only one")
 	case isSecret(n.CredsFile):
-		return errors.New("nats.creds_file: the value is a secret; write it to a file of mode 0600 and set the path of the file")
+		return errors.New("nats.creds_file: the value is a secret; write it to a file of mode 0600 and set the path " +
+			"of the file")
 	case isSecret(n.NKeyFile):
-		return errors.New("nats.nkey_file: the value is a seed; write it to a file of mode 0600 and set the path of the file")
+		return errors.New("nats.nkey_file: the value is a seed; write it to a file of mode 0600 and set the path of " +
+			"the file")
 	}
 	for i, server := range strings.Split(n.URL, ",") {
 		if err := validateServer(server); err != nil {

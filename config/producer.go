@@ -45,7 +45,8 @@ const (
 // DefaultProducer returns the section without any file, variable or flag.
 func DefaultProducer() Producer {
 	return Producer{
-		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second, Uprobes: UprobesAuto,
+		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second,
+		Uprobes:     UprobesAuto,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
 		SpoolBytes: 64 << 20, OutboxMaxBytes: 4 << 30, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
 		DrainTimeout: 10 * time.Second,
@@ -96,7 +97,8 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("producer.batch_bytes: %s is out of range; use %s to producer.batch_max_bytes (%s)",
 			p.BatchBytes, minBatchBytes, p.BatchMaxBytes)
 	case p.BatchMaxBytes > maxBatchBytes:
-		return fmt.Errorf("producer.batch_max_bytes: %s is out of range; use at most %s", p.BatchMaxBytes, maxBatchBytes)
+		return fmt.Errorf("producer.batch_max_bytes: %s is out of range; use at most %s", p.BatchMaxBytes,
+			maxBatchBytes)
 	case p.SpoolBytes < p.BatchMaxBytes:
 		return fmt.Errorf("producer.spool_bytes: %s is out of range; use at least producer.batch_max_bytes (%s)",
 			p.SpoolBytes, p.BatchMaxBytes)
@@ -106,12 +108,14 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
 	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
-		return fmt.Errorf("producer.control_ring_bytes: %s is out of range; use 1 to %s", p.ControlRingBytes, maxRingBytes)
+		return fmt.Errorf("producer.control_ring_bytes: %s is out of range; use 1 to %s", p.ControlRingBytes,
+			maxRingBytes)
 	case p.BulkRingBytes < 0 || p.BulkRingBytes > maxRingBytes:
 		return fmt.Errorf("producer.bulk_ring_bytes: %s is out of range; use 0 to %s", p.BulkRingBytes, maxRingBytes)
 	}
 	for key, d := range map[string]time.Duration{
-		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat, "drain_timeout": p.DrainTimeout,
+		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat,
+		"drain_timeout": p.DrainTimeout,
 	} {
 		if d < time.Millisecond {
 			return fmt.Errorf("producer.%s: %s is too short; use at least 1ms", key, d)

@@ -11,7 +11,8 @@ const hidden = "xxxxx"
 var (
 	serverStart = regexp.MustCompile(`(?:^|[\s,"'=(\[])[A-Za-z][\w+.-]*://`)
 	loginInURL  = regexp.MustCompile(`(://(?:[^\s:@/]+:)?).*@`)
-	bareLogin   = regexp.MustCompile(`((?:^|[\s,"'=(\[])[^\s:@/,"'=(\[]+:)[^\s/]\S*@`) // me:password@host, which nats.url accepts too
+	// me:password@host, which nats.url accepts too
+	bareLogin   = regexp.MustCompile(`((?:^|[\s,"'=(\[])[^\s:@/,"'=(\[]+:)[^\s/]\S*@`)
 	afterServer = regexp.MustCompile(`(\b(?:nats|tls|wss?)://[^\s/?#"]+[/?#])[^\s"]+`)
 )
 

@@ -27,14 +27,18 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestMisplacedSecretIsHidden types a secret into the wrong places. Neither errors nor the printed configuration show it.
+// TestMisplacedSecretIsHidden types a secret into the wrong places. Neither errors nor the printed configuration show
+// it.
 func TestMisplacedSecretIsHidden(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const typed = "nats://me:S3CRET@127.0.0.1:1"
 	for _, args := range [][]string{
-		{"-nats.url=" + typed}, {"--nats.url=", typed}, {typed}, {"me:S3CRET@127.0.0.1:1"}, {"--log.level", typed}, {"--consumer.from", typed},
-		{"--consumer.shard", typed}, {"--config", typed}, {"--nats.url", "nats://h?token=S3CRET"}, {"--nats.url", "nats://a,b/S3CRET"},
-		{"--nats.url", "nats://h#S3CRET"}, {"--metrics.interval", typed}, {"--leak.keep_ended", typed}, {"--consumer.pull_max_bytes", typed},
+		{"-nats.url=" + typed}, {"--nats.url=", typed}, {typed}, {"me:S3CRET@127.0.0.1:1"}, {"--log.level", typed},
+		{"--consumer.from", typed},
+		{"--consumer.shard", typed}, {"--config", typed}, {"--nats.url", "nats://h?token=S3CRET"},
+		{"--nats.url", "nats://a,b/S3CRET"},
+		{"--nats.url", "nats://h#S3CRET"}, {"--metrics.interval", typed}, {"--leak.keep_ended", typed},
+		{"--consumer.pull_max_bytes", typed},
 	} {
 		_, err := Load("gputap-leak", args, DefaultLeakCommand())
 		if err == nil || strings.Contains(Redact(err.Error()), "S3CRET") {

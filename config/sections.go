@@ -25,7 +25,8 @@ func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 		return true, time.Time{}, nil
 	}
 	if since, err = time.Parse(time.RFC3339, c.From); err != nil {
-		return false, time.Time{}, fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
+		return false, time.Time{},
+			fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
 	}
 	return false, since, nil
 }
@@ -45,7 +46,8 @@ func (c Consumer) Validate() error {
 	case c.Checkpoint < 100*time.Millisecond:
 		return fmt.Errorf("consumer.checkpoint: %s is too short; use at least 100ms", c.Checkpoint)
 	case c.PullMaxBytes < 2*maxBatchBytes:
-		return fmt.Errorf("consumer.pull_max_bytes: %s is too small; use at least %s, the size of two of the largest messages", c.PullMaxBytes, 2*maxBatchBytes)
+		return fmt.Errorf("consumer.pull_max_bytes: %s is too small; use at least %s, the size of two of the largest "+
+			"messages", c.PullMaxBytes, 2*maxBatchBytes)
 	case c.DisplayInterval < 0:
 		return fmt.Errorf("consumer.display_interval: %s is negative; use 0 or more", c.DisplayInterval)
 	}

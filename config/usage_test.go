@@ -14,8 +14,14 @@ func TestHelpExamplesWork(t *testing.T) {
 			_, err := Load(name, args, DefaultProducerCommand())
 			return err
 		},
-		"gputap-leak":   func(name string, args []string) error { _, err := Load(name, args, DefaultLeakCommand()); return err },
-		"gputap-launch": func(name string, args []string) error { _, err := Load(name, args, DefaultLaunchCommand()); return err },
+		"gputap-leak": func(name string, args []string) error {
+			_, err := Load(name, args, DefaultLeakCommand())
+			return err
+		},
+		"gputap-launch": func(name string, args []string) error {
+			_, err := Load(name, args, DefaultLaunchCommand())
+			return err
+		},
 		"gputap-bandwidth": func(name string, args []string) error {
 			_, err := Load(name, args, DefaultBandwidthCommand())
 			return err

@@ -327,7 +327,9 @@ func TestInvalidManifestIsRebuilt(t *testing.T) {
 		parts string
 		bytes int
 	}{{"7.1", -5}, {"7.1", 0}, {"7.1", 512<<10 + 1}, {"7.1", 1 << 62}, {"", 5}, {"7..1", 5}, {"7.*", 5}, {"7.1 2", 5}} {
-		manifest := fmt.Sprintf(`{"form":1,"owner":"one","epoch":7,"parts":%q,"sums":[{"bytes":%d,"crc32c":1}],"sequence":3}`, tt.parts, tt.bytes)
+		manifest := fmt.Sprintf(
+			`{"form":1,"owner":"one","epoch":7,"parts":%q,"sums":[{"bytes":%d,"crc32c":1}],"sequence":3}`,
+			tt.parts, tt.bytes)
 		if _, err := f.admin.Publish(t.Context(), manifestSubject(0), []byte(manifest)); err != nil {
 			t.Fatal(err)
 		}

@@ -103,6 +103,7 @@ func (have *merged) Desc() *prometheus.Desc { return have.desc }
 
 func (have *merged) Write(to *dto.Metric) error {
 	from := have.metric
-	to.Label, to.Counter, to.Gauge, to.Histogram, to.Untyped = from.Label, from.Counter, from.Gauge, from.Histogram, from.Untyped
+	to.Label, to.Counter, to.Gauge, to.Histogram, to.Untyped = from.Label, from.Counter, from.Gauge, from.Histogram,
+		from.Untyped
 	return nil
 }

@@ -176,9 +176,9 @@ func BenchmarkScrapeShards(b *testing.B) {
 	}
 }
 
-// TestMergedFoldsShowTheSame: several folds whose hosts share labels show together what one fold of all hosts
-// shows. Excepted are the choice of kernels with their own series, which depends on all hosts of a shard, and a GPU
-// that two clusters name: one fold shows its latest value, several show the largest.
+// TestMergedFoldsShowTheSame compares several folds, whose hosts share labels, with one fold of all hosts. There are
+// two exceptions. The choice of kernels with their own series depends on all hosts of a shard. For a GPU that two
+// clusters name, one fold shows the latest value, and several show the largest.
 func TestMergedFoldsShowTheSame(t *testing.T) {
 	t.Parallel()
 	page := func(c prometheus.Collector) (lines []string) {
@@ -221,7 +221,7 @@ func TestMergedFoldsShowTheSame(t *testing.T) {
 	}
 }
 
-// TestSupersededShardsAreNotShown: their hosts are shown by the shards that have inherited them.
+// TestSupersededShardsAreNotShown checks that only the shards that inherited the hosts show them.
 func TestSupersededShardsAreNotShown(t *testing.T) {
 	t.Parallel()
 	host := consumertest.Memory(t, "h")

@@ -30,9 +30,9 @@ const OwnerKey = "gputap_owner"
 // errReset ends a fetch that JetStream interrupted: the next one continues after it.
 var errReset = errors.New("the fetch was reset")
 
-// Run applies the shard's batches until ctx ends. It waits for NATS and for the stream. When ctx ends, it still
-// applies what was fetched for up to a second, perhaps without the last message. It returns an error if the connection
-// was closed for good, the topology has no such shard, or the fold's name is invalid.
+// Run applies the shard's batches until ctx ends. It waits for NATS and for the stream. When ctx ends, it
+// continues to apply fetched batches for up to a second, perhaps without the last message. It returns an error if the
+// connection was closed for good, the topology has no such shard, or the fold's name is invalid.
 func (r *Reader) Run(ctx context.Context) error {
 	if err := shard.CheckName(r.fold.Name()); err != nil {
 		return err

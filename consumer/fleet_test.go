@@ -302,7 +302,8 @@ func (i *instance) sums(t schema.Topology) (sum Stats) {
 	for _, number := range t.Numbers() {
 		if r := i.reader(number); r != nil {
 			s := r.Stats()
-			sum.Batches, sum.Missing, sum.Retention = sum.Batches+s.Batches, sum.Missing+s.Missing, sum.Retention+s.Retention
+			sum.Batches, sum.Missing, sum.Retention = sum.Batches+s.Batches, sum.Missing+s.Missing,
+				sum.Retention+s.Retention
 		}
 	}
 	return sum

@@ -30,7 +30,7 @@ type Fold interface {
 	Apply(b *schema.Batch) error
 }
 
-// Section is the state of one host in one fold. The section without a host holds what the fold keeps of all hosts.
+// Section is the state of one host in one fold. The section without a host contains the state for all hosts.
 type Section = snapshot.Section
 
 // Stateful is a fold whose state can be saved, and restored by another instance. Sections are canonical: the same state

@@ -149,8 +149,8 @@ func (h hungStream) GetLastMsgForSubject(ctx context.Context, subject string) (*
 	}
 }
 
-// TestClosedShardIsNotClaimedWithoutAnswer: an instance that does not know whether a generation was taken over
-// joins the group, and claims no closed shard.
+// TestClosedShardIsNotClaimedWithoutAnswer checks an instance that cannot ask for the takeover of a generation. It
+// joins the group and claims no closed shard.
 func TestClosedShardIsNotClaimedWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -244,8 +244,8 @@ func (h *hesitantStream) Info(ctx context.Context, opts ...jetstream.StreamInfoO
 	return h.Stream.Info(ctx, opts...)
 }
 
-// TestUnseenReasonWaitsForAnswer: batches that retention removed do not count as lost when NATS does not answer at
-// once.
+// TestUnseenReasonWaitsForAnswer checks that batches removed by retention never count as lost, even if NATS answers
+// late.
 func TestUnseenReasonWaitsForAnswer(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)

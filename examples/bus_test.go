@@ -48,7 +48,8 @@ func newAuthority(t *testing.T) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	a := &authority{key: key, cert: &x509.Certificate{
-		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotAfter: time.Now().Add(time.Hour),
 	}}
 	a.cert.Subject.CommonName = "ours"
 	a.file = a.sign(t, a.cert, key)
@@ -71,8 +72,10 @@ func (a *authority) issue(t *testing.T, name string) (path string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	return a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 		NotAfter: time.Now().Add(time.Hour),
 	}, key)
 }
@@ -84,8 +87,7 @@ func keep(t *testing.T, data []byte) (path string) {
 	return path
 }
 
-// bus is a server with a file of deploy/nats, and with one user more: quota has the role of gputap-leak, as a fold of
-// that name.
+// bus is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its name.
 type bus struct {
 	url   string
 	ours  *authority
@@ -97,10 +99,12 @@ func serve(t *testing.T, file string) *bus {
 	t.Helper()
 	b := &bus{ours: newAuthority(t), seeds: map[string]string{}}
 	cert := b.ours.issue(t, "bus")
-	for name, value := range map[string]string{"SERVER": "bus-1", "TLS_CERT": cert, "TLS_KEY": cert, "TLS_CA": b.ours.file} {
+	for name, value := range map[string]string{"SERVER": "bus-1", "TLS_CERT": cert, "TLS_KEY": cert,
+		"TLS_CA": b.ours.file} {
 		t.Setenv("GPUTAP_"+name, value)
 	}
-	for _, name := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "READER_CLUSTER", "READER_KIND", "GPU_1", "GPU_2"} {
+	for _, name := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "READER_CLUSTER", "READER_KIND",
+		"GPU_1", "GPU_2"} {
 		pair, err := nkeys.CreateUser()
 		check(t, err)
 		public, err := pair.PublicKey()
@@ -164,8 +168,9 @@ func asQuota(p *server.Permissions) {
 	}
 }
 
-// TestQuotaOnABusOfDeploy: with the role of a fold it reads, says what it found, and saves its state.
-func TestQuotaOnABusOfDeploy(t *testing.T) {
+// TestQuotaRunsWithFoldPermissions checks that quota reads events, prints findings and saves its state with the
+// permissions of a fold.
+func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quota")
 	if out, err := exec.Command("go", "build", "-o", program, "./quota").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
@@ -199,10 +204,12 @@ func TestQuotaOnABusOfDeploy(t *testing.T) {
 	}
 }
 
-// TestFollowRefusesArguments: what is no server or no name is said in a line, before anything is sent.
-func TestFollowRefusesArguments(t *testing.T) {
+// TestFollowRejectsInvalidArguments checks that a wrong server or name is reported in one line before a connection is
+// made.
+func TestFollowRejectsInvalidArguments(t *testing.T) {
 	for want, args := range map[string][]string{
-		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"}, "argument --cluster: ''": {"--cluster", ""},
+		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"},
+		"argument --cluster: ''": {"--cluster", ""},
 		"argument --name: 'a.b'": {"--name", "a.b"},
 	} {
 		cmd := exec.CommandContext(t.Context(), python(t), append([]string{"-S", "follow.py"}, args...)...)
@@ -226,20 +233,22 @@ func python(t *testing.T) (path string) {
 	return path
 }
 
-// TestFollowByCertificate: where the certificate is the credential, follow.py reads with one, and not without.
-func TestFollowByCertificate(t *testing.T) {
+// TestFollowNeedsCertificate checks follow.py on a server where the certificate is the credential.
+func TestFollowNeedsCertificate(t *testing.T) {
 	b := serve(t, "certs.conf")
 	follow := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, python(t), append([]string{"-S", "follow.py", "--server", b.url, "--ca", b.ours.file, "--cluster", "default",
+		cmd := exec.CommandContext(ctx, python(t), append([]string{"-S", "follow.py", "--server", b.url, "--ca",
+			b.ours.file, "--cluster", "default",
 			"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "1"}, args...)...)
 		cmd.Env = []string{"PYTHONDONTWRITEBYTECODE=1"}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	cert := b.ours.issue(t, "reader-default.gputap")
-	if out, err := follow("--cert", cert, "--key", cert); err != nil || !strings.Contains(out, " default gpu-1 alloc cuMemAlloc_v2 pid=7 comm=python3") {
+	if out, err := follow("--cert", cert, "--key", cert); err != nil ||
+		!strings.Contains(out, " default gpu-1 alloc cuMemAlloc_v2 pid=7 comm=python3") {
 		t.Errorf("it ends with %v: %s", err, out)
 	}
 	if out, err := follow(); err == nil {

@@ -151,7 +151,8 @@ func (b *batcher) close(o *openBatch) {
 	h.Seq = o.seq
 	h.Lost = b.lost()
 	data := o.Encode(&h)
-	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), lost: h.Lost[schema.LossSpool], last: o.Last(), at: time.Now().UnixNano()})
+	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), lost: h.Lost[schema.LossSpool], last: o.Last(),
+		at: time.Now().UnixNano()})
 	o.Reset()
 	clear(o.graphs)
 	o.generation++

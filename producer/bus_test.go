@@ -18,7 +18,8 @@ const busBytes = 4 << 30 // more than any test or benchmark publishes
 // newBus is a nats-server of this process with the streams of one shard, as gputap run has it.
 func newBus(t testing.TB) jetstream.JetStream {
 	s, err := server.NewServer(&server.Options{
-		DontListen: true, JetStream: true, JetStreamMaxStore: 2 * busBytes, // whatever the disk has: it is reserved, not used
+		// whatever the disk has: it is reserved, not used
+		DontListen: true, JetStream: true, JetStreamMaxStore: 2 * busBytes,
 		StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	})
 	if err != nil {

@@ -15,7 +15,8 @@ func someRecord(t *testing.T, random *rand.Rand, now uint64, seldom int) []byte 
 	pid, thread := 1<<30+random.Uint32N(2), random.Uint32N(2)
 	of := func(kind uint16, symbol string) bpf.Head {
 		h := head(t, kind, symbol)
-		h.TGID, h.TID, h.ThreadStart, h.Time = pid, pid+2*thread, 1+random.Uint64N(2), now-random.Uint64N(2)*random.Uint64N(400)
+		h.TGID, h.TID, h.ThreadStart, h.Time = pid, pid+2*thread, 1+random.Uint64N(2),
+			now-random.Uint64N(2)*random.Uint64N(400)
 		h.CUDAContext = 7 + random.Uint64N(2)
 		if random.IntN(50) == 0 {
 			h.Capture = 1
@@ -25,7 +26,8 @@ func someRecord(t *testing.T, random *rand.Rand, now uint64, seldom int) []byte 
 	any := func(n uint64) uint64 { return 1<<20 + 64*random.Uint64N(n) }
 	memory := func(symbol string, device int32) []byte {
 		return record(&bpf.MemoryRecord{
-			Head: of(bpf.RecordMemory, symbol), Ptr: any(3) * random.Uint64N(9), Bytes: any(9), Aux: random.Uint64N(2), Duration: random.Uint64N(100), CUDAStream: any(2), Device: device,
+			Head: of(bpf.RecordMemory, symbol), Ptr: any(3) * random.Uint64N(9), Bytes: any(9), Aux: random.Uint64N(2),
+			Duration: random.Uint64N(100), CUDAStream: any(2), Device: device,
 			Result: random.Uint32N(8) / 7,
 		})
 	}

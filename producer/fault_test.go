@@ -31,12 +31,16 @@ func TestKilledInsideCalls(t *testing.T) {
 	if err := first.Run(); err != nil {
 		t.Fatal(err)
 	}
-	producertest.Eventually(t, "a memory batch is acked", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	producertest.Eventually(t, "a memory batch is acked", func() bool {
+		return w.metrics.batches[schema.KindMemory].Load() > 0
+	})
 	files, goroutines := producertest.OpenFiles(t), runtime.NumGoroutine()
 	if out, err := exec.Command(producertest.Built(t, "workload"), "killed").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() > victims })
+	producertest.Eventually(t, "every exit is published", func() bool {
+		return w.metrics.events[schema.OpExit].Load() > victims
+	})
 	for name, n := range producertest.MapEntries(t) {
 		if n != 0 {
 			t.Errorf("the map %s has %d entries", name, n)
@@ -79,7 +83,9 @@ func TestLastThreadsAtOnce(t *testing.T) {
 		strconv.Itoa(victims)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	producertest.Eventually(t, "every exit is published", func() bool { return w.metrics.events[schema.OpExit].Load() >= victims })
+	producertest.Eventually(t, "every exit is published", func() bool {
+		return w.metrics.events[schema.OpExit].Load() >= victims
+	})
 	if n := int32(variable(t, "captures_open")); n != 0 {
 		t.Errorf("%d captures are open", n)
 	}

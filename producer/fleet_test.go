@@ -49,7 +49,8 @@ func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog, options.JetStreamMaxStore = "127.0.0.1", -1, dir, true, true, 4<<30
+	options.Host, options.Port, options.StoreDir, options.NoSigs, options.NoLog,
+		options.JetStreamMaxStore = "127.0.0.1", -1, dir, true, true, 4<<30
 	s, err := server.NewServer(options)
 	if err != nil {
 		t.Fatal(err)

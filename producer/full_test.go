@@ -96,7 +96,8 @@ func TestRingFull(t *testing.T) {
 			t.Setenv("GPUTAP_STUB_TRUTH", truths)
 			s := producertest.StartSteps(t, exec.Command(producertest.Built(t, "workload"),
 				append(tt.args, "--rate", "100000", "--seconds", "0.5", "--steps")...))
-			p.steps(t, func() bool { return p.known.Threads() == 2 }) // both threads are announced before its first step
+			// both threads are announced before its first step
+			p.steps(t, func() bool { return p.known.Threads() == 2 })
 			s.Await("ready")
 			p.steps(t, func() bool { return p.round() == 0 })
 			if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {

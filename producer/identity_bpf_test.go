@@ -125,7 +125,8 @@ func TestIdentityOfAContainer(t *testing.T) {
 	want := schema.Process{
 		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: producertest.Built(t,
 			"workload"), Container: ctr,
-		User: names.Name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" + strconv.Itoa(os.Getpid()) + ".service",
+		User: names.Name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" +
+			strconv.Itoa(os.Getpid()) + ".service",
 	}
 	if found[0] != want || want.User == "" || want.Start == 0 {
 		t.Errorf("got\n%+v, want\n%+v", found[0], want)

@@ -79,7 +79,7 @@ func (t *translator) contextGPU(o *openBatch, thread *process.Thread, context ui
 	return c.Index
 }
 
-// gpuIndex adds the GPU of a context to the dictionary, if it is known or can be inferred.
+// gpuIndex adds the GPU of a context to the dictionary, if gputap knows or can infer it.
 func (t *translator) gpuIndex(
 	o *openBatch, p *process.Process, context uint64, at schema.KTime,
 ) (index uint32, known bool) {

@@ -169,7 +169,9 @@ func TestOlderProcessesAreListed(t *testing.T) {
 	w := prepareFor(t, "memory")
 	later := start()
 	w.run(t)
-	producertest.Eventually(t, "a memory batch is acked", func() bool { return w.metrics.batches[schema.KindMemory].Load() > 0 })
+	producertest.Eventually(t, "a memory batch is acked", func() bool {
+		return w.metrics.batches[schema.KindMemory].Load() > 0
+	})
 	w.end(t)
 	_ = later.Process.Kill()
 	_ = later.Wait()

@@ -13,13 +13,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestProducerWithOutbox: two producers, one after the other, watch a program each while the bus is away; what they saw
-// stays on the disk. A third one, whose bus comes later, sends everything.
+// TestProducerWithOutbox runs two producers, one after the other, while NATS is unreachable. Each watches a program and
+// stores its batches on disk. A third one connects later and sends all batches.
 func TestProducerWithOutbox(t *testing.T) {
 	producertest.RequireBPF(t)
 	bus, dir, log := newUnreliableNATS(t), t.TempDir(), &logged{}
 	cfg := config.DefaultProducer()
-	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{producertest.Built(t, "stub/libcuda.so.1")}, dir
+	cfg.Cluster, cfg.Host, cfg.Libraries, cfg.Outbox = "c", "h", []string{producertest.Built(t, "stub/libcuda.so.1")},
+		dir
 	run := func(drain time.Duration) {
 		t.Helper()
 		cfg.DrainTimeout = drain
@@ -36,7 +37,9 @@ func TestProducerWithOutbox(t *testing.T) {
 		if out, err := exec.Command(producertest.Built(t, "workload"), "later").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		producertest.Eventually(t, "the exit is told", func() bool { return p.metrics.events[schema.OpExit].Load() == 1 })
+		producertest.Eventually(t, "the exit is told", func() bool {
+			return p.metrics.events[schema.OpExit].Load() == 1
+		})
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -20,8 +20,8 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// publisher sends one kind's batches in order, one in flight, each until it is acked. A batch whose ack was lost is sent
-// again; consumers drop the second by its seq.
+// publisher sends one kind's batches in order, one in flight, each until it is acked. A batch whose ack was lost is
+// sent again; consumers drop the second by its seq.
 type publisher struct {
 	js      jetstream.JetStream
 	spool   *spool
@@ -81,7 +81,8 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		if tooLarge(err) { // a retry cannot succeed
 			p.metrics.batchErrors.Add(1)
 			p.log.Error("NATS rejects messages of this size; batch lost", "subject", subject, "seq", batch.seq,
-				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server", "err", err)
+				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server",
+				"err", err)
 			p.spool.reject(batch)
 			return nil
 		}
@@ -112,7 +113,9 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-var errNoStream = errors.New("publish: no JetStream stream takes this subject, or it has no leader; check with gputap stream info, create it with gputap stream init")
+var errNoStream = errors.New(
+	"publish: no JetStream stream takes this subject, or it has no leader; check with gputap stream info, create it " +
+		"with gputap stream init")
 
 func (p *publisher) publish(ctx context.Context, subject string, data []byte, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

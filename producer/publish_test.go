@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// lateBus stores what it is sent at once and acks it later.
+// lateBus stores each message at once and acks it later.
 type lateBus struct {
 	jetstream.JetStream
 	late   time.Duration
@@ -29,14 +29,15 @@ func (b *lateBus) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.Pu
 	}
 }
 
-// TestAcksThatComeLate: publishing goes on however late acks come, up to a minute, and the stream does not fill with copies.
-func TestAcksThatComeLate(t *testing.T) {
+// TestLateAcksDoNotStopPublishing checks acks that are up to a minute late. The stream does not fill with copies.
+func TestLateAcksDoNotStopPublishing(t *testing.T) {
 	for _, tt := range []struct {
 		late   time.Duration
 		copies [3]int // of each batch
 	}{
 		{time.Second, [3]int{1, 1, 1}},
-		{ackTimeout + time.Second, [3]int{3, 1, 1}}, // the second is sent as soon: a leader that is gone is replaced by then
+		// the second is sent as soon, because a lost leader is replaced by then
+		{ackTimeout + time.Second, [3]int{3, 1, 1}},
 		{longestAck - time.Second, [3]int{6, 1, 1}},
 	} {
 		t.Run(tt.late.String(), func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestAcksThatComeLate(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*ackTimeout+lastRetry)
 				defer cancel()
 				if err := p.deliver(ctx, &encoded{data: []byte("y")}); err == nil || bus.stored["y"] < 2 {
-					t.Errorf("when acks came in time again, a lost one is waited for %d times in %v", bus.stored["y"], 2*ackTimeout+lastRetry)
+					t.Errorf("when acks came in time again, a lost one is waited for %d times in %v", bus.stored["y"],
+						2*ackTimeout+lastRetry)
 				}
 			})
 		})

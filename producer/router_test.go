@@ -270,7 +270,8 @@ func TestStaleReplicaDoesNotAbortTheProducer(t *testing.T) {
 		if asked.Add(1) == 2 {
 			topology, stored = before, at.Add(-time.Hour)
 		}
-		answer := &nats.Msg{Data: topology.Encode(), Header: nats.Header{"Nats-Time-Stamp": {stored.Format(time.RFC3339Nano)}}}
+		answer := &nats.Msg{Data: topology.Encode(), Header: nats.Header{
+			"Nats-Time-Stamp": {stored.Format(time.RFC3339Nano)}}}
 		if err := m.RespondMsg(answer); err != nil {
 			t.Error(err)
 		}
@@ -392,7 +393,8 @@ func TestStreamsCreatedAgainByASlowClock(t *testing.T) {
 			time.Sleep(late)
 			r.follow(one, at.Add(-time.Hour))
 			time.Sleep(lastRetry)
-			if shard, left := r.now.Load().shard, p.spool.level().batches; shard != want || (left == 0) != (int64(want) == bus.shard.Load()) {
+			if shard, left := r.now.Load().shard, p.spool.level().batches; shard != want ||
+				(left == 0) != (int64(want) == bus.shard.Load()) {
 				t.Errorf("%s: shard %d, want %d; %d batches wait", what, shard, want, left)
 			}
 		}

@@ -194,7 +194,8 @@ func newSeen(b *schema.Batch, time schema.KTime, duration uint64, thread, call, 
 
 func memorySeen(b *schema.Batch, m schema.Memory) seen {
 	e := newSeen(b, m.Time, m.Duration, m.Thread, m.Call, m.GPU)
-	e.columns["result"], e.columns["ptr"], e.columns["bytes"] = decimal(uint64(m.Result)), decimal(m.Ptr), decimal(m.Bytes)
+	e.columns["result"], e.columns["ptr"], e.columns["bytes"] = decimal(uint64(m.Result)), decimal(m.Ptr),
+		decimal(m.Bytes)
 	e.columns["aux"], e.columns["pool"] = decimal(m.Aux), decimal(m.Pool)
 	e.columns["context"], e.columns["context's gpu"] = "none", "none"
 	if m.Context != 0 {
@@ -212,7 +213,8 @@ func launchSeen(b *schema.Batch, l schema.Launch) seen {
 	e := newSeen(b, l.Time, 0, l.Thread, s.Call, l.GPU)
 	f := b.Funcs[s.Func]
 	e.columns["func"], e.columns["name"], e.columns["read"] = decimal(f.Handle), f.Name, strconv.FormatBool(f.Read)
-	e.columns["grid"], e.columns["block"], e.columns["shared"] = dims(s.Grid), dims(s.Block), decimal(uint64(s.SharedBytes))
+	e.columns["grid"], e.columns["block"], e.columns["shared"] = dims(s.Grid), dims(s.Block),
+		decimal(uint64(s.SharedBytes))
 	e.columns["stream"] = decimal(b.CUDAStreams[l.CUDAStream])
 	var nodes []string
 	for _, g := range b.Graphs {
@@ -230,7 +232,8 @@ func launchSeen(b *schema.Batch, l schema.Launch) seen {
 
 func copySeen(b *schema.Batch, c schema.Copy) seen {
 	e := newSeen(b, c.Time, c.Duration, c.Thread, c.Call, c.GPU)
-	e.columns["result"], e.columns["bytes"], e.columns["stream"] = decimal(uint64(c.Result)), decimal(c.Bytes), decimal(b.CUDAStreams[c.CUDAStream])
+	e.columns["result"], e.columns["bytes"], e.columns["stream"] = decimal(uint64(c.Result)), decimal(c.Bytes),
+		decimal(b.CUDAStreams[c.CUDAStream])
 	e.columns["dst"], e.columns["src"] = decimal(c.Dst), decimal(c.Src)
 	return e
 }
@@ -238,7 +241,8 @@ func copySeen(b *schema.Batch, c schema.Copy) seen {
 func syncSeen(b *schema.Batch, s schema.Sync) seen {
 	e := newSeen(b, s.Time, s.Duration, s.Thread, s.Call, s.GPU)
 	e.columns["result"], e.columns["stream"] = decimal(uint64(s.Result)), decimal(b.CUDAStreams[s.CUDAStream])
-	e.columns["event"], e.columns["until"], e.columns["elapsed"] = decimal(s.CUDAEvent), decimal(s.Until), decimal(s.Elapsed)
+	e.columns["event"], e.columns["until"], e.columns["elapsed"] = decimal(s.CUDAEvent), decimal(s.Until),
+		decimal(s.Elapsed)
 	return e
 }
 
@@ -335,7 +339,8 @@ func checkEffects(t *testing.T, all *journal, l truthLine) {
 	if l.has("alloc_from") {
 		ordinal := l.number("later_gpu")
 		one(t, all, l, "cuMemAlloc_v2", "alloc", map[string]string{
-			"context": decimal(l.number("later_context")), "context's gpu": decimal(ordinal), "gpu": decimal(ordinal), "uuid": stubCards[ordinal],
+			"context": decimal(l.number("later_context")), "context's gpu": decimal(ordinal), "gpu": decimal(ordinal),
+			"uuid": stubCards[ordinal],
 		})
 	}
 	if l.has("records") {
@@ -343,7 +348,8 @@ func checkEffects(t *testing.T, all *journal, l truthLine) {
 	}
 	if l.has("graph_from") {
 		one(t, all, l, "cuGraphLaunch", "graph", map[string]string{
-			"op": "graph_launch", "func": decimal(l.number("exec")), "nodes": nodesOf(l), "stream": decimal(l.number("graph_stream")),
+			"op": "graph_launch", "func": decimal(l.number("exec")), "nodes": nodesOf(l),
+			"stream": decimal(l.number("graph_stream")),
 		})
 	}
 	if l.has("graph_alloc") || l.has("graph_free") {
@@ -568,7 +574,8 @@ func launchExpected(l truthLine, entry string, want map[string]string) {
 }
 
 func copyExpected(l truthLine, want map[string]string) {
-	want["stream"], want["dst"], want["src"] = decimal(l.number("stream")), decimal(l.number("dst")), decimal(l.number("src"))
+	want["stream"], want["dst"], want["src"] = decimal(l.number("stream")), decimal(l.number("dst")),
+		decimal(l.number("src"))
 	switch {
 	case l.has("elements"):
 		want["bytes"] = decimal(l.number("elements") * l.number("unit"))

@@ -94,7 +94,10 @@ func TestSizeOfDictionaries(t *testing.T) {
 		{"nodes", func(b *schema.Builder, i uint32) {
 			b.Graph(schema.Graph{Func: top, Nodes: slices.Repeat([]schema.Node{{Func: top, Count: top}}, int(i)/10)})
 		}},
-		{"contexts", func(b *schema.Builder, i uint32) { b.Context(schema.Context{Handle: most - uint64(i), GPU: top}) }},
+		{"contexts", func(b *schema.Builder, i uint32) {
+			b.Context(schema.Context{Handle: most - uint64(i),
+				GPU: top})
+		}},
 		{"CUDA streams", func(b *schema.Builder, i uint32) { b.CUDAStream(most - uint64(i)) }},
 	}
 	for _, tt := range tests {
@@ -187,7 +190,8 @@ func TestColumnWidths(t *testing.T) {
 	tests := []struct {
 		spread uint64
 		width  int
-	}{{0, 0}, {1, 1}, {255, 1}, {256, 2}, {65535, 2}, {65536, 4}, {math.MaxUint32, 4}, {math.MaxUint32 + 1, 8}, {math.MaxUint64 - 100, 8}}
+	}{{0, 0}, {1, 1}, {255, 1}, {256, 2}, {65535, 2}, {65536, 4}, {math.MaxUint32, 4}, {math.MaxUint32 + 1, 8},
+		{math.MaxUint64 - 100, 8}}
 	for _, tt := range tests {
 		if got := size(0, tt.spread) - constant; got != 2*tt.width {
 			t.Errorf("spread %d: %d bytes for two values, want %d", tt.spread, got, 2*tt.width)
@@ -221,7 +225,9 @@ func TestAddAllocatesNothing(t *testing.T) {
 			b.AddMemory(&schema.Memory{Time: 1, Context: b.Context(schema.Context{Handle: 2}), Pool: 3})
 		}},
 		{schema.KindLaunch, func(b *schema.Builder) { b.AddLaunch(&schema.Launch{Time: 1}) }},
-		{schema.KindLaunch, func(b *schema.Builder) { b.Graph(schema.Graph{Nodes: []schema.Node{{Func: 1, Count: 2}}}) }},
+		{schema.KindLaunch, func(b *schema.Builder) {
+			b.Graph(schema.Graph{Nodes: []schema.Node{{Func: 1, Count: 2}}})
+		}},
 		{schema.KindCopy, func(b *schema.Builder) { b.AddCopy(&schema.Copy{Time: 1}) }},
 		{schema.KindSync, func(b *schema.Builder) { b.AddSync(&schema.Sync{Time: 1}) }},
 	}
@@ -255,7 +261,8 @@ func TestGraphNodesAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, g := range got.Graphs {
-		if want := []schema.Node{{Func: uint32(i % 3), Count: uint32(i)}, {Func: 1, Count: uint32(2 * i)}}; !slices.Equal(g.Nodes, want) {
+		if want := []schema.Node{{Func: uint32(i % 3), Count: uint32(i)},
+			{Func: 1, Count: uint32(2 * i)}}; !slices.Equal(g.Nodes, want) {
 			t.Fatalf("graph %d runs %v, want %v", i, g.Nodes, want)
 		}
 	}

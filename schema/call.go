@@ -5,8 +5,8 @@ import "strings"
 // Feature is a kind of batches that a user enables.
 type Feature = Kind
 
-// Op is the action of a call. It travels as a word in a batch's call dictionary, so that a reader understands a call whose
-// symbol it does not know.
+// Op is the action of a call. It travels as a word in a batch's call dictionary, so that a reader understands a call
+// whose symbol it does not know.
 type Op uint8
 
 // Operations. Only the producer sees those from OpName on: they never travel.

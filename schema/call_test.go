@@ -54,7 +54,8 @@ var streamArgument = func() map[string]uint8 {
 		panic(err)
 	}
 	numbers := map[string]uint8{}
-	for _, m := range regexp.MustCompile(`(?m)^\tShape(\w+) .*// \(.*\ba(\d) CUDA stream`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\tShape(\w+) .*// \(.*\ba(\d) CUDA stream`).FindAllStringSubmatch(
+		string(source), -1) {
 		numbers[m[1]] = m[2][0] - '0'
 	}
 	words := map[string]uint8{}

@@ -42,8 +42,8 @@
 //
 // The comments of the Op constants explain each op and its use of the columns p, b and x. Ops from OpName on never
 // travel. A call that was recorded into a graph keeps its symbol, class and direction and has the op record: it did not
-// run, so it does not count as a launch, copy, set or allocation. A graph_launch runs every node of its graph as often as the node's
-// count says; a partial graph runs more. MemClass.OnGPU and MemClass.OnHost say where memory is counted.
+// run, so it does not count as a launch, copy, set or allocation. A graph_launch runs every node of its graph as often
+// as the node's count says; a partial graph runs more. MemClass.OnGPU and MemClass.OnHost say where memory is counted.
 //
 // # Evolution
 //

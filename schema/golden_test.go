@@ -386,9 +386,10 @@ func newerMinorGolden() []byte {
 
 // newerKindGolden is a batch of a kind that this version does not know.
 func newerKindGolden() []byte {
-	return pack(object{"v", 9, "k", "texture", "cl", "lab", "h", "gpu01.example", "boot", "b", "seq", 1, "n", 1, "cols", object{
-		"t", []any{100, 0, []byte{}}, "texels", []any{3, 0, []byte{}},
-	}})
+	return pack(object{"v", 9, "k", "texture", "cl", "lab", "h", "gpu01.example", "boot", "b", "seq", 1, "n", 1,
+		"cols", object{
+			"t", []any{100, 0, []byte{}}, "texels", []any{3, 0, []byte{}},
+		}})
 }
 
 func TestEncodeWritesGoldenBytes(t *testing.T) {

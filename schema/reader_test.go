@@ -42,8 +42,8 @@ func ExampleReader() {
 	// Output: true
 }
 
-// TestReaderGoesOn: a message that is no batch is an error of its own, and the next one is read.
-func TestReaderGoesOn(t *testing.T) {
+// TestReaderContinuesAfterAnError: a message that is no batch is an error of its own, and the next one is read.
+func TestReaderContinuesAfterAnError(t *testing.T) {
 	good, err := os.ReadFile("testdata/memory.golden")
 	if err != nil {
 		t.Fatal(err)

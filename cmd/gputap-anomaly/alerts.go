@@ -45,7 +45,8 @@ func newAlerts(js jetstream.JetStream, log *slog.Logger) *alerts {
 	return &alerts{js: js, log: log, patience: alertPatience,
 		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gputap_anomaly_notifications_total",
-			Help: "Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or failed.",
+			Help: "Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or " +
+				"failed.",
 		}, []string{"sink", "result"})}
 }
 

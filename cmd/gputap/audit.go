@@ -28,10 +28,12 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 			Remedy: "use the pid of a running process on this host",
 		}}
 	}
-	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid, strings.TrimSpace(string(comm)))}}
+	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid,
+		strings.TrimSpace(string(comm)))}}
 	holdings, err := library.Audit(pid)
 	if err != nil {
-		return append(rows, finding{Check: "driver", Status: statusFail, Found: err.Error(), Remedy: "run as root or with CAP_SYS_PTRACE"})
+		return append(rows, finding{Check: "driver", Status: statusFail, Found: err.Error(),
+			Remedy: "run as root or with CAP_SYS_PTRACE"})
 	}
 	if len(holdings) == 0 {
 		rows = append(rows, finding{
@@ -47,13 +49,15 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 
 func checkHolding(h *library.Holding) []finding {
 	l := &h.Library
-	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path, l.Attached)}
+	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path,
+		l.Attached)}
 	if len(l.Absent) > 0 {
 		driver.Found += fmt.Sprintf("; absent in this version: %s", app.Shorten(strings.Join(l.Absent, ", "), 300))
 	}
 	held := finding{
 		Check: "holds", Status: statusOK,
-		Found: fmt.Sprintf("pointers to %d driver functions in its data, %d of them with a probe", h.Functions, h.Probed),
+		Found: fmt.Sprintf("pointers to %d driver functions in its data, %d of them with a probe",
+			h.Functions, h.Probed),
 	}
 	if len(h.Outside) > 0 {
 		held.Status = statusWarn
@@ -74,7 +78,8 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	cfg.Libraries = libraries
 	pipe, err := pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
-		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "run gputap doctor without --pid"}}
+		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(),
+			Remedy: "run gputap doctor without --pid"}}
 	}
 	defer pipe.Close()
 	pipe.Start()
@@ -92,7 +97,8 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 		for _, l := range h.Libraries {
 			if len(l.Failed) > 0 {
 				rows = append(rows, finding{
-					Check: "probes", Status: statusWarn, Found: l.Path + ": Linux rejected the probes of " + strings.Join(l.Failed, ", "),
+					Check: "probes", Status: statusWarn, Found: l.Path + ": Linux rejected the probes of " +
+						strings.Join(l.Failed, ", "),
 					Remedy: "calls of these functions are not seen; the log of gputap run has the reason",
 				})
 			}
@@ -114,26 +120,31 @@ const startFirst = "start gputap before the program"
 
 func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) []finding {
 	var calls uint64
-	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int { return cmp.Compare(p.Calls[b].OK, p.Calls[a].OK) })
+	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int {
+		return cmp.Compare(p.Calls[b].OK, p.Calls[a].OK)
+	})
 	for _, c := range p.Calls {
 		calls += c.OK + c.Failed
 	}
 	watch := finding{Check: "watch", Status: statusOK, Found: fmt.Sprintf("%s in %s, most often %s",
 		app.Plural(calls, "call", "calls"), forTime, strings.Join(symbols[:min(3, len(symbols))], ", "))}
 	if len(lost) > 0 {
-		watch.Status, watch.Found = statusWarn, fmt.Sprintf("%s; events were lost: %s", watch.Found, pipeline.LostText(lost))
+		watch.Status, watch.Found = statusWarn, fmt.Sprintf("%s; events were lost: %s", watch.Found,
+			pipeline.LostText(lost))
 		watch.Remedy = "give gputap more CPU time or larger rings"
 	}
 	rows := []finding{watch}
 	if p.Evidence == "late" {
 		rows = append(rows, finding{
-			Check: "before", Status: statusWarn, Found: "the process began before this check, so its earlier allocations, names and contexts were not seen",
+			Check: "before", Status: statusWarn,
+			Found:  "the process began before this check, so its earlier allocations, names and contexts were not seen",
 			Remedy: startFirst,
 		})
 	}
 	if p.Unseen.Asked > 0 || p.Unseen.ExportTables > 0 {
 		f := finding{Check: "asked for", Status: statusOK, Found: fmt.Sprintf("%s by name, %s of unnamed functions",
-			app.Plural(uint64(p.Unseen.Asked), "function", "functions"), app.Plural(uint64(p.Unseen.ExportTables), "table", "tables"))}
+			app.Plural(uint64(p.Unseen.Asked), "function", "functions"), app.Plural(uint64(p.Unseen.ExportTables),
+				"table", "tables"))}
 		if len(p.Unseen.Functions) > 0 {
 			f.Status = statusWarn
 			f.Found += "; without a probe: " + strings.Join(p.Unseen.Functions, ", ")
@@ -143,14 +154,16 @@ func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]ui
 	}
 	for uuid, g := range p.GPUs {
 		if g.Inferred {
-			rows = append(rows, finding{Check: "GPU", Status: statusWarn, Found: uuid + " is inferred from the device file that the process has open",
+			rows = append(rows, finding{Check: "GPU", Status: statusWarn, Found: uuid +
+				" is inferred from the device file that the process has open",
 				Remedy: startFirst})
 		}
 		if i := g.Info; i != nil {
 			rows = append(rows, finding{Check: "memory", Status: statusOK, Found: fmt.Sprintf(
 				"cuMemGetInfo of %s: %s used; gputap tracks %s of this process and %s of all; "+
 					"%s are contexts, code or earlier allocations",
-				uuid, app.Bytes(i.UsedBytes), app.Bytes(i.ProcessBytes), app.Bytes(i.TrackedBytes), app.Bytes(uint64(max(i.Unexplained, 0))))})
+				uuid, app.Bytes(i.UsedBytes), app.Bytes(i.ProcessBytes), app.Bytes(i.TrackedBytes),
+				app.Bytes(uint64(max(i.Unexplained, 0))))})
 		}
 	}
 	return rows

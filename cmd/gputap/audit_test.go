@@ -10,9 +10,10 @@ import (
 	"testing"
 )
 
-// audit is the rows of gputap doctor --pid, by what they check.
+// audit runs gputap doctor --pid and returns its rows by the name of their check.
 func audit(t *testing.T, pid int, args ...string) (rows map[string]finding, status int) {
-	stdout, stderr, status := gputap(t, append([]string{"doctor", "-o", "json", "--pid", strconv.Itoa(pid)}, args...)...)
+	stdout, stderr, status := gputap(t, append([]string{"doctor", "-o", "json", "--pid", strconv.Itoa(pid)},
+		args...)...)
 	var got struct {
 		OK     bool      `json:"ok"`
 		Checks []finding `json:"checks"`
@@ -46,7 +47,8 @@ func TestDoctorAuditsAProcess(t *testing.T) {
 		t.Errorf("exit status %d", status)
 	}
 	for check, want := range map[string][2]string{
-		"process": {statusOK, "workload"}, "driver": {statusOK, "libcuda.so.1"}, "holds": {statusOK, "driver functions"},
+		"process": {statusOK, "workload"}, "driver": {statusOK, "libcuda.so.1"},
+		"holds": {statusOK, "driver functions"},
 		"watch": {statusOK, "cuMemAlloc_v2"}, "before": {statusWarn, "not seen"},
 	} {
 		if f := rows[check]; f.Status != want[0] || !strings.Contains(f.Found, want[1]) {
@@ -61,7 +63,8 @@ func TestDoctorOfNoProcess(t *testing.T) {
 	if f := rows["process"]; status != 3 || f.Status != statusFail || f.Remedy == "" {
 		t.Errorf("exit status %d, %+v", status, f)
 	}
-	if _, stderr, status := gputap(t, "doctor", "--pid", "1", "--for", "0s"); status != 2 || !strings.Contains(stderr, "--for") {
+	if _, stderr, status := gputap(t, "doctor", "--pid", "1", "--for", "0s"); status != 2 ||
+		!strings.Contains(stderr, "--for") {
 		t.Errorf("exit status %d: %s", status, stderr)
 	}
 }

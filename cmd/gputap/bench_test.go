@@ -79,7 +79,8 @@ func callToFold(b *testing.B, library string) []float64 {
 	go func() { ended <- folding.Run(ctx) }()
 	<-folding.Ready()
 	go func() { ended <- agent.Run(ctx) }()
-	if out, err := exec.Command("../../bin/workload", "rate", "--rate", "1000", "--seconds", "5").CombinedOutput(); err != nil {
+	if out, err := exec.Command("../../bin/workload", "rate", "--rate", "1000", "--seconds",
+		"5").CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 	stop()

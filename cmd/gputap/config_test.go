@@ -13,8 +13,10 @@ func TestMisplacedURLIsHidden(t *testing.T) {
 	t.Parallel()
 	const url = "nats://me:S3CRET@127.0.0.1:1"
 	for _, args := range [][]string{
-		{url}, {"stream", url}, {"stream", "init", url}, {"config", url}, {"config", "print", url}, {"config", "print", "leak", url},
-		{"config", "print", "leak", "--log.level", url}, {"simulate", "-nats.url=" + url}, {"simulate", "--hosts", url}, {"doctor", url},
+		{url}, {"stream", url}, {"stream", "init", url}, {"config", url}, {"config", "print", url},
+		{"config", "print", "leak", url},
+		{"config", "print", "leak", "--log.level", url}, {"simulate", "-nats.url=" + url}, {"simulate", "--hosts", url},
+		{"doctor", url},
 	} {
 		_, err := typed(t, args...)
 		if app.ExitCode(err) != 2 || strings.Contains(config.Redact(err.Error()), "S3CRET") {

@@ -24,8 +24,10 @@ func docsPage(t *testing.T, name string) string {
 func TestOutputPageHasEveryKey(t *testing.T) {
 	page := docsPage(t, "output.md")
 	for _, v := range []any{
-		pipeline.Snapshot{}, pipeline.Process{}, pipeline.HostMemory{}, pipeline.Call{}, pipeline.GPU{}, pipeline.Copy{},
-		pipeline.Counters{}, pipeline.MemoryInfo{}, pipeline.Holders{}, pipeline.Holder{}, pipeline.Pool{}, pipeline.Kernel{},
+		pipeline.Snapshot{}, pipeline.Process{}, pipeline.HostMemory{}, pipeline.Call{}, pipeline.GPU{},
+		pipeline.Copy{},
+		pipeline.Counters{}, pipeline.MemoryInfo{}, pipeline.Holders{}, pipeline.Holder{}, pipeline.Pool{},
+		pipeline.Kernel{},
 	} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
@@ -45,7 +47,8 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 func TestOutputPageHasEveryStreamKey(t *testing.T) {
 	page := docsPage(t, "output.md")
 	for _, v := range []any{
-		busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, bus.Step{}, schema.Topology{},
+		busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, bus.Step{},
+		schema.Topology{},
 	} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")

@@ -72,8 +72,10 @@ Exit status: 0 gputap works here; 2 wrong flags; 3 a check failed.`,
 	}
 	outputFlag(cmd, &output)
 	cmd.Flags().StringVar(&natsURL, "nats.url", "",
-		"NATS servers to check, separated by commas [$GPUTAP_NATS__URL] (default: none, because gputap run contains one)")
-	cmd.Flags().StringArrayVar(&libraries, "library", nil, "driver library to check in addition to those that are found (repeatable)")
+		"NATS servers to check, separated by commas [$GPUTAP_NATS__URL] (default: none, because gputap run contains "+
+			"one)")
+	cmd.Flags().StringArrayVar(&libraries, "library", nil,
+		"driver library to check in addition to those that are found (repeatable)")
 	cmd.Flags().Uint32Var(&pid, "pid", 0, "check this process instead")
 	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "with --pid: how long to watch the process")
 	return cmd
@@ -142,7 +144,8 @@ func checkCapabilities() finding {
 	f := finding{Check: "capabilities", Status: statusOK}
 	missing, err := preflight.Missing()
 	if err != nil {
-		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(), Remedy: "allow this program to call capget"}
+		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(),
+			Remedy: "allow this program to call capget"}
 	}
 	if len(missing) == 0 {
 		var have []string
@@ -171,7 +174,8 @@ func checkLockdown() []finding {
 	case "", "none":
 		return nil
 	case "confidentiality":
-		f.Status, f.Remedy = statusFail, "boot with lockdown=integrity, because confidentiality forbids BPF programs to read memory of Linux"
+		f.Status, f.Remedy = statusFail,
+			"boot with lockdown=integrity, because confidentiality forbids BPF programs to read memory of Linux"
 	}
 	return []finding{f}
 }
@@ -197,7 +201,8 @@ func checkPrograms() finding {
 // checkReturnProbes tries a return probe on a child under seccomp.
 func checkReturnProbes() finding {
 	if err := preflight.ReturnProbes(); err != nil {
-		return finding{Check: "return probes", Status: statusFail, Found: err.Error(), Remedy: preflight.ReturnProbeRemedy}
+		return finding{Check: "return probes", Status: statusFail, Found: err.Error(),
+			Remedy: preflight.ReturnProbeRemedy}
 	}
 	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs under seccomp"}
 }
@@ -205,12 +210,14 @@ func checkReturnProbes() finding {
 func checkLibraries(named []string) []finding {
 	libraries, err := library.OnHost(named)
 	if err != nil {
-		return []finding{{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "correct the path given with --library"}}
+		return []finding{{Check: "library", Status: statusFail, Found: err.Error(),
+			Remedy: "correct the path given with --library"}}
 	}
 	if len(libraries) == 0 {
 		return []finding{{
 			Check: "library", Status: statusWarn, Found: "no libcuda.so.1 on this host",
-			Remedy: "install the NVIDIA driver, or set --library; gputap finds a library in a container when a process maps it",
+			Remedy: "install the NVIDIA driver, or set --library; gputap finds a library in a container when a " +
+				"process maps it",
 		}}
 	}
 	var rows []finding
@@ -224,9 +231,11 @@ func checkLibrary(path string) finding {
 	f := finding{Check: "library", Status: statusOK}
 	l, err := library.Inspect(path)
 	if err != nil {
-		return finding{Check: "library", Status: statusFail, Found: err.Error(), Remedy: "check that the file is a CUDA driver library"}
+		return finding{Check: "library", Status: statusFail, Found: err.Error(),
+			Remedy: "check that the file is a CUDA driver library"}
 	}
-	f.Found = fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped, len(l.Absent))
+	f.Found = fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped,
+		len(l.Absent))
 	if l.Stepped > 0 {
 		f.Status = statusWarn
 		f.Remedy = "a single-stepped call costs about ten times as much; remove features that you do not need"
@@ -253,7 +262,8 @@ func checkNATS(servers string) (f finding) {
 func checkServer(address string) finding {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return finding{Check: "NATS", Status: statusFail, Found: "--nats.url has no host", Remedy: "use nats://host:4222"}
+		return finding{Check: "NATS", Status: statusFail, Found: "--nats.url has no host",
+			Remedy: "use nats://host:4222"}
 	}
 	host := u.Host
 	if u.Port() == "" {
@@ -261,13 +271,15 @@ func checkServer(address string) finding {
 	}
 	conn, err := net.DialTimeout("tcp", host, 3*time.Second)
 	if err != nil {
-		return finding{Check: "NATS", Status: statusFail, Found: err.Error(), Remedy: "start nats-server with JetStream, or correct --nats.url"}
+		return finding{Check: "NATS", Status: statusFail, Found: err.Error(),
+			Remedy: "start nats-server with JetStream, or correct --nats.url"}
 	}
 	defer conn.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Second))
 	greeting := make([]byte, 4)
 	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "INFO" {
-		return finding{Check: "NATS", Status: statusFail, Found: host + " is not a NATS server" + reason(err), Remedy: "correct --nats.url"}
+		return finding{Check: "NATS", Status: statusFail, Found: host + " is not a NATS server" + reason(err),
+			Remedy: "correct --nats.url"}
 	}
 	return finding{Check: "NATS", Status: statusOK, Found: host + " answers"}
 }

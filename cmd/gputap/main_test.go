@@ -23,7 +23,8 @@ func TestHelpForUnknownTopicFails(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"Usage:": {"help"}, "stream init": {"help", "stream"}, "--max-age": {"help", "stream", "init"}, "powershell": {"completion"}, "bash": {"completion", "bash"},
+		"Usage:": {"help"}, "stream init": {"help", "stream"}, "--max-age": {"help", "stream", "init"},
+		"powershell": {"completion"}, "bash": {"completion", "bash"},
 	} {
 		if out, err := typed(t, args...); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v ends with %v and writes %.100q", args, err, out)

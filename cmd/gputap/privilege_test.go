@@ -57,7 +57,8 @@ func open(t *testing.T) string {
 
 // watcher is gputap without root, with all four capabilities but one.
 func watcher(t *testing.T, dir, without string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "gputap"), append([]string{"run", "--metrics-addr", ""}, args...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "gputap"), append([]string{"run", "--metrics-addr", ""},
+		args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: watcherUID, Gid: watcherUID}}
 	for name, number := range capabilities {
 		if name != without {
@@ -124,7 +125,8 @@ func TestFourCapabilities(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(truths), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := watcher(t, dir, "", "-o", "json", "--display-interval", "50ms", "--library", filepath.Join(closed, "libcuda.so.1"))
+	cmd := watcher(t, dir, "", "-o", "json", "--display-interval", "50ms", "--library",
+		filepath.Join(closed, "libcuda.so.1"))
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +143,7 @@ func TestFourCapabilities(t *testing.T) {
 	holdsOnly(t, cmd.Process.Pid)
 	proceed := asWorkload(t, dir, truths, "train")
 	reports := bufio.NewReader(stdout)
-	for seen := false; !seen; { // it waits at its step until it was looked at: what it is, is read from /proc
+	for seen := false; !seen; { // the program waits at its step, because its identity is read from /proc
 		line, err := reports.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
@@ -217,8 +219,8 @@ func TestVitalCapabilities(t *testing.T) {
 	}
 }
 
-// TestLesserCapabilities: without one of these gputap goes on, says once what it does not see, and does
-// not see it.
+// TestLesserCapabilities checks that without one of these capabilities gputap continues, and logs once what it cannot
+// see.
 func TestLesserCapabilities(t *testing.T) {
 	dir := open(t)
 	truths := t.TempDir()
@@ -227,7 +229,8 @@ func TestLesserCapabilities(t *testing.T) {
 	}
 	closed := filepath.Join(dir, "stub")
 	for name, missing := range map[string]string{
-		"CAP_SYS_PTRACE": "no CUDA driver library found yet", "CAP_DAC_READ_SEARCH": "library not attached", "": "library attached",
+		"CAP_SYS_PTRACE": "no CUDA driver library found yet", "CAP_DAC_READ_SEARCH": "library not attached",
+		"": "library attached",
 	} {
 		t.Run("without "+name, func(t *testing.T) {
 			mode := os.FileMode(0o755)
@@ -247,8 +250,11 @@ func TestLesserCapabilities(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			lines := strings.Split(string(out), "\n")
-			warned := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, "is missing: without it") })
-			if name == "" && len(warned) != 0 || name != "" && (len(warned) != 1 || !strings.Contains(warned[0], name)) {
+			warned := slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+				return !strings.Contains(l, "is missing: without it")
+			})
+			if name == "" && len(warned) != 0 || name != "" &&
+				(len(warned) != 1 || !strings.Contains(warned[0], name)) {
 				t.Errorf("warns %q", warned)
 			}
 			if !strings.Contains(string(out), missing) {

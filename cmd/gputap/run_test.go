@@ -93,12 +93,14 @@ func TestRunJSON(t *testing.T) {
 		}
 	}
 	launches := p["launches"].(map[string]any)
-	for _, kernel := range []string{"vectorAdd(float const*, float const*, float*, int)", "vectorMul(float const*, float const*, float*, int)"} {
+	for _, kernel := range []string{"vectorAdd(float const*, float const*, float*, int)",
+		"vectorMul(float const*, float const*, float*, int)"} {
 		if launches[kernel] != 1000.0 {
 			t.Errorf("%v launches of %s", launches[kernel], kernel)
 		}
 	}
-	if call := p["calls"].(map[string]any)["cuLaunchKernel"].(map[string]any); call["ok"] != 1500.0 || call["failed"] != 0.0 {
+	if call := p["calls"].(map[string]any)["cuLaunchKernel"].(map[string]any); call["ok"] != 1500.0 ||
+		call["failed"] != 0.0 {
 		t.Errorf("cuLaunchKernel: %v", call)
 	}
 	if p["comm"] != "workload" || p["ended"] != true || p["uid"] != 0.0 {
@@ -121,7 +123,8 @@ func TestRunEnds(t *testing.T) {
 		{"and stops a command after a time", runArgs(t, "--for", "100ms", "--", "sleep", "60"), 130, "interrupt"},
 		{"no such command", runArgs(t, "--", "/no/such/program"), 2, "/no/such/program"},
 		{"no such library", []string{"run", "--library", "/no/such/lib"}, 1, "/no/such/lib"},
-		{"a library of something else", []string{"run", "--metrics-addr", "", "--library", fixture(t, "workload")}, 1, "none of the CUDA driver's functions"},
+		{"a library of something else", []string{"run", "--metrics-addr", "", "--library", fixture(t, "workload")}, 1,
+			"none of the CUDA driver's functions"},
 		{"unknown feature", []string{"run", "--features", "memory,lauch"}, 2, `unknown "lauch"`},
 		{"unknown flag", []string{"run", "--fro", "1s"}, 2, "--fro"},
 		{"unknown command", []string{"rnu"}, 2, "rnu"},
@@ -139,16 +142,18 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestRunFindsTheCommandsLibrary: no --library is needed for what the command itself would find.
+// TestRunFindsTheCommandsLibrary checks that gputap finds a library on the search path of the command without
+// --library.
 func TestRunFindsTheCommandsLibrary(t *testing.T) {
 	requireBPF(t)
-	stdout, stderr, status := gputap(t, "run", "--metrics-addr", "", "-o", "json", "--", fixture(t, "workload"), "leak3")
+	stdout, stderr, status := gputap(t, "run", "--metrics-addr", "", "-o", "json", "--",
+		fixture(t, "workload"), "leak3")
 	if status != 0 || !strings.Contains(stdout, `"unfreed_at_exit_bytes":8388608,"unfreed_at_exit_allocations":1`) {
 		t.Errorf("ends with %d, stderr %s, stdout %s", status, stderr, stdout)
 	}
 }
 
-// TestWithoutPrivilege: one line says what is missing and how to get it.
+// TestWithoutPrivilege checks that one line names the missing privilege and the remedy.
 func TestWithoutPrivilege(t *testing.T) {
 	requireBPF(t)
 	for _, command := range []string{"demo", "run"} {
@@ -171,26 +176,30 @@ func TestWithoutPrivilege(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != 6 {
 			t.Errorf("%s without root ends with %d: %s", command, got, out)
 		}
-		if lines := strings.Count(strings.TrimSpace(string(out)), "\n") + 1; lines != 1 || !strings.Contains(string(out), "root") {
+		if lines := strings.Count(strings.TrimSpace(string(out)), "\n") + 1; lines != 1 ||
+			!strings.Contains(string(out), "root") {
 			t.Errorf("%s without root says\n%s", command, out)
 		}
 	}
 }
 
-// TestMetricsPage is read by promtool, and has what a dashboard asks for.
+// TestMetricsPage checks that promtool accepts the page, and that it has the metrics of the dashboards.
 func TestMetricsPage(t *testing.T) {
 	requireBPF(t)
 	const address = "127.0.0.1:19477"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	args := []string{"run", "--metrics-addr", address, "--library", fixture(t, "stub/libcuda.so.1"), "--", fixture(t, "workload"), "rate", "--rate", "500", "--seconds", "4", "--keep"}
+	args := []string{"run", "--metrics-addr", address, "--library", fixture(t, "stub/libcuda.so.1"), "--",
+		fixture(t, "workload"), "rate", "--rate", "500", "--seconds", "4", "--keep"}
 	cmd := exec.CommandContext(ctx, fixture(t, "gputap"), args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"gputap_build_info{", "gputap_producer_events_total{op=\"alloc\"} ", "gputap_producer_events_lost_total{reason=\"bulk_ring\"} 0",
-		"gputap_consumer_batches_total{", "gputap_producer_nats_connected 1", "gputap_producer_batch_events_bucket{", "gputap_cuda_memory_live_bytes{", "gputap_cuda_memory_allocs_total{", "gputap_leak_unmatched_frees_total{",
+		"gputap_build_info{", "gputap_producer_events_total{op=\"alloc\"} ",
+		"gputap_producer_events_lost_total{reason=\"bulk_ring\"} 0",
+		"gputap_consumer_batches_total{", "gputap_producer_nats_connected 1", "gputap_producer_batch_events_bucket{",
+		"gputap_cuda_memory_live_bytes{", "gputap_cuda_memory_allocs_total{", "gputap_leak_unmatched_frees_total{",
 	}
 	var page string
 	for missing := true; missing && ctx.Err() == nil; {
@@ -236,8 +245,10 @@ func TestRunLetsOthersRead(t *testing.T) {
 	store := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixture(t, "gputap"), "run", "--metrics-addr", "", "--store", store, "--nats-listen", "127.0.0.1:0",
-		"--library", fixture(t, "stub/libcuda.so.1"), "--", fixture(t, "workload"), "rate", "--rate", "500", "--seconds", "4", "--keep")
+	cmd := exec.CommandContext(ctx, fixture(t, "gputap"), "run", "--metrics-addr", "", "--store", store,
+		"--nats-listen", "127.0.0.1:0",
+		"--library", fixture(t, "stub/libcuda.so.1"), "--", fixture(t, "workload"), "rate", "--rate", "500",
+		"--seconds", "4", "--keep")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -250,7 +261,8 @@ func TestRunLetsOthersRead(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	follow := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$1"; exec python3 ../../examples/follow.py --batches 1`, "sh", credential)
+	follow := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$1"; exec python3 ../../examples/follow.py --batches 1`,
+		"sh", credential)
 	out, err := follow.Output()
 	if err != nil || !bytes.Contains(out, []byte(" alloc cuMemAlloc_v2 ")) {
 		t.Errorf("follow.py ends with %v: %s", err, out)

@@ -39,16 +39,20 @@ func TestRunReadsFileVariablesAndFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := cfg.Producer
-	if cfg.Embedded.Listen != "127.0.0.1:3" || p.Cluster != "variable" || p.Host != "file" || cfg.Metrics.Addr != "127.0.0.1:7" {
-		t.Errorf("listen %s, cluster %s, host %s, metrics %s; want those of the flag, the variable, the file and the file",
+	if cfg.Embedded.Listen != "127.0.0.1:3" || p.Cluster != "variable" || p.Host != "file" ||
+		cfg.Metrics.Addr != "127.0.0.1:7" {
+		t.Errorf("listen %s, cluster %s, host %s, metrics %s; want those of the flag, the variable, the file and the "+
+			"file",
 			cfg.Embedded.Listen, p.Cluster, p.Host, cfg.Metrics.Addr)
 	}
 	if !slices.Equal(p.Features, []string{"memory"}) || !slices.Equal(p.Libraries, []string{"/a,b", "/c d"}) ||
 		!slices.Equal(p.Filter.Comm, []string{"x", "y"}) || !p.UnsafeReturns || p.BatchEvents != 7 {
 		t.Errorf("got %+v", p)
 	}
-	if cfg, err = readRun(t, "--metrics-addr", ""); err != nil || cfg.Embedded.Listen != "127.0.0.1:2" || cfg.Metrics.Addr != "" {
-		t.Errorf("listen %q from the variable, metrics %q from the flag, %v", cfg.Embedded.Listen, cfg.Metrics.Addr, err)
+	if cfg, err = readRun(t, "--metrics-addr", ""); err != nil || cfg.Embedded.Listen != "127.0.0.1:2" ||
+		cfg.Metrics.Addr != "" {
+		t.Errorf("listen %q from the variable, metrics %q from the flag, %v", cfg.Embedded.Listen,
+			cfg.Metrics.Addr, err)
 	}
 }
 
@@ -65,7 +69,8 @@ func TestRunFlagsAreKeys(t *testing.T) {
 		}
 	})
 	slices.Sort(others)
-	if want := slices.DeleteFunc(own, func(name string) bool { return keys.Lookup(name) != nil }); !slices.Equal(others, want) {
+	if want := slices.DeleteFunc(own, func(name string) bool { return keys.Lookup(name) != nil }); !slices.Equal(
+		others, want) {
 		t.Errorf("flags that are not keys: %v, want %v", others, want)
 	}
 }
@@ -85,7 +90,8 @@ func TestRunRejectsUnsafeListeners(t *testing.T) {
 			t.Errorf("run %q ends with status %d, want 2", args, app.ExitCode(err))
 		}
 	}
-	if _, err := readRun(t, "--nats-listen", "0.0.0.0:4222", "--nats-listen-tls-cert", "c", "--nats-listen-tls-key", "k"); err != nil {
+	if _, err := readRun(t, "--nats-listen", "0.0.0.0:4222", "--nats-listen-tls-cert", "c", "--nats-listen-tls-key",
+		"k"); err != nil {
 		t.Errorf("with TLS: %v", err)
 	}
 }

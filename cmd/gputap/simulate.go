@@ -55,11 +55,14 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 	flags.Float64Var(&c.Rate, "events-per-second", 20_000, "events per second of all hosts together")
 	flags.DurationVar(&c.Duration, "duration", 0, "time after which to end (0: at Ctrl-C)")
 	flags.StringVar(&c.Cluster, "cluster", "sim", "cluster name of the hosts")
-	flags.Uint64Var(&c.Seed, "seed", 1, "number from which hosts and events are generated; the same seed gives the same events")
-	flags.StringVar(&c.Profile, "profile", "", "recording to replay: batches, each after its length, plain or gzip (default: a PyTorch run)")
+	flags.Uint64Var(&c.Seed, "seed", 1,
+		"number from which hosts and events are generated; the same seed gives the same events")
+	flags.StringVar(&c.Profile, "profile", "",
+		"recording to replay: batches, each after its length, plain or gzip (default: a PyTorch run)")
 	flags.DurationVar(&c.BatchAge, "batch-age", time.Second, "largest time span of a batch; producers use 50ms")
 	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "time for the last batches to be acked")
-	flags.Float64Var(&c.Lose, "lose", 0, "fraction of the batches that is not published and is reported as lost, from 0 to below 1")
+	flags.Float64Var(&c.Lose, "lose", 0,
+		"fraction of the batches that is not published and is reported as lost, from 0 to below 1")
 	flags.BoolVar(&c.Restart, "restart", false, "restart the producer of each host when the recording starts again")
 	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")
 	flags.BoolVar(&c.Resume, "resume", false,
@@ -190,11 +193,13 @@ func (c *simulation) conclude(to io.Writer, s simulate.Stats) error {
 			fmt.Fprintf(out, "not published on purpose: %d events in %d batches\n", s.WithheldEvents, s.WithheldBatches)
 		}
 		if !s.KeptUp {
-			fmt.Fprintf(out, "too slow: %.0f events/s were requested, and the last event is %.1f s late\n", s.AskedRate, s.Behind)
+			fmt.Fprintf(out, "too slow: %.0f events/s were requested, and the last event is %.1f s late\n",
+				s.AskedRate, s.Behind)
 		}
 	}
 	if s.UnackedBatches > 0 {
-		return app.Incomplete(fmt.Errorf("publish the events: %d events in %d batches are not acked and may be missing", s.UnackedEvents, s.UnackedBatches))
+		return app.Incomplete(fmt.Errorf("publish the events: %d events in %d batches are not acked and may be missing",
+			s.UnackedEvents, s.UnackedBatches))
 	}
 	return out.err
 }

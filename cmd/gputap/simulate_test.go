@@ -21,7 +21,8 @@ func TestSimulateCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := t.TempDir() + "/truth.log"
-	out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "3", "--events-per-second", "30000", "--duration", "300ms",
+	out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "3", "--events-per-second", "30000",
+		"--duration", "300ms",
 		"--batch-age", "50ms", "--log", log, "-o", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +38,12 @@ func TestSimulateCommand(t *testing.T) {
 		}
 		batches++
 	}
-	if got.Hosts != 3 || got.UnackedBatches != 0 || got.AckedEvents == 0 || got.Batches != uint64(batches) || got.AckedBatches != got.Batches {
+	if got.Hosts != 3 || got.UnackedBatches != 0 || got.AckedEvents == 0 || got.Batches != uint64(batches) ||
+		got.AckedBatches != got.Batches {
 		t.Errorf("%+v, %d batches in the log", got, batches)
 	}
-	if out, err := typed(t, "simulate", "--nats.url", url, "--duration", "100ms"); err != nil || !strings.Contains(out, "100 hosts") {
+	if out, err := typed(t, "simulate", "--nats.url", url, "--duration", "100ms"); err != nil ||
+		!strings.Contains(out, "100 hosts") {
 		t.Errorf("printed %q, %v", out, err)
 	}
 	for want, args := range map[string][]string{

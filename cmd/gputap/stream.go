@@ -31,8 +31,9 @@ func streamCommand(p *app.Process) *cobra.Command {
 		Long: `Create, show and remove the JetStream streams of a fleet.
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 5 NATS is unreachable.`,
-		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n  gputap stream info --nats.url nats://bus:4222",
-		Args:    cobra.ArbitraryArgs,
+		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n" +
+			"  gputap stream info --nats.url nats://bus:4222",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return app.Usage(fmt.Errorf("unknown command %q; use init, info, dlq or rm", args[0]))

@@ -55,7 +55,8 @@ func typed(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := &app.Process{
-		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+		Name: "gputap", Args: args, Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	err = run(t.Context(), p)
 	return out.String(), err
@@ -81,7 +82,8 @@ func TestStreamInit(t *testing.T) {
 		}
 		return out
 	}
-	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003", "16 MiB, 24h0m0s, 1 copy",
+	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB", "--dry-run"), "create", "GPUTAP_EV_003",
+		"16 MiB, 24h0m0s, 1 copy",
 		"GPUTAP_STATE", "KV_gputap_lease", "gputap_meta/topology", "nothing was changed", "64.00 MiB")
 	if own, err := bus.OwnStreams(t.Context(), js); err != nil || len(own) > 0 {
 		t.Errorf("a dry run created %v, %v", own, err)
@@ -93,7 +95,8 @@ func TestStreamInit(t *testing.T) {
 	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun || len(answer.Steps) == 0 {
+	if answer.Topology.Generation != 2 || answer.Topology.First != 4 || answer.MaxBytes != 64<<20 || answer.DryRun ||
+		len(answer.Steps) == 0 {
 		t.Errorf("answers %+v", answer)
 	}
 	contains(t, stream("init"), "nothing to change", "2 shards (generation 2)")
@@ -158,7 +161,8 @@ func TestInterruptWhileConnecting(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"stream", "info"}, {"simulate"}} {
 		p := &app.Process{
-			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"), Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+			Name: "gputap", Args: append(command, "--nats.url", "nats://127.0.0.1:1"),
+			Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
 			Log: slog.New(slog.DiscardHandler),
 		}
 		interrupted, interrupt := context.WithCancel(t.Context())
@@ -173,7 +177,8 @@ func TestInterruptWhileConnecting(t *testing.T) {
 func publishLetter(t *testing.T, js jetstream.JetStream, data []byte) {
 	t.Helper()
 	m := &nats.Msg{Subject: schema.DeadLetterSubject("leak", 0), Data: data, Header: nats.Header{
-		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"}, "Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
+		"Gputap-Error": {"no batch: \x1b[31mred"}, "Gputap-Subject": {"gputap.v1.ev.0.c.h.memory"},
+		"Gputap-Stream": {"GPUTAP_EV_000"}, "Gputap-Seq": {"42"},
 	}}
 	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -211,21 +216,25 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, value := range map[string]string{
-		"leak.0": `{"instance":"pod-b"}`, "leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`, "m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
+		"leak.0": `{"instance":"pod-b"}`, "leak.1": `{"instance":"pod-a"}`, "leak.2": `not json`,
+		"m.leak.pod-a": `{"instance":"pod-a"}`, "m.leak.7": `{}`, "odd": `{}`, "odd.x": `{}`,
 	} {
 		if _, err := leases.PutString(t.Context(), key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} { // the second is left over from an instance that was killed
-		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0), jetstream.ConsumerConfig{Name: name}); err != nil {
+	// the second is left over from an instance that was killed
+	for _, name := range []string{"leak-000-abcdefgh", "launch-000-abcdefgh"} {
+		if _, err = js.CreateConsumer(t.Context(), schema.StreamName(0),
+			jetstream.ConsumerConfig{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if out, err = stream("info"); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed", "GPUTAP_DLQ", "pod-a", "no reader")
+	contains(t, out, "generation 2: 2 shards, from 1 to 2; closed generations: 1", "GPUTAP_EV_000", "sealed",
+		"GPUTAP_DLQ", "pod-a", "no reader")
 	if out, err = stream("info", "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
@@ -234,11 +243,14 @@ func TestStreamInfoAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := all.Streams[0]
-	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 || first.Subjects != 4 ||
-		first.Generation != 1 || !first.Sealed || first.Consumers != 2 || first.First == nil || all.Streams[2].Generation != 2 {
+	if len(all.Streams) != 8 || first.Stream != "GPUTAP_EV_000" || first.Messages != 4 || first.Hosts != 2 ||
+		first.Subjects != 4 ||
+		first.Generation != 1 || !first.Sealed || first.Consumers != 2 || first.First == nil ||
+		all.Streams[2].Generation != 2 {
 		t.Errorf("says %+v", all.Streams)
 	}
-	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[0].Owner != "pod-b" || all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
+	if len(all.Folds) != 3 || all.Folds[0].Lag == nil || *all.Folds[0].Lag != 4 || all.Folds[0].Owner != "pod-b" ||
+		all.Folds[1].Owner != "pod-a" || all.Folds[2].Owner != "?" {
 		t.Errorf("folds %s", out)
 	}
 
@@ -353,7 +365,8 @@ func TestStreamDeadLetters(t *testing.T) {
 		t.Errorf("the last two are %q", lines)
 	} else {
 		var l letter
-		if err := json.Unmarshal([]byte(lines[0]), &l); err != nil || l.Seq != 2 || l.Bytes != uint64(len(batch)) || l.Message != "42" || l.Fold != "leak" {
+		if err := json.Unmarshal([]byte(lines[0]), &l); err != nil || l.Seq != 2 || l.Bytes != uint64(len(batch)) ||
+			l.Message != "42" || l.Fold != "leak" {
 			t.Errorf("%v: %+v", err, l)
 		}
 	}
@@ -382,7 +395,8 @@ func TestStreamDeadLetters(t *testing.T) {
 	contains(t, dlq(), "0 dead letters")
 	publishLetter(t, js, batch)
 	var removed purgeJSON
-	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil || removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
+	if err := json.Unmarshal([]byte(dlq("--purge", "--yes", "-o", "json")), &removed); err != nil ||
+		removed.Removed != 1 || removed.Bytes <= uint64(len(batch)) {
 		t.Errorf("%v: %+v", err, removed)
 	}
 }
@@ -443,7 +457,8 @@ func (l letters) Write(line []byte) (int, error) {
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false, strings.Repeat("yes", 99): false} {
+	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "": false, "no\n": false,
+		strings.Repeat("yes", 99): false} {
 		if err := ask(t.Context(), strings.NewReader(answer), io.Discard, "Really?"); (err == nil) != want {
 			t.Errorf("%q is %v", answer, err)
 		}

@@ -101,8 +101,9 @@ type purgeJSON struct {
 // newLetter reads the headers that a consumer writes. Any of them may be missing.
 func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes uint64) letter {
 	l := letter{
-		Seq: seq, Time: at.UTC(), Subject: h.Get("Gputap-Subject"), Stream: h.Get("Gputap-Stream"), Message: h.Get("Gputap-Seq"),
-		Error: h.Get("Gputap-Error"), Bytes: bytes,
+		Seq: seq, Time: at.UTC(), Subject: h.Get("Gputap-Subject"), Stream: h.Get("Gputap-Stream"),
+		Message: h.Get("Gputap-Seq"),
+		Error:   h.Get("Gputap-Error"), Bytes: bytes,
 	}
 	if parts := strings.Split(subject, "."); len(parts) == 5 {
 		l.Fold, l.Shard = parts[3], parts[4]
@@ -123,7 +124,8 @@ func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f lett
 		return b.showLetter(ctx, s, f)
 	case f.purge:
 		state := s.CachedInfo().State
-		question := fmt.Sprintf("This removes %s, %s.", app.Plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
+		question := fmt.Sprintf("This removes %s, %s.", app.Plural(state.Msgs, "dead letter", "dead letters"),
+			app.Bytes(state.Bytes))
 		if err := b.confirm(ctx, f.yes, question); err != nil {
 			return err
 		}
@@ -152,7 +154,8 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 		case b.output == "json":
 			_ = json.NewEncoder(b.p.Stdout).Encode(l)
 		case f.follow: // not a table, because the widths of later rows are unknown
-			writeLine(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", timestamp(l.Time), l.Seq, l.Fold, l.Shard, app.Bytes(l.Bytes), l.Subject, l.Error)
+			writeLine(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", timestamp(l.Time), l.Seq, l.Fold, l.Shard,
+				app.Bytes(l.Bytes), l.Subject, l.Error)
 		default:
 			table.Row(l.Seq, timestamp(l.Time), l.Fold, l.Shard, app.Amount(l.Bytes), l.Subject, l.Error)
 		}
@@ -287,8 +290,9 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 	} else {
 		h := &batch.Header
 		head.Batch = &batchJSON{
-			Kind: h.Kind.String(), Cluster: h.Cluster, Host: h.Host, Boot: h.BootID, Run: h.Run, Seq: h.Seq, Events: uint64(h.Events),
-			First: h.Wall(h.First), Last: h.Wall(h.Last),
+			Kind: h.Kind.String(), Cluster: h.Cluster, Host: h.Host, Boot: h.BootID, Run: h.Run, Seq: h.Seq,
+			Events: uint64(h.Events),
+			First:  h.Wall(h.First), Last: h.Wall(h.Last),
 		}
 	}
 	if b.output == "json" {

@@ -27,7 +27,8 @@ func streamInfoCommand(b *busCommand) *cobra.Command {
 		Long: `Show the generations of shards, the contents of each JetStream stream, and the folds: which instance owns which
 shard, and its lag in messages. A stream without a generation is left over from an interrupted init. The next
 init uses it, or gputap stream rm removes it.`,
-		Example: "  gputap stream inf --nats.url nats://bus:4222o --nats.url nats://bus:4222\n  gputap stream info --nats.url nats://bus:4222 -o json",
+		Example: "  gputap stream inf --nats.url nats://bus:4222o --nats.url nats://bus:4222\n" +
+			"  gputap stream info --nats.url nats://bus:4222 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return b.with(cmd.Context(), b.info)
 		},
@@ -111,7 +112,10 @@ func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
 		f.Lag = f.lag()
 		all.Folds = append(all.Folds, f)
 	}
-	slices.SortFunc(all.Folds, func(a, b foldJSON) int { return strings.Compare(leaseKey(a.Fold, a.Shard), leaseKey(b.Fold, b.Shard)) })
+	slices.SortFunc(all.Folds, func(a, b foldJSON) int {
+		return strings.Compare(leaseKey(a.Fold, a.Shard),
+			leaseKey(b.Fold, b.Shard))
+	})
 	if b.output == "json" {
 		return json.NewEncoder(b.p.Stdout).Encode(all)
 	}
@@ -129,9 +133,11 @@ func (s *streamJSON) order() string {
 
 func leaseKey(fold string, shard int) string { return fmt.Sprintf("%s.%08d", fold, shard) }
 
-func describeStream(ctx context.Context, js jetstream.JetStream, t schema.Topology, s *jetstream.StreamInfo) (streamJSON, error) {
+func describeStream(ctx context.Context, js jetstream.JetStream, t schema.Topology, s *jetstream.StreamInfo) (
+	streamJSON, error) {
 	row := streamJSON{
-		Stream: s.Config.Name, Messages: s.State.Msgs, Bytes: s.State.Bytes, MaxBytes: s.Config.MaxBytes, Subjects: s.State.NumSubjects,
+		Stream: s.Config.Name, Messages: s.State.Msgs, Bytes: s.State.Bytes, MaxBytes: s.Config.MaxBytes,
+		Subjects:  s.State.NumSubjects,
 		Consumers: s.State.Consumers, Replicas: s.Config.Replicas, Sealed: s.Config.Sealed, Lagging: []string{},
 	}
 	if s.State.Msgs > 0 {
@@ -201,7 +207,8 @@ func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[s
 			f = foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
 		}
 		owner := c.Config.Metadata[consumer.OwnerKey]
-		if least, seen := f.lags[owner]; !seen || c.NumPending < least { // the consumer of a restarted reader disappears soon
+		// the consumer of a restarted reader disappears soon
+		if least, seen := f.lags[owner]; !seen || c.NumPending < least {
 			f.lags[owner] = c.NumPending
 		}
 		f.idle = f.idle && c.NumWaiting == 0
@@ -263,12 +270,14 @@ func (f *foldJSON) lag() *uint64 {
 
 func (all *busJSON) write(w io.Writer) {
 	if t := all.Topology; t != nil {
-		writeLine(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation, app.Plural(uint64(t.Shards), "shard", "shards"),
+		writeLine(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation,
+			app.Plural(uint64(t.Shards), "shard", "shards"),
 			t.First, t.First+t.Shards-1, len(t.Previous))
 	} else {
 		writeLine(w, "NATS has no gputap topology; run gputap stream init\n")
 	}
-	table := app.NewTable("GEN", "SHARD", "STREAM", "MESSAGES", "BYTES", "RESERVED", "FIRST", "LAST", "HOSTS", "CONSUMERS", "COPIES", "LEADER", "STATE")
+	table := app.NewTable("GEN", "SHARD", "STREAM", "MESSAGES", "BYTES", "RESERVED", "FIRST", "LAST", "HOSTS",
+		"CONSUMERS", "COPIES", "LEADER", "STATE")
 	for _, s := range all.Streams {
 		generation, shard := "", ""
 		if s.Shard != nil {
@@ -281,7 +290,8 @@ func (all *busJSON) write(w io.Writer) {
 		if s.First != nil {
 			first, last = *s.First, *s.Last
 		}
-		table.Row(generation, shard, s.Stream, s.Messages, app.Amount(s.Bytes), app.Amount(max(s.MaxBytes, 0)), timestamp(first), timestamp(last),
+		table.Row(generation, shard, s.Stream, s.Messages, app.Amount(s.Bytes), app.Amount(max(s.MaxBytes, 0)),
+			timestamp(first), timestamp(last),
 			s.Hosts, s.Consumers, s.Replicas, s.Leader, s.state())
 	}
 	table.Write(w)

@@ -38,7 +38,8 @@ full, new checkpoints are rejected; none is evicted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"shards", "replicas", "max-age", "max-bytes"} {
 				f := cmd.Flags().Lookup(name)
-				if text := f.Value.String(); f.Changed && (text == "0" || text == "0s" || text == "" || text[0] == '-') {
+				if text := f.Value.String(); f.Changed && (text == "0" || text == "0s" || text == "" ||
+					text[0] == '-') {
 					return app.Usage(fmt.Errorf("--%s: use more than 0", name))
 				}
 			}
@@ -57,9 +58,12 @@ full, new checkpoints are rejected; none is evicted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Shards, "shards", 0, "number of shards, over which hosts are spread (default: unchanged, or 16 on a new bus)")
-	flags.IntVar(&o.Replicas, "replicas", 0, "copies of each stream in a cluster (default: unchanged, or 1 on a new bus)")
-	flags.DurationVar(&o.MaxAge, "max-age", 0, "time for which events are kept (default: unchanged, or 24h on a new bus)")
+	flags.IntVar(&o.Shards, "shards", 0,
+		"number of shards, over which hosts are spread (default: unchanged, or 16 on a new bus)")
+	flags.IntVar(&o.Replicas, "replicas", 0,
+		"copies of each stream in a cluster (default: unchanged, or 1 on a new bus)")
+	flags.DurationVar(&o.MaxAge, "max-age", 0,
+		"time for which events are kept (default: unchanged, or 24h on a new bus)")
 	flags.Var(&bytes, "max-bytes", "size of the events that are kept in all shards together, such as 64GiB "+
 		"(default: unchanged, or 1GiB on a new bus)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print the changes without making them")
@@ -90,7 +94,8 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.Str
 	has := plan.Options
 	if b.output == "json" {
 		return json.NewEncoder(b.p.Stdout).Encode(initJSON{
-			dryRun, append([]bus.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(), has.MaxBytes,
+			dryRun, append([]bus.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(),
+			has.MaxBytes,
 		})
 	}
 	if len(plan.Steps) > 0 {

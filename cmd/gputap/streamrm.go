@@ -29,7 +29,9 @@ func streamRemoveCommand(b *busCommand) *cobra.Command {
 --fold removes only the checkpoints of a fold that no longer runs.
 
 Producers queue their batches until gputap stream init creates the streams again. Run an interrupted rm again.`,
-		Example: "  gputap stream rm --nats.url nats://bus:4222 --generation 1\n  gputap stream rm --nats.url nats://bus:4222 --fold quota\n  gputap stream rm --nats.url nats://bus:4222 --yes",
+		Example: "  gputap stream rm --nats.url nats://bus:4222 --generation 1\n" +
+			"  gputap stream rm --nats.url nats://bus:4222 --fold quota\n" +
+			"  gputap stream rm --nats.url nats://bus:4222 --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			one := cmd.Flags().Changed("generation")
 			states := cmd.Flags().Changed("fold")
@@ -55,7 +57,8 @@ Producers queue their batches until gputap stream init creates the streams again
 
 func (b *busCommand) removeStates(ctx context.Context, js jetstream.JetStream, fold string, yes bool) error {
 	if err := b.confirm(ctx, yes, fmt.Sprintf(
-		"This removes the checkpoints of fold %q. It would rebuild its state from the events in the streams.", fold)); err != nil {
+		"This removes the checkpoints of fold %q. It would rebuild its state from the events in the streams.",
+		fold)); err != nil {
 		return err
 	}
 	messages, err := shard.RemoveStates(ctx, js, fold)
@@ -86,7 +89,8 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 	for _, s := range own {
 		messages, bytes = messages+s.State.Msgs, bytes+s.State.Bytes
 	}
-	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, app.Plural(uint64(len(own)), "stream", "streams"), messages, app.Bytes(bytes))
+	question := fmt.Sprintf("This removes %s: %s with %d messages, %s.", what, app.Plural(uint64(len(own)), "stream",
+		"streams"), messages, app.Bytes(bytes))
 	if err := b.confirm(ctx, yes, question); err != nil {
 		return err
 	}
@@ -102,13 +106,15 @@ func (b *busCommand) remove(ctx context.Context, js jetstream.JetStream, generat
 	return err
 }
 
-func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*jetstream.StreamInfo, generation int) (map[string]*jetstream.StreamInfo, error) {
+func ofGeneration(ctx context.Context, js jetstream.JetStream, own map[string]*jetstream.StreamInfo,
+	generation int) (map[string]*jetstream.StreamInfo, error) {
 	t, err := bus.ReadTopology(ctx, js)
 	if err != nil {
 		return nil, err
 	}
 	if generation == t.Generation { // an error before the question
-		return nil, fmt.Errorf("remove generation %d: producers publish to it; only closed generations can be removed", generation)
+		return nil, fmt.Errorf("remove generation %d: producers publish to it; only closed generations can be removed",
+			generation)
 	}
 	of := map[string]*jetstream.StreamInfo{}
 	for _, g := range t.Previous {

@@ -310,8 +310,8 @@ func TestSameBytesSameAlerts(t *testing.T) {
 	}
 }
 
-// BenchmarkApply applies encoded batches of 4,096 allocations and frees, decoding included. In large, every 64th
-// allocation is big enough to be judged.
+// BenchmarkApply applies encoded batches of 4,096 allocations and frees, decoding included. In the variant large, the
+// rules judge every 64th allocation.
 func BenchmarkApply(b *testing.B) {
 	for _, large := range []bool{false, true} {
 		b.Run(map[bool]string{false: "ordinary", true: "large"}[large], func(b *testing.B) {

@@ -63,8 +63,8 @@ func TestRepeatsCountForTheAlertOfTheirHost(t *testing.T) {
 	}
 }
 
-// If two shards have too many alerts together, the lowest numbers are dropped. A repetition of a dropped alert changes no
-// other alert.
+// If two shards have too many alerts together, the lowest numbers are dropped. A repetition of a dropped alert changes
+// no other alert.
 func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	x, y := consumertest.Memory(t, "x"), consumertest.Memory(t, "y")

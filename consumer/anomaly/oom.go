@@ -60,7 +60,8 @@ func (d *Detector) oom(e *event) {
 
 func (d *Detector) oomAlert(e *event) Alert {
 	a := d.alert(e, RuleOOM, Critical)
-	where, remedy := "GPU", "See the report of gputap-leak for the processes that hold the GPU; free memory there or request less."
+	where, remedy := "GPU",
+		"See the report of gputap-leak for the processes that hold the GPU; free memory there or request less."
 	if e.batch.Calls[e.Call].Class.OnHost() {
 		where, remedy = "pinned host", "Check the host's free memory and locked memory, then request less."
 	}

@@ -114,7 +114,8 @@ func TestReport(t *testing.T) {
 			"h/1 cuMemcpyHtoD_v2:1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=2 bytes=40 busy=7 async=1/30]\n"},
 		{"two directions", [][]event{{{pid: 1, symbol: dtodAsync, bytes: 1},
 			{pid: 1, symbol: dtoh, bytes: 2, ns: 3}}},
-			"h/1 cuMemcpyDtoDAsync_v2:1 cuMemcpyDtoH_v2:1 [DtoH calls=1 bytes=2 busy=3 async=0/0] [DtoD calls=1 bytes=1 busy=0 async=1/1]\n"},
+			"h/1 cuMemcpyDtoDAsync_v2:1 cuMemcpyDtoH_v2:1 [DtoH calls=1 bytes=2 busy=3 async=0/0] [DtoD calls=1 " +
+				"bytes=1 busy=0 async=1/1]\n"},
 		{"failed copies count as calls",
 			[][]event{{{pid: 1, symbol: htod, bytes: 5, ns: 5}, {pid: 1, symbol: htod, bytes: 99, ns: 99, result: 1},
 				{pid: 1, symbol: htod, bytes: 99, result: 700}, {pid: 1, symbol: htod, result: 700}}},
@@ -127,14 +128,17 @@ func TestReport(t *testing.T) {
 			"h/1 cuMemcpyHtoD_v2:3 [HtoD calls=3 bytes=7 busy=70 async=0/0]\n"},
 		{"two processes", [][]event{{{pid: 1, symbol: htod, bytes: 1, ns: 1},
 			{pid: 2, symbol: htod, bytes: 2, ns: 2}, {pid: 1, symbol: htod, bytes: 4, ns: 4}}},
-			"h/1 cuMemcpyHtoD_v2:2 [HtoD calls=2 bytes=5 busy=5 async=0/0]\nh/2 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=2 busy=2 async=0/0]\n"},
+			"h/1 cuMemcpyHtoD_v2:2 [HtoD calls=2 bytes=5 busy=5 async=0/0]\n" +
+				"h/2 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=2 busy=2 async=0/0]\n"},
 		{"sets are a separate row", [][]event{{{pid: 1, symbol: "cuMemsetD8_v2", bytes: 8, ns: 3},
 			{pid: 1, symbol: "cuMemsetD32Async", bytes: 4, ns: 9}, {pid: 1, symbol: htod, bytes: 1, ns: 1}}},
-			"h/1 cuMemsetD8_v2:1 cuMemsetD32Async:1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=1 busy=1 async=0/0] [set calls=2 bytes=12 busy=3 async=1/4]\n"},
+			"h/1 cuMemsetD8_v2:1 cuMemsetD32Async:1 cuMemcpyHtoD_v2:1 [HtoD calls=1 bytes=1 busy=1 async=0/0] [set " +
+				"calls=2 bytes=12 busy=3 async=1/4]\n"},
 		{"between GPUs, and where the driver finds the direction",
 			[][]event{{{pid: 1, symbol: "cuMemcpyPeer", bytes: 8, ns: 3},
 				{pid: 1, symbol: "cuMemcpy2DAsync_v2", bytes: 4}}},
-			"h/1 cuMemcpyPeer:1 cuMemcpy2DAsync_v2:1 [PtoP calls=1 bytes=8 busy=3 async=0/0] [default calls=1 bytes=4 busy=0 async=1/4]\n"},
+			"h/1 cuMemcpyPeer:1 cuMemcpy2DAsync_v2:1 [PtoP calls=1 bytes=8 busy=3 async=0/0] [default calls=1 " +
+				"bytes=4 busy=0 async=1/4]\n"},
 		{"recorded copies did not run", [][]event{{{pid: 1, symbol: htodAsync, bytes: 8, record: true},
 			{pid: 1, symbol: htodAsync, bytes: 4}}},
 			"h/1 cuMemcpyHtoDAsync_v2:1 [HtoD calls=1 bytes=4 busy=0 async=1/4] recorded=1\n"},
@@ -296,7 +300,8 @@ func TestReadsDuringApply(t *testing.T) {
 		testutil.CollectAndCount(m)
 	}
 	wg.Wait()
-	if got, want := text(m), "h/1 cuMemcpyHtoD_v2:200!1:200 [HtoD calls=200 bytes=400 busy=600 async=0/0]\n"; got != want {
+	if got, want := text(m),
+		"h/1 cuMemcpyHtoD_v2:200!1:200 [HtoD calls=200 bytes=400 busy=600 async=0/0]\n"; got != want {
 		t.Errorf("report\n%s", got)
 	}
 }

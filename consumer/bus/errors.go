@@ -87,7 +87,8 @@ func (p *Plan) explain(err error) error {
 		return fmt.Errorf("%w: %s", err, remedyNotClustered)
 	case isCode(err, codeNoPeers):
 		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more servers, "+
-			"use fewer --replicas, or, if storage is short, raise max_file_store or use a smaller --max-bytes", err, p.Options.Replicas)
+			"use fewer --replicas, or, if storage is short, raise max_file_store or use a smaller --max-bytes", err,
+			p.Options.Replicas)
 	case isCode(err, codeNoStorage):
 		return fmt.Errorf("%w: this change reserves %s more in all: raise max_file_store of the server, or use a "+
 			"smaller --max-bytes, and run gputap stream init again", err, rounded(p.reserved))

@@ -147,7 +147,7 @@ func (r *recording) batch(t testing.TB) *schema.Batch {
 }
 
 // A name counts as read from memory until the program names the kernel through the driver.
-func TestNameIsReadUntilTold(t *testing.T) {
+func TestKernelNameIsReadUntilKnown(t *testing.T) {
 	t.Parallel()
 	read := func(h *Histogram) bool { return h.Report()[0].Funcs[0].Read }
 	h := New(Config{})

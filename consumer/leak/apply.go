@@ -83,8 +83,8 @@ func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	}
 }
 
-// name updates the name that the process is counted under. It waits until the process holds nothing, so that a
-// workload frees only what it allocated. The name comes from the event's thread because one batch may hold events
+// name updates the name under which the process counts. The change waits until the process has no live memory, so that
+// a workload frees only its own allocations. The name comes from the event's thread because one batch may hold events
 // from before and after an exec.
 func (t *Tracker) name(p *proc, m *schema.Memory) {
 	comm := t.in.Processes[t.in.Threads[m.Thread].Process].Comm

@@ -280,7 +280,10 @@ func BenchmarkSnapshot(b *testing.B) {
 		bytes := 0
 		for b.Loop() {
 			bytes = 0
-			if err := tracker.Snapshot(func(s snapshot.Section) error { bytes += len(s.Data); return nil }); err != nil {
+			if err := tracker.Snapshot(func(s snapshot.Section) error {
+				bytes += len(s.Data)
+				return nil
+			}); err != nil {
 				b.Fatal(err)
 			}
 		}

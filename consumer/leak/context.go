@@ -217,8 +217,8 @@ func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 	t.endContext(p, i, m.Time)
 }
 
-// endContext frees what was allocated in context i before time at, and closes what was opened there. It visits every
-// allocation of the process once, if the context holds any.
+// endContext frees the allocations in context i that are older than time at, and closes the holders there. It visits
+// every allocation of the process once, if the context holds any.
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	s := &p.State
 	if s.contexts[0].live > 0 {

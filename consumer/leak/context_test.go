@@ -185,8 +185,8 @@ func (w *workloads) all() []*workload {
 	return slices.AppendSeq(others, maps.Values(w.index))
 }
 
-// balanced checks that allocated = freed + unfreed + live for every workload, and that every context and pool counts
-// what it holds.
+// balanced checks that allocated = freed + unfreed + live for every workload, and that the
+// counts of every context and pool are correct.
 func balanced(t *testing.T, tracker *Tracker) {
 	t.Helper()
 	live, rows := map[*workload]uint64{}, map[*workload]int{}

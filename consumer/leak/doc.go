@@ -1,5 +1,5 @@
-// Package leak answers who holds GPU memory and which memory was never freed. It folds memory batches into live allocations
-// per process and GPU.
+// Package leak answers who holds GPU memory and which memory was never freed. It folds memory batches into live
+// allocations per process and GPU.
 //
 // Memory is live from its allocation until it is freed. It is unfreed if it was live when its process ended or
 // replaced its image. The package does not decide whether live memory is leaked. Every process carries the evidence of

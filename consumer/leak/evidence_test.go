@@ -376,8 +376,8 @@ func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 	return allocated
 }
 
-// A renamed process counts under its new name once it holds nothing, so that every workload frees only what it
-// allocated.
+// A renamed process counts under its new name once it has no live memory, so that every workload frees only its own
+// allocations.
 func TestRenameWaitsUntilNothingIsHeld(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")

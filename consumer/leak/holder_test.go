@@ -452,8 +452,8 @@ func TestInferredGPU(t *testing.T) {
 	}
 }
 
-// Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. What is allocated
-// after that memory is freed counts on the known GPU.
+// Memory counts as freed where it counted as allocated, even if its GPU becomes known in between. Memory allocated
+// after that free counts on the known GPU.
 func TestFreeCountsWhereAllocationCounted(t *testing.T) {
 	t.Parallel()
 	for _, first := range []schema.GPU{{}, {UUID: "GPU-x", Inferred: true}} {

@@ -52,7 +52,7 @@ func (c *count) down() bool {
 
 const chunkLen = 1 << 12
 
-// slab stores allocations by number; 0 is none. It reuses its memory and never returns it.
+// slab stores allocations by number; 0 means no allocation. It reuses its memory and never returns it.
 type slab struct {
 	chunks []*[chunkLen]allocation
 	used   uint32 // highest number in use so far

@@ -51,7 +51,7 @@ type saver struct {
 	workloadsOf map[snapshot.HostID][]*workload
 
 	boots    map[*boot]uint64
-	counters map[*workload]uint64 // from 2 on; 0 is none, 1 is other
+	counters map[*workload]uint64 // from 2 on; 0 means no workload, 1 means other
 	procs    map[*proc]uint64
 	slots    map[uint32]uint64 // of threads, from 1 on
 	origins  [256]uint64       // from 1 on

@@ -85,8 +85,8 @@ func TestTrafficReachesAllState(t *testing.T) {
 	}
 }
 
-// Forget removes what belongs to the host and nothing else. What the host's processes counted as other becomes
-// unfreed.
+// Forget removes what belongs to the host and nothing else. Memory that the host's processes counted as other
+// becomes unfreed.
 func TestForgetRemovesOnlyTheHost(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]consumertest.Step{"traffic": consumertest.Traffic(t, 5, 200),
@@ -117,8 +117,10 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 				fold.Forget(s.Cluster, s.Host)
 			}
 			fold.Forget(gone.Cluster, gone.Host)
-			if len(fold.hosts)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(fold.workloads.index)+fold.qualities > 0 {
-				t.Errorf("all hosts are forgotten, but %d hosts, %d PIDs, %d processes, %d allocations and %d workloads are left",
+			if len(fold.hosts)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(
+				fold.workloads.index)+fold.qualities > 0 {
+				t.Errorf("all hosts are forgotten, but %d hosts, %d PIDs, %d processes, %d allocations and %d "+
+					"workloads are left",
 					len(fold.hosts), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
 			}
 			balanced(t, fold)

@@ -37,9 +37,9 @@ type candidate struct {
 	i     uint32
 }
 
-// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It visits a
-// limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the newest
-// ones of each host.
+// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It
+// visits a limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the
+// newest ones of each host.
 func (t *Tracker) Top(n int) []Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,8 @@ func (t *Tracker) largest(n int) []candidate {
 			}
 		}
 		for k, i := range heads {
-			end := len(found) + (scan-len(found))/(len(heads)-k) // the next hosts share the part that a host does not use
+			// the next hosts share the part that a host does not use
+			end := len(found) + (scan-len(found))/(len(heads)-k)
 			for i != 0 && len(found) < end {
 				a := t.slab.at(i)
 				found = append(found, candidate{a.bytes, t.wall(a), a.key, i})

@@ -124,8 +124,8 @@ func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
 	h.order = append(h.order, e)
 }
 
-// applyLastRows updates every process from the row of its last event. The order of rows does not tell: a process may take a
-// name and return to its earlier one.
+// applyLastRows updates every process from the row of its last event. The order of rows does not tell: a process may
+// take a name and return to its earlier one.
 func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	t.column = b.Thread().Values(t.column, b.Events)
 	for _, thread := range t.column {

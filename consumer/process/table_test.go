@@ -94,7 +94,7 @@ func TestProcessesOfCurrentBatchStay(t *testing.T) {
 }
 
 // A full table forgets ended processes before running ones, each in order of first sight.
-func TestFullTableForgetsEndedFirst(t *testing.T) {
+func TestFullTableEvictsEndedFirst(t *testing.T) {
 	t.Parallel()
 	const run = 10 // of every 13
 	table := NewTable[int](nil)
@@ -108,7 +108,9 @@ func TestFullTableForgetsEndedFirst(t *testing.T) {
 	table.Threads(batch(t, "b", 0, 1))
 	all := sequence(0, 150_000)
 	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
-	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool { return pid%13 >= run })[:150_000-trimmed-len(want)]...)
+	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool {
+		return pid%13 >= run
+	})[:150_000-trimmed-len(want)]...)
 	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
 		t.Errorf("%d gone, %d of them running; want %d", len(gone),
 			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))

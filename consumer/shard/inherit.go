@@ -99,8 +99,8 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 	return stores, manifests, complete, nil
 }
 
-// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A stream that does
-// not exist holds none. A stream that was recreated must be read from its beginning.
+// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A missing stream is
+// empty. A stream that was recreated must be read from its beginning.
 func drained(ctx context.Context, js jetstream.JetStream, kinds []schema.Kind, shard int, at bus.Position) (
 	done, gone bool, err error,
 ) {

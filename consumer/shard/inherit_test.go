@@ -97,7 +97,7 @@ func (silentStream) GetLastMsgForSubject(ctx context.Context, _ string) (*jetstr
 	return nil, ctx.Err()
 }
 
-// TestTakenOverNeedsAnAnswer: no answer is an error, not a "no".
+// TestTakenOverNeedsAnAnswer checks that a missing answer is an error.
 func TestTakenOverNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
@@ -130,7 +130,7 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 	}
 }
 
-// inheritor records which hosts it is asked to restore.
+// inheritor records the hosts that it should restore.
 type inheritor struct {
 	fakeReader
 	hosts func(cluster, host string) bool
@@ -151,8 +151,10 @@ func TestShardInheritsOnlyItsHosts(t *testing.T) {
 	topology := reshard(t, js, 2)
 	for _, shard := range topology.Numbers() {
 		o := &owner{
-			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds}, leases: &leases{ttl: ttl},
-			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain", shard: shard}},
+			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds},
+			leases:    &leases{ttl: ttl},
+			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain",
+				shard: shard}},
 		}
 		var reader inheritor
 		if has, err := o.inherit(t.Context(), &reader); !has || err != nil {

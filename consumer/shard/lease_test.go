@@ -140,8 +140,8 @@ func TestLeaseIsFreeAfterReleaseOrExpiry(t *testing.T) {
 	}
 }
 
-// TestReleaseKeepsTheLeaseOfAnother: an instance whose lease has expired does not release that of its successor.
-func TestReleaseKeepsTheLeaseOfAnother(t *testing.T) {
+// TestReleaseKeepsLeaseOfAnotherInstance: an instance whose lease has expired does not release that of its successor.
+func TestReleaseKeepsLeaseOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	open := func(instance string) *leases {

@@ -91,7 +91,7 @@ func RemoveGeneration(ctx context.Context, js jetstream.JetStream, generation in
 }
 
 // checkTakenOver returns an error while a fold has states of a closed generation, and a shard of next has not saved
-// what it inherits.
+// its inherited states.
 func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *schema.Topology) error {
 	folds, err := foldsWithStates(ctx, js, closed)
 	if err != nil {
@@ -103,7 +103,8 @@ func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *s
 			return fmt.Errorf("check whether %s has taken over generation %d: %w", fold, closed.Generation, err)
 		}
 		if !done {
-			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody runs it "+
+			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody "+
+				"runs it "+
 				"any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
 		}
 	}

@@ -1,5 +1,5 @@
-// Command quota says when a user holds more GPU memory on a host than a quota. Several share the shards; when one is
-// killed another goes on with its state. Try it: go run ./examples/quota -nats nats://bus:4222 -gib 40
+// Command quota reports when a user holds more GPU memory on a host than a quota. Instances share the shards. When one
+// is killed, another one continues with its state. Try it: go run ./examples/quota -nats nats://bus:4222 -gib 40
 package main
 
 import (
@@ -35,7 +35,7 @@ func (q quota) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory} }
 // Apply follows device memory that is allocated and freed by its address, and the ends of processes.
 func (q quota) Apply(b *schema.Batch) error {
 	h := q[b.Cluster+"/"+b.Host]
-	if h == nil || h.Boot != "" && h.Boot != b.BootID { // after another boot all its processes are gone
+	if h == nil || h.Boot != "" && h.Boot != b.BootID { // a reboot ends all processes
 		h = &host{Live: map[string]uint64{}, Used: map[string]uint64{}}
 		q[b.Cluster+"/"+b.Host] = h
 	}
@@ -43,7 +43,7 @@ func (q quota) Apply(b *schema.Batch) error {
 	for i := range b.Events {
 		e := b.Memory(i)
 		call, p := &b.Calls[e.Call], &b.Processes[b.Threads[e.Thread].Process]
-		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprint(p.UID) // its name may be known later
+		process, user := fmt.Sprintf("%d since %d: ", p.PID, p.Start), fmt.Sprint(p.UID) // the name may arrive later
 		end := func(address string) { h.Used[user] -= h.Live[address]; delete(h.Live, address) }
 		switch address, device := fmt.Sprint(process, e.Ptr), e.Result == 0 && call.Class == schema.ClassDevice; {
 		case call.Op == schema.OpExit || call.Op == schema.OpExec:
@@ -55,7 +55,7 @@ func (q quota) Apply(b *schema.Batch) error {
 		case device && call.Op == schema.OpFree:
 			end(address)
 		case device && call.Op == schema.OpAlloc:
-			end(address) // what is still live there has ended
+			end(address) // a live allocation at this address has ended
 			h.Live[address] = e.Bytes
 			if h.Used[user] += e.Bytes; h.Used[user] > *gib<<30 && h.Used[user]-e.Bytes <= *gib<<30 {
 				fmt.Printf("%s: user %s %s holds %.1f GiB\n", b.Host, user, p.User, float64(h.Used[user])/(1<<30))
@@ -65,7 +65,7 @@ func (q quota) Apply(b *schema.Batch) error {
 	return nil
 }
 
-func (q quota) Snapshot(yield func(consumer.Section) error) (err error) { // and Restore let the state outlive this process
+func (q quota) Snapshot(yield func(consumer.Section) error) (err error) {
 	for ids := slices.Sorted(maps.Keys(q)); len(ids) > 0 && err == nil; ids = ids[1:] {
 		cluster, name, _ := strings.Cut(ids[0], "/")
 		err = yield(consumer.Section{Cluster: cluster, Host: name, Data: must(json.Marshal(q[ids[0]]))})
@@ -79,16 +79,16 @@ func (q quota) Restore(s consumer.Section) error {
 
 func main() {
 	o, url := nats.GetDefaultOptions(), flag.String("nats", nats.DefaultURL, "servers")
-	flag.Func("ca", "certificate authority of the servers", func(file string) error { return nats.RootCAs(file)(&o) })
-	flag.Func("cert", "client certificate and its key, in one file", func(file string) error { return nats.ClientCert(file, file)(&o) })
-	flag.Func("creds", "credentials file", func(file string) error { return nats.UserCredentials(file)(&o) })
-	flag.Func("nkey", "file of an nkey seed", func(file string) error { return must(nats.NkeyOptionFromSeed(file))(&o) })
+	flag.Func("ca", "certificate authority of the servers", func(f string) error { return nats.RootCAs(f)(&o) })
+	flag.Func("cert", "file of a client certificate and key", func(f string) error { return nats.ClientCert(f, f)(&o) })
+	flag.Func("creds", "credentials file", func(f string) error { return nats.UserCredentials(f)(&o) })
+	flag.Func("nkey", "file of an nkey seed", func(f string) error { return must(nats.NkeyOptionFromSeed(f))(&o) })
 	flag.Parse()
-	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota" // as the roles of deploy/nats
+	o.Servers, o.MaxReconnect, o.InboxPrefix = strings.Split(*url, ","), -1, "_INBOX.gputap-quota" // as deploy/nats
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	watch := consumer.New(consumer.Options{}, must(jetstream.New(must(o.Connect()))), func() consumer.Stateful { return quota{} }, slog.Default())
-	_ = must(0, watch.Run(ctx))
+	js, empty := must(jetstream.New(must(o.Connect()))), func() consumer.Stateful { return quota{} }
+	_ = must(0, consumer.New(consumer.Options{}, js, empty, slog.Default()).Run(ctx))
 }
 
 func must[T any](v T, err error) T {

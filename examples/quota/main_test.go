@@ -20,8 +20,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestQuotaFollowsWhatIsLive: what ends without a free, by an allocation over it or with the boot of its host, counts no more.
-func TestQuotaFollowsWhatIsLive(t *testing.T) {
+// TestQuotaCountsLiveMemory checks that an allocation over a live address and a reboot end the earlier allocations.
+func TestQuotaCountsLiveMemory(t *testing.T) {
 	q, hosts := quota{}, map[string]*consumertest.Host{}
 	for _, step := range []struct {
 		boot, what string
@@ -36,7 +36,7 @@ func TestQuotaFollowsWhatIsLive(t *testing.T) {
 			host.Header.BootID = step.boot
 			hosts[step.boot] = host
 		}
-		switch p := host.Process(uint32(step.boot[1]), 1, "python3"); step.what { // each boot has its own
+		switch p := host.Process(uint32(step.boot[1]), 1, "python3"); step.what { // each boot has its own process
 		case "alloc":
 			p.Alloc(7, 0x1000, 100, 10, 1)
 		case "free":
@@ -48,15 +48,17 @@ func TestQuotaFollowsWhatIsLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := q["test/gpu-1"]; h.Used["0"] != step.used || len(h.Live) != int(step.used/100) {
-			t.Errorf("after %s of boot %s %d are used, %d live; want %d used", step.what, step.boot, h.Used["0"], len(h.Live), step.used)
+			t.Errorf("after %s of boot %s %d are used, %d live; want %d used", step.what, step.boot, h.Used["0"],
+				len(h.Live), step.used)
 		}
 	}
 }
 
-// TestQuotaTakesUpStates: also those from before a state had a boot.
-func TestQuotaTakesUpStates(t *testing.T) {
+// TestQuotaRestoresState also restores a state without a boot id.
+func TestQuotaRestoresState(t *testing.T) {
 	q := quota{}
-	if err := q.Restore(consumer.Section{Cluster: "test", Host: "gpu-1", Data: []byte(`{"Live":{"7 since 1: 4096":100},"Used":{"0":100}}`)}); err != nil {
+	if err := q.Restore(consumer.Section{Cluster: "test", Host: "gpu-1",
+		Data: []byte(`{"Live":{"7 since 1: 4096":100},"Used":{"0":100}}`)}); err != nil {
 		t.Fatal(err)
 	}
 	host, again := consumertest.Memory(t, "gpu-1"), quota{}
@@ -72,7 +74,7 @@ func TestQuotaTakesUpStates(t *testing.T) {
 	}
 }
 
-// TestQuotaIsShort: a consumer of one's own is what fits on a page or two.
+// TestQuotaIsShort checks that an example consumer fits on two pages.
 func TestQuotaIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {
@@ -83,9 +85,10 @@ func TestQuotaIsShort(t *testing.T) {
 	}
 }
 
-// TestQuotaOutlivesItsProcess: what one process counted, the next goes on from.
-func TestQuotaOutlivesItsProcess(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+// TestQuotaRestartResumesFromCheckpoint checks that a new process continues with the saved counts.
+func TestQuotaRestartResumesFromCheckpoint(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +109,8 @@ func TestQuotaOutlivesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20, Lease: 2 * time.Second}); err != nil {
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{MaxBytes: 64 << 20,
+		Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "quota")

@@ -118,7 +118,8 @@ func TestOverlay(t *testing.T) {
 	container := func() *producertest.Steps {
 		top, tmpfs := t.TempDir(), t.TempDir()
 		mounts := fmt.Sprintf("mount -t tmpfs none %[3]s; mkdir %[3]s/upper %[3]s/work; "+
-			"mount -t overlay overlay -o lowerdir=%[1]s,upperdir=%[3]s/upper,workdir=%[3]s/work %[2]s", lower, top, tmpfs)
+			"mount -t overlay overlay -o lowerdir=%[1]s,upperdir=%[3]s/upper,workdir=%[3]s/work %[2]s",
+			lower, top, tmpfs)
 		s := producertest.StartSteps(t, inNamespace(mounts, top+"/workload"))
 		s.Await("mapped")
 		return s

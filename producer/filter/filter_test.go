@@ -37,7 +37,8 @@ func TestResolve(t *testing.T) {
 		"compared=more-than-fifte") {
 		t.Errorf("%d warnings: %s", n, &out)
 	}
-	if !slices.Equal(f.UIDs, []uint32{0, 1000}) || f.PIDs[me] != procfs.StartTicks(procfs.ReadFile("/proc/self/stat")) || f.Cgroups != bpf.FilterContainer {
+	if !slices.Equal(f.UIDs, []uint32{0, 1000}) || f.PIDs[me] != procfs.StartTicks(
+		procfs.ReadFile("/proc/self/stat")) || f.Cgroups != bpf.FilterContainer {
 		t.Errorf("got %+v", f)
 	}
 	for _, tt := range []struct {
@@ -45,7 +46,8 @@ func TestResolve(t *testing.T) {
 		want   string
 	}{
 		{config.Filter{PID: []string{"4194304"}}, "filter.pid: no process 4194304 is running: start it first"},
-		{config.Filter{UID: []string{"no-such-user"}}, `filter.uid: no user "no-such-user" in /etc/passwd of this host: use a number`},
+		{config.Filter{UID: []string{"no-such-user"}},
+			`filter.uid: no user "no-such-user" in /etc/passwd of this host: use a number`},
 	} {
 		if _, err := Resolve(tt.filter, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
 			tt.want) {

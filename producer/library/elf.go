@@ -93,7 +93,7 @@ func (f *elfFile) symbols(r io.ReaderAt, table, names elf.Section64) error {
 	return nil
 }
 
-// segmentOf returns the executable segment that contains an address, nil when there is none.
+// segmentOf returns the executable segment that contains an address, or nil.
 func (f *elfFile) segmentOf(value uint64) *elf.Prog64 {
 	for i := range f.segments {
 		if p := &f.segments[i]; value >= p.Vaddr && value-p.Vaddr < p.Filesz {

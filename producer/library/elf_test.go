@@ -28,7 +28,8 @@ func tinyLibrary(change func(*elf.Header64, []elf.Section64)) []byte {
 	const programs, sections, symbols, names, size = 64, 120, 248, 296, 512
 	h := elf.Header64{
 		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1}, Type: uint16(elf.ET_DYN),
-		Machine: uint16(elf.EM_X86_64), Phoff: programs, Shoff: sections, Phentsize: 56, Phnum: 1, Shentsize: 64, Shnum: 2,
+		Machine: uint16(elf.EM_X86_64), Phoff: programs, Shoff: sections, Phentsize: 56, Phnum: 1,
+		Shentsize: 64, Shnum: 2,
 	}
 	p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_X), Filesz: size, Memsz: size}
 	s := []elf.Section64{
@@ -68,8 +69,12 @@ func TestHostileLibraries(t *testing.T) {
 		"many sections":          {func(h *elf.Header64, _ []elf.Section64) { h.Shnum = 0xffff }, false},
 		"sections of other size": {func(h *elf.Header64, _ []elf.Section64) { h.Shentsize = 1 }, false},
 		"segments behind it":     {func(h *elf.Header64, _ []elf.Section64) { h.Phoff = 1 << 63 }, false},
-		"of 32 bits":             {func(h *elf.Header64, _ []elf.Section64) { h.Ident[elf.EI_CLASS] = byte(elf.ELFCLASS32) }, false},
-		"big endian":             {func(h *elf.Header64, _ []elf.Section64) { h.Ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB) }, false},
+		"of 32 bits": {func(h *elf.Header64, _ []elf.Section64) {
+			h.Ident[elf.EI_CLASS] = byte(elf.ELFCLASS32)
+		}, false},
+		"big endian": {func(h *elf.Header64, _ []elf.Section64) {
+			h.Ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB)
+		}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

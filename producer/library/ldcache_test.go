@@ -40,7 +40,8 @@ func TestLDCacheRefuses(t *testing.T) {
 	manyEntries := append([]byte(nil), header...)
 	binary.LittleEndian.PutUint32(manyEntries[20:], 1<<31)
 	for name, data := range map[string][]byte{
-		"empty": nil, "other magic": []byte("glibc-ld.so.cache9.9 and more"), "cut header": header[:30], "more entries than bytes": manyEntries,
+		"empty": nil, "other magic": []byte("glibc-ld.so.cache9.9 and more"), "cut header": header[:30],
+		"more entries than bytes": manyEntries,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parseLDCache(data, "libc.so.6"); err == nil {

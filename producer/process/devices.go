@@ -199,7 +199,7 @@ func (d *devices) visibleCards(pid uint32, host []Card) []Card {
 	return visibleTo(host, d.visible, d.visibleSet)
 }
 
-// readVisible reads the environment as soon as the process is known: the process may end before its GPU is needed.
+// readVisible reads the environment when gputap first sees the process, because it may end before its GPU is needed.
 func (d *devices) readVisible(pid uint32) {
 	if !d.visibleRead {
 		d.visible, d.visibleSet, d.visibleRead = environment(pid, "CUDA_VISIBLE_DEVICES")

@@ -163,7 +163,8 @@ func TestDeviceThatIsNoOrdinal(t *testing.T) {
 	}
 }
 
-// TestReportedGPUReplacesInferredGPU: what the driver tells the program about an ordinal corrects the inference.
+// TestReportedGPUReplacesInferredGPU checks that the UUID that the driver returns for an ordinal replaces the inferred
+// one.
 func TestReportedGPUReplacesInferredGPU(t *testing.T) {
 	host := twoCards(t)
 	d := newDevices()

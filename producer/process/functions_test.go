@@ -99,7 +99,7 @@ func TestEnumeratedKernelsHaveAModule(t *testing.T) {
 		NameBytes: 16 + 7}
 	binary.LittleEndian.PutUint64(list.Name[0:], 0x10)
 	binary.LittleEndian.PutUint64(list.Name[8:], 0x20)
-	binary.LittleEndian.PutUint64(list.Name[16:], 0x30) // beyond what was read
+	binary.LittleEndian.PutUint64(list.Name[16:], 0x30) // beyond the part that was read
 	q.name(list, l)
 	q.unload(0x2000, 10) // another one
 	if got := q.function(0x10, 20, l).Name; got != "name" {

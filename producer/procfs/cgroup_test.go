@@ -23,7 +23,8 @@ func TestCgroup(t *testing.T) {
 			path: "/user.slice/user-0.slice/session-3.scope", unit: "session-3.scope"},
 		{name: "service", file: "0::/system.slice/ollama.service\n", path: "/system.slice/ollama.service",
 			unit: "ollama.service"},
-		{name: "service, v1", file: "12:pids:/system.slice/ollama.service\n1:name=systemd:/system.slice/ollama.service\n",
+		{name: "service, v1",
+			file: "12:pids:/system.slice/ollama.service\n1:name=systemd:/system.slice/ollama.service\n",
 			path: "/system.slice/ollama.service", unit: "ollama.service"},
 		{name: "template with subgroup", file: "0::/system.slice/system-gpu.slice/gpu@3.service/payload\n",
 			path: "/system.slice/system-gpu.slice/gpu@3.service/payload", unit: "gpu@3.service"},
@@ -33,7 +34,8 @@ func TestCgroup(t *testing.T) {
 			path: user + "/app.slice/vte-spawn-1.scope", unit: "user@1000.service"},
 		{name: "Slurm, v2", file: "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n",
 			path: "/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", unit: "slurmstepd.scope"},
-		{name: "Slurm, v1", file: "9:devices:/slurm/uid_1000/job_42/step_0\n4:memory:/slurm/uid_1000/job_42/step_0/task_0\n1:name=systemd:/\n0::/\n",
+		{name: "Slurm, v1", file: "9:devices:/slurm/uid_1000/job_42/step_0\n" +
+			"4:memory:/slurm/uid_1000/job_42/step_0/task_0\n1:name=systemd:/\n0::/\n",
 			path: "/slurm/uid_1000/job_42/step_0/task_0"},
 		{name: "a controller without a place of its own", file: "8:hugetlb:/x\n9:net_cls,net_prio:/longer\n",
 			path: "/longer"},
@@ -64,21 +66,28 @@ func TestCgroup(t *testing.T) {
 			path: "/kubepods/pod" + pod + "/" + ctr, container: ctr, pod: pod},
 		{name: "containerd, Kubernetes v2", file: "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
 			podSlice + ".slice/cri-containerd-" + ctr + ".scope\n",
-			path:      "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + podSlice + ".slice/cri-containerd-" + ctr + ".scope",
+			path: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + podSlice +
+				".slice/cri-containerd-" + ctr + ".scope",
 			container: ctr, pod: pod},
 		{name: "containerd, Kubernetes v2, guaranteed", file: "0::/kubepods.slice/kubepods-pod" + podSlice +
 			".slice/cri-containerd-" + ctr + ".scope\n",
-			path: "/kubepods.slice/kubepods-pod" + podSlice + ".slice/cri-containerd-" + ctr + ".scope", container: ctr, pod: pod},
+			path:      "/kubepods.slice/kubepods-pod" + podSlice + ".slice/cri-containerd-" + ctr + ".scope",
+			container: ctr, pod: pod},
 		{name: "containerd whose drivers differ", file: "0::/system.slice/containerd.service/kubepods-besteffort-pod" +
 			podSlice + ".slice:cri-containerd:" + ctr + "\n",
-			path:      "/system.slice/containerd.service/kubepods-besteffort-pod" + podSlice + ".slice:cri-containerd:" + ctr,
+			path: "/system.slice/containerd.service/kubepods-besteffort-pod" + podSlice +
+				".slice:cri-containerd:" + ctr,
 			container: ctr, pod: pod, unit: "containerd.service"},
-		{name: "containerd, pod of a file", file: "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope\n",
+		{name: "containerd, pod of a file",
+			file:      "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope\n",
 			path:      "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope",
 			container: ctr, pod: "0123456789abcdef0123456789abcdef"},
 		{name: "kind: Kubernetes in docker", file: "0::/system.slice/docker-" + outer +
-			".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + podSlice + ".slice/cri-containerd-" + ctr + ".scope\n",
-			path:      "/system.slice/docker-" + outer + ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + podSlice + ".slice/cri-containerd-" + ctr + ".scope",
+			".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + podSlice + ".slice/cri-containerd-" +
+			ctr + ".scope\n",
+			path: "/system.slice/docker-" + outer +
+				".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + podSlice +
+				".slice/cri-containerd-" + ctr + ".scope",
 			container: ctr, pod: pod},
 		{name: "nerdctl, v2", file: "0::/system.slice/nerdctl-" + ctr + ".scope\n",
 			path: "/system.slice/nerdctl-" + ctr + ".scope", container: ctr},
@@ -88,11 +97,13 @@ func TestCgroup(t *testing.T) {
 			path: "/kubepods/besteffort/pod" + pod + "/crio-" + ctr, container: ctr, pod: pod},
 		{name: "cri-o, v2", file: "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + podSlice +
 			".slice/crio-" + ctr + ".scope/container\n",
-			path:      "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + podSlice + ".slice/crio-" + ctr + ".scope/container",
+			path: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + podSlice + ".slice/crio-" +
+				ctr + ".scope/container",
 			container: ctr, pod: pod},
 		{name: "cri-o's monitor", file: "0::/kubepods.slice/kubepods-pod" + podSlice + ".slice/crio-conmon-" + ctr +
 			".scope\n",
-			path: "/kubepods.slice/kubepods-pod" + podSlice + ".slice/crio-conmon-" + ctr + ".scope", pod: pod, unit: "crio-conmon-" + ctr + ".scope"},
+			path: "/kubepods.slice/kubepods-pod" + podSlice + ".slice/crio-conmon-" + ctr + ".scope", pod: pod,
+			unit: "crio-conmon-" + ctr + ".scope"},
 
 		{name: "podman, v1", file: "4:memory:/machine.slice/libpod-" + ctr + ".scope\n",
 			path: "/machine.slice/libpod-" + ctr + ".scope", container: ctr},

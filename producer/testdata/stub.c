@@ -1,4 +1,4 @@
-// stub.c: the clock, and the functions that belong to no other file.
+// stub.c: the clock and the switches of the stub.
 #include <time.h>
 
 #include "stub_internal.h"

@@ -1,9 +1,9 @@
-// stub_array.c: arrays and mipmapped arrays, which take exactly the bytes of their descriptor.
+// stub_array.c: arrays and mipmapped arrays. Each takes exactly the bytes of its descriptor.
 #include "stub_internal.h"
 
 enum { HANDLE_GRAIN = 512 };
 
-// Handles are addresses of a space of their own. Under the memory lock.
+// Handles are addresses in a separate space. Guarded by the memory lock.
 static struct space arrays;
 
 void array_reset(void)
@@ -26,7 +26,7 @@ static uint64_t extent(uint64_t n, unsigned level)
 	return n >> level ? n >> level : 1;
 }
 
-// Layers are no dimension: a level has as many as the one above.
+// Layers are not a dimension: every level has the same number of them.
 static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned level)
 {
 	unsigned depth_level = desc->Flags & CU_ARRAY_LAYERED ? 0 : level;
@@ -67,7 +67,7 @@ void array_end(const struct context *owner)
 	space_end(&arrays, owner, gone);
 }
 
-// A sparse array and one whose mapping is deferred get their memory from cuMemMapArrayAsync.
+// Sparse arrays, and arrays with deferred mapping, get their memory from cuMemMapArrayAsync.
 static uint64_t descriptor_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
 {
 	uint64_t sum = 0;
@@ -144,7 +144,7 @@ API CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 	BODY(cuMipmappedArrayDestroy, bytes, LOCKED(destroy(array, &bytes)))
 }
 
-// Mapping memory into a sparse array moves no bytes: they are counted as the handle's.
+// Mapping memory into a sparse array adds no bytes, because they count for the cuMemCreate handle.
 static CUresult map(const CUarrayMapInfo *list, unsigned n)
 {
 	if (!list || !n)

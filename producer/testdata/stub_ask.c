@@ -1,4 +1,4 @@
-// stub_ask.c: addresses of the driver's functions, asked for by name.
+// stub_ask.c: lookup of driver functions by name.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void *find(const char *name)
 	return NULL;
 }
 
-// newest finds the newest form of a function: names carry their version, but for the first.
+// newest returns the newest form of a function. All versions except the first have a suffix.
 static void *newest(const char *symbol, const char *suffix)
 {
 	static const char *const versions[] = { "_v4", "_v3", "_v2", "" };
@@ -39,7 +39,7 @@ static CUresult hidden(void)
 	return CUDA_SUCCESS;
 }
 
-// What the real driver has too: functions under a name that it does not export, and some of other libraries.
+// As in the real driver, some names return functions that it does not export, or functions of other libraries.
 static void *unexported(const char *symbol)
 {
 	if (strcmp(symbol, "cuMemStubHidden") == 0)

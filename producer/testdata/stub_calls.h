@@ -1,5 +1,5 @@
-// stub_calls.h: every CUDA function that the stub exports, with its arguments in CUDA 13.0. A call is
-// added by a row here and its body.
+// stub_calls.h: every CUDA function that the stub exports, with its arguments in CUDA 13.0. To add a call, add a row
+// here and a body.
 #ifndef GPUTAP_STUB_CALLS_H
 #define GPUTAP_STUB_CALLS_H
 

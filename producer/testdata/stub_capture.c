@@ -1,5 +1,5 @@
-// stub_capture.c: CUDA streams that record their calls into a graph. One begins it; others join by waiting for a CUDA
-// event that was recorded in one of them, and leave when it ends.
+// stub_capture.c: CUDA streams that record their calls into a graph. One CUDA stream begins the capture. Others join by
+// waiting for a CUDA event that was recorded in one of them, and leave when the capture ends.
 #include <pthread.h>
 #include <string.h>
 
@@ -7,25 +7,25 @@
 
 enum { CAPTURES_N = 32, MEMBERS_N = 16 };
 
-// A CUDA stream as a capture knows it: each thread has a default one of its own.
+// lane identifies a CUDA stream in a capture. Each thread has its own default CUDA stream.
 struct lane {
 	uintptr_t stream; // 0 = none
-	pthread_t thread; // of a thread's own default CUDA stream, else 0
+	pthread_t thread; // of a per-thread default CUDA stream, else 0
 };
 
 struct capture {
 	struct graph *graph; // NULL = unused
-	struct lane lanes[MEMBERS_N]; // the first is the one that began
+	struct lane lanes[MEMBERS_N]; // the first one began the capture
 	uintptr_t events[MEMBERS_N];
 	int lanes_n, events_n;
 };
 
 static pthread_mutex_t mu;
 
-// under mu
+// guarded by mu
 static struct capture captures[CAPTURES_N];
 
-int captures_n; // used places; read without mu
+int captures_n; // used entries; read without mu
 
 void capture_reset(void)
 {
@@ -74,7 +74,7 @@ static void forget_event(uintptr_t event)
 				c->events[i] = c->events[--c->events_n];
 }
 
-// capture_event: a CUDA event that is recorded anew belongs to that CUDA stream's capture alone, or to none.
+// capture_event moves a recorded CUDA event to the capture of this CUDA stream, if it has one.
 void capture_event(CUevent event, CUstream stream, bool per_thread)
 {
 	if (!__atomic_load_n(&captures_n, __ATOMIC_RELAXED))
@@ -114,7 +114,7 @@ static CUresult begin_in(struct lane lane, struct graph *g)
 	return CUDA_SUCCESS;
 }
 
-// The old default CUDA stream cannot be captured.
+// The legacy default CUDA stream cannot be captured.
 static CUresult begin(CUstream stream, bool per_thread, struct graph *g)
 {
 	struct lane lane = lane_of(stream, per_thread);

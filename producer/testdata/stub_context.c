@@ -1,4 +1,4 @@
-// stub_context.c: contexts with their users and each thread's stack of them.
+// stub_context.c: contexts, their users, and the context stack of each thread.
 #include <pthread.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@ enum { CONTEXTS_N = 64, STACK_N = 16 };
 
 static pthread_mutex_t mu;
 
-// under mu; read without where one word is enough
-static struct context contexts[CONTEXTS_N]; // the first STUB_DEVICES are the primary ones, never unused
+// guarded by mu; a single word may be read without it
+static struct context contexts[CONTEXTS_N]; // the first STUB_DEVICES are the primary contexts and always used
 static struct {
 	uintptr_t handle;
 	int device;
@@ -18,8 +18,8 @@ static struct {
 static __thread struct context *stack[STACK_N];
 static __thread int depth;
 
-// Every process sees the same handles, as happens with real contexts: a handle alone identifies nothing on a host. An
-// ordinal's context has the same handle whichever card it is.
+// Every process sees the same handles, as happens with real contexts, so a handle is not unique on a host. The context
+// of an ordinal has the same handle on every card.
 void context_reset(void)
 {
 	static const uintptr_t primary[STUB_DEVICES] = { 0x5581c0de0a10, 0x5581c0df37c0 };
@@ -53,7 +53,7 @@ static struct context *find(const void *handle)
 	return NULL;
 }
 
-// end frees what goes with a context: all but pools and physical memory.
+// end frees everything in a context except pools and physical memory.
 static void end(struct context *c)
 {
 	memory_lock();
@@ -80,7 +80,7 @@ static CUresult retain(CUcontext *context, CUdevice device)
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	BODY(cuDevicePrimaryCtxRetain, 0, retain(context, device))
 
-// leave takes a user from a primary context, which ends with the last one. Under mu.
+// leave removes a user of a primary context, which ends with its last user. The caller holds mu.
 static CUresult leave(struct context *c)
 {
 	if (!c->users)
@@ -108,7 +108,7 @@ API CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	BODY(cuDevicePrimaryCtxRelease_v2, 0, let_go(device))
 
-// A reset ends what the context held, whatever its users, who stay users of it.
+// A reset frees everything in the context. Its users remain users.
 static CUresult reset(CUdevice device)
 {
 	CUresult rc = check_device(device);
@@ -126,7 +126,7 @@ API CUresult cuDevicePrimaryCtxReset(CUdevice device)
 API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 	BODY(cuDevicePrimaryCtxReset_v2, 0, reset(device))
 
-// make takes the first unused place, so that a handle is given out again. Under mu.
+// make takes the first unused entry, so that handles are reused. The caller holds mu.
 static struct context *make(CUdevice device, uintptr_t green)
 {
 	for (int i = STUB_DEVICES; i < CONTEXTS_N; i++) {
@@ -148,7 +148,7 @@ static CUresult push(struct context *c)
 	return CUDA_SUCCESS;
 }
 
-// A new context is current at once.
+// A new context becomes current at once.
 static CUresult create(CUcontext *context, CUdevice device)
 {
 	CUresult rc = check_out(context, device);
@@ -196,7 +196,7 @@ static CUresult destroy(CUcontext context)
 API CUresult cuCtxDestroy_v2(CUcontext context)
 	BODY(cuCtxDestroy_v2, 0, destroy(context))
 
-// A green context is a user of its device's primary one.
+// A green context is a user of the primary context of its device.
 static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice device)
 {
 	CUresult rc = check_out(green, device);

@@ -1,4 +1,4 @@
-// stub_copy.c: copies. Synchronous ones last bytes / rate; asynchronous ones return at once, or are recorded.
+// stub_copy.c: copies. A synchronous copy takes bytes / rate. An asynchronous one returns at once or is recorded.
 #include "stub_internal.h"
 
 #define LONGEST_NS 20000000ull
@@ -9,7 +9,7 @@ static uint64_t copy_ns(uint64_t bytes, uint64_t rate)
 	return bytes >= per_ms * (LONGEST_NS / 1000000) ? LONGEST_NS : bytes * 1000 / (rate / 1000000);
 }
 
-// SYNC defines both forms of a copy of n bytes that is well-formed if good.
+// SYNC defines both forms of a synchronous copy of n bytes. The call succeeds if good is true.
 #define SYNC(name, params, n, good, rate)                                                                              \
 	SYNC_ONE(name, params, n, good, rate)                                                                          \
 	SYNC_ONE(name##_ptds, params, n, good, rate)
@@ -58,7 +58,7 @@ ASYNC(cuMemcpyPeerAsync,
       (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream),
       bytes, GOOD(bytes) && dst_context && src_context)
 
-// one_of says whether the side of a struct copy that its memory type names is given.
+// one_of reports whether a struct copy sets the field that its memory type requires.
 static bool one_of(int type, const void *host, CUdeviceptr device, const void *array)
 {
 	switch (type) {
@@ -118,11 +118,11 @@ ASYNC(cuMemcpyBatchAsync_v2,
        size_t attributes_n, CUstream stream),
       sum(sizes, n), ((void)attributes, (void)indices, (void)attributes_n, LIST))
 
-// One that gputap does not probe, for programs to ask for by name.
+// gputap does not probe this function. Programs look it up by name.
 API CUresult cuMemcpy3DBatchAsync_v2(size_t n, void *list, uint64_t flags, CUstream stream)
 	BODY(cuMemcpy3DBatchAsync_v2, 0, ((void)flags, submit(list && n, stream, false)))
 
-// SET defines the four forms of a linear set and the four of a rectangle, of elements of one width.
+// SET defines the four linear and the four rectangular sets for elements of one width.
 #define SET(bits, value_t)                                                                                             \
 	SYNC(cuMemsetD##bits##_v2, (CUdeviceptr dst, value_t value, size_t n), n * (bits / 8), ((void)value, dst),     \
 	     STUB_DTOD_RATE)                                                                                           \

@@ -1,4 +1,4 @@
-// stub_device.c: the two cards, and which of them a process sees under which ordinal.
+// stub_device.c: the two cards, and their ordinals in each process.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum { UUID_TEXT = 41 };
 
 static pthread_mutex_t mu;
 
-// under mu until initialised, constant then
+// guarded by mu until initialised, then constant
 static const struct card *visible[STUB_DEVICES]; // by ordinal
 static int visible_n;
 
@@ -42,7 +42,7 @@ void device_reset(void)
 	next_refusal = CUDA_SUCCESS;
 }
 
-// card_of finds what one entry of CUDA_VISIBLE_DEVICES names: an index, or the beginning of a UUID.
+// card_of returns the card of one entry of CUDA_VISIBLE_DEVICES: an index, or the beginning of a UUID.
 static const struct card *card_of(const char *entry)
 {
 	char *end;
@@ -58,7 +58,7 @@ static const struct card *card_of(const char *entry)
 	return NULL;
 }
 
-// see fills the ordinals. As with the real driver, the list ends at an entry that names nothing, or a card twice.
+// see fills the ordinals. As in the real driver, the list ends at an entry that names no card, or a card twice.
 static void see(const char *list)
 {
 	visible_n = 0;

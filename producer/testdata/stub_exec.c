@@ -1,4 +1,4 @@
-// stub_exec.c: executable graphs, which run what a graph held when they were made of it.
+// stub_exec.c: executable graphs. Each runs the nodes that its graph had when it was instantiated.
 #include "stub_graph.h"
 
 static CUresult flatten(struct graph *to, const struct graph *from)
@@ -42,7 +42,7 @@ TWINS(cuGraphInstantiateWithParams, _ptsz,
       (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), 0,
       params ? GRAPHED(instantiate(exec, graph, params->flags)) : CUDA_ERROR_INVALID_VALUE)
 
-// update gives an executable graph the nodes that another graph has now.
+// update replaces the nodes of an executable graph by those of a graph.
 static CUresult update(CUgraphExec exec, CUgraph graph)
 {
 	struct graph *e = graph_find(execs, exec), *g = graph_find(graphs, graph);
@@ -58,7 +58,8 @@ API CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *err
 API CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *result)
 	BODY(cuGraphExecUpdate_v2, 0, ((void)result, GRAPHED(update(exec, graph))))
 
-// allocate_again brings the memory of an allocation node: an error when it is still there and nobody allowed that.
+// allocate_again allocates the memory of an allocation node. It fails if the memory is still live, unless
+// auto_free is set.
 static CUresult allocate_again(uint64_t address, bool auto_free)
 {
 	struct block *b = device_find(address);
@@ -96,7 +97,7 @@ CUresult graph_record_launch(struct graph *g, CUgraphExec exec)
 	return rc ?: RECORDED;
 }
 
-// An executable graph of nobody counts as a call only.
+// The launch of an unknown executable graph counts only as a call.
 CUresult graph_launch(CUgraphExec exec)
 {
 	if (!exec)

@@ -100,7 +100,7 @@ static struct graph *copy(const struct graph *from)
 static CUresult add_node(struct graph *g, CUgraphNode *node, struct node n)
 {
 	CUresult rc = graph_append(g, n);
-	// A node's handle is a number of its graph and its place: nothing reads behind it.
+	// The handle of a node is a number made of its graph and its index. It points to nothing.
 	if (rc == CUDA_SUCCESS && node)
 		*node = (CUgraphNode)((uintptr_t)g + 0x100000 * g->nodes_n);
 	return rc;
@@ -112,7 +112,7 @@ CUresult graph_add(struct graph *g, CUgraphNode *node, enum node_kind kind, cons
 	return GRAPHED(add_node(g, node, n));
 }
 
-// graph_record_alloc takes addresses for memory that a launch will bring.
+// graph_record_alloc reserves addresses for memory that a launch will allocate.
 CUresult graph_record_alloc(struct graph *g, CUgraphNode *node, CUdeviceptr *dptr, uint64_t bytes, int device)
 {
 	const struct context *owner = current_context();
@@ -238,7 +238,7 @@ static CUresult clone_graph(CUgraph *to, CUgraph from)
 API CUresult cuGraphClone(CUgraph *to, CUgraph graph)
 	BODY(cuGraphClone, 0, GRAPHED(clone_graph(to, graph)))
 
-// Neither a graph nor an executable graph takes the memory along that its launches allocated.
+// Destroying a graph or an executable graph does not free the memory that its launches allocated.
 static CUresult destroy(struct graph *places, const void *handle)
 {
 	struct graph *g = graph_find(places, handle);

@@ -1,4 +1,4 @@
-// stub_host.c: host memory: allocated for devices to reach (pinned), or the program's own and made so (registered).
+// stub_host.c: host memory that devices can access: allocated (pinned), or memory of the program (registered).
 #include <stdlib.h>
 
 #include "stub_internal.h"
@@ -9,7 +9,7 @@ struct registered {
 	const struct context *owner;
 };
 
-// under the memory lock
+// guarded by the memory lock
 static struct space host_space;
 static struct registered *registrations;
 

@@ -1,4 +1,4 @@
-// stub_internal.h: what the files of the stub library share.
+// stub_internal.h: declarations shared by the files of the stub library.
 #ifndef GPUTAP_STUB_INTERNAL_H
 #define GPUTAP_STUB_INTERNAL_H
 
@@ -7,8 +7,8 @@
 #include "stub.h"
 
 // API marks an exported function. Its first instruction must be the one byte `push %rbp`, as in the real driver: Linux
-// emulates an x86 uprobe there and single-steps most others, at 20 times the cost. The build flags and keep_frame see
-// to it. An exported function never calls another, or one call of the program would be two for the probes.
+// emulates an x86 uprobe there and single-steps most others, at 20 times the cost. The build flags and keep_frame
+// ensure this. An exported function never calls another one, because the probes would then count two calls.
 #define API __attribute__((visibility("default"), noinline, noclone))
 
 #define STUB_CALL_ID(name, params) CALL_##name,
@@ -27,18 +27,18 @@ static inline void subtract(uint64_t *counter, uint64_t n)
 	__atomic_fetch_sub(counter, n, __ATOMIC_RELAXED);
 }
 
-// keep_frame makes the function it is inlined in need its stack frame, at no instruction: gcc leaves the frame pointer
-// of a leaf without stack variables out, whatever the flags.
+// keep_frame makes the enclosing function set up a stack frame, without an instruction of its own. gcc omits the frame
+// pointer of a leaf function without stack variables, whatever the flags.
 static inline __attribute__((always_inline)) void keep_frame(void)
 {
 	char local;
 	__asm__ volatile("" : "=m"(local));
 }
 
-// What a body returns for a call that went into a graph instead of to the device: the program sees success.
+// RECORDED is the result of a body whose call was recorded into a graph. The program sees success.
 enum { RECORDED = -1 };
 
-// count books the end of one call and returns what the program sees.
+// count counts one finished call and returns the result that the program sees.
 static inline __attribute__((always_inline)) CUresult count(enum call call, CUresult rc, uint64_t bytes)
 {
 	keep_frame();
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) CUresult count(enum call call, CUre
 
 extern __thread CUresult next_refusal;
 
-// refusal hands out an ordered refusal once: its code, or 0.
+// refusal returns the code of a requested failure once, otherwise 0.
 static inline __attribute__((always_inline)) CUresult refusal(void)
 {
 	CUresult rc = next_refusal;
@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) CUresult refusal(void)
 	return rc;
 }
 
-// BODY is a whole exported function: amount, of which the call's bytes are made, is read after the body ran.
+// BODY is the body of an exported function. It reads amount, the bytes of the call, after the body ran.
 #define BODY(name, amount, body)                                                                                       \
 	{                                                                                                              \
 		CUresult rc = refusal();                                                                               \
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) CUresult refusal(void)
 		return count(CALL_##name, rc, amount);                                                                 \
 	}
 
-// The forms of a call that differ in what CUDA stream 0 means alone; the body sees which as per_thread.
+// TWINS defines two forms of a call that differ only in the meaning of CUDA stream 0. per_thread tells the body which.
 #define TWINS(name, suffix, params, amount, body)                                                                      \
 	API CUresult name params                                                                                       \
 	{                                                                                                              \
@@ -82,52 +82,53 @@ static inline __attribute__((always_inline)) CUresult refusal(void)
 		BODY(name##suffix, amount, body)                                                                       \
 	}
 
-// Devices: stub_device.c. check_device says whether the driver is initialised and has the device, check_out also that
-// there is somewhere to write.
+// Devices: stub_device.c. check_device checks that the driver is initialised and has the device. check_out also checks
+// that the out-parameter is not NULL.
 CUresult check_device(CUdevice device);
 CUresult check_out(const void *out, CUdevice device);
 void device_reset(void);
-// device_card is the number of the card that an ordinal is.
+// device_card returns the number of the card with this ordinal.
 int device_card(int device);
 
 // Contexts: stub_context.c.
 struct context {
 	uintptr_t handle;
-	uintptr_t green; // handle of the green context behind it, or 0
+	uintptr_t green; // handle of the green context, or 0
 	int device;
 	unsigned users; // a primary context's retains; 1 for others
 };
 
-// current_context is this thread's usable context, or NULL; of a green one the primary context of its device, whose the
-// memory is that is allocated there (measured: driver 580, H200). current_device is its ordinal, or -1.
+// current_context returns this thread's usable context, or NULL. For a green context it returns the primary context of
+// its device, which owns the memory allocated there (measured: driver 580, H200). current_device returns its ordinal
+// or -1.
 struct context *current_context(void);
 int current_device(void);
 void context_reset(void);
 
-// boot_ns reads the clock that Linux uses in BPF programs: nanoseconds since boot, time in suspend included.
+// boot_ns reads the clock of BPF programs: nanoseconds since boot, including time in suspend.
 uint64_t boot_ns(void);
-// wait_until returns within a microsecond after the instant on that clock, unless Linux preempts the thread.
+// wait_until returns within a microsecond after this time of boot_ns, unless Linux preempts the thread.
 void wait_until(uint64_t instant);
 
 // Kernel names: stub_name.c.
 struct handle {
-	const void *owner;           // +0 library, module, or the kernel that a function was made from; NULL = unused
-	struct stub_kernel *counter; // +8 into truth, where the name comes first: as in the real driver 580, the word
-				     //    at 8 behind a CUfunction or CUkernel points to the zero-terminated name
+	const void *owner;           // +0 library, module, or kernel from which a function was created; NULL = unused
+	struct stub_kernel *counter; // +8 into truth, where the name is first: in driver 580 too, the word at
+				     //    offset 8 of a CUfunction or CUkernel points to the zero-terminated name
 };
 _Static_assert(offsetof(struct handle, counter) == 8 && offsetof(struct stub_kernel, name) == 0, "as in driver 580");
 
-// known_handle is NULL for numbers that are no handle of ours.
+// known_handle returns NULL for a handle that the stub did not create.
 struct handle *known_handle(const void *handle);
 void name_reset(void);
 
-// Capture: stub_capture.c. recording is the graph that records this CUDA stream's calls, or NULL.
+// Capture: stub_capture.c. recording returns the graph that records this CUDA stream's calls, or NULL.
 struct graph;
 extern int captures_n;
 struct graph *capture_graph(CUstream stream, bool per_thread);
 void capture_event(CUevent event, CUstream stream, bool per_thread);
 void capture_wait(CUstream stream, bool per_thread, CUevent event);
-void capture_abandon(CUstream stream); // the CUDA stream goes, and with it what it records
+void capture_abandon(CUstream stream); // the CUDA stream is destroyed, and its capture with it
 void capture_reset(void);
 
 static inline __attribute__((always_inline)) struct graph *recording(CUstream stream, bool per_thread)
@@ -137,12 +138,12 @@ static inline __attribute__((always_inline)) struct graph *recording(CUstream st
 	return capture_graph(stream, per_thread);
 }
 
-// CUDA streams and CUDA events: stub_sync.c. stream_device is the ordinal of a CUDA stream's context; otherwise for one
-// that nobody made.
+// CUDA streams and CUDA events: stub_sync.c. stream_device returns the ordinal of a CUDA stream's context. For an
+// unknown CUDA stream it returns the argument otherwise.
 int stream_device(CUstream stream, int otherwise);
 void sync_reset(void);
 
-// Graphs: stub_graph.c. Nodes are added by whoever records; graph_launch runs what an executable graph holds.
+// Graphs: stub_graph.c. Recorded calls add nodes. graph_launch runs the nodes of an executable graph.
 enum node_kind { NODE_KERNEL, NODE_ALLOC, NODE_FREE, NODE_CHILD, NODE_OTHER };
 struct graph *graph_of(CUgraph graph);
 struct graph *graph_new(void);
@@ -151,15 +152,15 @@ CUresult graph_add(struct graph *g, CUgraphNode *node, enum node_kind kind, cons
 CUresult graph_record_alloc(struct graph *g, CUgraphNode *node, CUdeviceptr *dptr, uint64_t bytes,
 			    int device);
 CUresult graph_launch(CUgraphExec exec);
-// graph_record_launch makes what an executable graph runs a part of a graph that records.
+// graph_record_launch adds the nodes of an executable graph to a graph that is being recorded.
 CUresult graph_record_launch(struct graph *g, CUgraphExec exec);
 void graph_reset(void);
 
-// Memory: stub_memory.c. Everything below is under memory_lock.
+// Memory: stub_memory.c. Callers of the functions below hold memory_lock.
 void memory_lock(void);
 void memory_unlock(void);
 void memory_reset(void);
-// LOCKED is the value of a call's body under the memory lock.
+// LOCKED evaluates the body of a call while it holds the memory lock.
 #define LOCKED(body)                                                                                                   \
 	({                                                                                                             \
 		memory_lock();                                                                                         \
@@ -168,14 +169,14 @@ void memory_reset(void);
 		under;                                                                                                 \
 	})
 
-// alloc_failure and free_failure hand out an ordered failure once: its code, or 0.
+// alloc_failure and free_failure return the code of a requested failure once, otherwise 0.
 CUresult alloc_failure(void);
 CUresult free_failure(void);
-// device_charge books device-side bytes as live, or returns CUDA_ERROR_OUT_OF_MEMORY.
+// device_charge counts bytes of device memory as live, or returns CUDA_ERROR_OUT_OF_MEMORY.
 CUresult device_charge(int device, uint64_t bytes, enum stub_class class);
 void device_discharge(int device, uint64_t bytes, enum stub_class class);
 void vmm_reset(void);
-// vmm_holder makes a handle for memory that is counted elsewhere, or nowhere; vmm_range checks a part of a handle's.
+// vmm_holder creates a handle for memory that is counted elsewhere or not at all. vmm_range checks a range of a handle.
 CUresult vmm_holder(CUmemGenericAllocationHandle *handle, uint64_t bytes);
 CUresult vmm_range(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t bytes);
 void array_reset(void);
@@ -183,12 +184,12 @@ void pool_reset(void);
 void host_reset(void);
 void share_reset(void);
 
-// An address space: stub_space.c.
+// Address spaces: stub_space.c.
 enum block_kind {
-	BLOCK_OWNED,   // goes with its context
-	BLOCK_POOL,    // survives its context
-	BLOCK_GRAPH,   // has memory while charged, from launch to free
-	BLOCK_FOREIGN, // names memory of somebody else: no bytes
+	BLOCK_OWNED,   // freed with its context
+	BLOCK_POOL,    // outlives its context
+	BLOCK_GRAPH,   // has memory while charged: from launch to free
+	BLOCK_FOREIGN, // refers to memory of another owner: no bytes
 };
 
 struct pool;
@@ -196,17 +197,17 @@ struct pool;
 struct block {
 	struct block *next;
 	uint64_t address;
-	uint64_t region; // rounded bytes: what the address space gave
-	uint64_t bytes;  // what the caller asked for
+	uint64_t region; // rounded bytes, as reserved in the address space
+	uint64_t bytes;  // bytes that the caller requested
 	int device;
 	enum block_kind kind;
 	enum stub_class class;
 	bool charged;    // of BLOCK_GRAPH
-	uint64_t origin; // of BLOCK_FOREIGN: what it was opened by, for the address to be given again; 0 = never again
+	uint64_t origin; // of BLOCK_FOREIGN: the handle it was opened from, to return the same address again; 0 = none
 	const struct context *owner;
 	struct pool *pool;
 	unsigned mappings; // of a cuMemCreate handle
-	unsigned handles;  // of a cuMemCreate handle: references not yet released; of a BLOCK_FOREIGN with an origin: opens
+	unsigned handles;  // of a cuMemCreate handle: references; of a BLOCK_FOREIGN with an origin: opens
 };
 
 enum { SPACE_BUCKETS = 1 << 14 };
@@ -217,45 +218,45 @@ struct space {
 	struct block *freed[SPACE_BUCKETS]; // each list newest first
 };
 
-// space_take gives the newest freed address of an equal region, else a new one; NULL when the space is full.
+// space_take returns the most recently freed address of an equal region, else a new one; NULL if the space is full.
 struct block *space_take(struct space *s, uint64_t bytes, int device);
 struct block *space_find(struct space *s, uint64_t address);
 void space_give_back(struct space *s, struct block *b);
 void space_reset(struct space *s, uint64_t start);
-// space_end gives back what a context owned and tells how much that was.
+// space_end frees the blocks of a context and calls gone for each.
 void space_end(struct space *s, const struct context *owner, void (*gone)(const struct block *));
 
-// What of memory ends with a context, under the lock.
+// Free the memory that ends with a context, under the lock.
 void memory_end(const struct context *owner);
 void array_end(const struct context *owner);
 void host_end(const struct context *owner);
 
-// device_opened finds what a context opened by an origin before, or NULL.
+// device_opened returns the block that a context opened from this origin, or NULL.
 struct block *device_opened(const struct context *owner, uint64_t origin);
 
-// device_take and device_give_back: device memory without and with its name, for the files of its other forms.
+// device_take allocates device memory, and device_give_back frees it, for the files of other memory classes.
 struct block *device_take(uint64_t bytes, int device, enum block_kind kind, const struct context *owner);
 struct block *device_find(uint64_t address);
 void device_give_back(struct block *b);
-// allocate and release are whole calls: they lock.
+// allocate and release are complete calls and take the lock themselves.
 CUresult allocate(CUdeviceptr *dptr, uint64_t bytes, enum stub_class class);
-// allocate_in takes from a pool: NULL is the own one of the device.
+// allocate_in allocates from a pool; NULL is the default pool of the device.
 CUresult allocate_in(CUdeviceptr *dptr, uint64_t bytes, struct pool *pool, int device);
 CUresult release(CUdeviceptr dptr, uint64_t *bytes);
 
-// Pools: stub_pool.c. A NULL pool is the device's own, which is not simulated.
+// Pools: stub_pool.c. A NULL pool is the default pool of the device, which is not simulated.
 CUresult pool_charge(struct pool *pool, uint64_t bytes);
 void pool_discharge(struct pool *pool, uint64_t bytes);
 
-// array_foreign makes a handle for an array in memory that is counted elsewhere.
+// array_foreign creates a handle for an array in memory that is counted elsewhere.
 CUresult array_foreign(CUmipmappedArray *array);
 
-// Tokens and file descriptors that another process may open: stub_share.c.
+// Tokens and file descriptors that another process can open: stub_share.c.
 struct shared {
 	uint64_t magic, what, pid, bytes;
 };
 CUtoken token_make(uint64_t what, uint64_t bytes);
-// token_read is false for 64 bytes that no stub made.
+// token_read returns false for a token that no stub created.
 bool token_read(const CUtoken *token, struct shared *shared);
 CUresult share_out(void *out, int type, uint64_t what, uint64_t bytes);
 CUresult share_in(const void *in, int type, struct shared *shared);

@@ -1,7 +1,8 @@
 // stub_launch.c: kernels and host functions, run or recorded.
 #include "stub_internal.h"
 
-// launch takes no lock and no clock: it is called millions of times a second. A handle of nobody counts as a call only.
+// launch takes no lock and reads no clock, because programs call it millions of times per second. The launch of an
+// unknown handle counts only as a call.
 static inline CUresult launch(const void *handle, CUstream stream, bool per_thread)
 {
 	if (!handle)

@@ -1,11 +1,11 @@
-// stub_memory.c: device, managed, pitched and stream-ordered memory, and how its calls are made to fail.
+// stub_memory.c: device, managed, pitched and stream-ordered memory, and requested failures of its calls.
 #include <pthread.h>
 
 #include "stub_internal.h"
 
 static pthread_mutex_t mu;
 
-// under mu
+// guarded by mu
 static struct space device_space;
 static uint64_t used[STUB_DEVICES];
 
@@ -23,7 +23,7 @@ void memory_unlock(void)
 	pthread_mutex_unlock(&mu);
 }
 
-// A fork may have happened while another thread, which the child does not have, held the lock: so make a new one.
+// Another thread may have held the lock at the fork. The child does not have that thread, so it needs a new lock.
 void memory_reset(void)
 {
 	pthread_mutex_init(&mu, NULL);
@@ -147,7 +147,7 @@ static CUresult allocate_fresh(CUdeviceptr *dptr, uint64_t bytes, enum stub_clas
 	return CUDA_SUCCESS;
 }
 
-// allocate_over gives a live address away once more. Its region stays what it was, so that the space stays sound.
+// allocate_over returns a live address again. Its region does not change, so that the address space stays consistent.
 static CUresult allocate_over(CUdeviceptr *dptr, uint64_t bytes, uint64_t address)
 {
 	struct block *b = space_find(&device_space, address);
@@ -190,7 +190,7 @@ CUresult allocate_in(CUdeviceptr *dptr, uint64_t bytes, struct pool *pool, int d
 	return rc ? rc : LOCKED(allocate_fresh(dptr, bytes, STUB_CLASS_POOL, pool, device));
 }
 
-// The memory of a graph's block goes; its address stays the graph's.
+// Frees the memory of a graph's block. The graph keeps the address.
 static void release_block(struct block *b, uint64_t *bytes)
 {
 	*bytes = b->kind == BLOCK_FOREIGN ? 0 : b->bytes;
@@ -256,7 +256,7 @@ static CUresult allocate_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, s
 API CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element_bytes)
 	BODY(cuMemAllocPitch_v2, pitch_of(width) * height, allocate_pitch(dptr, pitch, width, height, element_bytes))
 
-// It comes from the pool of the CUDA stream's device, whatever context is current.
+// The memory comes from the pool of the CUDA stream's device. The current context does not matter.
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool per_thread)
 {
 	struct graph *g = recording(stream, per_thread);

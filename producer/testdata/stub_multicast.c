@@ -1,4 +1,4 @@
-// stub_multicast.c: objects that many devices bind memory to. Their bytes are addresses, not memory.
+// stub_multicast.c: multicast objects, to which devices bind memory. Their bytes are addresses, not memory.
 #include "stub_internal.h"
 
 static CUresult create(CUmemGenericAllocationHandle *handle, const CUmulticastObjectProp *prop)

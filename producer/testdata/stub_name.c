@@ -8,13 +8,13 @@ enum { HANDLES_N = 1024, IMAGES_N = 256 };
 
 static pthread_mutex_t mu;
 
-// under mu
+// guarded by mu
 static struct handle handles[HANDLES_N];
 static int handles_n;
 static struct image {
 	uintptr_t handle;  // 0 = unused
-	uintptr_t library; // of a module that a library was asked for
-	const char *kernel; // that it holds, for who enumerates; NULL unless the image is "kernel NAME"
+	uintptr_t library; // library that returned this module
+	const char *kernel; // listed by enumeration; NULL unless the image is "kernel NAME"
 } images[IMAGES_N];
 
 void name_reset(void)
@@ -57,7 +57,7 @@ static struct image *find(const void *handle)
 	return NULL;
 }
 
-// forget ends the handles that came from an owner, and those that were made from them.
+// forget invalidates the handles that came from an owner, and the handles created from them.
 static void forget(const void *owner)
 {
 	for (struct handle *h = handles; h < handles + handles_n; h++) {
@@ -122,7 +122,7 @@ static CUresult module_of(CUmodule *module, CUlibrary library)
 API CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
 	BODY(cuLibraryGetModule, 0, NAMED(module_of(module, library)))
 
-// kernel_counter is the truth's entry of a name, or NULL when the truth or the entry has no room.
+// kernel_counter returns the entry of a name in the totals, or NULL if the entry or the table has no room.
 static struct stub_kernel *kernel_counter(const char *name)
 {
 	for (int i = 0; i < STUB_KERNELS; i++) {
@@ -135,7 +135,7 @@ static struct stub_kernel *kernel_counter(const char *name)
 	return NULL;
 }
 
-// handle_of gives one stable handle per owner and counter, at the first unused place.
+// handle_of returns one stable handle for each owner and counter, in the first unused entry.
 static CUresult handle_of(void *out, const void *owner, struct stub_kernel *counter)
 {
 	if (!counter)
@@ -170,7 +170,7 @@ API CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char 
 API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 	BODY(cuModuleGetFunction, 0, NAMED(look_up(function, module, name)))
 
-// enumerate gives the one kernel that an image has, behind handles that nobody can launch.
+// enumerate writes handles that cannot be launched, and then the one kernel of the image.
 static CUresult enumerate(void *out, unsigned n, const void *owner)
 {
 	struct image *m = find(owner);

@@ -1,4 +1,4 @@
-// stub_pool.c: memory pools. What was allocated from a destroyed pool stays until it is freed.
+// stub_pool.c: memory pools. Allocations from a destroyed pool stay live until they are freed.
 #include <string.h>
 
 #include "stub_internal.h"
@@ -15,7 +15,7 @@ struct pool {
 	bool imported;
 };
 
-// under the memory lock
+// guarded by the memory lock
 static struct pool pools[POOLS_N];
 
 void pool_reset(void)
@@ -65,7 +65,7 @@ void pool_discharge(struct pool *p, uint64_t bytes)
 	p->blocks--;
 }
 
-// A place is given out again when nobody is left in it.
+// An entry is reused when no allocation is left in it.
 static CUresult make(CUmemoryPool *handle, uint64_t max, int device, bool imported)
 {
 	for (int i = 0; i < POOLS_N; i++) {

@@ -1,5 +1,5 @@
-// stub_share.c: memory that another process opens, or that another API owns. What is opened is a holder: its bytes are
-// counted where they were allocated.
+// stub_share.c: memory that another process opens, or that another API owns. The opener is a holder. The bytes count
+// where they were allocated.
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,15 +8,15 @@
 
 #define TOKEN_MAGIC 0x6e656b6f74627473ull
 
-// under the memory lock
-static struct space externals; // handles of imported memory, as addresses of a space of their own
+// guarded by the memory lock
+static struct space externals; // handles of imported memory: addresses in a separate space
 
 void share_reset(void)
 {
 	space_reset(&externals, 0x5585e0000000);
 }
 
-// A token says what it opens and whose it is; all its other bytes differ from token to token.
+// A token contains the handle that it opens and the pid of the owner. All its other bytes differ between tokens.
 CUtoken token_make(uint64_t what, uint64_t bytes)
 {
 	CUtoken t = { { TOKEN_MAGIC, what, (uint64_t)getpid(), bytes } };
@@ -82,8 +82,8 @@ static CUresult foreign(CUdeviceptr *dptr, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-// One context that opens the same memory twice gets the same address, and must close it twice (measured: driver 580, H200).
-// Unlike the real driver, a process may open its own: one process is enough for a test.
+// A context that opens the same memory twice gets the same address and must close it twice (measured: driver 580,
+// H200). Unlike in the real driver, a process may open its own memory, so that one process is enough for a test.
 static CUresult open_token(CUdeviceptr *dptr, const CUipcMemHandle *token)
 {
 	struct shared shared;

@@ -1,4 +1,4 @@
-// stub_space.c: a simulated address space that gives freed addresses out again, newest first, as real allocators do.
+// stub_space.c: a simulated address space. It reuses freed addresses, newest first, as real allocators do.
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +106,7 @@ void space_end(struct space *s, const struct context *owner, void (*gone)(const 
 	}
 }
 
-// Blocks of before a fork are left to the process's end.
+// Blocks from before a fork are not freed until the process ends.
 void space_reset(struct space *s, uint64_t start)
 {
 	memset(s, 0, sizeof *s);

@@ -1,4 +1,4 @@
-// stub_sync.c: CUDA streams, CUDA events, and waits, which have nothing to wait for.
+// stub_sync.c: CUDA streams, CUDA events, and waits, which return at once.
 #include <pthread.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { EVENTS_N = 1024, STREAMS_N = 1024 };
 
-// under mu
+// guarded by mu
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	bool used;
@@ -50,7 +50,7 @@ static CUresult destroy_event(CUevent event)
 	return CUDA_SUCCESS;
 }
 
-// An event of nobody is taken as one that happened: a handle is enough to be seen.
+// An unknown CUDA event counts as completed, because the probes need only a handle.
 static CUresult record(CUevent event, CUstream stream, bool per_thread)
 {
 	if (!event)
@@ -133,7 +133,7 @@ API CUresult cuEventSynchronize(CUevent event)
 API CUresult cuEventQuery(CUevent event)
 	BODY(cuEventQuery, 0, need(event))
 
-// A place is given out again, as the addresses of real CUDA streams are.
+// An entry is reused, as the addresses of real CUDA streams are.
 static CUresult create_stream(CUstream *stream)
 {
 	CUresult rc = need_context();
@@ -167,7 +167,7 @@ int stream_device(CUstream stream, int otherwise)
 	return device;
 }
 
-// A CUDA stream of nobody may go too. One that records takes its capture along.
+// Destroying an unknown CUDA stream succeeds. Destroying one that records also ends its capture.
 static CUresult destroy_stream(CUstream stream)
 {
 	if (!stream)

@@ -1,4 +1,4 @@
-// stub_truth.c: where the totals live, and what a process image starts with.
+// stub_truth.c: the totals of the process, and the initial state of a process image.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,13 +20,13 @@ static const char *const call_names[] = {
 	STUB_EACH_CALL(STUB_CALL_NAME)
 };
 
-_Noreturn static void give_up(const char *what)
+_Noreturn static void die(const char *what)
 {
 	fprintf(stderr, "stub libcuda: %s: %s\n", what, strerror(errno));
 	abort();
 }
 
-// truth_file is a new file for this image, or -1 when nobody asked for one.
+// truth_file creates a file for this image. It returns -1 if GPUTAP_STUB_TRUTH is not set.
 static int truth_file(void)
 {
 	const char *dir = getenv("GPUTAP_STUB_TRUTH");
@@ -39,22 +39,22 @@ static int truth_file(void)
 			 (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
 	if (n >= (int)sizeof path) {
 		errno = ENAMETOOLONG;
-		give_up("GPUTAP_STUB_TRUTH");
+		die("GPUTAP_STUB_TRUTH");
 	}
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0 || ftruncate(fd, sizeof *truth) < 0)
-		give_up(path);
+		die(path);
 	return fd;
 }
 
-// truth_open maps zeroed totals. In a forked child they take the place of the parent's, at the same address.
+// truth_open maps zeroed totals. In a forked child they replace the totals of the parent at the same address.
 static void truth_open(void)
 {
 	int fd = truth_file();
 	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *at = mmap(truth, sizeof *truth, PROT_READ | PROT_WRITE, flags | (truth ? MAP_FIXED : 0), fd, 0);
 	if (at == MAP_FAILED)
-		give_up("map the truth");
+		die("map the truth");
 	if (fd >= 0)
 		close(fd);
 	truth = at;
@@ -83,7 +83,7 @@ __attribute__((constructor)) static void load(void)
 {
 	start();
 	if (pthread_atfork(NULL, NULL, start))
-		give_up("pthread_atfork");
+		die("pthread_atfork");
 }
 
 API void stubForked(void)

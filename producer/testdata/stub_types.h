@@ -91,7 +91,7 @@ enum {
 	CU_POOL_USED_HIGH = 8,
 };
 
-// What lets another process open memory: 64 bytes in each of its forms.
+// A token lets another process open memory. Each of its forms has 64 bytes.
 typedef struct {
 	uint64_t words[8];
 } CUtoken;
@@ -176,7 +176,7 @@ typedef struct {
 	void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
 
-// The first form of a kernel node's parameters ends before kern.
+// The first version of the parameters of a kernel node ends before kern.
 typedef struct {
 	CUfunction func;
 	unsigned gridDimX, gridDimY, gridDimZ;
@@ -236,7 +236,7 @@ typedef struct {
 	size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
 
-// The struct of a copy between contexts differs in the contexts alone, which are reserved where there is one context.
+// A copy between contexts has the same struct, with contexts in the fields that are reserved otherwise.
 typedef struct {
 	size_t srcXInBytes, srcY, srcZ, srcLOD;
 	int srcMemoryType;

@@ -1,4 +1,4 @@
-// stub_vmm.c: physical memory apart from addresses (cuMemCreate, cuMemMap), as PyTorch's expandable segments use it.
+// stub_vmm.c: physical memory and its mappings (cuMemCreate, cuMemMap), as PyTorch's expandable segments use them.
 #include <stdlib.h>
 
 #include "stub_internal.h"
@@ -11,7 +11,7 @@ struct mapping {
 	struct block *physical;
 };
 
-// Handles are addresses of a space of their own, so that a handle is given out again as an address is.
+// Handles are addresses in a separate space, so that handles are reused as addresses are.
 static struct space reserved, handles;
 static struct mapping *mappings;
 
@@ -49,7 +49,7 @@ static bool is_reserved(uint64_t address, uint64_t bytes)
 	return false;
 }
 
-// drop_if_unused ends physical memory that has neither its handle nor a mapping.
+// drop_if_unused frees physical memory that has no handle and no mapping.
 static void drop_if_unused(struct block *b)
 {
 	if (b->handles || b->mappings)
@@ -131,7 +131,7 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	return rc;
 }
 
-// retain finds the handle that is mapped at an address and refers to it once more.
+// retain returns the handle that is mapped at an address and adds a reference.
 static CUresult retain(CUmemGenericAllocationHandle *handle, uint64_t address)
 {
 	for (struct mapping *m = mappings; handle && m; m = m->next) {

@@ -1,6 +1,6 @@
-// workload.c: a CUDA program that does one named thing exactly. Its scenarios and options are in --help.
+// workload.c: a CUDA program that runs one scenario with known calls. --help lists its scenarios and options.
 //
-// It is linked to the stub library, whose totals say what really happened.
+// It is linked to the stub library, which counts the calls.
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
@@ -30,47 +30,54 @@ static const struct {
 	{ "copies", "done", "40 x 8 MB HtoD, 40 x 8 MB DtoH, 10 x 8 MB DtoD, 20 x 1 MB HtoD asynchronous", copies },
 	{ "expandable", "live half end", "PyTorch's expandable segments: 64 MB mapped, then 42, then 22", expandable },
 	{ "every", "live freed", "every CUDA function of ordinary programs at least once", every },
-	{ "hard-free-unknown", "live", "free addresses that were never given out, and one twice", hard_free_unknown },
+	{ "hard-free-unknown", "live", "free addresses that were never allocated, and one twice", hard_free_unknown },
 	{ "hard-free-null", "live", "free address 0", hard_free_null },
 	{ "hard-alloc-fail", "live", "allocations that fail: out of memory", hard_alloc_fail },
 	{ "hard-free-fail", "live freed", "a free that fails and leaves its block live", hard_free_fail },
 	{ "hard-realloc", "live freed", "an allocation over a live address, twice", hard_realloc },
-	{ "hard-race", "live", "--count (10000) times an address is given out again before its free returned", hard_race },
+	{ "hard-race", "live", "--count (10000) times an address is reused before its free returned", hard_race },
 	{ "hard-fork", "live child-gone freed", "a forked child holds its own block and frees its parent's", hard_fork },
-	{ "hard-exec", "live second", "3 blocks are lost by exec; the new image holds 1", hard_exec },
-	{ "hard-exec-second", "second", "what hard-exec becomes", hard_exec_second },
-	{ "hard-pidreuse", "first live", "two processes of one pid, one after the other (exit 77: refused)", hard_pidreuse },
-	{ "hard-late", "attached live", "4 blocks before the tracer comes, then 2 freed and 1 more", hard_late },
+	{ "hard-exec", "live second", "3 blocks are lost by exec; the new image allocates 1", hard_exec },
+	{ "hard-exec-second", "second", "the program that hard-exec executes", hard_exec_second },
+	{ "hard-pidreuse", "first live",
+	  "two processes with one pid, one after the other (exit 77: not permitted)", hard_pidreuse },
+	{ "hard-late", "attached live", "4 blocks before the tracer attaches, then 2 freed and 1 more", hard_late },
 	{ "hard-kill", "live", "2 blocks, then SIGKILL", hard_kill },
-	{ "life-contexts", "live destroyed reset one-user-left released again", "memory of 2 contexts, which end in 3 ways", life_contexts },
+	{ "life-contexts", "live destroyed reset one-user-left released again",
+	  "memory of 2 contexts that end in 3 ways", life_contexts },
 	{ "life-green", "live destroyed released ended", "memory of green contexts", life_green },
 	{ "life-arrays", "live half again", "arrays and mipmapped arrays", life_arrays },
-	{ "life-pools", "live destroyed freed", "pools and CUDA streams of another device than the current one", life_pools },
-	{ "life-vmm", "live held retained gone", "physical memory by its references and mappings", life_vmm },
+	{ "life-pools", "live destroyed freed", "pools and CUDA streams of a device that is not current", life_pools },
+	{ "life-vmm", "live held retained gone", "physical memory with several references and mappings", life_vmm },
 	{ "life-graphs", "ready launched again destroyed freed", "memory that graphs allocate", life_graphs },
-	{ "life-modules", "done", "handles of kernels that are given out again", life_modules },
-	{ "life-nested", "pushed popped", "12 contexts deep, and back", life_nested },
-	{ "life-captures", "ended second", "captures that end otherwise than they should; then exec in one", life_captures },
-	{ "life-captures-second", "second", "what life-captures becomes", life_captures_second },
-	{ "shared-ipc", "opened closed-once closed in-context context-gone kept", "a child opens its parent's block", shared_ipc },
+	{ "life-modules", "done", "kernel handles that are reused", life_modules },
+	{ "life-nested", "pushed popped", "push 12 contexts and pop them", life_nested },
+	{ "life-captures", "ended second", "captures that end in an unusual way; then exec during one", life_captures },
+	{ "life-captures-second", "second", "the program that life-captures executes", life_captures_second },
+	{ "shared-ipc", "opened closed-once closed in-context context-gone kept",
+	  "a child opens its parent's block", shared_ipc },
 	{ "shared-vmm", "mapped half gone", "a child imports its parent's physical memory", shared_vmm },
 	{ "shared-pool", "opened freed", "a child imports its parent's pool and a block of it", shared_pool },
 	{ "shared-external", "mapped freed gone", "memory of another API", shared_external },
 	{ "confined", "live", "10 x 8 MB, 5 freed, under a seccomp filter that is older than Linux 6.11", confined },
 	{ "later", "mapped live", "1 block of 4 MB after the first step", later },
 	{ "renamed", "before named", "1 block, then 1 as after-p; a thread before-t 1, then 1 as after-t", renamed },
-	{ "row", "done", "one call of FUNCTION, told of on stdout; `fail` behind it makes the call fail", one_row },
-	{ "rows", "done", "one call of every probed function, each told of on stdout, and one that fails", all_rows },
-	{ "visible", "ready", "1 block on ordinal 0 of whatever CUDA_VISIBLE_DEVICES lets see", visible },
-	{ "late-kernels", "attached live", "kernels and a context before the tracer comes; then 3 and 4 launches, and 2 blocks", late_kernels },
-	{ "asks", "asked", "driver functions by name: probed, not probed, not exported, of elsewhere, none; 2 tables", asks },
-	{ "again-elsewhere", "done", "2 contexts under one handle, of ordinal 0 and then 1, with launches in each", again_elsewhere },
-	{ "two-devices", "ready", "two processes, ordinal 0 of each is another card", two_devices },
+	{ "row", "done", "one call of FUNCTION, described on stdout; with `fail` the call fails", one_row },
+	{ "rows", "done", "one call of every probed function, and one that fails, each described on stdout", all_rows },
+	{ "visible", "ready", "1 block on ordinal 0 of the devices in CUDA_VISIBLE_DEVICES", visible },
+	{ "late-kernels", "attached live",
+	  "kernels and a context before the tracer attaches; then 3 and 4 launches, and 2 blocks", late_kernels },
+	{ "asks", "asked", "look up driver functions: probed, not probed, not exported, foreign, unknown; 2 tables", asks },
+	{ "again-elsewhere", "done",
+	  "2 contexts with one handle, on ordinal 0 and then 1, with launches in each", again_elsewhere },
+	{ "two-devices", "ready", "two processes whose ordinals 0 are different cards", two_devices },
 	{ "storm", "ready done", "--threads (all CPUs) launch as fast as they can for --seconds (10)", storm },
 	{ "rate", "ready done", "--rate (4000) calls a second for --seconds (10): allocate and free", rate },
-	{ "killed", "", "--count (10000) processes, one after the other, are killed inside a call", killed },
-	{ "many-captured", "done", "--count (20000) CUDA events put into a capture, 1000 launches into it, 1000 beside it", many_captured },
-	{ "crowd", "ready done", "--count (1000) processes of --rate (4) calls a second for --seconds (10): allocate and free", crowd },
+	{ "killed", "", "kill --count (10000) processes, one after the other, inside a call", killed },
+	{ "many-captured", "done",
+	  "--count (20000) CUDA events and 1000 launches in a capture, 1000 launches outside it", many_captured },
+	{ "crowd", "ready done",
+	  "--count (1000) processes, --rate (4) calls a second each, for --seconds (10): allocate and free", crowd },
 	{ "bench", "ready", "FUNCTION = nop, launch, alloc (and free) or copy, --count (1000000) times a thread", bench },
 };
 
@@ -125,7 +132,7 @@ int threads_or(int standard)
 	return options.threads ? options.threads : standard;
 }
 
-// Unbuffered reads, for the lines behind this one belong to the next image of hard-exec.
+// Reads are unbuffered, because the next image of hard-exec reads the following lines.
 void step(const char *name)
 {
 	if (!options.steps)
@@ -259,10 +266,11 @@ static void await_byte(int fd, const char *from)
 {
 	char c;
 	if (must("read", read(fd, &c, 1)) != 1)
-		fail("the %s is gone", from);
+		fail("the %s has ended", from);
 }
 
-// A child dies with its parent, for its siblings hold the parent's ends of its pipes too: it would wait for ever.
+// A child dies with its parent. Otherwise it would wait forever, because its siblings too hold the parent's ends of its
+// pipes.
 void child_ready(struct rendezvous *r)
 {
 	must("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
@@ -279,7 +287,7 @@ void await_child(struct rendezvous *r)
 	await_byte(r->ready[0], "child");
 }
 
-void let_go(struct rendezvous *r)
+void release_child(struct rendezvous *r)
 {
 	must("write", write(r->go[1], "", 1));
 	close(r->go[1]);

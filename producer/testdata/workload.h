@@ -1,4 +1,4 @@
-// workload.h: what the scenarios of the workload share. A scenario is added by a row of scenarios in workload.c.
+// workload.h: declarations shared by the scenarios. To add a scenario, add a row to scenarios in workload.c.
 #ifndef GPUTAP_WORKLOAD_H
 #define GPUTAP_WORKLOAD_H
 
@@ -11,11 +11,11 @@
 #define KB 1024ull
 #define MB (1024 * KB)
 
-// As CUDA's nvcc mangles vectorAdd and vectorMul (float const *, float const *, float *, int).
+// Mangled by nvcc: vectorAdd and vectorMul (float const *, float const *, float *, int).
 #define VECTOR_ADD "_Z9vectorAddPKfS0_Pfi"
 #define VECTOR_MUL "_Z9vectorMulPKfS0_Pfi"
 
-// 0 = not given: the scenario has its own default.
+// 0 = not set: the scenario uses its default.
 struct options {
 	const char *scenario;
 	const char *function; // of bench and row
@@ -32,32 +32,32 @@ extern struct options options;
 long count_or(long standard);
 int threads_or(int standard);
 
-// Any surprise ends the process: a message on stderr, exit status 1.
+// An unexpected result ends the process with a message on stderr and exit status 1.
 _Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
 void returned(const char *call, CUresult got, CUresult want);
 #define OK(call) returned(#call, call, CUDA_SUCCESS)
 #define FAILS(code, call) returned(#call, call, code)
 
-// must ends the process when a call of Linux or libc returned -1, with its errno; else it hands the value on.
+// must ends the process with errno if a system or libc call returned -1. Otherwise it returns the value.
 long must(const char *what, long rc);
 
-// step names an instant. With --steps it prints `step NAME` and waits for a line, or the end, of stdin.
+// step marks a point in the scenario. With --steps it prints `step NAME` and waits for a line or the end of stdin.
 void step(const char *name);
 
-// live checks what the stub itself counts as live device-side memory of this process.
+// live checks the live device memory of this process that the stub counts.
 void live(uint64_t bytes, uint64_t allocations);
 
-// open_gpu does what every CUDA program does first and leaves device 0's context current.
+// open_gpu initialises CUDA, as every program does, and makes the context of device 0 current.
 void open_gpu(void);
 
 CUdeviceptr allocate(uint64_t bytes);
 void release(CUdeviceptr dptr);
 
-// Threads have device 0's context current. A NULL name keeps the process's.
+// start_thread makes the context of device 0 current. With a NULL name the thread keeps the name of the process.
 pthread_t start_thread(const char *name, void *(*body)(void *), void *arg);
 void join_thread(pthread_t thread);
 void meet(pthread_barrier_t *barrier);
-// pin keeps this thread on one of the CPUs that it may use: neighbours in number get different ones, if there are two.
+// pin binds this thread to one of its allowed CPUs. Consecutive numbers get different CPUs if there are two.
 void pin(int number);
 
 // The two kernels: add came through cuLibraryGetKernel, mul through cuModuleGetFunction.
@@ -66,14 +66,14 @@ struct kernels {
 };
 struct kernels load_kernels(void);
 
-// A child says that it is ready and waits; the parent waits until it is, and lets it go on.
+// A child reports that it is ready and waits. The parent waits for the report and then releases the child.
 struct rendezvous {
 	int ready[2], go[2];
 };
 struct rendezvous rendezvous_open(void);
 void child_ready(struct rendezvous *r);
 void await_child(struct rendezvous *r);
-void let_go(struct rendezvous *r);
+void release_child(struct rendezvous *r);
 void await_exit(pid_t pid);
 
 // workload_listings.c

@@ -1,4 +1,4 @@
-// workload_calls.c: kernels, copies and the other ways to get memory.
+// workload_calls.c: kernels, copies, and all kinds of allocations.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +93,7 @@ void expandable(void)
 		OK(cuMemUnmap(s[i].at, s[i].bytes));
 		OK(cuMemRelease(s[i].handle));
 	}
-	OK(cuMemRelease(s[2].handle)); // still mapped: its bytes stay
+	OK(cuMemRelease(s[2].handle)); // still mapped: its bytes stay live
 	live(42 * MB, 3);
 	step("half");
 	OK(cuMemUnmap(s[2].at, s[2].bytes));
@@ -101,7 +101,7 @@ void expandable(void)
 	step("end");
 }
 
-// Blocks of every have sizes of their own, each a multiple of 4 KB that tells the call.
+// In the scenario `every`, each call has its own block size, a multiple of 4 KB.
 static void every_copy(CUdeviceptr d, void *h)
 {
 	OK(cuMemcpyHtoD_v2(d, h, 4 * KB));
@@ -126,7 +126,7 @@ static void every_launch(void)
 	CUfunction add;
 	OK(cuKernelGetFunction(&add, (CUkernel)k.add));
 	if (add == k.add)
-		fail("cuKernelGetFunction made no new handle");
+		fail("cuKernelGetFunction created no new handle");
 	CUlaunchConfig config = { 7, 8, 9, 10, 11, 12, 2048, (CUstream)2, NULL, 0 };
 	OK(cuLaunchKernel(add, 1, 2, 3, 4, 5, 6, 512, (CUstream)1, NULL, NULL));
 	OK(cuLaunchKernel_ptsz(k.mul, 1, 2, 3, 4, 5, 6, 512, NULL, NULL, NULL));
@@ -136,7 +136,7 @@ static void every_launch(void)
 	FAILS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
-// The calls of ordinary programs come first, and this is the last of them.
+// The calls of ordinary programs come first in the table. This is the last of them.
 static void every_was_called(void)
 {
 	const struct stub_truth *t = stubTruth();

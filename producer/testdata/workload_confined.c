@@ -1,4 +1,4 @@
-// workload_confined.c: a program under the kind of seccomp filter that containers have.
+// workload_confined.c: a program under a seccomp filter, as containers have.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -9,8 +9,8 @@
 
 #include "workload.h"
 
-// The newest system call that the filter knows; what is newer fails with EPERM, as in a container whose
-// profile is older than its Linux. uretprobe is number 335 of x86-64.
+// The newest system call that the filter allows. Newer ones fail with EPERM, as in a container whose profile is older
+// than its Linux. uretprobe is number 335 on x86-64.
 #define NEWEST SYS_rseq
 
 static void confine(void)

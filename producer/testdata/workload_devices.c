@@ -1,4 +1,4 @@
-// workload_devices.c: processes that see different cards under one ordinal.
+// workload_devices.c: processes that see different cards at the same ordinal.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 #define BLOCK (16 * MB)
 
-// It prints its process, what the driver calls the card, and the block that it holds.
+// Prints the pid, the UUID and PCI bus id of the card, and the block that it allocated.
 void visible(void)
 {
 	CUcontext context;
@@ -51,7 +51,7 @@ static void launch(CUfunction f, int n)
 		OK(cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
 }
 
-// Of what was before the first step the tracer saw nothing; the last block is in a context that it sees made.
+// The tracer sees nothing before the first step. The last block is in a context whose creation it sees.
 void late_kernels(void)
 {
 	CUcontext made;

@@ -1,4 +1,4 @@
-// workload_fault.c: programs that end badly, or are too many.
+// workload_fault.c: programs that are killed, and very many programs.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "workload.h"
 
-// A page that may not be written: a call that is given it for its answer comes to stop_here before it returns.
+// A page without write permission. A call that writes its result there faults, and stop_here runs before it returns.
 static CUdeviceptr *trap;
 
 static void stop_here(int signal)
@@ -28,7 +28,7 @@ static void *enter_and_die(void *arg)
 	fail("the call returned");
 }
 
-// The i-th victim dies in a call, some in two threads at once, some while they capture.
+// The i-th victim dies inside a call: some in two threads at once, some during a capture.
 static void die_inside(long i)
 {
 	open_gpu();
@@ -62,7 +62,7 @@ void killed(void)
 	}
 }
 
-enum { APART = 1000 }; // launches beside a capture
+enum { OUTSIDE = 1000 }; // launches outside the capture
 
 void many_captured(void)
 {
@@ -78,7 +78,7 @@ void many_captured(void)
 		OK(cuEventCreate(&event, 0));
 		OK(cuEventRecord(event, captured));
 		OK(cuEventDestroy_v2(event));
-		if (i % (count_or(20000) / APART) == 0) {
+		if (i % (count_or(20000) / OUTSIDE) == 0) {
 			OK(cuLaunchKernel(k.add, 1, 1, 1, 1, 1, 1, 0, apart, NULL, NULL));
 			OK(cuLaunchKernel(k.mul, 1, 1, 1, 1, 1, 1, 0, captured, NULL, NULL));
 		}
@@ -93,7 +93,7 @@ static void doze(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-// One of the crowd allocates and frees, --rate calls a second, for --seconds.
+// One process of crowd allocates and frees, --rate calls a second, for --seconds.
 static void one_of(long i, struct rendezvous *r)
 {
 	double rate = options.rate > 0 ? options.rate : 4, seconds = options.seconds > 0 ? options.seconds : 10;
@@ -102,7 +102,7 @@ static void one_of(long i, struct rendezvous *r)
 	close(r->go[1]);
 	must("write", write(r->ready[1], "", 1));
 	char c;
-	(void)!read(r->go[0], &c, 1); // the end of the pipe
+	(void)!read(r->go[0], &c, 1); // returns when the pipe is closed
 	uint64_t pause = (uint64_t)(2e9 / rate);
 	doze(pause / (uint64_t)count_or(1000) * (uint64_t)i);
 	for (long n = (long)(rate * seconds / 2); n > 0; n--) {

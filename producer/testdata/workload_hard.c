@@ -1,4 +1,4 @@
-// workload_hard.c: what programs do that a tracer gets wrong.
+// workload_hard.c: programs that are hard to trace correctly.
 #include <errno.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ void hard_free_fail(void)
 void hard_realloc(void)
 {
 	open_gpu();
-	CUdeviceptr d = allocate(8 * MB); // the newer ones fit in: no neighbour is touched
+	CUdeviceptr d = allocate(8 * MB); // the later allocations fit into it, so they overlap no other block
 	allocate(2 * MB);
 	for (uint64_t bytes = 3 * MB; bytes <= 4 * MB; bytes += MB) {
 		stubNextAddress(d);
@@ -85,11 +85,11 @@ void hard_realloc(void)
 enum { RACE_LINGER_NS = 50000 }; // a traced allocation takes a few µs
 
 static CUdeviceptr race_block;
-static atomic_long race_round; // rounds begun
-static atomic_long race_given; // rounds whose address the other thread has again
+static atomic_long race_round; // rounds started
+static atomic_long race_given; // rounds in which the other thread got the address
 
-// Spins for about a millisecond before it yields. Beside other programs, a yield in each round costs a time slice, and
-// 10000 of them take a minute.
+// Spins for about a millisecond before it yields. On a busy machine each yield costs a time slice, and 10000 of them
+// take a minute.
 static void await_at_least(atomic_long *value, long n)
 {
 	enum { SPINS = 1000000 };
@@ -98,7 +98,7 @@ static void await_at_least(atomic_long *value, long n)
 			sched_yield();
 }
 
-// Takes the address as soon as the stub counts it as free, while cuMemFree_v2 has not returned.
+// Allocates the address as soon as the stub counts it as free, before cuMemFree_v2 has returned.
 static void *race_taker(void *arg)
 {
 	const uint64_t *live_now = &stubTruth()->live_allocations;
@@ -109,7 +109,7 @@ static void *race_taker(void *arg)
 		while (__atomic_load_n(live_now, __ATOMIC_RELAXED))
 			;
 		if (allocate(1 * MB) != race_block)
-			fail("round %ld: another address", i);
+			fail("round %ld: got a different address", i);
 		atomic_store(&race_given, i);
 	}
 	return NULL;
@@ -120,7 +120,7 @@ void hard_race(void)
 	long raced = 0;
 	open_gpu();
 	race_block = allocate(1 * MB);
-	pthread_t taker = start_thread("taker", race_taker, NULL); // before pin, which threads inherit
+	pthread_t taker = start_thread("taker", race_taker, NULL); // before pin, because threads inherit the binding
 	pin(0);
 	stubFreeLinger(RACE_LINGER_NS);
 	for (long i = 1; i <= count_or(10000); i++) {
@@ -132,7 +132,7 @@ void hard_race(void)
 	join_thread(taker);
 	live(1 * MB, 1);
 	if (!raced)
-		fail("no address was given out before its free returned: are there two CPUs?");
+		fail("no address was reused before its free returned; this needs two CPUs");
 	printf("raced %ld of %ld\n", raced, count_or(10000));
 	fflush(stdout);
 	step("live");
@@ -156,7 +156,7 @@ void hard_fork(void)
 	await_child(&r);
 	live(12 * MB, 2);
 	step("live");
-	let_go(&r);
+	release_child(&r);
 	await_exit(pid);
 	step("child-gone");
 	release(first);
@@ -192,7 +192,7 @@ static void hold_one(uint64_t bytes, struct rendezvous *r)
 	exit(0);
 }
 
-// clone3 with set_tid wants Linux 5.5 and CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+// clone3 with set_tid needs Linux 5.5 and CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
 static pid_t fork_as(pid_t pid)
 {
 	uint64_t wanted = (uint64_t)pid; // read as one pid_t: little endian
@@ -215,7 +215,7 @@ void hard_pidreuse(void)
 		hold_one(1 * MB, &r);
 	await_child(&r);
 	step("first");
-	let_go(&r);
+	release_child(&r);
 	await_exit(pid);
 
 	r = rendezvous_open();
@@ -226,7 +226,7 @@ void hard_pidreuse(void)
 		fail("the second child has pid %d, not %d", again, pid);
 	await_child(&r);
 	step("live");
-	let_go(&r);
+	release_child(&r);
 	await_exit(again);
 }
 

@@ -1,4 +1,4 @@
-// workload_listings.c: programs whose traces other people published, block for block. Sizes are those of the listings.
+// workload_listings.c: programs that repeat published traces, block by block and with the same sizes.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -87,7 +87,7 @@ void procs4(void)
 	}
 	step("live");
 	for (int i = 0; i < 4; i++) {
-		let_go(&r[i]);
+		release_child(&r[i]);
 		await_exit(pids[i]);
 	}
 }
@@ -140,7 +140,7 @@ enum { ANOMALY_THREADS = 4, ANOMALY_ITERATIONS = 20, ANOMALY_AT = 5, ANOMALY_KEP
 
 static pthread_barrier_t anomaly_turn, anomaly_end;
 
-// A thread keeps its newest blocks: it frees the oldest before it allocates the next.
+// A thread keeps its newest blocks. It frees the oldest before it allocates the next.
 static void anomaly_iteration(int thread, int iteration, CUdeviceptr *kept, int *allocated)
 {
 	if (thread == 0 && iteration == ANOMALY_AT) {
@@ -155,7 +155,7 @@ static void anomaly_iteration(int thread, int iteration, CUdeviceptr *kept, int 
 	++*allocated;
 }
 
-// Threads take turns, so that the order of all calls is always the same.
+// Threads run one after the other, so that the order of all calls is always the same.
 static void *anomaly_body(void *arg)
 {
 	int self = *(int *)arg;

@@ -1,4 +1,4 @@
-// workload_load.c: many calls: as fast as they go, at a fixed rate, or timed.
+// workload_load.c: many calls, as fast as possible, at a fixed rate, or timed.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +13,13 @@ enum { NS = 1000000000 };
 struct worker {
 	pthread_t thread;
 	int number;
-	uint64_t calls; // made
-	uint64_t total; // to make
+	uint64_t calls; // calls made
+	uint64_t total; // calls to make
 	double ns_per_call;
 };
 
 static struct kernels kernels;
-static pthread_barrier_t line; // where workers and main wait for the start
+static pthread_barrier_t line; // workers and main wait here for the start
 
 static uint64_t now_ns(void)
 {
@@ -43,7 +43,7 @@ static double seconds(void)
 	return options.seconds > 0 ? options.seconds : 10;
 }
 
-// run_workers starts all of them, lets them begin together and returns when all have ended; the nanoseconds between.
+// run_workers starts all workers together and waits for all of them. It returns the nanoseconds between.
 static uint64_t run_workers(struct worker *workers, int n, void *(*body)(void *))
 {
 	pthread_barrier_init(&line, NULL, (unsigned)n + 1);
@@ -107,7 +107,7 @@ static void *storm_launch(struct worker *w)
 	return NULL;
 }
 
-// The last worker is the clock.
+// The last worker measures the time.
 static void *storm_body(void *arg)
 {
 	struct worker *w = arg;
@@ -125,7 +125,7 @@ void storm(void)
 	free(workers);
 }
 
-// rate_call makes the i-th call: of two, the first allocates and the second frees.
+// rate_call makes the i-th call. Even calls allocate, odd calls free.
 static void rate_call(uint64_t i, CUdeviceptr *held)
 {
 	if (options.launches)
@@ -138,7 +138,7 @@ static void rate_call(uint64_t i, CUdeviceptr *held)
 		*held = allocate(1 * MB);
 }
 
-// Each millisecond makes the calls due by then. A worker that is behind goes on without a pause and still makes all.
+// Each millisecond the worker makes the calls that are due. A late worker does not pause, and makes all calls.
 static void *rate_body(void *arg)
 {
 	struct worker *w = arg;
@@ -168,7 +168,7 @@ void rate(void)
 	uint64_t pairs = (uint64_t)((options.rate > 0 ? options.rate : 4000) * seconds() / 2);
 	open_gpu();
 	kernels = load_kernels();
-	for (int i = 0; i < n; i++) // whole pairs: at the end nothing is live
+	for (int i = 0; i < n; i++) // whole pairs, so that nothing is live at the end
 		workers[i].total = 2 * (pairs / (uint64_t)n + ((uint64_t)i < pairs % (uint64_t)n));
 	uint64_t ns = run_workers(workers, n, rate_body);
 	report_calls(workers, n, ns);
@@ -201,7 +201,7 @@ static void bench_copy(long n)
 
 static const struct {
 	const char *name;
-	int calls; // traced ones in one round
+	int calls; // traced calls in one round
 	void (*run)(long n);
 } benches[] = {
 	{ "nop", 1, bench_nop },
@@ -230,11 +230,11 @@ void bench(void)
 {
 	int n = threads_or(1);
 	if (!options.function)
-		fail("which function? see --help");
+		fail("bench needs a FUNCTION; see --help");
 	while (bench_chosen < BENCHES_N && strcmp(options.function, benches[bench_chosen].name))
 		bench_chosen++;
 	if (bench_chosen == BENCHES_N)
-		fail("no function %s", options.function);
+		fail("unknown function %s; see --help", options.function);
 	struct worker *workers = make_workers(n);
 	open_gpu();
 	kernels = load_kernels();

@@ -1,4 +1,4 @@
-// workload_memory_life.c: what begins and ends the life of memory of each class, in one process.
+// workload_memory_life.c: all ways in which memory of each class is allocated and freed, in one process.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -41,8 +41,8 @@ static CUmemoryPool new_pool(int device)
 	return p;
 }
 
-// Memory of each class in the current context, on one device. Of this the context takes along 22 MB of the device's, in 4
-// allocations, and 5 MB of the host's, in 2.
+// Memory of each class in the current context, on one device. The end of the context frees 22 MB of device memory in 4
+// allocations, and 5 MB of host memory in 2.
 static void one_of_each(int device, int n)
 {
 	CUdeviceptr d;
@@ -59,7 +59,7 @@ static void one_of_each(int device, int n)
 	physical(128 * MB, device);
 }
 
-// 2 contexts, of 2 devices, that end by destruction, reset, and the release of the last user.
+// 2 contexts on 2 devices. They end by destruction, by reset, and by the release of the last user.
 void life_contexts(void)
 {
 	CUcontext made;
@@ -89,7 +89,7 @@ void life_contexts(void)
 	step("again");
 }
 
-// A green context's memory is its device's primary one's, which goes with its last user.
+// The primary context of the device owns the memory of a green context, and frees it with its last user.
 void life_green(void)
 {
 	CUgreenCtx green, other;
@@ -134,12 +134,12 @@ void life_arrays(void)
 	live(2 * MB + 192 * KB, 2);
 	step("half");
 	OK(cuArrayDestroy(deep));
-	OK(cuMipmappedArrayCreate(&levels, &mipmapped, 1)); // takes a handle that was given back
+	OK(cuMipmappedArrayCreate(&levels, &mipmapped, 1)); // reuses a freed handle
 	step("again");
 }
 
-// Memory of a pool lies where the pool does, and of a CUDA stream where the stream does, whatever context is current. A
-// pool that is destroyed frees nothing.
+// Memory of a pool is on the device of the pool, and memory of a CUDA stream on the device of the stream. The current
+// context does not matter. Destroying a pool frees nothing.
 void life_pools(void)
 {
 	CUdeviceptr d[4];
@@ -168,7 +168,7 @@ void life_pools(void)
 	step("freed");
 }
 
-// Calls that are refused for want of a struct are no loss.
+// Calls that fail because a struct is missing do not count as lost events.
 static void refused(void)
 {
 	CUmemGenericAllocationHandle h;
@@ -220,7 +220,7 @@ static CUgraphExec ready(CUgraph g)
 	return e;
 }
 
-// What a graph allocates is live from its launch until it is freed, by a graph or by hand.
+// Memory of a graph is live from the launch until a graph or the program frees it.
 void life_graphs(void)
 {
 	CUstream s;
@@ -267,7 +267,7 @@ void life_graphs(void)
 	step("freed");
 }
 
-// The handles of an unloaded module's kernels are given out again at once, for kernels of other names.
+// The kernel handles of an unloaded module are reused at once, for kernels with other names.
 void life_modules(void)
 {
 	open_gpu();
@@ -287,14 +287,14 @@ void life_modules(void)
 
 enum { DEEP = 12 };
 
-// Each context down to the bottom is current again when those above it are gone.
+// Each context becomes current again when the contexts above it are popped.
 void life_nested(void)
 {
 	CUcontext c[2];
 	open_gpu();
 	for (int i = 0; i < 2; i++)
 		c[i] = retain_primary(i);
-	for (int i = 1; i < DEEP; i++) // the bottom is there
+	for (int i = 1; i < DEEP; i++) // the bottom context exists
 		OK(cuCtxPushCurrent_v2(c[i / 2 % 2]));
 	step("pushed");
 	for (int i = DEEP - 1; i >= 0; i--) {
@@ -320,7 +320,7 @@ static CUfunction kernel(const char *name)
 	return f;
 }
 
-// Captures that end otherwise than they should: what ran after them ran.
+// Captures that end in an unusual way. Later launches run.
 void life_captures(void)
 {
 	CUstream first, second, third;
@@ -336,7 +336,7 @@ void life_captures(void)
 	OK(cuEventRecord(event, first));
 	OK(cuStreamWaitEvent(second, event, 0));
 	FAILS(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(second, &g));
-	launch_on(f, first, 3); // the capture goes on
+	launch_on(f, first, 3); // the capture continues
 	launch_on(f, second, 2);
 	OK(cuStreamEndCapture(first, &g));
 	launch_on(ran, first, 5);
@@ -344,7 +344,7 @@ void life_captures(void)
 	OK(cuGraphLaunch(e, first));
 	OK(cuStreamBeginCapture_v2(first, 0));
 	launch_on(f, first, 1);
-	OK(cuGraphLaunch(e, first)); // becomes a part
+	OK(cuGraphLaunch(e, first)); // recorded into the capture
 	OK(cuStreamEndCapture(first, &g));
 	e = ready(g);
 	for (int i = 0; i < 2; i++)
@@ -354,9 +354,9 @@ void life_captures(void)
 	launch_on(f, second, 1);
 	OK(cuStreamDestroy_v2(second)); // and its capture with it
 	OK(cuStreamBeginCapture_v2(first, 0));
-	OK(cuStreamCreate(&third, 0)); // under the same handle
+	OK(cuStreamCreate(&third, 0)); // with the same handle
 	if (third != second)
-		fail("the CUDA stream has a handle of its own");
+		fail("the CUDA stream has a new handle");
 	launch_on(ran, third, 7);
 	launch_on(f, first, 1);
 	OK(cuStreamEndCapture(first, &g));
@@ -367,7 +367,7 @@ void life_captures(void)
 	must("exec", execl("/proc/self/exe", "workload", "life-captures-second", options.steps ? "--steps" : NULL, NULL));
 }
 
-// The new image has a CUDA stream by the handle that the old one was recording.
+// The new image has a CUDA stream with the handle of the one that the old image was recording.
 void life_captures_second(void)
 {
 	CUstream s[3];

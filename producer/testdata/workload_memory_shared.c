@@ -1,4 +1,4 @@
-// workload_memory_shared.c: memory that one process opens and another one has.
+// workload_memory_shared.c: memory that one process owns and another one opens.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -6,47 +6,47 @@
 
 #include "workload.h"
 
-// What two processes tell each other: 64 bytes a time.
-struct line {
+// A channel between two processes for messages of 64 bytes.
+struct channel {
 	int in, out;
 };
 
-static CUtoken hear(struct line *l)
+static CUtoken receive(struct channel *c)
 {
 	CUtoken t;
-	if (must("read", read(l->in, &t, sizeof t)) != sizeof t)
-		fail("the other process is gone");
+	if (must("read", read(c->in, &t, sizeof t)) != sizeof t)
+		fail("the other process has ended");
 	return t;
 }
 
-static void say(struct line *l, CUtoken t)
+static void send(struct channel *c, CUtoken t)
 {
-	must("write", write(l->out, &t, sizeof t));
+	must("write", write(c->out, &t, sizeof t));
 }
 
-// turn lets the other process go on, and waits until it did.
-static void turn(struct line *l)
+// turn lets the other process continue, and waits for its turn to end.
+static void turn(struct channel *c)
 {
-	say(l, (CUtoken){ { 0 } });
-	hear(l);
+	send(c, (CUtoken){ { 0 } });
+	receive(c);
 }
 
-static void end_turn(struct line *l)
+static void end_turn(struct channel *c)
 {
-	say(l, (CUtoken){ { 0 } });
+	send(c, (CUtoken){ { 0 } });
 }
 
-// A child runs body; it dies with its parent.
-static pid_t other(struct line *mine, void (*body)(struct line *))
+// other starts a child that runs body and dies with its parent.
+static pid_t other(struct channel *mine, void (*body)(struct channel *))
 {
 	int there[2], back[2];
 	must("pipe", pipe(there));
 	must("pipe", pipe(back));
 	pid_t pid = (pid_t)must("fork", fork());
-	*mine = (struct line){ back[0], there[1] };
+	*mine = (struct channel){ back[0], there[1] };
 	if (pid == 0) {
 		must("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
-		struct line own = { there[0], back[1] };
+		struct channel own = { there[0], back[1] };
 		close(there[1]);
 		close(back[0]);
 		open_gpu();
@@ -66,127 +66,127 @@ static CUmemGenericAllocationHandle physical(uint64_t bytes)
 	return h;
 }
 
-// Opened twice in one context it has one address and must be closed twice; the end of the context closes it too.
-static void ipc_opens(struct line *l)
+// Memory that one context opens twice has one address and must be closed twice. The end of the context closes it too.
+static void ipc_opens(struct channel *c)
 {
 	CUdeviceptr d, same;
 	CUcontext made;
-	CUtoken token = hear(l);
+	CUtoken token = receive(c);
 	OK(cuIpcOpenMemHandle_v2(&d, token, 1));
 	OK(cuIpcOpenMemHandle_v2(&same, token, 1));
 	if (d != same)
 		fail("two addresses for one block");
 	live(0, 0);
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuIpcCloseMemHandle(d));
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuIpcCloseMemHandle(d));
 	allocate(1 * MB);
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuCtxCreate_v2(&made, 0, 0));
 	OK(cuIpcOpenMemHandle_v2(&d, token, 1));
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuCtxDestroy_v2(made));
-	end_turn(l);
-	hear(l);
-	OK(cuIpcOpenMemHandle_v2(&d, token, 1)); // and never closed
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
+	OK(cuIpcOpenMemHandle_v2(&d, token, 1)); // never closed
+	end_turn(c);
+	receive(c);
 }
 
 void shared_ipc(void)
 {
 	static const char *const steps[] = { "opened", "closed-once", "closed", "in-context", "context-gone", "kept" };
-	struct line l;
+	struct channel c;
 	CUtoken token;
 	open_gpu();
 	CUdeviceptr d = allocate(16 * MB);
-	pid_t pid = other(&l, ipc_opens);
+	pid_t pid = other(&c, ipc_opens);
 	OK(cuIpcGetMemHandle(&token, d));
-	say(&l, token);
-	hear(&l);
+	send(&c, token);
+	receive(&c);
 	for (int i = 0; i < 6; i++) {
 		live(16 * MB, 1);
 		step(steps[i]);
 		if (i < 5)
-			turn(&l);
+			turn(&c);
 	}
-	say(&l, token);
+	send(&c, token);
 	await_exit(pid);
 	release(d);
 }
 
-// A handle that came as a file descriptor, and one that came as a token. Mappings alone hold them too.
-static void vmm_imports(struct line *l)
+// One handle arrives as a file descriptor, one as a token. A mapping alone keeps the memory too.
+static void vmm_imports(struct channel *c)
 {
 	CUmemGenericAllocationHandle by_fd, by_token;
 	CUdeviceptr at;
-	CUtoken token = hear(l), fd = hear(l);
+	CUtoken token = receive(c), fd = receive(c);
 	OK(cuMemImportFromShareableHandle(&by_token, &token, CU_HANDLE_FABRIC));
 	OK(cuMemImportFromShareableHandle(&by_fd, (void *)(uintptr_t)fd.words[0], CU_HANDLE_FD));
 	OK(cuMemAddressReserve(&at, 64 * MB, 0, 0, 0));
 	OK(cuMemMap(at, 8 * MB, 0, by_token, 0));
 	OK(cuMemMap(at + 8 * MB, 16 * MB, 0, by_fd, 0));
 	live(0, 0);
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuMemRelease(by_token));
 	OK(cuMemUnmap(at + 8 * MB, 16 * MB));
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuMemUnmap(at, 8 * MB));
 	OK(cuMemRelease(by_fd));
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 }
 
 void shared_vmm(void)
 {
 	static const char *const steps[] = { "mapped", "half", "gone" };
-	struct line l;
+	struct channel c;
 	CUtoken token, fd = { { 0 } };
 	open_gpu();
 	CUmemGenericAllocationHandle a = physical(8 * MB), b = physical(16 * MB);
 	OK(cuMemExportToShareableHandle(&token, a, CU_HANDLE_FABRIC, 0));
 	OK(cuMemExportToShareableHandle(fd.words, b, CU_HANDLE_FD, 0));
-	pid_t pid = other(&l, vmm_imports); // it has the file descriptor too
-	say(&l, token);
-	say(&l, fd);
-	hear(&l);
+	pid_t pid = other(&c, vmm_imports); // inherits the file descriptor
+	send(&c, token);
+	send(&c, fd);
+	receive(&c);
 	for (int i = 0; i < 3; i++) {
 		live(24 * MB, 2);
 		step(steps[i]);
 		if (i < 2)
-			turn(&l);
+			turn(&c);
 	}
-	say(&l, token);
+	send(&c, token);
 	await_exit(pid);
 	OK(cuMemRelease(a));
 }
 
-static void pool_imports(struct line *l)
+static void pool_imports(struct channel *c)
 {
 	CUmemoryPool pool;
 	CUdeviceptr d;
-	CUtoken fd = hear(l), token = hear(l);
+	CUtoken fd = receive(c), token = receive(c);
 	OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(uintptr_t)fd.words[0], CU_HANDLE_FD, 0));
 	OK(cuMemPoolImportPointer(&d, pool, &token));
 	live(0, 0);
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 	OK(cuMemFreeAsync(d, NULL));
 	OK(cuMemPoolDestroy(pool));
-	end_turn(l);
-	hear(l);
+	end_turn(c);
+	receive(c);
 }
 
 void shared_pool(void)
 {
-	struct line l;
+	struct channel c;
 	CUtoken token, fd = { { 0 } };
 	CUmemoryPool pool;
 	CUdeviceptr d;
@@ -196,20 +196,20 @@ void shared_pool(void)
 	OK(cuMemAllocFromPoolAsync(&d, 4 * MB, pool, NULL));
 	OK(cuMemPoolExportPointer(&token, d));
 	OK(cuMemPoolExportToShareableHandle(fd.words, pool, CU_HANDLE_FD, 0));
-	pid_t pid = other(&l, pool_imports);
-	say(&l, fd);
-	say(&l, token);
-	hear(&l);
+	pid_t pid = other(&c, pool_imports);
+	send(&c, fd);
+	send(&c, token);
+	receive(&c);
 	live(4 * MB, 1);
 	step("opened");
-	turn(&l);
+	turn(&c);
 	live(4 * MB, 1);
 	step("freed");
-	say(&l, token);
+	send(&c, token);
 	await_exit(pid);
 }
 
-// Memory of another API: the import, what is mapped of it, and an array in it are each a holder.
+// Memory of another API. The import, its mapping, and an array in it are three holders.
 void shared_external(void)
 {
 	CUexternalMemory m;

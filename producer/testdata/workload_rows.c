@@ -1,4 +1,4 @@
-// workload_rows.c: runs rows, each in a thread of its own, every other one on the second device.
+// workload_rows.c: runs rows, each in its own thread. Every second row uses the second device.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -170,12 +170,12 @@ static void open_rows(bool uuids)
 	OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
 }
 
-// The rows of one symbol, or the one variant that --variant names. Where the row is what tells a device's UUID, nobody
-// else does.
+// Runs the rows of one symbol. If the row itself reveals the UUID of a device, no
+// other call does.
 void one_row(void)
 {
 	if (!options.function)
-		fail("which symbol?");
+		fail("row needs a FUNCTION; see --help");
 	int n = 0;
 	open_rows(strncmp(options.function, "cuDeviceGet", 11) != 0);
 	for (const struct row_definition *const *d = __start_rows; d < __stop_rows; d++) {
@@ -188,7 +188,7 @@ void one_row(void)
 			run(*d, true);
 	}
 	if (n == 0)
-		fail("no row %s", options.function);
+		fail("no row calls %s", options.function);
 	fflush(stdout);
 	step("done");
 }

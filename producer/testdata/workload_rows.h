@@ -1,19 +1,18 @@
-// workload_rows.h: one call of each CUDA function, with arguments that tell each other apart, and what the caller knows
-// of it as one line on stdout:
+// workload_rows.h: one call of each CUDA function, with distinct arguments. Each row describes its call on stdout:
 //
 //	SYMBOL variant=… number=… pid=… tid=… comm=… from=… until=… device=… result=… KEY=VALUE…
 //
-// from and until are boot-time nanoseconds around the call, comm is the thread's name, device the ordinal of its current
-// context. The other keys are in the call's own words: what a column of an event should hold is for the reader to say.
+// from and until are boot-time nanoseconds around the call, comm is the thread's name, device the ordinal of its
+// current context. The other keys are the call's arguments and results, from which the test derives the columns.
 #ifndef GPUTAP_WORKLOAD_ROWS_H
 #define GPUTAP_WORKLOAD_ROWS_H
 
 #include "workload.h"
 
-// The row that runs, in its own thread.
+// The row that is running, in its own thread.
 struct row {
 	const char *symbol, *variant;
-	bool fail; // the variant in which the stub refuses the call
+	bool fail; // the variant in which the stub fails the call
 	int number;
 	int device; // of the thread's current context
 	CUcontext context;
@@ -22,12 +21,12 @@ extern struct row row;
 
 struct row_definition {
 	const char *symbol, *variant;
-	bool can_fail; // the call has a result that is seen
+	bool can_fail; // the result of the call is traced
 	void (*run)(void);
 };
 
-// ROW begins the body of a symbol's row; ROW_SEEN one whose result is seen, which runs once more and fails then;
-// ROW_VARIANT another row of the symbol.
+// ROW begins the body of a symbol's row. ROW_SEEN begins one whose result is traced; it runs a second time and fails
+// then. ROW_VARIANT begins another row of the symbol.
 #define ROW_AS(symbol, variant, text, can_fail)                                                                        \
 	static void row_##symbol##variant(void);                                                                       \
 	static const struct row_definition def_##symbol##variant = { #symbol, text, can_fail, row_##symbol##variant }; \
@@ -38,13 +37,13 @@ struct row_definition {
 #define ROW_SEEN(symbol) ROW_AS(symbol, , "", true)
 #define ROW_VARIANT(symbol, variant) ROW_AS(symbol, _##variant, #variant, false)
 
-// value is a number of the row that has no zero byte and that no other row, and no other k, has; amount one of 33 to 36
-// bits; place a fake address or handle.
+// value returns a number that is unique to the row and k, without a zero byte. amount returns one of 33 to 36 bits.
+// place returns a fake address or handle.
 uint64_t value(int k);
 uint64_t amount(int k);
 #define PLACE(type, k) ((type)(uintptr_t)value(k))
 
-// CALL makes the call, between two looks at the clock. It ends the process when the result is not the expected one.
+// CALL makes the call and reads the clock before and after it. It ends the process if the result is unexpected.
 #define CALL(call)                                                                                                     \
 	do {                                                                                                           \
 		call_begins();                                                                                         \
@@ -54,15 +53,15 @@ uint64_t amount(int k);
 void call_begins(void);
 void call_returned(CUresult got);
 
-// What an out-parameter says: nothing when the call failed, whatever was there before.
+// The value of an out-parameter: 0 if the call failed.
 #define OUT(x) (row.fail ? 0 : (unsigned long long)(uintptr_t)(x))
 #define STALE 0x1badbadbadbadbadull
 
-// say adds to the row's line.
+// say appends to the row's line.
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 void say_token(const CUtoken *token);
 
-// LATER makes another call whose event shows what this row did, and adds KEY_from= and KEY_until= to the line.
+// LATER makes another call whose event shows the effect of this row, and adds KEY_from= and KEY_until= to the line.
 #define LATER(key, call)                                                                                               \
 	do {                                                                                                           \
 		uint64_t before = boot_ns();                                                                           \
@@ -71,19 +70,19 @@ void say_token(const CUtoken *token);
 	} while (0)
 uint64_t boot_ns(void);
 
-// row_kernel is a kernel named after the row, from a library that the row need not care for.
+// row_kernel returns a kernel named after the row, from a library that it loads itself.
 CUfunction row_kernel(void);
 CUfunction kernel_named(const char *name);
 const char *row_kernel_name(void);
 CUlibrary row_library(void);
 
-// high_descriptor moves a file descriptor to a number that is not taken for something else.
+// high_descriptor moves a file descriptor to a high number, which cannot be confused with other values.
 int high_descriptor(int fd);
 
-// BLOCK is what physical memory comes in.
+// BLOCK is the granularity of physical memory.
 #define BLOCK (2 * MB)
 
-// row_context is the primary context of a device.
+// row_context returns the primary context of a device.
 CUcontext row_context(int device);
 
 #endif

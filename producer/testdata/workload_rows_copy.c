@@ -1,4 +1,4 @@
-// workload_rows_copy.c: rows of copies and sets. Addresses are numbers: the stub moves nothing.
+// workload_rows_copy.c: rows of copies and sets. Addresses are only numbers, because the stub copies nothing.
 #include "workload_rows.h"
 
 #define SAY_COPY(operation, way, stream_text)                                                                          \
@@ -11,7 +11,7 @@
 #define C(k) PLACE(CUcontext, k)
 #define STREAM PLACE(CUstream, 9)
 
-// The amounts of copies are 64 bits: nothing holds them.
+// Amounts of copies use 64 bits, because no memory is needed.
 #define COPY_SYNC(symbol, direction, ...)                                                                              \
 	ROW_SEEN(symbol)                                                                                               \
 	{                                                                                                              \
@@ -48,7 +48,7 @@ COPY_PTDS(cuMemcpyAtoA_v2, "DtoD", A(1), value(4), A(2), value(5), value(3))
 COPY_PTSZ(cuMemcpyHtoAAsync_v2, "HtoD", A(1), value(4), H(2), value(3))
 COPY_PTSZ(cuMemcpyAtoHAsync_v2, "DtoH", H(1), A(2), value(4), value(3))
 
-// Every field of a struct is given, so that reading the wrong one shows. dst and src are what the types name.
+// Every field of a struct is set, so that a read of the wrong field is detected. The types select dst and src.
 #define FILL(copy, src_type, dst_type)                                                                                 \
 	do {                                                                                                           \
 		(copy)->srcXInBytes = value(20);                                                                       \
@@ -109,7 +109,7 @@ static void say_sides(const char *operation, int src_type, int dst_type)
 #define EXTENT3P(c) (EXTENT3(c), say("direction=PtoP "))
 #define EXTENT3PS(c) (EXTENT3S(c), say("direction=PtoP "))
 
-// The forms of a struct copy go through all pairs of memory types.
+// The forms of a struct copy cover all pairs of memory types.
 #define FLAT_SYNC(symbol, a, b, c, d)                                                                                  \
 	STRUCT_ROW(symbol, , "", true, "copy", flat, EXTENT2, a, b)                                                    \
 	STRUCT_ROW(symbol, _other, "other", false, "copy", flat, EXTENT2, c, d)
@@ -138,7 +138,7 @@ DEEP_SYNC(cuMemcpy3DPeer_ptds, EXTENT3P, 2, 3, 2, 2)
 DEEP_ASYNC(cuMemcpy3DPeerAsync, EXTENT3PS, 3, 3, 2, 2)
 DEEP_ASYNC(cuMemcpy3DPeerAsync_ptsz, EXTENT3PS, 2, 2, 3, 2)
 
-// A batch's amount is the sum over its entries, its sides are those of the first.
+// The amount of a batch is the sum over its entries. Its dst and src are those of the first entry.
 struct batch {
 	CUdeviceptr dsts[5], srcs[5];
 	size_t sizes[5];

@@ -1,4 +1,4 @@
-// workload_rows_graph.c: rows of captures and of executable graphs. What they did shows when a graph is launched.
+// workload_rows_graph.c: rows of captures and of executable graphs. The launch of a graph shows their effect.
 #include <string.h>
 
 #include "workload_rows_graph.h"
@@ -102,7 +102,7 @@ ROW_BEGIN(cuStreamBeginCapture_v2_ptsz, 1)
 ROW_INTO(cuStreamBeginCaptureToGraph)
 ROW_INTO(cuStreamBeginCaptureToGraph_ptsz)
 
-// After the end the CUDA stream's launches run again.
+// After the capture, launches on the CUDA stream run again.
 #define ROW_END(symbol)                                                                                                \
 	ROW(symbol)                                                                                                    \
 	{                                                                                                              \
@@ -122,7 +122,7 @@ ROW_INTO(cuStreamBeginCaptureToGraph_ptsz)
 ROW_END(cuStreamEndCapture)
 ROW_END(cuStreamEndCapture_ptsz)
 
-// Another CUDA stream joins by waiting for a CUDA event of a captured one: the wait is the call, or the record is.
+// Another CUDA stream joins by waiting for a CUDA event of a captured one. The row's call is the wait or the record.
 #define ROW_JOIN(symbol, name, recording, waiting)                                                                     \
 	ROW_VARIANT(symbol, name)                                                                                      \
 	{                                                                                                              \
@@ -170,7 +170,7 @@ ROW_INSTANTIATE(cuGraphInstantiateWithFlags, 0)
 ROW_INSTANTIATE(cuGraphInstantiateWithParams, &params)
 ROW_INSTANTIATE(cuGraphInstantiateWithParams_ptsz, &params)
 
-// The stub takes a handle of nobody, so that a launch can show that it means nothing any more.
+// The stub accepts an unknown handle, so that a launch can show that the handle is no longer valid.
 ROW(cuGraphExecDestroy)
 {
 	CUfunction f = row_kernel();
@@ -179,11 +179,11 @@ ROW(cuGraphExecDestroy)
 	CALL(cuGraphExecDestroy(e));
 	shown("executable", e, f, 0);
 	if (instance(g) != e)
-		fail("the handle was not given out again");
+		fail("the handle was not reused");
 	drop(g);
 }
 
-// An executable graph that got the handle of another in the middle of a batch.
+// An executable graph that reuses the handle of another one in the middle of a batch.
 ROW_VARIANT(cuGraphExecDestroy, again)
 {
 	CUfunction f = row_kernel(), other = kernel_named("row_before");
@@ -193,7 +193,7 @@ ROW_VARIANT(cuGraphExecDestroy, again)
 	CALL(cuGraphExecDestroy(e));
 	CUgraphExec again = instance(g);
 	if (again != e)
-		fail("the handle was not given out again");
+		fail("the handle was not reused");
 	shown("executable", again, f, recorded());
 	drop(before);
 	drop(g);

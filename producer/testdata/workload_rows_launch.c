@@ -1,4 +1,4 @@
-// workload_rows_launch.c: rows of launches, and of modules, libraries and names, which later launches show.
+// workload_rows_launch.c: rows of launches, and of modules, libraries and names, whose effect later launches show.
 #include <string.h>
 
 #include "workload_rows.h"
@@ -94,8 +94,8 @@ static void on_host(void *data)
 ROW_HOST_FUNC(cuLaunchHostFunc)
 ROW_HOST_FUNC(cuLaunchHostFunc_ptsz)
 
-// The name of a handle that the program got unseen, found where the driver keeps it. As everywhere here, what was loaded
-// stays: a name that is gone cannot be read.
+// gputap reads the name of a handle that it did not see created from the driver's memory. Rows unload nothing, because
+// the name could not be read then.
 ROW_VARIANT(cuLaunchKernel, unseen)
 {
 	CUlibrary library;
@@ -107,7 +107,7 @@ ROW_VARIANT(cuLaunchKernel, unseen)
 	    (void *)kernel, value(9));
 }
 
-// named launches what a row has named: the launch tells whether that was understood.
+// named launches the kernel that a row has named. The event shows whether gputap knows the name.
 static void named(const void *f, const char *name)
 {
 	say("kind= op=name func=%p name=%s ", f, name);
@@ -228,7 +228,7 @@ ROW_SEEN(cuLibraryUnload)
 		OK(cuLibraryUnload(m));
 }
 
-// What a program asks the driver for: the host batch has the totals of the process.
+// Lookups of driver functions. The host batch has their totals for the process.
 #define ASKED "cuMemcpy3DBatchAsync"
 
 ROW(cuGetProcAddress)

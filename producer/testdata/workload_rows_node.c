@@ -1,7 +1,7 @@
-// workload_rows_node.c: rows of graphs that are put together node by node.
+// workload_rows_node.c: rows of graphs that are built node by node.
 #include "workload_rows_graph.h"
 
-// A graph holds its children as they were when they were added: two of one count twice.
+// A graph copies a child graph when it is added. A child that is added twice counts twice.
 ROW(cuGraphAddChildGraphNode)
 {
 	CUfunction f = row_kernel();
@@ -54,7 +54,7 @@ ROW(cuGraphAddKernelNode_v2)
 	drop(g);
 }
 
-// The second form may name a CUkernel instead.
+// The second version of the struct may contain a CUkernel instead.
 ROW_VARIANT(cuGraphAddKernelNode_v2, kernel)
 {
 	CUfunction f = row_kernel();
@@ -76,7 +76,7 @@ static CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(void)
 	};
 }
 
-// allocated launches a graph of one allocation node, whose memory stays.
+// allocated launches a graph with one allocation node, whose memory stays live.
 static CUdeviceptr allocated(void)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params();
@@ -89,7 +89,7 @@ static CUdeviceptr allocated(void)
 	return params.dptr;
 }
 
-// A graph takes no memory along that its launches allocated.
+// Destroying a graph does not free the memory that its launches allocated.
 static void shown_alloc(CUgraph g, CUfunction f, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
 	CUgraphExec e = instance(g);
@@ -140,7 +140,7 @@ ROW(cuGraphAddMemFreeNode)
 	shown_free(g, f, d);
 }
 
-// What a graph allocates and frees itself comes and goes each time it runs.
+// A graph with an allocation and its free allocates and frees on each launch.
 ROW_VARIANT(cuGraphAddMemFreeNode, inside)
 {
 	CUfunction f = row_kernel();
@@ -154,7 +154,7 @@ ROW_VARIANT(cuGraphAddMemFreeNode, inside)
 	drop(g);
 }
 
-// The call that adds a node of any type, in both its forms.
+// Both forms of the call that adds a node of any type.
 #define ROW_NODE(symbol, ...)                                                                                          \
 	ROW(symbol)                                                                                                    \
 	{                                                                                                              \

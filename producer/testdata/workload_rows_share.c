@@ -1,4 +1,4 @@
-// workload_rows_share.c: rows of pools, and of memory that others open.
+// workload_rows_share.c: rows of pools, and of memory that other processes open.
 #include <unistd.h>
 
 #include "workload_rows.h"
@@ -38,7 +38,7 @@ ROW_SEEN(cuMemPoolDestroy)
 	CALL(cuMemPoolDestroy(p));
 	say("kind=memory op=pool_destroy class=pool ptr=%p ", (void *)p);
 	if (stubTruth()->live_bytes != before)
-		fail("a pool took its allocations along");
+		fail("destroying a pool freed its allocations");
 	OK(cuMemFreeAsync(d, NULL));
 	if (row.fail)
 		OK(cuMemPoolDestroy(p));

@@ -59,7 +59,7 @@ ROW_RECORD(cuEventRecordWithFlags_ptsz, 1)
 ROW_WAIT(cuStreamWaitEvent)
 ROW_WAIT(cuStreamWaitEvent_ptsz)
 
-// The truth of a float is its bits.
+// A float is printed as its bits.
 #define ROW_ELAPSED(symbol)                                                                                            \
 	ROW_SEEN(symbol)                                                                                               \
 	{                                                                                                              \
@@ -94,7 +94,7 @@ ROW_ELAPSED(cuEventElapsedTime_v2)
 ROW_STREAM_CREATE(cuStreamCreate, 1)
 ROW_STREAM_CREATE(cuStreamCreateWithPriority, 1, -5)
 
-// Context events tell their own GPU; which context was current when they were seen is not asked.
+// Context events contain their own GPU. The current context does not matter.
 #define SAY_CONTEXT(operation, handle, ordinal)                                                                        \
 	say("kind=memory op=" operation " class= ptr=%#llx gpu=%d in_context=any ", handle, ordinal)
 
@@ -125,7 +125,7 @@ ROW_SEEN(cuDevicePrimaryCtxRetain)
 ROW_RELEASE(cuDevicePrimaryCtxRelease)
 ROW_RELEASE(cuDevicePrimaryCtxRelease_v2)
 
-// What goes with a context and what stays, as the stub itself counts.
+// The memory that ends with a context, and the memory that stays, as the stub counts it.
 struct holdings {
 	CUdeviceptr pooled;
 	uint64_t kept, host;
@@ -229,7 +229,7 @@ ROW_SEEN(cuCtxFromGreenCtx)
 	OK(cuGreenCtxDestroy(g));
 }
 
-// current shows whose context the thread has: an allocation is its context's.
+// current allocates to show the current context of the thread.
 static void current(CUcontext c, int device)
 {
 	CUdeviceptr d;

@@ -158,7 +158,7 @@ static void export_vmm(int type)
 ROW_SEEN(cuMemExportToShareableHandle)
 {
 	int filler[6];
-	for (int i = 0; i < 6; i++) // the next free one is no small number
+	for (int i = 0; i < 6; i++) // so that the next free descriptor is not a small number
 		filler[i] = (int)must("dup", dup(STDIN_FILENO));
 	export_vmm(CU_HANDLE_FD);
 	for (int i = 0; i < 6; i++)

@@ -99,7 +99,8 @@ func registry(name string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "gputap_build_info", Help: "Always 1; the labels describe the build.",
-		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "revision": revision(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "revision": revision(),
+			"goversion": runtime.Version()},
 	})
 	info.Set(1)
 	r.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

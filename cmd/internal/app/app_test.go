@@ -16,7 +16,8 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("x")
 	for want, err := range map[int]error{
-		0: nil, 1: cause, 2: Usage(cause), 3: Findings(cause), 4: Incomplete(cause), 5: Unreachable(cause), 6: Privilege(cause),
+		0: nil, 1: cause, 2: Usage(cause), 3: Findings(cause), 4: Incomplete(cause), 5: Unreachable(cause),
+		6: Privilege(cause),
 	} {
 		if got := ExitCode(err); got != want {
 			t.Errorf("%v ends with %d, want %d", err, got, want)
@@ -33,7 +34,8 @@ func TestExitCodes(t *testing.T) {
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 25_165_824: "24.00 MiB", 73_666_560: "70.25 MiB", 1 << 62: "4.00 EiB",
+		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 25_165_824: "24.00 MiB", 73_666_560: "70.25 MiB",
+		1 << 62: "4.00 EiB",
 	} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)

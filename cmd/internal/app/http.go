@@ -37,15 +37,17 @@ func (p *Process) ready(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Serve serves /metrics, /livez and /readyz at addr until stop is called. It serves nothing if addr is "". It returns the
-// URL with the port that was chosen.
+// Serve serves /metrics, /livez and /readyz at addr until stop is called. It serves nothing if addr is "". It returns
+// the URL with the port that was chosen.
 func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func(), err error) {
 	if addr == "" {
 		return "", func() {}, nil
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return "", nil, Usage(fmt.Errorf("serve /metrics on %s: %w; set --metrics-addr to another address, or to \"\" to disable it", addr, err))
+		return "", nil, Usage(
+			fmt.Errorf("serve /metrics on %s: %w; set --metrics-addr to another address, or to \"\" to disable it",
+				addr, err))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))

@@ -30,8 +30,8 @@ const (
 var errUnreachable = errors.New("NATS is unreachable")
 
 // Connect connects to NATS. While no server is reachable it retries without end, because a host agent may start before
-// its bus and outlives it. The connection buffers nothing; the spool keeps batches that are not acked. Each rejection is
-// logged once for each connection.
+// its bus and outlives it. The connection buffers nothing; the spool keeps batches that are not acked. Each rejection
+// is logged once for each connection.
 //
 // Reply subjects begin with _INBOX.<program> unless c has another prefix, so that permissions can keep one user from
 // reading the replies to another.
@@ -89,7 +89,8 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		// An unreachable server is not an error here. The remaining errors are about the configuration.
-		return nil, nil, Usage(fmt.Errorf("connect to NATS at %s: %w; see nats.url, nats.creds_file and nats.tls", c.Servers(), err))
+		return nil, nil, Usage(fmt.Errorf("connect to NATS at %s: %w; see nats.url, nats.creds_file and nats.tls",
+			c.Servers(), err))
 	}
 	made.Store(nc)
 	if !nc.IsConnected() {
@@ -132,11 +133,12 @@ func (p *Process) ConnectError(c config.NATS) error {
 		}
 		cause = cmp.Or(dial, cause)
 	}
-	return Unreachable(fmt.Errorf("connect to NATS at %s: %w; start a server with JetStream, or correct nats.url", c.Servers(), cause))
+	return Unreachable(fmt.Errorf("connect to NATS at %s: %w; start a server with JetStream, or correct nats.url",
+		c.Servers(), cause))
 }
 
-// ExplainTimeout replaces the timeout of a request by the permission that the user lacks, if the server has rejected one.
-// It returns other errors unchanged.
+// ExplainTimeout replaces the timeout of a request by the permission that the user lacks, if the server has rejected
+// one. It returns other errors unchanged.
 func (p *Process) ExplainTimeout(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
 		return err
@@ -182,7 +184,8 @@ func identity(c config.NATS) (options []nats.Option, err error) {
 			return nil, err
 		}
 		options = append(options, nats.UserCredentials(c.CredsFile), func(o *nats.Options) error {
-			o.UserJWT = func() (string, error) { return userJWT(c.CredsFile) } // read at each connect, because it may be rotated
+			// read at each connect, because it may be rotated
+			o.UserJWT = func() (string, error) { return userJWT(c.CredsFile) }
 			return nil
 		})
 	}
@@ -212,8 +215,9 @@ func userJWT(path string) (string, error) {
 	token, err := nkeys.ParseDecoratedJWT(file)
 	_, seedErr := nkeys.ParseDecoratedUserNKey(file)
 	if err != nil || seedErr != nil || !strings.HasPrefix(token, "eyJ") || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("nats.creds_file: %s is not a credentials file with a JWT and a seed between lines of dashes; "+
-			"set nats.nkey_file to a file with only a seed", path)
+		return "", fmt.Errorf(
+			"nats.creds_file: %s is not a credentials file with a JWT and a seed between lines of dashes; "+
+				"set nats.nkey_file to a file with only a seed", path)
 	}
 	return token, nil
 }

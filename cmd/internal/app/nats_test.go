@@ -30,7 +30,8 @@ func TestConnectBeforeServerStarts(t *testing.T) {
 	address := free.Addr().(*net.TCPAddr)
 	free.Close()
 	p := &Process{
-		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond, reconnectJitter: time.Millisecond,
+		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond,
+		reconnectJitter: time.Millisecond,
 	}
 	nc, js, err := p.Connect(config.NATS{URL: "nats://" + address.String()})
 	if err != nil {
@@ -46,7 +47,8 @@ func TestConnectBeforeServerStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		go s.Start()
-		subscribed, err := nats.Connect("nats://"+address.String(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+		subscribed, err := nats.Connect("nats://"+address.String(), nats.RetryOnFailedConnect(true),
+			nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,12 +95,14 @@ func TestSeedIsNeverSent(t *testing.T) {
 	c := config.NATS{URL: "nats://127.0.0.1:1", CredsFile: path}
 	refuses := func(name string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "nats.nkey_file") || strings.Contains(err.Error(), string(seed)) {
+		if err == nil || !strings.Contains(err.Error(), "nats.nkey_file") || strings.Contains(err.Error(),
+			string(seed)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, text := range map[string]string{
-		"a seed": string(seed), "a seed in a block": block("USER NKEY SEED", string(seed)), "a JWT": token, "nothing": "",
+		"a seed": string(seed), "a seed in a block": block("USER NKEY SEED", string(seed)), "a JWT": token,
+		"nothing":                 "",
 		"without lines of dashes": token + "\n" + string(seed) + "\n",
 		"the seed first":          block("USER NKEY SEED", string(seed)) + block("NATS USER JWT", token),
 	} {
@@ -146,7 +150,8 @@ func TestReconnectsAreSpread(t *testing.T) {
 		t.Errorf("it waits %v to %v", least, most)
 	}
 	if o.MaxReconnect >= 0 || !o.RetryOnFailedConnect || o.ReconnectBufSize >= 0 {
-		t.Errorf("it gives up after %d tries, tries at first: %v, buffers %d bytes", o.MaxReconnect, o.RetryOnFailedConnect, o.ReconnectBufSize)
+		t.Errorf("it gives up after %d tries, tries at first: %v, buffers %d bytes", o.MaxReconnect,
+			o.RetryOnFailedConnect, o.ReconnectBufSize)
 	}
 }
 
@@ -199,7 +204,8 @@ func TestMovesAreSpread(t *testing.T) {
 func clustered(t *testing.T, routes []*url.URL) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}, Routes: routes, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1},
+		Routes: routes, NoSigs: true, NoLog: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -212,14 +218,15 @@ func clustered(t *testing.T, routes []*url.URL) *server.Server {
 	return s
 }
 
-// TestMissingPermissionExplainsTimeout makes a request that the server ignores because of permissions. Errors and /readyz
-// name the permission until the next connection.
+// TestMissingPermissionExplainsTimeout makes a request that the server ignores because of permissions. Errors and
+// /readyz name the permission until the next connection.
 func TestMissingPermissionExplainsTimeout(t *testing.T) {
 	t.Parallel()
 	const asks = "$JS.API.STREAM.INFO.KV_gputap_meta"
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}}}}},
+		Users: []*server.User{{Username: "u", Password: "p",
+			Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +237,8 @@ func TestMissingPermissionExplainsTimeout(t *testing.T) {
 		t.Fatal("nats-server does not start")
 	}
 	p := &Process{
-		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond, reconnectJitter: time.Millisecond,
+		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond,
+		reconnectJitter: time.Millisecond,
 	}
 	c := config.NATS{URL: strings.Replace(s.ClientURL(), "://", "://u:p@", 1)}
 	nc, _, err := p.Connect(c)
@@ -267,7 +275,8 @@ func TestMissingPermissionExplainsTimeout(t *testing.T) {
 	}
 	eventually("the rejection", func() bool { return !errors.Is(p.ExplainTimeout(noAnswer), noAnswer) })
 	for _, err := range []error{noAnswer, nats.ErrTimeout} {
-		if err := p.ExplainTimeout(err); !strings.Contains(err.Error(), "publish to "+asks+": this user has no permission") || !strings.Contains(err.Error(), "credentials") {
+		if err := p.ExplainTimeout(err); !strings.Contains(err.Error(),
+			"publish to "+asks+": this user has no permission") || !strings.Contains(err.Error(), "credentials") {
 			t.Errorf("it is %v", err)
 		}
 	}

@@ -137,8 +137,8 @@ func stablePart(subject string) string {
 	return subject
 }
 
-// explain returns the cause of a rejected connection and the remedy, with the key to change. It returns "" if the server
-// did not reject the connection.
+// explain returns the cause of a rejected connection and the remedy, with the key to change. It returns "" if the
+// server did not reject the connection.
 func explain(c config.NATS, err error) string {
 	if err == nil {
 		return ""
@@ -155,7 +155,8 @@ func explain(c config.NATS, err error) string {
 	case errors.Is(err, nats.ErrAuthorization) && credential == "":
 		return "the server requires credentials; set nats.creds_file, nats.nkey_file or a user and password in nats.url"
 	case errors.Is(err, nats.ErrAuthorization) && credential == "nats.tls.cert_file":
-		return "the server has no user with the credentials in nats.tls.cert_file; set nats.nkey_file or nats.creds_file too, " +
+		return "the server has no user with the credentials in nats.tls.cert_file; set nats.nkey_file or " +
+			"nats.creds_file too, " +
 			"which the server may require in addition to a certificate, or add the user on the server"
 	case errors.Is(err, nats.ErrAuthorization):
 		return "the server has no user with the credentials in " + credential +
@@ -174,18 +175,21 @@ func explainCertificate(c config.NATS, err error) string {
 		return "the certificate of the server is not signed by an authority that this system trusts; " +
 			"set nats.tls.ca_file to the certificate of its authority"
 	case errors.As(err, &authority):
-		return "the certificate of the server is not signed by the authority in nats.tls.ca_file; correct the file or nats.url"
+		return "the certificate of the server is not signed by the authority in nats.tls.ca_file; correct the file " +
+			"or nats.url"
 	case errors.As(err, &name):
 		return "the certificate of the server is for another name; use a name from the certificate in nats.url"
 	case errors.As(err, &invalid):
-		return "the certificate of the server is not valid; renew it on the server, or correct the clock of this machine"
+		return "the certificate of the server is not valid; renew it on the server, or correct the clock of this " +
+			"machine"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server has no TLS; enable it there, or remove nats.tls and tls:// from the configuration"
 	case strings.Contains(err.Error(), "remote error: tls: ") || errors.Is(err, nats.ErrTLS):
 		if c.TLS.CertFile == "" {
 			return "the server requires a client certificate; set nats.tls.cert_file and nats.tls.key_file"
 		}
-		return "the server rejects the client certificate in nats.tls.cert_file; it must be in date and signed by an authority " +
+		return "the server rejects the client certificate in nats.tls.cert_file; it must be in date and signed by an " +
+			"authority " +
 			"that the server trusts"
 	}
 	return ""

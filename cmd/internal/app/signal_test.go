@@ -92,7 +92,8 @@ func TestLogAndErrorHideSecrets(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), asChild+"=secret")
 	out, err := child.CombinedOutput()
-	if child.ProcessState.ExitCode() != 2 || bytes.Contains(out, []byte("S3CRET")) || bytes.Count(out, []byte("nats://me:xxxxx@bus")) != 3 {
+	if child.ProcessState.ExitCode() != 2 || bytes.Contains(out, []byte("S3CRET")) ||
+		bytes.Count(out, []byte("nats://me:xxxxx@bus")) != 3 {
 		t.Errorf("ends with %v and prints\n%s", err, out)
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // Start does the first steps of every daemon: it configures the log, serves /metrics and connects to NATS. stop ends
 // both.
-func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l config.Log) (js jetstream.JetStream, stop func(), err error) {
+func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l config.Log) (js jetstream.JetStream,
+	stop func(), err error) {
 	p.Logging(l)
 	_, stopServing, err := p.Serve(ctx, m.Addr)
 	if err != nil {

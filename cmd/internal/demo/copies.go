@@ -21,14 +21,16 @@ func throughput(s *stage, now *pipeline.Snapshot) []Check {
 	p := now.Processes[0]
 	var rows []Check
 	for _, d := range []struct{ direction, symbol, async string }{
-		{"HtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2"}, {"DtoH", "cuMemcpyDtoH_v2", ""}, {"DtoD", "cuMemcpyDtoD_v2", ""},
+		{"HtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2"}, {"DtoH", "cuMemcpyDtoH_v2", ""},
+		{"DtoD", "cuMemcpyDtoD_v2", ""},
 	} {
 		c, t := p.Copies[d.direction], images[0].calls[d.symbol]
 		if c == nil {
 			c = &pipeline.Copy{}
 		}
 		rows = append(rows,
-			Check{What: "exit: " + d.direction + " bytes", Expected: t.bytes + images[0].calls[d.async].bytes, Observed: c.Bytes},
+			Check{What: "exit: " + d.direction + " bytes", Expected: t.bytes + images[0].calls[d.async].bytes,
+				Observed: c.Bytes},
 			Check{
 				What:     "exit: " + d.direction + " bytes/s",
 				Expected: bounds{perSecond(t.bytes, around[d.symbol]), perSecond(t.bytes, t.busyNS)},

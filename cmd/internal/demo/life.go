@@ -31,11 +31,13 @@ var lifeParts = onePipeline([]part{
 		return []Check{{What: "unknown handles", Expected: uint64(0), Observed: now.Counters.UnknownHandles}}
 	}},
 	{workload: "life-graphs", steps: []step{
-		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2}, {name: "again", bytes: 20 * mib, allocations: 2},
+		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2}, {name: "again", bytes: 20 * mib,
+			allocations: 2},
 		{name: "destroyed", bytes: 20 * mib, allocations: 2}, {name: "freed"},
 	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
 		return []Check{
-			{What: "graph launches with unknown kernels", Expected: uint64(0), Observed: now.Processes[0].GraphLaunchesPartial},
+			{What: "graph launches with unknown kernels", Expected: uint64(0),
+				Observed: now.Processes[0].GraphLaunchesPartial},
 			{What: "unmatched frees", Expected: uint64(0), Observed: now.Counters.UnmatchedFrees},
 			{What: "allocations whose end was never seen", Expected: uint64(0), Observed: now.Counters.UnseenEnds},
 		}
@@ -59,10 +61,12 @@ var sharedParts = onePipeline([]part{
 	}},
 	{workload: "shared-vmm", steps: []step{
 		{name: "mapped", bytes: 24 * mib, allocations: 2, holders: []holder{{"vmm", false}, {"vmm", true}}},
-		{name: "half", holders: []holder{{"vmm", false}, {"vmm", true}}}, {name: "gone", bytes: 24 * mib, allocations: 2},
+		{name: "half", holders: []holder{{"vmm", false}, {"vmm", true}}}, {name: "gone", bytes: 24 * mib,
+			allocations: 2},
 	}},
 	{workload: "shared-pool", steps: []step{
-		{name: "opened", bytes: 4 * mib, allocations: 1, holders: []holder{{"ipc", true}}}, {name: "freed", bytes: 4 * mib, allocations: 1},
+		{name: "opened", bytes: 4 * mib, allocations: 1, holders: []holder{{"ipc", true}}},
+		{name: "freed", bytes: 4 * mib, allocations: 1},
 	}},
 	{workload: "shared-external", steps: []step{
 		{name: "mapped", holders: []holder{{"external", false}, {"external", false}, {"external", false}}},

@@ -64,7 +64,8 @@ func TestOutageLosesNothing(t *testing.T) {
 	stub, workloadPath := filepath.Join(bin, "stub", "libcuda.so.1"), filepath.Join(bin, "workload")
 	dir, port := t.TempDir(), -1
 	start := func() *server.Server {
-		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
+			NoSigs: true, NoLog: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,8 @@ func sameCalls(t *testing.T, r leak.Report, want truth) {
 	}
 	for _, symbol := range []string{"cuMemAlloc_v2", "cuMemFree_v2"} {
 		if folded[symbol] != want.calls[symbol].ok || want.calls[symbol].ok != 260_000 {
-			t.Errorf("%s: %d folded, %d counted by the stub, 260,000 asked for", symbol, folded[symbol], want.calls[symbol].ok)
+			t.Errorf("%s: %d folded, %d counted by the stub, 260,000 asked for", symbol, folded[symbol],
+				want.calls[symbol].ok)
 		}
 	}
 }

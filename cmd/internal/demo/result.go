@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Result is what one scenario found. Its JSON keys are a contract.
+// Result is the result of one scenario. Its JSON keys are a contract.
 type Result struct {
 	Name     string            `json:"name"`
 	OK       bool              `json:"ok"`

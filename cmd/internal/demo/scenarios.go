@@ -16,12 +16,14 @@ var Scenarios = []Scenario{
 		},
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
 			unfreed := now.Processes[0].UnfreedBytes
-			return []Check{{What: "exit: unfreed at exit in the listing", Expected: uint64(8_388_608), Observed: unfreed}}
+			return []Check{{What: "exit: unfreed at exit in the listing", Expected: uint64(8_388_608),
+				Observed: unfreed}}
 		},
 	}}},
 	{"train", "10 allocations of two threads; one thread frees an allocation of the other", []part{{
 		workload: "train",
-		steps:    []step{{name: "live", bytes: 70*mib + 258*kib, allocations: 10}, {name: "freed", bytes: 54*mib + 258*kib, allocations: 9}},
+		steps: []step{{name: "live", bytes: 70*mib + 258*kib, allocations: 10},
+			{name: "freed", bytes: 54*mib + 258*kib, allocations: 9}},
 	}}},
 	{"procs4", "four processes at once", []part{{
 		workload: "procs4",
@@ -30,7 +32,8 @@ var Scenarios = []Scenario{
 	}}},
 	{"threads5", "five threads of one process", []part{{
 		workload: "threads5",
-		steps:    []step{{name: "first", bytes: 102 * mib, allocations: 6}, {name: "second", bytes: 142 * mib, allocations: 8}},
+		steps: []step{{name: "first", bytes: 102 * mib, allocations: 6}, {name: "second", bytes: 142 * mib,
+			allocations: 8}},
 	}}},
 	{"anomaly", "one allocation of 2,096 MB among many of 10 MB", []part{{
 		workload: "anomaly",

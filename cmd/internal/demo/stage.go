@@ -180,7 +180,7 @@ func (s *stage) live(step string) error {
 	})
 }
 
-// snapshot returns what gputap knows of these images. It leaves out other programs that run on the same stub.
+// snapshot returns the state of gputap for these images, without other programs that run on the same stub.
 func (s *stage) snapshot(images []truth) *pipeline.Snapshot {
 	now := s.pipe.Snapshot()
 	known := map[*pipeline.Process]bool{}

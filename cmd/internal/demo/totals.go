@@ -10,8 +10,8 @@ import (
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 )
 
-// totals compares all figures after the end: for each process its calls by result, its unfreed memory and its launches by
-// kernel. It also checks that no event was lost.
+// totals compares all figures after the end: for each process its calls by result, its unfreed memory and its launches
+// by kernel. It also checks that no event was lost.
 func (s *stage) totals(now *pipeline.Snapshot) ([]Check, error) {
 	images, err := readTruth(s.truths)
 	if err != nil {
@@ -23,7 +23,8 @@ func (s *stage) totals(now *pipeline.Snapshot) ([]Check, error) {
 	for i := range images {
 		p := processOf(now, &images[i])
 		if p == nil {
-			rows = append(rows, Check{What: fmt.Sprintf("process %d seen", images[i].pid), Expected: true, Observed: false})
+			rows = append(rows, Check{What: fmt.Sprintf("process %d seen", images[i].pid), Expected: true,
+				Observed: false})
 			continue
 		}
 		if byProcess[p] == nil {
@@ -48,7 +49,8 @@ func processTotals(who string, p *pipeline.Process, images []truth) []Check {
 		want.holders += t.holders
 		for symbol, c := range t.calls {
 			all := want.calls[symbol]
-			want.calls[symbol] = truthCall{all.ok + c.ok, all.failed + c.failed, all.bytes + c.bytes, all.busyNS + c.busyNS}
+			want.calls[symbol] = truthCall{all.ok + c.ok, all.failed + c.failed, all.bytes + c.bytes,
+				all.busyNS + c.busyNS}
 		}
 		for name, n := range t.kernels {
 			want.kernels[demangle.Filter(name)] += n
@@ -61,11 +63,14 @@ func processTotals(who string, p *pipeline.Process, images []truth) []Check {
 		{What: who + "unfreed at exit, allocations", Expected: want.liveAllocations, Observed: p.UnfreedAllocations},
 	}
 	if want.contextAllocations+p.ContextAllocations > 0 {
-		rows = append(rows, Check{What: who + "freed with contexts, bytes", Expected: want.contextBytes, Observed: p.ContextBytes},
-			Check{What: who + "freed with contexts, allocations", Expected: want.contextAllocations, Observed: p.ContextAllocations})
+		rows = append(rows, Check{What: who + "freed with contexts, bytes", Expected: want.contextBytes,
+			Observed: p.ContextBytes},
+			Check{What: who + "freed with contexts, allocations", Expected: want.contextAllocations,
+				Observed: p.ContextAllocations})
 	}
 	if want.holders+p.Holders.UnclosedAtExit > 0 {
-		rows = append(rows, Check{What: who + "holders not closed", Expected: want.holders, Observed: p.Holders.UnclosedAtExit})
+		rows = append(rows, Check{What: who + "holders not closed", Expected: want.holders,
+			Observed: p.Holders.UnclosedAtExit})
 	}
 	for _, symbol := range slices.Sorted(maps.Keys(want.calls)) {
 		if !probed(symbol) {
@@ -75,13 +80,16 @@ func processTotals(who string, p *pipeline.Process, images []truth) []Check {
 		if c := p.Calls[symbol]; c != nil {
 			got = *c
 		}
-		rows = append(rows, Check{What: who + symbol + " ok", Expected: want.calls[symbol].ok, Observed: got.OK + got.Recorded})
+		rows = append(rows, Check{What: who + symbol + " ok", Expected: want.calls[symbol].ok, Observed: got.OK +
+			got.Recorded})
 		if want.calls[symbol].failed+got.Failed > 0 {
-			rows = append(rows, Check{What: who + symbol + " failed", Expected: want.calls[symbol].failed, Observed: got.Failed})
+			rows = append(rows, Check{What: who + symbol + " failed", Expected: want.calls[symbol].failed,
+				Observed: got.Failed})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.kernels)) {
-		rows = append(rows, Check{What: who + "launches of " + name, Expected: want.kernels[name], Observed: p.Launches[name]})
+		rows = append(rows, Check{What: who + "launches of " + name, Expected: want.kernels[name],
+			Observed: p.Launches[name]})
 	}
 	return rows
 }

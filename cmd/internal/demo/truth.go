@@ -12,7 +12,7 @@ import (
 )
 
 // truth holds the totals that the stub driver counted in one image of one process. Its file has the layout of struct
-// stub_truth in producer/testdata/stub.h. No code of gputap takes part in the counting.
+// stub_truth in producer/testdata/stub.h. It contains no figures of gputap.
 type truth struct {
 	pid             uint32
 	loaded          uint64 // boot-time ns at which the image loaded the driver

@@ -122,7 +122,8 @@ func lockStore(dir string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("lock the store %s: another gputap uses it; stop that one, or choose another directory", dir)
+		return nil, fmt.Errorf("lock the store %s: another gputap uses it; stop that one, or choose another directory",
+			dir)
 	}
 	return lock, nil
 }

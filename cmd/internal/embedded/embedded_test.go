@@ -34,7 +34,8 @@ func TestStoreSurvivesRestart(t *testing.T) {
 		if ack.Sequence != round+1 {
 			t.Errorf("message %d of round %d", ack.Sequence, round)
 		}
-		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another gputap uses it") {
+		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+			"another gputap uses it") {
 			t.Errorf("a second server on the store: %v", err)
 		}
 		nc.Close()
@@ -60,7 +61,8 @@ func TestUnusableStoreFailsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+		"not a directory") {
 		t.Errorf("got %v", err)
 	}
 	if waited := time.Since(start); waited > startTime/2 {

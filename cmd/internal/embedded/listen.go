@@ -19,7 +19,8 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// Users of the embedded server: the program itself through its pipe, and every program that can read the credential file.
+// Users of the embedded server: the program itself through its pipe, and every program that can read the credential
+// file.
 const (
 	insider = "gputap"
 	reader  = "reader"
@@ -31,16 +32,18 @@ const mostReaders = 64
 // credentialName is the name of the credential file in the store.
 const credentialName = "reader.env"
 
-// events are the subjects that readers may subscribe to. Readers have an account without streams, because the server does
-// not check the reply subject of a request. In the program's account a reply could itself be a request to delete a stream.
+// events are the subjects that readers may subscribe to. Readers have an account without streams, because the server
+// does not check the reply subject of a request. In the program's account a reply could itself be a request to delete a
+// stream.
 const events = "gputap.v1.>"
 
-// requests are the requests that readers may send to the program's account, with the number of their replies. Readers may
-// not delete or list JetStream consumers, because they could then disturb those of the program. JetStream removes the
-// consumers of readers when they are idle.
+// requests are the requests that readers may send to the program's account, with the number of their replies. Readers
+// may not delete or list JetStream consumers, because they could then disturb those of the program. JetStream removes
+// the consumers of readers when they are idle.
 var requests = map[string]server.ServiceRespType{
 	"$JS.API.INFO": server.Singleton, "$JS.API.STREAM.NAMES": server.Singleton, "$JS.API.STREAM.LIST": server.Singleton,
-	"$JS.API.STREAM.INFO.*": server.Singleton, "$JS.API.STREAM.MSG.GET.*": server.Singleton, "$JS.API.DIRECT.GET.>": server.Streamed,
+	"$JS.API.STREAM.INFO.*": server.Singleton, "$JS.API.STREAM.MSG.GET.*": server.Singleton,
+	"$JS.API.DIRECT.GET.>":      server.Streamed,
 	"$JS.API.CONSUMER.CREATE.>": server.Singleton, "$JS.API.CONSUMER.INFO.*.*": server.Singleton,
 	"$JS.API.CONSUMER.MSG.NEXT.*.*": server.Streamed, "$JS.ACK.>": server.Singleton,
 }
@@ -62,7 +65,8 @@ func (r *readers) admit(s *server.Server) error {
 	only := []*server.Account{own}
 	err = errors.Join(bus.AddStreamExport(events, only), own.AddStreamImport(bus, events, ""))
 	for subject, answers := range requests {
-		err = errors.Join(err, bus.AddServiceExportWithResponse(subject, answers, only), own.AddServiceImport(bus, subject, subject))
+		err = errors.Join(err, bus.AddServiceExportWithResponse(subject, answers, only), own.AddServiceImport(bus,
+			subject, subject))
 	}
 	if err != nil {
 		return fmt.Errorf("export the streams to readers: %w", err)
@@ -80,7 +84,8 @@ func listen(options *server.Options, c config.Embedded) (*readers, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.DontListen, options.Host, options.Port, options.MaxConn = false, address.Addr().String(), int(address.Port()), mostReaders
+	options.DontListen, options.Host, options.Port, options.MaxConn = false, address.Addr().String(),
+		int(address.Port()), mostReaders
 	if options.Port == 0 {
 		options.Port = server.RANDOM_PORT // the server takes 0 as 4222
 	}
@@ -117,8 +122,8 @@ func (r *readers) Check(c server.ClientAuthentication) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// publish writes the credential file. It has the shell variables that the nats command reads, and only users who can read
-// the store can read it.
+// publish writes the credential file. It has the shell variables that the nats command reads, and only users who can
+// read the store can read it.
 func (r *readers) publish(dir, address string, c config.Embedded) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -156,8 +161,8 @@ func (r *readers) withdraw() {
 	}
 }
 
-// Listening returns the address for readers, and the path of the file of mode 0600 with their credentials. Both are empty
-// without a listener.
+// Listening returns the address for readers, and the path of the file of mode 0600 with their credentials. Both are
+// empty without a listener.
 func (s *Server) Listening() (address, credentialFile string) {
 	if s.readers == nil {
 		return "", ""

@@ -25,7 +25,8 @@ import (
 )
 
 // listening starts a server with a stream of one event, and returns the variables of its credential file.
-func listening(t *testing.T, dir string, c config.Embedded) (js jetstream.JetStream, credential map[string]string, log *strings.Builder) {
+func listening(t *testing.T, dir string, c config.Embedded) (js jetstream.JetStream, credential map[string]string,
+	log *strings.Builder) {
 	t.Helper()
 	log = &strings.Builder{}
 	s, err := StartListening(dir, c, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -43,7 +44,8 @@ func listening(t *testing.T, dir string, c config.Embedded) (js jetstream.JetStr
 			t.Errorf("the credential outlives its server: %v", err)
 		}
 	})
-	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "GPUTAP_EV_000", Subjects: []string{"gputap.v1.ev.0.>"}, AllowDirect: true})
+	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "GPUTAP_EV_000",
+		Subjects: []string{"gputap.v1.ev.0.>"}, AllowDirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +87,10 @@ func TestListenerRequiresCredential(t *testing.T) {
 	url := credential["NATS_URL"]
 	for name, option := range map[string]nats.Option{
 		"nobody": nil, "a guess": nats.UserInfo(reader, "x"), "no password": nats.UserInfo(reader, ""),
-		"another user": nats.UserInfo("me", credential["NATS_PASSWORD"]), "the program": nats.UserInfo(insider, credential["NATS_PASSWORD"]),
-		"the program without a password": nats.UserInfo(insider, ""), "a token": nats.Token(credential["NATS_PASSWORD"]),
+		"another user": nats.UserInfo("me", credential["NATS_PASSWORD"]), "the program": nats.UserInfo(insider,
+			credential["NATS_PASSWORD"]),
+		"the program without a password": nats.UserInfo(insider, ""),
+		"a token":                        nats.Token(credential["NATS_PASSWORD"]),
 	} {
 		if nc, err := nats.Connect(url, option); !errors.Is(err, nats.ErrAuthorization) {
 			t.Errorf("%s can connect: %v, %v", name, nc, err)
@@ -127,7 +131,8 @@ func TestReadersCanOnlyRead(t *testing.T) {
 	if m, err := ordered.Next(jetstream.FetchMaxWait(20 * time.Second)); err != nil || string(m.Data()) != "event" {
 		t.Errorf("ordered consumer: %v, %v", m, err)
 	}
-	pull, err := js.CreateConsumer(t.Context(), "GPUTAP_EV_000", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+	pull, err := js.CreateConsumer(t.Context(), "GPUTAP_EV_000",
+		jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,10 +140,14 @@ func TestReadersCanOnlyRead(t *testing.T) {
 		t.Errorf("pull consumer: %v", err)
 	}
 	for _, subject := range []string{
-		"gputap.v1.ev.0.c.h.memory", "gputap.v1.out.alert.leak.c.h", "gputap.v1.state.leak.0.m", "$KV.gputap_meta.topology", "x",
-		"$JS.API.STREAM.DELETE.GPUTAP_EV_000", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.UPDATE.GPUTAP_EV_000",
-		"$JS.API.STREAM.MSG.DELETE.GPUTAP_EV_000", "$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.x", "$JS.API.CONSUMER.DURABLE.CREATE.GPUTAP_EV_000.x",
-		"$JS.API.STREAM.SNAPSHOT.GPUTAP_EV_000", "_INBOX.x", "$JS.API.CONSUMER.NAMES.GPUTAP_EV_000", "$JS.API.CONSUMER.LIST.GPUTAP_EV_000",
+		"gputap.v1.ev.0.c.h.memory", "gputap.v1.out.alert.leak.c.h", "gputap.v1.state.leak.0.m",
+		"$KV.gputap_meta.topology", "x",
+		"$JS.API.STREAM.DELETE.GPUTAP_EV_000", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.CREATE.X",
+		"$JS.API.STREAM.UPDATE.GPUTAP_EV_000",
+		"$JS.API.STREAM.MSG.DELETE.GPUTAP_EV_000", "$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.x",
+		"$JS.API.CONSUMER.DURABLE.CREATE.GPUTAP_EV_000.x",
+		"$JS.API.STREAM.SNAPSHOT.GPUTAP_EV_000", "_INBOX.x", "$JS.API.CONSUMER.NAMES.GPUTAP_EV_000",
+		"$JS.API.CONSUMER.LIST.GPUTAP_EV_000",
 	} {
 		if err := nc.Publish(subject, nil); err != nil {
 			t.Fatal(err)
@@ -146,7 +155,8 @@ func TestReadersCanOnlyRead(t *testing.T) {
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if err := nc.LastError(); !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
+		if err := nc.LastError(); !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(),
+			`"`+subject+`"`) {
 			t.Errorf("may publish to %s", subject)
 		}
 	}
@@ -163,16 +173,19 @@ func TestReplySubjectCannotReachStreams(t *testing.T) {
 	nc := attach(t, credential)
 	requests := map[string]string{
 		"$JS.API.DIRECT.GET.GPUTAP_EV_000": "x", "$JS.API.DIRECT.GET.GPUTAP_EV_000.gputap.v1.ev.0.c.h.memory": "",
-		"$JS.API.STREAM.MSG.GET.GPUTAP_EV_000": `{"seq":1}`, "$JS.API.INFO": "", "$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.mine": "",
+		"$JS.API.STREAM.MSG.GET.GPUTAP_EV_000": `{"seq":1}`, "$JS.API.INFO": "",
+		"$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.mine": "",
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateConsumer(t.Context(), "GPUTAP_EV_000", jetstream.ConsumerConfig{Name: "mine", AckPolicy: jetstream.AckNonePolicy}); err != nil {
+	if _, err := js.CreateConsumer(t.Context(), "GPUTAP_EV_000", jetstream.ConsumerConfig{Name: "mine",
+		AckPolicy: jetstream.AckNonePolicy}); err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []string{"gputap.v1.ev.0.c.h.memory", "$JS.API.STREAM.PURGE.GPUTAP_EV_000", "$JS.API.STREAM.DELETE.GPUTAP_EV_000"} {
+	for _, to := range []string{"gputap.v1.ev.0.c.h.memory", "$JS.API.STREAM.PURGE.GPUTAP_EV_000",
+		"$JS.API.STREAM.DELETE.GPUTAP_EV_000"} {
 		for subject, body := range requests {
 			if err := nc.PublishRequest(subject, to, []byte(body)); err != nil {
 				t.Fatal(err)
@@ -215,7 +228,8 @@ func TestListenerForOtherMachinesRequiresTLS(t *testing.T) {
 	if _, err := nats.Connect(plain, nats.UserInfo(reader, credential["NATS_PASSWORD"])); err == nil {
 		t.Error("a client that does not trust the authority can connect")
 	}
-	if _, err := nats.Connect(plain, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})); !errors.Is(err, nats.ErrAuthorization) {
+	if _, err := nats.Connect(plain, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})); !errors.Is(
+		err, nats.ErrAuthorization) {
 		t.Errorf("TLS without the credential: %v", err)
 	}
 }
@@ -228,15 +242,17 @@ func TestListenErrorNamesCause(t *testing.T) {
 	}
 	defer taken.Close()
 	for want, c := range map[string]config.Embedded{
-		taken.Addr().String():                               {Listen: taken.Addr().String()},
-		"embedded.listen_tls_cert":                          {Listen: "127.0.0.1:0", TLSCert: "/no/such.pem", TLSKey: "/no/such.key"},
+		taken.Addr().String(): {Listen: taken.Addr().String()},
+		"embedded.listen_tls_cert": {Listen: "127.0.0.1:0", TLSCert: "/no/such.pem",
+			TLSKey: "/no/such.key"},
 		`embedded.listen: "gpu-1:4222" is not an address`:   {Listen: "gpu-1:4222"},
 		`embedded.listen: "4222" is not an address`:         {Listen: "4222"},
 		`embedded.listen: "127.0.0.1:x" is not an address`:  {Listen: "127.0.0.1:x"},
 		`embedded.listen: "127.0.0.1:-1" is not an address`: {Listen: "127.0.0.1:-1"},
 	} {
 		dir := t.TempDir()
-		if _, err := StartListening(dir, c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := StartListening(dir, c, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %s", err, want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, credentialName)); err == nil {
@@ -296,7 +312,8 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	if err := errors.Join(os.WriteFile(certFile, public, 0o600),
-		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
+			0o600)); err != nil {
 		t.Fatal(err)
 	}
 	pool = x509.NewCertPool()

@@ -77,8 +77,9 @@ func (p *Process) details(q *leak.Process) {
 	for i := range q.Pools {
 		o := &q.Pools[i]
 		p.Pools = append(p.Pools, Pool{
-			Handle: hex(o.Handle), Ordinal: o.Ordinal, Imported: o.Imported, Destroyed: o.Destroyed, LimitBytes: o.Limit,
-			LiveBytes: o.LiveBytes, LiveAllocations: o.LiveAllocations, ReservedBytes: o.ReservedBytes,
+			Handle: hex(o.Handle), Ordinal: o.Ordinal, Imported: o.Imported, Destroyed: o.Destroyed,
+			LimitBytes: o.Limit,
+			LiveBytes:  o.LiveBytes, LiveAllocations: o.LiveAllocations, ReservedBytes: o.ReservedBytes,
 			ReservedTime: known(o.ReservedAt), UsedBytes: o.UsedBytes, UsedTime: known(o.UsedAt),
 		})
 	}

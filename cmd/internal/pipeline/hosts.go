@@ -45,7 +45,8 @@ func (s *Snapshot) hosts(report []coverage.Host) {
 			j.GPUs = append(j.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
 		}
 		for _, l := range h.Libraries {
-			j.Libraries = append(j.Libraries, HostLibrary{l.Path, l.Attached, l.Stepped, list(l.Absent), list(l.Failed)})
+			j.Libraries = append(j.Libraries, HostLibrary{l.Path, l.Attached, l.Stepped, list(l.Absent),
+				list(l.Failed)})
 		}
 		s.Hosts = append(s.Hosts, j)
 		for _, c := range h.Processes {

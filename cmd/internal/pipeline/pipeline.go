@@ -226,7 +226,8 @@ func (p *Pipeline) Lost() map[string]uint64 {
 			}
 		}
 		s := c.Stats()
-		for cause, n := range map[string]uint64{"missing_batches": s.Missing, "invalid_batches": s.Invalid + s.Refused} {
+		for cause, n := range map[string]uint64{"missing_batches": s.Missing, "invalid_batches": s.Invalid +
+			s.Refused} {
 			if n > 0 {
 				lost[cause] += n
 			}

@@ -26,7 +26,7 @@ const (
 )
 
 // WriteReport prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its
-// cost grows with what it shows, not with the number of live allocations.
+// cost depends on its own size, not on the number of live allocations.
 func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
@@ -57,8 +57,10 @@ func writeHeader(out io.Writer, s *Snapshot) {
 			running++
 		}
 	}
-	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule, s.Time.Format("2006-01-02 15:04:05Z"),
-		app.Plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live), app.Plural(allocations, "allocation", "allocations"),
+	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule,
+		s.Time.Format("2006-01-02 15:04:05Z"),
+		app.Plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live),
+		app.Plural(allocations, "allocation", "allocations"),
 		LostText(s.Lost))
 	if len(s.Processes) == 0 {
 		fmt.Fprintln(out, "no CUDA call so far")
@@ -111,14 +113,17 @@ func writeMemory(out io.Writer, p *Process) {
 			app.Plural(p.UnfreedAllocations, "allocation", "allocations"), app.Bytes(p.PeakBytes))
 		return
 	}
-	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), app.Plural(p.LiveAllocations, "allocation", "allocations"),
+	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), app.Plural(p.LiveAllocations, "allocation",
+		"allocations"),
 		app.Bytes(p.PeakBytes))
 	if p.HostMemory.LiveAllocations > 0 {
-		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes), p.HostMemory.LiveAllocations)
+		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes),
+			p.HostMemory.LiveAllocations)
 	}
 	fmt.Fprintln(out)
 	if p.Holders.Count > 0 {
-		fmt.Fprintf(out, "  holds %s of other processes%s\n", app.Plural(p.Holders.Count, "reference to memory", "references to memory"), ownersText(p.Holders.List))
+		fmt.Fprintf(out, "  holds %s of other processes%s\n", app.Plural(p.Holders.Count, "reference to memory",
+			"references to memory"), ownersText(p.Holders.List))
 	}
 }
 
@@ -165,7 +170,8 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocatio
 		list := byThread[tid]
 		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
-			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class, app.Bytes(a.Bytes),
+			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class,
+				app.Bytes(a.Bytes),
 				now.Sub(a.At).Round(time.Second))
 		}
 	}
@@ -205,7 +211,8 @@ func writeLaunches(out io.Writer, p *Process) {
 	for _, n := range p.Launches {
 		total += n
 	}
-	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"), app.Plural(uint64(len(names)), "kernel", "kernels"),
+	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"), app.Plural(uint64(len(names)),
+		"kernel", "kernels"),
 		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
 		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
@@ -229,7 +236,8 @@ func writeCopies(out io.Writer, p *Process) {
 		}
 		fmt.Fprintf(out, "  %s %s in %s", direction, app.Bytes(c.Bytes), app.Plural(c.Calls, one, many))
 		if c.BusySeconds > 0 {
-			fmt.Fprintf(out, "   achieved %.2f GB/s over %.3f s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9, c.BusySeconds)
+			fmt.Fprintf(out, "   achieved %.2f GB/s over %.3f s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9,
+				c.BusySeconds)
 		}
 		if c.AsyncCalls > 0 {
 			fmt.Fprintf(out, "   %s of it submitted in %d asynchronous calls", app.Bytes(c.AsyncBytes), c.AsyncCalls)
@@ -240,13 +248,15 @@ func writeCopies(out io.Writer, p *Process) {
 
 func writeUnseen(out io.Writer, p *Process) {
 	if len(p.Unseen.Functions) > 0 {
-		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n", app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
+		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n",
+			app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
 	}
 }
 
 func writeWaits(out io.Writer, p *Process) {
 	if p.Waits.Calls > 0 {
-		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, app.Plural(p.Waits.Calls, "call", "calls"))
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, app.Plural(p.Waits.Calls,
+			"call", "calls"))
 	}
 }
 

@@ -132,7 +132,8 @@ type Counters struct {
 const unknown = "unknown"
 
 // merge joins the reports of the folds by process identity.
-func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []anomaly.Alert, lost map[string]uint64) *Snapshot {
+func merge(l leak.Report, h []launch.Process, m []bandwidth.Process, alerts []anomaly.Alert,
+	lost map[string]uint64) *Snapshot {
 	s := &Snapshot{Time: time.Now().UTC(), Lost: lost, Alerts: alerts, Processes: []*Process{}}
 	if s.Alerts == nil {
 		s.Alerts = []anomaly.Alert{}

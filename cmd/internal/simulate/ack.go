@@ -19,7 +19,9 @@ type ack struct {
 }
 
 var (
-	errNoStream = errors.New("no stream accepts this subject: the stream has no leader, or does not exist (check with gputap stream info; create it with gputap stream init)")
+	errNoStream = errors.New(
+		"no stream accepts this subject: the stream has no leader, or does not exist (check with gputap stream info; " +
+			"create it with gputap stream init)")
 	errTooLarge = errors.New("the message is too large for the stream")
 	errAnswer   = errors.New("the reply is not an ack")
 )

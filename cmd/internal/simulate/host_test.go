@@ -38,8 +38,8 @@ func play(h *host, until time.Duration, each func(batch)) {
 	}
 }
 
-// TestHostsShareNothing expects each process id, thread id, GPU, address and handle on one host, and each process in one
-// life.
+// TestHostsShareNothing expects each process id, thread id, GPU, address and handle on one host, and each process in
+// one life.
 func TestHostsShareNothing(t *testing.T) {
 	t.Parallel()
 	f := fleetOf(t, 50, 3000, 1)

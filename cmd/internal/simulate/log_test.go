@@ -32,7 +32,8 @@ func written(t testing.TB, batches ...batch) (path string) {
 func TestLogKeepsEntries(t *testing.T) {
 	t.Parallel()
 	path := written(t,
-		batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindHost, data: []byte("two"), withheld: true})
+		batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindHost, data: []byte("two"),
+			withheld: true})
 	got := logged(t, path)
 	if len(got) != 2 || got[0].Cluster != "c" || got[0].Host != "sim-1" || got[0].Kind != schema.KindMemory ||
 		got[0].Withheld ||

@@ -239,7 +239,8 @@ func (w *worker) publish(f *flow) error {
 }
 
 func tooLarge(f *flow) error {
-	return fmt.Errorf("publish: the batch of %d bytes is too large: raise max_payload of the NATS server and max_msg_size of its streams",
+	return fmt.Errorf("publish: the batch of %d bytes is too large: raise max_payload of the NATS server and "+
+		"max_msg_size of its streams",
 		len(f.batch.data))
 }
 

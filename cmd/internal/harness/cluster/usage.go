@@ -20,7 +20,7 @@ type Usage struct {
 	Written  int64         // bytes written to disks
 }
 
-// Usage returns the usage of a started process. Only CPU is known after its end.
+// Usage returns the usage of a started process. After the end of the process it returns only CPU.
 func (p *Process) Usage() (Usage, error) {
 	if !p.Running() {
 		if p.cmd == nil || p.cmd.ProcessState == nil {

@@ -179,7 +179,8 @@ func TestLeakReportMustEqualTheStub(t *testing.T) {
 			p.ran("a", 1, 0.5, 1, 1).Images[0].Live = 8
 			p.memory(t, "a", 1, 1, 0.5, 0.6, 0.99)
 			made := compare(p.stored, p.programs, nil, false)
-			r := leak.Report{Processes: []leak.Process{{Info: process.Info{ID: id}, Ended: true, Evidence: "complete", UnfreedBytes: 8}}}
+			r := leak.Report{Processes: []leak.Process{{Info: process.Info{ID: id}, Ended: true, Evidence: "complete",
+				UnfreedBytes: 8}}}
 			c.change(made, &r)
 			err := made.leak(&r)
 			if c.want == "" && err != nil || !strings.Contains(fmt.Sprint(err), c.want) {

@@ -110,8 +110,8 @@ func TestWindowLeavesOutTheEdges(t *testing.T) {
 	}
 }
 
-// TestLimitNamesWhatIsBusy: a limit has less than a tenth of its own CPUs left.
-func TestLimitNamesWhatIsBusy(t *testing.T) {
+// TestLimitNamesBusyProcess: a limit has less than a tenth of its own CPUs left.
+func TestLimitNamesBusyProcess(t *testing.T) {
 	b := &bench{options: options{nodeCPUs: [nodes][]int{{0, 1}, {2, 3}, {4, 5}}}}
 	for name, c := range map[string]struct {
 		cpu  []float64

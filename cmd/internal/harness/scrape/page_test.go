@@ -38,7 +38,7 @@ b 2
 	}
 }
 
-func TestParseRejectsWhatIsNoNumber(t *testing.T) {
+func TestParseRejectsInvalidNumbers(t *testing.T) {
 	if page, err := parse("c many\n", ""); err == nil {
 		t.Errorf("parsed %v", page)
 	}
