@@ -161,7 +161,11 @@ func (b *books) finish() {
 // drain takes all there is.
 func (b *books) drain() {
 	b.t.Helper()
+	left := 0
 	for idle := 0; idle < 3; idle++ {
+		if n := b.o.Stats().Batches; n != left { // some of an earlier run were lost
+			left, idle = n, 0
+		}
 		b.sync()
 		b.store()
 		for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
@@ -283,18 +287,6 @@ func TestLossIsReportedOnce(t *testing.T) {
 			}
 			b.sync()
 			b.land(memory)
-		}},
-		{"directory removed, and cannot be made", func(t *testing.T, b *books, end func(*books)) {
-			lostBefore(b, end)
-			if err := errors.Join(os.RemoveAll(b.opts.Dir), os.WriteFile(b.opts.Dir, nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			b.sync()
-			b.fill(memory, 1, 100)
-			b.take(memory, 1)
-			if err := os.Remove(b.opts.Dir); err != nil {
-				t.Fatal(err)
-			}
 		}},
 		{"file removed", func(t *testing.T, b *books, end func(*books)) {
 			lostBefore(b, end)

@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -55,8 +54,8 @@ func (o *Outbox) enter() (err error) {
 			st.Next = max(st.Next, number+1)
 			if o.inspect(s, &st, torn, cutOff, err) {
 				found = append(found, s)
-				if torn {
-					o.disk.torn = append(o.disk.torn, s)
+				if !s.ended {
+					o.disk.unended = append(o.disk.unended, s)
 				}
 			}
 			o.touch()
@@ -133,15 +132,12 @@ func (o *Outbox) adopt(found []*segment, st *state) {
 	for _, s := range found {
 		o.add(s)
 	}
-	for id, r := range o.runs {
-		r.reported = max(r.reported, st.Reported[id])
-	}
-	if st.Run != o.opts.Run { // its losses that no batch reported or will report
-		reported := st.Reported[st.Run]
-		if r := o.runs[st.Run]; r != nil {
-			reported = max(reported, r.lost)
+	for id, stored := range st.Runs {
+		if r := o.runs[id]; r != nil {
+			r.Reported = max(r.Reported, stored.Reported)
+			stored.Reported = max(r.Reported, r.Lost)
 		}
-		o.inherited += st.Lost - min(st.Lost, reported)
+		o.inherited += stored.unreported() // no batch reported these, or will
 	}
 	for i := range o.queues {
 		if q := &o.queues[i]; len(q.segments) > 0 {
@@ -151,32 +147,4 @@ func (o *Outbox) adopt(found []*segment, st *state) {
 	for o.bytes > o.opts.MaxBytes && o.evict(schema.KindMemory) { // the limit was lowered
 	}
 	o.opts.Changed()
-}
-
-// vanished reports whether the directory was removed, or another one is in its place.
-func (o *Outbox) vanished() bool {
-	if o.disk.root == nil {
-		return false
-	}
-	ours, err := o.disk.dir.Stat()
-	there, failed := os.Stat(o.opts.Dir)
-	return errors.Is(failed, fs.ErrNotExist) || err == nil && failed == nil && !os.SameFile(ours, there)
-}
-
-// abandon counts everything in a directory that vanished as lost.
-func (o *Outbox) abandon() {
-	o.mu.Lock()
-	before := o.opts.Lost.Load()
-	for i := range o.queues {
-		for q := &o.queues[i]; len(q.segments) > 0; {
-			o.lose(q, 0)
-		}
-	}
-	o.trash = nil
-	events := o.opts.Lost.Load() - before
-	o.mu.Unlock()
-	o.disk.leave()
-	o.opts.Log.Warn("outbox directory was removed or replaced; its batches are lost",
-		"dir", o.opts.Dir, "events", events)
-	o.fail(errVanished)
 }

@@ -20,7 +20,6 @@ var (
 
 	errUnwritable = errors.New("the disk cannot be written")
 	errSilent     = errors.New("the disk does not answer")
-	errVanished   = errors.New("the directory was removed or replaced")
 )
 
 // Options of an Outbox. A duration or SegmentBytes of 0 stands for the default.
@@ -203,7 +202,7 @@ func (o *Outbox) Ack(b *Batch) {
 		id = b.segment.run
 	}
 	if r := o.runs[id]; r != nil {
-		r.reported = max(r.reported, b.Lost)
+		r.Reported = max(r.Reported, b.Lost)
 	}
 	if q.inFlight == b {
 		q.inFlight = nil

@@ -137,6 +137,7 @@ type segment struct {
 	lost   uint64   // the greatest Lost of its batches
 	size   int64    // bytes of the file
 	sealed bool     // nothing is appended any more
+	ended  bool     // it had an ending when it was opened
 
 	file   *os.File // while it is written or not synced; only the writing goroutine uses it
 	synced int64    // bytes that survive a power cut; only the writing goroutine uses it
@@ -174,8 +175,9 @@ func openSegment(root *os.Root, kind schema.Kind, number uint64) (s *segment, to
 	}
 	s.size = info.Size()
 	err = s.readHeader(f)
-	closed, failed := s.readEnding(f)
-	if err != nil || failed != nil || closed {
+	ended, failed := s.readEnding(f)
+	s.ended = ended
+	if err != nil || failed != nil || ended {
 		return s, false, 0, errors.Join(err, failed)
 	}
 	cutOff, err = s.scan(f)
@@ -233,6 +235,9 @@ func (s *segment) scan(r io.ReaderAt) (cutOff uint64, err error) {
 // close ends the file behind the last good record.
 func (s *segment) close() error {
 	f, err := s.root.OpenFile(s.name(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // all of it was acked or lost meanwhile
+	}
 	if err != nil {
 		return err
 	}

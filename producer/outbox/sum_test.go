@@ -17,12 +17,13 @@ import (
 // sums does to an outbox what publishers, the disk, an operator and Linux may do.
 type sums struct {
 	*books
-	random  *rand.Rand
-	kills   bool // runs may end without a last word
-	removed bool // files were, and the outbox may not have noticed
-	damaged map[string]bool
-	last    [schema.NumKinds][2]uint64
-	steps   []string
+	random   *rand.Rand
+	kills    bool // runs may end without a last word
+	removed  bool // files were, and the outbox may not have noticed
+	vanished bool // the directory was removed
+	damaged  map[string]bool
+	last     [schema.NumKinds][2]uint64
+	steps    []string
 }
 
 var sumKinds = []schema.Kind{memory, launch, host, schema.KindCopy}
@@ -148,9 +149,7 @@ func (m *sums) inOrder(kind schema.Kind) {
 }
 
 func (m *sums) vanish() {
-	if m.o.vanished() {
-		return
-	}
+	m.vanished = true
 	err := os.RemoveAll(m.opts.Dir)
 	if err == nil && m.random.IntN(2) == 0 {
 		err = os.Mkdir(m.opts.Dir, 0o700)
@@ -162,11 +161,15 @@ func (m *sums) vanish() {
 
 // end ends a run in one of several ways, does something to what it left, and starts the next one.
 func (m *sums) end() (what string) {
-	if m.removed || m.o.vanished() { // batches of files that are gone count when they are due
+	if m.removed || m.vanished { // batches of files that are gone count when they are due
 		m.drain()
 	}
 	m.last = [schema.NumKinds][2]uint64{}
 	switch n := m.random.IntN(6); {
+	case m.vanished: // nothing is left to report these losses from
+		what = "end without a directory"
+		m.fewer += m.o.inherited + m.opts.Lost.Load() - min(m.opts.Lost.Load(), m.reported[m.run])
+		m.o.crash()
 	case n < 2 || !m.kills && n < 4:
 		what = "close"
 		m.finish()
@@ -189,7 +192,7 @@ func (m *sums) end() (what string) {
 	if m.random.IntN(2) == 0 {
 		m.opts.MaxBytes = m.someLimit()
 	}
-	m.acked, m.removed = 0, false
+	m.acked, m.removed, m.vanished = 0, false, false
 	m.start()
 	return what
 }
@@ -223,9 +226,9 @@ func (m *sums) crash(power bool) {
 		st, _ = readState(o.disk.root)
 	}
 	m.more += m.acked
-	m.fewer += o.opts.Lost.Load() - min(st.Lost, o.opts.Lost.Load())
+	m.fewer += o.opts.Lost.Load() - min(st.Runs[o.opts.Run].Lost, o.opts.Lost.Load())
 	for id, r := range o.runs { // what was reported and is not known to be may be reported twice
-		m.more += r.reported - min(r.reported, st.Reported[id])
+		m.more += r.Reported - min(r.Reported, st.Runs[id].Reported)
 	}
 	for _, q := range m.kept {
 		for _, b := range q {

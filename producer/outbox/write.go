@@ -20,7 +20,7 @@ type writer struct {
 	dir     *os.File // the same, locked
 	open    [schema.NumKinds]*segment
 	files   []*segment // with an open file: those of open, and sealed ones that are not synced
-	torn    []*segment // of a crash, to be closed behind their last good batch
+	unended []*segment // sealed without an ending, which save writes
 	created bool       // a file was created since the directory was synced
 	saved   *state     // contents of the state file, if this run wrote it
 }
@@ -84,6 +84,8 @@ func (o *Outbox) seal(s *segment, good bool) {
 	s.sealed = true
 	if good {
 		o.resize(s, s.end, s.end.Off+headBytes)
+	} else {
+		o.disk.unended = append(o.disk.unended, s)
 	}
 	if s.end.Batches == 0 || i == 0 && q.acked.Off >= s.end.Off {
 		o.remove(q, i)
@@ -98,9 +100,6 @@ func (o *Outbox) Sync(urgent schema.Kind) {
 	if o.entering != nil {
 		<-o.entering
 		o.entering = nil
-	}
-	if o.vanished() {
-		o.abandon()
 	}
 	failed := !o.Stats().Writable
 	if failed {
