@@ -41,8 +41,8 @@ func fillDisk(t *testing.T, o *Outbox, kind schema.Kind, bytes int) (stored int)
 	return stored
 }
 
-// TestDiskFull: what was stored comes in order, the log names the remedy once, and when there is room the disk is used
-// again, also after a crash.
+// TestDiskFull: stored batches come in order and the log names the remedy once. With room again the disk is used, also
+// after a crash.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
@@ -109,7 +109,7 @@ func TestFullDiskDropsLessPrecious(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: what is there is sent, and the disk is used again when it can be written.
+// TestReadOnlyDisk: stored batches are sent, and the disk is used again when it can be written.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "8m")
@@ -155,8 +155,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestDiskComesLater: the disk is mounted when the producer runs already, and holds batches of an earlier run. The ack of a
-// batch that was published from memory is not taken for one of theirs.
+// TestDiskComesLater: the disk is mounted when the producer runs already, and holds batches of an earlier run. The ack
+// of a batch that was published from memory is not taken for one of theirs.
 func TestDiskComesLater(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "1m")
@@ -190,7 +190,7 @@ func TestDiskComesLater(t *testing.T) {
 	same(t, "then", takeAll(t, o, memory), append(from(1, 5), from(100, 103)...))
 }
 
-// TestBatchInFlightIsStored: what was published from memory while the disk failed may be acked after it is stored, and
+// TestBatchInFlightIsStored: a batch published from memory while the disk failed may be acked after it is stored, and
 // does not come once more.
 func TestBatchInFlightIsStored(t *testing.T) {
 	t.Parallel()
@@ -213,8 +213,8 @@ func TestBatchInFlightIsStored(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectoryFallsBackToMemory: the batches in it count as lost when they are due, and the producer goes on with
-// memory alone.
+// TestRemovedDirectoryFallsBackToMemory: the batches in it count as lost when they are due, and the producer goes on
+// with memory alone.
 func TestRemovedDirectoryFallsBackToMemory(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(dir string) error{
@@ -240,8 +240,9 @@ func TestRemovedDirectoryFallsBackToMemory(t *testing.T) {
 			if b := next(t, o, memory); b != nil {
 				t.Errorf("a removed directory gives %d", b.Seq)
 			}
-			if s := o.Stats(); opts.Lost.Load() != sum(from(2, 10)) || s.Batches != 0 || s.Bytes != 0 || !o.Bypass(memory) {
-				t.Errorf("%d events are lost: %+v", opts.Lost.Load(), s)
+			s, lost := o.Stats(), opts.Lost.Load()
+			if lost != sum(from(2, 10)) || s.Batches != 0 || s.Bytes != 0 || !o.Bypass(memory) {
+				t.Errorf("%d events are lost: %+v", lost, s)
 			}
 			o.Close()
 			fresh := open(t, options(opts.Dir))
@@ -278,7 +279,7 @@ func TestPowerCut(t *testing.T) {
 	b.balance()
 }
 
-// fileSystem is one that can lose power: what was not synced of files is gone then, and of names if they are not kept.
+// fileSystem can lose power: then unsynced bytes of files are gone, and unsynced names unless names is set.
 func fileSystem(t *testing.T) (dir string, cutPower func(names bool)) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
@@ -291,7 +292,8 @@ func fileSystem(t *testing.T) (dir string, cutPower func(names bool)) {
 		return err
 	}
 	mount := func() error { return run("mount", "-o", "loop,noauto_da_alloc", image, dir) }
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), run("mkfs.ext4", "-q", image), mount()); err != nil {
+	err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), run("mkfs.ext4", "-q", image), mount())
+	if err != nil {
 		t.Skipf("no file system can be made: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })

@@ -168,8 +168,8 @@ func (o *Outbox) Append(b *Batch, inFlight bool) error {
 }
 
 // Next returns the oldest batch of a kind that is not acked. It returns nil if the kind has no batch, or an earlier run
-// still has batches of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are lost. The only
-// error is that of ctx.
+// still has batches of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are
+// lost. The only error is that of ctx.
 func (o *Outbox) Next(ctx context.Context, kind schema.Kind) (*Batch, error) {
 	for {
 		o.mu.Lock()

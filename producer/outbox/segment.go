@@ -160,8 +160,9 @@ func parseName(name string) (kind schema.Kind, number uint64, ok bool) {
 // diskBytes counts whole blocks.
 func (s *segment) diskBytes() int64 { return (s.size + blockBytes - 1) / blockBytes * blockBytes }
 
-// openSegment opens a segment of an earlier run. If a crash cut it off, torn is true, end is behind its last good batch,
-// and cutOff is the number of events known to be lost. After errCorrupt, end has the counts of the ending, if it has one.
+// openSegment opens a segment of an earlier run. If a crash cut it off, torn is true, end is behind its last good
+// batch, and cutOff is the number of events known to be lost. After errCorrupt, end has the counts of the ending, if
+// it has one.
 func openSegment(root *os.Root, kind schema.Kind, number uint64) (s *segment, torn bool, cutOff uint64, err error) {
 	s = &segment{root: root, kind: kind, number: number, earlier: true, sealed: true}
 	f, err := root.OpenFile(s.name(), os.O_RDONLY|unix.O_NOFOLLOW, 0)

@@ -60,7 +60,7 @@ func TestSums(t *testing.T) {
 		}
 	})
 	if lost.Load() == 0 || came.Load() == 0 {
-		t.Errorf("events were lost in %d runs and came in %d: nothing is shown", lost.Load(), came.Load())
+		t.Errorf("events were lost in %d runs and came in %d: the test proves nothing", lost.Load(), came.Load())
 	}
 }
 
@@ -159,7 +159,7 @@ func (m *sums) vanish() {
 	}
 }
 
-// end ends a run in one of several ways, does something to what it left, and starts the next one.
+// end ends a run in one of several ways, may damage its files, and starts the next one.
 func (m *sums) end() (what string) {
 	if m.removed || m.vanished { // batches of files that are gone count when they are due
 		m.drain()
@@ -217,8 +217,8 @@ func (m *sums) damage() (what string) {
 	return fmt.Sprintf(", damage at %d of %s", at, filepath.Base(path))
 }
 
-// crash ends a run as a kill or a power cut does, and notes down how much that may take: what memory alone had, what
-// was not synced, losses and acks that the state on the disk does not have.
+// crash ends a run as a kill or a power cut does, and notes how much that may take: batches in memory alone,
+// unsynced batches, losses and acks that the state on the disk does not have.
 func (m *sums) crash(power bool) {
 	o := m.o
 	var st state
@@ -227,7 +227,7 @@ func (m *sums) crash(power bool) {
 	}
 	m.more += m.acked
 	m.fewer += o.opts.Lost.Load() - min(st.Runs[o.opts.Run].Lost, o.opts.Lost.Load())
-	for id, r := range o.runs { // what was reported and is not known to be may be reported twice
+	for id, r := range o.runs { // a report that the state does not have may come twice
 		m.more += r.Reported - min(r.Reported, st.Runs[id].Reported)
 	}
 	for _, q := range m.kept {

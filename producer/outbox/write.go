@@ -92,8 +92,9 @@ func (o *Outbox) seal(s *segment, good bool) {
 	}
 }
 
-// Sync is to be called every second. It syncs batches that are not acked, stores the positions of acked ones and deletes
-// files that have no others. It tries again a disk that failed; on a full one it drops batches less precious than urgent.
+// Sync is to be called every second. It syncs batches that are not acked, stores the positions of acked ones and
+// deletes files that have no others. It tries again a disk that failed; on a full one it drops batches less precious
+// than urgent.
 func (o *Outbox) Sync(urgent schema.Kind) {
 	o.touch()
 	defer o.asked.Store(0)
@@ -252,8 +253,9 @@ func (o *Outbox) Close() {
 	}
 	o.mu.Lock()
 	for i := range o.queues {
-		if q := &o.queues[i]; q.inFlight != nil && q.inFlight.segment != nil && !slices.Contains(q.segments, q.inFlight.segment) {
-			o.opts.Lost.Add(uint64(q.inFlight.Events)) // no file has it any more
+		b := o.queues[i].inFlight
+		if b != nil && b.segment != nil && !slices.Contains(o.queues[i].segments, b.segment) {
+			o.opts.Lost.Add(uint64(b.Events)) // no file has it any more
 		}
 	}
 	o.mu.Unlock()
