@@ -28,7 +28,7 @@ func written(t *testing.T, n int, closed bool) string {
 }
 
 // segmentAt opens a segment file as Open does.
-func segmentAt(t *testing.T, path string) (s *segment, torn bool) {
+func segmentAt(t *testing.T, path string) *segment {
 	t.Helper()
 	kind, number, _ := parseName(filepath.Base(path))
 	root, err := os.OpenRoot(filepath.Dir(path))
@@ -36,17 +36,17 @@ func segmentAt(t *testing.T, path string) (s *segment, torn bool) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	s, torn, _, err = openSegment(root, kind, number)
+	s, _, err := openSegment(root, kind, number)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, torn
+	return s
 }
 
 // recordsOf are the offsets of a segment's batches, and their end.
 func recordsOf(t *testing.T, path string) (offsets []int64) {
 	t.Helper()
-	s, _ := segmentAt(t, path)
+	s := segmentAt(t, path)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

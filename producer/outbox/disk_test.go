@@ -292,7 +292,8 @@ func fileSystem(t *testing.T) (dir string, cutPower func(names bool)) {
 		return err
 	}
 	mount := func() error { return run("mount", "-o", "loop,noauto_da_alloc", image, dir) }
-	err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), run("mkfs.ext4", "-q", image), mount())
+	err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20))
+	err = errors.Join(err, run("mkfs.ext4", "-q", image), mount())
 	if err != nil {
 		t.Skipf("no file system can be made: %v", err)
 	}

@@ -50,9 +50,9 @@ func (o *Outbox) enter() (err error) {
 	slices.Sort(names)
 	for _, name := range names {
 		if kind, number, ok := parseName(name); ok {
-			s, torn, cutOff, err := openSegment(root, kind, number)
+			s, cutOff, err := openSegment(root, kind, number)
 			st.Next = max(st.Next, number+1)
-			if o.inspect(s, &st, torn, cutOff, err) {
+			if o.inspect(s, &st, cutOff, err) {
 				found = append(found, s)
 				if !s.ended {
 					o.disk.unended = append(o.disk.unended, s)
@@ -93,7 +93,7 @@ func (o *Outbox) claim() error {
 }
 
 // inspect reports whether a segment holds batches to be sent, and counts its lost events.
-func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err error) bool {
+func (o *Outbox) inspect(s *segment, st *state, cutOff uint64, err error) bool {
 	log := o.opts.Log.With("dir", o.opts.Dir, "segment", s.name())
 	acked := st.Acked[s.kind.String()]
 	o.mu.Lock()
@@ -110,7 +110,7 @@ func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err er
 		o.corrupt++
 		o.inherited += s.end.Events - st.ackedIn(s).Events
 		log.Warn("outbox segment is corrupt; its batches are lost", "batches", s.end.Batches)
-	case torn && (acked.Segment != s.number || acked.Off <= s.end.Off): // else the part that is cut off was acked
+	case err == nil && s.torn() && (acked.Segment != s.number || acked.Off <= s.end.Off): // else the part that is cut off was acked
 		o.corrupt++
 		o.inherited += cutOff
 		log.Warn("outbox segment is cut off after a crash, or corrupt",

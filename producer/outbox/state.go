@@ -70,9 +70,7 @@ func (st *state) ackedIn(s *segment) position {
 func (o *Outbox) save() error {
 	o.mu.Lock()
 	inherited := o.inherited
-	st := state{
-		Next: o.next, Acked: map[string]acked{}, Runs: map[string]losses{},
-	}
+	st := state{Next: o.next, Acked: map[string]acked{}, Runs: map[string]losses{}}
 	for i := range o.queues {
 		if q := &o.queues[i]; len(q.segments) > 0 {
 			st.Acked[q.segments[0].kind.String()] = acked{q.segments[0].number, q.acked}
@@ -89,7 +87,7 @@ func (o *Outbox) save() error {
 	}
 	o.mu.Unlock()
 	was := o.disk.saved
-	if reflect.DeepEqual(&st, was) {
+	if reflect.DeepEqual(&st, was) && len(o.disk.unended) == 0 {
 		return nil
 	}
 	text, _ := json.Marshal(st)

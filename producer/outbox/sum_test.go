@@ -204,8 +204,7 @@ func (m *sums) damage() (what string) {
 		if !ok || m.damaged[path] { // a second change may be where nobody can see it
 			return true
 		}
-		_, torn := segmentAt(m.t, path)
-		return torn
+		return segmentAt(m.t, path).torn()
 	})
 	if len(list) == 0 {
 		return ""
