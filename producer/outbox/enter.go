@@ -110,7 +110,8 @@ func (o *Outbox) inspect(s *segment, st *state, cutOff uint64, err error) bool {
 		o.corrupt++
 		o.inherited += s.end.Events - st.ackedIn(s).Events
 		log.Warn("outbox segment is corrupt; its batches are lost", "batches", s.end.Batches)
-	case err == nil && s.torn() && (acked.Segment != s.number || acked.Off <= s.end.Off): // else the part that is cut off was acked
+	// A tail cut off before the acked position was acked.
+	case err == nil && s.torn() && (acked.Segment != s.number || acked.Off <= s.end.Off):
 		o.corrupt++
 		o.inherited += cutOff
 		log.Warn("outbox segment is cut off after a crash, or corrupt",
