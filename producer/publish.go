@@ -48,29 +48,29 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // subjectOf returns the subject of a batch. The host may have had another name in an earlier run.
-func (p *publisher) subjectOf(batch *encoded, w *route) string {
+func (p *publisher) subjectOf(batch *encoded, to *route) string {
 	if from := batch.from; from != nil && from.Earlier {
-		return schema.Subject(w.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
+		return schema.Subject(to.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
 	}
-	return w.subjects[p.kind]
+	return to.subjects[p.kind]
 }
 
 // deliver retries with back-off until NATS acks, each time to the shard that the host has by then. It waits longer for
 // the ack with each try, so that a slow NATS server does not get copies for ever. It fails only with ctx.
 func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
-	away, unanswered := false, time.Duration(0)
+	failing, unanswered := false, time.Duration(0)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		way, err := p.route.current(ctx)
+		to, err := p.route.current(ctx)
 		if err != nil {
 			return err
 		}
-		start, subject := time.Now(), p.subjectOf(batch, way)
+		start, subject := time.Now(), p.subjectOf(batch, to)
 		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
-		way.published(err)
+		to.published(err)
 		if err == nil {
 			p.took = time.Since(start)
 			p.metrics.acked(p.kind, batch, p.took)
-			if away {
+			if failing {
 				p.log.Info("publish succeeded again", "subject", subject, "seq", batch.seq)
 			}
 			return nil
@@ -80,15 +80,15 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		}
 		if tooLarge(err) { // a retry cannot succeed
 			p.metrics.batchErrors.Add(1)
-			p.log.Error("NATS rejects messages of this size; batch lost", "subject", subject, "seq", batch.seq,
-				"bytes", len(batch.data), "remedy", "set producer.batch_max_bytes below max_payload of the NATS server",
-				"err", err)
+			p.log.Error("NATS rejects messages of this size; batch lost",
+				"subject", subject, "seq", batch.seq, "bytes", len(batch.data), "err", err,
+				"remedy", "set producer.batch_max_bytes below max_payload of the NATS server")
 			p.spool.reject(batch)
 			return nil
 		}
 		p.metrics.batchErrors.Add(1)
-		if !away {
-			away = true
+		if !failing {
+			failing = true
 			p.log.Warn("publish failed; retrying", "subject", subject, "seq", batch.seq, "err", err)
 		}
 		if rejectsShard(err) {
@@ -99,7 +99,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-way.replaced:
+		case <-to.replaced:
 			wait = firstRetry
 		case <-ctx.Done():
 			return ctx.Err()
@@ -113,9 +113,8 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum
 }
 
-var errNoStream = errors.New(
-	"publish: no JetStream stream takes this subject, or it has no leader; check with gputap stream info, create it " +
-		"with gputap stream init")
+var errNoStream = errors.New("publish: no JetStream stream takes this subject, or it has no leader; " +
+	"check with gputap stream info, create it with gputap stream init")
 
 func (p *publisher) publish(ctx context.Context, subject string, data []byte, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

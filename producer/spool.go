@@ -32,8 +32,8 @@ type encoded struct {
 // spool is a bounded queue in memory, in order per kind. A batch that does not fit pushes out the oldest batches of the
 // least precious kind (outbox.DropOrder), never one in flight; it is dropped itself when all others are more precious.
 //
-// With an outbox, a batch belongs to the spool until the outbox has stored it, and to the outbox until NATS has acked
-// it. While the disk cannot be written, the spool keeps its batches, and publishes them when the outbox is empty.
+// If there is an outbox, it takes a batch over from the spool and keeps it until NATS has acked it. While the disk
+// cannot be written, the spool keeps its batches, and publishes them when the outbox is empty.
 //
 // All methods are safe for concurrent use. Only the publisher of a kind calls next and acked for it.
 type spool struct {
@@ -56,7 +56,10 @@ type spool struct {
 }
 
 func newSpool(limit int) *spool {
-	s := &spool{limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1), syncInterval: time.Second, closeTimeout: 30 * time.Second}
+	s := &spool{
+		limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1),
+		syncInterval: time.Second, closeTimeout: 30 * time.Second,
+	}
 	for i := range s.wake {
 		s.wake[i] = make(chan struct{}, 1)
 	}
@@ -166,7 +169,9 @@ func (s *spool) head(ctx context.Context, kind schema.Kind) (*encoded, error) {
 		if b != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.inFlight[kind] = &encoded{data: b.Data, seq: b.Seq, events: b.Events, lost: b.Lost, last: b.Last, at: b.Closed, from: b}
+			s.inFlight[kind] = &encoded{
+				data: b.Data, seq: b.Seq, events: b.Events, lost: b.Lost, last: b.Last, at: b.Closed, from: b,
+			}
 			return s.inFlight[kind], nil
 		}
 	}

@@ -20,14 +20,14 @@ type books struct {
 	o          *Outbox
 	run        uint64
 	seq        [schema.NumKinds]uint64
-	kept       [schema.NumKinds][]*Batch // what the outbox did not store: the spool
+	kept       [schema.NumKinds][]*Batch // the spool: batches that the outbox did not store
 	flying     [schema.NumKinds]*Batch
 	made, came uint64
 	acked      uint64            // since the state was stored
 	reported   map[uint64]uint64 // by run
 	seen       map[string]bool
-	fewer      uint64 // than made may be known, for what a kill or a power cut took
-	more       uint64 // than made may be known: what was acked and comes again, or counts as lost
+	fewer      uint64 // lower tolerance: events that a kill or a power cut took
+	more       uint64 // upper tolerance: acked events that come again, or count as lost
 }
 
 func newBooks(t *testing.T, limit, segment int64) *books {
@@ -54,17 +54,18 @@ func (b *books) lose(events uint64) {
 	b.made += events
 }
 
-// push makes a batch, which reports what is lost by now, as the batcher does.
+// push makes a batch, which reports the losses so far, as the batcher does.
 func (b *books) push(kind schema.Kind, bytes, events int) {
 	b.seq[kind]++
 	data := fmt.Appendf(nil, "%d %d ", b.run, b.seq[kind])
 	b.kept[kind] = append(b.kept[kind], &Batch{
-		Kind: kind, Data: append(data, make([]byte, bytes)...), Seq: b.seq[kind], Events: events, Lost: b.opts.Lost.Load(), Closed: 1,
+		Kind: kind, Data: append(data, make([]byte, bytes)...), Seq: b.seq[kind], Events: events,
+		Lost: b.opts.Lost.Load(), Closed: 1,
 	})
 	b.made += uint64(events)
 }
 
-// store has the outbox take what it can.
+// store appends batches of the spool until the outbox fails.
 func (b *books) store() {
 	for kind := range b.kept {
 		for len(b.kept[kind]) > 0 {
@@ -99,7 +100,7 @@ func (b *books) fly(kind schema.Kind) bool {
 	return b.flying[kind] != nil
 }
 
-// land has NATS ack what is in flight.
+// land acks the batch in flight.
 func (b *books) land(kind schema.Kind) {
 	b.t.Helper()
 	e := b.flying[kind]
@@ -116,7 +117,7 @@ func (b *books) land(kind schema.Kind) {
 	b.done(kind)
 }
 
-// reject has NATS refuse what is in flight for ever.
+// reject counts the batch in flight as lost, as if NATS had rejected it.
 func (b *books) reject(kind schema.Kind) {
 	b.flying[kind].Lost = 0
 	b.opts.Lost.Add(uint64(b.flying[kind].Events))
@@ -146,7 +147,7 @@ func (b *books) sync() {
 	}
 }
 
-// finish ends a run in order. What the outbox did not store is lost.
+// finish ends a run in order. Batches that the outbox did not store are lost.
 func (b *books) finish() {
 	b.sync()
 	b.store()
@@ -161,7 +162,11 @@ func (b *books) finish() {
 // drain takes all there is.
 func (b *books) drain() {
 	b.t.Helper()
+	left := 0
 	for idle := 0; idle < 3; idle++ {
+		if n := b.o.Stats().Batches; n != left { // some of an earlier run were lost
+			left, idle = n, 0
+		}
 		b.sync()
 		b.store()
 		for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
@@ -186,8 +191,8 @@ func (b *books) balance() {
 		known += lost
 	}
 	if known+b.fewer < b.made || known > b.made+b.more {
-		b.t.Errorf("of %d events %d came and %v are reported as lost: %d are unknown (%d may be, %d may be known twice)", b.made, b.came,
-			b.reported, int64(b.made-known), b.fewer, b.more)
+		b.t.Errorf("of %d events %d came and %v are reported as lost; missing: %d; tolerance: %d missing, %d surplus",
+			b.made, b.came, b.reported, int64(b.made-known), b.fewer, b.more)
 	}
 }
 
@@ -213,7 +218,7 @@ func lostBefore(b *books, end func(*books)) {
 	b.start()
 }
 
-// TestLossIsReportedOnce: what is made comes or is reported as lost, once, however runs end.
+// TestLossIsReportedOnce: every event comes or is reported as lost, once, however runs end.
 func TestLossIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	finish := (*books).finish
@@ -242,7 +247,9 @@ func TestLossIsReportedOnce(t *testing.T) {
 		}},
 		{"an earlier run, nothing acked", func(_ *testing.T, b *books, end func(*books)) { giveUpEarlier(b, 0, end) }},
 		{"an earlier run, partly acked", func(_ *testing.T, b *books, end func(*books)) { giveUpEarlier(b, 4, end) }},
-		{"an earlier run, segments acked", func(_ *testing.T, b *books, end func(*books)) { giveUpEarlier(b, 20, end) }},
+		{"an earlier run, segments acked", func(_ *testing.T, b *books, end func(*books)) {
+			giveUpEarlier(b, 20, end)
+		}},
 		{"three runs", func(_ *testing.T, b *books, end func(*books)) {
 			for range 3 {
 				b.fill(memory, 130, 1000)
@@ -283,18 +290,6 @@ func TestLossIsReportedOnce(t *testing.T) {
 			}
 			b.sync()
 			b.land(memory)
-		}},
-		{"directory removed, and cannot be made", func(t *testing.T, b *books, end func(*books)) {
-			lostBefore(b, end)
-			if err := errors.Join(os.RemoveAll(b.opts.Dir), os.WriteFile(b.opts.Dir, nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			b.sync()
-			b.fill(memory, 1, 100)
-			b.take(memory, 1)
-			if err := os.Remove(b.opts.Dir); err != nil {
-				t.Fatal(err)
-			}
 		}},
 		{"file removed", func(t *testing.T, b *books, end func(*books)) {
 			lostBefore(b, end)
@@ -400,7 +395,8 @@ func TestLossIsReportedOnce(t *testing.T) {
 func TestLossOverManyRuns(t *testing.T) {
 	t.Parallel()
 	for _, counts := range [][]int{{90, 90, 300}, {90, 90, 60}, {300, 20, 75}, {300, 300, 1}} {
-		for name, end := range map[string]func(*books){"closed": (*books).finish, "killed": func(b *books) { b.o.crash() }} {
+		killed := func(b *books) { b.o.crash() }
+		for name, end := range map[string]func(*books){"closed": (*books).finish, "killed": killed} {
 			t.Run(fmt.Sprint(counts, name), func(t *testing.T) {
 				t.Parallel()
 				b := newBooks(t, 100_000, 10_000)

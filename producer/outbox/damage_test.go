@@ -28,7 +28,7 @@ func written(t *testing.T, n int, closed bool) string {
 }
 
 // segmentAt opens a segment file as Open does.
-func segmentAt(t *testing.T, path string) (s *segment, torn bool) {
+func segmentAt(t *testing.T, path string) *segment {
 	t.Helper()
 	kind, number, _ := parseName(filepath.Base(path))
 	root, err := os.OpenRoot(filepath.Dir(path))
@@ -36,17 +36,17 @@ func segmentAt(t *testing.T, path string) (s *segment, torn bool) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	s, torn, _, err = openSegment(root, kind, number)
+	s, _, err := openSegment(root, kind, number)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, torn
+	return s
 }
 
 // recordsOf are the offsets of a segment's batches, and their end.
 func recordsOf(t *testing.T, path string) (offsets []int64) {
 	t.Helper()
-	s, _ := segmentAt(t, path)
+	s := segmentAt(t, path)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// TestDamage: what was changed or cut off is lost and counted, nothing else is.
+// TestDamage: records that were changed or cut off are lost and counted; all others come.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	all := from(1, 50)
@@ -111,13 +111,21 @@ func TestDamage(t *testing.T) {
 	}{
 		{"nothing", true, func(*testing.T, string, string) {}, all, 0},
 		{"nothing, after a crash", false, func(*testing.T, string, string) {}, all, 0},
-		{"byte of a batch", true, func(t *testing.T, first, _ string) { flip(t, first, recordsOf(t, first)[3]+headBytes+7) }, without(4, 4), 4},
+		{"byte of a batch", true, func(t *testing.T, first, _ string) {
+			flip(t, first, recordsOf(t, first)[3]+headBytes+7)
+		}, without(4, 4), 4},
 		{"byte of a batch before a crash", false, func(t *testing.T, _, last string) {
 			flip(t, last, recordsOf(t, last)[3]+headBytes+7)
 		}, without(49, 49), 49},
-		{"byte of a head", true, func(t *testing.T, first, _ string) { flip(t, first, recordsOf(t, first)[3]+20) }, without(4, perSegment), 39},
-		{"byte of the first record", true, func(t *testing.T, first, _ string) { flip(t, first, 15) }, without(1, perSegment), 45},
-		{"byte of the names", true, func(t *testing.T, first, _ string) { flip(t, first, headBytes) }, without(1, perSegment), 45},
+		{"byte of a head", true, func(t *testing.T, first, _ string) {
+			flip(t, first, recordsOf(t, first)[3]+20)
+		}, without(4, perSegment), 39},
+		{"byte of the first record", true, func(t *testing.T, first, _ string) {
+			flip(t, first, 15)
+		}, without(1, perSegment), 45},
+		{"byte of the names", true, func(t *testing.T, first, _ string) {
+			flip(t, first, headBytes)
+		}, without(1, perSegment), 45},
 		{"byte of an ending", true, func(t *testing.T, first, _ string) {
 			offsets := recordsOf(t, first)
 			flip(t, first, offsets[len(offsets)-1]+9)
@@ -129,11 +137,14 @@ func TestDamage(t *testing.T) {
 		}, without(1, perSegment), 0},
 		{"nothing of a segment", false, func(t *testing.T, _, last string) {
 			_, number, _ := parseName(filepath.Base(last))
-			if err := os.WriteFile(filepath.Join(filepath.Dir(last), segmentName(memory, number+1)), nil, 0o600); err != nil {
+			path := filepath.Join(filepath.Dir(last), segmentName(memory, number+1))
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, all, 0},
-		{"half a batch at the end", false, func(t *testing.T, _, last string) { cut(t, last, stat(t, last).Size()-100) }, without(50, 50), 50},
+		{"half a batch at the end", false, func(t *testing.T, _, last string) {
+			cut(t, last, stat(t, last).Size()-100)
+		}, without(50, 50), 50},
 		{"half a head at the end", false, func(t *testing.T, _, last string) {
 			offsets := recordsOf(t, last)
 			cut(t, last, offsets[len(offsets)-2]+10)
@@ -143,7 +154,9 @@ func TestDamage(t *testing.T) {
 			cut(t, last, size-100)
 			cut(t, last, size+10_000)
 		}, without(50, 50), 50},
-		{"state", true, func(t *testing.T, first, _ string) { flip(t, filepath.Join(filepath.Dir(first), stateName), 30) }, all, 0},
+		{"state", true, func(t *testing.T, first, _ string) {
+			flip(t, filepath.Join(filepath.Dir(first), stateName), 30)
+		}, all, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,7 +172,8 @@ func TestDamage(t *testing.T) {
 			if lost := o.opts.Lost.Load(); lost != tt.events || o.Stats().Batches != 0 {
 				t.Errorf("%d events are lost, want %d; %d batches wait", lost, tt.events, o.Stats().Batches)
 			}
-			if harmed := !strings.HasPrefix(tt.name, "nothing") && tt.name != "segment removed"; harmed != (o.Stats().Corrupt == 1) {
+			harmed := !strings.HasPrefix(tt.name, "nothing") && tt.name != "segment removed"
+			if harmed != (o.Stats().Corrupt == 1) {
 				t.Errorf("corruption is counted %d times", o.Stats().Corrupt)
 			}
 			o.Close()
@@ -170,7 +184,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamageIsCountedOnce: the next run counts what is lost with a damaged or cut off segment, and no run after it.
+// TestDamageIsCountedOnce: only the next run counts the losses of a damaged or cut off segment.
 func TestDamageIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -189,8 +203,9 @@ func TestDamageIsCountedOnce(t *testing.T) {
 			tt.spoil(t, list[len(list)-1])
 			for i := range 3 {
 				o := open(t, options(dir))
-				if lost := o.opts.Lost.Load(); lost != tt.events || o.Stats().Corrupt != map[bool]uint64{true: 1}[i == 0] {
-					t.Errorf("start %d: %d events are lost, want %d, in %d places", i, lost, tt.events, o.Stats().Corrupt)
+				lost, corrupt := o.opts.Lost.Load(), o.Stats().Corrupt
+				if lost != tt.events || corrupt != map[bool]uint64{true: 1}[i == 0] {
+					t.Errorf("start %d: %d events are lost, want %d, in %d places", i, lost, tt.events, corrupt)
 				}
 				o.crash() // no batch reported it
 			}
@@ -204,8 +219,7 @@ func TestDamageIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestCutOffBehindAckedBatches: what is cut off behind acked batches was not acked, and what is cut off before the last
-// acked batch was.
+// TestCutOffBehindAckedBatches: a cut behind the acked batches loses events, a cut before the last acked one does not.
 func TestCutOffBehindAckedBatches(t *testing.T) {
 	t.Parallel()
 	for acked, want := range map[int]uint64{4: 5, 5: 0} {
@@ -226,7 +240,7 @@ func TestCutOffBehindAckedBatches(t *testing.T) {
 	}
 }
 
-// TestForeignFiles are left alone, and so are segments of a newer form.
+// TestForeignFiles: files of others and segments of a newer form stay.
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 10, true)
@@ -259,7 +273,10 @@ func TestKeptSegments(t *testing.T) {
 		name        string
 		spoil, mend func(t *testing.T, path string)
 	}{
-		{"newer form", func(t *testing.T, path string) { setForm(t, path, 7) }, func(t *testing.T, path string) { setForm(t, path, segmentForm) }},
+		{
+			"newer form", func(t *testing.T, path string) { setForm(t, path, 7) },
+			func(t *testing.T, path string) { setForm(t, path, segmentForm) },
+		},
 		{"unreadable", func(t *testing.T, path string) {
 			move(t, path, path+".away")
 			if err := os.Symlink(path, path); err != nil { // ELOOP

@@ -8,20 +8,21 @@
 // Delivery. A batch that Append stored comes out of Next until it is acked. After a kill, batches acked in the last
 // second come out again; readers drop them by their seq.
 //
-// Durability. A kill takes nothing that Append stored. A power cut takes what was stored since the last Sync. CRC32C
-// checksums find what is corrupt: one batch, or the rest of its file if a head is. A file that was cut off is used up
-// to its last good batch.
+// Durability. A kill takes nothing that Append stored. A power cut takes the batches stored since the last Sync. CRC32C
+// checksums find corrupt batches. If a head is corrupt, the rest of its file is lost. A file that was cut off is used
+// up to its last good batch.
 //
 // Loss. Every event that is dropped, corrupt or cut off adds to Options.Lost, which batches report. The state file
-// keeps that number: what no acked batch of a run reported when the run ended, the next run adds to its own. A file
-// is deleted only when the state file says what is lost with it.
+// keeps that number for each run with batches here. The next run adds the losses that no batch reported or will report.
+// A file is deleted only when the state file has the losses in it.
 //
 // Limits. Beyond MaxBytes whole segments are dropped: the oldest of the least precious kind (DropOrder), never one
 // with a batch in flight. No file makes the outbox allocate more than one batch of 2 MiB.
 //
 // Failing disks. One that is full, read-only, failing, or silent for Timeout makes Append fail and Bypass allow that
-// batches go around the outbox; Sync tries it again. Next goes on reading; what it cannot read for ReadTimeout is
-// lost, file by file. A directory that was removed or replaced is lost as a whole, and entered again.
+// batches go around the outbox; Sync tries it again. Next goes on reading; a file that it cannot read for
+// ReadTimeout is lost. If the directory is removed or replaced, its batches are lost when they are due, and Append
+// fails until the producer is restarted.
 //
 // Files. A directory belongs to one producer by a lock. It has mode 0700, its files have mode 0600: segments
 // (segment.go) and the state file (state.go). Segments of a newer form are kept for a newer program.

@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -51,12 +50,12 @@ func (o *Outbox) enter() (err error) {
 	slices.Sort(names)
 	for _, name := range names {
 		if kind, number, ok := parseName(name); ok {
-			s, torn, cutOff, err := openSegment(root, kind, number)
+			s, cutOff, err := openSegment(root, kind, number)
 			st.Next = max(st.Next, number+1)
-			if o.inspect(s, &st, torn, cutOff, err) {
+			if o.inspect(s, &st, cutOff, err) {
 				found = append(found, s)
-				if torn {
-					o.disk.torn = append(o.disk.torn, s)
+				if !s.ended {
+					o.disk.unended = append(o.disk.unended, s)
 				}
 			}
 			o.touch()
@@ -94,7 +93,7 @@ func (o *Outbox) claim() error {
 }
 
 // inspect reports whether a segment holds batches to be sent, and counts its lost events.
-func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err error) bool {
+func (o *Outbox) inspect(s *segment, st *state, cutOff uint64, err error) bool {
 	log := o.opts.Log.With("dir", o.opts.Dir, "segment", s.name())
 	acked := st.Acked[s.kind.String()]
 	o.mu.Lock()
@@ -111,7 +110,8 @@ func (o *Outbox) inspect(s *segment, st *state, torn bool, cutOff uint64, err er
 		o.corrupt++
 		o.inherited += s.end.Events - st.ackedIn(s).Events
 		log.Warn("outbox segment is corrupt; its batches are lost", "batches", s.end.Batches)
-	case torn && (acked.Segment != s.number || acked.Off <= s.end.Off): // else the part that is cut off was acked
+	// A tail cut off before the acked position was acked.
+	case err == nil && s.torn() && (acked.Segment != s.number || acked.Off <= s.end.Off):
 		o.corrupt++
 		o.inherited += cutOff
 		log.Warn("outbox segment is cut off after a crash, or corrupt",
@@ -133,15 +133,12 @@ func (o *Outbox) adopt(found []*segment, st *state) {
 	for _, s := range found {
 		o.add(s)
 	}
-	for id, r := range o.runs {
-		r.reported = max(r.reported, st.Reported[id])
-	}
-	if st.Run != o.opts.Run { // its losses that no batch reported or will report
-		reported := st.Reported[st.Run]
-		if r := o.runs[st.Run]; r != nil {
-			reported = max(reported, r.lost)
+	for id, stored := range st.Runs {
+		if r := o.runs[id]; r != nil {
+			r.Reported = max(r.Reported, stored.Reported)
+			stored.Reported = max(r.Reported, r.Lost)
 		}
-		o.inherited += st.Lost - min(st.Lost, reported)
+		o.inherited += stored.unreported() // no batch reported these, or will
 	}
 	for i := range o.queues {
 		if q := &o.queues[i]; len(q.segments) > 0 {
@@ -151,32 +148,4 @@ func (o *Outbox) adopt(found []*segment, st *state) {
 	for o.bytes > o.opts.MaxBytes && o.evict(schema.KindMemory) { // the limit was lowered
 	}
 	o.opts.Changed()
-}
-
-// vanished reports whether the directory was removed, or another one is in its place.
-func (o *Outbox) vanished() bool {
-	if o.disk.root == nil {
-		return false
-	}
-	ours, err := o.disk.dir.Stat()
-	there, failed := os.Stat(o.opts.Dir)
-	return errors.Is(failed, fs.ErrNotExist) || err == nil && failed == nil && !os.SameFile(ours, there)
-}
-
-// abandon counts everything in a directory that vanished as lost.
-func (o *Outbox) abandon() {
-	o.mu.Lock()
-	before := o.opts.Lost.Load()
-	for i := range o.queues {
-		for q := &o.queues[i]; len(q.segments) > 0; {
-			o.lose(q, 0)
-		}
-	}
-	o.trash = nil
-	events := o.opts.Lost.Load() - before
-	o.mu.Unlock()
-	o.disk.leave()
-	o.opts.Log.Warn("outbox directory was removed or replaced; its batches are lost",
-		"dir", o.opts.Dir, "events", events)
-	o.fail(errVanished)
 }

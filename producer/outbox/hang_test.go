@@ -48,7 +48,7 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestSilentDiskAtRead: what a disk does not give is lost after ReadTimeout, and does not hold up who ends.
+// TestSilentDiskAtRead: batches that cannot be read are lost after ReadTimeout, and do not delay the end.
 func TestSilentDiskAtRead(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 3, true)
@@ -69,7 +69,7 @@ func TestSilentDiskAtRead(t *testing.T) {
 	}
 }
 
-// TestSilentDiskIsAskedOnce: a disk that does not answer is asked nothing else until it does.
+// TestSilentDiskIsAskedOnce: a disk that does not answer gets one request at a time.
 func TestSilentDiskIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 20, true)
@@ -81,7 +81,7 @@ func TestSilentDiskIsAskedOnce(t *testing.T) {
 		t.Errorf("got %d", b.Seq)
 	}
 	if f, err := os.OpenFile(list[1], os.O_WRONLY|unix.O_NONBLOCK, 0); !errors.Is(err, unix.ENXIO) {
-		t.Errorf("a second file is asked for: %v", err)
+		t.Errorf("a second file is read: %v", err)
 		f.Close()
 	}
 	if lost := o.opts.Lost.Load(); lost < sum(from(1, 18)) {
@@ -121,8 +121,8 @@ func TestReadIsRetried(t *testing.T) {
 	}
 }
 
-// TestSilentDiskAtWrite: while the disk is silent new batches may pass, the log says it once, and the disk is used again
-// when it answers.
+// TestSilentDiskAtWrite: while the disk is silent new batches may pass, the log says it once, and the disk is used
+// again when it answers.
 func TestSilentDiskAtWrite(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
@@ -141,7 +141,8 @@ func TestSilentDiskAtWrite(t *testing.T) {
 		t.Error("the disk counts as failed at once")
 	}
 	awaits(t, "new batches may pass", func() bool { return o.Bypass(launch) })
-	if s := o.Stats(); o.Bypass(memory) || s.Writable || s.Silent < o.opts.Timeout || log.count("does not answer") != 1 {
+	s := o.Stats()
+	if o.Bypass(memory) || s.Writable || s.Silent < o.opts.Timeout || log.count("does not answer") != 1 {
 		t.Errorf("%+v, the log has %s", s, &log.text)
 	}
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// model is what an outbox has to give back.
+// model knows which batches an outbox must return.
 type model struct {
 	t      *testing.T
 	random *rand.Rand
@@ -67,7 +67,8 @@ func TestModel(t *testing.T) {
 		}
 	})
 	if powers.Load() == 0 || repeats.Load() == 0 {
-		t.Errorf("%d power cuts took something, %d batches came twice: nothing is shown", powers.Load(), repeats.Load())
+		t.Errorf("%d power cuts took something, %d batches came twice: the test proves nothing",
+			powers.Load(), repeats.Load())
 	}
 }
 
@@ -138,7 +139,8 @@ func (m *model) ack(kind schema.Kind) {
 	for other := range m.kinds {
 		for earlier, run := range m.kinds[other].run {
 			if o := &m.kinds[other]; run < k.run[id] && !o.taken[earlier] && !o.gone[earlier] {
-				m.t.Fatalf("%s %d of run %d comes before %s %d of run %d", kind, id, k.run[id], schema.Kind(other), earlier, run)
+				m.t.Fatalf("%s %d of run %d comes before %s %d of run %d",
+					kind, id, k.run[id], schema.Kind(other), earlier, run)
 			}
 		}
 	}
@@ -162,7 +164,7 @@ func (m *model) earlier(run int) bool {
 	return false
 }
 
-// sync leaves nothing unsynced of what is not acked.
+// sync checks that all batches that are not acked are synced.
 func (m *model) sync() {
 	m.o.Sync(schema.KindNone)
 	for i := range m.o.queues {
@@ -193,7 +195,7 @@ func (o *Outbox) synced() map[string]int64 {
 	return all
 }
 
-// crash leaves the directory as a kill does, or as a power cut may: what was not synced is gone from some byte on, and
+// crash leaves the directory as a kill does, or as a power cut may: unsynced bytes are gone from some offset on, and
 // the state is older or corrupt.
 func (m *model) crash(power bool) {
 	synced := m.o.synced()
@@ -218,7 +220,7 @@ func (m *model) crash(power bool) {
 	m.begin()
 }
 
-// cutPower takes from files what was not synced, or some of it.
+// cutPower removes all unsynced bytes of files, or some of them.
 func cutPower(t *testing.T, random *rand.Rand, synced map[string]int64) {
 	for _, path := range slices.Sorted(maps.Keys(synced)) {
 		durable := synced[path]

@@ -20,7 +20,6 @@ var (
 
 	errUnwritable = errors.New("the disk cannot be written")
 	errSilent     = errors.New("the disk does not answer")
-	errVanished   = errors.New("the directory was removed or replaced")
 )
 
 // Options of an Outbox. A duration or SegmentBytes of 0 stands for the default.
@@ -169,8 +168,8 @@ func (o *Outbox) Append(b *Batch, inFlight bool) error {
 }
 
 // Next returns the oldest batch of a kind that is not acked. It returns nil if the kind has no batch, or an earlier run
-// still has batches of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are lost. The only
-// error is that of ctx.
+// still has batches of any kind. The batch is in flight and its Data valid until Ack. Batches that cannot be read are
+// lost. The only error is that of ctx.
 func (o *Outbox) Next(ctx context.Context, kind schema.Kind) (*Batch, error) {
 	for {
 		o.mu.Lock()
@@ -203,7 +202,7 @@ func (o *Outbox) Ack(b *Batch) {
 		id = b.segment.run
 	}
 	if r := o.runs[id]; r != nil {
-		r.reported = max(r.reported, b.Lost)
+		r.Reported = max(r.Reported, b.Lost)
 	}
 	if q.inFlight == b {
 		q.inFlight = nil

@@ -51,8 +51,8 @@ var runs atomic.Uint64
 // options are those of another run each time.
 func options(dir string) Options {
 	return Options{
-		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Run: fmt.Sprint(runs.Add(1)), Lost: new(atomic.Uint64), Changed: func() {},
-		Log: slog.New(slog.DiscardHandler), SegmentBytes: 10_000,
+		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Run: fmt.Sprint(runs.Add(1)),
+		Lost: new(atomic.Uint64), Changed: func() {}, Log: slog.New(slog.DiscardHandler), SegmentBytes: 10_000,
 	}
 }
 
@@ -86,7 +86,10 @@ func idOf(t testing.TB, kind schema.Kind, data []byte) (id int) {
 
 // put appends a batch that has as many events as its number.
 func put(o *Outbox, kind schema.Kind, id, bytes int) error {
-	return o.Append(&Batch{Kind: kind, Data: batchOf(kind, id, bytes), Seq: uint64(id), Events: id, Closed: int64(id), Last: schema.KTime(id)}, false)
+	return o.Append(&Batch{
+		Kind: kind, Data: batchOf(kind, id, bytes), Seq: uint64(id), Events: id,
+		Closed: int64(id), Last: schema.KTime(id),
+	}, false)
 }
 
 func fill(t testing.TB, o *Outbox, kind schema.Kind, first, last, bytes int) {
@@ -184,8 +187,8 @@ func copyDir(t testing.TB, dir string) string {
 	return to
 }
 
-// TestRestartResumes: what is not acked comes after a restart, in order and before newer batches; what is acked does
-// not, and leaves no file.
+// TestRestartResumes: batches that are not acked come after a restart, in order and before newer ones. Acked ones are
+// gone, with their files.
 func TestRestartResumes(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "outbox")
@@ -361,7 +364,7 @@ func TestAckOfOldBatch(t *testing.T) {
 	same(t, "left", takeAll(t, o, memory), from(3, 5))
 }
 
-// TestLowerLimit: what an earlier run left beyond the limit of this one is dropped, oldest first.
+// TestLowerLimit: batches of an earlier run beyond the limit of this one are dropped, oldest first.
 func TestLowerLimit(t *testing.T) {
 	t.Parallel()
 	opts := options(written(t, 100, true))
@@ -498,7 +501,7 @@ func TestCopyWhileWritten(t *testing.T) {
 	}
 	held := 0
 	for range 10 {
-		for before := stored[host].Load(); stored[host].Load() == before && !t.Failed(); { // something is done between copies
+		for before := stored[host].Load(); stored[host].Load() == before && !t.Failed(); {
 			runtime.Gosched()
 		}
 		var last [schema.NumKinds]int

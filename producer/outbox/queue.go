@@ -19,10 +19,17 @@ type queue struct {
 
 // run keeps the loss counters of the present run, or of an earlier run with batches in the outbox.
 type run struct {
-	lost     uint64 // the greatest Lost of its batches
-	reported uint64 // the greatest Lost of its acked batches
+	losses
 	segments int
 }
+
+// losses of one run. JSON fields of the state file.
+type losses struct {
+	Lost     uint64 // the greatest Lost of its batches in the outbox
+	Reported uint64 // the greatest Lost of its acked batches
+}
+
+func (l losses) unreported() uint64 { return l.Lost - min(l.Lost, l.Reported) }
 
 // add appends a segment to its queue.
 func (o *Outbox) add(s *segment) {
@@ -37,7 +44,7 @@ func (o *Outbox) add(s *segment) {
 		o.runs[s.run] = &run{}
 	}
 	r := o.runs[s.run]
-	r.segments, r.lost = r.segments+1, max(r.lost, s.lost)
+	r.segments, r.Lost = r.segments+1, max(r.Lost, s.lost)
 }
 
 // resize sets the end and the size of a segment.
@@ -86,7 +93,7 @@ func (o *Outbox) remove(q *queue, i int) {
 	o.trash = append(o.trash, s)
 	r := o.runs[s.run]
 	if r.segments--; r.segments == 0 && s.run != o.opts.Run {
-		o.opts.Lost.Add(r.lost - min(r.lost, r.reported))
+		o.opts.Lost.Add(r.unreported())
 		delete(o.runs, s.run)
 	}
 }
@@ -97,7 +104,7 @@ func (o *Outbox) lose(q *queue, i int) (batches int) {
 	if b := q.inFlight; b != nil && b.segment == q.segments[i] {
 		if b.Data != nil {
 			batches, events = batches-1, events-uint64(b.Events)
-			o.runs[b.segment.run].reported = max(o.runs[b.segment.run].reported, b.Lost)
+			o.runs[b.segment.run].Reported = max(o.runs[b.segment.run].Reported, b.Lost)
 		} else {
 			q.inFlight = nil // it is being read
 		}

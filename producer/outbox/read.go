@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reader reads the batches of one kind in another goroutine, since a disk may be silent. It starts no second read before
-// the first one has ended, so a silent disk blocks one goroutine per kind.
+// reader reads the batches of one kind in another goroutine, since a disk may be silent. It starts no second read
+// before the first one has ended, so a silent disk blocks one goroutine per kind.
 type reader struct {
 	buf     []byte
 	pending chan answer

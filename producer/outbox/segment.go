@@ -137,6 +137,7 @@ type segment struct {
 	lost   uint64   // the greatest Lost of its batches
 	size   int64    // bytes of the file
 	sealed bool     // nothing is appended any more
+	ended  bool     // it had an ending when it was opened
 
 	file   *os.File // while it is written or not synced; only the writing goroutine uses it
 	synced int64    // bytes that survive a power cut; only the writing goroutine uses it
@@ -159,28 +160,33 @@ func parseName(name string) (kind schema.Kind, number uint64, ok bool) {
 // diskBytes counts whole blocks.
 func (s *segment) diskBytes() int64 { return (s.size + blockBytes - 1) / blockBytes * blockBytes }
 
-// openSegment opens a segment of an earlier run. If a crash cut it off, torn is true, end is behind its last good batch,
-// and cutOff is the number of events known to be lost. After errCorrupt, end has the counts of the ending, if it has one.
-func openSegment(root *os.Root, kind schema.Kind, number uint64) (s *segment, torn bool, cutOff uint64, err error) {
+// openSegment opens a segment of an earlier run. If a crash cut it off, torn reports true, end is behind its last good
+// batch, and cutOff is the number of events known to be lost. After errCorrupt, end has the counts of the ending, if
+// it has one.
+func openSegment(root *os.Root, kind schema.Kind, number uint64) (s *segment, cutOff uint64, err error) {
 	s = &segment{root: root, kind: kind, number: number, earlier: true, sealed: true}
 	f, err := root.OpenFile(s.name(), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return s, false, 0, err
+		return s, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return s, false, 0, err
+		return s, 0, err
 	}
 	s.size = info.Size()
 	err = s.readHeader(f)
-	closed, failed := s.readEnding(f)
-	if err != nil || failed != nil || closed {
-		return s, false, 0, errors.Join(err, failed)
+	ended, failed := s.readEnding(f)
+	s.ended = ended
+	if err != nil || failed != nil || ended {
+		return s, 0, errors.Join(err, failed)
 	}
 	cutOff, err = s.scan(f)
-	return s, s.end.Off < s.size, cutOff, err
+	return s, cutOff, err
 }
+
+// torn reports whether a crash cut the segment off.
+func (s *segment) torn() bool { return !s.ended && s.end.Off < s.size }
 
 func (s *segment) readHeader(r io.ReaderAt) error {
 	h, names, err := readRecord(r, 0, s.size, nil)
@@ -233,6 +239,9 @@ func (s *segment) scan(r io.ReaderAt) (cutOff uint64, err error) {
 // close ends the file behind the last good record.
 func (s *segment) close() error {
 	f, err := s.root.OpenFile(s.name(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // all of it was acked or lost meanwhile
+	}
 	if err != nil {
 		return err
 	}

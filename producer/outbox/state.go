@@ -17,11 +17,9 @@ const (
 // state is a file beside the segments: JSON and its checksum. It may be older than the segments: then batches are sent
 // again. After a power cut it may be newer: therefore a number of a segment is never used again.
 type state struct {
-	Next     uint64            // number of the next segment
-	Acked    map[string]acked  // by kind
-	Run      string            // that wrote it
-	Lost     uint64            // events that this run had lost
-	Reported map[string]uint64 // by run: the greatest Lost of its acked batches
+	Next  uint64            // number of the next segment
+	Acked map[string]acked  // by kind
+	Runs  map[string]losses // of the run that wrote it, and of earlier ones with batches in the outbox
 
 	corrupt uint64 // 1 if the file was corrupt
 }
@@ -72,26 +70,28 @@ func (st *state) ackedIn(s *segment) position {
 func (o *Outbox) save() error {
 	o.mu.Lock()
 	inherited := o.inherited
-	st := state{
-		Next: o.next, Acked: map[string]acked{}, Run: o.opts.Run, Lost: o.opts.Lost.Load() + inherited,
-		Reported: map[string]uint64{},
-	}
+	st := state{Next: o.next, Acked: map[string]acked{}, Runs: map[string]losses{}}
 	for i := range o.queues {
 		if q := &o.queues[i]; len(q.segments) > 0 {
 			st.Acked[q.segments[0].kind.String()] = acked{q.segments[0].number, q.acked}
 		}
 	}
+	unreported := false
 	for id, r := range o.runs {
-		st.Reported[id] = r.reported
+		l := r.losses
+		if id == o.opts.Run {
+			l.Lost = o.opts.Lost.Load() + inherited
+		}
+		st.Runs[id] = l
+		unreported = unreported || l.unreported() > 0
 	}
 	o.mu.Unlock()
 	was := o.disk.saved
-	if reflect.DeepEqual(&st, was) {
+	if reflect.DeepEqual(&st, was) && len(o.disk.unended) == 0 {
 		return nil
 	}
 	text, _ := json.Marshal(st)
-	sync := was == nil || st.Lost > st.Reported[st.Run] || st.Lost != was.Lost ||
-		!reflect.DeepEqual(st.Reported, was.Reported)
+	sync := was == nil || unreported || !reflect.DeepEqual(st.Runs, was.Runs)
 	if err := o.disk.replace(stateName, fmt.Appendf(text, "\n%s\n", checksumText(text)), sync); err != nil {
 		return err
 	}
@@ -101,10 +101,10 @@ func (o *Outbox) save() error {
 	o.inherited -= inherited
 	o.opts.Lost.Add(inherited)
 	var errs []error
-	for _, s := range o.disk.torn { // their losses are stored now
+	for _, s := range o.disk.unended { // their losses are stored now
 		errs = append(errs, s.close())
 	}
-	o.disk.torn = nil
+	o.disk.unended = nil
 	return errors.Join(errs...)
 }
 

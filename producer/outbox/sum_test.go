@@ -17,12 +17,13 @@ import (
 // sums does to an outbox what publishers, the disk, an operator and Linux may do.
 type sums struct {
 	*books
-	random  *rand.Rand
-	kills   bool // runs may end without a last word
-	removed bool // files were, and the outbox may not have noticed
-	damaged map[string]bool
-	last    [schema.NumKinds][2]uint64
-	steps   []string
+	random   *rand.Rand
+	kills    bool // runs may end without a last word
+	removed  bool // files were, and the outbox may not have noticed
+	vanished bool // the directory was removed
+	damaged  map[string]bool
+	last     [schema.NumKinds][2]uint64
+	steps    []string
 }
 
 var sumKinds = []schema.Kind{memory, launch, host, schema.KindCopy}
@@ -59,7 +60,7 @@ func TestSums(t *testing.T) {
 		}
 	})
 	if lost.Load() == 0 || came.Load() == 0 {
-		t.Errorf("events were lost in %d runs and came in %d: nothing is shown", lost.Load(), came.Load())
+		t.Errorf("events were lost in %d runs and came in %d: the test proves nothing", lost.Load(), came.Load())
 	}
 }
 
@@ -148,9 +149,7 @@ func (m *sums) inOrder(kind schema.Kind) {
 }
 
 func (m *sums) vanish() {
-	if m.o.vanished() {
-		return
-	}
+	m.vanished = true
 	err := os.RemoveAll(m.opts.Dir)
 	if err == nil && m.random.IntN(2) == 0 {
 		err = os.Mkdir(m.opts.Dir, 0o700)
@@ -160,13 +159,17 @@ func (m *sums) vanish() {
 	}
 }
 
-// end ends a run in one of several ways, does something to what it left, and starts the next one.
+// end ends a run in one of several ways, may damage its files, and starts the next one.
 func (m *sums) end() (what string) {
-	if m.removed || m.o.vanished() { // batches of files that are gone count when they are due
+	if m.removed || m.vanished { // batches of files that are gone count when they are due
 		m.drain()
 	}
 	m.last = [schema.NumKinds][2]uint64{}
 	switch n := m.random.IntN(6); {
+	case m.vanished: // nothing is left to report these losses from
+		what = "end without a directory"
+		m.fewer += m.o.inherited + m.opts.Lost.Load() - min(m.opts.Lost.Load(), m.reported[m.run])
+		m.o.crash()
 	case n < 2 || !m.kills && n < 4:
 		what = "close"
 		m.finish()
@@ -189,7 +192,7 @@ func (m *sums) end() (what string) {
 	if m.random.IntN(2) == 0 {
 		m.opts.MaxBytes = m.someLimit()
 	}
-	m.acked, m.removed = 0, false
+	m.acked, m.removed, m.vanished = 0, false, false
 	m.start()
 	return what
 }
@@ -201,8 +204,7 @@ func (m *sums) damage() (what string) {
 		if !ok || m.damaged[path] { // a second change may be where nobody can see it
 			return true
 		}
-		_, torn := segmentAt(m.t, path)
-		return torn
+		return segmentAt(m.t, path).torn()
 	})
 	if len(list) == 0 {
 		return ""
@@ -214,8 +216,8 @@ func (m *sums) damage() (what string) {
 	return fmt.Sprintf(", damage at %d of %s", at, filepath.Base(path))
 }
 
-// crash ends a run as a kill or a power cut does, and notes down how much that may take: what memory alone had, what
-// was not synced, losses and acks that the state on the disk does not have.
+// crash ends a run as a kill or a power cut does, and notes how much that may take: batches in memory alone,
+// unsynced batches, losses and acks that the state on the disk does not have.
 func (m *sums) crash(power bool) {
 	o := m.o
 	var st state
@@ -223,9 +225,9 @@ func (m *sums) crash(power bool) {
 		st, _ = readState(o.disk.root)
 	}
 	m.more += m.acked
-	m.fewer += o.opts.Lost.Load() - min(st.Lost, o.opts.Lost.Load())
-	for id, r := range o.runs { // what was reported and is not known to be may be reported twice
-		m.more += r.reported - min(r.reported, st.Reported[id])
+	m.fewer += o.opts.Lost.Load() - min(st.Runs[o.opts.Run].Lost, o.opts.Lost.Load())
+	for id, r := range o.runs { // a report that the state does not have may come twice
+		m.more += r.Reported - min(r.Reported, st.Runs[id].Reported)
 	}
 	for _, q := range m.kept {
 		for _, b := range q {

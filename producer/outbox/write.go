@@ -20,7 +20,7 @@ type writer struct {
 	dir     *os.File // the same, locked
 	open    [schema.NumKinds]*segment
 	files   []*segment // with an open file: those of open, and sealed ones that are not synced
-	torn    []*segment // of a crash, to be closed behind their last good batch
+	unended []*segment // sealed without an ending, which save writes
 	created bool       // a file was created since the directory was synced
 	saved   *state     // contents of the state file, if this run wrote it
 }
@@ -84,23 +84,23 @@ func (o *Outbox) seal(s *segment, good bool) {
 	s.sealed = true
 	if good {
 		o.resize(s, s.end, s.end.Off+headBytes)
+	} else {
+		o.disk.unended = append(o.disk.unended, s)
 	}
 	if s.end.Batches == 0 || i == 0 && q.acked.Off >= s.end.Off {
 		o.remove(q, i)
 	}
 }
 
-// Sync is to be called every second. It syncs batches that are not acked, stores the positions of acked ones and deletes
-// files that have no others. It tries again a disk that failed; on a full one it drops batches less precious than urgent.
+// Sync is to be called every second. It syncs batches that are not acked, stores the positions of acked ones and
+// deletes files that have no others. It tries again a disk that failed; on a full one it drops batches less precious
+// than urgent.
 func (o *Outbox) Sync(urgent schema.Kind) {
 	o.touch()
 	defer o.asked.Store(0)
 	if o.entering != nil {
 		<-o.entering
 		o.entering = nil
-	}
-	if o.vanished() {
-		o.abandon()
 	}
 	failed := !o.Stats().Writable
 	if failed {
@@ -253,8 +253,9 @@ func (o *Outbox) Close() {
 	}
 	o.mu.Lock()
 	for i := range o.queues {
-		if q := &o.queues[i]; q.inFlight != nil && q.inFlight.segment != nil && !slices.Contains(q.segments, q.inFlight.segment) {
-			o.opts.Lost.Add(uint64(q.inFlight.Events)) // no file has it any more
+		b := o.queues[i].inFlight
+		if b != nil && b.segment != nil && !slices.Contains(o.queues[i].segments, b.segment) {
+			o.opts.Lost.Add(uint64(b.Events)) // no file has it any more
 		}
 	}
 	o.mu.Unlock()
