@@ -85,7 +85,8 @@ func (t *Tap) probeEach(
 func explainEvent(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf(
-			"%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; Linux 6.6 and later does not)",
+			"%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; "+
+				"Linux 6.6 and later does not)",
 			err, release(),
 		)
 	}

@@ -44,7 +44,8 @@ var docs = map[string]string{
 	"producer.filter.uid": "watch only processes of these users (numbers or names)",
 	"producer.filter.container": "watch only these containers: an id, 12 or more of its first digits, " +
 		"or the UID of a pod; they may start later",
-	"producer.filter.cgroup": "watch only these cgroups and the cgroups inside them: a path in the cgroup 2 hierarchy, " +
+	"producer.filter.cgroup": "watch only these cgroups and the cgroups inside them: a path in the cgroup 2 " +
+		"hierarchy, " +
 		"or the name of one directory; they may be created later",
 
 	"consumer.instance":   "name of this instance in its consumer group (default: a new name at each start)",

@@ -54,7 +54,8 @@
 // # Limits
 //
 //   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
-//   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The end of a context costs
+//   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The
+//     end of a context costs
 //     time for every allocation of its process.
 //   - A metric family has at most 2,000 series per shard. The rest is counted as comm="other". Hosts of one name in two
 //     clusters share their series.

@@ -64,7 +64,8 @@ func TestCgroup(t *testing.T) {
 			path: "/kubepods/burstable/pod" + pod + "/" + ctr, container: ctr, pod: pod},
 		{name: "containerd, Kubernetes v1, guaranteed", file: "4:memory:/kubepods/pod" + pod + "/" + ctr + "\n",
 			path: "/kubepods/pod" + pod + "/" + ctr, container: ctr, pod: pod},
-		{name: "containerd, Kubernetes v2", file: "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
+		{name: "containerd, Kubernetes v2", file: "0::/kubepods.slice/kubepods-burstable.slice/" +
+			"kubepods-burstable-pod" +
 			podSlice + ".slice/cri-containerd-" + ctr + ".scope\n",
 			path: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + podSlice +
 				".slice/cri-containerd-" + ctr + ".scope",
@@ -79,8 +80,10 @@ func TestCgroup(t *testing.T) {
 				".slice:cri-containerd:" + ctr,
 			container: ctr, pod: pod, unit: "containerd.service"},
 		{name: "containerd, pod of a file",
-			file:      "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope\n",
-			path:      "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope",
+			file: "0::/kubepods.slice/kubepods-burstable.slice/" +
+				"kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope\n",
+			path: "/kubepods.slice/kubepods-burstable.slice/" +
+				"kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice/cri-containerd-" + ctr + ".scope",
 			container: ctr, pod: "0123456789abcdef0123456789abcdef"},
 		{name: "kind: Kubernetes in docker", file: "0::/system.slice/docker-" + outer +
 			".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + podSlice + ".slice/cri-containerd-" +
