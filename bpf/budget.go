@@ -25,8 +25,8 @@ const (
 // division is how the rings divide a budget of bytes. All sizes are powers of two and multiples of the page size.
 //
 // A quarter of the budget is for the control ring, so bulk records never take its room. Each possible CPU gets its own
-// bulk ring if that ring has at least leastBulk. On more CPUs, several of them share a ring and contend on its lock: two
-// CPUs that both trace as fast as possible pay up to 1.9 times as much for a call as with a ring each.
+// bulk ring if that ring has at least leastBulk. On more CPUs, several of them share a ring and contend on its lock.
+// Two CPUs that share a ring and trace as fast as possible pay 1.9 times as much for a call as two with a ring each.
 type division struct {
 	cpus      int // possible CPUs
 	control   int // bytes of the control ring

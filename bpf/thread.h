@@ -3,8 +3,8 @@
 #ifndef GPUTAP_THREAD_H
 #define GPUTAP_THREAD_H
 
-/* Records of a CPU between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2 us,
- * so it must be rare. The loader sets the number for bulk rings, by the number of CPUs that share one. */
+/* Records of a CPU between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2
+ * us, so it must be rare. The loader sets the number for bulk rings, by the number of CPUs that share one. */
 #define WAKE_EVERY 4096
 const volatile u32 bulk_wake_every = WAKE_EVERY;
 

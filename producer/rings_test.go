@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// TestLeastRingBytes expects that the configuration accepts every budget that the loader can divide, and no smaller one.
+// TestLeastRingBytes expects that the configuration accepts the least budget of the loader, and no smaller one.
 func TestLeastRingBytes(t *testing.T) {
 	t.Parallel()
 	cfg := config.DefaultProducer()
