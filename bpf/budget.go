@@ -47,8 +47,8 @@ func divide(budget, cpus int) division {
 // ones, which have the first numbers.
 func (d division) ringOf(cpu int) int { return cpu % d.bulkRings }
 
-// wakeEvery returns the number of bulk records after which a CPU forces a wake-up of the reader. Each CPU counts its own
-// records. CPUs that share a ring divide the number, or they could fill the ring before one of them reaches it.
+// wakeEvery returns the number of bulk records after which a CPU forces a wake-up of the reader. Each CPU counts its
+// own records. CPUs that share a ring divide the number, or they could fill the ring before one of them reaches it.
 func (d division) wakeEvery() uint32 {
 	sharing := (d.cpus + d.bulkRings - 1) / d.bulkRings
 	return uint32(max(1, wakeEvery/sharing))
