@@ -89,7 +89,7 @@ func compare(b *testing.B, threads int) {
 }
 
 func nsPerCall(b *testing.B, v variant, threads int) float64 {
-	tap, err := Load(threads*2*ring, ring, true, v.filter)
+	tap, err := Load(threads*8*ring, true, v.filter)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,11 +6,10 @@
 // and later, else with one perf event per symbol. The attach cookie contains the row of schema.Calls.
 //
 // Records. Memory, process, name and device records go to the control ring, in the order in which the calls returned.
-// Launches, copies and syncs go to the ring of their CPU, without order across CPUs. A record is written whole or not
-// at
-// all. The first record of a thread announces it.
+// Launches, copies and syncs go to the bulk ring of their CPU, which several CPUs may share, without order across CPUs.
+// A record is written whole or not at all. The first record of a thread announces it.
 //
 // Loss. A record that cannot be written is counted per CPU and cause in the map cpus. The traced program never waits.
 //
-// Wake-ups. Records do not wake the reader, except one in WAKE_EVERY and announcements. The reader must poll.
+// Wake-ups. Records do not wake the reader, except one in 4,096 at most and announcements. The reader must poll.
 package bpf

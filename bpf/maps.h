@@ -13,8 +13,8 @@ struct bulk_ring {
 	__uint(max_entries, 1 << 23);
 };
 
-/* Launches, copies and syncs: one ring per CPU, because a shared ring halves the rate on two CPUs. The loader creates
- * the rings and inserts them. */
+/* Launches, copies and syncs: CPU to ring. The loader creates the rings. CPUs that share a ring contend on its lock:
+ * two CPUs that both write as fast as possible then reach half the rate. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);

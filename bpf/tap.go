@@ -3,7 +3,6 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"runtime"
 	"sync"
@@ -26,7 +25,7 @@ type cpu struct {
 // Tap holds the loaded programs and their rings. One goroutine at a time calls its methods.
 type Tap struct {
 	Control *ebpf.Map
-	Bulk    []*ebpf.Map // one per possible CPU
+	Bulk    []*ebpf.Map // one per group of CPUs
 	coll    *ebpf.Collection
 	links   []link.Link // of the process tracepoints; the garbage collector closes links without a reference
 	perCPU  []cpu
@@ -34,10 +33,10 @@ type Tap struct {
 	removal sync.WaitGroup // of perf events
 }
 
-// Load loads the programs into Linux, for uprobe_multi or for perf events. It rounds ring sizes up to powers of two of
-// at
-// least a page. With bulkBytes 0 it chooses the size by the number of CPUs.
-func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) {
+// Load loads the programs into Linux, for uprobe_multi or for perf events. All rings together have at most ringBytes.
+// Fewer than MinRingBytes are for tests, which fill the rings. A process that maps the rings has twice that much memory
+// resident, because Linux maps the data of each ring twice.
+func Load(ringBytes int, multi bool, filter Filter) (*Tap, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("count CPUs: %w", err)
@@ -49,29 +48,18 @@ func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) 
 	if err := filter.apply(spec); err != nil {
 		return nil, err
 	}
-	if err := enoughFiles(cpus + len(spec.Maps) + len(spec.Programs)); err != nil {
+	rings := divide(ringBytes, cpus)
+	if err := enoughFiles(rings.bulkRings + len(spec.Maps) + len(spec.Programs)); err != nil {
 		return nil, fmt.Errorf("load programs: %w", explain(err))
 	}
 	if !multi {
 		forPerfEvents(spec)
 	}
-	if bulkBytes == 0 {
-		bulkBytes = bulkRingBytes(cpus)
-	}
 	t := &Tap{multi: multi}
-	bulk := spec.Maps[TapMapBulk]
-	bulk.MaxEntries = uint32(cpus)
-	bulk.InnerMap.MaxEntries = ringSize(bulkBytes)
-	for i := range cpus {
-		ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bulk_ring", Type: ebpf.RingBuf, MaxEntries: ringSize(bulkBytes)})
-		if err != nil {
-			t.Close()
-			return nil, fmt.Errorf("create ring of CPU %d, %d bytes: %w", i, ringSize(bulkBytes), explain(err))
-		}
-		t.Bulk = append(t.Bulk, ring)
-		bulk.Contents = append(bulk.Contents, ebpf.MapKV{Key: uint32(i), Value: ring})
+	if err := t.addRings(spec, rings); err != nil {
+		t.Close()
+		return nil, err
 	}
-	spec.Maps[TapMapControl].MaxEntries = ringSize(controlBytes)
 	if t.coll, err = ebpf.NewCollection(spec); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("load programs: %w", explain(err))
@@ -79,6 +67,28 @@ func Load(controlBytes, bulkBytes int, multi bool, filter Filter) (*Tap, error) 
 	t.Control = t.coll.Maps[TapMapControl]
 	t.perCPU = make([]cpu, cpus)
 	return t, nil
+}
+
+// addRings creates the bulk rings and sets the ring of each CPU in the programs.
+func (t *Tap) addRings(spec *ebpf.CollectionSpec, rings division) error {
+	for i := range rings.bulkRings {
+		ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bulk_ring", Type: ebpf.RingBuf, MaxEntries: uint32(rings.bulk)})
+		if err != nil {
+			return fmt.Errorf("create bulk ring %d of %d, %d bytes: %w", i+1, rings.bulkRings, rings.bulk, explain(err))
+		}
+		t.Bulk = append(t.Bulk, ring)
+	}
+	bulk := spec.Maps[TapMapBulk]
+	bulk.MaxEntries = uint32(rings.cpus)
+	bulk.InnerMap.MaxEntries = uint32(rings.bulk)
+	for cpu := range rings.cpus {
+		bulk.Contents = append(bulk.Contents, ebpf.MapKV{Key: uint32(cpu), Value: t.Bulk[rings.ringOf(cpu)]})
+	}
+	spec.Maps[TapMapControl].MaxEntries = uint32(rings.control)
+	if err := spec.Variables[TapVarBulkWakeEvery].Set(rings.wakeEvery()); err != nil {
+		return fmt.Errorf("set the number of records between wake-ups: %w", err)
+	}
+	return nil
 }
 
 // WatchProcesses attaches the programs that record exec and exit of processes that made calls.
@@ -123,18 +133,6 @@ func (t *Tap) Close() {
 	t.removal.Wait()
 }
 
-// bulkRingBytes is the default size of a bulk ring: 8 MiB, which holds 50 ms at the highest rate of one CPU, but at
-// most
-// 256 MiB together. Each has at least 1 MiB, more than twice the records between two wake-ups.
-func bulkRingBytes(cpus int) int {
-	return min(8<<20, max(1<<20, 256<<20/cpus))
-}
-
-func ringSize(n int) uint32 {
-	n = min(max(n, os.Getpagesize()), 1<<31)
-	return uint32(1) << bits.Len32(uint32(n-1))
-}
-
 // explain adds the remedy to an error of Linux.
 func explain(err error) error {
 	var refused *ebpf.VerifierError
@@ -146,8 +144,7 @@ func explain(err error) error {
 	}
 	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.E2BIG) {
 		return fmt.Errorf(
-			"%w (no memory for a ring of that size: lower producer.control_ring_bytes or producer.bulk_ring_bytes)",
-			err,
+			"%w (no memory for a ring of that size: lower producer.ring_bytes)", err,
 		)
 	}
 	if errors.Is(err, syscall.EMFILE) {

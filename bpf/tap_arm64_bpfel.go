@@ -50,6 +50,7 @@ const (
 	TapProgProcessExec      = "process_exec"
 	TapProgProcessExit      = "process_exit"
 	TapProgSyncExit         = "sync_exit"
+	TapVarBulkWakeEvery     = "bulk_wake_every"
 	TapVarCapturesBegun     = "captures_begun"
 	TapVarCapturesOpen      = "captures_open"
 	TapVarFilters           = "filters"
@@ -143,6 +144,7 @@ type TapMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TapVariableSpecs struct {
+	BulkWakeEvery *ebpf.VariableSpec `ebpf:"bulk_wake_every"`
 	CapturesBegun *ebpf.VariableSpec `ebpf:"captures_begun"`
 	CapturesOpen  *ebpf.VariableSpec `ebpf:"captures_open"`
 	Filters       *ebpf.VariableSpec `ebpf:"filters"`
@@ -201,6 +203,7 @@ func (m *TapMaps) Close() error {
 //
 // It can be passed to LoadTapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TapVariables struct {
+	BulkWakeEvery *ebpf.Variable `ebpf:"bulk_wake_every"`
 	CapturesBegun *ebpf.Variable `ebpf:"captures_begun"`
 	CapturesOpen  *ebpf.Variable `ebpf:"captures_open"`
 	Filters       *ebpf.Variable `ebpf:"filters"`

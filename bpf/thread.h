@@ -3,9 +3,10 @@
 #ifndef GPUTAP_THREAD_H
 #define GPUTAP_THREAD_H
 
-/* Records between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2 us, so it
- * must be rare. A ring holds many times this number of records. */
+/* Records of a CPU between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2
+ * us, so it must be rare. The loader sets the number for bulk rings, by the number of CPUs that share one. */
 #define WAKE_EVERY 4096
+const volatile u32 bulk_wake_every = WAKE_EVERY;
 
 static __always_inline struct cpu *this_cpu(void)
 {
@@ -24,7 +25,7 @@ static __always_inline int lost(enum loss cause)
 static __always_inline u64 bulk_flags(void)
 {
 	struct cpu *cpu = this_cpu();
-	if (!cpu || ++cpu->bulk_since_wake < WAKE_EVERY)
+	if (!cpu || ++cpu->bulk_since_wake < bulk_wake_every)
 		return BPF_RB_NO_WAKEUP;
 	cpu->bulk_since_wake = 0;
 	return BPF_RB_FORCE_WAKEUP;

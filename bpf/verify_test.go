@@ -5,7 +5,7 @@ package bpf
 import "testing"
 
 func TestLoad(t *testing.T) {
-	tap, err := Load(1<<20, 1<<20, true, Filter{})
+	tap, err := Load(MinRingBytes, true, Filter{})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

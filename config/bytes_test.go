@@ -35,10 +35,10 @@ func TestParseBytes(t *testing.T) {
 // TestBytesHaveUnits sets numbers of bytes with and without units in a file, a variable and a flag.
 func TestBytesHaveUnits(t *testing.T) {
 	t.Setenv("GPUTAP_PRODUCER__SPOOL_BYTES", "1GiB")
-	file := write(t, "producer:\n  outbox_max_bytes: 100GB\n  control_ring_bytes: 4096\n  bulk_ring_bytes: 16MiB\n")
-	cfg, err := Load("x", []string{"--config", file, "--producer.bulk_ring_bytes", "2 MiB"}, DefaultProducerCommand())
+	file := write(t, "producer:\n  outbox_max_bytes: 100GB\n  batch_bytes: 8192\n  ring_bytes: 16MiB\n")
+	cfg, err := Load("x", []string{"--config", file, "--producer.ring_bytes", "8 MiB"}, DefaultProducerCommand())
 	if p := cfg.Producer; err != nil || p.SpoolBytes != 1<<30 || p.OutboxMaxBytes != 100e9 ||
-		p.ControlRingBytes != 4096 || p.BulkRingBytes != 2<<20 {
+		p.BatchBytes != 8192 || p.RingBytes != 8<<20 {
 		t.Errorf("%+v, %v", cfg.Producer, err)
 	}
 	consumer, err := Load("x", []string{"--consumer.pull_max_bytes=3MiB"}, DefaultLeakCommand())

@@ -33,9 +33,8 @@ var docs = map[string]string{
 		"(empty: in memory only)",
 	"producer.outbox_max_bytes": "largest size of the outbox; when it is full, the oldest launches are dropped first " +
 		"and memory events last",
-	"producer.control_ring_bytes": "size of the ring for memory, process and name records; one for the host",
-	"producer.bulk_ring_bytes": "size of the ring for launches, copies and syncs; one for each CPU " +
-		"(0: 8MiB, and less on more than 32 CPUs)",
+	"producer.ring_bytes": "size of all rings from Linux to the producer together; at least 4MiB " +
+		"(resident memory shows twice as much, because Linux maps each ring twice)",
 	"producer.heartbeat":     "time between two heartbeats of the host",
 	"producer.drain_timeout": "time to publish the last batches at exit",
 	"producer.filter.comm": "watch only processes with these names, as ps -o comm prints them; " +

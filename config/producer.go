@@ -13,26 +13,25 @@ import (
 
 // Producer is the section of the host agent gputap-producer, which gputap run contains too.
 type Producer struct {
-	Cluster          string        `koanf:"cluster"`
-	Host             string        `koanf:"host"`
-	Features         []string      `koanf:"features" flag:"features"`
-	Libraries        []string      `koanf:"libraries" flag:"library"`
-	ScanInterval     time.Duration `koanf:"scan_interval"`
-	Uprobes          string        `koanf:"uprobes"`
-	UnsafeReturns    bool          `koanf:"unsafe_return_probes" flag:"unsafe-return-probes"`
-	Shards           int           `koanf:"shards"`
-	BatchEvents      int           `koanf:"batch_events"`
-	BatchBytes       Bytes         `koanf:"batch_bytes"`
-	BatchMaxBytes    Bytes         `koanf:"batch_max_bytes"`
-	BatchAge         time.Duration `koanf:"batch_age"`
-	SpoolBytes       Bytes         `koanf:"spool_bytes"`
-	Outbox           string        `koanf:"outbox" flag:"outbox"`
-	OutboxMaxBytes   Bytes         `koanf:"outbox_max_bytes" flag:"outbox-max-bytes"`
-	ControlRingBytes Bytes         `koanf:"control_ring_bytes"`
-	BulkRingBytes    Bytes         `koanf:"bulk_ring_bytes"`
-	Heartbeat        time.Duration `koanf:"heartbeat"`
-	DrainTimeout     time.Duration `koanf:"drain_timeout"`
-	Filter           Filter        `koanf:"filter"`
+	Cluster        string        `koanf:"cluster"`
+	Host           string        `koanf:"host"`
+	Features       []string      `koanf:"features" flag:"features"`
+	Libraries      []string      `koanf:"libraries" flag:"library"`
+	ScanInterval   time.Duration `koanf:"scan_interval"`
+	Uprobes        string        `koanf:"uprobes"`
+	UnsafeReturns  bool          `koanf:"unsafe_return_probes" flag:"unsafe-return-probes"`
+	Shards         int           `koanf:"shards"`
+	BatchEvents    int           `koanf:"batch_events"`
+	BatchBytes     Bytes         `koanf:"batch_bytes"`
+	BatchMaxBytes  Bytes         `koanf:"batch_max_bytes"`
+	BatchAge       time.Duration `koanf:"batch_age"`
+	SpoolBytes     Bytes         `koanf:"spool_bytes"`
+	Outbox         string        `koanf:"outbox" flag:"outbox"`
+	OutboxMaxBytes Bytes         `koanf:"outbox_max_bytes" flag:"outbox-max-bytes"`
+	RingBytes      Bytes         `koanf:"ring_bytes"`
+	Heartbeat      time.Duration `koanf:"heartbeat"`
+	DrainTimeout   time.Duration `koanf:"drain_timeout"`
+	Filter         Filter        `koanf:"filter"`
 }
 
 // Values of Uprobes.
@@ -48,7 +47,7 @@ func DefaultProducer() Producer {
 		Cluster: "default", Features: []string{"memory", "launch", "copy"}, ScanInterval: time.Second,
 		Uprobes:     UprobesAuto,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
-		SpoolBytes: 64 << 20, OutboxMaxBytes: 4 << 30, ControlRingBytes: 8 << 20, Heartbeat: 10 * time.Second,
+		SpoolBytes: 64 << 20, OutboxMaxBytes: 4 << 30, RingBytes: 32 << 20, Heartbeat: 10 * time.Second,
 		DrainTimeout: 10 * time.Second,
 	}
 }
@@ -74,8 +73,9 @@ func (p Producer) Kinds() ([]schema.Kind, error) {
 
 const (
 	minBatchBytes = Bytes(4 << 10)
-	maxBatchBytes = Bytes(1 << 20) // largest message that NATS takes by default
-	maxRingBytes  = Bytes(1 << 30)
+	maxBatchBytes = Bytes(1 << 20)  // largest message that NATS takes by default
+	minRingBytes  = Bytes(4 << 20)  // bpf.MinRingBytes
+	maxRingBytes  = Bytes(16 << 30) // as scale tests on 32 CPUs need, where each ring holds a whole run
 	minOutbox     = Bytes(64 << 20) // room for the batches in flight of every kind
 )
 
@@ -107,11 +107,8 @@ func (p Producer) Validate() error {
 	case p.Outbox != "" && !filepath.IsAbs(p.Outbox):
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
-	case p.ControlRingBytes < 1 || p.ControlRingBytes > maxRingBytes:
-		return fmt.Errorf("producer.control_ring_bytes: %s is out of range; use 1 to %s", p.ControlRingBytes,
-			maxRingBytes)
-	case p.BulkRingBytes < 0 || p.BulkRingBytes > maxRingBytes:
-		return fmt.Errorf("producer.bulk_ring_bytes: %s is out of range; use 0 to %s", p.BulkRingBytes, maxRingBytes)
+	case p.RingBytes < minRingBytes || p.RingBytes > maxRingBytes:
+		return fmt.Errorf("producer.ring_bytes: %s is out of range; use %s to %s", p.RingBytes, minRingBytes, maxRingBytes)
 	}
 	for key, d := range map[string]time.Duration{
 		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat,

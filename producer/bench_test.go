@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
 	cfg := config.DefaultProducer()
 	cfg.Libraries = []string{stubPath}
-	cfg.ControlRingBytes, cfg.BulkRingBytes = 128<<20, 128<<20
+	cfg.RingBytes = config.Bytes(max(2, runtime.NumCPU())) * 256 << 20 // 128 MiB or more for each ring
 	p, err := New(cfg, "bench", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)

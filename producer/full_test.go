@@ -25,14 +25,14 @@ func bpfSpec() (*ebpf.CollectionSpec, error) { return bpf.LoadTap() }
 
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// small is a producer that reads when the test calls its steps. Each bulk ring is one page; the control ring has room
-// for the first records of a program, where a name alone takes half a page.
+// small is a producer that reads when the test calls its steps. The CPUs share one small bulk ring. The control ring
+// has 64 KiB, room for the first records of a program, where a name alone takes half a page.
 func small(t *testing.T) *Producer {
 	producertest.RequireBPF(t)
 	cfg := config.DefaultProducer()
 	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{producertest.Built(t,
 		"stub/libcuda.so.1")}, time.Millisecond
-	cfg.ControlRingBytes, cfg.BulkRingBytes = 64<<10, 1
+	cfg.RingBytes = 256 << 10 // less than Validate accepts
 	p, err := New(cfg, "test", newBus(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func New(
 	if err != nil {
 		return nil, err
 	}
-	if p.tap, err = bpf.Load(int(cfg.ControlRingBytes), int(cfg.BulkRingBytes), multi, passing); err != nil {
+	if p.tap, err = bpf.Load(int(cfg.RingBytes), multi, passing); err != nil {
 		return nil, err
 	}
 	if p.cgroups, err = filter.NewCgroupTree(cfg.Filter, p.tap, log); err != nil {

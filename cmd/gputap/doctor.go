@@ -183,7 +183,7 @@ func checkLockdown() []finding {
 // checkPrograms loads the BPF programs, which Linux verifies.
 func checkPrograms() finding {
 	f := finding{Check: "BPF programs", Status: statusOK, Found: "loaded and verified"}
-	tap, err := bpf.Load(os.Getpagesize(), os.Getpagesize(), bpf.HaveMulti(), bpf.Filter{})
+	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
 		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "correct the failures above"
 		return f

@@ -42,7 +42,7 @@ func newHost(t testing.TB, libraries ...string) *host {
 	if libraries == nil {
 		libraries = []string{producertest.Built(t, "stub/libcuda.so.1")}
 	}
-	tap, err := bpf.Load(1<<20, 1, bpf.HaveMulti(), bpf.Filter{PIDs: map[uint32]uint64{}})
+	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{PIDs: map[uint32]uint64{}})
 	if err != nil {
 		t.Fatal(err)
 	}

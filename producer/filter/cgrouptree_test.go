@@ -18,7 +18,7 @@ import (
 func newTap(t *testing.T) *bpf.Tap {
 	t.Helper()
 	producertest.RequireBPF(t)
-	tap, err := bpf.Load(1<<20, 1<<20, true, bpf.Filter{Cgroups: bpf.FilterCgroup})
+	tap, err := bpf.Load(bpf.MinRingBytes, true, bpf.Filter{Cgroups: bpf.FilterCgroup})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,21 +24,20 @@ type hostLoad struct {
 	kind     schema.Kind
 	fold     string
 	ops      []schema.Op // events of one call, one of each op
-	ring     string      // configuration key of the ring that fills
 	folded   float64     // events that keep a fold busy for some seconds
 }
 
 var hostLoads = []hostLoad{
-	{"launch", schema.KindLaunch, "launch", []schema.Op{schema.OpLaunch}, "bulk_ring_bytes", 200e6},
-	{"alloc", schema.KindMemory, "leak", []schema.Op{schema.OpAlloc, schema.OpFree}, "control_ring_bytes", 30e6},
+	{"launch", schema.KindLaunch, "launch", []schema.Op{schema.OpLaunch}, 200e6},
+	{"alloc", schema.KindMemory, "leak", []schema.Op{schema.OpAlloc, schema.OpFree}, 30e6},
 }
 
 const (
 	hostCluster = "scale"
 	hostName    = "traced-host-000" // long enough to be unique in a batch
 	// A record takes at most 104 bytes of the ring.
-	hostRound = 2_500_000 // events
-	hostRing  = 256 << 20
+	hostRound = 2_500_000              // events
+	hostRing  = 256 << 20              // bytes of the control ring and of the ring of each CPU, at least
 	manyAcks  = 64                     // messages in flight of the faster raw publisher
 	quietTime = 300 * time.Millisecond // without an ack; then the producer's metrics are read
 )
@@ -186,7 +186,7 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.hostCPUs, Args: []string{
 		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
 		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
-		"--features", h.kind.String(), "--library", h.stub(), "--producer." + h.ring, strconv.Itoa(hostRing),
+		"--features", h.kind.String(), "--library", h.stub(), "--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
 		"--filter.comm", filepath.Base(h.caller),
