@@ -124,6 +124,13 @@ func (c *simulation) check() error {
 		return errors.New("--resume: no log given; set --log to its file")
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %s: use 0 or more", c.Duration)
+	case c.Drain < 0:
+		return fmt.Errorf("--drain %s: use 0 or more", c.Drain)
+	}
+	if c.Profile != "" {
+		if _, err := os.Stat(c.Profile); err != nil {
+			return fmt.Errorf("--profile: %w", err)
+		}
 	}
 	return checkOutput(c.output)
 }

@@ -27,7 +27,7 @@ func streamInfoCommand(b *busCommand) *cobra.Command {
 		Long: `Show the generations of shards, the contents of each JetStream stream, and the folds: which instance owns which
 shard, and its lag in messages. A stream without a generation is left over from an interrupted init. The next
 init uses it, or gputap stream rm removes it.`,
-		Example: "  gputap stream inf --nats.url nats://bus:4222o --nats.url nats://bus:4222\n" +
+		Example: "  gputap stream info --nats.url nats://bus:4222\n" +
 			"  gputap stream info --nats.url nats://bus:4222 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return b.with(cmd.Context(), b.info)

@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	eventBytes := int64(cmp.Or(cfg.Embedded.StoreMaxBytes, config.DefaultStoreMaxBytes)) / 2 // checkpoints need space too
 	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: eventBytes})
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("create the streams of this run: %w; if the store is too small, use a larger --store-max-bytes", err)
 	}
 	topology, err := bus.ReadTopology(ctx, p.js)
 	if err != nil {

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// TestSpellingsOfFlags sets every key of every program by each of its spellings. Help lists the flag once.
+func TestSpellingsOfFlags(t *testing.T) {
+	t.Parallel()
+	for _, root := range commands() {
+		_, keys := flagsOf(root)
+		for _, key := range keys {
+			spellings := []string{key, strings.ReplaceAll(key, "_", "-"), strings.ReplaceAll(key, ".", "-"), sameSeparators.Replace(key)}
+			for _, spelling := range spellings {
+				flags, _ := flagsOf(root)
+				f := flags.Lookup(spelling)
+				if f == nil || keyOf(f) != key {
+					t.Errorf("%T: --%s is not a flag of %s", root, spelling, key)
+					continue
+				}
+				value, want := valueOf(f.Value.Type())
+				if err := flags.Parse([]string{"--" + spelling + "=" + value}); err != nil {
+					t.Errorf("%T: %v", root, err)
+				}
+				k := koanf.New(".")
+				if err := k.Load(structs.Provider(root, "koanf"), nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := loadFlags(k, flags); err != nil || !reflect.DeepEqual(k.Get(key), want) {
+					t.Errorf("%T: --%s=%s sets %s to %#v, want %#v; %v", root, spelling, value, key, k.Get(key), want, err)
+				}
+				if spelling != f.Name && strings.Contains(flags.FlagUsages(), "--"+spelling+" ") {
+					t.Errorf("%T: help shows --%s beside --%s", root, spelling, f.Name)
+				}
+			}
+		}
+	}
+}
+
+// valueOf returns a text for a flag of a type, and what the flag then holds.
+func valueOf(kind string) (text string, value any) {
+	switch kind {
+	case "int", "int64":
+		return "77", 77
+	case "duration":
+		return "77s", 77 * time.Second
+	case "bool":
+		return "true", true
+	case "bytes":
+		return "77MiB", "77MiB"
+	case "stringSlice":
+		return "a,b", []string{"a", "b"}
+	}
+	return "text", "text"
+}
+
+func TestSpellingsOfShortFlags(t *testing.T) {
+	t.Parallel()
+	for spelling, key := range map[string]string{
+		"metrics-addr": "metrics.addr", "metrics.addr": "metrics.addr", "outbox-max-bytes": "producer.outbox_max_bytes",
+		"outbox_max_bytes": "producer.outbox_max_bytes", "library": "producer.libraries", "filter-comm": "producer.filter.comm",
+		"producer.batch-bytes": "producer.batch_bytes", "producer.batch_bytes": "producer.batch_bytes",
+	} {
+		flags, _ := flagsOf(DefaultProducerCommand())
+		if f := flags.Lookup(spelling); f == nil || keyOf(f) != key {
+			t.Errorf("--%s is not a flag of %s", spelling, key)
+		}
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	BusFlags(flags)
+	if flags.Lookup("nats-url") == nil || flags.Lookup("nats.creds-file") == nil {
+		t.Error("a command that reads no file knows fewer spellings")
+	}
+}
+
+func TestSuggestionsAreClose(t *testing.T) {
+	t.Parallel()
+	known := []string{"nats.url", "producer.cluster", "producer.outbox_max_bytes", "run", "demo", "stream", "version"}
+	for word, want := range map[string]string{
+		"nats.uri": "nats.url", "nats.uurl": "nats.url", "nuts.url": "nats.url", "producer.clutser": "producer.cluster",
+		"producer.outboxmaxbytes": "producer.outbox_max_bytes", "rnu": "run", "verison": "version",
+		"nats.abl": "", "nats.user": "", "rm": "", "me": "", "top": "", "gpus.count": "", "producer.filter": "",
+	} {
+		if got := Nearest(word, known); got != want {
+			t.Errorf("%s suggests %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestCheckVariables(t *testing.T) {
+	t.Setenv("GPUTAP_LEAK_PORT", "tcp://10.0.0.1:80")
+	t.Setenv("GPUTAP_ANYTHING", "x")
+	t.Setenv("GPUTAP_PRODUCER__CLUSTER", "c")
+	if err := CheckVariables(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("GPUTAP_LEAK__PORT", "x")
+	if err := CheckVariables(); err == nil || !strings.Contains(err.Error(), "GPUTAP_LEAK__PORT") {
+		t.Errorf("got %v", err)
+	}
+}
