@@ -172,7 +172,7 @@ func asQuota(p *server.Permissions) {
 // permissions of a fold.
 func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quota")
-	if out, err := exec.Command("go", "build", "-o", program, "./quota").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./quota").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	for file, identity := range map[string]func(*bus) []string{
