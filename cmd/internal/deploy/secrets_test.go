@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 
 var buildOnce = sync.OnceValues(func() (dir string, err error) {
 	if dir = os.Getenv("GPUTAP_BIN"); dir != "" {
-		for _, p := range append(programs(), "gputap") { // go test runs the tests again when a file that they read changes
+		// After Stat, go test runs the tests again when the file has changed.
+		for _, p := range append(programs(), "gputap") {
 			if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
 				return "", err
 			}
