@@ -42,8 +42,11 @@ bin/workload: bin/stub/libcuda.so.1 $(wildcard producer/testdata/workload*.[ch])
 demo: build stub ## run every scenario through real uprobes and check it against the stub's totals (root)
 	bin/gputap demo
 
-test: stub ## run the tests that need no root and no GPU
-	$(GO) test ./...
+# -trimpath and CGO_ENABLED=0 as in build: tests and programs share what is compiled. Without debug information a test
+# binary links in half the time. `make lint` runs go vet. Tests use the programs in GPUTAP_BIN instead of their own.
+test: build stub ## run the tests that need no root and no GPU
+	CGO_ENABLED=0 GPUTAP_BIN=$(CURDIR)/bin VERSION=$(VERSION) \
+		$(GO) test -trimpath -vet=off -ldflags "-s -w" ./...
 
 test-bpf: build stub ## run the tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns skips into failures
 	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer/... ./cmd/... ./docs

@@ -172,7 +172,8 @@ func asQuota(p *server.Permissions) {
 // permissions of a fold.
 func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quota")
-	if out, err := exec.Command("go", "build", "-o", program, "./quota").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./quota")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	for file, identity := range map[string]func(*bus) []string{

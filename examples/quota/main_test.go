@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,6 +18,17 @@ import (
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
+
+const asProgram = "QUOTA_TEST_AS_PROGRAM"
+
+// TestMain is the program itself when the variable is set: a test starts its own file instead of building another.
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // TestQuotaCountsLiveMemory checks that an allocation over a live address and a reboot end the earlier allocations.
 func TestQuotaCountsLiveMemory(t *testing.T) {
@@ -113,12 +123,13 @@ func TestQuotaRestartResumesFromCheckpoint(t *testing.T) {
 		Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "quota")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v: %s", err, out)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
 	start := func() (*exec.Cmd, *bufio.Scanner) {
 		cmd := exec.Command(program, "-nats", s.ClientURL(), "-gib", "40")
+		cmd.Env = append(os.Environ(), asProgram+"=1")
 		out, err := cmd.StdoutPipe()
 		if err != nil || cmd.Start() != nil {
 			t.Fatal("it does not start")

@@ -27,37 +27,46 @@ func programs() []string {
 	return list
 }
 
-// binaries is where build builds the programs; TestMain removes it.
-var binaries string
+// built is the directory that build creates; TestMain removes it.
+var built string
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	_ = os.RemoveAll(binaries)
+	_ = os.RemoveAll(built)
 	os.Exit(status)
 }
 
-var buildOnce = sync.OnceValue(func() error {
-	dir, err := os.MkdirTemp("", "gputap-test-")
-	if err != nil {
-		return err
+var buildOnce = sync.OnceValues(func() (dir string, err error) {
+	if dir = os.Getenv("GPUTAP_BIN"); dir != "" {
+		// After Stat, go test runs the tests again when the file has changed.
+		for _, p := range append(programs(), "gputap") {
+			if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
+				return "", err
+			}
+		}
+		return dir, nil
 	}
-	binaries = dir
+	if dir, err = os.MkdirTemp("", "gputap-test-"); err != nil {
+		return "", err
+	}
+	built = dir
 	// Without debug information the linker takes half the time.
 	args := []string{"build", "-ldflags", "-s -w", "-o", dir, "github.com/gputap/gputap/cmd/gputap"}
 	for _, p := range programs() {
 		args = append(args, "github.com/gputap/gputap/cmd/"+p)
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs: %w: %s", err, out)
+		return "", fmt.Errorf("build the programs: %w: %s", err, out)
 	}
-	return nil
+	return dir, nil
 })
 
-// build builds the programs once.
+// build returns a directory with the programs: GPUTAP_BIN, which make test has just built, or else a new one.
 func build(t *testing.T) (dir string) {
 	t.Helper()
-	check(t, buildOnce())
-	return binaries
+	dir, err := buildOnce()
+	check(t, err)
+	return dir
 }
 
 // says runs a program until it ends or has printed something, and returns everything that it printed.
