@@ -17,8 +17,8 @@ const (
 	// mostRing is the largest size of a ring. Linux accepts 2 GiB and more only with pages larger than 4 KiB.
 	mostRing = 1 << 30
 
-	// wakeEvery is the largest number of records in a bulk ring at which one of its CPUs forces a wake-up of the reader.
-	// A wake-up takes 1.2 us of the traced thread, so it must be rare.
+	// wakeEvery is the largest number of records in a bulk ring at which one of its CPUs forces a wake-up of the
+	// reader. A wake-up takes 1.2 us of the traced thread, so it must be rare.
 	wakeEvery = 4096
 )
 

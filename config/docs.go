@@ -66,9 +66,11 @@ var docs = map[string]string{
 
 	"embedded.listen": "address at which other programs may read the stream, such as 127.0.0.1:4222 " +
 		"(port 0: any free port; empty: no listener)",
-	"embedded.listen_tls_cert": "certificate file of the embedded server; required if other machines can reach the address",
-	"embedded.listen_tls_key":  "key file of that certificate",
-	"embedded.store_max_bytes": "largest size of the store on disk; events may fill half of it, and then the oldest are removed",
+	"embedded.listen_tls_cert": "certificate file of the embedded server; required if other machines can reach the " +
+		"address",
+	"embedded.listen_tls_key": "key file of that certificate",
+	"embedded.store_max_bytes": "largest size of the store on disk; events may fill half of it, and then the oldest " +
+		"are removed",
 
 	"metrics.addr": "address of /metrics, /livez and /readyz (port 0: any free port; empty: not served)",
 	"log.level":    "lowest level that is logged: debug, info, warn or error",

@@ -108,7 +108,8 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
 	case p.RingBytes < minRingBytes || p.RingBytes > maxRingBytes:
-		return fmt.Errorf("producer.ring_bytes: %s is out of range; use %s to %s", p.RingBytes, minRingBytes, maxRingBytes)
+		return fmt.Errorf("producer.ring_bytes: %s is out of range; use %s to %s",
+			p.RingBytes, minRingBytes, maxRingBytes)
 	}
 	for key, d := range map[string]time.Duration{
 		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat,

@@ -85,7 +85,7 @@ func TestSuggestionsAreClose(t *testing.T) {
 	known := []string{"nats.url", "producer.cluster", "producer.outbox_max_bytes", "run", "demo", "stream", "version"}
 	for word, want := range map[string]string{
 		"nats.uri": "nats.url", "nats.uurl": "nats.url", "nuts.url": "nats.url", "producer.clutser": "producer.cluster",
-		"producer.outboxmaxbytes": "producer.outbox_max_bytes", "rnu": "run", "verison": "version",
+		"producer.outboxmaxbytes": "producer.outbox_max_bytes", "rnu": "run", "versin": "version",
 		"nats.abl": "", "nats.user": "", "rm": "", "me": "", "top": "", "gpus.count": "", "producer.filter": "",
 	} {
 		if got := Nearest(word, known); got != want {

@@ -75,8 +75,8 @@ func unknownCommand(parent *cobra.Command, given string) error {
 	return app.Usage(fmt.Errorf("unknown command %q; see %s --help", given, parent.CommandPath()))
 }
 
-// rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print help
-// and succeed.
+// rejectUnknownTopics makes cobra's help and completion commands fail for an unknown argument. By default they print
+// help and succeed.
 func rejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

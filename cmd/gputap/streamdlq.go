@@ -213,7 +213,8 @@ func (r *letterReader) run(ctx context.Context) error {
 func (r *letterReader) read(ctx context.Context) error {
 	reader, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, HeadersOnly: true,
-		MaxResetAttempts: 1, // without a limit it retries for ever when the stream was removed, even after ctx has ended
+		// Without a limit it retries for ever when the stream was removed, even after ctx has ended.
+		MaxResetAttempts: 1,
 	})
 	if err != nil {
 		return err

@@ -28,7 +28,8 @@ const (
 type Server struct {
 	server    *server.Server
 	lock      *os.File
-	temporary string   // directory that Stop removes, or ""
+	temporary string // directory that Stop removes, or ""
+	log       *slog.Logger
 	readers   *readers // nil without a listener
 }
 
@@ -58,7 +59,7 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 
 // start starts a server on a locked store.
 func start(dir string, temporary bool, lock *os.File, c config.Embedded, log *slog.Logger) (*Server, error) {
-	started := &Server{lock: lock}
+	started := &Server{lock: lock, log: log}
 	if temporary {
 		started.temporary = dir
 	}
@@ -71,8 +72,10 @@ func start(dir string, temporary bool, lock *os.File, c config.Embedded, log *sl
 
 func (s *Server) start(dir string, c config.Embedded, log *slog.Logger) error {
 	options := &server.Options{
-		ServerName: "gputap", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, DisableJetStreamBanner: true,
-		JetStreamMaxStore: int64(cmp.Or(c.StoreMaxBytes, config.DefaultStoreMaxBytes)), JetStreamMaxMemory: memoryBytes, SyncInterval: syncEvery,
+		ServerName: "gputap", DontListen: true, NoSigs: true,
+		JetStream: true, DisableJetStreamBanner: true, StoreDir: dir, SyncInterval: syncEvery,
+		JetStreamMaxStore:  int64(cmp.Or(c.StoreMaxBytes, config.DefaultStoreMaxBytes)),
+		JetStreamMaxMemory: memoryBytes,
 	}
 	outsiders, err := listen(options, c)
 	if err != nil {
@@ -157,6 +160,8 @@ func (s *Server) Stop() {
 	}
 	if s.temporary != "" {
 		_ = os.RemoveAll(s.temporary)
+		// A killed run holds its lock until Linux has detached its probes: the first sweep may have been too early.
+		removeOrphans(filepath.Dir(s.temporary), s.log)
 	}
 	_ = s.lock.Close()
 }

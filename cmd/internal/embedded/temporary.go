@@ -20,8 +20,8 @@ const (
 	temporaryPrefix = "gputap-"
 )
 
-// StartTemporary starts a server on a new store in parent, which Stop removes. First it removes the temporary stores in
-// parent whose owners were killed.
+// StartTemporary starts a server on a new store in parent, which Stop removes. StartTemporary and Stop also remove the
+// temporary stores in parent whose owners were killed.
 func StartTemporary(parent string, c config.Embedded, log *slog.Logger) (*Server, error) {
 	removeOrphans(parent, log)
 	dir, err := os.MkdirTemp(parent, temporaryPrefix)

@@ -81,10 +81,12 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.nc, p.js, err = p.server.Connect("gputap"); err != nil {
 		return p, err
 	}
-	eventBytes := int64(cmp.Or(cfg.Embedded.StoreMaxBytes, config.DefaultStoreMaxBytes)) / 2 // checkpoints need space too
+	// Checkpoints need space too.
+	eventBytes := int64(cmp.Or(cfg.Embedded.StoreMaxBytes, config.DefaultStoreMaxBytes)) / 2
 	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: eventBytes})
 	if err != nil {
-		return p, fmt.Errorf("create the streams of this run: %w; if the store is too small, use a larger --store-max-bytes", err)
+		return p, fmt.Errorf("create the streams of this run: %w; if the store is too small, use a larger "+
+			"--store-max-bytes", err)
 	}
 	topology, err := bus.ReadTopology(ctx, p.js)
 	if err != nil {

@@ -186,7 +186,8 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.hostCPUs, Args: []string{
 		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
 		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
-		"--features", h.kind.String(), "--library", h.stub(), "--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
+		"--features", h.kind.String(), "--library", h.stub(),
+		"--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
 		"--filter.comm", filepath.Base(h.caller),
