@@ -158,7 +158,7 @@ def as_text(b, event):
     call, thread = event.get("c") or event["s"], event["th"]
     values = {name: thread[name] for name in ("pid", "comm", "user", "pod")}
     values["container"] = thread["container"][:12]
-    values["gpu"] = event["g"].get("uuid") or (f"ordinal {event['g']['ordinal']}" if event["g"] else "")
+    values["gpu"] = event["g"].get("uuid") or (f"ordinal {event['g']['ordinal']}" if "ordinal" in event["g"] else "")
     if "s" in event:
         values["kernel"] = call["name"]
         values["grid"] = "x".join(str(call["grid_" + axis]) for axis in "xyz")

@@ -49,7 +49,7 @@ def tables(b):
     processes, funcs, calls = rows(b, "procs"), rows(b, "funcs"), rows(b, "calls")
     for call in calls:
         call["op"] = call["op"] if call["op"] in OPS else "unknown"
-    gpus = [{}] + rows(b, "gpus")  # 0 is "unknown", in contexts too
+    gpus = [{"uuid": ""}] + rows(b, "gpus")  # 0 is "unknown", in contexts too
     return {
         "th": [{**processes[t["process"]], "tid": t["tid"], "thread": t["comm"]} for t in rows(b, "threads")],
         "c": calls,
