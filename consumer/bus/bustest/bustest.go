@@ -1,5 +1,3 @@
-// Package bustest runs NATS for tests: one server for each test binary with an account for each test, so that tests run
-// in parallel and none waits for a server; and servers of their own for tests that stop them.
 package bustest
 
 import (
