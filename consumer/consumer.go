@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -56,10 +57,7 @@ const (
 
 // pullBytes bounds the bytes in flight of one shard as if this instance owned all shards, which may happen any time.
 func pullBytes(asked, shards int) int {
-	if asked <= 0 {
-		asked = defaultPullBytes
-	}
-	return max(min(asked, mostInFlight/shards), leastPull)
+	return max(min(cmp.Or(asked, defaultPullBytes), mostInFlight/shards), leastPull)
 }
 
 // Ready is closed when the instance has joined the consumer group: it owns its shards, or it is a standby.
@@ -114,13 +112,3 @@ func (s *statefulReader) Save(w *snapshot.Writer) (at bus.Position, copying time
 
 func (s *statefulReader) Position() bus.Position { return s.reader.position() }
 func (s *statefulReader) Applied() uint64        { return s.reader.Applied() }
-
-func (s *statefulReader) NextFolded() <-chan struct{} {
-	_, folded := s.reader.watch(s.reader.Applied() + 1)
-	return folded
-}
-
-func (s *statefulReader) Counts() (batches, duplicates uint64) {
-	stats := s.reader.Stats()
-	return stats.Batches, stats.Duplicates
-}

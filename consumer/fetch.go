@@ -56,7 +56,7 @@ func (r *Reader) Run(ctx context.Context) error {
 			waiting = true
 			r.logWaiting(err)
 		}
-		if !sleep(ctx, r.opts.Retry) {
+		if !bus.Sleep(ctx, r.opts.Retry) {
 			return nil
 		}
 	}

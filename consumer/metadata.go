@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +42,10 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	var stored uint64
 	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored,
 		&meta.NumPending} {
-		if *to, rest, ok = cutNumber(rest); !ok {
+		var number string
+		var err error
+		number, rest, _ = strings.Cut(rest, ".")
+		if *to, err = strconv.ParseUint(number, 10, 64); err != nil {
 			return false
 		}
 	}
@@ -48,17 +53,43 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	return true
 }
 
-// cutNumber reads the number before the first dot, or before the end.
-func cutNumber(s string) (n uint64, rest string, ok bool) {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '.':
-			return n, s[i+1:], i > 0
-		case c < '0' || c > '9':
-			return 0, "", false
-		default:
-			n = n*10 + uint64(c-'0')
-		}
+const lagInterval = time.Second
+
+// lag tells how many messages are stored after the last one read. Each message says how many there were when it was
+// sent; but many may be waiting in this process, sent before more were stored. All values are sequences of one
+// JetStream consumer.
+type lag struct {
+	read   uint64 // last message read
+	sent   uint64 // last message sent when NATS was last asked
+	stored uint64 // sequence that the last message stored then would get
+}
+
+// advance records a message that was read and returns the lag after it.
+func (l *lag) advance(meta *jetstream.MsgMetadata) uint64 {
+	l.read = meta.Sequence.Consumer
+	if l.read <= l.sent {
+		return l.stored - l.read
 	}
-	return n, "", s != ""
+	return meta.NumPending
+}
+
+// updateLag asks NATS how many messages are stored, if a step takes long.
+func (r *Reader) updateLag(ctx context.Context, consumer string) {
+	if r.stepping.TryLock() {
+		r.stepping.Unlock()
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagInterval)
+	defer cancel()
+	c, err := r.jsStream.Consumer(ctx, consumer)
+	if err != nil {
+		return // the next tick asks again, or the fetch ends
+	}
+	info := c.CachedInfo()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sent := info.Delivered.Consumer; sent >= r.lag.read { // else the last message read knows better
+		r.lag.sent, r.lag.stored = sent, sent+info.NumPending
+		r.stats.Lag = r.lag.stored - r.lag.read
+	}
 }

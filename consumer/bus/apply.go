@@ -25,12 +25,7 @@ func (p *Plan) Apply(ctx context.Context) error {
 func settleStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	for retries := 0; ; retries++ {
 		err := ensureStream(ctx, js, want)
-		if retries >= retriesOf(err) {
-			return err
-		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
+		if retries >= retriesOf(err) || !Sleep(ctx, retryInterval) {
 			return err
 		}
 	}

@@ -13,6 +13,16 @@ import (
 // RequestTimeout bounds one request to JetStream.
 const RequestTimeout = 5 * time.Second
 
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // ErrStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
 var ErrStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
 

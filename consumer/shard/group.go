@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,15 @@ type Group struct {
 	opts     Options
 	js       jetstream.JetStream
 	log      *slog.Logger
-	counters counters
+	counters Counters
 
 	// Only Run's goroutine.
 	leases     *leases
 	topology   schema.Topology
 	topologyAt time.Time // when it was read
 	numbers    []int     // of the shards of all generations
-	closed     closedShards
+
+	closedChecked bool // finishTakenOver was answered since the topology was read
 
 	running   sync.WaitGroup // owners
 	restoring chan struct{}  // held while a shard inherits
@@ -73,29 +75,15 @@ type Group struct {
 	ended       bool // Run has ended: the shards that were owned then stay visible
 }
 
-// counters count over all shards that an instance has owned.
-type counters struct {
-	claims, commits, failed, fenced, leasesLost, rebuilt, newer, handOvers atomic.Uint64
-}
-
-// Counts is a copy of the counters of an instance.
-type Counts struct{ Claims, Commits, Failed, Fenced, LeasesLost, Rebuilt, Newer, HandOvers uint64 }
+// Counters count over all shards that an instance has owned.
+type Counters struct{ Claims, Commits, Failed, Fenced, LeasesLost, Rebuilt, Newer, HandOvers atomic.Uint64 }
 
 // New returns a Group that does nothing until Run.
 func New(opts Options, js jetstream.JetStream, log *slog.Logger) *Group {
-	if opts.Instance == "" {
-		opts.Instance = instanceName()
-	}
-	opts.Instance = keyToken(opts.Instance)
-	if opts.Checkpoint <= 0 {
-		opts.Checkpoint = defaultCheckpoint
-	}
-	if opts.Settle <= 0 {
-		opts.Settle = defaultSettle
-	}
-	if opts.Retry <= 0 {
-		opts.Retry = defaultRetry
-	}
+	opts.Instance = keyToken(cmp.Or(opts.Instance, instanceName()))
+	opts.Checkpoint = cmp.Or(opts.Checkpoint, defaultCheckpoint)
+	opts.Settle = cmp.Or(opts.Settle, defaultSettle)
+	opts.Retry = cmp.Or(opts.Retry, defaultRetry)
 	return &Group{
 		opts: opts, js: js, log: log.With("consumer", opts.Fold, "instance", opts.Instance),
 		restoring: make(chan struct{}, 1), wake: make(chan struct{}, 1), ready: make(chan struct{}),
@@ -153,7 +141,7 @@ func (g *Group) Run(ctx context.Context) error {
 					err)
 			}
 		}
-		sleep(ctx, g.opts.Retry)
+		bus.Sleep(ctx, g.opts.Retry)
 	}
 	return nil
 }
@@ -224,9 +212,7 @@ func (g *Group) readTopology(ctx context.Context) error {
 	if !same || !t.Equal(g.topology) {
 		g.log.Info("topology changed", "generation", t.Generation, "shards", t.Shards, "first", t.First)
 	}
-	g.closed.known = g.closed.known && same && t.Equal(g.topology)
-	g.topologyAt, g.topology, g.numbers = time.Now(), t, numbers
-	g.askTakenOver(ctx)
+	g.topologyAt, g.topology, g.numbers, g.closedChecked = time.Now(), t, numbers, false
 	return nil
 }
 
@@ -244,23 +230,26 @@ func (g *Group) step(ctx context.Context) error {
 	if err != nil || !joined {
 		return err
 	}
-	g.readTakenOver(ctx)
+	if !g.closedChecked {
+		g.closedChecked = g.finishTakenOver(ctx)
+	}
 	preferred := placements(&g.topology, members)
 	for _, shard := range g.numbers {
 		holder, old := holders[shard], shard < g.topology.First
 		todo, o := g.apply(shard, event{
 			what: looked, holder: holder, self: holder == g.opts.Instance,
 			preferred: preferred[shard] == g.opts.Instance,
-			unknown:   old && !g.closed.known,
 		})
 		if o != nil && old {
 			o.closed.Store(true)
 		}
 		switch todo {
 		case claim, rebuild:
-			g.claim(ctx, shard, todo == rebuild)
+			if !old || g.closedChecked {
+				g.claim(ctx, shard, todo == rebuild)
+			}
 		case handOver:
-			g.counters.handOvers.Add(1)
+			g.counters.HandOvers.Add(1)
 			o.stop(errHandOver)
 		}
 	}
@@ -303,9 +292,6 @@ func (g *Group) release() {
 		g.leases.leave(context.Background())
 	}
 	g.running.Wait()
-	if g.closed.answers != nil {
-		<-g.closed.answers
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = true

@@ -72,7 +72,7 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 		if *m, err = c.latest(ctx); err != nil {
 			return nil, nil, false, err
 		}
-		done, isGone, err := drained(ctx, o.store.js, o.opts.Kinds, shard, m.Position)
+		done, jsStream, err := drained(ctx, o.store.js, o.opts.Kinds, shard, m.Position)
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -80,16 +80,13 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 			o.waitsFor = shard
 			return nil, nil, false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
 		}
-		if isGone {
+		if jsStream == nil {
 			gone = append(gone, shard)
 		}
 		// nothing was read, so no state tells whether retention had removed messages
-		if complete && m.Created.IsZero() {
-			empty, err := neverUsed(ctx, o.store.js, shard)
-			if err != nil {
-				return nil, nil, false, err
-			}
-			complete = empty && (m.saved() || g.Generation == 1)
+		if m.Created.IsZero() {
+			neverUsed := jsStream != nil && jsStream.CachedInfo().State.LastSeq == 0
+			complete = complete && neverUsed && (m.saved() || g.Generation == 1)
 		}
 	}
 	if len(gone) > 0 {
@@ -99,36 +96,24 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 	return stores, manifests, complete, nil
 }
 
-// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A missing stream is
-// empty. A stream that was recreated must be read from its beginning.
+// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A missing stream,
+// which comes as nil, is empty. A stream that was recreated must be read from its beginning.
 func drained(ctx context.Context, js jetstream.JetStream, kinds []schema.Kind, shard int, at bus.Position) (
-	done, gone bool, err error,
+	done bool, jsStream jetstream.Stream, err error,
 ) {
-	jsStream, err := js.Stream(ctx, schema.StreamName(shard))
+	jsStream, err = js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return true, true, nil
+		return true, nil, nil
 	}
 	if err != nil {
-		return false, false, fmt.Errorf("look up stream: %w", err)
+		return false, nil, fmt.Errorf("look up stream: %w", err)
 	}
 	if !jsStream.CachedInfo().Config.Sealed {
-		return false, false, nil
+		return false, jsStream, nil
 	}
 	done, err = bus.NothingPending(ctx, js.Conn(), jsStream, bus.Subjects(shard, kinds), at.Sequence)
 	if done && !at.Created.IsZero() {
 		done, err = bus.SameStream(ctx, jsStream, at)
 	}
-	return done, false, err
-}
-
-// neverUsed reports whether a shard's stream exists and never held a message.
-func neverUsed(ctx context.Context, js jetstream.JetStream, shard int) (bool, error) {
-	jsStream, err := js.Stream(ctx, schema.StreamName(shard))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up stream: %w", err)
-	}
-	return jsStream.CachedInfo().State.LastSeq == 0, nil
+	return done, jsStream, err
 }

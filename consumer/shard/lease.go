@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -211,7 +212,7 @@ func (l *leases) release(ctx context.Context, shard int, revision uint64) {
 func (l *leases) keep(ctx context.Context, shard int, revision *uint64) error {
 	margin := l.ttl / 5
 	until := time.Now().Add(l.ttl - margin)
-	for sleep(ctx, l.ttl/4) {
+	for bus.Sleep(ctx, l.ttl/4) {
 		sent := time.Now()
 		request, cancel := l.request(ctx)
 		next, err := l.kv.Update(request, l.shardKey(shard), l.value(), *revision)
@@ -251,14 +252,4 @@ func isWrongSequence(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) &&
 		(refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -36,7 +36,7 @@ func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) 
 		saved := SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}
 		// A newer checkpoint may have freed the parts meanwhile, or a replica is stale.
 		again := errors.Is(err, errDamaged) && m.valid() && time.Since(began) < stateTimeout
-		if !again || !sleep(ctx, rereadInterval) {
+		if !again || !bus.Sleep(ctx, rereadInterval) {
 			return saved, err
 		}
 	}

@@ -100,7 +100,7 @@ func (c *store) claim(ctx context.Context, owner string, rebuild bool) (manifest
 			return m, nil
 		}
 		// a stale replica may have returned an old manifest
-		if !errors.Is(err, errFenced) || !sleep(ctx, rereadInterval) {
+		if !errors.Is(err, errFenced) || !bus.Sleep(ctx, rereadInterval) {
 			return m, fmt.Errorf("claim shard %d: %w", c.shard, err)
 		}
 	}
@@ -142,7 +142,7 @@ func (c *store) put(ctx context.Context, m *manifest) error {
 				return errFenced
 			}
 			recreated = recreated && isWrongSequence(err) && readErr == nil && stored.revision < m.revision
-			if sleep(trying, rereadInterval) {
+			if bus.Sleep(trying, rereadInterval) {
 				continue
 			}
 		}

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -24,6 +25,11 @@ var shared struct {
 
 // Main runs the tests of a package and then stops the shared server. Call it from TestMain.
 func Main(m *testing.M) (code int) {
+	flag.Parse()
+	// Parallel tests mostly wait for leases and timers: more of them than CPUs may run.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "bustest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
