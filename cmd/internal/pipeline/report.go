@@ -31,8 +31,8 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	if p.leak != nil {
-		for _, a := range p.leak.Top(rows) {
+	if f, ok := foldOf[*leak.Tracker](p); ok {
+		for _, a := range f.Top(rows) {
 			top[a.ID] = append(top[a.ID], a)
 		}
 	}
