@@ -66,7 +66,7 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if store == "" {
 		p.server, err = embedded.StartTemporary(os.TempDir(), cfg.Embedded, log)
 	} else {
-		p.server, err = embedded.StartListening(store, cfg.Embedded, log)
+		p.server, err = embedded.Start(store, cfg.Embedded, log)
 	}
 	if err != nil {
 		return p, err
