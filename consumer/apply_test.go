@@ -145,7 +145,6 @@ func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 }
 
 func TestHostileMessagesAllocateLittle(t *testing.T) {
-	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))

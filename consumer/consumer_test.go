@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/consumer/snapshot"
@@ -81,29 +83,38 @@ func (c *chain) Restore(s Section) error {
 // undisturbed reader.
 func TestEachBatchCountsOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 4)
+	newFleet(t, 4).countOnce(100)
+}
+
+// countOnce publishes batches while instances start, die and stop at random.
+func (f *fleet) countOnce(steps int) {
+	commits := make(chan *nats.Msg, 1<<12) // claims too
+	if _, err := f.admin.Conn().ChanSubscribe(strings.Replace(manifestSubject(0), ".0.", ".*.", 1), commits); err != nil {
+		f.t.Fatal(err)
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var running []*instance
-	started := 0
-	for step := range 400 {
+	for step := range steps {
 		for range 5 {
 			f.send(fmt.Sprintf("h%d", random.IntN(12)))
 		}
-		switch what := random.IntN(40); {
-		case len(running) < 3 && (what < 6 || len(running) == 0):
-			started++
-			running = append(running, f.instance(fmt.Sprintf("i%d", started), newChain))
-		case what == 38 && len(running) > 0:
+		switch what := random.IntN(20); {
+		case len(running) < 3 && (what < 3 || len(running) == 0):
+			running = append(running, f.instance(fmt.Sprintf("i%d", step), newChain))
+		case what == 18:
 			i := random.IntN(len(running))
 			running[i].kill()
 			running = slices.Delete(running, i, i+1)
-		case what == 39 && len(running) > 0:
+		case what == 19:
 			i := random.IntN(len(running))
 			running[i].stop()
 			running = slices.Delete(running, i, i+1)
 		}
-		if step%4 == 0 {
-			time.Sleep(10 * time.Millisecond)
+		if step%8 == 0 && len(running) > 0 { // somebody commits what was just published
+			for len(commits) > 0 {
+				<-commits
+			}
+			<-commits
 		}
 	}
 	for _, i := range running {
@@ -186,6 +197,7 @@ func TestInstancesSurviveServerRestart(t *testing.T) {
 		"after the leases": func(a, b *instance) bool { return len(a.shards())+len(b.shards()) == 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := bustest.NewServer(t, "")
 			f := newFleetOn(t, s, 2)
 			a, b := f.instance("a", newChain), f.instance("b", newChain)
@@ -303,11 +315,11 @@ func TestOwnerKeyNamesOwners(t *testing.T) {
 func TestStopDuringCommitCommitsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	for i := range 40 {
+	for i := range 12 {
 		c := f.instance("one", newChain)
 		f.send("h")
 		eventually(t, "it folds", func() bool { return len(c.shards()) == 1 })
-		time.Sleep(time.Duration(i) * 3 * time.Millisecond) // somewhere between two checkpoints
+		time.Sleep(time.Duration(i) * 5 * time.Millisecond) // somewhere between two checkpoints
 		f.send("h")
 		c.stop()
 		if n := c.group.Counters().Rebuilt.Load(); n != 0 {

@@ -401,7 +401,7 @@ func TestUnknownShardEndsRun(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewServer(t, "")
 	js := b.Connect()
-	c := NewReader(ReaderOptions{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	c := NewReader(ReaderOptions{Shard: 7, Retry: retry}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }() // waits: nobody has set the bus up
 	reshard(t, js, 2)

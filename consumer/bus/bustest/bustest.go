@@ -27,7 +27,7 @@ var shared struct {
 func Main(m *testing.M) (code int) {
 	flag.Parse()
 	// Parallel tests mostly wait for leases and timers: more of them than CPUs may run.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "bustest")
@@ -216,6 +216,6 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 }
