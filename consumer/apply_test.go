@@ -84,6 +84,7 @@ func TestOutcomeOfEachMessage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			js := connectReady(t)
 			fold := &recorder{poison: 2, refuse: 4}
 			if strings.Contains(tt.name, "panics") == strings.Contains(tt.name, "refuses") {

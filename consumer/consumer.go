@@ -24,10 +24,12 @@ type Options struct {
 
 // Consumer runs a fold over the shards that it owns. Each shard has its own state, which outlives the process.
 // Instances of one fold share the shards. It is a prometheus.Collector.
+//
+// Run folds until ctx ends; then it commits its state and releases its shards.
 type Consumer struct {
+	*shard.Group
 	fold  string
-	group *shard.Group
-	owned func() []shard.Owned // group's
+	owned func() []shard.Owned // the group's
 }
 
 // New returns a Consumer that does nothing until Run. newFold returns an empty state for one shard.
@@ -45,7 +47,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 		return &statefulReader{r, fold}
 	}
 	g := shard.New(group, js, log)
-	return &Consumer{fold: first.Name(), group: g, owned: g.Owned}
+	return &Consumer{Group: g, fold: first.Name(), owned: g.Owned}
 }
 
 const (
@@ -59,17 +61,6 @@ const (
 func pullBytes(asked, shards int) int {
 	return max(min(cmp.Or(asked, defaultPullBytes), mostInFlight/shards), leastPull)
 }
-
-// Ready is closed when the instance has joined the consumer group: it owns its shards, or it is a standby.
-func (c *Consumer) Ready() <-chan struct{} { return c.group.Ready() }
-
-// NotReadyReason returns why the instance, after Ready, is not in the consumer group now: NATS is unreachable, or the
-// bus was removed. nil: it is in the group.
-func (c *Consumer) NotReadyReason() error { return c.group.NotReadyReason() }
-
-// Run folds until ctx ends; then it commits its state and releases its shards. It waits for NATS, streams and leases.
-// It returns an error if the connection was closed for good or the fold's name is invalid.
-func (c *Consumer) Run(ctx context.Context) error { return c.group.Run(ctx) }
 
 // Each calls see for every shard that is owned and restored, in order. It skips shards of earlier generations when one
 // of a later generation is owned: that has inherited their hosts.

@@ -167,7 +167,7 @@ func TestShardsMoveToOtherInstances(t *testing.T) {
 	eventually(t, "c has three", func() bool { return len(c.shards()) == 3 && len(b.shards()) == 3 })
 	b.stop()
 	eventually(t, "c has all six", func() bool { return len(c.shards()) == 6 })
-	if n := c.group.Counters().Rebuilt.Load(); n != 0 {
+	if n := c.Counters().Rebuilt.Load(); n != 0 {
 		t.Errorf("%d states were rebuilt", n)
 	}
 	eventually(t, "everything is folded", func() bool {
@@ -250,17 +250,17 @@ func TestPanicInRestoreRebuilds(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
 	first := f.instance("first", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true} })
-	eventually(t, "it is saved", func() bool { return first.group.Counters().Commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return first.Counters().Commits.Load() > 0 })
 	first.stop()
 	saving := f.instance("saving",
 		func() Stateful { return nervous{chain: newChain().(*chain), restoring: true, saving: true} })
 	f.send("h")
 	eventually(t, "it is rebuilt and not saved", func() bool {
-		return saving.group.Counters().Rebuilt.Load() == 1 && saving.group.Counters().Failed.Load() > 0
+		return saving.Counters().Rebuilt.Load() == 1 && saving.Counters().Failed.Load() > 0
 	})
 	saving.stop()
 	last := f.instance("last", newChain)
-	eventually(t, "it is saved", func() bool { return last.group.Counters().Commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return last.Counters().Commits.Load() > 0 })
 	last.stop()
 	f.finish()
 	f.expect(f.committed())
@@ -274,12 +274,12 @@ func TestDamagedStateIsRebuilt(t *testing.T) {
 		f.send("h")
 	}
 	c := f.instance("one", newChain)
-	eventually(t, "it is saved", func() bool { return c.group.Counters().Commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return c.Counters().Commits.Load() > 0 })
 	c.stop()
 	f.damage(0)
 	c = f.instance("two", newChain)
 	eventually(t, "it is rebuilt and saved",
-		func() bool { return c.group.Counters().Rebuilt.Load() == 1 && c.group.Counters().Commits.Load() > 0 })
+		func() bool { return c.Counters().Rebuilt.Load() == 1 && c.Counters().Commits.Load() > 0 })
 	c.stop()
 	f.finish()
 	f.expect(f.committed())
@@ -322,7 +322,7 @@ func TestStopDuringCommitCommitsAgain(t *testing.T) {
 		time.Sleep(time.Duration(i) * 5 * time.Millisecond) // somewhere between two checkpoints
 		f.send("h")
 		c.stop()
-		if n := c.group.Counters().Rebuilt.Load(); n != 0 {
+		if n := c.Counters().Rebuilt.Load(); n != 0 {
 			t.Fatalf("start %d found a state that it had to rebuild", i)
 		}
 	}
@@ -352,8 +352,8 @@ func TestInvalidManifestIsRebuilt(t *testing.T) {
 		cancel()
 	}
 	i := f.instance("two", newChain)
-	eventually(t, "the state is rebuilt", func() bool { return i.group.Counters().Commits.Load() > 0 })
-	if n := i.group.Counters().Rebuilt.Load(); n != 1 {
+	eventually(t, "the state is rebuilt", func() bool { return i.Counters().Commits.Load() > 0 })
+	if n := i.Counters().Rebuilt.Load(); n != 1 {
 		t.Errorf("%d states were rebuilt", n)
 	}
 	i.stop()

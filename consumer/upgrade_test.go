@@ -100,7 +100,7 @@ func TestRollingUpgrade(t *testing.T) {
 		r.stop()
 	}
 	for _, i := range all {
-		if n := i.group.Counters().Rebuilt.Load(); n != 0 {
+		if n := i.Counters().Rebuilt.Load(); n != 0 {
 			t.Errorf("%s rebuilt %d states", i.name, n)
 		}
 	}
@@ -116,16 +116,16 @@ func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
 		f.send("h")
 	}
 	newer := f.instance("newer", formed(2))
-	eventually(t, "it is saved", func() bool { return newer.group.Counters().Commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return newer.Counters().Commits.Load() > 0 })
 	newer.stop()
 	f.send("h")
 	began := time.Now()
 	older := f.instance("older", formed(1))
-	eventually(t, "it is saved", func() bool { return older.group.Counters().Commits.Load() > 0 })
+	eventually(t, "it is saved", func() bool { return older.Counters().Commits.Load() > 0 })
 	if waited := time.Since(began); waited < 3*f.lease {
 		t.Errorf("it was rebuilt after %s", waited)
 	}
-	if n := older.group.Counters().Rebuilt.Load(); n != 1 {
+	if n := older.Counters().Rebuilt.Load(); n != 1 {
 		t.Errorf("%d states were rebuilt, want 1", n)
 	}
 	older.stop()
@@ -150,9 +150,9 @@ func TestNewerManifestIsLeftAlone(t *testing.T) {
 	if raw := f.rawManifest(0); string(raw) != string(manifest) {
 		t.Errorf("the manifest was written over: %s", raw)
 	}
-	eventually(t, "it is saved", func() bool { return c.group.Counters().Commits.Load() > 0 })
-	if m := f.manifest(0); m.Epoch <= 7 || c.group.Counters().Rebuilt.Load() != 1 {
-		t.Errorf("epoch %d, %d rebuilt", m.Epoch, c.group.Counters().Rebuilt.Load())
+	eventually(t, "it is saved", func() bool { return c.Counters().Commits.Load() > 0 })
+	if m := f.manifest(0); m.Epoch <= 7 || c.Counters().Rebuilt.Load() != 1 {
+		t.Errorf("epoch %d, %d rebuilt", m.Epoch, c.Counters().Rebuilt.Load())
 	}
 	c.stop()
 	f.finish()
@@ -177,7 +177,7 @@ func TestDowngradeAfterReshard(t *testing.T) {
 		sum = older.sums(f.topo)
 		return sum.Batches == 9
 	})
-	if n := older.group.Counters().Rebuilt.Load(); n != 2 || sum.Missing != 0 || sum.Retention != 9 {
+	if n := older.Counters().Rebuilt.Load(); n != 2 || sum.Missing != 0 || sum.Retention != 9 {
 		t.Errorf("%d states were rebuilt, %d batches missing and %d unseen, want 2, 0 and 9", n, sum.Missing,
 			sum.Retention)
 	}

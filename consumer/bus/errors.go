@@ -53,8 +53,7 @@ func explainUnavailable(err error) error {
 func checkVersion(account *jetstream.AccountInfo, version string) error {
 	if account.API.Level < minAPILevel {
 		return fmt.Errorf("the NATS server %s is too old (JetStream API level %d, need %d): update it to "+
-			"nats-server 2.12 or later",
-			version, account.API.Level, minAPILevel)
+			"nats-server 2.12 or later", version, account.API.Level, minAPILevel)
 	}
 	return nil
 }

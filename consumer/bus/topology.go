@@ -80,8 +80,7 @@ func writeTopology(ctx context.Context, js jetstream.JetStream, t schema.Topolog
 	case readErr == nil && now.Equal(t):
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists) && readErr == nil:
-		return fmt.Errorf("write a topology of %d shards: %w (NATS now has %d shards)", t.Shards, errRaced,
-			now.Shards)
+		return fmt.Errorf("write a topology of %d shards: %w (NATS now has %d shards)", t.Shards, errRaced, now.Shards)
 	case errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a topology of %d shards: %w", t.Shards, errRaced)
 	}

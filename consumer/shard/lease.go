@@ -64,8 +64,7 @@ func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance stri
 	}
 	if status.TTL() < time.Second {
 		return nil, fmt.Errorf("bucket %s keeps keys for %s, need 1s or more: remove the bucket and run "+
-			"gputap stream init",
-			schema.LeaseBucket, status.TTL())
+			"gputap stream init", schema.LeaseBucket, status.TTL())
 	}
 	return &leases{kv: kv, conn: js.Conn(), fold: schema.Token(fold), instance: instance, ttl: status.TTL()}, nil
 }

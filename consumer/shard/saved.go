@@ -58,8 +58,7 @@ func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (mes
 	}
 	if len(members) > 0 {
 		return 0, fmt.Errorf("remove the states of %s: instance %s runs it: stop the instance first; if it "+
-			"was killed, wait %s",
-			fold, members[0].name, l.ttl)
+			"was killed, wait %s", fold, members[0].name, l.ttl)
 	}
 	jsStream, err := js.Stream(ctx, schema.StateStream)
 	if err != nil {
@@ -104,8 +103,7 @@ func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *s
 		}
 		if !done {
 			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody "+
-				"runs it "+
-				"any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
+				"runs it any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
 		}
 	}
 	return nil

@@ -48,8 +48,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	p.links = append(p.links, l)
 	p.mu.Unlock()
 	wait, jitter := cmp.Or(p.reconnectWait, reconnectWait), cmp.Or(p.reconnectJitter, reconnectJitter)
-	options = append(options,
-		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
+	options = append(options, nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort()) // a server may accept rotated credentials later
 	nc, err := nats.Connect(c.URL, append(options, l.options(wait, jitter)...)...)

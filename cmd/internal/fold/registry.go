@@ -88,22 +88,17 @@ func define[C Command, F Fold](name string, defaults func() C, create func(C, ra
 	return d
 }
 
-// Name implements Entry.
 func (d *Definition[C, F]) Name() string { return d.name }
 
-// New implements Entry.
 func (d *Definition[C, F]) New() Fold { return d.create(d.defaults(), nil) }
 
-// NewUnlimited implements Entry.
 func (d *Definition[C, F]) NewUnlimited() Fold {
 	var zero C
 	return d.create(zero, nil)
 }
 
-// Kinds implements Entry.
 func (d *Definition[C, F]) Kinds() []schema.Kind { return d.New().Kinds() }
 
-// PrintConfig implements Entry.
 func (d *Definition[C, F]) PrintConfig(name string, args []string) error {
 	_, err := config.Load(name, append(slices.Clone(args), "--print-config"), d.defaults())
 	return err

@@ -60,8 +60,7 @@ func writeHeader(out io.Writer, s *Snapshot) {
 	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule,
 		s.Time.Format("2006-01-02 15:04:05Z"),
 		app.Plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live),
-		app.Plural(allocations, "allocation", "allocations"),
-		LostText(s.Lost))
+		app.Plural(allocations, "allocation", "allocations"), LostText(s.Lost))
 	if len(s.Processes) == 0 {
 		fmt.Fprintln(out, "no CUDA call so far")
 	}
@@ -114,8 +113,7 @@ func writeMemory(out io.Writer, p *Process) {
 		return
 	}
 	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), app.Plural(p.LiveAllocations, "allocation",
-		"allocations"),
-		app.Bytes(p.PeakBytes))
+		"allocations"), app.Bytes(p.PeakBytes))
 	if p.HostMemory.LiveAllocations > 0 {
 		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes),
 			p.HostMemory.LiveAllocations)
@@ -171,8 +169,7 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocatio
 		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
 			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class,
-				app.Bytes(a.Bytes),
-				now.Sub(a.At).Round(time.Second))
+				app.Bytes(a.Bytes), now.Sub(a.At).Round(time.Second))
 		}
 	}
 	if rest := int(p.LiveAllocations) - len(top); rest > 0 && len(top) > 0 {
@@ -212,8 +209,7 @@ func writeLaunches(out io.Writer, p *Process) {
 		total += n
 	}
 	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"), app.Plural(uint64(len(names)),
-		"kernel", "kernels"),
-		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
+		"kernel", "kernels"), app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
 		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
 	}

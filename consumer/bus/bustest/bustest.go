@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,27 +168,6 @@ func start(t testing.TB, o *server.Options) *server.Server {
 func stop(s *server.Server) {
 	s.Shutdown()
 	s.WaitForShutdown()
-}
-
-// Cluster runs that many servers with one route port each and returns a connection to the first, once a stream can be
-// placed on all of them. ports must be free.
-func Cluster(t testing.TB, ports []int, o server.Options) jetstream.JetStream {
-	t.Helper()
-	var routes []string
-	for _, port := range ports {
-		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", port))
-	}
-	var urls []string
-	for i, port := range ports {
-		each := o
-		each.ServerName, each.JetStream, each.StoreDir, each.Port = fmt.Sprint("s", i), true, t.TempDir(), -1
-		each.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}
-		each.Routes = server.RoutesFromStr(strings.Join(routes, ","))
-		s := start(t, &each)
-		t.Cleanup(func() { stop(s) })
-		urls = append(urls, s.ClientURL())
-	}
-	return Dial(t, urls[0])
 }
 
 // Dial returns a connection that reconnects for ever, and closes when the test ends.
