@@ -194,28 +194,12 @@ func (r *Reader) apply(b *schema.Batch) (err error) {
 	return r.fold.Apply(b)
 }
 
-// warning counts how often one message was suppressed since it was logged.
-type warning struct {
-	at         time.Time
-	suppressed int
-}
-
 const warnInterval = 10 * time.Second
 
 // warn logs one message at most every ten seconds: a broken host must not fill the log.
 func (r *Reader) warn(msg string, args ...any) {
-	w := r.warnings[msg]
-	if w == nil {
-		w = &warning{}
-		r.warnings[msg] = w
-	}
-	if now := time.Now(); now.Sub(w.at) >= warnInterval {
-		if w.suppressed > 0 {
-			args = append(args, "suppressed", w.suppressed)
-		}
-		*w = warning{at: now}
+	if now := time.Now(); now.Sub(r.warned[msg]) >= warnInterval {
+		r.warned[msg] = now
 		r.log.Warn(msg, args...)
-		return
 	}
-	w.suppressed++
 }

@@ -2,7 +2,7 @@ package consumer
 
 import (
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,10 +11,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var constLabels = []string{"consumer", "shard"}
-
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("gputap_consumer_"+name, help, append(constLabels[:2:2], labels...), nil)
+	return instanceDesc(name, help, append([]string{"shard"}, labels...)...)
+}
+
+func instanceDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("gputap_consumer_"+name, help, append([]string{"consumer"}, labels...), nil)
 }
 
 var (
@@ -86,13 +88,7 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	}
 	r.mu.Unlock()
 
-	shard := shardLabel(r.opts.Shard)
-	metric := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, t, v, append([]string{r.fold.Name(), shard}, labels...)...)
-	}
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		metric(d, prometheus.CounterValue, float64(v), labels...)
-	}
+	gauge, counter := senders(to, r.fold.Name(), shardLabel(r.opts.Shard))
 	for o, n := range [numOutcomes]uint64{
 		outcomeOK: s.Batches, outcomeDuplicate: s.Duplicates, outcomeInvalid: s.Invalid, outcomeRefused: s.Refused,
 		outcomeUnknown: s.Unknown,
@@ -111,24 +107,35 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	counter(descDeadLetters, s.DeadLettersLost, "lost")
 	counter(descUnseen, s.LateStart, reasonLateStart)
 	counter(descUnseen, s.Retention, reasonRetention)
-	metric(descLag, prometheus.GaugeValue, float64(s.Lag))
+	gauge(descLag, float64(s.Lag))
 	for id, h := range perHost {
 		counter(descGaps, h.gaps, id.cluster, id.host)
 		counter(descGapBatches, h.missing, id.cluster, id.host)
 		if !h.lastEvent.IsZero() {
-			metric(descLastEvent, prometheus.GaugeValue, float64(h.lastEvent.UnixNano())/1e9, id.cluster, id.host)
+			gauge(descLastEvent, float64(h.lastEvent.UnixNano())/1e9, id.cluster, id.host)
 		}
 	}
 	r.timing.delay.Collect(to)
 	r.timing.handle.Collect(to)
 }
 
+// senders return functions that send a gauge and a counter with these first labels.
+func senders(to chan<- prometheus.Metric, first ...string) (
+	gauge func(d *prometheus.Desc, v float64, labels ...string),
+	counter func(d *prometheus.Desc, v uint64, labels ...string),
+) {
+	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels []string) {
+		to <- prometheus.MustNewConstMetric(d, t, v, slices.Concat(first, labels)...)
+	}
+	gauge = func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.GaugeValue, v, labels) }
+	counter = func(d *prometheus.Desc, v uint64, labels ...string) {
+		send(d, prometheus.CounterValue, float64(v), labels)
+	}
+	return gauge, counter
+}
+
 // shardLabel spells a shard as the name of its stream does.
 func shardLabel(shard int) string { return fmt.Sprintf("%03d", shard) }
-
-func instanceDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("gputap_consumer_"+name, help, append([]string{"consumer"}, labels...), nil)
-}
 
 var (
 	descOwned      = instanceDesc("owned_shards", "Shards that this instance owns and folds.")
@@ -151,19 +158,14 @@ func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 // Collect sends the metrics of every owned shard, and merges those of the folds that Each sees: where two shards have a
 // series with the same labels, it sends their sum, or the largest value where a sum means nothing.
 func (c *Consumer) Collect(to chan<- prometheus.Metric) {
-	metric := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, t, v, append([]string{c.fold}, labels...)...)
-	}
-	counter := func(d *prometheus.Desc, n *atomic.Uint64, labels ...string) {
-		metric(d, prometheus.CounterValue, float64(n.Load()), labels...)
-	}
+	gauge, counter := senders(to, c.fold)
 	merged := newFamilies()
 	owned := c.owned()
 	for _, o := range owned {
 		r := o.Reader.(*statefulReader)
 		r.reader.Collect(to)
-		metric(descCheckpointAge, prometheus.GaugeValue, time.Since(o.Written).Seconds(), shardLabel(o.Shard))
-		metric(descCheckpointBytes, prometheus.GaugeValue, float64(o.Bytes), shardLabel(o.Shard))
+		gauge(descCheckpointAge, time.Since(o.Written).Seconds(), shardLabel(o.Shard))
+		gauge(descCheckpointBytes, float64(o.Bytes), shardLabel(o.Shard))
 		if collector, ok := r.fold.(prometheus.Collector); ok && !o.Superseded {
 			if err := merged.add(collector); err != nil {
 				to <- prometheus.NewInvalidMetric(descOwned, err)
@@ -173,14 +175,14 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	for _, m := range merged.order {
 		to <- m
 	}
-	metric(descOwned, prometheus.GaugeValue, float64(len(owned)))
+	gauge(descOwned, float64(len(owned)))
 	n := c.Counters()
-	counter(descClaims, &n.Claims)
-	counter(descHandOvers, &n.HandOvers)
-	counter(descLeasesLost, &n.LeasesLost)
-	counter(descFenced, &n.Fenced)
-	counter(descRebuilt, &n.Rebuilt)
-	counter(descNewer, &n.Newer)
-	counter(descCommits, &n.Commits, "committed")
-	counter(descCommits, &n.Failed, "failed")
+	counter(descClaims, n.Claims.Load())
+	counter(descHandOvers, n.HandOvers.Load())
+	counter(descLeasesLost, n.LeasesLost.Load())
+	counter(descFenced, n.Fenced.Load())
+	counter(descRebuilt, n.Rebuilt.Load())
+	counter(descNewer, n.Newer.Load())
+	counter(descCommits, n.Commits.Load(), "committed")
+	counter(descCommits, n.Failed.Load(), "failed")
 }

@@ -45,9 +45,9 @@ type Reader struct {
 	start     startPoint
 	decoder   *schema.Decoder
 	batch     schema.Batch
-	subject   []byte // on which the batch should have come
-	warnings  map[string]*warning
-	stopping  <-chan struct{} // closed when Run is to end
+	subject   []byte               // on which the batch should have come
+	warned    map[string]time.Time // when a message was last logged
+	stopping  <-chan struct{}      // closed when Run is to end
 	letters   letterState
 	began     bool          // the first message was read
 	ready     chan struct{} // closed when reading begins
@@ -75,7 +75,7 @@ func newReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.
 	opts.Retry = cmp.Or(opts.Retry, defaultRetry)
 	return &Reader{
 		opts: opts, js: js, fold: fold, kinds: kindsOf(fold), log: log,
-		decoder: schema.NewDecoder(), warnings: map[string]*warning{},
+		decoder: schema.NewDecoder(), warned: map[string]time.Time{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hostTable{},
 	}
 }

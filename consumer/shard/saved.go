@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,13 +139,10 @@ func foldsWithStates(ctx context.Context, js jetstream.JetStream, g *schema.Topo
 // CheckName refuses a fold name that would have to be changed for subjects, keys and names of JetStream consumers: it
 // could become the name of another fold.
 func CheckName(fold string) error {
-	for _, c := range fold {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return fmt.Errorf("fold name %q: use letters, digits, - and _", fold)
-		}
-	}
-	if fold == "" {
-		return errors.New("fold name is empty: use letters, digits, - and _")
+	if !foldName.MatchString(fold) {
+		return fmt.Errorf("fold name %q: use letters, digits, - and _", fold)
 	}
 	return nil
 }
+
+var foldName = regexp.MustCompile(`^[-_A-Za-z0-9]+$`)
