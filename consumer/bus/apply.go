@@ -91,10 +91,8 @@ func shrinkStream(ctx context.Context, js jetstream.JetStream, name string) erro
 // may seal the stream meanwhile, and the server then refuses the configuration that was read before.
 func updateClosed(ctx context.Context, js jetstream.JetStream, name string,
 	change func(*jetstream.StreamInfo) bool) error {
-	var err error
-	for range 2 {
-		var s jetstream.Stream
-		s, err = js.Stream(ctx, name)
+	for tries := 1; ; tries++ {
+		s, err := js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
 		}
@@ -108,6 +106,8 @@ func updateClosed(ctx context.Context, js jetstream.JetStream, name string,
 		if err == nil {
 			return nil
 		}
+		if tries == 2 {
+			return fmt.Errorf("close JetStream stream %s: %w", name, err)
+		}
 	}
-	return fmt.Errorf("close JetStream stream %s: %w", name, err)
 }
