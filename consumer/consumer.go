@@ -20,6 +20,7 @@ type Options struct {
 	PullMaxBytes int           // most bytes of messages in flight for each shard; 0: 8 MiB, less with many shards
 	Settle       time.Duration // how long another instance must be preferred before it gets a shard; 0: 3 s
 	Retry        time.Duration // pause after a failure, and at most between two looks at the leases; 0: 1 s
+	Rebuild      time.Duration // how long an unusable state waits before it is rebuilt; 0: three lease TTLs
 }
 
 // Consumer runs a fold over the shards that it owns. Each shard has its own state, which outlives the process.
@@ -37,7 +38,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	first := newFold()
 	group := shard.Options{
 		Fold: first.Name(), Kinds: kindsOf(first), Instance: opts.Instance,
-		Checkpoint: opts.Checkpoint, Settle: opts.Settle, Retry: opts.Retry,
+		Checkpoint: opts.Checkpoint, Settle: opts.Settle, Retry: opts.Retry, Rebuild: opts.Rebuild,
 	}
 	group.NewReader = func(number, shards int, instance string, log *slog.Logger) shard.Reader {
 		fold := newFold()

@@ -270,6 +270,7 @@ func TestPanicInRestoreRebuilds(t *testing.T) {
 func TestDamagedStateIsRebuilt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
+	f.rebuild = f.lease / 2
 	for range 10 {
 		f.send("h")
 	}

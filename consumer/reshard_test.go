@@ -107,6 +107,7 @@ func TestTakenOverShardIsNotClaimed(t *testing.T) {
 func TestRebuiltStateInherits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
+	f.rebuild = f.lease / 2
 	f.batches(9, 50)
 	f.finish()
 	f.topo = reshard(t, f.admin, 3)

@@ -112,6 +112,7 @@ func TestRollingUpgrade(t *testing.T) {
 func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
+	f.rebuild = f.lease / 2
 	for range 10 {
 		f.send("h")
 	}
@@ -122,7 +123,7 @@ func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
 	began := time.Now()
 	older := f.instance("older", formed(1))
 	eventually(t, "it is saved", func() bool { return older.Counters().Commits.Load() > 0 })
-	if waited := time.Since(began); waited < 3*f.lease {
+	if waited := time.Since(began); waited < f.rebuild {
 		t.Errorf("it was rebuilt after %s", waited)
 	}
 	if n := older.Counters().Rebuilt.Load(); n != 1 {
@@ -138,6 +139,7 @@ func TestNewerStateIsRebuiltAfterAWait(t *testing.T) {
 func TestNewerManifestIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
+	f.rebuild = f.lease / 2
 	f.send("h")
 	manifest := []byte(`{"form":2,"epoch":7,"elsewhere":true}`)
 	if _, err := f.admin.Publish(t.Context(), manifestSubject(0), manifest); err != nil {
@@ -163,6 +165,7 @@ func TestNewerManifestIsLeftAlone(t *testing.T) {
 func TestDowngradeAfterReshard(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
+	f.rebuild = f.lease / 2
 	f.batches(3, 9)
 	f.topo = reshard(t, f.admin, 2)
 	newer := f.instance("newer", formed(2))

@@ -42,7 +42,7 @@ func (o *owner) inherit(ctx context.Context, reader Reader) (has bool, err error
 		return false, ctx.Err()
 	}
 	for n := range stores {
-		state, err := stores[n].load(ctx, &manifests[n], rebuildAfter*o.leases.ttl)
+		state, err := stores[n].load(ctx, &manifests[n], o.opts.rebuildAfter(o.leases.ttl))
 		if err != nil {
 			return false, err
 		}

@@ -141,7 +141,7 @@ func (o *owner) restore(ctx context.Context) (Reader, error) {
 	var lost error // why the saved state is not used
 	switch {
 	case o.manifest.saved():
-		state, err := o.store.load(ctx, &o.manifest, rebuildAfter*o.leases.ttl)
+		state, err := o.store.load(ctx, &o.manifest, o.opts.rebuildAfter(o.leases.ttl))
 		if err != nil && !errors.Is(err, errDamaged) {
 			return nil, err
 		}

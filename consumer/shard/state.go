@@ -91,8 +91,9 @@ const (
 
 // limits are the times that decide transitions.
 type limits struct {
-	settle time.Duration // how long another instance must be preferred before it gets the shard
-	ttl    time.Duration // of a lease
+	settle  time.Duration // how long another instance must be preferred before it gets the shard
+	ttl     time.Duration // of a lease
+	rebuild time.Duration // how long nobody must hold a shard with a state of a newer program before it is rebuilt
 }
 
 // next returns the status after an event, and what to do.
@@ -154,7 +155,7 @@ func (s status) look(e event, now time.Time, l limits) (status, action) {
 		s.since = now
 		return s, doNothing
 	case s.state == refused:
-		if e.preferred && now.Sub(s.since) >= rebuildAfter*l.ttl {
+		if e.preferred && now.Sub(s.since) >= l.rebuild {
 			return s, rebuild
 		}
 		return s, doNothing

@@ -14,7 +14,7 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	l := limits{settle: 3 * time.Second, ttl: 10 * time.Second}
+	l := limits{settle: 3 * time.Second, ttl: 10 * time.Second, rebuild: 30 * time.Second}
 	var never time.Time
 	other := event{what: looked, holder: "b"}
 	otherPreferred := event{what: looked, holder: "a", self: true}

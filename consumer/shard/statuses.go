@@ -28,7 +28,7 @@ func (g *Group) applyLocked(shard int, e event) (action, *owner) {
 	}
 	before := s.state
 	var todo action
-	s.status, todo = s.next(e, time.Now(), limits{settle: g.opts.Settle, ttl: g.leaseTTL})
+	s.status, todo = s.next(e, time.Now(), limits{g.opts.Settle, g.leaseTTL, g.opts.rebuildAfter(g.leaseTTL)})
 	if s.state != before {
 		g.log.Debug("shard changes its state", "shard", shard, "from", before.String(), "to", s.state.String())
 	}

@@ -18,14 +18,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// manifestForm is the only form of a manifest that exists. A later program may write a higher one: see rebuildAfter.
+// manifestForm is the only form of a manifest that exists. A later program may write a higher one: see Options.Rebuild.
 const manifestForm = 1
-
-// rebuildAfter is in lease TTLs. During an upgrade old and new instances run side by side, and a new one may save a
-// state in a form that an old one cannot read. The old one releases the shard and publishes that it refuses it, so
-// that the shard is placed on an instance that can read it. Only if none takes the shard for this time is the state
-// rebuilt from the stream, which may lack what retention has removed.
-const rebuildAfter = 3
 
 func isNewer(err error) bool { return errors.Is(err, snapshot.ErrVersion) }
 
