@@ -37,7 +37,7 @@ type Consumer struct {
 func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slog.Logger) *Consumer {
 	first := newFold()
 	group := shard.Options{
-		Fold: first.Name(), Kinds: kindsOf(first), Instance: opts.Instance,
+		Fold: first.Name(), Instance: opts.Instance,
 		Checkpoint: opts.Checkpoint, Settle: opts.Settle, Retry: opts.Retry, Rebuild: opts.Rebuild,
 	}
 	group.NewReader = func(number, shards int, instance string, log *slog.Logger) shard.Reader {

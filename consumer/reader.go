@@ -3,6 +3,7 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -149,8 +150,16 @@ func (r *Reader) folded(ctx context.Context, sequence uint64) (last uint64, fold
 	if err != nil {
 		return 0, false, fmt.Errorf("look up stream: %w", err)
 	}
-	folded, err = bus.NothingPending(ctx, r.js.Conn(), jsStream, bus.Subjects(r.opts.Shard, r.kinds), sequence)
-	return jsStream.CachedInfo().State.LastSeq, folded, err
+	last = jsStream.CachedInfo().State.LastSeq
+	if filter := r.filter(); filter != "" {
+		newest, err := jsStream.GetLastMsgForSubject(ctx, filter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return last, true, nil
+		}
+		return last, err == nil && newest.Sequence <= sequence, err
+	}
+	folded, err = bus.NothingPending(ctx, jsStream, sequence)
+	return last, folded, err
 }
 
 // watch returns a channel that is closed when a sequence is reached, or an earlier one that somebody else waits for.

@@ -23,8 +23,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ErrStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
-var ErrStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
+// errStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
+var errStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
 
 // Position is how far a stream was read. The zero Position is of a stream that was never read.
 type Position struct {
@@ -60,7 +60,7 @@ func SameStream(ctx context.Context, s jetstream.Stream, at Position) (bool, err
 func confirmRemoved(ctx context.Context, s jetstream.Stream, sequence uint64) error {
 	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err == nil && sequence >= info.State.FirstSeq && !slices.Contains(info.State.Deleted, sequence) {
-		return ErrStaleReplica
+		return errStaleReplica
 	}
 	return err
 }

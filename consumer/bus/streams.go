@@ -20,7 +20,7 @@ type StreamOptions struct {
 	MaxAge    time.Duration // default 24 h
 	MaxBytes  int64         // of all shards together; JetStream reserves it; default 1 GiB
 	Lease     time.Duration // after which an instance that does not renew loses its shards; default 10 s
-	MoreRoom  string        // what a person can do if the server has no room; default: options of gputap stream init
+	MoreRoom  string        // advice if the server has no room; default: options of gputap stream init
 }
 
 // MostReplicas is JetStream's own limit of copies.

@@ -22,11 +22,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Options of a Group. Fold, Kinds and NewReader are required.
+// Options of a Group. Fold and NewReader are required.
 type Options struct {
-	Fold     string        // name of the fold: its instances share the shards and the states
-	Kinds    []schema.Kind // that a Reader reads
-	Instance string        // name of this process in the group; "": a unique one
+	Fold     string // name of the fold: its instances share the shards and the states
+	Instance string // name of this process in the group; "": a unique one
 	// NewReader returns a Reader without a state for one of so many shards, which that instance owns.
 	NewReader func(shard, shards int, instance string, log *slog.Logger) Reader
 

@@ -72,7 +72,7 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 		if *m, err = c.latest(ctx); err != nil {
 			return nil, nil, false, err
 		}
-		done, jsStream, err := drained(ctx, o.store.js, o.opts.Kinds, shard, m.Position)
+		done, jsStream, err := drained(ctx, o.store.js, shard, m.Position)
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -96,9 +96,9 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 	return stores, manifests, complete, nil
 }
 
-// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A missing stream,
-// which comes as nil, is empty. A stream that was recreated must be read from its beginning.
-func drained(ctx context.Context, js jetstream.JetStream, kinds []schema.Kind, shard int, at bus.Position) (
+// drained reports whether a shard is closed and holds no message after a checkpoint. A missing stream, which comes as
+// nil, is empty. A stream that was recreated must be read from its beginning.
+func drained(ctx context.Context, js jetstream.JetStream, shard int, at bus.Position) (
 	done bool, jsStream jetstream.Stream, err error,
 ) {
 	jsStream, err = js.Stream(ctx, schema.StreamName(shard))
@@ -111,7 +111,7 @@ func drained(ctx context.Context, js jetstream.JetStream, kinds []schema.Kind, s
 	if !jsStream.CachedInfo().Config.Sealed {
 		return false, jsStream, nil
 	}
-	done, err = bus.NothingPending(ctx, js.Conn(), jsStream, bus.Subjects(shard, kinds), at.Sequence)
+	done, err = bus.NothingPending(ctx, jsStream, at.Sequence)
 	if done && !at.Created.IsZero() {
 		done, err = bus.SameStream(ctx, jsStream, at)
 	}
@@ -157,7 +157,7 @@ func (g *Group) finishTakenOver(ctx context.Context) (answered bool) {
 		}
 		done, err := takenOver(ctx, g.js, g.opts.Fold, &all[i+1])
 		if err != nil {
-			g.log.Debug("cannot check whether a generation was taken over", "generation", closed.Generation, "err", err)
+			g.log.Debug("cannot ask for the takeover of a generation", "generation", closed.Generation, "err", err)
 			return !errors.Is(err, context.DeadlineExceeded)
 		}
 		if done {

@@ -13,8 +13,6 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var memoryKinds = []schema.Kind{schema.KindMemory, schema.KindHost}
-
 func publish(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for range n {
@@ -47,13 +45,13 @@ func TestDrained(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	publish(t, js, 20)
-	open, _, err := drained(t.Context(), js, memoryKinds, 0, bus.Position{Sequence: 20})
+	open, _, err := drained(t.Context(), js, 0, bus.Position{Sequence: 20})
 	if err != nil || open {
 		t.Errorf("an open shard: drained %t, %v", open, err)
 	}
 	reshard(t, js, 2)
 	for sequence, want := range map[uint64]bool{0: false, 19: false, 20: true} {
-		done, jsStream, err := drained(t.Context(), staleJS{js}, memoryKinds, 0, bus.Position{Sequence: sequence})
+		done, jsStream, err := drained(t.Context(), staleJS{js}, 0, bus.Position{Sequence: sequence})
 		if err != nil || done != want || jsStream == nil {
 			t.Errorf("after message %d of 20: drained %t, gone %t, %v", sequence, done, jsStream == nil, err)
 		}
@@ -67,17 +65,17 @@ func TestDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := bus.Position{Sequence: 20, Stored: last.Time, Created: s.CachedInfo().Created}
-	if done, _, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || !done {
+	if done, _, err := drained(t.Context(), js, 0, at); err != nil || !done {
 		t.Errorf("its own end: drained %t, %v", done, err)
 	}
 	at.Stored = at.Stored.Add(time.Second)
-	if done, _, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || done {
+	if done, _, err := drained(t.Context(), js, 0, at); err != nil || done {
 		t.Errorf("another end: drained %t, %v", done, err)
 	}
 	if err := js.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if done, jsStream, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || !done || jsStream != nil {
+	if done, jsStream, err := drained(t.Context(), js, 0, at); err != nil || !done || jsStream != nil {
 		t.Errorf("a stream that does not exist: drained %t, %v, %v", done, jsStream, err)
 	}
 }
@@ -151,7 +149,7 @@ func TestShardInheritsOnlyItsHosts(t *testing.T) {
 	topology := reshard(t, js, 2)
 	for _, shard := range topology.Numbers() {
 		o := &owner{
-			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds},
+			shard: shard, topology: topology, opts: &Options{Fold: "chain"},
 			leases:    &leases{ttl: ttl},
 			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain",
 				shard: shard}},

@@ -129,7 +129,7 @@ func (o *owner) work(ctx context.Context) (done bool, err error) {
 func (o *owner) step(ctx context.Context) (done bool, err error) {
 	err = o.checkpointIfDue(ctx)
 	if err == nil && o.closed.Load() {
-		done, _, err = drained(ctx, o.store.js, o.opts.Kinds, o.shard, o.reader.Position())
+		done, _, err = drained(ctx, o.store.js, o.shard, o.reader.Position())
 	}
 	return done, err
 }
