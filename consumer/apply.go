@@ -55,7 +55,7 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.count(result, &r.batch)
-	r.stats.Lag = r.lag.advance(meta)
+	r.stats.Lag = r.lagAfter(meta)
 	r.advance(meta.Sequence.Stream)
 }
 

@@ -110,9 +110,11 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	if err != nil {
 		return fmt.Errorf("create ordered consumer: %w", err)
 	}
-	g := newGate(ordered.CachedInfo().Name)
+	running, reset := context.WithCancelCause(ctx)
+	defer reset(nil)
+	g := &gate{consumer: ordered.CachedInfo().Name, reset: reset}
 	r.mu.Lock()
-	r.lag = lag{}
+	r.newest = 0
 	r.mu.Unlock()
 	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
 		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry),
@@ -129,14 +131,12 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-g.reset:
-			return errReset
+		case <-running.Done():
+			return context.Cause(running)
 		case <-closed:
 			return nats.ErrConnectionClosed
 		case <-tick.C:
-			r.updateLag(ctx, g.consumer)
+			r.updateLag(ctx)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (r *Reader) interrupted(err error, g *gate) {
 	r.log.Debug("fetch interrupted", "err", err)
 	gone := errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted)
 	if gone || errors.Is(err, nats.ErrNoResponders) {
-		g.trip()
+		g.reset(errReset)
 	}
 }
 
@@ -203,20 +203,11 @@ func consumerName(fold string, shard int) string {
 // library has reset the fetch.
 type gate struct {
 	consumer string
-	reset    chan struct{}
+	reset    context.CancelCauseFunc // ends the fetch
 
 	mu    sync.Mutex
 	ended bool
 	meta  jetstream.MsgMetadata // of the current message
-}
-
-func newGate(consumer string) *gate { return &gate{consumer: consumer, reset: make(chan struct{}, 1)} }
-
-func (g *gate) trip() {
-	select {
-	case g.reset <- struct{}{}:
-	default:
-	}
 }
 
 func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMetadata)) {
@@ -227,7 +218,7 @@ func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMeta
 	}
 	if g.meta.Consumer != g.consumer {
 		g.ended = true
-		g.trip()
+		g.reset(errReset)
 		return
 	}
 	step(m, &g.meta)

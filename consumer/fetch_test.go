@@ -410,3 +410,27 @@ func TestUnknownShardEndsRun(t *testing.T) {
 		t.Errorf("says %v", err)
 	}
 }
+
+// heartbeats is a fold that takes nothing else.
+type heartbeats struct{ recorder }
+
+func (*heartbeats) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
+
+// TestReaderOfHeartbeatsKnowsTheEnd: NATS sends it no other messages, which may be the last ones of the stream.
+func TestReaderOfHeartbeatsKnowsTheEnd(t *testing.T) {
+	t.Parallel()
+	js := connectReady(t)
+	fold := &heartbeats{}
+	r, _ := start(t, js, fold, ReaderOptions{})
+	wait(t, r, publishMemory(t, js, 1, 2))
+	last := publish(t, js, schema.KindHost, message(1, 1, schema.KindHost))
+	wait(t, r, publishMemory(t, js, 3))
+	if fold.heartbeats != 1 || r.Applied() != last {
+		t.Errorf("%d heartbeats, read up to %d; want 1 and %d", fold.heartbeats, r.Applied(), last)
+	}
+	for sequence, want := range map[uint64]bool{0: false, last - 1: false, last: true, last + 1: true} {
+		if folded, err := r.Folded(t.Context(), sequence); err != nil || folded != want {
+			t.Errorf("folded after message %d: %t, %v", sequence, folded, err)
+		}
+	}
+}

@@ -277,18 +277,7 @@ func (f *fleet) finish() {
 	f.t.Helper()
 	last := f.instance("last", newChain)
 	eventually(f.t, "all shards are owned", func() bool { return len(last.shards()) == f.topo.Shards })
-	eventually(f.t, "everything is folded", func() bool {
-		sums := map[string]uint64{}
-		last.Each(func(_ int, fold Stateful) {
-			c := fold.(*chain)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for id, sum := range c.hosts {
-				sums[id.host] = sum
-			}
-		})
-		return maps.Equal(sums, f.sums)
-	})
+	f.settled([]*instance{last})
 	last.stop()
 }
 

@@ -55,41 +55,27 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 
 const lagInterval = time.Second
 
-// lag tells how many messages are stored after the last one read. Each message says how many there were when it was
-// sent; but many may be waiting in this process, sent before more were stored. All values are sequences of one
-// JetStream consumer.
-type lag struct {
-	read   uint64 // last message read
-	sent   uint64 // last message sent when NATS was last asked
-	stored uint64 // sequence that the last message stored then would get
+// lagAfter returns how many messages are stored after one that was read. The message says how many there were when it
+// was sent; but it may have waited in this process while more were stored. mu must be held.
+func (r *Reader) lagAfter(meta *jetstream.MsgMetadata) uint64 {
+	r.newest = max(r.newest, meta.Sequence.Stream+meta.NumPending)
+	return r.newest - meta.Sequence.Stream
 }
 
-// advance records a message that was read and returns the lag after it.
-func (l *lag) advance(meta *jetstream.MsgMetadata) uint64 {
-	l.read = meta.Sequence.Consumer
-	if l.read <= l.sent {
-		return l.stored - l.read
-	}
-	return meta.NumPending
-}
-
-// updateLag asks NATS how many messages are stored, if a step takes long.
-func (r *Reader) updateLag(ctx context.Context, consumer string) {
+// updateLag asks NATS for the end of the stream, if a step takes long.
+func (r *Reader) updateLag(ctx context.Context) {
 	if r.stepping.TryLock() {
 		r.stepping.Unlock()
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lagInterval)
 	defer cancel()
-	c, err := r.jsStream.Consumer(ctx, consumer)
+	info, err := r.jsStream.Info(ctx)
 	if err != nil {
 		return // the next tick asks again, or the fetch ends
 	}
-	info := c.CachedInfo()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sent := info.Delivered.Consumer; sent >= r.lag.read { // else the last message read knows better
-		r.lag.sent, r.lag.stored = sent, sent+info.NumPending
-		r.stats.Lag = r.lag.stored - r.lag.read
-	}
+	r.newest = max(r.newest, info.State.LastSeq)
+	r.stats.Lag = r.newest - min(r.newest, max(r.applied, info.State.FirstSeq-1))
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -24,47 +25,6 @@ func TestRollingUpgrade(t *testing.T) {
 			f.send(fmt.Sprint("h", i%hosts))
 		}
 	}
-	// settled is when every shard is owned and all that was sent is folded.
-	settled := func(running []*instance) {
-		t.Helper()
-		eventually(t, "all is folded", func() bool {
-			sums := map[string]uint64{}
-			for _, i := range running {
-				i.Each(func(_ int, fold Stateful) {
-					c := fold.(*chain)
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					for id, sum := range c.hosts {
-						sums[id.host] = sum
-					}
-				})
-			}
-			for host, sum := range f.sums {
-				if sums[host] != sum {
-					return false
-				}
-			}
-			return true
-		})
-	}
-	// forget empties the streams once all of it is in a checkpoint.
-	forget := func(running []*instance) {
-		t.Helper()
-		settled(running)
-		for _, shard := range f.topo.Numbers() {
-			jsStream, err := f.admin.Stream(t.Context(), schema.StreamName(shard))
-			if err != nil {
-				t.Fatal(err)
-			}
-			last := jsStream.CachedInfo().State.LastSeq
-			eventually(t, "it is saved", func() bool {
-				return f.manifest(shard).Sequence == last
-			})
-			if err := jsStream.Purge(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	var all, running []*instance
 	start := func(name string, form byte) *instance {
 		i := f.instance(name, formed(form))
@@ -75,14 +35,14 @@ func TestRollingUpgrade(t *testing.T) {
 		running = append(running, start(fmt.Sprint("old", i), 1))
 	}
 	publish(10 * hosts)
-	forget(running)
+	f.forget(running)
 	for i := range size {
 		running[i].stop()
 		publish(hosts)
 		running[i] = start(fmt.Sprint("new", i), 2)
 		eventually(t, "it has its part", func() bool { return len(running[i].shards()) == shards/size })
 		publish(hosts)
-		forget(running)
+		f.forget(running)
 		if i > 0 {
 			continue
 		}
@@ -92,10 +52,10 @@ func TestRollingUpgrade(t *testing.T) {
 		})
 		publish(hosts)
 		running[0] = start("new-again", 2)
-		forget(running)
+		f.forget(running)
 	}
 	publish(hosts)
-	settled(running)
+	f.settled(running)
 	for _, r := range running {
 		r.stop()
 	}
@@ -105,6 +65,42 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	f.expectSums(f.committed(), formed(2))
+}
+
+// settled waits until every shard is owned and all that was sent is folded.
+func (f *fleet) settled(running []*instance) {
+	f.t.Helper()
+	eventually(f.t, "all is folded", func() bool {
+		sums := map[string]uint64{}
+		for _, i := range running {
+			i.Each(func(_ int, fold Stateful) {
+				c := fold.(*chain)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				for id, sum := range c.hosts {
+					sums[id.host] = sum
+				}
+			})
+		}
+		return maps.Equal(sums, f.sums)
+	})
+}
+
+// forget empties the streams once all of it is in a checkpoint.
+func (f *fleet) forget(running []*instance) {
+	f.t.Helper()
+	f.settled(running)
+	for _, shard := range f.topo.Numbers() {
+		jsStream, err := f.admin.Stream(f.t.Context(), schema.StreamName(shard))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		last := jsStream.CachedInfo().State.LastSeq
+		eventually(f.t, "it is saved", func() bool { return f.manifest(shard).Sequence == last })
+		if err := jsStream.Purge(f.t.Context()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
 }
 
 // TestNewerStateIsRebuiltAfterAWait: an older instance waits for a newer one; if none comes, it rebuilds the state
