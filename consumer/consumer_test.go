@@ -89,7 +89,8 @@ func TestEachBatchCountsOnce(t *testing.T) {
 // countOnce publishes batches while instances start, die and stop at random.
 func (f *fleet) countOnce(steps int) {
 	commits := make(chan *nats.Msg, 1<<12) // claims too
-	if _, err := f.admin.Conn().ChanSubscribe(strings.Replace(manifestSubject(0), ".0.", ".*.", 1), commits); err != nil {
+	manifests := strings.Replace(manifestSubject(0), ".0.", ".*.", 1)
+	if _, err := f.admin.Conn().ChanSubscribe(manifests, commits); err != nil {
 		f.t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -110,7 +111,7 @@ func (f *fleet) countOnce(steps int) {
 			running[i].stop()
 			running = slices.Delete(running, i, i+1)
 		}
-		if step%8 == 0 && len(running) > 0 { // somebody commits what was just published
+		if step%8 == 0 && len(running) > 0 { // wait until an instance commits some of these batches
 			for len(commits) > 0 {
 				<-commits
 			}

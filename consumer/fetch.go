@@ -143,7 +143,7 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 
 // filter returns the subject of the only messages that NATS sends, or "" for all. With several filters the server
 // searches its subjects for each message. With 600 hosts that takes 80 times as long as sending all messages, so a
-// reader of several kinds skips the others itself. So does the owner of a shard: its position tells what is folded.
+// reader of several kinds skips the others itself. So does the owner of a shard: its position is how far the fold is.
 func (r *Reader) filter() string {
 	if len(r.kinds) > 1 || r.owner != "" {
 		return ""

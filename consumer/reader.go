@@ -60,7 +60,7 @@ type Reader struct {
 	reached chan struct{} // closed when applied reaches awaited; nil while nobody waits
 	awaited uint64
 	stats   Stats
-	newest  uint64 // last JetStream sequence that is known to be stored
+	newest  uint64 // last JetStream sequence that NATS has stored, as far as known
 	runs    runs
 	hosts   hostTable
 }

@@ -32,9 +32,10 @@ type Options struct {
 	Checkpoint time.Duration // least time between two checkpoints of a shard; 0: 10 s
 	Settle     time.Duration // how long another instance must be preferred before it gets a shard; 0: 3 s
 	Retry      time.Duration // pause after a failure, and at most between two looks at the leases; 0: 1 s
-	// Rebuild is how long an unusable state waits before it is rebuilt from the stream, which may lack what retention has
-	// removed; 0: three lease TTLs. A replica may catch up. During an upgrade an old instance releases the shard whose
-	// state a new one saved, and publishes that it refuses it, so that an instance that can read it claims the shard.
+	// Rebuild is how long an unusable state waits before it is rebuilt from the stream, which may lack what retention
+	// has removed; 0: three lease TTLs. A replica may catch up. During an upgrade an old instance releases the shard
+	// whose state a new one saved, and publishes that it refuses it, so that an instance that can read it claims the
+	// shard.
 	Rebuild time.Duration
 }
 

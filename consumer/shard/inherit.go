@@ -145,8 +145,8 @@ func takenOver(ctx context.Context, js jetstream.JetStream, fold string, g *sche
 }
 
 // finishTakenOver finds out which closed generations the next one has taken over: nobody needs to own their shards
-// again. It returns false if NATS does not answer in time. Any other error counts as no: then the shards are owned until
-// they turn out to be folded.
+// again. It returns false if NATS does not answer in time. Any other error counts as no: then the shards are owned
+// until they turn out to be folded.
 func (g *Group) finishTakenOver(ctx context.Context) (answered bool) {
 	ctx, cancel := g.leases.request(ctx)
 	defer cancel()

@@ -49,7 +49,7 @@ func (c *store) publish(ctx context.Context, n int, message func(i int) *nats.Ms
 	})
 }
 
-// concurrently calls do with 0 to n-1, a few at once, and returns the first error. After an error it makes no new calls.
+// concurrently calls do with 0 to n-1, a few at once, and returns the first error. After an error it makes no new call.
 func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -31,7 +31,9 @@ func placement(shards []int, members []member) map[int]string {
 	share := (len(shards) + len(members) - 1) / len(members)
 	has := map[string]int{}
 	for _, shard := range slices.Sorted(slices.Values(shards)) {
-		able := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return slices.Contains(m.refuses, shard) })
+		able := slices.DeleteFunc(slices.Clone(members), func(m member) bool {
+			return slices.Contains(m.refuses, shard)
+		})
 		if len(able) == 0 {
 			able = members
 		}

@@ -221,7 +221,8 @@ func explain(c config.NATS, err error) string {
 		return "the server requires credentials; set nats.creds_file, nats.nkey_file or a user and password in nats.url"
 	case errors.Is(err, nats.ErrAuthorization) && credential == "nats.tls.cert_file":
 		return "the server has no user with the credentials in nats.tls.cert_file; set nats.nkey_file or " +
-			"nats.creds_file too, which the server may require in addition to a certificate, or add the user on the server"
+			"nats.creds_file too, which the server may require in addition to a certificate, or add the user on the " +
+			"server"
 	case errors.Is(err, nats.ErrAuthorization):
 		return "the server has no user with the credentials in " + credential +
 			"; correct the key, or add the user on the server"

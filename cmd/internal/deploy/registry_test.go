@@ -18,7 +18,7 @@ var perFold = map[string]*regexp.Regexp{
 	"users-cert.conf": regexp.MustCompile(`([^\n]*permissions: \$LEAK \}\n)(?:[^\n]*permissions: \$[A-Z]+ \}\n)*`),
 }
 
-// TestEachFoldHasItsRole holds the files to the registry: what they say of one fold they say of every fold. The flag
+// TestEachFoldHasItsRole holds the files to the registry: every fold has the text of the first one. The flag
 // -update writes the files.
 func TestEachFoldHasItsRole(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,8 @@ func writeLaunches(out io.Writer, p *Process) {
 		return cmp.Or(cmp.Compare(p.Launches[b], p.Launches[a]), cmp.Compare(a, b))
 	})
 	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"),
-		app.Plural(uint64(len(names)), "kernel", "kernels"), app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
+		app.Plural(uint64(len(names)), "kernel", "kernels"),
+		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
 		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
 	}
