@@ -27,7 +27,7 @@ var (
 		"result")
 	descUnseen = desc("unseen_batches_total",
 		"Batches from before the first one read of a producer run that do not count as lost, by reason.", "reason")
-	descGaps       = desc("sequence_gaps_total", "Gaps in the sequence numbers of a host's batches.", "cluster",
+	descGaps = desc("sequence_gaps_total", "Gaps in the sequence numbers of a host's batches.", "cluster",
 		"hostname")
 	descGapBatches = desc("gap_batches_total", "Batches missing in those gaps: lost.", "cluster", "hostname")
 	descLastEvent  = desc("host_last_event_timestamp_seconds", "Wall time of a host's last event.", "cluster",

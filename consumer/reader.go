@@ -42,18 +42,21 @@ type Reader struct {
 	stepping sync.Mutex // held by a step, and while the state is saved between two steps
 
 	// Only the goroutine that steps, or Run while none does.
-	jsStream  jetstream.Stream
-	start     startPoint
-	decoder   *schema.Decoder
-	batch     schema.Batch
-	subject   []byte               // on which the batch should have come
-	warned    map[string]time.Time // when a message was last logged
-	stopping  <-chan struct{}      // closed when Run is to end
-	letters   letterState
+	jsStream jetstream.Stream
+	start    startPoint
+	decoder  *schema.Decoder
+	batch    schema.Batch
+	subject  []byte               // on which the batch should have come
+	warned   map[string]time.Time // when a message was last logged
+	stopping <-chan struct{}      // closed when Run is to end
+	timing   timing
+
+	letterFailed bool      // the last dead letter was not stored
+	unansweredAt time.Time // when a dead letter last had no answer; zero: NATS has stored one since
+
 	began     bool          // the first message was read
 	ready     chan struct{} // closed when reading begins
 	readyOnce sync.Once
-	timing    timing
 
 	mu      sync.Mutex
 	applied uint64        // last JetStream sequence read
