@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -122,14 +123,18 @@ func drained(ctx context.Context, js jetstream.JetStream, shard int, at bus.Posi
 var errNotSaved = errors.New("no state is saved")
 
 // takenOver reports whether all of a fold's shards of a generation have saved their inherited states. If a request is
-// not answered, it returns an error.
-func takenOver(ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology) (bool, error) {
-	states, err := js.Stream(ctx, schema.StateStream)
+// not answered within patience, it returns an error.
+func takenOver(
+	ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology, patience time.Duration,
+) (bool, error) {
+	request, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	states, err := js.Stream(request, schema.StateStream)
 	if err != nil {
 		return false, fmt.Errorf("look up %s: %w", schema.StateStream, err)
 	}
 	err = concurrently(ctx, g.Shards, func(ctx context.Context, i int) error {
-		ctx, cancel := context.WithTimeout(ctx, bus.RequestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		c := store{js: js, jsStream: states, fold: fold, shard: g.First + i}
 		m, err := c.latest(ctx)
@@ -148,14 +153,12 @@ func takenOver(ctx context.Context, js jetstream.JetStream, fold string, g *sche
 // again. It returns false if NATS does not answer in time. Any other error counts as no: then the shards are owned
 // until they turn out to be folded.
 func (g *Group) finishTakenOver(ctx context.Context) (answered bool) {
-	ctx, cancel := g.leases.request(ctx)
-	defer cancel()
 	all := g.topology.Generations()
 	for i, closed := range all[:len(all)-1] {
 		if !slices.ContainsFunc(closed.Numbers(), func(shard int) bool { return g.stateOf(shard) != finished }) {
 			continue
 		}
-		done, err := takenOver(ctx, g.js, g.opts.Fold, &all[i+1])
+		done, err := takenOver(ctx, g.js, g.opts.Fold, &all[i+1], g.leases.ttl/4)
 		if err != nil {
 			g.log.Debug("cannot ask for the takeover of a generation", "generation", closed.Generation, "err", err)
 			return !errors.Is(err, context.DeadlineExceeded)

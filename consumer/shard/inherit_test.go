@@ -103,12 +103,12 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 	m := mustClaim(t, c, "one")
 	mustCommit(t, c, &m, "state")
 	topology := reshard(t, js, 40)
-	if done, err := takenOver(t.Context(), js, "chain", &topology); done || err != nil {
+	if done, err := takenOver(t.Context(), js, "chain", &topology, bus.RequestTimeout); done || err != nil {
 		t.Errorf("nothing is saved: taken over %t, %v", done, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if done, err := takenOver(ctx, silentJS{js}, "chain", &topology); done || err == nil {
+	if done, err := takenOver(ctx, silentJS{js}, "chain", &topology, bus.RequestTimeout); done || err == nil {
 		t.Errorf("without an answer: taken over %t, %v", done, err)
 	}
 	err := checkTakenOver(ctx, silentJS{js}, &topology.Previous[0], &topology)
@@ -120,7 +120,7 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 		m := mustClaim(t, c, "one")
 		mustCommit(t, c, &m, fmt.Sprint("state ", shard))
 	}
-	if done, err := takenOver(t.Context(), js, "chain", &topology); !done || err != nil {
+	if done, err := takenOver(t.Context(), js, "chain", &topology, bus.RequestTimeout); !done || err != nil {
 		t.Errorf("all is saved: taken over %t, %v", done, err)
 	}
 	if err := checkTakenOver(t.Context(), js, &topology.Previous[0], &topology); err != nil {

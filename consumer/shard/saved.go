@@ -98,7 +98,7 @@ func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *s
 		return err
 	}
 	for _, fold := range folds {
-		done, err := takenOver(ctx, js, fold, next)
+		done, err := takenOver(ctx, js, fold, next, bus.RequestTimeout)
 		if err != nil {
 			return fmt.Errorf("check whether %s has taken over generation %d: %w", fold, closed.Generation, err)
 		}
