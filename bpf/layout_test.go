@@ -52,8 +52,15 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 			rows = append(rows, pair{fmt.Sprintf("offsetof(struct %s, %s)", name, cName(f.Name)), f.Offset})
 		}
 	}
-	for shape := schema.ShapeAlloc; shape < schema.NumShapes; shape++ {
-		rows = append(rows, pair{"SHAPE_" + strings.ToUpper(shape.String()), uintptr(shape)})
+	shapes, err := os.ReadFile("../schema/shape.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boundary := regexp.MustCompile(`([a-z])([A-Z0-9])`)
+	for shape, m := range regexp.MustCompile(`(?m)^\t(Shape\w+) `).FindAllSubmatch(shapes, -1) {
+		if shape != int(schema.ShapeNone) {
+			rows = append(rows, pair{strings.ToUpper(boundary.ReplaceAllString(string(m[1]), "${1}_$2")), uintptr(shape)})
+		}
 	}
 	rows = append(rows, pair{"SHAPES", uintptr(schema.NumShapes)})
 	var source, want strings.Builder

@@ -1,9 +1,9 @@
 package schema
 
-import "strings"
-
-// Feature is a kind of batches that a user enables.
-type Feature = Kind
+import (
+	"slices"
+	"strings"
+)
 
 // Op is the action of a call. It travels as a word in a batch's call dictionary, so that a reader understands a call
 // whose symbol it does not know.
@@ -132,6 +132,21 @@ var opWords = [NumOps]string{
 // String returns the word on the wire.
 func (o Op) String() string { return word(opWords[:], int(o)) }
 
+// kind returns the kind of the batches in which an op travels. OpRecord travels in all of them.
+func (o Op) kind() Kind {
+	switch {
+	case o >= OpName:
+		return KindNone
+	case o >= OpSync:
+		return KindSync
+	case o >= OpCopy:
+		return KindCopy
+	case o >= OpLaunch:
+		return KindLaunch
+	}
+	return KindMemory
+}
+
 // MemClass is the class of memory of a memory call.
 type MemClass uint8
 
@@ -203,14 +218,8 @@ func word(words []string, i int) string {
 	return words[0]
 }
 
-func wordIndex(words []string, w string) int {
-	for i, known := range words {
-		if known == w {
-			return i
-		}
-	}
-	return 0
-}
+// wordIndex is the inverse of word. An unknown word is 0.
+func wordIndex(words []string, w string) int { return max(slices.Index(words, w), 0) }
 
 // CallID is the row of a call in Calls. It is part of the attach cookie and never leaves the host.
 type CallID uint16

@@ -1,6 +1,9 @@
 package schema
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // KTime is nanoseconds since the boot of one host (CLOCK_BOOTTIME). KTimes of two hosts do not compare. Header.Wall
 // turns one into wall time.
@@ -54,10 +57,8 @@ var lossWords = [NumLosses]string{
 func (l Loss) String() string { return lossWords[min(l, LossOther)] }
 
 func parseLoss(s string) Loss {
-	for i, w := range lossWords {
-		if w == s {
-			return Loss(i)
-		}
+	if i := slices.Index(lossWords[:], s); i >= 0 {
+		return Loss(i)
 	}
 	return LossOther
 }
