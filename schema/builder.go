@@ -59,14 +59,14 @@ type Builder struct {
 	Producer  string
 
 	buf     bytes.Buffer
-	enc     *msgpack.Encoder
+	writer  writer
 	scratch []byte
 }
 
 // NewBuilder returns an empty Builder for batches of one kind.
 func NewBuilder(kind Kind) *Builder {
 	b := &Builder{kind: kind, scratch: []byte{}} // nil would encode as nil where a column has no data
-	b.enc = msgpack.NewEncoder(&b.buf)
+	b.writer.enc = msgpack.NewEncoder(&b.buf)
 	b.Reset()
 	return b
 }
@@ -103,6 +103,14 @@ func (b *Builder) First() KTime {
 		return 0
 	}
 	return KTime(b.columns[colTime].min)
+}
+
+// Last returns the latest entry time added, 0 without events.
+func (b *Builder) Last() KTime {
+	if b.events == 0 {
+		return 0
+	}
+	return KTime(b.columns[colTime].max)
 }
 
 // Process interns a process and returns its index: equal values have equal indices in this batch.

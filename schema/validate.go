@@ -54,7 +54,7 @@ func (b *Batch) validate() error {
 		return nil
 	}
 	for _, id := range kindColumns[b.Kind] {
-		if c := &Columns[id]; c.Bits == 32 && b.columns[id].max(b.Events) >= b.limit(c) {
+		if c := &Columns[id]; c.Bits == 32 && !b.columns[id].below(b.limit(c), b.Events) {
 			return fmt.Errorf("%w: column %q: index or number out of range", ErrMalformed, c.Key)
 		}
 	}
@@ -73,29 +73,37 @@ func (b *Batch) limit(c *ColumnSpec) uint64 {
 	return n
 }
 
-// max returns the largest of n > 0 values. A sum that wraps counts as the largest uint64.
-func (c *Column) max(n int) uint64 {
-	var top uint64
+// below reports whether the first n values are below limit. It compares without adding Base, which could wrap.
+func (c *Column) below(limit uint64, n int) bool {
+	if c.Base >= limit {
+		return false
+	}
+	room := limit - c.Base
 	switch c.Width {
 	case 1:
 		for _, v := range c.Data {
-			top = max(top, uint64(v))
+			if uint64(v) >= room {
+				return false
+			}
 		}
 	case 2:
 		for i := range n {
-			top = max(top, uint64(binary.LittleEndian.Uint16(c.Data[2*i:])))
+			if uint64(binary.LittleEndian.Uint16(c.Data[2*i:])) >= room {
+				return false
+			}
 		}
 	case 4:
 		for i := range n {
-			top = max(top, uint64(binary.LittleEndian.Uint32(c.Data[4*i:])))
+			if uint64(binary.LittleEndian.Uint32(c.Data[4*i:])) >= room {
+				return false
+			}
 		}
 	case 8:
 		for i := range n {
-			top = max(top, binary.LittleEndian.Uint64(c.Data[8*i:]))
+			if binary.LittleEndian.Uint64(c.Data[8*i:]) >= room {
+				return false
+			}
 		}
 	}
-	if c.Base+top < c.Base {
-		return ^uint64(0)
-	}
-	return c.Base + top
+	return true
 }

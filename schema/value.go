@@ -105,7 +105,7 @@ type unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-func number[T unsigned](d *Decoder, to *T) error {
+func readNumber[T unsigned](d *Decoder, to *T) error {
 	v, err := d.uint()
 	if err != nil {
 		return err
@@ -116,23 +116,23 @@ func number[T unsigned](d *Decoder, to *T) error {
 	return nil
 }
 
-func (d *Decoder) numbers(dst []uint64) ([]uint64, error) {
-	dst = dst[:0]
+func (d *Decoder) numbers(dst *[]uint64) error {
+	*dst = (*dst)[:0]
 	n, err := d.length()
 	if err != nil {
-		return dst, err
+		return err
 	}
 	if n > min(d.reader.Len(), maxRows) {
-		return dst, errTooMany
+		return errTooMany
 	}
 	for range max(n, 0) {
 		v, err := d.uint()
 		if err != nil {
-			return dst, err
+			return err
 		}
-		dst = append(dst, v)
+		*dst = append(*dst, v)
 	}
-	return dst, nil
+	return nil
 }
 
 // skip skips one value. The library's own Skip does not limit nesting.
