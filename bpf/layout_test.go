@@ -52,7 +52,7 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 			rows = append(rows, pair{fmt.Sprintf("offsetof(struct %s, %s)", name, cName(f.Name)), f.Offset})
 		}
 	}
-	shapes, err := os.ReadFile("../schema/shape.go")
+	shapes, err := os.ReadFile("../schema/call.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,12 +45,12 @@ func inconsistency(c *schema.Call) string {
 	return ""
 }
 
-// shapes are the constants of shape.go with the number of the argument that each one's comment calls the CUDA stream.
+// shapes lists the constants of call.go, and which argument is the CUDA stream according to the comment (0: none).
 var shapes = func() (list []struct {
 	name       string
 	cudaStream uint8
 }) {
-	source, err := os.ReadFile("shape.go")
+	source, err := os.ReadFile("call.go")
 	if err != nil {
 		panic(err)
 	}

@@ -250,3 +250,71 @@ func (d *Decoder) column(c *Column) error {
 	c.Data, err = d.raw()
 	return err
 }
+
+// validate checks what folds rely on: column lengths, indices, and numbers of 32 bits.
+func (b *Batch) validate() error {
+	for id := range b.columns {
+		c := &b.columns[id]
+		switch c.Width {
+		case 0, 1, 2, 4, 8:
+		default:
+			return fmt.Errorf("%w: column %q: width %d", ErrMalformed, columnKeys[id], c.Width)
+		}
+		if want := int(c.Width) * b.Events; len(c.Data) != want {
+			return fmt.Errorf("%w: column %q: %d bytes, want %d", ErrMalformed, columnKeys[id], len(c.Data), want)
+		}
+	}
+	for i := range b.Threads {
+		if int(b.Threads[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: thread %d: process index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Shapes {
+		s := &b.Shapes[i]
+		if int(s.Call) >= len(b.Calls) || int(s.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: shape %d: call or function index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Contexts {
+		if int(b.Contexts[i].GPU) > len(b.GPUs) {
+			return fmt.Errorf("%w: context %d: GPU index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Graphs {
+		g := &b.Graphs[i]
+		if int(g.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: graph %d: function index out of range", ErrMalformed, i)
+		}
+		for _, n := range g.Nodes {
+			if int(n.Func) >= len(b.Funcs) {
+				return fmt.Errorf("%w: graph %d: function index of a node out of range", ErrMalformed, i)
+			}
+		}
+	}
+	for i := range b.Coverage {
+		if int(b.Coverage[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: coverage %d: process index out of range", ErrMalformed, i)
+		}
+	}
+	if b.Events == 0 || b.Kind == KindNone {
+		return nil
+	}
+	for _, id := range kindColumns[b.Kind] {
+		if c := &Columns[id]; c.Bits == 32 && !b.columns[id].below(b.limit(c), b.Events) {
+			return fmt.Errorf("%w: column %q: index or number out of range", ErrMalformed, c.Key)
+		}
+	}
+	return nil
+}
+
+// limit returns the number of valid values of a column of 32 bits.
+func (b *Batch) limit(c *ColumnSpec) uint64 {
+	if c.Content != ContentIndex {
+		return 1 << 32
+	}
+	n := uint64(b.entries(c.Dictionary))
+	if c.Optional {
+		n++
+	}
+	return n
+}

@@ -65,7 +65,7 @@ func (b *Builder) Encode(h *Header) []byte {
 
 var envelopeRoom [3]byte // for the longest map header that openEnvelope writes
 
-// openEnvelope writes the map header in front of the entries, whose number is known last.
+// openEnvelope writes the map header in front of its entries.
 func openEnvelope(message []byte, entries int) []byte {
 	if entries < 16 {
 		message[2] = msgpcode.FixedMapLow | byte(entries)
