@@ -23,21 +23,19 @@ func Print(w io.Writer, cfg any) error {
 
 func section(prefix string, s reflect.Value) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
-	for i := range s.NumField() {
-		field := s.Type().Field(i)
-		key := field.Tag.Get("koanf")
-		node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key})
-		if s.Field(i).Kind() == reflect.Struct {
-			node.Content = append(node.Content, section(prefix+key+".", s.Field(i)))
-			continue
-		}
+	for _, field := range fieldsOf(s) {
+		key, content := field.Tag.Get("koanf"), s.FieldByIndex(field.Index)
 		value := &yaml.Node{}
-		_ = value.Encode(printed(key, s.Field(i).Interface())) // cannot fail for strings, numbers and lists of strings
+		if content.Kind() == reflect.Struct {
+			value = section(prefix+key+".", content)
+		} else {
+			_ = value.Encode(printed(key, content.Interface())) // cannot fail for strings, numbers and lists of strings
+			value.LineComment = docs[prefix+key]
+		}
 		if value.Kind == yaml.SequenceNode {
 			value.Style = yaml.FlowStyle
 		}
-		value.LineComment = docs[prefix+key]
-		node.Content = append(node.Content, value)
+		node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
 	}
 	return node
 }

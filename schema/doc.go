@@ -106,8 +106,7 @@
 // pool_destroy frees nothing: memory from the pool lives until it is freed.
 //
 // Physical memory has one reference for its create and for each retain, and one less for each release. It ends with its
-// last reference and last mapping, whichever is later. An open is a holder without bytes: the memory is counted where
-// it
-// was made. The holder ends with the close, free or release of its p. A free or release ends the live memory at
-// p, whatever class its own call names.
+// last reference and last mapping, whichever is later. An open is a holder without bytes: the memory is counted where it
+// was made. The holder ends with the close, free or release of its p. A free or release ends the live memory at p,
+// whatever class its own call names.
 package schema
