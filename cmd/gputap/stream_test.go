@@ -119,7 +119,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"no address", "", []string{"init"}, 2, "--nats.url"},
 		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "connect to NATS at nats://127.0.0.1:1: "},
 		{"no JetStream", bare, []string{"init"}, 1, "no JetStream"},
-		{"unknown command", url, []string{"inti"}, 2, `"inti"; use init, info, dlq or rm`},
+		{"unknown command", url, []string{"inti"}, 2, `"inti": did you mean gputap stream init?`},
 		{"argument", url, []string{"init", "x"}, 2, "x"},
 		{"no shards", url, []string{"init", "--shards", "0"}, 2, "--shards"},
 		{"less than none", url, []string{"init", "--replicas", "-1"}, 2, "--replicas"},
@@ -378,8 +378,8 @@ func TestStreamDeadLetters(t *testing.T) {
 		}
 		interrupt()
 	}()
-	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}, output: "json"}
-	if err := follow.letters(following, js, letterFlags{last: 3, follow: true}); err != nil {
+	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}}
+	if err := follow.letters(following, js, letterFlags{last: 3, follow: true, out: &output{json: true}}); err != nil {
 		t.Error(err)
 	}
 	if s, err := js.Stream(t.Context(), schema.DeadLetterStream); err != nil || s.CachedInfo().State.Consumers != 0 {
