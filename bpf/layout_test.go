@@ -59,7 +59,8 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 	boundary := regexp.MustCompile(`([a-z])([A-Z0-9])`)
 	for shape, m := range regexp.MustCompile(`(?m)^\t(Shape\w+) `).FindAllSubmatch(shapes, -1) {
 		if shape != int(schema.ShapeNone) {
-			rows = append(rows, pair{strings.ToUpper(boundary.ReplaceAllString(string(m[1]), "${1}_$2")), uintptr(shape)})
+			name := boundary.ReplaceAllString(string(m[1]), "${1}_$2")
+			rows = append(rows, pair{strings.ToUpper(name), uintptr(shape)})
 		}
 	}
 	rows = append(rows, pair{"SHAPES", uintptr(schema.NumShapes)})

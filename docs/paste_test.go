@@ -215,7 +215,8 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 			bash.Env = append(bash.Env, variable)
 		}
 	}
-	bash.Env = append(bash.Env, "PATH="+strings.Join([]string{programs, filepath.Join(checkout, "bin"), os.Getenv("PATH")}, ":"),
+	path := strings.Join([]string{programs, filepath.Join(checkout, "bin"), os.Getenv("PATH")}, ":")
+	bash.Env = append(bash.Env, "PATH="+path,
 		"GPUTAP_METRICS__ADDR=127.0.0.1:0", "DOCS_SERVER="+sh.replace.Replace("127.0.0.1:4222"), "DOCS_DIR="+sh.dir)
 	if sh.stdin, err = bash.StdinPipe(); err == nil {
 		bash.Stderr = os.Stderr
@@ -256,7 +257,8 @@ func (sh *shell) run(i int, c command) {
 	sh.t.Helper()
 	until := time.Now().Add(patience)
 	for {
-		status := sh.do(i, "{\n%s\n} >%[2]s 2>&1 </dev/null 3>&-; echo %[3]d $? >&3", sh.replace.Replace(c.text), sh.file(i), i)
+		status := sh.do(i, "{\n%s\n} >%[2]s 2>&1 </dev/null 3>&-; echo %[3]d $? >&3",
+			sh.replace.Replace(c.text), sh.file(i), i)
 		if status != "0" {
 			sh.t.Fatalf("%s:%d: %s: exit status %s\n%s", sh.page, c.line, c.text, status, sh.output(i))
 		}
@@ -265,18 +267,25 @@ func (sh *shell) run(i int, c command) {
 			return
 		}
 		if !repeatable.MatchString(c.text) || time.Now().After(until) {
-			sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line, sh.output(i))
+			sh.differs(i, c, line)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
+func (sh *shell) differs(i int, c command, line string) {
+	sh.t.Helper()
+	sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line,
+		sh.output(i))
+}
+
 // start starts a command that does not end by itself, and waits for its first output, or for the shown lines.
 // A command may say nothing for its first second; whether it failed then, stop finds out.
 func (sh *shell) start(i int, c command) {
 	sh.t.Helper()
-	sh.pids[i] = sh.do(i, "( exec env %s\n) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3", sh.replace.Replace(c.text), sh.file(i), i)
+	sh.pids[i] = sh.do(i, "( exec env %s\n) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3",
+		sh.replace.Replace(c.text), sh.file(i), i)
 	began := time.Now()
 	for until := began.Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		line, differs := missing(c.shown, sh.output(i))
@@ -284,7 +293,7 @@ func (sh *shell) start(i int, c command) {
 			return
 		}
 		if time.Now().After(until) {
-			sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line, sh.output(i))
+			sh.differs(i, c, line)
 			return
 		}
 	}

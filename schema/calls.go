@@ -5,8 +5,8 @@ import "strings"
 // Calls is the table of probed symbols. The index of a row is its CallID.
 var Calls = allCalls()
 
-// functions are rows of Calls that differ only in their symbols. name[_ptsz] stands for two symbols, name and name_ptsz:
-// in the second, CUDA stream 0 is the default stream of the thread.
+// functions are rows of Calls that differ only in their symbols. name[_ptsz] stands for two symbols, name and
+// name_ptsz: in the second, CUDA stream 0 is the default stream of the thread.
 type functions struct {
 	Symbols    string // separated by spaces
 	Op         Op

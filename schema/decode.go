@@ -44,8 +44,8 @@ func NewDecoder() *Decoder {
 }
 
 // Decode reads one message into b. The columns of b borrow data; its strings are copies. The bytes of the message bound
-// what Decode allocates, whatever counts they claim. Decode ignores unknown keys, columns, words and kinds, reads absent
-// ones as zero, and takes the last of equal keys. An error wraps ErrMalformed and leaves b unusable.
+// what Decode allocates, whatever counts they claim. Decode ignores unknown keys, columns, words and kinds, reads
+// absent ones as zero, and takes the last of equal keys. An error wraps ErrMalformed and leaves b unusable.
 func (d *Decoder) Decode(data []byte, b *Batch) error {
 	if len(data) > MaxMessageBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessageBytes)

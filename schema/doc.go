@@ -49,6 +49,6 @@
 // # Clock
 //
 // KTime is nanoseconds since the boot of one host, suspend included. KTimes of two boots do not compare. Header.Wall
-// turns a KTime into wall time with the offset of the batch. The producer measures the offset about once a minute, so it
-// may change between batches, also backwards.
+// turns a KTime into wall time with the offset of the batch. The producer measures the offset about once a minute, so
+// it may change between batches, also backwards.
 package schema

@@ -203,7 +203,8 @@ func (r *row) list(v *[]string) {
 	}
 }
 
-// nodes are pairs of function and count in one flat list. All graphs of a decoded batch share the memory of their nodes.
+// nodes are pairs of function and count in one flat list. All graphs of a decoded batch share the memory of their
+// nodes.
 func (r *row) nodes(v *[]Node) {
 	if r.enc != nil {
 		_ = r.enc.EncodeArrayLen(2 * len(*v))

@@ -200,7 +200,8 @@ func checkLibraries(named []string) (rows []finding) {
 	}
 	if len(libraries) == 0 {
 		return []finding{warn("library", "no libcuda.so.1 on this host",
-			"install the NVIDIA driver, or set --library; gputap finds a library in a container when a process maps it")}
+			"install the NVIDIA driver, or set --library; gputap finds a library in a container when a process "+
+				"maps it")}
 	}
 	for _, path := range libraries {
 		rows = append(rows, checkLibrary(path))
