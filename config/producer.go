@@ -89,8 +89,8 @@ func (p Producer) Validate() error {
 		return errors.New("producer.cluster: empty; set the name of the cluster")
 	case p.Uprobes != UprobesAuto && p.Uprobes != UprobesMulti && p.Uprobes != UprobesPerf:
 		return fmt.Errorf("producer.uprobes: unknown %q; use auto, multi or perf", p.Uprobes)
-	case p.Shards < 0 || p.Shards > schema.MostShards:
-		return fmt.Errorf("producer.shards: %d is out of range; use 0 to %d", p.Shards, schema.MostShards)
+	case p.Shards < 0 || p.Shards > schema.MaxShards:
+		return fmt.Errorf("producer.shards: %d is out of range; use 0 to %d", p.Shards, schema.MaxShards)
 	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
 		return fmt.Errorf("producer.batch_events: %d is out of range; use 1 to %d", p.BatchEvents, schema.MaxEvents)
 	case p.BatchBytes < minBatchBytes || p.BatchBytes > p.BatchMaxBytes:

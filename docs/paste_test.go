@@ -102,12 +102,31 @@ func newCheckout(t *testing.T) (dir string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if built := os.Getenv("GPUTAP_BIN"); built != "" {
+		copyPrograms(t, built, filepath.Join(dir, "bin"))
+	}
 	build := exec.Command("make", "build", "stub")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("make build stub: %v\n%s", err, out)
 	}
 	return dir
+}
+
+// copyPrograms copies what was built, so that make links only what has changed since. The workload must be newer than
+// the stub.
+func copyPrograms(t *testing.T, from, to string) {
+	t.Helper()
+	for _, pattern := range []string{"gputap*", "stub/*", "workload"} {
+		files, err := filepath.Glob(filepath.Join(from, pattern))
+		for _, file := range files {
+			copied := filepath.Join(to, strings.TrimPrefix(file, from))
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(copied), 0o755), copyFile(file, copied))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func copyFile(from, to string) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// mostConnections bounds --connections. One connection carries about 100,000 batches/s.
-const mostConnections = 256
+// maxConnections bounds --connections. One connection carries about 100,000 batches/s.
+const maxConnections = 256
 
 // simulation holds the flags of gputap simulate.
 type simulation struct {
@@ -92,8 +92,8 @@ func (c *simulation) run(ctx context.Context) error {
 
 func (c *simulation) check() error {
 	switch {
-	case c.connections < 1 || c.connections > mostConnections:
-		return fmt.Errorf("--connections %d: use 1 to %d", c.connections, mostConnections)
+	case c.connections < 1 || c.connections > maxConnections:
+		return fmt.Errorf("--connections %d: use 1 to %d", c.connections, maxConnections)
 	case c.Hosts < 1:
 		return fmt.Errorf("--hosts %d: use 1 or more", c.Hosts)
 	case !(c.Rate > 0):

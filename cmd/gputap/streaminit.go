@@ -68,8 +68,8 @@ func validateInit(flags *pflag.FlagSet, o bus.StreamOptions) error {
 		}
 	}
 	switch {
-	case o.Shards > schema.MostShards:
-		return fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MostShards)
+	case o.Shards > schema.MaxShards:
+		return fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MaxShards)
 	case o.Replicas > bus.MostReplicas:
 		return fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, bus.MostReplicas)
 	case o.MaxAge != 0 && o.MaxAge < time.Second:
