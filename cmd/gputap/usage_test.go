@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -221,13 +222,28 @@ func TestTextsSuggestFlagsOfTheirProgram(t *testing.T) {
 // packagesOf returns the folders of this module's packages in a program.
 func packagesOf(t *testing.T, program string) (folders []string) {
 	t.Helper()
-	const format = `{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}`
-	out, err := exec.Command("go", "list", "-deps", "-f", format, root+"/cmd/"+program).Output()
+	const module = "github.com/gputap/gputap/"
+	packages, err := listPackages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Fields(string(out))
+	for line := range strings.Lines(packages) {
+		if path, deps, _ := strings.Cut(strings.TrimSpace(line), " "); path == module+"cmd/"+program {
+			for _, name := range append(strings.Fields(deps), path) {
+				if folder, own := strings.CutPrefix(name, module); own {
+					folders = append(folders, filepath.Join(root, folder))
+				}
+			}
+		}
+	}
+	return folders
 }
+
+// listPackages lists the dependencies of every program, one program a line.
+var listPackages = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, root+"/cmd/gputap...").Output()
+	return string(out), err
+})
 
 var (
 	// commandPattern finds commands in blocks, after an imperative and in quotes. Elsewhere gputap is a noun.
