@@ -54,8 +54,8 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	d.reader.Reset(data)
 	d.dec.ResetReader(&d.reader)
 	b.clear()
-	n, err := d.dec.DecodeMapLen()
-	if err != nil || n < 0 || n > d.reader.Len()/2 {
+	n, err := d.mapLength()
+	if err != nil || n < 0 {
 		return fmt.Errorf("%w: the envelope is not a map", ErrMalformed)
 	}
 	for range n {
@@ -172,12 +172,9 @@ func (d *Decoder) dictionary(key []byte, b *Batch) error {
 }
 
 func (d *Decoder) lost(b *Batch) error {
-	n, err := d.dec.DecodeMapLen()
+	n, err := d.mapLength()
 	if err != nil {
 		return err
-	}
-	if n > d.reader.Len()/2 {
-		return errTooMany
 	}
 	b.Lost = [NumLosses]uint64{}
 	for range max(n, 0) {
@@ -195,12 +192,9 @@ func (d *Decoder) lost(b *Batch) error {
 }
 
 func (d *Decoder) columns(b *Batch) error {
-	n, err := d.dec.DecodeMapLen()
+	n, err := d.mapLength()
 	if err != nil {
 		return err
-	}
-	if n > d.reader.Len()/2 {
-		return errTooMany
 	}
 	last := numColumns - 1
 	for range max(n, 0) {

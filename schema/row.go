@@ -118,17 +118,14 @@ func readRows[T any](d *Decoder, dst *[]T, fields func(*row, *T)) error {
 	if err != nil {
 		return err
 	}
-	if n > min(d.reader.Len(), maxRows) { // a row is at least one byte
+	if n > maxRows {
 		return errTooMany
 	}
-	for range max(n, 0) {
+	for range n {
 		r := &d.row
 		*r = row{d: d}
 		if r.left, r.err = d.length(); r.err != nil {
 			return r.err
-		}
-		if r.left > d.reader.Len() {
-			return errTooMany
 		}
 		var zero T
 		*dst = append(*dst, zero)
@@ -244,8 +241,7 @@ func (r *row) entries() int {
 		r.err = err
 		return 0
 	}
-	n = max(n, 0)
-	if r.d.listed += n; n > r.d.reader.Len() || r.d.listed > maxListed {
+	if r.d.listed += n; r.d.listed > maxListed {
 		r.err = errTooMany
 		return 0
 	}
