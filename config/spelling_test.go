@@ -40,7 +40,7 @@ func TestSpellingsOfFlags(t *testing.T) {
 	}
 }
 
-// valueOf returns a text for a flag of a type, and what the flag then holds.
+// valueOf returns a text for a flag of a type, and the value of the flag after it.
 func valueOf(kind string) (text string, value any) {
 	switch kind {
 	case "int":

@@ -113,8 +113,8 @@ func newCheckout(t *testing.T) (dir string) {
 	return dir
 }
 
-// copyPrograms copies what was built, so that make links only what has changed since. The workload must be newer than
-// the stub.
+// copyPrograms copies built programs: make links a program only if its source has changed. The workload must be newer
+// than the stub.
 func copyPrograms(t *testing.T, from, to string) {
 	t.Helper()
 	for _, pattern := range []string{"gputap*", "stub/*", "workload"} {

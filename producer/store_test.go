@@ -538,7 +538,7 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run.
+// checkStored compares the stream with the sent batches: per kind all of them, in order, byte for byte, run after run.
 // A duplicate is stored behind its original, in the same run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()

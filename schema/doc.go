@@ -29,10 +29,15 @@
 //
 // # Limits
 //
-// Decode rejects with ErrMalformed a message above a limit of docs/wire.md, an unknown value that is nested deeper than
-// 8, a number that is negative or too large for its field or column, a column whose data is not width × n bytes, and an
-// index beyond its dictionary, in columns and in rows. It compares counts with the bytes that are left before it
-// allocates. A producer closes batches at 4,096 events, far below the limits.
+// Decode rejects a message above a limit of docs/wire.md with ErrMalformed. It also rejects
+//
+//   - an unknown value that is nested deeper than 8;
+//   - a number that is negative or too large for its field or column;
+//   - a column whose data is not width × n bytes;
+//   - an index beyond its dictionary, in columns and in rows.
+//
+// Decode compares counts with the bytes that are left before it allocates. A producer closes batches at 4,096 events,
+// far below the limits.
 //
 // # Order, identity, loss
 //
