@@ -52,8 +52,16 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 			rows = append(rows, pair{fmt.Sprintf("offsetof(struct %s, %s)", name, cName(f.Name)), f.Offset})
 		}
 	}
-	for shape := schema.ShapeAlloc; shape < schema.NumShapes; shape++ {
-		rows = append(rows, pair{"SHAPE_" + strings.ToUpper(shape.String()), uintptr(shape)})
+	shapes, err := os.ReadFile("../schema/call.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boundary := regexp.MustCompile(`([a-z])([A-Z0-9])`)
+	for shape, m := range regexp.MustCompile(`(?m)^\t(Shape\w+) `).FindAllSubmatch(shapes, -1) {
+		if shape != int(schema.ShapeNone) {
+			name := boundary.ReplaceAllString(string(m[1]), "${1}_$2")
+			rows = append(rows, pair{strings.ToUpper(name), uintptr(shape)})
+		}
 	}
 	rows = append(rows, pair{"SHAPES", uintptr(schema.NumShapes)})
 	var source, want strings.Builder

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -56,11 +55,3 @@ func (b Bytes) String() string {
 
 // Type names the value in help texts.
 func (b *Bytes) Type() string { return "bytes" }
-
-// parseBytes is a decode hook.
-func parseBytes(_, to reflect.Type, data any) (any, error) {
-	if text, ok := data.(string); ok && to == reflect.TypeFor[Bytes]() {
-		return ParseBytes(text)
-	}
-	return data, nil
-}

@@ -13,90 +13,36 @@ type ProducerCommand struct {
 	Log      Log      `koanf:"log"`
 }
 
-// LeakCommand is the configuration of gputap-leak.
-type LeakCommand struct {
+// ConsumerSections are the sections that every consumer program has.
+type ConsumerSections struct {
 	NATS     NATS     `koanf:"nats"`
 	Consumer Consumer `koanf:"consumer"`
-	Leak     Leak     `koanf:"leak"`
 	Metrics  Metrics  `koanf:"metrics"`
 	Log      Log      `koanf:"log"`
+}
+
+// LeakCommand is the configuration of gputap-leak.
+type LeakCommand struct {
+	ConsumerSections `koanf:",squash"`
+	Leak             Leak `koanf:"leak"`
 }
 
 // AnomalyCommand is the configuration of gputap-anomaly.
 type AnomalyCommand struct {
-	NATS     NATS     `koanf:"nats"`
-	Consumer Consumer `koanf:"consumer"`
-	Anomaly  Anomaly  `koanf:"anomaly"`
-	Metrics  Metrics  `koanf:"metrics"`
-	Log      Log      `koanf:"log"`
+	ConsumerSections `koanf:",squash"`
+	Anomaly          Anomaly `koanf:"anomaly"`
 }
 
 // LaunchCommand is the configuration of gputap-launch.
 type LaunchCommand struct {
-	NATS     NATS     `koanf:"nats"`
-	Consumer Consumer `koanf:"consumer"`
-	Launch   Launch   `koanf:"launch"`
-	Metrics  Metrics  `koanf:"metrics"`
-	Log      Log      `koanf:"log"`
+	ConsumerSections `koanf:",squash"`
+	Launch           Launch `koanf:"launch"`
 }
 
 // BandwidthCommand is the configuration of gputap-bandwidth.
 type BandwidthCommand struct {
-	NATS      NATS      `koanf:"nats"`
-	Consumer  Consumer  `koanf:"consumer"`
-	Bandwidth Bandwidth `koanf:"bandwidth"`
-	Metrics   Metrics   `koanf:"metrics"`
-	Log       Log       `koanf:"log"`
-}
-
-// keepIdle is how long folds keep a process after its last event or its end.
-const keepIdle = time.Hour
-
-var (
-	defaultNATS     = NATS{URL: "nats://127.0.0.1:4222"}
-	defaultConsumer = Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20}
-	defaultLog      = Log{Level: "info", Format: "auto"}
-)
-
-// DefaultProducerCommand returns the configuration without any file, variable or flag.
-func DefaultProducerCommand() ProducerCommand {
-	return ProducerCommand{
-		NATS: defaultNATS, Producer: DefaultProducer(), Metrics: Metrics{Addr: producerMetrics}, Log: defaultLog,
-	}
-}
-
-// DefaultLeakCommand returns the configuration without any file, variable or flag.
-func DefaultLeakCommand() LeakCommand {
-	return LeakCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Leak: Leak{KeepEnded: keepIdle},
-		Metrics: Metrics{Addr: leakMetrics}, Log: defaultLog,
-	}
-}
-
-// DefaultAnomalyCommand returns the configuration without any file, variable or flag.
-func DefaultAnomalyCommand() AnomalyCommand {
-	return AnomalyCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Anomaly: Anomaly{OOMCooldown: 15 * time.Minute},
-		Metrics: Metrics{Addr: anomalyMetrics},
-		Log:     defaultLog,
-	}
-}
-
-// DefaultLaunchCommand returns the configuration without any file, variable or flag.
-func DefaultLaunchCommand() LaunchCommand {
-	return LaunchCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Launch: Launch{Keep: keepIdle, MaxKernels: 10_000},
-		Metrics: Metrics{Addr: launchMetrics},
-		Log:     defaultLog,
-	}
-}
-
-// DefaultBandwidthCommand returns the configuration without any file, variable or flag.
-func DefaultBandwidthCommand() BandwidthCommand {
-	return BandwidthCommand{
-		NATS: defaultNATS, Consumer: defaultConsumer, Bandwidth: Bandwidth{Keep: keepIdle},
-		Metrics: Metrics{Addr: bandwidthMetrics}, Log: defaultLog,
-	}
+	ConsumerSections `koanf:",squash"`
+	Bandwidth        Bandwidth `koanf:"bandwidth"`
 }
 
 // Default addresses of /metrics: one port for each program, so that all may run on one machine.
@@ -108,26 +54,76 @@ const (
 	bandwidthMetrics = "127.0.0.1:9444"
 )
 
+// keepIdle is how long folds keep a process after its last event or its end.
+const keepIdle = time.Hour
+
+var (
+	defaultNATS = NATS{URL: "nats://127.0.0.1:4222"}
+	defaultLog  = Log{Level: "info", Format: "auto"}
+)
+
+// DefaultProducerCommand returns the configuration without any file, variable or flag.
+func DefaultProducerCommand() ProducerCommand {
+	return ProducerCommand{
+		NATS: defaultNATS, Producer: DefaultProducer(), Metrics: Metrics{Addr: producerMetrics}, Log: defaultLog,
+	}
+}
+
+func defaultConsumer(metrics string) ConsumerSections {
+	return ConsumerSections{
+		NATS:     defaultNATS,
+		Consumer: Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20},
+		Metrics:  Metrics{Addr: metrics}, Log: defaultLog,
+	}
+}
+
+// DefaultLeakCommand returns the configuration without any file, variable or flag.
+func DefaultLeakCommand() LeakCommand {
+	return LeakCommand{defaultConsumer(leakMetrics), Leak{KeepEnded: keepIdle}}
+}
+
+// DefaultAnomalyCommand returns the configuration without any file, variable or flag.
+func DefaultAnomalyCommand() AnomalyCommand {
+	return AnomalyCommand{defaultConsumer(anomalyMetrics), Anomaly{OOMCooldown: 15 * time.Minute}}
+}
+
+// DefaultLaunchCommand returns the configuration without any file, variable or flag.
+func DefaultLaunchCommand() LaunchCommand {
+	return LaunchCommand{defaultConsumer(launchMetrics), Launch{Keep: keepIdle, MaxKernels: 10_000}}
+}
+
+// DefaultBandwidthCommand returns the configuration without any file, variable or flag.
+func DefaultBandwidthCommand() BandwidthCommand {
+	return BandwidthCommand{defaultConsumer(bandwidthMetrics), Bandwidth{Keep: keepIdle}}
+}
+
 // commands returns the defaults of all programs.
 func commands() []any {
 	return []any{
 		DefaultProducerCommand(), DefaultLeakCommand(), DefaultAnomalyCommand(), DefaultLaunchCommand(),
-		DefaultBandwidthCommand(),
-		DefaultRunCommand(),
+		DefaultBandwidthCommand(), DefaultRunCommand(),
 	}
 }
+
+// Sections returns the sections that every consumer program has.
+func (c ConsumerSections) Sections() (NATS, Consumer, Metrics, Log) {
+	return c.NATS, c.Consumer, c.Metrics, c.Log
+}
+
+// Validate names the first key with a wrong value.
+func (c ConsumerSections) Validate() error { return first(c.NATS, c.Consumer, c.Log) }
 
 // Validate names the first key with a wrong value.
 func (c ProducerCommand) Validate() error { return first(c.NATS, c.Producer, c.Log) }
 
 // Validate names the first key with a wrong value.
 func (c LeakCommand) Validate() error {
-	return first(c.NATS, c.Consumer, c.Log, notNegative{"leak.keep_ended", c.Leak.KeepEnded})
+	return first(c.ConsumerSections, notNegative{"leak.keep_ended", c.Leak.KeepEnded})
 }
 
 // Validate names the first key with a wrong value.
 func (c AnomalyCommand) Validate() error {
-	return first(c.NATS, c.Consumer, c.Log, notNegative{"anomaly.warmup", c.Anomaly.Warmup},
+	return first(c.ConsumerSections, notNegative{"anomaly.warmup", c.Anomaly.Warmup},
 		notNegative{"anomaly.alloc_size_cooldown", c.Anomaly.AllocSizeCooldown},
 		notNegative{"anomaly.oom_cooldown", c.Anomaly.OOMCooldown})
 }
@@ -137,32 +133,12 @@ func (c LaunchCommand) Validate() error {
 	if c.Launch.MaxKernels < 1 {
 		return fmt.Errorf("launch.max_kernels: %d is too small; use 1 or more", c.Launch.MaxKernels)
 	}
-	return first(c.NATS, c.Consumer, c.Log, notNegative{"launch.keep", c.Launch.Keep})
+	return first(c.ConsumerSections, notNegative{"launch.keep", c.Launch.Keep})
 }
 
 // Validate names the first key with a wrong value.
 func (c BandwidthCommand) Validate() error {
-	return first(c.NATS, c.Consumer, c.Log, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
-}
-
-// Sections returns the sections that every consumer program has.
-func (c LeakCommand) Sections() (NATS, Consumer, Metrics, Log) {
-	return c.NATS, c.Consumer, c.Metrics, c.Log
-}
-
-// Sections returns the sections that every consumer program has.
-func (c AnomalyCommand) Sections() (NATS, Consumer, Metrics, Log) {
-	return c.NATS, c.Consumer, c.Metrics, c.Log
-}
-
-// Sections returns the sections that every consumer program has.
-func (c LaunchCommand) Sections() (NATS, Consumer, Metrics, Log) {
-	return c.NATS, c.Consumer, c.Metrics, c.Log
-}
-
-// Sections returns the sections that every consumer program has.
-func (c BandwidthCommand) Sections() (NATS, Consumer, Metrics, Log) {
-	return c.NATS, c.Consumer, c.Metrics, c.Log
+	return first(c.ConsumerSections, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
 }
 
 type validator interface{ Validate() error }

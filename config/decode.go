@@ -14,9 +14,9 @@ import (
 
 // decode turns the merged keys into a configuration and validates it.
 func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
-	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
-		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true, ErrorUnused: true,
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(exact, parseBytes, mapstructure.StringToSliceHookFunc(",")),
+	err = k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", Result: &cfg, WeaklyTypedInput: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(exact, mapstructure.StringToSliceHookFunc(",")),
 	}})
 	if err != nil {
 		return cfg, keyed(err)
@@ -26,32 +26,27 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 
 // keyed reduces the decoder's list of errors to the first, which it begins with the key.
 func keyed(err error) error {
-	var first *mapstructure.DecodeError
+	var first, inner *mapstructure.DecodeError
 	if !errors.As(err, &first) {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	for {
-		var inner *mapstructure.DecodeError
-		if !errors.As(first.Unwrap(), &inner) {
-			return fmt.Errorf("%s: %w", first.Name(), first.Unwrap())
-		}
+	for errors.As(first.Unwrap(), &inner) {
 		first = inner
 	}
+	return fmt.Errorf("%s: %w", first.Name(), first.Unwrap())
 }
 
 // exact rejects values that weak decoding would change silently: 5 to 5ns, 1.9 to 1, true to 1, "" to 0, and as a
 // string 0123 to 83. A list of strings may hold whole numbers, because pids and uids are written as numbers.
 func exact(from, to reflect.Type, data any) (any, error) {
-	if to == reflect.TypeFor[[]string]() {
+	switch {
+	case to == reflect.TypeFor[[]string]():
 		return stringList(data), nil
-	}
-	if to == reflect.TypeFor[time.Duration]() {
+	case to == reflect.TypeFor[time.Duration]():
 		return exactDuration(from, data)
-	}
-	switch to.Kind() {
-	case reflect.String:
+	case to.Kind() == reflect.String:
 		return exactString(from, data)
-	case reflect.Int, reflect.Int64, reflect.Bool:
+	case to.Kind() == reflect.Int || to.Kind() == reflect.Int64 || to.Kind() == reflect.Bool:
 		return exactNumber(from, to, data)
 	}
 	return data, nil
@@ -91,17 +86,20 @@ func exactString(from reflect.Type, data any) (any, error) {
 
 func exactNumber(from, to reflect.Type, data any) (any, error) {
 	text, isText := data.(string)
-	wholeNumber := to.Kind() != reflect.Bool && to != reflect.TypeFor[Bytes]()
 	switch {
 	case isText && text == "":
 		return nil, errors.New("expected a value, got nothing; set a value or remove the key")
-	case isText && wholeNumber:
-		n, err := strconv.ParseInt(text, 10, 64)
+	case isText && to == reflect.TypeFor[Bytes]():
+		return ParseBytes(text)
+	case to.Kind() == reflect.Bool:
+		return data, nil
+	case isText:
+		n, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, fmt.Errorf("expected a whole number, got %q", text)
 		}
 		return n, nil
-	case to.Kind() != reflect.Bool && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool):
+	case from.Kind() == reflect.Float64 || from.Kind() == reflect.Bool:
 		return nil, fmt.Errorf("expected a whole number, got %v", data)
 	}
 	return data, nil
@@ -109,16 +107,16 @@ func exactNumber(from, to reflect.Type, data any) (any, error) {
 
 // stringList turns the whole numbers of a list of strings into strings.
 func stringList(data any) any {
-	list, ok := data.([]any)
-	if n, number := data.(int); number {
-		list, ok = []any{n}, true
+	list, isList := data.([]any)
+	if n, isNumber := data.(int); isNumber {
+		return []string{strconv.Itoa(n)}
 	}
-	if !ok {
+	if !isList {
 		return data
 	}
 	list = slices.Clone(list)
-	for i := range list {
-		if n, ok := list[i].(int); ok {
+	for i, entry := range list {
+		if n, isNumber := entry.(int); isNumber {
 			list[i] = strconv.Itoa(n)
 		}
 	}

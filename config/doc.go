@@ -6,7 +6,7 @@
 // if there is one. One file and one environment may serve all programs: each program ignores the sections of others.
 //
 // A variable without two underscores is ignored, because Kubernetes makes such variables from the names of services
-// (GPUTAP_LEAK_PORT). It is an error if it is spelled like a flag.
+// (GPUTAP_LEAK_PORT).
 //
 // Files hold secrets, and keys hold their paths. A password in nats.url is never printed.
 package config

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -17,12 +16,10 @@ type Filter struct {
 	Cgroup    []string `koanf:"cgroup" flag:"filter.cgroup"`
 }
 
-const (
-	maxFilters = 1024
-	maxPID     = 1 << 22 // the limit of Linux
-)
+const maxFilters = 1024
 
 var (
+	pidPattern       = regexp.MustCompile(`^[1-9][0-9]{0,6}$`)
 	userPattern      = regexp.MustCompile(`^[^\s:,/]+$`)
 	containerPattern = regexp.MustCompile(
 		`^(?:[0-9a-fA-F]{12,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
@@ -36,8 +33,8 @@ func (f Filter) Validate() error {
 				len(kind.entries), maxFilters)
 		}
 		for _, entry := range kind.entries {
-			if remedy := kind.wrong(entry); remedy != "" {
-				return fmt.Errorf("producer.filter.%s: %q is not valid; use %s", kind.name, entry, remedy)
+			if !kind.valid(entry) {
+				return fmt.Errorf("producer.filter.%s: %q is not valid; use %s", kind.name, entry, kind.remedy)
 			}
 		}
 	}
@@ -55,41 +52,28 @@ func (f Filter) String() string {
 	return strings.Join(active, " ")
 }
 
-// filterKind is one list. wrong returns the remedy for an entry that is not valid, else "".
 type filterKind struct {
 	name    string
 	entries []string
-	wrong   func(entry string) string
+	valid   func(entry string) bool
+	remedy  string // for an entry that is not valid
 }
 
 func (f Filter) kinds() []filterKind {
 	return []filterKind{
-		{"comm", f.Comm, func(entry string) string {
-			return unless(entry != "", "the name of a process")
-		}},
-		{"pid", f.PID, func(entry string) string {
-			n, err := strconv.ParseUint(entry, 10, 32)
-			return unless(err == nil && n > 0 && n <= maxPID, "the pid of a running process")
-		}},
-		{"uid", f.UID, func(entry string) string {
-			return unless(userPattern.MatchString(entry), "a number or the name of a user")
-		}},
-		{"container", f.Container, func(entry string) string {
-			return unless(containerPattern.MatchString(entry),
-				"the 64 digits of a container, 12 or more of its first digits, or the UID of a pod")
-		}},
-		{"cgroup", f.Cgroup, func(entry string) string {
-			path := strings.HasPrefix(entry, "/") && !strings.Contains(entry+"/", "/../")
-			name := entry != "" && entry != "." && entry != ".." && !strings.Contains(entry, "/")
-			return unless(path || name,
-				"an absolute path in the hierarchy such as /system.slice/ollama.service, or the name of one directory")
-		}},
+		{"comm", f.Comm, func(entry string) bool { return entry != "" }, "the name of a process"},
+		{"pid", f.PID, pidPattern.MatchString, "the pid of a running process"},
+		{"uid", f.UID, userPattern.MatchString, "a number or the name of a user"},
+		{"container", f.Container, containerPattern.MatchString,
+			"the 64 digits of a container, 12 or more of its first digits, or the UID of a pod"},
+		{"cgroup", f.Cgroup, validCgroup,
+			"an absolute path in the hierarchy such as /system.slice/ollama.service, or the name of one directory"},
 	}
 }
 
-func unless(right bool, remedy string) string {
-	if right {
-		return ""
+func validCgroup(entry string) bool {
+	if strings.HasPrefix(entry, "/") {
+		return !strings.Contains(entry+"/", "/../")
 	}
-	return remedy
+	return entry != "" && entry != "." && entry != ".." && !strings.Contains(entry, "/")
 }

@@ -2,27 +2,20 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/knadh/koanf/v2"
 )
 
-// checkKeys returns an error for the first key that no program has. It deletes keys of other programs, so that one file
-// and one environment may serve all of them.
-func checkKeys(k *koanf.Koanf, own []string) error {
-	all := slices.Clone(own)
-	for _, root := range commands() {
-		_, keys := flagsOf(root)
-		all = append(all, keys...)
-	}
+// checkKeys returns an error for the first key that no program has. Keys of other programs are correct, so that one
+// file and one environment may serve all of them.
+func checkKeys(k *koanf.Koanf) error {
+	known := slices.Sorted(maps.Values(known().keys))
 	for _, key := range k.Keys() {
-		switch {
-		case slices.Contains(own, key):
-		case slices.Contains(all, key):
-			k.Delete(key)
-		default:
-			return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), suggestion(key, all))
+		if !slices.Contains(known, key) {
+			return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), suggestion(key, known))
 		}
 	}
 	return nil

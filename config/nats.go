@@ -101,21 +101,12 @@ func isSecret(path string) bool {
 	return seed || strings.HasPrefix(path, "eyJ") || strings.Contains(path, "-----BEGIN")
 }
 
-// redacted hides the secrets in a list of servers. It hides all before the @ of a server that is not a URL.
+// redacted hides the secrets in a list of servers: also a token of a server without a scheme.
 func redacted(servers string) string {
 	list := strings.Split(servers, ",")
 	for i, s := range list {
-		u, err := parseServer(s)
-		switch {
-		case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
-			if strings.Contains(s, "@") {
-				list[i] = hidden + s[strings.LastIndexByte(s, '@'):]
-			}
-		case u.User != nil:
-			if _, password := u.User.Password(); !password {
-				u.User = url.User(hidden) // a token
-			}
-			list[i] = u.Redacted()
+		if at := strings.LastIndexByte(s, '@'); at >= 0 && !strings.Contains(s[:at], ":") {
+			list[i] = hidden + s[at:]
 		}
 	}
 	return Redact(strings.Join(list, ","))

@@ -89,10 +89,13 @@ func (p Producer) Validate() error {
 		return errors.New("producer.cluster: empty; set the name of the cluster")
 	case p.Uprobes != UprobesAuto && p.Uprobes != UprobesMulti && p.Uprobes != UprobesPerf:
 		return fmt.Errorf("producer.uprobes: unknown %q; use auto, multi or perf", p.Uprobes)
-	case p.Shards < 0 || p.Shards > schema.MostShards:
-		return fmt.Errorf("producer.shards: %d is out of range; use 0 to %d", p.Shards, schema.MostShards)
+	case p.Shards < 0 || p.Shards > schema.MaxShards:
+		return fmt.Errorf("producer.shards: %d is out of range; use 0 to %d", p.Shards, schema.MaxShards)
 	case p.BatchEvents < 1 || p.BatchEvents > schema.MaxEvents:
 		return fmt.Errorf("producer.batch_events: %d is out of range; use 1 to %d", p.BatchEvents, schema.MaxEvents)
+	case p.RingBytes < minRingBytes || p.RingBytes > maxRingBytes:
+		return fmt.Errorf("producer.ring_bytes: %s is out of range; use %s to %s",
+			p.RingBytes, minRingBytes, maxRingBytes)
 	case p.BatchBytes < minBatchBytes || p.BatchBytes > p.BatchMaxBytes:
 		return fmt.Errorf("producer.batch_bytes: %s is out of range; use %s to producer.batch_max_bytes (%s)",
 			p.BatchBytes, minBatchBytes, p.BatchMaxBytes)
@@ -107,16 +110,16 @@ func (p Producer) Validate() error {
 	case p.Outbox != "" && !filepath.IsAbs(p.Outbox):
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
-	case p.RingBytes < minRingBytes || p.RingBytes > maxRingBytes:
-		return fmt.Errorf("producer.ring_bytes: %s is out of range; use %s to %s",
-			p.RingBytes, minRingBytes, maxRingBytes)
 	}
-	for key, d := range map[string]time.Duration{
-		"scan_interval": p.ScanInterval, "batch_age": p.BatchAge, "heartbeat": p.Heartbeat,
-		"drain_timeout": p.DrainTimeout,
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+	}{
+		{"scan_interval", p.ScanInterval}, {"batch_age", p.BatchAge}, {"heartbeat", p.Heartbeat},
+		{"drain_timeout", p.DrainTimeout},
 	} {
-		if d < time.Millisecond {
-			return fmt.Errorf("producer.%s: %s is too short; use at least 1ms", key, d)
+		if d.value < time.Millisecond {
+			return fmt.Errorf("producer.%s: %s is too short; use at least 1ms", d.key, d.value)
 		}
 	}
 	return p.Filter.Validate()

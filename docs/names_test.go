@@ -73,15 +73,19 @@ func TestCodeInSentences(t *testing.T) {
 }
 
 // foreignFlags are flags that pages name and that belong to other programs than gputap's.
-var foreignFlags = []string{"--json", "--server", "--save", "--kind", "--stream", "--ca", "--cert", "--key", "--host", "--batches"}
+var foreignFlags = []string{
+	"--json", "--server", "--save", "--kind", "--stream", "--ca", "--cert", "--key", "--host", "--batches",
+}
 
 // checkFlags checks gputap's commands and flags that pages name outside of blocks, by the help of the programs in dir.
 func checkFlags(t *testing.T, dir string) {
 	var flags []string
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
 	for _, args := range [][]string{
-		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "config", "print", "leak"},
-		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"}, {"gputap", "stream", "rm"},
+		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"},
+		{"gputap", "config", "print", "leak"},
+		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
+		{"gputap", "stream", "rm"},
 		{"gputap-producer"}, {"gputap-leak"}, {"gputap-anomaly"}, {"gputap-launch"}, {"gputap-bandwidth"},
 	} {
 		out, err := exec.Command(filepath.Join(dir, args[0]), append(args[1:], "--help")...).CombinedOutput()

@@ -102,12 +102,31 @@ func newCheckout(t *testing.T) (dir string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if built := os.Getenv("GPUTAP_BIN"); built != "" {
+		copyPrograms(t, built, filepath.Join(dir, "bin"))
+	}
 	build := exec.Command("make", "build", "stub")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("make build stub: %v\n%s", err, out)
 	}
 	return dir
+}
+
+// copyPrograms copies built programs: make links a program only if its source has changed. The workload must be newer
+// than the stub.
+func copyPrograms(t *testing.T, from, to string) {
+	t.Helper()
+	for _, pattern := range []string{"gputap*", "stub/*", "workload"} {
+		files, err := filepath.Glob(filepath.Join(from, pattern))
+		for _, file := range files {
+			copied := filepath.Join(to, strings.TrimPrefix(file, from))
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(copied), 0o755), copyFile(file, copied))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func copyFile(from, to string) error {
@@ -215,7 +234,8 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 			bash.Env = append(bash.Env, variable)
 		}
 	}
-	bash.Env = append(bash.Env, "PATH="+strings.Join([]string{programs, filepath.Join(checkout, "bin"), os.Getenv("PATH")}, ":"),
+	path := strings.Join([]string{programs, filepath.Join(checkout, "bin"), os.Getenv("PATH")}, ":")
+	bash.Env = append(bash.Env, "PATH="+path,
 		"GPUTAP_METRICS__ADDR=127.0.0.1:0", "DOCS_SERVER="+sh.replace.Replace("127.0.0.1:4222"), "DOCS_DIR="+sh.dir)
 	if sh.stdin, err = bash.StdinPipe(); err == nil {
 		bash.Stderr = os.Stderr
@@ -256,7 +276,8 @@ func (sh *shell) run(i int, c command) {
 	sh.t.Helper()
 	until := time.Now().Add(patience)
 	for {
-		status := sh.do(i, "{\n%s\n} >%[2]s 2>&1 </dev/null 3>&-; echo %[3]d $? >&3", sh.replace.Replace(c.text), sh.file(i), i)
+		status := sh.do(i, "{\n%s\n} >%[2]s 2>&1 </dev/null 3>&-; echo %[3]d $? >&3",
+			sh.replace.Replace(c.text), sh.file(i), i)
 		if status != "0" {
 			sh.t.Fatalf("%s:%d: %s: exit status %s\n%s", sh.page, c.line, c.text, status, sh.output(i))
 		}
@@ -265,18 +286,25 @@ func (sh *shell) run(i int, c command) {
 			return
 		}
 		if !repeatable.MatchString(c.text) || time.Now().After(until) {
-			sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line, sh.output(i))
+			sh.differs(i, c, line)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
+func (sh *shell) differs(i int, c command, line string) {
+	sh.t.Helper()
+	sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line,
+		sh.output(i))
+}
+
 // start starts a command that does not end by itself, and waits for its first output, or for the shown lines.
 // A command may say nothing for its first second; whether it failed then, stop finds out.
 func (sh *shell) start(i int, c command) {
 	sh.t.Helper()
-	sh.pids[i] = sh.do(i, "( exec env %s\n) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3", sh.replace.Replace(c.text), sh.file(i), i)
+	sh.pids[i] = sh.do(i, "( exec env %s\n) >%[2]s 2>&1 </dev/null 3>&- & echo %[3]d $! >&3",
+		sh.replace.Replace(c.text), sh.file(i), i)
 	began := time.Now()
 	for until := began.Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		line, differs := missing(c.shown, sh.output(i))
@@ -284,7 +312,7 @@ func (sh *shell) start(i int, c command) {
 			return
 		}
 		if time.Now().After(until) {
-			sh.t.Errorf("%s:%d: %s: the page shows\n%s\nwhich the output does not have:\n%s", sh.page, c.line, c.text, line, sh.output(i))
+			sh.differs(i, c, line)
 			return
 		}
 	}

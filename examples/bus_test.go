@@ -190,9 +190,9 @@ func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 			out, err := cmd.StdoutPipe()
 			check(t, err)
 			check(t, cmd.Start())
-			said := bufio.NewScanner(out)
-			if !said.Scan() || said.Text() != "gpu-1: user 0  holds 41.0 GiB" {
-				t.Errorf("it says %q", said.Text())
+			output := bufio.NewScanner(out)
+			if !output.Scan() || output.Text() != "gpu-1: user 0  holds 41.0 GiB" {
+				t.Errorf("it prints %q", output.Text())
 			}
 			check(t, cmd.Process.Signal(syscall.SIGTERM))
 			if err := cmd.Wait(); err != nil || strings.Contains(log.String(), "Violation") {

@@ -54,7 +54,8 @@ var runs atomic.Uint64
 // outboxOptions are those of another run each time.
 func outboxOptions(s *spool, dir string) outbox.Options {
 	return outbox.Options{
-		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Run: fmt.Sprint(runs.Add(1)), Lost: s.lost, Changed: s.changed, Log: quiet(),
+		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Run: fmt.Sprint(runs.Add(1)), Lost: s.lost,
+		Changed: s.changed, Log: quiet(),
 		SegmentBytes: 32 << 10,
 	}
 }
@@ -101,7 +102,8 @@ func copyDir(t testing.TB, dir string) string {
 
 // pushID pushes a batch with as many events as its seq.
 func pushID(s *spool, kind schema.Kind, id int) {
-	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000), encoded{seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id)})
+	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000),
+		encoded{seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id)})
 }
 
 // try returns the batch that next would return at once; nil if there is none.
@@ -119,7 +121,8 @@ func takeAll(t testing.TB, s *spool, kind schema.Kind) (ids []int) {
 	t.Helper()
 	for e := try(t, s, kind); e != nil; e = try(t, s, kind) {
 		id := int(e.seq)
-		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) || e.last != schema.KTime(id) {
+		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) ||
+			e.last != schema.KTime(id) {
 			t.Fatalf("batch %d is not what was pushed: %d events, times %d and %d", id, e.events, e.at, e.last)
 		}
 		ids = append(ids, id)
@@ -222,8 +225,8 @@ func TestFailedDisk(t *testing.T) {
 	}
 }
 
-// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice when it
-// answers.
+// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice
+// when it answers.
 func TestSilentDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -279,7 +282,8 @@ func TestFullOutboxDropsTheBatch(t *testing.T) {
 	pushID(s, schema.KindLaunch, 3)
 	e, b, _ := s.claim(schema.KindLaunch)
 	s.inFlight[schema.KindLaunch] = e
-	if err := s.outbox.Append(b, true); !errors.Is(err, outbox.ErrFull) || s.release(schema.KindLaunch, e, b, err) || s.level().unstored != 1 {
+	if err := s.outbox.Append(b, true); !errors.Is(err, outbox.ErrFull) || s.release(schema.KindLaunch, e, b, err) ||
+		s.level().unstored != 1 {
 		t.Errorf("in flight: %v, %+v", err, s.level())
 	}
 	s.inFlight[schema.KindLaunch] = nil
@@ -391,7 +395,8 @@ func TestOpenBatchesAreShort(t *testing.T) {
 			closed bool
 		}{{900e6, false}, {1100e6, disk}} {
 			if b.closeDue(tt.now); (len(s.queues[schema.KindLaunch]) == 2) != tt.closed {
-				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6, len(s.queues[schema.KindLaunch]))
+				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6,
+					len(s.queues[schema.KindLaunch]))
 			}
 		}
 	}
@@ -418,7 +423,9 @@ func newUnreliableNATS(t *testing.T) *unreliableNATS {
 
 func (b *unreliableNATS) start() {
 	b.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -426,7 +433,8 @@ func (b *unreliableNATS) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), eventbus.StreamOptions{MaxBytes: 1 << 30}); err != nil {
+	limits := eventbus.StreamOptions{MaxBytes: 1 << 30}
+	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), limits); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -441,8 +449,9 @@ func (b *unreliableNATS) stop() {
 
 // connect works while the server is stopped, too.
 func (b *unreliableNATS) connect() jetstream.JetStream {
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
-		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1),
+		nats.RetryOnFailedConnect(true), nats.ReconnectWait(20*time.Millisecond),
+		nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -465,7 +474,8 @@ type life struct {
 
 // startRun gives what it sends to sent too.
 func startRun(t *testing.T, bus *unreliableNATS, dir, boot string, number uint64) *life {
-	r := &life{t: t, header: schema.Header{Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number)}}
+	header := schema.Header{Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number)}
+	r := &life{t: t, header: header}
 	r.s = spoolAt(t, dir, 64<<10)
 	publishing, stopPublishing := context.WithCancel(context.Background())
 	storing, stopStoring := context.WithCancel(context.Background())
@@ -500,7 +510,9 @@ func (r *life) send(n int, sent *[schema.NumKinds][][]byte) {
 			b.Shape(schema.LaunchShape{Func: b.Func(schema.Func{Name: "k"})})
 			for i := range 100 {
 				if kind == schema.KindMemory {
-					b.AddMemory(&schema.Memory{Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i)})
+					b.AddMemory(&schema.Memory{
+						Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i),
+					})
 				} else {
 					b.AddLaunch(&schema.Launch{Time: schema.KTime(i + 1)})
 				}
@@ -526,8 +538,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run. What
-// came twice comes behind what it is a copy of, in its run.
+// checkStored compares the stream with the sent batches: per kind all of them, in order, byte for byte, run after run.
+// A duplicate is stored behind its original, in the same run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
@@ -580,8 +592,8 @@ func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]b
 	return twice
 }
 
-// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots. Then
-// everything comes, run after run.
+// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots.
+// Then everything comes, run after run.
 func TestOutboxOverRestartAndReboot(t *testing.T) {
 	bus, dir := newUnreliableNATS(t), t.TempDir()
 	var sent [schema.NumKinds][][]byte

@@ -12,10 +12,10 @@ type dictionary[T comparable] struct {
 	values []T
 }
 
-// intern returns the index of v, and whether v is new.
-func (d *dictionary[T]) intern(v T) (index uint32, added bool) {
+// intern returns the index of v. text is the bytes of the strings in v.
+func intern[T comparable](b *Builder, d *dictionary[T], v T, text int) uint32 {
 	if i, ok := d.index[v]; ok {
-		return i, false
+		return i
 	}
 	if d.index == nil {
 		d.index = map[T]uint32{}
@@ -23,7 +23,8 @@ func (d *dictionary[T]) intern(v T) (index uint32, added bool) {
 	i := uint32(len(d.values))
 	d.index[v] = i
 	d.values = append(d.values, v)
-	return i, true
+	b.strings += text
+	return i
 }
 
 func (d *dictionary[T]) reset() {
@@ -59,14 +60,14 @@ type Builder struct {
 	Producer  string
 
 	buf     bytes.Buffer
-	enc     *msgpack.Encoder
+	writer  writer
 	scratch []byte
 }
 
 // NewBuilder returns an empty Builder for batches of one kind.
 func NewBuilder(kind Kind) *Builder {
 	b := &Builder{kind: kind, scratch: []byte{}} // nil would encode as nil where a column has no data
-	b.enc = msgpack.NewEncoder(&b.buf)
+	b.writer.enc = msgpack.NewEncoder(&b.buf)
 	b.Reset()
 	return b
 }
@@ -105,51 +106,42 @@ func (b *Builder) First() KTime {
 	return KTime(b.columns[colTime].min)
 }
 
+// Last returns the latest entry time added, 0 without events.
+func (b *Builder) Last() KTime {
+	if b.events == 0 {
+		return 0
+	}
+	return KTime(b.columns[colTime].max)
+}
+
 // Process interns a process and returns its index: equal values have equal indices in this batch.
 func (b *Builder) Process(p Process) uint32 {
-	i, added := b.processes.intern(p)
-	if added {
-		b.strings += len(p.Comm) + len(p.Exe) + len(p.Container) + len(p.User) + len(p.Cgroup) + len(p.Pod) +
-			len(p.Unit)
-	}
-	return i
+	return intern(b, &b.processes, p,
+		len(p.Comm)+len(p.Exe)+len(p.Container)+len(p.User)+len(p.Cgroup)+len(p.Pod)+len(p.Unit))
 }
 
 // Thread interns a thread; see Process.
-func (b *Builder) Thread(t Thread) uint32 {
-	i, added := b.threads.intern(t)
-	if added {
-		b.strings += len(t.Comm)
-	}
-	return i
-}
+func (b *Builder) Thread(t Thread) uint32 { return intern(b, &b.threads, t, len(t.Comm)) }
 
 // GPU interns a device and returns 1 + its index, the value of the GPU column.
 func (b *Builder) GPU(g GPU) uint32 {
-	i, added := b.gpus.intern(g)
-	if added {
-		b.strings += len(g.UUID) + len(g.Name) + len(g.Bus)
-	}
-	return 1 + i
+	return 1 + intern(b, &b.gpus, g, len(g.UUID)+len(g.Name)+len(g.Bus))
 }
 
 // Call interns a call; see Process.
-func (b *Builder) Call(c CallRef) uint32 {
-	i, added := b.calls.intern(c)
-	if added {
-		b.strings += len(c.Symbol)
-	}
-	return i
-}
+func (b *Builder) Call(c CallRef) uint32 { return intern(b, &b.calls, c, len(c.Symbol)) }
 
 // Func interns a CUDA kernel or executable graph; see Process.
-func (b *Builder) Func(f Func) uint32 {
-	i, added := b.funcs.intern(f)
-	if added {
-		b.strings += len(f.Name)
-	}
-	return i
-}
+func (b *Builder) Func(f Func) uint32 { return intern(b, &b.funcs, f, len(f.Name)) }
+
+// Context interns a CUDA context and returns 1 + its index, the value of the context column.
+func (b *Builder) Context(c Context) uint32 { return 1 + intern(b, &b.contexts, c, 0) }
+
+// Shape interns a launch shape; see Process.
+func (b *Builder) Shape(s LaunchShape) uint32 { return intern(b, &b.shapes, s, 0) }
+
+// CUDAStream interns a CUDA stream handle; see Process.
+func (b *Builder) CUDAStream(handle uint64) uint32 { return intern(b, &b.cudaStreams, handle, 0) }
 
 // Graph adds the nodes of an executable graph. Call it once in each batch that launches the graph. It copies the nodes.
 // Above the limit of a message it drops nodes and marks the graph as partial.
@@ -161,24 +153,6 @@ func (b *Builder) Graph(g Graph) {
 	b.nodes = append(b.nodes, g.Nodes...)
 	b.graphs = append(b.graphs, Graph{Func: g.Func, Partial: g.Partial, Nodes: b.nodes[first:]})
 	b.strings += 16 + 10*len(g.Nodes)
-}
-
-// Context interns a CUDA context and returns 1 + its index, the value of the context column.
-func (b *Builder) Context(c Context) uint32 {
-	i, _ := b.contexts.intern(c)
-	return 1 + i
-}
-
-// Shape interns a launch shape; see Process.
-func (b *Builder) Shape(s LaunchShape) uint32 {
-	i, _ := b.shapes.intern(s)
-	return i
-}
-
-// CUDAStream interns a CUDA stream handle; see Process.
-func (b *Builder) CUDAStream(handle uint64) uint32 {
-	i, _ := b.cudaStreams.intern(handle)
-	return i
 }
 
 // Size returns an upper bound of the bytes that Encode would write now, for cluster and host names of up to 255 bytes

@@ -28,8 +28,12 @@ func (c *Column) At(i int) uint64 {
 	return c.Base
 }
 
-// Expand writes the first len(dst) values to dst. It is the fast way to read a whole column.
-func (c *Column) Expand(dst []uint64) {
+// Values returns the first n values. It uses dst if dst is large enough. It is the fast way to read a whole column.
+func (c *Column) Values(dst []uint64, n int) []uint64 {
+	if cap(dst) < n {
+		dst = make([]uint64, n)
+	}
+	dst = dst[:n]
 	base := c.Base
 	switch c.Width {
 	case 1:
@@ -56,15 +60,42 @@ func (c *Column) Expand(dst []uint64) {
 			dst[i] = base
 		}
 	}
+	return dst
 }
 
-// Values returns the first n values. It uses dst if dst is large enough.
-func (c *Column) Values(dst []uint64, n int) []uint64 {
-	if cap(dst) < n {
-		dst = make([]uint64, n)
+// below reports whether the first n values are below limit. It compares without adding Base, which could wrap.
+func (c *Column) below(limit uint64, n int) bool {
+	if c.Base >= limit {
+		return false
 	}
-	c.Expand(dst[:n])
-	return dst[:n]
+	room := limit - c.Base
+	switch c.Width {
+	case 1:
+		for _, v := range c.Data {
+			if uint64(v) >= room {
+				return false
+			}
+		}
+	case 2:
+		for i := range n {
+			if uint64(binary.LittleEndian.Uint16(c.Data[2*i:])) >= room {
+				return false
+			}
+		}
+	case 4:
+		for i := range n {
+			if uint64(binary.LittleEndian.Uint32(c.Data[4*i:])) >= room {
+				return false
+			}
+		}
+	case 8:
+		for i := range n {
+			if binary.LittleEndian.Uint64(c.Data[8*i:]) >= room {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // columnBuilder collects one column's values and their range. While all values are equal it stores only the first.

@@ -29,8 +29,9 @@ type Decoder struct {
 	data      []byte
 	reader    bytes.Reader
 	dec       *msgpack.Decoder
-	row       row // the row at hand; a local variable would escape to the heap for every row
-	listed    int // of maxListed
+	row       row     // the row at hand; a local variable would escape to the heap for every row
+	nodes     *[]Node // of the batch
+	listed    int     // of maxListed
 	seen      map[string]string
 	seenBytes int
 }
@@ -44,8 +45,7 @@ func NewDecoder() *Decoder {
 
 // Decode reads one message into b. The columns of b borrow data; its strings are copies. The bytes of the message bound
 // what Decode allocates, whatever counts they claim. Decode ignores unknown keys, columns, words and kinds, reads
-// absent
-// ones as zero, and takes the last of equal keys. An error wraps ErrMalformed and leaves b unusable.
+// absent ones as zero, and takes the last of equal keys. An error wraps ErrMalformed and leaves b unusable.
 func (d *Decoder) Decode(data []byte, b *Batch) error {
 	if len(data) > MaxMessageBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessageBytes)
@@ -54,8 +54,8 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 	d.reader.Reset(data)
 	d.dec.ResetReader(&d.reader)
 	b.clear()
-	n, err := d.dec.DecodeMapLen()
-	if err != nil || n < 0 || n > d.reader.Len()/2 {
+	n, err := d.mapLength()
+	if err != nil || n < 0 {
 		return fmt.Errorf("%w: the envelope is not a map", ErrMalformed)
 	}
 	for range n {
@@ -75,26 +75,24 @@ func (d *Decoder) Decode(data []byte, b *Batch) error {
 
 // clear keeps the memory of the dictionaries but not their strings.
 func (b *Batch) clear() {
-	clear(b.Processes)
-	clear(b.Threads)
-	clear(b.GPUs)
-	clear(b.Calls)
-	clear(b.Funcs)
-	clear(b.Graphs)
-	clear(b.Libraries)
-	clear(b.Coverage)
 	*b = Batch{
-		Processes: b.Processes[:0], Threads: b.Threads[:0], GPUs: b.GPUs[:0], Calls: b.Calls[:0], Funcs: b.Funcs[:0],
-		Graphs: b.Graphs[:0], Contexts: b.Contexts[:0], Shapes: b.Shapes[:0], CUDAStreams: b.CUDAStreams[:0],
-		Libraries: b.Libraries[:0], Coverage: b.Coverage[:0], nodes: b.nodes[:0],
+		Processes: emptied(b.Processes), Threads: emptied(b.Threads), GPUs: emptied(b.GPUs), Calls: emptied(b.Calls),
+		Funcs: emptied(b.Funcs), Graphs: emptied(b.Graphs), Contexts: b.Contexts[:0], Shapes: b.Shapes[:0],
+		CUDAStreams: b.CUDAStreams[:0], Libraries: emptied(b.Libraries), Coverage: emptied(b.Coverage),
+		nodes: b.nodes[:0],
 	}
+}
+
+func emptied[T any](list []T) []T {
+	clear(list)
+	return list[:0]
 }
 
 // entry reads the value of a key of the envelope.
 func (d *Decoder) entry(key []byte, b *Batch) error {
 	switch string(key) {
 	case keyVersion:
-		return number(d, &b.Minor)
+		return readNumber(d, &b.Minor)
 	case keyKind:
 		word, err := d.word()
 		b.Kind = ParseKind(string(word))
@@ -106,9 +104,9 @@ func (d *Decoder) entry(key []byte, b *Batch) error {
 	case keyBoot:
 		return d.text(&b.BootID)
 	case keyRun:
-		return number(d, &b.Run)
+		return readNumber(d, &b.Run)
 	case keySeq:
-		return number(d, &b.Seq)
+		return readNumber(d, &b.Seq)
 	case keyEvents:
 		v, err := d.uint()
 		if v > MaxEvents {
@@ -125,9 +123,9 @@ func (d *Decoder) entry(key []byte, b *Batch) error {
 		b.ClockOffset = v
 		return err
 	case keyFirst:
-		return number(d, &b.First)
+		return readNumber(d, &b.First)
 	case keyLast:
-		return number(d, &b.Last)
+		return readNumber(d, &b.Last)
 	case keyLost:
 		return d.lost(b)
 	case keyColumns:
@@ -136,108 +134,47 @@ func (d *Decoder) entry(key []byte, b *Batch) error {
 		return d.text(&b.Linux)
 	case keyProducer:
 		return d.text(&b.Producer)
+	case keyOlder:
+		b.Older = []uint64{}
+		return d.numbers(&b.Older)
 	}
 	return d.dictionary(key, b)
 }
 
-func (d *Decoder) dictionary(key []byte, b *Batch) (err error) {
+func (d *Decoder) dictionary(key []byte, b *Batch) error {
 	switch string(key) {
 	case keyProcesses:
-		b.Processes, err = rows(d, b.Processes, func(r *row, p *Process) {
-			field(r, &p.PID)
-			field(r, &p.Start)
-			field(r, &p.UID)
-			r.text(&p.Comm)
-			r.text(&p.Exe)
-			r.text(&p.Container)
-			r.flag(&p.Late)
-			r.text(&p.User)
-			field(r, &p.NSPID)
-			r.text(&p.Cgroup)
-			r.text(&p.Pod)
-			r.text(&p.Unit)
-		})
+		return readRows(d, &b.Processes, (*row).process)
 	case keyThreads:
-		b.Threads, err = rows(d, b.Threads, func(r *row, t *Thread) {
-			field(r, &t.Process)
-			field(r, &t.TID)
-			r.text(&t.Comm)
-		})
+		return readRows(d, &b.Threads, (*row).thread)
 	case keyGPUs:
-		b.GPUs, err = rows(d, b.GPUs, func(r *row, g *GPU) {
-			r.text(&g.UUID)
-			field(r, &g.Ordinal)
-			r.flag(&g.Inferred)
-			r.text(&g.Name)
-			r.text(&g.Bus)
-		})
+		return readRows(d, &b.GPUs, (*row).gpu)
 	case keyCalls:
-		b.Calls, err = rows(d, b.Calls, func(r *row, c *CallRef) {
-			r.text(&c.Symbol)
-			c.Op = Op(r.word(opWords[:]))
-			c.Class = MemClass(r.word(classWords[:]))
-			c.Direction = Direction(r.word(directionWords[:]))
-		})
+		return readRows(d, &b.Calls, (*row).call)
 	case keyFuncs:
-		b.Funcs, err = rows(d, b.Funcs, func(r *row, f *Func) {
-			r.text(&f.Name)
-			field(r, &f.Handle)
-			r.flag(&f.Read)
-		})
+		return readRows(d, &b.Funcs, (*row).function)
+	case keyShapes:
+		return readRows(d, &b.Shapes, (*row).shape)
 	case keyGraphs:
 		b.nodes = b.nodes[:0]
-		b.Graphs, err = rows(d, b.Graphs, func(r *row, g *Graph) {
-			field(r, &g.Func)
-			r.flag(&g.Partial)
-			g.Nodes = r.nodes(&b.nodes)
-		})
+		d.nodes = &b.nodes
+		return readRows(d, &b.Graphs, (*row).graph)
 	case keyContexts:
-		b.Contexts, err = rows(d, b.Contexts, func(r *row, c *Context) {
-			field(r, &c.Handle)
-			field(r, &c.GPU)
-		})
-	case keyShapes:
-		b.Shapes, err = rows(d, b.Shapes, func(r *row, s *LaunchShape) {
-			for _, v := range []*uint32{
-				&s.Call, &s.Func, &s.Grid[0], &s.Grid[1], &s.Grid[2], &s.Block[0], &s.Block[1], &s.Block[2],
-				&s.SharedBytes,
-			} {
-				field(r, v)
-			}
-		})
+		return readRows(d, &b.Contexts, (*row).context)
 	case keyCUDAStreams:
-		b.CUDAStreams, err = d.numbers(b.CUDAStreams)
-	case keyOlder:
-		b.Older, err = d.numbers([]uint64{})
+		return d.numbers(&b.CUDAStreams)
 	case keyLibraries:
-		b.Libraries, err = rows(d, b.Libraries, func(r *row, l *Library) {
-			r.text(&l.Path)
-			field(r, &l.Inode)
-			field(r, &l.Attached)
-			field(r, &l.Stepped)
-			r.list(&l.Absent)
-			r.list(&l.Failed)
-		})
+		return readRows(d, &b.Libraries, (*row).library)
 	case keyCoverage:
-		b.Coverage, err = rows(d, b.Coverage, func(r *row, c *Coverage) {
-			field(r, &c.Process)
-			field(r, &c.Asked)
-			r.list(&c.Outside)
-			field(r, &c.ExportTables)
-		})
-	default:
-		err = d.skip(0)
+		return readRows(d, &b.Coverage, (*row).coverage)
 	}
-	return err
+	return d.skip(0)
 }
 
 func (d *Decoder) lost(b *Batch) error {
-	n, err := d.dec.DecodeMapLen()
+	n, err := d.mapLength()
 	if err != nil {
 		return err
-	}
-	if n > d.reader.Len()/2 {
-		return errTooMany
 	}
 	b.Lost = [NumLosses]uint64{}
 	for range max(n, 0) {
@@ -255,12 +192,9 @@ func (d *Decoder) lost(b *Batch) error {
 }
 
 func (d *Decoder) columns(b *Batch) error {
-	n, err := d.dec.DecodeMapLen()
+	n, err := d.mapLength()
 	if err != nil {
 		return err
-	}
-	if n > d.reader.Len()/2 {
-		return errTooMany
 	}
 	last := numColumns - 1
 	for range max(n, 0) {
@@ -301,12 +235,80 @@ func (d *Decoder) column(c *Column) error {
 	if n != 3 {
 		return fmt.Errorf("%d fields, want base, width, data", n)
 	}
-	if err := number(d, &c.Base); err != nil {
+	if err := readNumber(d, &c.Base); err != nil {
 		return err
 	}
-	if err := number(d, &c.Width); err != nil {
+	if err := readNumber(d, &c.Width); err != nil {
 		return err
 	}
 	c.Data, err = d.raw()
 	return err
+}
+
+// validate checks what folds rely on: column lengths, indices, and numbers of 32 bits.
+func (b *Batch) validate() error {
+	for id := range b.columns {
+		c := &b.columns[id]
+		switch c.Width {
+		case 0, 1, 2, 4, 8:
+		default:
+			return fmt.Errorf("%w: column %q: width %d", ErrMalformed, columnKeys[id], c.Width)
+		}
+		if want := int(c.Width) * b.Events; len(c.Data) != want {
+			return fmt.Errorf("%w: column %q: %d bytes, want %d", ErrMalformed, columnKeys[id], len(c.Data), want)
+		}
+	}
+	for i := range b.Threads {
+		if int(b.Threads[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: thread %d: process index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Shapes {
+		s := &b.Shapes[i]
+		if int(s.Call) >= len(b.Calls) || int(s.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: shape %d: call or function index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Contexts {
+		if int(b.Contexts[i].GPU) > len(b.GPUs) {
+			return fmt.Errorf("%w: context %d: GPU index out of range", ErrMalformed, i)
+		}
+	}
+	for i := range b.Graphs {
+		g := &b.Graphs[i]
+		if int(g.Func) >= len(b.Funcs) {
+			return fmt.Errorf("%w: graph %d: function index out of range", ErrMalformed, i)
+		}
+		for _, n := range g.Nodes {
+			if int(n.Func) >= len(b.Funcs) {
+				return fmt.Errorf("%w: graph %d: function index of a node out of range", ErrMalformed, i)
+			}
+		}
+	}
+	for i := range b.Coverage {
+		if int(b.Coverage[i].Process) >= len(b.Processes) {
+			return fmt.Errorf("%w: coverage %d: process index out of range", ErrMalformed, i)
+		}
+	}
+	if b.Events == 0 || b.Kind == KindNone {
+		return nil
+	}
+	for _, id := range kindColumns[b.Kind] {
+		if c := &Columns[id]; c.Bits == 32 && !b.columns[id].below(b.limit(c), b.Events) {
+			return fmt.Errorf("%w: column %q: index or number out of range", ErrMalformed, c.Key)
+		}
+	}
+	return nil
+}
+
+// limit returns the number of valid values of a column of 32 bits.
+func (b *Batch) limit(c *ColumnSpec) uint64 {
+	if c.Content != ContentIndex {
+		return 1 << 32
+	}
+	n := uint64(b.entries(c.Dictionary))
+	if c.Optional {
+		n++
+	}
+	return n
 }

@@ -120,19 +120,8 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 
 // entries is the number of entries of a dictionary that columns point into.
 func (b *Batch) entries(d Dictionary) int {
-	switch d {
-	case DictThreads:
-		return len(b.Threads)
-	case DictGPUs:
-		return len(b.GPUs)
-	case DictCalls:
-		return len(b.Calls)
-	case DictShapes:
-		return len(b.Shapes)
-	case DictContexts:
-		return len(b.Contexts)
-	case DictCUDAStreams:
-		return len(b.CUDAStreams)
-	}
-	return 0
+	return [numDictionaries]int{
+		DictThreads: len(b.Threads), DictGPUs: len(b.GPUs), DictCalls: len(b.Calls), DictShapes: len(b.Shapes),
+		DictContexts: len(b.Contexts), DictCUDAStreams: len(b.CUDAStreams),
+	}[d]
 }

@@ -29,10 +29,9 @@ func FuzzDecode(f *testing.F) {
 		expanded := make([]uint64, b.Events)
 		for id := range schema.Columns {
 			c := schema.ColumnOf(&b, id)
-			c.Expand(expanded)
-			for i, v := range expanded {
+			for i, v := range c.Values(expanded, b.Events) {
 				if v != c.At(i) {
-					t.Fatalf("Expand gives %d, At(%d) %d", v, i, c.At(i))
+					t.Fatalf("Values gives %d, At(%d) %d", v, i, c.At(i))
 				}
 			}
 		}

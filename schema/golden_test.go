@@ -340,18 +340,19 @@ func hostGolden() []byte {
 
 // smallGolden is the annotated example of docs/wire.md.
 func smallGolden() []byte {
-	b := schema.NewBuilder(schema.KindMemory)
-	thread := b.Thread(schema.Thread{
-		Process: b.Process(schema.Process{PID: 4242, Start: 9, UID: 1000, Comm: "a", User: "ada"}), TID: 4243,
-		Comm: "a",
-	})
+	b := schema.NewBuilder(schema.KindLaunch)
+	process := b.Process(schema.Process{PID: 4242, Start: 9, UID: 1000, Comm: "a", User: "ada"})
+	thread := b.Thread(schema.Thread{Process: process, TID: 4243, Comm: "a"})
 	gpu := b.GPU(schema.GPU{UUID: "GPU-1"})
-	cuda := b.Context(schema.Context{Handle: 0x600, GPU: gpu})
-	for i, bytes := range []uint64{512, 1024, 262144} {
-		b.AddMemory(&schema.Memory{
-			Time: schema.KTime(100 +
-				200*i), Duration: 5, Thread: thread, Call: b.Call(call("cuMemAlloc_v2").Ref()), GPU: gpu,
-			Ptr: 0x7000 + 0x100*uint64(i), Bytes: bytes, Context: cuda,
+	kernel := schema.LaunchShape{
+		Call: b.Call(call("cuLaunchKernel").Ref()), Func: b.Func(schema.Func{Name: "_Z1kv", Handle: 0x5510}),
+		Grid: [3]uint32{1000, 1, 1}, Block: [3]uint32{256, 1, 1},
+	}
+	for i, blocks := range []uint32{1000, 1000, 500} {
+		kernel.Grid[0] = blocks
+		b.AddLaunch(&schema.Launch{
+			Time: schema.KTime(100 + 200*i), Thread: thread, GPU: gpu, Shape: b.Shape(kernel),
+			CUDAStream: b.CUDAStream(0x5540),
 		})
 	}
 	return bytes.Clone(b.Encode(&schema.Header{

@@ -33,8 +33,7 @@ func (r *Reader) Read() (*Batch, error) {
 }
 
 // Recording returns a source for NewReader: the messages of a file, each behind its length in 4 bytes, little endian.
-// It
-// ends with io.EOF, or with io.ErrUnexpectedEOF if the file ends within a message.
+// It ends with io.EOF, or with io.ErrUnexpectedEOF if the file ends within a message.
 func Recording(file io.Reader) func() ([]byte, error) {
 	var message []byte
 	return func() ([]byte, error) {

@@ -177,7 +177,7 @@ func BenchmarkRecordedRun(b *testing.B) {
 			}
 			if batch.Events > 0 {
 				for _, id := range kindColumns[batch.Kind] {
-					batch.columns[id].Expand(column[:batch.Events])
+					batch.columns[id].Values(column, batch.Events)
 				}
 			}
 			took[batch.Kind] += time.Since(start)

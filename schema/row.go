@@ -1,75 +1,236 @@
 package schema
 
-import "slices"
+import (
+	"slices"
 
-// row reads one row of a dictionary, field by field. A newer minor version may add fields at the end: rows skips fields
-// that are left over, and a field that the row lacks stays zero. row keeps the first error.
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// row writes or reads one row of a dictionary. The methods that take a row's type list its fields, once for both
+// directions. A newer minor version may add fields at the end: readRows skips fields that are left over, and a field
+// that the row lacks stays zero. row keeps the first error of reading.
 type row struct {
+	enc  *msgpack.Encoder // nil: read from d
 	d    *Decoder
-	left int
+	left int // fields to read
 	err  error
 }
 
-// rows reads one dictionary into the memory of dst.
-func rows[T any](d *Decoder, dst []T, read func(*row, *T)) ([]T, error) {
-	clear(dst) // of an earlier equal key: drop its strings
-	dst = dst[:0]
+func (r *row) process(p *Process) {
+	number(r, &p.PID)
+	number(r, &p.Start)
+	number(r, &p.UID)
+	r.text(&p.Comm)
+	r.text(&p.Exe)
+	r.text(&p.Container)
+	r.flag(&p.Late)
+	r.text(&p.User)
+	number(r, &p.NSPID)
+	r.text(&p.Cgroup)
+	r.text(&p.Pod)
+	r.text(&p.Unit)
+}
+
+func (r *row) thread(t *Thread) {
+	number(r, &t.Process)
+	number(r, &t.TID)
+	r.text(&t.Comm)
+}
+
+func (r *row) gpu(g *GPU) {
+	r.text(&g.UUID)
+	number(r, &g.Ordinal)
+	r.flag(&g.Inferred)
+	r.text(&g.Name)
+	r.text(&g.Bus)
+}
+
+func (r *row) call(c *CallRef) {
+	r.text(&c.Symbol)
+	wordOf(r, &c.Op, opWords[:])
+	wordOf(r, &c.Class, classWords[:])
+	wordOf(r, &c.Direction, directionWords[:])
+}
+
+func (r *row) function(f *Func) {
+	r.text(&f.Name)
+	number(r, &f.Handle)
+	r.flag(&f.Read)
+}
+
+func (r *row) shape(s *LaunchShape) {
+	number(r, &s.Call)
+	number(r, &s.Func)
+	for i := range s.Grid {
+		number(r, &s.Grid[i])
+	}
+	for i := range s.Block {
+		number(r, &s.Block[i])
+	}
+	number(r, &s.SharedBytes)
+}
+
+func (r *row) graph(g *Graph) {
+	number(r, &g.Func)
+	r.flag(&g.Partial)
+	r.nodes(&g.Nodes)
+}
+
+func (r *row) context(c *Context) {
+	number(r, &c.Handle)
+	number(r, &c.GPU)
+}
+
+func (r *row) library(l *Library) {
+	r.text(&l.Path)
+	number(r, &l.Inode)
+	number(r, &l.Attached)
+	number(r, &l.Stepped)
+	r.list(&l.Absent)
+	r.list(&l.Failed)
+}
+
+func (r *row) coverage(c *Coverage) {
+	number(r, &c.Process)
+	number(r, &c.Asked)
+	r.list(&c.Outside)
+	number(r, &c.ExportTables)
+}
+
+// writeRows writes a dictionary, unless it is empty.
+func writeRows[T any](w *writer, d Dictionary, values []T, fields func(*row, *T)) {
+	if len(values) == 0 {
+		return
+	}
+	w.key(Dictionaries[d].Key)
+	_ = w.enc.EncodeArrayLen(len(values))
+	w.row.enc = w.enc
+	for i := range values {
+		_ = w.enc.EncodeArrayLen(len(Dictionaries[d].Fields))
+		fields(&w.row, &values[i])
+	}
+}
+
+// readRows reads a dictionary into the memory of dst.
+func readRows[T any](d *Decoder, dst *[]T, fields func(*row, *T)) error {
+	*dst = emptied(*dst) // an earlier equal key may have filled it
 	n, err := d.length()
 	if err != nil {
-		return dst, err
+		return err
 	}
-	if n > min(d.reader.Len(), maxRows) { // a row is at least one byte
-		return dst, errTooMany
+	if n > maxRows {
+		return errTooMany
 	}
-	for range max(n, 0) {
+	for range n {
 		r := &d.row
 		*r = row{d: d}
 		if r.left, r.err = d.length(); r.err != nil {
-			return dst, r.err
-		}
-		if r.left > d.reader.Len() {
-			return dst, errTooMany
+			return r.err
 		}
 		var zero T
-		dst = append(dst, zero)
-		read(r, &dst[len(dst)-1])
+		*dst = append(*dst, zero)
+		fields(r, &(*dst)[len(*dst)-1])
 		for ; r.left > 0 && r.err == nil; r.left-- {
 			r.err = d.skip(0)
 		}
 		if r.err != nil {
-			return dst, r.err
+			return r.err
 		}
 	}
-	return dst, nil
+	return nil
 }
 
+// next reports whether the row has another field to read.
 func (r *row) next() bool {
 	r.left--
 	return r.left >= 0 && r.err == nil
 }
 
+func number[T unsigned](r *row, v *T) {
+	if r.enc != nil {
+		_ = r.enc.EncodeUint(uint64(*v))
+	} else if r.next() {
+		r.err = readNumber(r.d, v)
+	}
+}
+
+func (r *row) flag(v *bool) {
+	n := uint8(0)
+	if *v {
+		n = 1
+	}
+	number(r, &n)
+	*v = n != 0
+}
+
 func (r *row) text(s *string) {
-	if r.next() {
+	if r.enc != nil {
+		writeText(r.enc, *s)
+	} else if r.next() {
 		*s, r.err = r.d.str()
 	}
 }
 
-// word reads a word and returns its index, 0 if it is unknown.
-func (r *row) word(words []string) int {
-	if !r.next() {
-		return 0
+// wordOf writes or reads a number as a word. An unknown word is 0.
+func wordOf[T ~uint8](r *row, v *T, words []string) {
+	if r.enc != nil {
+		_ = r.enc.EncodeString(word(words, int(*v)))
+	} else if r.next() {
+		var raw []byte
+		raw, r.err = r.d.raw()
+		*v = T(wordIndex(words, string(raw)))
 	}
-	raw, err := r.d.raw()
-	r.err = err
-	for i, w := range words {
-		if w == string(raw) {
-			return i
-		}
-	}
-	return 0
 }
 
-// entries returns the length of the list at hand. It is at most the bytes that are left, and all lists of a message
+func (r *row) list(v *[]string) {
+	if r.enc != nil {
+		_ = r.enc.EncodeArrayLen(len(*v))
+		for _, s := range *v {
+			writeText(r.enc, s)
+		}
+		return
+	}
+	for range r.entries() {
+		s, err := r.d.str()
+		if err != nil {
+			r.err = err
+			return
+		}
+		*v = append(*v, s)
+	}
+}
+
+// nodes are pairs of function and count in one flat list. All graphs of a decoded batch share the memory of their
+// nodes.
+func (r *row) nodes(v *[]Node) {
+	if r.enc != nil {
+		_ = r.enc.EncodeArrayLen(2 * len(*v))
+		for _, n := range *v {
+			_ = r.enc.EncodeUint(uint64(n.Func))
+			_ = r.enc.EncodeUint(uint64(n.Count))
+		}
+		return
+	}
+	shared, n := r.d.nodes, r.entries()
+	if n%2 != 0 {
+		r.err = errHalfNode
+		return
+	}
+	first := len(*shared)
+	for range n / 2 {
+		var node Node
+		if r.err = readNumber(r.d, &node.Func); r.err != nil {
+			return
+		}
+		if r.err = readNumber(r.d, &node.Count); r.err != nil {
+			return
+		}
+		*shared = append(*shared, node)
+	}
+	*v = slices.Clip((*shared)[first:])
+}
+
+// entries returns the length of the list to read. It is at most the bytes that are left, and all lists of a message
 // together have at most maxListed entries.
 func (r *row) entries() int {
 	if !r.next() {
@@ -80,53 +241,9 @@ func (r *row) entries() int {
 		r.err = err
 		return 0
 	}
-	n = max(n, 0)
-	if r.d.listed += n; n > r.d.reader.Len() || r.d.listed > maxListed {
+	if r.d.listed += n; r.d.listed > maxListed {
 		r.err = errTooMany
 		return 0
 	}
 	return n
-}
-
-func (r *row) list(dst *[]string) {
-	for range r.entries() {
-		s, err := r.d.str()
-		if err != nil {
-			r.err = err
-			return
-		}
-		*dst = append(*dst, s)
-	}
-}
-
-// nodes reads pairs of function and count from one flat list. All graphs of a batch share the memory of their nodes.
-func (r *row) nodes(shared *[]Node) []Node {
-	first, n := len(*shared), r.entries()
-	if n%2 != 0 {
-		r.err = errHalfNode
-		return nil
-	}
-	for range n / 2 {
-		var node Node
-		if r.err = number(r.d, &node.Func); r.err != nil {
-			return nil
-		}
-		if r.err = number(r.d, &node.Count); r.err != nil {
-			return nil
-		}
-		*shared = append(*shared, node)
-	}
-	return slices.Clip((*shared)[first:])
-}
-
-func (r *row) flag(to *bool) {
-	var v uint8
-	field(r, &v)
-	*to = v != 0
-}
-
-func field[T unsigned](r *row, to *T) {
-	if r.next() {
-		r.err = number(r.d, to)
-	}
 }

@@ -79,8 +79,7 @@ func Shard(cluster, host string, shards int) int {
 }
 
 // Token converts a name to one subject token: characters with a meaning in NATS become underscores. The envelope
-// carries
-// the real name.
+// carries the real name.
 func Token(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '.' || r == '*' || r == '>' {

@@ -14,12 +14,12 @@ const (
 )
 
 const (
-	// MostShards is the limit of shards in one generation.
-	MostShards = 1024
-	// MostGenerations is the limit of closed generations whose batches are still stored.
-	MostGenerations = 32
-	// mostShardNumber leaves room for a thousand generations of MostShards.
-	mostShardNumber  = 1 << 20
+	// MaxShards is the limit of shards in one generation.
+	MaxShards = 1024
+	// maxGenerations is the limit of closed generations whose batches are still stored.
+	maxGenerations = 32
+	// maxShardNumber leaves room for a thousand generations of MaxShards.
+	maxShardNumber   = 1 << 20
 	maxTopologyBytes = 64 << 10
 )
 
@@ -109,14 +109,14 @@ func ParseTopology(data []byte) (Topology, error) {
 
 // Validate rejects generations that are out of range, out of order, or share a shard.
 func (t Topology) Validate() error {
-	if len(t.Previous) > MostGenerations {
-		return fmt.Errorf("%w: %d closed generations, at most %d", errTopology, len(t.Previous), MostGenerations)
+	if len(t.Previous) > maxGenerations {
+		return fmt.Errorf("%w: %d closed generations, at most %d", errTopology, len(t.Previous), maxGenerations)
 	}
 	generation, next := 0, 0 // behind the last one seen
 	for i, g := range t.Generations() {
 		switch {
-		case g.Generation <= generation, g.First < next, g.First > mostShardNumber, g.Shards < 1, g.Shards > MostShards,
-			g.Generation > mostShardNumber, i < len(t.Previous) && len(g.Previous) > 0:
+		case g.Generation <= generation, g.First < next, g.First > maxShardNumber, g.Shards < 1, g.Shards > MaxShards,
+			g.Generation > maxShardNumber, i < len(t.Previous) && len(g.Previous) > 0:
 			return fmt.Errorf("%w: generation %d has %d shards from %d", errTopology, g.Generation, g.Shards, g.First)
 		}
 		generation, next = g.Generation, g.First+g.Shards

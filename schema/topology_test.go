@@ -42,7 +42,7 @@ func TestTopologyNumbersAreNeverUsedAgain(t *testing.T) {
 
 func TestParseTopologyRefuses(t *testing.T) {
 	many := Topology{Generation: 1, Shards: 1}
-	for range MostGenerations + 1 {
+	for range maxGenerations + 1 {
 		many = many.Next(1)
 	}
 	tests := []struct{ name, value string }{

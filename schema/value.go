@@ -46,12 +46,28 @@ func (d *Decoder) raw() ([]byte, error) {
 	return d.data[at : at+n : at+n], err
 }
 
-// length returns the length of the next list, -1 for nil.
+// length returns the length of the next list, 0 for nil. An entry is at least one byte.
 func (d *Decoder) length() (int, error) {
-	if n, known := d.oneByte(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh); known {
-		return n, nil
+	n, known := d.oneByte(msgpcode.FixedArrayLow, msgpcode.FixedArrayHigh)
+	if !known {
+		var err error
+		if n, err = d.dec.DecodeArrayLen(); err != nil {
+			return 0, err
+		}
 	}
-	return d.dec.DecodeArrayLen()
+	if n > d.reader.Len() {
+		return 0, errTooMany
+	}
+	return max(n, 0), nil
+}
+
+// mapLength returns the number of entries of the next map, -1 for nil. An entry is at least two bytes.
+func (d *Decoder) mapLength() (int, error) {
+	n, err := d.dec.DecodeMapLen()
+	if err == nil && n > d.reader.Len()/2 {
+		err = errTooMany
+	}
+	return n, err
 }
 
 // at returns the offset of the next byte.
@@ -105,7 +121,7 @@ type unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-func number[T unsigned](d *Decoder, to *T) error {
+func readNumber[T unsigned](d *Decoder, to *T) error {
 	v, err := d.uint()
 	if err != nil {
 		return err
@@ -116,23 +132,23 @@ func number[T unsigned](d *Decoder, to *T) error {
 	return nil
 }
 
-func (d *Decoder) numbers(dst []uint64) ([]uint64, error) {
-	dst = dst[:0]
+func (d *Decoder) numbers(dst *[]uint64) error {
+	*dst = (*dst)[:0]
 	n, err := d.length()
 	if err != nil {
-		return dst, err
+		return err
 	}
-	if n > min(d.reader.Len(), maxRows) {
-		return dst, errTooMany
+	if n > maxRows {
+		return errTooMany
 	}
-	for range max(n, 0) {
+	for range n {
 		v, err := d.uint()
 		if err != nil {
-			return dst, err
+			return err
 		}
-		dst = append(dst, v)
+		*dst = append(*dst, v)
 	}
-	return dst, nil
+	return nil
 }
 
 // skip skips one value. The library's own Skip does not limit nesting.
@@ -147,17 +163,16 @@ func (d *Decoder) skip(depth int) error {
 	values := 0
 	switch {
 	case msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32:
-		n, err := d.dec.DecodeMapLen()
+		n, err := d.mapLength()
 		if err != nil {
 			return err
 		}
 		values = 2 * n
 	case msgpcode.IsFixedArray(code) || code == msgpcode.Array16 || code == msgpcode.Array32:
-		n, err := d.dec.DecodeArrayLen()
-		if err != nil {
+		var err error
+		if values, err = d.length(); err != nil {
 			return err
 		}
-		values = n
 	case msgpcode.IsString(code) || msgpcode.IsBin(code):
 		_, err := d.raw()
 		return err
@@ -174,9 +189,6 @@ func (d *Decoder) skip(depth int) error {
 			return err
 		}
 		return d.dec.Skip() // a scalar
-	}
-	if values > d.reader.Len() {
-		return errTooMany
 	}
 	for range values {
 		if err := d.skip(depth + 1); err != nil {

@@ -18,28 +18,29 @@ import (
 	"github.com/gputap/gputap/producer/library"
 )
 
+const (
+	// withoutRemedy stands beside functions that gputap does not probe.
+	withoutRemedy = "none; calls of these functions are missing from all figures of this process"
+	// startFirst is the remedy for all that happened before gputap started.
+	startFirst = "start gputap before the program"
+)
+
 // auditProcess checks which driver functions of a running process gputap sees and which it cannot see. It reads the
 // process's libraries and memory, and then watches the process for a while.
 func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) []finding {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
-		return []finding{{
-			Check: "process", Status: statusFail, Found: fmt.Sprintf("no process %d", pid),
-			Remedy: "use the pid of a running process on this host",
-		}}
+		return []finding{fail("process", fmt.Sprintf("no process %d", pid),
+			"use the pid of a running process on this host")}
 	}
-	rows := []finding{{Check: "process", Status: statusOK, Found: fmt.Sprintf("%d %s", pid,
-		strings.TrimSpace(string(comm)))}}
+	rows := []finding{pass("process", fmt.Sprintf("%d %s", pid, strings.TrimSpace(string(comm))))}
 	holdings, err := library.Audit(pid)
 	if err != nil {
-		return append(rows, finding{Check: "driver", Status: statusFail, Found: err.Error(),
-			Remedy: "run as root or with CAP_SYS_PTRACE"})
+		return append(rows, fail("driver", err.Error(), "run as root or with CAP_SYS_PTRACE"))
 	}
 	if len(holdings) == 0 {
-		rows = append(rows, finding{
-			Check: "driver", Status: statusWarn, Found: "the process has not mapped libcuda.so",
-			Remedy: "try again after it has called cuInit; some programs never use CUDA",
-		})
+		rows = append(rows, warn("driver", "the process has not mapped libcuda.so",
+			"try again after it has called cuInit; some programs never use CUDA"))
 	}
 	for i := range holdings {
 		rows = append(rows, checkHolding(&holdings[i])...)
@@ -48,38 +49,31 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 }
 
 func checkHolding(h *library.Holding) []finding {
-	l := &h.Library
-	driver := finding{Check: "driver", Status: statusOK, Found: fmt.Sprintf("%s: %d functions to probe", l.Path,
-		l.Attached)}
-	if len(l.Absent) > 0 {
-		driver.Found += fmt.Sprintf("; absent in this version: %s", app.Shorten(strings.Join(l.Absent, ", "), 300))
+	driver := fmt.Sprintf("%s: %d functions to probe", h.Library.Path, h.Library.Attached)
+	if absent := h.Library.Absent; len(absent) > 0 {
+		driver += "; absent in this version: " + app.Shorten(strings.Join(absent, ", "), 300)
 	}
-	held := finding{
-		Check: "holds", Status: statusOK,
-		Found: fmt.Sprintf("pointers to %d driver functions in its data, %d of them with a probe",
-			h.Functions, h.Probed),
-	}
-	if len(h.Outside) > 0 {
-		held.Status = statusWarn
-		held.Found += "; without a probe: " + strings.Join(h.Outside, ", ")
-		held.Remedy = withoutRemedy
-	}
-	return []finding{driver, held}
+	held := fmt.Sprintf("pointers to %d driver functions in its data, %d of them with a probe", h.Functions, h.Probed)
+	return []finding{pass("driver", driver), unlessUnseen("holds", held, h.Outside)}
 }
 
-// withoutRemedy stands beside functions that gputap does not probe.
-const withoutRemedy = "none; calls of these functions are missing from all figures of this process"
+// unlessUnseen warns if the process can call functions that have no probe.
+func unlessUnseen(check, found string, functions []string) finding {
+	if len(functions) == 0 {
+		return pass(check, found)
+	}
+	return warn(check, found+"; without a probe: "+strings.Join(functions, ", "), withoutRemedy)
+}
 
 // watchProcess watches one process for a while.
-func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) []finding {
+func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) (rows []finding) {
 	cfg := config.DefaultProducer()
 	cfg.Features = []string{"memory", "launch", "copy", "sync"}
 	cfg.Filter.PID = []string{strconv.FormatUint(uint64(pid), 10)}
 	cfg.Libraries = libraries
 	pipe, err := pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
-		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(),
-			Remedy: "run gputap doctor without --pid"}}
+		return []finding{fail("watch", err.Error(), "run gputap doctor without --pid")}
 	}
 	defer pipe.Close()
 	pipe.Start()
@@ -89,82 +83,66 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	case <-pipe.ProducerEnded():
 	}
 	if err := pipe.Drain(); err != nil {
-		return []finding{{Check: "watch", Status: statusFail, Found: err.Error(), Remedy: "run gputap doctor again"}}
+		return []finding{fail("watch", err.Error(), "run gputap doctor again")}
 	}
 	s := pipe.Snapshot()
-	var rows []finding
 	for _, h := range s.Hosts {
 		for _, l := range h.Libraries {
 			if len(l.Failed) > 0 {
-				rows = append(rows, finding{
-					Check: "probes", Status: statusWarn, Found: l.Path + ": Linux rejected the probes of " +
-						strings.Join(l.Failed, ", "),
-					Remedy: "calls of these functions are not seen; the log of gputap run has the reason",
-				})
+				rows = append(rows, warn("probes",
+					l.Path+": Linux rejected the probes of "+strings.Join(l.Failed, ", "),
+					"calls of these functions are not seen; the log of gputap run has the reason"))
 			}
 		}
 	}
-	for _, p := range s.Processes {
-		if p.PID == pid {
-			return append(rows, checkWatched(p, forTime, s.Lost)...)
-		}
+	i := slices.IndexFunc(s.Processes, func(p *pipeline.Process) bool { return p.PID == pid })
+	if i < 0 {
+		return append(rows, warn("watch", fmt.Sprintf("no CUDA call in %s", forTime),
+			"watch longer with --for, or wait until the process uses the GPU"))
 	}
-	return append(rows, finding{
-		Check: "watch", Status: statusWarn, Found: fmt.Sprintf("no CUDA call in %s", forTime),
-		Remedy: "watch longer with --for, or wait until the process uses the GPU",
-	})
+	return append(rows, checkWatched(s.Processes[i], forTime, s.Lost)...)
 }
 
-// startFirst is the remedy for all that happened before gputap started.
-const startFirst = "start gputap before the program"
-
 func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) []finding {
-	var calls uint64
-	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int {
-		return cmp.Compare(p.Calls[b].OK, p.Calls[a].OK)
-	})
-	for _, c := range p.Calls {
-		calls += c.OK + c.Failed
-	}
-	watch := finding{Check: "watch", Status: statusOK, Found: fmt.Sprintf("%s in %s, most often %s",
-		app.Plural(calls, "call", "calls"), forTime, strings.Join(symbols[:min(3, len(symbols))], ", "))}
-	if len(lost) > 0 {
-		watch.Status, watch.Found = statusWarn, fmt.Sprintf("%s; events were lost: %s", watch.Found,
-			pipeline.LostText(lost))
-		watch.Remedy = "give gputap more CPU time or larger rings"
-	}
-	rows := []finding{watch}
+	rows := []finding{checkCalls(p, forTime, lost)}
 	if p.Evidence == "late" {
-		rows = append(rows, finding{
-			Check: "before", Status: statusWarn,
-			Found:  "the process began before this check, so its earlier allocations, names and contexts were not seen",
-			Remedy: startFirst,
-		})
+		rows = append(rows, warn("before",
+			"the process began before this check, so its earlier allocations, names and contexts were not seen",
+			startFirst))
 	}
 	if p.Unseen.Asked > 0 || p.Unseen.ExportTables > 0 {
-		f := finding{Check: "asked for", Status: statusOK, Found: fmt.Sprintf("%s by name, %s of unnamed functions",
-			app.Plural(uint64(p.Unseen.Asked), "function", "functions"), app.Plural(uint64(p.Unseen.ExportTables),
-				"table", "tables"))}
-		if len(p.Unseen.Functions) > 0 {
-			f.Status = statusWarn
-			f.Found += "; without a probe: " + strings.Join(p.Unseen.Functions, ", ")
-			f.Remedy = withoutRemedy
-		}
-		rows = append(rows, f)
+		asked := fmt.Sprintf("%s by name, %s of unnamed functions",
+			app.Plural(uint64(p.Unseen.Asked), "function", "functions"),
+			app.Plural(uint64(p.Unseen.ExportTables), "table", "tables"))
+		rows = append(rows, unlessUnseen("asked for", asked, p.Unseen.Functions))
 	}
 	for uuid, g := range p.GPUs {
 		if g.Inferred {
-			rows = append(rows, finding{Check: "GPU", Status: statusWarn, Found: uuid +
-				" is inferred from the device file that the process has open",
-				Remedy: startFirst})
+			rows = append(rows, warn("GPU",
+				uuid+" is inferred from the device file that the process has open", startFirst))
 		}
 		if i := g.Info; i != nil {
-			rows = append(rows, finding{Check: "memory", Status: statusOK, Found: fmt.Sprintf(
-				"cuMemGetInfo of %s: %s used; gputap tracks %s of this process and %s of all; "+
-					"%s are contexts, code or earlier allocations",
-				uuid, app.Bytes(i.UsedBytes), app.Bytes(i.ProcessBytes), app.Bytes(i.TrackedBytes),
-				app.Bytes(uint64(max(i.Unexplained, 0))))})
+			rows = append(rows, pass("memory", fmt.Sprintf("cuMemGetInfo of %s: %s used; gputap tracks %s of this "+
+				"process and %s of all; %s are contexts, code or earlier allocations", uuid, app.Bytes(i.UsedBytes),
+				app.Bytes(i.ProcessBytes), app.Bytes(i.TrackedBytes), app.Bytes(uint64(max(i.Unexplained, 0))))))
 		}
 	}
 	return rows
+}
+
+func checkCalls(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) finding {
+	var calls uint64
+	for _, c := range p.Calls {
+		calls += c.OK + c.Failed
+	}
+	symbols := slices.SortedFunc(maps.Keys(p.Calls), func(a, b string) int {
+		return cmp.Compare(p.Calls[b].OK, p.Calls[a].OK)
+	})
+	found := fmt.Sprintf("%s in %s, most often %s", app.Plural(calls, "call", "calls"), forTime,
+		strings.Join(symbols[:min(3, len(symbols))], ", "))
+	if len(lost) > 0 {
+		return warn("watch", found+"; events were lost: "+pipeline.LostText(lost),
+			"give gputap more CPU time or larger rings")
+	}
+	return pass("watch", found)
 }

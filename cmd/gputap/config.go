@@ -40,37 +40,35 @@ func configCommand() *cobra.Command {
 	for _, c := range programs {
 		names = append(names, c.name)
 	}
+	list := strings.Join(names, ", ")
 	show := &cobra.Command{
 		Use:   "print PROGRAM [FLAG…]",
 		Short: "Print a program's configuration from all sources as YAML",
 		Long: `Print the configuration of a program as a YAML file that explains each key. It takes the flags of the program,
 and reads its file and its variables. Passwords are hidden.
 
-Programs: ` + strings.Join(names, ", ") + `
+Programs: ` + list + `
 Exit status: 0 printed; 2 wrong flags or configuration.`,
 		Example:   "  gputap config print leak > gputap.yaml\n  gputap config print producer --config gputap.yaml",
 		ValidArgs: names, DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return app.Usage(fmt.Errorf("no program given; use one of %s", strings.Join(names, ", ")))
-			}
-			if args[0] == "-h" || args[0] == "--help" {
-				return cmd.Help()
-			}
-			i := slices.Index(names, strings.TrimPrefix(args[0], "gputap-"))
-			if i < 0 {
-				return app.Usage(fmt.Errorf("unknown program %q; use one of %s", args[0], strings.Join(names, ", ")))
-			}
-			if err := programs[i].print("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
-				return app.Usage(err)
-			}
-			return nil
-		},
 	}
-	cmd := &cobra.Command{
-		Use: "config", Short: "Print the configuration of a program", Example: show.Example, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	show.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return app.Usage(fmt.Errorf("no program given; use one of %s", list))
+		}
+		if args[0] == "-h" || args[0] == "--help" {
+			return cmd.Help()
+		}
+		i := slices.Index(names, strings.TrimPrefix(args[0], "gputap-"))
+		if i < 0 {
+			return app.Usage(fmt.Errorf("unknown program %q; use one of %s", args[0], list))
+		}
+		if err := programs[i].print("gputap config print "+args[0], args[1:]); !errors.Is(err, config.ErrHelp) {
+			return app.Usage(err)
+		}
+		return nil
 	}
+	cmd := &cobra.Command{Use: "config", Short: "Print the configuration of a program", Example: show.Example}
 	cmd.AddCommand(show)
-	return cmd
+	return group(cmd)
 }

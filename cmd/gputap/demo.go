@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +19,9 @@ import (
 
 // demoFlags are the flags of gputap demo.
 type demoFlags struct {
-	scenario, output, fixtures string
-	stormSeconds               int
+	scenario, fixtures string
+	stormSeconds       int
+	out                *output
 }
 
 func demoCommand(p *app.Process) *cobra.Command {
@@ -40,7 +40,7 @@ Exit status: 0 all figures are correct; 2 wrong flags; 3 a figure differs; 6 pri
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), p) },
 	}
 	cmd.Flags().StringVar(&f.scenario, "scenario", "all", "scenario to run, or all")
-	outputFlag(cmd, &f.output)
+	f.out = addOutput(cmd, "table")
 	cmd.Flags().StringVar(&f.fixtures, "fixtures", "",
 		"directory of workload and stub/libcuda.so.1 (default: the directory of this program)")
 	cmd.Flags().IntVar(&f.stormSeconds, "storm-seconds", 10, "duration of the storm in seconds")
@@ -71,9 +71,6 @@ func (f *demoFlags) run(ctx context.Context, p *app.Process) error {
 	if f.stormSeconds < 1 {
 		return app.Usage(fmt.Errorf("--storm-seconds %d: use 1 or more", f.stormSeconds))
 	}
-	if err := checkOutput(f.output); err != nil {
-		return err
-	}
 	if os.Geteuid() != 0 {
 		if c := checkCapabilities(); c.Status == statusFail {
 			return app.Privilege(fmt.Errorf("attach uprobes: %s; run sudo gputap demo as root", c.Found))
@@ -93,7 +90,7 @@ func (f *demoFlags) run(ctx context.Context, p *app.Process) error {
 		}
 		r := s.Play(ctx, demo.Options{Dir: dir, StormSeconds: f.stormSeconds, Log: p.Log})
 		results = append(results, r)
-		if f.output == "table" {
+		if !f.out.json {
 			writeResult(p.Stdout, &r)
 		}
 	}
@@ -135,23 +132,18 @@ func writeResult(out io.Writer, r *demo.Result) {
 	}
 }
 
-func (f *demoFlags) conclude(out io.Writer, results []demo.Result) error {
+func (f *demoFlags) conclude(to io.Writer, results []demo.Result) error {
 	var differ []string
 	for _, r := range results {
 		if !r.OK {
 			differ = append(differ, r.Name)
 		}
 	}
-	if f.output == "json" {
-		err := json.NewEncoder(out).Encode(map[string]any{"ok": len(differ) == 0, "scenarios": results})
-		if err != nil {
-			return fmt.Errorf("write the results: %w", err)
-		}
-	} else {
-		fmt.Fprintf(out, "\n%d passed, %d failed\n", len(results)-len(differ), len(differ))
-	}
+	err := f.out.write(to, map[string]any{"ok": len(differ) == 0, "scenarios": results}, func(w io.Writer) {
+		writeLine(w, "\n%d passed, %d failed", len(results)-len(differ), len(differ))
+	})
 	if len(differ) > 0 {
 		return app.Findings(errors.New("the figures of gputap and of the stub differ in " + strings.Join(differ, ", ")))
 	}
-	return nil
+	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ import (
 // finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
-	Status string `json:"status"` // ok, warn or fail
+	Status string `json:"status"`
 	Found  string `json:"found"`
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -36,8 +35,12 @@ const (
 	statusFail = "fail"
 )
 
+func pass(check, found string) finding         { return finding{check, statusOK, found, ""} }
+func warn(check, found, remedy string) finding { return finding{check, statusWarn, found, remedy} }
+func fail(check, found, remedy string) finding { return finding{check, statusFail, found, remedy} }
+
 func doctorCommand(p *app.Process) *cobra.Command {
-	var output, natsURL string
+	var natsURL string
 	var libraries []string
 	var pid uint32
 	var forTime time.Duration
@@ -53,24 +56,8 @@ Exit status: 0 gputap works here; 2 wrong flags; 3 a check failed.`,
   gputap doctor --nats.url nats://bus:4222
   sudo gputap doctor --pid 4242 --for 10s`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			if forTime <= 0 {
-				return app.Usage(fmt.Errorf("--for %s: use more than 0", forTime))
-			}
-			if cmd.Flags().Changed("pid") {
-				return concludeChecks(p.Stdout, output, auditProcess(cmd.Context(), pid, forTime, libraries))
-			}
-			if err := config.CheckVariables(); err != nil {
-				return app.Usage(err)
-			}
-			servers := cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL"))
-			return concludeChecks(p.Stdout, output, checkHost(servers, libraries))
-		},
 	}
-	outputFlag(cmd, &output)
+	out := addOutput(cmd, "table")
 	cmd.Flags().StringVar(&natsURL, "nats.url", "",
 		"NATS servers to check, separated by commas [$GPUTAP_NATS__URL] (default: none, because gputap run contains "+
 			"one)")
@@ -78,6 +65,19 @@ Exit status: 0 gputap works here; 2 wrong flags; 3 a check failed.`,
 		"driver library to check in addition to those that are found (repeatable)")
 	cmd.Flags().Uint32Var(&pid, "pid", 0, "check this process instead")
 	cmd.Flags().DurationVar(&forTime, "for", 2*time.Second, "with --pid: how long to watch the process")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if forTime <= 0 {
+			return app.Usage(fmt.Errorf("--for %s: use more than 0", forTime))
+		}
+		if cmd.Flags().Changed("pid") {
+			return concludeChecks(p.Stdout, out, auditProcess(cmd.Context(), pid, forTime, libraries))
+		}
+		if err := config.CheckVariables(); err != nil {
+			return app.Usage(err)
+		}
+		servers := cmp.Or(natsURL, os.Getenv("GPUTAP_NATS__URL"))
+		return concludeChecks(p.Stdout, out, checkHost(servers, libraries))
+	}
 	return cmd
 }
 
@@ -89,73 +89,63 @@ func checkHost(servers string, libraries []string) []finding {
 }
 
 // concludeChecks writes the rows. It returns an error if one of them failed.
-func concludeChecks(out io.Writer, output string, rows []finding) error {
+func concludeChecks(to io.Writer, out *output, rows []finding) error {
 	failed := uint64(0)
 	for _, r := range rows {
 		if r.Status == statusFail {
 			failed++
 		}
 	}
-	if output == "json" {
-		if err := json.NewEncoder(out).Encode(map[string]any{"ok": failed == 0, "checks": rows}); err != nil {
-			return fmt.Errorf("write the checks: %w", err)
+	err := out.write(to, map[string]any{"ok": failed == 0, "checks": rows}, func(w io.Writer) {
+		for _, r := range rows {
+			writeLine(w, "%-5s %-14s %s", r.Status, r.Check, r.Found)
+			if r.Remedy != "" {
+				writeLine(w, "%-5s %-14s → %s", "", "", r.Remedy)
+			}
 		}
-	} else {
-		writeFindings(out, rows)
-	}
+	})
 	if failed > 0 {
 		return app.Findings(fmt.Errorf("%s failed", app.Plural(failed, "check", "checks")))
 	}
-	return nil
-}
-
-func writeFindings(out io.Writer, rows []finding) {
-	for _, r := range rows {
-		fmt.Fprintf(out, "%-5s %-14s %s\n", r.Status, r.Check, r.Found)
-		if r.Remedy != "" {
-			fmt.Fprintf(out, "%-5s %-14s → %s\n", "", "", r.Remedy)
-		}
-	}
+	return err
 }
 
 func checkKernel() finding {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	f := finding{Check: "Linux", Status: statusOK, Found: strings.TrimSpace(string(release)) + " " + runtime.GOARCH}
+	found := strings.TrimSpace(string(release)) + " " + runtime.GOARCH
 	var major, minor int
-	if _, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor); err != nil || scan != nil {
-		f.Status, f.Remedy = statusWarn, "check that /proc is mounted and that Linux is 5.15 or newer"
-	} else if major < 5 || major == 5 && minor < 15 {
-		f.Status, f.Remedy = statusFail, "update to Linux 5.15 or newer, because older versions have no attach cookies"
+	_, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor)
+	switch {
+	case err != nil || scan != nil:
+		return warn("Linux", found, "check that /proc is mounted and that Linux is 5.15 or newer")
+	case major < 5 || major == 5 && minor < 15:
+		return fail("Linux", found, "update to Linux 5.15 or newer, because older versions have no attach cookies")
 	}
-	return f
+	return pass("Linux", found)
 }
 
 func checkBTF() finding {
 	const path = "/sys/kernel/btf/vmlinux"
-	f := finding{Check: "BTF", Status: statusOK, Found: path}
 	if _, err := os.Stat(path); err != nil {
-		f.Status, f.Found = statusFail, err.Error()
-		f.Remedy = "boot a Linux built with CONFIG_DEBUG_INFO_BTF=y; in a container mount /sys"
+		return fail("BTF", err.Error(), "boot a Linux built with CONFIG_DEBUG_INFO_BTF=y; in a container mount /sys")
 	}
-	return f
+	return pass("BTF", path)
 }
 
 func checkCapabilities() finding {
-	f := finding{Check: "capabilities", Status: statusOK}
+	const check = "capabilities"
 	missing, err := preflight.Missing()
 	if err != nil {
-		return finding{Check: f.Check, Status: statusWarn, Found: err.Error(),
-			Remedy: "allow this program to call capget"}
+		return warn(check, err.Error(), "allow this program to call capget")
 	}
 	if len(missing) == 0 {
 		var have []string
 		for _, c := range preflight.Capabilities {
 			have = append(have, c.Name)
 		}
-		f.Found = strings.Join(have, " ")
-		return f
+		return pass(check, strings.Join(have, " "))
 	}
-	f.Status = statusWarn
+	f := warn(check, "", preflight.CapabilityRemedy)
 	var lack []string
 	for _, c := range missing {
 		lack = append(lack, c.Name+" is missing: without it "+c.Without)
@@ -163,64 +153,56 @@ func checkCapabilities() finding {
 			f.Status = statusFail
 		}
 	}
-	f.Found, f.Remedy = strings.Join(lack, "; "), preflight.CapabilityRemedy
+	f.Found = strings.Join(lack, "; ")
 	return f
 }
 
 // checkLockdown returns no row if lockdown is off.
 func checkLockdown() []finding {
-	f := finding{Check: "lockdown", Status: statusOK, Found: preflight.Lockdown()}
-	switch f.Found {
+	switch mode := preflight.Lockdown(); mode {
 	case "", "none":
 		return nil
 	case "confidentiality":
-		f.Status, f.Remedy = statusFail,
-			"boot with lockdown=integrity, because confidentiality forbids BPF programs to read memory of Linux"
+		return []finding{fail("lockdown", mode,
+			"boot with lockdown=integrity, because confidentiality forbids BPF programs to read memory of Linux")}
+	default:
+		return []finding{pass("lockdown", mode)}
 	}
-	return []finding{f}
 }
 
 // checkPrograms loads the BPF programs, which Linux verifies.
 func checkPrograms() finding {
-	f := finding{Check: "BPF programs", Status: statusOK, Found: "loaded and verified"}
+	const check = "BPF programs"
 	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
-		f.Status, f.Found, f.Remedy = statusFail, err.Error(), "correct the failures above"
-		return f
+		return fail(check, err.Error(), "correct the failures above")
 	}
 	tap.Close()
-	f.Found += ", attached by "
 	if bpf.HaveMulti() {
-		f.Found += "one link for each program (uprobe_multi)"
-	} else {
-		f.Found += "one perf event for each symbol (uprobe_multi needs Linux 6.6)"
+		return pass(check, "loaded and verified, attached by one link for each program (uprobe_multi)")
 	}
-	return f
+	return pass(check,
+		"loaded and verified, attached by one perf event for each symbol (uprobe_multi needs Linux 6.6)")
 }
 
 // checkReturnProbes tries a return probe on a child under seccomp.
 func checkReturnProbes() finding {
 	if err := preflight.ReturnProbes(); err != nil {
-		return finding{Check: "return probes", Status: statusFail, Found: err.Error(),
-			Remedy: preflight.ReturnProbeRemedy}
+		return fail("return probes", err.Error(), preflight.ReturnProbeRemedy)
 	}
-	return finding{Check: "return probes", Status: statusOK, Found: "safe for programs under seccomp"}
+	return pass("return probes", "safe for programs under seccomp")
 }
 
-func checkLibraries(named []string) []finding {
+func checkLibraries(named []string) (rows []finding) {
 	libraries, err := library.OnHost(named)
 	if err != nil {
-		return []finding{{Check: "library", Status: statusFail, Found: err.Error(),
-			Remedy: "correct the path given with --library"}}
+		return []finding{fail("library", err.Error(), "correct the path given with --library")}
 	}
 	if len(libraries) == 0 {
-		return []finding{{
-			Check: "library", Status: statusWarn, Found: "no libcuda.so.1 on this host",
-			Remedy: "install the NVIDIA driver, or set --library; gputap finds a library in a container when a " +
-				"process maps it",
-		}}
+		return []finding{warn("library", "no libcuda.so.1 on this host",
+			"install the NVIDIA driver, or set --library; gputap finds a library in a container when a process "+
+				"maps it")}
 	}
-	var rows []finding
 	for _, path := range libraries {
 		rows = append(rows, checkLibrary(path))
 	}
@@ -228,28 +210,26 @@ func checkLibraries(named []string) []finding {
 }
 
 func checkLibrary(path string) finding {
-	f := finding{Check: "library", Status: statusOK}
 	l, err := library.Inspect(path)
 	if err != nil {
-		return finding{Check: "library", Status: statusFail, Found: err.Error(),
-			Remedy: "check that the file is a CUDA driver library"}
+		return fail("library", err.Error(), "check that the file is a CUDA driver library")
 	}
-	f.Found = fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped,
+	found := fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped,
 		len(l.Absent))
 	if l.Stepped > 0 {
-		f.Status = statusWarn
-		f.Remedy = "a single-stepped call costs about ten times as much; remove features that you do not need"
+		return warn("library", found,
+			"a single-stepped call costs about ten times as much; remove features that you do not need")
 	}
-	return f
+	return pass("library", found)
 }
 
 // checkNATS succeeds if one of the servers answers.
 func checkNATS(servers string) (f finding) {
 	if servers == "" {
-		return finding{Check: "NATS", Status: statusOK, Found: "not checked, because gputap run contains a server"}
+		return pass("NATS", "not checked, because gputap run contains a server")
 	}
 	if err := (config.NATS{URL: servers}).Validate(); err != nil {
-		return finding{Check: "NATS", Status: statusFail, Found: err.Error(), Remedy: "correct --nats.url"}
+		return fail("NATS", err.Error(), "correct --nats.url")
 	}
 	for server := range strings.SplitSeq(servers, ",") {
 		if f = checkServer(strings.TrimSpace(server)); f.Status == statusOK {
@@ -262,31 +242,22 @@ func checkNATS(servers string) (f finding) {
 func checkServer(address string) finding {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return finding{Check: "NATS", Status: statusFail, Found: "--nats.url has no host",
-			Remedy: "use nats://host:4222"}
+		return fail("NATS", "--nats.url has no host", "use nats://host:4222")
 	}
-	host := u.Host
-	if u.Port() == "" {
-		host = net.JoinHostPort(u.Hostname(), "4222")
-	}
+	host := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
 	conn, err := net.DialTimeout("tcp", host, 3*time.Second)
 	if err != nil {
-		return finding{Check: "NATS", Status: statusFail, Found: err.Error(),
-			Remedy: "start nats-server with JetStream, or correct --nats.url"}
+		return fail("NATS", err.Error(), "start nats-server with JetStream, or correct --nats.url")
 	}
 	defer conn.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Second))
 	greeting := make([]byte, 4)
 	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "INFO" {
-		return finding{Check: "NATS", Status: statusFail, Found: host + " is not a NATS server" + reason(err),
-			Remedy: "correct --nats.url"}
+		found := host + " is not a NATS server"
+		if err != nil && !errors.Is(err, io.EOF) {
+			found += ": " + err.Error()
+		}
+		return fail("NATS", found, "correct --nats.url")
 	}
-	return finding{Check: "NATS", Status: statusOK, Found: host + " answers"}
-}
-
-func reason(err error) string {
-	if err == nil || errors.Is(err, io.EOF) {
-		return ""
-	}
-	return ": " + err.Error()
+	return pass("NATS", host+" answers")
 }

@@ -36,17 +36,10 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.Args, root.DisableSuggestions = cobra.ArbitraryArgs, true // unknownCommand suggests
-	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return unknownCommand(root, args[0])
-		}
-		return cmd.Help()
-	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return app.Usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(commands(p)...)
+	group(root).AddCommand(commands(p)...)
 	root.SetGlobalNormalizationFunc(config.FlagName)
 	rejectUnknownTopics(root)
 	err := root.ExecuteContext(ctx)
@@ -61,6 +54,18 @@ func commands(p *app.Process) []*cobra.Command {
 		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), simulateCommand(p), configCommand(),
 		versionCommand(p),
 	}
+}
+
+// group makes a command that only has commands of its own print its help, and fail for an unknown command.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return cmd.Help()
+	}
+	return cmd
 }
 
 // unknownCommand suggests a command only if it differs from the given one by a typing mistake.
@@ -84,19 +89,13 @@ func rejectUnknownTopics(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Args = func(_ *cobra.Command, topic []string) error {
-				if _, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
-					return fmt.Errorf("unknown command %q; see %s --help", strings.Join(topic, " "), root.Name())
+				if found, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
+					return unknownCommand(found, strings.Join(topic, " "))
 				}
 				return nil
 			}
 		case "completion":
-			c.Args = cobra.ArbitraryArgs
-			c.RunE = func(cmd *cobra.Command, shell []string) error {
-				if len(shell) > 0 {
-					return fmt.Errorf("unknown command %q; use bash, zsh, fish or powershell", shell[0])
-				}
-				return cmd.Help()
-			}
+			group(c)
 		}
 	}
 }

@@ -1,34 +1,60 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gputap/gputap/cmd/internal/app"
 )
 
-// outputFlag adds -o to a command that prints a table or JSON.
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "output format: table or json")
-	completeWith(cmd, "output", "table", "json")
+// output is the flag -o of a command that writes text or JSON.
+type output struct {
+	text string // name of the format that is not JSON
+	json bool
 }
 
-func checkOutput(output string) error {
-	if output != "table" && output != "json" {
-		return app.Usage(fmt.Errorf("--output %q: use table or json", output))
+func addOutput(cmd *cobra.Command, text string) *output {
+	o := &output{text: text}
+	cmd.Flags().VarP(o, "output", "o", "output format: "+text+" or json")
+	completeWith(cmd, "output", text, "json")
+	return o
+}
+
+// Set implements pflag.Value.
+func (o *output) Set(format string) error {
+	if o.json = format == "json"; !o.json && format != o.text {
+		return fmt.Errorf("use %s or json", o.text)
 	}
 	return nil
 }
 
-// completeWith offers fixed values for a flag to the shell.
-func completeWith(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+// String implements pflag.Value.
+func (o *output) String() string {
+	if o.json {
+		return "json"
+	}
+	return o.text
 }
 
-// errorWriter remembers the first error of a writer, so that a table can be written without checking each line.
+// Type implements pflag.Value.
+func (o *output) Type() string { return "string" }
+
+// write writes v as one line of JSON, or as text.
+func (o *output) write(to io.Writer, v any, text func(io.Writer)) error {
+	w := &errorWriter{Writer: to}
+	if o.json {
+		line := json.NewEncoder(w)
+		line.SetEscapeHTML(false) // kernel names have angle brackets
+		_ = line.Encode(v)        // w keeps the error
+	} else {
+		text(w)
+	}
+	return w.err
+}
+
+// errorWriter keeps the first error of a writer, so that a table can be written without checking each line.
 type errorWriter struct {
 	io.Writer
 	err error
@@ -40,6 +66,11 @@ func (w *errorWriter) Write(p []byte) (int, error) {
 		w.err = fmt.Errorf("write the output: %w", err)
 	}
 	return n, err
+}
+
+// completeWith offers fixed values for a flag to the shell.
+func completeWith(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // timestamp formats a time for a table; the zero time is "".

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,11 +21,14 @@ import (
 // childScanInterval replaces producer.scan_interval when run starts a command, which may end soon.
 const childScanInterval = 100 * time.Millisecond
 
+// childGrace is how long a command may take to end after SIGINT.
+const childGrace = 10 * time.Second
+
 // runFlags are the flags of gputap run that are not keys.
 type runFlags struct {
 	interval time.Duration
 	forTime  time.Duration
-	output   string
+	out      *output
 	store    string
 	rows     int
 }
@@ -69,7 +75,7 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	flags.SortFlags = false
 	flags.DurationVar(&f.forTime, "for", 0, "time after which to exit (default: never)")
 	flags.DurationVar(&f.interval, "display-interval", 5*time.Second, "time between two reports")
-	outputFlag(cmd, &f.output)
+	f.out = addOutput(cmd, "table")
 	flags.IntVar(&f.rows, "rows", 20, "number of allocations in a report, largest first")
 	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
 	read = config.Flags(flags, config.DefaultRunCommand())
@@ -86,7 +92,7 @@ func (f *runFlags) validate() error {
 	case f.rows < 0:
 		return app.Usage(fmt.Errorf("--rows %d: use 0 or more", f.rows))
 	}
-	return checkOutput(f.output)
+	return nil
 }
 
 func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunCommand, command []string) error {
@@ -119,41 +125,46 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 // watch writes a report at each interval until the command, the time or the context ends. Then it drains the pipeline
 // and writes the last report.
 func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pipeline, command []string) error {
-	child, err := startChild(command, p.Stderr)
+	commandContext, stopCommand := context.WithCancel(context.Background())
+	defer stopCommand()
+	ended, err := startCommand(commandContext, command, p.Stderr)
 	if err != nil {
 		return err
 	}
-	var timeout <-chan time.Time
 	if f.forTime > 0 {
-		timeout = time.After(f.forTime)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.forTime)
+		defer cancel()
 	}
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
-	for ended := false; !ended; {
+	var exit error
+	for watching := true; watching; {
 		select {
 		case <-tick.C:
 			if err := f.report(p.Stdout, pipe, false); err != nil {
 				return err
 			}
+		case exit = <-ended:
+			ended, watching = nil, false
 		case <-pipe.ProducerEnded():
-			ended = true // Drain returns its error
-		case <-child.ended:
-			ended = true
-		case <-timeout:
-			ended = true
+			watching = false // Drain returns its error
 		case <-ctx.Done():
-			ended = true
+			watching = false
 		}
 	}
-	child.stop()
+	stopCommand()
+	if ended != nil {
+		exit = <-ended
+	}
 	if err := pipe.Drain(); err != nil {
 		return err
 	}
 	if err := f.report(p.Stdout, pipe, true); err != nil {
 		return err
 	}
-	if err := child.err(); err != nil {
-		return err
+	if exit != nil {
+		return exit
 	}
 	if lost := pipe.Lost(); len(lost) > 0 {
 		return app.Incomplete(fmt.Errorf("events were lost: %s", pipeline.LostText(lost)))
@@ -161,13 +172,41 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pip
 	return nil
 }
 
-func (f *runFlags) report(w io.Writer, pipe *pipeline.Pipeline, final bool) error {
+// startCommand starts a command and returns a channel that receives its result: an error with the exit status that a
+// shell would report. The end of ctx interrupts the command. Without a command the channel is nil.
+func startCommand(ctx context.Context, command []string, output io.Writer) (ended chan error, err error) {
+	if len(command) == 0 {
+		return nil, nil
+	}
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, output, os.Stderr
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = childGrace
+	if err := c.Start(); err != nil {
+		return nil, app.Usage(fmt.Errorf("start %s: %w", command[0], err))
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- exitError(c.Path, c.Wait()) }()
+	return ended, nil
+}
+
+func exitError(path string, err error) error {
+	var exit *exec.ExitError
+	if err == nil || errors.Is(err, context.Canceled) { // it was interrupted and ended with status 0
+		return nil
+	}
+	err = fmt.Errorf("run %s: %w", path, err)
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if wait, ok := exit.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
+		return app.Exit(128+int(wait.Signal()), err)
+	}
+	return app.Exit(exit.ExitCode(), err)
+}
+
+func (f *runFlags) report(to io.Writer, pipe *pipeline.Pipeline, final bool) error {
 	s := pipe.Snapshot()
 	s.Final = final
-	if f.output == "json" {
-		line := json.NewEncoder(w)
-		line.SetEscapeHTML(false) // kernel names have angle brackets
-		return line.Encode(s)
-	}
-	return pipe.WriteReport(w, s, f.rows)
+	return f.out.write(to, s, func(w io.Writer) { _ = pipe.WriteReport(w, s, f.rows) }) // w keeps the error
 }

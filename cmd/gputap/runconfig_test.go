@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,5 +95,40 @@ func TestRunRejectsUnsafeListeners(t *testing.T) {
 	if _, err := readRun(t, "--nats-listen", "0.0.0.0:4222", "--nats-listen-tls-cert", "c", "--nats-listen-tls-key",
 		"k"); err != nil {
 		t.Errorf("with TLS: %v", err)
+	}
+}
+
+// TestCommandStatus ends commands by themselves and by an interrupt.
+func TestCommandStatus(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		command   string
+		interrupt bool
+		status    int
+	}{
+		{"success", "true", false, 0},
+		{"its status", "exit 41", false, 41},
+		{"its signal", "kill -9 $$", false, 137},
+		{"interrupted", "echo; exec sleep 60", true, 130},
+		{"interrupted, and ends well", "trap 'kill $!; exit 0' INT; sleep 60 >/dev/null & echo; wait", true, 0},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		output := make(letters, 1)
+		ended, err := startCommand(ctx, []string{"sh", "-c", tt.command}, output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.interrupt {
+			<-output
+			interrupt()
+		}
+		if err := <-ended; app.ExitCode(err) != tt.status {
+			t.Errorf("%s: ends with %d, %v", tt.name, app.ExitCode(err), err)
+		}
+	}
+	if _, err := startCommand(t.Context(), []string{"/no/such/program"}, io.Discard); app.ExitCode(err) != 2 {
+		t.Errorf("a program that does not exist: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -20,20 +17,19 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// mostConnections bounds --connections. One connection carries about 100,000 batches/s.
-const mostConnections = 256
+// maxConnections bounds --connections. One connection carries about 100,000 batches/s.
+const maxConnections = 256
 
 // simulation holds the flags of gputap simulate.
 type simulation struct {
 	simulate.Options
-	bus         config.NATS
-	readBus     func() (config.NATS, error)
+	busCommand
 	connections int
-	output      string
+	out         *output
 }
 
 func simulateCommand(p *app.Process) *cobra.Command {
-	var c simulation
+	c := simulation{busCommand: busCommand{p: p}}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Publish the events of many simulated hosts, without GPUs",
@@ -46,7 +42,7 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
   gputap simulate --nats.url nats://bus:4222 --hosts 1000 --events-per-second 200000 --duration 60s -o json
   gputap simulate --nats.url nats://bus:4222 --hosts 50 --lose 0.01 --log truth.log`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), p) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
 	c.readBus = config.BusFlags(flags)
@@ -67,49 +63,37 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")
 	flags.BoolVar(&c.Resume, "resume", false,
 		"continue a simulation that was killed: publish the batches of the --log file again that may not be stored")
-	outputFlag(cmd, &c.output)
+	c.out = addOutput(cmd, "table")
 	return cmd
 }
 
-func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
+func (c *simulation) run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return app.Usage(err)
 	}
-	if c.bus, err = c.readBus(); err != nil {
-		return app.Usage(err)
-	}
-	conns, err := c.connect(ctx, p)
-	defer func() {
-		for _, nc := range conns {
-			nc.SetDisconnectErrHandler(nil) // this is not an outage
-			nc.Close()
-		}
-	}()
+	conns, js, err := c.connect(ctx, min(c.connections, c.Hosts))
 	if err != nil {
 		return err
 	}
-	js, err := jetstream.New(conns[0])
-	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	c.Conns, c.Topology, c.Log = conns, simulate.Topology(js), p.Log
+	defer closeAll(conns)
+	c.Conns, c.Topology, c.Log = conns, simulate.Topology(js), c.p.Log
 	s, err := simulate.New(c.Options)
 	if err != nil {
 		return app.Usage(err)
 	}
-	stop := progress(p.Stderr, s)
+	stop := progress(c.p.Stderr, s)
 	err = s.Run(ctx)
 	stop()
 	if err != nil {
-		return p.ExplainTimeout(err)
+		return c.p.ExplainTimeout(err)
 	}
-	return c.conclude(p.Stdout, s.Stats())
+	return c.conclude(c.p.Stdout, s.Stats())
 }
 
 func (c *simulation) check() error {
 	switch {
-	case c.connections < 1 || c.connections > mostConnections:
-		return fmt.Errorf("--connections %d: use 1 to %d", c.connections, mostConnections)
+	case c.connections < 1 || c.connections > maxConnections:
+		return fmt.Errorf("--connections %d: use 1 to %d", c.connections, maxConnections)
 	case c.Hosts < 1:
 		return fmt.Errorf("--hosts %d: use 1 or more", c.Hosts)
 	case !(c.Rate > 0):
@@ -132,21 +116,7 @@ func (c *simulation) check() error {
 			return fmt.Errorf("--profile: %w", err)
 		}
 	}
-	return checkOutput(c.output)
-}
-
-func (c *simulation) connect(ctx context.Context, p *app.Process) (conns []*nats.Conn, err error) {
-	for range min(c.connections, c.Hosts) {
-		nc, _, err := p.Connect(c.bus)
-		if err != nil {
-			return conns, err
-		}
-		conns = append(conns, nc)
-		if err := reach(ctx, p, c.bus, nc); err != nil {
-			return conns, err
-		}
-	}
-	return conns, nil
+	return nil
 }
 
 // progress writes a line every second if to is a terminal.
@@ -190,23 +160,20 @@ func progressLine(before, now *simulate.Stats) string {
 }
 
 func (c *simulation) conclude(to io.Writer, s simulate.Stats) error {
-	out := &errorWriter{Writer: to}
-	if c.output == "json" {
-		_ = json.NewEncoder(out).Encode(s) // out keeps the error
-	} else {
-		fmt.Fprintf(out, "%d hosts, %.1f s: %d events in %d batches (%s) acked, %.0f events/s; %d retries\n",
+	err := c.out.write(to, s, func(w io.Writer) {
+		writeLine(w, "%d hosts, %.1f s: %d events in %d batches (%s) acked, %.0f events/s; %d retries",
 			s.Hosts, s.Seconds, s.AckedEvents, s.AckedBatches, app.Bytes(s.AckedBytes), s.Rate, s.Retries)
 		if s.WithheldBatches > 0 {
-			fmt.Fprintf(out, "not published on purpose: %d events in %d batches\n", s.WithheldEvents, s.WithheldBatches)
+			writeLine(w, "not published on purpose: %d events in %d batches", s.WithheldEvents, s.WithheldBatches)
 		}
 		if !s.KeptUp {
-			fmt.Fprintf(out, "too slow: %.0f events/s were requested, and the last event is %.1f s late\n",
-				s.AskedRate, s.Behind)
+			writeLine(w, "too slow: %.0f events/s were requested, and the last event is %.1f s late", s.AskedRate,
+				s.Behind)
 		}
-	}
+	})
 	if s.UnackedBatches > 0 {
 		return app.Incomplete(fmt.Errorf("publish the events: %d events in %d batches are not acked and may be missing",
 			s.UnackedEvents, s.UnackedBatches))
 	}
-	return out.err
+	return err
 }

@@ -71,9 +71,9 @@ func TestUnwritableSummaryFails(t *testing.T) {
 	gone, out := io.Pipe()
 	gone.Close()
 	for status, s := range map[int]simulate.Stats{1: {KeptUp: true}, 4: {UnackedBatches: 1}} {
-		for _, output := range []string{"table", "json"} {
-			if err := (&simulation{output: output}).conclude(out, s); app.ExitCode(err) != status {
-				t.Errorf("%s of %+v ends with %d, %v", output, s, app.ExitCode(err), err)
+		for _, json := range []bool{false, true} {
+			if err := (&simulation{out: &output{json: json}}).conclude(out, s); app.ExitCode(err) != status {
+				t.Errorf("%+v (JSON: %t) ends with %d, %v", s, json, app.ExitCode(err), err)
 			}
 		}
 	}

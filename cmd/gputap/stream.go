@@ -19,9 +19,7 @@ var connectTime = 5 * time.Second // tests shorten it
 // busCommand is the common part of the commands about a bus.
 type busCommand struct {
 	p       *app.Process
-	bus     config.NATS
 	readBus func() (config.NATS, error)
-	output  string
 }
 
 func streamCommand(p *app.Process) *cobra.Command {
@@ -33,40 +31,22 @@ func streamCommand(p *app.Process) *cobra.Command {
 Exit status: 0 success; 1 an error; 2 wrong flags; 5 NATS is unreachable.`,
 		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n" +
 			"  gputap stream info --nats.url nats://bus:4222",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return app.Usage(fmt.Errorf("unknown command %q; use init, info, dlq or rm", args[0]))
-			}
-			return cmd.Help()
-		},
 	}
 	b.readBus = config.BusFlags(cmd.PersistentFlags())
 	cmd.AddCommand(streamInitCommand(b), streamInfoCommand(b), streamDLQCommand(b), streamRemoveCommand(b))
 	for _, c := range cmd.Commands() {
 		c.Args, c.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
 	}
-	return cmd
+	return group(cmd)
 }
 
 // with connects to NATS, runs a command and returns its error or that of its output.
-func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) (err error) {
-	if b.bus, err = b.readBus(); err != nil {
-		return app.Usage(err)
-	}
-	if b.output != "" { // the command has the flag
-		if err := checkOutput(b.output); err != nil {
-			return err
-		}
-	}
-	nc, js, err := b.p.Connect(b.bus)
+func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstream.JetStream) error) error {
+	conns, js, err := b.connect(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	if err := reach(ctx, b.p, b.bus, nc); err != nil {
-		return err
-	}
+	defer conns[0].Close()
 	out := &errorWriter{Writer: b.p.Stdout}
 	b.p.Stdout = out
 	if err := run(ctx, js); err != nil {
@@ -75,17 +55,42 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 	return out.err
 }
 
-// reach waits until the connection is established.
-func reach(ctx context.Context, p *app.Process, bus config.NATS, nc *nats.Conn) error {
-	enough := time.After(connectTime)
-	for !nc.IsConnected() {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-enough:
-			return p.ConnectError(bus)
-		case <-ctx.Done():
-			return fmt.Errorf("connect to NATS: %w", ctx.Err())
+// connect connects n times, and waits until each connection is established. The caller closes them.
+func (b *busCommand) connect(ctx context.Context, n int) (conns []*nats.Conn, js jetstream.JetStream, err error) {
+	cfg, err := b.readBus()
+	if err != nil {
+		return nil, nil, app.Usage(err)
+	}
+	for len(conns) < n && err == nil {
+		var nc *nats.Conn
+		if nc, js, err = b.p.Connect(cfg); err == nil {
+			conns = append(conns, nc)
+			err = b.reach(ctx, cfg, nc)
 		}
 	}
-	return nil
+	if err != nil {
+		closeAll(conns)
+	}
+	return conns, js, err
+}
+
+func closeAll(conns []*nats.Conn) {
+	for _, nc := range conns {
+		nc.Close()
+	}
+}
+
+func (b *busCommand) reach(ctx context.Context, cfg config.NATS, nc *nats.Conn) error {
+	connected := nc.StatusChanged(nats.CONNECTED)
+	if nc.IsConnected() {
+		return nil
+	}
+	select {
+	case <-connected:
+		return nil
+	case <-time.After(connectTime):
+		return b.p.ConnectError(cfg)
+	case <-ctx.Done():
+		return fmt.Errorf("connect to NATS: %w", ctx.Err())
+	}
 }

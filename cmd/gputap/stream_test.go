@@ -90,7 +90,8 @@ func TestStreamInit(t *testing.T) {
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
 	contains(t, stream("init"), "nothing to change: NATS has 64.00 MiB", "4 shards")
-	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change", "16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
+	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change",
+		"16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
 	var answer initJSON
 	if err := json.Unmarshal([]byte(stream("init", "--shards", "2", "-o", "json")), &answer); err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"no address", "", []string{"init"}, 2, "--nats.url"},
 		{"nobody there", "nats://127.0.0.1:1", []string{"info"}, 5, "connect to NATS at nats://127.0.0.1:1: "},
 		{"no JetStream", bare, []string{"init"}, 1, "no JetStream"},
-		{"unknown command", url, []string{"inti"}, 2, `"inti"; use init, info, dlq or rm`},
+		{"unknown command", url, []string{"inti"}, 2, `"inti": did you mean gputap stream init?`},
 		{"argument", url, []string{"init", "x"}, 2, "x"},
 		{"no shards", url, []string{"init", "--shards", "0"}, 2, "--shards"},
 		{"less than none", url, []string{"init", "--replicas", "-1"}, 2, "--replicas"},
@@ -134,9 +135,11 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm without yes", url, []string{"rm"}, 2, "--yes"},
 		{"rm of the present", url, []string{"rm", "--generation", "1", "--yes"}, 1, "only closed generations"},
 		{"rm of the present, not asked for", url, []string{"rm", "--generation", "1"}, 1, "only closed generations"},
-		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1, "remove generation 7: NATS holds no such generation"},
+		{"rm of none", url, []string{"rm", "--generation", "7", "--yes"}, 1,
+			"remove generation 7: NATS holds no such generation"},
 		{"rm of zero", url, []string{"rm", "--generation", "0", "--yes"}, 2, "1 or more"},
-		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1, "remove the states of launch"},
+		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1,
+			"remove the states of launch"},
 		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
 		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
@@ -378,8 +381,8 @@ func TestStreamDeadLetters(t *testing.T) {
 		}
 		interrupt()
 	}()
-	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}, output: "json"}
-	if err := follow.letters(following, js, letterFlags{last: 3, follow: true}); err != nil {
+	follow := &busCommand{p: &app.Process{Stdout: seen, Log: slog.New(slog.DiscardHandler)}}
+	if err := follow.letters(following, js, letterFlags{last: 3, follow: true, out: &output{json: true}}); err != nil {
 		t.Error(err)
 	}
 	if s, err := js.Stream(t.Context(), schema.DeadLetterStream); err != nil || s.CachedInfo().State.Consumers != 0 {
@@ -411,8 +414,8 @@ func TestFollowingLettersEnds(t *testing.T) {
 	publishLetter(t, js, []byte("garbage"))
 	seen, ended := make(letters, 1), make(chan error, 1)
 	p := &app.Process{
-		Name: "gputap", Args: []string{"stream", "dlq", "--follow", "--nats.url", url}, Metrics: prometheus.NewRegistry(),
-		Stdout: seen, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
+		Name: "gputap", Args: []string{"stream", "dlq", "--follow", "--nats.url", url},
+		Metrics: prometheus.NewRegistry(), Stdout: seen, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler),
 	}
 	go func() { ended <- run(t.Context(), p) }()
 	<-seen
@@ -421,7 +424,8 @@ func TestFollowingLettersEnds(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		if want := "their stream was removed; run gputap stream init"; err == nil || !strings.Contains(err.Error(), want) {
+		const want = "their stream was removed; run gputap stream init"
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ends with %v, want %q", err, want)
 		}
 	case <-time.After(20 * time.Second):

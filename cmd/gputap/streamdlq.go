@@ -2,8 +2,7 @@ package main
 
 import (
 	"context"
-	hexdump "encoding/hex"
-	"encoding/json"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ type letterFlags struct {
 	show               uint64
 	follow, purge, yes bool
 	raw                bool
+	out                *output
 }
 
 func streamDLQCommand(b *busCommand) *cobra.Command {
@@ -41,14 +41,6 @@ error and size. --show decodes one dead letter; --raw writes its bytes, for exam
   gputap stream dlq --nats.url nats://bus:4222 --show 7
   gputap stream dlq --nats.url nats://bus:4222 --show 7 --raw > batch.msgpack
   gputap stream dlq --nats.url nats://bus:4222 --purge --yes`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.validate(cmd.Flags().Changed("show"), cmd.Flags().Changed("last")); err != nil {
-				return app.Usage(err)
-			}
-			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-				return b.letters(ctx, js, f)
-			})
-		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.last, "last", 100, "number of dead letters to list, newest last")
@@ -57,7 +49,15 @@ error and size. --show decodes one dead letter; --raw writes its bytes, for exam
 	flags.BoolVar(&f.raw, "raw", false, "with --show: write only the bytes of the batch")
 	flags.BoolVar(&f.purge, "purge", false, "remove all dead letters")
 	flags.BoolVar(&f.yes, "yes", false, "with --purge: do not ask for confirmation")
-	outputFlag(cmd, &b.output)
+	f.out = addOutput(cmd, "table")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.validate(flags.Changed("show"), flags.Changed("last")); err != nil {
+			return app.Usage(err)
+		}
+		return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+			return b.letters(ctx, js, f)
+		})
+	}
 	return cmd
 }
 
@@ -102,8 +102,7 @@ type purgeJSON struct {
 func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes uint64) letter {
 	l := letter{
 		Seq: seq, Time: at.UTC(), Subject: h.Get("Gputap-Subject"), Stream: h.Get("Gputap-Stream"),
-		Message: h.Get("Gputap-Seq"),
-		Error:   h.Get("Gputap-Error"), Bytes: bytes,
+		Message: h.Get("Gputap-Seq"), Error: h.Get("Gputap-Error"), Bytes: bytes,
 	}
 	if parts := strings.Split(subject, "."); len(parts) == 5 {
 		l.Fold, l.Shard = parts[3], parts[4]
@@ -123,22 +122,23 @@ func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f lett
 	case f.show > 0:
 		return b.showLetter(ctx, s, f)
 	case f.purge:
-		state := s.CachedInfo().State
-		question := fmt.Sprintf("This removes %s, %s.", app.Plural(state.Msgs, "dead letter", "dead letters"),
-			app.Bytes(state.Bytes))
-		if err := b.confirm(ctx, f.yes, question); err != nil {
-			return err
-		}
-		if err := s.Purge(ctx); err != nil {
-			return fmt.Errorf("remove the dead letters: %w", err)
-		}
-		if b.output == "json" {
-			return json.NewEncoder(b.p.Stdout).Encode(purgeJSON{state.Msgs, state.Bytes})
-		}
-		writeLine(b.p.Stdout, "removed %s", app.Plural(state.Msgs, "dead letter", "dead letters"))
-		return nil
+		return b.purgeLetters(ctx, s, f)
 	}
 	return b.listLetters(ctx, s, f)
+}
+
+func (b *busCommand) purgeLetters(ctx context.Context, s jetstream.Stream, f letterFlags) error {
+	state := s.CachedInfo().State
+	count := app.Plural(state.Msgs, "dead letter", "dead letters")
+	if err := b.confirm(ctx, f.yes, fmt.Sprintf("This removes %s, %s.", count, app.Bytes(state.Bytes))); err != nil {
+		return err
+	}
+	if err := s.Purge(ctx); err != nil {
+		return fmt.Errorf("remove the dead letters: %w", err)
+	}
+	return f.out.write(b.p.Stdout, purgeJSON{state.Msgs, state.Bytes}, func(w io.Writer) {
+		writeLine(w, "removed %s", count)
+	})
 }
 
 // listLetters lists the newest f.last dead letters. It reads only headers.
@@ -150,15 +150,14 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 	}
 	table := app.NewTable("SEQ", "TIME", "FOLD", "SHARD", "BYTES", "SUBJECT", "ERROR")
 	show := func(l letter) {
-		switch {
-		case b.output == "json":
-			_ = json.NewEncoder(b.p.Stdout).Encode(l)
-		case f.follow: // not a table, because the widths of later rows are unknown
-			writeLine(b.p.Stdout, "%s  seq %d  %q shard %q  %s  %q  %q", timestamp(l.Time), l.Seq, l.Fold, l.Shard,
-				app.Bytes(l.Bytes), l.Subject, l.Error)
-		default:
+		if !f.out.json && !f.follow {
 			table.Row(l.Seq, timestamp(l.Time), l.Fold, l.Shard, app.Amount(l.Bytes), l.Subject, l.Error)
+			return
 		}
+		_ = f.out.write(b.p.Stdout, l, func(w io.Writer) { // not a table, because the widths of later rows are unknown
+			writeLine(w, "%s  seq %d  %q shard %q  %s  %q  %q", timestamp(l.Time), l.Seq, l.Fold, l.Shard,
+				app.Bytes(l.Bytes), l.Subject, l.Error)
+		})
 	}
 	if from <= state.LastSeq || f.follow {
 		read := letterReader{stream: s, next: from, last: state.LastSeq, follow: f.follow, show: show, log: b.p.Log}
@@ -166,7 +165,7 @@ func (b *busCommand) listLetters(ctx context.Context, s jetstream.Stream, f lett
 			return err
 		}
 	}
-	if b.output != "json" && !f.follow {
+	if !f.out.json && !f.follow {
 		table.Write(b.p.Stdout)
 		writeLine(b.p.Stdout, "%s, %s", app.Plural(state.Msgs, "dead letter", "dead letters"), app.Bytes(state.Bytes))
 	}
@@ -254,8 +253,12 @@ type headJSON struct {
 	letter
 	Batch  *batchJSON `json:"batch"` // null if it cannot be decoded
 	Reason string     `json:"reason,omitempty"`
-	Begins string     `json:"begins"` // first bytes in hexadecimal
+	Begins hexBytes   `json:"begins"` // first bytes in hexadecimal
 }
+
+type hexBytes []byte
+
+func (b hexBytes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, b), nil }
 
 type batchJSON struct {
 	Kind    string    `json:"kind"`
@@ -264,7 +267,7 @@ type batchJSON struct {
 	Boot    string    `json:"boot"`
 	Run     uint64    `json:"run"`
 	Seq     uint64    `json:"batch_seq"`
-	Events  uint64    `json:"events"`
+	Events  int       `json:"events"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
 }
@@ -283,8 +286,10 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 		_, err := b.p.Stdout.Write(m.Data)
 		return err
 	}
-	head := headJSON{letter: newLetter(m.Sequence, m.Time, m.Subject, m.Header, uint64(len(m.Data)))}
-	head.Begins = hexdump.EncodeToString(m.Data[:min(len(m.Data), shownBytes)])
+	head := headJSON{
+		letter: newLetter(m.Sequence, m.Time, m.Subject, m.Header, uint64(len(m.Data))),
+		Begins: hexBytes(m.Data[:min(len(m.Data), shownBytes)]),
+	}
 	var batch schema.Batch
 	if err := schema.NewDecoder().Decode(m.Data, &batch); err != nil {
 		head.Reason = err.Error()
@@ -292,36 +297,30 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 		h := &batch.Header
 		head.Batch = &batchJSON{
 			Kind: h.Kind.String(), Cluster: h.Cluster, Host: h.Host, Boot: h.BootID, Run: h.Run, Seq: h.Seq,
-			Events: uint64(h.Events),
-			First:  h.Wall(h.First), Last: h.Wall(h.Last),
+			Events: h.Events, First: h.Wall(h.First), Last: h.Wall(h.Last),
 		}
 	}
-	if b.output == "json" {
-		return json.NewEncoder(b.p.Stdout).Encode(head)
-	}
-	head.write(b.p.Stdout)
-	return nil
+	return f.out.write(b.p.Stdout, head, head.write)
 }
 
 func (h *headJSON) write(w io.Writer) {
-	table := app.NewTable("DEAD LETTER", strconv.FormatUint(h.Seq, 10))
-	table.Row("time", timestamp(h.Time))
-	table.Row("fold", h.Fold+", shard "+h.Shard)
-	table.Row("error", h.Error)
-	table.Row("subject", h.Subject)
-	table.Row("message", h.Message+" of "+h.Stream)
-	table.Row("bytes", strconv.FormatUint(h.Bytes, 10))
+	table := app.NewTable("DEAD LETTER", fmt.Sprint(h.Seq))
+	row := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
+	row("time", "%s", timestamp(h.Time))
+	row("fold", "%s, shard %s", h.Fold, h.Shard)
+	row("error", "%s", h.Error)
+	row("subject", "%s", h.Subject)
+	row("message", "%s of %s", h.Message, h.Stream)
+	row("bytes", "%d", h.Bytes)
 	if b := h.Batch; b != nil {
-		table.Row("kind", b.Kind)
-		table.Row("cluster, host", b.Cluster+", "+b.Host)
-		table.Row("boot, run", b.Boot+", "+strconv.FormatUint(b.Run, 10))
-		table.Row("batch seq", strconv.FormatUint(b.Seq, 10))
-		table.Row("events", fmt.Sprintf("%d, %s to %s", b.Events, timestamp(b.First), timestamp(b.Last)))
+		row("kind", "%s", b.Kind)
+		row("cluster, host", "%s, %s", b.Cluster, b.Host)
+		row("boot, run", "%s, %d", b.Boot, b.Run)
+		row("batch seq", "%d", b.Seq)
+		row("events", "%d, %s to %s", b.Events, timestamp(b.First), timestamp(b.Last))
 	} else {
-		table.Row("not a batch", h.Reason)
+		row("not a batch", "%s", h.Reason)
 	}
 	table.Write(w)
-	if data, err := hexdump.DecodeString(h.Begins); err == nil {
-		writeLine(w, "%s", strings.TrimRight(hexdump.Dump(data), "\n"))
-	}
+	_, _ = io.WriteString(w, hex.Dump(h.Begins))
 }

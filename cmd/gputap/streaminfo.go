@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,11 +31,17 @@ shard, and its lag in messages. A stream without a generation is left over from 
 init uses it, or gputap stream rm removes it.`,
 		Example: "  gputap stream info --nats.url nats://bus:4222\n" +
 			"  gputap stream info --nats.url nats://bus:4222 -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return b.with(cmd.Context(), b.info)
-		},
 	}
-	outputFlag(cmd, &b.output)
+	out := addOutput(cmd, "table")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+			all, err := readBus(ctx, js)
+			if err != nil {
+				return err
+			}
+			return out.write(b.p.Stdout, all, all.write)
+		})
+	}
 	return cmd
 }
 
@@ -72,55 +80,49 @@ type foldJSON struct {
 	idle bool              // no reader waits for messages: it is gone, or it is busy
 }
 
-func (b *busCommand) info(ctx context.Context, js jetstream.JetStream) error {
-	var all busJSON
+func readBus(ctx context.Context, js jetstream.JetStream) (*busJSON, error) {
+	all := &busJSON{Folds: []foldJSON{}}
 	t, err := bus.ReadTopology(ctx, js)
 	switch {
 	case err == nil:
 		all.Topology = &t
 	case !errors.Is(err, bus.ErrNoTopology):
-		return err
+		return nil, err
 	}
 	own, err := bus.OwnStreams(ctx, js)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	folds := map[string]foldJSON{}
+	folds := map[foldShard]*foldJSON{}
 	for _, s := range own {
-		row, err := describeStream(ctx, js, t, s)
-		if err != nil {
-			return err
-		}
-		all.Streams = append(all.Streams, row)
-		if row.Shard != nil {
-			if err := readers(ctx, js, *row.Shard, folds); err != nil {
-				return err
+		row := describeStream(s)
+		if shard, isShard := shardOf(s.Config.Name); isShard {
+			row.Shard = &shard
+			generation, _ := t.Find(shard)
+			row.Generation = generation.Generation
+			if row.Hosts, err = readShard(ctx, js, shard, folds); err != nil {
+				return nil, err
 			}
 		}
+		all.Streams = append(all.Streams, row)
 	}
 	slices.SortFunc(all.Streams, func(a, b streamJSON) int { return strings.Compare(a.order(), b.order()) })
 	if own[schema.BucketStream(schema.LeaseBucket)] != nil {
-		if err := owners(ctx, js, folds); err != nil {
-			return err
+		if err := readOwners(ctx, js, folds); err != nil {
+			return nil, err
 		}
 	}
-	all.Folds = []foldJSON{}
 	for _, f := range folds {
 		if f.Owner == "" && f.idle { // the reader was killed; JetStream removes its consumer after five minutes
 			continue
 		}
 		f.Lag = f.lag()
-		all.Folds = append(all.Folds, f)
+		all.Folds = append(all.Folds, *f)
 	}
 	slices.SortFunc(all.Folds, func(a, b foldJSON) int {
-		return strings.Compare(leaseKey(a.Fold, a.Shard),
-			leaseKey(b.Fold, b.Shard))
+		return cmp.Or(strings.Compare(a.Fold, b.Fold), cmp.Compare(a.Shard, b.Shard))
 	})
-	if b.output == "json" {
-		return json.NewEncoder(b.p.Stdout).Encode(all)
-	}
-	all.write(b.p.Stdout)
-	return nil
+	return all, nil
 }
 
 // order sorts shards first, by number.
@@ -131,14 +133,18 @@ func (s *streamJSON) order() string {
 	return fmt.Sprintf("a%08d", *s.Shard)
 }
 
-func leaseKey(fold string, shard int) string { return fmt.Sprintf("%s.%08d", fold, shard) }
+// shardOf returns the shard whose batches a stream stores.
+func shardOf(stream string) (shard int, isShard bool) {
+	number, found := strings.CutPrefix(stream, schema.StreamPrefix)
+	shard, err := strconv.Atoi(number)
+	return shard, found && err == nil
+}
 
-func describeStream(ctx context.Context, js jetstream.JetStream, t schema.Topology, s *jetstream.StreamInfo) (
-	streamJSON, error) {
+func describeStream(s *jetstream.StreamInfo) streamJSON {
 	row := streamJSON{
 		Stream: s.Config.Name, Messages: s.State.Msgs, Bytes: s.State.Bytes, MaxBytes: s.Config.MaxBytes,
-		Subjects:  s.State.NumSubjects,
-		Consumers: s.State.Consumers, Replicas: s.Config.Replicas, Sealed: s.Config.Sealed, Lagging: []string{},
+		Subjects: s.State.NumSubjects, Consumers: s.State.Consumers, Replicas: s.Config.Replicas,
+		Sealed: s.Config.Sealed, Lagging: []string{},
 	}
 	if s.State.Msgs > 0 {
 		row.First, row.Last = &s.State.FirstTime, &s.State.LastTime
@@ -151,31 +157,27 @@ func describeStream(ctx context.Context, js jetstream.JetStream, t schema.Topolo
 			}
 		}
 	}
-	number, isShard := strings.CutPrefix(s.Config.Name, schema.StreamPrefix)
-	shard, err := strconv.Atoi(number)
-	if !isShard || err != nil {
-		return row, nil
-	}
-	row.Shard = &shard
-	if g, found := t.Find(shard); found {
-		row.Generation = g.Generation
-	}
-	row.Hosts, err = hostsOf(ctx, js, s.Config.Name)
-	return row, err
+	return row
 }
 
-// hostsOf counts the hosts in the subjects of a stream.
-func hostsOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
-	stream, err := js.Stream(ctx, name)
+type foldShard struct {
+	fold  string
+	shard int
+}
+
+// readShard counts the hosts in the subjects of a shard, and adds the folds that read it. A stream that was removed in
+// the meantime has neither.
+func readShard(ctx context.Context, js jetstream.JetStream, shard int, folds map[foldShard]*foldJSON) (int, error) {
+	stream, err := js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, nil // removed in the meantime
+		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the state of %s: %w", name, err)
+		return 0, fmt.Errorf("read the state of shard %d: %w", shard, err)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
-		return 0, fmt.Errorf("list the subjects of %s: %w", name, err)
+		return 0, fmt.Errorf("list the subjects of shard %d: %w", shard, err)
 	}
 	hosts := map[string]bool{}
 	for subject := range info.State.Subjects {
@@ -183,28 +185,16 @@ func hostsOf(ctx context.Context, js jetstream.JetStream, name string) (int, err
 			hosts[subject[:kind]] = true
 		}
 	}
-	return len(hosts), nil
-}
-
-// readers adds the folds that read a shard. The names of their JetStream consumers are fold-shard-id.
-func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[string]foldJSON) error {
-	stream, err := js.Stream(ctx, schema.StreamName(shard))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the state of shard %d: %w", shard, err)
-	}
 	list := stream.ListConsumers(ctx)
 	for c := range list.Info() {
-		parts := strings.Split(c.Name, "-")
-		if len(parts) < 3 || parts[len(parts)-2] != fmt.Sprintf("%03d", shard) {
-			continue // not a consumer of gputap
+		fold, id, isReader := strings.Cut(c.Name, fmt.Sprintf("-%03d-", shard))
+		if !isReader || strings.Contains(id, "-") {
+			continue // not a consumer of gputap, whose names are fold-shard-id
 		}
-		fold := strings.Join(parts[:len(parts)-2], "-")
-		f, seen := folds[leaseKey(fold, shard)]
-		if !seen {
-			f = foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
+		f := folds[foldShard{fold, shard}]
+		if f == nil {
+			f = &foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
+			folds[foldShard{fold, shard}] = f
 		}
 		owner := c.Config.Metadata[consumer.OwnerKey]
 		// the consumer of a restarted reader disappears soon
@@ -212,16 +202,15 @@ func readers(ctx context.Context, js jetstream.JetStream, shard int, folds map[s
 			f.lags[owner] = c.NumPending
 		}
 		f.idle = f.idle && c.NumWaiting == 0
-		folds[leaseKey(fold, shard)] = f
 	}
 	if err := list.Err(); err != nil {
-		return fmt.Errorf("list the consumers of shard %d: %w", shard, err)
+		return 0, fmt.Errorf("list the consumers of shard %d: %w", shard, err)
 	}
-	return nil
+	return len(hosts), nil
 }
 
-// owners adds the instances that hold the leases.
-func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJSON) error {
+// readOwners adds the instances that hold the leases.
+func readOwners(ctx context.Context, js jetstream.JetStream, folds map[foldShard]*foldJSON) error {
 	leases, err := js.KeyValue(ctx, schema.LeaseBucket)
 	if err != nil {
 		return fmt.Errorf("read the leases: %w", err)
@@ -236,8 +225,8 @@ func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJS
 			continue
 		}
 		shard, err := strconv.Atoi(key[dot+1:])
-		entry, gone := leases.Get(ctx, key)
-		if err != nil || gone != nil {
+		entry, expired := leases.Get(ctx, key)
+		if err != nil || expired != nil {
 			continue // not the lease of a shard, or it has just expired
 		}
 		var lease struct {
@@ -246,9 +235,11 @@ func owners(ctx context.Context, js jetstream.JetStream, folds map[string]foldJS
 		if json.Unmarshal(entry.Value(), &lease) != nil || lease.Instance == "" {
 			lease.Instance = "?"
 		}
-		f := folds[leaseKey(key[:dot], shard)]
-		f.Fold, f.Shard, f.Owner = key[:dot], shard, lease.Instance
-		folds[leaseKey(f.Fold, shard)] = f
+		at := foldShard{key[:dot], shard}
+		if folds[at] == nil {
+			folds[at] = &foldJSON{Fold: at.fold, Shard: shard}
+		}
+		folds[at].Owner = lease.Instance
 	}
 	return nil
 }
@@ -259,20 +250,16 @@ func (f *foldJSON) lag() *uint64 {
 	if lag, reads := f.lags[f.Owner]; reads && f.Owner != "" {
 		return &lag
 	}
-	var least *uint64
-	for _, lag := range f.lags {
-		if least == nil || lag < *least {
-			least = &lag
-		}
+	if len(f.lags) == 0 {
+		return nil
 	}
-	return least
+	return new(slices.Min(slices.Collect(maps.Values(f.lags))))
 }
 
 func (all *busJSON) write(w io.Writer) {
 	if t := all.Topology; t != nil {
 		writeLine(w, "generation %d: %s, from %d to %d; closed generations: %d\n", t.Generation,
-			app.Plural(uint64(t.Shards), "shard", "shards"),
-			t.First, t.First+t.Shards-1, len(t.Previous))
+			app.Plural(uint64(t.Shards), "shard", "shards"), t.First, t.First+t.Shards-1, len(t.Previous))
 	} else {
 		writeLine(w, "NATS has no gputap topology; run gputap stream init\n")
 	}
@@ -291,8 +278,7 @@ func (all *busJSON) write(w io.Writer) {
 			first, last = *s.First, *s.Last
 		}
 		table.Row(generation, shard, s.Stream, s.Messages, app.Amount(s.Bytes), app.Amount(max(s.MaxBytes, 0)),
-			timestamp(first), timestamp(last),
-			s.Hosts, s.Consumers, s.Replicas, s.Leader, s.state())
+			timestamp(first), timestamp(last), s.Hosts, s.Consumers, s.Replicas, s.Leader, s.state())
 	}
 	table.Write(w)
 	if len(all.Folds) == 0 {

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
@@ -35,27 +36,6 @@ full, new checkpoints are rejected; none is evicted.`,
 		Example: `  gputap stream init --nats.url nats://bus:4222
   gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3 --max-age 48h --max-bytes 400GiB
   gputap stream init --nats.url nats://bus:4222 --shards 32 --dry-run`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"shards", "replicas", "max-age", "max-bytes"} {
-				f := cmd.Flags().Lookup(name)
-				if text := f.Value.String(); f.Changed && (text == "0" || text == "0s" || text == "" ||
-					text[0] == '-') {
-					return app.Usage(fmt.Errorf("--%s: use more than 0", name))
-				}
-			}
-			if o.MaxBytes = int64(bytes); o.Shards > schema.MostShards {
-				return app.Usage(fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MostShards))
-			}
-			if o.Replicas > bus.MostReplicas {
-				return app.Usage(fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, bus.MostReplicas))
-			}
-			if o.MaxAge != 0 && o.MaxAge < time.Second {
-				return app.Usage(fmt.Errorf("--max-age %s: use 1s or more", o.MaxAge))
-			}
-			return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-				return b.init(ctx, js, o, dryRun)
-			})
-		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Shards, "shards", 0,
@@ -67,8 +47,35 @@ full, new checkpoints are rejected; none is evicted.`,
 	flags.Var(&bytes, "max-bytes", "size of the events that are kept in all shards together, such as 64GiB "+
 		"(default: unchanged, or 1GiB on a new bus)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print the changes without making them")
-	outputFlag(cmd, &b.output)
+	out := addOutput(cmd, "table")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := validateInit(flags, o); err != nil {
+			return app.Usage(err)
+		}
+		o.MaxBytes = int64(bytes)
+		return b.with(cmd.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+			return b.init(ctx, js, o, dryRun, out)
+		})
+	}
 	return cmd
+}
+
+func validateInit(flags *pflag.FlagSet, o bus.StreamOptions) error {
+	for _, name := range []string{"shards", "replicas", "max-age", "max-bytes"} {
+		f := flags.Lookup(name)
+		if text := f.Value.String(); f.Changed && (text == "0" || text == "0s" || text[0] == '-') {
+			return fmt.Errorf("--%s: use more than 0", name)
+		}
+	}
+	switch {
+	case o.Shards > schema.MaxShards:
+		return fmt.Errorf("--shards %d: use 1 to %d", o.Shards, schema.MaxShards)
+	case o.Replicas > bus.MostReplicas:
+		return fmt.Errorf("--replicas %d: use 1 to %d", o.Replicas, bus.MostReplicas)
+	case o.MaxAge != 0 && o.MaxAge < time.Second:
+		return fmt.Errorf("--max-age %s: use 1s or more", o.MaxAge)
+	}
+	return nil
 }
 
 // initJSON is the output of init -o json.
@@ -81,7 +88,8 @@ type initJSON struct {
 	MaxBytes int64           `json:"max_bytes"`
 }
 
-func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.StreamOptions, dryRun bool) error {
+func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.StreamOptions, dryRun bool,
+	out *output) error {
 	plan, err := bus.PlanStreams(ctx, js, o)
 	if err != nil {
 		return err
@@ -92,28 +100,25 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.Str
 		}
 	}
 	has := plan.Options
-	if b.output == "json" {
-		return json.NewEncoder(b.p.Stdout).Encode(initJSON{
-			dryRun, append([]bus.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(),
-			has.MaxBytes,
-		})
+	result := initJSON{
+		dryRun, append([]bus.Step{}, plan.Steps...), plan.Topology, has.Replicas, has.MaxAge.Seconds(), has.MaxBytes,
 	}
-	if len(plan.Steps) > 0 {
-		table := app.NewTable("ACTION", "NAME", "DETAIL")
-		for _, s := range plan.Steps {
-			table.Row(s.Action, s.Name, s.Detail)
+	return out.write(b.p.Stdout, result, func(w io.Writer) {
+		if len(plan.Steps) > 0 {
+			table := app.NewTable("ACTION", "NAME", "DETAIL")
+			for _, s := range plan.Steps {
+				table.Row(s.Action, s.Name, s.Detail)
+			}
+			table.Write(w)
 		}
-		table.Write(b.p.Stdout)
-	}
-	kept := fmt.Sprintf("%s of events, kept for %s in %s (generation %d)", app.Bytes(uint64(has.MaxBytes)), has.MaxAge,
-		app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
-	switch {
-	case dryRun:
-		writeLine(b.p.Stdout, "dry run, nothing was changed; NATS would have %s", kept)
-	case len(plan.Steps) == 0:
-		writeLine(b.p.Stdout, "nothing to change: NATS has %s", kept)
-	default:
-		writeLine(b.p.Stdout, "streams are ready: NATS has %s", kept)
-	}
-	return nil
+		status := "streams are ready: NATS has"
+		switch {
+		case dryRun:
+			status = "dry run, nothing was changed; NATS would have"
+		case len(plan.Steps) == 0:
+			status = "nothing to change: NATS has"
+		}
+		writeLine(w, "%s %s of events, kept for %s in %s (generation %d)", status, app.Bytes(uint64(has.MaxBytes)),
+			has.MaxAge, app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,8 @@ func TestBadFlagValuesEndWithStatus2(t *testing.T) {
 		if f.Value.Type() == "string" || f.Value.Type() == "stringSlice" || f.Value.Type() == "stringArray" {
 			return
 		}
-		if out, err := typed(t, append(slices.Clone(command), "--"+f.Name+"=bad")...); app.ExitCode(err) != 2 || out != "" {
+		out, err := typed(t, append(slices.Clone(command), "--"+f.Name+"=bad")...)
+		if app.ExitCode(err) != 2 || out != "" {
 			t.Errorf("%v --%s=bad ends with status %d, %v, and writes %q", command, f.Name, app.ExitCode(err), err, out)
 		}
 	}
@@ -89,20 +91,23 @@ func TestBadFlagValuesEndWithStatus2(t *testing.T) {
 func TestUnusableFlagValuesEndWithStatus2(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"run --display-interval 0s", "run --for -1s", "run --rows -1", "run -o xml", "run --features memory,x", "run --metrics-addr",
-		"run --store-max-bytes 1MiB", "run --filter.pid 0", "run --nats-listen 0.0.0.0:1", "run --config /no/such/file", "run leak3",
-		"demo --scenario x", "demo --storm-seconds 0", "demo -o xml", "demo x",
-		"doctor --for 0s", "doctor -o xml", "doctor --pid -1", "version -o xml", "version x",
+		"run --display-interval 0s", "run --for -1s", "run --rows -1", "run -o xml", "run --features memory,x",
+		"run --metrics-addr", "run --store-max-bytes 1MiB", "run --filter.pid 0", "run --nats-listen 0.0.0.0:1",
+		"run --config /no/such/file", "run leak3", "demo --scenario x", "demo --storm-seconds 0", "demo -o xml",
+		"demo x", "doctor --for 0s", "doctor -o xml", "doctor --pid -1", "version -o xml", "version x",
 		"simulate --connections 0", "simulate --hosts 0", "simulate --events-per-second 0", "simulate --batch-age 0s",
 		"simulate --lose 1", "simulate --cluster=", "simulate --duration -1s", "simulate --resume", "simulate -o xml",
-		"simulate --drain -1s", "simulate --nats.url=", "simulate --nats.url http://x", "simulate --profile /no/such/file --nats.url nats://127.0.0.1:1",
-		"stream init --shards 0", "stream init --nats.url http://x", "stream info -o xml", "stream info --nats.tls.cert_file c",
-		"stream dlq --last -1", "stream dlq --show 0", "stream dlq --raw", "stream dlq --yes", "stream rm --generation 0",
-		"stream rm --fold a --generation 1", "stream rm --fold=", "config print", "config print x", "config print leak x", "config x",
-		"config print leak --consumer.shard -2", "config print leak --leak.keep_ended -1s", "config print launch --launch.max_kernels 0",
-		"config print anomaly --anomaly.warmup -1s", "config print bandwidth --bandwidth.keep -1s", "config print producer --producer.shards -1",
-		"config print leak --consumer.from yesterday", "config print leak --log.level loud", "config print producer --outbox a",
-		"nope", "help nope", "completion nope", "--nope",
+		"simulate --drain -1s", "simulate --nats.url=", "simulate --nats.url http://x",
+		"simulate --profile /no/such/file --nats.url nats://127.0.0.1:1", "stream init --shards 0",
+		"stream init --nats.url http://x", "stream info -o xml", "stream info --nats.tls.cert_file c",
+		"stream dlq --last -1", "stream dlq --show 0", "stream dlq --raw", "stream dlq --yes",
+		"stream rm --generation 0", "stream rm --fold a --generation 1", "stream rm --fold=", "config print",
+		"config print x", "config print leak x", "config x", "config print leak --consumer.shard -2",
+		"config print leak --leak.keep_ended -1s", "config print launch --launch.max_kernels 0",
+		"config print anomaly --anomaly.warmup -1s", "config print bandwidth --bandwidth.keep -1s",
+		"config print producer --producer.shards -1", "config print leak --consumer.from yesterday",
+		"config print leak --log.level loud", "config print producer --outbox a", "nope", "help nope",
+		"completion nope", "--nope",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +134,8 @@ func TestUnknownVariablesAreErrors(t *testing.T) {
 	}
 	for _, line := range lines {
 		_, err := typed(t, strings.Fields(line)...)
-		if app.ExitCode(err) != 2 || !strings.Contains(err.Error(), "unknown key leak.port (variable GPUTAP_LEAK__PORT)") {
+		const want = "unknown key leak.port (variable GPUTAP_LEAK__PORT)"
+		if app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s ends with status %d, %v", line, app.ExitCode(err), err)
 		}
 	}
@@ -216,13 +222,28 @@ func TestTextsSuggestFlagsOfTheirProgram(t *testing.T) {
 // packagesOf returns the folders of this module's packages in a program.
 func packagesOf(t *testing.T, program string) (folders []string) {
 	t.Helper()
-	const format = `{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}`
-	out, err := exec.Command("go", "list", "-deps", "-f", format, root+"/cmd/"+program).Output()
+	const module = "github.com/gputap/gputap/"
+	packages, err := listPackages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Fields(string(out))
+	for line := range strings.Lines(packages) {
+		if path, deps, _ := strings.Cut(strings.TrimSpace(line), " "); path == module+"cmd/"+program {
+			for _, name := range append(strings.Fields(deps), path) {
+				if folder, own := strings.CutPrefix(name, module); own {
+					folders = append(folders, filepath.Join(root, folder))
+				}
+			}
+		}
+	}
+	return folders
 }
+
+// listPackages lists the dependencies of every program, one program a line.
+var listPackages = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, root+"/cmd/gputap...").Output()
+	return string(out), err
+})
 
 var (
 	// commandPattern finds commands in blocks, after an imperative and in quotes. Elsewhere gputap is a noun.
@@ -231,17 +252,20 @@ var (
 	alwaysCommand = regexp.MustCompile(`\bgputap (stream|config) ([a-z]+)`)
 	// verbs follow the noun.
 	verbs = []string{
-		"streams", "watches", "attached", "attaches", "runs", "can", "needs", "sees", "has", "is", "and", "does", "in", "to",
-		"tracks", "finds", "saw", "simulation", "probes", "uses", "did", "cannot",
+		"streams", "watches", "attached", "attaches", "runs", "can", "needs", "sees", "has", "is", "and", "does", "in",
+		"to", "tracks", "finds", "saw", "simulation", "probes", "uses", "did", "cannot",
 	}
 )
+
+var readableFiles = []string{".md", ".yaml", ".yml", ".json", ".service", ".conf", ".env"}
 
 // TestTextsNameCommandsThatExist reads the string literals of all programs, the docs and the deployment files.
 func TestTextsNameCommandsThatExist(t *testing.T) {
 	t.Parallel()
 	gputap := rootCommand()
 	check := func(file, text string) {
-		for _, m := range append(commandPattern.FindAllStringSubmatch(text, -1), alwaysCommand.FindAllStringSubmatch(text, -1)...) {
+		matches := commandPattern.FindAllStringSubmatch(text, -1)
+		for _, m := range append(matches, alwaysCommand.FindAllStringSubmatch(text, -1)...) {
 			if slices.Contains(verbs, m[1]) {
 				continue
 			}
@@ -250,8 +274,10 @@ func TestTextsNameCommandsThatExist(t *testing.T) {
 				t.Errorf("%s: %q: gputap has no command %s", file, m[0], m[1])
 				continue
 			}
-			written := strings.Contains(m[0], "stream ") || strings.Contains(m[0], "config ")
-			if below, _, err := found.Find(m[2:3]); written && found.HasSubCommands() && m[2] != "" && (err != nil || below == found) {
+			if !found.HasSubCommands() || m[2] == "" || m[1] != "stream" && m[1] != "config" {
+				continue
+			}
+			if below, _, err := found.Find(m[2:3]); err != nil || below == found {
 				t.Errorf("%s: %q: gputap %s has no command %s", file, m[0], m[1], m[2])
 			}
 		}
@@ -264,7 +290,7 @@ func TestTextsNameCommandsThatExist(t *testing.T) {
 			return filepath.SkipDir
 		case d.IsDir():
 			literals(t, path, check)
-		case slices.Contains([]string{".md", ".yaml", ".yml", ".json", ".service", ".conf", ".env"}, filepath.Ext(path)):
+		case slices.Contains(readableFiles, filepath.Ext(path)):
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return err

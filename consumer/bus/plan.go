@@ -112,8 +112,8 @@ func (p *Plan) complete(o StreamOptions) StreamOptions {
 
 func (o StreamOptions) validate(asked int64) error {
 	switch {
-	case o.Shards < 1 || o.Shards > schema.MostShards:
-		return fmt.Errorf("%d shards: use 1 to %d", o.Shards, schema.MostShards)
+	case o.Shards < 1 || o.Shards > schema.MaxShards:
+		return fmt.Errorf("%d shards: use 1 to %d", o.Shards, schema.MaxShards)
 	case o.Replicas < 1 || o.Replicas > MostReplicas:
 		return fmt.Errorf("%d replicas: use 1 to %d", o.Replicas, MostReplicas)
 	case asked > 0 && o.MaxBytes < o.leastBytes():

@@ -38,7 +38,7 @@ func TestLookReadsAllLeases(t *testing.T) {
 		}
 		acks = append(acks, ack)
 	}
-	for shard := range schema.MostShards {
+	for shard := range schema.MaxShards {
 		put(l.shardKey(shard))
 		put(fmt.Sprintf("another.%d", shard))
 	}
@@ -55,16 +55,16 @@ func TestLookReadsAllLeases(t *testing.T) {
 		}
 		acks = nil
 		there, owners, err := l.look(t.Context())
-		if err != nil || len(there) != members || len(owners) != schema.MostShards ||
-			owners[schema.MostShards-1] != "me" {
+		if err != nil || len(there) != members || len(owners) != schema.MaxShards ||
+			owners[schema.MaxShards-1] != "me" {
 			t.Errorf("%d members, %d owners, %v; want %d and %d", len(there), len(owners), err, members,
-				schema.MostShards)
+				schema.MaxShards)
 		}
 	}
 	if err := l.kv.Delete(t.Context(), l.shardKey(7)); err != nil {
 		t.Fatal(err)
 	}
-	if _, owners, err := l.look(t.Context()); err != nil || len(owners) != schema.MostShards-1 || owners[7] != "" {
+	if _, owners, err := l.look(t.Context()); err != nil || len(owners) != schema.MaxShards-1 || owners[7] != "" {
 		t.Errorf("%d owners, %q of shard 7, %v", len(owners), owners[7], err)
 	}
 }

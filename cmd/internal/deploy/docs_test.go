@@ -45,7 +45,8 @@ func TestSecurityPageKeys(t *testing.T) {
 		t.Fatalf("the page names %d keys", len(keys))
 	}
 	for _, m := range keys {
-		if last := m[1][strings.LastIndexByte(m[1], '.')+1:]; last != "conf" && !strings.Contains(printed.String(), " "+last+": ") {
+		last := m[1][strings.LastIndexByte(m[1], '.')+1:]
+		if last != "conf" && !strings.Contains(printed.String(), " "+last+": ") {
 			t.Errorf("no key %s", m[0])
 		}
 	}

@@ -193,7 +193,7 @@ func TestMissingPermissionIsLoggedOnce(t *testing.T) {
 		t.Errorf("%d lines for five refusals:\n%s", n, log.String())
 	}
 	for _, want := range []string{
-		"no permission to publish\" subject=gputap.v1.ev.0.default.gpu-2.memory remedy=\"grant this user the permission",
+		"no permission to publish\" subject=gputap.v1.ev.0.default.gpu-2.memory remedy=\"grant this user the",
 		"no permission to subscribe\" subject=_INBOX.other.a remedy=\"grant this user",
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -83,12 +83,15 @@ func TestNextRunRemovesStoresOfKilledRuns(t *testing.T) {
 	if exists(killedDir) {
 		t.Errorf("%s of a killed run is left", killedDir)
 	}
-	for _, dir := range []string{aliveDir, adoptedDir, named, other, link, filepath.Join(outside, markerName), nextDir} {
+	for _, dir := range []string{
+		aliveDir, adoptedDir, named, other, link, filepath.Join(outside, markerName), nextDir,
+	} {
 		if !exists(dir) {
 			t.Errorf("%s was removed", dir)
 		}
 	}
-	if got := text.String(); strings.Count(got, "removed the temporary store of a killed run") != 1 || !strings.Contains(got, killedDir) {
+	got := text.String()
+	if strings.Count(got, "removed the temporary store of a killed run") != 1 || !strings.Contains(got, killedDir) {
 		t.Errorf("the log does not name %s alone:\n%s", killedDir, got)
 	}
 }
@@ -108,7 +111,9 @@ func TestStoreLimit(t *testing.T) {
 			bytes int64
 			fits  bool
 		}{{want + 1, false}, {want, true}} {
-			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: tt.bytes})
+			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+				Name: "S", Subjects: []string{"s"}, MaxBytes: tt.bytes,
+			})
 			if fits := err == nil; fits != tt.fits {
 				t.Errorf("limit %d: a stream of %d bytes fits: %v, %v", size, tt.bytes, fits, err)
 			}
