@@ -155,7 +155,7 @@ func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
 		{descOutboxBytes, prometheus.GaugeValue, float64(l.outbox.Bytes)},
 		{descOutboxCount, prometheus.GaugeValue, float64(l.outbox.Batches)},
 		{descOutboxAge, prometheus.GaugeValue, age},
-		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.Dropped + l.full)},
+		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.Dropped)},
 		{descOutboxErrors, prometheus.CounterValue, float64(l.outbox.WriteErrors)},
 		{descOutboxDamage, prometheus.CounterValue, float64(l.outbox.Corrupt)},
 		{descOutboxOK, prometheus.GaugeValue, writable},

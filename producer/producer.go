@@ -164,7 +164,7 @@ func (p *Producer) openOutbox(h *schema.Header) error {
 	}
 	o, err := outbox.Open(outbox.Options{
 		Dir: p.cfg.Outbox, MaxBytes: int64(p.cfg.OutboxMaxBytes), Cluster: h.Cluster, Host: h.Host,
-		Run: fmt.Sprint(h.BootID, " ", h.Run), Lost: p.spool.lost, Changed: p.spool.changed, Log: p.log,
+		Lost: p.spool.lost, Changed: p.spool.changed, Urgent: p.spool.urgent, Log: p.log,
 	})
 	p.spool.outbox = o
 	return err

@@ -1,131 +1,168 @@
 package outbox
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"reflect"
-	"strings"
+	"slices"
+
+	"github.com/gputap/gputap/schema"
 )
 
-const (
-	stateName     = "state"
-	maxStateBytes = 1 << 20 // a usual one has 300
-)
+const stateName = "state"
 
-// state is a file beside the segments: JSON and its checksum. It may be older than the segments: then batches are sent
-// again. After a power cut it may be newer: therefore a number of a segment is never used again.
+// state is a file beside the segments: a record whose data is JSON. It may be older than the segments: then batches are
+// sent again.
 type state struct {
-	Next  uint64            // number of the next segment
-	Acked map[string]acked  // by kind
-	Runs  map[string]losses // of the run that wrote it, and of earlier ones with batches in the outbox
-
-	corrupt uint64 // 1 if the file was corrupt
-}
-
-// acked is a position before which everything is acked.
-type acked struct {
-	Segment uint64
-	position
+	Run        uint64 // that wrote it
+	Acked, End [schema.NumKinds]position
+	Lost       uint64 // events that the run lost
+	Unreported uint64 // of these and of those that earlier runs lost: no acked batch reports them
+	Reporting  uint64 // the run whose batch was acked last
+	Reported   uint64 // the greatest Lost of its acked batches
 }
 
 // readState returns errCorrupt for a file that cannot be trusted.
-func readState(dir *os.Root) (st state, err error) {
-	info, err := dir.Lstat(stateName)
+func readState(root *os.Root) (st state, err error) {
+	f, err := openFile(root, stateName)
 	if errors.Is(err, os.ErrNotExist) {
 		return st, nil
 	}
 	if err != nil {
 		return st, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxStateBytes {
-		return st, errCorrupt
-	}
-	text, err := dir.ReadFile(stateName)
-	if err != nil {
-		return st, err
-	}
-	body, sum, _ := strings.Cut(string(text), "\n")
-	if sum != checksumText([]byte(body))+"\n" || json.Unmarshal([]byte(body), &st) != nil {
-		return state{}, errCorrupt
+	defer f.Close()
+	if _, err := readJSON(f, &st); err != nil {
+		return state{}, err
 	}
 	return st, nil
 }
 
-// ackedIn returns the acked position in a segment. If the segment was cut off before it, all the rest was acked.
-func (st *state) ackedIn(s *segment) position {
-	switch p := st.Acked[s.kind.String()]; {
-	case p.Segment != s.number || p.Off < s.begin.Off:
-		return s.begin
-	case p.Off >= s.end.Off:
-		return s.end
-	default:
-		return p.position
-	}
-}
-
-// save replaces the file if it would say something else. Then losses of earlier runs become losses of this run. The
-// file is synced when losses change, or wait to be reported; else a power cut costs no more than batches sent again.
-func (o *Outbox) save() error {
+// save replaces the file if it would say something else. Once no batch of an earlier run is left, the losses that none
+// of them reported become losses of this run. The file is synced when it has losses to be reported; else a power cut
+// costs no more than batches sent again.
+func (o *Outbox) save() (err error) {
 	o.mu.Lock()
-	inherited := o.inherited
-	st := state{Next: o.next, Acked: map[string]acked{}, Runs: map[string]losses{}}
+	st := state{Run: o.run, Reporting: o.reporting, Reported: o.reported, Lost: o.opts.Lost.Load()}
 	for i := range o.queues {
-		if q := &o.queues[i]; len(q.segments) > 0 {
-			st.Acked[q.segments[0].kind.String()] = acked{q.segments[0].number, q.acked}
-		}
+		st.Acked[i], st.End[i] = o.queues[i].acked, o.queues[i].end()
 	}
-	unreported := false
-	for id, r := range o.runs {
-		l := r.losses
-		if id == o.opts.Run {
-			l.Lost = o.opts.Lost.Load() + inherited
-		}
-		st.Runs[id] = l
-		unreported = unreported || l.unreported() > 0
+	st.Unreported = o.unreported + st.Lost
+	if o.reporting == o.run {
+		st.Unreported -= min(st.Unreported, o.reported)
 	}
+	inherited := uint64(0)
+	if o.oldestRun() >= o.run {
+		inherited = o.unreported
+	}
+	st.Lost += inherited
 	o.mu.Unlock()
-	was := o.disk.saved
-	if reflect.DeepEqual(&st, was) && len(o.disk.unended) == 0 {
-		return nil
+	if was := o.saved; was == nil || *was != st {
+		err = o.write(&st, was == nil || was.Unreported+st.Unreported > 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // in a removed directory nobody will read it
+			return err
+		}
+		o.saved = &st
 	}
-	text, _ := json.Marshal(st)
-	sync := was == nil || unreported || !reflect.DeepEqual(st.Runs, was.Runs)
-	if err := o.disk.replace(stateName, fmt.Appendf(text, "\n%s\n", checksumText(text)), sync); err != nil {
-		return err
-	}
-	o.disk.saved = &st
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.inherited -= inherited
+	o.unreported -= inherited
 	o.opts.Lost.Add(inherited)
-	var errs []error
-	for _, s := range o.disk.unended { // their losses are stored now
-		errs = append(errs, s.close())
-	}
-	o.disk.unended = nil
-	return errors.Join(errs...)
+	return err
 }
 
-func checksumText(body []byte) string { return fmt.Sprintf("%08x", checksum(body)) }
-
-func (w *writer) replace(name string, text []byte, sync bool) error {
-	f, err := w.create(name + ".new")
+func (o *Outbox) write(st *state, sync bool) error {
+	f, err := o.root.OpenFile(stateName+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Write(text); err != nil {
+	_, err = writeJSON(f, st)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = o.root.Rename(stateName+".new", stateName)
+	}
+	if err == nil && sync {
+		err = o.dir.Sync()
+	}
+	return err
+}
+
+// restore makes the queues from the state and the segments of earlier runs.
+func (o *Outbox) restore() error {
+	st, err := readState(o.root)
+	corrupt := uint64(0)
+	if errors.Is(err, errCorrupt) {
+		corrupt++
+		o.opts.Log.Warn("outbox state is corrupt; acked batches may be sent again, earlier losses may not be reported",
+			"dir", o.opts.Dir)
+	} else if err != nil { // it may be readable later, and must not be replaced
 		return err
 	}
-	if sync {
-		if err := f.Sync(); err != nil {
+	names, err := o.dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	var queues [schema.NumKinds]queue
+	var trash []*segment
+	run, lost := st.Run, st.Lost
+	for _, name := range slices.Backward(names) {
+		s := parseName(name)
+		if s == nil {
+			continue
+		}
+		q, next := &queues[s.kind], (*segment)(nil)
+		if len(q.segments) > 0 {
+			next = q.segments[0]
+		}
+		err := s.load(o.root, next)
+		if err != nil && !errors.Is(err, errCorrupt) {
 			return err
 		}
+		if run = max(run, s.run()); err != nil {
+			if trash = append(trash, s); s.bytes >= headBytes { // a smaller one is of a crash before its first batch
+				corrupt++
+				o.opts.Log.Warn("outbox segment is corrupt; its batches are lost", "dir", o.opts.Dir, "segment", name)
+			}
+			continue
+		}
+		q.segments = slices.Insert(q.segments, 0, s)
+		if s.run() == st.Run {
+			lost = max(lost, s.Lost)
+		}
 	}
-	if err := w.root.Rename(name+".new", name); err != nil || !sync {
-		return err
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.run, o.queues, o.trash, o.corrupt = run+1, queues, trash, o.corrupt+corrupt
+	o.unreported, o.reporting, o.reported = st.Unreported+lost-st.Lost, st.Reporting, st.Reported
+	for kind := range o.queues {
+		q := &o.queues[kind]
+		q.acked = st.Acked[kind]
+		missing := q.startAt(st.End[kind])
+		if st.Run > 0 {
+			o.unreported += missing
+		}
+		o.advance(q, q.acked)
 	}
-	return w.dir.Sync()
+	for o.bytes() > o.opts.MaxBytes && o.evict(len(DropOrder)) { // the limit was lowered
+	}
+	return nil
+}
+
+// startAt moves acked to the first segment, and returns how many events before it are neither acked nor in a file. The
+// state tells the end of the log, unless batches were appended after it.
+func (q *queue) startAt(end position) (missing uint64) {
+	first := end
+	if n := len(q.segments); n > 0 {
+		last := &q.segments[n-1].end
+		last.Batches, last.Events = max(last.Batches, end.Batches), max(last.Events, end.Events)
+		first = q.segments[0].begin
+	}
+	if first.Batches > q.acked.Batches {
+		_, missing = q.left(first)
+		q.acked = first
+	}
+	return missing
 }
