@@ -49,7 +49,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func outboxOptions(s *spool, dir string) outbox.Options {
 	return outbox.Options{
-		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Lost: s.lost, Changed: s.changed, Urgent: s.urgent, Log: quiet(),
+		Dir: dir, MaxBytes: 1 << 30, Lost: s.lost, Changed: s.changed, Urgent: s.urgent, Log: quiet(),
 		SegmentBytes: 32 << 10, SyncInterval: 10 * time.Millisecond,
 	}
 }
@@ -632,7 +632,6 @@ func TestRenamedHost(t *testing.T) {
 	var sent [schema.NumKinds][][]byte
 	s := newSpool(1 << 20)
 	opts := outboxOptions(s, dir)
-	opts.Host = "old.name"
 	s.useOutbox(t, opts)
 	r := &life{t: t, s: s, header: schema.Header{Cluster: "c", Host: "old.name", BootID: "b", Run: 1}}
 	ended, end := context.WithCancel(t.Context())

@@ -338,7 +338,7 @@ func TestLossIsReportedOnce(t *testing.T) {
 			b.lose(500)
 			b.sync()
 			end(b)
-			obstacle := filepath.Join(b.opts.Dir, stateName+".new")
+			obstacle := filepath.Join(b.opts.Dir, "state"+".new")
 			if err := os.Mkdir(obstacle, 0o700); err != nil {
 				t.Fatal(err)
 			}

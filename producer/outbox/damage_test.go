@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/producer/outbox/segment"
 )
 
 // written is a directory with memory batches 1 to n, of a run that was closed, or that crashed.
@@ -23,39 +25,23 @@ func written(t *testing.T, n int, closed bool) string {
 	return dir
 }
 
-// segmentAt opens a segment file as Open does.
-func segmentAt(t *testing.T, path string) *segment {
-	t.Helper()
-	root, err := os.OpenRoot(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	s := parseName(filepath.Base(path))
-	if err := s.load(root, nil); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // recordsOf are the offsets of a segment's batches, and their end.
-func recordsOf(t *testing.T, path string) (offsets []int64) {
+func recordsOf(t *testing.T, path string) []int64 {
 	t.Helper()
-	s := segmentAt(t, path)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for at := s.begin; at.Off < s.end.Off; {
-		h, err := readHead(f, at.Off)
+	offsets := []int64{0}
+	for {
+		last := offsets[len(offsets)-1]
+		h, err := segment.ReadHead(f, last)
 		if err != nil {
-			t.Fatal(err)
+			return offsets
 		}
-		offsets = append(offsets, at.Off)
-		at = at.after(int(h.Bytes), int(h.Events))
+		offsets = append(offsets, last+segment.HeadBytes+int64(h.Bytes))
 	}
-	return append(offsets, s.end.Off)
 }
 
 func flip(t *testing.T, path string, off int64) {
@@ -114,19 +100,16 @@ func TestDamage(t *testing.T) {
 		{"nothing", true, func(*testing.T, string, string) {}, all, 0},
 		{"nothing, after a crash", false, func(*testing.T, string, string) {}, all, 0},
 		{"byte of a batch", true, func(t *testing.T, first, _ string) {
-			flip(t, first, recordsOf(t, first)[3]+headBytes+7)
+			flip(t, first, recordsOf(t, first)[3]+segment.HeadBytes+7)
 		}, without(4, 4), 4},
 		{"byte of a batch before a crash", false, func(t *testing.T, _, last string) {
-			flip(t, last, recordsOf(t, last)[3]+headBytes+7)
+			flip(t, last, recordsOf(t, last)[3]+segment.HeadBytes+7)
 		}, without(49, 49), 49},
 		{"byte of a head", true, func(t *testing.T, first, _ string) {
 			flip(t, first, recordsOf(t, first)[3]+20)
 		}, without(4, perSegment), 39},
 		{"byte of the first record", true, func(t *testing.T, first, _ string) {
 			flip(t, first, 15)
-		}, without(1, perSegment), 45},
-		{"byte of the names", true, func(t *testing.T, first, _ string) {
-			flip(t, first, headBytes)
 		}, without(1, perSegment), 45},
 		{"byte of the last first record", true, func(t *testing.T, _, last string) {
 			flip(t, last, 15)
@@ -138,9 +121,10 @@ func TestDamage(t *testing.T) {
 			remove(t, last)
 		}, without(46, 50), 46 + 47 + 48 + 49 + 50},
 		{"nothing of a segment", false, func(t *testing.T, _, last string) {
-			s := parseName(filepath.Base(last))
-			s.number++
-			if err := os.WriteFile(filepath.Join(filepath.Dir(last), s.name()), nil, 0o600); err != nil {
+			n, _ := segment.Parse(filepath.Base(last))
+			n.Number++
+			n.Begin.Batches, n.Begin.Events = 50, sum(all)
+			if err := os.WriteFile(filepath.Join(filepath.Dir(last), n.String()), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, all, 0},
@@ -157,7 +141,7 @@ func TestDamage(t *testing.T) {
 			cut(t, last, size+10_000)
 		}, without(50, 50), 50},
 		{"state", true, func(t *testing.T, first, _ string) {
-			flip(t, filepath.Join(filepath.Dir(first), stateName), 30)
+			flip(t, filepath.Join(filepath.Dir(first), "state"), 30)
 		}, all, 0},
 	}
 	for _, tt := range tests {
@@ -272,7 +256,7 @@ func TestStateIsReadLater(t *testing.T) {
 		o.Ack(next(t, o, memory))
 	}
 	o.Close()
-	path := filepath.Join(dir, stateName)
+	path := filepath.Join(dir, "state")
 	if err := unix.Mount("/proc/self/mem", path, "", unix.MS_BIND, ""); err != nil { // reading it is EIO
 		t.Skipf("nothing can be mounted, which takes root: %v", err)
 	}
@@ -314,13 +298,13 @@ func FuzzSegment(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, (&segment{kind: memory, number: 1 << 32}).name()), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, segment.Name{Kind: memory, Number: 1 << 32}.String()), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		o := open(t, options(dir))
 		n := 0
 		for b := next(t, o, memory); b != nil; b = next(t, o, memory) {
-			if n += headBytes + len(b.Data); n > len(data) {
+			if n += segment.HeadBytes + len(b.Data); n > len(data) {
 				t.Fatalf("%d bytes of batches in a file of %d", n, len(data))
 			}
 			o.Ack(b)
@@ -340,20 +324,20 @@ func FuzzState(f *testing.F) {
 	o.opts.Lost.Store(7)
 	o.Ack(next(f, o, memory))
 	o.syncNow()
-	good, err := os.ReadFile(filepath.Join(dir, stateName))
+	good, err := os.ReadFile(filepath.Join(dir, "state"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good, true)
-	f.Add(good[headBytes:], true)
+	f.Add(good[segment.HeadBytes:], true)
 	f.Add([]byte("{}"), true)
 	f.Add([]byte("{}\n"), false)
 	f.Fuzz(func(t *testing.T, text []byte, valid bool) {
 		if valid { // a good checksum
-			text = (&record{data: text}).encode(nil)
+			text = segment.Encode(nil, segment.Head{}, text)
 		}
 		dir := written(t, 20, true)
-		if err := os.WriteFile(filepath.Join(dir, stateName), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "state"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		o := open(t, options(dir))

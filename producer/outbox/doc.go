@@ -1,11 +1,11 @@
 // Package outbox stores encoded batches in a directory until NATS has acked them, so that they outlive the producer
 // and a reboot.
 //
-// Order. Each kind has a queue of segment files; within a kind, batches come out as they were appended. No batch of a
-// run comes out while one of an earlier run is not acked, of whatever kind.
+// Order. Within a kind, batches come out as they were appended. No batch of a run comes out while one of an earlier run
+// is not acked, of whatever kind.
 //
-// Delivery. A batch that Append stored comes out of Next until it is acked. After a kill, batches acked in the last
-// second come out again; readers drop them by their seq.
+// Delivery. A batch comes out of Next until it is acked. After a kill, batches acked in the last second come out again;
+// readers drop them by their seq.
 //
 // Durability. A kill takes nothing that Append stored, a power cut the batches of the last SyncInterval.
 //

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/producer/outbox/segment"
 )
 
 // openImpatient opens an outbox that waits little for the disk from then on.
@@ -128,7 +130,7 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	opts.Log = log.logger()
 	o := open(t, opts)
 	o.opts.Timeout = 20 * time.Millisecond
-	answer := silent(t, filepath.Join(opts.Dir, stateName+".new"), os.O_RDONLY)
+	answer := silent(t, filepath.Join(opts.Dir, "state"+".new"), os.O_RDONLY)
 	fill(t, o, memory, 1, 1, 100)
 	synced := make(chan struct{})
 	go func() {
@@ -139,14 +141,15 @@ func TestSilentDiskAtWrite(t *testing.T) {
 		t.Error("the disk counts as failed at once")
 	}
 	awaits(t, "new batches may pass", func() bool { return o.Stats().Bypass[launch] })
+	awaits(t, "the log says so", func() bool { return log.count("does not answer") == 1 })
 	s := o.Stats()
-	if s.Bypass[memory] || s.Writable || log.count("does not answer") != 1 {
+	if s.Bypass[memory] || s.Writable {
 		t.Errorf("%+v, the log has %s", s, &log.text)
 	}
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))
 	answer()
 	<-synced
-	if err := os.Remove(filepath.Join(opts.Dir, stateName+".new")); err != nil { // the FIFO
+	if err := os.Remove(filepath.Join(opts.Dir, "state"+".new")); err != nil { // the FIFO
 		t.Fatal(err)
 	}
 	o.syncNow()
@@ -161,7 +164,8 @@ func TestSilentDiskAtWrite(t *testing.T) {
 func TestSilentDiskAtStart(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 3, true)
-	answer := silent(t, filepath.Join(dir, (&segment{kind: launch, number: 9}).name()), os.O_WRONLY)
+	fifo := filepath.Join(dir, segment.Name{Kind: launch, Number: 9}.String())
+	answer := silent(t, fifo, os.O_WRONLY)
 	log := &logged{}
 	opts := options(dir)
 	opts.Log, opts.Timeout = log.logger(), 20*time.Millisecond
@@ -170,6 +174,9 @@ func TestSilentDiskAtStart(t *testing.T) {
 		t.Errorf("%+v, the log has %s", o.Stats(), &log.text)
 	}
 	answer()
+	if err := os.Remove(fifo); err != nil {
+		t.Fatal(err)
+	}
 	o.syncNow()
 	same(t, "then", takeAll(t, o, memory), from(1, 3))
 	if !o.Stats().Writable {

@@ -111,10 +111,10 @@ func (m *model) push(kind schema.Kind) {
 	if err := m.o.Append(b, false); err != nil {
 		m.t.Fatal(err)
 	}
-	k.stored[k.pushed] = spot{m.o.path(b.segment), b.at.after(len(b.Data), b.Events).Off}
+	k.stored[k.pushed] = spot{m.o.path(b.file), b.at.After(len(b.Data), b.Events).Off}
 }
 
-func (o *Outbox) path(s *segment) string { return filepath.Join(o.opts.Dir, s.name()) }
+func (o *Outbox) path(f *file) string { return filepath.Join(o.opts.Dir, f.String()) }
 
 func (m *model) ack(kind schema.Kind) {
 	for _, other := range modelKinds {
@@ -172,9 +172,9 @@ func (m *model) sync() {
 	m.o.syncNow()
 	for i := range m.o.queues {
 		q := &m.o.queues[i]
-		for i, s := range q.segments {
-			if q.eventsIn(i) > 0 && s.run() == m.o.run && s.synced != s.end.Off {
-				m.t.Fatalf("%s: %d of %d bytes are synced", s.name(), s.synced, s.end.Off)
+		for i, s := range q.files {
+			if q.eventsIn(i) > 0 && s.Run() == m.o.run && s.synced != s.end.Off {
+				m.t.Fatalf("%s: %d of %d bytes are synced", s.String(), s.synced, s.end.Off)
 			}
 		}
 	}
@@ -189,8 +189,8 @@ func (m *model) restart() {
 func (o *Outbox) synced() map[string]int64 {
 	all := map[string]int64{}
 	for i := range o.queues {
-		for _, s := range o.queues[i].segments {
-			if s.run() == o.run {
+		for _, s := range o.queues[i].files {
+			if s.Run() == o.run {
 				all[o.path(s)] = s.synced
 			}
 		}
@@ -215,7 +215,7 @@ func (m *model) crash(power bool) {
 	if power {
 		cutPower(m.t, m.random, synced)
 		if m.random.IntN(4) == 0 {
-			if err := os.WriteFile(filepath.Join(m.dir, stateName), []byte("gput"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(m.dir, "state"), []byte("gput"), 0o600); err != nil {
 				m.t.Fatal(err)
 			}
 		}

@@ -6,27 +6,26 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gputap/gputap/producer/outbox/segment"
 	"github.com/gputap/gputap/schema"
 )
 
 var (
 	errUnwritable = errors.New("the disk cannot be written")
 	errFull       = errors.New("the outbox is full of more precious batches")
-	errSilent     = errors.New("the disk does not answer")
 )
 
 // Options of an Outbox. A duration or SegmentBytes of 0 stands for the default.
 type Options struct {
-	Dir           string
-	MaxBytes      int64  // of all files
-	Cluster, Host string // whose batches this run appends
+	Dir      string
+	MaxBytes int64 // of all files
 	// Lost counts the events that this run lost. The outbox adds its own losses and those of earlier runs that none of
 	// their acked batches reports.
 	Lost *atomic.Uint64
@@ -52,11 +51,10 @@ type Batch struct {
 	Last   schema.KTime // time of its last event
 	Closed int64        // wall time, ns
 
-	Earlier       bool   // Next sets it for a batch of an earlier run
-	Cluster, Host string // Next sets the host that made the batch
+	Earlier bool // Next sets it for a batch of an earlier run
 
-	segment *segment // nil: the outbox does not have it
-	at      position
+	file *file // nil: the outbox does not have it
+	at   segment.Position
 }
 
 // Outbox is a directory of batches that outlive the producer. Append and Close belong to one goroutine, Next and Ack of
@@ -64,28 +62,27 @@ type Batch struct {
 type Outbox struct {
 	opts    Options
 	readers [schema.NumKinds]struct {
-		turn turn
+		turn segment.Turn
 		buf  []byte
 	}
 	stop    context.CancelFunc
 	syncing sync.WaitGroup
 
-	writing turn     // its holder alone writes, and uses the fields up to mu
-	root    *os.Root // the directory that was entered; nil: none
-	dir     *os.File // the same, locked
-	open    [schema.NumKinds]*segment
+	writing segment.Turn // its holder alone writes, and uses the fields up to mu
+	dir     *segment.Dir // nil: it was not entered
+	open    [schema.NumKinds]*file
 	made    uint64 // segments of this run
-	saved   *state // contents of the state file, if this run wrote it
+	saved   *state // as in its file, if this run wrote it
 	buf     []byte
 
 	mu          sync.Mutex // never held while waiting for the disk
 	queues      [schema.NumKinds]queue
-	run         uint64     // of the segments to be written; 0 until the directory was entered
-	trash       []*segment // whose files are to be deleted
-	unreported  uint64     // losses of earlier runs that none of their acked batches reported
-	reporting   uint64     // the run whose batch was acked last
-	reported    uint64     // the greatest Lost of its acked batches
-	failing     bool       // the disk cannot be written
+	run         uint64  // of the segments to be written; 0 until the directory was entered
+	trash       []*file // to be deleted
+	unreported  uint64  // losses of earlier runs that none of their acked batches reported
+	reporting   uint64  // the run whose batch was acked last
+	reported    uint64  // the greatest Lost of its acked batches
+	failing     bool    // the disk cannot be written
 	dropped     uint64
 	writeErrors uint64
 	corrupt     uint64
@@ -99,13 +96,15 @@ func Open(opts Options) (*Outbox, error) {
 	opts.SyncInterval = cmp.Or(opts.SyncInterval, time.Second)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	opts.ReadTimeout = cmp.Or(opts.ReadTimeout, 30*time.Second)
-	o := &Outbox{opts: opts, writing: make(turn, 1)}
+	o := &Outbox{opts: opts, writing: segment.NewTurn()}
 	for i := range o.readers {
-		o.readers[i].turn = make(turn, 1)
+		o.readers[i].turn = segment.NewTurn()
 	}
-	if err := o.writing.take(context.Background(), opts.Timeout, o.enter); err != nil && !mayRecover(err) {
-		return nil, err
-	} else if err != nil {
+	if err := o.writing.Take(context.Background(), opts.Timeout, o.enter); err != nil {
+		mayRecover := errors.Is(err, unix.EIO) || errors.Is(err, unix.EROFS) || errors.Is(err, segment.ErrSilent)
+		if !mayRecover && !isFull(err) {
+			return nil, err // somebody must correct it
+		}
 		o.fail(err)
 	}
 	if s := o.Stats(); s.Batches > 0 {
@@ -116,31 +115,6 @@ func Open(opts Options) (*Outbox, error) {
 	o.stop = stop
 	o.syncing.Go(func() { o.syncUntil(ctx) })
 	return o, nil
-}
-
-// turn is held by the function that waits for a disk: one that is silent gets no second request.
-type turn chan struct{}
-
-// take runs f in turn, in another goroutine. It returns before f does when ctx ends or the time is over.
-func (t turn) take(ctx context.Context, timeout time.Duration, f func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errSilent)
-	defer cancel()
-	select {
-	case t <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		defer func() { <-t }()
-		ended <- f()
-	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Append stores a batch behind all others of its kind and returns when Linux has it, or when it is dropped because the
@@ -167,19 +141,18 @@ func (o *Outbox) Next(ctx context.Context, kind schema.Kind) (*Batch, error) {
 		o.mu.Lock()
 		q := &o.queues[kind]
 		q.inFlight = nil
-		if q.waiting() == 0 || o.oldestRun() < q.segments[0].run() {
+		if q.waiting() == 0 || o.oldestRun() < q.files[0].Run() {
 			o.mu.Unlock()
 			return nil, nil
 		}
-		s := q.segments[0]
-		b := &Batch{Kind: kind, Earlier: s.run() < o.run, Cluster: s.Cluster, Host: s.Host, segment: s, at: q.acked}
+		b := &Batch{Kind: kind, Earlier: q.files[0].Run() < o.run, file: q.files[0], at: q.acked}
 		q.inFlight = b
 		o.mu.Unlock()
-		r, err := o.read(ctx, b)
+		h, data, err := o.read(ctx, b)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if o.claim(q, b, r, err) {
+		if o.fill(q, b, h, data, err) {
 			return b, nil
 		}
 	}
@@ -187,54 +160,53 @@ func (o *Outbox) Next(ctx context.Context, kind schema.Kind) (*Batch, error) {
 
 // read retries unless the batch is corrupt or gone. It opens the file for each batch: that is little beside the round
 // trip to NATS that follows.
-func (o *Outbox) read(ctx context.Context, b *Batch) (record, error) {
-	var r record
-	reader := &o.readers[b.Kind]
-	err := reader.turn.take(ctx, o.opts.ReadTimeout, func() (err error) {
+func (o *Outbox) read(ctx context.Context, b *Batch) (segment.Head, []byte, error) {
+	reader, dir := &o.readers[b.Kind], o.dir
+	var head segment.Head
+	err := reader.turn.Take(ctx, o.opts.ReadTimeout, func() error {
 		for began := time.Now(); ; time.Sleep(o.opts.ReadTimeout / 30) {
-			var f *os.File
-			if f, err = openFile(o.root, b.segment.name()); err == nil {
-				r, err = readRecord(f, b.at.Off, reader.buf)
-				reader.buf = r.data
+			f, err := dir.Open(b.file.String())
+			if err == nil {
+				head, reader.buf, err = segment.Read(f, b.at.Off, reader.buf)
 				f.Close()
 			}
 			gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrClosed)
-			if err == nil || gone || errors.Is(err, errCorrupt) || time.Since(began) > o.opts.ReadTimeout {
+			if err == nil || gone || errors.Is(err, segment.ErrCorrupt) || time.Since(began) > o.opts.ReadTimeout {
 				return err
 			}
 		}
 	})
-	if errors.Is(err, errSilent) || ctx.Err() != nil {
-		return record{}, err // r may still be written
+	if errors.Is(err, segment.ErrSilent) || ctx.Err() != nil {
+		return segment.Head{}, nil, err // the goroutine may still write the others
 	}
-	return r, err
+	return head, reader.buf, err
 }
 
-// claim fills a batch that was read. After an error it counts the loss: one batch if its head is good, else the rest of
-// the segment.
-func (o *Outbox) claim(q *queue, b *Batch, r record, err error) bool {
+// fill fills a batch that was read. After an error it counts the loss: one batch if its head is good, else the rest of
+// the file.
+func (o *Outbox) fill(q *queue, b *Batch, h segment.Head, data []byte, err error) bool {
 	o.mu.Lock()
 	if q.inFlight != b {
 		o.mu.Unlock()
-		return false // its segment was dropped, and is counted
+		return false // its file was dropped, and is counted
 	}
 	if err == nil {
-		b.Data, b.Seq, b.Events, b.Lost, b.Last, b.Closed = r.data, r.Seq, int(r.Events), r.Lost, r.Last, r.Closed
+		b.Data, b.Seq, b.Events, b.Lost, b.Last, b.Closed = data, h.Seq, int(h.Events), h.Lost, h.Last, h.Closed
 		o.mu.Unlock()
 		return true
 	}
 	o.corrupt++
 	q.inFlight = nil
-	batches, events := 1, uint64(r.Events)
-	if errors.Is(err, errCorruptBatch) {
+	batches, events := 1, uint64(h.Events)
+	if errors.Is(err, segment.ErrCorruptData) {
 		o.opts.Lost.Add(events)
-		o.advance(q, b.at.after(int(r.Bytes), int(r.Events)))
+		o.advance(q, b.at.After(int(h.Bytes), int(h.Events)))
 	} else {
 		batches, events = o.lose(q)
 	}
 	o.mu.Unlock()
 	o.opts.Log.Warn("batches in the outbox cannot be read; they are lost",
-		"segment", b.segment.name(), "offset", b.at.Off, "batches", batches, "events", events, "err", err)
+		"segment", b.file.String(), "offset", b.at.Off, "batches", batches, "events", events, "err", err)
 	o.opts.Changed()
 	return false
 }
@@ -248,8 +220,8 @@ func (o *Outbox) Ack(b *Batch) {
 		q.inFlight = nil
 	}
 	o.report(b)
-	if b.segment != nil && q.acked == b.at {
-		o.advance(q, b.at.after(len(b.Data), b.Events))
+	if b.file != nil && q.acked == b.at {
+		o.advance(q, b.at.After(len(b.Data), b.Events))
 	}
 	if b.Earlier {
 		o.opts.Changed()
@@ -292,9 +264,21 @@ func (o *Outbox) Close() {
 	o.syncing.Wait()
 	o.writing <- struct{}{}
 	defer func() { <-o.writing }()
-	if o.root != nil {
-		o.leave()
+	if o.dir == nil {
+		return
 	}
+	o.mu.Lock()
+	for i := range o.queues {
+		q := &o.queues[i]
+		if b := q.inFlight; b != nil && b.file != nil && !slices.Contains(q.files, b.file) {
+			o.opts.Lost.Add(uint64(b.Events)) // no file has it any more
+		}
+	}
+	o.mu.Unlock()
+	if err := o.syncAll(true); err != nil {
+		o.fail(err)
+	}
+	o.closeFiles()
 }
 
 // fail counts an error of the disk. The log says once what to do about it.
@@ -320,8 +304,3 @@ func (o *Outbox) fail(err error) {
 }
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
-// mayRecover tells a disk that fails from a mistake that somebody must correct.
-func mayRecover(err error) bool {
-	return isFull(err) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EROFS) || errors.Is(err, errSilent)
-}

@@ -2,31 +2,43 @@ package outbox
 
 import (
 	"math"
-	"slices"
+	"os"
 
+	"github.com/gputap/gputap/producer/outbox/segment"
 	"github.com/gputap/gputap/schema"
 )
 
 // DropOrder lists the kinds from the least precious, which is dropped first, to the most precious.
 var DropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
 
-// queue is the log of a kind from its oldest batch that is not acked. Each segment ends with the counts with which the
-// next one begins: batches of missing files belong to the segment before them.
-type queue struct {
-	segments []*segment // oldest first
-	acked    position   // all before it is acked or lost; in the first segment, or at the end if there is none
-	inFlight *Batch     // also while it is being read; its segment may have been dropped
+// file is a segment. The outbox's mu guards end, bytes and open.
+type file struct {
+	segment.Name
+	end   segment.Position // end.Off is not known in a segment of an earlier run
+	bytes int64
+	open  bool // batches are appended
+
+	handle *os.File // only the holder of writing uses it and synced
+	synced int64    // bytes that survive a power cut
 }
 
-func (q *queue) end() position {
-	if n := len(q.segments); n > 0 {
-		return q.segments[n-1].end
+// queue is the log of a kind from its oldest batch that is not acked. Each file ends with the counts with which the
+// next one begins: batches of missing files belong to the file before them.
+type queue struct {
+	files    []*file          // oldest first
+	acked    segment.Position // all before it is acked or lost; in the first file, or at the end if there is none
+	inFlight *Batch           // also while it is being read; its file may have been dropped
+}
+
+func (q *queue) end() segment.Position {
+	if n := len(q.files); n > 0 {
+		return q.files[n-1].end
 	}
 	return q.acked
 }
 
 // left is how much of the log up to p is not acked.
-func (q *queue) left(p position) (batches int, events uint64) {
+func (q *queue) left(p segment.Position) (batches int, events uint64) {
 	return int(p.Batches - min(p.Batches, q.acked.Batches)), p.Events - min(p.Events, q.acked.Events)
 }
 
@@ -41,43 +53,41 @@ func (o *Outbox) oldestRun() uint64 {
 	for i := range o.queues {
 		q := &o.queues[i]
 		if q.waiting() > 0 {
-			run = min(run, q.segments[0].run())
+			run = min(run, q.files[0].Run())
 		}
-		if b := q.inFlight; b != nil && b.segment != nil {
-			run = min(run, b.segment.run())
+		if b := q.inFlight; b != nil && b.file != nil {
+			run = min(run, b.file.Run())
 		}
 	}
 	return run
 }
 
-const blockBytes = 4 << 10 // least room that a file takes
-
 func (o *Outbox) bytes() (bytes int64) {
 	for i := range o.queues {
-		for _, s := range o.queues[i].segments {
-			bytes += (s.bytes + blockBytes - 1) / blockBytes * blockBytes
+		for _, f := range o.queues[i].files {
+			bytes += (f.bytes + segment.BlockBytes - 1) / segment.BlockBytes * segment.BlockBytes
 		}
 	}
 	return bytes
 }
 
 // advance says that all before p is acked or lost.
-func (o *Outbox) advance(q *queue, p position) {
+func (o *Outbox) advance(q *queue, p segment.Position) {
 	q.acked = p
-	for len(q.segments) > 0 && !q.segments[0].open && p.Batches >= q.segments[0].end.Batches {
-		o.trash = append(o.trash, q.segments[0])
-		q.segments = q.segments[1:]
+	for len(q.files) > 0 && !q.files[0].open && p.Batches >= q.files[0].end.Batches {
+		o.trash = append(o.trash, q.files[0])
+		q.files = q.files[1:]
 	}
-	if len(q.segments) > 0 && q.segments[0].number != p.Segment {
-		q.acked = q.segments[0].begin
+	if len(q.files) > 0 && q.files[0].Number != p.Segment {
+		q.acked = q.files[0].Begin
 	}
 }
 
-// lose removes the oldest segment and counts its batches as lost, except acked ones and one in flight.
+// lose removes the oldest file and counts its batches as lost, except acked ones and one in flight.
 func (o *Outbox) lose(q *queue) (batches int, events uint64) {
-	s := q.segments[0]
-	batches, events = q.left(s.end)
-	if b := q.inFlight; b != nil && b.segment == s {
+	f := q.files[0]
+	batches, events = q.left(f.end)
+	if b := q.inFlight; b != nil && b.file == f {
 		if b.Data == nil {
 			q.inFlight = nil // it is being read
 		} else {
@@ -86,15 +96,17 @@ func (o *Outbox) lose(q *queue) (batches int, events uint64) {
 		}
 	}
 	o.opts.Lost.Add(events)
-	s.open = false
-	o.advance(q, s.end)
+	f.open = false
+	o.advance(q, f.end)
 	return batches, events
 }
 
-// evict drops the oldest segment of the least precious kind that has one, among the first kinds of DropOrder.
+// evict drops the oldest file of the least precious kind that has one, among the first kinds of DropOrder.
 func (o *Outbox) evict(kinds int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, kind := range DropOrder[:max(kinds, 0)] {
-		if q := &o.queues[kind]; len(q.segments) > 0 {
+		if q := &o.queues[kind]; len(q.files) > 0 {
 			batches, _ := o.lose(q)
 			o.dropped += uint64(batches)
 			return true
@@ -103,12 +115,10 @@ func (o *Outbox) evict(kinds int) bool {
 	return false
 }
 
-// makeRoom reports whether so many bytes fit, after dropping what is less precious than the kind, or older.
-func (o *Outbox) makeRoom(kind schema.Kind, bytes int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for o.bytes()+bytes+2*blockBytes > o.opts.MaxBytes {
-		if !o.evict(slices.Index(DropOrder, kind) + 1) {
+// makeRoom reports whether so many bytes fit, after dropping what evict may drop.
+func (o *Outbox) makeRoom(kinds int, bytes int64) bool {
+	for o.Stats().Bytes+bytes > o.opts.MaxBytes {
+		if !o.evict(kinds) {
 			return false
 		}
 	}
@@ -118,8 +128,8 @@ func (o *Outbox) makeRoom(kind schema.Kind, bytes int64) bool {
 // report notes the losses that readers know from an acked batch. Runs are acked one after the other.
 func (o *Outbox) report(b *Batch) {
 	run := o.run
-	if b.segment != nil {
-		run = b.segment.run()
+	if b.file != nil {
+		run = b.file.Run()
 	}
 	if run > o.reporting {
 		o.reporting, o.reported = run, 0

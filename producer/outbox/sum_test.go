@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gputap/gputap/producer/outbox/segment"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -99,7 +100,7 @@ func (m *sums) step() {
 	case n < 92:
 		what = "sync fails"
 		if s := m.o.open[kind]; s != nil {
-			s.file.Close()
+			s.handle.Close()
 		}
 	case n < 93:
 		what = "vanish"
@@ -200,7 +201,7 @@ func (m *sums) end() (what string) {
 // damage changes a byte of a file that was closed.
 func (m *sums) damage() (what string) {
 	list := slices.DeleteFunc(files(m.t, m.opts.Dir, "*.*"), func(path string) bool {
-		return parseName(filepath.Base(path)) == nil || m.damaged[path] // a second change may be invisible
+		return !isSegment(path) || m.damaged[path] // a second change may be invisible
 	})
 	if len(list) == 0 {
 		return ""
@@ -217,8 +218,8 @@ func (m *sums) damage() (what string) {
 func (m *sums) crash(power bool) {
 	o := m.o
 	var st state
-	if o.root != nil {
-		st, _ = readState(o.root)
+	if o.dir != nil && o.dir.ReadState(&st) != nil {
+		st = state{}
 	}
 	m.more += m.acked
 	m.fewer += o.opts.Lost.Load() - min(st.Lost, o.opts.Lost.Load())
@@ -228,15 +229,15 @@ func (m *sums) crash(power bool) {
 		}
 	}
 	for _, b := range m.flying {
-		if b != nil && b.segment != nil && !slices.Contains(o.queues[b.Kind].segments, b.segment) {
+		if b != nil && b.file != nil && !slices.Contains(o.queues[b.Kind].files, b.file) {
 			m.fewer += uint64(b.Events) // its file is gone
 		}
 	}
 	synced := o.synced()
 	if power {
 		for i := range o.queues {
-			for j, s := range o.queues[i].segments {
-				if s.run() == o.run && s.synced < s.end.Off {
+			for j, s := range o.queues[i].files {
+				if s.Run() == o.run && s.synced < s.end.Off {
 					m.fewer += o.queues[i].eventsIn(j)
 				}
 			}
@@ -251,7 +252,12 @@ func (m *sums) crash(power bool) {
 	}
 }
 
-// eventsIn is how many events of a segment are not acked.
+func isSegment(path string) bool {
+	_, ok := segment.Parse(filepath.Base(path))
+	return ok
+}
+
+// eventsIn is how many events of a file are not acked.
 func (q *queue) eventsIn(i int) uint64 {
-	return q.segments[i].end.Events - max(q.segments[i].begin.Events, q.acked.Events)
+	return q.files[i].end.Events - max(q.files[i].Begin.Events, q.acked.Events)
 }
