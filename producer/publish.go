@@ -126,5 +126,8 @@ func (p *publisher) publish(ctx context.Context, subject string, data []byte, pa
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		return errNoStream
 	}
-	return err
+	if err != nil {
+		return explain(p.js.Conn(), subject, err)
+	}
+	return nil
 }

@@ -149,6 +149,7 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))
 	answer()
 	<-synced
+	o.opts.Timeout = time.Minute
 	if err := os.Remove(filepath.Join(opts.Dir, "state"+".new")); err != nil { // the FIFO
 		t.Fatal(err)
 	}
@@ -177,6 +178,7 @@ func TestSilentDiskAtStart(t *testing.T) {
 	if err := os.Remove(fifo); err != nil {
 		t.Fatal(err)
 	}
+	o.opts.Timeout = time.Minute
 	o.syncNow()
 	same(t, "then", takeAll(t, o, memory), from(1, 3))
 	if !o.Stats().Writable {
