@@ -177,7 +177,7 @@ func (r *router) read(ctx context.Context) (t schema.Topology, stored time.Time,
 	return t, stored, err
 }
 
-// explain adds to an error of a publish or request where it went, and what the server said about the subject.
+// explain adds the subject, the server, and the server's own error about the subject to a failed publish or request.
 func explain(nc *nats.Conn, subject string, err error) error {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nats.go returns it while disconnected without a buffer
 		return fmt.Errorf("NATS is unreachable at %s", strings.Join(nc.Servers(), ", "))

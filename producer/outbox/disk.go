@@ -190,11 +190,12 @@ func (o *Outbox) fileFor(kind schema.Kind, bytes int64) (*file, error) {
 	o.mu.Unlock()
 	o.made++
 	begin.Segment, begin.Off = number, 0
-	f := &file{Name: segment.Name{Kind: kind, Number: number, Begin: begin, Lost: o.opts.Lost.Load()}, end: begin, open: true}
-	var err error
-	if f.handle, err = o.dir.Create(f.String()); err != nil {
+	name := segment.Name{Kind: kind, Number: number, Begin: begin, Lost: o.opts.Lost.Load()}
+	handle, err := o.dir.Create(name.String())
+	if err != nil {
 		return nil, err
 	}
+	f := &file{Name: name, end: begin, open: true, handle: handle}
 	o.open[kind] = f
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -257,7 +258,7 @@ func (o *Outbox) syncUntil(ctx context.Context) {
 	}
 }
 
-// sync tries again a disk that failed. On a full one it drops what is less precious than urgent batches.
+// sync tries again a disk that failed. On a full one it drops batches less precious than urgent ones.
 func (o *Outbox) sync() error {
 	if o.dir == nil {
 		if err := o.enter(); err != nil {

@@ -9,8 +9,8 @@
 //
 // Durability. A kill takes nothing that Append stored, a power cut the batches of the last SyncInterval.
 //
-// Loss. Every event that is dropped, corrupt or missing adds to Options.Lost, which batches report. The state file keeps
-// what no acked batch reported; the next run adds it to its own losses as one number. A file is deleted only when the
+// Loss. Every event that is dropped, corrupt or missing adds to Options.Lost, which batches report. The state file has
+// the number that no acked batch reported; the next run adds it to its own losses. A file is deleted only when the
 // state file has its losses.
 //
 // Limits. Beyond MaxBytes whole segments are dropped, the oldest of the least precious kind (DropOrder). No file makes

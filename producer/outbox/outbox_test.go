@@ -77,7 +77,7 @@ func (o *Outbox) crash() {
 	}
 }
 
-// syncNow does what the outbox does every SyncInterval.
+// syncNow syncs at once, as the outbox does every SyncInterval.
 func (o *Outbox) syncNow() {
 	if err := o.writing.Take(context.Background(), o.opts.Timeout, o.sync); err != nil {
 		o.fail(err)

@@ -26,7 +26,7 @@ type file struct {
 // next one begins: batches of missing files belong to the file before them.
 type queue struct {
 	files    []*file          // oldest first
-	acked    segment.Position // all before it is acked or lost; in the first file, or at the end if there is none
+	acked    segment.Position // all before it is acked or lost; in the first file; without files, the end
 	inFlight *Batch           // also while it is being read; its file may have been dropped
 }
 

@@ -20,7 +20,7 @@ func (p Position) After(bytes, events int) Position {
 	return Position{p.Segment, p.Batches + 1, p.Events + uint64(events), p.Off + HeadBytes + int64(bytes)}
 }
 
-// Name is what the name of a segment says.
+// Name identifies a segment; its string is the name of the file.
 type Name struct {
 	Kind   schema.Kind
 	Number uint64   // 32 bits count the runs, 32 bits the segments of a run
