@@ -23,8 +23,8 @@
 // unreachable, are counted by cause. Every batch carries the counters. Nothing else is lost. A probe never waits; the
 // reader never waits for the disk.
 //
-// Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and one
-// writes the outbox, if there is one. One attaches libraries, one reads the side-band, and one follows control groups,
-// if the filter has any. One thread of Go is enough for all, and a second one while rings fill: AdjustThreads. Memory
-// is bounded by the rings, one open batch per kind, the spool, and the table of live processes.
+// Concurrency. One goroutine reads, translates and batches. One per kind publishes, one reads the topology, and two
+// write and sync the outbox, if there is one. One attaches libraries, one reads the side-band, and one follows control
+// groups, if the filter has any. One thread of Go is enough for all, and a second one while rings fill: AdjustThreads.
+// Memory is bounded by the rings, one open batch per kind, the spool, and the table of live processes.
 package producer

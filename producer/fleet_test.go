@@ -93,6 +93,13 @@ func TestHostPermissionsAreEnough(t *testing.T) {
 		ackTimeout); !errors.Is(err, errNoStream) {
 		t.Errorf("a batch for a bare bus gives %v", err)
 	}
+	foreign := schema.Subject(0, "c", "gpu-2", schema.KindMemory)
+	err := p.publish(t.Context(), foreign, nil, time.Second)
+	for _, part := range []string{foreign, js.Conn().ConnectedUrl(), "ermissions", "deadline exceeded"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("a batch of another host gives %v, without %q", err, part)
+		}
+	}
 	setUp(t, admin, 1)
 	s := send(t, js, "gpu-1", 0)
 	for range 3 {

@@ -56,83 +56,47 @@ func (m *metrics) acked(kind schema.Kind, batch *encoded, took time.Duration) {
 	}
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("gputap_producer_"+name, help, labels, nil)
-}
-
-var (
-	descEvents       = desc("events_total", "Events read from the rings, by what the call does.", "op")
-	descLost         = desc("events_lost_total", "Lost events, by cause.", "reason")
-	descBatches      = desc("batches_total", "Acked batches, and failed publishes, which are retried.", "result")
-	descBytes        = desc("published_bytes_total", "Bytes of acked batches.")
-	descSpoolBytes   = desc("spool_bytes", "Bytes of queued and in-flight batches.")
-	descSpoolBatches = desc("spool_batches", "Queued and in-flight batches.")
-	descOutboxBytes  = desc("outbox_bytes", "Bytes of the outbox's files.")
-	descOutboxCount  = desc("outbox_batches", "Batches in the outbox that are not acked.")
-	descOutboxAge    = desc("outbox_oldest_seconds", "Age of the oldest batch that is not acked; 0: none.")
-	descOutboxGone   = desc("outbox_dropped_batches_total",
-		"Batches evicted because of producer.outbox_max_bytes; their events count as lost.")
-	descOutboxErrors = desc("outbox_write_errors_total", "Failed writes to the outbox.")
-	descOutboxDamage = desc("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.")
-	descOutboxOK     = desc("outbox_writable", "1 while the outbox can be written; 0 while only memory holds batches.")
-	descInFlight     = desc("inflight_publishes", "Batches published and not acked.")
-	descRingFill     = desc("ringbuf_used_ratio", "Fill of the fullest ring at the last read.")
-	descConnected    = desc("nats_connected", "1 while NATS is connected.")
-	descShard        = desc("shard", "Shard of this host's batches; absent until the topology was read.")
-	descProcesses    = desc("traced_processes", "Running processes that made calls.")
-	descDiscarded    = desc("forgotten_processes_total",
-		"Processes whose names and graphs were discarded because programs made too many handles.")
-	descMalformed = desc("malformed_records_total", "Ring records that no program of this build writes.")
-)
-
 // Describe sends nothing: the collector is unchecked, since labels depend on what happened.
 func (p *Producer) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads the counters. The only lock that it takes is the spool's, which is held for short times.
+// Collect reads the counters. The only locks that it takes are those of the spool and the outbox, which are held for
+// short times.
 func (p *Producer) Collect(out chan<- prometheus.Metric) {
-	m := p.metrics
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	gauge := func(d *prometheus.Desc, v int64) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
-	}
-	acked := uint64(0)
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
-		acked += m.batches[kind].Load()
-	}
+	m, level := p.metrics, p.spool.level()
+	send := samples(out)
 	for op := range m.events {
 		if n := m.events[op].Load(); n > 0 {
-			counter(descEvents, n, schema.Op(op).String())
+			send.counter("events_total", "Events read from the rings, by what the call does.", n, "op", schema.Op(op).String())
 		}
 	}
-	out <- prometheus.MustNewConstMetric(descRingFill, prometheus.GaugeValue, float64(m.ringFill.Load())/1000)
-	connected := int64(0)
-	if p.js.Conn().IsConnected() {
-		connected = 1
-	}
-	gauge(descConnected, connected)
-	gauge(descInFlight, m.inFlight.Load())
-	level := p.spool.level()
 	for cause := range m.lost {
-		if schema.Loss(cause) != schema.LossOther {
-			counter(descLost, m.lost[cause].Load(), schema.Loss(cause).String())
+		if cause := schema.Loss(cause); cause != schema.LossOther {
+			send.counter("events_lost_total", "Lost events, by cause.", m.lost[cause].Load(), "reason", cause.String())
 		}
 	}
-	counter(descBatches, acked, "acked")
-	counter(descBatches, m.batchErrors.Load(), "error")
-	counter(descBytes, m.bytes.Load())
-	gauge(descSpoolBytes, int64(level.bytes))
-	gauge(descSpoolBatches, int64(level.batches))
-	if route := p.route.now.Load(); route != nil {
-		gauge(descShard, int64(route.shard))
+	acked := uint64(0)
+	for kind := range m.batches {
+		acked += m.batches[kind].Load()
 	}
+	batchesHelp := "Acked batches, and failed publishes, which are retried."
+	send.counter("batches_total", batchesHelp, acked, "result", "acked")
+	send.counter("batches_total", batchesHelp, m.batchErrors.Load(), "result", "error")
+	send.counter("published_bytes_total", "Bytes of acked batches.", m.bytes.Load())
+	send.gauge("spool_bytes", "Bytes of queued and in-flight batches.", float64(level.bytes))
+	send.gauge("spool_batches", "Queued and in-flight batches.", float64(level.batches))
 	if p.spool.outbox != nil {
 		collectOutbox(out, &level)
 	}
-	gauge(descProcesses, m.processes.Load())
-	counter(descMalformed, m.malformed.Load())
-	counter(descDiscarded, m.discarded.Load())
+	send.gauge("inflight_publishes", "Batches published and not acked.", float64(m.inFlight.Load()))
+	send.gauge("ringbuf_used_ratio", "Fill of the fullest ring at the last read.", float64(m.ringFill.Load())/1000)
+	send.gauge("nats_connected", "1 while NATS is connected.", oneIf(p.js.Conn().IsConnected()))
+	if route := p.route.now.Load(); route != nil {
+		send.gauge("shard", "Shard of this host's batches; absent until the topology was read.", float64(route.shard))
+	}
+	send.gauge("traced_processes", "Running processes that made calls.", float64(m.processes.Load()))
+	send.counter("forgotten_processes_total",
+		"Processes whose names and graphs were discarded because programs made too many handles.", m.discarded.Load())
+	send.counter("malformed_records_total", "Ring records that no program of this build writes.", m.malformed.Load())
 	p.probes.Collect(out)
 	m.batchEvents.Collect(out)
 	m.publishTime.Collect(out)
@@ -140,26 +104,41 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 }
 
 func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
-	writable, age := 1.0, 0.0
-	if !l.outbox.Writable {
-		writable = 0
-	}
+	send, age := samples(out), 0.0
 	if l.oldest != 0 {
 		age = max(0, time.Since(time.Unix(0, l.oldest)).Seconds())
 	}
-	for _, m := range []struct {
-		desc  *prometheus.Desc
-		kind  prometheus.ValueType
-		value float64
-	}{
-		{descOutboxBytes, prometheus.GaugeValue, float64(l.outbox.Bytes)},
-		{descOutboxCount, prometheus.GaugeValue, float64(l.outbox.Batches)},
-		{descOutboxAge, prometheus.GaugeValue, age},
-		{descOutboxGone, prometheus.CounterValue, float64(l.outbox.Dropped + l.full)},
-		{descOutboxErrors, prometheus.CounterValue, float64(l.outbox.WriteErrors)},
-		{descOutboxDamage, prometheus.CounterValue, float64(l.outbox.Corrupt)},
-		{descOutboxOK, prometheus.GaugeValue, writable},
-	} {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value)
+	send.gauge("outbox_bytes", "Bytes of the outbox's files.", float64(l.outbox.Bytes))
+	send.gauge("outbox_batches", "Batches in the outbox that are not acked.", float64(l.outbox.Batches))
+	send.gauge("outbox_oldest_seconds", "Age of the oldest batch that is not acked; 0: none.", age)
+	send.counter("outbox_dropped_batches_total",
+		"Batches evicted because of producer.outbox_max_bytes; their events count as lost.", l.outbox.Dropped)
+	send.counter("outbox_write_errors_total", "Failed writes to the outbox.", l.outbox.WriteErrors)
+	send.counter("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.", l.outbox.Corrupt)
+	send.gauge("outbox_writable", "1 while the outbox can be written; 0 while only memory holds batches.",
+		oneIf(l.outbox.Writable))
+}
+
+// samples sends metrics with a name below gputap_producer_ and with up to one label.
+type samples chan<- prometheus.Metric
+
+func (s samples) gauge(name, help string, v float64) { s.send(prometheus.GaugeValue, name, help, v) }
+
+func (s samples) counter(name, help string, v uint64, label ...string) {
+	s.send(prometheus.CounterValue, name, help, float64(v), label...)
+}
+
+func (s samples) send(kind prometheus.ValueType, name, help string, v float64, label ...string) {
+	var labels prometheus.Labels
+	if len(label) > 0 {
+		labels = prometheus.Labels{label[0]: label[1]}
 	}
+	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("gputap_producer_"+name, help, nil, labels), kind, v)
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

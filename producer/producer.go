@@ -72,7 +72,7 @@ func New(
 		return nil, err
 	}
 	p.route = newRouter(js, header.Cluster, header.Host, cfg.Shards, log)
-	if err := p.openOutbox(&header); err != nil {
+	if err := p.openOutbox(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -158,13 +158,13 @@ func (p *Producer) header() (schema.Header, error) {
 	}, nil
 }
 
-func (p *Producer) openOutbox(h *schema.Header) error {
+func (p *Producer) openOutbox() error {
 	if p.cfg.Outbox == "" {
 		return nil
 	}
 	o, err := outbox.Open(outbox.Options{
-		Dir: p.cfg.Outbox, MaxBytes: int64(p.cfg.OutboxMaxBytes), Cluster: h.Cluster, Host: h.Host,
-		Run: fmt.Sprint(h.BootID, " ", h.Run), Lost: p.spool.lost, Changed: p.spool.changed, Log: p.log,
+		Dir: p.cfg.Outbox, MaxBytes: int64(p.cfg.OutboxMaxBytes),
+		Lost: p.spool.lost, Changed: p.spool.changed, Urgent: p.spool.urgent, Log: p.log,
 	})
 	p.spool.outbox = o
 	return err

@@ -49,10 +49,11 @@ func (p *publisher) run(ctx context.Context) {
 
 // subjectOf returns the subject of a batch. The host may have had another name in an earlier run.
 func (p *publisher) subjectOf(batch *encoded, to *route) string {
-	if from := batch.from; from != nil && from.Earlier {
-		return schema.Subject(to.topology.Shard(from.Cluster, from.Host), from.Cluster, from.Host, p.kind)
+	var b schema.Batch
+	if batch.from == nil || !batch.from.Earlier || schema.NewDecoder().Decode(batch.data, &b) != nil {
+		return to.subjects[p.kind]
 	}
-	return to.subjects[p.kind]
+	return schema.Subject(to.topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, p.kind)
 }
 
 // deliver retries with back-off until NATS acks, each time to the shard that the host has by then. It waits longer for
@@ -125,5 +126,8 @@ func (p *publisher) publish(ctx context.Context, subject string, data []byte, pa
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		return errNoStream
 	}
-	return err
+	if err != nil {
+		return explain(p.js.Conn(), subject, err)
+	}
+	return nil
 }

@@ -19,6 +19,8 @@ type lateBus struct {
 	stored map[string]int // copies
 }
 
+func (b *lateBus) Conn() *nats.Conn { return nil }
+
 func (b *lateBus) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	b.stored[string(m.Data)]++
 	select {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/schema"
 )
 
 // reader reads records from the rings and hands them to the translator. One goroutine uses it.
@@ -126,4 +127,32 @@ func (r *reader) readTo(ring *bpf.Ring, end uint64) (n int) {
 	}
 	ring.Free()
 	return n
+}
+
+// gomaxprocs asks for a second thread of Go while rings fill: one thread publishes while the other reads. On a quiet
+// host two threads would only wake each other.
+type gomaxprocs struct {
+	set   func(n int) // may be nil
+	two   bool
+	until schema.KTime
+}
+
+const (
+	busyFill = 500 // per mille of a ring
+	busyFor  = schema.KTime(time.Second)
+)
+
+// adjust takes the fill of the fullest ring.
+func (g *gomaxprocs) adjust(fill uint64, now schema.KTime) {
+	if fill >= busyFill {
+		g.until = now + busyFor
+	}
+	if two := now < g.until; g.set != nil && two != g.two {
+		g.two = two
+		if two {
+			g.set(2)
+		} else {
+			g.set(1)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,7 @@ import (
 // ErrShards says that NATS has another number of shards than producer.shards.
 var ErrShards = errors.New("producer.shards differs from the number of shards in NATS")
 
-var (
-	errNoTopology  = errors.New("NATS has no gputap topology: create it with gputap stream init")
-	errUnreachable = errors.New("NATS is unreachable")
-)
+var errNoTopology = errors.New("NATS has no gputap topology: create it with gputap stream init")
 
 // topologyInterval is the time between reads: so long may a host publish to shards that were closed but not sealed.
 const topologyInterval = 30 * time.Second
@@ -162,15 +160,11 @@ func (r *router) read(ctx context.Context) (t schema.Topology, stored time.Time,
 	subject := jetstream.DefaultAPIPrefix + "DIRECT.GET." + schema.BucketStream(schema.MetaBucket) + "." +
 		schema.KeySubject(schema.MetaBucket, schema.TopologyKey)
 	answer, err := r.js.Conn().RequestWithContext(ctx, subject, nil)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
+	if errors.Is(err, nats.ErrNoResponders) {
 		return t, stored, errNoTopology
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // nats.go returns it while disconnected without a buffer
-		return t, stored, errUnreachable
-	case errors.Is(err, context.DeadlineExceeded):
-		return t, stored, fmt.Errorf("no reply: %w (a host needs permission to publish to %s)", err, subject)
-	case err != nil:
-		return t, stored, err
+	}
+	if err != nil {
+		return t, stored, explain(r.js.Conn(), subject, err)
 	}
 	switch status, operation := answer.Header.Get("Status"), answer.Header.Get("KV-Operation"); {
 	case status == "404" || operation != "":
@@ -181,6 +175,18 @@ func (r *router) read(ctx context.Context) (t schema.Topology, stored time.Time,
 	stored, _ = time.Parse(time.RFC3339Nano, answer.Header.Get("Nats-Time-Stamp"))
 	t, err = schema.ParseTopology(answer.Data)
 	return t, stored, err
+}
+
+// explain adds the subject, the server, and the server's own error about the subject to a failed publish or request.
+func explain(nc *nats.Conn, subject string, err error) error {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nats.go returns it while disconnected without a buffer
+		return fmt.Errorf("NATS is unreachable at %s", strings.Join(nc.Servers(), ", "))
+	}
+	err = fmt.Errorf("%s at %s: %w", subject, nc.ConnectedUrlRedacted(), err)
+	if said := nc.LastError(); said != nil && strings.Contains(said.Error(), subject) {
+		err = fmt.Errorf("%w: %w", err, said)
+	}
+	return err
 }
 
 // rejectsShard reports whether an error may mean that the topology changed.

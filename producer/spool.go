@@ -46,19 +46,15 @@ type spool struct {
 	queues   [schema.NumKinds][]*encoded
 	inFlight [schema.NumKinds]*encoded // the first of its queue, or stored in the outbox
 	free     [][]byte                  // buffers of batches that are done with
-	batches  uint64                    // dropped here
-	full     uint64                    // of them, because the outbox was full
 	wake     [schema.NumKinds]chan struct{}
 	unstored chan struct{} // wakes store
 
-	syncInterval time.Duration // of the outbox
-	closeTimeout time.Duration // a disk that is silent for longer does not hold up the end
+	closeTimeout time.Duration // a disk that needs longer does not hold up the end
 }
 
 func newSpool(limit int) *spool {
 	s := &spool{
-		limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1),
-		syncInterval: time.Second, closeTimeout: 30 * time.Second,
+		limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1), closeTimeout: 30 * time.Second,
 	}
 	for i := range s.wake {
 		s.wake[i] = make(chan struct{}, 1)
@@ -129,10 +125,7 @@ func (s *spool) leastPrecious() (kind schema.Kind, i int) {
 	return schema.KindNone, -1
 }
 
-func (s *spool) count(e *encoded) {
-	s.lost.Add(uint64(e.events))
-	s.batches++
-}
+func (s *spool) count(e *encoded) { s.lost.Add(uint64(e.events)) }
 
 // take removes a batch from its queue. Its buffer is used again, unless somebody still reads it.
 func (s *spool) take(kind schema.Kind, i int) {
@@ -178,7 +171,7 @@ func (s *spool) head(ctx context.Context, kind schema.Kind) (*encoded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[kind]
-	if len(q) == 0 || s.outbox != nil && !s.outbox.Bypass(kind) {
+	if len(q) == 0 || s.outbox != nil && !s.outbox.Stats().Bypass[kind] {
 		return nil, nil
 	}
 	s.inFlight[kind] = q[0]
@@ -220,24 +213,23 @@ func (s *spool) waiting(kind schema.Kind) int {
 	n := len(s.queues[kind])
 	s.mu.Unlock()
 	if s.outbox != nil {
-		n += s.outbox.Waiting(kind)
+		n += s.outbox.Stats().Waiting[kind]
 	}
 	return n
 }
 
 // spoolLevel has the gauges and counters of a spool and its outbox.
 type spoolLevel struct {
-	batches, bytes          int // batches includes those of the outbox, bytes does not
-	unstored                int // batches in memory only
-	droppedEvents, droppedN uint64
-	oldest                  int64 // wall time at which the oldest batch was closed, ns; 0: none
-	full                    uint64
-	outbox                  outbox.Stats
+	batches, bytes int // batches includes those of the outbox, bytes does not
+	unstored       int // batches in memory only
+	droppedEvents  uint64
+	oldest         int64 // wall time at which the oldest batch was closed, ns; 0: none
+	outbox         outbox.Stats
 }
 
 func (s *spool) level() spoolLevel {
 	s.mu.Lock()
-	l := spoolLevel{bytes: s.bytes, droppedEvents: s.lost.Load(), droppedN: s.batches, full: s.full}
+	l := spoolLevel{bytes: s.bytes, droppedEvents: s.lost.Load()}
 	for kind, q := range s.queues {
 		l.unstored += len(q)
 		e := s.inFlight[kind]

@@ -2,7 +2,6 @@ package producer
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,51 +10,30 @@ import (
 )
 
 // store moves batches into the outbox until ctx ends, then those that are left, and closes the outbox. It returns
-// without that when the disk is silent for closeTimeout.
+// without that when the disk needs more than closeTimeout.
 func (s *spool) store(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.storeUntil(ctx)
+		for ctx.Err() == nil {
+			for s.storeRound() {
+			}
+			select {
+			case <-s.unstored:
+			case <-ctx.Done():
+			}
+		}
 		s.storeRest()
 	}()
 	<-ctx.Done()
-	look := time.NewTicker(s.closeTimeout / 10)
-	defer look.Stop()
-	for s.outbox.Stats().Silent < s.closeTimeout {
-		select {
-		case <-ended:
-			return
-		case <-look.C:
-		}
-	}
-}
-
-// storeUntil is the only one to wait for the disk.
-func (s *spool) storeUntil(ctx context.Context) {
-	tick := time.NewTicker(s.syncInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.unstored:
-		case <-tick.C:
-			s.outbox.Sync(s.urgent())
-		case <-ctx.Done():
-			return
-		}
-		for s.storeRound() {
-			select {
-			case <-tick.C:
-				s.outbox.Sync(s.urgent())
-			default:
-			}
-		}
+	select {
+	case <-ended:
+	case <-time.After(s.closeTimeout):
 	}
 }
 
 // storeRest ends the run: what cannot be stored is lost.
 func (s *spool) storeRest() {
-	s.outbox.Sync(s.urgent()) // a disk that failed may work again
 	for s.storeRound() {
 	}
 	s.mu.Lock()
@@ -71,12 +49,9 @@ func (s *spool) storeRest() {
 // storeRound stores the oldest batch of each kind, the most precious first. It reports whether another round is of use.
 func (s *spool) storeRound() (again bool) {
 	for _, kind := range slices.Backward(outbox.DropOrder) {
-		e, b, inFlight := s.claim(kind)
-		if e == nil {
-			continue
+		if e, b, inFlight := s.claim(kind); e != nil {
+			again = s.release(kind, e, b, s.outbox.Append(b, inFlight)) || again
 		}
-		err := s.outbox.Append(b, inFlight)
-		again = s.release(kind, e, b, err) || again
 	}
 	return again
 }
@@ -94,28 +69,20 @@ func (s *spool) claim(kind schema.Kind) (e *encoded, b *outbox.Batch, inFlight b
 	return e, b, e == s.inFlight[kind]
 }
 
-// release gives a batch to the outbox if that has stored it. It reports whether the next batch can be tried.
+// release gives a batch to the outbox if that has taken it. It reports whether the next batch can be tried.
 func (s *spool) release(kind schema.Kind, e *encoded, b *outbox.Batch, err error) (again bool) {
 	s.mu.Lock()
 	e.storing = false
-	again = err == nil
-	switch i := slices.Index(s.queues[kind], e); {
-	case i < 0: // acked meanwhile
-	case err == nil:
+	if i := slices.Index(s.queues[kind], e); err == nil && i >= 0 { // else it was acked meanwhile
 		e.stored = b
 		s.take(kind, i)
-	case errors.Is(err, outbox.ErrFull) && e != s.inFlight[kind]: // else memory keeps it until it is acked
-		s.count(e)
-		s.full++
-		s.take(kind, i)
-		again = true
 	}
 	s.mu.Unlock()
 	if err == nil && e.acked {
 		s.outbox.Ack(b)
 	}
 	signal(s.wake[kind])
-	return again
+	return err == nil
 }
 
 // urgent is the most precious kind of batches that take half of the memory.

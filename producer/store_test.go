@@ -3,7 +3,6 @@ package producer
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,14 +47,10 @@ func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, 
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-var runs atomic.Uint64
-
-// outboxOptions are those of another run each time.
 func outboxOptions(s *spool, dir string) outbox.Options {
 	return outbox.Options{
-		Dir: dir, MaxBytes: 1 << 30, Cluster: "c", Host: "h", Run: fmt.Sprint(runs.Add(1)), Lost: s.lost,
-		Changed: s.changed, Log: quiet(),
-		SegmentBytes: 32 << 10,
+		Dir: dir, MaxBytes: 1 << 30, Lost: s.lost, Changed: s.changed, Urgent: s.urgent, Log: quiet(),
+		SegmentBytes: 32 << 10, SyncInterval: 10 * time.Millisecond,
 	}
 }
 
@@ -73,7 +67,6 @@ func (s *spool) useOutbox(t testing.TB, opts outbox.Options) {
 func spoolAt(t testing.TB, dir string, memory int) *spool {
 	t.Helper()
 	s := newSpool(memory)
-	s.syncInterval = 10 * time.Millisecond
 	s.useOutbox(t, outboxOptions(s, dir))
 	return s
 }
@@ -102,8 +95,7 @@ func copyDir(t testing.TB, dir string) string {
 
 // pushID pushes a batch with as many events as its seq.
 func pushID(s *spool, kind schema.Kind, id int) {
-	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000),
-		encoded{seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id)})
+	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000), encoded{seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id)})
 }
 
 // try returns the batch that next would return at once; nil if there is none.
@@ -121,8 +113,7 @@ func takeAll(t testing.TB, s *spool, kind schema.Kind) (ids []int) {
 	t.Helper()
 	for e := try(t, s, kind); e != nil; e = try(t, s, kind) {
 		id := int(e.seq)
-		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) ||
-			e.last != schema.KTime(id) {
+		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) || e.last != schema.KTime(id) {
 			t.Fatalf("batch %d is not what was pushed: %d events, times %d and %d", id, e.events, e.at, e.last)
 		}
 		ids = append(ids, id)
@@ -165,9 +156,7 @@ func breakDisk(t *testing.T, s *spool, dir string) (mend func()) {
 		t.Fatal(err)
 	}
 	s.lost.Add(1) // it has to be stored
-	if s.outbox.Sync(schema.KindNone); s.outbox.Stats().Writable {
-		t.Fatal("the disk can be written: nothing is shown")
-	}
+	awaits(t, "the disk fails", func() bool { return !s.outbox.Stats().Writable })
 	return func() {
 		if err := os.Remove(obstacle); err != nil {
 			t.Fatal(err)
@@ -189,9 +178,7 @@ func TestFailedDisk(t *testing.T) {
 			pushID(s, schema.KindMemory, 2)
 			<-s.wake[schema.KindMemory]
 			mend := breakDisk(t, s, dir)
-			if len(s.wake[schema.KindMemory]) == 0 {
-				t.Error("the publisher is not woken when the disk fails")
-			}
+			awaits(t, "the publisher is woken when the disk fails", func() bool { return len(s.wake[schema.KindMemory]) > 0 })
 			if s.storeRound() {
 				t.Error("a failed disk is written")
 			}
@@ -203,7 +190,7 @@ func TestFailedDisk(t *testing.T) {
 				t.Fatal("a failed disk holds batches up")
 			}
 			mend()
-			s.outbox.Sync(schema.KindNone)
+			awaits(t, "the disk works again", func() bool { return s.outbox.Stats().Writable })
 			switch acked {
 			case "before":
 				s.acked(schema.KindMemory)
@@ -218,23 +205,23 @@ func TestFailedDisk(t *testing.T) {
 				s.acked(schema.KindMemory)
 			}
 			same(t, "then", takeAll(t, s, schema.KindMemory), []int{4, 5})
-			if l := s.level(); l.batches != 0 || l.bytes != 0 || l.droppedN != 0 || l.droppedEvents != 1 {
+			if l := s.level(); l.batches != 0 || l.bytes != 0 || l.droppedEvents != 1 {
 				t.Errorf("left: %+v", l)
 			}
 		})
 	}
 }
 
-// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice
-// when it answers.
+// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice when it
+// answers.
 func TestSilentDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := newSpool(1 << 20)
 	opts := outboxOptions(s, dir)
-	opts.Timeout = 500 * time.Millisecond
+	opts.Timeout = 100 * time.Millisecond
 	s.useOutbox(t, opts)
-	s.syncInterval, s.closeTimeout = 10*time.Millisecond, 100*time.Millisecond
+	s.closeTimeout = 100 * time.Millisecond
 	fifo := filepath.Join(dir, "state.new")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -246,7 +233,7 @@ func TestSilentDisk(t *testing.T) {
 		defer close(ended)
 		s.store(ctx)
 	}()
-	awaits(t, "the disk is asked", func() bool { return s.outbox.Stats().Silent > opts.Timeout })
+	awaits(t, "the disk is asked", func() bool { return !s.outbox.Stats().Writable })
 	pushID(s, schema.KindMemory, 1)
 	pushID(s, schema.KindMemory, 2)
 	for _, want := range []uint64{1, 2} {
@@ -282,14 +269,13 @@ func TestFullOutboxDropsTheBatch(t *testing.T) {
 	pushID(s, schema.KindLaunch, 3)
 	e, b, _ := s.claim(schema.KindLaunch)
 	s.inFlight[schema.KindLaunch] = e
-	if err := s.outbox.Append(b, true); !errors.Is(err, outbox.ErrFull) || s.release(schema.KindLaunch, e, b, err) ||
-		s.level().unstored != 1 {
-		t.Errorf("in flight: %v, %+v", err, s.level())
+	if s.release(schema.KindLaunch, e, b, s.outbox.Append(b, true)) || s.level().unstored != 1 {
+		t.Errorf("in flight: %+v", s.level())
 	}
 	s.inFlight[schema.KindLaunch] = nil
 	for s.storeRound() {
 	}
-	if l := s.level(); l.full != 1 || l.droppedN != 1 || l.droppedEvents != 3 || l.unstored != 0 || l.bytes != 0 {
+	if l := s.level(); l.outbox.Dropped != 1 || l.droppedEvents != 3 || l.unstored != 0 || l.bytes != 0 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -348,7 +334,6 @@ func TestOutboxMetrics(t *testing.T) {
 	s.push(schema.KindMemory, make([]byte, 5000), encoded{seq: 1, events: 1, at: time.Now().Add(-time.Hour).UnixNano()})
 	s.storeRound()
 	try(t, s, schema.KindMemory) // it is in flight
-	s.full = 4
 	breakDisk(t, s, dir)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(outboxCollector{s})
@@ -367,10 +352,14 @@ func TestOutboxMetrics(t *testing.T) {
 	if age := got[prefix+"oldest_seconds"]; age < 3600 || age > 3700 {
 		t.Errorf("the oldest is %v seconds old", age)
 	}
+	if got[prefix+"write_errors_total"] == 0 {
+		t.Error("failed writes are not counted")
+	}
 	delete(got, prefix+"oldest_seconds")
+	delete(got, prefix+"write_errors_total")
 	want := map[string]float64{
-		prefix + "bytes": 8192, prefix + "batches": 1, prefix + "damaged_total": 0, prefix + "dropped_batches_total": 4,
-		prefix + "write_errors_total": 1, prefix + "writable": 0,
+		prefix + "bytes": 8192, prefix + "batches": 1, prefix + "damaged_total": 0, prefix + "dropped_batches_total": 0,
+		prefix + "writable": 0,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -395,8 +384,7 @@ func TestOpenBatchesAreShort(t *testing.T) {
 			closed bool
 		}{{900e6, false}, {1100e6, disk}} {
 			if b.closeDue(tt.now); (len(s.queues[schema.KindLaunch]) == 2) != tt.closed {
-				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6,
-					len(s.queues[schema.KindLaunch]))
+				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6, len(s.queues[schema.KindLaunch]))
 			}
 		}
 	}
@@ -423,9 +411,7 @@ func newUnreliableNATS(t *testing.T) *unreliableNATS {
 
 func (b *unreliableNATS) start() {
 	b.t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true,
-	})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -433,8 +419,7 @@ func (b *unreliableNATS) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	limits := eventbus.StreamOptions{MaxBytes: 1 << 30}
-	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), limits); err != nil {
+	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), eventbus.StreamOptions{MaxBytes: 1 << 30}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -449,9 +434,8 @@ func (b *unreliableNATS) stop() {
 
 // connect works while the server is stopped, too.
 func (b *unreliableNATS) connect() jetstream.JetStream {
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1),
-		nats.RetryOnFailedConnect(true), nats.ReconnectWait(20*time.Millisecond),
-		nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -474,8 +458,7 @@ type life struct {
 
 // startRun gives what it sends to sent too.
 func startRun(t *testing.T, bus *unreliableNATS, dir, boot string, number uint64) *life {
-	header := schema.Header{Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number)}
-	r := &life{t: t, header: header}
+	r := &life{t: t, header: schema.Header{Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number)}}
 	r.s = spoolAt(t, dir, 64<<10)
 	publishing, stopPublishing := context.WithCancel(context.Background())
 	storing, stopStoring := context.WithCancel(context.Background())
@@ -510,9 +493,7 @@ func (r *life) send(n int, sent *[schema.NumKinds][][]byte) {
 			b.Shape(schema.LaunchShape{Func: b.Func(schema.Func{Name: "k"})})
 			for i := range 100 {
 				if kind == schema.KindMemory {
-					b.AddMemory(&schema.Memory{
-						Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i),
-					})
+					b.AddMemory(&schema.Memory{Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i)})
 				} else {
 					b.AddLaunch(&schema.Launch{Time: schema.KTime(i + 1)})
 				}
@@ -538,8 +519,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with the sent batches: per kind all of them, in order, byte for byte, run after run.
-// A duplicate is stored behind its original, in the same run.
+// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run. What
+// came twice comes behind what it is a copy of, in its run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
@@ -592,8 +573,8 @@ func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]b
 	return twice
 }
 
-// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots.
-// Then everything comes, run after run.
+// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots. Then
+// everything comes, run after run.
 func TestOutboxOverRestartAndReboot(t *testing.T) {
 	bus, dir := newUnreliableNATS(t), t.TempDir()
 	var sent [schema.NumKinds][][]byte
@@ -623,7 +604,7 @@ func TestOutboxOverRestartAndReboot(t *testing.T) {
 	if twice := checkStored(t, bus, &sent); twice > 4 {
 		t.Errorf("%d batches came twice", twice)
 	}
-	if l := third.s.level(); l.droppedN > 0 || l.outbox.Corrupt > 0 {
+	if l := third.s.level(); l.droppedEvents > 0 || l.outbox.Corrupt > 0 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -651,7 +632,6 @@ func TestRenamedHost(t *testing.T) {
 	var sent [schema.NumKinds][][]byte
 	s := newSpool(1 << 20)
 	opts := outboxOptions(s, dir)
-	opts.Host = "old.name"
 	s.useOutbox(t, opts)
 	r := &life{t: t, s: s, header: schema.Header{Cluster: "c", Host: "old.name", BootID: "b", Run: 1}}
 	ended, end := context.WithCancel(t.Context())

@@ -58,76 +58,67 @@ func (t *translator) finish() {
 // handle takes one record: learn, then translate. It borrows raw.
 func (t *translator) handle(raw []byte) {
 	head := bpf.HeadOf(raw)
-	if head == nil || int(head.Call) >= len(schema.Calls) ||
-		head.Type != bpf.RecordThread && head.Type != attach.RecordTypes[head.Call] {
-		t.metrics.malformed.Add(1)
-		return
-	}
-	switch head.Type {
-	case bpf.RecordLaunch:
-		if l := bpf.As[bpf.LaunchRecord](raw); l != nil {
-			if t.addCachedLaunch(l) {
-				return
+	ok := head != nil && int(head.Call) < len(schema.Calls) &&
+		(head.Type == bpf.RecordThread || head.Type == attach.RecordTypes[head.Call])
+	if ok {
+		switch head.Type {
+		case bpf.RecordLaunch:
+			l := bpf.As[bpf.LaunchRecord](raw)
+			if ok = l != nil; ok && !t.addCachedLaunch(l) {
+				thread := t.known.LearnLaunch(l)
+				t.graphMemory(l, thread)
+				t.launch(l, thread)
 			}
-			thread := t.known.LearnLaunch(l)
-			t.graphMemory(l, thread)
-			t.launch(l, thread)
-			return
-		}
-	case bpf.RecordMemory:
-		if m := bpf.As[bpf.MemoryRecord](raw); m != nil {
-			if !t.addCachedMemory(m) {
+		case bpf.RecordMemory:
+			m := bpf.As[bpf.MemoryRecord](raw)
+			if ok = m != nil; ok && !t.addCachedMemory(m) {
 				t.memory(t.known.LearnMemory(m))
 			}
-			return
-		}
-	case bpf.RecordCopy:
-		if c := bpf.As[bpf.CopyRecord](raw); c != nil {
-			t.copy(c)
-			return
-		}
-	case bpf.RecordSync:
-		if s := bpf.As[bpf.SyncRecord](raw); s != nil {
-			t.sync(s)
-			return
-		}
-	case bpf.RecordArray:
-		if a := bpf.As[bpf.ArrayRecord](raw); a != nil {
-			t.array(a)
-			return
-		}
-	case bpf.RecordEnd:
-		if e := bpf.As[bpf.ThreadRecord](raw); e != nil {
-			t.end(e)
-			return
-		}
-	case bpf.RecordThread:
-		if r := bpf.As[bpf.ThreadRecord](raw); r != nil {
-			t.known.LearnThread(r)
-			return
-		}
-	case bpf.RecordName:
-		if n := bpf.As[bpf.NameRecord](raw); n != nil {
-			t.known.LearnName(n)
-			return
-		}
-	case bpf.RecordDevice:
-		if d := bpf.As[bpf.DeviceRecord](raw); d != nil {
-			t.known.LearnDevice(d)
-			return
-		}
-	case bpf.RecordGraph:
-		if g := bpf.As[bpf.GraphRecord](raw); g != nil {
-			t.known.LearnGraph(g)
-			return
-		}
-	case bpf.RecordCoverage:
-		if c := bpf.As[bpf.CoverageRecord](raw); c != nil {
-			t.known.LearnCoverage(c)
-			return
+		case bpf.RecordCopy:
+			c := bpf.As[bpf.CopyRecord](raw)
+			if ok = c != nil; ok {
+				t.copy(c)
+			}
+		default:
+			ok = t.handleRare(head.Type, raw)
 		}
 	}
-	t.metrics.malformed.Add(1)
+	if !ok {
+		t.metrics.malformed.Add(1)
+	}
+}
+
+// handleRare takes a record of a type that needs no speed. It reports false if the record is too short for its type.
+func (t *translator) handleRare(kind uint16, raw []byte) bool {
+	switch kind {
+	case bpf.RecordSync:
+		return use(raw, t.sync)
+	case bpf.RecordArray:
+		return use(raw, t.array)
+	case bpf.RecordEnd:
+		return use(raw, t.end)
+	case bpf.RecordThread:
+		return use(raw, t.known.LearnThread)
+	case bpf.RecordName:
+		return use(raw, t.known.LearnName)
+	case bpf.RecordDevice:
+		return use(raw, t.known.LearnDevice)
+	case bpf.RecordGraph:
+		return use(raw, t.known.LearnGraph)
+	case bpf.RecordCoverage:
+		return use(raw, t.known.LearnCoverage)
+	}
+	return false
+}
+
+// use calls f with a record, and reports false if it is too short for its type.
+func use[R any](raw []byte, f func(*R)) bool {
+	r := bpf.As[R](raw)
+	if r == nil {
+		return false
+	}
+	f(r)
+	return true
 }
 
 func (t *translator) memory(m process.MemoryCall) {

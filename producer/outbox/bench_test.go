@@ -3,8 +3,6 @@ package outbox
 import (
 	"crypto/rand"
 	"testing"
-
-	"github.com/gputap/gputap/schema"
 )
 
 // BenchmarkAppendNextAck stores batches of 320 events, and acks each at once: docs/measurements/outbox-store.md.
@@ -27,7 +25,7 @@ func BenchmarkBacklog(b *testing.B) {
 	for b.Loop() {
 		appendBatch(b, o, batch)
 		if n++; n%10_000 == 0 {
-			o.Sync(schema.KindNone)
+			o.syncNow()
 		}
 	}
 	b.ReportMetric(float64(o.Stats().Bytes)/float64(n), "disk-B/op")
@@ -36,7 +34,7 @@ func BenchmarkBacklog(b *testing.B) {
 	for range n {
 		o.Ack(next(b, o, memory))
 	}
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	b.StopTimer()
 	b.ReportMetric(float64((b.Elapsed()-began).Nanoseconds())/float64(n), "drain-ns/op")
 	if left := o.Stats().Bytes; left > 8<<20 {

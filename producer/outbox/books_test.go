@@ -23,7 +23,7 @@ type books struct {
 	kept       [schema.NumKinds][]*Batch // the spool: batches that the outbox did not store
 	flying     [schema.NumKinds]*Batch
 	made, came uint64
-	acked      uint64            // since the state was stored
+	acked      uint64            // and reported, since the state was stored
 	reported   map[uint64]uint64 // by run
 	seen       map[string]bool
 	fewer      uint64 // lower tolerance: events that a kill or a power cut took
@@ -43,7 +43,7 @@ func (b *books) start() {
 	b.t.Helper()
 	b.run++
 	fresh := options(b.opts.Dir)
-	b.opts.Run, b.opts.Lost = fresh.Run, fresh.Lost
+	b.opts.Lost = fresh.Lost
 	b.seq, b.flying, b.kept = [schema.NumKinds]uint64{}, [schema.NumKinds]*Batch{}, [schema.NumKinds][]*Batch{}
 	b.o = open(b.t, b.opts)
 }
@@ -70,10 +70,7 @@ func (b *books) store() {
 	for kind := range b.kept {
 		for len(b.kept[kind]) > 0 {
 			first := b.kept[kind][0]
-			err := b.o.Append(first, first == b.flying[kind])
-			if errors.Is(err, ErrFull) && first != b.flying[kind] {
-				b.opts.Lost.Add(uint64(first.Events))
-			} else if err != nil {
+			if b.o.Append(first, first == b.flying[kind]) != nil {
 				break
 			}
 			b.kept[kind] = b.kept[kind][1:]
@@ -94,7 +91,7 @@ func (b *books) fly(kind schema.Kind) bool {
 	if b.flying[kind] == nil {
 		b.flying[kind] = next(b.t, b.o, kind)
 	}
-	if b.flying[kind] == nil && b.o.Bypass(kind) && len(b.kept[kind]) > 0 {
+	if b.flying[kind] == nil && b.o.Stats().Bypass[kind] && len(b.kept[kind]) > 0 {
 		b.flying[kind] = b.kept[kind][0]
 	}
 	return b.flying[kind] != nil
@@ -108,6 +105,7 @@ func (b *books) land(kind schema.Kind) {
 	if _, err := fmt.Sscanf(string(e.Data), "%d %d ", &run, &seq); err != nil || seq != e.Seq {
 		b.t.Fatalf("%s: %.20q is no batch: %v", kind, e.Data, err)
 	}
+	b.acked += e.Lost - min(e.Lost, b.reported[run])
 	b.reported[run] = max(b.reported[run], e.Lost)
 	if id := fmt.Sprint(run, kind, seq); !b.seen[id] {
 		b.seen[id] = true
@@ -142,7 +140,7 @@ func (b *books) take(kind schema.Kind, most int) {
 }
 
 func (b *books) sync() {
-	if b.o.Sync(schema.KindNone); b.o.Stats().Writable {
+	if b.o.syncNow(); b.o.Stats().Writable {
 		b.acked = 0
 	}
 }
@@ -266,7 +264,7 @@ func TestLossIsReportedOnce(t *testing.T) {
 			b.sync()
 			end(b)
 			b.start()
-			for b.o.evict(memory) {
+			for b.o.evict(len(DropOrder)) {
 			}
 		}},
 		{"directory removed", func(t *testing.T, b *books, end func(*books)) {
@@ -306,6 +304,7 @@ func TestLossIsReportedOnce(t *testing.T) {
 				}
 			}
 			b.take(memory, 20)
+			b.sync()
 			if want := uint64(500 + 5*10 + 5*10); b.opts.Lost.Load() != want {
 				t.Errorf("%d events are lost, want %d", b.opts.Lost.Load(), want)
 			}
@@ -339,7 +338,7 @@ func TestLossIsReportedOnce(t *testing.T) {
 			b.lose(500)
 			b.sync()
 			end(b)
-			obstacle := filepath.Join(b.opts.Dir, stateName+".new")
+			obstacle := filepath.Join(b.opts.Dir, "state"+".new")
 			if err := os.Mkdir(obstacle, 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func TestDiskFull(t *testing.T) {
 	o := open(t, opts)
 	stored := fillDisk(t, o, memory, 10_000)
 	for range 3 {
-		if o.Sync(schema.KindNone); o.Stats().Writable || put(o, memory, stored+1, 10_000) == nil {
+		if o.syncNow(); o.Stats().Writable || put(o, memory, stored+1, 10_000) == nil {
 			t.Error("a full disk is written")
 		}
 	}
@@ -67,7 +67,7 @@ func TestDiskFull(t *testing.T) {
 		ids = append(ids, idOf(t, memory, b.Data))
 		o.Ack(b)
 	}
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	fill(t, o, memory, stored+1, stored+10, 10_000)
 	if !o.Stats().Writable || log.count("writable again") != 1 || log.count("not writable") != 1 {
 		t.Errorf("with room again: %+v, the log has %s", o.Stats(), &log.text)
@@ -88,13 +88,15 @@ func TestFullDiskDropsLessPrecious(t *testing.T) {
 	o := open(t, opts)
 	launches := fillDisk(t, o, launch, 2000)
 	for _, urgent := range []schema.Kind{schema.KindNone, launch} {
-		if o.Sync(urgent); o.Stats().Dropped > 0 {
+		o.opts.Urgent = func() schema.Kind { return urgent }
+		if o.syncNow(); o.Stats().Dropped > 0 {
 			t.Errorf("for kind %v, %d batches are dropped", urgent, o.Stats().Dropped)
 		}
 	}
+	o.opts.Urgent = func() schema.Kind { return memory }
 	for id := 1; id <= 500; id++ {
 		if put(o, memory, id, 2000) != nil {
-			o.Sync(memory)
+			o.syncNow()
 			fill(t, o, memory, id, id, 2000)
 		}
 	}
@@ -124,29 +126,28 @@ func TestReadOnlyDisk(t *testing.T) {
 	opts := options(filepath.Join(disk, "outbox"))
 	opts.Log = log.logger()
 	o := open(t, opts) // not even the directory can be made
-	if put(o, memory, 1, 1000) == nil || !o.Bypass(memory) {
+	if put(o, memory, 1, 1000) == nil || !o.Stats().Bypass[memory] {
 		t.Error("a read-only disk is written")
 	}
-	if o.Sync(schema.KindNone); log.count("not writable") != 1 || log.count("mount its disk writable") != 1 {
+	if o.syncNow(); log.count("not writable") != 1 || log.count("mount its disk writable") != 1 {
 		t.Errorf("the log has %s", &log.text)
 	}
 	remount(0)
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	fill(t, o, memory, 2, 20, 1000)
 	o.Close()
 	remount(unix.MS_RDONLY)
-	opts.Run = "next"
 	o = open(t, opts)
-	if put(o, memory, 21, 1000) == nil || o.Bypass(memory) || o.Bypass(launch) {
+	if put(o, memory, 21, 1000) == nil || o.Stats().Bypass[memory] || o.Stats().Bypass[launch] {
 		t.Error("a new batch is stored, or may pass those of earlier runs")
 	}
 	same(t, "read only", takeAll(t, o, memory), from(2, 20))
-	if !o.Bypass(memory) {
+	if !o.Stats().Bypass[memory] {
 		t.Error("a new batch may not pass although none is left")
 	}
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	remount(0)
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	if left := files(t, opts.Dir, "*.memory"); len(left) > 0 {
 		t.Errorf("files are left: %v", left)
 	}
@@ -167,7 +168,7 @@ func TestDiskComesLater(t *testing.T) {
 	changed := false
 	opts.Changed = func() { changed = true }
 	o := open(t, opts)
-	if !o.Bypass(memory) {
+	if !o.Stats().Bypass[memory] {
 		t.Fatal("a disk that is not there holds batches up")
 	}
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "mode=700,size=8m"); err != nil {
@@ -178,7 +179,7 @@ func TestDiskComesLater(t *testing.T) {
 	fill(t, earlier, memory, 1, 5, 1000)
 	earlier.Close()
 	changed = false
-	if o.Sync(schema.KindNone); !changed || !o.Stats().Writable {
+	if o.syncNow(); !changed || !o.Stats().Writable {
 		t.Error("nobody is woken when the disk comes")
 	}
 	inFlight := &Batch{Kind: memory, Data: batchOf(memory, 100, 1000), Seq: 100, Events: 100, Closed: 100, Last: 100}
@@ -232,7 +233,7 @@ func TestRemovedDirectoryFallsBackToMemory(t *testing.T) {
 			if err := remove(opts.Dir); err != nil {
 				t.Fatal(err)
 			}
-			o.Sync(schema.KindNone)
+			o.syncNow()
 			if put(o, memory, 11, 1000) == nil || o.Stats().Writable || log.count("outbox not writable") != 1 {
 				t.Errorf("a removed directory is written: %+v, the log has %s", o.Stats(), &log.text)
 			}
@@ -241,7 +242,7 @@ func TestRemovedDirectoryFallsBackToMemory(t *testing.T) {
 				t.Errorf("a removed directory gives %d", b.Seq)
 			}
 			s, lost := o.Stats(), opts.Lost.Load()
-			if lost != sum(from(2, 10)) || s.Batches != 0 || s.Bytes != 0 || !o.Bypass(memory) {
+			if lost != sum(from(2, 10)) || s.Batches != 0 || s.Bytes != 0 || !o.Stats().Bypass[memory] {
 				t.Errorf("%d events are lost: %+v", lost, s)
 			}
 			o.Close()
@@ -269,8 +270,8 @@ func TestPowerCut(t *testing.T) {
 		b.o.crash()
 		cutPower(names)
 		b.start()
-		if b.run == 3 && (b.o.Waiting(memory) < 2 || b.opts.Lost.Load() != 500) {
-			t.Errorf("%d batches and %d lost events survived", b.o.Waiting(memory), b.opts.Lost.Load())
+		if b.run == 3 && (b.o.Stats().Waiting[memory] < 2 || b.o.unreported != 500) {
+			t.Errorf("%d batches and %d lost events survived", b.o.Stats().Waiting[memory], b.o.unreported)
 		}
 		b.fill(memory, 1, 100)
 		b.take(memory, 10)

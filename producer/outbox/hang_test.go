@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/producer/outbox/segment"
 )
 
 // openImpatient opens an outbox that waits little for the disk from then on.
@@ -64,7 +64,7 @@ func TestSilentDiskAtRead(t *testing.T) {
 	if b := next(t, o, memory); b != nil {
 		t.Errorf("a silent disk gives %v", b.Seq)
 	}
-	if o.opts.Lost.Load() != 1+2+3+4 || o.Stats().Corrupt != 2 || o.Waiting(memory) != 0 {
+	if o.opts.Lost.Load() != 1+2+3+4 || o.Stats().Corrupt != 2 || o.Stats().Waiting[memory] != 0 {
 		t.Errorf("%d events are lost: %+v", o.opts.Lost.Load(), o.Stats())
 	}
 }
@@ -103,7 +103,7 @@ func TestReadIsRetried(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 3, true)
 	opts := options(dir)
-	opts.ReadTimeout = time.Minute
+	opts.ReadTimeout = 10 * time.Second
 	o := open(t, opts)
 	path := files(t, dir, "*.memory")[0]
 	move(t, path, path+".away")
@@ -130,30 +130,32 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	opts.Log = log.logger()
 	o := open(t, opts)
 	o.opts.Timeout = 20 * time.Millisecond
-	answer := silent(t, filepath.Join(opts.Dir, stateName+".new"), os.O_RDONLY)
+	answer := silent(t, filepath.Join(opts.Dir, "state"+".new"), os.O_RDONLY)
 	fill(t, o, memory, 1, 1, 100)
 	synced := make(chan struct{})
 	go func() {
 		defer close(synced)
-		o.Sync(schema.KindNone)
+		o.syncNow()
 	}()
-	if o.Bypass(launch) {
+	if o.Stats().Bypass[launch] {
 		t.Error("the disk counts as failed at once")
 	}
-	awaits(t, "new batches may pass", func() bool { return o.Bypass(launch) })
+	awaits(t, "new batches may pass", func() bool { return o.Stats().Bypass[launch] })
+	awaits(t, "the log says so", func() bool { return log.count("does not answer") == 1 })
 	s := o.Stats()
-	if o.Bypass(memory) || s.Writable || s.Silent < o.opts.Timeout || log.count("does not answer") != 1 {
+	if s.Bypass[memory] || s.Writable {
 		t.Errorf("%+v, the log has %s", s, &log.text)
 	}
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))
 	answer()
 	<-synced
-	if err := os.Remove(filepath.Join(opts.Dir, stateName)); err != nil { // the FIFO
+	o.opts.Timeout = time.Minute
+	if err := os.Remove(filepath.Join(opts.Dir, "state"+".new")); err != nil { // the FIFO
 		t.Fatal(err)
 	}
-	o.Sync(schema.KindNone)
+	o.syncNow()
 	fill(t, o, memory, 2, 2, 100)
-	if s := o.Stats(); !s.Writable || s.Silent != 0 || log.count("writable again") != 1 {
+	if s := o.Stats(); !s.Writable || log.count("writable again") != 1 {
 		t.Errorf("%+v, the log has %s", s, &log.text)
 	}
 	same(t, "then", takeAll(t, o, memory), from(2, 2))
@@ -163,43 +165,24 @@ func TestSilentDiskAtWrite(t *testing.T) {
 func TestSilentDiskAtStart(t *testing.T) {
 	t.Parallel()
 	dir := written(t, 3, true)
-	answer := silent(t, filepath.Join(dir, segmentName(launch, 9)), os.O_WRONLY)
+	fifo := filepath.Join(dir, segment.Name{Kind: launch, Number: 9}.String())
+	answer := silent(t, fifo, os.O_WRONLY)
 	log := &logged{}
 	opts := options(dir)
 	opts.Log, opts.Timeout = log.logger(), 20*time.Millisecond
 	o := open(t, opts)
-	if !o.Bypass(memory) || o.Stats().Batches != 0 || log.count("does not answer") != 1 {
+	if !o.Stats().Bypass[memory] || o.Stats().Batches != 0 || log.count("does not answer") != 1 {
 		t.Errorf("%+v, the log has %s", o.Stats(), &log.text)
 	}
 	answer()
-	o.Sync(schema.KindNone)
+	if err := os.Remove(fifo); err != nil {
+		t.Fatal(err)
+	}
+	o.opts.Timeout = time.Minute
+	o.syncNow()
 	same(t, "then", takeAll(t, o, memory), from(1, 3))
 	if !o.Stats().Writable {
 		t.Errorf("%+v", o.Stats())
 	}
 	o.Close()
-}
-
-// TestSlowDiskAtStart: Open waits for a disk that goes on answering; each file is an answer.
-func TestSlowDiskAtStart(t *testing.T) {
-	t.Parallel()
-	dir := written(t, 110, true)
-	list := files(t, dir, "*.memory")
-	var answers []func()
-	for _, path := range list {
-		move(t, path, path+".away")
-		answers = append(answers, silent(t, path, os.O_WRONLY))
-	}
-	opts := options(dir)
-	opts.Timeout = time.Second
-	go func() {
-		for _, answer := range answers {
-			time.Sleep(opts.Timeout / 10)
-			answer()
-		}
-	}()
-	o := open(t, opts)
-	if left := files(t, dir, "*.memory"); !o.Stats().Writable || len(left) > 0 || len(list) < 12 {
-		t.Errorf("Open did not wait: %d of %d files were not looked at", len(left), len(list))
-	}
 }

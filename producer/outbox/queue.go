@@ -1,129 +1,144 @@
 package outbox
 
 import (
-	"slices"
+	"math"
+	"os"
 
+	"github.com/gputap/gputap/producer/outbox/segment"
 	"github.com/gputap/gputap/schema"
 )
 
 // DropOrder lists the kinds from the least precious, which is dropped first, to the most precious.
 var DropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
 
-// queue holds the batches of one kind that are not acked. The outbox's mu guards it.
+// file is a segment. The outbox's mu guards end, bytes and open.
+type file struct {
+	segment.Name
+	end   segment.Position // end.Off is not known in a segment of an earlier run
+	bytes int64
+	open  bool // batches are appended
+
+	handle *os.File // only the holder of writing uses it and synced
+	synced int64    // bytes that survive a power cut
+}
+
+// queue is the log of a kind from its oldest batch that is not acked. Each file ends with the counts with which the
+// next one begins: batches of missing files belong to the file before them.
 type queue struct {
-	segments []*segment // oldest first; the last may be open
-	acked    position   // in the first segment; all before it is acked or lost
-	batches  int        // not acked
-	inFlight *Batch
+	files    []*file          // oldest first
+	acked    segment.Position // all before it is acked or lost; in the first file; without files, the end
+	inFlight *Batch           // also while it is being read; its file may have been dropped
 }
 
-// run keeps the loss counters of the present run, or of an earlier run with batches in the outbox.
-type run struct {
-	losses
-	segments int
-}
-
-// losses of one run. JSON fields of the state file.
-type losses struct {
-	Lost     uint64 // the greatest Lost of its batches in the outbox
-	Reported uint64 // the greatest Lost of its acked batches
-}
-
-func (l losses) unreported() uint64 { return l.Lost - min(l.Lost, l.Reported) }
-
-// add appends a segment to its queue.
-func (o *Outbox) add(s *segment) {
-	q := &o.queues[s.kind]
-	if len(q.segments) == 0 {
-		q.acked = s.begin
+func (q *queue) end() segment.Position {
+	if n := len(q.files); n > 0 {
+		return q.files[n-1].end
 	}
-	q.segments = append(q.segments, s)
-	q.batches += s.end.Batches
-	o.bytes += s.diskBytes()
-	if o.runs[s.run] == nil {
-		o.runs[s.run] = &run{}
-	}
-	r := o.runs[s.run]
-	r.segments, r.Lost = r.segments+1, max(r.Lost, s.lost)
+	return q.acked
 }
 
-// resize sets the end and the size of a segment.
-func (o *Outbox) resize(s *segment, end position, size int64) {
-	o.bytes -= s.diskBytes()
-	s.end, s.size = end, size
-	o.bytes += s.diskBytes()
+// left is how much of the log up to p is not acked.
+func (q *queue) left(p segment.Position) (batches int, events uint64) {
+	return int(p.Batches - min(p.Batches, q.acked.Batches)), p.Events - min(p.Events, q.acked.Events)
 }
 
-// precedes reports whether batches wait that come before those of a run: earlier runs have smaller numbers.
-func (o *Outbox) precedes(run string, number uint64) bool {
-	return slices.ContainsFunc(o.queues[:], func(q queue) bool {
-		return q.batches > 0 && q.segments[0].run != run && q.segments[0].number < number
-	})
-}
-
-// left is how much of a segment is not acked.
-func (q *queue) left(i int) (batches int, events uint64) {
-	end := q.segments[i].end
-	if i > 0 {
-		return end.Batches, end.Events
-	}
-	return end.Batches - q.acked.Batches, end.Events - q.acked.Events
-}
-
-// advance says that all before p in the first segment is acked or lost.
-func (o *Outbox) advance(q *queue, p position) {
-	q.batches -= p.Batches - q.acked.Batches
-	q.acked = p
-	if s := q.segments[0]; s.sealed && p.Off >= s.end.Off {
-		o.remove(q, 0)
-	}
-}
-
-// remove takes a segment out; sweep deletes its file. With the last segment of an earlier run, the losses that no acked
-// batch of that run reported become losses of this run.
-func (o *Outbox) remove(q *queue, i int) {
-	s := q.segments[i]
-	batches, _ := q.left(i)
-	q.batches -= batches
-	if q.segments = slices.Delete(q.segments, i, i+1); i == 0 && len(q.segments) > 0 {
-		q.acked = q.segments[0].begin
-	}
-	o.bytes -= s.diskBytes()
-	s.sealed = true
-	o.trash = append(o.trash, s)
-	r := o.runs[s.run]
-	if r.segments--; r.segments == 0 && s.run != o.opts.Run {
-		o.opts.Lost.Add(r.unreported())
-		delete(o.runs, s.run)
-	}
-}
-
-// lose removes a segment and counts its batches as lost, except acked ones and one in flight.
-func (o *Outbox) lose(q *queue, i int) (batches int) {
-	batches, events := q.left(i)
-	if b := q.inFlight; b != nil && b.segment == q.segments[i] {
-		if b.Data != nil {
-			batches, events = batches-1, events-uint64(b.Events)
-			o.runs[b.segment.run].Reported = max(o.runs[b.segment.run].Reported, b.Lost)
-		} else {
-			q.inFlight = nil // it is being read
-		}
-	}
-	o.opts.Lost.Add(events)
-	o.remove(q, i)
+func (q *queue) waiting() int {
+	batches, _ := q.left(q.end())
 	return batches
 }
 
-// evict drops the oldest segment without a batch in flight of the least precious kind that has one. Kinds more precious
-// than most stay.
-func (o *Outbox) evict(most schema.Kind) bool {
-	for _, kind := range DropOrder[:slices.Index(DropOrder, most)+1] {
-		q := &o.queues[kind]
-		i := slices.IndexFunc(q.segments, func(s *segment) bool { return q.inFlight == nil || q.inFlight.segment != s })
-		if i >= 0 {
-			o.dropped += uint64(o.lose(q, i))
+// oldestRun is that of the oldest batch that is not acked.
+func (o *Outbox) oldestRun() uint64 {
+	run := uint64(math.MaxUint64)
+	for i := range o.queues {
+		q := &o.queues[i]
+		if q.waiting() > 0 {
+			run = min(run, q.files[0].Run())
+		}
+		if b := q.inFlight; b != nil && b.file != nil {
+			run = min(run, b.file.Run())
+		}
+	}
+	return run
+}
+
+func (o *Outbox) bytes() (bytes int64) {
+	for i := range o.queues {
+		for _, f := range o.queues[i].files {
+			bytes += (f.bytes + segment.BlockBytes - 1) / segment.BlockBytes * segment.BlockBytes
+		}
+	}
+	return bytes
+}
+
+// advance says that all before p is acked or lost.
+func (o *Outbox) advance(q *queue, p segment.Position) {
+	q.acked = p
+	for len(q.files) > 0 && !q.files[0].open && p.Batches >= q.files[0].end.Batches {
+		o.trash = append(o.trash, q.files[0])
+		q.files = q.files[1:]
+	}
+	if len(q.files) > 0 && q.files[0].Number != p.Segment {
+		q.acked = q.files[0].Begin
+	}
+}
+
+// lose removes the oldest file and counts its batches as lost, except acked ones and one in flight.
+func (o *Outbox) lose(q *queue) (batches int, events uint64) {
+	f := q.files[0]
+	batches, events = q.left(f.end)
+	if b := q.inFlight; b != nil && b.file == f {
+		if b.Data == nil {
+			q.inFlight = nil // it is being read
+		} else {
+			batches, events = batches-1, events-uint64(b.Events)
+			o.report(b)
+		}
+	}
+	o.opts.Lost.Add(events)
+	f.open = false
+	o.advance(q, f.end)
+	return batches, events
+}
+
+// evict drops the oldest file of the least precious kind that has one, among the first kinds of DropOrder.
+func (o *Outbox) evict(kinds int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, kind := range DropOrder[:max(kinds, 0)] {
+		if q := &o.queues[kind]; len(q.files) > 0 {
+			batches, _ := o.lose(q)
+			o.dropped += uint64(batches)
 			return true
 		}
 	}
 	return false
+}
+
+// makeRoom reports whether so many bytes fit, after dropping what evict may drop.
+func (o *Outbox) makeRoom(kinds int, bytes int64) bool {
+	for o.Stats().Bytes+bytes > o.opts.MaxBytes {
+		if !o.evict(kinds) {
+			return false
+		}
+	}
+	return true
+}
+
+// report notes the losses that readers know from an acked batch. Runs are acked one after the other.
+func (o *Outbox) report(b *Batch) {
+	run := o.run
+	if b.file != nil {
+		run = b.file.Run()
+	}
+	if run > o.reporting {
+		o.reporting, o.reported = run, 0
+	}
+	if run < o.reporting || b.Lost <= o.reported {
+		return
+	}
+	if run < o.run {
+		o.unreported -= min(o.unreported, b.Lost-o.reported)
+	}
+	o.reported = b.Lost
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gputap/gputap/producer/outbox/segment"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -98,8 +99,8 @@ func (m *sums) step() {
 		m.o.fail(unix.EIO)
 	case n < 92:
 		what = "sync fails"
-		if s := m.o.disk.open[kind]; s != nil {
-			s.file.Close()
+		if s := m.o.open[kind]; s != nil {
+			s.handle.Close()
 		}
 	case n < 93:
 		what = "vanish"
@@ -168,7 +169,7 @@ func (m *sums) end() (what string) {
 	switch n := m.random.IntN(6); {
 	case m.vanished: // nothing is left to report these losses from
 		what = "end without a directory"
-		m.fewer += m.o.inherited + m.opts.Lost.Load() - min(m.opts.Lost.Load(), m.reported[m.run])
+		m.fewer += m.o.unreported + m.opts.Lost.Load() - min(m.opts.Lost.Load(), m.reported[m.run])
 		m.o.crash()
 	case n < 2 || !m.kills && n < 4:
 		what = "close"
@@ -200,11 +201,7 @@ func (m *sums) end() (what string) {
 // damage changes a byte of a file that was closed.
 func (m *sums) damage() (what string) {
 	list := slices.DeleteFunc(files(m.t, m.opts.Dir, "*.*"), func(path string) bool {
-		_, _, ok := parseName(filepath.Base(path))
-		if !ok || m.damaged[path] { // a second change may be where nobody can see it
-			return true
-		}
-		return segmentAt(m.t, path).torn()
+		return !isSegment(path) || m.damaged[path] // a second change may be invisible
 	})
 	if len(list) == 0 {
 		return ""
@@ -221,30 +218,27 @@ func (m *sums) damage() (what string) {
 func (m *sums) crash(power bool) {
 	o := m.o
 	var st state
-	if o.disk.root != nil {
-		st, _ = readState(o.disk.root)
+	if o.dir != nil && o.dir.ReadState(&st) != nil {
+		st = state{}
 	}
 	m.more += m.acked
-	m.fewer += o.opts.Lost.Load() - min(st.Runs[o.opts.Run].Lost, o.opts.Lost.Load())
-	for id, r := range o.runs { // a report that the state does not have may come twice
-		m.more += r.Reported - min(r.Reported, st.Runs[id].Reported)
-	}
+	m.fewer += o.opts.Lost.Load() - min(st.Lost, o.opts.Lost.Load())
 	for _, q := range m.kept {
 		for _, b := range q {
 			m.fewer += uint64(b.Events)
 		}
 	}
 	for _, b := range m.flying {
-		if b != nil && b.segment != nil && !slices.Contains(o.queues[b.Kind].segments, b.segment) {
+		if b != nil && b.file != nil && !slices.Contains(o.queues[b.Kind].files, b.file) {
 			m.fewer += uint64(b.Events) // its file is gone
 		}
 	}
 	synced := o.synced()
 	if power {
 		for i := range o.queues {
-			for j, s := range o.queues[i].segments {
-				if _, events := o.queues[i].left(j); !s.earlier && s.synced < s.end.Off {
-					m.fewer += events
+			for j, s := range o.queues[i].files {
+				if s.Run() == o.run && s.synced < s.end.Off {
+					m.fewer += o.queues[i].eventsIn(j)
 				}
 			}
 		}
@@ -256,4 +250,14 @@ func (m *sums) crash(power bool) {
 		}
 		cutPower(m.t, m.random, synced)
 	}
+}
+
+func isSegment(path string) bool {
+	_, ok := segment.Parse(filepath.Base(path))
+	return ok
+}
+
+// eventsIn is how many events of a file are not acked.
+func (q *queue) eventsIn(i int) uint64 {
+	return q.files[i].end.Events - max(q.files[i].Begin.Events, q.acked.Events)
 }

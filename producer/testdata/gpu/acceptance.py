@@ -1,7 +1,9 @@
-"""Runs programs on a real GPU under gputap and compares with what they say of themselves.
+"""Runs programs on a real GPU under gputap and compares gputap's figures with the programs' own figures.
 
-Needs bin/gputap, nvcc, PyTorch, CuPy and JAX; no Go. Prints the table of docs/gpu-acceptance.md and
-exits 3 when a figure differs.   usage: acceptance.py [OUT]
+Needs bin/gputap, nvcc, PyTorch, CuPy and JAX, but no Go. Prints the table of docs/measurements/gpu-acceptance.md.
+Exits with status 3 when a figure differs.
+
+usage: acceptance.py [OUT]
 """
 import json
 import os
@@ -29,7 +31,7 @@ def row(program, what, truth, seen, lost, tolerance=0.0):
 
 
 def watch(name, command, env=None, store=None):
-    """Runs a program under gputap: its own word, its process as gputap saw it, what was lost."""
+    """Runs a program under gputap. Returns the program's figures, its process as gputap reports it, and the lost events."""
     with tempfile.TemporaryDirectory() as scratch:
         truth = os.path.join(scratch, "truth.json")
         arguments = [GPUTAP, "run", "--features", ALL, "-o", "json", "--display-interval", "1h", "--metrics-addr", ""]
@@ -49,7 +51,7 @@ def watch(name, command, env=None, store=None):
 
 
 def events(store, pid):
-    """Every event of one process, in order."""
+    """Returns all events of one process, in order."""
     done = subprocess.run([EVENTS, store], capture_output=True, text=True, check=True)
     return [e for e in map(json.loads, done.stdout.splitlines()) if e["pid"] == pid]
 
@@ -78,12 +80,12 @@ def nvcc(cudart):
     row(name, "GPUs without UUID", 0, int("unknown" in process["gpus"]), lost)
 
 
-# What a program's runtime does besides the operations that the program counts.
+# Events of the CUDA runtime itself: the program does not count them.
 APART = ("context_create", "context_retain", "context_release", "context_destroy", "module_load", "module_unload", "exec", "exit")
 
 
 def operations(name, *flags):
-    """Each operation of the runtime is one event, with the right op, class, direction, bytes, result and GPU."""
+    """Checks that each operation is one event with the right op, class, direction, bytes, result and GPU."""
     binary, store = os.path.join(tempfile.gettempdir(), "gputap-operations"), tempfile.mkdtemp()
     subprocess.run(["nvcc", "-o", binary, *flags, os.path.join(HERE, "operations.cu")], check=True)
     truth, process, lost = watch(name, [binary], store=store)
@@ -107,7 +109,7 @@ def operations(name, *flags):
 
 
 def held(seen):
-    """Bytes that a process had on the GPU each time it asked cuMemGetInfo: (used by all, held by it)."""
+    """Returns a pair for each call of cuMemGetInfo: bytes used by all processes, and bytes live in this one."""
     live, asked = {}, []
     for e in seen:
         key = (e.get("class") == "vmm", e.get("ptr"))
@@ -182,16 +184,16 @@ PROGRAMS = [
 
 
 def main():
-    only = os.environ.get("ONLY", "")  # a part of names
+    only = os.environ.get("ONLY", "")  # run only programs with this text in their name
     for run, *arguments in PROGRAMS:
         if only in arguments[0]:
             run(*arguments)
     if len(peaks) > 1:
-        # cuBLAS allocates past PyTorch's allocator, the same in each run: so peaks differ as reserved bytes do.
+        # cuBLAS allocates outside PyTorch's allocator, the same in each run. So peaks and reserved bytes differ equally.
         (reserved, seen), (base_reserved, base_seen) = peaks["PyTorch, expandable segments"], peaks["PyTorch, default allocator"]
         row("PyTorch, expandable − default", "peak bytes, by torch.cuda.memory_stats", reserved - base_reserved, seen - base_seen, 0)
     store = tempfile.mkdtemp()
-    if len(sys.argv) > 1:  # a longer run without CUPTI, to keep
+    if len(sys.argv) > 1:  # record a longer run without CUPTI, and keep the recording
         watch("recording", [sys.executable, os.path.join(HERE, "torch_train.py")],
               {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", "STEPS": "800"}, store)
     print("| program | what | by truth | by gputap | lost | |\n| --- | --- | --- | --- | --- | --- |")

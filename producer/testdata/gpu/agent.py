@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What the host agent costs under steady loads, on a machine without Go: bin/ and a static nats-server in bin/tools are
-carried. Prints a table; the load is the stub's, so no GPU is used."""
+"""Measures what the host agent costs under steady loads, and prints a table.
+
+Needs bin/ and a static nats-server in bin/tools, but no Go. The stub library makes the load, so no GPU is used.
+"""
 import os, pathlib, subprocess, tempfile, time, urllib.request
 
 BUS, METRICS = "nats://127.0.0.1:24222", "127.0.0.1:29401"
@@ -14,7 +16,7 @@ LOADS = [
 
 
 def threads_ran(pid):
-    """Nanoseconds on a CPU and turns there, of all threads."""
+    """Returns the CPU time of all threads in ns, and how often they were scheduled."""
     ns = turns = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         ran, _, n = (task / "schedstat").read_text().split()
@@ -23,7 +25,7 @@ def threads_ran(pid):
 
 
 def resident(pid):
-    """MiB resident, and those of the rings among them."""
+    """Returns resident memory in MiB, and the part of it that is rings."""
     rss = rings = 0
     ring = False
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Counts kernels with CUPTI, through PyTorch's profiler: it sees those of CuPy and JAX too."""
+"""Counts kernels with CUPTI, through PyTorch's profiler. The profiler also sees kernels of CuPy and JAX."""
 import collections
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -7,7 +7,7 @@ from torch.profiler import ProfilerActivity, profile
 class Kernels:
     @classmethod
     def none(cls):
-        """What a run without CUPTI has counted: nothing."""
+        """Returns empty counts, for a run without CUPTI."""
         self = cls()
         self.names, self.api = collections.Counter(), collections.Counter()
         return self
@@ -36,9 +36,9 @@ BLOCKS = [1 << 30, 512 << 20, 300 << 20] + [20 << 20] * 12 + [2 << 20] * 64
 
 
 def filled(allocate):
-    """What cuMemGetInfo says that BLOCKS took. gputap sees both questions, and what was allocated between."""
+    """Allocates BLOCKS and returns by how much cuMemGetInfo's free memory fell. gputap sees both calls of cuMemGetInfo."""
     torch.cuda.synchronize()
-    torch.cuda.empty_cache()  # what an allocator keeps would be given out again, and the card's use not grow
+    torch.cuda.empty_cache()  # else the allocator reuses cached memory, and the GPU's memory use does not grow
     before, _ = torch.cuda.mem_get_info()
     kept = [allocate(n) for n in BLOCKS]
     torch.cuda.synchronize()

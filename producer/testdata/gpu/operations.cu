@@ -1,6 +1,6 @@
-// Every operation of the CUDA runtime that moves or holds memory, submits work or waits, once each. It
-// prints one line of JSON for each event that gputap must see of it, in order, from what the program
-// itself passed and got. gputap has no part in these figures.
+// Calls every operation of the CUDA runtime that moves or holds memory, submits work or waits, once each.
+// Prints one line of JSON for each event that gputap must report, in order, from the arguments and results
+// of the program's own calls.
 #include <cooperative_groups.h>
 #include <cstdio>
 #include <cstdlib>

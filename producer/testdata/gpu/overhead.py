@@ -1,6 +1,6 @@
-"""What gputap costs a PyTorch training step: off, memory, everything, and CUPTI beside it, taking turns.
+"""Measures what gputap costs a PyTorch training step: off, memory, all features, and CUPTI instead, in turns.
 
-usage: overhead.py [TURNS]   prints the table of docs/performance.md
+usage: overhead.py [TURNS]   prints the table of docs/measurements/capture.md
 """
 import json
 import os
@@ -17,7 +17,7 @@ MODES = {"off": None, "memory": "memory", "all features": "memory,launch,copy,sy
 
 
 def step():
-    """Runs blocks of steps when told to, and prints ms a step: eager, then a replayed CUDA graph."""
+    """Runs a block of steps for each line of input. Prints ms per step: eager, then with a replayed CUDA graph."""
     import torch
     from torch.profiler import ProfilerActivity, profile
     model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)]).cuda()

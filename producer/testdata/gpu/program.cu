@@ -1,5 +1,5 @@
-// A CUDA program that knows what it does: it prints, as JSON, every driver call that its runtime
-// calls must reach, and what it leaves allocated. gputap has no part in these figures.
+// Calls the CUDA runtime and counts the driver calls that follow from that. Prints the counts, and the bytes
+// that it leaves allocated, as JSON.
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-"""PyTorch steps that a CUDA graph replays (MODE=graph), or that torch.compile made (MODE=compile)."""
+"""Runs PyTorch steps by replaying a CUDA graph (MODE=graph) or with torch.compile (MODE=compile)."""
 import json
 import os
 import sys

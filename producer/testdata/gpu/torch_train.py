@@ -1,4 +1,4 @@
-"""A PyTorch training loop that writes what CUPTI, torch.cuda.memory_stats and cuMemGetInfo say."""
+"""Runs a PyTorch training loop and writes the figures of CUPTI, torch.cuda.memory_stats and cuMemGetInfo."""
 import contextlib
 import json
 import os

@@ -1,5 +1,5 @@
-// Allocates on the devices and in the amounts (MiB) that its arguments give, prints each device's UUID
-// and bytes as JSON, and waits for the end of its input.   usage: two_gpus DEVICE:MIB…
+// Allocates memory on each device that an argument names, prints the UUIDs and bytes as JSON, and waits for
+// the end of its input.   usage: two_gpus DEVICE:MIB…
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime.h>

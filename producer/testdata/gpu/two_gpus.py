@@ -1,5 +1,9 @@
-"""Three processes on a machine with two GPUs: two that see one card each, as ordinal 0, and one that uses
-both. Each card's live bytes as gputap has them must be those that the programs say.   usage: two_gpus.py"""
+"""Runs three processes on a machine with two GPUs, and compares live bytes per GPU with the programs' figures.
+
+Two processes see one GPU each, as ordinal 0. The third uses both.
+
+usage: two_gpus.py
+"""
 import json
 import os
 import subprocess
