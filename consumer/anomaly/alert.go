@@ -13,6 +13,7 @@ import (
 const (
 	RuleAllocSize = "alloc_size"
 	RuleOOM       = "oom"
+	rules         = 2
 
 	Warning  = "warning"
 	Critical = "critical"

@@ -1,7 +1,6 @@
 package anomaly
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,9 +31,8 @@ type Detector struct {
 	mu         sync.Mutex
 	table      *process.Table[state]
 	history    history
-	raised     map[raisedBy]uint64
-	others     map[raisedID]uint64 // everything above the limit of series
-	suppressed map[suppressedID]uint64
+	raised     process.Series[raised, process.Count, *process.Count]
+	suppressed map[suppressed]uint64
 
 	pending []Alert // raised by the current batch
 	tests   []test  // by call of the current batch
@@ -70,7 +68,7 @@ func New(cfg Config) *Detector {
 		cfg.OOMCooldown = 15 * time.Minute
 	}
 	return &Detector{
-		cfg: cfg, raised: map[raisedBy]uint64{}, others: map[raisedID]uint64{}, suppressed: map[suppressedID]uint64{},
+		cfg: cfg, raised: process.NewSeries[raised, process.Count](rules), suppressed: map[suppressed]uint64{},
 		table: process.NewTable(func(p *proc, silent time.Duration) bool {
 			return silent >= silence || (p.Ended && silent >= time.Minute)
 		}),
@@ -167,7 +165,8 @@ func (d *Detector) judge(e *event, t test) {
 // raise stores an alert and returns its number.
 func (d *Detector) raise(a Alert) uint64 {
 	d.pending = append(d.pending, a)
-	d.countRaised(&a)
+	w := process.Workload{HostID: a.host(), Container: process.Label(a.Container), Comm: process.Label(a.Comm)}
+	*d.raised.At(raised{w, a.Rule, a.Severity})++
 	return d.history.add(a)
 }
 
@@ -177,11 +176,11 @@ func (d *Detector) Forget(cluster, host string) {
 	defer d.mu.Unlock()
 	id := snapshot.HostID{Cluster: cluster, Host: host}
 	d.table.Forget(id)
-	maps.DeleteFunc(d.raised, func(r raisedBy, _ uint64) bool { return r.HostID == id })
+	d.raised.Forget(id)
 	d.history.kept = slices.DeleteFunc(d.history.kept, func(a numbered) bool { return a.host() == id })
 }
 
-func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressedID{rule, reason}]++ }
+func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressed{rule, reason}]++ }
 
 // Alerts returns the newest 1,000 alerts, oldest first. Alerts of hosts from several shards are ordered by their
 // numbers.

@@ -120,7 +120,7 @@ func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 		return 0
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 {
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.drop(p, x, old)
 	}
 	p.Ended = false // a call proves that the process runs, even after an exit record
@@ -138,19 +138,24 @@ func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Du
 
 // addLive adds live memory to every sum.
 func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
-	a, s := t.slab.at(i), &p.State
+	a := t.slab.at(i)
 	a.bytes = bytes
-	s.boot.sizes.link(&t.slab, i)
-	r := &s.rows[a.row]
-	c := t.workload(p, r)
-	c.allocated += bytes
-	c.allocs++
+	p.State.boot.sizes.link(&t.slab, i)
+	r := &p.State.rows[a.row]
+	w := t.workload(p, r)
+	w.allocated += bytes
+	w.allocs++
+	p.State.sum(&t.threads.slots[a.thread], r, bytes)
+}
+
+// sum adds live memory to the sums of its process, thread, row and GPU.
+func (s *state) sum(by *thread, r *row, bytes uint64) {
 	s.held++
 	r.live.add(bytes)
 	r.peak = max(r.peak, r.live.bytes)
 	switch {
 	case r.class.OnGPU():
-		t.threads.slots[a.thread].gpu.add(bytes)
+		by.gpu.add(bytes)
 		s.live.add(bytes)
 		s.peak = max(s.peak, s.live.bytes)
 		r.card.add(bytes)
@@ -170,30 +175,12 @@ func (t *Tracker) free(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
-}
-
-// countOverLive counts an allocation or mapping over live memory: the earlier end was not seen, or its record comes
-// later.
-func (t *Tracker) countOverLive(p *proc) {
-	t.counters.ReallocOverLive++
-	p.State.boot.totals.reallocOverLive++
-}
-
-func (t *Tracker) countUnmatched(p *proc) {
-	t.counters.UnmatchedFrees++
-	p.State.boot.totals.unmatchedFrees++
-}
-
-// countLate counts a free of a life that an allocation over it has already ended.
-func (t *Tracker) countLate(p *proc) {
-	t.counters.LateFrees++
-	p.State.boot.totals.lateFrees++
 }
 
 // drop removes the key of allocation i, so that the driver may reuse it. The memory is removed too, unless mappings

@@ -105,12 +105,12 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
 	switch {
 	case m.Ptr == 0:
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	case i != 0 && green && m.Aux != 0:
 		return // cuCtxFromGreenCtx returned a second handle of a known green context
 	case i != 0:
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.dropContext(p, i, returned(m))
 	}
 	c := cudaContext{handle: m.Ptr, since: returned(m), gpu: gpu, green: green}
@@ -123,7 +123,7 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 		}
 	}
 	if s.addContext(c) == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 	}
 }
 
@@ -133,11 +133,11 @@ func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
 	s := &p.State
 	i := s.contextAt(m.Ptr)
 	if i == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	if m.Time < s.contexts[i].since {
-		t.countLate(p)
+		t.count(p, lateFree)
 		return
 	}
 	t.dropContext(p, i, m.Time)
@@ -161,7 +161,7 @@ func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
 // contextRetain adds a user to a primary context.
 func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	s := &p.State
@@ -173,7 +173,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 		}
 	}
 	if i == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	c := &s.contexts[i]
@@ -185,7 +185,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	t.dropUser(p, i, m.Time)
@@ -204,14 +204,14 @@ func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 			return
 		}
 	}
-	t.countUnknownContext(p)
+	t.count(p, unknownContext)
 }
 
 // contextReset frees the memory of a primary context and keeps its users.
 func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 	i := p.State.contextAt(m.Ptr)
 	if i == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	t.endContext(p, i, m.Time)
@@ -222,7 +222,7 @@ func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	s := &p.State
 	if s.contexts[0].live > 0 {
-		t.countUnknownContext(p) // some memory of unknown context may be gone too
+		t.count(p, unknownContext) // some memory of unknown context may be gone too
 	}
 	if i == 0 || s.contexts[i].live == 0 {
 		return
@@ -246,10 +246,4 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 		t.remove(p, n)
 		return true
 	})
-}
-
-// countUnknownContext counts a context call whose effect on memory is unknown.
-func (t *Tracker) countUnknownContext(p *proc) {
-	t.counters.UnknownContexts++
-	p.State.boot.totals.unknownContexts++
 }

@@ -47,34 +47,21 @@ func (t *Tracker) close(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0 || t.slab.at(i).kind != opened:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
 }
 
 func (s *state) linkHolder(slab *slab, i uint32) {
-	a := slab.at(i)
-	a.prev, a.next = 0, s.newestHolder
-	if a.next != 0 {
-		slab.at(a.next).prev = i
-	}
-	s.newestHolder = i
+	slab.link(&s.newestHolder, i)
 	s.holders++
 }
 
 func (s *state) unlinkHolder(slab *slab, i uint32) {
-	a := slab.at(i)
-	if a.prev != 0 {
-		slab.at(a.prev).next = a.next
-	} else {
-		s.newestHolder = a.next
-	}
-	if a.next != 0 {
-		slab.at(a.next).prev = a.prev
-	}
+	slab.unlink(&s.newestHolder, i)
 	s.holders--
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -34,12 +35,34 @@ type boot struct {
 	exports exports
 }
 
-// quality counts the events of one host that contradict the state.
-type quality struct {
-	unmatchedFrees  uint64
-	reallocOverLive uint64
-	lateFrees       uint64
-	unknownContexts uint64
+// contradiction is a kind of event that contradicts the state.
+type contradiction int
+
+const (
+	unmatchedFree   contradiction = iota // a free, unmap or close of memory whose allocation was not seen
+	reallocOverLive                      // an allocation or mapping over live memory: its end was not seen, or comes later
+	lateFree                             // a free of a life that such an allocation has already ended
+	unknownContext                       // a context call whose effect on memory is unknown
+	numContradictions
+)
+
+// quality counts the contradictions of one host, or of all.
+type quality [numContradictions]uint64
+
+func (q *quality) all() []*uint64 {
+	return []*uint64{&q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &q[unknownContext]}
+}
+
+func (q *quality) add(more *quality) {
+	for what, n := range more {
+		q[what] += n
+	}
+}
+
+// count counts an event of a process.
+func (t *Tracker) count(p *proc, what contradiction) {
+	t.quality[what]++
+	p.State.boot.totals[what]++
 }
 
 // Forget removes a host that is gone: its processes, boots and workloads. Its live memory counts neither as freed nor
@@ -66,16 +89,19 @@ func (h *boot) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h
 func (t *Tracker) hostOf(id snapshot.HostID) *host {
 	m := t.hosts[id]
 	if m == nil {
-		m = &host{id: id, boots: map[string]*boot{}}
-		if t.qualities < maxSeries-1 {
-			t.qualities++
-			m.totals = &quality{}
-		} else {
-			m.totals = t.otherQualities()
-		}
+		m = &host{id: id, boots: map[string]*boot{}, totals: t.newTotals()}
 		t.hosts[id] = m
 	}
 	return m
+}
+
+// newTotals returns the counts of one more host: its own, or those that all hosts above the limit of series share.
+func (t *Tracker) newTotals() *quality {
+	if t.qualities >= process.MaxSeries-1 {
+		return t.otherQualities()
+	}
+	t.qualities++
+	return &quality{}
 }
 
 func (t *Tracker) otherQualities() *quality {
@@ -172,3 +198,42 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 		}
 	}
 }
+
+// Evidence of a process's numbers.
+const (
+	complete = "complete" // all its calls were seen
+	gap      = "gap"      // events were lost during its lifetime
+	late     = "late"     // it ran before gputap attached
+)
+
+// evidence returns the evidence of a process. A gap counts if it may lie within the process's lifetime.
+func evidence(p *proc) string {
+	switch {
+	case inGap(p):
+		return gap
+	case p.Late:
+		return late
+	}
+	return complete
+}
+
+func inGap(p *proc) bool {
+	h := p.State.boot
+	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
+}
+
+// Lost reports that batches of a host never arrived. Processes that ran then have the evidence "gap" from now on. The
+// goroutine that calls Apply calls Lost.
+func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
+	if batches == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.hostOf(snapshot.HostID{Cluster: cluster, Host: hostname}).bootOf(boot)
+	h.markGap(h.last)
+	h.openGap = true
+}
+
+// markGap records that events may have been lost up to time at.
+func (h *boot) markGap(at schema.KTime) { h.gap = max(h.gap, at) }

@@ -43,7 +43,7 @@ func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	if a.refs == 0 {
 		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
-			t.countOverLive(p)
+			t.count(p, reallocOverLive)
 			t.drop(p, &s.handles, old)
 		}
 		a.key, a.since = m.Ptr, returned(m)
@@ -60,7 +60,7 @@ func (t *Tracker) release(p *proc, m *schema.Memory) {
 	case i == 0:
 		t.counters.UnknownHandles++
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, &p.State.handles, i)
 	}
@@ -82,7 +82,7 @@ func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.unmapMemory(p, old)
 	}
 	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
@@ -110,9 +110,9 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 	s.mappings = slices.Delete(s.mappings, from+len(kept), to)
 	switch {
 	case late:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case dropped == 0:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	}
 }
 

@@ -73,7 +73,7 @@ func (t *Tracker) poolCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
 	}
 	s := &p.State
 	if old := s.poolAt(m.Ptr); old != 0 {
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		s.endPool(old)
 	}
 	q := pool{handle: m.Ptr, since: returned(m), gpu: t.ordinalOf(m.GPU), limit: m.Aux}
@@ -89,9 +89,9 @@ func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
 	i := s.poolAt(m.Ptr)
 	switch {
 	case i == 0:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	case m.Time < s.pools[i].since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	default:
 		s.endPool(i)
 	}

@@ -137,7 +137,6 @@ func (t *Tracker) slabLive() int {
 				live++
 			}
 		}
-		live += m.sizes.count
 	}
 	for _, s := range t.threads.slots {
 		live += int(s.live)

@@ -116,9 +116,10 @@ func (t *Tracker) Report() Report {
 	defer t.mu.Unlock()
 	all := t.table.All()
 	r := Report{Processes: make([]Process, 0, len(all)), Counters: t.counters}
-	if t.counters.ReallocOverLive > t.counters.LateFrees {
-		r.Counters.UnseenEnds = t.counters.ReallocOverLive - t.counters.LateFrees
-	}
+	c, q := &r.Counters, &t.quality
+	c.UnmatchedFrees, c.ReallocOverLive, c.LateFrees, c.UnknownContexts = q[unmatchedFree], q[reallocOverLive],
+		q[lateFree], q[unknownContext]
+	c.UnseenEnds = c.ReallocOverLive - min(c.ReallocOverLive, c.LateFrees)
 	for _, p := range all {
 		out := report(p)
 		out.Holders = t.reportHolders(p)

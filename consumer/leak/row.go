@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -74,10 +73,10 @@ func (r *row) moveTo(h *boot, uuid string) {
 // workload returns the counters of a row. It looks them up again after the row's labels changed.
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
-		r.counter = t.workloads.acquire(workloadID{snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}, labels{
-			hostname: process.Label(p.ID.Host), gpu: ordinal(r.gpu), uuid: process.Label(r.uuid),
-			container: process.Label(p.Container), comm: process.Label(p.State.comm), class: r.class,
-		}})
+		r.counter = t.workloads.acquire(workloadID{process.Workload{
+			HostID: p.State.boot.id, GPU: ordinal(r.gpu), UUID: process.Label(r.uuid),
+			Container: process.Label(p.Container), Comm: process.Label(p.State.comm),
+		}, r.class})
 	}
 	return r.counter
 }

@@ -67,7 +67,7 @@ func TestTrafficReachesAllState(t *testing.T) {
 					seen.keptByMapping++
 				}
 			}
-			for _, i := range (&saver{Tracker: fold}).multicasts(s) {
+			for _, i := range (&coder{Tracker: fold}).multicasts(s) {
 				if fold.slab.at(i).kind == multicast {
 					seen.multicasts++
 				}

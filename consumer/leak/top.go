@@ -113,37 +113,17 @@ func sizeOf(bytes uint64) int {
 // sizes lists the live allocations of one host by size class, the newest first.
 type sizes struct {
 	heads []uint32 // by size class; grows on demand
-	count int
 }
 
-func (z *sizes) link(s *slab, i uint32) {
-	a := s.at(i)
-	z.count++
-	head := z.head(sizeOf(a.bytes))
-	a.prev, a.next = 0, *head
-	if *head != 0 {
-		s.at(*head).prev = i
-	}
-	*head = i
-}
+func (z *sizes) link(s *slab, i uint32) { s.link(z.head(s.at(i).bytes), i) }
 
-// head returns the head of a size class.
-func (z *sizes) head(size int) *uint32 {
+func (z *sizes) unlink(s *slab, i uint32) { s.unlink(z.head(s.at(i).bytes), i) }
+
+// head returns the head of the size class of an allocation.
+func (z *sizes) head(bytes uint64) *uint32 {
+	size := sizeOf(bytes)
 	if missing := size + 1 - len(z.heads); missing > 0 {
 		z.heads = append(z.heads, make([]uint32, missing)...)
 	}
 	return &z.heads[size]
-}
-
-func (z *sizes) unlink(s *slab, i uint32) {
-	z.count--
-	a := s.at(i)
-	if a.prev != 0 {
-		s.at(a.prev).next = a.next
-	} else {
-		z.heads[sizeOf(a.bytes)] = a.next
-	}
-	if a.next != 0 {
-		s.at(a.next).prev = a.prev
-	}
 }

@@ -28,7 +28,8 @@ type Tracker struct {
 	origins   origins
 	threads   threads
 	workloads workloads
-	counters  Counters
+	counters  Counters // except those in quality
+	quality   quality
 	batches   uint64
 	topScan   int // allocations that Top may visit, if 64 for each one it returns are fewer
 

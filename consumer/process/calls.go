@@ -1,9 +1,11 @@
 package process
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -68,4 +70,19 @@ func (c Calls) Clone() []Call {
 		list[i].Errors = maps.Clone(list[i].Errors)
 	}
 	return list
+}
+
+func (c *Calls) code(to *snapshot.Codec) {
+	snapshot.List(to, (*[]Call)(c), 6, func(call *Call) {
+		to.String(&call.Symbol)
+		Ops.Code(to, &call.Op)
+		snapshot.Uint(to, &call.OK, &call.Failed, &call.Recorded)
+		snapshot.Map(to, &call.Errors, 2, cmp.Compare, func(result *uint32, n *uint64) {
+			snapshot.Uint(to, result)
+			snapshot.Uint(to, n)
+		})
+	})
+	if len(*c) > maxCalls {
+		to.Fail("more than %d calls", maxCalls)
+	}
 }

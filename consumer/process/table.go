@@ -8,11 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxProcesses limits a Table. A Table above the limit is reduced to trimmed processes.
-const (
-	maxProcesses = 100_000
-	trimmed      = maxProcesses - maxProcesses/16
-)
+// maxProcesses limits a Table.
+const maxProcesses = 100_000
 
 // Entry is one process with the fold's own state of it.
 type Entry[S any] struct {
@@ -30,6 +27,7 @@ type Entry[S any] struct {
 
 // Table finds the entries of processes.
 type Table[S any] struct {
+	limit    int // of processes: above it the table forgets a sixteenth
 	forget   func(e *Entry[S], silent time.Duration) bool
 	onForget func(e *Entry[S])
 	entries  map[schema.ProcessID]*Entry[S]
@@ -52,8 +50,16 @@ type hostEntries[S any] struct {
 // NewTable returns an empty Table. About once per minute of a host's event time it asks forget whether to forget a
 // process that has been silent for that long; a nil forget keeps all.
 func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
-	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
+	return &Table[S]{limit: maxProcesses, forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
 		hosts: map[snapshot.HostID]*hostEntries[S]{}}
+}
+
+// Silent returns a function for NewTable that forgets a process after so much silence; nil for 0.
+func Silent[S any](keep time.Duration) func(*Entry[S], time.Duration) bool {
+	if keep <= 0 {
+		return nil
+	}
+	return func(_ *Entry[S], silent time.Duration) bool { return silent >= keep }
 }
 
 // OnForget makes the table call gone with every entry that it forgets, for folds that keep data of a process outside
@@ -149,6 +155,22 @@ func (t *Table[S]) All() []*Entry[S] {
 	return t.order
 }
 
+// Of returns the processes of one host in order of first sight.
+func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
+	h := t.hosts[id]
+	if h == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(h.order), isGone)
+}
+
+// Hosts adds the hosts of the table to the set.
+func (t *Table[S]) Hosts(to map[snapshot.HostID]bool) {
+	for id := range t.hosts {
+		to[id] = true
+	}
+}
+
 // sweep forgets silent processes of one host.
 func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
 	h.swept = now
@@ -178,13 +200,14 @@ func (t *Table[S]) Forget(id snapshot.HostID) {
 // running ones, each in order of first sight. It runs before a batch's entries are returned, so it never removes one
 // of them.
 func (t *Table[S]) trim() {
-	if len(t.entries) <= maxProcesses {
+	if len(t.entries) <= t.limit {
 		return
 	}
 	t.sort()
+	kept := t.limit - t.limit/16
 	for _, running := range []bool{false, true} {
 		for _, e := range t.order {
-			if len(t.entries) > trimmed && !e.gone && (running || e.Ended) {
+			if len(t.entries) > kept && !e.gone && (running || e.Ended) {
 				t.drop(e)
 			}
 		}

@@ -20,15 +20,11 @@ var (
 type Reader struct {
 	data    []byte // not read yet
 	strings []string
-	version uint64
 	err     error
 }
 
 // NewReader reads data. It copies strings and bytes; only Section returns a part of data.
 func NewReader(data []byte) *Reader { return &Reader{data: data} }
-
-// Version returns the version of the section's form.
-func (r *Reader) Version() uint64 { return r.version }
 
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }

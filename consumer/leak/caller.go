@@ -1,5 +1,7 @@
 package leak
 
+import "github.com/gputap/gputap/schema"
+
 // threads assigns a slot to every thread that made live memory. It reuses the slots of threads without live memory,
 // because a server may start a thread per request for months.
 type threads struct {
@@ -56,4 +58,32 @@ func (t *threads) take(batch uint64) uint32 {
 	}
 	t.slots = append(t.slots, thread{})
 	return uint32(len(t.slots) - 1)
+}
+
+// origins numbers the calls that the whole fleet makes, a few dozen. The first numbers stand for one memory class
+// each, without a symbol: they are used when the fleet names more than 256 calls.
+type origins struct {
+	rows  []schema.CallRef
+	index map[schema.CallRef]uint8
+}
+
+func newOrigins() origins {
+	o := origins{index: map[schema.CallRef]uint8{}}
+	for c := range schema.NumClasses {
+		o.rows = append(o.rows, schema.CallRef{Class: c})
+	}
+	return o
+}
+
+func (o *origins) number(ref schema.CallRef) uint8 {
+	if i, ok := o.index[ref]; ok {
+		return i
+	}
+	if len(o.rows) == 256 {
+		return uint8(ref.Class)
+	}
+	i := uint8(len(o.rows))
+	o.rows = append(o.rows, ref)
+	o.index[ref] = i
+	return i
 }
