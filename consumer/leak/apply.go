@@ -28,60 +28,42 @@ func (t *Tracker) apply(m *schema.Memory) {
 		t.workloads.fail(t.workload(p, r), ref.Symbol, m.Result)
 		return
 	}
-	switch ref.Op {
-	case schema.OpAlloc:
-		t.alloc(p, m)
-	case schema.OpFree:
-		t.free(p, m)
-	default:
-		t.rare(p, ref, m)
-	}
-}
-
-// rare applies the rules of every call except alloc and free.
-func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
-	switch ref.Op {
-	case schema.OpCreate:
-		t.create(p, m)
-	case schema.OpRetain:
-		t.retain(p, m)
-	case schema.OpRelease:
-		t.release(p, m)
-	case schema.OpMap:
-		t.mapRange(p, m)
-	case schema.OpUnmap:
-		t.unmapRange(p, m)
-	case schema.OpOpen:
-		t.open(p, m)
-	case schema.OpClose:
-		t.close(p, m)
-	case schema.OpExport:
-		t.export(p, m)
-	case schema.OpPoolCreate:
-		t.poolCreate(p, ref, m)
-	case schema.OpPoolDestroy:
-		t.poolDestroy(p, m)
-	case schema.OpPoolInfo:
-		t.poolInfo(p, m)
-	case schema.OpMemInfo:
-		t.memInfo(p, m)
-	case schema.OpContextCreate:
-		t.contextCreate(p, ref, m)
-	case schema.OpContextDestroy:
-		t.contextDestroy(p, m)
-	case schema.OpContextRetain:
-		t.contextRetain(p, m)
-	case schema.OpContextRelease:
-		t.contextRelease(p, m)
-	case schema.OpContextReset:
-		t.contextReset(p, m)
-	case schema.OpReserve, schema.OpUnreserve, schema.OpAccess, schema.OpMapArray, schema.OpBind, schema.OpUnbind,
-		schema.OpPrefetch, schema.OpPoolTrim, schema.OpModuleLoad, schema.OpModuleUnload:
-		// Only counted as calls: they neither create memory nor end its life.
-	default:
+	if rule := rules[ref.Op]; rule != nil {
+		rule(t, p, m)
+	} else {
 		t.counters.UnknownOps++
 	}
 }
+
+// rules says what a successful call does to the state.
+var rules = [schema.NumOps]func(*Tracker, *proc, *schema.Memory){
+	schema.OpAlloc:          (*Tracker).alloc,
+	schema.OpFree:           (*Tracker).free,
+	schema.OpCreate:         (*Tracker).create,
+	schema.OpRetain:         (*Tracker).retain,
+	schema.OpRelease:        (*Tracker).release,
+	schema.OpMap:            (*Tracker).mapRange,
+	schema.OpUnmap:          (*Tracker).unmapRange,
+	schema.OpOpen:           (*Tracker).open,
+	schema.OpClose:          (*Tracker).close,
+	schema.OpExport:         (*Tracker).export,
+	schema.OpPoolCreate:     (*Tracker).poolCreate,
+	schema.OpPoolDestroy:    (*Tracker).poolDestroy,
+	schema.OpPoolInfo:       (*Tracker).poolInfo,
+	schema.OpMemInfo:        (*Tracker).memInfo,
+	schema.OpContextCreate:  (*Tracker).contextCreate,
+	schema.OpContextRetain:  (*Tracker).contextRetain,
+	schema.OpContextDestroy: knownContext((*Tracker).contextDestroy),
+	schema.OpContextRelease: knownContext((*Tracker).dropUser),
+	schema.OpContextReset:   knownContext((*Tracker).endContext),
+
+	// These neither create memory nor end its life.
+	schema.OpReserve: nothing, schema.OpUnreserve: nothing, schema.OpAccess: nothing, schema.OpMapArray: nothing,
+	schema.OpBind: nothing, schema.OpUnbind: nothing, schema.OpPrefetch: nothing, schema.OpPoolTrim: nothing,
+	schema.OpModuleLoad: nothing, schema.OpModuleUnload: nothing,
+}
+
+func nothing(*Tracker, *proc, *schema.Memory) {}
 
 // name updates the name under which the process counts. The change waits until the process has no live memory, so that
 // a workload frees only its own allocations. The name comes from the event's thread because one batch may hold events
@@ -104,11 +86,8 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 	switch class := p.State.rows[a.row].class; {
 	case endsWithContext(class):
 		a.owner = t.context(p, m)
-		p.State.contexts[a.owner].live++
 	case class == schema.ClassPool && m.Pool != 0:
-		if a.owner = t.pool(p, m); a.owner != 0 {
-			p.State.pools[a.owner].live.add(m.Bytes)
-		}
+		a.owner = t.pool(p, m)
 	}
 	t.addLive(p, i, m.Bytes)
 }
@@ -129,7 +108,6 @@ func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 	a := t.slab.at(i)
 	a.key, a.since, a.refs = m.Ptr, returned(m), 1
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
-	t.threads.slots[a.thread].live++
 	x.insert(&t.slab, i)
 	return i
 }
@@ -141,26 +119,41 @@ func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	a := t.slab.at(i)
 	a.bytes = bytes
 	p.State.boot.sizes.link(&t.slab, i)
-	r := &p.State.rows[a.row]
-	w := t.workload(p, r)
+	w := t.workload(p, &p.State.rows[a.row])
 	w.allocated += bytes
 	w.allocs++
-	p.State.sum(&t.threads.slots[a.thread], r, bytes)
+	p.State.count(a, &t.threads.slots[a.thread], 1)
 }
 
-// sum adds live memory to the sums of its process, thread, row and GPU.
-func (s *state) sum(by *thread, r *row, bytes uint64) {
-	s.held++
-	r.live.add(bytes)
+// count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
+func (s *state) count(a *allocation, by *thread, n int) {
+	r := &s.rows[a.row]
+	by.live += uint32(n)
+	switch {
+	case a.kind == multicast:
+		return
+	case a.kind == opened:
+		r.holders += uint64(n)
+		if a.owner != 0 {
+			s.contexts[a.owner].live += uint32(n)
+		}
+		return
+	case endsWithContext(r.class):
+		s.contexts[a.owner].live += uint32(n)
+	case a.owner != 0:
+		s.pools[a.owner].live.change(a.bytes, n)
+	}
+	s.held += uint64(n)
+	r.live.change(a.bytes, n)
 	r.peak = max(r.peak, r.live.bytes)
 	switch {
 	case r.class.OnGPU():
-		by.gpu.add(bytes)
-		s.live.add(bytes)
+		by.gpu.change(a.bytes, n)
+		s.live.change(a.bytes, n)
 		s.peak = max(s.peak, s.live.bytes)
-		r.card.add(bytes)
+		r.card.change(a.bytes, n)
 	case r.class.OnHost():
-		s.hostLive.add(bytes)
+		s.hostLive.change(a.bytes, n)
 	}
 }
 
@@ -194,52 +187,40 @@ func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	}
 }
 
-// remove subtracts an entry from every sum and reclaims it.
+// remove takes an entry out of every sum and reclaims it. Memory counts as freed.
 func (t *Tracker) remove(p *proc, i uint32) {
-	a, s := t.slab.at(i), &p.State
-	r := &s.rows[a.row]
-	if a.kind == memory {
-		c := t.workload(p, r)
-		c.freed += a.bytes
-		c.frees++
-		s.held--
-		r.live.sub(a.bytes)
-		switch {
-		case r.class.OnGPU():
-			s.live.sub(a.bytes)
-			r.card.sub(a.bytes)
-		case r.class.OnHost():
-			s.hostLive.sub(a.bytes)
-		}
+	if a := t.slab.at(i); a.kind == memory {
+		w := t.workload(p, &p.State.rows[a.row])
+		w.freed += a.bytes
+		w.frees++
 	}
-	t.reclaim(i)
+	t.reclaim(p, i)
 }
 
-// reclaim subtracts entry i from the sums that endImage does not reset, and returns it to the slab.
-func (t *Tracker) reclaim(i uint32) {
-	a := t.slab.at(i)
-	by := &t.threads.slots[a.thread]
-	by.live--
-	s := &by.process.State
-	switch r := &s.rows[a.row]; {
-	case a.kind == opened:
-		s.unlinkHolder(&t.slab, i)
-		r.holders--
-		if a.owner != 0 {
-			s.contexts[a.owner].live--
-		}
-	case a.kind != memory:
-	default:
+// removeUnfreed is remove at the end of an image: memory counts as unfreed.
+func (t *Tracker) removeUnfreed(p *proc, i uint32) {
+	a, s := t.slab.at(i), &p.State
+	if a.kind == memory {
+		r := &s.rows[a.row]
+		t.workload(p, r).unfreed += a.bytes
 		switch {
-		case endsWithContext(r.class):
-			s.contexts[a.owner].live--
-		case a.owner != 0:
-			s.pools[a.owner].live.sub(a.bytes)
+		case r.class.OnGPU():
+			s.unfreed.add(a.bytes)
+		case r.class.OnHost():
+			s.hostUnfreed.add(a.bytes)
 		}
-		if r.class.OnGPU() {
-			by.gpu.sub(a.bytes)
-		}
+	}
+	t.reclaim(p, i)
+}
+
+func (t *Tracker) reclaim(p *proc, i uint32) {
+	a, s := t.slab.at(i), &p.State
+	s.count(a, &t.threads.slots[a.thread], -1)
+	switch a.kind {
+	case memory:
 		s.boot.sizes.unlink(&t.slab, i)
+	case opened:
+		s.unlinkHolder(&t.slab, i)
 	}
 	t.slab.put(i)
 }
@@ -265,39 +246,14 @@ func (t *Tracker) exit(p *proc) {
 // endImage turns live memory into unfreed memory.
 func (t *Tracker) endImage(p *proc) {
 	s := &p.State
-	for i := range s.rows {
-		r := &s.rows[i]
-		if r.live.allocations > 0 {
-			t.workload(p, r).unfreed += r.live.bytes
-		}
-		if r.class.OnGPU() {
-			r.card.sub(r.live.bytes)
-		}
-		r.live = amount{}
-	}
-	s.unfreed.bytes += s.live.bytes
-	s.unfreed.allocations += s.live.allocations
-	s.hostUnfreed.bytes += s.hostLive.bytes
-	s.hostUnfreed.allocations += s.hostLive.allocations
 	s.unclosed += s.holders
-	t.clear(p)
-}
-
-// clear reclaims all entries of a process. Memory that only mappings keep is in no index.
-func (t *Tracker) clear(p *proc) {
-	s := &p.State
 	for _, g := range s.mappings {
-		if g.memory == 0 {
-			continue
-		}
-		if a := t.slab.at(g.memory); a.refs == 0 && a.maps > 0 {
-			a.maps = 0
-			t.reclaim(g.memory)
+		if t.slab.unmap(g.memory) {
+			t.removeUnfreed(p, g.memory)
 		}
 	}
-	s.mappings = nil
-	s.addresses.drain(&t.slab, t.reclaim)
-	s.handles.drain(&t.slab, t.reclaim)
-	s.live, s.hostLive, s.held = amount{}, amount{}, 0
-	s.contexts, s.current, s.pools = newContexts(), 0, nil
+	remove := func(i uint32) { t.removeUnfreed(p, i) }
+	s.addresses.drain(&t.slab, remove)
+	s.handles.drain(&t.slab, remove)
+	s.mappings, s.contexts, s.current, s.pools = nil, newContexts(), 0, nil
 }

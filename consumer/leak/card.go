@@ -19,15 +19,10 @@ const (
 
 // A nil *card stands for a GPU whose UUID is unknown.
 
-func (c *card) add(bytes uint64) {
+// change adds n times so many live bytes; n may be negative.
+func (c *card) change(bytes uint64, n int) {
 	if c != nil {
-		c.live += bytes
-	}
-}
-
-func (c *card) sub(bytes uint64) {
-	if c != nil {
-		c.live -= bytes
+		c.live += uint64(n) * bytes
 	}
 }
 

@@ -17,8 +17,9 @@ type cudaContext struct {
 	ended   bool
 }
 
-// maxContexts limits the contexts of one process. The contexts above the limit count as unknown.
-const maxContexts = 256
+// maxPlaces limits the contexts and the pools of one process. The contexts above the limit count as unknown. The pools
+// above it are not distinguished.
+const maxPlaces = 256
 
 func newContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
 
@@ -71,18 +72,23 @@ func (s *state) contextAt(handle uint64) uint8 {
 }
 
 // addContext stores a context and returns its index; 0: all indexes are in use.
-func (s *state) addContext(c cudaContext) uint8 {
-	for i := 1; i < len(s.contexts); i++ {
-		if old := &s.contexts[i]; old.ended && old.live == 0 {
-			*old = c
-			return uint8(i)
+func (s *state) addContext(c cudaContext) (i uint8) {
+	s.contexts, i = place(s.contexts, c, func(old *cudaContext) bool { return old.ended && old.live == 0 })
+	return i
+}
+
+// place stores v at the first index from 1 on that is free, and returns the index; 0: all 255 are in use.
+func place[T any](all []T, v T, free func(*T) bool) ([]T, uint8) {
+	for i := 1; i < len(all); i++ {
+		if free(&all[i]) {
+			all[i] = v
+			return all, uint8(i)
 		}
 	}
-	if len(s.contexts) == maxContexts {
-		return 0
+	if len(all) == maxPlaces {
+		return all, 0
 	}
-	s.contexts = append(s.contexts, c)
-	return uint8(len(s.contexts) - 1)
+	return append(all, v), uint8(len(all))
 }
 
 // primaryOf returns the primary context of a GPU and adds it if needed; 0 if the GPU is unknown.
@@ -99,10 +105,10 @@ func (s *state) primaryOf(gpu int32) uint8 {
 }
 
 // contextCreate adds a context. A green context is a user of its GPU's primary context.
-func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
+func (t *Tracker) contextCreate(p *proc, m *schema.Memory) {
 	s, gpu := &p.State, t.ordinalOf(m.GPU)
 	i := s.contextAt(m.Ptr)
-	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
+	green := m.Aux != 0 || t.in.Calls[m.Call].Symbol == "cuGreenCtxCreate"
 	switch {
 	case m.Ptr == 0:
 		t.count(p, unknownContext)
@@ -127,20 +133,25 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 	}
 }
 
+// knownContext is the rule of a call that ends the context m.Ptr or a use of it.
+func knownContext(end func(*Tracker, *proc, uint8, schema.KTime)) func(*Tracker, *proc, *schema.Memory) {
+	return func(t *Tracker, p *proc, m *schema.Memory) {
+		if i := p.State.contextAt(m.Ptr); i != 0 {
+			end(t, p, i, m.Time)
+		} else {
+			t.count(p, unknownContext)
+		}
+	}
+}
+
 // contextDestroy ends a context. Memory allocated in a green context stays with the primary context. The primary
 // context ends if the green context was its last user (measured: driver 580, H200).
-func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
-	s := &p.State
-	i := s.contextAt(m.Ptr)
-	if i == 0 {
-		t.count(p, unknownContext)
-		return
-	}
-	if m.Time < s.contexts[i].since {
+func (t *Tracker) contextDestroy(p *proc, i uint8, at schema.KTime) {
+	if at < p.State.contexts[i].since {
 		t.count(p, lateFree)
 		return
 	}
-	t.dropContext(p, i, m.Time)
+	t.dropContext(p, i, at)
 }
 
 func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
@@ -181,17 +192,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	c.users++
 }
 
-// contextRelease removes a user from a primary context. The last release ends the context.
-func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
-	i := p.State.contextAt(m.Ptr)
-	if i == 0 {
-		t.count(p, unknownContext)
-		return
-	}
-	t.dropUser(p, i, m.Time)
-}
-
-// dropUser removes one user. The number of users is reliable only if all calls of the process were seen.
+// dropUser removes a user of a primary context. The last one ends it. The number of users is reliable only if all calls of the process were seen.
 func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	c := &p.State.contexts[i]
 	if c.users > 0 {
@@ -207,16 +208,6 @@ func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	t.count(p, unknownContext)
 }
 
-// contextReset frees the memory of a primary context and keeps its users.
-func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
-	i := p.State.contextAt(m.Ptr)
-	if i == 0 {
-		t.count(p, unknownContext)
-		return
-	}
-	t.endContext(p, i, m.Time)
-}
-
 // endContext frees the allocations in context i that are older than time at, and closes the holders there. It visits
 // every allocation of the process once, if the context holds any.
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
@@ -226,11 +217,6 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	}
 	if i == 0 || s.contexts[i].live == 0 {
 		return
-	}
-	for j := range s.rows { // in row order: the order in which rows acquire workloads must not depend on the index
-		if r := &s.rows[j]; r.live.allocations > 0 && endsWithContext(r.class) {
-			t.workload(p, r)
-		}
 	}
 	s.addresses.sweep(&t.slab, func(n uint32) bool {
 		a := t.slab.at(n)

@@ -33,11 +33,9 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	a.kind, a.bytes = opened, m.Aux
 	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
-		if a.owner = t.context(p, m); a.owner != 0 {
-			s.contexts[a.owner].live++
-		}
+		a.owner = t.context(p, m)
 	}
-	s.rows[a.row].holders++
+	s.count(a, &t.threads.slots[a.thread], 1)
 	s.linkHolder(&t.slab, i)
 }
 
@@ -68,8 +66,7 @@ func (s *state) unlinkHolder(slab *slab, i uint32) {
 // exports stores which process exported each token of a host.
 type exports struct {
 	owners map[uint64]uint32 // PID by token
-	tokens []uint64          // a ring buffer once it is full
-	oldest int
+	tokens []uint64          // oldest first
 }
 
 // export stores a token. The driver returns the same token every time the same memory is exported.
@@ -85,13 +82,11 @@ func (x *exports) add(token uint64, owner uint32) {
 		x.owners = map[uint64]uint32{}
 	}
 	if _, known := x.owners[token]; !known {
-		if len(x.tokens) < maxExports {
-			x.tokens = append(x.tokens, token)
-		} else {
-			delete(x.owners, x.tokens[x.oldest])
-			x.tokens[x.oldest] = token
-			x.oldest = (x.oldest + 1) % maxExports
+		if len(x.tokens) == maxExports {
+			delete(x.owners, x.tokens[0])
+			x.tokens = x.tokens[1:]
 		}
+		x.tokens = append(x.tokens, token)
 	}
 	x.owners[token] = owner
 }

@@ -22,7 +22,9 @@ func (t *Tracker) create(p *proc, m *schema.Memory) {
 	switch {
 	case i == 0:
 	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
-		t.slab.at(i).kind = multicast
+		a := t.slab.at(i)
+		a.kind = multicast
+		p.State.count(a, &t.threads.slots[a.thread], 1)
 	default:
 		t.addLive(p, i, m.Bytes)
 	}
@@ -118,11 +120,7 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 
 // unmapMemory removes one mapping from its memory. Memory without references and mappings is freed.
 func (t *Tracker) unmapMemory(p *proc, g mapping) {
-	if g.memory == 0 {
-		return
-	}
-	a := t.slab.at(g.memory)
-	if a.maps.down() && a.refs == 0 {
+	if t.slab.unmap(g.memory) {
 		t.remove(p, g.memory)
 	}
 }

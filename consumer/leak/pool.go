@@ -22,9 +22,6 @@ type reading struct {
 	at    schema.KTime // 0: never
 }
 
-// maxPools limits the pools of one process. The pools above the limit are not distinguished.
-const maxPools = 256
-
 // Values of CUmemPool_attribute.
 const (
 	poolReserved = 5
@@ -50,24 +47,15 @@ func (s *state) poolAt(handle uint64) uint8 {
 }
 
 // addPool stores a pool and returns its index; 0: all indexes are in use.
-func (s *state) addPool(q pool) uint8 {
+func (s *state) addPool(q pool) (i uint8) {
 	if s.pools == nil {
 		s.pools = make([]pool, 1)
 	}
-	for i := 1; i < len(s.pools); i++ {
-		if old := &s.pools[i]; old.destroyed && old.live.allocations == 0 {
-			*old = q
-			return uint8(i)
-		}
-	}
-	if len(s.pools) == maxPools {
-		return 0
-	}
-	s.pools = append(s.pools, q)
-	return uint8(len(s.pools) - 1)
+	s.pools, i = place(s.pools, q, func(old *pool) bool { return old.destroyed && old.live.allocations == 0 })
+	return i
 }
 
-func (t *Tracker) poolCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
+func (t *Tracker) poolCreate(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
 		return
 	}
@@ -77,7 +65,7 @@ func (t *Tracker) poolCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
 		s.endPool(old)
 	}
 	q := pool{handle: m.Ptr, since: returned(m), gpu: t.ordinalOf(m.GPU), limit: m.Aux}
-	if ref.Class == schema.ClassIPC {
+	if t.in.Calls[m.Call].Class == schema.ClassIPC {
 		q.imported, q.limit = true, 0 // for an import, Aux is the token
 	}
 	s.addPool(q)

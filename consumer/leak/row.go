@@ -63,9 +63,9 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 // moveTo assigns a row to another GPU because a later event named the GPU better.
 func (r *row) moveTo(h *boot, uuid string) {
 	if r.class.OnGPU() {
-		r.card.sub(r.live.bytes)
+		r.card.change(r.live.bytes, -1)
 		r.card = h.cardOf(uuid)
-		r.card.add(r.live.bytes)
+		r.card.change(r.live.bytes, 1)
 	}
 	r.uuid = uuid
 }

@@ -83,6 +83,15 @@ func (s *slab) put(i uint32) {
 	s.free = i
 }
 
+// unmap removes a mapping of memory and reports whether nothing keeps the memory any longer.
+func (s *slab) unmap(memory uint32) bool {
+	if memory == 0 {
+		return false
+	}
+	a := s.at(memory)
+	return a.maps.down() && a.refs == 0
+}
+
 // link puts entry i at the front of the list with this head. An entry is in one list at most.
 func (s *slab) link(head *uint32, i uint32) {
 	a := s.at(i)

@@ -256,8 +256,7 @@ func (c *coder) boot(h *boot) {
 		c.String(uuid)
 		c.sample(&(*p).last)
 	})
-	x := &h.exports
-	tokens := slices.Concat(x.tokens[x.oldest:], x.tokens[:x.oldest])
+	x, tokens := &h.exports, slices.Clone(h.exports.tokens)
 	snapshot.List(c.Codec, &tokens, 2, func(token *uint64) {
 		snapshot.Uint(c.Codec, token)
 		owner := x.owners[*token]
@@ -315,7 +314,7 @@ func (c *coder) checkProcess(s *state) {
 		}
 	}
 	if len(s.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) || len(s.samples) > maxSamples ||
-		len(s.contexts) == 0 || len(s.contexts) > maxContexts {
+		len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
 		c.Fail("%d rows, %d of them on GPUs, %d samples or %d contexts are not allowed", len(s.rows), onGPUs,
 			len(s.samples), len(s.contexts))
 	}
@@ -380,7 +379,7 @@ func (c *coder) context(x *cudaContext) {
 // pools passes over the pools. The first one stands for no pool and has no values.
 func (c *coder) pools(s *state) {
 	n := len(s.pools)
-	if c.Below(&n, maxPools+1); c.Reading() && n > 0 {
+	if c.Below(&n, maxPlaces+1); c.Reading() && n > 0 {
 		s.pools = make([]pool, n)
 	}
 	for i := 1; i < n; i++ {

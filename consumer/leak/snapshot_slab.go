@@ -2,7 +2,6 @@ package leak
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/gputap/gputap/consumer/process"
@@ -51,7 +50,7 @@ func (c *coder) allocations(m *host) {
 		return
 	}
 	for _, i := range c.mapped.all {
-		if n := c.slab.at(i).maps; n != math.MaxUint16 && int(n) != c.found[i] {
+		if n := c.slab.at(i).maps; int(n) != c.found[i] {
 			c.Fail("%d mappings of an allocation, want %d", c.found[i], n)
 		}
 	}
@@ -197,7 +196,6 @@ func (c *coder) add(i uint32, handle bool) {
 	a := c.slab.at(i)
 	a.chain, a.prev, a.next = 0, 0, 0
 	by := &c.threads.slots[a.thread]
-	by.live++
 	s := &by.process.State
 	switch {
 	case a.refs == 0:
@@ -206,22 +204,7 @@ func (c *coder) add(i uint32, handle bool) {
 	default:
 		s.addresses.insert(&c.slab, i)
 	}
-	r := &s.rows[a.row]
-	switch {
-	case a.kind == opened:
-		r.holders++
-		if a.owner != 0 {
-			s.contexts[a.owner].live++
-		}
-	case a.kind != memory:
-	case endsWithContext(r.class):
-		s.contexts[a.owner].live++
-	case a.owner != 0:
-		s.pools[a.owner].live.add(a.bytes)
-	}
-	if a.kind == memory {
-		s.sum(by, r, a.bytes)
-	}
+	s.count(a, by, 1)
 }
 
 func (c *coder) mappings(p *proc) {

@@ -92,8 +92,13 @@ type state struct {
 // amount is bytes in a number of allocations.
 type amount struct{ bytes, allocations uint64 }
 
-func (a *amount) add(bytes uint64) { a.bytes += bytes; a.allocations++ }
-func (a *amount) sub(bytes uint64) { a.bytes -= bytes; a.allocations-- }
+func (a *amount) add(bytes uint64) { a.change(bytes, 1) }
+
+// change adds n allocations of so many bytes; n may be negative.
+func (a *amount) change(bytes uint64, n int) {
+	a.bytes += uint64(n) * bytes
+	a.allocations += uint64(n)
+}
 
 // New returns an empty Tracker.
 func New(cfg Config) *Tracker {

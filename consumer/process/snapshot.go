@@ -1,9 +1,6 @@
 package process
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -63,20 +60,7 @@ func (t *Table[S]) restore(c *snapshot.Codec, h *hostEntries[S], e *Entry[S], fi
 	e.first = first
 	t.next = max(t.next, first+1)
 	t.add(h, e)
-	t.restored = true
 	return true
-}
-
-// sort puts restored processes in order of first sight.
-func (t *Table[S]) sort() {
-	if !t.restored {
-		return
-	}
-	t.restored = false
-	slices.SortStableFunc(t.order, func(a, b *Entry[S]) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster),
-			cmp.Compare(a.ID.Host, b.ID.Host))
-	})
 }
 
 // Words finds values by their words. Snapshots hold words, as the wire does, because the numbers of values may change
