@@ -34,8 +34,9 @@ type Detector struct {
 	raised     process.Series[raised, process.Count, *process.Count]
 	suppressed map[suppressed]uint64
 
-	pending []Alert // raised by the current batch
-	tests   []test  // by call of the current batch
+	event   event
+	pending []Alert                   // raised by the current batch
+	rules   []func(*Detector, *event) // by call of the current batch
 
 	out snapshot.Writer
 }
@@ -47,17 +48,6 @@ type state struct {
 	sizes  baseline
 	failed []failed
 }
-
-// test is how the events of one call are judged.
-type test uint8
-
-const (
-	testNothing  test = iota
-	testFailure       // an allocation of host memory
-	testSize          // an allocation of GPU memory
-	testNewImage      // the process replaced its image: its baseline is void
-	testEnd
-)
 
 // silence is how long a process that did not end may be silent before it is forgotten.
 const silence = 24 * time.Hour
@@ -115,51 +105,47 @@ func (d *Detector) fold(b *schema.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	procs := d.table.Threads(b)
-	d.classify(b)
+	d.rules = d.rules[:0]
+	for i := range b.Calls {
+		d.rules = append(d.rules, ruleOf(&b.Calls[i]))
+	}
 	calls := b.Call()
 	for i := range b.Events {
-		if t := d.tests[calls.At(i)]; t != testNothing {
-			e := event{Memory: b.Memory(i), batch: b}
+		if rule := d.rules[calls.At(i)]; rule != nil {
+			e := &d.event
+			e.Memory, e.batch = b.Memory(i), b
 			e.process = procs[e.Thread]
-			d.judge(&e, t)
+			rule(d, e)
 		}
 	}
 }
 
-func (d *Detector) classify(b *schema.Batch) {
-	d.tests = d.tests[:0]
-	for i := range b.Calls {
-		t, c := testNothing, &b.Calls[i]
-		switch c.Op {
-		case schema.OpAlloc, schema.OpCreate:
-			switch {
-			case c.Class.OnGPU():
-				t = testSize
-			case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
-				t = testFailure
-			}
-		case schema.OpExec:
-			t = testNewImage
-		case schema.OpExit:
-			t = testEnd
+// ruleOf returns the rule for the events of one call; nil: none.
+func ruleOf(c *schema.CallRef) func(*Detector, *event) {
+	switch c.Op {
+	case schema.OpAlloc, schema.OpCreate:
+		switch {
+		case c.Class.OnGPU():
+			return (*Detector).allocation
+		case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
+			return (*Detector).oom
 		}
-		d.tests = append(d.tests, t)
+	case schema.OpExec:
+		return func(_ *Detector, e *event) { e.process.State = state{} } // the baseline is void
+	case schema.OpExit:
+		return func(_ *Detector, e *event) { e.process.Ended = true }
 	}
+	return nil
 }
 
-func (d *Detector) judge(e *event, t test) {
-	p := e.process
-	switch {
-	case t == testEnd:
-		p.Ended = true
-	case t == testNewImage:
-		p.State = state{}
-	case e.Result == outOfMemory:
+// allocation judges an allocation of GPU memory.
+func (d *Detector) allocation(e *event) {
+	if e.Result != 0 {
 		d.oom(e)
-	case t == testSize && e.Result == 0:
-		p.Ended = false
-		d.allocSize(e)
+		return
 	}
+	e.process.Ended = false
+	d.allocSize(e)
 }
 
 // raise stores an alert and returns its number.

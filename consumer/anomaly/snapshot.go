@@ -72,25 +72,6 @@ func (h *history) code(c *snapshot.Codec, id snapshot.HostID, alerts []numbered)
 	}
 }
 
-// insert stores a restored alert in order. It returns false if the host already has an alert of that number. If the
-// history is full, the lowest numbers are dropped.
-func (h *history) insert(a numbered) bool {
-	i, taken := h.find(a.number, a.host())
-	if taken || a.number+1 == 0 {
-		return false
-	}
-	h.total = max(h.total, a.number+1)
-	if len(h.kept) == maxAlerts {
-		if i == 0 {
-			return true
-		}
-		h.drop()
-		i--
-	}
-	h.kept = slices.Insert(h.kept, i, a)
-	return true
-}
-
 func (a *Alert) code(c *snapshot.Codec) {
 	c.Time(&a.Time, &a.Start)
 	snapshot.Uint(c, &a.PID, &a.UID, &a.TID)

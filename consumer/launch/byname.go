@@ -39,8 +39,6 @@ type comm struct {
 	name     string
 	promoted map[string]*process.Count
 	waiting  map[string]uint64 // launches of kernels without a series; nil once all series are taken
-	unnamed  *process.Count
-	others   *process.Count
 }
 
 func newComm(name string) *comm {
@@ -73,11 +71,11 @@ func (n *byName) add(c *comm, kernel string, launches uint64) {
 	switch {
 	case at != nil:
 	case kernel == unknown:
-		at = n.fixedSeries(&c.unnamed, c, unknown)
+		at = n.counts.At(kernelLabels{c.name, unknown})
 	case n.promote(c, kernel, launches):
 		at = c.promoted[kernel]
 	default:
-		at = n.fixedSeries(&c.others, c, other)
+		at = n.counts.At(kernelLabels{c.name, other})
 	}
 	*at += process.Count(launches)
 }
@@ -107,12 +105,4 @@ func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 		c.waiting = nil
 	}
 	return true
-}
-
-// fixedSeries returns the series of a fixed name, adding it on first use.
-func (n *byName) fixedSeries(at **process.Count, c *comm, kernel string) *process.Count {
-	if *at == nil {
-		*at = n.counts.At(kernelLabels{c.name, kernel})
-	}
-	return *at
 }

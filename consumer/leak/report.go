@@ -2,6 +2,7 @@ package leak
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -246,4 +247,91 @@ func (s *state) reportPools() (list []Pool) {
 		list = append(list, out)
 	}
 	return list
+}
+
+// maxTop is the largest number of allocations that Top returns.
+const maxTop = 1000
+
+// Allocation is one piece of live memory.
+type Allocation struct {
+	process.Info        // the process that allocated it
+	TID          uint32 // the thread that allocated it
+	ThreadComm   string
+	Ptr          uint64 // address; handle of VMM memory
+	Bytes        uint64
+	GPU          string // UUID; "": unknown
+	Ordinal      int    // of the GPU in the process's numbering; -1: unknown
+	Inferred     bool   // the producer inferred the GPU
+	Class        schema.MemClass
+	At           time.Time // return time of the call that allocated it
+	Symbol       string    // name of that call
+}
+
+// candidate is an allocation with its sort keys.
+type candidate struct {
+	bytes uint64
+	at    int64 // wall clock in ns: KTimes of two hosts cannot be compared
+	key   uint64
+	i     uint32
+}
+
+// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It
+// visits a limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the
+// newest ones of each host.
+func (t *Tracker) Top(n int) []Allocation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.largest(min(n, maxTop))
+	top := make([]Allocation, 0, len(found))
+	for _, c := range found {
+		top = append(top, t.describe(t.slab.at(c.i)))
+	}
+	return top
+}
+
+func (t *Tracker) largest(n int) []candidate {
+	if n <= 0 {
+		return nil
+	}
+	scan := max(64*n, t.topScan)
+	var found []candidate
+	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
+	var heads []uint32 // of one size class, for every host that has one
+	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
+		heads = heads[:0]
+		for _, m := range hosts {
+			if size < len(m.sizes.heads) && m.sizes.heads[size] != 0 {
+				heads = append(heads, m.sizes.heads[size])
+			}
+		}
+		for k, i := range heads {
+			// the next hosts share the part that a host does not use
+			end := len(found) + (scan-len(found))/(len(heads)-k)
+			for i != 0 && len(found) < end {
+				a := t.slab.at(i)
+				found = append(found, candidate{a.bytes, t.wall(a), a.key, i})
+				i = a.next
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+	})
+	return found[:min(n, len(found))]
+}
+
+func (t *Tracker) describe(a *allocation) Allocation {
+	by := &t.threads.slots[a.thread]
+	p := by.process
+	r := &p.State.rows[a.row]
+	return Allocation{
+		Info: p.Info, TID: by.tid, ThreadComm: by.comm,
+		Ptr: a.key, Bytes: a.bytes, GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class,
+		At:     time.Unix(0, t.wall(a)).UTC(),
+		Symbol: t.origins.rows[a.origin].Symbol,
+	}
+}
+
+func (t *Tracker) wall(a *allocation) int64 {
+	return int64(a.since) + t.threads.slots[a.thread].process.State.boot.offset
 }

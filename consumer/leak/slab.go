@@ -122,6 +122,36 @@ func (s *slab) list(all []uint32, head uint32) []uint32 {
 	return all
 }
 
+// numSizes is the number of size classes, eight per power of two: allocations of one class differ by less than an
+// eighth.
+const numSizes = 62 * 8
+
+func sizeOf(bytes uint64) int {
+	if bytes < 8 {
+		return int(bytes)
+	}
+	octave := bits.Len64(bytes) - 1
+	return (octave-2)*8 + int(bytes>>(octave-3)&7)
+}
+
+// sizes lists the live allocations of one host by size class, the newest first.
+type sizes struct {
+	heads []uint32 // by size class; grows on demand
+}
+
+func (z *sizes) link(s *slab, i uint32) { s.link(z.head(s.at(i).bytes), i) }
+
+func (z *sizes) unlink(s *slab, i uint32) { s.unlink(z.head(s.at(i).bytes), i) }
+
+// head returns the head of the size class of an allocation.
+func (z *sizes) head(bytes uint64) *uint32 {
+	size := sizeOf(bytes)
+	if missing := size + 1 - len(z.heads); missing > 0 {
+		z.heads = append(z.heads, make([]uint32, missing)...)
+	}
+	return &z.heads[size]
+}
+
 // index finds the allocations of one process by key. A bucket is the head of a chain through the slab: 4 bytes per
 // allocation, where a Go map needs 20 to 40. The index grows by linear hashing, one bucket per insertion, so that no
 // batch waits while a table of millions is rebuilt.

@@ -41,6 +41,7 @@ type Tracker struct {
 	// in resolves the dictionaries of the batch being applied, by index.
 	in struct {
 		*schema.Batch
+		event    schema.Memory
 		boot     *boot
 		procs    []*proc
 		replaced []*proc // processes whose PIDs are reused later in this batch
@@ -130,15 +131,15 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 		return nil
 	}
 	t.begin(b, h)
-	var m schema.Memory
+	m := &t.in.event
 	for from := 0; from < b.Events; from += prefetchEvents {
 		to := min(from+prefetchEvents, b.Events)
 		if from < 2*prefetchEvents || t.in.large {
 			t.prefetch(b, from, to)
 		}
 		for i := from; i < to; i++ {
-			b.ReadMemory(i, &m)
-			t.apply(&m)
+			b.ReadMemory(i, m)
+			t.apply(m)
 		}
 	}
 	for _, p := range t.in.replaced {

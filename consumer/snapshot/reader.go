@@ -66,9 +66,6 @@ func (r *Reader) Uint() uint64 {
 	return v
 }
 
-// Uint32 reads a number of 32 bits.
-func (r *Reader) Uint32() uint32 { return uint32(r.upTo(math.MaxUint32)) }
-
 // Below reads a number below n, such as an index. It returns 0 with an error if the number is not below n.
 func (r *Reader) Below(n int) int {
 	if n <= 0 {
@@ -96,16 +93,6 @@ func (r *Reader) Int() int64 {
 	}
 	r.data = r.data[n:]
 	return v
-}
-
-// Int32 reads a number of 32 bits that may be negative.
-func (r *Reader) Int32() int32 {
-	v := r.Int()
-	if v != int64(int32(v)) {
-		r.Fail("number %d, want at most 32 bits", v)
-		return 0
-	}
-	return int32(v)
 }
 
 // Bool reads one byte.
