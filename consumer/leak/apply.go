@@ -118,7 +118,7 @@ func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Du
 func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	a := t.slab.at(i)
 	a.bytes = bytes
-	p.State.boot.sizes.link(&t.slab, i)
+	t.slab.link(p.State.boot.sizes.of(bytes), i)
 	w := t.workload(p, &p.State.rows[a.row])
 	w.allocated += bytes
 	w.allocs++
@@ -134,6 +134,7 @@ func (s *state) count(a *allocation, by *thread, n int) {
 		return
 	case a.kind == opened:
 		r.holders += uint64(n)
+		s.holders += uint64(n)
 		if a.owner != 0 {
 			s.contexts[a.owner].live += uint32(n)
 		}
@@ -218,9 +219,9 @@ func (t *Tracker) reclaim(p *proc, i uint32) {
 	s.count(a, &t.threads.slots[a.thread], -1)
 	switch a.kind {
 	case memory:
-		s.boot.sizes.unlink(&t.slab, i)
+		t.slab.unlink(s.boot.sizes.of(a.bytes), i)
 	case opened:
-		s.unlinkHolder(&t.slab, i)
+		t.slab.unlink(&s.newestHolder, i)
 	}
 	t.slab.put(i)
 }
@@ -228,7 +229,6 @@ func (t *Tracker) reclaim(p *proc, i uint32) {
 // exec ends the image of a process. The process continues under a new name.
 func (t *Tracker) exec(p *proc) {
 	t.endImage(p)
-	t.detach(p)
 	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 }
 
@@ -238,12 +238,11 @@ func (t *Tracker) exit(p *proc) {
 		return
 	}
 	t.endImage(p)
-	t.detach(p)
 	p.State.gap = inGap(p)
 	p.Ended = true
 }
 
-// endImage turns live memory into unfreed memory.
+// endImage turns live memory into unfreed memory. The process no longer counts under its labels.
 func (t *Tracker) endImage(p *proc) {
 	s := &p.State
 	s.unclosed += s.holders
@@ -252,8 +251,13 @@ func (t *Tracker) endImage(p *proc) {
 			t.removeUnfreed(p, g.memory)
 		}
 	}
-	remove := func(i uint32) { t.removeUnfreed(p, i) }
-	s.addresses.drain(&t.slab, remove)
-	s.handles.drain(&t.slab, remove)
+	for _, x := range []*index{&s.addresses, &s.handles} {
+		x.sweep(&t.slab, func(i uint32) bool {
+			t.removeUnfreed(p, i)
+			return true
+		})
+		*x = index{}
+	}
 	s.mappings, s.contexts, s.current, s.pools = nil, newContexts(), 0, nil
+	t.detach(p)
 }

@@ -36,7 +36,7 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 		a.owner = t.context(p, m)
 	}
 	s.count(a, &t.threads.slots[a.thread], 1)
-	s.linkHolder(&t.slab, i)
+	t.slab.link(&s.newestHolder, i)
 }
 
 // close ends a holder.
@@ -51,16 +51,6 @@ func (t *Tracker) close(p *proc, m *schema.Memory) {
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
-}
-
-func (s *state) linkHolder(slab *slab, i uint32) {
-	slab.link(&s.newestHolder, i)
-	s.holders++
-}
-
-func (s *state) unlinkHolder(slab *slab, i uint32) {
-	slab.unlink(&s.newestHolder, i)
-	s.holders--
 }
 
 // exports stores which process exported each token of a host.

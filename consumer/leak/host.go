@@ -83,8 +83,13 @@ func (t *Tracker) Forget(cluster, hostname string) {
 	delete(t.hosts, m.id)
 }
 
-// wall converts the boot's KTime to wall time.
-func (h *boot) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
+// wall converts the boot's KTime to wall time. 0 stands for never.
+func (h *boot) wall(at schema.KTime) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(at)+h.offset).UTC()
+}
 
 func (t *Tracker) hostOf(id snapshot.HostID) *host {
 	m := t.hosts[id]
@@ -144,15 +149,11 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 		h.markGap(b.First)
 		h.openGap = false
 	}
-	h.run, h.lost, h.last = b.Run, max(lost, h.lostIn(b.Run)), end
-	return h
-}
-
-func (h *boot) lostIn(run uint64) uint64 {
-	if run == h.run {
-		return h.lost
+	if b.Run > h.run {
+		h.lost = 0
 	}
-	return 0
+	h.run, h.lost, h.last = b.Run, max(lost, h.lost), end
+	return h
 }
 
 // memoryLost sums the loss causes that affect memory events. The bulk rings hold none, and a missing seq proves
@@ -165,13 +166,6 @@ func memoryLost(b *schema.Batch) uint64 {
 // clock offset approximates the wall time of a boot closely enough to order boots.
 func (t *Tracker) endOlderBoots(h *boot, from, booted int64) {
 	older := func(old *boot) bool { return old != h && old.offset >= from && old.offset < booted }
-	some := false
-	for _, old := range h.boots {
-		some = some || older(old)
-	}
-	if !some {
-		return
-	}
 	// in order of first sight: the order of releases decides which workload is evicted first
 	for _, p := range t.table.Of(h.id) {
 		if at := p.State.boot; h.boots[at.bootID] == at && older(at) && !p.Ended {
@@ -235,5 +229,5 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	h.openGap = true
 }
 
-// markGap records that events may have been lost up to time at.
+// markGap records that events may have been lost up to this time.
 func (h *boot) markGap(at schema.KTime) { h.gap = max(h.gap, at) }

@@ -132,7 +132,7 @@ func (t *Tracker) slabLive() int {
 		live--
 	}
 	for _, m := range t.hosts {
-		for _, head := range m.sizes.heads {
+		for _, head := range m.sizes {
 			if head != 0 {
 				live++
 			}

@@ -134,22 +134,16 @@ func sizeOf(bytes uint64) int {
 	return (octave-2)*8 + int(bytes>>(octave-3)&7)
 }
 
-// sizes lists the live allocations of one host by size class, the newest first.
-type sizes struct {
-	heads []uint32 // by size class; grows on demand
-}
+// sizes are the heads of the lists of one host's live allocations by size class, the newest first. It grows on demand.
+type sizes []uint32
 
-func (z *sizes) link(s *slab, i uint32) { s.link(z.head(s.at(i).bytes), i) }
-
-func (z *sizes) unlink(s *slab, i uint32) { s.unlink(z.head(s.at(i).bytes), i) }
-
-// head returns the head of the size class of an allocation.
-func (z *sizes) head(bytes uint64) *uint32 {
+// of returns the list of allocations of this size.
+func (z *sizes) of(bytes uint64) *uint32 {
 	size := sizeOf(bytes)
-	if missing := size + 1 - len(z.heads); missing > 0 {
-		z.heads = append(z.heads, make([]uint32, missing)...)
+	if missing := size + 1 - len(*z); missing > 0 {
+		*z = append(*z, make([]uint32, missing)...)
 	}
-	return &z.heads[size]
+	return &(*z)[size]
 }
 
 // index finds the allocations of one process by key. A bucket is the head of a chain through the slab: 4 bytes per
@@ -206,9 +200,12 @@ func (x *index) find(s *slab, key uint64) uint32 {
 // rehash switches to the second hash.
 func (x *index) rehash(s *slab) {
 	x.seed = rand.Uint64() | 1<<63 | 1
-	all := index{heads: x.heads, count: x.count}
+	all := index{heads: x.heads}
 	x.heads, x.count = make([]uint32, len(x.heads)), 0
-	all.drain(s, func(i uint32) { x.insert(s, i) })
+	all.sweep(s, func(i uint32) bool {
+		x.insert(s, i)
+		return true
+	})
 }
 
 // insert adds allocation i. Its key must be new.
@@ -266,16 +263,4 @@ func (x *index) sweep(s *slab, gone func(i uint32) bool) {
 			link = &s.at(i).chain
 		}
 	}
-}
-
-// drain empties the index and calls each with every number that it held.
-func (x *index) drain(s *slab, each func(i uint32)) {
-	for _, i := range x.heads {
-		for i != 0 {
-			next := s.at(i).chain
-			each(i)
-			i = next
-		}
-	}
-	*x = index{}
 }

@@ -25,13 +25,13 @@ const (
 // over its holders, the newest first, its multicast objects and its mappings.
 func (c *coder) allocations(m *host) {
 	var live []uint32
-	for _, head := range slices.Backward(m.sizes.heads) {
+	for _, head := range slices.Backward(m.sizes) {
 		live = c.slab.list(live, head)
 	}
 	c.entries(&live, memory, nil)
 	if c.Reading() {
 		for _, i := range slices.Backward(live) {
-			m.sizes.link(&c.slab, i)
+			c.slab.link(m.sizes.of(c.slab.at(i).bytes), i)
 		}
 	}
 	for _, p := range c.table.Of(m.id) {
@@ -41,7 +41,7 @@ func (c *coder) allocations(m *host) {
 		c.entries(&objects, multicast, p)
 		if c.Reading() {
 			for _, i := range slices.Backward(holders) {
-				s.linkHolder(&c.slab, i)
+				c.slab.link(&s.newestHolder, i)
 			}
 		}
 		c.mappings(p)

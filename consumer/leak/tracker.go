@@ -195,7 +195,6 @@ func (t *Tracker) register(p *proc) {
 // live memory counts as unfreed.
 func (t *Tracker) onEvict(p *proc) {
 	t.endImage(p)
-	t.detach(p)
 	if id := (pid{p.State.boot, p.ID.PID}); t.pids[id] == p {
 		delete(t.pids, id)
 	}
