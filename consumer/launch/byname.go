@@ -86,23 +86,17 @@ func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 		return false
 	}
 	before, known := c.waiting[kernel]
-	if before+launches < 1<<len(c.promoted) {
-		if known || n.waiting < maxWaiting {
-			c.waiting[kernel] = before + launches
-		}
-		if !known && n.waiting < maxWaiting {
-			n.waiting++
-		}
-		return false
-	}
-	if known {
+	waiting, earned := len(c.waiting), before+launches >= 1<<len(c.promoted)
+	switch {
+	case earned:
 		delete(c.waiting, kernel)
-		n.waiting--
+		c.promoted[kernel] = n.counts.At(kernelLabels{c.name, kernel})
+	case known || n.waiting < maxWaiting:
+		c.waiting[kernel] = before + launches
 	}
-	c.promoted[kernel] = n.counts.At(kernelLabels{c.name, kernel})
 	if len(c.promoted) == topKernels {
-		n.waiting -= len(c.waiting)
 		c.waiting = nil
 	}
-	return true
+	n.waiting += len(c.waiting) - waiting
+	return earned
 }

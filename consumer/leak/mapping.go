@@ -1,9 +1,9 @@
 package leak
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -128,15 +128,8 @@ func (t *Tracker) unmapMemory(p *proc, g mapping) {
 // mapped returns the mappings that overlap [ptr, ptr+bytes), as a half-open range of indexes. Mappings do not overlap
 // each other.
 func (s *state) mapped(ptr, bytes uint64) (from, to int) {
-	from, _ = slices.BinarySearchFunc(s.mappings, ptr, func(g mapping, ptr uint64) int {
-		if endOf(g.ptr, g.bytes) <= ptr {
-			return -1
-		}
-		return 1
-	})
-	to, _ = slices.BinarySearchFunc(s.mappings, endOf(ptr, bytes), func(g mapping, end uint64) int {
-		return cmp.Compare(g.ptr, end)
-	})
+	from = sort.Search(len(s.mappings), func(i int) bool { return endOf(s.mappings[i].ptr, s.mappings[i].bytes) > ptr })
+	to = sort.Search(len(s.mappings), func(i int) bool { return s.mappings[i].ptr >= endOf(ptr, bytes) })
 	return from, max(from, to)
 }
 

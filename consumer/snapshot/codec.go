@@ -1,7 +1,9 @@
 package snapshot
 
 import (
+	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -26,17 +28,39 @@ func (c *Codec) Fail(format string, args ...any) {
 // Failed reports whether a value could not be read.
 func (c *Codec) Failed() bool { return c.Reading() && c.Reader.err != nil }
 
-func (c *Codec) Byte(values ...*byte) { each(c, values, (*Writer).Byte, (*Reader).Byte) }
-
 func (c *Codec) Bool(values ...*bool) { each(c, values, (*Writer).Bool, (*Reader).Bool) }
 
 func (c *Codec) String(values ...*string) { each(c, values, (*Writer).String, (*Reader).String) }
 
 func (c *Codec) Time(values ...*time.Time) { each(c, values, (*Writer).Time, (*Reader).Time) }
 
-func (c *Codec) Float32(values ...*float32) { each(c, values, (*Writer).Float32, (*Reader).Float32) }
+func (c *Codec) Byte(values ...*byte) { each(c, values, (*Writer).Byte, (*Reader).Byte) }
 
-func (c *Codec) Float64(values ...*float64) { each(c, values, (*Writer).Float64, (*Reader).Float64) }
+func (c *Codec) Float32(v *float32) {
+	bits := uint64(math.Float32bits(*v))
+	c.fixed(&bits, 4)
+	*v = math.Float32frombits(uint32(bits))
+}
+
+func (c *Codec) Float64(values ...*float64) {
+	for _, v := range values {
+		bits := math.Float64bits(*v)
+		c.fixed(&bits, 8)
+		*v = math.Float64frombits(bits)
+	}
+}
+
+// fixed passes over so many bytes of a number.
+func (c *Codec) fixed(v *uint64, bytes int) {
+	var data [8]byte
+	if c.Reading() {
+		copy(data[:], c.Reader.take(bytes))
+		*v = binary.LittleEndian.Uint64(data[:])
+		return
+	}
+	binary.LittleEndian.PutUint64(data[:], *v)
+	c.Writer.buf = append(c.Writer.buf, data[:bytes]...)
+}
 
 func each[T any](c *Codec, values []*T, write func(*Writer, T), read func(*Reader) T) {
 	for _, v := range values {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 )
 
@@ -103,25 +102,6 @@ func (r *Reader) Bool() bool {
 	}
 	return b == 1
 }
-
-// Float64 reads eight bytes.
-func (r *Reader) Float64() float64 {
-	if b := r.take(8); b != nil {
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	}
-	return 0
-}
-
-// Float32 reads four bytes.
-func (r *Reader) Float32() float32 {
-	if b := r.take(4); b != nil {
-		return math.Float32frombits(binary.LittleEndian.Uint32(b))
-	}
-	return 0
-}
-
-// Bytes reads bytes and returns a copy.
-func (r *Reader) Bytes() []byte { return append([]byte(nil), r.take(r.Count(1))...) }
 
 // String reads a string.
 func (r *Reader) String() string {
