@@ -134,12 +134,3 @@ func (h *history) find(n uint64, host snapshot.HostID) (int, bool) {
 		return cmp.Or(cmp.Compare(a.number, n), a.host().Compare(host))
 	})
 }
-
-// all returns the kept alerts, oldest first.
-func (h *history) all() []Alert {
-	all := make([]Alert, 0, len(h.kept))
-	for i := range h.kept {
-		all = append(all, h.kept[i].Alert)
-	}
-	return all
-}

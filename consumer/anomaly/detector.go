@@ -173,5 +173,9 @@ func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressed{rule,
 func (d *Detector) Alerts() []Alert {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.history.all()
+	all := make([]Alert, 0, len(d.history.kept))
+	for i := range d.history.kept {
+		all = append(all, d.history.kept[i].Alert)
+	}
+	return all
 }

@@ -22,7 +22,8 @@ func (s series) Other() series { return series{s.Workload.Other(), s.row, s.asyn
 
 // Compare orders by host, then by labels.
 func (s series) Compare(to series) int {
-	return cmp.Or(s.Workload.Compare(to.Workload), cmp.Compare(s.row, to.row), cmp.Compare(to.mode(), s.mode())) // sync, async
+	sync := cmp.Compare(to.mode(), s.mode()) // before async
+	return cmp.Or(s.Workload.Compare(to.Workload), cmp.Compare(s.row, to.row), sync)
 }
 
 func (s series) mode() string {

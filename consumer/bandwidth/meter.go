@@ -146,7 +146,7 @@ func (m *Meter) add(b *schema.Batch, at process.Cell[state], s *sum) {
 	call, of := &b.Calls[at.Row], &at.Entry.State
 	count := at.Entry.Calls.Find(call)
 	if call.Op == schema.OpRecord {
-		count.Record(s.calls)
+		count.Recorded += s.calls
 		of.recorded += s.calls
 		return
 	}

@@ -147,7 +147,7 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 	call, s := &b.Calls[shape.Call], &to.entry.State
 	count := to.entry.Calls.Find(call)
 	if call.Op == schema.OpRecord {
-		count.Record(n)
+		count.Recorded += n
 		s.recorded += n
 		return
 	}

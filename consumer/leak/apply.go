@@ -7,7 +7,8 @@ func (t *Tracker) apply(m *schema.Memory) {
 	p, ref := t.in.procs[m.Thread], &t.in.Calls[m.Call]
 	switch ref.Op {
 	case schema.OpExec:
-		t.exec(p)
+		t.endImage(p)
+		p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 		return
 	case schema.OpExit:
 		t.exit(p)
@@ -18,7 +19,7 @@ func (t *Tracker) apply(m *schema.Memory) {
 	if ref.Class != schema.ClassGraph {
 		c := t.call(p, m)
 		if ref.Op == schema.OpRecord && m.Result == 0 {
-			c.Record(1)
+			c.Recorded++
 			return
 		}
 		c.Count(m.Result)
@@ -35,7 +36,7 @@ func (t *Tracker) apply(m *schema.Memory) {
 	}
 }
 
-// rules says what a successful call does to the state.
+// rules change the state after a successful call.
 var rules = [schema.NumOps]func(*Tracker, *proc, *schema.Memory){
 	schema.OpAlloc:          (*Tracker).alloc,
 	schema.OpFree:           (*Tracker).free,
@@ -224,12 +225,6 @@ func (t *Tracker) reclaim(p *proc, i uint32) {
 		t.slab.unlink(&s.newestHolder, i)
 	}
 	t.slab.put(i)
-}
-
-// exec ends the image of a process. The process continues under a new name.
-func (t *Tracker) exec(p *proc) {
-	t.endImage(p)
-	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 }
 
 // exit ends a process. A repeated exit record changes nothing.

@@ -60,30 +60,22 @@ func (t *threads) take(batch uint64) uint32 {
 	return uint32(len(t.slots) - 1)
 }
 
-// origins numbers the calls that the whole fleet makes, a few dozen. The first numbers stand for one memory class
-// each, without a symbol: they are used when the fleet names more than 256 calls.
+// origins numbers the calls that the whole fleet makes, a few dozen. Calls above 255 share the number 0.
 type origins struct {
 	rows  []schema.CallRef
 	index map[schema.CallRef]uint8
 }
 
 func newOrigins() origins {
-	o := origins{index: map[schema.CallRef]uint8{}}
-	for c := range schema.NumClasses {
-		o.rows = append(o.rows, schema.CallRef{Class: c})
-	}
-	return o
+	return origins{rows: make([]schema.CallRef, 1), index: map[schema.CallRef]uint8{}}
 }
 
 func (o *origins) number(ref schema.CallRef) uint8 {
-	if i, ok := o.index[ref]; ok {
-		return i
+	i, known := o.index[ref]
+	if !known && len(o.rows) < 256 {
+		i = uint8(len(o.rows))
+		o.rows = append(o.rows, ref)
+		o.index[ref] = i
 	}
-	if len(o.rows) == 256 {
-		return uint8(ref.Class)
-	}
-	i := uint8(len(o.rows))
-	o.rows = append(o.rows, ref)
-	o.index[ref] = i
 	return i
 }

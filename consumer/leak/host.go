@@ -40,7 +40,7 @@ type contradiction int
 
 const (
 	unmatchedFree   contradiction = iota // a free, unmap or close of memory whose allocation was not seen
-	reallocOverLive                      // an allocation or mapping over live memory: its end was not seen, or comes later
+	reallocOverLive                      // an allocation or mapping over live memory
 	lateFree                             // a free of a life that such an allocation has already ended
 	unknownContext                       // a context call whose effect on memory is unknown
 	numContradictions
@@ -91,13 +91,20 @@ func (h *boot) wall(at schema.KTime) time.Time {
 	return time.Unix(0, int64(at)+h.offset).UTC()
 }
 
-func (t *Tracker) hostOf(id snapshot.HostID) *host {
+// bootOf returns a boot of a host, adding both if they are new.
+func (t *Tracker) bootOf(cluster, hostname, bootID string) *boot {
+	id := snapshot.HostID{Cluster: cluster, Host: hostname}
 	m := t.hosts[id]
 	if m == nil {
 		m = &host{id: id, boots: map[string]*boot{}, totals: t.newTotals()}
 		t.hosts[id] = m
 	}
-	return m
+	h := m.boots[bootID]
+	if h == nil {
+		h = &boot{host: m, bootID: bootID}
+		m.boots[bootID] = h
+	}
+	return h
 }
 
 // newTotals returns the counts of one more host: its own, or those that all hosts above the limit of series share.
@@ -116,18 +123,9 @@ func (t *Tracker) otherQualities() *quality {
 	return t.otherQuality
 }
 
-func (m *host) bootOf(id string) *boot {
-	h := m.boots[id]
-	if h == nil {
-		h = &boot{host: m, bootID: id}
-		m.boots[id] = h
-	}
-	return h
-}
-
 // observe updates the batch's boot from the header of a batch of any kind, and returns the boot.
 func (t *Tracker) observe(b *schema.Batch) *boot {
-	h := t.hostOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).bootOf(b.BootID)
+	h := t.bootOf(b.Cluster, b.Host, b.BootID)
 	switch {
 	case !h.seen:
 		h.seen = true
@@ -224,7 +222,7 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.hostOf(snapshot.HostID{Cluster: cluster, Host: hostname}).bootOf(boot)
+	h := t.bootOf(cluster, hostname, boot)
 	h.markGap(h.last)
 	h.openGap = true
 }

@@ -194,7 +194,8 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	c.users++
 }
 
-// dropUser removes a user of a primary context. The last one ends it. The number of users is reliable only if all calls of the process were seen.
+// dropUser removes a user of a primary context. The last one ends it. The number of users is reliable only if all
+// calls of the process were seen.
 func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	c := &p.State.contexts[i]
 	if c.users > 0 {

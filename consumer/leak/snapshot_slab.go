@@ -252,7 +252,7 @@ func (c *coder) origin(i *uint8) {
 		return
 	}
 	var ref schema.CallRef
-	numbered := *i >= uint8(schema.NumClasses) // otherwise it shares the number of its class
+	numbered := *i > 0
 	if !c.Reading() {
 		ref = c.Tracker.origins.rows[*i]
 	}
@@ -260,11 +260,8 @@ func (c *coder) origin(i *uint8) {
 	if process.CodeRef(c.Codec, &ref); c.Failed() {
 		return
 	}
-	if c.Reading() {
-		*i = uint8(ref.Class)
-		if numbered {
-			*i = c.Tracker.origins.number(ref)
-		}
+	if c.Reading() && numbered {
+		*i = c.Tracker.origins.number(ref)
 	}
 	c.origins.add(*i)
 }

@@ -204,7 +204,7 @@ func (t *Tracker) onEvict(p *proc) {
 func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
 	s, i := &p.State, int(t.in.origins[m.Call])
 	ref := &t.in.Calls[m.Call]
-	if i < int(schema.NumClasses) { // the fleet has too many symbols; this one has no number
+	if i == 0 { // the fleet has too many symbols
 		return p.Calls.Find(ref)
 	}
 	for i >= len(s.calls) {

@@ -60,9 +60,6 @@ func (c *Call) Count(result uint32) {
 	c.Errors[result]++
 }
 
-// Record adds n calls that were recorded into a graph.
-func (c *Call) Record(n uint64) { c.Recorded += n }
-
 // Clone returns a copy for a report.
 func (c Calls) Clone() []Call {
 	list := slices.Clone(c)

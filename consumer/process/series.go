@@ -95,8 +95,8 @@ func (s *Series[K, V, P]) Hosts(to map[snapshot.HostID]bool) {
 	}
 }
 
-// CodeOthers passes over the counts above the limit, which belong to the section of no host. Each takes at least so many
-// bytes.
+// CodeOthers passes over the counts above the limit, which belong to the section of no host. Each takes at least so
+// many bytes.
 func (s *Series[K, V, P]) CodeOthers(c *snapshot.Codec, least int, key func(*K)) {
 	keys := slices.SortedFunc(maps.Keys(s.others), K.Compare)
 	snapshot.List(c, &keys, least, func(k *K) {

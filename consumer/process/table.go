@@ -144,9 +144,6 @@ func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	}
 }
 
-// Len returns the number of processes.
-func (t *Table[S]) Len() int { return len(t.entries) }
-
 // All returns the processes in order of first sight.
 func (t *Table[S]) All() []*Entry[S] {
 	return slices.SortedFunc(maps.Values(t.entries), func(a, b *Entry[S]) int {

@@ -43,8 +43,8 @@ func TestSilentProcessesAreForgotten(t *testing.T) {
 	table.Threads(batch(t, "a", 0, 1, 2))
 	table.Threads(batch(t, "a", 50*time.Minute, 2))
 	table.Threads(batch(t, "a", 61*time.Minute, 3))
-	if got, want := pids(table), "a2 a3 "; got != want || table.Len() != 2 || gone != 1 {
-		t.Errorf("got %q, %d known, %d gone; want %q, 2, 1", got, table.Len(), gone, want)
+	if got, want := pids(table), "a2 a3 "; got != want || len(table.All()) != 2 || gone != 1 {
+		t.Errorf("got %q, %d known, %d gone; want %q, 2, 1", got, len(table.All()), gone, want)
 	}
 }
 
@@ -88,8 +88,8 @@ func TestProcessesOfCurrentBatchStay(t *testing.T) {
 	}
 	table.Threads(batch(t, "a", 5*time.Minute, limit))
 	const excess = limit + 2 - trimmed
-	if !slices.Equal(gone, sequence(0, excess)) || table.Len() != trimmed || len(table.All()) != trimmed {
-		t.Errorf("%d gone, %d known", len(gone), table.Len())
+	if !slices.Equal(gone, sequence(0, excess)) || len(table.All()) != trimmed || len(table.All()) != trimmed {
+		t.Errorf("%d gone, %d known", len(gone), len(table.All()))
 	}
 }
 
@@ -111,7 +111,7 @@ func TestFullTableEvictsEndedFirst(t *testing.T) {
 	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool {
 		return pid%13 >= run
 	})[:processes-trimmed-len(want)]...)
-	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
+	if !slices.Equal(gone, want) || len(table.All()) != trimmed+1 {
 		t.Errorf("%d gone, %d of them running; want %d", len(gone),
 			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
 	}
@@ -169,7 +169,7 @@ func TestLastEventNamesTheProcess(t *testing.T) {
 			send()
 			e := table.All()[0]
 			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" ||
-				table.Len() != 1 {
+				len(table.All()) != 1 {
 				t.Errorf("got %+v, want comm %s", e, test.want)
 			}
 		})
@@ -182,9 +182,9 @@ func TestRecordedCallsAreSeparate(t *testing.T) {
 	var c Calls
 	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord},
 		schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
-	c.Find(&record).Record(3)
+	c.Find(&record).Recorded += 3
 	c.Find(&alloc).Count(0)
-	c.Find(&record).Record(1)
+	c.Find(&record).Recorded++
 	if len(c) != 1 || c[0].Recorded != 4 || c[0].OK != 1 || c[0].Op != schema.OpAlloc {
 		t.Errorf("got %+v", c)
 	}

@@ -16,8 +16,8 @@ const Other = "other"
 // Label returns a name as valid UTF-8, which Prometheus requires of label values.
 func Label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// Workload identifies what the processes of one program on one GPU count under. It has no PID, because a counter with a
-// PID would start at 0 with every restart. All strings except those of the HostID are labels.
+// Workload identifies the counters of one program on one GPU. It has no PID, because a counter with a PID would start
+// at 0 with every restart. All strings except those of the HostID are labels.
 type Workload struct {
 	snapshot.HostID
 	GPU       string // ordinal in the process's numbering; "": unknown

@@ -55,11 +55,16 @@ func (r *Reader) Byte() byte {
 }
 
 // Uint reads a number.
-func (r *Reader) Uint() uint64 {
-	v, n := binary.Uvarint(r.data)
+func (r *Reader) Uint() uint64 { return varint(r, binary.Uvarint) }
+
+// Int reads a number that may be negative.
+func (r *Reader) Int() int64 { return varint(r, binary.Varint) }
+
+func varint[T any](r *Reader, decode func([]byte) (T, int)) T {
+	v, n := decode(r.data)
 	if n <= 0 {
 		r.Fail("the data end early")
-		return 0
+		return v // 0
 	}
 	r.data = r.data[n:]
 	return v
@@ -80,17 +85,6 @@ func (r *Reader) upTo(most uint64) uint64 {
 		r.Fail("number %d, want at most %d", v, most)
 		return 0
 	}
-	return v
-}
-
-// Int reads a number that may be negative.
-func (r *Reader) Int() int64 {
-	v, n := binary.Varint(r.data)
-	if n <= 0 {
-		r.Fail("the data end early")
-		return 0
-	}
-	r.data = r.data[n:]
 	return v
 }
 

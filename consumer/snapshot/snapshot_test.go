@@ -177,7 +177,8 @@ func TestVersions(t *testing.T) {
 		{"a newer one", "test", 1, s, ErrVersion, "version 2, and this program reads up to 1"},
 		{"another fold's", "other", 2, s, ErrDamaged, `belongs to fold "test"`},
 		{"no bytes", "test", 2, Section{Cluster: "c", Host: "h"}, ErrDamaged, "end early"},
-		{"bytes too many", "test", 2, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged, "1 bytes too many"},
+		{"bytes too many", "test", 2, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged,
+			"1 bytes too many"},
 		{"version 0", "test", 2, Section{"c", "h", []byte("\x01\x04test\x00")}, ErrDamaged, "version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,8 +204,8 @@ func TestSaveStopsAtAnError(t *testing.T) {
 	}
 }
 
-// A Codec reads what it wrote, into empty values.
-func TestCodecReadsWhatItWrote(t *testing.T) {
+// A Codec that reads restores the values that it wrote.
+func TestCodecRestoresValues(t *testing.T) {
 	type state struct {
 		bits   uint8
 		number uint64
