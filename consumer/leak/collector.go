@@ -115,7 +115,11 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	if s.unplaced > 0 {
 		count(apiErrors, s.unplaced, process.Workload{}.Other().Labels(process.Other, process.Other)...)
 	}
-	for hostname, q := range s.qualities {
+	for host, q := range s.totals {
+		hostname := host.Host
+		if host.Comm == process.Other {
+			hostname = process.Other
+		}
 		for what, n := range q {
 			count(contradictions[what], n, hostname)
 		}
@@ -161,7 +165,7 @@ type scrape struct {
 	workloads  map[workloadID]*workload
 	failed     map[failedID]uint64
 	unplaced   uint64
-	qualities  map[string]*quality
+	totals     map[process.Workload]quality          // by host
 	cards      map[process.Workload]unexplainedBytes // by host name and UUID
 }
 
@@ -199,7 +203,7 @@ func (t *Tracker) scrape() scrape {
 	s := scrape{
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
-		qualities: map[string]*quality{}, cards: map[process.Workload]unexplainedBytes{},
+		totals: t.totals.Page(process.Workload.Page), cards: map[process.Workload]unexplainedBytes{},
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
@@ -211,13 +215,7 @@ func (t *Tracker) scrape() scrape {
 		s.addWorkload(w)
 	}
 	for _, m := range t.hosts {
-		if m.totals != t.otherQuality {
-			s.addQuality(process.Label(m.id.Host), m.totals)
-		}
 		s.addCards(m)
-	}
-	if t.otherQuality != nil {
-		s.addQuality(process.Other, t.otherQuality)
 	}
 	s.limitCards()
 	return s
@@ -232,13 +230,6 @@ func (s *scrape) addWorkload(w *workload) {
 	for f, n := range w.failed {
 		s.failed[failedID{id.Workload, f}] += n
 	}
-}
-
-func (s *scrape) addQuality(hostname string, q *quality) {
-	if s.qualities[hostname] == nil {
-		s.qualities[hostname] = &quality{}
-	}
-	s.qualities[hostname].add(q)
 }
 
 func (s *scrape) addProcess(p *proc) {

@@ -185,7 +185,7 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 	sections := consumertest.Sections(t, tracker)
 	for _, fold := range []*Tracker{tracker, consumertest.Restore(t, New(Config{}), sections)} {
 		var frees uint64
-		for _, q := range fold.scrape().qualities {
+		for _, q := range fold.scrape().totals {
 			frees += q[unmatchedFree]
 		}
 		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != process.MaxSeries ||
@@ -199,8 +199,8 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 	for _, s := range sections[1:] {
 		tracker.Forget(s.Cluster, s.Host)
 	}
-	if tracker.qualities != 0 {
-		t.Errorf("%d hosts have series of their own when all are gone", tracker.qualities)
+	if left := tracker.scrape().totals; len(left) != 1 {
+		t.Errorf("%d series of hosts when all are gone, want only that of the others", len(left))
 	}
 }
 

@@ -49,14 +49,16 @@ const (
 // quality counts the contradictions of one host, or of all.
 type quality [numContradictions]uint64
 
-func (q *quality) all() []*uint64 {
-	return []*uint64{&q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &q[unknownContext]}
-}
-
-func (q *quality) add(more *quality) {
+// Add adds more.
+func (q *quality) Add(more *quality) {
 	for what, n := range more {
 		q[what] += n
 	}
+}
+
+// Code passes over the counts.
+func (q *quality) Code(c *snapshot.Codec) {
+	snapshot.Uint(c, &q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &q[unknownContext])
 }
 
 // count counts an event of a process.
@@ -77,9 +79,7 @@ func (t *Tracker) Forget(cluster, hostname string) {
 	}
 	t.table.Forget(m.id)
 	t.workloads.removeHost(m.id)
-	if m.totals != t.otherQuality {
-		t.qualities--
-	}
+	t.totals.Forget(m.id)
 	delete(t.hosts, m.id)
 }
 
@@ -96,7 +96,7 @@ func (t *Tracker) bootOf(cluster, hostname, bootID string) *boot {
 	id := snapshot.HostID{Cluster: cluster, Host: hostname}
 	m := t.hosts[id]
 	if m == nil {
-		m = &host{id: id, boots: map[string]*boot{}, totals: t.newTotals()}
+		m = &host{id: id, boots: map[string]*boot{}, totals: t.totals.At(process.Workload{HostID: id})}
 		t.hosts[id] = m
 	}
 	h := m.boots[bootID]
@@ -105,22 +105,6 @@ func (t *Tracker) bootOf(cluster, hostname, bootID string) *boot {
 		m.boots[bootID] = h
 	}
 	return h
-}
-
-// newTotals returns the counts of one more host: its own, or those that all hosts above the limit of series share.
-func (t *Tracker) newTotals() *quality {
-	if t.qualities >= process.MaxSeries-1 {
-		return t.otherQualities()
-	}
-	t.qualities++
-	return &quality{}
-}
-
-func (t *Tracker) otherQualities() *quality {
-	if t.otherQuality == nil {
-		t.otherQuality = &quality{}
-	}
-	return t.otherQuality
 }
 
 // observe updates the batch's boot from the header of a batch of any kind, and returns the boot.

@@ -97,10 +97,7 @@ func (c *coder) shard() {
 	})
 	snapshot.Uint(c.Codec, &c.workloads.releases, &c.workloads.unplaced)
 	c.others()
-	known := c.otherQuality != nil
-	if c.Bool(&known); known {
-		snapshot.Uint(c.Codec, c.otherQualities().all()...)
-	}
+	c.totals.CodeOthers(c.Codec, 4, func(*process.Workload) {})
 }
 
 // others passes over the workloads of comm="other", each behind a true.
@@ -163,7 +160,8 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 		m = &host{id: id, boots: map[string]*boot{}}
 		c.hosts[id] = m
 	}
-	c.totals(m)
+	c.totals.CodeHost(c.Codec, id, 4, func(w *process.Workload) { w.HostID = id })
+	m.totals = c.totals.Find(process.Workload{HostID: id})
 	c.bootsOf(m)
 	slices.SortFunc(workloads, func(a, b *workload) int { return a.compare(&b.workloadID) })
 	snapshot.List(c.Codec, &workloads, 12, func(w **workload) {
@@ -193,25 +191,6 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	}
 	if !c.Failed() {
 		c.allocations(m)
-	}
-}
-
-// totals passes over the host's own counts, if it has some.
-func (c *coder) totals(m *host) {
-	own, saved := m.totals != c.otherQuality, quality{}
-	if c.Bool(&own); own && !c.Reading() {
-		saved = *m.totals
-	}
-	if own {
-		snapshot.Uint(c.Codec, saved.all()...)
-	}
-	switch {
-	case !c.Reading():
-	case own:
-		m.totals = c.newTotals()
-		m.totals.add(&saved)
-	default:
-		m.totals = c.otherQualities()
 	}
 }
 

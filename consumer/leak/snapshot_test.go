@@ -118,7 +118,7 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 			}
 			fold.Forget(gone.Cluster, gone.Host)
 			if len(fold.hosts)+len(fold.pids)+len(fold.table.All())+fold.slabLive()+len(
-				fold.workloads.index)+fold.qualities > 0 {
+				fold.workloads.index)+len(fold.scrape().totals) > 0 {
 				t.Errorf("all hosts are forgotten, but %d hosts, %d PIDs, %d processes, %d allocations and %d "+
 					"workloads are left",
 					len(fold.hosts), len(fold.pids), len(fold.table.All()), fold.slabLive(), len(fold.workloads.index))

@@ -28,13 +28,11 @@ type Tracker struct {
 	origins   origins
 	threads   threads
 	workloads workloads
-	counters  Counters // except those in quality
-	quality   quality
+	counters  Counters                                            // except those in quality
+	quality   quality                                             // of all hosts
+	totals    process.Series[process.Workload, quality, *quality] // of each host
 	batches   uint64
 	topScan   int // allocations that Top may visit, if 64 for each one it returns are fewer
-
-	qualities    int      // hosts that have a quality of their own
-	otherQuality *quality // shared by the remaining hosts; nil: not needed yet
 
 	out snapshot.Writer
 
@@ -107,6 +105,7 @@ func New(cfg Config) *Tracker {
 		cfg: cfg, topScan: 4096, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
+		totals:    process.NewSeries[process.Workload, quality](1),
 	}
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
 		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded

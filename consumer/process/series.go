@@ -56,6 +56,14 @@ func (s *Series[K, V, P]) At(k K) P {
 	return of[k]
 }
 
+// Find returns the counts of k, without adding a series: if it has none, those of its Other.
+func (s *Series[K, V, P]) Find(k K) P {
+	if v := s.hosts[k.Owner()][k]; v != nil {
+		return v
+	}
+	return s.other(k)
+}
+
 func (s *Series[K, V, P]) other(k K) P {
 	k = k.Other()
 	if s.others[k] == nil {
