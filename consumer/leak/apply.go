@@ -119,6 +119,7 @@ func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Du
 func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	a := t.slab.at(i)
 	a.bytes = bytes
+	p.State.boot.live++
 	t.slab.link(p.State.boot.sizes.of(bytes), i)
 	w := t.workload(p, &p.State.rows[a.row])
 	w.allocated += bytes
@@ -220,6 +221,7 @@ func (t *Tracker) reclaim(p *proc, i uint32) {
 	s.count(a, &t.threads.slots[a.thread], -1)
 	switch a.kind {
 	case memory:
+		s.boot.live--
 		t.slab.unlink(s.boot.sizes.of(a.bytes), i)
 	case opened:
 		t.slab.unlink(&s.newestHolder, i)

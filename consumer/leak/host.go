@@ -16,6 +16,7 @@ type host struct {
 	id     snapshot.HostID
 	boots  map[string]*boot
 	sizes  sizes
+	live   int // entries in the lists of sizes
 	totals *quality
 }
 

@@ -24,16 +24,7 @@ const (
 // allocations passes over live memory by size class, the largest and newest first. Then it passes for each process
 // over its holders, the newest first, its multicast objects and its mappings.
 func (c *coder) allocations(m *host) {
-	var live []uint32
-	for _, head := range slices.Backward(m.sizes) {
-		live = c.slab.list(live, head)
-	}
-	c.entries(&live, memory, nil)
-	if c.Reading() {
-		for _, i := range slices.Backward(live) {
-			c.slab.link(m.sizes.of(c.slab.at(i).bytes), i)
-		}
-	}
+	c.live(m)
 	for _, p := range c.table.Of(m.id) {
 		s := &p.State
 		holders, objects := c.slab.list(nil, s.newestHolder), c.multicasts(s)
@@ -53,6 +44,43 @@ func (c *coder) allocations(m *host) {
 		if n := c.slab.at(i).maps; int(n) != c.found[i] {
 			c.Fail("%d mappings of an allocation, want %d", c.found[i], n)
 		}
+	}
+}
+
+// live passes over live memory, in one pass over the lists: an entry is seldom in a CPU cache.
+func (c *coder) live(m *host) {
+	if c.Reading() {
+		c.restoreLive(m)
+		return
+	}
+	c.Writer.Uint(uint64(m.live))
+	for _, head := range slices.Backward(m.sizes) {
+		for i := head; i != 0; i = c.slab.at(i).next {
+			c.allocation(&i, memory)
+		}
+	}
+}
+
+// restoreLive puts each allocation at the end of its list.
+func (c *coder) restoreLive(m *host) {
+	last := uint32(0)
+	for range c.Reader.Each(leastAllocation) {
+		var i uint32
+		if c.allocation(&i, memory); c.Failed() {
+			return
+		}
+		a := c.slab.at(i)
+		switch head := m.sizes.of(a.bytes); {
+		case *head == 0:
+			*head = i
+		case sizeOf(c.slab.at(last).bytes) != sizeOf(a.bytes):
+			c.Fail("allocations are out of order")
+			return
+		default:
+			a.prev, c.slab.at(last).next = last, i
+		}
+		last = i
+		m.live++
 	}
 }
 
@@ -216,7 +244,7 @@ func (c *coder) mappings(p *proc) {
 		difference(c.Codec, &g.since, last.since)
 		c.mapped.code(c.Codec, &g.memory, 1, 0)
 		if c.Reading() {
-			if len(p.State.mappings) > 0 && g.ptr < endOf(last.ptr, last.bytes) {
+			if len(p.State.mappings) > 1 && g.ptr < endOf(last.ptr, last.bytes) {
 				c.Fail("mappings overlap")
 			}
 			c.mustBelong(p, g.memory)

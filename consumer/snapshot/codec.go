@@ -116,9 +116,8 @@ func List[T any](c *Codec, all *[]T, least int, value func(*T)) {
 		return
 	}
 	for range c.Reader.Each(least) {
-		var v T
-		value(&v)
-		*all = append(*all, v)
+		*all = append(*all, *new(T))
+		value(&(*all)[len(*all)-1])
 	}
 }
 
