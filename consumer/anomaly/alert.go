@@ -13,6 +13,7 @@ import (
 const (
 	RuleAllocSize = "alloc_size"
 	RuleOOM       = "oom"
+	rules         = 2
 
 	Warning  = "warning"
 	Critical = "critical"
@@ -102,17 +103,23 @@ func (a *Alert) host() snapshot.HostID { return snapshot.HostID{Cluster: a.Clust
 // add stores an alert and returns its number, the highest so far.
 func (h *history) add(a Alert) uint64 {
 	n := h.total
-	h.total++
-	if len(h.kept) == maxAlerts {
-		h.drop()
-	}
-	h.kept = append(h.kept, numbered{n, a})
+	h.insert(numbered{n, a})
 	return n
 }
 
-func (h *history) drop() {
-	h.kept[0] = numbered{} // releases its strings
-	h.kept = h.kept[1:]
+// insert stores an alert in order. It returns false if the host already has an alert of that number. If the history is
+// full, the lowest number is dropped.
+func (h *history) insert(a numbered) bool {
+	i, taken := h.find(a.number, a.host())
+	if taken || a.number+1 == 0 {
+		return false
+	}
+	h.total = max(h.total, a.number+1)
+	h.kept = slices.Insert(h.kept, i, a)
+	if len(h.kept) > maxAlerts {
+		h.kept = slices.Delete(h.kept, 0, 1)
+	}
+	return true
 }
 
 // repeat counts a repetition of alert n of a host, if the alert is still kept.
@@ -126,13 +133,4 @@ func (h *history) find(n uint64, host snapshot.HostID) (int, bool) {
 	return slices.BinarySearchFunc(h.kept, n, func(a numbered, n uint64) int {
 		return cmp.Or(cmp.Compare(a.number, n), a.host().Compare(host))
 	})
-}
-
-// all returns the kept alerts, oldest first.
-func (h *history) all() []Alert {
-	all := make([]Alert, 0, len(h.kept))
-	for i := range h.kept {
-		all = append(all, h.kept[i].Alert)
-	}
-	return all
 }

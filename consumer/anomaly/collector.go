@@ -1,27 +1,34 @@
 package anomaly
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-// maxSeries is the limit of alert series. Everything above has comm="other".
-const maxSeries = 2000
-
-type raisedID struct{ hostname, container, comm, rule, severity string }
-
-// raisedBy identifies a count of alerts. State is kept per cluster and host; labels have no cluster. The counts of
-// comm="other" belong to no host.
-type raisedBy struct {
-	snapshot.HostID
-	raisedID
+// raised identifies a count of alerts, without a GPU.
+type raised struct {
+	process.Workload
+	rule, severity string
 }
 
-type suppressedID struct{ rule, reason string }
+// Other returns the series of comm="other" of the same rule.
+func (r raised) Other() raised { return raised{r.Workload.Other(), r.rule, r.severity} }
+
+// Compare orders by host, then by labels.
+func (r raised) Compare(to raised) int {
+	return cmp.Or(r.Workload.Compare(to.Workload), cmp.Compare(r.rule, to.rule), cmp.Compare(r.severity, to.severity))
+}
+
+// suppressed identifies a count of findings that raised no alert.
+type suppressed struct{ rule, reason string }
+
+func (s suppressed) compare(to suppressed) int {
+	return cmp.Or(cmp.Compare(s.rule, to.rule), cmp.Compare(s.reason, to.reason))
+}
 
 var (
 	eventsTotal = prometheus.NewDesc("gputap_anomaly_events_total",
@@ -29,23 +36,6 @@ var (
 	suppressedTotal = prometheus.NewDesc("gputap_anomaly_suppressed_total",
 		"Findings that raised no alert because of a cooldown, warm-up or limit.", []string{"rule", "reason"}, nil)
 )
-
-func (d *Detector) countRaised(a *Alert) {
-	id := raisedBy{
-		a.host(),
-		raisedID{process.Label(a.Host), process.Label(a.Container), process.Label(a.Comm), a.Rule, a.Severity},
-	}
-	d.count(id, 1)
-}
-
-func (d *Detector) count(id raisedBy, alerts uint64) {
-	// reserves one series of comm="other" per rule
-	if _, known := d.raised[id]; !known && len(d.raised) >= maxSeries-2 {
-		d.others[raisedID{comm: "other", rule: id.rule, severity: id.severity}] += alerts
-		return
-	}
-	d.raised[id] += alerts
-}
 
 // Describe implements prometheus.Collector.
 func (d *Detector) Describe(to chan<- *prometheus.Desc) {
@@ -56,16 +46,18 @@ func (d *Detector) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (d *Detector) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
-	raised, suppressed := maps.Clone(d.others), maps.Clone(d.suppressed)
-	for id, n := range d.raised {
-		raised[id.raisedID] += n
-	}
+	alerts := d.page()
+	findings := maps.Clone(d.suppressed)
 	d.mu.Unlock()
-	for id, n := range raised {
+	for r, n := range alerts {
 		to <- prometheus.MustNewConstMetric(eventsTotal, prometheus.CounterValue, float64(n),
-			id.hostname, id.container, id.comm, id.rule, id.severity)
+			r.Host, r.Container, r.Comm, r.rule, r.severity)
 	}
-	for id, n := range suppressed {
-		to <- prometheus.MustNewConstMetric(suppressedTotal, prometheus.CounterValue, float64(n), id.rule, id.reason)
+	for s, n := range findings {
+		to <- prometheus.MustNewConstMetric(suppressedTotal, prometheus.CounterValue, float64(n), s.rule, s.reason)
 	}
+}
+
+func (d *Detector) page() map[raised]process.Count {
+	return d.raised.Page(func(r raised) raised { return raised{r.Page(), r.rule, r.severity} })
 }

@@ -1,7 +1,6 @@
 package anomaly
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,12 +31,12 @@ type Detector struct {
 	mu         sync.Mutex
 	table      *process.Table[state]
 	history    history
-	raised     map[raisedBy]uint64
-	others     map[raisedID]uint64 // everything above the limit of series
-	suppressed map[suppressedID]uint64
+	raised     process.Series[raised, process.Count, *process.Count]
+	suppressed map[suppressed]uint64
 
-	pending []Alert // raised by the current batch
-	tests   []test  // by call of the current batch
+	event   event
+	pending []Alert                   // raised by the current batch
+	rules   []func(*Detector, *event) // by call of the current batch
 
 	out snapshot.Writer
 }
@@ -50,17 +49,6 @@ type state struct {
 	failed []failed
 }
 
-// test is how the events of one call are judged.
-type test uint8
-
-const (
-	testNothing  test = iota
-	testFailure       // an allocation of host memory
-	testSize          // an allocation of GPU memory
-	testNewImage      // the process replaced its image: its baseline is void
-	testEnd
-)
-
 // silence is how long a process that did not end may be silent before it is forgotten.
 const silence = 24 * time.Hour
 
@@ -70,7 +58,7 @@ func New(cfg Config) *Detector {
 		cfg.OOMCooldown = 15 * time.Minute
 	}
 	return &Detector{
-		cfg: cfg, raised: map[raisedBy]uint64{}, others: map[raisedID]uint64{}, suppressed: map[suppressedID]uint64{},
+		cfg: cfg, raised: process.NewSeries[raised, process.Count](rules), suppressed: map[suppressed]uint64{},
 		table: process.NewTable(func(p *proc, silent time.Duration) bool {
 			return silent >= silence || (p.Ended && silent >= time.Minute)
 		}),
@@ -117,57 +105,54 @@ func (d *Detector) fold(b *schema.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	procs := d.table.Threads(b)
-	d.classify(b)
+	d.rules = d.rules[:0]
+	for i := range b.Calls {
+		d.rules = append(d.rules, ruleOf(&b.Calls[i]))
+	}
 	calls := b.Call()
 	for i := range b.Events {
-		if t := d.tests[calls.At(i)]; t != testNothing {
-			e := event{Memory: b.Memory(i), batch: b}
+		if rule := d.rules[calls.At(i)]; rule != nil {
+			e := &d.event
+			e.Memory, e.batch = b.Memory(i), b
 			e.process = procs[e.Thread]
-			d.judge(&e, t)
+			rule(d, e)
 		}
 	}
 }
 
-func (d *Detector) classify(b *schema.Batch) {
-	d.tests = d.tests[:0]
-	for i := range b.Calls {
-		t, c := testNothing, &b.Calls[i]
-		switch c.Op {
-		case schema.OpAlloc, schema.OpCreate:
-			switch {
-			case c.Class.OnGPU():
-				t = testSize
-			case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
-				t = testFailure
-			}
-		case schema.OpExec:
-			t = testNewImage
-		case schema.OpExit:
-			t = testEnd
+// ruleOf returns the rule for the events of one call; nil: none.
+func ruleOf(c *schema.CallRef) func(*Detector, *event) {
+	switch c.Op {
+	case schema.OpAlloc, schema.OpCreate:
+		switch {
+		case c.Class.OnGPU():
+			return (*Detector).allocation
+		case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
+			return (*Detector).oom
 		}
-		d.tests = append(d.tests, t)
+	case schema.OpExec:
+		return func(_ *Detector, e *event) { e.process.State = state{} } // the baseline is void
+	case schema.OpExit:
+		return func(_ *Detector, e *event) { e.process.Ended = true }
 	}
+	return nil
 }
 
-func (d *Detector) judge(e *event, t test) {
-	p := e.process
-	switch {
-	case t == testEnd:
-		p.Ended = true
-	case t == testNewImage:
-		p.State = state{}
-	case e.Result == outOfMemory:
+// allocation judges an allocation of GPU memory.
+func (d *Detector) allocation(e *event) {
+	if e.Result != 0 {
 		d.oom(e)
-	case t == testSize && e.Result == 0:
-		p.Ended = false
-		d.allocSize(e)
+		return
 	}
+	e.process.Ended = false
+	d.allocSize(e)
 }
 
 // raise stores an alert and returns its number.
 func (d *Detector) raise(a Alert) uint64 {
 	d.pending = append(d.pending, a)
-	d.countRaised(&a)
+	w := process.Workload{HostID: a.host(), Container: process.Label(a.Container), Comm: process.Label(a.Comm)}
+	*d.raised.At(raised{w, a.Rule, a.Severity})++
 	return d.history.add(a)
 }
 
@@ -177,16 +162,20 @@ func (d *Detector) Forget(cluster, host string) {
 	defer d.mu.Unlock()
 	id := snapshot.HostID{Cluster: cluster, Host: host}
 	d.table.Forget(id)
-	maps.DeleteFunc(d.raised, func(r raisedBy, _ uint64) bool { return r.HostID == id })
+	d.raised.Forget(id)
 	d.history.kept = slices.DeleteFunc(d.history.kept, func(a numbered) bool { return a.host() == id })
 }
 
-func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressedID{rule, reason}]++ }
+func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressed{rule, reason}]++ }
 
 // Alerts returns the newest 1,000 alerts, oldest first. Alerts of hosts from several shards are ordered by their
 // numbers.
 func (d *Detector) Alerts() []Alert {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.history.all()
+	all := make([]Alert, 0, len(d.history.kept))
+	for i := range d.history.kept {
+		all = append(all, d.history.kept[i].Alert)
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -45,7 +46,7 @@ func TestAllocSize(t *testing.T) {
 		cfg        Config
 		events     func(p *consumertest.Process)
 		alerts     []uint64 // their bytes
-		suppressed map[suppressedID]uint64
+		suppressed map[suppressed]uint64
 	}{
 		{"an outlier after 16", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
@@ -109,12 +110,12 @@ func TestAllocSize(t *testing.T) {
 				big(p, 2096*mib, 30)
 				big(p, 3000*mib, 31)
 				big(p, 3000*mib, 95)
-			}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressedID]uint64{{RuleAllocSize, "cooldown"}: 1}},
+			}, []uint64{2096 * mib, 3000 * mib, 3000 * mib}, map[suppressed]uint64{{RuleAllocSize, "cooldown"}: 1}},
 		{"warm-up", Config{Warmup: time.Minute}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			big(p, 2096*mib, 20)
 			big(p, 2096*mib, 61)
-		}, []uint64{2096 * mib}, map[suppressedID]uint64{{RuleAllocSize, "warmup"}: 1}},
+		}, []uint64{2096 * mib}, map[suppressed]uint64{{RuleAllocSize, "warmup"}: 1}},
 		{"host memory is not judged", Config{}, func(p *consumertest.Process) {
 			ordinary(p, 16)
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: 20 * second, Ptr: 1, Bytes: 8 << 30})
@@ -223,7 +224,7 @@ func TestOOM(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if n := d.suppressed[suppressedID{RuleOOM, "cooldown"}]; n != 2 {
+	if n := d.suppressed[suppressed{RuleOOM, "cooldown"}]; n != 2 {
 		t.Errorf("%d suppressed, want 2", n)
 	}
 }
@@ -277,8 +278,8 @@ func TestAlertsAndSeriesKeepTheirLimits(t *testing.T) {
 			alerts[len(alerts)-1].Bytes)
 	}
 	text := string(consumertest.Page(t, d))
-	if n := strings.Count(text, "gputap_anomaly_events_total{"); n != maxSeries-1 {
-		t.Errorf("%d series, want %d", n, maxSeries-1)
+	if n := strings.Count(text, "gputap_anomaly_events_total{"); n != process.MaxSeries-1 {
+		t.Errorf("%d series, want %d", n, process.MaxSeries-1)
 	}
 	if want := `comm="other",container="",hostname="",rule="oom",severity="critical"} 502`; !strings.Contains(text,
 		want) {

@@ -25,10 +25,9 @@
 //
 // # Snapshots and concurrency
 //
-// Snapshot and Restore preserve the whole state, including cooldowns and alerts: a restored fold behaves like one
-// that was never interrupted and does not raise its alerts again. If hosts of several shards are joined, the 1,000
-// alerts with the highest numbers stay. The section of a host holds its processes, alerts and counts; the section of
-// no host holds the counts of comm="other" and of suppressed findings.
+// A restored fold behaves like one that was never interrupted and does not raise its alerts again. If hosts of several
+// shards are joined, the 1,000 alerts with the highest numbers stay. The section of no host holds the counts of
+// comm="other" and of suppressed findings.
 //
 // One goroutine at a time calls Apply, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
 // Apply's goroutine calls OnAlert without holding the lock.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
@@ -78,7 +79,7 @@ func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
 		if len(got) != maxAlerts || got[0] != "y/2+0" || got[1] != "x/3+0" || got[maxAlerts-1] != "x/1001+0" {
 			t.Errorf("%d alerts, %q", len(got), got[:2])
 		}
-		if n := len(d.raised); n != 2 {
+		if n := len(d.page()); n != 2 {
 			t.Errorf("%d series, want one per host", n)
 		}
 	}
@@ -88,19 +89,23 @@ func TestDuplicateAlertIsRefused(t *testing.T) {
 	t.Parallel()
 	d := New(Config{})
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
-	var w snapshot.Writer
 	id := snapshot.HostID{Cluster: "test", Host: "x"}
-	d.saveHost(&w, id, hostState{alerts: []*numbered{&d.history.kept[0], &d.history.kept[0]}})
-	r := snapshot.NewReader(w.Data())
-	if New(Config{}).restoreHost(r, id); !errors.Is(r.Err(), snapshot.ErrDamaged) {
-		t.Errorf("a duplicate alert: got %v, want ErrDamaged", r.Err())
+	twice := d.form(map[snapshot.HostID][]numbered{id: append(slices.Clone(d.history.kept), d.history.kept...)})
+	err := twice.Save(&snapshot.Writer{}, map[snapshot.HostID]bool{id: true}, func(s snapshot.Section) error {
+		if s.Host == "" {
+			return nil
+		}
+		return New(Config{}).Restore(s)
+	})
+	if !errors.Is(err, snapshot.ErrDamaged) {
+		t.Errorf("a duplicate alert: got %v, want ErrDamaged", err)
 	}
 }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no alert is lost.
 func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
-	const each = maxSeries - 100
+	const each = process.MaxSeries - 100
 	joined := New(Config{})
 	for _, name := range []string{"x", "y", "z"} {
 		d, host := New(Config{}), consumertest.Memory(t, name)
@@ -110,11 +115,11 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		apply(t, d, host.Batch())
 		consumertest.Restore(t, joined, consumertest.Sections(t, d)[1:])
 	}
-	sum := joined.others[raisedID{comm: "other", rule: RuleOOM, severity: Critical}]
-	for _, n := range joined.raised {
+	page, sum := joined.page(), process.Count(0)
+	for _, n := range page {
 		sum += n
 	}
-	if n := len(joined.raised); n != maxSeries-2 || sum != 3*each {
-		t.Errorf("%d series of %d alerts, want %d of %d", n, sum, maxSeries-2, 3*each)
+	if n := len(page); n != process.MaxSeries-1 || sum != 3*each {
+		t.Errorf("%d series of %d alerts, want %d of %d", n, sum, process.MaxSeries-1, 3*each)
 	}
 }

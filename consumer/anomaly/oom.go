@@ -38,8 +38,11 @@ type failed struct {
 // maxFailed limits the calls watched per process. Programs use a handful.
 const maxFailed = 32
 
-// oom judges an allocation that returned CUDA_ERROR_OUT_OF_MEMORY.
+// oom judges an allocation that may have returned CUDA_ERROR_OUT_OF_MEMORY.
 func (d *Detector) oom(e *event) {
+	if e.Result != outOfMemory {
+		return
+	}
 	s, now := &e.process.State, e.returned()
 	symbol := e.batch.Calls[e.Call].Symbol
 	i := slices.IndexFunc(s.failed, func(f failed) bool { return f.symbol == symbol })

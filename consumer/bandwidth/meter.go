@@ -1,8 +1,6 @@
 package bandwidth
 
 import (
-	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,14 +16,14 @@ type Config struct {
 
 // Meter measures the copies and waits of all processes.
 type Meter struct {
-	table table
+	grid process.Grid[state, sum]
 
-	mu         sync.Mutex
-	processes  *process.Table[state]
-	series     map[series]*sum
-	others     map[labels]*sum // everything above the limit of series
-	waits      map[series]*Waits
-	otherWaits *Waits // the same for waits; nil: not needed yet
+	threads, calls, gpus, results, bytes, durations []uint64 // columns of the current batch
+
+	mu        sync.Mutex
+	processes *process.Table[state]
+	moves     process.Series[series, sum, *sum] // copies and sets
+	waits     process.Series[process.Workload, Waits, *Waits]
 
 	out snapshot.Writer
 }
@@ -50,20 +48,32 @@ type sum struct {
 	busy  uint64 // host time in the calls, ns
 }
 
-func (s *sum) add(more sum) {
+// Add adds more.
+func (s *sum) Add(more *sum) {
 	s.calls += more.calls
 	s.bytes += more.bytes
 	s.busy += more.busy
 }
 
+// Waits counts calls that wait for the GPU.
+type Waits struct {
+	Calls uint64 // successful waits for contexts, CUDA streams and CUDA events
+	NS    uint64 // host time in them, ns
+}
+
+// Add adds more.
+func (w *Waits) Add(more *Waits) {
+	w.Calls += more.Calls
+	w.NS += more.NS
+}
+
 // New returns an empty Meter.
 func New(cfg Config) *Meter {
-	var forget func(*process.Entry[state], time.Duration) bool
-	if cfg.Keep > 0 {
-		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
+	return &Meter{
+		processes: process.NewTable(process.Silent[state](cfg.Keep)),
+		moves:     process.NewSeries[series, sum](2 * int(numRows)), // a row and mode each
+		waits:     process.NewSeries[process.Workload, Waits](1),
 	}
-	return &Meter{processes: process.NewTable(forget), series: map[series]*sum{}, others: map[labels]*sum{},
-		waits: map[series]*Waits{}}
 }
 
 // Name returns the fold's name.
@@ -80,8 +90,8 @@ func (m *Meter) Forget(cluster, host string) {
 	defer m.mu.Unlock()
 	id := snapshot.HostID{Cluster: cluster, Host: host}
 	m.processes.Forget(id)
-	maps.DeleteFunc(m.series, func(s series, _ *sum) bool { return s.HostID == id })
-	maps.DeleteFunc(m.waits, func(s series, _ *Waits) bool { return s.HostID == id })
+	m.moves.Forget(id)
+	m.waits.Forget(id)
 }
 
 // Apply adds one batch. It ignores heartbeats.
@@ -89,33 +99,54 @@ func (m *Meter) Apply(b *schema.Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch b.Kind {
-	case schema.KindSync:
-		m.applySync(b)
-		return nil
 	case schema.KindCopy:
-	default:
-		return nil
+		m.applyCopies(b)
+	case schema.KindSync:
+		m.applyWaits(b)
 	}
-	m.table.load(b, m.processes.Threads(b))
-	m.table.each(b, func(g group, s sum) { m.add(b, g, s) })
-	m.table.release()
 	return nil
 }
 
-// seriesOf returns the series of a process, without a GPU.
-func seriesOf(b *schema.Batch, e *process.Entry[state]) series {
-	return series{
-		snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
-		labels{hostname: process.Label(b.Host), container: process.Label(e.Container), comm: process.Label(e.Comm)},
+// applyCopies sums the events by process, GPU and call and adds the sums. If there are too many combinations, it adds
+// event by event.
+func (m *Meter) applyCopies(b *schema.Batch) {
+	entries := m.processes.Threads(b)
+	m.threads = b.Thread().Values(m.threads, b.Events)
+	m.calls = b.Call().Values(m.calls, b.Events)
+	m.gpus = b.GPU().Values(m.gpus, b.Events)
+	m.results = b.Result().Values(m.results, b.Events)
+	m.bytes = b.Bytes().Values(m.bytes, b.Events)
+	m.durations = b.Duration().Values(m.durations, b.Events)
+	fits := m.grid.Load(b, entries, len(b.Calls))
+	calls, gpus, results, bytes, durations := m.calls, m.gpus, m.results, m.bytes, m.durations
+	for i, thread := range m.threads {
+		switch e := entries[thread]; {
+		case results[i] != 0:
+			e.Calls.Find(&b.Calls[calls[i]]).Count(uint32(results[i]))
+		case fits:
+			cell := &m.grid.Cells[m.grid.Base[thread]+int(gpus[i])*len(b.Calls)+int(calls[i])]
+			cell.calls++
+			cell.bytes += bytes[i]
+			cell.busy += durations[i]
+		default:
+			m.add(b, process.Cell[state]{Entry: e, GPU: int(gpus[i]), Row: int(calls[i])},
+				&sum{1, bytes[i], durations[i]})
+		}
+	}
+	if fits {
+		for at, s := range m.grid.All() {
+			m.add(b, at, &s)
+		}
+		m.grid.Release()
 	}
 }
 
-// add adds the copies or sets of one group, all with result 0.
-func (m *Meter) add(b *schema.Batch, g group, s sum) {
-	call, of := &b.Calls[g.call], &g.entry.State
-	count := g.entry.Calls.Find(call)
+// add adds the copies or sets of one process, GPU and call, all with result 0.
+func (m *Meter) add(b *schema.Batch, at process.Cell[state], s *sum) {
+	call, of := &b.Calls[at.Row], &at.Entry.State
+	count := at.Entry.Calls.Find(call)
 	if call.Op == schema.OpRecord {
-		count.Record(s.calls)
+		count.Recorded += s.calls
 		of.recorded += s.calls
 		return
 	}
@@ -124,18 +155,29 @@ func (m *Meter) add(b *schema.Batch, g group, s sum) {
 	if call.Op == schema.OpSet || call.Op == schema.OpSetAsync {
 		row = rowSet
 	}
-	l := seriesOf(b, g.entry)
-	l.row = row
-	if g.gpu > 0 {
-		l.gpu, l.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
-	}
+	k := series{process.NewWorkload(b, &at.Entry.Info, at.GPU), row, false}
 	switch call.Op {
 	case schema.OpCopy, schema.OpSet:
-		of.sync[row].add(s)
-		m.at(l).add(s)
+		of.sync[row].Add(s)
+		m.moves.At(k).Add(s)
 	case schema.OpCopyAsync, schema.OpSetAsync:
-		l.async = true
-		of.async[row].add(s)
-		m.at(l).add(s)
+		k.async = true
+		of.async[row].Add(s)
+		m.moves.At(k).Add(s)
+	}
+}
+
+func (m *Meter) applyWaits(b *schema.Batch) {
+	entries := m.processes.Threads(b)
+	for i := range b.Events {
+		e := b.Sync(i)
+		p, call := entries[e.Thread], &b.Calls[e.Call]
+		p.Calls.Find(call).Count(e.Result)
+		if call.Op != schema.OpSync || e.Result != 0 {
+			continue
+		}
+		one := Waits{1, e.Duration}
+		p.State.waits.Add(&one)
+		m.waits.At(process.NewWorkload(b, &p.Info, int(e.GPU))).Add(&one)
 	}
 }

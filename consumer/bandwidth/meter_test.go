@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -255,14 +256,15 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 		_ = m.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{symbol: htod, bytes: 2, ns: 1}))
 	}
 	_ = m.Apply(batch(t, "late", 0, event{symbol: dtodAsync, bytes: 3}))
+	other := process.Workload{}.Other()
 	// 2000 − 16 + the 2 used series of comm="other"
 	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 {
 		t.Errorf("%d series, want 1986", n)
 	}
-	if got := m.others[labels{comm: "other", row: schema.HtoD}].bytes; got != 2*516 {
+	if got := m.page()[series{other, schema.HtoD, false}].bytes; got != 2*516 {
 		t.Errorf("%d bytes under other, want 1032", got)
 	}
-	if got := m.others[labels{comm: "other", row: schema.DtoD, async: true}].bytes; got != 3 {
+	if got := m.page()[series{other, schema.DtoD, true}].bytes; got != 3 {
 		t.Errorf("%d submitted bytes under other, want 3", got)
 	}
 }

@@ -1,209 +1,82 @@
 package bandwidth
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
-var form = snapshot.Form{Fold: "bandwidth", Version: 1}
-
-// hostSeries is the series of one host.
-type hostSeries struct{ copies, waits []series }
-
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, of := map[snapshot.HostID]bool{}, map[snapshot.HostID]hostSeries{}
+	hosts := map[snapshot.HostID]bool{}
 	m.processes.Hosts(hosts)
-	for k := range m.series {
-		h := of[k.HostID]
-		h.copies = append(h.copies, k)
-		hosts[k.HostID], of[k.HostID] = true, h
-	}
-	for k := range m.waits {
-		h := of[k.HostID]
-		h.waits = append(h.waits, k)
-		hosts[k.HostID], of[k.HostID] = true, h
-	}
-	return form.Save(&m.out, hosts, snapshot.Parts[*snapshot.Writer]{
-		Lock:  &m.mu,
-		Shard: m.saveShard,
-		Host: func(w *snapshot.Writer, id snapshot.HostID) {
-			m.saveHost(w, of[id])
-			m.processes.SaveHost(w, id, func(e *process.Entry[state]) { e.State.save(w) })
-		},
-	}, yield)
+	m.moves.Hosts(hosts)
+	m.waits.Hosts(hosts)
+	return m.form().Save(&m.out, hosts, yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
-func (m *Meter) Restore(section snapshot.Section) error {
-	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
-		Lock:  &m.mu,
-		Shard: m.restoreShard,
-		Host: func(r *snapshot.Reader, id snapshot.HostID) {
-			m.restoreHost(r, id)
-			m.processes.RestoreHost(r, id, func(e *process.Entry[state]) { e.State.restore(r) })
-		},
+func (m *Meter) Restore(section snapshot.Section) error { return m.form().Restore(section) }
+
+func (m *Meter) form() snapshot.Form {
+	return snapshot.Form{Fold: "bandwidth", Version: 1, Lock: &m.mu, Shard: m.codeShard, Host: m.codeHost}
+}
+
+func (m *Meter) codeShard(c *snapshot.Codec) {
+	m.processes.CodeShard(c)
+	m.moves.CodeOthers(c, 5, func(k *series) { k.codeRow(c) })
+	m.waits.CodeOthers(c, 2, func(*process.Workload) {})
+}
+
+func (m *Meter) codeHost(c *snapshot.Codec, id snapshot.HostID) {
+	m.moves.CodeHost(c, id, 9, func(k *series) {
+		k.Workload.Code(c, id)
+		k.codeRow(c)
 	})
+	m.waits.CodeHost(c, id, 6, func(w *process.Workload) { w.Code(c, id) })
+	m.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c) })
 }
 
-func (m *Meter) saveShard(w *snapshot.Writer) {
-	m.processes.SaveShard(w)
-	others := slices.SortedFunc(maps.Keys(m.others), labels.compare)
-	w.Uint(uint64(len(others)))
-	for _, l := range others {
-		saveRow(w, l.row)
-		w.Bool(l.async)
-		m.others[l].save(w)
-	}
-	w.Bool(m.otherWaits != nil)
-	if m.otherWaits != nil {
-		m.otherWaits.save(w)
-	}
+func (s *series) codeRow(c *snapshot.Codec) {
+	codeRow(c, &s.row)
+	c.Bool(&s.async)
 }
 
-func (m *Meter) restoreShard(r *snapshot.Reader) {
-	m.processes.RestoreShard(r)
-	for range r.Each(5) {
-		row, async := restoreRow(r), r.Bool()
-		m.other(row, async).restore(r)
+// codeRow passes over a row: the word of its direction, or "set".
+func codeRow(c *snapshot.Codec, row *schema.Direction) {
+	word := row.String()
+	if *row == rowSet {
+		word = "set"
 	}
-	if r.Bool() {
-		m.otherWaits = &Waits{}
-		m.otherWaits.restore(r)
+	c.String(&word)
+	switch {
+	case !c.Reading():
+	case word == "set":
+		*row = rowSet
+	default:
+		*row = process.Directions[word]
 	}
 }
 
-func (m *Meter) saveHost(w *snapshot.Writer, h hostSeries) {
-	slices.SortFunc(h.copies, func(a, b series) int { return a.compare(b.labels) })
-	w.Uint(uint64(len(h.copies)))
-	for _, k := range h.copies {
-		k.save(w)
-		saveRow(w, k.row)
-		w.Bool(k.async)
-		m.series[k].save(w)
-	}
-	slices.SortFunc(h.waits, func(a, b series) int { return a.compare(b.labels) })
-	w.Uint(uint64(len(h.waits)))
-	for _, k := range h.waits {
-		k.save(w)
-		m.waits[k].save(w)
-	}
-}
+// Code passes over the sum.
+func (s *sum) Code(c *snapshot.Codec) { snapshot.Uint(c, &s.calls, &s.bytes, &s.busy) }
 
-func (m *Meter) restoreHost(r *snapshot.Reader, id snapshot.HostID) {
-	for range r.Each(9) {
-		k := restoreSeries(r, id)
-		k.row, k.async = restoreRow(r), r.Bool()
-		if m.series[k] != nil {
-			r.Fail("a series appears twice")
-			return
-		}
-		var s sum
-		s.restore(r)
-		m.at(k).add(s)
-	}
-	for range r.Each(6) {
-		k := restoreSeries(r, id)
-		if m.waits[k] != nil {
-			r.Fail("a series appears twice")
-			return
-		}
-		var waits Waits
-		waits.restore(r)
-		m.waitsOf(k).add(waits)
-	}
-}
+// Code passes over the counts.
+func (w *Waits) Code(c *snapshot.Codec) { snapshot.Uint(c, &w.Calls, &w.NS) }
 
-func (l labels) compare(to labels) int {
-	async := func(l labels) int {
-		if l.async {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(l.gpu, to.gpu), cmp.Compare(l.uuid, to.uuid), cmp.Compare(l.container, to.container),
-		cmp.Compare(l.comm, to.comm), cmp.Compare(l.row, to.row), cmp.Compare(async(l), async(to)))
-}
-
-// save writes the labels that identify a series within its host, without row and mode.
-func (l *labels) save(w *snapshot.Writer) {
-	for _, label := range []string{l.gpu, l.uuid, l.container, l.comm} {
-		w.String(label)
-	}
-}
-
-func restoreSeries(r *snapshot.Reader, id snapshot.HostID) series {
-	return series{id, labels{
-		hostname: process.Label(id.Host), gpu: process.RestoreLabel(r), uuid: process.RestoreLabel(r),
-		container: process.RestoreLabel(r), comm: process.RestoreLabel(r),
-	}}
-}
-
-// setWord is the saved word of the row of sets. The other rows are saved as the words of their directions.
-const setWord = "set"
-
-func saveRow(w *snapshot.Writer, row schema.Direction) {
-	if row == rowSet {
-		w.String(setWord)
-		return
-	}
-	w.String(row.String())
-}
-
-func restoreRow(r *snapshot.Reader) schema.Direction {
-	word := r.String()
-	if word == setWord {
-		return rowSet
-	}
-	return process.Direction(word)
-}
-
-func (s *sum) save(w *snapshot.Writer) {
-	for _, n := range []uint64{s.calls, s.bytes, s.busy} {
-		w.Uint(n)
-	}
-}
-
-func (s *sum) restore(r *snapshot.Reader) { *s = sum{calls: r.Uint(), bytes: r.Uint(), busy: r.Uint()} }
-
-func (w *Waits) save(to *snapshot.Writer) {
-	to.Uint(w.Calls)
-	to.Uint(w.NS)
-}
-
-func (w *Waits) restore(r *snapshot.Reader) { *w = Waits{Calls: r.Uint(), NS: r.Uint()} }
-
-// save writes the rows in use.
-func (s *state) save(w *snapshot.Writer) {
-	s.waits.save(w)
-	w.Uint(s.recorded)
-	used := 0
+// code passes over the rows in use.
+func (s *state) code(c *snapshot.Codec) {
+	s.waits.Code(c)
+	snapshot.Uint(c, &s.recorded)
+	var used []schema.Direction
 	for row := range numRows {
 		if s.sync[row] != (sum{}) || s.async[row] != (sum{}) {
-			used++
+			used = append(used, row)
 		}
 	}
-	w.Uint(uint64(used))
-	for row := range numRows {
-		if s.sync[row] != (sum{}) || s.async[row] != (sum{}) {
-			saveRow(w, row)
-			s.sync[row].save(w)
-			s.async[row].save(w)
-		}
-	}
-}
-
-func (s *state) restore(r *snapshot.Reader) {
-	s.waits.restore(r)
-	s.recorded = r.Uint()
-	for range r.Each(7) {
-		row := restoreRow(r)
-		s.sync[row].restore(r)
-		s.async[row].restore(r)
-	}
+	snapshot.List(c, &used, 7, func(row *schema.Direction) {
+		codeRow(c, row)
+		s.sync[*row].Code(c)
+		s.async[*row].Code(c)
+	})
 }

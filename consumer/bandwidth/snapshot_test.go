@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -31,21 +32,21 @@ func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 // Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
 func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	t.Parallel()
-	const each = maxSeries - 100
+	const each = process.MaxSeries - 100
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {
 		fold := New(Config{})
 		copies, waits := schema.NewBuilder(schema.KindCopy), schema.NewBuilder(schema.KindSync)
 		for i := range uint32(each) {
-			process := schema.Process{PID: i, Comm: fmt.Sprint("job", i)}
+			row := schema.Process{PID: i, Comm: fmt.Sprint("job", i)}
 			copies.AddCopy(&schema.Copy{
-				Thread: copies.Thread(schema.Thread{Process: copies.Process(process)}), Bytes: 10,
+				Thread: copies.Thread(schema.Thread{Process: copies.Process(row)}), Bytes: 10,
 				CUDAStream: copies.CUDAStream(0),
 				Call: copies.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy,
 					Direction: schema.HtoD}),
 			})
 			waits.AddSync(&schema.Sync{
-				Thread: waits.Thread(schema.Thread{Process: waits.Process(process)}), Duration: 7,
+				Thread: waits.Thread(schema.Thread{Process: waits.Process(row)}), Duration: 7,
 				CUDAStream: waits.CUDAStream(0),
 				Call:       waits.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}),
 			})
@@ -59,21 +60,19 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var all sum
-	page := joined.scrape()
+	page := joined.page()
 	for _, s := range page {
-		all.add(s)
+		all.Add(&s)
 	}
-	if n := maxSeries - overflow + 1; len(page) != n || all.calls != 3*each || all.bytes != 10*3*each {
+	if n := process.MaxSeries - 2*int(numRows) + 1; len(page) != n || all.calls != 3*each || all.bytes != 10*3*each {
 		t.Errorf("%d series of %+v, want %d", len(page), all, n)
 	}
-	var waits Waits
-	for _, w := range joined.waits {
-		waits.add(*w)
+	var sum Waits
+	waits := joined.waits.Page(process.Workload.Page)
+	for _, w := range waits {
+		sum.Add(&w)
 	}
-	if joined.otherWaits != nil {
-		waits.add(*joined.otherWaits)
-	}
-	if len(joined.waits) != maxSeries-1 || waits != (Waits{3 * each, 7 * 3 * each}) {
-		t.Errorf("%d series of %+v, want %d", len(joined.waits), waits, maxSeries-1)
+	if len(waits) != process.MaxSeries || sum != (Waits{3 * each, 7 * 3 * each}) {
+		t.Errorf("%d series of %+v, want %d", len(waits), sum, process.MaxSeries)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Crowd returns steps of 3,000 programs with distinct names on three hosts: more workloads than a metric family has
-// series. Every fourth program ends.
+// Crowd returns steps of 2,160 programs with distinct names on three hosts: more workloads than a metric family has
+// series. Every twentieth program ends.
 func Crowd(tb testing.TB) (steps []Step) {
-	const rounds, programs = 4, 250
+	const rounds, programs = 3, 240
 	for host := range uint32(3) {
 		h := Memory(tb, fmt.Sprintf("host-%d", host))
 		for round := range uint32(rounds) {
@@ -27,7 +27,7 @@ func Crowd(tb testing.TB) (steps []Step) {
 				syncs.AddSync(&schema.Sync{Time: at, Duration: 3, Thread: thread(syncs, p),
 					CUDAStream: syncs.CUDAStream(0),
 					Call:       syncs.Call(schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync})})
-				if i%4 == 0 {
+				if i%20 == 0 {
 					p.Exit(at)
 				}
 			}

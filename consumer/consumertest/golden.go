@@ -43,9 +43,7 @@ func (s Suite[F]) testGolden(t *testing.T) {
 		Take(t, fold, Traffic(t, 4, s.Golden)...)
 		var w snapshot.Writer
 		for _, section := range Sections(t, fold) {
-			w.String(section.Cluster)
-			w.String(section.Host)
-			w.Bytes(section.Data)
+			w.Section(section)
 		}
 		if err := os.WriteFile(file, w.Data(), 0o644); err != nil {
 			t.Fatal(err)
@@ -54,7 +52,7 @@ func (s Suite[F]) testGolden(t *testing.T) {
 	r := snapshot.NewReader(read(t, file))
 	var saved []snapshot.Section
 	for r.Room(1) > 0 {
-		saved = append(saved, snapshot.Section{Cluster: r.String(), Host: r.String(), Data: r.Bytes()})
+		saved = append(saved, r.Section())
 	}
 	if r.Err() != nil || len(saved) == 0 {
 		t.Fatalf("%s: %d sections, %v", file, len(saved), r.Err())

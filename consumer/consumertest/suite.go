@@ -37,27 +37,45 @@ type Suite[F interface {
 	Damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
 }
 
+// effort is how much of each kind a run of the suite tests.
+type effort struct {
+	traffics uint64 // random traffics
+	places   int    // at which each is interrupted
+	crowded  int    // places at which the traffic of more workloads than series is interrupted
+	step     int    // bytes between the ends of truncated sections
+	flips    int    // per section
+}
+
 // Run runs all tests of the suite.
 func (s Suite[F]) Run(t *testing.T) {
 	t.Run("restore allocates little more than the section", s.testMemory)
 	t.Run("golden snapshot", s.testGolden)
-	for n := range uint64(4) {
+	t.Run("hosts move to two other folds", s.testSplit)
+	t.Run("a section of a newer version is refused", s.testNewer)
+	s.run(t, effort{traffics: 2, places: 4, crowded: 3, step: 37, flips: 20})
+}
+
+// Soak runs the tests of the suite that take long when they are thorough.
+func (s Suite[F]) Soak(t *testing.T) {
+	s.run(t, effort{traffics: 8, places: 9, crowded: 4, step: 1, flips: 300})
+}
+
+func (s Suite[F]) run(t *testing.T, e effort) {
+	for n := range e.traffics {
 		t.Run(fmt.Sprint("resume: traffic ", n), func(t *testing.T) {
 			t.Parallel()
-			s.resume(t, Traffic(t, n, 120), 9)
+			s.resume(t, Traffic(t, n, 120), e.places)
 		})
 	}
 	t.Run("resume: recorded run", func(t *testing.T) {
 		t.Parallel()
-		s.resume(t, Recorded(t), 9)
+		s.resume(t, Recorded(t), e.places)
 	})
 	if s.Limited {
-		t.Run("resume: more workloads than series", s.testCrowd)
+		t.Run("resume: more workloads than series", func(t *testing.T) { s.testCrowd(t, e.crowded) })
 	}
-	t.Run("hosts move to two other folds", s.testSplit)
-	t.Run("a truncated section is refused", s.testTruncated)
-	t.Run("a section with flipped bits does no harm", s.testFlipped)
-	t.Run("a section of a newer version is refused", s.testNewer)
+	t.Run("a truncated section is refused", func(t *testing.T) { s.testTruncated(t, e.step) })
+	t.Run("a section with flipped bits does no harm", func(t *testing.T) { s.testFlipped(t, e.flips) })
 }
 
 // View returns everything that the fold shows: its report and its metrics page.
@@ -154,10 +172,10 @@ func same(t *testing.T, k int, when string, got, want []snapshot.Section) {
 	}
 }
 
-func (s Suite[F]) testCrowd(t *testing.T) {
+func (s Suite[F]) testCrowd(t *testing.T, places int) {
 	t.Parallel()
 	steps := Crowd(t)
-	s.resume(t, steps, 4)
+	s.resume(t, steps, places)
 	fold := s.New()
 	Take(t, fold, steps...)
 	if !strings.Contains(string(Page(t, fold)), `comm="other"`) {
@@ -205,12 +223,12 @@ func (s Suite[F]) damageable(tb testing.TB) ([]snapshot.Section, []Step) {
 	return Sections(tb, fold), steps[s.Damage:]
 }
 
-// testTruncated cuts every section at every byte.
-func (s Suite[F]) testTruncated(t *testing.T) {
+// testTruncated cuts every section after 0, step, 2 step … bytes.
+func (s Suite[F]) testTruncated(t *testing.T, step int) {
 	t.Parallel()
 	sections, _ := s.damageable(t)
 	for _, section := range sections {
-		for n := range section.Data {
+		for n := 0; n < len(section.Data); n += step {
 			cut := section
 			cut.Data = section.Data[:n]
 			if err := s.New().Restore(cut); !errors.Is(err, snapshot.ErrDamaged) {
@@ -222,12 +240,12 @@ func (s Suite[F]) testTruncated(t *testing.T) {
 }
 
 // testFlipped flips bits at random. The fold refuses the section, or it can continue with it.
-func (s Suite[F]) testFlipped(t *testing.T) {
+func (s Suite[F]) testFlipped(t *testing.T, flips int) {
 	t.Parallel()
 	sections, next := s.damageable(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, section := range sections {
-		for range 150 {
+		for range flips {
 			fold := s.New()
 			err := fold.Restore(flip(rng, section))
 			switch {

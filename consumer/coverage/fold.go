@@ -2,6 +2,7 @@ package coverage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -131,12 +132,9 @@ func (h *Host) addEnded(old *Host) {
 
 // evict removes the host with the oldest boot.
 func (f *Fold) evict() {
-	var oldest *Host
-	for _, h := range f.hosts {
-		if oldest == nil || cmp.Or(cmp.Compare(h.booted, oldest.booted), h.id().Compare(oldest.id())) < 0 {
-			oldest = h
-		}
-	}
+	oldest := slices.MinFunc(slices.Collect(maps.Values(f.hosts)), func(a, b *Host) int {
+		return cmp.Or(cmp.Compare(a.booted, b.booted), a.id().Compare(b.id()))
+	})
 	delete(f.hosts, oldest.id())
 }
 
@@ -145,16 +143,12 @@ func (f *Fold) Report() []Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := make([]Host, 0, len(f.hosts))
-	for _, h := range f.hosts {
-		c := *h
-		c.Processes = slices.SortedFunc(slices.Values(h.Processes), func(a, b Process) int {
+	for _, id := range slices.SortedFunc(maps.Keys(f.hosts), snapshot.HostID.Compare) {
+		h := *f.hosts[id]
+		h.Processes = slices.SortedFunc(slices.Values(h.Processes), func(a, b Process) int {
 			return cmp.Or(cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
 		})
-		list = append(list, c)
+		list = append(list, h)
 	}
-	slices.SortFunc(list, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster),
-			cmp.Compare(a.Host, b.Host))
-	})
 	return list
 }

@@ -1,5 +1,12 @@
 package launch
 
+import (
+	"cmp"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
+)
+
 const (
 	topKernels = 20      // series per comm, not counting other and unknown
 	maxWaiting = 100_000 // kernels without a series whose launches are remembered
@@ -9,23 +16,37 @@ const (
 // series k of a comm goes to a kernel with 2^k launches. The first kernels of a program get a series at once, but the
 // kernels of its start-up cannot take all of them.
 type byName struct {
-	counts  series[kernelLabels, uint64]
+	counts  process.Series[kernelLabels, process.Count, *process.Count]
 	comms   map[string]*comm
 	waiting int // entries in the waiting maps of all comms
 }
 
+// kernelLabels are the labels of a series. It belongs to no host.
 type kernelLabels struct{ comm, kernel string }
+
+// Owner returns no host.
+func (kernelLabels) Owner() snapshot.HostID { return snapshot.HostID{} }
+
+// Other returns the labels of everything above the limit of series.
+func (kernelLabels) Other() kernelLabels { return kernelLabels{other, other} }
+
+// Compare orders by comm, then kernel.
+func (l kernelLabels) Compare(to kernelLabels) int {
+	return cmp.Or(cmp.Compare(l.comm, to.comm), cmp.Compare(l.kernel, to.kernel))
+}
 
 type comm struct {
 	name     string
-	promoted map[string]*uint64
+	promoted map[string]*process.Count
 	waiting  map[string]uint64 // launches of kernels without a series; nil once all series are taken
-	unnamed  *uint64
-	others   *uint64
+}
+
+func newComm(name string) *comm {
+	return &comm{name: name, promoted: map[string]*process.Count{}, waiting: map[string]uint64{}}
 }
 
 func newByName() byName {
-	return byName{counts: newSeries[kernelLabels, uint64](kernelLabels{other, other}), comms: map[string]*comm{}}
+	return byName{counts: process.NewSeries[kernelLabels, process.Count](1), comms: map[string]*comm{}}
 }
 
 // comm returns the counts of a comm. The comms above the limit share one.
@@ -33,12 +54,12 @@ func (n *byName) comm(name string) *comm {
 	if c := n.comms[name]; c != nil {
 		return c
 	}
-	if len(n.comms) >= maxSeries {
+	if len(n.comms) >= process.MaxSeries {
 		name = other
 	}
 	c := n.comms[name]
 	if c == nil {
-		c = &comm{name: name, promoted: map[string]*uint64{}, waiting: map[string]uint64{}}
+		c = newComm(name)
 		n.comms[name] = c
 	}
 	return c
@@ -46,18 +67,17 @@ func (n *byName) comm(name string) *comm {
 
 // add counts launches of one kernel.
 func (n *byName) add(c *comm, kernel string, launches uint64) {
-	if at := c.promoted[kernel]; at != nil {
-		*at += launches
-		return
-	}
+	at := c.promoted[kernel]
 	switch {
+	case at != nil:
 	case kernel == unknown:
-		*n.fixedSeries(&c.unnamed, c, unknown) += launches
+		at = n.counts.At(kernelLabels{c.name, unknown})
 	case n.promote(c, kernel, launches):
-		*c.promoted[kernel] += launches
+		at = c.promoted[kernel]
 	default:
-		*n.fixedSeries(&c.others, c, other) += launches
+		at = n.counts.At(kernelLabels{c.name, other})
 	}
+	*at += process.Count(launches)
 }
 
 // promote gives a kernel a series if one is left and the kernel has enough launches, and reports whether it did.
@@ -66,31 +86,17 @@ func (n *byName) promote(c *comm, kernel string, launches uint64) bool {
 		return false
 	}
 	before, known := c.waiting[kernel]
-	if before+launches < 1<<len(c.promoted) {
-		if known || n.waiting < maxWaiting {
-			c.waiting[kernel] = before + launches
-		}
-		if !known && n.waiting < maxWaiting {
-			n.waiting++
-		}
-		return false
-	}
-	if known {
+	waiting, earned := len(c.waiting), before+launches >= 1<<len(c.promoted)
+	switch {
+	case earned:
 		delete(c.waiting, kernel)
-		n.waiting--
+		c.promoted[kernel] = n.counts.At(kernelLabels{c.name, kernel})
+	case known || n.waiting < maxWaiting:
+		c.waiting[kernel] = before + launches
 	}
-	c.promoted[kernel] = n.counts.at(kernelLabels{c.name, kernel})
 	if len(c.promoted) == topKernels {
-		n.waiting -= len(c.waiting)
 		c.waiting = nil
 	}
-	return true
-}
-
-// fixedSeries returns the series of a fixed name, adding it on first use.
-func (n *byName) fixedSeries(at **uint64, c *comm, kernel string) *uint64 {
-	if *at == nil {
-		*at = n.counts.at(kernelLabels{c.name, kernel})
-	}
-	return *at
+	n.waiting += len(c.waiting) - waiting
+	return earned
 }

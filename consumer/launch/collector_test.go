@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gputap/gputap/consumer/process"
 )
 
 func TestMetrics(t *testing.T) {
@@ -58,12 +60,7 @@ func TestKernelEarnsSeries(t *testing.T) {
 	for i := range 30 { // 30 kernels of the start-up, 4 launches each: series 0, 1 and 2 cost 1, 2 and 4
 		n.add(c, fmt.Sprintf("init%02d", i), 4)
 	}
-	counts := func(kernel string) uint64 {
-		if v := n.counts.values[kernelLabels{"train", kernel}]; v != nil {
-			return *v
-		}
-		return 0
-	}
+	counts := func(kernel string) process.Count { return n.page()[kernelLabels{"train", kernel}] }
 	if counts("init00") != 4 || counts("init02") != 4 || counts("init03") != 0 || counts(other) != 27*4 {
 		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"),
 			counts("init03"), counts(other))
@@ -99,16 +96,16 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	for i := range 2500 {
 		_ = h.Apply(batch(t, fmt.Sprintf("host%d", i), 0, event{comm: fmt.Sprintf("comm%d", i), kernel: "k"}))
 	}
-	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != maxSeries {
-		t.Errorf("%d series, want %d", n, maxSeries)
+	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != process.MaxSeries {
+		t.Errorf("%d series, want %d", n, process.MaxSeries)
 	}
-	if got := h.workloads.rest.kernels; got != 501 {
+	if got := h.page()[process.Workload{Comm: other}].kernels; got != 501 {
 		t.Errorf("%d launches under other, want 501", got)
 	}
-	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != maxSeries {
-		t.Errorf("%d series by name, want %d", n, maxSeries)
+	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != process.MaxSeries {
+		t.Errorf("%d series by name, want %d", n, process.MaxSeries)
 	}
-	if got := *h.byName.counts.rest; got != 501 {
+	if got := h.byName.page()[kernelLabels{other, other}]; got != 501 {
 		t.Errorf("%d launches by name under other, want 501", got)
 	}
 }
@@ -169,13 +166,14 @@ func TestReadsDuringApply(t *testing.T) {
 // A batch whose GPU column is constant counts under that GPU.
 func TestConstantGPUColumn(t *testing.T) {
 	t.Parallel()
-	for gpu, want := range []workload{{}, {gpu: "0", uuid: "GPU-0"}, {gpu: "1", uuid: "GPU-1"}} {
-		want.host.Host, want.container, want.comm = "h", "c0", "train"
+	for gpu, want := range []process.Workload{{}, {GPU: "0", UUID: "GPU-0"},
+		{GPU: "1", UUID: "GPU-1"}} {
+		want.Host, want.Container, want.Comm = "h", "c0", "train"
 		h := New(Config{})
 		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2},
 			event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
-		if n := h.workloads.values[want]; len(h.workloads.values) != 1 || n == nil || n.kernels != 3 {
-			t.Errorf("GPU %d: %v, want 3 kernels under %+v", gpu, h.workloads.values, want)
+		if page := h.page(); len(page) != 1 || page[want].kernels != 3 {
+			t.Errorf("GPU %d: %v, want 3 kernels under %+v", gpu, page, want)
 		}
 	}
 }

@@ -13,20 +13,16 @@
 //
 // # Limits
 //
-//   - A process has at most Config.MaxKernels kernel names. Further kernels count as "other".
-//   - A kernel keeps its first 8 launch shapes.
-//   - A metric family has at most 2,000 series per shard. Everything above counts as comm="other".
+// A process has at most Config.MaxKernels kernel names; further kernels count as "other". A kernel keeps its first 8
+// launch shapes. A metric family has at most 2,000 series per shard; everything above counts as comm="other".
 //
-// The counters of metrics belong to workloads (host, GPU, container, comm) and outlive processes. A counter by kernel
-// name never decreases, and no launch counts under two names. A kernel gets a series when it has enough launches (see
-// byName) and keeps it. Its earlier launches stay counted as kernel="other".
+// The counters of metrics belong to workloads and outlive processes. A counter by kernel name never decreases, and no
+// launch counts under two names. A kernel gets a series when it has enough launches (see byName) and keeps it. Its
+// earlier launches stay counted as kernel="other".
 //
 // # Snapshots and concurrency
 //
-// Snapshot and Restore preserve the whole state: a restored fold behaves like one that was never interrupted. The
-// section of a host holds its processes and workloads, the section of no host the counts by kernel name.
-//
+// A restored fold behaves like one that was never interrupted. The section of no host holds the counts by kernel name.
 // One goroutine at a time calls Apply, Forget, Snapshot and Restore, and Apply in seq order per host and kind. Any
-// number of goroutines may call Report and Collect meanwhile. The state depends only on the batches, never on the wall
-// clock.
+// number of goroutines may call Report and Collect meanwhile. The state depends only on the batches.
 package launch

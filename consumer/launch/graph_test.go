@@ -120,11 +120,11 @@ func TestGraphs(t *testing.T) {
 			if w.String() != tt.want {
 				t.Errorf("got  %s\nwant %s", w.String(), tt.want)
 			}
-			for _, n := range h.workloads.values {
+			for _, n := range h.page() {
 				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches,
 					partial: p.GraphLaunchesPartial}
-				if *n != want {
-					t.Errorf("workload %+v, want %+v", *n, want)
+				if n != want {
+					t.Errorf("workload %+v, want %+v", n, want)
 				}
 			}
 			for _, c := range p.Calls {
@@ -179,7 +179,7 @@ func TestGraphLaunchesAreSummedPerBatch(t *testing.T) {
 	h := New(Config{})
 	_ = h.Apply(r.batch(t))
 	for _, kernel := range []string{"a", "b"} {
-		if at := h.byName.counts.values[kernelLabels{"serve", kernel}]; at == nil || *at != 2 {
+		if n := h.byName.page()[kernelLabels{"serve", kernel}]; n != 2 {
 			t.Errorf("kernel %s has no series with both launches", kernel)
 		}
 	}
@@ -207,8 +207,8 @@ func TestGraphNodesKeepTheirLimit(t *testing.T) {
 	h := New(Config{})
 	_ = h.Apply(r.batch(t))
 	var sum launches
-	for _, w := range h.workloads.values {
-		sum.add(w)
+	for _, w := range h.page() {
+		sum.Add(&w)
 	}
 	const whole = maxNodes / nodes
 	if want := (launches{kernels: whole * nodes, fromGraphs: whole * nodes, graphs: processes,

@@ -1,8 +1,6 @@
 package launch
 
 import (
-	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -20,7 +18,10 @@ type Config struct {
 // Histogram counts the launches of all processes.
 type Histogram struct {
 	maxKernels int
-	counter    counter
+	grid       process.Grid[state, uint64] // launches by process, GPU and launch shape
+	threads    []uint64                    // columns of the current batch
+	shapes     []uint64
+	gpus       []uint64
 	graphs     []int          // of the current batch, by function: 1 + index into Batch.Graphs; 0: none
 	runs       map[run]uint64 // launches of graphs in the current batch
 	order      []run          // keys of runs in order of first use
@@ -28,7 +29,7 @@ type Histogram struct {
 	mu        sync.Mutex
 	processes *process.Table[state]
 	names     names
-	workloads series[workload, launches]
+	workloads process.Series[process.Workload, launches, *launches]
 	byName    byName
 
 	out snapshot.Writer
@@ -42,13 +43,8 @@ type launches struct {
 	partial    uint64 // the part of graphs with unknown kernels
 }
 
-// workload identifies the counts of a workload. State is kept per cluster and host; labels have no cluster.
-type workload struct {
-	host                       snapshot.HostID
-	gpu, uuid, container, comm string
-}
-
-func (l *launches) add(more *launches) {
+// Add adds more.
+func (l *launches) Add(more *launches) {
 	l.kernels += more.kernels
 	l.fromGraphs += more.fromGraphs
 	l.graphs += more.graphs
@@ -60,18 +56,14 @@ func New(cfg Config) *Histogram {
 	h := &Histogram{
 		maxKernels: cfg.MaxKernels,
 		runs:       map[run]uint64{},
+		processes:  process.NewTable(process.Silent[state](cfg.Keep)),
 		names:      names{},
-		workloads:  newSeries[workload, launches](workload{comm: other}),
+		workloads:  process.NewSeries[process.Workload, launches](1),
 		byName:     newByName(),
 	}
 	if h.maxKernels <= 0 {
 		h.maxKernels = 10_000
 	}
-	var forget func(*process.Entry[state], time.Duration) bool
-	if cfg.Keep > 0 {
-		forget = func(_ *process.Entry[state], silent time.Duration) bool { return silent >= cfg.Keep }
-	}
-	h.processes = process.NewTable(forget)
 	return h
 }
 
@@ -88,22 +80,44 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &h.counter
-	c.load(b, h.processes.Threads(b))
+	entries := h.processes.Threads(b)
+	h.threads = b.Thread().Values(h.threads, b.Events)
+	h.shapes = b.Shape().Values(h.shapes, b.Events)
+	h.gpus = b.GPU().Values(h.gpus, b.Events)
 	h.index(b)
-	c.each(b, func(g group, perShape []uint64) {
-		to := h.target(b, g)
-		for shape, n := range perShape {
-			if n > 0 {
-				h.add(b, to, &b.Shapes[shape], n)
+	if h.grid.Load(b, entries, len(b.Shapes)) {
+		h.sum(b)
+		at, to := process.Cell[state]{}, target{}
+		for next, n := range h.grid.All() {
+			if next.Entry != at.Entry || next.GPU != at.GPU {
+				to = h.target(b, next.Entry, next.GPU)
 			}
+			at = next
+			h.add(b, to, &b.Shapes[at.Row], n)
 		}
-	}, func(g group, shape int, n uint64) {
-		h.add(b, h.target(b, g), &b.Shapes[shape], n)
-	})
+		h.grid.Release()
+	} else {
+		for i, t := range h.threads {
+			h.add(b, h.target(b, entries[t], int(h.gpus[i])), &b.Shapes[h.shapes[i]], 1)
+		}
+	}
 	h.runGraphs(b)
-	c.release()
 	return nil
+}
+
+// sum counts the events in the grid, with two column reads and one increment per event if all ran on one GPU.
+func (h *Histogram) sum(b *schema.Batch) {
+	cells, base, rows := h.grid.Cells, h.grid.Base, len(b.Shapes)
+	if b.GPU().Width == 0 {
+		gpu := int(b.GPU().Base) * rows
+		for i, t := range h.threads {
+			cells[gpu+base[t]+int(h.shapes[i])]++
+		}
+		return
+	}
+	for i, t := range h.threads {
+		cells[base[t]+int(h.gpus[i])*rows+int(h.shapes[i])]++
+	}
 }
 
 // Forget removes a host with its processes and series, between two batches. Counts by name and counts of comm="other"
@@ -113,7 +127,7 @@ func (h *Histogram) Forget(cluster, host string) {
 	defer h.mu.Unlock()
 	id := snapshot.HostID{Cluster: cluster, Host: host}
 	h.processes.Forget(id)
-	maps.DeleteFunc(h.workloads.values, func(w workload, _ *launches) bool { return w.host == id })
+	h.workloads.Forget(id)
 }
 
 // target is where the launches of one process on one GPU count.
@@ -123,13 +137,9 @@ type target struct {
 	comm     *comm
 }
 
-func (h *Histogram) target(b *schema.Batch, g group) target {
-	w := workload{host: snapshot.HostID{Cluster: b.Cluster, Host: b.Host},
-		container: process.Label(g.entry.Container), comm: process.Label(g.entry.Comm)}
-	if g.gpu > 0 {
-		w.gpu, w.uuid = strconv.Itoa(int(b.GPUs[g.gpu-1].Ordinal)), process.Label(b.GPUs[g.gpu-1].UUID)
-	}
-	return target{g.entry, h.workloads.at(w), h.byName.comm(w.comm)}
+func (h *Histogram) target(b *schema.Batch, e *process.Entry[state], gpu int) target {
+	w := process.NewWorkload(b, &e.Info, gpu)
+	return target{e, h.workloads.At(w), h.byName.comm(w.Comm)}
 }
 
 // add counts n launches of one shape.
@@ -137,7 +147,7 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 	call, s := &b.Calls[shape.Call], &to.entry.State
 	count := to.entry.Calls.Find(call)
 	if call.Op == schema.OpRecord {
-		count.Record(n)
+		count.Recorded += n
 		s.recorded += n
 		return
 	}

@@ -1,7 +1,7 @@
 package launch
 
 import (
-	"unicode/utf8"
+	"strings"
 
 	"github.com/ianlancetaylor/demangle"
 
@@ -101,21 +101,9 @@ func (n names) lookup(mangled string) *name {
 	if mangled != "" {
 		longest := demangle.MaxLength(10) // 2^10 bytes: a short mangled name may expand to a huge one
 		fresh.full = process.Label(demangle.Filter(mangled, longest))
-		fresh.label = cut(process.Label(demangle.Filter(mangled, longest, demangle.NoParams,
-			demangle.NoTemplateParams)))
+		fresh.label = process.Label(demangle.Filter(mangled, longest, demangle.NoParams, demangle.NoTemplateParams))
+		fresh.label = strings.ToValidUTF8(fresh.label[:min(len(fresh.label), maxLabel)], "")
 	}
 	n[mangled] = fresh
 	return fresh
-}
-
-// cut shortens a label to maxLabel bytes, at a rune boundary.
-func cut(s string) string {
-	if len(s) <= maxLabel {
-		return s
-	}
-	end := maxLabel
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
 }

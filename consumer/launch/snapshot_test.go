@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
@@ -44,7 +45,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	joined := New(Config{})
 	for _, host := range []string{"x", "y", "z"} {
 		var events []event
-		for i := range maxSeries - 100 {
+		for i := range process.MaxSeries - 100 {
 			events = append(events, event{pid: uint32(i), comm: fmt.Sprint("job", i), kernel: "k"})
 		}
 		fold := New(Config{})
@@ -52,11 +53,11 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var sum uint64
-	series, _ := joined.scrape()
+	series := joined.page()
 	for _, n := range series {
 		sum += n.kernels
 	}
-	if want := uint64(3 * (maxSeries - 100)); len(series) != maxSeries || sum != want {
-		t.Errorf("%d series of %d launches, want %d of %d", len(series), sum, maxSeries, want)
+	if want := uint64(3 * (process.MaxSeries - 100)); len(series) != process.MaxSeries || sum != want {
+		t.Errorf("%d series of %d launches, want %d of %d", len(series), sum, process.MaxSeries, want)
 	}
 }

@@ -7,7 +7,8 @@ func (t *Tracker) apply(m *schema.Memory) {
 	p, ref := t.in.procs[m.Thread], &t.in.Calls[m.Call]
 	switch ref.Op {
 	case schema.OpExec:
-		t.exec(p)
+		t.endImage(p)
+		p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 		return
 	case schema.OpExit:
 		t.exit(p)
@@ -18,7 +19,7 @@ func (t *Tracker) apply(m *schema.Memory) {
 	if ref.Class != schema.ClassGraph {
 		c := t.call(p, m)
 		if ref.Op == schema.OpRecord && m.Result == 0 {
-			c.Record(1)
+			c.Recorded++
 			return
 		}
 		c.Count(m.Result)
@@ -28,60 +29,42 @@ func (t *Tracker) apply(m *schema.Memory) {
 		t.workloads.fail(t.workload(p, r), ref.Symbol, m.Result)
 		return
 	}
-	switch ref.Op {
-	case schema.OpAlloc:
-		t.alloc(p, m)
-	case schema.OpFree:
-		t.free(p, m)
-	default:
-		t.rare(p, ref, m)
-	}
-}
-
-// rare applies the rules of every call except alloc and free.
-func (t *Tracker) rare(p *proc, ref *schema.CallRef, m *schema.Memory) {
-	switch ref.Op {
-	case schema.OpCreate:
-		t.create(p, m)
-	case schema.OpRetain:
-		t.retain(p, m)
-	case schema.OpRelease:
-		t.release(p, m)
-	case schema.OpMap:
-		t.mapRange(p, m)
-	case schema.OpUnmap:
-		t.unmapRange(p, m)
-	case schema.OpOpen:
-		t.open(p, m)
-	case schema.OpClose:
-		t.close(p, m)
-	case schema.OpExport:
-		t.export(p, m)
-	case schema.OpPoolCreate:
-		t.poolCreate(p, ref, m)
-	case schema.OpPoolDestroy:
-		t.poolDestroy(p, m)
-	case schema.OpPoolInfo:
-		t.poolInfo(p, m)
-	case schema.OpMemInfo:
-		t.memInfo(p, m)
-	case schema.OpContextCreate:
-		t.contextCreate(p, ref, m)
-	case schema.OpContextDestroy:
-		t.contextDestroy(p, m)
-	case schema.OpContextRetain:
-		t.contextRetain(p, m)
-	case schema.OpContextRelease:
-		t.contextRelease(p, m)
-	case schema.OpContextReset:
-		t.contextReset(p, m)
-	case schema.OpReserve, schema.OpUnreserve, schema.OpAccess, schema.OpMapArray, schema.OpBind, schema.OpUnbind,
-		schema.OpPrefetch, schema.OpPoolTrim, schema.OpModuleLoad, schema.OpModuleUnload:
-		// Only counted as calls: they neither create memory nor end its life.
-	default:
+	if rule := rules[ref.Op]; rule != nil {
+		rule(t, p, m)
+	} else {
 		t.counters.UnknownOps++
 	}
 }
+
+// rules change the state after a successful call.
+var rules = [schema.NumOps]func(*Tracker, *proc, *schema.Memory){
+	schema.OpAlloc:          (*Tracker).alloc,
+	schema.OpFree:           (*Tracker).free,
+	schema.OpCreate:         (*Tracker).create,
+	schema.OpRetain:         (*Tracker).retain,
+	schema.OpRelease:        (*Tracker).release,
+	schema.OpMap:            (*Tracker).mapRange,
+	schema.OpUnmap:          (*Tracker).unmapRange,
+	schema.OpOpen:           (*Tracker).open,
+	schema.OpClose:          (*Tracker).close,
+	schema.OpExport:         (*Tracker).export,
+	schema.OpPoolCreate:     (*Tracker).poolCreate,
+	schema.OpPoolDestroy:    (*Tracker).poolDestroy,
+	schema.OpPoolInfo:       (*Tracker).poolInfo,
+	schema.OpMemInfo:        (*Tracker).memInfo,
+	schema.OpContextCreate:  (*Tracker).contextCreate,
+	schema.OpContextRetain:  (*Tracker).contextRetain,
+	schema.OpContextDestroy: knownContext((*Tracker).contextDestroy),
+	schema.OpContextRelease: knownContext((*Tracker).dropUser),
+	schema.OpContextReset:   knownContext((*Tracker).endContext),
+
+	// These neither create memory nor end its life.
+	schema.OpReserve: nothing, schema.OpUnreserve: nothing, schema.OpAccess: nothing, schema.OpMapArray: nothing,
+	schema.OpBind: nothing, schema.OpUnbind: nothing, schema.OpPrefetch: nothing, schema.OpPoolTrim: nothing,
+	schema.OpModuleLoad: nothing, schema.OpModuleUnload: nothing,
+}
+
+func nothing(*Tracker, *proc, *schema.Memory) {}
 
 // name updates the name under which the process counts. The change waits until the process has no live memory, so that
 // a workload frees only its own allocations. The name comes from the event's thread because one batch may hold events
@@ -104,11 +87,8 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 	switch class := p.State.rows[a.row].class; {
 	case endsWithContext(class):
 		a.owner = t.context(p, m)
-		p.State.contexts[a.owner].live++
 	case class == schema.ClassPool && m.Pool != 0:
-		if a.owner = t.pool(p, m); a.owner != 0 {
-			p.State.pools[a.owner].live.add(m.Bytes)
-		}
+		a.owner = t.pool(p, m)
 	}
 	t.addLive(p, i, m.Bytes)
 }
@@ -120,7 +100,7 @@ func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 		return 0
 	}
 	if old := x.find(&t.slab, m.Ptr); old != 0 {
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.drop(p, x, old)
 	}
 	p.Ended = false // a call proves that the process runs, even after an exit record
@@ -129,7 +109,6 @@ func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
 	a := t.slab.at(i)
 	a.key, a.since, a.refs = m.Ptr, returned(m), 1
 	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
-	t.threads.slots[a.thread].live++
 	x.insert(&t.slab, i)
 	return i
 }
@@ -138,24 +117,46 @@ func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Du
 
 // addLive adds live memory to every sum.
 func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
-	a, s := t.slab.at(i), &p.State
+	a := t.slab.at(i)
 	a.bytes = bytes
-	s.boot.sizes.link(&t.slab, i)
+	p.State.boot.live++
+	t.slab.link(p.State.boot.sizes.of(bytes), i)
+	w := t.workload(p, &p.State.rows[a.row])
+	w.allocated += bytes
+	w.allocs++
+	p.State.count(a, &t.threads.slots[a.thread], 1)
+}
+
+// count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
+func (s *state) count(a *allocation, by *thread, n int) {
 	r := &s.rows[a.row]
-	c := t.workload(p, r)
-	c.allocated += bytes
-	c.allocs++
-	s.held++
-	r.live.add(bytes)
+	by.live += uint32(n)
+	switch {
+	case a.kind == multicast:
+		return
+	case a.kind == opened:
+		r.holders += uint64(n)
+		s.holders += uint64(n)
+		if a.owner != 0 {
+			s.contexts[a.owner].live += uint32(n)
+		}
+		return
+	case endsWithContext(r.class):
+		s.contexts[a.owner].live += uint32(n)
+	case a.owner != 0:
+		s.pools[a.owner].live.change(a.bytes, n)
+	}
+	s.held += uint64(n)
+	r.live.change(a.bytes, n)
 	r.peak = max(r.peak, r.live.bytes)
 	switch {
 	case r.class.OnGPU():
-		t.threads.slots[a.thread].gpu.add(bytes)
-		s.live.add(bytes)
+		by.gpu.change(a.bytes, n)
+		s.live.change(a.bytes, n)
 		s.peak = max(s.peak, s.live.bytes)
-		r.card.add(bytes)
+		r.card.change(a.bytes, n)
 	case r.class.OnHost():
-		s.hostLive.add(bytes)
+		s.hostLive.change(a.bytes, n)
 	}
 }
 
@@ -170,30 +171,12 @@ func (t *Tracker) free(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
-}
-
-// countOverLive counts an allocation or mapping over live memory: the earlier end was not seen, or its record comes
-// later.
-func (t *Tracker) countOverLive(p *proc) {
-	t.counters.ReallocOverLive++
-	p.State.boot.totals.reallocOverLive++
-}
-
-func (t *Tracker) countUnmatched(p *proc) {
-	t.counters.UnmatchedFrees++
-	p.State.boot.totals.unmatchedFrees++
-}
-
-// countLate counts a free of a life that an allocation over it has already ended.
-func (t *Tracker) countLate(p *proc) {
-	t.counters.LateFrees++
-	p.State.boot.totals.lateFrees++
 }
 
 // drop removes the key of allocation i, so that the driver may reuse it. The memory is removed too, unless mappings
@@ -207,61 +190,43 @@ func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	}
 }
 
-// remove subtracts an entry from every sum and reclaims it.
+// remove takes an entry out of every sum and reclaims it. Memory counts as freed.
 func (t *Tracker) remove(p *proc, i uint32) {
+	if a := t.slab.at(i); a.kind == memory {
+		w := t.workload(p, &p.State.rows[a.row])
+		w.freed += a.bytes
+		w.frees++
+	}
+	t.reclaim(p, i)
+}
+
+// removeUnfreed is remove at the end of an image: memory counts as unfreed.
+func (t *Tracker) removeUnfreed(p *proc, i uint32) {
 	a, s := t.slab.at(i), &p.State
-	r := &s.rows[a.row]
 	if a.kind == memory {
-		c := t.workload(p, r)
-		c.freed += a.bytes
-		c.frees++
-		s.held--
-		r.live.sub(a.bytes)
+		r := &s.rows[a.row]
+		t.workload(p, r).unfreed += a.bytes
 		switch {
 		case r.class.OnGPU():
-			s.live.sub(a.bytes)
-			r.card.sub(a.bytes)
+			s.unfreed.add(a.bytes)
 		case r.class.OnHost():
-			s.hostLive.sub(a.bytes)
+			s.hostUnfreed.add(a.bytes)
 		}
 	}
-	t.reclaim(i)
+	t.reclaim(p, i)
 }
 
-// reclaim subtracts entry i from the sums that endImage does not reset, and returns it to the slab.
-func (t *Tracker) reclaim(i uint32) {
-	a := t.slab.at(i)
-	by := &t.threads.slots[a.thread]
-	by.live--
-	s := &by.process.State
-	switch r := &s.rows[a.row]; {
-	case a.kind == opened:
-		s.unlinkHolder(&t.slab, i)
-		r.holders--
-		if a.owner != 0 {
-			s.contexts[a.owner].live--
-		}
-	case a.kind != memory:
-	default:
-		switch {
-		case endsWithContext(r.class):
-			s.contexts[a.owner].live--
-		case a.owner != 0:
-			s.pools[a.owner].live.sub(a.bytes)
-		}
-		if r.class.OnGPU() {
-			by.gpu.sub(a.bytes)
-		}
-		s.boot.sizes.unlink(&t.slab, i)
+func (t *Tracker) reclaim(p *proc, i uint32) {
+	a, s := t.slab.at(i), &p.State
+	s.count(a, &t.threads.slots[a.thread], -1)
+	switch a.kind {
+	case memory:
+		s.boot.live--
+		t.slab.unlink(s.boot.sizes.of(a.bytes), i)
+	case opened:
+		t.slab.unlink(&s.newestHolder, i)
 	}
 	t.slab.put(i)
-}
-
-// exec ends the image of a process. The process continues under a new name.
-func (t *Tracker) exec(p *proc) {
-	t.endImage(p)
-	t.detach(p)
-	p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
 }
 
 // exit ends a process. A repeated exit record changes nothing.
@@ -270,47 +235,26 @@ func (t *Tracker) exit(p *proc) {
 		return
 	}
 	t.endImage(p)
-	t.detach(p)
 	p.State.gap = inGap(p)
 	p.Ended = true
 }
 
-// endImage turns live memory into unfreed memory.
+// endImage turns live memory into unfreed memory. The process no longer counts under its labels.
 func (t *Tracker) endImage(p *proc) {
 	s := &p.State
-	for i := range s.rows {
-		r := &s.rows[i]
-		if r.live.allocations > 0 {
-			t.workload(p, r).unfreed += r.live.bytes
-		}
-		if r.class.OnGPU() {
-			r.card.sub(r.live.bytes)
-		}
-		r.live = amount{}
-	}
-	s.unfreed.bytes += s.live.bytes
-	s.unfreed.allocations += s.live.allocations
-	s.hostUnfreed.bytes += s.hostLive.bytes
-	s.hostUnfreed.allocations += s.hostLive.allocations
 	s.unclosed += s.holders
-	t.clear(p)
-}
-
-// clear reclaims all entries of a process. Memory that only mappings keep is in no index.
-func (t *Tracker) clear(p *proc) {
-	s := &p.State
 	for _, g := range s.mappings {
-		if g.memory == 0 {
-			continue
-		}
-		if a := t.slab.at(g.memory); a.refs == 0 && a.maps > 0 {
-			a.maps = 0
-			t.reclaim(g.memory)
+		if t.slab.unmap(g.memory) {
+			t.removeUnfreed(p, g.memory)
 		}
 	}
-	s.mappings = nil
-	s.addresses.drain(&t.slab, t.reclaim)
-	s.handles.drain(&t.slab, t.reclaim)
-	s.live, s.hostLive, s.held = amount{}, amount{}, 0
-	s.contexts, s.current, s.pools = newContexts(), 0, nil
+	for _, x := range []*index{&s.addresses, &s.handles} {
+		x.sweep(&t.slab, func(i uint32) bool {
+			t.removeUnfreed(p, i)
+			return true
+		})
+		*x = index{}
+	}
+	s.mappings, s.contexts, s.current, s.pools = nil, newContexts(), 0, nil
+	t.detach(p)
 }

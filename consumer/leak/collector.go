@@ -1,71 +1,70 @@
 package leak
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
 
 var (
-	workloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm", "kind"}
-	processLabels  = []string{"hostname", "gpu", "UUID", "container", "comm", "pid", "kind"}
-	errorLabels    = []string{"hostname", "gpu", "UUID", "container", "comm", "api", "error"}
-	evidenceLabels = []string{"hostname", "container", "comm", "pid"}
-	poolLabels     = []string{"hostname", "gpu", "UUID", "container", "comm", "pid"}
-	cardLabels     = []string{"hostname", "UUID"}
-	hostLabels     = []string{"hostname"}
-)
-
-var (
-	liveBytes = prometheus.NewDesc("gputap_cuda_memory_live_bytes",
+	liveBytes = family("gputap_cuda_memory_live_bytes",
 		"Bytes that a running process holds. "+
-			"Kinds pinned and registered are host memory, all others GPU memory.", processLabels, nil)
-	holders = prometheus.NewDesc("gputap_cuda_memory_holders",
+			"Kinds pinned and registered are host memory, all others GPU memory.", "pid", "kind")
+	liveAllocations = family("gputap_cuda_memory_live_allocations", "Live allocations of a running process.",
+		"pid", "kind")
+	peakBytes = family("gputap_cuda_memory_peak_bytes", "Largest number of bytes that a running process held at once.",
+		"pid", "kind")
+	holders = family("gputap_cuda_memory_holders",
 		"Pieces of memory that a running process opened and did not close. "+
-			"Their bytes count in the process that allocated them.", processLabels, nil)
-	reservedBytes = prometheus.NewDesc("gputap_cuda_pool_reserved_bytes",
+			"Their bytes count in the process that allocated them.", "pid", "kind")
+	reservedBytes = family("gputap_cuda_pool_reserved_bytes",
 		"Bytes reserved by the memory pools of a running process, "+
-			"as the driver last reported them to the process.", poolLabels, nil)
+			"as the driver last reported them to the process.", "pid")
+	allocatedBytes = family("gputap_cuda_memory_allocated_bytes_total",
+		"Bytes allocated. Allocated bytes equal freed plus live plus unfreed-at-exit bytes.", "kind")
+	freedBytes   = family("gputap_cuda_memory_freed_bytes_total", "Bytes freed.", "kind")
+	allocs       = family("gputap_cuda_memory_allocs_total", "Successful allocations.", "kind")
+	frees        = family("gputap_cuda_memory_frees_total", "Freed allocations.", "kind")
+	unfreedBytes = family("gputap_leak_unfreed_at_exit_bytes_total",
+		"Bytes that were live when their process ended or replaced its image.", "kind")
+	apiErrors = family("gputap_cuda_api_errors_total",
+		"Failed memory calls of the CUDA driver API, by CUresult.", "api", "error")
 	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
-		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", cardLabels, nil)
-	liveAllocations = prometheus.NewDesc("gputap_cuda_memory_live_allocations",
-		"Live allocations of a running process.", processLabels, nil)
-	peakBytes = prometheus.NewDesc("gputap_cuda_memory_peak_bytes",
-		"Largest number of bytes that a running process held at once.", processLabels, nil)
-	allocatedBytes = prometheus.NewDesc("gputap_cuda_memory_allocated_bytes_total",
-		"Bytes allocated. Allocated bytes equal freed plus live plus unfreed-at-exit bytes.", workloadLabels, nil)
-	freedBytes = prometheus.NewDesc("gputap_cuda_memory_freed_bytes_total",
-		"Bytes freed.", workloadLabels, nil)
-	allocs = prometheus.NewDesc("gputap_cuda_memory_allocs_total",
-		"Successful allocations.", workloadLabels, nil)
-	frees = prometheus.NewDesc("gputap_cuda_memory_frees_total",
-		"Freed allocations.", workloadLabels, nil)
-	apiErrors = prometheus.NewDesc("gputap_cuda_api_errors_total",
-		"Failed memory calls of the CUDA driver API, by CUresult.", errorLabels, nil)
-	unfreedBytes = prometheus.NewDesc("gputap_leak_unfreed_at_exit_bytes_total",
-		"Bytes that were live when their process ended or replaced its image.", workloadLabels, nil)
+		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", []string{"hostname", "UUID"}, nil)
 	incomplete = prometheus.NewDesc("gputap_leak_state_incomplete",
 		"1 if the numbers of a running process are incomplete: events were lost, or it ran before gputap attached.",
-		evidenceLabels, nil)
-	unmatchedFrees = prometheus.NewDesc("gputap_leak_unmatched_frees_total",
-		"Successful frees of memory whose allocation was not seen.", hostLabels, nil)
-	reallocOverLive = prometheus.NewDesc("gputap_leak_realloc_over_live_total",
-		"Allocations at an address that was live. "+
-			"Minus the late frees, this is the number of frees that were never seen.", hostLabels, nil)
-	unknownContexts = prometheus.NewDesc("gputap_leak_unknown_contexts_total",
-		"CUDA context calls whose effect on memory is unknown. Live bytes may be too high.", hostLabels, nil)
-	lateFrees = prometheus.NewDesc("gputap_leak_late_frees_total",
-		"Frees whose record arrived after the next allocation of the same address.", hostLabels, nil)
+		[]string{"hostname", "container", "comm", "pid"}, nil)
+	contradictions = [numContradictions]*prometheus.Desc{
+		unmatchedFree: prometheus.NewDesc("gputap_leak_unmatched_frees_total",
+			"Successful frees of memory whose allocation was not seen.", []string{"hostname"}, nil),
+		reallocOverLive: prometheus.NewDesc("gputap_leak_realloc_over_live_total",
+			"Allocations at an address that was live. "+
+				"Minus the late frees, this is the number of frees that were never seen.", []string{"hostname"}, nil),
+		lateFree: prometheus.NewDesc("gputap_leak_late_frees_total",
+			"Frees whose record arrived after the next allocation of the same address.", []string{"hostname"}, nil),
+		unknownContext: prometheus.NewDesc("gputap_leak_unknown_contexts_total",
+			"CUDA context calls whose effect on memory is unknown. Live bytes may be too high.", []string{"hostname"},
+			nil),
+	}
 )
+
+// family describes a metric family with the labels of a workload and more.
+func family(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append(slices.Clone(process.WorkloadLabels), labels...), nil)
+}
 
 // Describe implements prometheus.Collector.
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		liveBytes, liveAllocations, peakBytes, allocatedBytes, freedBytes, allocs, frees, apiErrors, unfreedBytes,
-		incomplete, unmatchedFrees, reallocOverLive, lateFrees, holders, reservedBytes, unexplained, unknownContexts,
-	} {
+	for _, d := range append(contradictions[:],
+		liveBytes, liveAllocations, peakBytes, holders, reservedBytes, allocatedBytes, freedBytes, allocs, frees,
+		unfreedBytes, apiErrors, unexplained, incomplete) {
 		to <- d
 	}
 }
@@ -74,55 +73,56 @@ func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 // it.
 func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	s := t.scrape()
-	send := func(d *prometheus.Desc, kind prometheus.ValueType, v uint64, values ...string) {
-		to <- prometheus.MustNewConstMetric(d, kind, float64(v), values...)
+	gauge := func(d *prometheus.Desc, v uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	for _, g := range s.gauges {
-		l := &g.labels
-		values := []string{l.hostname, l.gpu, l.uuid, l.container, l.comm, g.pid, l.class.String()}
-		if g.class == schema.ClassIPC || g.class == schema.ClassExternal || g.holders > 0 {
-			send(holders, prometheus.GaugeValue, g.holders, values...)
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	for id, g := range s.gauges {
+		labels := id.Labels(id.pid, id.class.String())
+		if id.class == schema.ClassIPC || id.class == schema.ClassExternal || g.holders > 0 {
+			gauge(holders, g.holders, labels...)
 		}
-		if !owned(g.class, g.peak) {
-			continue
+		if owned(id.class, g.peak) {
+			gauge(liveBytes, g.live.bytes, labels...)
+			gauge(liveAllocations, g.live.allocations, labels...)
+			gauge(peakBytes, g.peak, labels...)
 		}
-		send(liveBytes, prometheus.GaugeValue, g.live.bytes, values...)
-		send(liveAllocations, prometheus.GaugeValue, g.live.allocations, values...)
-		send(peakBytes, prometheus.GaugeValue, g.peak, values...)
 	}
 	for id, n := range s.reserved {
-		send(reservedBytes, prometheus.GaugeValue, n, id.hostname, id.gpu, id.uuid, id.container, id.comm, id.pid)
+		gauge(reservedBytes, n, id.Labels(id.pid)...)
 	}
 	for id, n := range s.cards {
-		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.hostname, id.uuid)
+		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.Host, id.UUID)
 	}
 	for id, is := range s.incomplete {
-		send(incomplete, prometheus.GaugeValue, is, id.hostname, id.container, id.comm, id.pid)
+		gauge(incomplete, is, id.Host, id.Container, id.Comm, id.pid)
 	}
-	for _, w := range s.workloads {
-		if !owned(w.class, w.allocs) {
-			continue
+	for id, w := range s.workloads {
+		if owned(id.class, w.allocs) {
+			labels := id.Labels(id.class.String())
+			count(allocatedBytes, w.allocated, labels...)
+			count(freedBytes, w.freed, labels...)
+			count(allocs, w.allocs, labels...)
+			count(frees, w.frees, labels...)
+			count(unfreedBytes, w.unfreed, labels...)
 		}
-		values := []string{w.hostname, w.gpu, w.uuid, w.container, w.comm, w.class.String()}
-		send(allocatedBytes, prometheus.CounterValue, w.allocated, values...)
-		send(freedBytes, prometheus.CounterValue, w.freed, values...)
-		send(allocs, prometheus.CounterValue, w.allocs, values...)
-		send(frees, prometheus.CounterValue, w.frees, values...)
-		send(unfreedBytes, prometheus.CounterValue, w.unfreed, values...)
 	}
 	for id, n := range s.failed {
-		l := &id.labels
-		send(apiErrors, prometheus.CounterValue, n,
-			l.hostname, l.gpu, l.uuid, l.container, l.comm, id.symbol, resultName(id.result))
+		count(apiErrors, n, id.Labels(id.symbol, resultName(id.result))...)
 	}
 	if s.unplaced > 0 {
-		send(apiErrors, prometheus.CounterValue, s.unplaced, "", "", "", "", other, other, other)
+		count(apiErrors, s.unplaced, process.Workload{}.Other().Labels(process.Other, process.Other)...)
 	}
-	for hostname, q := range s.qualities {
-		send(unmatchedFrees, prometheus.CounterValue, q.unmatchedFrees, hostname)
-		send(reallocOverLive, prometheus.CounterValue, q.reallocOverLive, hostname)
-		send(lateFrees, prometheus.CounterValue, q.lateFrees, hostname)
-		send(unknownContexts, prometheus.CounterValue, q.unknownContexts, hostname)
+	for host, q := range s.totals {
+		hostname := host.Host
+		if host.Comm == process.Other {
+			hostname = process.Other
+		}
+		for what, n := range q {
+			count(contradictions[what], n, hostname)
+		}
 	}
 }
 
@@ -137,8 +137,6 @@ func owned(c schema.MemClass, ever uint64) bool {
 	}
 	return true
 }
-
-func pidText(pid uint32) string { return strconv.FormatUint(uint64(pid), 10) }
 
 // results names the CUresults that memory calls return in practice. These are the driver's codes; the runtime library
 // uses other names (2 is cudaErrorMemoryAllocation there).
@@ -156,8 +154,171 @@ var results = map[uint32]string{
 }
 
 func resultName(code uint32) string {
-	if name, ok := results[code]; ok {
-		return name
+	return cmp.Or(results[code], strconv.FormatUint(uint64(code), 10))
+}
+
+// scrape is the data of one scrape, copied under the lock.
+type scrape struct {
+	gauges     map[processID]gauge
+	reserved   map[processID]uint64 // by pools, without a class
+	incomplete map[processID]uint64 // without a GPU and a class
+	workloads  map[workloadID]*workload
+	failed     map[failedID]uint64
+	unplaced   uint64
+	totals     map[process.Workload]quality          // by host
+	cards      map[process.Workload]unexplainedBytes // by host name and UUID
+}
+
+// processID and failedID are the labels of one series. Processes with equal labels share the series, for example on
+// hosts of the same name in two clusters.
+type processID struct {
+	workloadID
+	pid string
+}
+
+func (a processID) compare(b processID) int {
+	return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.pid, b.pid), cmp.Compare(a.GPU, b.GPU),
+		cmp.Compare(a.class, b.class), a.Compare(b.Workload))
+}
+
+type gauge struct {
+	live    amount
+	peak    uint64
+	holders uint64
+}
+
+type failedID struct {
+	process.Workload
+	failure
+}
+
+type unexplainedBytes struct {
+	at    time.Time
+	bytes int64
+}
+
+func (t *Tracker) scrape() scrape {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := scrape{
+		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
+		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
+		totals: t.totals.Page(process.Workload.Page), cards: map[process.Workload]unexplainedBytes{},
 	}
-	return strconv.FormatUint(uint64(code), 10)
+	for _, p := range t.table.All() {
+		if !p.Ended && len(p.State.rows) > 0 {
+			s.addProcess(p)
+		}
+	}
+	s.limitGauges()
+	for _, w := range t.workloads.all() {
+		s.addWorkload(w)
+	}
+	for _, m := range t.hosts {
+		s.addCards(m)
+	}
+	s.limitCards()
+	return s
+}
+
+func (s *scrape) addWorkload(w *workload) {
+	id := w.page()
+	if s.workloads[id] == nil {
+		s.workloads[id] = &workload{}
+	}
+	s.workloads[id].add(w)
+	for f, n := range w.failed {
+		s.failed[failedID{id.Workload, f}] += n
+	}
+}
+
+func (s *scrape) addProcess(p *proc) {
+	var id processID
+	id.Workload = process.Workload{HostID: p.State.boot.id, Container: process.Label(p.Container),
+		Comm: process.Label(p.Comm)}.Page()
+	id.pid = strconv.FormatUint(uint64(p.ID.PID), 10)
+	for i := range p.State.rows {
+		r := &p.State.rows[i]
+		of := id
+		of.GPU, of.UUID, of.class = ordinal(r.gpu), process.Label(r.uuid), r.class
+		s.addGauge(of, gauge{r.live, r.peak, r.holders})
+	}
+	for i := range p.State.pools {
+		if q := &p.State.pools[i]; q.reserved.at != 0 {
+			s.reserve(p, id, q)
+		}
+	}
+	if len(s.incomplete) >= process.MaxSeries-1 {
+		id = processID{workloadID: otherID(0)}
+	}
+	var is uint64
+	if evidence(p) != complete {
+		is = 1
+	}
+	s.incomplete[id] = max(s.incomplete[id], is)
+}
+
+func (s *scrape) addGauge(id processID, more gauge) {
+	g := s.gauges[id]
+	g.live.bytes += more.live.bytes
+	g.live.allocations += more.live.allocations
+	g.peak += more.peak
+	g.holders += more.holders
+	s.gauges[id] = g
+}
+
+// reserve adds the reserved bytes of one pool.
+func (s *scrape) reserve(p *proc, id processID, q *pool) {
+	id.GPU = ordinal(q.gpu)
+	for i := range p.State.rows {
+		if r := &p.State.rows[i]; r.gpu == q.gpu && r.uuid != "" {
+			id.UUID = process.Label(r.uuid)
+		}
+	}
+	if _, known := s.reserved[id]; !known && len(s.reserved) >= process.MaxSeries-1 {
+		id = processID{workloadID: otherID(0)}
+	}
+	s.reserved[id] += q.reserved.bytes
+}
+
+// addCards adds the latest sample of every GPU of a host; of samples of the same time, the largest.
+func (s *scrape) addCards(m *host) {
+	for _, h := range m.boots {
+		for uuid, c := range h.cards {
+			if c.last.at == 0 {
+				continue
+			}
+			id := process.Workload{HostID: m.id, UUID: process.Label(uuid)}.Page()
+			now := unexplainedBytes{h.wall(c.last.at), int64(c.last.used) - int64(c.last.all)}
+			before, known := s.cards[id]
+			if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
+				s.cards[id] = now
+			}
+		}
+	}
+}
+
+// limitCards keeps the first GPUs in order of host name and UUID.
+func (s *scrape) limitCards() {
+	if len(s.cards) > process.MaxSeries {
+		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)
+		for _, id := range all[process.MaxSeries:] {
+			delete(s.cards, id)
+		}
+	}
+}
+
+// limitGauges keeps the series with the most live bytes and sums the others.
+func (s *scrape) limitGauges() {
+	if len(s.gauges) <= process.MaxSeries {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(s.gauges), func(a, b processID) int {
+		return cmp.Or(cmp.Compare(s.gauges[b].live.bytes, s.gauges[a].live.bytes), a.compare(b))
+	})
+	for _, id := range all[process.MaxSeries-numOther:] {
+		g := s.gauges[id]
+		delete(s.gauges, id)
+		s.addGauge(processID{workloadID: otherID(id.class)}, g)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -69,8 +70,8 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 		"gputap_cuda_memory_live_bytes", "gputap_cuda_memory_allocated_bytes_total", "gputap_cuda_api_errors_total",
 		"gputap_leak_state_incomplete",
 	} {
-		if n := series(got, family); n > maxSeries || n < maxSeries-2*numOther {
-			t.Errorf("%s: %d series, want slightly fewer than %d", family, n, maxSeries)
+		if n := series(got, family); n > process.MaxSeries || n < process.MaxSeries-2*numOther {
+			t.Errorf("%s: %d series, want slightly fewer than %d", family, n, process.MaxSeries)
 		}
 	}
 	var allocated, live uint64
@@ -88,8 +89,8 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	if want := uint64(processes * (processes + 1) / 2); allocated != want || live != want || failed != 3*processes {
 		t.Errorf("allocated %d, live %d, want %d; failed %d, want %d", allocated, live, want, failed, 3*processes)
 	}
-	if got := s.gauges[processID{labels: labels{hostname: "gpu-01", comm: "job-2499", class: schema.ClassDevice},
-		pid: "2599"}]; got == nil {
+	largest := process.Workload{HostID: snapshot.HostID{Host: "gpu-01"}, Comm: "job-2499"}
+	if _, shown := s.gauges[processID{workloadID{largest, schema.ClassDevice}, "2599"}]; !shown {
 		t.Error("the largest process has no series")
 	}
 }
@@ -100,19 +101,19 @@ func TestEndedWorkloadIsEvictedForNewOne(t *testing.T) {
 	h := consumertest.Memory(t, "gpu-01")
 	tracker := New(Config{})
 	stays := h.Process(1, 1, "stays").Alloc(1, 0x1000, 5, 10, 1)
-	for i := range uint32(2 * maxSeries) {
+	for i := range uint32(2 * process.MaxSeries) {
 		h.Process(100+i, 1, fmt.Sprintf("job-%d", i)).Alloc(100+i, 0x1000, 1, 20, 1).Exit(30)
 	}
 	stays.Free(1, 0x1000, 40, 1)
 	apply(t, tracker, h.Batch())
-	if n := tracker.workloadBytes(other); n != 0 {
+	if n := tracker.workloadBytes(process.Other); n != 0 {
 		t.Errorf("%d bytes counted as other, want none", n)
 	}
 	if n := tracker.workloadBytes("stays"); n != 5 {
 		t.Errorf("the running workload counts %d bytes, want 5", n)
 	}
-	if n := len(tracker.workloads.index); n > maxSeries {
-		t.Errorf("%d workloads, at most %d", n, maxSeries)
+	if n := len(tracker.workloads.index); n > process.MaxSeries {
+		t.Errorf("%d workloads, at most %d", n, process.MaxSeries)
 	}
 }
 
@@ -146,11 +147,11 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 	tracker := joined(t, folds...)
 	balanced(t, tracker)
 	page := consumertest.Page(t, tracker)
-	if n := series(page, "gputap_cuda_memory_allocs_total"); n > maxSeries {
-		t.Errorf("%d series of workloads, at most %d", n, maxSeries)
+	if n := series(page, "gputap_cuda_memory_allocs_total"); n > process.MaxSeries {
+		t.Errorf("%d series of workloads, at most %d", n, process.MaxSeries)
 	}
-	if n := series(page, "gputap_cuda_api_errors_total"); n > maxSeries {
-		t.Errorf("%d series of failures, at most %d", n, maxSeries)
+	if n := series(page, "gputap_cuda_api_errors_total"); n > process.MaxSeries {
+		t.Errorf("%d series of failures, at most %d", n, process.MaxSeries)
 	}
 	var live, failed uint64
 	for _, w := range tracker.workloads.all() {
@@ -184,12 +185,12 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 	sections := consumertest.Sections(t, tracker)
 	for _, fold := range []*Tracker{tracker, consumertest.Restore(t, New(Config{}), sections)} {
 		var frees uint64
-		for _, q := range fold.scrape().qualities {
-			frees += q.unmatchedFrees
+		for _, q := range fold.scrape().totals {
+			frees += q[unmatchedFree]
 		}
-		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != maxSeries ||
+		if n := series(consumertest.Page(t, fold), "gputap_leak_unmatched_frees_total"); n != process.MaxSeries ||
 			frees != folds*hosts {
-			t.Errorf("%d series, want %d; %d frees, want %d", n, maxSeries, frees, folds*hosts)
+			t.Errorf("%d series, want %d; %d frees, want %d", n, process.MaxSeries, frees, folds*hosts)
 		}
 		if !reflect.DeepEqual(consumertest.Sections(t, fold), sections) {
 			t.Error("the restored fold has another state")
@@ -198,8 +199,8 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 	for _, s := range sections[1:] {
 		tracker.Forget(s.Cluster, s.Host)
 	}
-	if tracker.qualities != 0 {
-		t.Errorf("%d hosts have series of their own when all are gone", tracker.qualities)
+	if left := tracker.scrape().totals; len(left) != 1 {
+		t.Errorf("%d series of hosts when all are gone, want only that of the others", len(left))
 	}
 }
 
@@ -207,7 +208,7 @@ func TestJoinedHostsKeepTheirLimit(t *testing.T) {
 func TestOldestIdleWorkloadIsEvictedAfterJoin(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-01")
-	for i := range uint32(maxSeries - numOther - 1) {
+	for i := range uint32(process.MaxSeries - numOther - 1) {
 		h.Process(100+i, 1, fmt.Sprint("old-", i)).Alloc(1, 0x1000, 1, 10, 1).Exit(20)
 	}
 	fold := New(Config{})

@@ -86,7 +86,7 @@ func TestSnapshotDuringReads(t *testing.T) {
 			}
 		})
 	}
-	for _, step := range consumertest.Traffic(t, 2, 60) {
+	for _, step := range consumertest.Traffic(t, 2, 20) {
 		consumertest.Take(t, tracker, step)
 		saved := consumertest.Sections(t, tracker)
 		consumertest.Restore(t, shortKeep(), saved)

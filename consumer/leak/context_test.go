@@ -1,8 +1,6 @@
 package leak
 
 import (
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/gputap/gputap/consumer/consumertest"
@@ -179,12 +177,6 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// all returns all workloads, those of comm="other" included.
-func (w *workloads) all() []*workload {
-	others := slices.DeleteFunc(slices.Clone(w.others[:]), func(c *workload) bool { return c == nil })
-	return slices.AppendSeq(others, maps.Values(w.index))
-}
-
 // balanced checks that allocated = freed + unfreed + live for every workload, and that the
 // counts of every context and pool are correct.
 func balanced(t *testing.T, tracker *Tracker) {
@@ -231,11 +223,11 @@ func balanced(t *testing.T, tracker *Tracker) {
 	}
 	for _, w := range tracker.workloads.all() {
 		if w.allocated != w.freed+w.unfreed+live[w] {
-			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.comm, w.uuid, w.allocated, w.freed,
+			t.Errorf("%s on %q: %d allocated, %d freed, %d unfreed, %d live", w.Comm, w.UUID, w.allocated, w.freed,
 				w.unfreed, live[w])
 		}
 		if w.rows != rows[w] {
-			t.Errorf("%s on %q: %d rows counted, want %d", w.comm, w.uuid, w.rows, rows[w])
+			t.Errorf("%s on %q: %d rows counted, want %d", w.Comm, w.UUID, w.rows, rows[w])
 		}
 		delete(live, w)
 	}

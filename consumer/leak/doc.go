@@ -10,8 +10,7 @@
 // An allocation takes effect at its return, a free at its entry. The probes of two threads race, so records of one
 // address may arrive in the wrong order. A free that entered before the live allocation at its address returned
 // belongs to the previous life of that address (LateFrees). An allocation over a live address ends the previous life
-// (ReallocOverLive). The difference of both counters is the number of lives whose end was never seen. Bytes stay exact
-// for every process, and for every workload while it has series:
+// (ReallocOverLive). Bytes stay exact for every process, and for every workload while it has series:
 //
 //	allocated = freed + live + unfreed
 //
@@ -19,14 +18,13 @@
 //
 // # Classes
 //
-// Pinned and registered memory belongs to the host and is reported separately from GPU memory. Physical memory of the
-// virtual memory API lives while its handle has a reference (create, retain, release) or it has a mapping. Memory of a
-// class that this version does not know counts as neither GPU nor host memory.
+// Pinned and registered memory belongs to the host. Physical memory of the virtual memory API lives while its handle
+// has a reference or it has a mapping. Memory of a class that this version does not know counts as neither GPU nor
+// host memory. Reserved addresses and multicast objects are not memory.
 //
 // Opened memory (IPC, imported handles, pool pointers, external memory) is counted where it was allocated. In the
-// process that opened it, it is a holder without bytes. The holder names the exporting process of the same host if
-// tokens identify it. Reserved addresses and multicast objects are not memory. A multicast object keeps the memory
-// bound to it; the package does not follow that.
+// process that opened it, it is a holder without bytes, which names the exporting process of the same host if tokens
+// identify it.
 //
 // # Ends
 //
@@ -39,37 +37,28 @@
 // nothing. Memory whose context is unknown lives until it is freed or its process ends. Each call whose effect is
 // therefore unknown is counted (UnknownContexts): live memory may then be too high.
 //
-// The package keeps the latest answer of cuMemGetInfo per GPU and of cuMemPoolGetAttribute per pool, and compares it
-// with the live bytes of that moment.
-//
 // # Delivery and loss
 //
 // Batches arrive once each, in seq order per host and kind; package consumer guarantees that. A gap marks the processes
-// that ran during it and changes nothing else. These are gaps: lost memory records, missing memory batches, and a
-// restart of the producer. Lost launch and copy records are no gap. Batches that the producer's spool dropped are
-// proven by missing seq and are not counted a second time. A new boot of a host ends the processes of its earlier boots
-// with a gap. A reused PID ends the earlier process. Forget removes a host with its processes and workloads; their
-// memory then counts neither as freed nor as unfreed. Only memory counted as comm="other" becomes unfreed.
+// that ran during it and changes nothing else. Lost memory records, missing memory batches and a restart of the
+// producer are gaps. A new boot of a host ends the processes of its earlier boots with a gap. A reused PID ends the
+// earlier process. Forget removes a host; its memory then counts neither as freed nor as unfreed. Only memory counted
+// as comm="other" becomes unfreed.
 //
 // # Limits
 //
 //   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
 //   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The
-//     end of a context costs
-//     time for every allocation of its process.
+//     end of a context costs time for every allocation of its process.
 //   - A metric family has at most 2,000 series per shard. The rest is counted as comm="other". Hosts of one name in two
 //     clusters share their series.
 //   - A process has at most 255 contexts and 255 pools, a host at most 4,096 tokens: the newest.
 //   - Counters never decrease. A workload whose processes have all ended may be evicted for a new one.
 //
-// # Snapshots
+// # Snapshots and concurrency
 //
-// Snapshot and Restore preserve everything that Apply, Lost, Report, Top or a scrape depends on: a restored fold
-// behaves like one that was never interrupted. Sums over live allocations are not saved; Restore computes them. The
-// section of a host holds its boots, processes, allocations and workloads. The section of no host holds the Counters,
-// the workloads of comm="other" and the numbered calls.
-//
-// # Concurrency
+// A restored fold behaves like one that was never interrupted. Sums over live allocations are not saved; Restore
+// computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
 //
 // One goroutine at a time calls Apply, Lost, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
 // The state depends only on the batches, never on the wall clock.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -369,7 +370,7 @@ func TestForgottenProcessFreesItsEntries(t *testing.T) {
 
 func (t *Tracker) workloadBytes(comm string) (allocated uint64) {
 	for l, w := range t.scrape().workloads {
-		if l.comm == comm {
+		if l.Comm == comm {
 			allocated += w.allocated
 		}
 	}
@@ -387,8 +388,8 @@ func TestRenameWaitsUntilNothingIsHeld(t *testing.T) {
 	tracker := New(Config{})
 	apply(t, tracker, h.Batch())
 	for w, want := range map[string][2]uint64{"python": {110, 110}, "worker": {7, 0}} {
-		id := workloadID{snapshot.HostID{Cluster: "test", Host: "gpu-01"},
-			labels{hostname: "gpu-01", comm: w, class: schema.ClassDevice}}
+		id := workloadID{process.Workload{HostID: snapshot.HostID{Cluster: "test", Host: "gpu-01"}, Comm: w},
+			schema.ClassDevice}
 		if got := tracker.workloads.index[id]; got == nil || got.allocated != want[0] || got.freed != want[1] {
 			t.Errorf("%s: got %+v, want %v", w, got, want)
 		}

@@ -33,12 +33,10 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	a.kind, a.bytes = opened, m.Aux
 	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
-		if a.owner = t.context(p, m); a.owner != 0 {
-			s.contexts[a.owner].live++
-		}
+		a.owner = t.context(p, m)
 	}
-	s.rows[a.row].holders++
-	s.linkHolder(&t.slab, i)
+	s.count(a, &t.threads.slots[a.thread], 1)
+	t.slab.link(&s.newestHolder, i)
 }
 
 // close ends a holder.
@@ -47,42 +45,18 @@ func (t *Tracker) close(p *proc, m *schema.Memory) {
 	i := x.find(&t.slab, m.Ptr)
 	switch {
 	case i == 0 || t.slab.at(i).kind != opened:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, x, i)
 	}
 }
 
-func (s *state) linkHolder(slab *slab, i uint32) {
-	a := slab.at(i)
-	a.prev, a.next = 0, s.newestHolder
-	if a.next != 0 {
-		slab.at(a.next).prev = i
-	}
-	s.newestHolder = i
-	s.holders++
-}
-
-func (s *state) unlinkHolder(slab *slab, i uint32) {
-	a := slab.at(i)
-	if a.prev != 0 {
-		slab.at(a.prev).next = a.next
-	} else {
-		s.newestHolder = a.next
-	}
-	if a.next != 0 {
-		slab.at(a.next).prev = a.prev
-	}
-	s.holders--
-}
-
 // exports stores which process exported each token of a host.
 type exports struct {
 	owners map[uint64]uint32 // PID by token
-	tokens []uint64          // a ring buffer once it is full
-	oldest int
+	tokens []uint64          // oldest first
 }
 
 // export stores a token. The driver returns the same token every time the same memory is exported.
@@ -98,13 +72,11 @@ func (x *exports) add(token uint64, owner uint32) {
 		x.owners = map[uint64]uint32{}
 	}
 	if _, known := x.owners[token]; !known {
-		if len(x.tokens) < maxExports {
-			x.tokens = append(x.tokens, token)
-		} else {
-			delete(x.owners, x.tokens[x.oldest])
-			x.tokens[x.oldest] = token
-			x.oldest = (x.oldest + 1) % maxExports
+		if len(x.tokens) == maxExports {
+			delete(x.owners, x.tokens[0])
+			x.tokens = x.tokens[1:]
 		}
+		x.tokens = append(x.tokens, token)
 	}
 	x.owners[token] = owner
 }

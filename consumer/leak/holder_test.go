@@ -475,9 +475,9 @@ func TestFreeCountsWhereAllocationCounted(t *testing.T) {
 			apply(t, tracker, h.Batch())
 			balanced(t, tracker)
 			for _, w := range tracker.workloads.index {
-				if want := map[string]uint64{first.UUID: 110, "GPU-y": 1}[w.uuid]; w.allocated != want {
+				if want := map[string]uint64{first.UUID: 110, "GPU-y": 1}[w.UUID]; w.allocated != want {
 					t.Errorf("first %+v, restored %t: %d bytes allocated on %q, want %d", first, restored,
-						w.allocated, w.uuid, want)
+						w.allocated, w.UUID, want)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -15,6 +16,7 @@ type host struct {
 	id     snapshot.HostID
 	boots  map[string]*boot
 	sizes  sizes
+	live   int // entries in the lists of sizes
 	totals *quality
 }
 
@@ -34,12 +36,36 @@ type boot struct {
 	exports exports
 }
 
-// quality counts the events of one host that contradict the state.
-type quality struct {
-	unmatchedFrees  uint64
-	reallocOverLive uint64
-	lateFrees       uint64
-	unknownContexts uint64
+// contradiction is a kind of event that contradicts the state.
+type contradiction int
+
+const (
+	unmatchedFree   contradiction = iota // a free, unmap or close of memory whose allocation was not seen
+	reallocOverLive                      // an allocation or mapping over live memory
+	lateFree                             // a free of a life that such an allocation has already ended
+	unknownContext                       // a context call whose effect on memory is unknown
+	numContradictions
+)
+
+// quality counts the contradictions of one host, or of all.
+type quality [numContradictions]uint64
+
+// Add adds more.
+func (q *quality) Add(more *quality) {
+	for what, n := range more {
+		q[what] += n
+	}
+}
+
+// Code passes over the counts.
+func (q *quality) Code(c *snapshot.Codec) {
+	snapshot.Uint(c, &q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &q[unknownContext])
+}
+
+// count counts an event of a process.
+func (t *Tracker) count(p *proc, what contradiction) {
+	t.quality[what]++
+	p.State.boot.totals[what]++
 }
 
 // Forget removes a host that is gone: its processes, boots and workloads. Its live memory counts neither as freed nor
@@ -54,49 +80,37 @@ func (t *Tracker) Forget(cluster, hostname string) {
 	}
 	t.table.Forget(m.id)
 	t.workloads.removeHost(m.id)
-	if m.totals != t.otherQuality {
-		t.qualities--
-	}
+	t.totals.Forget(m.id)
 	delete(t.hosts, m.id)
 }
 
-// wall converts the boot's KTime to wall time.
-func (h *boot) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+h.offset).UTC() }
+// wall converts the boot's KTime to wall time. 0 stands for never.
+func (h *boot) wall(at schema.KTime) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(at)+h.offset).UTC()
+}
 
-func (t *Tracker) hostOf(id snapshot.HostID) *host {
+// bootOf returns a boot of a host, adding both if they are new.
+func (t *Tracker) bootOf(cluster, hostname, bootID string) *boot {
+	id := snapshot.HostID{Cluster: cluster, Host: hostname}
 	m := t.hosts[id]
 	if m == nil {
-		m = &host{id: id, boots: map[string]*boot{}}
-		if t.qualities < maxSeries-1 {
-			t.qualities++
-			m.totals = &quality{}
-		} else {
-			m.totals = t.otherQualities()
-		}
+		m = &host{id: id, boots: map[string]*boot{}, totals: t.totals.At(process.Workload{HostID: id})}
 		t.hosts[id] = m
 	}
-	return m
-}
-
-func (t *Tracker) otherQualities() *quality {
-	if t.otherQuality == nil {
-		t.otherQuality = &quality{}
-	}
-	return t.otherQuality
-}
-
-func (m *host) bootOf(id string) *boot {
-	h := m.boots[id]
+	h := m.boots[bootID]
 	if h == nil {
-		h = &boot{host: m, bootID: id}
-		m.boots[id] = h
+		h = &boot{host: m, bootID: bootID}
+		m.boots[bootID] = h
 	}
 	return h
 }
 
 // observe updates the batch's boot from the header of a batch of any kind, and returns the boot.
 func (t *Tracker) observe(b *schema.Batch) *boot {
-	h := t.hostOf(snapshot.HostID{Cluster: b.Cluster, Host: b.Host}).bootOf(b.BootID)
+	h := t.bootOf(b.Cluster, b.Host, b.BootID)
 	switch {
 	case !h.seen:
 		h.seen = true
@@ -118,15 +132,11 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 		h.markGap(b.First)
 		h.openGap = false
 	}
-	h.run, h.lost, h.last = b.Run, max(lost, h.lostIn(b.Run)), end
-	return h
-}
-
-func (h *boot) lostIn(run uint64) uint64 {
-	if run == h.run {
-		return h.lost
+	if b.Run > h.run {
+		h.lost = 0
 	}
-	return 0
+	h.run, h.lost, h.last = b.Run, max(lost, h.lost), end
+	return h
 }
 
 // memoryLost sums the loss causes that affect memory events. The bulk rings hold none, and a missing seq proves
@@ -139,13 +149,6 @@ func memoryLost(b *schema.Batch) uint64 {
 // clock offset approximates the wall time of a boot closely enough to order boots.
 func (t *Tracker) endOlderBoots(h *boot, from, booted int64) {
 	older := func(old *boot) bool { return old != h && old.offset >= from && old.offset < booted }
-	some := false
-	for _, old := range h.boots {
-		some = some || older(old)
-	}
-	if !some {
-		return
-	}
 	// in order of first sight: the order of releases decides which workload is evicted first
 	for _, p := range t.table.Of(h.id) {
 		if at := p.State.boot; h.boots[at.bootID] == at && older(at) && !p.Ended {
@@ -172,3 +175,42 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 		}
 	}
 }
+
+// Evidence of a process's numbers.
+const (
+	complete = "complete" // all its calls were seen
+	gap      = "gap"      // events were lost during its lifetime
+	late     = "late"     // it ran before gputap attached
+)
+
+// evidence returns the evidence of a process. A gap counts if it may lie within the process's lifetime.
+func evidence(p *proc) string {
+	switch {
+	case inGap(p):
+		return gap
+	case p.Late:
+		return late
+	}
+	return complete
+}
+
+func inGap(p *proc) bool {
+	h := p.State.boot
+	return p.State.gap || (!p.Ended && h.gap > 0 && h.gap >= p.ID.Start)
+}
+
+// Lost reports that batches of a host never arrived. Processes that ran then have the evidence "gap" from now on. The
+// goroutine that calls Apply calls Lost.
+func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
+	if batches == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.bootOf(cluster, hostname, boot)
+	h.markGap(h.last)
+	h.openGap = true
+}
+
+// markGap records that events may have been lost up to this time.
+func (h *boot) markGap(at schema.KTime) { h.gap = max(h.gap, at) }

@@ -1,9 +1,9 @@
 package leak
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -22,7 +22,9 @@ func (t *Tracker) create(p *proc, m *schema.Memory) {
 	switch {
 	case i == 0:
 	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
-		t.slab.at(i).kind = multicast
+		a := t.slab.at(i)
+		a.kind = multicast
+		p.State.count(a, &t.threads.slots[a.thread], 1)
 	default:
 		t.addLive(p, i, m.Bytes)
 	}
@@ -43,7 +45,7 @@ func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	a := t.slab.at(i)
 	if a.refs == 0 {
 		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
-			t.countOverLive(p)
+			t.count(p, reallocOverLive)
 			t.drop(p, &s.handles, old)
 		}
 		a.key, a.since = m.Ptr, returned(m)
@@ -60,7 +62,7 @@ func (t *Tracker) release(p *proc, m *schema.Memory) {
 	case i == 0:
 		t.counters.UnknownHandles++
 	case m.Time < t.slab.at(i).since:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case t.slab.at(i).refs.down():
 		t.drop(p, &p.State.handles, i)
 	}
@@ -82,7 +84,7 @@ func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.unmapMemory(p, old)
 	}
 	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
@@ -110,19 +112,15 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 	s.mappings = slices.Delete(s.mappings, from+len(kept), to)
 	switch {
 	case late:
-		t.countLate(p)
+		t.count(p, lateFree)
 	case dropped == 0:
-		t.countUnmatched(p)
+		t.count(p, unmatchedFree)
 	}
 }
 
 // unmapMemory removes one mapping from its memory. Memory without references and mappings is freed.
 func (t *Tracker) unmapMemory(p *proc, g mapping) {
-	if g.memory == 0 {
-		return
-	}
-	a := t.slab.at(g.memory)
-	if a.maps.down() && a.refs == 0 {
+	if t.slab.unmap(g.memory) {
 		t.remove(p, g.memory)
 	}
 }
@@ -130,15 +128,8 @@ func (t *Tracker) unmapMemory(p *proc, g mapping) {
 // mapped returns the mappings that overlap [ptr, ptr+bytes), as a half-open range of indexes. Mappings do not overlap
 // each other.
 func (s *state) mapped(ptr, bytes uint64) (from, to int) {
-	from, _ = slices.BinarySearchFunc(s.mappings, ptr, func(g mapping, ptr uint64) int {
-		if endOf(g.ptr, g.bytes) <= ptr {
-			return -1
-		}
-		return 1
-	})
-	to, _ = slices.BinarySearchFunc(s.mappings, endOf(ptr, bytes), func(g mapping, end uint64) int {
-		return cmp.Compare(g.ptr, end)
-	})
+	from = sort.Search(len(s.mappings), func(i int) bool { return endOf(s.mappings[i].ptr, s.mappings[i].bytes) > ptr })
+	to = sort.Search(len(s.mappings), func(i int) bool { return s.mappings[i].ptr >= endOf(ptr, bytes) })
 	return from, max(from, to)
 }
 

@@ -268,12 +268,15 @@ func (w *world) retainPrimary(handle uint64) {
 	c.users++
 }
 
-// TestRandomCallsMatchModel applies random calls of all kinds, many of them invalid, to the fold and to the model, and
-// compares both.
 func TestRandomCallsMatchModel(t *testing.T) {
 	t.Parallel()
+	randomCalls(t, 6)
+}
+
+// randomCalls applies random calls of all kinds, many of them invalid, to the fold and to the model, and compares both.
+func randomCalls(t *testing.T, seeds uint64) {
 	const primary = 1 // handle; 2 and 3 are green contexts, 4 to 7 others
-	for seed := range uint64(40) {
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := &world{}
 		h := consumertest.Memory(t, "gpu-01")
@@ -421,7 +424,7 @@ func (w *world) compare(t *testing.T, tracker *Tracker, seed uint64) {
 // An allocation needs its slab entry and its share of the index, nothing else.
 func TestAllocationNeedsAtMost64Bytes(t *testing.T) {
 	t.Parallel()
-	const n = 200_000
+	const n = 50_000
 	tracker := million(t, n)
 	entries := len(tracker.slab.chunks) * chunkLen * int(unsafe.Sizeof(allocation{}))
 	for _, p := range tracker.table.All() {

@@ -52,7 +52,12 @@ func (m *model) free(ptr uint64, at schema.KTime) {
 
 func TestRandomAllocationsMatchModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	randomAllocations(t, 3)
+}
+
+// randomAllocations applies random allocations and frees to the fold and to the model, and compares both.
+func randomAllocations(t *testing.T, seeds uint64) {
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := model{live: map[uint64]life{}}
 		h := consumertest.Memory(t, "gpu-01")
@@ -132,12 +137,11 @@ func (t *Tracker) slabLive() int {
 		live--
 	}
 	for _, m := range t.hosts {
-		for _, head := range m.sizes.heads {
+		for _, head := range m.sizes {
 			if head != 0 {
 				live++
 			}
 		}
-		live += m.sizes.count
 	}
 	for _, s := range t.threads.slots {
 		live += int(s.live)

@@ -2,6 +2,7 @@ package leak
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -116,42 +117,36 @@ func (t *Tracker) Report() Report {
 	defer t.mu.Unlock()
 	all := t.table.All()
 	r := Report{Processes: make([]Process, 0, len(all)), Counters: t.counters}
-	if t.counters.ReallocOverLive > t.counters.LateFrees {
-		r.Counters.UnseenEnds = t.counters.ReallocOverLive - t.counters.LateFrees
-	}
+	c, q := &r.Counters, &t.quality
+	c.UnmatchedFrees, c.ReallocOverLive, c.LateFrees, c.UnknownContexts = q[unmatchedFree], q[reallocOverLive],
+		q[lateFree], q[unknownContext]
+	c.UnseenEnds = c.ReallocOverLive - min(c.ReallocOverLive, c.LateFrees)
+	threads := t.threadUses()
 	for _, p := range all {
 		out := report(p)
-		out.Holders = t.reportHolders(p)
+		out.Holders, out.Threads = t.reportHolders(p), threads[p]
 		r.Processes = append(r.Processes, out)
 		r.Totals.LiveBytes += p.State.live.bytes
 		r.Totals.LiveAllocations += p.State.live.allocations
 		r.Totals.UnfreedBytes += p.State.unfreed.bytes
 	}
-	t.reportThreads(&r, all)
 	return r
 }
 
-func (t *Tracker) reportThreads(r *Report, all []*proc) {
-	index := make(map[*proc]int, len(all))
-	for i, p := range all {
-		index[p] = i
-	}
+// threadUses returns the threads with live GPU memory by process, largest first.
+func (t *Tracker) threadUses() map[*proc][]ThreadUse {
+	uses := map[*proc][]ThreadUse{}
 	for i := range t.threads.slots {
-		s := &t.threads.slots[i]
-		at, known := index[s.process]
-		if s.gpu.allocations == 0 || !known {
-			continue
+		if s := &t.threads.slots[i]; s.gpu.allocations > 0 {
+			uses[s.process] = append(uses[s.process], ThreadUse{s.tid, s.comm, s.gpu.bytes, s.gpu.allocations})
 		}
-		p := &r.Processes[at]
-		p.Threads = append(p.Threads, ThreadUse{
-			TID: s.tid, Comm: s.comm, LiveBytes: s.gpu.bytes, LiveAllocations: s.gpu.allocations,
-		})
 	}
-	for i := range r.Processes {
-		slices.SortFunc(r.Processes[i].Threads, func(a, b ThreadUse) int {
+	for _, list := range uses {
+		slices.SortFunc(list, func(a, b ThreadUse) int {
 			return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Comm, b.Comm))
 		})
 	}
+	return uses
 }
 
 func report(p *proc) Process {
@@ -212,15 +207,14 @@ func (p *Process) addInfo(h *boot, s *sample) {
 }
 
 func (t *Tracker) reportHolders(p *proc) (list []Holder) {
-	for i := p.State.newestHolder; i != 0 && len(list) < maxHolders; {
+	h := p.State.boot
+	for i := p.State.newestHolder; i != 0 && len(list) < maxHolders; i = t.slab.at(i).next {
 		a := t.slab.at(i)
-		h := Holder{Class: p.State.rows[a.row].class, Token: a.bytes, At: p.State.boot.wall(a.since)}
-		if a.refs > 0 {
-			h.Ptr = a.key
+		ptr := a.key
+		if a.refs == 0 {
+			ptr = 0
 		}
-		h.Owner = p.State.boot.exports.owners[a.bytes]
-		list = append(list, h)
-		i = a.next
+		list = append(list, Holder{ptr, p.State.rows[a.row].class, a.bytes, h.exports.owners[a.bytes], h.wall(a.since)})
 	}
 	return list
 }
@@ -231,18 +225,91 @@ func (s *state) reportPools() (list []Pool) {
 		if i == 0 || (q.destroyed && q.live.allocations == 0) {
 			continue
 		}
-		out := Pool{
+		list = append(list, Pool{
 			Handle: q.handle, Ordinal: int(q.gpu), Limit: q.limit, Imported: q.imported, Destroyed: q.destroyed,
 			LiveBytes: q.live.bytes, LiveAllocations: q.live.allocations,
-			ReservedBytes: q.reserved.bytes, UsedBytes: q.used.bytes,
-		}
-		if q.reserved.at != 0 {
-			out.ReservedAt = s.boot.wall(q.reserved.at)
-		}
-		if q.used.at != 0 {
-			out.UsedAt = s.boot.wall(q.used.at)
-		}
-		list = append(list, out)
+			ReservedBytes: q.reserved.bytes, ReservedAt: s.boot.wall(q.reserved.at),
+			UsedBytes: q.used.bytes, UsedAt: s.boot.wall(q.used.at),
+		})
 	}
 	return list
+}
+
+// maxTop is the largest number of allocations that Top returns.
+const maxTop = 1000
+
+// Allocation is one piece of live memory.
+type Allocation struct {
+	process.Info        // the process that allocated it
+	TID          uint32 // the thread that allocated it
+	ThreadComm   string
+	Ptr          uint64 // address; handle of VMM memory
+	Bytes        uint64
+	GPU          string // UUID; "": unknown
+	Ordinal      int    // of the GPU in the process's numbering; -1: unknown
+	Inferred     bool   // the producer inferred the GPU
+	Class        schema.MemClass
+	At           time.Time // return time of the call that allocated it
+	Symbol       string    // name of that call
+}
+
+// candidate is an allocation with its time.
+type candidate struct {
+	*allocation
+	at time.Time // wall clock: KTimes of two hosts cannot be compared
+}
+
+// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It
+// visits a limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the
+// newest ones of each host.
+func (t *Tracker) Top(n int) []Allocation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.largest(min(n, maxTop))
+	top := make([]Allocation, 0, len(found))
+	for _, c := range found {
+		top = append(top, t.describe(c))
+	}
+	return top
+}
+
+func (t *Tracker) largest(n int) []candidate {
+	if n <= 0 {
+		return nil
+	}
+	scan := max(64*n, t.topScan)
+	var found []candidate
+	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
+	var heads []uint32 // of one size class, for every host that has one
+	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
+		heads = heads[:0]
+		for _, m := range hosts {
+			if size < len(m.sizes) && m.sizes[size] != 0 {
+				heads = append(heads, m.sizes[size])
+			}
+		}
+		for k, i := range heads {
+			// the next hosts share the part that a host does not use
+			end := len(found) + (scan-len(found))/(len(heads)-k)
+			for i != 0 && len(found) < end {
+				a := t.slab.at(i)
+				found = append(found, candidate{a, t.threads.slots[a.thread].process.State.boot.wall(a.since)})
+				i = a.next
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
+	})
+	return found[:min(n, len(found))]
+}
+
+func (t *Tracker) describe(c candidate) Allocation {
+	by := &t.threads.slots[c.thread]
+	r := &by.process.State.rows[c.row]
+	return Allocation{
+		Info: by.process.Info, TID: by.tid, ThreadComm: by.comm, Ptr: c.key, Bytes: c.bytes,
+		GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class, At: c.at,
+		Symbol: t.origins.rows[c.origin].Symbol,
+	}
 }

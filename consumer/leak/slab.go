@@ -2,6 +2,8 @@ package leak
 
 import (
 	"math"
+	"math/bits"
+	"math/rand/v2"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -79,4 +81,186 @@ func (s *slab) get() uint32 {
 func (s *slab) put(i uint32) {
 	s.at(i).next = s.free
 	s.free = i
+}
+
+// unmap removes a mapping of memory and reports whether nothing keeps the memory any longer.
+func (s *slab) unmap(memory uint32) bool {
+	if memory == 0 {
+		return false
+	}
+	a := s.at(memory)
+	return a.maps.down() && a.refs == 0
+}
+
+// link puts entry i at the front of the list with this head. An entry is in one list at most.
+func (s *slab) link(head *uint32, i uint32) {
+	a := s.at(i)
+	a.prev, a.next = 0, *head
+	if *head != 0 {
+		s.at(*head).prev = i
+	}
+	*head = i
+}
+
+func (s *slab) unlink(head *uint32, i uint32) {
+	a := s.at(i)
+	if a.prev != 0 {
+		s.at(a.prev).next = a.next
+	} else {
+		*head = a.next
+	}
+	if a.next != 0 {
+		s.at(a.next).prev = a.prev
+	}
+}
+
+// list appends the entries of a list to all, from the front.
+func (s *slab) list(all []uint32, head uint32) []uint32 {
+	for ; head != 0; head = s.at(head).next {
+		all = append(all, head)
+	}
+	return all
+}
+
+// numSizes is the number of size classes, eight per power of two: allocations of one class differ by less than an
+// eighth.
+const numSizes = 62 * 8
+
+func sizeOf(bytes uint64) int {
+	if bytes < 8 {
+		return int(bytes)
+	}
+	octave := bits.Len64(bytes) - 1
+	return (octave-2)*8 + int(bytes>>(octave-3)&7)
+}
+
+// sizes are the heads of the lists of one host's live allocations by size class, the newest first. It grows on demand.
+type sizes []uint32
+
+// of returns the list of allocations of this size.
+func (z *sizes) of(bytes uint64) *uint32 {
+	size := sizeOf(bytes)
+	if missing := size + 1 - len(*z); missing > 0 {
+		*z = append(*z, make([]uint32, missing)...)
+	}
+	return &(*z)[size]
+}
+
+// index finds the allocations of one process by key. A bucket is the head of a chain through the slab: 4 bytes per
+// allocation, where a Go map needs 20 to 40. The index grows by linear hashing, one bucket per insertion, so that no
+// batch waits while a table of millions is rebuilt.
+//
+// The default hash spreads the regular addresses that allocators return. A program that chooses addresses of one
+// bucket makes the index switch to a hash with a random seed. Neither state nor reports depend on the order of
+// buckets.
+type index struct {
+	heads []uint32
+	count int
+	seed  uint64 // of the second hash; 0 while no chain was too long
+}
+
+// maxChain is the chain length that triggers the second hash. Chains of ten are rare among a million keys.
+const maxChain = 24
+
+// bucket returns the bucket of key among n buckets: the low bits of its hash, one bit fewer if that bucket does not
+// exist yet.
+func (x *index) bucket(key uint64, n int) uint32 {
+	hash := uint32(key * 0x9E3779B97F4A7C15 >> 32)
+	if x.seed != 0 {
+		upper, lower := bits.Mul64(key, x.seed)
+		hash = uint32(upper ^ lower>>32)
+	}
+	mask := uint32(1)<<bits.Len32(uint32(n-1)) - 1
+	if b := hash & mask; b < uint32(n) {
+		return b
+	}
+	return hash & (mask >> 1)
+}
+
+// find returns the number of the live allocation at key; 0: none.
+func (x *index) find(s *slab, key uint64) uint32 {
+	if x.count == 0 {
+		return 0
+	}
+	i := x.heads[x.bucket(key, len(x.heads))]
+	for length := 0; i != 0; length++ {
+		a := s.at(i)
+		if a.key == key {
+			return i
+		}
+		i = a.chain
+		if length == maxChain && x.seed == 0 {
+			x.rehash(s)
+			return x.find(s, key)
+		}
+	}
+	return 0
+}
+
+// rehash switches to the second hash.
+func (x *index) rehash(s *slab) {
+	x.seed = rand.Uint64() | 1<<63 | 1
+	all := index{heads: x.heads}
+	x.heads, x.count = make([]uint32, len(x.heads)), 0
+	all.sweep(s, func(i uint32) bool {
+		x.insert(s, i)
+		return true
+	})
+}
+
+// insert adds allocation i. Its key must be new.
+func (x *index) insert(s *slab, i uint32) {
+	if x.count >= len(x.heads) {
+		x.split(s)
+	}
+	a := s.at(i)
+	head := &x.heads[x.bucket(a.key, len(x.heads))]
+	a.chain, *head = *head, i
+	x.count++
+}
+
+// split adds a bucket and moves the allocations that belong there.
+func (x *index) split(s *slab) {
+	added := len(x.heads)
+	x.heads = append(x.heads, 0)
+	if added == 0 {
+		return
+	}
+	mask := uint32(1)<<bits.Len32(uint32(added)) - 1
+	link := &x.heads[uint32(added)&(mask>>1)]
+	for *link != 0 {
+		a := s.at(*link)
+		if x.bucket(a.key, added+1) != uint32(added) {
+			link = &a.chain
+			continue
+		}
+		i := *link
+		*link = a.chain
+		a.chain, x.heads[added] = x.heads[added], i
+	}
+}
+
+// remove removes allocation i, which must be in the index.
+func (x *index) remove(s *slab, i uint32) {
+	link := &x.heads[x.bucket(s.at(i).key, len(x.heads))]
+	for *link != i {
+		link = &s.at(*link).chain
+	}
+	*link = s.at(i).chain
+	x.count--
+}
+
+// sweep removes the allocations for which gone returns true. gone may reclaim them.
+func (x *index) sweep(s *slab, gone func(i uint32) bool) {
+	for b := range x.heads {
+		for link := &x.heads[b]; *link != 0; {
+			i, next := *link, s.at(*link).chain
+			if gone(i) {
+				*link = next
+				x.count--
+				continue
+			}
+			link = &s.at(i).chain
+		}
+	}
 }

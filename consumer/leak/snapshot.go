@@ -4,186 +4,143 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
-var form = snapshot.Form{Fold: "leak", Version: 1}
-
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
-	s := saver{Tracker: t, Writer: &t.out, workloadsOf: map[snapshot.HostID][]*workload{}}
-	hosts := map[snapshot.HostID]bool{}
+	hosts, workloads := map[snapshot.HostID]bool{}, map[snapshot.HostID][]*workload{}
 	for id := range t.hosts {
 		hosts[id] = true
 	}
-	for _, c := range t.workloads.index {
-		s.workloadsOf[c.HostID] = append(s.workloadsOf[c.HostID], c)
+	for _, w := range t.workloads.index {
+		workloads[w.HostID] = append(workloads[w.HostID], w)
 	}
-	return form.Save(&t.out, hosts, snapshot.Parts[*snapshot.Writer]{
-		Lock:  &t.mu,
-		Shard: func(*snapshot.Writer) { s.shard() },
-		Host:  func(_ *snapshot.Writer, id snapshot.HostID) { s.host(t.hosts[id]) },
-	}, yield)
+	return t.form(workloads).Save(&t.out, hosts, yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
-func (t *Tracker) Restore(section snapshot.Section) error {
-	return form.Restore(section, snapshot.Parts[*snapshot.Reader]{
-		Lock: &t.mu,
-		Shard: func(r *snapshot.Reader) {
-			l := loader{Tracker: t, Reader: r}
-			l.shard()
+func (t *Tracker) Restore(section snapshot.Section) error { return t.form(nil).Restore(section) }
+
+func (t *Tracker) form(workloads map[snapshot.HostID][]*workload) snapshot.Form {
+	return snapshot.Form{
+		Fold: "leak", Version: 1, Lock: &t.mu,
+		Shard: func(c *snapshot.Codec) { (&coder{Tracker: t, Codec: c}).shard() },
+		Host: func(c *snapshot.Codec, id snapshot.HostID) {
+			(&coder{Tracker: t, Codec: c, found: map[uint32]int{}}).host(id, workloads[id])
 		},
-		Host: func(r *snapshot.Reader, id snapshot.HostID) {
-			l := loader{Tracker: t, Reader: r}
-			l.host(id)
-		},
-	})
-}
-
-// saver writes one snapshot. It numbers the objects of a section in the order of their first use there.
-type saver struct {
-	*Tracker
-	*snapshot.Writer
-	workloadsOf map[snapshot.HostID][]*workload
-
-	boots    map[*boot]uint64
-	counters map[*workload]uint64 // from 2 on; 0 means no workload, 1 means other
-	procs    map[*proc]uint64
-	slots    map[uint32]uint64 // of threads, from 1 on
-	origins  [256]uint64       // from 1 on
-	mapped   map[uint32]uint64 // memory with mappings, from 1 on
-	last     allocation        // the next allocation is written as a difference to it
-}
-
-// loader reads one section. Its lists are indexed by the saver's numbers.
-type loader struct {
-	*Tracker
-	*snapshot.Reader
-
-	boots    []*boot
-	counters []*workload
-	procs    []*proc
-	slots    []uint32
-	origins  []uint8
-	mapped   []uint32
-	mappings []int // mappings read so far of each entry of mapped
-	hinted   int   // sum of the announced index sizes
-	last     allocation
-}
-
-func (s *saver) shard() {
-	s.table.SaveShard(s.Writer)
-	for _, n := range s.Tracker.counters.all() {
-		s.Uint(*n)
 	}
-	refs := slices.SortedFunc(maps.Keys(s.Tracker.origins.index), func(a, b schema.CallRef) int {
+}
+
+// coder passes over one section.
+type coder struct {
+	*Tracker
+	*snapshot.Codec
+
+	boots    refs[*boot]
+	counters refs[*workload]
+	procs    refs[*proc]
+	slots    refs[uint32] // of threads
+	origins  refs[uint8]
+	mapped   refs[uint32] // allocations with mappings
+
+	last   allocation     // the next allocation is saved as a difference to it
+	found  map[uint32]int // mappings read so far of each allocation
+	hinted int            // sum of the announced index sizes
+}
+
+// refs numbers objects in the order in which a section names them.
+type refs[T comparable] struct {
+	numbers map[T]int // from 0 on
+	all     []T
+}
+
+func (r *refs[T]) add(v T) {
+	if r.numbers == nil {
+		r.numbers = map[T]int{}
+	}
+	r.numbers[v] = len(r.all)
+	r.all = append(r.all, v)
+}
+
+// code passes over first plus the number of v and returns the sum. Sums below first have other meanings: unknown is
+// written for a v without a number, and reading such a sum leaves v alone.
+func (r *refs[T]) code(c *snapshot.Codec, v *T, first, unknown int) int {
+	sum := unknown
+	if !c.Reading() {
+		if n, known := r.numbers[*v]; known {
+			sum = first + n
+		}
+	}
+	if c.Below(&sum, first+len(r.all)); sum >= first && !c.Failed() {
+		*v = r.all[sum-first]
+	}
+	return sum
+}
+
+func (c *coder) shard() {
+	c.table.CodeShard(c.Codec)
+	q, n := &c.quality, &c.Tracker.counters
+	snapshot.Uint(c.Codec, &q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &n.NullFrees, &n.UnknownHandles,
+		&q[unknownContext], &n.UnknownOps)
+	calls := slices.SortedFunc(maps.Keys(c.Tracker.origins.index), func(a, b schema.CallRef) int {
 		return cmp.Or(cmp.Compare(a.Symbol, b.Symbol), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Class, b.Class),
 			cmp.Compare(a.Direction, b.Direction))
 	})
-	s.Uint(uint64(len(refs)))
-	for i := range refs {
-		process.SaveRef(s.Writer, &refs[i])
-	}
-	s.Uint(s.workloads.releases)
-	s.Uint(s.workloads.unplaced)
-	for class, c := range s.workloads.others {
-		if c != nil {
-			s.Bool(true)
-			s.String(schema.MemClass(class).String())
-			s.workload(c)
+	snapshot.List(c.Codec, &calls, 4, func(ref *schema.CallRef) {
+		process.CodeRef(c.Codec, ref)
+		c.Tracker.origins.number(*ref)
+	})
+	snapshot.Uint(c.Codec, &c.workloads.releases, &c.workloads.unplaced)
+	c.others()
+	c.totals.CodeOthers(c.Codec, 4, func(*process.Workload) {})
+}
+
+// others passes over the workloads of comm="other", each behind a true.
+func (c *coder) others() {
+	for class, w := range c.workloads.others {
+		if w != nil && !c.Reading() {
+			c.Writer.Bool(true)
+			c.other(schema.MemClass(class))
 		}
 	}
-	s.Bool(false)
-	s.quality(s.otherQuality)
-}
-
-func (l *loader) shard() {
-	l.table.RestoreShard(l.Reader)
-	for _, n := range l.Tracker.counters.all() {
-		*n = l.Uint()
-	}
-	for range l.Each(4) {
-		l.Tracker.origins.number(process.RestoreRef(l.Reader))
-	}
-	l.workloads.releases, l.workloads.unplaced = l.Uint(), l.Uint()
-	for l.Bool() {
-		l.workload(l.workloads.other(process.RestoreClass(l.Reader)))
-	}
-	l.otherQuality = l.quality()
-}
-
-// all returns the counters in the order of the snapshot.
-func (c *Counters) all() []*uint64 {
-	return []*uint64{
-		&c.UnmatchedFrees, &c.ReallocOverLive, &c.LateFrees, &c.NullFrees,
-		&c.UnknownHandles, &c.UnknownContexts, &c.UnknownOps,
+	more := false
+	for c.Bool(&more); more; c.Bool(&more) {
+		c.other(schema.ClassNone)
 	}
 }
 
-func (q *quality) all() []*uint64 {
-	return []*uint64{&q.unmatchedFrees, &q.reallocOverLive, &q.lateFrees, &q.unknownContexts}
+func (c *coder) other(class schema.MemClass) {
+	process.Classes.Code(c.Codec, &class)
+	c.workload(c.workloads.other(class))
 }
 
-func (s *saver) quality(q *quality) {
-	s.Bool(q != nil)
-	if q == nil {
+// workload passes over the counters of a workload. Its number of rows follows from the rows. Restored counters are
+// added to w, which may be the workload of comm="other".
+func (c *coder) workload(w *workload) {
+	saved := workload{}
+	if !c.Reading() {
+		saved = *w
+	}
+	snapshot.Uint(c.Codec, &saved.allocated, &saved.freed, &saved.unfreed, &saved.allocs, &saved.frees,
+		&saved.released)
+	snapshot.Map(c.Codec, &saved.failed, 3, failure.compare, func(f *failure, calls *uint64) {
+		process.CodeLabels(c.Codec, &f.symbol)
+		snapshot.Uint(c.Codec, &f.result)
+		snapshot.Uint(c.Codec, calls)
+	})
+	if !c.Reading() {
 		return
 	}
-	for _, n := range q.all() {
-		s.Uint(*n)
-	}
-}
-
-func (l *loader) quality() *quality {
-	if !l.Bool() {
-		return nil
-	}
-	q := &quality{}
-	for _, n := range q.all() {
-		*n = l.Uint()
-	}
-	return q
-}
-
-func (c *workload) counts() []*uint64 {
-	return []*uint64{&c.allocated, &c.freed, &c.unfreed, &c.allocs, &c.frees}
-}
-
-// workload writes the counters of a workload. Its number of rows follows from the rows.
-func (s *saver) workload(c *workload) {
-	for _, n := range c.counts() {
-		s.Uint(*n)
-	}
-	s.Uint(c.released)
-	failures := slices.SortedFunc(maps.Keys(c.failed), failure.compare)
-	s.Uint(uint64(len(failures)))
-	for _, f := range failures {
-		s.String(f.symbol)
-		s.Uint(uint64(f.result))
-		s.Uint(c.failed[f])
-	}
-}
-
-// workload adds saved counters to c, which may be the shared workload of comm="other".
-func (l *loader) workload(c *workload) {
-	for _, n := range c.counts() {
-		*n += l.Uint()
-	}
-	c.released = max(c.released, l.Uint())
-	l.workloads.releases = max(l.workloads.releases, c.released)
-	var last failure
-	for i := range l.Each(3) {
-		f := failure{process.RestoreLabel(l.Reader), l.Uint32()}
-		if i > 0 && f.compare(last) <= 0 {
-			l.Fail("failed calls are out of order")
-			return
-		}
-		l.workloads.addFailed(c, f, l.Uint())
-		last = f
+	w.add(&saved)
+	w.released = max(w.released, saved.released)
+	c.workloads.releases = max(c.workloads.releases, w.released)
+	for _, f := range slices.SortedFunc(maps.Keys(saved.failed), failure.compare) {
+		c.workloads.addFailed(w, f, saved.failed[f])
 	}
 }
 
@@ -191,35 +148,229 @@ func (a failure) compare(b failure) int {
 	return cmp.Or(cmp.Compare(a.symbol, b.symbol), cmp.Compare(a.result, b.result))
 }
 
-func (s *saver) workloadsOfHost(id snapshot.HostID) {
-	s.counters = map[*workload]uint64{}
-	all := s.workloadsOf[id]
-	slices.SortFunc(all, func(a, b *workload) int { return a.compare(&b.workloadID) })
-	s.Uint(uint64(len(all)))
-	for i, c := range all {
-		s.counters[c] = uint64(i) + 2
-		for _, label := range []string{c.gpu, c.uuid, c.container, c.comm, c.class.String()} {
-			s.String(label)
+// host passes over one host. If restored hosts have already filled the series, some of its workloads count as other.
+// None is evicted before the rows of the host are read.
+func (c *coder) host(id snapshot.HostID, workloads []*workload) {
+	m := c.hosts[id]
+	if c.Reading() {
+		if m != nil {
+			c.Fail("the host has been restored already")
+			return
 		}
-		s.workload(c)
+		m = &host{id: id, boots: map[string]*boot{}}
+		c.hosts[id] = m
+	}
+	c.totals.CodeHost(c.Codec, id, 4, func(w *process.Workload) { w.HostID = id })
+	m.totals = c.totals.Find(process.Workload{HostID: id})
+	c.bootsOf(m)
+	slices.SortFunc(workloads, func(a, b *workload) int { return a.compare(&b.workloadID) })
+	snapshot.List(c.Codec, &workloads, 12, func(w **workload) {
+		k := workloadID{}
+		if !c.Reading() {
+			k = (*w).workloadID
+		}
+		k.Code(c.Codec, id)
+		process.Classes.Code(c.Codec, &k.class)
+		if c.Reading() {
+			if c.workloads.index[k] != nil {
+				c.Fail("a workload appears twice")
+			}
+			*w = c.workloads.acquire(k)
+		}
+		c.workload(*w)
+		c.counters.add(*w)
+	})
+	c.table.CodeHost(c.Codec, id, func(p *proc) {
+		c.procs.add(p)
+		c.process(p)
+	})
+	if c.Reading() {
+		for _, w := range workloads {
+			w.rows--
+		}
+	}
+	if !c.Failed() {
+		c.allocations(m)
 	}
 }
 
-// workloadsOfHost reads workloads. If restored hosts have already filled the series, some of these count as other.
-// None is evicted before the rows of the host are read.
-func (l *loader) workloadsOfHost(id snapshot.HostID) {
-	for range l.Each(12) {
-		w := workloadID{id, labels{
-			hostname: process.Label(id.Host), gpu: process.RestoreLabel(l.Reader), uuid: process.RestoreLabel(l.Reader),
-			container: process.RestoreLabel(l.Reader), comm: process.RestoreLabel(l.Reader),
-			class: process.RestoreClass(l.Reader),
-		}}
-		if l.workloads.index[w] != nil {
-			l.Fail("a workload appears twice")
-			return
+// bootsOf passes over the known boots by name, then the boots that only processes refer to, in process order.
+func (c *coder) bootsOf(m *host) {
+	var all []*boot
+	for _, boot := range slices.Sorted(maps.Keys(m.boots)) {
+		all = append(all, m.boots[boot])
+	}
+	for _, p := range c.table.Of(m.id) {
+		if h := p.State.boot; m.boots[h.bootID] != h && !slices.Contains(all, h) {
+			all = append(all, h)
 		}
-		c := l.workloads.acquire(w)
-		l.workload(c)
-		l.counters = append(l.counters, c)
+	}
+	snapshot.List(c.Codec, &all, 12, func(p **boot) {
+		if c.Reading() {
+			*p = &boot{host: m}
+		}
+		h := *p
+		c.String(&h.bootID)
+		known := m.boots[h.bootID] == h
+		if c.Bool(&known); known && c.Reading() {
+			if m.boots[h.bootID] != nil {
+				c.Fail("boot %q appears twice", h.bootID)
+			}
+			m.boots[h.bootID] = h
+		}
+		c.boot(h)
+		c.boots.add(h)
+	})
+}
+
+func (c *coder) boot(h *boot) {
+	snapshot.Int(c.Codec, &h.offset)
+	snapshot.Uint(c.Codec, &h.run, &h.lost)
+	snapshot.Uint(c.Codec, &h.last, &h.gap)
+	c.Bool(&h.openGap, &h.seen)
+	snapshot.Map(c.Codec, &h.cards, 9, strings.Compare, func(uuid *string, p **card) {
+		if c.Reading() {
+			*p = &card{}
+		}
+		c.String(uuid)
+		c.sample(&(*p).last)
+	})
+	x, tokens := &h.exports, slices.Clone(h.exports.tokens)
+	snapshot.List(c.Codec, &tokens, 2, func(token *uint64) {
+		snapshot.Uint(c.Codec, token)
+		owner := x.owners[*token]
+		snapshot.Uint(c.Codec, &owner)
+		if c.Reading() {
+			x.add(*token, owner)
+		}
+	})
+	if h.cards[""] != nil || len(h.cards) > maxCards || len(tokens) > maxExports {
+		c.Fail("an unknown GPU, or %d GPUs and %d tokens, at most %d and %d", len(h.cards), len(tokens), maxCards,
+			maxExports)
+	}
+}
+
+func (c *coder) sample(s *sample) {
+	snapshot.Int(c.Codec, &s.gpu)
+	c.String(&s.uuid)
+	c.Bool(&s.inferred)
+	snapshot.Uint(c.Codec, &s.at)
+	snapshot.Uint(c.Codec, &s.used, &s.total, &s.own, &s.all)
+}
+
+// process passes over a process without its allocations and without the sums over them.
+func (c *coder) process(p *proc) {
+	s := &p.State
+	if c.boots.code(c.Codec, &s.boot, 0, 0); c.Failed() {
+		return
+	}
+	id := pid{s.boot, p.ID.PID}
+	latest := c.pids[id] == p
+	if c.Bool(&latest); latest {
+		c.pids[id] = p
+	}
+	c.Bool(&s.gap)
+	c.String(&s.comm)
+	snapshot.Uint(c.Codec, &s.unfreed.bytes, &s.unfreed.allocations, &s.hostUnfreed.bytes, &s.hostUnfreed.allocations,
+		&s.withContext.bytes, &s.withContext.allocations, &s.peak, &s.unclosed, &s.exports)
+	c.index(&s.addresses)
+	c.index(&s.handles)
+	snapshot.List(c.Codec, &s.rows, 6, func(r *row) { c.row(s, r) })
+	snapshot.List(c.Codec, &s.contexts, 9, c.context)
+	c.pools(s)
+	snapshot.List(c.Codec, &s.samples, 8, c.sample)
+	snapshot.Uint(c.Codec, &s.run)
+	if c.Reading() {
+		c.checkProcess(s)
+	}
+}
+
+func (c *coder) checkProcess(s *state) {
+	onGPUs := 0
+	for i := range s.rows {
+		if s.rows[i].gpu != noGPU {
+			onGPUs++
+		}
+	}
+	if len(s.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) || len(s.samples) > maxSamples ||
+		len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
+		c.Fail("%d rows, %d of them on GPUs, %d samples or %d contexts are not allowed", len(s.rows), onGPUs,
+			len(s.samples), len(s.contexts))
+	}
+	for i := range s.contexts {
+		if int(s.contexts[i].of) >= len(s.contexts) {
+			c.Fail("a context refers to a context that does not exist")
+		}
+	}
+}
+
+// index passes over the number of entries, and reserves room for them. All announced entries together must fit into
+// the rest of the section.
+func (c *coder) index(x *index) {
+	if !c.Reading() {
+		c.Writer.Uint(uint64(x.count))
+		return
+	}
+	n := c.Reader.Count(leastAllocation)
+	if c.hinted += n; c.Reader.Room(leastAllocation) < c.hinted {
+		c.Fail("%d allocations announced, more than the section can hold", c.hinted)
+		return
+	}
+	x.heads = make([]uint32, n)
+}
+
+func (c *coder) row(s *state, r *row) {
+	snapshot.Int(c.Codec, &r.gpu)
+	process.Classes.Code(c.Codec, &r.class)
+	c.Bool(&r.inferred)
+	c.String(&r.uuid)
+	snapshot.Uint(c.Codec, &r.peak)
+	const none, other, first = 0, 1, 2
+	unknown := none
+	if r.counter != nil {
+		unknown = other
+	}
+	counter := c.counters.code(c.Codec, &r.counter, first, unknown)
+	if !c.Reading() {
+		return
+	}
+	if counter == other {
+		r.counter = c.workloads.other(r.class)
+	}
+	if r.counter != nil {
+		r.counter.rows++
+	}
+	r.moved = c.workloads.moved(r)
+	if r.class.OnGPU() {
+		r.card = s.boot.cards[r.uuid]
+	}
+}
+
+func (c *coder) context(x *cudaContext) {
+	snapshot.Uint(c.Codec, &x.handle)
+	snapshot.Uint(c.Codec, &x.since)
+	snapshot.Int(c.Codec, &x.gpu)
+	snapshot.Uint(c.Codec, &x.users)
+	snapshot.Uint(c.Codec, &x.of)
+	c.Bool(&x.primary, &x.green, &x.user, &x.ended)
+}
+
+// pools passes over the pools. The first one stands for no pool and has no values.
+func (c *coder) pools(s *state) {
+	n := len(s.pools)
+	if c.Below(&n, maxPlaces+1); c.Reading() && n > 0 {
+		s.pools = make([]pool, n)
+	}
+	for i := 1; i < n; i++ {
+		q := &s.pools[i]
+		snapshot.Int(c.Codec, &q.gpu)
+		c.Bool(&q.imported, &q.destroyed)
+		snapshot.Uint(c.Codec, &q.handle)
+		snapshot.Uint(c.Codec, &q.since)
+		snapshot.Uint(c.Codec, &q.limit)
+		for _, r := range []*reading{&q.reserved, &q.used} {
+			snapshot.Uint(c.Codec, &r.bytes)
+			snapshot.Uint(c.Codec, &r.at)
+		}
 	}
 }

@@ -2,10 +2,10 @@ package leak
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -21,130 +21,185 @@ const (
 	leastAllocation = 4
 )
 
-// allocations writes live memory by size class, the newest first. Then it writes for each process its holders, the
-// newest first, its multicast objects and its mappings.
-func (s *saver) allocations(m *host) {
-	s.slots, s.origins, s.mapped, s.last = map[uint32]uint64{}, [256]uint64{}, map[uint32]uint64{}, allocation{}
-	s.Uint(uint64(m.sizes.count))
-	for size := len(m.sizes.heads) - 1; size >= 0; size-- {
-		for i := m.sizes.heads[size]; i != 0; i = s.slab.at(i).next {
-			s.allocation(i)
+// allocations passes over live memory by size class, the largest and newest first. Then it passes for each process
+// over its holders, the newest first, its multicast objects and its mappings.
+func (c *coder) allocations(m *host) {
+	c.live(m)
+	for _, p := range c.table.Of(m.id) {
+		s := &p.State
+		holders, objects := c.slab.list(nil, s.newestHolder), c.multicasts(s)
+		c.entries(&holders, opened, p)
+		c.entries(&objects, multicast, p)
+		if c.Reading() {
+			for _, i := range slices.Backward(holders) {
+				c.slab.link(&s.newestHolder, i)
+			}
+		}
+		c.mappings(p)
+	}
+	if !c.Reading() {
+		return
+	}
+	for _, i := range c.mapped.all {
+		if n := c.slab.at(i).maps; int(n) != c.found[i] {
+			c.Fail("%d mappings of an allocation, want %d", c.found[i], n)
 		}
 	}
-	for _, p := range s.table.Of(m.id) {
-		s.Uint(p.State.holders)
-		for i := p.State.newestHolder; i != 0; i = s.slab.at(i).next {
-			s.allocation(i)
+}
+
+// live passes over live memory, in one pass over the lists: an entry is seldom in a CPU cache.
+func (c *coder) live(m *host) {
+	if c.Reading() {
+		c.restoreLive(m)
+		return
+	}
+	c.Writer.Uint(uint64(m.live))
+	for _, head := range slices.Backward(m.sizes) {
+		for i := head; i != 0; i = c.slab.at(i).next {
+			c.allocation(&i, memory)
 		}
-		objects := s.multicasts(&p.State)
-		s.Uint(uint64(len(objects)))
-		for _, i := range objects {
-			s.allocation(i)
+	}
+}
+
+// restoreLive puts each allocation at the end of its list.
+func (c *coder) restoreLive(m *host) {
+	last := uint32(0)
+	for range c.Reader.Each(leastAllocation) {
+		var i uint32
+		if c.allocation(&i, memory); c.Failed() {
+			return
 		}
-		s.mappings(p.State.mappings)
+		a := c.slab.at(i)
+		switch head := m.sizes.of(a.bytes); {
+		case *head == 0:
+			*head = i
+		case sizeOf(c.slab.at(last).bytes) != sizeOf(a.bytes):
+			c.Fail("allocations are out of order")
+			return
+		default:
+			a.prev, c.slab.at(last).next = last, i
+		}
+		last = i
+		m.live++
+	}
+}
+
+// entries passes over entries of one kind, all of process p unless it is nil. No restored entry is 0.
+func (c *coder) entries(all *[]uint32, kind entryKind, p *proc) {
+	snapshot.List(c.Codec, all, leastAllocation, func(i *uint32) {
+		c.allocation(i, kind)
+		c.mustBelong(p, *i)
+	})
+	if c.Failed() {
+		*all = nil
+	}
+}
+
+func (c *coder) mustBelong(p *proc, i uint32) {
+	if c.Reading() && p != nil && i != 0 && c.threads.slots[c.slab.at(i).thread].process != p {
+		c.Fail("an allocation is listed under the wrong process")
 	}
 }
 
 // multicasts returns a process's multicast objects: first those with a handle, sorted by handle, then those kept only
 // by mappings.
-func (s *saver) multicasts(a *state) (all []uint32) {
-	for _, i := range a.handles.heads {
-		for ; i != 0; i = s.slab.at(i).chain {
-			if s.slab.at(i).kind == multicast {
+func (c *coder) multicasts(s *state) (all []uint32) {
+	for _, i := range s.handles.heads {
+		for ; i != 0; i = c.slab.at(i).chain {
+			if c.slab.at(i).kind == multicast {
 				all = append(all, i)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b uint32) int { return cmp.Compare(s.slab.at(a).key, s.slab.at(b).key) })
-	seen := map[uint32]bool{}
-	for _, g := range a.mappings {
-		if g.memory == 0 || seen[g.memory] {
+	slices.SortFunc(all, func(a, b uint32) int { return cmp.Compare(c.slab.at(a).key, c.slab.at(b).key) })
+	for _, g := range s.mappings {
+		if g.memory == 0 || slices.Contains(all, g.memory) {
 			continue
 		}
-		if b := s.slab.at(g.memory); b.kind == multicast && b.refs == 0 {
-			seen[g.memory] = true
+		if a := c.slab.at(g.memory); a.kind == multicast && a.refs == 0 {
 			all = append(all, g.memory)
 		}
 	}
 	return all
 }
 
-func (s *saver) allocation(i uint32) {
-	a, last := s.slab.at(i), &s.last
-	handles := &s.threads.slots[a.thread].process.State.handles
-	head := byte(a.kind)
-	if a.refs > 0 && handles.count > 0 && handles.find(&s.slab, a.key) == i {
-		head |= inHandles
+// allocation passes over one entry of the slab. When reading, it adds the entry to its index and to every sum, but not
+// to a list; the number is 0 after an error.
+func (c *coder) allocation(i *uint32, kind entryKind) {
+	a, head := c.last, byte(kind)
+	if !c.Reading() {
+		a = *c.slab.at(*i)
+		head |= c.head(*i, &a)
 	}
-	if a.refs != 1 || a.maps != 0 {
-		head |= counted
+	c.Byte(&head)
+	if c.Reading() {
+		if head&^(kindBits|inHandles|counted|sameThread|sameKind) != 0 || entryKind(head&kindBits) != kind {
+			c.Fail("an allocation begins with %#x", head)
+		}
+		a.kind, a.refs, a.maps = kind, 1, 0
 	}
-	first := len(s.slots) == 0
-	if a.thread == last.thread && !first {
-		head |= sameThread
-	}
-	if a.row == last.row && a.origin == last.origin && a.owner == last.owner && !first {
-		head |= sameKind
-	}
-	s.Byte(head)
-	s.Int(int64(a.key - last.key))
-	s.Int(int64(a.bytes - last.bytes))
-	s.Int(int64(a.since - last.since))
+	difference(c.Codec, &a.key, c.last.key)
+	difference(c.Codec, &a.bytes, c.last.bytes)
+	difference(c.Codec, &a.since, c.last.since)
 	if head&sameThread == 0 {
-		s.slot(a.thread)
+		c.slot(&a.thread)
 	}
 	if head&sameKind == 0 {
-		s.Byte(a.row)
-		s.Byte(a.owner)
-		s.origin(a.origin)
+		c.Byte(&a.row, &a.owner)
+		c.origin(&a.origin)
 	}
 	if head&counted != 0 {
-		s.Uint(uint64(a.refs))
-		s.Uint(uint64(a.maps))
-		if a.maps > 0 {
-			s.mapped[i] = uint64(len(s.mapped)) + 1
-		}
+		snapshot.Uint(c.Codec, &a.refs, &a.maps)
 	}
-	*last = *a
+	if c.Reading() {
+		if c.Failed() || !c.valid(&a, head) {
+			return
+		}
+		*i = c.slab.get()
+		*c.slab.at(*i) = a
+		c.add(*i, head&inHandles != 0)
+	}
+	if a.maps > 0 {
+		c.mapped.add(*i)
+	}
+	c.last = a
 }
 
-// allocation reads one allocation into the slab and its index; 0 after an error. The caller links it into its list.
-func (l *loader) allocation(want entryKind) uint32 {
-	head := l.Byte()
-	if head&^(kindBits|inHandles|counted|sameThread|sameKind) != 0 || entryKind(head&kindBits) != want {
-		l.Fail("an allocation begins with %#x", head)
+// head returns the bits of an allocation that is written.
+func (c *coder) head(i uint32, a *allocation) (bits byte) {
+	handles := &c.threads.slots[a.thread].process.State.handles
+	if a.refs > 0 && handles.count > 0 && handles.find(&c.slab, a.key) == i {
+		bits |= inHandles
 	}
-	a := l.last
-	a.kind, a.refs, a.maps = want, 1, 0
-	a.key += uint64(l.Int())
-	a.bytes += uint64(l.Int())
-	a.since += schema.KTime(l.Int())
-	if head&sameThread == 0 {
-		a.thread = l.slot()
+	if a.refs != 1 || a.maps != 0 {
+		bits |= counted
 	}
-	if head&sameKind == 0 {
-		a.row, a.owner, a.origin = l.Byte(), l.Byte(), l.origin()
+	if len(c.slots.all) == 0 {
+		return bits // the first allocation
 	}
-	if head&counted != 0 {
-		a.refs, a.maps = count(l.Below(math.MaxUint16+1)), count(l.Below(math.MaxUint16+1))
+	if a.thread == c.last.thread {
+		bits |= sameThread
 	}
-	if l.Err() != nil || !l.valid(&a, head) {
-		return 0
+	if a.row == c.last.row && a.origin == c.last.origin && a.owner == c.last.owner {
+		bits |= sameKind
 	}
-	l.last = a
-	i := l.slab.get()
-	*l.slab.at(i) = a
-	l.add(i, head&inHandles != 0)
-	return i
+	return bits
+}
+
+// difference passes over v as a difference to the last value.
+func difference[T ~uint64](c *snapshot.Codec, v *T, last T) {
+	d := int64(*v - last)
+	snapshot.Int(c, &d)
+	*v = last + T(d)
 }
 
 // valid reports whether everything that the allocation refers to exists.
-func (l *loader) valid(a *allocation, head byte) bool {
-	if len(l.slots) == 0 || len(l.origins) == 0 {
-		l.Fail("the first allocation refers to a previous one")
+func (c *coder) valid(a *allocation, head byte) bool {
+	if len(c.slots.all) == 0 || len(c.origins.all) == 0 {
+		c.Fail("the first allocation refers to a previous one")
 		return false
 	}
-	s := &l.threads.slots[a.thread].process.State
+	s := &c.threads.slots[a.thread].process.State
 	owners := 1
 	if int(a.row) < len(s.rows) {
 		switch class := s.rows[a.row].class; {
@@ -158,221 +213,83 @@ func (l *loader) valid(a *allocation, head byte) bool {
 	mappable := head&inHandles != 0 || a.refs == 0
 	if int(a.row) >= len(s.rows) || int(a.owner) >= owners || !kept || (a.maps > 0 && !mappable) ||
 		(a.refs > 0 && a.key == 0) {
-		l.Fail("an allocation refers to a row, owner or key that does not exist")
+		c.Fail("an allocation refers to a row, owner or key that does not exist")
 		return false
 	}
 	return true
 }
 
-// add adds an allocation to its index and to every sum.
-func (l *loader) add(i uint32, handle bool) {
-	a := l.slab.at(i)
+// add adds a restored allocation to its index and to every sum.
+func (c *coder) add(i uint32, handle bool) {
+	a := c.slab.at(i)
 	a.chain, a.prev, a.next = 0, 0, 0
-	by := &l.threads.slots[a.thread]
-	by.live++
+	by := &c.threads.slots[a.thread]
 	s := &by.process.State
 	switch {
 	case a.refs == 0:
 	case handle:
-		s.handles.insert(&l.slab, i)
+		s.handles.insert(&c.slab, i)
 	default:
-		s.addresses.insert(&l.slab, i)
+		s.addresses.insert(&c.slab, i)
 	}
-	if a.maps > 0 {
-		l.mapped = append(l.mapped, i)
-		l.mappings = append(l.mappings, 0)
-	}
-	r := &s.rows[a.row]
-	if a.kind == opened {
-		r.holders++
-		if a.owner != 0 {
-			s.contexts[a.owner].live++
-		}
-	}
-	if a.kind != memory {
-		return
-	}
-	s.held++
-	r.live.add(a.bytes)
-	switch {
-	case endsWithContext(r.class):
-		s.contexts[a.owner].live++
-	case a.owner != 0:
-		s.pools[a.owner].live.add(a.bytes)
-	}
-	switch {
-	case r.class.OnGPU():
-		by.gpu.add(a.bytes)
-		s.live.add(a.bytes)
-		r.card.add(a.bytes)
-	case r.class.OnHost():
-		s.hostLive.add(a.bytes)
-	}
+	s.count(a, by, 1)
 }
 
-func (l *loader) allocations(m *host) {
-	l.sizes(&m.sizes)
-	for _, p := range l.procs {
-		l.holders(p)
-		for range l.Each(leastAllocation) {
-			if i := l.allocation(multicast); i != 0 && !l.ownedBy(p, i) {
-				return
-			}
-		}
-		l.ranges(p)
-		if l.Err() != nil {
-			return
-		}
-	}
-	for k, i := range l.mapped {
-		if n := l.slab.at(i).maps; n != math.MaxUint16 && int(n) != l.mappings[k] {
-			l.Fail("%d mappings of an allocation, want %d", l.mappings[k], n)
-			return
-		}
-	}
-}
-
-// ownedBy reports whether allocation i belongs to process p.
-func (l *loader) ownedBy(p *proc, i uint32) bool {
-	if l.threads.slots[l.slab.at(i).thread].process != p {
-		l.Fail("an allocation is listed under the wrong process")
-		return false
-	}
-	return true
-}
-
-func (l *loader) sizes(z *sizes) {
-	size, last := numSizes, uint32(0)
-	for range l.Each(leastAllocation) {
-		i := l.allocation(memory)
-		if i == 0 {
-			return
-		}
-		a := l.slab.at(i)
-		switch at := sizeOf(a.bytes); {
-		case at > size:
-			l.Fail("allocations are out of order")
-			return
-		case at < size:
-			size = at
-			*z.head(size) = i
-		default:
-			a.prev, l.slab.at(last).next = last, i
-		}
-		last = i
-		z.count++
-	}
-}
-
-func (l *loader) holders(p *proc) {
-	last := uint32(0)
-	for range l.Each(leastAllocation) {
-		i := l.allocation(opened)
-		if i == 0 || !l.ownedBy(p, i) {
-			return
-		}
-		if last == 0 {
-			p.State.newestHolder = i
-		} else {
-			l.slab.at(i).prev, l.slab.at(last).next = last, i
-		}
-		last = i
-		p.State.holders++
-	}
-}
-
-func (s *saver) mappings(all []mapping) {
-	s.Uint(uint64(len(all)))
+func (c *coder) mappings(p *proc) {
 	var last mapping
-	for _, g := range all {
-		s.Uint(g.ptr - last.ptr)
-		s.Uint(g.bytes)
-		s.Int(int64(g.since - last.since))
-		s.Uint(s.mapped[g.memory])
-		last = g
-	}
-}
-
-func (l *loader) ranges(p *proc) {
-	var last mapping
-	for i := range l.Each(4) {
-		g := mapping{ptr: last.ptr + l.Uint(), bytes: l.Uint(), since: last.since + schema.KTime(l.Int())}
-		if i > 0 && g.ptr < endOf(last.ptr, last.bytes) {
-			l.Fail("mappings overlap")
-			return
-		}
-		if k := l.Below(len(l.mapped) + 1); k > 0 {
-			g.memory = l.mapped[k-1]
-			l.mappings[k-1]++
-			if !l.ownedBy(p, g.memory) {
-				return
+	snapshot.List(c.Codec, &p.State.mappings, 4, func(g *mapping) {
+		gap := g.ptr - last.ptr
+		snapshot.Uint(c.Codec, &gap, &g.bytes)
+		g.ptr = last.ptr + gap
+		difference(c.Codec, &g.since, last.since)
+		c.mapped.code(c.Codec, &g.memory, 1, 0)
+		if c.Reading() {
+			if len(p.State.mappings) > 1 && g.ptr < endOf(last.ptr, last.bytes) {
+				c.Fail("mappings overlap")
 			}
+			c.mustBelong(p, g.memory)
+			c.found[g.memory]++
 		}
-		p.State.mappings = append(p.State.mappings, g)
-		last = g
-	}
+		last = *g
+	})
 }
 
-// slot writes a thread.
-func (s *saver) slot(i uint32) {
-	if n := s.slots[i]; n != 0 {
-		s.Uint(n)
+// slot passes over a thread: its number, or 0 and the thread itself when the section names it first.
+func (c *coder) slot(i *uint32) {
+	if c.slots.code(c.Codec, i, 1, 0) > 0 {
 		return
 	}
-	s.slots[i] = uint64(len(s.slots)) + 1
-	by := &s.threads.slots[i]
-	s.Uint(0)
-	s.Uint(s.procs[by.process])
-	s.Uint(uint64(by.tid))
-	s.String(by.comm)
-}
-
-func (l *loader) slot() uint32 {
-	n := l.Below(len(l.slots) + 1)
-	if n > 0 {
-		return l.slots[n-1]
+	var by threadID
+	if !c.Reading() {
+		by = c.threads.slots[*i].threadID
 	}
-	p := l.Below(len(l.procs))
-	tid, comm := l.Uint32(), l.String()
-	if l.Err() != nil {
-		return 0
-	}
-	i := l.threads.slot(threadID{l.procs[p], tid, comm}, 0)
-	l.slots = append(l.slots, i)
-	return i
-}
-
-// origin writes the call that made an allocation.
-func (s *saver) origin(i uint8) {
-	if n := s.origins[i]; n != 0 {
-		s.Uint(n)
+	c.procs.code(c.Codec, &by.process, 0, 0)
+	snapshot.Uint(c.Codec, &by.tid)
+	if c.String(&by.comm); c.Failed() {
 		return
 	}
-	n := uint64(1)
-	for _, known := range s.origins {
-		n = max(n, known+1)
+	if c.Reading() {
+		*i = c.threads.slot(by, 0)
 	}
-	s.origins[i] = n
-	s.Uint(0)
-	ref := &s.Tracker.origins.rows[i]
-	s.Bool(i >= uint8(schema.NumClasses)) // false: it shares the number of its class
-	process.SaveRef(s.Writer, ref)
+	c.slots.add(*i)
 }
 
-func (l *loader) origin() uint8 {
-	n := l.Below(len(l.origins) + 1)
-	if n > 0 {
-		return l.origins[n-1]
+// origin passes over the call that made an allocation, as slot does with threads.
+func (c *coder) origin(i *uint8) {
+	if c.origins.code(c.Codec, i, 1, 0) > 0 {
+		return
 	}
-	numbered := l.Bool()
-	ref := process.RestoreRef(l.Reader)
-	if l.Err() != nil {
-		return 0
+	var ref schema.CallRef
+	numbered := *i > 0
+	if !c.Reading() {
+		ref = c.Tracker.origins.rows[*i]
 	}
-	i := uint8(ref.Class)
-	if numbered {
-		i = l.Tracker.origins.number(ref)
+	c.Bool(&numbered)
+	if process.CodeRef(c.Codec, &ref); c.Failed() {
+		return
 	}
-	l.origins = append(l.origins, i)
-	return i
+	if c.Reading() && numbered {
+		*i = c.Tracker.origins.number(ref)
+	}
+	c.origins.add(*i)
 }

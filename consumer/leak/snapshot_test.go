@@ -67,7 +67,7 @@ func TestTrafficReachesAllState(t *testing.T) {
 					seen.keptByMapping++
 				}
 			}
-			for _, i := range (&saver{Tracker: fold}).multicasts(s) {
+			for _, i := range (&coder{Tracker: fold}).multicasts(s) {
 				if fold.slab.at(i).kind == multicast {
 					seen.multicasts++
 				}
@@ -117,11 +117,11 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 				fold.Forget(s.Cluster, s.Host)
 			}
 			fold.Forget(gone.Cluster, gone.Host)
-			if len(fold.hosts)+len(fold.pids)+fold.table.Len()+fold.slabLive()+len(
-				fold.workloads.index)+fold.qualities > 0 {
+			if len(fold.hosts)+len(fold.pids)+len(fold.table.All())+fold.slabLive()+len(
+				fold.workloads.index)+len(fold.scrape().totals) > 0 {
 				t.Errorf("all hosts are forgotten, but %d hosts, %d PIDs, %d processes, %d allocations and %d "+
 					"workloads are left",
-					len(fold.hosts), len(fold.pids), fold.table.Len(), fold.slabLive(), len(fold.workloads.index))
+					len(fold.hosts), len(fold.pids), len(fold.table.All()), fold.slabLive(), len(fold.workloads.index))
 			}
 			balanced(t, fold)
 		})

@@ -28,18 +28,18 @@ type Tracker struct {
 	origins   origins
 	threads   threads
 	workloads workloads
-	counters  Counters
+	counters  Counters                                            // except those in quality
+	quality   quality                                             // of all hosts
+	totals    process.Series[process.Workload, quality, *quality] // of each host
 	batches   uint64
 	topScan   int // allocations that Top may visit, if 64 for each one it returns are fewer
-
-	qualities    int      // hosts that have a quality of their own
-	otherQuality *quality // shared by the remaining hosts; nil: not needed yet
 
 	out snapshot.Writer
 
 	// in resolves the dictionaries of the batch being applied, by index.
 	in struct {
 		*schema.Batch
+		event    schema.Memory
 		boot     *boot
 		procs    []*proc
 		replaced []*proc // processes whose PIDs are reused later in this batch
@@ -91,8 +91,13 @@ type state struct {
 // amount is bytes in a number of allocations.
 type amount struct{ bytes, allocations uint64 }
 
-func (a *amount) add(bytes uint64) { a.bytes += bytes; a.allocations++ }
-func (a *amount) sub(bytes uint64) { a.bytes -= bytes; a.allocations-- }
+func (a *amount) add(bytes uint64) { a.change(bytes, 1) }
+
+// change adds n allocations of so many bytes; n may be negative.
+func (a *amount) change(bytes uint64, n int) {
+	a.bytes += uint64(n) * bytes
+	a.allocations += uint64(n)
+}
 
 // New returns an empty Tracker.
 func New(cfg Config) *Tracker {
@@ -100,6 +105,7 @@ func New(cfg Config) *Tracker {
 		cfg: cfg, topScan: 4096, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
+		totals:    process.NewSeries[process.Workload, quality](1),
 	}
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
 		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded
@@ -124,15 +130,15 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 		return nil
 	}
 	t.begin(b, h)
-	var m schema.Memory
+	m := &t.in.event
 	for from := 0; from < b.Events; from += prefetchEvents {
 		to := min(from+prefetchEvents, b.Events)
 		if from < 2*prefetchEvents || t.in.large {
 			t.prefetch(b, from, to)
 		}
 		for i := from; i < to; i++ {
-			b.ReadMemory(i, &m)
-			t.apply(&m)
+			b.ReadMemory(i, m)
+			t.apply(m)
 		}
 	}
 	for _, p := range t.in.replaced {
@@ -188,7 +194,6 @@ func (t *Tracker) register(p *proc) {
 // live memory counts as unfreed.
 func (t *Tracker) onEvict(p *proc) {
 	t.endImage(p)
-	t.detach(p)
 	if id := (pid{p.State.boot, p.ID.PID}); t.pids[id] == p {
 		delete(t.pids, id)
 	}
@@ -198,7 +203,7 @@ func (t *Tracker) onEvict(p *proc) {
 func (t *Tracker) call(p *proc, m *schema.Memory) *process.Call {
 	s, i := &p.State, int(t.in.origins[m.Call])
 	ref := &t.in.Calls[m.Call]
-	if i < int(schema.NumClasses) { // the fleet has too many symbols; this one has no number
+	if i == 0 { // the fleet has too many symbols
 		return p.Calls.Find(ref)
 	}
 	for i >= len(s.calls) {

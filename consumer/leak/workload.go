@@ -2,43 +2,32 @@ package leak
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
-// maxSeries is the limit of series per metric family.
-const maxSeries = 2000
-
-// numOther is the part of maxSeries reserved for comm="other": one series per memory class.
+// numOther is the part of process.MaxSeries reserved for comm="other": one series per memory class.
 const numOther = int(schema.NumClasses)
 
-// other is the comm or host name of everything above maxSeries.
-const other = "other"
-
-// labels are the labels of a workload's series. They have no PID, because a counter with a PID would start at 0 with
-// every restart.
-type labels struct {
-	hostname  string
-	gpu       string // ordinal in the process's numbering; "": unknown
-	uuid      string
-	container string
-	comm      string
-	class     schema.MemClass
-}
-
-// workloadID identifies a workload. State is kept per cluster and host; labels have no cluster. The workloads of
-// comm="other" belong to no host.
+// workloadID identifies the counters of a workload in one memory class.
 type workloadID struct {
-	snapshot.HostID
-	labels
+	process.Workload
+	class schema.MemClass
 }
 
 func (a *workloadID) compare(b *workloadID) int {
-	return cmp.Or(a.Compare(b.HostID), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.uuid, b.uuid),
-		cmp.Compare(a.container, b.container), cmp.Compare(a.comm, b.comm), cmp.Compare(a.class, b.class))
+	return cmp.Or(a.Compare(b.Workload), cmp.Compare(a.class, b.class))
 }
+
+// page returns the id as metrics show it.
+func (a *workloadID) page() workloadID { return workloadID{a.Page(), a.class} }
+
+// otherID identifies everything above the limit of series.
+func otherID(class schema.MemClass) workloadID { return workloadID{process.Workload{}.Other(), class} }
 
 // workload holds the counters of one command. They outlive its processes.
 type workload struct {
@@ -51,13 +40,22 @@ type workload struct {
 	released uint64 // value of releases when rows last became 0
 }
 
+// add adds the counters of another workload, without its failed calls.
+func (c *workload) add(more *workload) {
+	c.allocated += more.allocated
+	c.freed += more.freed
+	c.unfreed += more.unfreed
+	c.allocs += more.allocs
+	c.frees += more.frees
+}
+
 type failure struct {
 	symbol string
 	result uint32
 }
 
-// workloads holds at most maxSeries workloads. A new workload replaces the one that has been without a process for
-// longest. If all have a process, the new one counts as other.
+// workloads holds at most process.MaxSeries workloads. A new workload replaces the one that has been without a process
+// for longest. If all have a process, the new one counts as other.
 type workloads struct {
 	index    map[workloadID]*workload
 	others   [schema.NumClasses]*workload
@@ -71,7 +69,7 @@ func (w *workloads) acquire(id workloadID) *workload {
 	c := w.index[id]
 	switch {
 	case c != nil:
-	case len(w.index) >= maxSeries-numOther && !w.evict():
+	case len(w.index) >= process.MaxSeries-numOther && !w.evict():
 		c = w.other(id.class)
 	default:
 		c = &workload{workloadID: id}
@@ -83,9 +81,15 @@ func (w *workloads) acquire(id workloadID) *workload {
 
 func (w *workloads) other(class schema.MemClass) *workload {
 	if w.others[class] == nil {
-		w.others[class] = &workload{workloadID: workloadID{labels: labels{comm: other, class: class}}}
+		w.others[class] = &workload{workloadID: otherID(class)}
 	}
 	return w.others[class]
+}
+
+// all returns every workload, those of comm="other" included.
+func (w *workloads) all() []*workload {
+	others := slices.DeleteFunc(slices.Clone(w.others[:]), func(c *workload) bool { return c == nil })
+	return slices.AppendSeq(others, maps.Values(w.index))
 }
 
 func (w *workloads) release(c *workload) {
@@ -97,7 +101,7 @@ func (w *workloads) release(c *workload) {
 // moved reports whether a row's counters belong to another GPU than the row. Workloads of comm="other" belong to no
 // GPU.
 func (w *workloads) moved(r *row) bool {
-	return r.counter != nil && r.counter != w.others[r.class] && r.counter.uuid != process.Label(r.uuid)
+	return r.counter != nil && r.counter != w.others[r.class] && r.counter.UUID != process.Label(r.uuid)
 }
 
 func (w *workloads) evict() bool {
@@ -136,7 +140,7 @@ func (w *workloads) fail(c *workload, symbol string, result uint32) {
 
 func (w *workloads) addFailed(c *workload, f failure, calls uint64) {
 	if _, known := c.failed[f]; !known {
-		if w.failures >= maxSeries-1 {
+		if w.failures >= process.MaxSeries-1 {
 			w.unplaced += calls
 			return
 		}

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -58,9 +60,6 @@ func (c *Call) Count(result uint32) {
 	c.Errors[result]++
 }
 
-// Record adds n calls that were recorded into a graph.
-func (c *Call) Record(n uint64) { c.Recorded += n }
-
 // Clone returns a copy for a report.
 func (c Calls) Clone() []Call {
 	list := slices.Clone(c)
@@ -68,4 +67,19 @@ func (c Calls) Clone() []Call {
 		list[i].Errors = maps.Clone(list[i].Errors)
 	}
 	return list
+}
+
+func (c *Calls) code(to *snapshot.Codec) {
+	snapshot.List(to, (*[]Call)(c), 6, func(call *Call) {
+		to.String(&call.Symbol)
+		Ops.Code(to, &call.Op)
+		snapshot.Uint(to, &call.OK, &call.Failed, &call.Recorded)
+		snapshot.Map(to, &call.Errors, 2, cmp.Compare, func(result *uint32, n *uint64) {
+			snapshot.Uint(to, result)
+			snapshot.Uint(to, n)
+		})
+	})
+	if len(*c) > maxCalls {
+		to.Fail("more than %d calls", maxCalls)
+	}
 }

@@ -1,5 +1,6 @@
 // Package process keeps what every fold knows about a process: its identity, whether it ended, which calls it made, and
-// the fold's own state.
+// the fold's own state. A Series keeps the counts of a metric family by workload; they outlive processes. A Grid sums
+// the events of one batch.
 //
 // A Table belongs to the goroutine that applies batches; other readers hold the fold's lock. A fold decides which
 // silent processes are forgotten. A Table with more than 100,000 processes forgets a sixteenth of its processes: ended

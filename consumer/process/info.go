@@ -43,35 +43,17 @@ func (i *Info) update(p *schema.Process) {
 	i.Unit = cmp.Or(p.Unit, i.Unit)
 }
 
-// Save writes i without its cluster and host, which the section names.
-func (i *Info) Save(w *snapshot.Writer) {
-	w.String(i.ID.BootID)
-	w.Uint(uint64(i.ID.PID))
-	w.Uint(uint64(i.ID.Start))
-	w.Uint(uint64(i.UID))
-	for _, s := range i.texts() {
-		w.String(*s)
+// Code passes over i without its cluster and host, which the section names.
+func (i *Info) Code(c *snapshot.Codec, host snapshot.HostID) {
+	if c.Reading() {
+		i.ID.Cluster, i.ID.Host = host.Cluster, host.Host
 	}
-	w.Uint(uint64(i.NSPID))
-	w.Bool(i.Late)
-	w.Time(i.Start)
-}
-
-// RestoreInfo reads what Save wrote.
-func RestoreInfo(r *snapshot.Reader, host snapshot.HostID) (i Info) {
-	i.ID = schema.ProcessID{
-		Cluster: host.Cluster, Host: host.Host, BootID: r.String(), PID: r.Uint32(), Start: schema.KTime(r.Uint()),
-	}
-	i.UID = r.Uint32()
-	for _, s := range i.texts() {
-		*s = r.String()
-	}
-	i.NSPID = r.Uint32()
-	i.Late = r.Bool()
-	i.Start = r.Time()
-	return i
-}
-
-func (i *Info) texts() []*string {
-	return []*string{&i.Comm, &i.Exe, &i.Container, &i.User, &i.Cgroup, &i.Pod, &i.Unit}
+	c.String(&i.ID.BootID)
+	snapshot.Uint(c, &i.ID.PID)
+	snapshot.Uint(c, &i.ID.Start)
+	snapshot.Uint(c, &i.UID)
+	c.String(&i.Comm, &i.Exe, &i.Container, &i.User, &i.Cgroup, &i.Pod, &i.Unit)
+	snapshot.Uint(c, &i.NSPID)
+	c.Bool(&i.Late)
+	c.Time(&i.Start)
 }

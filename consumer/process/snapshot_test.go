@@ -7,23 +7,24 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-func saved(t *Table[int], hosts ...string) *snapshot.Writer {
-	w := &snapshot.Writer{}
-	t.SaveShard(w)
+// pass passes over a table and some of its hosts.
+func pass(t *Table[int], c *snapshot.Codec, hosts ...string) {
+	t.CodeShard(c)
 	for _, h := range hosts {
-		t.SaveHost(w, snapshot.HostID{Host: h}, func(e *Entry[int]) { w.Uint(uint64(e.State)) })
+		t.CodeHost(c, snapshot.HostID{Host: h}, func(e *Entry[int]) { snapshot.Int(c, &e.State) })
 	}
-	return w
 }
 
-// restored returns a table with the hosts that w holds.
-func restored(tb testing.TB, w *snapshot.Writer, forget func(*Entry[int], time.Duration) bool,
-	hosts ...string) *Table[int] {
-	table, r := NewTable(forget), snapshot.NewReader(w.Data())
-	table.RestoreShard(r)
-	for _, h := range hosts {
-		table.RestoreHost(r, snapshot.HostID{Host: h}, func(e *Entry[int]) { e.State = int(r.Uint()) })
-	}
+func saved(t *Table[int], hosts ...string) []byte {
+	w := &snapshot.Writer{}
+	pass(t, &snapshot.Codec{Writer: w}, hosts...)
+	return w.Data()
+}
+
+// restored returns a table with the hosts that data holds.
+func restored(tb testing.TB, data []byte, forget func(*Entry[int], time.Duration) bool, hosts ...string) *Table[int] {
+	table, r := NewTable(forget), snapshot.NewReader(data)
+	pass(table, &snapshot.Codec{Reader: r}, hosts...)
 	if r.Err() != nil || r.Room(1) > 0 {
 		tb.Fatalf("%v, %d bytes left", r.Err(), r.Room(1))
 	}
@@ -44,8 +45,7 @@ func TestRestoreKeepsOrder(t *testing.T) {
 	}
 	table.Threads(batch(t, "c", 2*time.Hour, 9)) // forgets process 8, the newest
 	hosts := []string{"a", "b", "c"}
-	w := saved(table, hosts...)
-	again := restored(t, w, forget, hosts...)
+	again := restored(t, saved(table, hosts...), forget, hosts...)
 	if got, want := pids(again), pids(table); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -59,7 +59,7 @@ func TestRestoreKeepsOrder(t *testing.T) {
 	if got, want := pids(again), pids(table); got != want {
 		t.Errorf("after more batches: got %s, want %s", got, want)
 	}
-	if string(saved(again, hosts...).Data()) != string(saved(table, hosts...).Data()) {
+	if string(saved(again, hosts...)) != string(saved(table, hosts...)) {
 		t.Error("the snapshots differ")
 	}
 }
@@ -68,19 +68,16 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	t.Parallel()
 	table := NewTable[int](nil)
 	table.Threads(batch(t, "a", 0, 1, 2))
-	data := saved(table, "a").Data()
+	data := saved(table, "a")
 	for n := range data {
 		again, r := NewTable[int](nil), snapshot.NewReader(data[:n])
-		again.RestoreShard(r)
-		again.RestoreHost(r, snapshot.HostID{Host: "a"}, func(*Entry[int]) { r.Uint() })
+		pass(again, &snapshot.Codec{Reader: r}, "a")
 		if r.Err() == nil {
 			t.Errorf("the first %d of %d bytes were accepted", n, len(data))
 		}
 	}
-	again := restored(t, saved(table, "a"), nil, "a")
-	r := snapshot.NewReader(data)
-	again.RestoreShard(r)
-	if again.RestoreHost(r, snapshot.HostID{Host: "a"}, func(*Entry[int]) {}); r.Err() == nil {
+	again, r := restored(t, data, nil, "a"), snapshot.NewReader(data)
+	if pass(again, &snapshot.Codec{Reader: r}, "a"); r.Err() == nil {
 		t.Error("a host was restored twice")
 	}
 }

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -8,11 +10,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// maxProcesses limits a Table. A Table above the limit is reduced to trimmed processes.
-const (
-	maxProcesses = 100_000
-	trimmed      = maxProcesses - maxProcesses/16
-)
+// maxProcesses limits a Table.
+const maxProcesses = 100_000
 
 // Entry is one process with the fold's own state of it.
 type Entry[S any] struct {
@@ -23,27 +22,25 @@ type Entry[S any] struct {
 	State S
 
 	first uint64 // number in order of first sight
-	gone  bool   // forgotten, but still in Table.order
 	seen  uint64 // number of the last batch that named it
 	row   uint32 // of that batch's dictionary
 }
 
 // Table finds the entries of processes.
 type Table[S any] struct {
+	limit    int // of processes: above it the table forgets a sixteenth
 	forget   func(e *Entry[S], silent time.Duration) bool
 	onForget func(e *Entry[S])
 	entries  map[schema.ProcessID]*Entry[S]
-	order    []*Entry[S] // in order of first sight; holds forgotten entries until compact
-	restored bool        // order must be sorted before use
+	hosts    map[snapshot.HostID]*hostEntries[S]
 	next     uint64      // Entry.first of the next new process
-	threads  []*Entry[S]
+	threads  []*Entry[S] // by thread of the current batch
 	batches  uint64
 	column   []uint64
-	hosts    map[snapshot.HostID]*hostEntries[S]
 }
 
-// hostEntries are the processes of one host. The host's own clock measures silence, so a host with a wrong clock does
-// not make the processes of other hosts look old.
+// hostEntries are the processes of one host in order of first sight. The host's own clock measures silence, so a host
+// with a wrong clock does not make the processes of other hosts look old.
 type hostEntries[S any] struct {
 	swept time.Time
 	order []*Entry[S]
@@ -52,8 +49,16 @@ type hostEntries[S any] struct {
 // NewTable returns an empty Table. About once per minute of a host's event time it asks forget whether to forget a
 // process that has been silent for that long; a nil forget keeps all.
 func NewTable[S any](forget func(e *Entry[S], silent time.Duration) bool) *Table[S] {
-	return &Table[S]{forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
+	return &Table[S]{limit: maxProcesses, forget: forget, entries: map[schema.ProcessID]*Entry[S]{},
 		hosts: map[snapshot.HostID]*hostEntries[S]{}}
+}
+
+// Silent returns a function for NewTable that forgets a process after so much silence; nil for 0.
+func Silent[S any](keep time.Duration) func(*Entry[S], time.Duration) bool {
+	if keep <= 0 {
+		return nil
+	}
+	return func(_ *Entry[S], silent time.Duration) bool { return silent >= keep }
 }
 
 // OnForget makes the table call gone with every entry that it forgets, for folds that keep data of a process outside
@@ -81,7 +86,10 @@ func (t *Table[S]) Threads(b *schema.Batch) []*Entry[S] {
 		t.applyLastRows(b)
 	}
 	if b.Events > 0 && now.Sub(h.swept).Abs() > time.Minute { // a clock that went back was wrong before
-		t.sweep(h, now)
+		h.swept = now
+		if t.forget != nil {
+			t.drop(h, func(e *Entry[S]) bool { return t.forget(e, now.Sub(e.Last)) })
+		}
 	}
 	return t.threads
 }
@@ -120,7 +128,6 @@ func (t *Table[S]) entry(h *hostEntries[S], b *schema.Batch, row uint32, now tim
 
 func (t *Table[S]) add(h *hostEntries[S], e *Entry[S]) {
 	t.entries[e.ID] = e
-	t.order = append(t.order, e)
 	h.order = append(h.order, e)
 }
 
@@ -137,74 +144,68 @@ func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	}
 }
 
-// Len returns the number of processes.
-func (t *Table[S]) Len() int { return len(t.entries) }
-
-// All returns the processes in order of first sight. The slice belongs to the table.
+// All returns the processes in order of first sight.
 func (t *Table[S]) All() []*Entry[S] {
-	t.sort()
-	if len(t.order) != len(t.entries) {
-		t.compact()
-	}
-	return t.order
+	return slices.SortedFunc(maps.Values(t.entries), func(a, b *Entry[S]) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.ID.Cluster, b.ID.Cluster),
+			cmp.Compare(a.ID.Host, b.ID.Host))
+	})
 }
 
-// sweep forgets silent processes of one host.
-func (t *Table[S]) sweep(h *hostEntries[S], now time.Time) {
-	h.swept = now
-	for _, e := range h.order {
-		if !e.gone && t.forget != nil && t.forget(e, now.Sub(e.Last)) {
-			t.drop(e)
-		}
+// Of returns the processes of one host in order of first sight.
+func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
+	if h := t.hosts[id]; h != nil {
+		return slices.Clone(h.order)
 	}
-	h.compact()
-	if len(t.order) > 2*len(t.entries) {
-		t.compact()
+	return nil
+}
+
+// Hosts adds the hosts of the table to the set.
+func (t *Table[S]) Hosts(to map[snapshot.HostID]bool) {
+	for id := range t.hosts {
+		to[id] = true
 	}
 }
 
 // Forget removes a host with all its processes. It is called between two batches.
 func (t *Table[S]) Forget(id snapshot.HostID) {
-	for _, e := range t.Of(id) {
-		t.drop(e)
-	}
+	t.drop(t.host(id), func(*Entry[S]) bool { return true })
 	delete(t.hosts, id)
-	if len(t.order) > 2*len(t.entries) {
-		t.compact()
-	}
 }
 
-// trim reduces the table below its limit, by enough to make full scans rare. It forgets ended processes first, then
-// running ones, each in order of first sight. It runs before a batch's entries are returned, so it never removes one
-// of them.
-func (t *Table[S]) trim() {
-	if len(t.entries) <= maxProcesses {
-		return
-	}
-	t.sort()
-	for _, running := range []bool{false, true} {
-		for _, e := range t.order {
-			if len(t.entries) > trimmed && !e.gone && (running || e.Ended) {
-				t.drop(e)
-			}
+// drop forgets the processes of a host for which gone returns true.
+func (t *Table[S]) drop(h *hostEntries[S], gone func(*Entry[S]) bool) {
+	h.order = slices.DeleteFunc(h.order, func(e *Entry[S]) bool {
+		if gone(e) {
+			t.remove(e)
 		}
-	}
-	t.compact()
-	for _, h := range t.hosts {
-		h.compact()
-	}
+		return t.entries[e.ID] != e
+	})
 }
 
-func (t *Table[S]) drop(e *Entry[S]) {
-	e.gone = true
+func (t *Table[S]) remove(e *Entry[S]) {
 	delete(t.entries, e.ID)
 	if t.onForget != nil {
 		t.onForget(e)
 	}
 }
 
-func (t *Table[S]) compact() { t.order = slices.DeleteFunc(t.order, isGone) }
-
-func (h *hostEntries[S]) compact() { h.order = slices.DeleteFunc(h.order, isGone) }
-
-func isGone[S any](e *Entry[S]) bool { return e.gone }
+// trim reduces a table above its limit by a sixteenth, to make full scans rare. It forgets ended processes first, then
+// running ones, each in order of first sight. It runs before a batch's entries are returned, so it never removes one
+// of them.
+func (t *Table[S]) trim() {
+	if len(t.entries) <= t.limit {
+		return
+	}
+	all := t.All()
+	for _, ended := range []bool{true, false} {
+		for _, e := range all {
+			if e.Ended == ended && len(t.entries) > t.limit-t.limit/16 {
+				t.remove(e)
+			}
+		}
+	}
+	for _, h := range t.hosts {
+		t.drop(h, func(*Entry[S]) bool { return false })
+	}
+}

@@ -43,8 +43,8 @@ func TestSilentProcessesAreForgotten(t *testing.T) {
 	table.Threads(batch(t, "a", 0, 1, 2))
 	table.Threads(batch(t, "a", 50*time.Minute, 2))
 	table.Threads(batch(t, "a", 61*time.Minute, 3))
-	if got, want := pids(table), "a2 a3 "; got != want || table.Len() != 2 || gone != 1 {
-		t.Errorf("got %q, %d known, %d gone; want %q, 2, 1", got, table.Len(), gone, want)
+	if got, want := pids(table), "a2 a3 "; got != want || len(table.All()) != 2 || gone != 1 {
+		t.Errorf("got %q, %d known, %d gone; want %q, 2, 1", got, len(table.All()), gone, want)
 	}
 }
 
@@ -76,42 +76,42 @@ func TestClockSetBack(t *testing.T) {
 // A process that the current batch names is not forgotten, however full the table is.
 func TestProcessesOfCurrentBatchStay(t *testing.T) {
 	t.Parallel()
+	const limit, trimmed = 1600, 1500
 	table := NewTable[int](nil)
-	for first := uint32(0); first < maxProcesses; first += 50_000 {
-		table.Threads(batch(t, "a", 0, sequence(first, 50_000)...))
-	}
+	table.limit = limit
+	table.Threads(batch(t, "a", 0, sequence(0, limit)...))
 	var gone []uint32
 	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
-	table.Threads(batch(t, "a", 5*time.Minute, 0, maxProcesses, maxProcesses+1))
+	table.Threads(batch(t, "a", 5*time.Minute, 0, limit, limit+1))
 	if len(gone) != 0 {
 		t.Fatalf("%d processes of the current batch were forgotten", len(gone))
 	}
-	table.Threads(batch(t, "a", 5*time.Minute, maxProcesses))
-	const excess = maxProcesses + 2 - trimmed
-	if !slices.Equal(gone, sequence(0, excess)) || table.Len() != trimmed || len(table.All()) != trimmed {
-		t.Errorf("%d gone, %d known", len(gone), table.Len())
+	table.Threads(batch(t, "a", 5*time.Minute, limit))
+	const excess = limit + 2 - trimmed
+	if !slices.Equal(gone, sequence(0, excess)) || len(table.All()) != trimmed || len(table.All()) != trimmed {
+		t.Errorf("%d gone, %d known", len(gone), len(table.All()))
 	}
 }
 
 // A full table forgets ended processes before running ones, each in order of first sight.
 func TestFullTableEvictsEndedFirst(t *testing.T) {
 	t.Parallel()
+	const limit, trimmed, processes = 1600, 1500, 2400
 	const run = 10 // of every 13
 	table := NewTable[int](nil)
-	for first := uint32(0); first <= maxProcesses; first += 50_000 {
-		for _, e := range table.Threads(batch(t, "a", 0, sequence(first, 50_000)...)) {
-			e.Ended = e.ID.PID%13 >= run
-		}
+	table.limit = limit
+	for _, e := range table.Threads(batch(t, "a", 0, sequence(0, processes)...)) {
+		e.Ended = e.ID.PID%13 >= run
 	}
 	var gone []uint32
 	table.OnForget(func(e *Entry[int]) { gone = append(gone, e.ID.PID) })
 	table.Threads(batch(t, "b", 0, 1))
-	all := sequence(0, 150_000)
+	all := sequence(0, processes)
 	want := slices.DeleteFunc(slices.Clone(all), func(pid uint32) bool { return pid%13 < run })
 	want = append(want, slices.DeleteFunc(all, func(pid uint32) bool {
 		return pid%13 >= run
-	})[:150_000-trimmed-len(want)]...)
-	if !slices.Equal(gone, want) || table.Len() != trimmed+1 {
+	})[:processes-trimmed-len(want)]...)
+	if !slices.Equal(gone, want) || len(table.All()) != trimmed+1 {
 		t.Errorf("%d gone, %d of them running; want %d", len(gone),
 			len(slices.DeleteFunc(gone, func(pid uint32) bool { return pid%13 >= run })), len(want))
 	}
@@ -169,7 +169,7 @@ func TestLastEventNamesTheProcess(t *testing.T) {
 			send()
 			e := table.All()[0]
 			if e.Comm != test.want || e.Exe != "/bin/first" || e.User != "somebody" || e.Pod != "somebody" ||
-				table.Len() != 1 {
+				len(table.All()) != 1 {
 				t.Errorf("got %+v, want comm %s", e, test.want)
 			}
 		})
@@ -182,9 +182,9 @@ func TestRecordedCallsAreSeparate(t *testing.T) {
 	var c Calls
 	record, alloc := schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpRecord},
 		schema.CallRef{Symbol: "cuMemAllocAsync", Op: schema.OpAlloc}
-	c.Find(&record).Record(3)
+	c.Find(&record).Recorded += 3
 	c.Find(&alloc).Count(0)
-	c.Find(&record).Record(1)
+	c.Find(&record).Recorded++
 	if len(c) != 1 || c[0].Recorded != 4 || c[0].OK != 1 || c[0].Op != schema.OpAlloc {
 		t.Errorf("got %+v", c)
 	}

@@ -6,8 +6,9 @@
 // after that the fold is useless. Damage that looks like a possible state goes unnoticed: whoever stores sections must
 // protect their bytes with a checksum.
 //
-// Numbers are varints. A string is written once in a section. A Reader never reads beyond its bytes, and no count makes
-// it allocate more than a small multiple of them.
+// A Codec writes values or reads them, so that one function describes both directions. Numbers are varints. A string is
+// written once in a section. A Reader never reads beyond its bytes, and no count makes it allocate more than a small
+// multiple of them.
 //
 // Sections of hosts are independent: any of them can be restored alone, with or without the section of all hosts.
 // Metrics that are summed over hosts, and limits that all hosts share, then continue from the restored sections.

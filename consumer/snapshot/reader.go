@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 )
 
@@ -20,15 +19,11 @@ var (
 type Reader struct {
 	data    []byte // not read yet
 	strings []string
-	version uint64
 	err     error
 }
 
 // NewReader reads data. It copies strings and bytes; only Section returns a part of data.
 func NewReader(data []byte) *Reader { return &Reader{data: data} }
-
-// Version returns the version of the section's form.
-func (r *Reader) Version() uint64 { return r.version }
 
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
@@ -60,18 +55,20 @@ func (r *Reader) Byte() byte {
 }
 
 // Uint reads a number.
-func (r *Reader) Uint() uint64 {
-	v, n := binary.Uvarint(r.data)
+func (r *Reader) Uint() uint64 { return varint(r, binary.Uvarint) }
+
+// Int reads a number that may be negative.
+func (r *Reader) Int() int64 { return varint(r, binary.Varint) }
+
+func varint[T any](r *Reader, decode func([]byte) (T, int)) T {
+	v, n := decode(r.data)
 	if n <= 0 {
 		r.Fail("the data end early")
-		return 0
+		return v // 0
 	}
 	r.data = r.data[n:]
 	return v
 }
-
-// Uint32 reads a number of 32 bits.
-func (r *Reader) Uint32() uint32 { return uint32(r.upTo(math.MaxUint32)) }
 
 // Below reads a number below n, such as an index. It returns 0 with an error if the number is not below n.
 func (r *Reader) Below(n int) int {
@@ -91,27 +88,6 @@ func (r *Reader) upTo(most uint64) uint64 {
 	return v
 }
 
-// Int reads a number that may be negative.
-func (r *Reader) Int() int64 {
-	v, n := binary.Varint(r.data)
-	if n <= 0 {
-		r.Fail("the data end early")
-		return 0
-	}
-	r.data = r.data[n:]
-	return v
-}
-
-// Int32 reads a number of 32 bits that may be negative.
-func (r *Reader) Int32() int32 {
-	v := r.Int()
-	if v != int64(int32(v)) {
-		r.Fail("number %d, want at most 32 bits", v)
-		return 0
-	}
-	return int32(v)
-}
-
 // Bool reads one byte.
 func (r *Reader) Bool() bool {
 	b := r.Byte()
@@ -120,25 +96,6 @@ func (r *Reader) Bool() bool {
 	}
 	return b == 1
 }
-
-// Float64 reads eight bytes.
-func (r *Reader) Float64() float64 {
-	if b := r.take(8); b != nil {
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	}
-	return 0
-}
-
-// Float32 reads four bytes.
-func (r *Reader) Float32() float32 {
-	if b := r.take(4); b != nil {
-		return math.Float32frombits(binary.LittleEndian.Uint32(b))
-	}
-	return 0
-}
-
-// Bytes reads bytes and returns a copy.
-func (r *Reader) Bytes() []byte { return append([]byte(nil), r.take(r.Count(1))...) }
 
 // String reads a string.
 func (r *Reader) String() string {

@@ -22,29 +22,25 @@ func (h HostID) Compare(to HostID) int {
 	return cmp.Or(cmp.Compare(h.Cluster, to.Cluster), cmp.Compare(h.Host, to.Host))
 }
 
-// Form identifies how a fold writes its sections.
+// Form is how one fold saves its state. Shard passes over the values that cover all hosts, Host over those of one host;
+// both are called with Lock held.
 type Form struct {
 	Fold    string
 	Version uint64 // that Save writes, from 1 on; Restore reads it and all before
-}
-
-// Parts write or read the state: Shard the values that cover all hosts, Host those of one host. Both are called
-// with Lock held.
-type Parts[T any] struct {
-	Lock  sync.Locker
-	Shard func(T)
-	Host  func(T, HostID)
+	Lock    sync.Locker
+	Shard   func(*Codec)
+	Host    func(*Codec, HostID)
 }
 
 // Save yields the section without a host and then one section for each host, in order. It stops at the first error of
 // yield. The lock is not held while yield runs. The sections share the memory of w.
-func (f Form) Save(w *Writer, hosts map[HostID]bool, parts Parts[*Writer], yield func(Section) error) error {
+func (f Form) Save(w *Writer, hosts map[HostID]bool, yield func(Section) error) error {
 	order := slices.SortedFunc(maps.Keys(hosts), HostID.Compare)
 	if len(order) == 0 || order[0] != (HostID{}) {
 		order = slices.Insert(order, 0, HostID{})
 	}
 	for _, id := range order {
-		f.section(w, id, hosts[id], parts)
+		f.section(w, id, hosts[id])
 		if err := yield(Section{id.Cluster, id.Host, w.Data()}); err != nil {
 			return err
 		}
@@ -52,35 +48,35 @@ func (f Form) Save(w *Writer, hosts map[HostID]bool, parts Parts[*Writer], yield
 	return nil
 }
 
-// section writes one section. The section without a host also holds the part of a host without a name, if there is one.
-func (f Form) section(w *Writer, id HostID, known bool, parts Parts[*Writer]) {
-	parts.Lock.Lock()
-	defer parts.Lock.Unlock()
+func (f Form) section(w *Writer, id HostID, known bool) {
+	f.Lock.Lock()
+	defer f.Lock.Unlock()
 	w.Reset()
 	w.String(f.Fold)
 	w.Uint(f.Version)
+	f.state(&Codec{Writer: w}, id, known)
+}
+
+// state passes over the state of a section. The section without a host also holds the part of a host without a name,
+// if there is one.
+func (f Form) state(c *Codec, id HostID, known bool) {
 	if id == (HostID{}) {
-		parts.Shard(w)
-		w.Bool(known)
+		f.Shard(c)
+		c.Bool(&known)
 	}
-	if known {
-		parts.Host(w, id)
+	if known && !c.Failed() {
+		f.Host(c, id)
 	}
 }
 
 // Restore reads one section.
-func (f Form) Restore(s Section, parts Parts[*Reader]) error {
-	parts.Lock.Lock()
-	defer parts.Lock.Unlock()
-	r, id := NewReader(s.Data), HostID{s.Cluster, s.Host}
+func (f Form) Restore(s Section) error {
+	f.Lock.Lock()
+	defer f.Lock.Unlock()
+	r := NewReader(s.Data)
 	f.begin(r)
-	known := true
-	if id == (HostID{}) && r.err == nil {
-		parts.Shard(r)
-		known = r.Bool()
-	}
-	if known && r.err == nil {
-		parts.Host(r, id)
+	if r.err == nil {
+		f.state(&Codec{Reader: r}, HostID{s.Cluster, s.Host}, true)
 	}
 	if r.err == nil && len(r.data) > 0 {
 		r.Fail("%d bytes too many", len(r.data))
@@ -95,14 +91,14 @@ func (f Form) begin(r *Reader) {
 	if fold := r.String(); r.err == nil && fold != f.Fold {
 		r.Fail("it belongs to fold %q", fold)
 	}
-	r.version = r.Uint()
+	version := r.Uint()
 	switch {
 	case r.err != nil:
-	case r.version == 0:
+	case version == 0:
 		r.Fail("version 0")
-	case r.version > f.Version:
+	case version > f.Version:
 		r.err = fmt.Errorf("%w: version %d, and this program reads up to %d: run the program that saved it, "+
 			"or a newer one",
-			ErrVersion, r.version, f.Version)
+			ErrVersion, version, f.Version)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -24,9 +24,7 @@ func TestReaderReadsWhatWriterWrote(t *testing.T) {
 		}
 		w.Bool(true)
 		w.Bool(false)
-		w.Float64(-1.5)
-		w.Float32(3e9)
-		w.Bytes([]byte{1, 2})
+		w.Section(Section{"c", "h", []byte{1, 2}})
 		for _, s := range []string{"", "train", "a\xff", "train", "a\xff", ""} {
 			w.String(s)
 		}
@@ -45,8 +43,8 @@ func TestReaderReadsWhatWriterWrote(t *testing.T) {
 			t.Errorf("got %d, want %d", got, want)
 		}
 	}
-	if !r.Bool() || r.Bool() || r.Float64() != -1.5 || r.Float32() != 3e9 || !slices.Equal(r.Bytes(), []byte{1, 2}) {
-		t.Error("bools, floats or bytes differ")
+	if !r.Bool() || r.Bool() || !reflect.DeepEqual(r.Section(), Section{"c", "h", []byte{1, 2}}) {
+		t.Error("bools or sections differ")
 	}
 	for _, want := range []string{"", "train", "a\xff", "train", "a\xff", ""} {
 		if got := r.String(); got != want {
@@ -73,18 +71,13 @@ func TestReaderRefusesDamage(t *testing.T) {
 	}{
 		{"nothing", nil, func(r *Reader) { r.Uint() }, "end early"},
 		{"number too long", bytes.Repeat([]byte{0xff}, 11), func(r *Reader) { r.Uint() }, "end early"},
-		{"float", make([]byte, 7), func(r *Reader) { r.Float64() }, "end early"},
 		{"bool", []byte{2}, func(r *Reader) { r.Bool() }, "want 0 or 1"},
-		{"want at most 32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Uint32() },
-			"want at most 4294967295"},
-		{"32 bits with a sign", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(r *Reader) { r.Int32() },
-			"want at most 32 bits"},
 		{"index", []byte{3}, func(r *Reader) { r.Below(3) }, "want at most 2"},
 		{"index of nothing", []byte{0}, func(r *Reader) { r.Below(0) }, "empty list"},
 		{"string that is not there", []byte{2}, func(r *Reader) { _ = r.String() }, "not written"},
 		{"string that is longer than the bytes", []byte{1, 9, 'x'}, func(r *Reader) { _ = r.String() },
 			"9 values in 1 bytes"},
-		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Bytes() }, "200 values"},
+		{"bytes that are longer", []byte{200, 1}, func(r *Reader) { r.Count(1) }, "200 values"},
 		{"count", []byte{3, 0, 0, 0, 0, 0}, func(r *Reader) { r.Count(2) }, "3 values in 5 bytes"},
 		{"what comes after", []byte{2, 1}, func(r *Reader) { r.Bool(); r.Fail("a second time") }, "want 0 or 1"},
 	} {
@@ -113,15 +106,20 @@ func TestEachStopsAtDamage(t *testing.T) {
 	}
 }
 
-var form = Form{Fold: "test", Version: 2}
+// form returns a Form that passes over one number for all hosts and one text for each host.
+func form(fold string, version uint64, shard *uint64, host *string) Form {
+	return Form{
+		Fold: fold, Version: version, Lock: &sync.Mutex{},
+		Shard: func(c *Codec) { Uint(c, shard) }, Host: func(c *Codec, _ HostID) { c.String(host) },
+	}
+}
 
-// save writes sections of hosts whose state is one number.
-func save(t *testing.T, f Form, hosts map[HostID]bool) (all []Section) {
-	var mu sync.Mutex
-	err := f.Save(&Writer{}, hosts, Parts[*Writer]{
-		Lock: &mu, Shard: func(w *Writer) { w.Uint(7) }, Host: func(w *Writer, id HostID) { w.String("at " + id.Host) },
-	}, func(s Section) error {
-		if !mu.TryLock() {
+// save writes sections of version 2 with the number 7 and the text "state".
+func save(t *testing.T, hosts map[HostID]bool) (all []Section) {
+	shard, host := uint64(7), "state"
+	f := form("test", 2, &shard, &host)
+	err := f.Save(&Writer{}, hosts, func(s Section) error {
+		if mu := f.Lock.(*sync.Mutex); !mu.TryLock() {
 			t.Error("yield runs under the lock")
 		} else {
 			mu.Unlock()
@@ -136,58 +134,55 @@ func save(t *testing.T, f Form, hosts map[HostID]bool) (all []Section) {
 	return all
 }
 
-func load(f Form, s Section) (shard uint64, host string, err error) {
-	err = f.Restore(s, Parts[*Reader]{
-		Lock: &sync.Mutex{}, Shard: func(r *Reader) { shard = r.Uint() }, Host: func(r *Reader,
-			_ HostID) {
-			host = r.String()
-		},
-	})
+func load(fold string, version uint64, s Section) (shard uint64, host string, err error) {
+	err = form(fold, version, &shard, &host).Restore(s)
 	return shard, host, err
 }
 
 func TestSections(t *testing.T) {
-	all := save(t, form, map[HostID]bool{{"c2", "a"}: true, {"c1", "b"}: true, {"c1", "a"}: true, {}: true})
+	all := save(t, map[HostID]bool{{"c2", "a"}: true, {"c1", "b"}: true, {"c1", "a"}: true, {}: true})
 	want := []struct {
 		id    HostID
 		shard uint64
 		host  string
-	}{{HostID{}, 7, "at "}, {HostID{"c1", "a"}, 0, "at a"}, {HostID{"c1", "b"}, 0, "at b"}, {HostID{"c2", "a"}, 0,
-		"at a"}}
+	}{{HostID{}, 7, "state"}, {HostID{"c1", "a"}, 0, "state"}, {HostID{"c1", "b"}, 0, "state"},
+		{HostID{"c2", "a"}, 0, "state"}}
 	if len(all) != len(want) {
 		t.Fatalf("%d sections, want %d", len(all), len(want))
 	}
 	for i, s := range all {
-		shard, host, err := load(form, s)
+		shard, host, err := load("test", 2, s)
 		if err != nil || (HostID{s.Cluster, s.Host}) != want[i].id || shard != want[i].shard || host != want[i].host {
 			t.Errorf("section %d: %q/%q with %d and %q, %v; want %+v", i, s.Cluster, s.Host, shard, host, err, want[i])
 		}
 	}
-	none := save(t, form, nil)
-	if shard, host, err := load(form, none[0]); len(none) != 1 || shard != 7 || host != "" || err != nil {
+	none := save(t, nil)
+	if shard, host, err := load("test", 2, none[0]); len(none) != 1 || shard != 7 || host != "" || err != nil {
 		t.Errorf("without hosts: %d sections, %d, %q, %v", len(none), shard, host, err)
 	}
 }
 
 func TestVersions(t *testing.T) {
-	s := save(t, form, map[HostID]bool{{"c", "h"}: true})[1]
+	s := save(t, map[HostID]bool{{"c", "h"}: true})[1]
 	for _, tt := range []struct {
-		name string
-		form Form
-		s    Section
-		want error
-		says string
+		name  string
+		fold  string
+		reads uint64
+		s     Section
+		want  error
+		says  string
 	}{
-		{"its own", form, s, nil, ""},
-		{"an older one", Form{"test", 3}, s, nil, ""},
-		{"a newer one", Form{"test", 1}, s, ErrVersion, "version 2, and this program reads up to 1"},
-		{"another fold's", Form{"other", 2}, s, ErrDamaged, `belongs to fold "test"`},
-		{"no bytes", form, Section{Cluster: "c", Host: "h"}, ErrDamaged, "end early"},
-		{"bytes too many", form, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged, "1 bytes too many"},
-		{"version 0", form, Section{"c", "h", []byte("\x01\x04test\x00")}, ErrDamaged, "version 0"},
+		{"its own", "test", 2, s, nil, ""},
+		{"an older one", "test", 3, s, nil, ""},
+		{"a newer one", "test", 1, s, ErrVersion, "version 2, and this program reads up to 1"},
+		{"another fold's", "other", 2, s, ErrDamaged, `belongs to fold "test"`},
+		{"no bytes", "test", 2, Section{Cluster: "c", Host: "h"}, ErrDamaged, "end early"},
+		{"bytes too many", "test", 2, Section{"c", "h", append(bytes.Clone(s.Data), 0)}, ErrDamaged,
+			"1 bytes too many"},
+		{"version 0", "test", 2, Section{"c", "h", []byte("\x01\x04test\x00")}, ErrDamaged, "version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := load(tt.form, tt.s)
+			_, _, err := load(tt.fold, tt.reads, tt.s)
 			if !errors.Is(err, tt.want) ||
 				(err != nil && (!strings.Contains(err.Error(), tt.says) ||
 					!strings.Contains(err.Error(), `host "h" of cluster "c"`))) {
@@ -199,10 +194,83 @@ func TestVersions(t *testing.T) {
 
 func TestSaveStopsAtAnError(t *testing.T) {
 	full, n := errors.New("full"), 0
-	err := form.Save(&Writer{}, map[HostID]bool{{"c", "h"}: true}, Parts[*Writer]{
-		Lock: &sync.Mutex{}, Shard: func(*Writer) {}, Host: func(*Writer, HostID) {},
-	}, func(Section) error { n++; return full })
+	shard, host := uint64(1), "x"
+	err := form("test", 1, &shard, &host).Save(&Writer{}, map[HostID]bool{{"c", "h"}: true}, func(Section) error {
+		n++
+		return full
+	})
 	if !errors.Is(err, full) || n != 1 {
 		t.Errorf("got %v after %d sections", err, n)
+	}
+}
+
+// A Codec that reads restores the values that it wrote.
+func TestCodecRestoresValues(t *testing.T) {
+	type state struct {
+		bits   uint8
+		number uint64
+		signed int32
+		flag   bool
+		text   string
+		at     time.Time
+		small  float32
+		large  float64
+		list   []string
+		none   []string
+		index  map[string]uint32
+		empty  map[string]uint32
+	}
+	pass := func(c *Codec, s *state) {
+		Uint(c, &s.bits)
+		Uint(c, &s.number)
+		Int(c, &s.signed)
+		c.Bool(&s.flag)
+		c.String(&s.text)
+		c.Time(&s.at)
+		c.Float32(&s.small)
+		c.Float64(&s.large)
+		for _, list := range []*[]string{&s.list, &s.none} {
+			List(c, list, 1, func(v *string) { c.String(v) })
+		}
+		for _, index := range []*map[string]uint32{&s.index, &s.empty} {
+			Map(c, index, 2, strings.Compare, func(k *string, v *uint32) {
+				c.String(k)
+				Uint(c, v)
+			})
+		}
+	}
+	want := state{
+		bits: 255, number: math.MaxUint64, signed: -7, flag: true, text: "a", at: time.Unix(1, 2).UTC(), small: 1.5,
+		large: -2.5, list: []string{"b", "a", "b"}, index: map[string]uint32{"b": 1, "a": 2},
+	}
+	var w Writer
+	pass(&Codec{Writer: &w}, &want)
+	var got state
+	r := NewReader(w.Data())
+	if pass(&Codec{Reader: r}, &got); r.Err() != nil || r.Room(1) != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, %d bytes left; want %+v", got, r.Err(), r.Room(1), want)
+	}
+}
+
+func TestCodecRefusesDamage(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		data []byte
+		read func(*Codec)
+		want string
+	}{
+		{"8 bits", []byte{0x80, 2}, func(c *Codec) { Uint(c, new(uint8)) }, "want at most 255"},
+		{"32 bits", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 1}, func(c *Codec) { Int(c, new(int32)) }, "too many bits"},
+		{"float", make([]byte, 7), func(c *Codec) { c.Float64(new(float64)) }, "end early"},
+		{"a key twice", []byte{2, 1, 1, 'a', 2}, func(c *Codec) {
+			Map(c, &map[string]bool{}, 1, strings.Compare, func(k *string, _ *bool) { c.String(k) })
+		}, "appears twice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &Codec{Reader: NewReader(tt.data)}
+			if tt.read(c); !c.Failed() || !strings.Contains(c.Reader.Err().Error(), tt.want) {
+				t.Errorf("got %v, want %q", c.Reader.Err(), tt.want)
+			}
+		})
 	}
 }

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"encoding/binary"
-	"math"
 	"time"
 )
 
@@ -37,16 +36,6 @@ func (w *Writer) Bool(v bool) {
 		return
 	}
 	w.Byte(0)
-}
-
-// Float64 appends eight bytes.
-func (w *Writer) Float64(v float64) {
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, math.Float64bits(v))
-}
-
-// Float32 appends four bytes.
-func (w *Writer) Float32(v float32) {
-	w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
 }
 
 // Bytes appends the length of b, then b.

@@ -1,5 +1,7 @@
 package leak
 
+import "github.com/gputap/gputap/schema"
+
 // threads assigns a slot to every thread that made live memory. It reuses the slots of threads without live memory,
 // because a server may start a thread per request for months.
 type threads struct {
@@ -56,4 +58,24 @@ func (t *threads) take(batch uint64) uint32 {
 	}
 	t.slots = append(t.slots, thread{})
 	return uint32(len(t.slots) - 1)
+}
+
+// origins numbers the calls that the whole fleet makes, a few dozen. Calls above 255 share the number 0.
+type origins struct {
+	rows  []schema.CallRef
+	index map[schema.CallRef]uint8
+}
+
+func newOrigins() origins {
+	return origins{rows: make([]schema.CallRef, 1), index: map[schema.CallRef]uint8{}}
+}
+
+func (o *origins) number(ref schema.CallRef) uint8 {
+	i, known := o.index[ref]
+	if !known && len(o.rows) < 256 {
+		i = uint8(len(o.rows))
+		o.rows = append(o.rows, ref)
+		o.index[ref] = i
+	}
+	return i
 }

@@ -1,10 +1,10 @@
 package leak
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -64,9 +64,9 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 // moveTo assigns a row to another GPU because a later event named the GPU better.
 func (r *row) moveTo(h *boot, uuid string) {
 	if r.class.OnGPU() {
-		r.card.sub(r.live.bytes)
+		r.card.change(r.live.bytes, -1)
 		r.card = h.cardOf(uuid)
-		r.card.add(r.live.bytes)
+		r.card.change(r.live.bytes, 1)
 	}
 	r.uuid = uuid
 }
@@ -74,10 +74,10 @@ func (r *row) moveTo(h *boot, uuid string) {
 // workload returns the counters of a row. It looks them up again after the row's labels changed.
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
-		r.counter = t.workloads.acquire(workloadID{snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}, labels{
-			hostname: process.Label(p.ID.Host), gpu: ordinal(r.gpu), uuid: process.Label(r.uuid),
-			container: process.Label(p.Container), comm: process.Label(p.State.comm), class: r.class,
-		}})
+		r.counter = t.workloads.acquire(workloadID{process.Workload{
+			HostID: p.State.boot.id, GPU: ordinal(r.gpu), UUID: process.Label(r.uuid),
+			Container: process.Label(p.Container), Comm: process.Label(p.State.comm),
+		}, r.class})
 	}
 	return r.counter
 }
@@ -100,4 +100,74 @@ func ordinal(gpu int32) string {
 		return ""
 	}
 	return strconv.Itoa(int(gpu))
+}
+
+// card is one physical GPU of one host, found by its UUID. Processes number their GPUs independently.
+type card struct {
+	live uint64 // bytes of all processes
+	last sample
+}
+
+const (
+	maxCards   = 256 // per host
+	maxSamples = 64  // GPUs per process whose memory the process queried
+)
+
+// A nil *card stands for a GPU whose UUID is unknown.
+
+// change adds n times so many live bytes; n may be negative.
+func (c *card) change(bytes uint64, n int) {
+	if c != nil {
+		c.live += uint64(n) * bytes
+	}
+}
+
+// cardOf returns the card with this UUID, adding it if it is new; nil if the UUID is unknown.
+func (h *boot) cardOf(uuid string) *card {
+	c := h.cards[uuid]
+	if c == nil && uuid != "" && len(h.cards) < maxCards {
+		if h.cards == nil {
+			h.cards = map[string]*card{}
+		}
+		c = &card{}
+		h.cards[uuid] = c
+	}
+	return c
+}
+
+// sample is one answer of cuMemGetInfo, with the live bytes at that moment.
+type sample struct {
+	gpu         int32 // ordinal in the process's numbering; noGPU: unknown
+	uuid        string
+	inferred    bool
+	at          schema.KTime
+	used, total uint64 // bytes of the whole GPU
+	own, all    uint64 // live bytes of the process that asked, and of all processes of its host
+}
+
+// memInfo stores an answer of cuMemGetInfo with the live bytes of that GPU.
+func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
+	s := &p.State
+	now := sample{gpu: noGPU, at: returned(m), used: m.Bytes, total: m.Aux}
+	if m.GPU > 0 {
+		g := &t.in.GPUs[m.GPU-1]
+		now.gpu, now.uuid, now.inferred = int32(g.Ordinal), g.UUID, g.Inferred
+	}
+	for i := range s.rows {
+		if r := &s.rows[i]; r.gpu == now.gpu && r.class.OnGPU() {
+			now.own += r.live.bytes
+		}
+	}
+	now.all = now.own
+	if c := s.boot.cardOf(now.uuid); c != nil {
+		now.all = c.live
+		c.last = now
+	}
+	i := slices.IndexFunc(s.samples, func(old sample) bool { return old.gpu == now.gpu })
+	switch {
+	case i >= 0:
+		s.samples[i] = now
+	case len(s.samples) < maxSamples:
+		s.samples = append(s.samples, now)
+	}
 }

@@ -1,6 +1,8 @@
 package leak
 
-import "github.com/gputap/gputap/schema"
+import (
+	"github.com/gputap/gputap/schema"
+)
 
 // cudaContext is one CUDA context of a process. Index 0 stands for unknown contexts: memory allocated there ends with
 // the process. An ended context keeps its index while an allocation refers to it.
@@ -17,8 +19,9 @@ type cudaContext struct {
 	ended   bool
 }
 
-// maxContexts limits the contexts of one process. The contexts above the limit count as unknown.
-const maxContexts = 256
+// maxPlaces limits the contexts and the pools of one process. The contexts above the limit count as unknown. The pools
+// above it are not distinguished.
+const maxPlaces = 256
 
 func newContexts() []cudaContext { return []cudaContext{{gpu: noGPU}} }
 
@@ -71,18 +74,23 @@ func (s *state) contextAt(handle uint64) uint8 {
 }
 
 // addContext stores a context and returns its index; 0: all indexes are in use.
-func (s *state) addContext(c cudaContext) uint8 {
-	for i := 1; i < len(s.contexts); i++ {
-		if old := &s.contexts[i]; old.ended && old.live == 0 {
-			*old = c
-			return uint8(i)
+func (s *state) addContext(c cudaContext) (i uint8) {
+	s.contexts, i = place(s.contexts, c, func(old *cudaContext) bool { return old.ended && old.live == 0 })
+	return i
+}
+
+// place stores v at the first index from 1 on that is free, and returns the index; 0: all 255 are in use.
+func place[T any](all []T, v T, free func(*T) bool) ([]T, uint8) {
+	for i := 1; i < len(all); i++ {
+		if free(&all[i]) {
+			all[i] = v
+			return all, uint8(i)
 		}
 	}
-	if len(s.contexts) == maxContexts {
-		return 0
+	if len(all) == maxPlaces {
+		return all, 0
 	}
-	s.contexts = append(s.contexts, c)
-	return uint8(len(s.contexts) - 1)
+	return append(all, v), uint8(len(all))
 }
 
 // primaryOf returns the primary context of a GPU and adds it if needed; 0 if the GPU is unknown.
@@ -99,18 +107,18 @@ func (s *state) primaryOf(gpu int32) uint8 {
 }
 
 // contextCreate adds a context. A green context is a user of its GPU's primary context.
-func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) {
+func (t *Tracker) contextCreate(p *proc, m *schema.Memory) {
 	s, gpu := &p.State, t.ordinalOf(m.GPU)
 	i := s.contextAt(m.Ptr)
-	green := m.Aux != 0 || ref.Symbol == "cuGreenCtxCreate"
+	green := m.Aux != 0 || t.in.Calls[m.Call].Symbol == "cuGreenCtxCreate"
 	switch {
 	case m.Ptr == 0:
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	case i != 0 && green && m.Aux != 0:
 		return // cuCtxFromGreenCtx returned a second handle of a known green context
 	case i != 0:
-		t.countOverLive(p)
+		t.count(p, reallocOverLive)
 		t.dropContext(p, i, returned(m))
 	}
 	c := cudaContext{handle: m.Ptr, since: returned(m), gpu: gpu, green: green}
@@ -123,24 +131,29 @@ func (t *Tracker) contextCreate(p *proc, ref *schema.CallRef, m *schema.Memory) 
 		}
 	}
 	if s.addContext(c) == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
+	}
+}
+
+// knownContext is the rule of a call that ends the context m.Ptr or a use of it.
+func knownContext(end func(*Tracker, *proc, uint8, schema.KTime)) func(*Tracker, *proc, *schema.Memory) {
+	return func(t *Tracker, p *proc, m *schema.Memory) {
+		if i := p.State.contextAt(m.Ptr); i != 0 {
+			end(t, p, i, m.Time)
+		} else {
+			t.count(p, unknownContext)
+		}
 	}
 }
 
 // contextDestroy ends a context. Memory allocated in a green context stays with the primary context. The primary
 // context ends if the green context was its last user (measured: driver 580, H200).
-func (t *Tracker) contextDestroy(p *proc, m *schema.Memory) {
-	s := &p.State
-	i := s.contextAt(m.Ptr)
-	if i == 0 {
-		t.countUnknownContext(p)
+func (t *Tracker) contextDestroy(p *proc, i uint8, at schema.KTime) {
+	if at < p.State.contexts[i].since {
+		t.count(p, lateFree)
 		return
 	}
-	if m.Time < s.contexts[i].since {
-		t.countLate(p)
-		return
-	}
-	t.dropContext(p, i, m.Time)
+	t.dropContext(p, i, at)
 }
 
 func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
@@ -161,7 +174,7 @@ func (t *Tracker) dropContext(p *proc, i uint8, at schema.KTime) {
 // contextRetain adds a user to a primary context.
 func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	s := &p.State
@@ -173,7 +186,7 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 		}
 	}
 	if i == 0 {
-		t.countUnknownContext(p)
+		t.count(p, unknownContext)
 		return
 	}
 	c := &s.contexts[i]
@@ -181,17 +194,8 @@ func (t *Tracker) contextRetain(p *proc, m *schema.Memory) {
 	c.users++
 }
 
-// contextRelease removes a user from a primary context. The last release ends the context.
-func (t *Tracker) contextRelease(p *proc, m *schema.Memory) {
-	i := p.State.contextAt(m.Ptr)
-	if i == 0 {
-		t.countUnknownContext(p)
-		return
-	}
-	t.dropUser(p, i, m.Time)
-}
-
-// dropUser removes one user. The number of users is reliable only if all calls of the process were seen.
+// dropUser removes a user of a primary context. The last one ends it. The number of users is reliable only if all
+// calls of the process were seen.
 func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 	c := &p.State.contexts[i]
 	if c.users > 0 {
@@ -204,17 +208,7 @@ func (t *Tracker) dropUser(p *proc, i uint8, at schema.KTime) {
 			return
 		}
 	}
-	t.countUnknownContext(p)
-}
-
-// contextReset frees the memory of a primary context and keeps its users.
-func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
-	i := p.State.contextAt(m.Ptr)
-	if i == 0 {
-		t.countUnknownContext(p)
-		return
-	}
-	t.endContext(p, i, m.Time)
+	t.count(p, unknownContext)
 }
 
 // endContext frees the allocations in context i that are older than time at, and closes the holders there. It visits
@@ -222,15 +216,10 @@ func (t *Tracker) contextReset(p *proc, m *schema.Memory) {
 func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	s := &p.State
 	if s.contexts[0].live > 0 {
-		t.countUnknownContext(p) // some memory of unknown context may be gone too
+		t.count(p, unknownContext) // some memory of unknown context may be gone too
 	}
 	if i == 0 || s.contexts[i].live == 0 {
 		return
-	}
-	for j := range s.rows { // in row order: the order in which rows acquire workloads must not depend on the index
-		if r := &s.rows[j]; r.live.allocations > 0 && endsWithContext(r.class) {
-			t.workload(p, r)
-		}
 	}
 	s.addresses.sweep(&t.slab, func(n uint32) bool {
 		a := t.slab.at(n)
@@ -248,8 +237,110 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	})
 }
 
-// countUnknownContext counts a context call whose effect on memory is unknown.
-func (t *Tracker) countUnknownContext(p *proc) {
-	t.counters.UnknownContexts++
-	p.State.boot.totals.unknownContexts++
+// pool is a memory pool of a process. Index 0 stands for pools that no allocation names. A destroyed pool keeps its
+// index while an allocation refers to it: destroying a pool frees nothing (measured: driver 580, H200).
+type pool struct {
+	handle    uint64
+	since     schema.KTime // return time of the call that created it; 0: not seen
+	gpu       int32        // ordinal in the process's numbering; noGPU: unknown
+	limit     uint64       // bytes; 0: no limit
+	imported  bool
+	destroyed bool
+	live      amount // allocated from it by its handle
+	reserved  reading
+	used      reading
+}
+
+// reading is an amount that the driver reported to the program.
+type reading struct {
+	bytes uint64
+	at    schema.KTime // 0: never
+}
+
+// Values of CUmemPool_attribute.
+const (
+	poolReserved = 5
+	poolUsed     = 7
+)
+
+// pool returns the index of the pool that m names, adding it if it is new.
+func (t *Tracker) pool(p *proc, m *schema.Memory) uint8 {
+	if i := p.State.poolAt(m.Pool); i != 0 {
+		return i
+	}
+	return p.State.addPool(pool{handle: m.Pool, gpu: t.ordinalOf(m.GPU)})
+}
+
+// poolAt returns the index of the pool with this handle; 0: none.
+func (s *state) poolAt(handle uint64) uint8 {
+	for i := 1; i < len(s.pools); i++ {
+		if q := &s.pools[i]; q.handle == handle && !q.destroyed {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
+// addPool stores a pool and returns its index; 0: all indexes are in use.
+func (s *state) addPool(q pool) (i uint8) {
+	if s.pools == nil {
+		s.pools = make([]pool, 1)
+	}
+	s.pools, i = place(s.pools, q, func(old *pool) bool { return old.destroyed && old.live.allocations == 0 })
+	return i
+}
+
+func (t *Tracker) poolCreate(p *proc, m *schema.Memory) {
+	if m.Ptr == 0 {
+		return
+	}
+	s := &p.State
+	if old := s.poolAt(m.Ptr); old != 0 {
+		t.count(p, reallocOverLive)
+		s.endPool(old)
+	}
+	q := pool{handle: m.Ptr, since: returned(m), gpu: t.ordinalOf(m.GPU), limit: m.Aux}
+	if t.in.Calls[m.Call].Class == schema.ClassIPC {
+		q.imported, q.limit = true, 0 // for an import, Aux is the token
+	}
+	s.addPool(q)
+}
+
+// poolDestroy removes a pool and its readings. Memory allocated from the pool stays live.
+func (t *Tracker) poolDestroy(p *proc, m *schema.Memory) {
+	s := &p.State
+	i := s.poolAt(m.Ptr)
+	switch {
+	case i == 0:
+		t.count(p, unmatchedFree)
+	case m.Time < s.pools[i].since:
+		t.count(p, lateFree)
+	default:
+		s.endPool(i)
+	}
+}
+
+func (s *state) endPool(i uint8) {
+	q := &s.pools[i]
+	q.destroyed, q.reserved, q.used = true, reading{}, reading{}
+}
+
+// poolInfo stores a reading of a pool. Programs do not create the default pool of a GPU; it appears only here.
+func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
+	if m.Ptr == 0 || (m.Aux != poolReserved && m.Aux != poolUsed) {
+		return
+	}
+	s := &p.State
+	i := s.poolAt(m.Ptr)
+	if i == 0 {
+		if i = s.addPool(pool{handle: m.Ptr, gpu: t.ordinalOf(m.GPU)}); i == 0 {
+			return
+		}
+	}
+	q, now := &s.pools[i], reading{m.Bytes, returned(m)}
+	if m.Aux == poolReserved {
+		q.reserved = now
+	} else {
+		q.used = now
+	}
 }
