@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +25,6 @@ type manifest struct {
 	Owner    string `json:"owner"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	Sums     []any  `json:"sums"`
 }
 
 func (m manifest) String() string {
@@ -43,52 +41,20 @@ type commits struct {
 	faults []error
 }
 
-// watchCommits watches until the fleet is closed.
-func (f *fleet) watchCommits() error {
+// watchCommits watches until the connection is closed.
+func (f *fleet) watchCommits(ctx context.Context) error {
 	f.commits = &commits{newest: map[string]manifest{}}
 	if _, err := f.nc.Subscribe(manifestSubjects, f.commits.onPublished); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	f.stopWatching = func() {
-		stop()
-		<-ended
-	}
-	go func() {
-		defer close(ended)
-		for from := uint64(1); ctx.Err() == nil; _ = cluster.Sleep(ctx, 100*time.Millisecond) {
-			from = f.readCommits(ctx, from)
-		}
-	}()
-	return nil
-}
-
-// readCommits reads stored manifests from a sequence on, until NATS is unreachable. It returns the next sequence.
-func (f *fleet) readCommits(ctx context.Context, from uint64) uint64 {
 	ordered, err := f.js.OrderedConsumer(ctx, schema.StateStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{manifestSubjects},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
 	if err != nil {
-		return from
+		return err
 	}
-	messages, err := ordered.Messages()
-	if err != nil {
-		return from
-	}
-	defer context.AfterFunc(ctx, messages.Stop)()
-	defer messages.Stop()
-	for {
-		m, err := messages.Next()
-		if err != nil {
-			return from
-		}
-		if meta, err := m.Metadata(); err == nil && meta.Sequence.Stream >= from {
-			from = meta.Sequence.Stream + 1
-			f.commits.onStored(m.Subject(), m.Data())
-		}
-	}
+	_, err = ordered.Consume(func(m jetstream.Msg) { f.commits.onStored(m.Subject(), m.Data()) })
+	return err
 }
 
 func (c *commits) onStored(subject string, data []byte) {
@@ -134,7 +100,7 @@ func (c *commits) counts() (stored, fenced int) {
 func (c *commits) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(c.faults[:min(len(c.faults), mostFaults)]...)
+	return firstOf(c.faults)
 }
 
 // sequences returns up to where each fold has committed: the sum over its shards.
@@ -146,10 +112,14 @@ func (c *commits) sequences() map[string]uint64 {
 	return sums
 }
 
-// allShardsOwned returns nil once each fold has an owner of each shard.
-func (f *fleet) allShardsOwned() error {
-	if have, want := len(f.commits.all()), f.shards*len(fold.Names()); have < want {
-		return fmt.Errorf("the consumers own %d of %d shards", have, want)
+// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were
+// never all down for long. A run below a minute may end before a commit is due.
+func (f *fleet) checkProgress(before map[string]uint64) error {
+	after := f.commits.sequences()
+	for _, name := range fold.Names() {
+		if f.duration >= time.Minute && after[name] <= before[name] {
+			return fmt.Errorf("%s committed nothing in %s of disturbances", name, f.duration)
+		}
 	}
 	return nil
 }
@@ -162,33 +132,31 @@ func (f *fleet) delayCommit(ctx context.Context) error {
 	f.note("delay a commit", subject)
 	d := newDelay("PUB " + subject + " ")
 	for _, p := range f.proxies {
-		p.setDelay(d)
+		p.delay.Store(d)
 	}
-	defer func() {
-		for _, p := range f.proxies {
-			p.setDelay(nil)
-		}
-		d.release()
-	}()
 	select {
 	case <-d.caught:
+		f.waitForClaim(ctx, subject)
 	case <-time.After(time.Minute):
-		f.Say("nothing was committed for a minute; no commit was delayed")
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
-	epoch := f.commits.all()[subject].Epoch
-	for deadline := time.Now().Add(time.Minute); f.commits.all()[subject].Epoch == epoch; {
-		if time.Now().After(deadline) {
-			f.Say("no other instance claimed the shard within a minute; the commit was sent on")
-			return nil
-		}
-		if err := cluster.Sleep(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
+	for _, p := range f.proxies {
+		p.delay.Store(nil)
 	}
 	d.release()
-	_ = cluster.Sleep(ctx, 2*time.Second)
-	return nil
+	return cluster.Sleep(ctx, 2*time.Second)
+}
+
+// waitForClaim waits up to a minute until another instance claims a shard.
+func (f *fleet) waitForClaim(ctx context.Context, subject string) {
+	epoch := f.commits.all()[subject].Epoch
+	err := cluster.Until(ctx, time.Minute, func() error {
+		if f.commits.all()[subject].Epoch == epoch {
+			return fmt.Errorf("no instance claimed %s, whose commit was delayed", subject)
+		}
+		return nil
+	})
+	if err != nil {
+		f.Say("%v", err) // the next commit that is delayed may be of a shard that is needed
+	}
 }

@@ -74,10 +74,10 @@ func TestDelayedBytesArriveOnceInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	d := newDelay("two ")
-	p.setDelay(d)
-	client, err := net.Dial("tcp", p.listener.Addr().String())
+	p.delay.Store(d)
+	client, err := net.Dial("tcp", p.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,14 +47,15 @@ func TestRunMustExerciseEverything(t *testing.T) {
 		f.hosts = all.hosts
 		p := &cluster.Process{Name: "leak-0", Dir: f.Dir}
 		began := time.Now()
-		log := logLine(began.Add(-time.Second), logAcquired)
+		log := logLine(began.Add(-time.Second), acquired)
 		if row.done.takeovers > 0 {
-			log += logLine(began.Add(time.Second), logAcquired) + logLine(began.Add(2*time.Second), logFolded)
+			log += logLine(began.Add(time.Second), acquired) + logLine(began.Add(2*time.Second), folded)
 		}
 		if err := os.WriteFile(p.Log(), []byte(log), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		f.consumers, f.kills = append(f.consumers, p), []kill{{p.Name, began}}
+		f.consumers = append(f.consumers, p)
+		f.kills = []shardEvent{{process: p.Name, what: killed, at: began}}
 		truth := newTruth()
 		truth.withheld = row.done.withheld
 		for i := range row.done.hosts {

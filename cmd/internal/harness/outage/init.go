@@ -2,25 +2,29 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
 const (
+	clusterName = "outage"
+	hostName    = "guest"
 	metrics     = "127.0.0.1:9401"
-	attachLimit = 5 * time.Minute // qemu may emulate each instruction, on a busy machine
+	attachLimit = 5 * time.Minute // qemu emulates each instruction, on a busy machine
 	endLimit    = 5 * time.Minute // probes are detached one by one
 )
 
@@ -28,8 +32,7 @@ const (
 type host struct {
 	boot     string
 	serial   *os.File // reports to this program's other half
-	producer *exec.Cmd
-	ended    chan error // of the producer
+	producer *cluster.Process
 
 	mu sync.Mutex // one report at a time
 }
@@ -58,7 +61,7 @@ func (h *host) run() error {
 		return err
 	}
 	programs.end()
-	if err := h.endProducer(); err != nil {
+	if err := h.producer.Stop(syscall.SIGTERM, endLimit); err != nil {
 		return err
 	}
 	if err := syscall.Unmount("/disk", 0); err != nil {
@@ -83,8 +86,8 @@ func (h *host) setUp() error {
 	if err := guest.Load("/modules"); err != nil {
 		return err
 	}
-	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}, 8),
-		guest.Address("eth0", [4]byte{10, 0, 2, 15}, 24)); err != nil {
+	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}),
+		guest.Address("eth0", [4]byte{10, 0, 2, 15})); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/disk", 0o755); err != nil {
@@ -102,15 +105,9 @@ func (h *host) openSerial() error {
 	if err != nil {
 		return err
 	}
-	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	t.Iflag, t.Oflag, t.Lflag = 0, 0, 0
-	t.Cflag = unix.CS8 | unix.CREAD | unix.CLOCAL | unix.B115200
-	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
 	h.serial = f
-	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
+	_, err = term.MakeRaw(int(f.Fd()))
+	return err
 }
 
 func (h *host) send(r report) {
@@ -129,44 +126,30 @@ func (h *host) send(r report) {
 	}
 }
 
-// argument returns the value of an argument of the Linux command line.
-func argument(name string) string {
-	text, _ := os.ReadFile("/proc/cmdline")
-	for _, word := range strings.Fields(string(text)) {
-		if value, ok := strings.CutPrefix(word, name); ok {
-			return value
-		}
-	}
-	return ""
-}
-
 // startProducer returns once the stub has its probes: programs that start later are traced from their first call.
 func (h *host) startProducer() error {
-	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argNATS),
-		"--producer.cluster", clusterName, "--producer.host", hostName, "--library", stubLibrary,
-		"--outbox", "/disk/outbox", "--metrics.addr", metrics, "--log.format", "text")
-	h.producer.Stdout, h.producer.Stderr = os.Stdout, os.Stderr
+	h.producer = &cluster.Process{Name: "gputap-producer", Dir: "/disk", Args: []string{
+		"/gputap/bin/gputap-producer", "--nats.url", os.Getenv(envNATS), "--producer.cluster", clusterName,
+		"--producer.host", hostName, "--library", stubLibrary, "--outbox", "/disk/outbox",
+		"--metrics.addr", metrics, "--log.format", "text",
+	}}
 	if err := h.producer.Start(); err != nil {
 		return err
 	}
-	h.ended = make(chan error, 1)
-	go func() { h.ended <- h.producer.Wait() }()
-	for deadline := time.Now().Add(attachLimit); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		if _, err := outboxOf(metrics); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the producer has not attached its probes within %s", attachLimit)
+	return cluster.Until(context.Background(), attachLimit, func() error {
+		_, err := outboxBatches()
+		return err
+	})
 }
 
-// outboxOf reads the producer's metrics.
-func outboxOf(addr string) (*outbox, error) {
-	page, err := scrape.Get("http://"+addr+"/metrics", "gputap_producer_outbox_")
+// outboxBatches reads the number of batches in the outbox from the producer's metrics.
+func outboxBatches() (int, error) {
+	page, err := scrape.Get("http://"+metrics+"/metrics", "gputap_producer_outbox_")
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	batches, err := page.Require("gputap_producer_outbox_batches")
-	return &outbox{int(batches), int64(page.Sum("gputap_producer_outbox_bytes"))}, err
+	return int(batches), err
 }
 
 const reportInterval = 500 * time.Millisecond
@@ -183,29 +166,14 @@ func (h *host) reportUntilEnd(programs *programs) error {
 		select {
 		case <-end:
 			return nil
-		case err := <-h.ended:
-			return fmt.Errorf("the producer ended by itself: %w", err)
 		case <-tick.C:
 		}
+		if err := cluster.CheckRunning(h.producer); err != nil {
+			return err
+		}
 		programs.report()
-		if o, err := outboxOf(metrics); err == nil {
-			h.send(report{Outbox: o})
+		if batches, err := outboxBatches(); err == nil {
+			h.send(report{Outbox: &batches})
 		}
-	}
-}
-
-// endProducer stops the producer as a service manager would.
-func (h *host) endProducer() error {
-	if err := h.producer.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case err := <-h.ended:
-		if err != nil {
-			return fmt.Errorf("stop the producer: %w", err)
-		}
-		return nil
-	case <-time.After(endLimit):
-		return fmt.Errorf("stop the producer: it still runs after %s", endLimit)
 	}
 }

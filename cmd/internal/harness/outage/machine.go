@@ -30,19 +30,19 @@ const diskBytes = 4 << 30 // sparse
 // machine is the guest as seen from outside.
 type machine struct {
 	*cluster.Workspace
-	accel, image string
-	cmdline      string
+	image   string
+	natsURL string
 
-	qemu  *exec.Cmd
-	stdin io.WriteCloser
-	ended chan error // of qemu
+	qemu    *exec.Cmd
+	stdin   io.Writer       // the guest's second serial port
+	running context.Context // of one boot; its cause is why qemu ended, or what the guest failed at
+	off     chan struct{}   // closed when qemu has ended
 
 	mu       sync.Mutex
 	boots    []string // boot ids
 	shut     string   // id of the last boot that shut down in order
-	failed   error
-	outbox   outbox
-	outboxAt time.Time                // by this machine's clock
+	outbox   int      // batches
+	outboxAt time.Time
 	behind   map[string]time.Duration // by boot: how far the guest's clock is behind this machine's, at most
 	programs map[programID]*program
 }
@@ -53,32 +53,26 @@ type programID struct {
 }
 
 // newMachine creates the disk and the initramfs.
-func newMachine(ctx context.Context, w *cluster.Workspace, accel, natsURL string, rate int) (*machine, error) {
-	cache, err := filepath.Abs("bin/oldlinux")
+func newMachine(ctx context.Context, w *cluster.Workspace, natsURL string) (*machine, error) {
+	m := &machine{
+		Workspace: w, natsURL: natsURL, programs: map[programID]*program{}, behind: map[string]time.Duration{},
+	}
+	var err error
+	if m.image, err = guest.Debian12.Image(); err != nil {
+		return nil, err
+	}
+	files := map[string]string{"gputap/bin/gputap-producer": m.Program("gputap-producer")}
+	paths, err := guest.Debian12.Modules(modules)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, err
+	for i, path := range paths {
+		files[fmt.Sprintf("modules/%02d-%s", i, filepath.Base(path))] = path
 	}
-	m := &machine{
-		Workspace: w, accel: accel, cmdline: fmt.Sprintf("%s%s %s%d", argNATS, natsURL, argRate, rate),
-		programs: map[programID]*program{}, behind: map[string]time.Duration{},
-	}
-	if m.image, err = guest.Debian12.Image(cache); err != nil {
-		return nil, err
-	}
-	if accel == "auto" {
-		m.accel = guest.Accel(ctx, m.image)
-	}
-	if err := m.pack(cache); err != nil {
+	if err := guest.Pack(m.Path("initramfs"), files); err != nil {
 		return nil, fmt.Errorf("create the initramfs: %w", err)
 	}
-	disk, err := os.Create(m.Path("disk"))
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(disk.Truncate(diskBytes), disk.Close()); err != nil {
+	if err := errors.Join(os.WriteFile(m.Path("disk"), nil, 0o644), os.Truncate(m.Path("disk"), diskBytes)); err != nil {
 		return nil, err
 	}
 	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", m.Path("disk")).CombinedOutput(); err != nil {
@@ -87,75 +81,58 @@ func newMachine(ctx context.Context, w *cluster.Workspace, accel, natsURL string
 	return m, nil
 }
 
-func (m *machine) pack(cache string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	files := map[string]string{
-		"init": self, "gputap/bin/gputap-producer": m.Program("gputap-producer"),
-		"gputap/bin/workload": "bin/workload", "gputap/bin/stub/libcuda.so.1": "bin/stub/libcuda.so.1",
-	}
-	paths, err := guest.Debian12.Modules(cache, modules)
-	if err != nil {
-		return err
-	}
-	for i, path := range paths {
-		files[fmt.Sprintf("modules/%02d-%s", i, filepath.Base(path))] = path
-	}
-	if err := guest.Libraries("bin/workload", files); err != nil {
-		return err
-	}
-	return guest.Pack(m.Path("initramfs"), files)
-}
-
 // start turns the machine on. Each boot has a qemu process of its own: an emulating one is slow after a reset, because
 // it must translate code again. The console of Linux is appended to the file "console"; reports come from the second
 // serial port.
 func (m *machine) start(ctx context.Context) error {
-	m.qemu = guest.Qemu(ctx, m.accel, m.image, m.Path("initramfs"), m.cmdline,
+	qemu := guest.Qemu(ctx, m.image, m.Path("initramfs"), envNATS+"="+m.natsURL,
 		"-chardev", "file,id=console,append=on,path="+m.Path("console"),
 		"-serial", "chardev:console", "-serial", "stdio",
 		"-drive", "if=virtio,format=raw,file="+m.Path("disk"), "-nic", "user,model=virtio-net-pci")
-	m.qemu.Stderr = os.Stderr
-	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var err error
-	if m.stdin, err = m.qemu.StdinPipe(); err != nil {
-		return err
-	}
-	stdout, err := m.qemu.StdoutPipe()
+	qemu.Stderr = os.Stderr
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdin, err := qemu.StdinPipe()
 	if err != nil {
 		return err
 	}
-	if err := m.qemu.Start(); err != nil {
+	stdout, err := qemu.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := qemu.Start(); err != nil {
 		return fmt.Errorf("%w (apt-get install qemu-system-x86)", err)
 	}
-	m.ended = make(chan error, 1)
+	running, end := context.WithCancelCause(ctx)
+	off := make(chan struct{})
+	m.qemu, m.stdin, m.running, m.off = qemu, stdin, running, off
 	go func() {
+		defer close(off)
 		lines := bufio.NewScanner(stdout)
 		for lines.Buffer(nil, 1<<20); lines.Scan(); {
-			m.receive(lines.Bytes())
+			if err := m.receive(lines.Bytes()); err != nil {
+				end(err)
+			}
 		}
-		m.ended <- m.qemu.Wait()
+		_ = qemu.Wait()
+		end(fmt.Errorf("qemu ended with %s (see %s)", qemu.ProcessState, m.Path("console")))
 	}()
 	return nil
 }
 
 // receive takes one report. Other lines are from the firmware.
-func (m *machine) receive(text []byte) {
+func (m *machine) receive(text []byte) error {
 	if len(text) == 0 || text[0] != '{' {
-		return
+		return nil
 	}
 	var r report
-	err := json.Unmarshal(text, &r)
+	if err := json.Unmarshal(text, &r); err != nil {
+		return fmt.Errorf("parse the guest's report %q: %w", text, err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case err != nil:
-		m.failed = fmt.Errorf("parse the guest's report %q: %w", text, err)
-		return
 	case r.Failed != "":
-		m.failed = fmt.Errorf("the guest failed: %s", r.Failed)
+		return fmt.Errorf("the guest failed: %s", r.Failed)
 	case r.Ready:
 		m.boots = append(m.boots, r.Boot)
 	case r.Ended:
@@ -169,70 +146,60 @@ func (m *machine) receive(text []byte) {
 	if least, known := m.behind[r.Boot]; !known || late < least {
 		m.behind[r.Boot] = late
 	}
+	return nil
 }
 
 // shutDown lets the host end its programs and the producer in order, and turn itself off.
-func (m *machine) shutDown(ctx context.Context) error {
-	m.mu.Lock()
-	boot := m.boots[len(m.boots)-1]
-	m.mu.Unlock()
+func (m *machine) shutDown() error {
 	if _, err := io.WriteString(m.stdin, wordEnd+"\n"); err != nil {
 		return err
 	}
-	if err := m.until(ctx, bootLimit, "the host has shut down", func() bool { return m.shut == boot }); err != nil {
-		return err
-	}
 	select {
-	case err := <-m.ended:
-		m.ended <- err // for cutPower
-		return err
+	case <-m.off:
 	case <-time.After(bootLimit):
-		return fmt.Errorf("qemu still runs after the shutdown (see %s)", m.Path("console"))
+		return fmt.Errorf("the host has not shut down within %s (see %s)", bootLimit, m.Path("console"))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shut != m.boots[len(m.boots)-1] {
+		return fmt.Errorf("the host has not shut down in order: %w", context.Cause(m.running))
+	}
+	return nil
 }
 
 // cutPower kills qemu if it runs.
 func (m *machine) cutPower() {
-	if m.qemu.Process == nil {
-		return
+	if m.off != nil {
+		_ = m.qemu.Process.Kill()
+		<-m.off
 	}
-	_ = m.qemu.Process.Kill()
-	<-m.ended
 }
 
-// until waits until met returns true. It calls met with mu held.
-func (m *machine) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
-	deadline := time.After(within)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for off := false; ; {
+// until waits until met returns true, which it calls with mu held. The error says what else.
+func (m *machine) until(within time.Duration, otherwise string, met func() bool) error {
+	return cluster.Until(m.running, within, func() error {
 		m.mu.Lock()
-		failed, yes := m.failed, met()
-		m.mu.Unlock()
-		switch {
-		case failed != nil:
-			return failed
-		case yes:
-			return nil
-		case off:
-			return fmt.Errorf("qemu ended before %s (see %s)", what, m.Path("console"))
+		defer m.mu.Unlock()
+		if !met() {
+			return fmt.Errorf("%s (see %s)", otherwise, m.Path("console"))
 		}
-		select {
-		case <-tick.C:
-		case err := <-m.ended:
-			m.ended <- err // for cutPower
-			off = true     // all reports were read before
-		case <-deadline:
-			return fmt.Errorf("wait until %s: not within %s (see %s)", what, within, m.Path("console"))
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return nil
+	})
 }
 
-// backlog describes the content of the outbox by the last report.
-func (m *machine) backlog() string {
+// programEnded reports whether a program has ended. It is called with mu held.
+func (m *machine) programEnded() bool {
+	for _, p := range m.programs {
+		if !p.Ended.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// backlog returns the number of batches in the outbox by the last report.
+func (m *machine) backlog() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return fmt.Sprintf("outbox: %d batches, %d bytes of files", m.outbox.Batches, m.outbox.Bytes)
+	return m.outbox
 }

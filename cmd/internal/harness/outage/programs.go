@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/harness/stub"
+	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
 const (
@@ -23,13 +23,10 @@ const (
 )
 
 // lanes run side by side. The programs of a lane run one after the other, repeatedly.
-func lanes() [][]string {
-	rate := "--seconds 5 --rate " + argument(argRate)
-	return [][]string{
-		{"rate " + rate},
-		{"rate --launches " + rate},
-		{"copies", "leak3", "train", "procs4", "launches --count 50", "expandable", "threads5", "every"},
-	}
+var lanes = [][]string{
+	{"rate --seconds 5 --rate 100"},
+	{"rate --launches --seconds 5 --rate 100"},
+	{"copies", "leak3", "train", "procs4", "launches --count 50", "expandable", "threads5", "every"},
 }
 
 // holder runs during the whole boot: it holds memory and exits with some of it unfreed.
@@ -52,7 +49,7 @@ func startPrograms(h *host) *programs {
 	held, release := io.Pipe()
 	p.release = release
 	p.group.Go(func() { p.run(holder, held) })
-	for _, lane := range lanes() {
+	for _, lane := range lanes {
 		p.group.Go(func() {
 			for i := 0; ; i++ {
 				select {
@@ -81,19 +78,18 @@ func (p *programs) run(args string, stdin io.Reader) {
 	r := &program{Number: p.number, Args: args, Began: time.Now()}
 	p.running[r.Number] = r
 	p.mu.Unlock()
-	dir := filepath.Join(truths, strconv.Itoa(r.Number))
-	var output bytes.Buffer
-	err := os.MkdirAll(dir, 0o755)
+	err := os.MkdirAll(r.truth(), 0o755)
 	if err == nil {
+		var output bytes.Buffer
 		cmd := exec.Command("/gputap/bin/workload", strings.Fields(args)...)
-		cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + dir}
+		cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + r.truth()}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &output, &output
 		if err = cmd.Run(); err != nil {
 			err = fmt.Errorf("%w: %s", err, &output)
 		}
 	}
 	ended := time.Now()
-	images, failed := stub.Images(dir)
+	images, failed := stub.Images(r.truth())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, r.Number)
@@ -102,19 +98,20 @@ func (p *programs) run(args string, stdin io.Reader) {
 		r.Error = err.Error()
 	}
 	p.host.send(report{Program: r})
-	_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(r.truth())
 }
+
+// truth is the directory in which the stub counts the program's calls.
+func (r *program) truth() string { return filepath.Join(truths, strconv.Itoa(r.Number)) }
 
 // report reports the calls of the running programs so far.
 func (p *programs) report() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.running {
-		images, err := stub.Images(filepath.Join(truths, strconv.Itoa(r.Number)))
-		if err == nil {
-			current := *r
-			current.Images = images
-			p.host.send(report{Program: &current})
+		if images, err := stub.Images(r.truth()); err == nil {
+			r.Images = images
+			p.host.send(report{Program: r})
 		}
 	}
 }
