@@ -2,18 +2,15 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Process is a program that can be started several times. Its output is appended to one file, Dir/Name.log.
@@ -21,10 +18,10 @@ type Process struct {
 	Name   string
 	Args   []string // the program and its arguments
 	Dir    string
-	CPUs   []int         // it runs on these alone, with GOMAXPROCS set to their number; none: on all
+	CPUs   []int         // taskset runs it on these alone, with GOMAXPROCS set to their number; none: on all
 	Out    string        // file for standard output; empty: the log
 	Env    []string      // in addition to this process's environment
-	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
+	Warmup time.Duration // Stop sends no signal earlier after a start; 0: 2 s
 
 	cmd   *exec.Cmd
 	begun time.Time
@@ -42,9 +39,14 @@ func (p *Process) Start() error {
 		return err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(p.Args[0], p.Args[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), p.Env...)
+	args, env := p.Args, append(os.Environ(), p.Env...)
+	if n := len(p.CPUs); n > 0 {
+		cpus := strings.Trim(strings.ReplaceAll(fmt.Sprint(p.CPUs), " ", ","), "[]")
+		args = append([]string{"taskset", "--cpu-list", cpus}, args...)
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(n))
+	}
+	p.cmd = exec.Command(args[0], args[1:]...)
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, log, log
 	if p.Out != "" {
 		out, err := os.Create(p.Out)
 		if err != nil {
@@ -54,7 +56,7 @@ func (p *Process) Start() error {
 		p.cmd.Stdout = out
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.startOnCPUs(); err != nil {
+	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	p.begun, p.ended = time.Now(), make(chan struct{})
@@ -63,27 +65,6 @@ func (p *Process) Start() error {
 		close(ended)
 	}(p.cmd, p.ended)
 	return nil
-}
-
-// startOnCPUs pins this thread to the CPUs while it starts the child, which inherits them.
-func (p *Process) startOnCPUs() error {
-	if len(p.CPUs) == 0 {
-		return p.cmd.Start()
-	}
-	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(p.CPUs)))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, only unix.CPUSet
-	for _, cpu := range p.CPUs {
-		only.Set(cpu)
-	}
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return fmt.Errorf("read the CPU affinity of this thread: %w", err)
-	}
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("run on CPUs %v: %w: does this machine have them?", p.CPUs, err)
-	}
-	return errors.Join(p.cmd.Start(), unix.SchedSetaffinity(0, &before))
 }
 
 // Log returns the path of the program's output.
@@ -153,29 +134,17 @@ func (p *Process) Kill() {
 	p.wait(time.Minute)
 }
 
-// End sends a signal and waits until the process has ended; Err then returns its exit status. A process that does not
-// end in time is killed.
-func (p *Process) End(s syscall.Signal, within time.Duration) error {
+// Stop sends a signal to a running process, which must then exit with status 0. A process that does not end in time is
+// killed.
+func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
+	if err := CheckRunning(p); err != nil {
+		return err
+	}
 	time.Sleep(time.Until(p.begun.Add(cmp.Or(p.Warmup, defaultWarmup))))
 	p.Signal(s)
 	if !p.wait(within) {
 		p.Kill()
 		return fmt.Errorf("stop %s: it was still running after %s; see %s", p.Name, within, p.Log())
-	}
-	var exit *exec.ExitError
-	if p.err != nil && !errors.As(p.err, &exit) {
-		return fmt.Errorf("stop %s: %w", p.Name, p.err)
-	}
-	return nil
-}
-
-// Stop is End for a process that must be running, and must exit with status 0.
-func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
-	if err := CheckRunning(p); err != nil {
-		return err
-	}
-	if err := p.End(s, within); err != nil {
-		return err
 	}
 	if p.err != nil {
 		return p.failure("failed while it stopped")
