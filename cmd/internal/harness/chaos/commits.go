@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/schema"
 )
@@ -25,10 +23,6 @@ type manifest struct {
 	Owner    string `json:"owner"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-}
-
-func (m manifest) String() string {
-	return fmt.Sprintf("%s (epoch %d, seq %d)", m.Owner, m.Epoch, m.Sequence)
 }
 
 // commits watches the manifests of all checkpoints: those that the stream stores, and those that are only published. A
@@ -67,7 +61,7 @@ func (c *commits) onStored(subject string, data []byte) {
 	case err != nil:
 		c.faults = append(c.faults, fmt.Errorf("%s: %w", subject, err))
 	case m.Epoch < before.Epoch, m.Epoch == before.Epoch && m.Owner != before.Owner, m.Sequence < before.Sequence:
-		c.faults = append(c.faults, fmt.Errorf("%s: the commit of %s replaced the newer one of %s", subject, m, before))
+		c.faults = append(c.faults, fmt.Errorf("%s: the commit %+v replaced the newer one %+v", subject, m, before))
 	}
 	c.newest[subject] = m
 	c.stored++
@@ -101,27 +95,6 @@ func (c *commits) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return firstOf(c.faults)
-}
-
-// sequences returns up to where each fold has committed: the sum over its shards.
-func (c *commits) sequences() map[string]uint64 {
-	sums := map[string]uint64{}
-	for subject, m := range c.all() {
-		sums[strings.Split(subject, ".")[3]] += m.Sequence
-	}
-	return sums
-}
-
-// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were
-// never all down for long. A run below a minute may end before a commit is due.
-func (f *fleet) checkProgress(before map[string]uint64) error {
-	after := f.commits.sequences()
-	for _, name := range fold.Names() {
-		if f.duration >= time.Minute && after[name] <= before[name] {
-			return fmt.Errorf("%s committed nothing in %s of disturbances", name, f.duration)
-		}
-	}
-	return nil
 }
 
 // delayCommit delays a commit of a running instance on its way to NATS, with everything that follows it on its

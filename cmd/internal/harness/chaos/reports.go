@@ -82,14 +82,22 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 			}
 		case *launch.Histogram:
 			for _, p := range state.Report() {
+				got := map[string]uint64{}
+				for _, f := range p.Funcs {
+					got[f.Mangled] += f.Launches
+				}
 				if want := c.expect(p.ID, p.Calls); want != nil {
-					c.compareLaunches(&p, want)
+					compareCounts(c, p.ID, "launches", got, want.launches)
 				}
 			}
 		case *bandwidth.Meter:
 			for _, p := range state.Report() {
+				got := map[route]moved{}
+				for _, d := range p.Copies {
+					got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
+				}
 				if want := c.expect(p.ID, p.Calls); want != nil {
-					c.compareCopies(&p, want)
+					compareCounts(c, p.ID, "copies", got, want.copies)
 				}
 			}
 		case *anomaly.Detector:
@@ -132,10 +140,14 @@ func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *publishe
 			got[call.Symbol] = n
 		}
 	}
-	if !maps.Equal(got, want) {
-		c.fault(id, "calls %v; published: %v", got, want)
-	}
+	compareCounts(c, id, "calls", got, want)
 	return p
+}
+
+func compareCounts[K, V comparable](c *comparison, id schema.ProcessID, what string, got, want map[K]V) {
+	if !maps.Equal(got, want) {
+		c.fault(id, "%s %v; published: %v", what, got, want)
+	}
 }
 
 func (c *comparison) compareMemory(p *leak.Process, want *published) {
@@ -146,28 +158,8 @@ func (c *comparison) compareMemory(p *leak.Process, want *published) {
 	case want.exited && !want.unknown && p.ID.Cluster == clusterOf(0) && p.Evidence != "complete":
 		c.fault(p.ID, "evidence is %s, but everything was published", p.Evidence)
 	case !want.unknown && (p.Ended != want.ended || gpu != want.gpu || hostMem != want.hostMem):
-		c.fault(p.ID, "ended %t, GPU memory %s, host memory %s; published: ended %t, %s, %s",
+		c.fault(p.ID, "ended %t, GPU memory %+v, host memory %+v; published: ended %t, %+v, %+v",
 			p.Ended, gpu, hostMem, want.ended, want.gpu, want.hostMem)
-	}
-}
-
-func (c *comparison) compareLaunches(p *launch.Process, want *published) {
-	got := map[string]uint64{}
-	for _, f := range p.Funcs {
-		got[f.Mangled] += f.Launches
-	}
-	if !maps.Equal(got, want.launches) {
-		c.fault(p.ID, "launches %v; published: %v", got, want.launches)
-	}
-}
-
-func (c *comparison) compareCopies(p *bandwidth.Process, want *published) {
-	got := map[route]moved{}
-	for _, d := range p.Copies {
-		got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
-	}
-	if !maps.Equal(got, want.copies) {
-		c.fault(p.ID, "copies %v; published: %v", got, want.copies)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestWithheldBatchesAreCounted(t *testing.T) {
 	add := func(kind schema.Kind, seq uint64, events int, withheld bool) {
 		t.Helper()
 		header := schema.Header{Kind: kind, Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: seq, Events: events}
-		if err := truth.add(&schema.Batch{Header: header}, 0, withheld); err != nil {
+		if err := truth.add(&schema.Batch{Header: header}, nil, withheld); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestWithheldBatchesAreCounted(t *testing.T) {
 		}
 	}
 	header := schema.Header{Kind: schema.KindMemory, Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: 3}
-	if err := truth.add(&schema.Batch{Header: header}, 0, false); err == nil {
+	if err := truth.add(&schema.Batch{Header: header}, nil, false); err == nil {
 		t.Error("a log with a gap is no error")
 	}
 }

@@ -23,9 +23,6 @@ func (f *fleet) recover(ctx context.Context) error {
 	if err := cluster.CheckRunning(slices.Concat(f.nodes, f.consumers, f.simulators)...); err != nil {
 		return err
 	}
-	if err := cluster.Until(ctx, 2*time.Minute, func() error { return f.allStreamsHaveLeaders(ctx) }); err != nil {
-		return err
-	}
 	for _, p := range f.simulators {
 		if err := p.Stop(syscall.SIGINT, 2*time.Minute); err != nil {
 			return err
@@ -41,15 +38,6 @@ func (f *fleet) recover(ctx context.Context) error {
 		}
 	}
 	f.Say("everything is folded and committed")
-	return nil
-}
-
-func (f *fleet) allStreamsHaveLeaders(ctx context.Context) error {
-	for shard := range shards {
-		if _, err := f.js.Stream(ctx, schema.StreamName(shard)); err != nil {
-			return fmt.Errorf("stream of shard %d: %w", shard, err)
-		}
-	}
 	return nil
 }
 

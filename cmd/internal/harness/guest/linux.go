@@ -1,9 +1,7 @@
 package guest
 
 import (
-	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +16,11 @@ import (
 // Cache is the directory for kernels and archives.
 const Cache = "bin/oldlinux"
 
-// Linux is a kernel to boot: a package with a known checksum, or a file.
+// Linux is a kernel to boot.
 type Linux struct {
 	Name   string
-	URL    string // of a package, or path of an image or a package; empty: the kernel of Debian 12's virtual machines
-	SHA256 string
+	URL    string // of a package, or path of an image; empty: the kernel of Debian 12's virtual machines
+	SHA256 string // of a package
 }
 
 // Debian12 is the kernel of Debian 12's virtual machines.
@@ -30,29 +28,33 @@ var Debian12 = Linux{Name: "6.1"}
 
 // Image returns the path of the kernel image. It fetches and unpacks a package into Cache once.
 func (l Linux) Image() (string, error) {
-	if l.URL != "" && !strings.HasSuffix(l.URL, ".deb") {
+	if l.URL != "" && l.SHA256 == "" {
 		return l.URL, nil
 	}
-	if image, err := l.unpacked("boot/vmlinuz-*"); err == nil {
-		return image, nil
+	const image = "boot/vmlinuz-*"
+	if path, err := l.file(image); err == nil {
+		return path, nil
 	}
 	if err := os.MkdirAll(l.dir(), 0o755); err != nil {
 		return "", err
 	}
-	deb, err := l.fetch()
-	if err != nil {
+	if err := l.fetch(); err != nil {
 		return "", fmt.Errorf("fetch Linux %s: %w", l.Name, err)
 	}
-	if _, err := l.output("dpkg", "-x", deb, "."); err != nil {
+	deb, err := l.file("*.deb")
+	if err != nil {
 		return "", err
 	}
-	return l.unpacked("boot/vmlinuz-*")
+	if _, err := l.output("dpkg", "-x", filepath.Base(deb), "."); err != nil {
+		return "", err
+	}
+	return l.file(image)
 }
 
 // Modules returns the paths of modules of a kernel that Image has unpacked, in the order of names.
 func (l Linux) Modules(names []string) (paths []string, err error) {
 	for _, name := range names {
-		path, err := l.unpacked("lib/modules/*/kernel/" + name + ".ko")
+		path, err := l.file("lib/modules/*/kernel/" + name + ".ko")
 		if err != nil {
 			return nil, err
 		}
@@ -63,8 +65,8 @@ func (l Linux) Modules(names []string) (paths []string, err error) {
 
 func (l Linux) dir() string { return filepath.Join(Cache, filepath.Base(l.Name)) }
 
-// unpacked returns the only file of the package that matches a pattern.
-func (l Linux) unpacked(pattern string) (string, error) {
+// file returns the only file of the package that matches a pattern.
+func (l Linux) file(pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(l.dir(), pattern))
 	if err == nil && len(found) != 1 {
 		err = fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
@@ -75,54 +77,36 @@ func (l Linux) unpacked(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// fetch returns the absolute path of the package.
-func (l Linux) fetch() (string, error) {
-	switch {
-	case l.URL == "":
-		return l.fromApt()
-	case !strings.HasPrefix(l.URL, "https://"):
-		return filepath.Abs(l.URL)
+// fetch downloads the package: of Debian 12 with apt, which verifies it.
+func (l Linux) fetch() error {
+	if l.URL == "" {
+		text, err := l.output("apt-cache", "depends", "linux-image-cloud-amd64")
+		if err != nil {
+			return err
+		}
+		name := regexp.MustCompile(`linux-image-6\.1\.\S+`).FindString(text)
+		if name == "" {
+			return errors.New("apt has no kernel 6.1 for virtual machines: use Debian 12, and apt-get update")
+		}
+		_, err = l.output("apt-get", "download", name)
+		return err
 	}
 	response, err := http.Get(l.URL)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", l.URL, response.Status)
+		return fmt.Errorf("%s: %s", l.URL, response.Status)
 	}
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != l.SHA256 {
-		return "", fmt.Errorf("verify %s: its SHA-256 is %x, want %s", l.URL, sum, l.SHA256)
+	if sum := fmt.Sprintf("%x", sha256.Sum256(data)); sum != l.SHA256 {
+		return fmt.Errorf("verify %s: its SHA-256 is %s, want %s", l.URL, sum, l.SHA256)
 	}
-	deb, err := filepath.Abs(filepath.Join(l.dir(), filepath.Base(l.URL)))
-	if err != nil {
-		return "", err
-	}
-	return deb, os.WriteFile(deb, data, 0o644)
-}
-
-// fromApt downloads the newest kernel of Debian 12's virtual machines. apt verifies it.
-func (l Linux) fromApt() (string, error) {
-	text, err := l.output("apt-cache", "depends", "linux-image-cloud-amd64")
-	if err != nil {
-		return "", err
-	}
-	name := regexp.MustCompile(`linux-image-6\.1\.\S+`).FindString(text)
-	if name == "" {
-		return "", errors.New("apt has no kernel 6.1 for virtual machines: use Debian 12, and apt-get update")
-	}
-	if _, err := l.output("apt-get", "download", name); err != nil {
-		return "", err
-	}
-	deb, err := l.unpacked(name + "_*.deb")
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(deb)
+	return os.WriteFile(filepath.Join(l.dir(), "linux.deb"), data, 0o644)
 }
 
 // output runs a command in the directory of the package.
@@ -136,12 +120,12 @@ func (l Linux) output(command ...string) (string, error) {
 	return string(out), nil
 }
 
-// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs. qemu emulates each
-// instruction: in some virtual machines /dev/kvm exists, but a guest hangs. args add devices.
-func Qemu(ctx context.Context, image, initramfs, cmdline string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
-		"-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nodefaults", "-display", "none", "-no-reboot",
-		"-kernel", image, "-initrd", initramfs,
+// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs, and prints its console. qemu
+// emulates each instruction: in some virtual machines /dev/kvm exists, but a guest hangs. args add devices.
+func Qemu(image, initramfs, cmdline string, args ...string) []string {
+	return append([]string{
+		"qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nodefaults",
+		"-display", "none", "-serial", "stdio", "-no-reboot", "-kernel", image, "-initrd", initramfs,
 		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off rdinit=/init " + cmdline,
-	}, args...)...)
+	}, args...)
 }

@@ -1,5 +1,5 @@
 // Command oldlinux boots distribution kernels in qemu and runs gputap's own checks there. Without arguments it boots
-// the kernels listed below. An argument is the path of another kernel image or Debian package.
+// the kernels listed below. An argument is the path of another kernel image.
 //
 // This program is also the init process of the guest.
 package main
@@ -55,20 +55,16 @@ func bootAll(ctx context.Context, list []guest.Linux) error {
 	if err != nil {
 		return fmt.Errorf("create the initramfs: %w", err)
 	}
-	var failed []string
+	var failed []error
 	for _, l := range list {
 		fmt.Printf("==> Linux %s\n", l.Name)
-		result := "ok"
 		if err := boot(ctx, l, initramfs); err != nil {
-			result = err.Error()
-			failed = append(failed, l.Name)
+			failed = append(failed, fmt.Errorf("on Linux %s: %w", l.Name, err))
+			continue
 		}
-		fmt.Printf("==> Linux %s: %s\n", l.Name, result)
+		fmt.Printf("==> Linux %s: ok\n", l.Name)
 	}
-	if len(failed) > 0 {
-		return fmt.Errorf("failed on Linux %s", strings.Join(failed, ", "))
-	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // pack writes an initramfs with gputap and compiled tests. Below /gputap the files have the same paths as in the tree.
@@ -99,7 +95,8 @@ func boot(ctx context.Context, l guest.Linux, initramfs string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
-	qemu := guest.Qemu(ctx, image, initramfs, "", "-serial", "stdio")
+	args := guest.Qemu(image, initramfs, "")
+	qemu := exec.CommandContext(ctx, args[0], args[1:]...)
 	console, err := qemu.StdoutPipe()
 	if err != nil {
 		return err

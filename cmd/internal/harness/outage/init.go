@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
@@ -31,18 +30,25 @@ const (
 // host is the guest as its init process sees it.
 type host struct {
 	boot     string
-	serial   *os.File // reports to this program's other half
+	conn     net.Conn // to this program's other half
 	producer *cluster.Process
 
-	mu sync.Mutex // one report at a time
+	programs atomic.Int64 // that were started
+	mu       sync.Mutex   // one report at a time
 }
 
 // initMain is the init process: it boots the host, and shuts it down when it receives wordEnd.
 func initMain() {
 	h := &host{}
 	if err := h.run(); err != nil {
-		h.send(report{Failed: err.Error()})
 		fmt.Println(err)
+		if h.conn != nil {
+			h.send(report{Failed: err.Error()})
+		}
+	}
+	if h.conn != nil {
+		_ = h.conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, h.conn) // until the other half has read everything
 	}
 	guest.PowerOff()
 }
@@ -56,11 +62,11 @@ func (h *host) run() error {
 		return err
 	}
 	h.send(report{Ready: true})
-	programs := startPrograms(h)
-	if err := h.reportUntilEnd(programs); err != nil {
+	endPrograms := h.startPrograms()
+	if err := h.reportUntilEnd(); err != nil {
 		return err
 	}
-	programs.end()
+	endPrograms()
 	if err := h.producer.Stop(syscall.SIGTERM, endLimit); err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (h *host) run() error {
 		return fmt.Errorf("unmount the disk: %w", err)
 	}
 	h.send(report{Ended: true})
-	return unix.IoctlSetInt(int(h.serial.Fd()), unix.TCSBRK, 1) // waits until the report is sent
+	return nil
 }
 
 func (h *host) setUp() error {
@@ -80,14 +86,14 @@ func (h *host) setUp() error {
 		return err
 	}
 	h.boot = strings.TrimSpace(string(boot))
-	if err := h.openSerial(); err != nil {
-		return err
-	}
 	if err := guest.Load("/modules"); err != nil {
 		return err
 	}
 	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}),
 		guest.Address("eth0", [4]byte{10, 0, 2, 15})); err != nil {
+		return err
+	}
+	if h.conn, err = net.Dial("tcp", os.Getenv(envReports)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/disk", 0o755); err != nil {
@@ -99,30 +105,12 @@ func (h *host) setUp() error {
 	return nil
 }
 
-// openSerial opens the second serial port in raw mode: no echo, no conversion of line ends.
-func (h *host) openSerial() error {
-	f, err := os.OpenFile("/dev/ttyS1", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return err
-	}
-	h.serial = f
-	_, err = term.MakeRaw(int(f.Fd()))
-	return err
-}
-
 func (h *host) send(r report) {
-	if h.serial == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.At, r.Boot = time.Now(), h.boot
-	text, err := json.Marshal(r)
-	if err == nil {
-		_, err = h.serial.Write(append(text, '\n'))
-	}
-	if err != nil {
-		fmt.Println("write a report:", err)
+	if err := json.NewEncoder(h.conn).Encode(r); err != nil {
+		fmt.Println("send a report:", err)
 	}
 }
 
@@ -154,13 +142,12 @@ func outboxBatches() (int, error) {
 
 const reportInterval = 500 * time.Millisecond
 
-// reportUntilEnd reports programs and outbox until wordEnd arrives.
-func (h *host) reportUntilEnd(programs *programs) error {
+// reportUntilEnd reports the outbox until wordEnd arrives.
+func (h *host) reportUntilEnd() error {
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
-		for lines := bufio.NewScanner(h.serial); lines.Scan() && lines.Text() != wordEnd; {
-		}
+		_, _ = h.conn.Read(make([]byte, len(wordEnd)))
 	}()
 	for tick := time.NewTicker(reportInterval); ; {
 		select {
@@ -171,7 +158,6 @@ func (h *host) reportUntilEnd(programs *programs) error {
 		if err := cluster.CheckRunning(h.producer); err != nil {
 			return err
 		}
-		programs.report()
 		if batches, err := outboxBatches(); err == nil {
 			h.send(report{Outbox: &batches})
 		}

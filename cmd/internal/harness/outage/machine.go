@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
@@ -27,18 +26,14 @@ var modules = []string{
 
 const diskBytes = 4 << 30 // sparse
 
-// machine is the guest as seen from outside.
+// machine is the guest as seen from outside. Its log is the console of Linux.
 type machine struct {
-	*cluster.Workspace
-	image   string
-	natsURL string
-
-	qemu    *exec.Cmd
-	stdin   io.Writer       // the guest's second serial port
-	running context.Context // of one boot; its cause is why qemu ended, or what the guest failed at
-	off     chan struct{}   // closed when qemu has ended
+	cluster.Process
+	reports net.Listener
+	fail    context.CancelCauseFunc // ends the run
 
 	mu       sync.Mutex
+	conn     net.Conn // with the last boot
 	boots    []string // boot ids
 	shut     string   // id of the last boot that shut down in order
 	outbox   int      // batches
@@ -52,16 +47,27 @@ type programID struct {
 	number int
 }
 
-// newMachine creates the disk and the initramfs.
-func newMachine(ctx context.Context, w *cluster.Workspace, natsURL string) (*machine, error) {
-	m := &machine{
-		Workspace: w, natsURL: natsURL, programs: map[programID]*program{}, behind: map[string]time.Duration{},
-	}
-	var err error
-	if m.image, err = guest.Debian12.Image(); err != nil {
+// newMachine creates the disk and the initramfs. Each boot gets a qemu process of its own: it is slow after a reset,
+// because it must translate code again.
+func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFunc) (*machine, error) {
+	reports, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{"gputap/bin/gputap-producer": m.Program("gputap-producer")}
+	m := &machine{
+		reports: reports, fail: fail, programs: map[programID]*program{}, behind: map[string]time.Duration{},
+	}
+	go m.serve()
+	image, err := guest.Debian12.Image()
+	if err != nil {
+		return nil, err
+	}
+	// qemu's user network maps 10.0.2.2 to this machine.
+	cmdline := strings.ReplaceAll(fmt.Sprintf("%s=%s %s=%s", envNATS, natsURL, envReports, reports.Addr()),
+		"127.0.0.1", "10.0.2.2")
+	m.Process = cluster.Process{Name: "guest", Dir: w.Dir, Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
+		"-drive", "if=virtio,format=raw,file="+w.Path("disk"), "-nic", "user,model=virtio-net-pci")}
+	files := map[string]string{"gputap/bin/gputap-producer": w.Program("gputap-producer")}
 	paths, err := guest.Debian12.Modules(modules)
 	if err != nil {
 		return nil, err
@@ -69,70 +75,47 @@ func newMachine(ctx context.Context, w *cluster.Workspace, natsURL string) (*mac
 	for i, path := range paths {
 		files[fmt.Sprintf("modules/%02d-%s", i, filepath.Base(path))] = path
 	}
-	if err := guest.Pack(m.Path("initramfs"), files); err != nil {
+	if err := guest.Pack(w.Path("initramfs"), files); err != nil {
 		return nil, fmt.Errorf("create the initramfs: %w", err)
 	}
-	if err := errors.Join(os.WriteFile(m.Path("disk"), nil, 0o644), os.Truncate(m.Path("disk"), diskBytes)); err != nil {
+	if err := errors.Join(os.WriteFile(w.Path("disk"), nil, 0o644), os.Truncate(w.Path("disk"), diskBytes)); err != nil {
 		return nil, err
 	}
-	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", m.Path("disk")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", w.Path("disk")).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mkfs.ext4: %w: %s (apt-get install e2fsprogs)", err, out)
 	}
 	return m, nil
 }
 
-// start turns the machine on. Each boot has a qemu process of its own: an emulating one is slow after a reset, because
-// it must translate code again. The console of Linux is appended to the file "console"; reports come from the second
-// serial port.
-func (m *machine) start(ctx context.Context) error {
-	qemu := guest.Qemu(ctx, m.image, m.Path("initramfs"), envNATS+"="+m.natsURL,
-		"-chardev", "file,id=console,append=on,path="+m.Path("console"),
-		"-serial", "chardev:console", "-serial", "stdio",
-		"-drive", "if=virtio,format=raw,file="+m.Path("disk"), "-nic", "user,model=virtio-net-pci")
-	qemu.Stderr = os.Stderr
-	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stdin, err := qemu.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := qemu.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := qemu.Start(); err != nil {
-		return fmt.Errorf("%w (apt-get install qemu-system-x86)", err)
-	}
-	running, end := context.WithCancelCause(ctx)
-	off := make(chan struct{})
-	m.qemu, m.stdin, m.running, m.off = qemu, stdin, running, off
-	go func() {
-		defer close(off)
-		lines := bufio.NewScanner(stdout)
-		for lines.Buffer(nil, 1<<20); lines.Scan(); {
-			if err := m.receive(lines.Bytes()); err != nil {
-				end(err)
-			}
+// serve takes the reports of each boot.
+func (m *machine) serve() {
+	for {
+		conn, err := m.reports.Accept()
+		if err != nil {
+			return
 		}
-		_ = qemu.Wait()
-		end(fmt.Errorf("qemu ended with %s (see %s)", qemu.ProcessState, m.Path("console")))
-	}()
-	return nil
+		m.mu.Lock()
+		m.conn = conn
+		m.mu.Unlock()
+		go func() {
+			defer conn.Close()
+			for reports := json.NewDecoder(conn); ; {
+				var r report
+				if reports.Decode(&r) != nil {
+					return // the boot has ended
+				}
+				m.receive(&r)
+			}
+		}()
+	}
 }
 
-// receive takes one report. Other lines are from the firmware.
-func (m *machine) receive(text []byte) error {
-	if len(text) == 0 || text[0] != '{' {
-		return nil
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("parse the guest's report %q: %w", text, err)
-	}
+func (m *machine) receive(r *report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case r.Failed != "":
-		return fmt.Errorf("the guest failed: %s", r.Failed)
+		m.fail(fmt.Errorf("the guest failed: %s", r.Failed))
 	case r.Ready:
 		m.boots = append(m.boots, r.Boot)
 	case r.Ended:
@@ -146,60 +129,29 @@ func (m *machine) receive(text []byte) error {
 	if least, known := m.behind[r.Boot]; !known || late < least {
 		m.behind[r.Boot] = late
 	}
-	return nil
-}
-
-// shutDown lets the host end its programs and the producer in order, and turn itself off.
-func (m *machine) shutDown() error {
-	if _, err := io.WriteString(m.stdin, wordEnd+"\n"); err != nil {
-		return err
-	}
-	select {
-	case <-m.off:
-	case <-time.After(bootLimit):
-		return fmt.Errorf("the host has not shut down within %s (see %s)", bootLimit, m.Path("console"))
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.shut != m.boots[len(m.boots)-1] {
-		return fmt.Errorf("the host has not shut down in order: %w", context.Cause(m.running))
-	}
-	return nil
-}
-
-// cutPower kills qemu if it runs.
-func (m *machine) cutPower() {
-	if m.off != nil {
-		_ = m.qemu.Process.Kill()
-		<-m.off
-	}
 }
 
 // until waits until met returns true, which it calls with mu held. The error says what else.
-func (m *machine) until(within time.Duration, otherwise string, met func() bool) error {
-	return cluster.Until(m.running, within, func() error {
+func (m *machine) until(ctx context.Context, within time.Duration, otherwise string, met func() bool) error {
+	return cluster.Until(ctx, within, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if !met() {
-			return fmt.Errorf("%s (see %s)", otherwise, m.Path("console"))
+			return fmt.Errorf("%s (see %s)", otherwise, m.Log())
 		}
 		return nil
 	})
 }
 
-// programEnded reports whether a program has ended. It is called with mu held.
-func (m *machine) programEnded() bool {
-	for _, p := range m.programs {
-		if !p.Ended.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
-// backlog returns the number of batches in the outbox by the last report.
-func (m *machine) backlog() int {
+// shutDown lets the host end its programs and the producer in order, and turn itself off.
+func (m *machine) shutDown(ctx context.Context) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.outbox
+	conn := m.conn
+	m.mu.Unlock()
+	if _, err := conn.Write([]byte(wordEnd)); err != nil {
+		return err
+	}
+	return m.until(ctx, bootLimit, "the host has not shut down in order", func() bool {
+		return m.shut == m.boots[len(m.boots)-1] && !m.Running()
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
-// report is one JSON object, which the guest writes to the serial port as one line. Times are of the guest's clock.
+// report is one JSON object, which the guest sends over TCP. Times are of the guest's clock.
 type report struct {
 	At      time.Time `json:"at"`
 	Boot    string    `json:"boot"`              // boot id
@@ -27,8 +27,11 @@ type program struct {
 	Images []stub.Image `json:"images"`
 }
 
-// wordEnd is written to the guest and asks it to shut down.
+// wordEnd is sent to the guest and asks it to shut down.
 const wordEnd = "end"
 
-// envNATS is the variable with the URL of NATS. Linux passes unknown arguments of its command line to the init process.
-const envNATS = "NATS_URL"
+// Variables of the init process, to which Linux passes unknown arguments of its command line.
+const (
+	envNATS    = "NATS_URL"
+	envReports = "REPORTS" // address that takes reports
+)

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,7 +15,7 @@ import (
 const (
 	bootLimit   = 10 * time.Minute // qemu emulates each instruction, on a busy machine
 	drainLimit  = 10 * time.Minute
-	afterward   = 10 * time.Second // how long programs run once NATS is back
+	around      = 10 * time.Second // how long programs run before and after the outage
 	mostPending = 4                // batches that may wait for an ack at any time: one of each kind
 	streamBytes = 4 << 30
 )
@@ -30,6 +30,7 @@ type fleet struct {
 	js    jetstream.JetStream
 	guest *machine
 	times times
+	fail  context.CancelCauseFunc
 }
 
 // times are when things happened, by the clock of this machine.
@@ -40,7 +41,8 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &fleet{Workspace: w, options: o}
+	ctx, fail := context.WithCancelCause(ctx)
+	f := &fleet{Workspace: w, options: o, fail: fail}
 	defer func() { f.close(err != nil) }()
 	f.Say("NATS unreachable for %s, %s in the middle", o.duration, o.interruption())
 	for _, step := range []func(context.Context) error{f.start, f.outage, f.verify} {
@@ -86,16 +88,16 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.leak.Start(); err != nil {
 		return err
 	}
-	// qemu's user network maps 10.0.2.2 to this machine.
-	if f.guest, err = newMachine(ctx, f.Workspace, strings.Replace(url, "127.0.0.1", "10.0.2.2", 1)); err != nil {
+	if f.guest, err = newMachine(f.Workspace, url, f.fail); err != nil {
 		return err
 	}
-	return f.guest.start(ctx)
+	return f.guest.Start()
 }
 
 func (f *fleet) close(keep bool) {
 	if f.guest != nil {
-		f.guest.cutPower()
+		f.guest.Kill()
+		_ = f.guest.reports.Close()
 	}
 	if f.nc != nil {
 		f.nc.Close()
@@ -112,51 +114,60 @@ func (f *fleet) close(keep bool) {
 // outage runs the whole outage: from before it until the host has published everything and has shut down.
 func (f *fleet) outage(ctx context.Context) error {
 	m := f.guest
-	if err := m.until(bootLimit, "no program of the first boot has ended", m.programEnded); err != nil {
+	if err := f.programsRun(ctx, 1); err != nil {
 		return err
 	}
 	f.nats.Kill()
 	f.times.down = time.Now()
 	f.Say("nats-server is killed")
-	if err := cluster.Sleep(m.running, f.duration/2); err != nil {
+	if err := cluster.Sleep(ctx, f.duration/2); err != nil {
 		return err
 	}
 	f.times.reboot = time.Now()
-	f.Say("%s; the outbox holds %d batches", f.interruption(), m.backlog())
+	f.Say("%s", f.interruption())
 	if err := f.interrupt(ctx); err != nil {
 		return err
 	}
 	f.Say("the host runs again after %.0f s", time.Since(f.times.reboot).Seconds())
-	if err := cluster.Sleep(m.running, time.Until(f.times.down.Add(f.duration))); err != nil {
+	if err := cluster.Sleep(ctx, time.Until(f.times.down.Add(f.duration))); err != nil {
 		return err
 	}
 	f.times.up = time.Now()
-	f.Say("nats-server starts again; the outbox holds %d batches", m.backlog())
+	f.Say("nats-server starts again")
 	if err := f.nats.Start(); err != nil {
 		return err
 	}
-	if err := m.until(drainLimit, "the outbox is not empty", func() bool {
+	if err := m.until(ctx, drainLimit, "the outbox is not empty", func() bool {
 		return m.outboxAt.After(f.times.up) && m.outbox <= mostPending
 	}); err != nil {
 		return err
 	}
 	f.Say("the outbox is empty")
-	if err := cluster.Sleep(m.running, afterward); err != nil {
+	if err := cluster.Sleep(ctx, around); err != nil {
 		return err
 	}
-	return m.shutDown()
+	return m.shutDown(ctx)
 }
 
 // interrupt reboots the host, or cuts its power and starts it again.
 func (f *fleet) interrupt(ctx context.Context) error {
 	if f.powerCut {
-		f.guest.cutPower()
-	} else if err := f.guest.shutDown(); err != nil {
+		f.guest.Kill()
+	} else if err := f.guest.shutDown(ctx); err != nil {
 		return err
 	}
-	if err := f.guest.start(ctx); err != nil {
+	if err := f.guest.Start(); err != nil {
 		return err
 	}
-	return f.guest.until(bootLimit, "no program runs in the second boot",
-		func() bool { return len(f.guest.boots) == 2 })
+	return f.programsRun(ctx, 2)
+}
+
+// programsRun returns when programs have run for a while in the n-th boot.
+func (f *fleet) programsRun(ctx context.Context, n int) error {
+	m := f.guest
+	err := m.until(ctx, bootLimit, fmt.Sprintf("no program runs in boot %d", n), func() bool { return len(m.boots) == n })
+	if err != nil {
+		return err
+	}
+	return cluster.Sleep(ctx, around)
 }
