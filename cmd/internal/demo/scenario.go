@@ -91,12 +91,17 @@ func (sc *Scenario) Play(ctx context.Context, o Options) Result {
 	return r
 }
 
+// playTime bounds how long the workload of a part may run, without a storm.
+const playTime = 5 * time.Minute
+
 // play runs one part. It closes the pipeline unless the next part needs it.
 func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if s.truths, err = os.MkdirTemp("", "gputap-truth-"); err != nil {
 		return fmt.Errorf("create a directory for the stub's totals: %w", err)
 	}
 	defer os.RemoveAll(s.truths)
+	ctx, cancel := context.WithTimeout(ctx, playTime+time.Duration(s.StormSeconds)*time.Second)
+	defer cancel()
 	defer func() {
 		if s.pipe != nil && (err != nil || !pt.keepPipeline) {
 			s.pipe.Close()
@@ -125,7 +130,7 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 			}
 		}
 		if !st.unchecked {
-			if err := s.settle(func() checks { return s.atStep(st) }); err != nil {
+			if err := s.settle(settleTime, func() checks { return s.atStep(st) }); err != nil {
 				return err
 			}
 		}
@@ -136,24 +141,19 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if err := s.finish(pt.killed); err != nil {
 		return err
 	}
+	within := settleTime
 	if !pt.keepPipeline {
 		if err := s.pipe.Drain(); err != nil {
 			return err
 		}
-		s.drained = true
+		within = 0 // every event has reached the folds
 	}
-	return s.conclude(pt)
-}
-
-// conclude compares the totals after the end.
-func (s *stage) conclude(pt part) error {
-	err := s.settle(func() checks {
+	if err := s.settle(within, func() checks {
 		if pt.totals != nil {
 			return pt.totals(s, s.now)
 		}
 		return s.totals()
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	if len(s.now.Processes) == 0 {

@@ -24,18 +24,16 @@ import (
 const (
 	// settleTime bounds how long events may take to reach the folds. It is long because it is used up only when a
 	// check fails.
-	settleTime  = 30 * time.Second
-	settlePoll  = 10 * time.Millisecond
-	stepTimeout = 2 * time.Minute
+	settleTime = 30 * time.Second
+	settlePoll = 10 * time.Millisecond
 )
 
 // stage is one run of the workload under a pipeline.
 type stage struct {
 	Options
-	truths  string // directory in which the stub writes its totals
-	pipe    *pipeline.Pipeline
-	drained bool // every event has reached the folds
-	checks  checks
+	truths string // directory in which the stub writes its totals
+	pipe   *pipeline.Pipeline
+	checks checks
 
 	images []stub.Image       // the stub's totals, as of now
 	now    *pipeline.Snapshot // of the processes of these images
@@ -82,8 +80,6 @@ func (s *stage) launch(ctx context.Context, args ...string) error {
 
 // step returns when the workload waits at the named step.
 func (s *stage) step(name string) error {
-	timer := time.AfterFunc(stepTimeout, func() { _ = s.workload.Process.Kill() })
-	defer timer.Stop()
 	for s.steps.Scan() {
 		step, ok := strings.CutPrefix(s.steps.Text(), "step ")
 		if !ok {
@@ -108,9 +104,6 @@ func (s *stage) proceed() error {
 // finish lets the workload run to its end. killed means that SIGKILL is the correct end.
 func (s *stage) finish(killed bool) error {
 	_ = s.stdin.Close()
-	timeout := stepTimeout + time.Duration(s.StormSeconds)*time.Second
-	timer := time.AfterFunc(timeout, func() { _ = s.workload.Process.Kill() })
-	defer timer.Stop()
 	for s.steps.Scan() {
 		s.printed.WriteString(s.steps.Text() + "\n")
 	}
@@ -126,13 +119,13 @@ func (s *stage) finish(killed bool) error {
 }
 
 // settle repeats a comparison until all figures are correct or the time is up, and keeps the last figures: events may
-// not have reached the folds yet. After a drain it compares once.
-func (s *stage) settle(compare func() checks) error {
-	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePoll) {
+// not have reached the folds yet.
+func (s *stage) settle(within time.Duration, compare func() checks) error {
+	for deadline := time.Now().Add(within); ; time.Sleep(settlePoll) {
 		if err := s.look(); err != nil {
 			return err
 		}
-		if list := compare(); list.ok() || s.drained || time.Now().After(deadline) {
+		if list := compare(); list.ok() || time.Now().After(deadline) {
 			s.checks = append(s.checks, list...)
 			return nil
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -43,17 +42,6 @@ type fleet struct {
 	kills      []shardEvent   // of consumers
 	commits    *commits
 	damagedAt  [shards]uint64 // sequence of each shard's damaged batch
-}
-
-func newFleet(o options) (*fleet, error) {
-	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
-	if err != nil {
-		return nil, err
-	}
-	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
-	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
-		o.seed, o.duration, o.hosts, o.rate, shards, instances, w.Dir)
-	return f, nil
 }
 
 // build builds the programs of this tree, and of the revision that -from names.
@@ -136,7 +124,12 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startSimulators(); err != nil {
 		return err
 	}
-	if err := cluster.Until(ctx, time.Minute, f.allShardsOwned); err != nil {
+	if err := cluster.Until(ctx, time.Minute, func() error {
+		if have, want := len(f.commits.all()), shards*len(fold.Names()); have < want {
+			return fmt.Errorf("the consumers own %d of %d shards", have, want)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	return f.publishDamaged(ctx)
@@ -198,14 +191,6 @@ func (f *fleet) startCluster() error {
 			return err
 		}
 		f.proxies = append(f.proxies, proxy)
-	}
-	return nil
-}
-
-// allShardsOwned returns nil once each fold has an owner of each shard.
-func (f *fleet) allShardsOwned() error {
-	if have, want := len(f.commits.all()), shards*len(fold.Names()); have < want {
-		return fmt.Errorf("the consumers own %d of %d shards", have, want)
 	}
 	return nil
 }

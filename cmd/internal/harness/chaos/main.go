@@ -24,6 +24,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
@@ -64,10 +65,13 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	f, err := newFleet(o)
+	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
 	if err != nil {
 		return err
 	}
+	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
+	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
+		o.seed, o.duration, o.hosts, o.rate, shards, instances, w.Dir)
 	defer func() { f.close(err != nil && ctx.Err() == nil) }()
 	for _, step := range []func(context.Context) error{f.build, f.start, f.disturb, f.recover, f.verify} {
 		if err := step(ctx); err != nil {

@@ -29,7 +29,9 @@ func (f *fleet) recover(ctx context.Context) error {
 		}
 	}
 	f.Say("everything is published")
-	if err := cluster.Until(ctx, 3*time.Minute, func() error { return f.allFolded(ctx) }); err != nil {
+	if err := cluster.Until(ctx, 3*time.Minute, func() error {
+		return reference.AllFolded(ctx, f.js, shards, fold.All()...)
+	}); err != nil {
 		return err
 	}
 	for _, p := range f.consumers {
@@ -38,18 +40,6 @@ func (f *fleet) recover(ctx context.Context) error {
 		}
 	}
 	f.Say("everything is folded and committed")
-	return nil
-}
-
-// allFolded returns nil once every fold has committed the end of every shard's stream.
-func (f *fleet) allFolded(ctx context.Context) error {
-	for shard := range shards {
-		for _, entry := range fold.All() {
-			if err := reference.AllFolded(ctx, f.js, entry, shard); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 

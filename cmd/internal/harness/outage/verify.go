@@ -53,7 +53,7 @@ type comparison struct {
 func (f *fleet) verify(ctx context.Context) error {
 	// The connection may still be reconnecting.
 	if err := cluster.Until(ctx, time.Minute, func() error {
-		return reference.AllFolded(ctx, f.js, fold.Leak, 0)
+		return reference.AllFolded(ctx, f.js, 1, fold.Leak)
 	}); err != nil {
 		return err
 	}

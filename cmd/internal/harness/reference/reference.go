@@ -70,15 +70,19 @@ func (r *Reader) readUntil(ctx context.Context, sequence uint64) error {
 	return errors.Join(err, <-done)
 }
 
-// AllFolded returns nil if a fold has committed the end of a shard's stream.
-func AllFolded(ctx context.Context, js jetstream.JetStream, entry fold.Entry, shard int) error {
-	saved, err := checkpoint.Saved(ctx, js, entry.Name(), shard)
-	if err != nil {
-		return err
+// AllFolded returns nil if folds have committed the ends of the streams of all shards.
+func AllFolded(ctx context.Context, js jetstream.JetStream, shards int, entries ...fold.Entry) error {
+	for shard := range shards {
+		for _, entry := range entries {
+			saved, err := checkpoint.Saved(ctx, js, entry.Name(), shard)
+			if err != nil {
+				return err
+			}
+			if end, err := newReader(js, entry, shard).Folded(ctx, saved.Sequence); err != nil || !end {
+				return errors.Join(err, fmt.Errorf("%s has committed shard %d up to %d only", entry.Name(), shard,
+					saved.Sequence))
+			}
+		}
 	}
-	end, err := newReader(js, entry, shard).Folded(ctx, saved.Sequence)
-	if err == nil && !end {
-		err = fmt.Errorf("%s has committed shard %d up to %d only", entry.Name(), shard, saved.Sequence)
-	}
-	return err
+	return nil
 }
