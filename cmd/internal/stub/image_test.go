@@ -55,7 +55,9 @@ func TestImagesHasTheLayoutOfTheStub(t *testing.T) {
 	second := append([]byte{}, data...)
 	second[pidAt] = 43
 	unfinished := append([]byte{0}, data[1:]...)
-	for name, data := range map[string][]byte{"43.100": second, "42.77": data, "44.78": unfinished, "45.79": data[:100]} {
+	for name, data := range map[string][]byte{
+		"43.100": second, "42.77": data, "44.78": unfinished, "45.79": data[:100],
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +66,8 @@ func TestImagesHasTheLayoutOfTheStub(t *testing.T) {
 		PID: 42, Loaded: 77, LiveBytes: 9, LiveAllocations: 2, HostBytes: 10, HostAllocations: 3,
 		Calls:        map[string]Call{"cuMemAlloc_v2": {OK: 5, Failed: 2, Bytes: 100, BusyNS: 7}},
 		ContextBytes: 11, ContextAllocations: 12, Holders: 13,
-		Classes: map[string]uint64{"vmm": 6}, Cards: map[string]uint64{"GPU-1": 9}, Kernels: map[string]uint64{"add": 4},
+		Classes: map[string]uint64{"vmm": 6}, Cards: map[string]uint64{"GPU-1": 9},
+		Kernels: map[string]uint64{"add": 4},
 	}
 	later := first
 	later.PID, later.Loaded = 43, 100

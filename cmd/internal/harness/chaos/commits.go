@@ -28,16 +28,22 @@ type manifest struct {
 // commits watches the manifests of all checkpoints: those that the stream stores, and those that are only published. A
 // stored manifest may not be older than the one that it replaces.
 type commits struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	seen
+}
+
+type seen struct {
 	newest map[string]manifest // stored, by subject
 	stored int
 	fenced int // published by an instance that had been replaced
 	faults []error
 }
 
+func newCommits() *commits { return &commits{seen: seen{newest: map[string]manifest{}}} }
+
 // watchCommits watches until the connection is closed.
 func (f *fleet) watchCommits(ctx context.Context) error {
-	f.commits = &commits{newest: map[string]manifest{}}
+	f.commits = newCommits()
 	if _, err := f.nc.Subscribe(manifestSubjects, f.commits.onPublished); err != nil {
 		return err
 	}
@@ -79,28 +85,18 @@ func (c *commits) onPublished(msg *nats.Msg) {
 	}
 }
 
-func (c *commits) all() map[string]manifest {
+func (c *commits) now() seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.newest)
-}
-
-func (c *commits) counts() (stored, fenced int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stored, c.fenced
-}
-
-func (c *commits) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return firstOf(c.faults)
+	now := c.seen
+	now.newest = maps.Clone(now.newest)
+	return now
 }
 
 // delayCommit delays a commit of a running instance on its way to NATS, with everything that follows it on its
 // connection, until another instance has claimed the shard. The delayed commit must then be rejected.
 func (f *fleet) delayCommit(ctx context.Context) error {
-	subjects := slices.Sorted(maps.Keys(f.commits.all()))
+	subjects := slices.Sorted(maps.Keys(f.commits.now().newest))
 	subject := subjects[f.random.IntN(len(subjects))]
 	f.note("delay a commit", subject)
 	d := newDelay("PUB " + subject + " ")
@@ -122,9 +118,9 @@ func (f *fleet) delayCommit(ctx context.Context) error {
 
 // waitForClaim waits up to a minute until another instance claims a shard.
 func (f *fleet) waitForClaim(ctx context.Context, subject string) {
-	epoch := f.commits.all()[subject].Epoch
+	epoch := f.commits.now().newest[subject].Epoch
 	err := cluster.Until(ctx, time.Minute, func() error {
-		if f.commits.all()[subject].Epoch == epoch {
+		if f.commits.now().newest[subject].Epoch == epoch {
 			return fmt.Errorf("no instance claimed %s, whose commit was delayed", subject)
 		}
 		return nil

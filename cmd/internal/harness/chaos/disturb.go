@@ -50,7 +50,7 @@ func (f *fleet) disturbCertain(ctx context.Context) error {
 		if err := f.delayCommit(ctx); err != nil {
 			return err
 		}
-		if _, fenced := f.commits.counts(); fenced > 0 {
+		if f.commits.now().fenced > 0 {
 			break
 		}
 	}
@@ -111,8 +111,8 @@ func (f *fleet) disturbOnce(ctx context.Context) error {
 		return f.restartNodes(ctx, "kill node", f.nodes[node:node+1], wait)
 	case n < 84:
 		f.note("cut connections", f.nodes[node].Name)
-		f.proxies[node].cutConnections()
-		defer f.proxies[node].acceptConnections()
+		f.proxies[node].cut()
+		defer f.proxies[node].connect()
 		return cluster.Sleep(ctx, wait/2)
 	case n < 90:
 		return f.kill(ctx, simulator, wait/4)

@@ -103,7 +103,8 @@ func (f *fleet) start(ctx context.Context) error {
 	if f.nc, f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
-	if err := cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), shards, nodes, shards*shardBytes); err != nil {
+	err = cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), shards, nodes, shards*shardBytes)
+	if err != nil {
 		return err
 	}
 	if err := f.watchCommits(ctx); err != nil {
@@ -125,7 +126,7 @@ func (f *fleet) start(ctx context.Context) error {
 		return err
 	}
 	if err := cluster.Until(ctx, time.Minute, func() error {
-		if have, want := len(f.commits.all()), shards*len(fold.Names()); have < want {
+		if have, want := len(f.commits.now().newest), shards*len(fold.Names()); have < want {
 			return fmt.Errorf("the consumers own %d of %d shards", have, want)
 		}
 		return nil

@@ -31,8 +31,10 @@ func TestRevisionMustHaveTheSameForms(t *testing.T) {
 			tree := t.TempDir()
 			git := func(args ...string) {
 				t.Helper()
-				cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@localhost"}, args...)...)
+				cmd := exec.Command("git", args...)
 				cmd.Dir = tree
+				cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@localhost",
+					"GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@localhost")
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("git %s: %v: %s", args, err, out)
 				}

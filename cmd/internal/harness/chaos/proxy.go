@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,9 +17,9 @@ type proxy struct {
 	target string
 	delay  atomic.Pointer[delay] // of what clients send from now on; nil: none
 
-	mu      sync.Mutex
-	cut     bool
-	clients map[net.Conn]bool
+	mu  sync.Mutex
+	up  context.Context    // ends with the next cut
+	cut context.CancelFunc // closes every connection, and refuses new ones until connect
 }
 
 // delay holds back the first bytes that contain a text, and everything that the same client sends after them.
@@ -52,9 +53,17 @@ func newProxy(target string) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for clients: %w", err)
 	}
-	p := &proxy{Listener: l, target: target, clients: map[net.Conn]bool{}}
+	p := &proxy{Listener: l, target: target}
+	p.connect()
 	go p.run()
 	return p, nil
+}
+
+// connect lets clients connect until the next cut.
+func (p *proxy) connect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.up, p.cut = context.WithCancel(context.Background())
 }
 
 func (p *proxy) run() {
@@ -70,14 +79,15 @@ func (p *proxy) run() {
 // serve connects a client to the node until one of them, or a cut, closes its connection.
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
+	p.mu.Lock()
+	up := p.up
+	p.mu.Unlock()
+	defer context.AfterFunc(up, func() { _ = client.Close() })()
 	node, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
 	defer node.Close()
-	if !p.admit(client) {
-		return
-	}
 	go func() {
 		defer client.Close()
 		_, _ = io.Copy(client, node)
@@ -87,35 +97,7 @@ func (p *proxy) serve(client net.Conn) {
 		n, err := client.Read(buf)
 		p.delay.Load().hold(buf[:n])
 		if _, failed := node.Write(buf[:n]); err != nil || failed != nil {
-			break
+			return
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.clients, client)
-}
-
-func (p *proxy) admit(client net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.cut {
-		p.clients[client] = true
-	}
-	return !p.cut
-}
-
-// cutConnections closes every connection, and refuses new ones until acceptConnections.
-func (p *proxy) cutConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = true
-	for c := range p.clients {
-		_ = c.Close()
-	}
-}
-
-func (p *proxy) acceptConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = false
 }

@@ -114,7 +114,8 @@ func notebook() []call {
 
 // work returns the calls of so many steps: copies, launches and waits.
 func work(steps int) (calls []call) {
-	gemm, relu := call{symbol: "cuLaunchKernel", kernel: "_Z4gemmPfi"}, call{symbol: "cuLaunchKernel", kernel: "_Z4reluPf"}
+	gemm := call{symbol: "cuLaunchKernel", kernel: "_Z4gemmPfi"}
+	relu := call{symbol: "cuLaunchKernel", kernel: "_Z4reluPf"}
 	for i := range steps {
 		calls = append(calls, on("cuMemcpyHtoD_v2", 10, uint64(i+1)<<10), gemm, relu, gemm,
 			on("cuMemcpyDtoHAsync_v2", 10, 4096), call{symbol: "cuStreamSynchronize"})

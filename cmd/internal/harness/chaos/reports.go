@@ -76,9 +76,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 		switch state := state.(type) {
 		case *leak.Tracker:
 			for _, p := range state.Report().Processes {
-				if want := c.expect(p.ID, p.Calls); want != nil {
-					c.compareMemory(&p, want)
-				}
+				c.compareMemory(&p, c.expect(p.ID, p.Calls))
 			}
 		case *launch.Histogram:
 			for _, p := range state.Report() {
@@ -86,9 +84,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 				for _, f := range p.Funcs {
 					got[f.Mangled] += f.Launches
 				}
-				if want := c.expect(p.ID, p.Calls); want != nil {
-					compareCounts(c, p.ID, "launches", got, want.launches)
-				}
+				compareCounts(c, p.ID, "launches", got, c.expect(p.ID, p.Calls).launches)
 			}
 		case *bandwidth.Meter:
 			for _, p := range state.Report() {
@@ -96,9 +92,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 				for _, d := range p.Copies {
 					got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
 				}
-				if want := c.expect(p.ID, p.Calls); want != nil {
-					compareCounts(c, p.ID, "copies", got, want.copies)
-				}
+				compareCounts(c, p.ID, "copies", got, c.expect(p.ID, p.Calls).copies)
 			}
 		case *anomaly.Detector:
 			raised += metric(state, "gputap_anomaly_events_total")
@@ -128,7 +122,7 @@ func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *publishe
 	p := c.processes[id]
 	if p == nil || c.seen[id] {
 		c.fault(id, "the process was never published, or is reported twice")
-		return nil
+		return &published{unknown: true}
 	}
 	c.seen[id] = true
 	want, got := map[string]uint64{}, map[string]uint64{}

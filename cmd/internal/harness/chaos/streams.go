@@ -45,7 +45,8 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
 				return err
 			}
 			at, got := originOf(&b), batchOf(&b, m.Data())
-			own := fmt.Sprintf("gputap.v1.ev.%d.%s.%s.%s", schema.Shard(b.Cluster, b.Host, shards), b.Cluster, b.Host, b.Kind)
+			own := fmt.Sprintf("gputap.v1.ev.%d.%s.%s.%s", schema.Shard(b.Cluster, b.Host, shards), b.Cluster, b.Host,
+				b.Kind)
 			want, n := t.batches[at], stored[at]
 			switch {
 			case m.Subject() != own:

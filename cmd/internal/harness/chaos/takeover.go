@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,8 +18,8 @@ const (
 	lost     = "lease lost" // to another instance
 )
 
-var shardLine = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="?(` + acquired + `|` + folded + `|` + released + `|` +
-	lost + `).* consumer=(\S+) .*shard=(\d+)`)
+var shardLine = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="?(` +
+	strings.Join([]string{acquired, folded, released, lost}, "|") + `).* consumer=(\S+) .*shard=(\d+)`)
 
 // shardEvent is a line of a consumer's log about a shard, or a kill of the consumer.
 type shardEvent struct {

@@ -56,7 +56,7 @@ func firstOf(faults []error) error {
 // verify compares the streams and the folds' results with the simulators' logs, and the committed states with those of
 // an undisturbed reader.
 func (f *fleet) verify(ctx context.Context) error {
-	faults := []error{f.verifyLogs(), f.commits.err()}
+	faults := []error{f.verifyLogs(), firstOf(f.commits.now().faults)}
 	t, err := readTruth(f.truthLog(0), f.truthLog(1))
 	if err != nil {
 		return errors.Join(append(faults, err)...)
@@ -127,8 +127,8 @@ func (f *fleet) verifyExercised(t *truth, repeated uint64) error {
 	}
 	taken := takeoversOf(events)
 	f.Say("takeover after kill -9, until the shard's next batch is folded: %s", taken)
-	stored, fenced := f.commits.counts()
-	f.Say("%d commits are stored; %d of fenced instances were rejected", stored, fenced)
+	commits := f.commits.now()
+	f.Say("%d commits are stored; %d of fenced instances were rejected", commits.stored, commits.fenced)
 	var faults []error
 	must := func(happened bool, format string, args ...any) {
 		if !happened {
@@ -139,7 +139,7 @@ func (f *fleet) verifyExercised(t *truth, repeated uint64) error {
 	must(len(t.boots) == f.hosts, "%d of %d hosts published", len(t.boots), f.hosts)
 	must(t.withheld > 0, "no batch was withheld")
 	must(f.killsOnly || repeated > 0, "no batch was stored twice, although a simulator was killed")
-	must(f.killsOnly || fenced > 0, "no fenced instance tried to commit, so fencing was not exercised")
+	must(f.killsOnly || commits.fenced > 0, "no fenced instance tried to commit, so fencing was not exercised")
 	return errors.Join(faults...)
 }
 

@@ -43,7 +43,7 @@ func TestRunMustExerciseEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := fleet{Workspace: w, options: row.options, commits: &commits{fenced: row.done.fenced}}
+		f := fleet{Workspace: w, options: row.options, commits: &commits{seen: seen{fenced: row.done.fenced}}}
 		f.hosts = all.hosts
 		p := &cluster.Process{Name: "leak-0", Dir: f.Dir}
 		began := time.Now()

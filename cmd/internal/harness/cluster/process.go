@@ -100,7 +100,12 @@ func CheckRunning(list ...*Process) error {
 }
 
 func (p *Process) failure(what string) error {
-	return fmt.Errorf("%s %s: %w: %s", p.Name, what, p.err, p.lastWords())
+	text, _ := os.ReadFile(p.Log())
+	last := string(text[max(0, len(text)-2000):])
+	if crashes := p.Crashes(); len(crashes) > 0 {
+		last = crashes[len(crashes)-1]
+	}
+	return fmt.Errorf("%s %s: %w: %s (see %s)", p.Name, what, p.err, last, p.Log())
 }
 
 // crash matches the line in which a Go program says why it crashed.
@@ -110,15 +115,6 @@ var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
 func (p *Process) Crashes() (messages []string) {
 	text, _ := os.ReadFile(p.Log())
 	return crash.FindAllString(string(text), -1)
-}
-
-// lastWords is the last crash message, or else the end of the log.
-func (p *Process) lastWords() string {
-	if crashes := p.Crashes(); len(crashes) > 0 {
-		return fmt.Sprintf("%s (see %s)", crashes[len(crashes)-1], p.Log())
-	}
-	text, _ := os.ReadFile(p.Log())
-	return fmt.Sprintf("see %s, which ends with\n%s", p.Log(), text[max(0, len(text)-2000):])
 }
 
 // Signal sends a signal to a running process, and does nothing to one that has ended.

@@ -120,8 +120,8 @@ func (l Linux) output(command ...string) (string, error) {
 	return string(out), nil
 }
 
-// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs, and prints its console. qemu
-// emulates each instruction: in some virtual machines /dev/kvm exists, but a guest hangs. args add devices.
+// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs, and prints its console.
+// qemu emulates each instruction: in some virtual machines /dev/kvm exists, but a guest hangs. args add devices.
 func Qemu(image, initramfs, cmdline string, args ...string) []string {
 	return append([]string{
 		"qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nodefaults",

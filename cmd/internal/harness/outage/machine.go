@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,7 +22,7 @@ var modules = []string{
 	"net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net",
 }
 
-const diskBytes = 4 << 30 // sparse
+const diskSize = "4G" // sparse
 
 // machine is the guest as seen from outside. Its log is the console of Linux.
 type machine struct {
@@ -78,10 +76,7 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	if err := guest.Pack(w.Path("initramfs"), files); err != nil {
 		return nil, fmt.Errorf("create the initramfs: %w", err)
 	}
-	if err := errors.Join(os.WriteFile(w.Path("disk"), nil, 0o644), os.Truncate(w.Path("disk"), diskBytes)); err != nil {
-		return nil, err
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", w.Path("disk")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", "-q", w.Path("disk"), diskSize).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mkfs.ext4: %w: %s (apt-get install e2fsprogs)", err, out)
 	}
 	return m, nil

@@ -6,8 +6,8 @@
 // back with the same store. In the middle of the outage the host reboots, or loses its power with -power-cut.
 //
 // The truth is the stub's count of each program's calls, and the time of each program by the host's clock. The guest
-// sends both to this machine at once, so that no power cut loses them. A run fails if the stream does not hold each of these
-// calls exactly once, with a time at which its program ran.
+// sends both to this machine at once, so that no power cut loses them. A run fails if the stream does not hold each of
+// these calls exactly once, with a time at which its program ran.
 //
 // This program is also the init process of the guest.
 package main

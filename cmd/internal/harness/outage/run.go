@@ -164,9 +164,8 @@ func (f *fleet) interrupt(ctx context.Context) error {
 
 // programsRun returns when programs have run for a while in the n-th boot.
 func (f *fleet) programsRun(ctx context.Context, n int) error {
-	m := f.guest
-	err := m.until(ctx, bootLimit, fmt.Sprintf("no program runs in boot %d", n), func() bool { return len(m.boots) == n })
-	if err != nil {
+	started := func() bool { return len(f.guest.boots) == n }
+	if err := f.guest.until(ctx, bootLimit, fmt.Sprintf("no program runs in boot %d", n), started); err != nil {
 		return err
 	}
 	return cluster.Sleep(ctx, around)

@@ -181,7 +181,8 @@ func (f *fleet) print(c *comparison) {
 	f.Say("truth: %d programs, %d calls; %d and %d programs ran entirely during the outage, before and after the %s",
 		c.programs, c.made, c.inside[boots[0]], c.inside[boots[1]], f.interruption())
 	f.Say("stream: %d batches, %d events of %d processes, %d of them from during the outage; "+
-		"%d batches were stored twice; %d events lost", s.batches, s.events, len(s.processes), s.during, s.twice, s.lost)
+		"%d batches were stored twice; %d events lost",
+		s.batches, s.events, len(s.processes), s.during, s.twice, s.lost)
 	f.Say("outbox: %d batches, %d events, %d bytes, drained in %.2f s",
 		s.kept.batches, s.kept.events, s.kept.bytes, s.kept.drained.Sub(s.times.up).Seconds())
 	if !f.powerCut {
