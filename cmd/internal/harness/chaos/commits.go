@@ -32,6 +32,7 @@ type commits struct {
 	seen
 }
 
+// seen is what was seen so far.
 type seen struct {
 	newest map[string]manifest // stored, by subject
 	stored int

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -27,6 +28,9 @@ func (f *fleet) disturb(ctx context.Context) error {
 	}
 	began, plan := time.Now(), f.plan()
 	for time.Since(began) < f.duration || len(plan) > 0 {
+		if err := cluster.CheckRunning(f.processes()...); err != nil {
+			return err
+		}
 		next := f.disturbOnce
 		if len(plan) > 0 && time.Since(began) > plan[0].after {
 			next, plan = plan[0].do, plan[1:]
@@ -131,9 +135,6 @@ func (f *fleet) note(what, who string) {
 
 // kill sends SIGKILL to a consumer or simulator and starts it again after a while.
 func (f *fleet) kill(ctx context.Context, p *cluster.Process, after time.Duration) error {
-	if err := cluster.CheckRunning(p); err != nil {
-		return err
-	}
 	if slices.Contains(f.consumers, p) {
 		f.note("kill consumer", p.Name)
 		f.kills = append(f.kills, shardEvent{process: p.Name, what: killed, at: time.Now()})
@@ -169,9 +170,6 @@ func (f *fleet) restart(ctx context.Context, p *cluster.Process) error {
 
 // pause stops a process with SIGSTOP for a while.
 func (f *fleet) pause(ctx context.Context, p *cluster.Process, d time.Duration) error {
-	if err := cluster.CheckRunning(p); err != nil {
-		return err
-	}
 	f.note(fmt.Sprintf("pause %.0f s", d.Seconds()), p.Name)
 	p.Signal(syscall.SIGSTOP)
 	defer p.Signal(syscall.SIGCONT)
@@ -193,11 +191,10 @@ func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
 // restartNodes kills nodes and starts them again after a while.
 func (f *fleet) restartNodes(ctx context.Context, what string, list []*cluster.Process, after time.Duration) error {
 	f.note(what, list[0].Name)
-	err := cluster.CheckRunning(list...)
 	for _, n := range list {
 		n.Kill()
 	}
-	err = errors.Join(err, cluster.Sleep(ctx, after))
+	err := cluster.Sleep(ctx, after)
 	for _, n := range list {
 		err = errors.Join(err, n.Start())
 	}
@@ -213,16 +210,8 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 	node := f.nodes[nodes-1]
 	f.note("fill the disk", node.Name)
 	path := filepath.Join(f.tmpfs, "full")
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	block := make([]byte, 1<<20)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	_ = file.Close()
-	err = cluster.Sleep(ctx, 5*time.Second)
+	_ = exec.CommandContext(ctx, "dd", "if=/dev/zero", "of="+path, "bs=1M").Run() // ends when the disk is full
+	err := cluster.Sleep(ctx, 5*time.Second)
 	node.Kill()
 	return errors.Join(err, os.Remove(path), node.Start())
 }

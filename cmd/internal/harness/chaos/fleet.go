@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -196,14 +197,16 @@ func (f *fleet) startCluster() error {
 	return nil
 }
 
+func (f *fleet) processes() []*cluster.Process {
+	return slices.Concat(f.simulators, f.consumers, f.nodes)
+}
+
 func (f *fleet) close(keep bool) {
 	if f.nc != nil {
 		f.nc.Close()
 	}
-	for _, list := range [][]*cluster.Process{f.simulators, f.consumers, f.nodes} {
-		for _, p := range list {
-			p.Kill()
-		}
+	for _, p := range f.processes() {
+		p.Kill()
 	}
 	for _, p := range f.proxies {
 		_ = p.Close()

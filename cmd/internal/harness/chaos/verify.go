@@ -20,7 +20,7 @@ import (
 // recover ends the disturbances and the simulators, and waits until the consumers have folded everything.
 func (f *fleet) recover(ctx context.Context) error {
 	f.Say("recover")
-	if err := cluster.CheckRunning(slices.Concat(f.nodes, f.consumers, f.simulators)...); err != nil {
+	if err := cluster.CheckRunning(f.processes()...); err != nil {
 		return err
 	}
 	for _, p := range f.simulators {

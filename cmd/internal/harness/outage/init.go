@@ -116,7 +116,7 @@ func (h *host) send(r report) {
 
 // startProducer returns once the stub has its probes: programs that start later are traced from their first call.
 func (h *host) startProducer() error {
-	h.producer = &cluster.Process{Name: "gputap-producer", Dir: "/disk", Args: []string{
+	h.producer = &cluster.Process{Name: "gputap-producer", Dir: "/tmp", Args: []string{
 		"/gputap/bin/gputap-producer", "--nats.url", os.Getenv(envNATS), "--producer.cluster", clusterName,
 		"--producer.host", hostName, "--library", stubLibrary, "--outbox", "/disk/outbox",
 		"--metrics.addr", metrics, "--log.format", "text",
