@@ -67,3 +67,20 @@ func TestRunMustExerciseEverything(t *testing.T) {
 		}
 	}
 }
+
+// TestForbiddenLinesAreFaults: crashes, and what a consumer logs when it cannot use a state or a batch.
+func TestForbiddenLinesAreFaults(t *testing.T) {
+	for _, row := range []struct {
+		log  string
+		want int
+	}{
+		{"level=INFO msg=\"shard acquired\" reason=\"panic: elsewhere\"\n", 0},
+		{"level=INFO msg=started\npanic: index out of range\n\ngoroutine 1\n", 1},
+		{"level=ERROR msg=\"fold panicked\" shard=1\nfatal error: concurrent map writes\n", 2},
+		{"level=WARN msg=\"checkpoint unusable; rebuilding from the stream\"\n", 1},
+	} {
+		if got := forbidden.FindAllString(row.log, -1); len(got) != row.want {
+			t.Errorf("%q: found %q, want %d lines", row.log, got, row.want)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func CheckRunning(list ...*Process) error {
 func (p *Process) failure(what string) error {
 	text, _ := os.ReadFile(p.Log())
 	last := string(text[max(0, len(text)-2000):])
-	if crashes := p.Crashes(); len(crashes) > 0 {
+	if crashes := crash.FindAllString(string(text), -1); len(crashes) > 0 {
 		last = crashes[len(crashes)-1]
 	}
 	return fmt.Errorf("%s %s: %w: %s (see %s)", p.Name, what, p.err, last, p.Log())
@@ -110,12 +110,6 @@ func (p *Process) failure(what string) error {
 
 // crash matches the line in which a Go program says why it crashed.
 var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
-
-// Crashes returns the crash messages of all starts of the program.
-func (p *Process) Crashes() (messages []string) {
-	text, _ := os.ReadFile(p.Log())
-	return crash.FindAllString(string(text), -1)
-}
 
 // Signal sends a signal to a running process, and does nothing to one that has ended.
 func (p *Process) Signal(s syscall.Signal) {
