@@ -45,12 +45,11 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
 				return err
 			}
 			at, got := originOf(&b), batchOf(&b, m.Data())
-			own := fmt.Sprintf("gputap.v1.ev.%d.%s.%s.%s", schema.Shard(b.Cluster, b.Host, shards), b.Cluster, b.Host,
-				b.Kind)
+			own := fmt.Sprintf("gputap.v1.ev.%d.%s.%s.%s", shard, b.Cluster, b.Host, b.Kind)
 			want, n := t.batches[at], stored[at]
 			switch {
-			case m.Subject() != own:
-				return fmt.Errorf("seq %d of %s has the subject %s, want %s", b.Seq, at, m.Subject(), own)
+			case m.Subject() != own || schema.Shard(b.Cluster, b.Host, shards) != shard:
+				return fmt.Errorf("seq %d of %s is under the subject %s", b.Seq, at, m.Subject())
 			case n < len(want) && want[n] == got:
 				stored[at]++
 			case slices.Contains(want[max(0, n-2):n], got):
