@@ -21,7 +21,7 @@ type Process struct {
 	CPUs   []int         // taskset runs it on these alone, with GOMAXPROCS set to their number; none: on all
 	Out    string        // file for standard output; empty: the log
 	Env    []string      // in addition to this process's environment
-	Warmup time.Duration // Stop sends no signal earlier after a start; 0: 2 s
+	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
 
 	cmd   *exec.Cmd
 	begun time.Time
@@ -124,17 +124,25 @@ func (p *Process) Kill() {
 	p.wait(time.Minute)
 }
 
-// Stop sends a signal to a running process, which must then exit with status 0. A process that does not end in time is
-// killed.
-func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
-	if err := CheckRunning(p); err != nil {
-		return err
-	}
+// End sends a signal and waits until the process has ended; Err then returns its exit status. A process that does not
+// end in time is killed.
+func (p *Process) End(s syscall.Signal, within time.Duration) error {
 	time.Sleep(time.Until(p.begun.Add(cmp.Or(p.Warmup, defaultWarmup))))
 	p.Signal(s)
 	if !p.wait(within) {
 		p.Kill()
 		return fmt.Errorf("stop %s: it was still running after %s; see %s", p.Name, within, p.Log())
+	}
+	return nil
+}
+
+// Stop is End for a process that must be running, and must exit with status 0.
+func (p *Process) Stop(s syscall.Signal, within time.Duration) error {
+	if err := CheckRunning(p); err != nil {
+		return err
+	}
+	if err := p.End(s, within); err != nil {
+		return err
 	}
 	if p.err != nil {
 		return p.failure("failed while it stopped")
