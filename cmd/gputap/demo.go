@@ -15,6 +15,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/demo"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/config"
 )
 
 // demoFlags are the flags of gputap demo.
@@ -80,6 +81,7 @@ func (f *demoFlags) run(ctx context.Context, p *app.Process) error {
 	if err != nil {
 		return err
 	}
+	p.Logging(config.Log{Level: "warn", Format: "auto"})
 	var results []demo.Result
 	for _, s := range demo.Scenarios {
 		if f.scenario != "all" && f.scenario != s.Name {

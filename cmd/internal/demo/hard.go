@@ -1,9 +1,8 @@
 package demo
 
 import (
-	"github.com/gputap/gputap/schema"
-
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/schema"
 )
 
 var hardParts = []part{
@@ -11,7 +10,7 @@ var hardParts = []part{
 		end: failures("cuMemFree_v2", 1, 3)},
 	{workload: "hard-free-null", steps: []step{{name: "live", bytes: 1 * mib, allocations: 1}},
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
-			return []Check{{What: "free(0) counted separately", Expected: uint64(3), Observed: now.Counters.NullFrees}}
+			return []Check{{"free(0) counted separately", uint64(3), now.Counters.NullFrees}}
 		}},
 	{workload: "hard-alloc-fail", steps: []step{{name: "live", bytes: 5 * mib, allocations: 2}},
 		end: failures("cuMemAlloc_v2", 2, 2)},
@@ -19,16 +18,16 @@ var hardParts = []part{
 	{workload: "hard-realloc", steps: []step{{name: "live", bytes: 6 * mib, allocations: 2},
 		{name: "freed", bytes: 2 * mib, allocations: 1}}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
 		return []Check{
-			{What: "allocations whose end was never seen", Expected: uint64(2), Observed: now.Counters.UnseenEnds},
-			{What: "allocations over a live address", Expected: uint64(2), Observed: now.Counters.ReallocOverLive},
+			{"allocations whose end was never seen", uint64(2), now.Counters.UnseenEnds},
+			{"allocations over a live address", uint64(2), now.Counters.ReallocOverLive},
 		}
 	}},
 	{workload: "hard-race", steps: []step{{name: "live", bytes: 1 * mib, allocations: 1}},
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
 			return []Check{
-				{What: "every raced free found its allocation", Expected: uint64(0), Observed: now.Counters.UnseenEnds},
-				{What: "some frees raced", Expected: true, Observed: now.Counters.LateFrees > 0},
-				{What: "unmatched frees", Expected: uint64(0), Observed: now.Counters.UnmatchedFrees},
+				{"every raced free found its allocation", uint64(0), now.Counters.UnseenEnds},
+				{"some frees raced", true, now.Counters.LateFrees > 0},
+				{"unmatched frees", uint64(0), now.Counters.UnmatchedFrees},
 			}
 		}},
 	{workload: "hard-fork", steps: []step{{name: "live"}, {name: "child-gone", unchecked: true},
@@ -36,16 +35,15 @@ var hardParts = []part{
 	{workload: "hard-exec", steps: []step{{name: "live"}, {name: "second"}}},
 	{workload: "hard-pidreuse", steps: []step{{name: "first", unchecked: true}, {name: "live", unchecked: true}},
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
-			identities := map[uint32]map[schema.KTime]bool{}
-			reused := 0
+			starts, most := map[uint32]map[schema.KTime]bool{}, 0
 			for _, p := range now.Processes {
-				if identities[p.PID] == nil {
-					identities[p.PID] = map[schema.KTime]bool{}
+				if starts[p.PID] == nil {
+					starts[p.PID] = map[schema.KTime]bool{}
 				}
-				identities[p.PID][p.ID().Start] = true
-				reused = max(reused, len(identities[p.PID]))
+				starts[p.PID][p.ID().Start] = true
+				most = max(most, len(starts[p.PID]))
 			}
-			return []Check{{What: "processes under the reused pid", Expected: 2, Observed: reused}}
+			return []Check{{"processes under the reused pid", 2, most}}
 		}},
 	{workload: "hard-late", late: true, steps: []step{{name: "attached", unchecked: true},
 		{name: "live", unchecked: true}}, totals: lateTotals},
@@ -59,20 +57,20 @@ func failures(symbol string, code uint32, n uint64) func(*stage, *pipeline.Snaps
 		if c == nil {
 			c = &pipeline.Call{}
 		}
-		return []Check{{What: symbol + " failed by code", Expected: n, Observed: c.Errors[code]}}
+		return []Check{{symbol + " failed by code", n, c.Errors[code]}}
 	}
 }
 
 // lateTotals checks a process that began before gputap: only later calls are seen, and the evidence says "late".
-func lateTotals(_ *stage, now *pipeline.Snapshot) ([]Check, error) {
+func lateTotals(_ *stage, now *pipeline.Snapshot) []Check {
 	if len(now.Processes) != 1 {
-		return []Check{{What: "processes", Expected: 1, Observed: len(now.Processes)}}, nil
+		return []Check{{"processes", 1, len(now.Processes)}}
 	}
 	p := now.Processes[0]
 	return []Check{
-		{What: "evidence", Expected: "late", Observed: p.Evidence},
-		{What: "frees of earlier allocations", Expected: uint64(2), Observed: now.Counters.UnmatchedFrees},
-		{What: "unfreed at exit, allocations seen", Expected: uint64(1), Observed: p.UnfreedAllocations},
-		{What: "events lost", Expected: uint64(0), Observed: sum(now.Lost)},
-	}, nil
+		{"evidence", "late", p.Evidence},
+		{"frees of earlier allocations", uint64(2), now.Counters.UnmatchedFrees},
+		{"unfreed at exit, allocations seen", uint64(1), p.UnfreedAllocations},
+		{"events lost", uint64(0), sum(now.Lost)},
+	}
 }

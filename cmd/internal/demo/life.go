@@ -1,12 +1,6 @@
 package demo
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-
-	"github.com/gputap/gputap/cmd/internal/pipeline"
-)
+import "github.com/gputap/gputap/cmd/internal/pipeline"
 
 // lifeParts are the events that begin and end an allocation. At each step the stub says which memory is live.
 var lifeParts = onePipeline([]part{
@@ -28,18 +22,17 @@ var lifeParts = onePipeline([]part{
 		{name: "live", bytes: 24 * mib, allocations: 2}, {name: "held", bytes: 24 * mib, allocations: 2},
 		{name: "retained", bytes: 16 * mib, allocations: 1}, {name: "gone"},
 	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
-		return []Check{{What: "unknown handles", Expected: uint64(0), Observed: now.Counters.UnknownHandles}}
+		return []Check{{"unknown handles", uint64(0), now.Counters.UnknownHandles}}
 	}},
 	{workload: "life-graphs", steps: []step{
-		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2}, {name: "again", bytes: 20 * mib,
-			allocations: 2},
-		{name: "destroyed", bytes: 20 * mib, allocations: 2}, {name: "freed"},
+		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2},
+		{name: "again", bytes: 20 * mib, allocations: 2}, {name: "destroyed", bytes: 20 * mib, allocations: 2},
+		{name: "freed"},
 	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
 		return []Check{
-			{What: "graph launches with unknown kernels", Expected: uint64(0),
-				Observed: now.Processes[0].GraphLaunchesPartial},
-			{What: "unmatched frees", Expected: uint64(0), Observed: now.Counters.UnmatchedFrees},
-			{What: "allocations whose end was never seen", Expected: uint64(0), Observed: now.Counters.UnseenEnds},
+			{"graph launches with unknown kernels", uint64(0), now.Processes[0].GraphLaunchesPartial},
+			{"unmatched frees", uint64(0), now.Counters.UnmatchedFrees},
+			{"allocations whose end was never seen", uint64(0), now.Counters.UnseenEnds},
 		}
 	}},
 	{workload: "life-modules"},
@@ -49,7 +42,7 @@ var lifeParts = onePipeline([]part{
 
 // knownContexts checks that gputap knew the memory of every context that ended.
 func knownContexts(_ *stage, now *pipeline.Snapshot) []Check {
-	return []Check{{What: "unknown contexts that ended", Expected: uint64(0), Observed: now.Counters.UnknownContexts}}
+	return []Check{{"unknown contexts that ended", uint64(0), now.Counters.UnknownContexts}}
 }
 
 // sharedParts are memory that one process allocates, and others open. Only the first is charged with it.
@@ -61,8 +54,8 @@ var sharedParts = onePipeline([]part{
 	}},
 	{workload: "shared-vmm", steps: []step{
 		{name: "mapped", bytes: 24 * mib, allocations: 2, holders: []holder{{"vmm", false}, {"vmm", true}}},
-		{name: "half", holders: []holder{{"vmm", false}, {"vmm", true}}}, {name: "gone", bytes: 24 * mib,
-			allocations: 2},
+		{name: "half", holders: []holder{{"vmm", false}, {"vmm", true}}},
+		{name: "gone", bytes: 24 * mib, allocations: 2},
 	}},
 	{workload: "shared-pool", steps: []step{
 		{name: "opened", bytes: 4 * mib, allocations: 1, holders: []holder{{"ipc", true}}},
@@ -80,61 +73,4 @@ func onePipeline(parts []part) []part {
 		parts[i].keepPipeline = true
 	}
 	return parts
-}
-
-// holder is one that gputap must list for the last process of the step.
-type holder struct {
-	class string
-	owned bool // the first process of the step owns the memory
-}
-
-// holders compares the list of holders, newest first.
-func holders(name string, want []holder, images []truth, now *pipeline.Snapshot) []Check {
-	if len(want) == 0 {
-		return nil
-	}
-	owner, opener := images[0].pid, processOf(now, &images[len(images)-1])
-	var expected, observed []string
-	for _, h := range want {
-		by := uint32(0)
-		if h.owned {
-			by = owner
-		}
-		expected = append(expected, fmt.Sprintf("%s of process %d", h.class, by))
-	}
-	for _, h := range opener.Holders.List {
-		observed = append(observed, fmt.Sprintf("%s of process %d", h.Class, h.OwnerPID))
-	}
-	return []Check{{What: name + ": holders", Expected: fmt.Sprint(expected), Observed: fmt.Sprint(observed)}}
-}
-
-// details compares live memory by class, by GPU and on the host, and the number of holders. It leaves out figures that
-// are 0 on both sides.
-func details(who string, t *truth, p *pipeline.Process) []Check {
-	var rows []Check
-	figure := func(what string, expected, observed uint64) {
-		if expected|observed != 0 {
-			rows = append(rows, Check{What: who + what, Expected: expected, Observed: observed})
-		}
-	}
-	for _, class := range union(t.classes, p.Classes) {
-		figure("class "+class, t.classes[class], p.Classes[class])
-	}
-	onGPU := map[string]uint64{}
-	for uuid, g := range p.GPUs {
-		onGPU[uuid] = g.LiveBytes
-	}
-	for _, uuid := range union(t.cards, onGPU) {
-		figure("on "+uuid, t.cards[uuid], onGPU[uuid])
-	}
-	figure("host memory, bytes", t.hostBytes, p.HostMemory.LiveBytes)
-	figure("host memory, allocations", t.hostAllocations, p.HostMemory.LiveAllocations)
-	figure("holders", t.holders, p.Holders.Count)
-	return rows
-}
-
-func union(a, b map[string]uint64) []string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
 }

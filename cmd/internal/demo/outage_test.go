@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	eventbus "github.com/gputap/gputap/consumer/bus"
@@ -61,7 +62,7 @@ func TestOutageLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stub, workloadPath := filepath.Join(bin, "stub", "libcuda.so.1"), filepath.Join(bin, "workload")
+	library, workloadPath := filepath.Join(bin, "stub", "libcuda.so.1"), filepath.Join(bin, "workload")
 	dir, port := t.TempDir(), -1
 	start := func() *server.Server {
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
@@ -83,7 +84,7 @@ func TestOutageLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config.DefaultProducer()
-	cfg.Features, cfg.Libraries = []string{"memory"}, []string{stub}
+	cfg.Features, cfg.Libraries = []string{"memory"}, []string{library}
 	agent, err := producer.New(cfg, "test", connect(t, port), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +128,7 @@ func TestOutageLosesNothing(t *testing.T) {
 	if err := <-consumed; err != nil {
 		t.Error(err)
 	}
-	images, err := readTruth(truths)
+	images, err := stub.Images(truths)
 	if err != nil || len(images) != 1 {
 		t.Fatalf("%d totals of the stub: %v", len(images), err)
 	}
@@ -146,20 +147,20 @@ func TestOutageLosesNothing(t *testing.T) {
 }
 
 // sameCalls compares every call that both the stub and gputap count; there must be some.
-func sameCalls(t *testing.T, r leak.Report, want truth) {
+func sameCalls(t *testing.T, r leak.Report, want stub.Image) {
 	t.Helper()
 	folded := map[string]uint64{}
 	for _, p := range r.Processes {
-		if p.ID.PID == want.pid {
+		if p.ID.PID == want.PID {
 			for _, c := range p.Calls {
 				folded[c.Symbol] = c.OK
 			}
 		}
 	}
 	for _, symbol := range []string{"cuMemAlloc_v2", "cuMemFree_v2"} {
-		if folded[symbol] != want.calls[symbol].ok || want.calls[symbol].ok != 260_000 {
+		if folded[symbol] != want.Calls[symbol].OK || want.Calls[symbol].OK != 260_000 {
 			t.Errorf("%s: %d folded, %d counted by the stub, 260,000 asked for", symbol, folded[symbol],
-				want.calls[symbol].ok)
+				want.Calls[symbol].OK)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -42,11 +43,18 @@ func (c Check) OK() bool {
 	return c.Expected == c.Observed
 }
 
-func allOK(checks []Check) bool {
-	for _, c := range checks {
-		if !c.OK() {
-			return false
-		}
-	}
-	return true
+// checks are the figures of one comparison.
+type checks []Check
+
+func (c *checks) add(what string, expected, observed any) {
+	*c = append(*c, Check{what, expected, observed})
 }
+
+// addUnlessZero leaves out a figure that is 0 on both sides.
+func (c *checks) addUnlessZero(what string, expected, observed uint64) {
+	if expected|observed != 0 {
+		c.add(what, expected, observed)
+	}
+}
+
+func (c checks) ok() bool { return !slices.ContainsFunc(c, func(c Check) bool { return !c.OK() }) }

@@ -24,12 +24,12 @@ type Scenario struct {
 type part struct {
 	workload     string
 	steps        []step
-	late         bool                                                    // the pipeline starts at the first step
-	killed       bool                                                    // the workload ends by SIGKILL
-	keepPipeline bool                                                    // the next part runs under the same pipeline
-	args         func(s *stage) []string                                 // additional arguments of the workload
-	end          func(s *stage, now *pipeline.Snapshot) []Check          // in addition to the totals
-	totals       func(s *stage, now *pipeline.Snapshot) ([]Check, error) // instead of the totals
+	late         bool                                           // the pipeline starts at the first step
+	killed       bool                                           // the workload ends by SIGKILL
+	keepPipeline bool                                           // the next part runs under the same pipeline
+	timed        bool                                           // the workload takes the duration of a storm
+	end          func(s *stage, now *pipeline.Snapshot) []Check // in addition to the totals
+	totals       func(s *stage, now *pipeline.Snapshot) []Check // instead of the totals
 }
 
 // step is an instant at which the workload waits. bytes and allocations are the figures of the listing, summed over all
@@ -51,7 +51,7 @@ const (
 type Options struct {
 	Dir          string // directory of workload and stub/libcuda.so.1
 	StormSeconds int
-	Log          *slog.Logger // warnings and errors only
+	Log          *slog.Logger
 }
 
 // Play runs the scenario. An error of the run is in the result.
@@ -63,21 +63,25 @@ func (sc *Scenario) Play(ctx context.Context, o Options) Result {
 	var failures []error
 	var pipe *pipeline.Pipeline
 	for _, pt := range sc.parts {
-		s := &stage{dir: o.Dir, seconds: o.StormSeconds, log: warnings(o.Log), pipe: pipe}
+		s := &stage{Options: o, pipe: pipe}
+		prefix := ""
 		if len(sc.parts) > 1 {
-			s.prefix = strings.TrimPrefix(pt.workload, sc.Name+"-") + ": "
+			prefix = strings.TrimPrefix(pt.workload, sc.Name+"-") + ": "
 		}
-		lost, err := s.play(ctx, pt)
+		err := s.play(ctx, pt)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s%w", s.prefix, err))
+			failures = append(failures, fmt.Errorf("%s%w", prefix, err))
 		}
-		r.add(s.checks)
-		if pipe = nil; pt.keepPipeline {
-			pipe = s.pipe
-			continue
+		for _, c := range s.checks {
+			c.What = prefix + c.What
+			r.Checks = append(r.Checks, c)
+			r.Expected[c.What], r.Observed[c.What] = c.Expected, c.Observed
+			r.OK = r.OK && c.OK()
 		}
-		for cause, n := range lost {
-			r.Lost[cause] += n
+		if pipe = s.pipe; pipe == nil && err == nil {
+			for cause, n := range s.now.Lost {
+				r.Lost[cause] += n
+			}
 		}
 	}
 	if err := errors.Join(failures...); err != nil {
@@ -87,30 +91,17 @@ func (sc *Scenario) Play(ctx context.Context, o Options) Result {
 	return r
 }
 
-func (r *Result) add(checks []Check) {
-	for _, c := range checks {
-		r.Checks = append(r.Checks, c)
-		r.Expected[c.What], r.Observed[c.What] = c.Expected, c.Observed
-		r.OK = r.OK && c.OK()
-	}
-}
+// playTime bounds how long the workload of a part may run, without a storm.
+const playTime = 5 * time.Minute
 
-// warnings returns a logger that drops everything below a warning.
-func warnings(log *slog.Logger) *slog.Logger {
-	return slog.New(levelHandler{log.Handler()})
-}
-
-type levelHandler struct{ slog.Handler }
-
-func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
-}
-
-func (s *stage) play(ctx context.Context, pt part) (lost map[string]uint64, err error) {
+// play runs one part. It closes the pipeline unless the next part needs it.
+func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if s.truths, err = os.MkdirTemp("", "gputap-truth-"); err != nil {
-		return nil, fmt.Errorf("create a directory for the stub's totals: %w", err)
+		return fmt.Errorf("create a directory for the stub's totals: %w", err)
 	}
 	defer os.RemoveAll(s.truths)
+	ctx, cancel := context.WithTimeout(ctx, playTime+time.Duration(s.StormSeconds)*time.Second)
+	defer cancel()
 	defer func() {
 		if s.pipe != nil && (err != nil || !pt.keepPipeline) {
 			s.pipe.Close()
@@ -119,33 +110,16 @@ func (s *stage) play(ctx context.Context, pt part) (lost map[string]uint64, err 
 	}()
 	if !pt.late && s.pipe == nil {
 		if err := s.attach(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	args := []string{pt.workload}
-	if pt.args != nil {
-		args = append(args, pt.args(s)...)
+	if pt.timed {
+		args = append(args, "--seconds", strconv.Itoa(s.StormSeconds))
 	}
 	if err := s.launch(ctx, args...); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.walk(ctx, pt); err != nil {
-		return nil, err
-	}
-	if err := s.finish(pt.killed); err != nil {
-		return nil, err
-	}
-	if !pt.keepPipeline {
-		if err := s.pipe.Drain(); err != nil {
-			return nil, err
-		}
-		s.drained = true
-	}
-	return s.conclude(pt)
-}
-
-// walk leads the workload through the steps of a part.
-func (s *stage) walk(ctx context.Context, pt part) error {
 	for i, st := range pt.steps {
 		if err := s.step(st.name); err != nil {
 			return err
@@ -155,69 +129,38 @@ func (s *stage) walk(ctx context.Context, pt part) error {
 				return err
 			}
 		}
-		if err := s.compare(st); err != nil {
-			return err
+		if !st.unchecked {
+			if err := s.settle(settleTime, func() checks { return s.atStep(st) }); err != nil {
+				return err
+			}
 		}
 		if err := s.proceed(); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// compare checks live memory at one step.
-func (s *stage) compare(st step) error {
-	if st.unchecked {
-		return nil
-	}
-	if err := s.live(st.name); err != nil {
+	if err := s.finish(pt.killed); err != nil {
 		return err
 	}
-	images, err := readTruth(s.truths)
-	if err != nil {
+	within := settleTime
+	if !pt.keepPipeline {
+		if err := s.pipe.Drain(); err != nil {
+			return err
+		}
+		within = 0 // every event has reached the folds
+	}
+	if err := s.settle(within, func() checks {
+		if pt.totals != nil {
+			return pt.totals(s, s.now)
+		}
+		return s.totals()
+	}); err != nil {
 		return err
 	}
-	now := s.snapshot(images)
-	s.keep(holders(st.name, st.holders, images, now))
-	if st.allocations == 0 {
-		return nil
-	}
-	var bytes, allocations uint64
-	for _, p := range now.Processes {
-		bytes += p.LiveBytes
-		allocations += p.LiveAllocations
-	}
-	s.keep([]Check{
-		{What: st.name + ": live bytes in the listing", Expected: st.bytes, Observed: bytes},
-		{What: st.name + ": live allocations in the listing", Expected: st.allocations, Observed: allocations},
-	})
-	return nil
-}
-
-func (s *stage) conclude(pt part) (lost map[string]uint64, err error) {
-	images, err := readTruth(s.truths)
-	if err != nil {
-		return nil, err
-	}
-	now := s.snapshot(images)
-	totals := s.totals
-	if pt.totals != nil {
-		totals = func(now *pipeline.Snapshot) ([]Check, error) { return pt.totals(s, now) }
-	}
-	err = s.settle(func() ([]Check, error) {
-		now = s.snapshot(images)
-		return totals(now)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(now.Processes) == 0 {
-		return nil, errors.New("gputap saw no process of the workload")
+	if len(s.now.Processes) == 0 {
+		return errors.New("gputap saw no process of the workload")
 	}
 	if pt.end != nil {
-		s.keep(pt.end(s, now))
+		s.checks = append(s.checks, pt.end(s, s.now)...)
 	}
-	return now.Lost, nil
+	return nil
 }
-
-func secondsArg(s *stage) []string { return []string{"--seconds", strconv.Itoa(s.seconds)} }

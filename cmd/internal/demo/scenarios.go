@@ -15,9 +15,7 @@ var Scenarios = []Scenario{
 			{name: "allocated", bytes: 25_165_824, allocations: 3}, {name: "freed", bytes: 8_388_608, allocations: 1},
 		},
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
-			unfreed := now.Processes[0].UnfreedBytes
-			return []Check{{What: "exit: unfreed at exit in the listing", Expected: uint64(8_388_608),
-				Observed: unfreed}}
+			return []Check{{"exit: unfreed at exit in the listing", uint64(8_388_608), now.Processes[0].UnfreedBytes}}
 		},
 	}}},
 	{"train", "10 allocations of two threads; one thread frees an allocation of the other", []part{{
@@ -32,8 +30,8 @@ var Scenarios = []Scenario{
 	}}},
 	{"threads5", "five threads of one process", []part{{
 		workload: "threads5",
-		steps: []step{{name: "first", bytes: 102 * mib, allocations: 6}, {name: "second", bytes: 142 * mib,
-			allocations: 8}},
+		steps: []step{{name: "first", bytes: 102 * mib, allocations: 6},
+			{name: "second", bytes: 142 * mib, allocations: 8}},
 	}}},
 	{"anomaly", "one allocation of 2,096 MB among many of 10 MB", []part{{
 		workload: "anomaly",
@@ -45,8 +43,8 @@ var Scenarios = []Scenario{
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
 			p := now.Processes[0]
 			return []Check{
-				{What: "exit: launches in the listing", Expected: uint64(2000), Observed: sum(p.Launches)},
-				{What: "exit: kernel names", Expected: 2, Observed: len(p.Launches)},
+				{"exit: launches in the listing", uint64(2000), sum(p.Launches)},
+				{"exit: kernel names", 2, len(p.Launches)},
 			}
 		},
 	}}},
@@ -62,7 +60,7 @@ var Scenarios = []Scenario{
 	{"life", "memory that ends with a context, a pool, a graph, a module or its last reference", lifeParts},
 	{"shared", "memory that two processes or two APIs share; it is counted once", sharedParts},
 	{"storm", "launches on every CPU, as fast as possible", []part{{
-		workload: "storm", args: secondsArg, totals: stormTotals,
+		workload: "storm", timed: true, totals: stormTotals,
 	}}},
 }
 
@@ -73,35 +71,31 @@ func procs4(_ *stage, now *pipeline.Snapshot) []Check {
 		totals = append(totals, fmt.Sprintf("%.2f", float64(p.UnfreedBytes)/mib))
 	}
 	slices.Sort(totals)
-	return []Check{{What: "exit: MB per process", Expected: "[42.13 52.13 62.13 82.13]", Observed: fmt.Sprint(totals)}}
+	return []Check{{"exit: MB per process", "[42.13 52.13 62.13 82.13]", fmt.Sprint(totals)}}
 }
 
 func oneOutlier(_ *stage, now *pipeline.Snapshot) []Check {
-	checks := []Check{{What: "exit: alerts", Expected: 1, Observed: len(now.Alerts)}}
+	checks := []Check{{"exit: alerts", 1, len(now.Alerts)}}
 	if len(now.Alerts) == 0 {
 		return checks
 	}
 	a := now.Alerts[0]
 	return append(checks,
-		Check{What: "alert: rule", Expected: "alloc_size", Observed: a.Rule},
-		Check{What: "alert: process", Expected: now.Processes[0].PID, Observed: a.PID},
-		Check{What: "alert: thread named", Expected: true, Observed: a.TID != 0 && a.TID != a.PID},
-		Check{What: "alert: address named", Expected: true, Observed: a.Address != "" && a.Address != "0x0"},
-		Check{What: "alert: bytes", Expected: uint64(2096 * mib), Observed: a.Bytes},
+		Check{"alert: rule", "alloc_size", a.Rule},
+		Check{"alert: process", now.Processes[0].PID, a.PID},
+		Check{"alert: thread named", true, a.TID != 0 && a.TID != a.PID},
+		Check{"alert: address named", true, a.Address != "" && a.Address != "0x0"},
+		Check{"alert: bytes", uint64(2096 * mib), a.Bytes},
 	)
 }
 
 // stormTotals compares the stub's calls with the sum of the events that gputap saw and those that it counted as lost.
-func stormTotals(s *stage, now *pipeline.Snapshot) ([]Check, error) {
-	images, err := readTruth(s.truths)
-	if err != nil {
-		return nil, err
-	}
+func stormTotals(s *stage, now *pipeline.Snapshot) []Check {
 	var made, seen uint64
-	for _, t := range images {
-		for symbol, c := range t.calls {
+	for _, i := range s.images {
+		for symbol, c := range i.Calls {
 			if probed(symbol) {
-				made += c.ok + c.failed
+				made += c.OK + c.Failed
 			}
 		}
 	}
@@ -113,11 +107,11 @@ func stormTotals(s *stage, now *pipeline.Snapshot) ([]Check, error) {
 	// The rate is per CPU time of the workload, because other programs may take the CPUs.
 	cpu := s.workload.ProcessState.UserTime() + s.workload.ProcessState.SystemTime()
 	return []Check{
-		{What: "exit: events seen + events counted lost", Expected: made, Observed: seen + sum(now.Lost)},
+		{"exit: events seen + events counted lost", made, seen + sum(now.Lost)},
 		{
-			What: fmt.Sprintf("exit: more than 50,000 calls per CPU second (%d calls, %.1f CPU s, %d lost)",
+			fmt.Sprintf("exit: more than 50,000 calls per CPU second (%d calls, %.1f CPU s, %d lost)",
 				made, cpu.Seconds(), sum(now.Lost)),
-			Expected: true, Observed: float64(made) > 50_000*cpu.Seconds(),
+			true, float64(made) > 50_000*cpu.Seconds(),
 		},
-	}, nil
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,29 +16,27 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/anomaly"
-	"github.com/gputap/gputap/schema"
 )
 
 const (
 	// settleTime bounds how long events may take to reach the folds. It is long because it is used up only when a
 	// check fails.
-	settleTime  = 30 * time.Second
-	settlePoll  = 10 * time.Millisecond
-	stepTimeout = 2 * time.Minute
+	settleTime = 30 * time.Second
+	settlePoll = 10 * time.Millisecond
 )
 
 // stage is one run of the workload under a pipeline.
 type stage struct {
-	dir     string // of workload and stub/libcuda.so.1
-	seconds int    // duration of a storm
-	truths  string // directory in which the stub writes its totals
-	log     *slog.Logger
-	pipe    *pipeline.Pipeline
-	drained bool   // every event has reached the folds
-	prefix  string // of the names of the checks
-	checks  []Check
+	Options
+	truths string // directory in which the stub writes its totals
+	pipe   *pipeline.Pipeline
+	checks checks
+
+	images []stub.Image       // the stub's totals, as of now
+	now    *pipeline.Snapshot // of the processes of these images
 
 	workload *exec.Cmd
 	stdin    io.WriteCloser
@@ -49,22 +46,21 @@ type stage struct {
 }
 
 // attach starts a pipeline that watches the stub library.
-func (s *stage) attach(ctx context.Context) error {
+func (s *stage) attach(ctx context.Context) (err error) {
 	cfg := config.DefaultProducer()
 	cfg.Features = []string{"memory", "launch", "copy", "sync"}
-	cfg.Libraries = []string{filepath.Join(s.dir, "stub", "libcuda.so.1")}
-	pipe, err := pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", s.log)
-	if err != nil {
+	cfg.Libraries = []string{filepath.Join(s.Dir, "stub", "libcuda.so.1")}
+	if s.pipe, err = pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", s.Log); err != nil {
+		s.pipe = nil
 		return err
 	}
-	s.pipe = pipe
-	pipe.Start()
+	s.pipe.Start()
 	return nil
 }
 
 // launch starts the workload, which waits at each of its steps until proceed.
 func (s *stage) launch(ctx context.Context, args ...string) error {
-	s.workload = exec.CommandContext(ctx, filepath.Join(s.dir, "workload"), append(args, "--steps")...)
+	s.workload = exec.CommandContext(ctx, filepath.Join(s.Dir, "workload"), append(args, "--steps")...)
 	s.workload.Env = append(os.Environ(), "GPUTAP_STUB_TRUTH="+s.truths)
 	s.workload.Stderr = &s.stderr
 	var err error
@@ -84,8 +80,6 @@ func (s *stage) launch(ctx context.Context, args ...string) error {
 
 // step returns when the workload waits at the named step.
 func (s *stage) step(name string) error {
-	timer := time.AfterFunc(stepTimeout, func() { _ = s.workload.Process.Kill() })
-	defer timer.Stop()
 	for s.steps.Scan() {
 		step, ok := strings.CutPrefix(s.steps.Text(), "step ")
 		if !ok {
@@ -110,18 +104,13 @@ func (s *stage) proceed() error {
 // finish lets the workload run to its end. killed means that SIGKILL is the correct end.
 func (s *stage) finish(killed bool) error {
 	_ = s.stdin.Close()
-	timeout := stepTimeout + time.Duration(s.seconds)*time.Second
-	timer := time.AfterFunc(timeout, func() { _ = s.workload.Process.Kill() })
-	defer timer.Stop()
 	for s.steps.Scan() {
 		s.printed.WriteString(s.steps.Text() + "\n")
 	}
 	err := s.workload.Wait()
 	var exit *exec.ExitError
-	if killed && errors.As(err, &exit) {
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL {
-			return nil
-		}
+	if killed && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("run the workload: %w: %s", err, s.stderr.String())
@@ -129,100 +118,45 @@ func (s *stage) finish(killed bool) error {
 	return nil
 }
 
-// settle repeats the checks until all hold or the time is up, and keeps the last values: at a step, events may not have
-// reached the folds yet. After drain it checks once.
-func (s *stage) settle(checks func() ([]Check, error)) error {
-	deadline := time.Now().Add(settleTime)
-	for {
-		list, err := checks()
-		if err != nil {
+// settle repeats a comparison until all figures are correct or the time is up, and keeps the last figures: events may
+// not have reached the folds yet.
+func (s *stage) settle(within time.Duration, compare func() checks) error {
+	for deadline := time.Now().Add(within); ; time.Sleep(settlePoll) {
+		if err := s.look(); err != nil {
 			return err
 		}
-		if allOK(list) || time.Now().After(deadline) || s.drained {
-			s.keep(list)
+		if list := compare(); list.ok() || time.Now().After(deadline) {
+			s.checks = append(s.checks, list...)
 			return nil
 		}
-		time.Sleep(settlePoll)
 	}
 }
 
-func (s *stage) keep(checks []Check) {
-	for _, c := range checks {
-		c.What = s.prefix + c.What
-		s.checks = append(s.checks, c)
+// look reads the totals of the stub and the state of gputap, without other programs that run on the same stub.
+func (s *stage) look() (err error) {
+	if s.images, err = stub.Images(s.truths); err != nil {
+		return err
 	}
-}
-
-// live checks live memory of every process that the stub knows.
-func (s *stage) live(step string) error {
-	return s.settle(func() ([]Check, error) {
-		images, err := readTruth(s.truths)
-		if err != nil {
-			return nil, err
-		}
-		now := s.snapshot(images)
-		var checks []Check
-		for i := range images {
-			t := &images[i]
-			if !t.current(images) {
-				continue // exec replaced this image; the totals at the end include it
-			}
-			p := processOf(now, t)
-			if p == nil {
-				p = &pipeline.Process{}
-			}
-			who := fmt.Sprintf("%s: process %d ", step, i+1)
-			checks = append(checks, Check{What: who + "live bytes", Expected: t.liveBytes, Observed: p.LiveBytes},
-				Check{What: who + "live allocations", Expected: t.liveAllocations, Observed: p.LiveAllocations})
-			checks = append(checks, details(who, t, p)...)
-		}
-		return checks, nil
-	})
-}
-
-// snapshot returns the state of gputap for these images, without other programs that run on the same stub.
-func (s *stage) snapshot(images []truth) *pipeline.Snapshot {
 	now := s.pipe.Snapshot()
 	known := map[*pipeline.Process]bool{}
-	for i := range images {
-		if p := processOf(now, &images[i]); p != nil {
-			known[p] = true
-		}
+	for i := range s.images {
+		known[processOf(now, &s.images[i])] = true
 	}
 	now.Processes = slices.DeleteFunc(now.Processes, func(p *pipeline.Process) bool { return !known[p] })
 	now.Alerts = slices.DeleteFunc(now.Alerts, func(a anomaly.Alert) bool {
 		return !slices.ContainsFunc(now.Processes, func(p *pipeline.Process) bool { return p.PID == a.PID })
 	})
-	return now
-}
-
-// current reports whether no later image runs under the same process.
-func (t *truth) current(images []truth) bool {
-	for i := range images {
-		if images[i].pid == t.pid && images[i].loaded > t.loaded {
-			return false
-		}
-	}
-	return true
+	s.now = now
+	return nil
 }
 
 // processOf returns the youngest process with the image's pid that began before the image was loaded, or nil.
-func processOf(now *pipeline.Snapshot, t *truth) *pipeline.Process {
+func processOf(now *pipeline.Snapshot, i *stub.Image) *pipeline.Process {
 	var best *pipeline.Process
 	for _, p := range now.Processes {
-		if p.PID == t.pid && uint64(p.ID().Start) <= t.loaded && (best == nil || p.ID().Start > best.ID().Start) {
+		if p.PID == i.PID && uint64(p.ID().Start) <= i.Loaded && (best == nil || p.ID().Start > best.ID().Start) {
 			best = p
 		}
 	}
 	return best
-}
-
-// probed reports whether gputap counts calls of a symbol. The stub exports more symbols than that.
-func probed(symbol string) bool {
-	for i := range schema.Calls {
-		if c := &schema.Calls[i]; c.Symbol == symbol && c.Kind != schema.KindNone {
-			return true
-		}
-	}
-	return false
 }

@@ -26,25 +26,26 @@ func TestOlderCommitsAreFaults(t *testing.T) {
 		{"an older state after the claim", []row{{"a", 1, 10}, {"b", 2, 10}, {"b", 2, 5}}, true},
 		{"two claims of one epoch", []row{{"a", 1, 10}, {"b", 2, 10}, {"c", 2, 10}}, true},
 	} {
-		c := &commits{newest: map[string]manifest{}}
+		c := newCommits()
 		c.onStored("gputap.v1.state.leak.1.m", []byte(`{"owner":"other","epoch":9,"sequence":99}`))
 		for _, r := range test.rows {
 			data := fmt.Appendf(nil, `{"owner":%q,"epoch":%d,"sequence":%d}`, r.owner, r.epoch, r.sequence)
 			c.onStored("gputap.v1.state.leak.0.m", data)
 		}
-		if err := c.err(); (err != nil) != test.wrong {
+		if err := firstOf(c.now().faults); (err != nil) != test.wrong {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
 }
 
 func TestCommitsOfFencedInstancesAreCounted(t *testing.T) {
-	c := &commits{newest: map[string]manifest{"s": {Owner: "b", Epoch: 2}}}
+	c := newCommits()
+	c.newest["s"] = manifest{Owner: "b", Epoch: 2}
 	for _, epoch := range []int{1, 2, 3} {
 		c.onPublished(&nats.Msg{Subject: "s", Data: fmt.Appendf(nil, `{"owner":"a","epoch":%d}`, epoch)})
 	}
-	if stored, fenced := c.counts(); stored != 0 || fenced != 1 {
-		t.Errorf("%d stored and %d fenced, want 0 and 1", stored, fenced)
+	if now := c.now(); now.stored != 0 || now.fenced != 1 {
+		t.Errorf("%d stored and %d fenced, want 0 and 1", now.stored, now.fenced)
 	}
 }
 
@@ -74,10 +75,10 @@ func TestDelayedBytesArriveOnceInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	d := newDelay("two ")
-	p.setDelay(d)
-	client, err := net.Dial("tcp", p.listener.Addr().String())
+	p.delay.Store(d)
+	client, err := net.Dial("tcp", p.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

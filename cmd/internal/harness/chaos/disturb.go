@@ -1,16 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
@@ -25,43 +26,21 @@ func (f *fleet) disturb(ctx context.Context) error {
 			return err
 		}
 	}
-	began, before := time.Now(), f.commits.sequences()
-	until, restartAt := began.Add(f.duration), began.Add(f.duration/2)
-	if f.killsOnly {
-		restartAt = time.Time{}
-	}
-	var old []*cluster.Process // that must be upgraded
-	if f.from != "" {
-		old = slices.Concat(f.consumers, f.simulators)
-	}
-	every := f.duration / 2 / time.Duration(max(1, len(old)))
-	upgradeAt := began.Add(f.duration / 4)
-	for (time.Now().Before(until) || !restartAt.IsZero()) && ctx.Err() == nil {
-		if !restartAt.IsZero() && time.Now().After(restartAt) {
-			restartAt = time.Time{}
-			if err := f.restartCluster(ctx); err != nil {
-				return err
-			}
-			if err := f.killSimulator(ctx, f.simulators[0], 0); err != nil { // so that every run has repeated batches
-				return err
-			}
-		}
-		if len(old) > 0 && time.Now().After(upgradeAt) {
-			if err := f.upgrade(ctx, old[0]); err != nil {
-				return err
-			}
-			old, upgradeAt = old[1:], upgradeAt.Add(every)
-			continue
-		}
-		if err := f.disturbOnce(ctx); err != nil {
+	began, plan := time.Now(), f.plan()
+	for time.Since(began) < f.duration || len(plan) > 0 {
+		if err := cluster.CheckRunning(f.processes()...); err != nil {
 			return err
 		}
-		_ = cluster.Sleep(ctx, time.Duration(500+f.random.IntN(2500))*time.Millisecond)
+		next := f.disturbOnce
+		if len(plan) > 0 && time.Since(began) > plan[0].after {
+			next, plan = plan[0].do, plan[1:]
+		}
+		pause := time.Duration(500+f.random.IntN(2500)) * time.Millisecond
+		if err := errors.Join(next(ctx), cluster.Sleep(ctx, pause)); err != nil {
+			return err
+		}
 	}
-	if len(old) > 0 {
-		return fmt.Errorf("%d programs were not upgraded in time: use a longer -duration", len(old))
-	}
-	return errors.Join(ctx.Err(), f.checkProgress(before))
+	return nil
 }
 
 // mostDelayedCommits limits how many commits are delayed until one comes from a fenced instance: a delayed commit may
@@ -75,11 +54,11 @@ func (f *fleet) disturbCertain(ctx context.Context) error {
 		if err := f.delayCommit(ctx); err != nil {
 			return err
 		}
-		if _, fenced := f.commits.counts(); fenced > 0 {
+		if f.commits.now().fenced > 0 {
 			break
 		}
 	}
-	for _, p := range f.consumers[:f.instances] {
+	for _, p := range f.consumers[:instances] {
 		if err := f.kill(ctx, p, 0); err != nil {
 			return err
 		}
@@ -87,17 +66,33 @@ func (f *fleet) disturbCertain(ctx context.Context) error {
 	return nil
 }
 
-// checkProgress returns an error if a fold committed nothing new while the fleet was disturbed: its instances were
-// never all down for long. A run below a minute may end before a commit is due.
-func (f *fleet) checkProgress(before map[string]uint64) error {
-	after := f.commits.sequences()
-	for _, name := range fold.Names() {
-		if f.duration >= time.Minute && after[name] <= before[name] {
-			return fmt.Errorf("%s committed nothing in %s of disturbances", name, f.duration)
+// planned is a disturbance that is due some time after the first one.
+type planned struct {
+	after time.Duration
+	do    func(context.Context) error
+}
+
+// plan returns the disturbances that happen once: a restart of the cluster, and the upgrade of each program.
+func (f *fleet) plan() (list []planned) {
+	if !f.killsOnly {
+		list = append(list, planned{f.duration / 2, func(ctx context.Context) error {
+			err := f.restartNodes(ctx, "restart all nodes", f.nodes, 3*time.Second)
+			return errors.Join(err, f.kill(ctx, f.simulators[0], 0)) // so that every run has repeated batches
+		}})
+	}
+	if f.from != "" {
+		old := slices.Concat(f.consumers, f.simulators)
+		for i, p := range old {
+			after := f.duration/4 + f.duration/2*time.Duration(i)/time.Duration(len(old))
+			list = append(list, planned{after, func(ctx context.Context) error { return f.upgrade(ctx, p) }})
 		}
 	}
-	return nil
+	slices.SortStableFunc(list, func(a, b planned) int { return cmp.Compare(a.after, b.after) })
+	return list
 }
+
+// takeoverTime is longer than other instances need to take over a shard.
+const takeoverTime = 20 * time.Second
 
 // disturbOnce does one thing at random.
 func (f *fleet) disturbOnce(ctx context.Context) error {
@@ -115,20 +110,16 @@ func (f *fleet) disturbOnce(ctx context.Context) error {
 		return f.pause(ctx, consumer, 15*time.Second)
 	case n < 58:
 		f.note("stop and start", consumer.Name)
-		if err := consumer.Stop(syscall.SIGTERM, time.Minute); err != nil {
-			return err
-		}
-		return consumer.Start()
+		return errors.Join(consumer.Stop(syscall.SIGTERM, time.Minute), consumer.Start())
 	case n < 72:
 		return f.restartNodes(ctx, "kill node", f.nodes[node:node+1], wait)
 	case n < 84:
 		f.note("cut connections", f.nodes[node].Name)
-		f.proxies[node].cutConnections()
-		_ = cluster.Sleep(ctx, wait/2)
-		f.proxies[node].acceptConnections()
-		return nil
+		f.proxies[node].cut()
+		defer f.proxies[node].connect()
+		return cluster.Sleep(ctx, wait/2)
 	case n < 90:
-		return f.killSimulator(ctx, simulator, wait/4)
+		return f.kill(ctx, simulator, wait/4)
 	case n < 96:
 		return f.pause(ctx, simulator, 3*time.Second)
 	default:
@@ -142,31 +133,47 @@ func (f *fleet) note(what, who string) {
 	f.did[what]++
 }
 
-// takeoverTime is longer than other instances need to take over a shard.
-const takeoverTime = 20 * time.Second
+// kill sends SIGKILL to a consumer or simulator and starts it again after a while.
+func (f *fleet) kill(ctx context.Context, p *cluster.Process, after time.Duration) error {
+	if slices.Contains(f.consumers, p) {
+		f.note("kill consumer", p.Name)
+		f.kills = append(f.kills, shardEvent{process: p.Name, what: killed, at: time.Now()})
+	} else {
+		f.note("kill simulator", p.Name)
+	}
+	p.Kill()
+	return errors.Join(cluster.Sleep(ctx, after), f.restart(ctx, p))
+}
 
-// kill sends SIGKILL to a consumer and starts it again after a while.
-func (f *fleet) kill(ctx context.Context, consumer *cluster.Process, after time.Duration) error {
-	if err := cluster.CheckRunning(consumer); err != nil {
+// restart starts a consumer, or a simulator until it logs batches: it publishes again what may not have been stored,
+// and ends at once if NATS is unreachable.
+func (f *fleet) restart(ctx context.Context, p *cluster.Process) error {
+	simulator := slices.Index(f.simulators, p)
+	if simulator < 0 {
+		return p.Start()
+	}
+	before, err := os.Stat(f.truthLog(simulator))
+	if err != nil {
 		return err
 	}
-	f.note("kill consumer", consumer.Name)
-	f.kills = append(f.kills, kill{consumer.Name, time.Now()})
-	consumer.Kill()
-	_ = cluster.Sleep(ctx, after)
-	return consumer.Start()
+	return cluster.Until(ctx, 2*time.Minute, func() error {
+		now, err := os.Stat(f.truthLog(simulator))
+		if err != nil || now.Size() > before.Size() {
+			return err
+		}
+		if !p.Running() {
+			err = p.Start()
+		}
+		return errors.Join(fmt.Errorf("%s logs no batches: see %s", p.Name, p.Log()), err)
+	})
 }
 
 // pause stops a process with SIGSTOP for a while.
 func (f *fleet) pause(ctx context.Context, p *cluster.Process, d time.Duration) error {
-	if err := cluster.CheckRunning(p); err != nil {
-		return err
-	}
 	f.note(fmt.Sprintf("pause %.0f s", d.Seconds()), p.Name)
 	p.Signal(syscall.SIGSTOP)
-	_ = cluster.Sleep(ctx, d)
-	p.Signal(syscall.SIGCONT)
-	return nil
+	defer p.Signal(syscall.SIGCONT)
+	return cluster.Sleep(ctx, d)
 }
 
 // upgrade replaces the program of a process: a consumer stops in order, a simulator is killed.
@@ -175,39 +182,23 @@ func (f *fleet) upgrade(ctx context.Context, p *cluster.Process) error {
 	p.Args[0] = f.Program(filepath.Base(p.Args[0]))
 	if slices.Contains(f.simulators, p) {
 		p.Kill()
-		return f.restartSimulator(ctx, p)
-	}
-	if err := p.Stop(syscall.SIGTERM, time.Minute); err != nil {
+	} else if err := p.Stop(syscall.SIGTERM, time.Minute); err != nil {
 		return err
 	}
-	return p.Start()
-}
-
-// restartCluster kills all nodes at once.
-func (f *fleet) restartCluster(ctx context.Context) error {
-	return f.restartNodes(ctx, "restart all nodes", f.nodes, 3*time.Second)
+	return f.restart(ctx, p)
 }
 
 // restartNodes kills nodes and starts them again after a while.
 func (f *fleet) restartNodes(ctx context.Context, what string, list []*cluster.Process, after time.Duration) error {
-	name := ""
-	if len(list) == 1 {
-		name = list[0].Name
-	}
-	f.note(what, name)
+	f.note(what, list[0].Name)
 	for _, n := range list {
-		if err := cluster.CheckRunning(n); err != nil {
-			return err
-		}
 		n.Kill()
 	}
-	_ = cluster.Sleep(ctx, after)
+	err := cluster.Sleep(ctx, after)
 	for _, n := range list {
-		if err := n.Start(); err != nil {
-			return err
-		}
+		err = errors.Join(err, n.Start())
 	}
-	return nil
+	return err
 }
 
 // fillDisk fills the disk of the last node for a while. Then the node is restarted, as its operator would do.
@@ -219,19 +210,8 @@ func (f *fleet) fillDisk(ctx context.Context) error {
 	node := f.nodes[nodes-1]
 	f.note("fill the disk", node.Name)
 	path := filepath.Join(f.tmpfs, "full")
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	block := make([]byte, 1<<20)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	_ = file.Close()
-	_ = cluster.Sleep(ctx, 5*time.Second)
+	_ = exec.CommandContext(ctx, "dd", "if=/dev/zero", "of="+path, "bs=1M").Run() // ends when the disk is full
+	err := cluster.Sleep(ctx, 5*time.Second)
 	node.Kill()
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return node.Start()
+	return errors.Join(err, os.Remove(path), node.Start())
 }

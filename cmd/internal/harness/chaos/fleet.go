@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,8 @@ import (
 
 const (
 	nodes      = 3
+	shards     = 16
+	instances  = 3 // of each consumer
 	simulators = 2
 	shardBytes = 256 << 20 // enough that no stream removes its first messages, which are compared
 )
@@ -37,25 +40,51 @@ type fleet struct {
 	nc         *nats.Conn
 	js         jetstream.JetStream
 	did        map[string]int // disturbances by name
-	kills      []kill         // of consumers
+	kills      []shardEvent   // of consumers
 	commits    *commits
-	damagedAt  []uint64 // by shard: sequence of its damaged batch
-
-	stopWatching func() // nil before watchCommits
+	damagedAt  [shards]uint64 // sequence of each shard's damaged batch
 }
 
-func newFleet(ctx context.Context, o options) (*fleet, error) {
-	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
+// build builds the programs of this tree, and of the revision that -from names.
+func (f *fleet) build(ctx context.Context) error {
+	if err := buildTree(ctx, ".", f.Bin); err != nil || f.from == "" {
+		return err
+	}
+	if err := sameForms(ctx, ".", f.from); err != nil {
+		return err
+	}
+	tree := f.Path("from")
+	out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", tree, f.from).CombinedOutput()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
 	}
-	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
-	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
-		o.seed, o.duration, o.hosts, o.rate, o.shards, o.instances, w.Dir)
-	if err := f.buildPrograms(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(w.Dir))
+	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
+	return buildTree(ctx, tree, f.Path("old"))
+}
+
+func buildTree(ctx context.Context, tree, to string) error {
+	programs := []string{"github.com/nats-io/nats-server/v2", "./cmd/gputap"}
+	for _, name := range fold.Names() {
+		programs = append(programs, "./cmd/gputap-"+name)
 	}
-	return f, nil
+	return cluster.Build(ctx, tree, to, programs...)
+}
+
+// sameForms returns an error unless a revision has the wire form and the snapshot forms of the source tree. The golden
+// files of a form never change, so the tree may only have more of them.
+func sameForms(ctx context.Context, tree, revision string) error {
+	diff := exec.CommandContext(ctx, "git", "diff", "--no-renames", "--diff-filter=a", "--name-only", revision, "--",
+		"*.golden")
+	diff.Dir = tree
+	out, err := diff.CombinedOutput()
+	switch {
+	case err != nil:
+		return fmt.Errorf("git diff %s: %w: %s", revision, err, out)
+	case len(out) > 0:
+		return fmt.Errorf("-from %s: it has other forms than this tree, so its programs cannot run beside these; "+
+			"choose a later revision: these golden files differ:\n%s", revision, out)
+	}
+	return nil
 }
 
 // firstProgram is the program that a process runs until it is upgraded.
@@ -75,19 +104,18 @@ func (f *fleet) start(ctx context.Context) error {
 	if f.nc, f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
-	err = cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), f.shards, nodes, int64(f.shards)*shardBytes)
+	err = cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), shards, nodes, shards*shardBytes)
 	if err != nil {
 		return err
 	}
-	if err := f.watchCommits(); err != nil {
+	if err := f.watchCommits(ctx); err != nil {
 		return err
 	}
 	for _, name := range fold.Names() {
-		for i := range f.instances {
+		for i := range instances {
 			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", name, i), Dir: f.Dir, Args: []string{
 				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "",
-				"--display-interval", "0",
-				"--log.format", "text",
+				"--display-interval", "0", "--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
 			if err := p.Start(); err != nil {
@@ -98,7 +126,12 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startSimulators(); err != nil {
 		return err
 	}
-	if err := cluster.Until(ctx, time.Minute, f.allShardsOwned); err != nil {
+	if err := cluster.Until(ctx, time.Minute, func() error {
+		if have, want := len(f.commits.now().newest), shards*len(fold.Names()); have < want {
+			return fmt.Errorf("the consumers own %d of %d shards", have, want)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	return f.publishDamaged(ctx)
@@ -140,7 +173,7 @@ func (f *fleet) truthLog(simulator int) string { return f.Path(fmt.Sprintf("trut
 func (f *fleet) urls() string {
 	var list []string
 	for _, p := range f.proxies {
-		list = append(list, p.url())
+		list = append(list, "nats://"+p.Addr().String())
 	}
 	return strings.Join(list, ",")
 }
@@ -155,11 +188,8 @@ func (f *fleet) startCluster() error {
 			f.tmpfs = n.Store
 		}
 		f.nodes = append(f.nodes, &n.Process)
-		if err := n.Start(); err != nil {
-			return err
-		}
 		proxy, err := newProxy(n.Addr)
-		if err != nil {
+		if err := errors.Join(err, n.Start()); err != nil {
 			return err
 		}
 		f.proxies = append(f.proxies, proxy)
@@ -167,28 +197,22 @@ func (f *fleet) startCluster() error {
 	return nil
 }
 
-func (f *fleet) close() {
-	if f.stopWatching != nil {
-		f.stopWatching()
-	}
+func (f *fleet) processes() []*cluster.Process {
+	return slices.Concat(f.simulators, f.consumers, f.nodes)
+}
+
+func (f *fleet) close(keep bool) {
 	if f.nc != nil {
 		f.nc.Close()
 	}
-	for _, list := range [][]*cluster.Process{f.simulators, f.consumers, f.nodes} {
-		for _, p := range list {
-			p.Signal(syscall.SIGCONT)
-			p.Kill()
-		}
+	for _, p := range f.processes() {
+		p.Kill()
 	}
 	for _, p := range f.proxies {
-		p.close()
+		_ = p.Close()
 	}
 	if f.tmpfs != "" {
-		if f.keep { // unmounting deletes its files
-			err := os.CopyFS(f.tmpfs+"-kept", os.DirFS(f.tmpfs))
-			f.Say("the store of %s is copied to %s-kept, err %v", f.nodes[nodes-1].Name, f.tmpfs, err)
-		}
 		_ = syscall.Unmount(f.tmpfs, 0)
 	}
-	f.Close(f.keep)
+	f.Close(keep)
 }

@@ -1,9 +1,31 @@
+// Command chaos runs a fleet of real processes on loopback and disturbs it: three nats-server nodes with three replicas
+// of everything, simulated hosts, and three instances of each consumer. It kills and pauses consumers, simulators and
+// nodes, cuts connections, delays a checkpoint commit until another instance owns the shard, fills the disk of a node
+// and restarts the whole cluster. The seed determines what happens, and when. Then it lets the fleet recover and
+// compares.
+//
+// The truth is the simulators' log of all batches, written before they publish them and counted without package
+// consumer. A run fails if one of these is true:
+//   - A logged batch is not in its shard's stream, or it is there under another subject, out of order or changed.
+//   - An undisturbed reader counts other batches, events or losses than were published.
+//   - A committed state shows other calls, launches, copies or bytes of a process than were published.
+//   - A committed state differs in any byte from the state of an undisturbed reader.
+//   - A damaged batch is not in the dead letters exactly once for each fold.
+//   - No alert is stored, or one whose failed allocation was never published.
+//   - The stream stored a commit that is older than the one that it replaced.
+//   - A program crashed or ended with a status other than 0.
+//   - Something that the run must exercise did not happen: a takeover, a commit of a fenced instance, a repeated batch,
+//     a withheld batch, batches of every host.
+//
+// Durations are reported and never judged.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -16,10 +38,7 @@ type options struct {
 	duration  time.Duration
 	hosts     int
 	rate      int
-	shards    int
-	instances int
 	disk      string
-	keep      bool
 	from      string
 	killsOnly bool
 }
@@ -30,52 +49,34 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 3*time.Minute, "how long the fleet is disturbed")
 	flag.IntVar(&o.hosts, "hosts", 200, "number of simulated hosts")
 	flag.IntVar(&o.rate, "rate", 10_000, "events per second of all hosts together")
-	flag.IntVar(&o.shards, "shards", 16, "number of shards")
-	flag.IntVar(&o.instances, "instances", 3, "instances of each consumer")
 	flag.StringVar(&o.disk, "disk", "1g", "size of the tmpfs that is filled; it must hold the store of one node")
-	flag.BoolVar(&o.keep, "keep", false, "keep logs and stores")
 	flag.StringVar(&o.from, "from", "",
 		"revision whose programs run first and are then replaced one by one; it must have the forms of this tree")
 	flag.BoolVar(&o.killsOnly, "kills-only", false,
 		"only kill consumers: measures takeovers on a cluster that is otherwise healthy")
 	flag.Parse()
 	cluster.Main("chaos", func(ctx context.Context) error {
-		err := run(ctx, o)
-		if err != nil {
-			err = fmt.Errorf("%w\nchaos: to repeat this run: %s", err, repeat(o.seed))
+		if err := run(ctx, o); err != nil {
+			return fmt.Errorf("%w\nchaos: to repeat this run: go run ./cmd/internal/harness/chaos %s", err,
+				strings.Join(os.Args[1:], " "))
 		}
-		return err
+		return nil
 	})
-}
-
-// repeat returns the command that repeats this run.
-func repeat(seed uint64) string {
-	var flags []string
-	flag.Visit(func(f *flag.Flag) {
-		if f.Name != "seed" {
-			flags = append(flags, fmt.Sprintf("-%s=%s", f.Name, f.Value))
-		}
-	})
-	return fmt.Sprintf("make test-chaos SEED=%d CHAOS=%q", seed, strings.Join(flags, " "))
 }
 
 func run(ctx context.Context, o options) (err error) {
-	f, err := newFleet(ctx, o)
+	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		f.keep = f.keep || err != nil && ctx.Err() == nil
-		f.close()
-	}()
-	if err := f.start(ctx); err != nil {
-		return err
+	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
+	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
+		o.seed, o.duration, o.hosts, o.rate, shards, instances, w.Dir)
+	defer func() { f.close(err != nil && ctx.Err() == nil) }()
+	for _, step := range []func(context.Context) error{f.build, f.start, f.disturb, f.recover, f.verify} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := f.disturb(ctx); err != nil {
-		return err
-	}
-	if err := f.recover(ctx); err != nil {
-		return err
-	}
-	return f.verify(ctx)
+	return nil
 }

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/gputap/gputap/schema"
-)
+import "github.com/gputap/gputap/schema"
 
 // published counts the published events of one process and models its CUDA memory, as far as the recording needs it.
 type published struct {
@@ -17,10 +13,15 @@ type published struct {
 	gap      bool              // a later batch was published, so the gap can be noticed
 	exited   bool              // its exit was published
 
-	ended           bool
-	gpu, hostMem    holding
-	addresses       map[uint64]*allocation
-	handles, mapped map[uint64]*allocation
+	ended        bool
+	gpu, hostMem holding
+	memoryAt     map[place]*allocation
+}
+
+// place is an address, a handle of physical memory or the address of a mapping.
+type place struct {
+	made schema.Op // OpAlloc, OpCreate or OpMap
+	ptr  uint64
 }
 
 // route is a row of the bandwidth fold.
@@ -29,20 +30,9 @@ type route struct {
 	set       bool
 }
 
-func (r route) String() string {
-	if r.set {
-		return "set"
-	}
-	return r.direction.String()
-}
-
 type moved struct{ calls, bytes uint64 }
 
 type holding struct{ live, unfreed uint64 }
-
-func (h holding) String() string {
-	return fmt.Sprintf("%d bytes live and %d unfreed", h.live, h.unfreed)
-}
 
 type allocation struct {
 	bytes   uint64
@@ -58,7 +48,7 @@ func (t *truth) process(b *schema.Batch, thread uint32) *published {
 	if p == nil {
 		p = &published{
 			launches: map[string]uint64{}, copies: map[route]moved{}, failed: map[string]uint64{},
-			addresses: map[uint64]*allocation{}, handles: map[uint64]*allocation{}, mapped: map[uint64]*allocation{},
+			memoryAt: map[place]*allocation{},
 		}
 		for kind := range p.calls {
 			p.calls[kind] = map[string]uint64{}
@@ -127,32 +117,29 @@ func (p *published) memory(b *schema.Batch, e *schema.Memory) {
 		p.failed[call.Symbol]++
 		return
 	}
-	a := &allocation{bytes: e.Bytes, class: call.Class, holds: 1}
 	switch call.Op {
-	case schema.OpAlloc:
-		if e.Context != 0 && call.Class != schema.ClassPool {
+	case schema.OpAlloc, schema.OpCreate:
+		a := &allocation{bytes: e.Bytes, class: call.Class, holds: 1}
+		if e.Context != 0 && call.Op == schema.OpAlloc && call.Class != schema.ClassPool {
 			a.context = b.Contexts[e.Context-1].Handle
 		}
-		p.addresses[e.Ptr] = a
-		p.add(a)
-	case schema.OpFree:
-		p.release(p.addresses, e.Ptr)
-	case schema.OpCreate:
-		p.handles[e.Ptr] = a
-		p.add(a)
-	case schema.OpRelease:
-		p.release(p.handles, e.Ptr)
+		p.memoryAt[place{call.Op, e.Ptr}] = a
+		p.holdingOf(a).live += a.bytes
 	case schema.OpMap:
-		if made := p.handles[e.Aux]; made != nil {
-			made.holds++
-			p.mapped[e.Ptr] = made
+		if a := p.memoryAt[place{schema.OpCreate, e.Aux}]; a != nil {
+			a.holds++
+			p.memoryAt[place{schema.OpMap, e.Ptr}] = a
 		}
+	case schema.OpFree:
+		p.release(place{schema.OpAlloc, e.Ptr})
+	case schema.OpRelease:
+		p.release(place{schema.OpCreate, e.Ptr})
 	case schema.OpUnmap:
-		p.release(p.mapped, e.Ptr)
+		p.release(place{schema.OpMap, e.Ptr})
 	case schema.OpContextDestroy:
-		for ptr, a := range p.addresses {
+		for at, a := range p.memoryAt {
 			if a.context == e.Ptr {
-				p.release(p.addresses, ptr)
+				p.release(at)
 			}
 		}
 	}
@@ -165,15 +152,13 @@ func (p *published) holdingOf(a *allocation) *holding {
 	return &p.gpu
 }
 
-func (p *published) add(a *allocation) { p.holdingOf(a).live += a.bytes }
-
 // release ends one hold on memory; the last one frees it.
-func (p *published) release(from map[uint64]*allocation, ptr uint64) {
-	a := from[ptr]
+func (p *published) release(at place) {
+	a := p.memoryAt[at]
 	if a == nil {
 		return
 	}
-	delete(from, ptr)
+	delete(p.memoryAt, at)
 	if a.holds--; a.holds == 0 {
 		p.holdingOf(a).live -= a.bytes
 	}
@@ -186,7 +171,5 @@ func (p *published) exit() {
 	p.ended = true
 	p.gpu = holding{unfreed: p.gpu.live}
 	p.hostMem = holding{unfreed: p.hostMem.live}
-	clear(p.addresses)
-	clear(p.handles)
-	clear(p.mapped)
+	clear(p.memoryAt)
 }

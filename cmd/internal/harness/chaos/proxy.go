@@ -2,63 +2,50 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
-// proxy sits between the clients and one node. It can cut connections, and delay one message that a client sends. A
-// library such as toxiproxy cuts connections too, but cannot select a message by its contents without a proxy stage of
-// our own, so ours stays.
+// proxy sits between the clients and one node. It can cut connections, and delay one message that a client sends.
+// toxiproxy cuts connections too, but it cannot select a message by its contents.
 type proxy struct {
-	listener net.Listener
-	target   string
+	net.Listener
+	target string
+	delay  atomic.Pointer[delay] // of what clients send from now on; nil: none
 
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-	delay *delay
+	mu  sync.Mutex
+	up  context.Context    // ends with the next cut
+	cut context.CancelFunc // closes every connection, and refuses new ones until connect
 }
 
 // delay holds back the first bytes that contain a text, and everything that the same client sends after them.
 type delay struct {
 	text     []byte
+	done     atomic.Bool   // nothing more is held back
 	caught   chan struct{} // closed when the text arrived
 	released chan struct{} // closed when it may go on
-
-	mu   sync.Mutex
-	done bool
 }
 
 func newDelay(text string) *delay {
 	return &delay{text: []byte(text), caught: make(chan struct{}), released: make(chan struct{})}
 }
 
-// catch reports whether these bytes are to be held back. It does so once.
-func (d *delay) catch(data []byte) bool {
-	if d == nil || !bytes.Contains(data, d.text) {
-		return false
+// hold returns when these bytes may go on.
+func (d *delay) hold(data []byte) {
+	if d != nil && bytes.Contains(data, d.text) && d.done.CompareAndSwap(false, true) {
+		close(d.caught)
+		<-d.released
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.done {
-		return false
-	}
-	d.done = true
-	close(d.caught)
-	return true
 }
 
+// release ends the delay. It is called once.
 func (d *delay) release() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.done = true
-	select {
-	case <-d.released:
-	default:
-		close(d.released)
-	}
+	d.done.Store(true)
+	close(d.released)
 }
 
 func newProxy(target string) (*proxy, error) {
@@ -66,16 +53,22 @@ func newProxy(target string) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for clients: %w", err)
 	}
-	p := &proxy{listener: l, target: target, conns: map[net.Conn]bool{}}
+	p := &proxy{Listener: l, target: target}
+	p.connect()
 	go p.run()
 	return p, nil
 }
 
-func (p *proxy) url() string { return "nats://" + p.listener.Addr().String() }
+// connect lets clients connect until the next cut.
+func (p *proxy) connect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.up, p.cut = context.WithCancel(context.Background())
+}
 
 func (p *proxy) run() {
 	for {
-		client, err := p.listener.Accept()
+		client, err := p.Accept()
 		if err != nil {
 			return
 		}
@@ -83,74 +76,28 @@ func (p *proxy) run() {
 	}
 }
 
+// serve connects a client to the node until one of them, or a cut, closes its connection.
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
+	p.mu.Lock()
+	up := p.up
+	p.mu.Unlock()
+	defer context.AfterFunc(up, func() { _ = client.Close() })()
 	node, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
 	defer node.Close()
-	p.mu.Lock()
-	if p.cut {
-		p.mu.Unlock()
-		return
-	}
-	p.conns[client], p.conns[node] = true, true
-	p.mu.Unlock()
-	done := make(chan struct{}, 2)
 	go func() {
-		_, _ = io.Copy(client, node) // either end may close the connection
-		done <- struct{}{}
+		defer client.Close()
+		_, _ = io.Copy(client, node)
 	}()
-	go func() {
-		p.forward(node, client)
-		done <- struct{}{}
-	}()
-	<-done
-	p.mu.Lock()
-	delete(p.conns, client)
-	delete(p.conns, node)
-	p.mu.Unlock()
-}
-
-// forward copies the client's bytes to its node, with the delay.
-func (p *proxy) forward(node io.Writer, client io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
-		p.mu.Lock()
-		delay := p.delay
-		p.mu.Unlock()
-		if delay.catch(buf[:n]) {
-			<-delay.released
-		}
+		p.delay.Load().hold(buf[:n])
 		if _, failed := node.Write(buf[:n]); err != nil || failed != nil {
 			return
 		}
 	}
 }
-
-// setDelay applies a delay to what clients send from now on; nil: none.
-func (p *proxy) setDelay(d *delay) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.delay = d
-}
-
-// cutConnections closes every connection, and refuses new ones until acceptConnections.
-func (p *proxy) cutConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = true
-	for c := range p.conns {
-		_ = c.Close()
-	}
-}
-
-func (p *proxy) acceptConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = false
-}
-
-func (p *proxy) close() { _ = p.listener.Close() }

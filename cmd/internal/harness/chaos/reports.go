@@ -27,11 +27,11 @@ import (
 func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
 	var faults []error
 	for _, entry := range fold.All() {
-		c := newComparison(entry, t)
-		if err := f.restoreStates(ctx, entry, c.addShard); err != nil {
+		folds, err := f.restoreStates(ctx, entry)
+		if err != nil {
 			return err
 		}
-		faults = append(faults, c.err())
+		faults = append(faults, t.compareReports(entry, folds))
 	}
 	err := errors.Join(faults...)
 	if err == nil {
@@ -41,95 +41,80 @@ func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
 }
 
 // restoreStates restores the committed states of a fold as its next instance would.
-func (f *fleet) restoreStates(ctx context.Context, entry fold.Entry, see func(fold consumer.Stateful)) error {
+func (f *fleet) restoreStates(ctx context.Context, entry fold.Entry) (folds []consumer.Stateful, err error) {
 	create := func() consumer.Stateful { return entry.New() }
 	c := consumer.New(consumer.Options{Instance: "verify"}, f.js, create, slog.New(slog.DiscardHandler))
 	reading, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(reading) }()
-	var folds []consumer.Stateful
-	err := cluster.Until(ctx, 2*time.Minute, func() error {
+	err = cluster.Until(ctx, 2*time.Minute, func() error {
 		folds = nil
 		c.Each(func(_ int, fold consumer.Stateful) { folds = append(folds, fold) })
-		if len(folds) < f.shards {
-			return fmt.Errorf("%d of %d committed states of %s are restored", len(folds), f.shards, entry.Name())
+		if len(folds) < shards {
+			return fmt.Errorf("%d of %d committed states of %s are restored", len(folds), shards, entry.Name())
 		}
 		return nil
 	})
 	stop()
-	if err := errors.Join(err, <-done); err != nil {
-		return err
-	}
-	for _, fold := range folds {
-		see(fold)
-	}
-	return nil
+	return folds, errors.Join(err, <-done)
 }
 
-// comparison compares a fold's report with the published events of each process.
+// comparison compares a fold's reports with the published events of each process.
 type comparison struct {
 	*truth
-	fold               fold.Entry
-	seen               map[schema.ProcessID]bool
-	raised, suppressed float64 // alerts
-	faults             []error // the first few
-	moreFaults         int
+	fold   fold.Entry
+	seen   map[schema.ProcessID]bool
+	faults []error
 }
 
-func newComparison(entry fold.Entry, t *truth) *comparison {
-	return &comparison{truth: t, fold: entry, seen: map[schema.ProcessID]bool{}}
-}
-
-func (c *comparison) fault(id schema.ProcessID, format string, args ...any) {
-	if len(c.faults) == mostFaults {
-		c.moreFaults++
-		return
+// compareReports compares the reports of a fold's states, one for each shard. It passes over a fold that it does not
+// know.
+func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) error {
+	c := &comparison{truth: t, fold: entry, seen: map[schema.ProcessID]bool{}}
+	raised, suppressed := 0.0, 0.0
+	for _, state := range states {
+		switch state := state.(type) {
+		case *leak.Tracker:
+			for _, p := range state.Report().Processes {
+				c.compareMemory(&p, c.expect(p.ID, p.Calls))
+			}
+		case *launch.Histogram:
+			for _, p := range state.Report() {
+				got := map[string]uint64{}
+				for _, f := range p.Funcs {
+					got[f.Mangled] += f.Launches
+				}
+				compareCounts(c, p.ID, "launches", got, c.expect(p.ID, p.Calls).launches)
+			}
+		case *bandwidth.Meter:
+			for _, p := range state.Report() {
+				got := map[route]moved{}
+				for _, d := range p.Copies {
+					got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
+				}
+				compareCounts(c, p.ID, "copies", got, c.expect(p.ID, p.Calls).copies)
+			}
+		case *anomaly.Detector:
+			raised += metric(state, "gputap_anomaly_events_total")
+			suppressed += metric(state, "gputap_anomaly_suppressed_total")
+		default:
+			return nil
+		}
 	}
-	c.faults = append(c.faults, fmt.Errorf("%s, host %s/%s, pid %d: %w",
-		c.fold.Name(), id.Cluster, id.Host, id.PID, fmt.Errorf(format, args...)))
-}
-
-// err returns the faults, processes that are not reported included.
-func (c *comparison) err() error {
-	if c.fold.Name() == fold.Anomaly.Name() {
-		return c.compareAlerts()
+	if entry.Name() == fold.Anomaly.Name() {
+		return c.compareAlerts(raised, suppressed)
 	}
 	for id, p := range c.processes {
-		if !c.seen[id] && slices.ContainsFunc(c.fold.Kinds(), func(k schema.Kind) bool { return p.seen[k] }) {
+		if !c.seen[id] && slices.ContainsFunc(entry.Kinds(), func(k schema.Kind) bool { return p.seen[k] }) {
 			c.fault(id, "the process is not reported")
 		}
 	}
-	if c.moreFaults > 0 {
-		c.faults = append(c.faults, fmt.Errorf("%s: and %d more", c.fold.Name(), c.moreFaults))
-	}
-	return errors.Join(c.faults...)
+	return firstOf(c.faults)
 }
 
-// addShard compares the report of one shard.
-func (c *comparison) addShard(state consumer.Stateful) {
-	switch state := state.(type) {
-	case *leak.Tracker:
-		for _, p := range state.Report().Processes {
-			if want := c.expect(p.ID, p.Calls); want != nil {
-				c.compareMemory(&p, want)
-			}
-		}
-	case *launch.Histogram:
-		for _, p := range state.Report() {
-			if want := c.expect(p.ID, p.Calls); want != nil {
-				c.compareLaunches(&p, want)
-			}
-		}
-	case *bandwidth.Meter:
-		for _, p := range state.Report() {
-			if want := c.expect(p.ID, p.Calls); want != nil {
-				c.compareCopies(&p, want)
-			}
-		}
-	case *anomaly.Detector:
-		c.raised += metric(state, "gputap_anomaly_events_total")
-		c.suppressed += metric(state, "gputap_anomaly_suppressed_total")
-	}
+func (c *comparison) fault(id schema.ProcessID, format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%s, host %s/%s, pid %d: %w",
+		c.fold.Name(), id.Cluster, id.Host, id.PID, fmt.Errorf(format, args...)))
 }
 
 // expect compares the reported calls of a process and returns its published events.
@@ -137,7 +122,7 @@ func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *publishe
 	p := c.processes[id]
 	if p == nil || c.seen[id] {
 		c.fault(id, "the process was never published, or is reported twice")
-		return nil
+		return &published{unknown: true}
 	}
 	c.seen[id] = true
 	want, got := map[string]uint64{}, map[string]uint64{}
@@ -145,15 +130,18 @@ func (c *comparison) expect(id schema.ProcessID, calls []process.Call) *publishe
 		maps.Copy(want, p.calls[kind])
 	}
 	for _, call := range calls {
-		got[call.Symbol] = call.OK + call.Failed + call.Recorded
-		want[call.Symbol] += 0
-	}
-	for _, symbol := range slices.Sorted(maps.Keys(want)) {
-		if got[symbol] != want[symbol] {
-			c.fault(id, "%d calls of %s; %d were published", got[symbol], symbol, want[symbol])
+		if n := call.OK + call.Failed + call.Recorded; n > 0 {
+			got[call.Symbol] = n
 		}
 	}
+	compareCounts(c, id, "calls", got, want)
 	return p
+}
+
+func compareCounts[K, V comparable](c *comparison, id schema.ProcessID, what string, got, want map[K]V) {
+	if !maps.Equal(got, want) {
+		c.fault(id, "%s %v; published: %v", what, got, want)
+	}
 }
 
 func (c *comparison) compareMemory(p *leak.Process, want *published) {
@@ -164,44 +152,24 @@ func (c *comparison) compareMemory(p *leak.Process, want *published) {
 	case want.exited && !want.unknown && p.ID.Cluster == clusterOf(0) && p.Evidence != "complete":
 		c.fault(p.ID, "evidence is %s, but everything was published", p.Evidence)
 	case !want.unknown && (p.Ended != want.ended || gpu != want.gpu || hostMem != want.hostMem):
-		c.fault(p.ID, "ended %t, GPU memory %s, host memory %s; published: ended %t, %s, %s",
+		c.fault(p.ID, "ended %t, GPU memory %+v, host memory %+v; published: ended %t, %+v, %+v",
 			p.Ended, gpu, hostMem, want.ended, want.gpu, want.hostMem)
-	}
-}
-
-func (c *comparison) compareLaunches(p *launch.Process, want *published) {
-	got := map[string]uint64{}
-	for _, f := range p.Funcs {
-		got[f.Mangled] += f.Launches
-	}
-	if !maps.Equal(got, want.launches) {
-		c.fault(p.ID, "launches %v; published: %v", got, want.launches)
-	}
-}
-
-func (c *comparison) compareCopies(p *bandwidth.Process, want *published) {
-	got := map[route]moved{}
-	for _, d := range p.Copies {
-		got[route{d.Direction, d.Set}] = moved{d.Calls, d.Bytes}
-	}
-	if !maps.Equal(got, want.copies) {
-		c.fault(p.ID, "copies %v; published: %v", got, want.copies)
 	}
 }
 
 // compareAlerts expects one alert for each process and symbol whose allocations failed. No process of the recording
 // outlives the alert's cooldown.
-func (c *comparison) compareAlerts() error {
+func (t *truth) compareAlerts(raised, suppressed float64) error {
 	first, all := uint64(0), uint64(0)
-	for _, p := range c.processes {
+	for _, p := range t.processes {
 		for _, n := range p.failed {
 			first++
 			all += n
 		}
 	}
-	if c.raised != float64(first) || c.suppressed != float64(all-first) {
+	if raised != float64(first) || suppressed != float64(all-first) {
 		return fmt.Errorf("anomaly raised %g alerts and suppressed %g; %d allocations failed, %d were the first",
-			c.raised, c.suppressed, all, first)
+			raised, suppressed, all, first)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"regexp"
@@ -10,26 +9,19 @@ import (
 	"time"
 )
 
-// Messages of a consumer's log about a shard.
+// What happens to a shard. All but a kill are messages of a consumer's log.
 const (
-	logAcquired = "shard acquired" // with its state
-	logFolded   = "first batch folded"
-	logReleased = "shard released"
-	logLost     = "lease lost" // to another instance
+	killed   = "killed" // its owner
+	acquired = "shard acquired"
+	folded   = "first batch folded"
+	released = "shard released"
+	lost     = "lease lost" // to another instance
 )
 
-const killed = "killed" // is no message: a kill of the shard's owner
+var shardLine = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="?(` +
+	strings.Join([]string{acquired, folded, released, lost}, "|") + `).* consumer=(\S+) .*shard=(\d+)`)
 
-var shardLine = regexp.MustCompile(`^time=(\S+) level=\S+ msg="?(` +
-	strings.Join([]string{logAcquired, logFolded, logReleased, logLost}, "|") + `).* consumer=(\S+) .*shard=(\d+)`)
-
-// kill is one SIGKILL of a consumer.
-type kill struct {
-	process string
-	at      time.Time
-}
-
-// shardEvent is a line of a consumer's log about a shard, or a kill.
+// shardEvent is a line of a consumer's log about a shard, or a kill of the consumer.
 type shardEvent struct {
 	process, shard string // shard: fold and number; empty for a kill
 	what           string
@@ -37,28 +29,23 @@ type shardEvent struct {
 }
 
 // shardEvents returns the events of all consumers in order of time.
-func (f *fleet) shardEvents() (list []shardEvent) {
+func (f *fleet) shardEvents() ([]shardEvent, error) {
+	list := slices.Clone(f.kills)
 	for _, p := range f.consumers {
-		file, err := os.Open(p.Log())
+		text, err := os.ReadFile(p.Log())
 		if err != nil {
-			continue
+			return nil, err
 		}
-		for lines := bufio.NewScanner(file); lines.Scan(); {
-			m := shardLine.FindStringSubmatch(lines.Text())
-			if m == nil {
-				continue
+		for _, m := range shardLine.FindAllStringSubmatch(string(text), -1) {
+			at, err := time.Parse(time.RFC3339Nano, m[1])
+			if err != nil {
+				return nil, err
 			}
-			if at, err := time.Parse(time.RFC3339Nano, m[1]); err == nil {
-				list = append(list, shardEvent{p.Name, m[3] + " " + m[4], m[2], at})
-			}
+			list = append(list, shardEvent{p.Name, m[3] + " " + m[4], m[2], at})
 		}
-		_ = file.Close()
-	}
-	for _, k := range f.kills {
-		list = append(list, shardEvent{process: k.process, what: killed, at: k.at})
 	}
 	slices.SortStableFunc(list, func(a, b shardEvent) int { return a.at.Compare(b.at) })
-	return list
+	return list, nil
 }
 
 // takeovers are the times from the kill of a shard's owner until a batch of the shard is folded again, whichever
@@ -68,17 +55,17 @@ type takeovers struct {
 	unfinished int
 }
 
-func (f *fleet) takeovers() (t takeovers) {
+func takeoversOf(events []shardEvent) (t takeovers) {
 	owner, killedAt := map[string]string{}, map[string]time.Time{} // by shard
-	for _, e := range f.shardEvents() {
+	for _, e := range events {
 		switch e.what {
-		case logAcquired:
+		case acquired:
 			owner[e.shard] = e.process
-		case logReleased, logLost:
+		case released, lost:
 			if owner[e.shard] == e.process {
 				delete(owner, e.shard)
 			}
-		case logFolded:
+		case folded:
 			if at, down := killedAt[e.shard]; down {
 				t.took = append(t.took, e.at.Sub(at))
 				delete(killedAt, e.shard)

@@ -21,26 +21,26 @@ func TestTakeoverLastsFromKillToNextBatch(t *testing.T) {
 	line := func(at float64, msg string) string {
 		return logLine(t0.Add(time.Duration(at*float64(time.Second))), msg)
 	}
-	folded := func(at float64) string { return line(at, logAcquired) + line(at+0.1, logFolded) }
+	owned := func(at float64) string { return line(at, acquired) + line(at+0.1, folded) }
 	for _, row := range []struct {
 		name       string
 		kills      []float64 // of leak-0
 		mine, next string    // logs of leak-0 and leak-1
 		want       string
 	}{
-		{"killed again before the takeover", []float64{0, 4, 8}, folded(-30), folded(10),
+		{"killed again before the takeover", []float64{0, 4, 8}, owned(-30), owned(10),
 			"median 10.1 s, max 10.1 s (n=1); 0 unfinished"},
-		{"takes its own shard over", []float64{0}, folded(-30) + folded(12), "",
+		{"takes its own shard over", []float64{0}, owned(-30) + owned(12), "",
 			"median 12.1 s, max 12.1 s (n=1); 0 unfinished"},
-		{"acquired and not folded", []float64{0}, folded(-30), line(10, logAcquired), "no takeover; 1 unfinished"},
-		{"acquired, and folded much later", []float64{0}, folded(-30), line(10, logAcquired) + line(30, logFolded),
+		{"acquired and not folded", []float64{0}, owned(-30), line(10, acquired), "no takeover; 1 unfinished"},
+		{"acquired, and folded much later", []float64{0}, owned(-30), line(10, acquired) + line(30, folded),
 			"median 30.0 s, max 30.0 s (n=1); 0 unfinished"},
-		{"lost before the kill", []float64{0}, folded(-30) + line(-20, logLost), folded(1),
+		{"lost before the kill", []float64{0}, owned(-30) + line(-20, lost), owned(1),
 			"no takeover; 0 unfinished"},
-		{"released before the kill", []float64{0}, folded(-30) + line(-20, logReleased), folded(1),
+		{"released before the kill", []float64{0}, owned(-30) + line(-20, released), owned(1),
 			"no takeover; 0 unfinished"},
-		{"another instance owned it", []float64{0}, "", folded(-30), "no takeover; 0 unfinished"},
-		{"two takeovers", []float64{0, 40}, folded(-30) + folded(20), folded(10) + line(19, logReleased) + folded(52),
+		{"another instance owned it", []float64{0}, "", owned(-30), "no takeover; 0 unfinished"},
+		{"two takeovers", []float64{0, 40}, owned(-30) + owned(20), owned(10) + line(19, released) + owned(52),
 			"median 10.1 s, max 12.1 s (n=2); 0 unfinished"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -53,10 +53,12 @@ func TestTakeoverLastsFromKillToNextBatch(t *testing.T) {
 				f.consumers = append(f.consumers, p)
 			}
 			for _, at := range row.kills {
-				f.kills = append(f.kills, kill{"leak-0", t0.Add(time.Duration(at * float64(time.Second)))})
+				at := t0.Add(time.Duration(at * float64(time.Second)))
+				f.kills = append(f.kills, shardEvent{process: "leak-0", what: killed, at: at})
 			}
-			if got := f.takeovers().String(); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
+			events, err := f.shardEvents()
+			if got := takeoversOf(events).String(); err != nil || got != row.want {
+				t.Errorf("%s, %v, want %s", got, err, row.want)
 			}
 		})
 	}

@@ -2,7 +2,8 @@ package main
 
 import (
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
+	"slices"
 
 	"github.com/gputap/gputap/cmd/internal/simulate"
 	"github.com/gputap/gputap/schema"
@@ -10,16 +11,20 @@ import (
 
 // truth is the content of the simulators' logs, counted without package consumer.
 type truth struct {
-	batches    map[origin][]logged    // by seq - 1
-	last       map[origin]uint64      // seq of the last one that was published
-	published  int                    // batches
-	withheld   int                    // batches
-	lostEvents map[producerRun]uint64 // in withheld batches
-	// of them, those that the last published batch of each kind reports
-	lost      map[producerRun]*[schema.NumKinds]uint64
+	made      map[origin]uint64  // seq of the last batch, withheld ones included
+	batches   map[origin][]batch // published ones, in order
+	published int                // batches
+	withheld  int                // batches
+	losses    map[producerRun]*losses
 	processes map[schema.ProcessID]*published
 	boots     map[host]string       // the last boot id
 	holes     map[host][]*published // processes of withheld batches that no later batch follows yet
+}
+
+// losses are the events of withheld batches.
+type losses struct {
+	events   uint64
+	reported [schema.NumKinds]uint64 // by the last published batch of each kind
 }
 
 type host struct{ cluster, name string }
@@ -38,27 +43,25 @@ type origin struct {
 
 func (o origin) String() string { return fmt.Sprintf("%s of %s/%s", o.kind, o.cluster, o.name) }
 
-// logged is one batch.
-type logged struct {
-	sum      uint64
-	events   int
-	withheld bool // not published
-}
-
 func originOf(b *schema.Batch) origin {
 	return origin{producerRun{host{b.Cluster, b.Host}, b.BootID, b.Run}, b.Kind}
 }
 
-func sum(data []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(data)
-	return h.Sum64()
+// batch is one published batch.
+type batch struct {
+	seq, sum uint64
+	events   int
+}
+
+var seed = maphash.MakeSeed()
+
+func batchOf(b *schema.Batch, data []byte) batch {
+	return batch{b.Seq, maphash.Bytes(seed, data), b.Events}
 }
 
 func newTruth() *truth {
 	return &truth{
-		batches: map[origin][]logged{}, last: map[origin]uint64{},
-		lostEvents: map[producerRun]uint64{}, lost: map[producerRun]*[schema.NumKinds]uint64{},
+		made: map[origin]uint64{}, batches: map[origin][]batch{}, losses: map[producerRun]*losses{},
 		processes: map[schema.ProcessID]*published{}, boots: map[host]string{}, holes: map[host][]*published{},
 	}
 }
@@ -72,9 +75,9 @@ func readTruth(logs ...string) (*truth, error) {
 				return nil, err
 			}
 			if err := decoder.Decode(e.Data, &b); err != nil {
-				return nil, fmt.Errorf("log of %s: %w", e.Host, err)
+				return nil, fmt.Errorf("log %s: %w", path, err)
 			}
-			if err := t.add(&b, sum(e.Data), e.Withheld); err != nil {
+			if err := t.add(&b, e.Data, e.Withheld); err != nil {
 				return nil, err
 			}
 			t.apply(&b, e.Withheld)
@@ -89,23 +92,24 @@ func readTruth(logs ...string) (*truth, error) {
 }
 
 // add counts a batch. The log holds the batches of one host in the order in which they were made.
-func (t *truth) add(b *schema.Batch, sum uint64, withheld bool) error {
+func (t *truth) add(b *schema.Batch, data []byte, withheld bool) error {
 	at := originOf(b)
-	if uint64(len(t.batches[at]))+1 != b.Seq {
-		return fmt.Errorf("truth log: seq %d of %s follows %d", b.Seq, at, len(t.batches[at]))
+	if t.made[at]++; t.made[at] != b.Seq {
+		return fmt.Errorf("truth log: seq %d of %s, want %d", b.Seq, at, t.made[at])
 	}
-	t.batches[at] = append(t.batches[at], logged{sum, b.Events, withheld})
+	lost := t.losses[at.producerRun]
+	if lost == nil {
+		lost = &losses{}
+		t.losses[at.producerRun] = lost
+	}
 	if withheld {
-		t.lostEvents[at.producerRun] += uint64(b.Events)
+		lost.events += uint64(b.Events)
 		t.withheld++
 		return nil
 	}
 	t.published++
-	t.last[at] = b.Seq
-	if t.lost[at.producerRun] == nil {
-		t.lost[at.producerRun] = &[schema.NumKinds]uint64{}
-	}
-	t.lost[at.producerRun][b.Kind] = t.lostEvents[at.producerRun]
+	t.batches[at] = append(t.batches[at], batchOf(b, data))
+	lost.reported[b.Kind] = lost.events
 	if b.Kind == schema.KindMemory || b.Kind == schema.KindHost {
 		t.boots[at.host] = b.BootID
 	}
@@ -119,33 +123,24 @@ type counts struct {
 }
 
 func (t *truth) counts(shard, shards int, kinds []schema.Kind) (c counts) {
-	wanted := [schema.NumKinds]bool{}
-	for _, kind := range kinds {
-		wanted[kind] = true
-	}
 	for at, batches := range t.batches {
-		if schema.Shard(at.cluster, at.name, shards) != shard || !wanted[at.kind] {
+		if schema.Shard(at.cluster, at.name, shards) != shard || !slices.Contains(kinds, at.kind) {
 			continue
 		}
-		for i, b := range batches {
-			switch {
-			case !b.withheld:
-				c.batches++
-				c.events[at.kind] += uint64(b.events)
-			case uint64(i) < t.last[at]: // a reader notices a gap only if a later batch follows
-				c.missing++
-			}
+		published := uint64(len(batches))
+		c.batches += published
+		c.missing += batches[published-1].seq - published // a reader notices a gap only if a later batch follows
+		for _, b := range batches {
+			c.events[at.kind] += uint64(b.events)
 		}
 	}
-	for at, lost := range t.lost {
+	for at, lost := range t.losses {
 		if schema.Shard(at.cluster, at.name, shards) != shard {
 			continue
 		}
 		most := uint64(0)
-		for kind, n := range lost {
-			if wanted[kind] {
-				most = max(most, n)
-			}
+		for _, kind := range kinds {
+			most = max(most, lost.reported[kind])
 		}
 		c.lost += most
 	}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"regexp"
@@ -16,30 +14,24 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/reference"
-	"github.com/gputap/gputap/consumer"
-	checkpoint "github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
 // recover ends the disturbances and the simulators, and waits until the consumers have folded everything.
 func (f *fleet) recover(ctx context.Context) error {
 	f.Say("recover")
-	for _, p := range slices.Concat(f.nodes, f.consumers, f.simulators) {
-		p.Signal(syscall.SIGCONT)
-		if err := cluster.CheckRunning(p); err != nil {
-			return err
-		}
-	}
-	if err := cluster.Until(ctx, 2*time.Minute, func() error { return f.allStreamsHaveLeaders(ctx) }); err != nil {
+	if err := cluster.CheckRunning(f.processes()...); err != nil {
 		return err
 	}
 	for _, p := range f.simulators {
-		if err := f.finishSimulator(ctx, p); err != nil {
+		if err := p.Stop(syscall.SIGINT, 2*time.Minute); err != nil {
 			return err
 		}
 	}
 	f.Say("everything is published")
-	if err := cluster.Until(ctx, 3*time.Minute, func() error { return f.allFolded(ctx) }); err != nil {
+	if err := cluster.Until(ctx, 3*time.Minute, func() error {
+		return reference.AllFolded(ctx, f.js, shards, fold.All()...)
+	}); err != nil {
 		return err
 	}
 	for _, p := range f.consumers {
@@ -51,32 +43,20 @@ func (f *fleet) recover(ctx context.Context) error {
 	return nil
 }
 
-func (f *fleet) allStreamsHaveLeaders(ctx context.Context) error {
-	for shard := range f.shards {
-		if _, err := f.js.Stream(ctx, schema.StreamName(shard)); err != nil {
-			return fmt.Errorf("stream of shard %d: %w", shard, err)
-		}
+// firstOf joins the first few faults.
+func firstOf(faults []error) error {
+	const most = 3
+	faults = slices.DeleteFunc(faults, func(err error) bool { return err == nil })
+	if n := len(faults); n > most {
+		faults = append(faults[:most:most], fmt.Errorf("and %d more", n-most))
 	}
-	return nil
+	return errors.Join(faults...)
 }
-
-// allFolded returns nil once every fold has committed the end of every shard's stream.
-func (f *fleet) allFolded(ctx context.Context) error {
-	for shard := range f.shards {
-		if err := reference.Folded(ctx, f.js, shard); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mostFaults limits how many faults of one sort are reported.
-const mostFaults = 3
 
 // verify compares the streams and the folds' results with the simulators' logs, and the committed states with those of
 // an undisturbed reader.
 func (f *fleet) verify(ctx context.Context) error {
-	faults := []error{f.summarize(), f.commits.err()}
+	faults := []error{f.verifyLogs(), firstOf(f.commits.now().faults)}
 	t, err := readTruth(f.truthLog(0), f.truthLog(1))
 	if err != nil {
 		return errors.Join(append(faults, err)...)
@@ -88,176 +68,99 @@ func (f *fleet) verify(ctx context.Context) error {
 	f.Say("the streams hold the simulators' %d batches in order, %d of them repeated; %d were withheld; %d processes",
 		t.published, again.total(), t.withheld, len(t.processes))
 	// Dead letters come first, because the readers below would add those that are missing.
-	faults = append(faults, f.verifyExercised(t, again.total()), f.verifyDeadLetters(ctx), f.verifyAlerts(ctx, t))
-	faults = append(faults, f.verifyStates(ctx, t, again))
-	return errors.Join(append(faults, f.verifyReports(ctx, t))...)
+	faults = append(faults, f.verifyExercised(t, again.total()), f.verifyDeadLetters(ctx), f.verifyAlerts(ctx, t),
+		f.verifyStates(ctx, t, again), f.verifyReports(ctx, t))
+	return errors.Join(faults...)
 }
 
-func (f *fleet) verifyStates(ctx context.Context, t *truth, again repeats) error {
+// verifyStates compares the committed states with those of undisturbed readers, and the readers' counts with the truth.
+func (f *fleet) verifyStates(ctx context.Context, t *truth, again *repeats) error {
 	equal, stateBytes := 0, 0
 	var faults []error
-	for shard := range f.shards {
+	for shard := range shards {
 		for _, entry := range fold.All() {
-			n, err := f.verifyState(ctx, t, again, entry, shard)
+			path := f.Path(fmt.Sprintf("%s-%d.state", entry.Name(), shard))
+			reader, err := reference.Compare(ctx, f.js, entry, shard, path)
+			if reader != nil {
+				stateBytes += reader.StateBytes
+				err = errors.Join(err, t.compareCounts(reader, &again[shard], entry, shard))
+			}
 			if err != nil {
 				faults = append(faults, err)
 				continue
 			}
 			equal++
-			stateBytes += n
 		}
 	}
 	f.Say("%d of %d states equal those of an undisturbed reader (%d bytes), whose counts equal the published ones",
-		equal, f.shards*len(fold.All()), stateBytes)
-	if n := len(faults); n > mostFaults {
-		faults = append(faults[:mostFaults], fmt.Errorf("and %d more states", n-mostFaults))
-	}
-	return errors.Join(faults...)
-}
-
-// verifyState compares a committed state, and the counts of the reader that it is compared with.
-func (f *fleet) verifyState(ctx context.Context, t *truth, again repeats, entry fold.Entry, shard int) (int, error) {
-	name := entry.Name()
-	saved, err := checkpoint.Saved(ctx, f.js, name, shard)
-	if err != nil {
-		return 0, err
-	}
-	state := entry.New()
-	reader := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, f.js, state, slog.New(slog.DiscardHandler))
-	want, err := reference.State(ctx, reader, state, saved.Sequence)
-	if err != nil {
-		return 0, err
-	}
-	err = t.compareCounts(reader, again[shard], entry, shard, f.shards)
-	if !bytes.Equal(saved.State, want) {
-		path := f.Path(fmt.Sprintf("%s-%d.state", name, shard))
-		err = errors.Join(err,
-			fmt.Errorf("%s, shard %d: the committed state differs from an undisturbed reader's at %s: see %s*",
-				name, shard, firstDifference(want, saved.State), path),
-			os.WriteFile(path, saved.State, 0o644), os.WriteFile(path+".undisturbed", want, 0o644))
-	}
-	return len(want), err
-}
-
-var hostName = regexp.MustCompile(`sim-\d{4,}`)
-
-// firstDifference says where two states differ first. The state of a host begins with its name.
-func firstDifference(want, got []byte) string {
-	at := 0
-	for at < min(len(want), len(got)) && want[at] == got[at] {
-		at++
-	}
-	where := fmt.Sprintf("byte %d of %d and %d", at, len(got), len(want))
-	if names := hostName.FindAll(want[:at], -1); len(names) > 0 {
-		return fmt.Sprintf("%s, at or after host %s", where, names[len(names)-1])
-	}
-	return where
+		equal, shards*len(fold.All()), stateBytes)
+	return firstOf(faults)
 }
 
 // compareCounts compares the counts of a reader with the published and stored batches.
 func (t *truth) compareCounts(
-	reader *consumer.Reader, again *[schema.NumKinds]uint64, entry fold.Entry, shard, shards int,
+	reader *reference.Reader, again *[schema.NumKinds]uint64, entry fold.Entry, shard int,
 ) error {
-	want, got := t.counts(shard, shards, entry.Kinds()), reader.Stats()
-	repeated := uint64(0)
+	published := t.counts(shard, shards, entry.Kinds())
+	got := reader.Stats()
+	want := got // times and lag are not compared
+	want.Batches, want.Events, want.Missing = published.batches, published.events, published.missing
+	want.Duplicates = 0
 	for _, kind := range entry.Kinds() {
-		repeated += again[kind]
+		want.Duplicates += again[kind]
 	}
-	fault := func(format string, args ...any) error {
-		return fmt.Errorf("%s, shard %d, undisturbed reader: %w", entry.Name(), shard, fmt.Errorf(format, args...))
-	}
-	switch {
-	case got.Invalid != 1 || got.DeadLetters != 1 || got.DeadLettersLost > 0:
-		return fault("%d invalid batches and %d dead letters, %d of them lost; one damaged batch was published",
-			got.Invalid, got.DeadLetters+got.DeadLettersLost, got.DeadLettersLost)
-	case got.Refused+got.Unknown+got.Retention+got.LateStart > 0:
-		return fault("%d rejected batches, %d unknown ones, %d removed before they were read; none was published",
-			got.Refused, got.Unknown, got.Retention+got.LateStart)
-	case got.Batches != want.batches:
-		return fault("%d batches were folded, %d were published", got.Batches, want.batches)
-	case got.Duplicates != repeated:
-		return fault("%d batches were dropped as duplicates, %d were stored again", got.Duplicates, repeated)
-	case got.Events != want.events:
-		return fault("events by kind: %v, published: %v", got.Events, want.events)
-	case got.Missing != want.missing:
-		return fault("%d missing batches, %d were withheld", got.Missing, want.missing)
-	case reader.Lost() != [schema.NumLosses]uint64{schema.LossSpool: want.lost}:
-		return fault("lost events by cause: %v; %d were withheld", reader.Lost(), want.lost)
+	want.Invalid, want.DeadLetters, want.DeadLettersLost = 1, 1, 0 // the damaged batch
+	want.Refused, want.Unknown, want.Retention, want.LateStart = 0, 0, 0, 0
+	lost := [schema.NumLosses]uint64{schema.LossSpool: published.lost}
+	if got != want || reader.Lost() != lost {
+		return fmt.Errorf("%s, shard %d: an undisturbed reader counts %+v and lost events %v; published: %+v and %v",
+			entry.Name(), shard, got, reader.Lost(), want, lost)
 	}
 	return nil
 }
 
 // verifyExercised returns an error if something that the run must exercise did not happen.
 func (f *fleet) verifyExercised(t *truth, repeated uint64) error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	taken := f.takeovers()
+	events, err := f.shardEvents()
+	if err != nil {
+		return err
+	}
+	taken := takeoversOf(events)
 	f.Say("takeover after kill -9, until the shard's next batch is folded: %s", taken)
-	if len(taken.took) == 0 {
-		fault("consumers were killed %d times, and no shard was taken over", len(f.kills))
+	commits := f.commits.now()
+	f.Say("%d commits are stored; %d of fenced instances were rejected", commits.stored, commits.fenced)
+	var faults []error
+	must := func(happened bool, format string, args ...any) {
+		if !happened {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
 	}
-	if len(t.boots) != f.hosts {
-		fault("%d of %d hosts published", len(t.boots), f.hosts)
-	}
-	if t.withheld == 0 {
-		fault("no batch was withheld")
-	}
-	if f.killsOnly {
-		return errors.Join(faults...)
-	}
-	if repeated == 0 {
-		fault("no batch was stored twice, although a simulator was killed")
-	}
-	if _, fenced := f.commits.counts(); fenced == 0 {
-		fault("no fenced instance tried to commit, so fencing was not exercised")
-	}
+	must(len(taken.took) > 0, "consumers were killed %d times, and no shard was taken over", len(f.kills))
+	must(len(t.boots) == f.hosts, "%d of %d hosts published", len(t.boots), f.hosts)
+	must(t.withheld > 0, "no batch was withheld")
+	must(f.killsOnly || repeated > 0, "no batch was stored twice, although a simulator was killed")
+	must(f.killsOnly || commits.fenced > 0, "no fenced instance tried to commit, so fencing was not exercised")
 	return errors.Join(faults...)
 }
 
-// loggedEvents are messages of the programs' logs that are counted.
-var loggedEvents = []string{
-	logAcquired, logLost, "checkpoint fenced", "checkpoint failed", logUnusable, "missing batches",
-	"stream recreated", "message delivered again", logPanicked, "could not be copied to the dead letters",
-	"alert not stored",
-}
+// forbidden are lines that no program may log: crashes, and states or batches that a consumer cannot use.
+var forbidden = regexp.MustCompile(
+	`(?m)^(panic|fatal error): .*$|^.*(checkpoint unusable; rebuilding from the stream|fold panicked).*$`)
 
-// Messages that no program may log in a run.
-const (
-	logUnusable = "checkpoint unusable; rebuilding from the stream"
-	logPanicked = "fold panicked"
-)
-
-// summarize prints the disturbances and how often the programs logged certain events. It returns an error for an event
-// that may not happen.
-func (f *fleet) summarize() error {
+// verifyLogs prints the disturbances. It returns an error if a program logged what may not happen in a run.
+func (f *fleet) verifyLogs() error {
 	for _, what := range slices.Sorted(maps.Keys(f.did)) {
 		f.Say("%4d × %s", f.did[what], what)
 	}
 	var faults []error
-	counts := map[string]int{}
 	for _, p := range slices.Concat(f.consumers, f.simulators) {
 		text, err := os.ReadFile(p.Log())
 		if err != nil {
 			return err
 		}
-		for _, event := range loggedEvents {
-			counts[event] += bytes.Count(text, []byte(event))
-		}
-		for _, line := range p.Crashes() {
-			faults = append(faults, fmt.Errorf("%s crashed: %s: see %s", p.Name, line, p.Log()))
+		for _, line := range forbidden.FindAllString(string(text), -1) {
+			faults = append(faults, fmt.Errorf("%s logged %s: see %s", p.Name, line, p.Log()))
 		}
 	}
-	for _, event := range loggedEvents {
-		f.Say("%4d × logged: %s", counts[event], event)
-	}
-	for _, event := range []string{logUnusable, logPanicked} {
-		if counts[event] > 0 {
-			faults = append(faults, fmt.Errorf("consumers logged %q %d times: see %s", event, counts[event], f.Dir))
-		}
-	}
-	if stored, fenced := f.commits.counts(); f.commits.err() == nil && fenced > 0 {
-		f.Say("%4d commits of fenced instances were rejected; none of the %d stored ones is older than its predecessor",
-			fenced, stored)
-	}
-	return errors.Join(faults...)
+	return firstOf(faults)
 }

@@ -43,18 +43,19 @@ func TestRunMustExerciseEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := fleet{Workspace: w, options: row.options, commits: &commits{fenced: row.done.fenced}}
+		f := fleet{Workspace: w, options: row.options, commits: &commits{seen: seen{fenced: row.done.fenced}}}
 		f.hosts = all.hosts
 		p := &cluster.Process{Name: "leak-0", Dir: f.Dir}
 		began := time.Now()
-		log := logLine(began.Add(-time.Second), logAcquired)
+		log := logLine(began.Add(-time.Second), acquired)
 		if row.done.takeovers > 0 {
-			log += logLine(began.Add(time.Second), logAcquired) + logLine(began.Add(2*time.Second), logFolded)
+			log += logLine(began.Add(time.Second), acquired) + logLine(began.Add(2*time.Second), folded)
 		}
 		if err := os.WriteFile(p.Log(), []byte(log), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		f.consumers, f.kills = append(f.consumers, p), []kill{{p.Name, began}}
+		f.consumers = append(f.consumers, p)
+		f.kills = []shardEvent{{process: p.Name, what: killed, at: began}}
 		truth := newTruth()
 		truth.withheld = row.done.withheld
 		for i := range row.done.hosts {
@@ -63,6 +64,23 @@ func TestRunMustExerciseEverything(t *testing.T) {
 		err = f.verifyExercised(truth, uint64(row.done.repeated))
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
+		}
+	}
+}
+
+// TestForbiddenLinesAreFaults: crashes, and what a consumer logs when it cannot use a state or a batch.
+func TestForbiddenLinesAreFaults(t *testing.T) {
+	for _, row := range []struct {
+		log  string
+		want int
+	}{
+		{"level=INFO msg=\"shard acquired\" reason=\"panic: elsewhere\"\n", 0},
+		{"level=INFO msg=started\npanic: index out of range\n\ngoroutine 1\n", 1},
+		{"level=ERROR msg=\"fold panicked\" shard=1\nfatal error: concurrent map writes\n", 2},
+		{"level=WARN msg=\"checkpoint unusable; rebuilding from the stream\"\n", 1},
+	} {
+		if got := forbidden.FindAllString(row.log, -1); len(got) != row.want {
+			t.Errorf("%q: found %q, want %d lines", row.log, got, row.want)
 		}
 	}
 }

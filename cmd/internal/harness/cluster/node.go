@@ -138,12 +138,12 @@ func Until(ctx context.Context, within time.Duration, try func() error) error {
 	}
 }
 
-// Sleep returns nil after d, or the context's error if that ends first.
+// Sleep returns nil after d, or the cause of the context's end if that comes first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }

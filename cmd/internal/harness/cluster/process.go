@@ -2,18 +2,15 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Process is a program that can be started several times. Its output is appended to one file, Dir/Name.log.
@@ -21,7 +18,7 @@ type Process struct {
 	Name   string
 	Args   []string // the program and its arguments
 	Dir    string
-	CPUs   []int         // it runs on these alone, with GOMAXPROCS set to their number; none: on all
+	CPUs   []int         // taskset runs it on these alone, with GOMAXPROCS set to their number; none: on all
 	Out    string        // file for standard output; empty: the log
 	Env    []string      // in addition to this process's environment
 	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
@@ -42,9 +39,14 @@ func (p *Process) Start() error {
 		return err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(p.Args[0], p.Args[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), p.Env...)
+	args, env := p.Args, append(os.Environ(), p.Env...)
+	if n := len(p.CPUs); n > 0 {
+		cpus := strings.Trim(strings.ReplaceAll(fmt.Sprint(p.CPUs), " ", ","), "[]")
+		args = append([]string{"taskset", "--cpu-list", cpus}, args...)
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(n))
+	}
+	p.cmd = exec.Command(args[0], args[1:]...)
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, log, log
 	if p.Out != "" {
 		out, err := os.Create(p.Out)
 		if err != nil {
@@ -54,7 +56,7 @@ func (p *Process) Start() error {
 		p.cmd.Stdout = out
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.startOnCPUs(); err != nil {
+	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	p.begun, p.ended = time.Now(), make(chan struct{})
@@ -63,27 +65,6 @@ func (p *Process) Start() error {
 		close(ended)
 	}(p.cmd, p.ended)
 	return nil
-}
-
-// startOnCPUs pins this thread to the CPUs while it starts the child, which inherits them.
-func (p *Process) startOnCPUs() error {
-	if len(p.CPUs) == 0 {
-		return p.cmd.Start()
-	}
-	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(p.CPUs)))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, only unix.CPUSet
-	for _, cpu := range p.CPUs {
-		only.Set(cpu)
-	}
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return fmt.Errorf("read the CPU affinity of this thread: %w", err)
-	}
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("run on CPUs %v: %w: does this machine have them?", p.CPUs, err)
-	}
-	return errors.Join(p.cmd.Start(), unix.SchedSetaffinity(0, &before))
 }
 
 // Log returns the path of the program's output.
@@ -119,26 +100,16 @@ func CheckRunning(list ...*Process) error {
 }
 
 func (p *Process) failure(what string) error {
-	return fmt.Errorf("%s %s: %w: %s", p.Name, what, p.err, p.lastWords())
+	text, _ := os.ReadFile(p.Log())
+	last := string(text[max(0, len(text)-2000):])
+	if crashes := crash.FindAllString(string(text), -1); len(crashes) > 0 {
+		last = crashes[len(crashes)-1]
+	}
+	return fmt.Errorf("%s %s: %w: %s (see %s)", p.Name, what, p.err, last, p.Log())
 }
 
 // crash matches the line in which a Go program says why it crashed.
 var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
-
-// Crashes returns the crash messages of all starts of the program.
-func (p *Process) Crashes() (messages []string) {
-	text, _ := os.ReadFile(p.Log())
-	return crash.FindAllString(string(text), -1)
-}
-
-// lastWords is the last crash message, or else the end of the log.
-func (p *Process) lastWords() string {
-	if crashes := p.Crashes(); len(crashes) > 0 {
-		return fmt.Sprintf("%s (see %s)", crashes[len(crashes)-1], p.Log())
-	}
-	text, _ := os.ReadFile(p.Log())
-	return fmt.Sprintf("see %s, which ends with\n%s", p.Log(), text[max(0, len(text)-2000):])
-}
 
 // Signal sends a signal to a running process, and does nothing to one that has ended.
 func (p *Process) Signal(s syscall.Signal) {
@@ -161,10 +132,6 @@ func (p *Process) End(s syscall.Signal, within time.Duration) error {
 	if !p.wait(within) {
 		p.Kill()
 		return fmt.Errorf("stop %s: it was still running after %s; see %s", p.Name, within, p.Log())
-	}
-	var exit *exec.ExitError
-	if p.err != nil && !errors.As(p.err, &exit) {
-		return fmt.Errorf("stop %s: %w", p.Name, p.err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	mathbits "math/bits"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,16 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcessRunsOnItsCPUs: the child is pinned and gets GOMAXPROCS; the parent keeps its own affinity.
+// TestProcessRunsOnItsCPUs: the child is pinned and gets GOMAXPROCS.
 func TestProcessRunsOnItsCPUs(t *testing.T) {
-	runtime.LockOSThread() // this thread starts the child
-	defer runtime.UnlockOSThread()
-	var before, after unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
+	var ours unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &ours); err != nil {
 		t.Fatal(err)
 	}
 	cpu := 0
-	for !before.IsSet(cpu) {
+	for !ours.IsSet(cpu) {
 		cpu++
 	}
 	dir := t.TempDir()
@@ -44,12 +41,6 @@ func TestProcessRunsOnItsCPUs(t *testing.T) {
 	if len(lines) != 3 || lines[2] != "1" || bits(lines[1]) != 1 {
 		t.Fatalf("the child printed %q, want one CPU", out)
 	}
-	if err := unix.SchedGetaffinity(0, &after); err != nil {
-		t.Fatal(err)
-	}
-	if after != before {
-		t.Fatalf("the test has CPUs %v after the start and had %v before", after, before)
-	}
 }
 
 // bits counts the set bits of a hexadecimal mask.
@@ -61,16 +52,9 @@ func bits(mask string) (n int) {
 	return n
 }
 
-func TestUnknownCPUIsNamed(t *testing.T) {
-	p := &Process{Name: "p", Dir: t.TempDir(), CPUs: []int{1023}, Args: []string{"/bin/true"}}
-	if err := p.Start(); err == nil || !strings.Contains(err.Error(), "[1023]") {
-		t.Fatalf("got %v, want an error that names the CPU", err)
-	}
-}
-
 // TestUsageOnlyGrows: the CPU time of a process is still known after its end.
 func TestUsageOnlyGrows(t *testing.T) {
-	p := &Process{Name: "p", Dir: t.TempDir(), Warmup: 1, Args: []string{"/bin/sh", "-c", "while :; do :; done"}}
+	p := &Process{Name: "p", Dir: t.TempDir(), Args: []string{"/bin/sh", "-c", "while :; do :; done"}}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +71,7 @@ func TestUsageOnlyGrows(t *testing.T) {
 		last = u
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	p.Kill()
 	if u, err := p.Usage(); err != nil || u.CPU < last.CPU-20*time.Millisecond { // rusage is coarser
 		t.Fatalf("after the end %+v, %v, before %+v", u, err, last)
 	}

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,13 +43,8 @@ func (p *Process) Usage() (Usage, error) {
 func procFile(pid int, name string) map[string]int64 {
 	numbers := map[string]int64{}
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		if fields := strings.Fields(value); len(fields) > 0 {
-			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
-				numbers[key] = n
-			}
-		}
+	for _, m := range regexp.MustCompile(`(?m)^(\w+):\s+(\d+)`).FindAllStringSubmatch(string(data), -1) {
+		numbers[m[1]], _ = strconv.ParseInt(m[2], 10, 64)
 	}
 	return numbers
 }

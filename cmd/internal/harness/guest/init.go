@@ -49,35 +49,26 @@ func Load(dir string) error {
 	return nil
 }
 
-// Address assigns an IPv4 address to a network interface and brings it up.
-func Address(name string, ip [4]byte, bits int) error {
+// Address assigns an IPv4 address, with the mask of its class, to a network interface and brings it up.
+func Address(name string, ip [4]byte) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(socket)
-	set := func(request uint, fill func(*unix.Ifreq) error) error {
-		r, err := unix.NewIfreq(name)
-		if err == nil {
-			err = fill(r)
-		}
-		if err == nil {
-			err = unix.IoctlIfreq(socket, request, r)
-		}
-		if err != nil {
-			return fmt.Errorf("set up %s: %w", name, err)
-		}
-		return nil
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		err = request.SetInet4Addr(ip[:])
 	}
-	mask := ^uint32(0) << (32 - bits)
-	return errors.Join(
-		set(unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(ip[:]) }),
-		set(unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error {
-			return r.SetInet4Addr([]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)})
-		}),
-		set(unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error {
-			r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-			return nil
-		}),
-	)
+	if err == nil {
+		err = unix.IoctlIfreq(socket, unix.SIOCSIFADDR, request)
+	}
+	if err == nil {
+		request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		err = unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
+	}
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", name, err)
+	}
+	return nil
 }

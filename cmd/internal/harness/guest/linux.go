@@ -2,7 +2,7 @@ package guest
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,140 +10,122 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
-// Linux is a kernel to boot: a package of this machine's Debian, or a file with a known checksum.
+// Cache is the directory for kernels and archives.
+const Cache = "bin/oldlinux"
+
+// Linux is a kernel to boot.
 type Linux struct {
 	Name   string
-	Debian string // regular expression for the name of the package in apt
-	URL    string // URL of a package, or path of a package or an image
-	SHA256 string
+	URL    string // of a package, or path of an image; empty: the kernel of Debian 12's virtual machines
+	SHA256 string // of a package
 }
 
 // Debian12 is the kernel of Debian 12's virtual machines.
-var Debian12 = Linux{Name: "6.1", Debian: "linux-image-6.1.0-[0-9]+-cloud-amd64$"}
+var Debian12 = Linux{Name: "6.1"}
 
-// Image returns the path of the kernel image. It fetches and unpacks a package into the cache once.
-func (l Linux) Image(cache string) (string, error) {
-	if l.Debian == "" && !strings.HasSuffix(l.URL, ".deb") {
+// Image returns the path of the kernel image. It fetches and unpacks a package into Cache once.
+func (l Linux) Image() (string, error) {
+	if l.URL != "" && l.SHA256 == "" {
 		return l.URL, nil
 	}
-	dir := filepath.Join(cache, filepath.Base(l.Name))
-	if found := imageIn(dir); found != "" {
-		return found, nil
+	const image = "boot/vmlinuz-*"
+	if path, err := l.file(image); err == nil {
+		return path, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(l.dir(), 0o755); err != nil {
 		return "", err
 	}
-	deb, err := l.fetch(dir)
+	if err := l.fetch(); err != nil {
+		return "", fmt.Errorf("fetch Linux %s: %w", l.Name, err)
+	}
+	deb, err := l.file("*.deb")
 	if err != nil {
-		return "", fmt.Errorf("fetch: %w", err)
-	}
-	if err := run(dir, "dpkg", "-x", deb, "."); err != nil {
 		return "", err
 	}
-	if found := imageIn(dir); found != "" {
-		return found, nil
+	if _, err := l.output("dpkg", "-x", filepath.Base(deb), "."); err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("unpack %s: it has no boot/vmlinuz", deb)
-}
-
-func imageIn(dir string) string {
-	found, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
-	if len(found) == 0 {
-		return ""
-	}
-	return found[0]
+	return l.file(image)
 }
 
 // Modules returns the paths of modules of a kernel that Image has unpacked, in the order of names.
-func (l Linux) Modules(cache string, names []string) ([]string, error) {
-	var paths []string
+func (l Linux) Modules(names []string) (paths []string, err error) {
 	for _, name := range names {
-		found, _ := filepath.Glob(filepath.Join(cache, filepath.Base(l.Name), "lib/modules/*/kernel", name+".ko"))
-		if len(found) != 1 {
-			return nil, fmt.Errorf("find module %[3]s of Linux %[1]s: the package has %[2]d, want 1", l.Name,
-				len(found), name)
+		path, err := l.file("lib/modules/*/kernel/" + name + ".ko")
+		if err != nil {
+			return nil, err
 		}
-		paths = append(paths, found[0])
+		paths = append(paths, path)
 	}
 	return paths, nil
 }
 
-// fetch downloads the package into dir and returns its path.
-func (l Linux) fetch(dir string) (string, error) {
-	if l.Debian != "" {
-		return fromApt(dir, l.Debian)
+func (l Linux) dir() string { return filepath.Join(Cache, filepath.Base(l.Name)) }
+
+// file returns the only file of the package that matches a pattern.
+func (l Linux) file(pattern string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(l.dir(), pattern))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
 	}
-	deb := filepath.Join(dir, filepath.Base(l.URL))
-	if !strings.HasPrefix(l.URL, "https://") {
-		return filepath.Abs(l.URL)
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// fetch downloads the package: of Debian 12 with apt, which verifies it.
+func (l Linux) fetch() error {
+	if l.URL == "" {
+		text, err := l.output("apt-cache", "depends", "linux-image-cloud-amd64")
+		if err != nil {
+			return err
+		}
+		name := regexp.MustCompile(`linux-image-6\.1\.\S+`).FindString(text)
+		if name == "" {
+			return errors.New("apt has no kernel 6.1 for virtual machines: use Debian 12, and apt-get update")
+		}
+		_, err = l.output("apt-get", "download", name)
+		return err
 	}
 	response, err := http.Get(l.URL)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", l.URL, response.Status)
+		return fmt.Errorf("%s: %s", l.URL, response.Status)
 	}
-	f, err := os.Create(deb)
+	data, err := io.ReadAll(response.Body)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(f, sum), response.Body); err != nil {
-		return "", err
+	if sum := fmt.Sprintf("%x", sha256.Sum256(data)); sum != l.SHA256 {
+		return fmt.Errorf("verify %s: its SHA-256 is %s, want %s", l.URL, sum, l.SHA256)
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != l.SHA256 {
-		return "", fmt.Errorf("verify %s: its SHA-256 is %s, want %s", l.URL, got, l.SHA256)
-	}
-	return deb, nil
+	return os.WriteFile(filepath.Join(l.dir(), "linux.deb"), data, 0o644)
 }
 
-// fromApt downloads the newest package that matches a pattern. apt verifies it.
-func fromApt(dir, pattern string) (string, error) {
-	out, err := exec.Command("apt-cache", "pkgnames", "linux-image-").Output()
-	if err != nil {
-		return "", fmt.Errorf("apt-cache: %w", err)
-	}
-	wanted := regexp.MustCompile("^" + pattern)
-	var names []string
-	for _, name := range strings.Fields(string(out)) {
-		if wanted.MatchString(name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return "", fmt.Errorf("find a package %s: apt has none; use Debian 12 with apt-get update, or another kernel",
-			pattern)
-	}
-	slices.SortFunc(names, func(a, b string) int { return version(b) - version(a) })
-	if err := run(dir, "apt-get", "download", names[0]); err != nil {
-		return "", err
-	}
-	debs, err := filepath.Glob(filepath.Join(dir, names[0]+"_*.deb"))
-	if err != nil || len(debs) == 0 {
-		return "", fmt.Errorf("apt-get download %s: no file was downloaded", names[0])
-	}
-	return debs[0], nil
-}
-
-// version returns the number after "6.1.0-".
-func version(name string) (n int) {
-	_, rest, _ := strings.Cut(name, ".0-")
-	_, _ = fmt.Sscanf(rest, "%d", &n)
-	return n
-}
-
-func run(dir string, command ...string) error {
+// output runs a command in the directory of the package.
+func (l Linux) output(command ...string) (string, error) {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+	cmd.Dir, cmd.Stderr = l.dir(), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(command, " "), err)
 	}
-	return nil
+	return string(out), nil
+}
+
+// Qemu returns the command of a machine with two CPUs that boots a kernel and an initramfs, and prints its console.
+// qemu emulates each instruction: in some virtual machines /dev/kvm exists, but a guest hangs. args add devices.
+func Qemu(image, initramfs, cmdline string, args ...string) []string {
+	return append([]string{
+		"qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nodefaults",
+		"-display", "none", "-serial", "stdio", "-no-reboot", "-kernel", image, "-initrd", initramfs,
+		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off rdinit=/init " + cmdline,
+	}, args...)
 }

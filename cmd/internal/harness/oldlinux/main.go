@@ -1,16 +1,19 @@
 // Command oldlinux boots distribution kernels in qemu and runs gputap's own checks there. Without arguments it boots
-// the kernels listed below. An argument is the name of one of them, or the path of another kernel image or Debian
-// package.
+// the kernels listed below. An argument is the path of another kernel image.
 //
 // This program is also the init process of the guest.
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
@@ -36,55 +39,85 @@ func main() {
 		initMain()
 		return
 	}
-	cluster.Main("oldlinux", func(ctx context.Context) error { return bootAll(ctx, os.Args[1:]) })
+	list := known
+	if paths := os.Args[1:]; len(paths) > 0 {
+		list = nil
+		for _, path := range paths {
+			list = append(list, guest.Linux{Name: path, URL: path})
+		}
+	}
+	cluster.Main("oldlinux", func(ctx context.Context) error { return bootAll(ctx, list) })
 }
 
 // bootAll boots each kernel in turn. It returns an error if one of them fails.
-func bootAll(ctx context.Context, asked []string) error {
-	list := known
-	if len(asked) > 0 {
-		list = nil
-		for _, a := range asked {
-			list = append(list, kernel(a))
-		}
-	}
-	cache, err := filepath.Abs("bin/oldlinux")
+func bootAll(ctx context.Context, list []guest.Linux) error {
+	initramfs, err := pack(ctx)
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return err
-	}
-	initramfs := filepath.Join(cache, "initramfs")
-	if err := pack(initramfs); err != nil {
 		return fmt.Errorf("create the initramfs: %w", err)
 	}
-	var failed []string
+	var failed []error
 	for _, l := range list {
 		fmt.Printf("==> Linux %s\n", l.Name)
-		image, err := l.Image(cache)
-		if err == nil {
-			err = boot(ctx, image, initramfs)
-		}
-		if err != nil {
-			fmt.Printf("==> Linux %s: %v\n", l.Name, err)
-			failed = append(failed, l.Name)
+		if err := boot(ctx, l, initramfs); err != nil {
+			failed = append(failed, fmt.Errorf("on Linux %s: %w", l.Name, err))
 			continue
 		}
 		fmt.Printf("==> Linux %s: ok\n", l.Name)
 	}
-	if len(failed) > 0 {
-		return fmt.Errorf("failed on Linux %s", strings.Join(failed, ", "))
-	}
-	return nil
+	return errors.Join(failed...)
 }
 
-// kernel returns a kernel of the list, or a file.
-func kernel(arg string) guest.Linux {
-	for _, l := range known {
-		if l.Name == arg {
-			return l
-		}
+// pack writes an initramfs with gputap and compiled tests. Below /gputap the files have the same paths as in the tree.
+func pack(ctx context.Context) (string, error) {
+	tests := filepath.Join(guest.Cache, "producer.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "bpf", "-o", tests, "./producer")
+	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("compile the tests: %w", err)
 	}
-	return guest.Linux{Name: arg, URL: arg}
+	initramfs := filepath.Join(guest.Cache, "initramfs")
+	return initramfs, guest.Pack(initramfs, map[string]string{
+		"gputap/producer/producer.test": tests, "gputap/bin/gputap": "bin/gputap",
+	})
+}
+
+// verdict is the prefix of the line in which the guest reports its result.
+const verdict = "oldlinux-verdict "
+
+// bootLimit is far longer than a boot and the checks, although qemu emulates every instruction.
+const bootLimit = 30 * time.Minute
+
+// boot runs a kernel in qemu and prints the guest's console. It returns the guest's verdict.
+func boot(ctx context.Context, l guest.Linux, initramfs string) error {
+	image, err := l.Image()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootLimit)
+	defer cancel()
+	args := guest.Qemu(image, initramfs, "")
+	qemu := exec.CommandContext(ctx, args[0], args[1:]...)
+	console, err := qemu.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := qemu.Start(); err != nil {
+		return fmt.Errorf("%w (apt-get install qemu-system-x86)", err)
+	}
+	result := "the guest ended without a verdict"
+	for lines := bufio.NewScanner(console); lines.Scan(); {
+		line := strings.TrimRight(lines.Text(), "\r")
+		if _, rest, ok := strings.Cut(line, verdict); ok {
+			result = rest
+			continue
+		}
+		fmt.Println("   ", line)
+	}
+	if err := qemu.Wait(); err != nil {
+		return fmt.Errorf("qemu: %w", err)
+	}
+	if result != "ok" {
+		return errors.New(result)
+	}
+	return nil
 }

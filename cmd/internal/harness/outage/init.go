@@ -1,45 +1,54 @@
 package main
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
 	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
 const (
+	clusterName = "outage"
+	hostName    = "guest"
 	metrics     = "127.0.0.1:9401"
-	attachLimit = 5 * time.Minute // qemu may emulate each instruction, on a busy machine
+	attachLimit = 5 * time.Minute // qemu emulates each instruction, on a busy machine
 	endLimit    = 5 * time.Minute // probes are detached one by one
 )
 
 // host is the guest as its init process sees it.
 type host struct {
 	boot     string
-	serial   *os.File // reports to this program's other half
-	producer *exec.Cmd
-	ended    chan error // of the producer
+	conn     net.Conn // to this program's other half
+	producer *cluster.Process
 
-	mu sync.Mutex // one report at a time
+	programs atomic.Int64 // that were started
+	mu       sync.Mutex   // one report at a time
 }
 
 // initMain is the init process: it boots the host, and shuts it down when it receives wordEnd.
 func initMain() {
 	h := &host{}
 	if err := h.run(); err != nil {
-		h.send(report{Failed: err.Error()})
 		fmt.Println(err)
+		if h.conn != nil {
+			h.send(report{Failed: err.Error()})
+		}
+	}
+	if h.conn != nil {
+		_ = h.conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, h.conn) // until the other half has read everything
 	}
 	guest.PowerOff()
 }
@@ -53,19 +62,19 @@ func (h *host) run() error {
 		return err
 	}
 	h.send(report{Ready: true})
-	programs := startPrograms(h)
-	if err := h.reportUntilEnd(programs); err != nil {
+	endPrograms := h.startPrograms()
+	if err := h.reportUntilEnd(); err != nil {
 		return err
 	}
-	programs.end()
-	if err := h.endProducer(); err != nil {
+	endPrograms()
+	if err := h.producer.Stop(syscall.SIGTERM, endLimit); err != nil {
 		return err
 	}
 	if err := syscall.Unmount("/disk", 0); err != nil {
 		return fmt.Errorf("unmount the disk: %w", err)
 	}
 	h.send(report{Ended: true})
-	return unix.IoctlSetInt(int(h.serial.Fd()), unix.TCSBRK, 1) // waits until the report is sent
+	return nil
 }
 
 func (h *host) setUp() error {
@@ -77,14 +86,14 @@ func (h *host) setUp() error {
 		return err
 	}
 	h.boot = strings.TrimSpace(string(boot))
-	if err := h.openSerial(); err != nil {
-		return err
-	}
 	if err := guest.Load("/modules"); err != nil {
 		return err
 	}
-	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}, 8),
-		guest.Address("eth0", [4]byte{10, 0, 2, 15}, 24)); err != nil {
+	if err := errors.Join(guest.Address("lo", [4]byte{127, 0, 0, 1}),
+		guest.Address("eth0", [4]byte{10, 0, 2, 15})); err != nil {
+		return err
+	}
+	if h.conn, err = net.Dial("tcp", os.Getenv(envReports)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/disk", 0o755); err != nil {
@@ -96,116 +105,61 @@ func (h *host) setUp() error {
 	return nil
 }
 
-// openSerial opens the second serial port in raw mode: no echo, no conversion of line ends.
-func (h *host) openSerial() error {
-	f, err := os.OpenFile("/dev/ttyS1", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return err
-	}
-	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	t.Iflag, t.Oflag, t.Lflag = 0, 0, 0
-	t.Cflag = unix.CS8 | unix.CREAD | unix.CLOCAL | unix.B115200
-	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
-	h.serial = f
-	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
-}
-
 func (h *host) send(r report) {
-	if h.serial == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.At, r.Boot = time.Now(), h.boot
-	text, err := json.Marshal(r)
-	if err == nil {
-		_, err = h.serial.Write(append(text, '\n'))
+	if err := json.NewEncoder(h.conn).Encode(r); err != nil {
+		fmt.Println("send a report:", err)
 	}
-	if err != nil {
-		fmt.Println("write a report:", err)
-	}
-}
-
-// argument returns the value of an argument of the Linux command line.
-func argument(name string) string {
-	text, _ := os.ReadFile("/proc/cmdline")
-	for _, word := range strings.Fields(string(text)) {
-		if value, ok := strings.CutPrefix(word, name); ok {
-			return value
-		}
-	}
-	return ""
 }
 
 // startProducer returns once the stub has its probes: programs that start later are traced from their first call.
 func (h *host) startProducer() error {
-	h.producer = exec.Command("/gputap/bin/gputap-producer", "--nats.url", argument(argNATS),
-		"--producer.cluster", clusterName, "--producer.host", hostName, "--library", stubLibrary,
-		"--outbox", "/disk/outbox", "--metrics.addr", metrics, "--log.format", "text")
-	h.producer.Stdout, h.producer.Stderr = os.Stdout, os.Stderr
+	h.producer = &cluster.Process{Name: "gputap-producer", Dir: "/tmp", Args: []string{
+		"/gputap/bin/gputap-producer", "--nats.url", os.Getenv(envNATS), "--producer.cluster", clusterName,
+		"--producer.host", hostName, "--library", stubLibrary, "--outbox", "/disk/outbox",
+		"--metrics.addr", metrics, "--log.format", "text",
+	}}
 	if err := h.producer.Start(); err != nil {
 		return err
 	}
-	h.ended = make(chan error, 1)
-	go func() { h.ended <- h.producer.Wait() }()
-	for deadline := time.Now().Add(attachLimit); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		if _, err := outboxOf(metrics); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the producer has not attached its probes within %s", attachLimit)
+	return cluster.Until(context.Background(), attachLimit, func() error {
+		_, err := outboxBatches()
+		return err
+	})
 }
 
-// outboxOf reads the producer's metrics.
-func outboxOf(addr string) (*outbox, error) {
-	page, err := scrape.Get("http://"+addr+"/metrics", "gputap_producer_outbox_")
+// outboxBatches reads the number of batches in the outbox from the producer's metrics.
+func outboxBatches() (int, error) {
+	page, err := scrape.Get("http://"+metrics+"/metrics", "gputap_producer_outbox_")
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	batches, err := page.Require("gputap_producer_outbox_batches")
-	return &outbox{int(batches), int64(page.Sum("gputap_producer_outbox_bytes"))}, err
+	return int(batches), err
 }
 
 const reportInterval = 500 * time.Millisecond
 
-// reportUntilEnd reports programs and outbox until wordEnd arrives.
-func (h *host) reportUntilEnd(programs *programs) error {
+// reportUntilEnd reports the outbox until wordEnd arrives.
+func (h *host) reportUntilEnd() error {
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
-		for lines := bufio.NewScanner(h.serial); lines.Scan() && lines.Text() != wordEnd; {
-		}
+		_, _ = h.conn.Read(make([]byte, len(wordEnd)))
 	}()
 	for tick := time.NewTicker(reportInterval); ; {
 		select {
 		case <-end:
 			return nil
-		case err := <-h.ended:
-			return fmt.Errorf("the producer ended by itself: %w", err)
 		case <-tick.C:
 		}
-		programs.report()
-		if o, err := outboxOf(metrics); err == nil {
-			h.send(report{Outbox: o})
+		if err := cluster.CheckRunning(h.producer); err != nil {
+			return err
 		}
-	}
-}
-
-// endProducer stops the producer as a service manager would.
-func (h *host) endProducer() error {
-	if err := h.producer.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case err := <-h.ended:
-		if err != nil {
-			return fmt.Errorf("stop the producer: %w", err)
+		if batches, err := outboxBatches(); err == nil {
+			h.send(report{Outbox: &batches})
 		}
-		return nil
-	case <-time.After(endLimit):
-		return fmt.Errorf("stop the producer: it still runs after %s", endLimit)
 	}
 }

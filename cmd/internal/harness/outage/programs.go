@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/harness/stub"
+	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
 const (
@@ -23,98 +23,73 @@ const (
 )
 
 // lanes run side by side. The programs of a lane run one after the other, repeatedly.
-func lanes() [][]string {
-	rate := "--seconds 5 --rate " + argument(argRate)
-	return [][]string{
-		{"rate " + rate},
-		{"rate --launches " + rate},
-		{"copies", "leak3", "train", "procs4", "launches --count 50", "expandable", "threads5", "every"},
-	}
+var lanes = [][]string{
+	{"rate --seconds 5 --rate 100"},
+	{"rate --launches --seconds 5 --rate 100"},
+	{"copies", "leak3", "train", "procs4", "launches --count 50", "expandable", "threads5", "every"},
 }
 
 // holder runs during the whole boot: it holds memory and exits with some of it unfreed.
 const holder = "leak3 --steps"
 
-// programs are those of one boot.
-type programs struct {
-	host    *host
-	group   sync.WaitGroup
-	ending  chan struct{}
-	release io.Closer // lets the holder continue to its end
-
-	mu      sync.Mutex
-	number  int
-	running map[int]*program
-}
-
-func startPrograms(h *host) *programs {
-	p := &programs{host: h, ending: make(chan struct{}), running: map[int]*program{}}
-	held, release := io.Pipe()
-	p.release = release
-	p.group.Go(func() { p.run(holder, held) })
-	for _, lane := range lanes() {
-		p.group.Go(func() {
+// startPrograms starts the holder and the lanes. end waits until every program has ended by itself.
+func (h *host) startPrograms() (end func()) {
+	var group sync.WaitGroup
+	ending := make(chan struct{})
+	held, release := io.Pipe() // the holder continues to its end when it can read on
+	group.Go(func() { h.runProgram(holder, held) })
+	for _, lane := range lanes {
+		group.Go(func() {
 			for i := 0; ; i++ {
 				select {
-				case <-p.ending:
+				case <-ending:
 					return
 				case <-time.After(pause):
 				}
-				p.run(lane[i%len(lane)], nil)
+				h.runProgram(lane[i%len(lane)], nil)
 			}
 		})
 	}
-	return p
+	return func() {
+		close(ending)
+		_ = release.Close()
+		group.Wait()
+	}
 }
 
-// end waits until every program has ended by itself.
-func (p *programs) end() {
-	close(p.ending)
-	_ = p.release.Close()
-	p.group.Wait()
+// runProgram runs one program, and reports its calls while it runs and after it has ended.
+func (h *host) runProgram(args string, stdin io.Reader) {
+	r := program{Number: int(h.programs.Add(1)), Args: args, Began: time.Now()}
+	truth := filepath.Join(truths, strconv.Itoa(r.Number))
+	ended := make(chan error, 1)
+	go func() { ended <- runWorkload(args, truth, stdin) }()
+	for tick := time.NewTicker(reportInterval); r.Ended.IsZero(); {
+		var failed error
+		select {
+		case failed = <-ended:
+			r.Ended = time.Now()
+		case <-tick.C:
+		}
+		images, err := stub.Images(truth)
+		if err := errors.Join(failed, err); err != nil {
+			r.Error = err.Error()
+		}
+		r.Images = images
+		h.send(report{Program: &r})
+	}
+	_ = os.RemoveAll(truth)
 }
 
-// run runs one program and reports its calls.
-func (p *programs) run(args string, stdin io.Reader) {
-	p.mu.Lock()
-	p.number++
-	r := &program{Number: p.number, Args: args, Began: time.Now()}
-	p.running[r.Number] = r
-	p.mu.Unlock()
-	dir := filepath.Join(truths, strconv.Itoa(r.Number))
+func runWorkload(args, truth string, stdin io.Reader) error {
+	if err := os.MkdirAll(truth, 0o755); err != nil {
+		return err
+	}
 	var output bytes.Buffer
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		cmd := exec.Command("/gputap/bin/workload", strings.Fields(args)...)
-		cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + dir}
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &output, &output
-		if err = cmd.Run(); err != nil {
-			err = fmt.Errorf("%w: %s", err, &output)
-		}
+	cmd := exec.Command("/gputap/bin/workload", strings.Fields(args)...)
+	cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + truth}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, &output)
 	}
-	ended := time.Now()
-	images, failed := stub.Images(dir)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.running, r.Number)
-	r.Ended, r.Images = ended, images
-	if err = errors.Join(err, failed); err != nil {
-		r.Error = err.Error()
-	}
-	p.host.send(report{Program: r})
-	_ = os.RemoveAll(dir)
-}
-
-// report reports the calls of the running programs so far.
-func (p *programs) report() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.running {
-		images, err := stub.Images(filepath.Join(truths, strconv.Itoa(r.Number)))
-		if err == nil {
-			current := *r
-			current.Images = images
-			p.host.send(report{Program: &current})
-		}
-	}
+	return nil
 }

@@ -3,23 +3,18 @@ package main
 import (
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/harness/stub"
+	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
-// report is one JSON object, which the guest writes to the serial port as one line. Times are of the guest's clock.
+// report is one JSON object, which the guest sends over TCP. Times are of the guest's clock.
 type report struct {
 	At      time.Time `json:"at"`
 	Boot    string    `json:"boot"`              // boot id
 	Ready   bool      `json:"ready,omitempty"`   // the producer is attached, and programs start
 	Ended   bool      `json:"ended,omitempty"`   // the producer has ended, and the disk is unmounted
 	Failed  string    `json:"failed,omitempty"`  // the guest has failed; nothing follows
-	Outbox  *outbox   `json:"outbox,omitempty"`  // from the producer's metrics
+	Outbox  *int      `json:"outbox,omitempty"`  // batches in it, from the producer's metrics
 	Program *program  `json:"program,omitempty"` // repeated while the program runs
-}
-
-type outbox struct {
-	Batches int   `json:"batches"`
-	Bytes   int64 `json:"bytes"`
 }
 
 // program is one run of bin/workload, with the stub's counts so far.
@@ -32,11 +27,11 @@ type program struct {
 	Images []stub.Image `json:"images"`
 }
 
-// wordEnd is written to the guest and asks it to shut down.
+// wordEnd is sent to the guest and asks it to shut down.
 const wordEnd = "end"
 
-// Arguments of the guest's Linux command line.
+// Variables of the init process, to which Linux passes unknown arguments of its command line.
 const (
-	argNATS = "outage.nats="
-	argRate = "outage.rate="
+	envNATS    = "NATS_URL"
+	envReports = "REPORTS" // address that takes reports
 )

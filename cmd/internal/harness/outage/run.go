@@ -2,18 +2,36 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
 const (
-	bootLimit   = 10 * time.Minute // qemu may emulate each instruction, on a busy machine
+	bootLimit   = 10 * time.Minute // qemu emulates each instruction, on a busy machine
 	drainLimit  = 10 * time.Minute
-	afterward   = 10 * time.Second // how long programs run once NATS is back
+	around      = 10 * time.Second // how long programs run before and after the outage
 	mostPending = 4                // batches that may wait for an ack at any time: one of each kind
+	streamBytes = 4 << 30
 )
+
+// fleet is what runs outside the guest, and the guest.
+type fleet struct {
+	*cluster.Workspace
+	options
+	nats  *cluster.Node
+	leak  *cluster.Process
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	guest *machine
+	times times
+	fail  context.CancelCauseFunc
+}
 
 // times are when things happened, by the clock of this machine.
 type times struct{ down, reboot, up time.Time }
@@ -23,27 +41,16 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { w.Close(err != nil || o.keep) }()
-	f, err := newFleet(ctx, w)
-	defer f.close()
-	if err != nil {
-		return err
+	ctx, fail := context.WithCancelCause(ctx)
+	f := &fleet{Workspace: w, options: o, fail: fail}
+	defer func() { f.close(err != nil) }()
+	f.Say("NATS unreachable for %s, %s in the middle", o.duration, o.interruption())
+	for _, step := range []func(context.Context) error{f.start, f.outage, f.verify} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	m, err := newMachine(ctx, w, o.accel, f.guestURL(), o.rate)
-	if err != nil {
-		return err
-	}
-	f.Say("NATS unreachable for %s, %s in the middle, 2 × %d calls/s, qemu with %s", o.duration, o.interruption(),
-		o.rate, m.accel)
-	if err := m.start(ctx); err != nil {
-		return err
-	}
-	defer m.cutPower()
-	t, err := outage(ctx, f, m, o)
-	if err != nil {
-		return err
-	}
-	return verify(ctx, f, m, t, o.powerCut)
+	return nil
 }
 
 func (o options) interruption() string {
@@ -53,75 +60,113 @@ func (o options) interruption() string {
 	return "reboot"
 }
 
+// start builds the programs and starts nats-server, gputap-leak and the guest.
+func (f *fleet) start(ctx context.Context) error {
+	if err := cluster.Build(ctx, ".", f.Bin, "github.com/nats-io/nats-server/v2", "./cmd/gputap", "./cmd/gputap-leak",
+		"./cmd/gputap-producer"); err != nil {
+		return err
+	}
+	nodes, err := cluster.Nodes(f.Dir, f.Program("nats-server"), 1, "8GB")
+	if err != nil {
+		return err
+	}
+	f.nats = nodes[0]
+	if err := f.nats.Start(); err != nil {
+		return err
+	}
+	url := cluster.URLs(nodes)
+	if f.nc, f.js, err = cluster.Connect(ctx, url); err != nil {
+		return err
+	}
+	if err := cluster.InitStreams(ctx, f.Program("gputap"), url, 1, 1, streamBytes); err != nil {
+		return err
+	}
+	f.leak = &cluster.Process{Name: "gputap-leak", Dir: f.Dir, Args: []string{
+		f.Program("gputap-leak"), "--nats.url", url, "--metrics.addr", "", "--display-interval", "0",
+		"--log.format", "text", "--consumer.checkpoint", "5s",
+	}}
+	if err := f.leak.Start(); err != nil {
+		return err
+	}
+	if f.guest, err = newMachine(f.Workspace, url, f.fail); err != nil {
+		return err
+	}
+	return f.guest.Start()
+}
+
+func (f *fleet) close(keep bool) {
+	if f.guest != nil {
+		f.guest.Kill()
+		_ = f.guest.reports.Close()
+	}
+	if f.nc != nil {
+		f.nc.Close()
+	}
+	if f.leak != nil {
+		f.leak.Kill()
+	}
+	if f.nats != nil {
+		f.nats.Kill()
+	}
+	f.Close(keep)
+}
+
 // outage runs the whole outage: from before it until the host has published everything and has shut down.
-func outage(ctx context.Context, f *fleet, m *machine, o options) (t times, err error) {
-	if err := m.until(ctx, bootLimit, "a program of the first boot has ended",
-		func() bool { return m.endedPrograms() > 0 }); err != nil {
-		return t, err
+func (f *fleet) outage(ctx context.Context) error {
+	m := f.guest
+	if err := f.programsRun(ctx, 1); err != nil {
+		return err
 	}
 	f.nats.Kill()
-	t.down = time.Now()
+	f.times.down = time.Now()
 	f.Say("nats-server is killed")
-	if err := sleepUntil(ctx, m, t.down.Add(o.duration/2)); err != nil {
-		return t, err
+	if err := cluster.Sleep(ctx, f.duration/2); err != nil {
+		return err
 	}
-	t.reboot = time.Now()
-	f.Say("%s; %s", o.interruption(), m.backlog())
-	if err := interrupt(ctx, m, o.powerCut); err != nil {
-		return t, err
+	f.times.reboot = time.Now()
+	f.Say("%s", f.interruption())
+	if err := f.interrupt(ctx); err != nil {
+		return err
 	}
-	f.Say("the host runs again after %.0f s", time.Since(t.reboot).Seconds())
-	if err := sleepUntil(ctx, m, t.down.Add(o.duration)); err != nil {
-		return t, err
+	f.Say("the host runs again after %.0f s", time.Since(f.times.reboot).Seconds())
+	if err := cluster.Sleep(ctx, time.Until(f.times.down.Add(f.duration))); err != nil {
+		return err
 	}
-	t.up = time.Now()
-	f.Say("nats-server starts again after %.0f s; %s", t.up.Sub(t.down).Seconds(), m.backlog())
+	f.times.up = time.Now()
+	f.Say("nats-server starts again")
 	if err := f.nats.Start(); err != nil {
-		return t, err
+		return err
 	}
-	if err := m.until(ctx, drainLimit, "the outbox is empty", func() bool {
-		return m.outboxAt.After(t.up) && m.outbox.Batches <= mostPending
+	if err := m.until(ctx, drainLimit, "the outbox is not empty", func() bool {
+		return m.outboxAt.After(f.times.up) && m.outbox <= mostPending
 	}); err != nil {
-		return t, err
+		return err
 	}
 	f.Say("the outbox is empty")
-	if err := sleepUntil(ctx, m, time.Now().Add(afterward)); err != nil {
-		return t, err
-	}
-	if err := m.shutDown(ctx); err != nil {
-		return t, err
-	}
-	return t, cluster.Until(ctx, startupLimit, func() error { // the connection may still be reconnecting
-		_, err := f.js.AccountInfo(ctx)
+	if err := cluster.Sleep(ctx, around); err != nil {
 		return err
-	})
+	}
+	return m.shutDown(ctx)
 }
 
 // interrupt reboots the host, or cuts its power and starts it again.
-func interrupt(ctx context.Context, m *machine, powerCut bool) error {
-	if powerCut {
-		m.cutPower()
-	} else if err := m.shutDown(ctx); err != nil {
+func (f *fleet) interrupt(ctx context.Context) error {
+	if f.powerCut {
+		f.guest.Kill()
+	} else if err := f.guest.shutDown(ctx); err != nil {
 		return err
 	}
-	if err := m.start(ctx); err != nil {
+	if err := f.guest.Start(); err != nil {
 		return err
 	}
-	return m.until(ctx, bootLimit, "programs run in the second boot", func() bool { return len(m.boots) == 2 })
+	return f.programsRun(ctx, 2)
 }
 
-// sleepUntil waits until a moment, or until the guest fails.
-func sleepUntil(ctx context.Context, m *machine, moment time.Time) error {
-	return m.until(ctx, time.Until(moment)+bootLimit, "the time is over",
-		func() bool { return time.Now().After(moment) })
-}
-
-// endedPrograms is called with mu held.
-func (m *machine) endedPrograms() (n int) {
-	for _, p := range m.programs {
-		if !p.Ended.IsZero() {
-			n++
-		}
+// programsRun returns when programs have run for a while in the n-th boot.
+func (f *fleet) programsRun(ctx context.Context, n int) error {
+	started := func() bool { return len(f.guest.boots) == n }
+	if err := f.guest.until(ctx, bootLimit, fmt.Sprintf("no program runs in boot %d", n), started); err != nil {
+		return err
 	}
-	return n
+	return cluster.Sleep(ctx, around)
 }

@@ -1,25 +1,22 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/reference"
-	"github.com/gputap/gputap/cmd/internal/harness/scrape"
-	"github.com/gputap/gputap/cmd/internal/harness/stub"
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -41,11 +38,11 @@ var tracedSymbols = func() map[string]bool {
 
 // comparison compares the programs' truth with the stream.
 type comparison struct {
-	stored     *stored
+	*stored
 	powerCut   bool
 	programs   int
 	inside     map[string]int // by boot: programs that ran entirely during the outage
-	calls      uint64         // counted by the stub
+	made       uint64         // calls that the stub counted
 	matched    map[schema.ProcessID]*stub.Image
 	cut        map[schema.ProcessID]bool // whose last calls the power cut may have lost
 	cutCalls   uint64                    // calls that it lost
@@ -53,17 +50,27 @@ type comparison struct {
 }
 
 // verify compares the stream with the programs' truth, and gputap-leak's state with both.
-func verify(ctx context.Context, f *fleet, m *machine, t times, powerCut bool) error {
-	s, err := readStream(ctx, f.js, t, m.behind)
-	if err != nil {
+func (f *fleet) verify(ctx context.Context) error {
+	// The connection may still be reconnecting.
+	if err := cluster.Until(ctx, time.Minute, func() error {
+		return reference.AllFolded(ctx, f.js, 1, fold.Leak)
+	}); err != nil {
 		return err
 	}
-	c := compare(s, m.programs, m.boots, powerCut)
-	c.print(f, m)
-	if powerCut {
-		c.printCut(f, m.boots[0])
+	m := f.guest
+	s := newStored(f.times, m.behind)
+	if err := cluster.EveryMessage(ctx, f.js, schema.StreamName(0), func(m jetstream.Msg) error {
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		return s.add(m.Data(), meta.Timestamp)
+	}); err != nil {
+		return err
 	}
-	return errors.Join(s.err(), verifyLeak(ctx, f, c))
+	c := compare(s, m.programs, m.boots, f.powerCut)
+	f.print(c)
+	return errors.Join(s.err(), f.verifyLeak(ctx, c))
 }
 
 // compare finds every difference between the programs' truth and the stored events.
@@ -99,19 +106,18 @@ func compare(s *stored, programs map[programID]*program, boots []string, powerCu
 
 // program compares one program.
 func (c *comparison) program(boot string, p *program) {
-	s, t := c.stored, c.stored.times
 	c.programs++
-	local := func(at time.Time) time.Time { return at.Add(s.behind[boot]) } // by this machine's clock
+	local := func(at time.Time) time.Time { return at.Add(c.behind[boot]) } // by this machine's clock
 	if p.Error != "" {
-		s.fault("program %d (%s): %s", p.Number, p.Args, p.Error)
+		c.fault("program %d (%s): %s", p.Number, p.Args, p.Error)
 	}
-	if local(p.Began).After(t.down) && !p.Ended.IsZero() && local(p.Ended).Before(t.up) {
+	if local(p.Began).After(c.times.down) && !p.Ended.IsZero() && local(p.Ended).Before(c.times.up) {
 		c.inside[boot]++
 	}
-	cut := c.powerCut && local(p.Began).Before(t.reboot) &&
-		(p.Ended.IsZero() || local(p.Ended).After(t.reboot.Add(-cutLimit)))
+	cut := c.powerCut && local(p.Began).Before(c.times.reboot) &&
+		(p.Ended.IsZero() || local(p.Ended).After(c.times.reboot.Add(-cutLimit)))
 	if p.Ended.IsZero() && !cut {
-		s.fault("program %d (%s): its end was not reported", p.Number, p.Args)
+		c.fault("program %d (%s): its end was not reported", p.Number, p.Args)
 	}
 	before := c.cutCalls
 	for i := range p.Images {
@@ -124,41 +130,36 @@ func (c *comparison) program(boot string, p *program) {
 
 // image compares one process. A power cut may have lost its last calls, or all of them.
 func (c *comparison) image(boot string, p *program, i *stub.Image, cut bool) {
-	s := c.stored
-	id, got := s.find(boot, i)
+	id, got := c.find(boot, i)
 	c.matched[id], c.cut[id] = i, cut
-	if got == nil {
-		got = &traced{}
-	}
-	symbols := map[string]bool{}
-	for symbol := range i.Calls {
-		symbols[symbol] = tracedSymbols[symbol]
-	}
+	who := fmt.Sprintf("program %d (%s), pid %d", p.Number, p.Args, i.PID)
+	want := map[string]uint64{}
 	for symbol := range got.calls {
-		symbols[symbol] = true
+		want[symbol] = 0
 	}
-	for _, symbol := range slices.Sorted(maps.Keys(symbols)) {
-		if !symbols[symbol] {
-			continue
+	for symbol, calls := range i.Calls {
+		if _, seen := got.calls[symbol]; seen || tracedSymbols[symbol] {
+			want[symbol] = calls.OK + calls.Failed
 		}
-		want, have := i.Calls[symbol], got.calls[symbol]
-		c.calls += want
+	}
+	for _, symbol := range slices.Sorted(maps.Keys(want)) {
+		want, have := want[symbol], got.calls[symbol]
+		c.made += want
 		switch {
 		case want == have:
 		case cut && want > have:
 			c.cutCalls += want - have
 		case cut && p.Ended.IsZero(): // called after the last report
 		default:
-			s.fault("program %d (%s), pid %d: %d calls of %s are in the stream, the stub counted %d",
-				p.Number, p.Args, i.PID, have, symbol, want)
+			c.fault("%s: %d calls of %s are in the stream, the stub counted %d", who, have, symbol, want)
 		}
 	}
 	if got.exits != 1 && !cut {
-		s.fault("program %d (%s), pid %d: %d exits are in the stream", p.Number, p.Args, i.PID, got.exits)
+		c.fault("%s: %d exits are in the stream", who, got.exits)
 	}
 	if len(got.calls) > 0 && (got.first.Before(p.Began) || !p.Ended.IsZero() && got.last.After(p.Ended)) {
-		s.fault("program %d (%s), pid %d ran from %s to %s, and its events are from %s to %s",
-			p.Number, p.Args, i.PID, clock(p.Began), clock(p.Ended), clock(got.first), clock(got.last))
+		c.fault("%s ran from %s to %s, and its events are from %s to %s", who,
+			clock(p.Began), clock(p.Ended), clock(got.first), clock(got.last))
 	}
 }
 
@@ -166,6 +167,7 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // find returns the process of an image: the latest process with its PID that started before the image was loaded.
 func (s *stored) find(boot string, i *stub.Image) (id schema.ProcessID, p *traced) {
+	p = &traced{}
 	for other, q := range s.processes {
 		if other.BootID == boot && other.PID == i.PID && uint64(other.Start) <= i.Loaded && other.Start >= id.Start {
 			id, p = other, q
@@ -174,84 +176,49 @@ func (s *stored) find(boot string, i *stub.Image) (id schema.ProcessID, p *trace
 	return id, p
 }
 
-// printCut prints how much the power cut lost.
-func (c *comparison) printCut(f *fleet, boot string) {
-	for at, last := range c.stored.last {
-		if at.boot == boot {
+func (f *fleet) print(c *comparison) {
+	s, boots := c.stored, f.guest.boots
+	f.Say("truth: %d programs, %d calls; %d and %d programs ran entirely during the outage, before and after the %s",
+		c.programs, c.made, c.inside[boots[0]], c.inside[boots[1]], f.interruption())
+	f.Say("stream: %d batches, %d events of %d processes, %d of them from during the outage; "+
+		"%d batches were stored twice; %d events lost",
+		s.batches, s.events, len(s.processes), s.during, s.twice, s.lost)
+	f.Say("outbox: %d batches, %d events, %d bytes, drained in %.2f s",
+		s.kept.batches, s.kept.events, s.kept.bytes, s.kept.drained.Sub(s.times.up).Seconds())
+	if !f.powerCut {
+		return
+	}
+	for at, last := range s.last {
+		if at.boot == boots[0] {
 			f.Say("the last %s event of the first boot is from %.2f s before the cut",
-				at.kind, c.stored.times.reboot.Sub(last).Seconds())
+				at.kind, s.times.reboot.Sub(last).Seconds())
 		}
 	}
 	f.Say("the power cut lost %d calls of %d programs", c.cutCalls, c.incomplete)
 }
 
-func (c *comparison) print(f *fleet, m *machine) {
-	s := c.stored
-	batches := 0
-	for _, sums := range s.sums {
-		batches += len(sums)
-	}
-	f.Say("truth: %d programs, %d calls; %d and %d programs ran entirely during the outage, before and after the %s",
-		c.programs, c.calls, c.inside[m.boots[0]], c.inside[m.boots[1]], options{powerCut: c.powerCut}.interruption())
-	f.Say("stream: %d batches, %d events of %d processes, %d of them from during the outage; "+
-		"%d batches were stored twice; %d events lost", batches, s.events, len(s.processes), s.during, s.twice, s.lost)
-	f.Say("outbox: %d batches, %d events, %d bytes, drained in %.2f s",
-		s.kept.batches, s.kept.events, s.kept.bytes, s.kept.drained.Sub(s.times.up).Seconds())
-	for i, boot := range m.boots {
-		f.Say("clock of boot %d: at most %.2f s behind this machine's", i+1, s.behind[boot].Seconds())
-	}
-}
-
 // verifyLeak checks that gputap-leak, which ran all the time, has folded everything: its committed state is right,
 // and equals that of an undisturbed reader byte for byte.
-func verifyLeak(ctx context.Context, f *fleet, c *comparison) error {
-	tracker := fold.Leak.New().(*leak.Tracker)
-	reader := consumer.NewReader(consumer.ReaderOptions{}, f.js, tracker, slog.New(slog.DiscardHandler))
-	var saved shard.SavedState
-	if err := cluster.Until(ctx, startupLimit, func() (err error) {
-		if saved, err = shard.Saved(ctx, f.js, "leak", 0); err != nil {
-			return err
-		}
-		end, err := reader.Folded(ctx, saved.Sequence)
-		if err == nil && !end {
-			err = fmt.Errorf("gputap-leak has committed up to %d only", saved.Sequence)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	page, err := scrape.Get(f.page+"/metrics", "gputap_consumer_")
-	if err != nil {
-		return err
-	}
+func (f *fleet) verifyLeak(ctx context.Context, c *comparison) error {
 	if err := f.leak.Stop(syscall.SIGTERM, time.Minute); err != nil {
 		return err
 	}
-	state, err := reference.State(ctx, reader, tracker, saved.Sequence)
+	reader, err := reference.Compare(ctx, f.js, fold.Leak, 0, f.Path("leak.state"))
 	if err != nil {
 		return err
 	}
-	var faults []error
-	if !bytes.Equal(saved.State, state) {
-		faults = append(faults,
-			fmt.Errorf("gputap-leak's committed state (%d bytes) differs from an undisturbed reader's (%d bytes)",
-				len(saved.State), len(state)))
+	missing, lost := reader.Stats().Missing, reader.Lost()
+	if missing > 0 || lost != [schema.NumLosses]uint64{} {
+		err = fmt.Errorf("gputap-leak: %d batches missing, events lost by cause: %v", missing, lost)
 	}
-	missing, noMissing := page.Require("gputap_consumer_gap_batches_total")
-	lost, noLost := page.Require("gputap_consumer_producer_lost_events_total")
-	faults = append(faults, noMissing, noLost)
-	if missing > 0 || lost > 0 {
-		faults = append(faults, fmt.Errorf("gputap-leak: %.0f batches missing, %.0f events lost", missing, lost))
-	}
-	r := tracker.Report()
-	faults = append(faults, c.leak(&r))
+	r := reader.Fold.(*leak.Tracker).Report()
 	evidence := map[string]int{}
 	for i := range r.Processes {
 		evidence[r.Processes[i].Evidence]++
 	}
-	f.Say("gputap-leak: %.0f batches missing, %.0f events lost; %d processes, %v; %d bytes unfreed at exit",
-		missing, lost, len(r.Processes), evidence, r.Totals.UnfreedBytes)
-	return errors.Join(faults...)
+	f.Say("gputap-leak: %d batches missing; %d processes, %v; %d bytes unfreed at exit",
+		missing, len(r.Processes), evidence, r.Totals.UnfreedBytes)
+	return errors.Join(err, c.leak(&r))
 }
 
 // leak checks that the reported processes are those that ran, that all have ended with complete evidence, and that
@@ -263,16 +230,16 @@ func (c *comparison) leak(r *leak.Report) error {
 		p := &r.Processes[i]
 		found[p.ID] = true
 		want, evidence := c.matched[p.ID], "complete"
-		if c.cut[p.ID] && c.stored.processes[p.ID].exits == 0 {
+		if c.cut[p.ID] && c.processes[p.ID].exits == 0 {
 			evidence = "gap"
 		}
-		if want == nil || !p.Ended || p.Evidence != evidence || !c.cut[p.ID] && p.UnfreedBytes != want.Live {
+		if want == nil || !p.Ended || p.Evidence != evidence || !c.cut[p.ID] && p.UnfreedBytes != want.LiveBytes {
 			faults = append(faults,
 				fmt.Errorf("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v",
 					p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want))
 		}
 	}
-	for id, p := range c.stored.processes {
+	for id, p := range c.processes {
 		if p.memory && !found[id] {
 			faults = append(faults, fmt.Errorf("gputap-leak does not report process %d of boot %s", id.PID, id.BootID))
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/harness/stub"
+	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
@@ -22,16 +22,14 @@ func second(n float64) time.Time { return epoch.Add(time.Duration(n * float64(ti
 // scenario is a stream under construction, and the truth.
 type scenario struct {
 	stored   *stored
-	decoder  *schema.Decoder
-	batch    schema.Batch
 	programs map[programID]*program
 }
 
 func newScenario() *scenario {
 	t := times{down: epoch, reboot: second(50), up: second(100)}
 	return &scenario{
-		stored:  newStored(t, map[string]time.Duration{"a": 0, "b": 0}),
-		decoder: schema.NewDecoder(), programs: map[programID]*program{},
+		stored:   newStored(t, map[string]time.Duration{"a": 0, "b": 0}),
+		programs: map[programID]*program{},
 	}
 }
 
@@ -40,7 +38,7 @@ func (p *scenario) ran(boot string, number int, began, ended float64, n uint64) 
 	r := &program{
 		Number: number, Args: "w", Began: second(began), Ended: second(ended),
 		Images: []stub.Image{{PID: 10 + uint32(number), Loaded: uint64(began*1e9) + 2,
-			Calls: map[string]uint64{"cuMemAlloc_v2": n, "cuInit": 1}}},
+			Calls: map[string]stub.Call{"cuMemAlloc_v2": {OK: n}, "cuInit": {OK: 1}}}},
 	}
 	p.programs[programID{boot, number}] = r
 	return r
@@ -65,7 +63,7 @@ func (p *scenario) memory(t *testing.T, boot string, seq uint64, number int, beg
 	data := bytes.Clone(b.Encode(&schema.Header{
 		Kind: schema.KindMemory, Cluster: "c", Host: "h", BootID: boot, Run: 1, Seq: seq, ClockOffset: epoch.UnixNano(),
 	}))
-	if err := p.stored.take(p.decoder, &p.batch, data, second(101)); err != nil {
+	if err := p.stored.add(data, second(101)); err != nil {
 		t.Fatal(err)
 	}
 	return data
@@ -80,11 +78,11 @@ func TestCompareFindsEveryDifference(t *testing.T) {
 		{"no difference", "", false, func(*testing.T, *scenario) {}},
 		{"a call is missing", "2 calls of cuMemAlloc_v2 are in the stream, the stub counted 3", false,
 			func(_ *testing.T, p *scenario) {
-				p.programs[programID{"b", 1}].Images[0].Calls["cuMemAlloc_v2"] = 3
+				p.programs[programID{"b", 1}].Images[0].Calls["cuMemAlloc_v2"] = stub.Call{OK: 3}
 			}},
 		{"a call is stored twice", "2 calls of cuMemAlloc_v2 are in the stream, the stub counted 1", false,
 			func(_ *testing.T, p *scenario) {
-				p.programs[programID{"b", 1}].Images[0].Calls["cuMemAlloc_v2"] = 1
+				p.programs[programID{"b", 1}].Images[0].Calls["cuMemAlloc_v2"] = stub.Call{OK: 1}
 			}},
 		{"no batch of a program", "0 calls of cuMemAlloc_v2", false,
 			func(_ *testing.T, p *scenario) { p.ran("b", 2, 80, 81, 5) }},
@@ -126,10 +124,10 @@ func TestCompareFindsEveryDifference(t *testing.T) {
 			}},
 		{"a power cut lost the last calls", "", true, func(_ *testing.T, p *scenario) {
 			p.programs[programID{"a", 2}].Ended = time.Time{}
-			p.programs[programID{"a", 2}].Images[0].Calls["cuMemAlloc_v2"] = 9
+			p.programs[programID{"a", 2}].Images[0].Calls["cuMemAlloc_v2"] = stub.Call{OK: 9}
 		}},
 		{"a power cut lost old calls", "1 calls of cuMemAlloc_v2", true, func(_ *testing.T, p *scenario) {
-			p.programs[programID{"a", 1}].Images[0].Calls["cuMemAlloc_v2"] = 2
+			p.programs[programID{"a", 1}].Images[0].Calls["cuMemAlloc_v2"] = stub.Call{OK: 2}
 		}},
 		{"a power cut lost too much", "lost 43.0 s of memory", true,
 			func(_ *testing.T, p *scenario) { p.stored.times.reboot = second(92) }},
@@ -169,14 +167,14 @@ func TestLeakReportMustEqualTheStub(t *testing.T) {
 			r.Counters.UnmatchedFrees = 1
 		}},
 		{"cut and complete", "ended true, complete",
-			func(c *comparison, _ *leak.Report) { c.cut[id], c.stored.processes[id].exits = true, 0 }},
+			func(c *comparison, _ *leak.Report) { c.cut[id], c.processes[id].exits = true, 0 }},
 		{"cut", "", func(c *comparison, r *leak.Report) {
-			c.cut[id], c.stored.processes[id].exits, r.Processes[0].Evidence = true, 0, "gap"
+			c.cut[id], c.processes[id].exits, r.Processes[0].Evidence = true, 0, "gap"
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newScenario()
-			p.ran("a", 1, 0.5, 1, 1).Images[0].Live = 8
+			p.ran("a", 1, 0.5, 1, 1).Images[0].LiveBytes = 8
 			p.memory(t, "a", 1, 1, 0.5, 0.6, 0.99)
 			made := compare(p.stored, p.programs, nil, false)
 			r := leak.Report{Processes: []leak.Process{{Info: process.Info{ID: id}, Ended: true, Evidence: "complete",
