@@ -1,8 +1,11 @@
 package simulate
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -19,6 +22,7 @@ const (
 	// One of skewed hosts has a wrong wall clock, by at most mostOff.
 	skewed  = 32
 	mostOff = 10 * time.Minute
+	never   = schema.KTime(math.MaxInt64)
 )
 
 // fleet is what all hosts share.
@@ -32,6 +36,8 @@ type fleet struct {
 	lose    float64
 	restart bool
 	end     schema.KTime // since start; 0: never
+
+	builders [schema.NumKinds]sync.Pool
 }
 
 // host makes the batches of one host in the order of their due times.
@@ -47,6 +53,7 @@ type host struct {
 	step     int
 	seqs     [schema.NumKinds]uint64
 	move     move
+	inFlight [schema.NumKinds]sync.Mutex // held while a batch of the kind is not acked
 }
 
 // batch is one batch of a host.
@@ -101,15 +108,23 @@ func (h *host) begin(at schema.KTime) {
 // next returns the kind and the due time of the next batch, since the fleet's start. ok is false after the end.
 func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
 	s := &h.fleet.steps[h.step]
-	due, kind = h.begins+s.due, s.template.kind
+	due, kind = h.begins+s.due, s.batch.Kind
 	if h.nextBeat <= due {
 		due, kind = h.nextBeat, schema.KindHost
 	}
 	return due, kind, h.fleet.end == 0 || due <= h.fleet.end
 }
 
-// make appends the next batch to dst.
-func (h *host) make(c *copier, dst []byte) batch {
+// bytes is the size of the next batch, about.
+func (h *host) bytes() int {
+	if _, kind, _ := h.next(); kind == schema.KindHost {
+		return h.fleet.beat.bytes
+	}
+	return h.fleet.steps[h.step].bytes
+}
+
+// make returns the next batch.
+func (h *host) make() batch {
 	_, kind, _ := h.next()
 	h.seqs[kind]++
 	h.header.Seq = h.seqs[kind]
@@ -118,10 +133,10 @@ func (h *host) make(c *copier, dst []byte) batch {
 		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 {
 			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.hosts)*schema.KTime(h.index+1)
 		}
-		return batch{kind: kind, data: c.append(dst, h.fleet.beat, &h.header, &h.move)}
+		return batch{kind: kind, data: h.encode(h.fleet.beat.batch)}
 	}
 	s := &h.fleet.steps[h.step]
-	b := batch{kind: kind, events: s.template.events, data: c.append(dst, s.template, &h.header, &h.move)}
+	b := batch{kind: kind, events: s.batch.Events, data: h.encode(s.batch)}
 	if h.fleet.lose > 0 && h.random.Float64() < h.fleet.lose && !s.ends {
 		b.withheld = true
 		h.header.Lost[schema.LossSpool] += uint64(b.events)
@@ -131,4 +146,17 @@ func (h *host) make(c *copier, dst []byte) batch {
 		h.begin(h.begins + h.fleet.period)
 	}
 	return b
+}
+
+// encode returns a batch of the life as one of this host.
+func (h *host) encode(from *schema.Batch) []byte {
+	pool := &h.fleet.builders[from.Kind]
+	builder, _ := pool.Get().(*schema.Builder)
+	if builder == nil {
+		builder = schema.NewBuilder(from.Kind)
+	}
+	defer pool.Put(builder)
+	builder.Reset()
+	h.move.apply(from, builder)
+	return bytes.Clone(builder.Encode(&h.header))
 }

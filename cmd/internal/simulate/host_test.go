@@ -16,7 +16,7 @@ import (
 // fleetOf returns a fleet that is not connected to NATS.
 func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	t.Helper()
-	from, err := builtIn()
+	from, err := openRecording("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +29,11 @@ func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 
 // play calls each with every batch of a host until a time.
 func play(h *host, until time.Duration, each func(batch)) {
-	c := newCopier()
 	for {
 		if due, _, _ := h.next(); due > schema.KTime(until) {
 			return
 		}
-		each(h.make(c, nil))
+		each(h.make())
 	}
 }
 
@@ -122,7 +121,7 @@ func TestSameSeedMakesSameBytes(t *testing.T) {
 // TestLifeFoldsLikeTheRecording also expects no live process at the end of a life.
 func TestLifeFoldsLikeTheRecording(t *testing.T) {
 	t.Parallel()
-	from, err := builtIn()
+	from, err := openRecording("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,12 +242,9 @@ func BenchmarkMake(b *testing.B) {
 	for i := range hosts {
 		hosts[i] = f.host(i)
 	}
-	c, events, buf := newCopier(), 0, []byte(nil)
-	i := 0
+	events, i := 0, 0
 	for b.Loop() {
-		made := hosts[i%len(hosts)].make(c, buf[:0])
-		buf = made.data
-		events += made.events
+		events += hosts[i%len(hosts)].make().events
 		i++
 	}
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")

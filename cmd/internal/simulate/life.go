@@ -1,10 +1,12 @@
 package simulate
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -22,19 +24,19 @@ const longestPeriod = 1000 * 24 * time.Hour
 // life is a prepared recording: the batches of every host from its start until it starts over.
 type life struct {
 	steps  []step
-	beat   *template
+	beat   step // a heartbeat
 	period schema.KTime
 	events int
 	ids    uint32 // process and thread ids, from 1
 	gpus   uint64 // numbers in the last digits of UUIDs, from 0
-	bytes  int    // of the largest batch, about
 }
 
 // step is one batch.
 type step struct {
-	due      schema.KTime // since the start of the life
-	template *template
-	ends     bool // it has the exits at the end of a life
+	due   schema.KTime // since the start of the life
+	batch *schema.Batch
+	bytes int
+	ends  bool // it has the exits at the end of a life
 }
 
 // maker makes a life from a recording.
@@ -98,7 +100,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	m.exits()
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
-		m.close(m.open[kind])
+		m.close(kind)
 	}
 	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
 	m.heartbeat()
@@ -106,7 +108,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 		return nil, m.err
 	}
 	for _, s := range m.steps {
-		m.events += s.template.events
+		m.events += s.batch.Events
 	}
 	return &m.life, nil
 }
@@ -180,54 +182,55 @@ func (m *maker) number(id uint32) uint32 {
 
 // add puts one event into its kind's batch.
 func (m *maker) add(b *schema.Batch, i int) {
-	o := m.open[b.Kind]
 	at := m.pace.of(schema.KTime(b.Time().At(i)))
+	m.event(m.openAt(b.Kind, at), b, i, at)
+}
+
+// openAt returns the kind's open batch, which has room for an event at this time.
+func (m *maker) openAt(kind schema.Kind, at schema.KTime) *openBatch {
+	o := m.open[kind]
 	if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age || n%256 == 255 && o.Size() >= batchBytes {
-		m.close(o)
+		m.close(kind)
 	}
 	if o.Events() == 0 {
 		o.opened, o.last = at, 0
 	}
 	o.last = max(o.last, at)
-	m.event(o, b, i, at)
+	return o
 }
 
 // close turns the batch into a step. Due times of a kind never decrease.
-func (m *maker) close(o *openBatch) {
+func (m *maker) close(kind schema.Kind) {
+	o := m.open[kind]
 	if o.Events() == 0 {
 		return
 	}
 	o.due = max(o.due, o.last)
-	m.bytes = max(m.bytes, o.Size())
-	m.steps = append(m.steps, step{due: o.due, template: m.template(o.Builder)})
+	m.steps = append(m.steps, m.step(o.Builder, o.due))
 	o.Reset()
 	clear(o.graphs)
 }
 
-// template makes a template from the batch of a Builder. It keeps the first error.
-func (m *maker) template(b *schema.Builder) *template {
-	t, err := newTemplate(b.Encode(&schema.Header{}))
+// step makes a step from the batch of a Builder. It keeps the first error.
+func (m *maker) step(b *schema.Builder, due schema.KTime) step {
+	message := bytes.Clone(b.Encode(&schema.Header{}))
+	batch, err := decode(message)
 	if m.err == nil {
 		m.err = err
 	}
-	return t
+	return step{due: due, batch: batch, bytes: len(message)}
 }
 
 // exits ends all live processes after all other events.
 func (m *maker) exits() {
-	o := m.open[schema.KindMemory]
+	ended := false
 	for _, e := range m.order {
 		if e.ended {
 			continue
 		}
+		ended = true
 		at := m.period - m.lead
-		if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age {
-			m.close(o)
-		}
-		if o.Events() == 0 {
-			o.opened = at
-		}
-		o.last = at
+		o := m.openAt(schema.KindMemory, at)
 		o.AddMemory(&schema.Memory{
 			Time: at, Call: o.Call(schema.Calls[schema.CallExit].Ref()),
 			Thread: o.Thread(schema.Thread{
@@ -235,8 +238,8 @@ func (m *maker) exits() {
 			}),
 		})
 	}
-	if o.Events() > 0 {
-		m.close(o)
+	m.close(schema.KindMemory)
+	if ended {
 		m.steps[len(m.steps)-1].ends = true
 	}
 }
@@ -255,7 +258,7 @@ func (m *maker) heartbeat() {
 	for _, from := range m.from {
 		m.cards(b, from, told)
 	}
-	m.beat = m.template(b)
+	m.beat = m.step(b, 0)
 }
 
 func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bool) {
@@ -275,11 +278,11 @@ func (m *maker) uuid(recorded string) string {
 	}
 	to, ok := m.uuids[recorded]
 	if !ok {
-		prefix := "GPU-51500000-0000-4000-8000"
-		if len(recorded) > 4 && recorded[:4] == "MIG-" {
-			prefix = "MIG-51500000-0000-4000-8000"
+		prefix := "GPU-"
+		if strings.HasPrefix(recorded, "MIG-") {
+			prefix = "MIG-"
 		}
-		to = fmt.Sprintf("%s-%012x", prefix, m.gpus)
+		to = fmt.Sprintf("%s51500000-0000-4000-8000-%012x", prefix, m.gpus)
 		m.gpus++
 		m.uuids[recorded] = to
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -36,48 +38,25 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-const (
-	defaultHosts = 100
-	defaultRate  = 20_000
-	defaultAge   = time.Second
-	defaultDrain = 10 * time.Second
-	// overtime is the time that a late simulation continues after its Duration.
-	overtime = time.Second
-)
+// overtime is the time that a late simulation continues after its Duration.
+const overtime = time.Second
 
 func (o *Options) complete() error {
-	if o.Cluster == "" {
-		o.Cluster = "sim"
-	}
-	if o.Hosts == 0 {
-		o.Hosts = defaultHosts
-	}
-	if o.Rate == 0 {
-		o.Rate = defaultRate
-	}
-	if o.BatchAge == 0 {
-		o.BatchAge = defaultAge
-	}
-	if o.Drain == 0 {
-		o.Drain = defaultDrain
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Cluster = cmp.Or(o.Cluster, "sim")
+	o.Hosts = cmp.Or(o.Hosts, 100)
+	o.Rate = cmp.Or(o.Rate, 20_000)
+	o.BatchAge = cmp.Or(o.BatchAge, time.Second)
+	o.Drain = cmp.Or(o.Drain, 10*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	switch {
-	case len(o.Conns) == 0 || o.Topology == nil:
-		return errors.New("Options: a connection and a topology are required")
 	case o.Hosts < 1 || o.Hosts > maxHosts:
 		return fmt.Errorf("hosts: %d is not from 1 to %d", o.Hosts, maxHosts)
 	case !(o.Rate > 0 && o.Rate <= 1e12):
 		return fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
 	case !(o.Lose >= 0 && o.Lose < 1):
 		return fmt.Errorf("lose: %g is not from 0 to below 1", o.Lose)
-	case o.BatchAge < time.Millisecond || o.Duration < 0 || o.Drain < 0:
-		return fmt.Errorf(
-			"batch age %s must be at least 1 ms; duration %s and drain %s must not be negative", o.BatchAge, o.Duration,
-			o.Drain,
-		)
+	case o.BatchAge < time.Millisecond:
+		return fmt.Errorf("batch age: %s is below 1 ms", o.BatchAge)
 	case len(o.Cluster) > 255:
 		return errors.New("cluster: the name is longer than 255 bytes")
 	}
@@ -89,9 +68,15 @@ type Simulator struct {
 	options Options
 	fleet   *fleet
 	counts  counts
-	workers []*worker
-	began   atomic.Int64 // wall clock, ns; 0 before Run
-	ended   atomic.Int64
+	shards  *shards
+	log     *logWriter
+
+	deliveries sync.WaitGroup
+	failing    atomic.Int64 // batches in flight whose last publish failed
+	room       room
+
+	due                   []atomic.Int64 // of each host: when its next batch is due, ns since the fleet's start
+	began, stopped, ended atomic.Int64   // wall clock, ns; 0: not yet. stopped: no more batches are made
 }
 
 // New reads and prepares the profile, at about 100 ns per event.
@@ -99,10 +84,7 @@ func New(o Options) (*Simulator, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	from, err := builtIn()
-	if o.Profile != "" {
-		from, err = openRecording(o.Profile)
-	}
+	from, err := openRecording(o.Profile)
 	if err != nil {
 		return nil, err
 	}
@@ -115,75 +97,130 @@ func New(o Options) (*Simulator, error) {
 			"%d hosts with %d processes and threads each: use fewer hosts or a shorter recording", o.Hosts, l.ids,
 		)
 	}
-	return &Simulator{options: o, fleet: &fleet{
+	s := &Simulator{options: o, due: make([]atomic.Int64, o.Hosts), fleet: &fleet{
 		life: l, cluster: o.Cluster, seed: o.Seed, hosts: o.Hosts, lose: o.Lose, restart: o.Restart,
 		end: schema.KTime(o.Duration), stagger: min(schema.KTime(o.BatchAge), l.period),
-	}}, nil
+	}}
+	s.room.freed.L = &s.room.mu
+	return s, nil
 }
 
 // Run simulates until the Duration is over or ctx ends, and then waits for acks. It returns an error if the simulation
 // could not continue. Call it once; Stats returns the result.
-func (s *Simulator) Run(ctx context.Context) error {
+func (s *Simulator) Run(ctx context.Context) (err error) {
 	o := &s.options
-	places, err := newPlaces(ctx, o.Topology, o.Log)
-	if err != nil {
+	if s.shards, err = newShards(ctx, o.Topology, o.Log); err != nil {
 		return err
 	}
-	var log *logWriter
-	if o.LogPath != "" {
-		open := func() (*logWriter, error) { return createLog(o.LogPath) }
-		if o.Resume {
-			open = func() (*logWriter, error) { return s.resume(ctx, o.LogPath) }
-		}
-		if log, err = open(); err != nil {
+	var connections []jetstream.JetStream
+	for _, conn := range o.Conns {
+		js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout),
+			jetstream.WithPublishAsyncMaxPending(o.Hosts*int(schema.NumKinds)))
+		if err != nil {
 			return err
 		}
+		connections = append(connections, js)
+	}
+	switch {
+	case o.LogPath != "" && o.Resume:
+		s.log, err = s.resume(ctx, connections[0], o.LogPath)
+	case o.LogPath != "":
+		s.log, err = createLog(o.LogPath)
+	}
+	if err != nil {
+		return err
 	}
 	s.fleet.start = o.Start
 	if o.Start.IsZero() {
 		s.fleet.start = time.Now()
 	}
 	s.began.Store(time.Now().UnixNano())
-	err = errors.Join(s.run(ctx, places, log), log.close())
+	err = errors.Join(s.run(ctx, connections), s.log.close())
 	s.ended.Store(time.Now().UnixNano())
 	return err
 }
 
-func (s *Simulator) run(ctx context.Context, places *places, log *logWriter) error {
+var errDrained = errors.New("the time for the last acks is over")
+
+func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) error {
 	making, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.options.Duration > 0 {
 		making, stop = context.WithTimeout(ctx, s.options.Duration+overtime)
 		defer stop()
 	}
-	asking, stopAsking := context.WithCancel(context.WithoutCancel(ctx))
-	var asker, group sync.WaitGroup
-	asker.Go(func() { places.run(asking) })
-	defer func() {
-		stopAsking()
-		asker.Wait()
-	}()
-	conns := s.options.Conns
-	for i := range conns {
-		w := &worker{
-			fleet: s.fleet, conn: conns[i], places: places, log: log, counts: &s.counts, note: s.options.Log,
-			drain: s.options.Drain,
-		}
-		w.mostBytes = mostInFlight / len(conns)
-		for k := i; k < s.options.Hosts; k += len(conns) {
-			w.add(s.fleet.host(k))
-		}
-		s.workers = append(s.workers, w)
+	delivering, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	context.AfterFunc(making, func() {
+		s.stopped.CompareAndSwap(0, time.Now().UnixNano())
+		time.AfterFunc(s.options.Drain, func() { abort(errDrained) })
+	})
+	context.AfterFunc(delivering, stop)
+	var hosts sync.WaitGroup
+	for i := range s.options.Hosts {
+		h, js := s.fleet.host(i), connections[i%len(connections)]
+		hosts.Go(func() { s.play(making, delivering, h, js, abort) })
 	}
-	errs := make([]error, len(conns))
-	s.counts.running.Store(true)
-	for i, w := range s.workers {
-		group.Go(func() {
-			if errs[i] = w.run(making); errs[i] != nil {
-				stop()
+	hosts.Wait()
+	s.stopped.CompareAndSwap(0, time.Now().UnixNano())
+	stop()
+	s.deliveries.Wait()
+	if err := context.Cause(delivering); err != nil && !errors.Is(err, errDrained) {
+		return err
+	}
+	return nil
+}
+
+// play makes the batches of a host when they are due, and has them delivered, until making ends.
+func (s *Simulator) play(
+	making, delivering context.Context, h *host, js jetstream.JetStream, abort context.CancelCauseFunc,
+) {
+	for making.Err() == nil {
+		due, kind, ok := h.next()
+		if !ok {
+			s.due[h.index].Store(int64(never))
+			return
+		}
+		s.due[h.index].Store(int64(due))
+		if early := time.Until(s.fleet.start.Add(time.Duration(due))); early > 0 {
+			select {
+			case <-time.After(early):
+			case <-making.Done():
+				return
+			}
+		}
+		h.inFlight[kind].Lock()
+		bytes := h.bytes()
+		s.room.reserve(bytes)
+		done := func() {
+			s.room.release(bytes)
+			h.inFlight[kind].Unlock()
+		}
+		if making.Err() != nil {
+			done()
+			return
+		}
+		b := h.make()
+		if err := s.log.write(&b); err != nil {
+			done()
+			abort(err)
+			return
+		}
+		s.counts.made(&b)
+		if b.withheld {
+			done()
+			continue
+		}
+		d := delivery{Simulator: s, js: js, from: flow{h.header.Cluster, h.header.Host, kind}, data: b.data}
+		d.send()
+		s.deliveries.Go(func() {
+			defer done()
+			switch err := d.finish(delivering); {
+			case err == nil:
+				s.counts.acked(&b)
+			case delivering.Err() == nil:
+				abort(err)
 			}
 		})
 	}
-	group.Wait()
-	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -29,12 +30,12 @@ type Stats struct {
 // late is the delay up to which a simulation counts as on time. It covers scheduling and a round trip.
 const late = time.Second
 
-// counts are written by the workers. Any goroutine may read them.
+// counts of batches, events and bytes. Any goroutine may read and write them.
 type counts struct {
-	running                                      atomic.Bool // the workers exist
-	batches, events, bytes                       atomic.Uint64
-	withheldBatches, withheldEvents              atomic.Uint64
-	ackedBatches, ackedEvents, ackedBytes, again atomic.Uint64
+	batches, events, bytes                atomic.Uint64
+	withheldBatches, withheldEvents       atomic.Uint64
+	ackedBatches, ackedEvents, ackedBytes atomic.Uint64
+	retries                               atomic.Uint64
 }
 
 // Stats returns the figures so far. Any goroutine may call it at any time.
@@ -43,26 +44,23 @@ func (s *Simulator) Stats() Stats {
 	t := Stats{
 		Hosts: s.options.Hosts, AskedRate: s.options.Rate,
 		AckedBatches: c.ackedBatches.Load(), AckedEvents: c.ackedEvents.Load(), AckedBytes: c.ackedBytes.Load(),
-		Retries: c.again.Load(),
+		Retries: c.retries.Load(),
 		// loaded before Batches, so never more
 		WithheldBatches: c.withheldBatches.Load(), WithheldEvents: c.withheldEvents.Load(),
 		Batches: c.batches.Load(), Events: c.events.Load(), Bytes: c.bytes.Load(),
 	}
 	t.UnackedBatches = t.Batches - t.AckedBatches - t.WithheldBatches
 	t.UnackedEvents = t.Events - t.AckedEvents - t.WithheldEvents
-	began, ended := s.began.Load(), s.ended.Load()
+	began := s.began.Load()
 	if began == 0 {
 		return t
 	}
-	if ended == 0 {
-		ended = time.Now().UnixNano()
-	}
-	t.Seconds = max(time.Duration(ended-began).Seconds(), 1e-9)
+	now := time.Now().UnixNano()
+	t.Seconds = max(time.Duration(cmp.Or(s.ended.Load(), now)-began).Seconds(), 1e-9)
 	t.Rate = float64(t.AckedEvents) / t.Seconds
-	if c.running.Load() {
-		for _, w := range s.workers {
-			t.Behind = max(t.Behind, time.Duration(w.behind.Load()).Seconds())
-		}
+	elapsed := cmp.Or(s.stopped.Load(), now) - s.fleet.start.UnixNano()
+	for i := range s.due {
+		t.Behind = max(t.Behind, time.Duration(elapsed-s.due[i].Load()).Seconds())
 	}
 	t.KeptUp = t.Behind < late.Seconds()
 	return t

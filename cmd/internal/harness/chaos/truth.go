@@ -72,7 +72,7 @@ func readTruth(logs ...string) (*truth, error) {
 				return nil, err
 			}
 			if err := decoder.Decode(e.Data, &b); err != nil {
-				return nil, fmt.Errorf("log of %s: %w", e.Host, err)
+				return nil, fmt.Errorf("log %s: %w", path, err)
 			}
 			if err := t.add(&b, sum(e.Data), e.Withheld); err != nil {
 				return nil, err
