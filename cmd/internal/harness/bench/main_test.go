@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestRowsHaveDistinctLabels: a reader finds the value of a label once in its table, and each source is shown once.
+func TestRowsHaveDistinctLabels(t *testing.T) {
+	all := sections
+	for _, program := range agentTables {
+		s := section{title: program.title}
+		for _, l := range program.loads {
+			s.figures = append(s.figures, program.figures(&l)...)
+		}
+		all = append(all, s)
+	}
+	labels, sources := map[string]bool{}, map[string]bool{}
+	for _, s := range all {
+		for _, f := range s.figures {
+			label := s.title + ": " + f.what
+			if labels[label] || f.source != "" && sources[f.source] || strings.ContainsAny(label, "|\n") {
+				t.Errorf("row %s of %s is not distinct", label, f.source)
+			}
+			labels[label], sources[f.source] = true, true
+		}
+	}
+}
+
+// TestSourcesAreBenchmarks: a renamed benchmark is found before half an hour of measuring.
+func TestSourcesAreBenchmarks(t *testing.T) {
+	for _, s := range sections {
+		for _, f := range s.figures {
+			fields := strings.Fields(f.source)
+			name, _, _ := strings.Cut(fields[1], "/")
+			files, err := filepath.Glob("../../../../" + fields[0] + "/*_test.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = found || regexp.MustCompile(`func Benchmark`+name+`\(`).Match(text)
+			}
+			if !found || len(fields) != 3 {
+				t.Errorf("%q is no benchmark of the tree", f.source)
+			}
+		}
+	}
+}
+
+func TestShownConvertsUnits(t *testing.T) {
+	for source, row := range map[string]struct {
+		unit string
+		want float64
+	}{
+		"p B ns/event": {events, 20}, "p B events/s": {events, 50e-6}, "p B ns/op": {"ms", 50e-6},
+		"p B B/event": {"B/event", 50},
+	} {
+		f := figure{unit: row.unit, source: source}
+		if got := f.shown(50); got != row.want {
+			t.Errorf("%s is %g %s, want %g", source, got, row.unit, row.want)
+		}
+	}
+}
