@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -88,11 +87,7 @@ func (c *simulation) run(ctx context.Context, p *app.Process) (err error) {
 	if err != nil {
 		return err
 	}
-	js, err := jetstream.New(conns[0])
-	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	c.Conns, c.Topology, c.Log = conns, simulate.Topology(js), p.Log
+	c.Conns, c.Log = conns, p.Log
 	s, err := simulate.New(c.Options)
 	if err != nil {
 		return app.Usage(err)

@@ -4,26 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
 const (
-	mostInFlight  = 64 << 20 // bytes that are made and not acked
-	ackTimeout    = 5 * time.Second
-	firstRetry    = 50 * time.Millisecond
-	lastRetry     = 5 * time.Second
-	topologyTime  = 5 * time.Second // timeout of a read
-	topologyPause = time.Second     // between two reads
+	mostInFlight = 64 << 20 // bytes that are made and not acked
+	ackTimeout   = 5 * time.Second
+	firstRetry   = 50 * time.Millisecond
+	lastRetry    = 5 * time.Second
 )
 
 // flow is the origin of batches that are published in order.
@@ -101,7 +96,7 @@ func (d *delivery) finish(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		d.counts.retries.Add(1)
+		d.retries.Add(1)
 		d.send()
 	}
 }
@@ -135,62 +130,4 @@ func (r *room) release(bytes int) {
 	defer r.mu.Unlock()
 	r.bytes -= bytes
 	r.freed.Signal()
-}
-
-// Topology returns a function that reads the topology. Without a stored topology there is one shard, number 0.
-func Topology(js jetstream.JetStream) func(context.Context) (schema.Topology, error) {
-	return func(ctx context.Context) (schema.Topology, error) {
-		ctx, cancel := context.WithTimeout(ctx, topologyTime)
-		defer cancel()
-		t, err := eventbus.ReadTopology(ctx, js)
-		if errors.Is(err, eventbus.ErrNoTopology) {
-			return schema.Topology{Generation: 1, Shards: 1}, nil
-		}
-		return t, err
-	}
-}
-
-// shards holds the topology.
-type shards struct {
-	read    func(context.Context) (schema.Topology, error)
-	log     *slog.Logger
-	current atomic.Pointer[schema.Topology]
-	reading sync.Mutex
-	last    time.Time // end of the last read
-}
-
-func newShards(ctx context.Context, read func(context.Context) (schema.Topology, error), log *slog.Logger) (
-	*shards, error,
-) {
-	t, err := read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &shards{read: read, log: log}
-	s.current.Store(&t)
-	return s, nil
-}
-
-func (s *shards) subject(of flow) string {
-	return schema.Subject(s.current.Load().Shard(of.cluster, of.host), of.cluster, of.host, of.kind)
-}
-
-// refresh reads the topology again, unless another goroutine does so or did so a moment ago.
-func (s *shards) refresh(ctx context.Context) {
-	if !s.reading.TryLock() {
-		return
-	}
-	defer s.reading.Unlock()
-	if time.Since(s.last) < topologyPause {
-		return
-	}
-	t, err := s.read(ctx)
-	s.last = time.Now()
-	switch now := s.current.Load(); {
-	case err != nil:
-		s.log.Debug("read topology failed", "err", err)
-	case t.Generation != now.Generation || t.First != now.First || t.Shards != now.Shards:
-		s.current.Store(&t)
-		s.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)
-	}
 }

@@ -14,11 +14,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Limits of a profile, which is kept in memory.
-const (
-	maxProfileBytes  = 128 << 20 // unpacked
-	maxProfileEvents = 1 << 20
-)
+// maxProfileEvents limits a profile, which is kept in memory.
+const maxProfileEvents = 1 << 20
 
 // pytorch is the start of the recorded run in schema/testdata: the built-in profile.
 //
@@ -93,15 +90,12 @@ type runKind struct {
 
 // loader collects the batches of one recording.
 type loader struct {
-	batches       recording
-	seqs          map[runKind]uint64
-	bytes, events int
+	batches recording
+	seqs    map[runKind]uint64
+	events  int
 }
 
 func (l *loader) add(message []byte) error {
-	if l.bytes += len(message); l.bytes > maxProfileBytes {
-		return fmt.Errorf("more than %d MiB: use a shorter recording", maxProfileBytes>>20)
-	}
 	b, err := decode(message)
 	if err != nil || b.Kind == schema.KindNone {
 		return err

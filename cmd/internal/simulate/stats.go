@@ -30,24 +30,23 @@ type Stats struct {
 // late is the delay up to which a simulation counts as on time. It covers scheduling and a round trip.
 const late = time.Second
 
-// counts of batches, events and bytes. Any goroutine may read and write them.
-type counts struct {
-	batches, events, bytes                atomic.Uint64
-	withheldBatches, withheldEvents       atomic.Uint64
-	ackedBatches, ackedEvents, ackedBytes atomic.Uint64
-	retries                               atomic.Uint64
+// tally counts batches. Any goroutine may use it.
+type tally struct{ batches, events, bytes atomic.Uint64 }
+
+func (t *tally) add(b *batch) {
+	t.batches.Add(1)
+	t.events.Add(uint64(b.events))
+	t.bytes.Add(uint64(len(b.data)))
 }
 
 // Stats returns the figures so far. Any goroutine may call it at any time.
 func (s *Simulator) Stats() Stats {
-	c := &s.counts
 	t := Stats{
-		Hosts: s.options.Hosts, AskedRate: s.options.Rate,
-		AckedBatches: c.ackedBatches.Load(), AckedEvents: c.ackedEvents.Load(), AckedBytes: c.ackedBytes.Load(),
-		Retries: c.retries.Load(),
-		// loaded before Batches, so never more
-		WithheldBatches: c.withheldBatches.Load(), WithheldEvents: c.withheldEvents.Load(),
-		Batches: c.batches.Load(), Events: c.events.Load(), Bytes: c.bytes.Load(),
+		Hosts: s.options.Hosts, AskedRate: s.options.Rate, Retries: s.retries.Load(),
+		AckedBatches: s.acked.batches.Load(), AckedEvents: s.acked.events.Load(), AckedBytes: s.acked.bytes.Load(),
+		// loaded before those of all batches, so never more
+		WithheldBatches: s.withheld.batches.Load(), WithheldEvents: s.withheld.events.Load(),
+		Batches: s.made.batches.Load(), Events: s.made.events.Load(), Bytes: s.made.bytes.Load(),
 	}
 	t.UnackedBatches = t.Batches - t.AckedBatches - t.WithheldBatches
 	t.UnackedEvents = t.Events - t.AckedEvents - t.WithheldEvents
@@ -64,20 +63,4 @@ func (s *Simulator) Stats() Stats {
 	}
 	t.KeptUp = t.Behind < late.Seconds()
 	return t
-}
-
-func (c *counts) made(b *batch) {
-	c.batches.Add(1)
-	c.events.Add(uint64(b.events))
-	c.bytes.Add(uint64(len(b.data)))
-	if b.withheld {
-		c.withheldBatches.Add(1)
-		c.withheldEvents.Add(uint64(b.events))
-	}
-}
-
-func (c *counts) acked(b *batch) {
-	c.ackedBatches.Add(1)
-	c.ackedEvents.Add(uint64(b.events))
-	c.ackedBytes.Add(uint64(len(b.data)))
 }

@@ -101,14 +101,15 @@ func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
 
 // messagesOf counts the messages of each shard that a fold reads.
 func (b *bench) messagesOf(ctx context.Context, fold string) (each []int, err error) {
+	wanted := reads(fold)
 	for shard, s := range b.streams {
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(schema.ShardSubjects(shard)))
+		if err != nil {
+			return nil, fmt.Errorf("count the messages of shard %d: %w", shard, err)
+		}
 		each = append(each, 0)
-		for _, filter := range filters(fold, shard) {
-			info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
-			if err != nil {
-				return nil, fmt.Errorf("count the messages of shard %d: %w", shard, err)
-			}
-			for _, n := range info.State.Subjects {
+		for subject, n := range info.State.Subjects {
+			if wanted(subject) {
 				each[shard] += int(n)
 			}
 		}

@@ -57,31 +57,26 @@ func (b *bench) fill(ctx context.Context) error {
 		return err
 	}
 	b.Say("fill with %.0f M events", b.events/1e6)
-	before, err := b.read()
-	if err != nil {
-		return err
-	}
 	p, err := b.startSimulator("fill", b.fillRate, b.fillAge)
 	if err != nil {
 		return err
 	}
-	for now := begin; (now-begin)*size < b.events; {
-		if err := errors.Join(cluster.Sleep(ctx, 200*time.Millisecond), cluster.CheckRunning(p)); err != nil {
-			return err
+	var stats simulate.Stats
+	u, err := b.using(func() (err error) {
+		for now := begin; (now-begin)*size < b.events; {
+			if err := errors.Join(cluster.Sleep(ctx, 200*time.Millisecond), cluster.CheckRunning(p)); err != nil {
+				return err
+			}
+			if now, err = b.stored(ctx); err != nil {
+				return err
+			}
 		}
-		if now, err = b.stored(ctx); err != nil {
-			return err
-		}
-	}
-	stats, err := stopSimulator(p)
+		stats, err = stopSimulator(p)
+		return err
+	}, p)
 	if err != nil {
 		return err
 	}
-	after, err := b.read(p)
-	if err != nil {
-		return err
-	}
-	u := before.until(after)
 	b.printFill(&u, &stats)
 	return nil
 }

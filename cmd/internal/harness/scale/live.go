@@ -27,7 +27,7 @@ type span struct {
 }
 
 type liveFold struct {
-	name                   string
+	fold                   string
 	cpu, messages, mostLag float64
 }
 
@@ -92,53 +92,45 @@ func (b *bench) caughtUp(list []*instances, perSecond float64) error {
 }
 
 // span measures what the simulator and the folds use.
-func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*instances) (*span, error) {
+func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*instances) (r *span, err error) {
+	r = &span{folds: make([]liveFold, len(list))}
 	processes, cpus := []*cluster.Process{simulator}, [][]int{b.simulatorCPUs}
-	r := &span{folds: make([]liveFold, len(list))}
 	for i, in := range list {
 		processes, cpus = append(processes, in.processes...), append(cpus, in.cpus()...)
-		s, err := b.sample(in)
-		if err != nil {
-			return nil, err
-		}
-		r.folds[i] = liveFold{name: in.fold, messages: -s.messages}
+		r.folds[i].fold = in.fold
 	}
-	begin, err := b.stored(ctx)
-	if err != nil {
-		return nil, err
-	}
-	before, err := b.read(processes...)
-	if err != nil {
-		return nil, err
-	}
-	for until := time.Now().Add(b.liveSpan); time.Now().Before(until); {
-		if err := errors.Join(cluster.Sleep(ctx, sampleWait), cluster.CheckRunning(processes...)); err != nil {
-			return nil, err
-		}
+	var samples [][]sample // of each fold
+	look := func() error {
+		now := make([]sample, len(list))
 		for i, in := range list {
-			s, err := b.sample(in)
-			if err != nil {
-				return nil, err
+			if now[i], err = b.sample(in); err != nil {
+				return err
 			}
-			r.folds[i].mostLag = max(r.folds[i].mostLag, s.lag)
+			r.folds[i].mostLag = max(r.folds[i].mostLag, now[i].lag)
 		}
+		samples = append(samples, now)
+		return nil
 	}
-	after, err := b.read(processes...)
-	if err != nil {
-		return nil, err
-	}
-	end, err := b.stored(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.use, r.stored = before.until(after), end-begin
-	for i, in := range list {
-		s, err := b.sample(in)
+	r.use, err = b.using(func() error {
+		begin, err := b.stored(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r.folds[i].messages += s.messages
+		for until := time.Now().Add(b.liveSpan); time.Now().Before(until); {
+			if err := errors.Join(look(), cluster.Sleep(ctx, sampleWait), cluster.CheckRunning(processes...)); err != nil {
+				return err
+			}
+		}
+		end, err := b.stored(ctx)
+		r.stored = end - begin
+		return errors.Join(err, look())
+	}, processes...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
 		r.folds[i].cpu = r.cpu[1+i]
+		r.folds[i].messages = samples[len(samples)-1][i].messages - samples[0][i].messages
 	}
 	r.limit = b.limit(&r.use, "simulator and instances", cpus...)
 	return r, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,17 +30,14 @@ func noop(ctx context.Context, args []string) error {
 	defer nc.Close()
 	arrived := make(chan struct{}, 1024)
 	owned := (shards - part + parts - 1) / parts
+	wanted := reads(name)
 	for shard := part; shard < shards; shard += parts {
-		wanted, config := filters(name, shard), jetstream.OrderedConsumerConfig{}
-		if len(wanted) == 1 {
-			config.FilterSubjects = wanted
-		}
-		ordered, err := js.OrderedConsumer(ctx, schema.StreamName(shard), config)
+		ordered, err := js.OrderedConsumer(ctx, schema.StreamName(shard), jetstream.OrderedConsumerConfig{})
 		if err != nil {
 			return err
 		}
 		if _, err := ordered.Consume(func(m jetstream.Msg) {
-			if matches(wanted, m.Subject()) {
+			if wanted(m.Subject()) {
 				arrived <- struct{}{}
 			}
 		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/owned), leastPull)),
@@ -77,21 +73,13 @@ const (
 	pullHeartbeat = time.Second
 )
 
-// matches selects the fold's messages of a shard by the last token of the subject, as package consumer does.
-func matches(wanted []string, subject string) bool {
-	kind := subject[strings.LastIndexByte(subject, '.'):]
-	return slices.ContainsFunc(wanted, func(filter string) bool { return strings.HasSuffix(filter, kind) })
-}
-
-// filters returns the subjects that a fold reads of one shard.
-func filters(name string, shard int) []string {
-	list := []string{schema.KindSubjects(shard, schema.KindHost)}
+// reads returns a function that selects the messages that a fold reads, by the last token of the subject.
+func reads(name string) func(subject string) bool {
+	wanted := map[string]bool{schema.KindHost.String(): true}
 	for _, kind := range fold.ByName(name).Kinds() {
-		if s := schema.KindSubjects(shard, kind); s != list[0] {
-			list = append(list, s)
-		}
+		wanted[kind.String()] = true
 	}
-	return list
+	return func(subject string) bool { return wanted[subject[strings.LastIndexByte(subject, '.')+1:]] }
 }
 
 // noops has no-op consumers read the messages of each shard, and returns how many they read a second together.

@@ -57,17 +57,14 @@ func (h *hostRun) trace(ctx context.Context) (*pass, error) {
 	if err := h.call(ctx); err != nil {
 		return nil, err
 	}
-	begin, err := h.read(h.producer)
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	h.producer.Signal(syscall.SIGCONT)
-	after, err := h.done(ctx, before, began)
-	if err != nil {
-		return nil, err
-	}
-	end, err := h.read(h.producer)
+	var began time.Time
+	var after scrape.Page
+	u, err := h.using(func() (err error) {
+		began = time.Now()
+		h.producer.Signal(syscall.SIGCONT)
+		after, err = h.done(ctx, before, began)
+		return err
+	}, h.producer)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +74,7 @@ func (h *hostRun) trace(ctx context.Context) (*pass, error) {
 	}
 	h.first, h.last, h.called = first+1, last, h.called+hostRound
 	const bytes = "gputap_producer_published_bytes_total"
-	return &pass{use: begin.until(end), events: hostRound, published: published{
+	return &pass{use: u, events: hostRound, published: published{
 		Seconds:  h.acks.last.Load().Sub(began).Seconds(),
 		Messages: all - messages, Bytes: after.Sum(bytes) - before.Sum(bytes),
 	}}, nil
@@ -152,19 +149,14 @@ func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
 			return nil, err
 		}
 	}
-	begin, err := h.read(p)
+	u, err := h.using(func() error {
+		p.Signal(syscall.SIGUSR1)
+		return h.wait(ctx, p)
+	}, p)
 	if err != nil {
 		return nil, err
 	}
-	p.Signal(syscall.SIGUSR1)
-	if err := h.wait(ctx, p); err != nil {
-		return nil, err
-	}
-	end, err := h.read(p)
-	if err != nil {
-		return nil, err
-	}
-	result := &pass{use: begin.until(end), events: hostRound}
+	result := &pass{use: u, events: hostRound}
 	text, err := os.ReadFile(p.Out)
 	if err == nil {
 		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), ready)), &result.published)

@@ -45,6 +45,19 @@ func (b *bench) read(processes ...*cluster.Process) (r reading, err error) {
 	return r, nil
 }
 
+// using returns what the processes, the nodes and the machine use while do runs. do may end the processes.
+func (b *bench) using(do func() error, processes ...*cluster.Process) (use, error) {
+	before, err := b.read(processes...)
+	if err != nil {
+		return use{}, err
+	}
+	if err := do(); err != nil {
+		return use{}, err
+	}
+	after, err := b.read(processes...)
+	return before.until(after), err
+}
+
 // traffic returns the bytes that a node has received and sent.
 func traffic(monitor string) (in, out float64, err error) {
 	var v struct {
@@ -84,11 +97,7 @@ type use struct {
 func (a reading) until(b reading) use {
 	u := use{seconds: b.at.Sub(a.at).Seconds(), in: b.in - a.in, out: b.out - a.out}
 	for i := range b.processes {
-		cpu := b.processes[i].CPU
-		if i < len(a.processes) { // else it was started later
-			cpu -= a.processes[i].CPU
-		}
-		u.cpu = append(u.cpu, cpu.Seconds())
+		u.cpu = append(u.cpu, (b.processes[i].CPU - a.processes[i].CPU).Seconds())
 	}
 	for i := range b.nodes {
 		u.nodes[i] = (b.nodes[i].CPU - a.nodes[i].CPU).Seconds()

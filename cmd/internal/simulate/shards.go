@@ -1,0 +1,71 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	topologyTime  = 5 * time.Second // timeout of a read
+	topologyPause = time.Second     // between two reads
+)
+
+// shards holds the topology.
+type shards struct {
+	js      jetstream.JetStream
+	log     *slog.Logger
+	current atomic.Pointer[schema.Topology]
+	reading sync.Mutex
+	last    time.Time // end of the last read
+}
+
+func newShards(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*shards, error) {
+	s := &shards{js: js, log: log}
+	t, err := s.read(ctx)
+	s.current.Store(&t)
+	return s, err
+}
+
+// read reads the topology. Without a stored topology there is one shard, number 0.
+func (s *shards) read(ctx context.Context) (schema.Topology, error) {
+	ctx, cancel := context.WithTimeout(ctx, topologyTime)
+	defer cancel()
+	t, err := eventbus.ReadTopology(ctx, s.js)
+	if errors.Is(err, eventbus.ErrNoTopology) {
+		return schema.Topology{Generation: 1, Shards: 1}, nil
+	}
+	return t, err
+}
+
+func (s *shards) subject(of flow) string {
+	return schema.Subject(s.current.Load().Shard(of.cluster, of.host), of.cluster, of.host, of.kind)
+}
+
+// refresh reads the topology again, unless another goroutine does so or did so a moment ago.
+func (s *shards) refresh(ctx context.Context) {
+	if !s.reading.TryLock() {
+		return
+	}
+	defer s.reading.Unlock()
+	if time.Since(s.last) < topologyPause {
+		return
+	}
+	t, err := s.read(ctx)
+	s.last = time.Now()
+	switch now := s.current.Load(); {
+	case err != nil:
+		s.log.Debug("read topology failed", "err", err)
+	case t.Generation != now.Generation || t.First != now.First || t.Shards != now.Shards:
+		s.current.Store(&t)
+		s.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)
+	}
+}
