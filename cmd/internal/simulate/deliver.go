@@ -75,7 +75,7 @@ func (d *delivery) finish(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if failed && d.failing.Add(-1) == 0 { // until then a part of the shards is unreachable
-				d.options.Log.Info("publishing again", "subject", d.subject)
+				d.fleet.Log.Info("publishing again", "subject", d.subject)
 			}
 			return nil
 		case tooLarge(err):
@@ -87,7 +87,7 @@ func (d *delivery) finish(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if !failed && d.failing.Add(1) == 1 {
-			d.options.Log.Warn("publish failed; retrying", "subject", d.subject, "err", err)
+			d.fleet.Log.Warn("publish failed; retrying", "subject", d.subject, "err", err)
 		}
 		failed = true
 		d.shards.refresh(ctx)

@@ -26,7 +26,6 @@ type life struct {
 	steps  []step
 	beat   step // a heartbeat
 	period schema.KTime
-	events int
 	ids    uint32 // process and thread ids, from 1
 	gpus   uint64 // numbers in the last digits of UUIDs, from 0
 }
@@ -92,10 +91,9 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	m.pace = newPace(times, m.lead, m.period-m.lead, uint64(min(max(perAge/4, leastWindow), mostWindow)))
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		m.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), graphs: map[uint32]bool{}}
-	}
-	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		for _, e := range m.inOrder(kind) {
-			m.add(e.of, e.index)
+			at := m.pace.of(schema.KTime(e.time))
+			m.event(m.openAt(kind, at), e.of, e.index, at)
 		}
 	}
 	m.exits()
@@ -104,13 +102,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
 	m.heartbeat()
-	if m.err != nil {
-		return nil, m.err
-	}
-	for _, s := range m.steps {
-		m.events += s.batch.Events
-	}
-	return &m.life, nil
+	return &m.life, m.err
 }
 
 // recorded is one event of the recording.
@@ -180,12 +172,6 @@ func (m *maker) number(id uint32) uint32 {
 	return n
 }
 
-// add puts one event into its kind's batch.
-func (m *maker) add(b *schema.Batch, i int) {
-	at := m.pace.of(schema.KTime(b.Time().At(i)))
-	m.event(m.openAt(b.Kind, at), b, i, at)
-}
-
 // openAt returns the kind's open batch, which has room for an event at this time.
 func (m *maker) openAt(kind schema.Kind, at schema.KTime) *openBatch {
 	o := m.open[kind]
@@ -244,31 +230,26 @@ func (m *maker) exits() {
 	}
 }
 
-// heartbeat makes the heartbeat: the libraries of the recording's last heartbeat and every GPU of the recording.
+// heartbeat makes the heartbeat: the libraries of the recording's last heartbeat and every GPU of the recording, as a
+// heartbeat describes it if one does.
 func (m *maker) heartbeat() {
 	b := schema.NewBuilder(schema.KindHost)
 	b.Linux, b.Producer = "simulated", "simulated"
-	told := map[string]bool{"": true}
-	for _, from := range m.from {
-		if from.Kind == schema.KindHost {
+	isOther := func(from *schema.Batch) bool { return from.Kind != schema.KindHost }
+	heartbeats, known := slices.DeleteFunc(slices.Clone(m.from), isOther), map[string]bool{"": true}
+	for _, from := range slices.Concat(heartbeats, m.from) {
+		if !isOther(from) {
 			b.Libraries, b.Linux = from.Libraries, from.Linux
-			m.cards(b, from, told)
 		}
-	}
-	for _, from := range m.from {
-		m.cards(b, from, told)
+		for _, g := range from.GPUs {
+			if !known[g.UUID] {
+				known[g.UUID] = true
+				g.UUID, g.Inferred = m.uuid(g.UUID), false
+				b.GPU(g)
+			}
+		}
 	}
 	m.beat = m.step(b, 0)
-}
-
-func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bool) {
-	for _, g := range from.GPUs {
-		if !told[g.UUID] {
-			told[g.UUID] = true
-			g.UUID, g.Inferred = m.uuid(g.UUID), false
-			to.GPU(g)
-		}
-	}
 }
 
 // uuid gives each GPU a number in the last 12 digits of its UUID.

@@ -78,19 +78,6 @@ func ReadLog(path string) iter.Seq2[Entry, error] {
 			return
 		}
 		defer file.Close()
-		for e, err := range entries(file) {
-			if err != nil {
-				err = fmt.Errorf("log %s: %w", path, err)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-func entries(file *os.File) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
 		next := schema.Recording(bufio.NewReaderSize(file, 1<<20))
 		for at := 0; ; {
 			message, err := next()
@@ -101,7 +88,7 @@ func entries(file *os.File) iter.Seq2[Entry, error] {
 				err = errors.New("malformed entry")
 			}
 			if err != nil {
-				yield(Entry{}, fmt.Errorf("byte %d: %w", at, err))
+				yield(Entry{}, fmt.Errorf("log %s, byte %d: %w", path, at, err))
 				return
 			}
 			if !yield(Entry{Withheld: message[0] == 1, Data: message[1:]}, nil) {
@@ -115,16 +102,9 @@ func entries(file *os.File) iter.Seq2[Entry, error] {
 // resume continues the log of a simulation that was killed. For each host and kind only the last batch may have been in
 // flight, so resume publishes it again. Later batches come from a new boot of each host.
 func (s *Simulator) resume(ctx context.Context, js jetstream.JetStream, path string) (*logWriter, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	last, end, err := lastOfEach(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return createLog(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
-	}
-	last, end, err := lastOfEach(file)
-	if err == nil {
-		err = file.Truncate(end) // a truncated entry was not published
 	}
 	for from, data := range last {
 		if err == nil {
@@ -133,23 +113,26 @@ func (s *Simulator) resume(ctx context.Context, js jetstream.JetStream, path str
 			err = d.finish(ctx)
 		}
 	}
-	if err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("resume the log %s: %w", path, err)
+	if err == nil {
+		err = os.Truncate(path, end) // a truncated entry was not published
 	}
-	return &logWriter{file: file}, nil
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	return &logWriter{file: file}, err
 }
 
 // lastOfEach returns the last published batch of each host and kind, and the end of the last complete entry.
-func lastOfEach(file *os.File) (last map[flow][]byte, end int64, err error) {
+func lastOfEach(path string) (last map[flow][]byte, end int64, err error) {
 	last = map[flow][]byte{}
 	decoder, b := schema.NewDecoder(), &schema.Batch{}
-	for e, err := range entries(file) {
-		if err == nil {
-			err = decoder.Decode(e.Data, b)
-		}
+	for e, err := range ReadLog(path) {
 		if err != nil {
 			return nil, 0, err
+		}
+		if err := decoder.Decode(e.Data, b); err != nil {
+			return nil, 0, fmt.Errorf("log %s, byte %d: %w", path, end, err)
 		}
 		if !e.Withheld {
 			last[flow{b.Cluster, b.Host, b.Kind}] = bytes.Clone(e.Data)

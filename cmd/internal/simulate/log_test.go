@@ -134,7 +134,7 @@ func FuzzRecording(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet := &fleet{life: l, cluster: "sim", start: past, hosts: 1}
+		fleet := &fleet{life: l, Options: Options{Cluster: "sim", Start: past, Hosts: 1}}
 		h, decoder := fleet.host(0), schema.NewDecoder()
 		var b schema.Batch
 		for range len(l.steps) + 1 {

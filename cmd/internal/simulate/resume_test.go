@@ -39,12 +39,7 @@ func TestResumeRepublishesLastOfEachFlow(t *testing.T) {
 	if err := os.Truncate(path, whole.Size()+9); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	last, end, err := lastOfEach(file)
+	last, end, err := lastOfEach(path)
 	if err != nil || end != whole.Size() {
 		t.Errorf("whole entries end at %d, want %d: %v", end, whole.Size(), err)
 	}

@@ -39,10 +39,9 @@ const overtime = time.Second
 
 // Simulator is one simulation.
 type Simulator struct {
-	options Options
-	fleet   *fleet
-	shards  *shards
-	log     *logWriter
+	fleet  *fleet
+	shards *shards
+	log    *logWriter
 
 	made, withheld, acked tally
 	retries               atomic.Uint64
@@ -78,10 +77,7 @@ func New(o Options) (*Simulator, error) {
 			"%d hosts with %d processes and threads each: use fewer hosts or a shorter recording", o.Hosts, l.ids,
 		)
 	}
-	s := &Simulator{options: o, due: make([]atomic.Int64, o.Hosts), fleet: &fleet{
-		life: l, cluster: o.Cluster, seed: o.Seed, hosts: o.Hosts, lose: o.Lose, restart: o.Restart,
-		end: schema.KTime(o.Duration), stagger: min(schema.KTime(o.BatchAge), l.period),
-	}}
+	s := &Simulator{due: make([]atomic.Int64, o.Hosts), fleet: &fleet{Options: o, life: l}}
 	s.room.freed.L = &s.room.mu
 	return s, nil
 }
@@ -89,7 +85,7 @@ func New(o Options) (*Simulator, error) {
 // Run simulates until the Duration is over or ctx ends, and then waits for acks. It returns an error if the simulation
 // could not continue. Call it once; Stats returns the result.
 func (s *Simulator) Run(ctx context.Context) (err error) {
-	o := &s.options
+	o := &s.fleet.Options
 	var connections []jetstream.JetStream
 	for _, conn := range o.Conns {
 		js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout),
@@ -111,9 +107,8 @@ func (s *Simulator) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.fleet.start = o.Start
 	if o.Start.IsZero() {
-		s.fleet.start = time.Now()
+		o.Start = time.Now()
 	}
 	s.began.Store(time.Now().UnixNano())
 	err = errors.Join(s.run(ctx, connections), s.log.close())
@@ -126,19 +121,19 @@ var errDrained = errors.New("the time for the last acks is over")
 func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) error {
 	making, stop := context.WithCancel(ctx)
 	defer stop()
-	if s.options.Duration > 0 {
-		making, stop = context.WithTimeout(ctx, s.options.Duration+overtime)
+	if s.fleet.Duration > 0 {
+		making, stop = context.WithTimeout(ctx, s.fleet.Duration+overtime)
 		defer stop()
 	}
 	delivering, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	context.AfterFunc(making, func() {
 		s.stopped.CompareAndSwap(0, time.Now().UnixNano())
-		time.AfterFunc(s.options.Drain, func() { abort(errDrained) })
+		time.AfterFunc(s.fleet.Drain, func() { abort(errDrained) })
 	})
 	context.AfterFunc(delivering, stop)
 	var hosts sync.WaitGroup
-	for i := range s.options.Hosts {
+	for i := range s.fleet.Hosts {
 		h, js := s.fleet.host(i), connections[i%len(connections)]
 		hosts.Go(func() { s.play(making, delivering, h, js, abort) })
 	}
@@ -157,24 +152,24 @@ func (s *Simulator) play(
 	making, delivering context.Context, h *host, js jetstream.JetStream, abort context.CancelCauseFunc,
 ) {
 	for making.Err() == nil {
-		due, kind, ok := h.next()
+		due, next, ok := h.next()
 		if !ok {
 			s.due[h.index].Store(int64(never))
 			return
 		}
 		s.due[h.index].Store(int64(due))
-		if early := time.Until(s.fleet.start.Add(time.Duration(due))); early > 0 {
+		if early := time.Until(s.fleet.Start.Add(time.Duration(due))); early > 0 {
 			select {
 			case <-time.After(early):
 			case <-making.Done():
 				return
 			}
 		}
+		kind := next.batch.Kind
 		h.inFlight[kind].Lock()
-		bytes := h.bytes()
-		s.room.reserve(bytes)
+		s.room.reserve(next.bytes)
 		done := func() {
-			s.room.release(bytes)
+			s.room.release(next.bytes)
 			h.inFlight[kind].Unlock()
 		}
 		if making.Err() != nil {

@@ -42,7 +42,7 @@ func (t *tally) add(b *batch) {
 // Stats returns the figures so far. Any goroutine may call it at any time.
 func (s *Simulator) Stats() Stats {
 	t := Stats{
-		Hosts: s.options.Hosts, AskedRate: s.options.Rate, Retries: s.retries.Load(),
+		Hosts: s.fleet.Hosts, AskedRate: s.fleet.Rate, Retries: s.retries.Load(),
 		AckedBatches: s.acked.batches.Load(), AckedEvents: s.acked.events.Load(), AckedBytes: s.acked.bytes.Load(),
 		// loaded before those of all batches, so never more
 		WithheldBatches: s.withheld.batches.Load(), WithheldEvents: s.withheld.events.Load(),
@@ -57,7 +57,7 @@ func (s *Simulator) Stats() Stats {
 	now := time.Now().UnixNano()
 	t.Seconds = max(time.Duration(cmp.Or(s.ended.Load(), now)-began).Seconds(), 1e-9)
 	t.Rate = float64(t.AckedEvents) / t.Seconds
-	elapsed := cmp.Or(s.stopped.Load(), now) - s.fleet.start.UnixNano()
+	elapsed := cmp.Or(s.stopped.Load(), now) - s.fleet.Start.UnixNano()
 	for i := range s.due {
 		t.Behind = max(t.Behind, time.Duration(elapsed-s.due[i].Load()).Seconds())
 	}

@@ -93,7 +93,7 @@ func measureAgent(ctx context.Context) error {
 		return err
 	}
 	for _, t := range agentTables {
-		(&section{title: fmt.Sprintf("%s, %d s of each load", t.title, agentSeconds)}).head()
+		head(fmt.Sprintf("%s, %d s of each load", t.title, agentSeconds))
 		for _, l := range t.loads {
 			w.Say("%s: %s", t.title, l.what)
 			values, err := a.measure(ctx, t.args, l.args)

@@ -128,7 +128,7 @@ func measureAll(ctx context.Context) error {
 		}
 	}
 	for _, s := range sections {
-		s.head()
+		head(s.title)
 		for _, f := range s.figures {
 			f.print(f.shown(measured[f.source]))
 		}
@@ -182,9 +182,7 @@ func (f *figure) shown(v float64) float64 {
 	return v
 }
 
-func (s *section) head() {
-	table.Head(s.title, "what", "unit", "measured", "budget", "")
-}
+func head(title string) { table.Head(title, "what", "unit", "measured", "budget", "") }
 
 // print prints the row with a measured value.
 func (f *figure) print(v float64) {

@@ -26,13 +26,6 @@ type instances struct {
 	urls      []string
 }
 
-func (in *instances) cpus() (list [][]int) {
-	for _, p := range in.processes {
-		list = append(list, p.CPUs)
-	}
-	return list
-}
-
 // counters are those of all instances of a fold together.
 type counters struct {
 	messages float64
@@ -61,8 +54,8 @@ func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
 		messages += float64(n)
 	}
 	table.Head(fmt.Sprintf("Fold of a backlog: %s, %d shards", fold, b.shards),
-		"run: instances, a CPU each", "M events/s", "×", "messages/s", "no-op consumers, messages/s before, after", "ratio",
-		"CPU s per M events: instances", "nodes", "CPU of an instance, min to max", "of each node", "limited by")
+		"run: instances, a CPU each", "M events/s", "×", "messages/s", "no-op consumers before, after", "ratio",
+		"CPU s per M events: instances", "nodes", "CPU of an instance, min to max", "of each node", "machine idle")
 	var one, events float64 // events/s of one instance, and events of each run
 	for run, count := range counts {
 		before, err := b.noops(ctx, fold, count, each)
@@ -84,19 +77,23 @@ func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
 			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d instances %.0f", count, fold,
 				r.allEvents, counts[0], events)
 		}
-		f := fmt.Sprintf
-		name := f("run %d: %d", run+1, count)
-		if r.seconds < 1 {
-			table.Row(name, "", "", "", "", "", "", "", "", "", "too short to measure: use more events")
-			continue
-		}
-		table.Row(name, f("%.2f", r.events/r.seconds/1e6), f("%.2f", r.events/r.seconds/one),
-			f("%.0f", r.messages/r.seconds), f("%.0f, %.0f", before, after),
-			f("%.2f", 2*r.messages/r.seconds/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
-			f("%.3f", r.nodesCPU()/r.events*1e6),
-			percent(slices.Min(r.cpu)/r.seconds)+" to "+percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use), r.limit)
+		b.printFolded(fmt.Sprintf("run %d: %d%s", run+1, count, r.note), r, one, before, after)
 	}
 	return nil
+}
+
+func (b *bench) printFolded(name string, r *folded, one, before, after float64) {
+	if r.seconds < 1 {
+		table.Row(name+", too short to measure: use more events", "", "", "", "", "", "", "", "", "", "")
+		return
+	}
+	f := fmt.Sprintf
+	rate, messages := r.events/r.seconds, r.messages/r.seconds
+	table.Row(name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
+		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
+		f("%.3f", r.nodesCPU()/r.events*1e6),
+		percent(slices.Min(r.cpu)/r.seconds)+" to "+percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
+		percent(r.idle))
 }
 
 // messagesOf counts the messages of each shard that a fold reads.
@@ -122,7 +119,7 @@ type folded struct {
 	use
 	messages, events float64
 	allEvents        float64
-	limit            string
+	note             string
 }
 
 // backlog folds all stored messages with so many instances.
@@ -144,13 +141,12 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 		use: first.until(last.reading), messages: last.messages - first.messages, events: last.events - first.events,
 		allEvents: end.events,
 	}
-	r.limit = b.limit(&r.use, "the instances", in.cpus()...)
 	if end.rejected > 0 || end.missing > 0 {
 		return nil, fmt.Errorf("%s: %.0f batches were invalid or rejected, %.0f are missing", fold, end.rejected,
 			end.missing)
 	}
 	if end.leases > 0 {
-		r.limit = fmt.Sprintf("disturbed, %.0f leases lost: give the nodes more CPUs", end.leases)
+		r.note = fmt.Sprintf(", disturbed: %.0f leases lost, give the nodes more CPUs", end.leases)
 	}
 	b.Say("%s, %d instances: %.2f M events/s, %.0f messages/s", fold, count, r.events/r.seconds/1e6,
 		r.messages/r.seconds)

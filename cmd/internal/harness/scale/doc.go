@@ -11,6 +11,5 @@
 // no-op consumer. The producer is stopped (SIGSTOP) while a program calls the stub driver, so that the ring fills. All
 // connect to the node that leads the stream, where a raw publisher is fastest.
 //
-// CPU times are those of whole processes, over the span of the counters that they are divided by. The limit that a
-// table names is whatever has less than a tenth of its CPUs left.
+// CPU times are those of whole processes, over the span of the counters that they are divided by.
 package main

@@ -116,5 +116,4 @@ func (b *bench) printFill(u *use, s *simulate.Stats) {
 		b.nodesBusy(u), percent(busy(u.processesCPU(), u.seconds, b.simulatorCPUs)), percent(u.idle))
 	row("bytes on disk per byte stored, one replica, Raft included", "%.2f", b.diskUsage()/nodes/bytes)
 	row("bytes written to disk per byte stored, one replica", "%.2f", u.written/nodes/bytes)
-	row("limited by (at 90 % of its CPUs)", "%s", b.limit(u, "the simulator", b.simulatorCPUs))
 }

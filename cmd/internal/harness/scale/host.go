@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -46,6 +45,7 @@ func loadOf(function string) (hostLoad, error) {
 
 const (
 	hostCluster = "scale"
+	workload    = "workload"        // a program beside the stub driver
 	hostName    = "traced-host-000" // long enough to be unique in a batch
 	// A record takes at most 104 bytes of the ring.
 	hostRound = 2_500_000 // events
@@ -64,7 +64,6 @@ type hostRun struct {
 	acks        *acks
 	producer    *cluster.Process
 	metrics     string
-	caller      string // the workload under a unique name, so that no other program is traced
 	first, last uint64 // sequences of the producer's latest pass
 	called      float64
 	passes      map[int][]pass // by window
@@ -106,14 +105,6 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.caller = h.Path(fmt.Sprint("call-", os.Getpid()))
-	program, err := filepath.Abs(filepath.Join(h.stubs, "workload"))
-	if err == nil {
-		err = os.Symlink(program, h.caller)
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("link the workload under a unique name: %w", err)
-	}
 	addr := "127.0.0.1:" + strconv.Itoa(ports[0])
 	h.metrics = "http://" + addr + "/metrics"
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.simulatorCPUs, Args: []string{
@@ -123,7 +114,7 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 		"--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
-		"--filter.comm", filepath.Base(h.caller),
+		"--filter.comm", workload,
 	}}
 	if err := h.start(h.producer); err != nil {
 		return err

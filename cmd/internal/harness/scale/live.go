@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,12 +24,11 @@ type span struct {
 	use
 	stored float64    // messages
 	folds  []liveFold // nil: without consumers
-	limit  string
 }
 
 type liveFold struct {
-	fold                   string
-	cpu, messages, mostLag float64
+	cpu, mostLag float64
+	first, last  float64 // messages so far
 }
 
 // live has the hosts publish at a fixed rate, in small batches.
@@ -94,21 +94,19 @@ func (b *bench) caughtUp(list []*instances, perSecond float64) error {
 // span measures what the simulator and the folds use.
 func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*instances) (r *span, err error) {
 	r = &span{folds: make([]liveFold, len(list))}
-	processes, cpus := []*cluster.Process{simulator}, [][]int{b.simulatorCPUs}
-	for i, in := range list {
-		processes, cpus = append(processes, in.processes...), append(cpus, in.cpus()...)
-		r.folds[i].fold = in.fold
+	processes := []*cluster.Process{simulator}
+	for _, in := range list {
+		processes = append(processes, in.processes...)
 	}
-	var samples [][]sample // of each fold
 	look := func() error {
-		now := make([]sample, len(list))
 		for i, in := range list {
-			if now[i], err = b.sample(in); err != nil {
+			s, err := b.sample(in)
+			if err != nil {
 				return err
 			}
-			r.folds[i].mostLag = max(r.folds[i].mostLag, now[i].lag)
+			f := &r.folds[i]
+			f.first, f.last, f.mostLag = cmp.Or(f.first, s.messages), s.messages, max(f.mostLag, s.lag)
 		}
-		samples = append(samples, now)
 		return nil
 	}
 	r.use, err = b.using(func() error {
@@ -130,19 +128,16 @@ func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*i
 	}
 	for i := range list {
 		r.folds[i].cpu = r.cpu[1+i]
-		r.folds[i].messages = samples[len(samples)-1][i].messages - samples[0][i].messages
 	}
-	r.limit = b.limit(&r.use, "simulator and instances", cpus...)
 	return r, nil
 }
 
 func (b *bench) printLive(alone, with *span, s *simulate.Stats) {
 	events, batches, bytes := float64(s.AckedEvents), float64(s.AckedBatches), float64(s.AckedBytes)
-	names := strings.Join(folds, ", ")
-	table.Head(fmt.Sprintf("Live, %.0f events/s of %d hosts in batches of 50 ms, %d shards", s.AskedRate, hosts, b.shards),
+	f := fmt.Sprintf
+	table.Head(f("Live, %.0f events/s of %d hosts in batches of 50 ms, %d shards", s.AskedRate, hosts, b.shards),
 		"what", "without consumers", "with an instance of "+strings.Join(folds, " and of "))
 	row := func(what string, cell func(*span) string) { table.Row(what, cell(alone), cell(with)) }
-	f := fmt.Sprintf
 	row("messages/s", func(s *span) string { return f("%.0f", s.stored/s.seconds) })
 	row("CPU µs per message stored: nodes together, simulator", func(s *span) string {
 		return f("%.1f, %.1f", s.nodesCPU()/s.stored*1e6, s.cpu[0]/s.stored*1e6)
@@ -153,17 +148,16 @@ func (b *bench) printLive(alone, with *span, s *simulate.Stats) {
 	row("CPU usage of each node; machine idle", func(s *span) string {
 		return f("%s; %s", b.nodesBusy(&s.use), percent(s.idle))
 	})
-	row("limited by (at 90 % of its CPUs)", func(s *span) string { return s.limit })
-	list := func(cell func(*liveFold) string) string {
+	foldRow := func(what, format string, value func(*liveFold) float64) {
 		var cells []string
 		for i := range with.folds {
-			cells = append(cells, cell(&with.folds[i]))
+			cells = append(cells, f(format, value(&with.folds[i])))
 		}
-		return strings.Join(cells, ", ")
+		table.Row(what+": "+strings.Join(folds, ", "), "", strings.Join(cells, ", "))
 	}
-	table.Row("CPU of the instance: "+names, "", list(func(l *liveFold) string { return percent(l.cpu / with.seconds) }))
-	table.Row("CPU µs per message: "+names, "", list(func(l *liveFold) string { return f("%.1f", l.cpu/l.messages*1e6) }))
-	table.Row("most lag, messages: "+names, "", list(func(l *liveFold) string { return f("%.0f", l.mostLag) }))
-	fmt.Printf("\nA batch has %.1f events and %.0f bytes. On disk per byte stored, one replica, Raft included: %.2f bytes. "+
+	foldRow("% of the instance's CPU", "%.0f", func(l *liveFold) float64 { return 100 * l.cpu / with.seconds })
+	foldRow("CPU µs per message", "%.1f", func(l *liveFold) float64 { return l.cpu / (l.last - l.first) * 1e6 })
+	foldRow("most lag, messages", "%.0f", func(l *liveFold) float64 { return l.mostLag })
+	fmt.Printf("\nA batch has %.1f events and %.0f bytes. On disk per byte stored, one replica, Raft included: %.2f. "+
 		"The simulator kept up: %v.\n", events/batches, bytes/batches, b.diskUsage()/nodes/bytes, s.KeptUp)
 }

@@ -25,7 +25,7 @@ type options struct {
 	instances     []int
 	liveRates     []float64
 	liveSpan      time.Duration
-	nodeCPUs      [][]int // of each node; nil: all nodes share all CPUs
+	nodeCPUs      [][]int // of each node; nil: all
 	nodeGOGC      int
 	simulatorCPUs []int   // also of the producer and of raw publishers; nil: all
 	instanceCPUs  [][]int // of the first instance, the second …; used in rotation
@@ -33,19 +33,15 @@ type options struct {
 	hostLoads     []hostLoad
 }
 
+// children are the programs that scale starts of itself.
+var children = map[string]func(context.Context, []string) error{"noop": noop, "publish": publish}
+
 func main() {
-	arguments := os.Args[1:]
-	if len(arguments) > 0 {
-		switch arguments[0] {
-		case "noop":
-			cluster.Main("scale noop", func(ctx context.Context) error { return noop(ctx, arguments[1:]) })
-			return
-		case "publish":
-			cluster.Main("scale publish", func(ctx context.Context) error { return publish(ctx, arguments[1:]) })
-			return
-		}
+	if len(os.Args) > 1 && children[os.Args[1]] != nil {
+		cluster.Main(os.Args[1], func(ctx context.Context) error { return children[os.Args[1]](ctx, os.Args[2:]) })
+		return
 	}
-	o, err := parse(arguments)
+	o, err := parse(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		os.Exit(2)
@@ -54,7 +50,8 @@ func main() {
 }
 
 func parse(args []string) (o options, err error) {
-	o.liveRates, o.instanceCPUs, o.hostLoads = []float64{100e3}, [][]int{{0}, {1}}, hostLoads[:1]
+	o.nodeCPUs, o.instanceCPUs = make([][]int, nodes), [][]int{{0}, {1}}
+	o.liveRates, o.hostLoads = []float64{100e3}, hostLoads[:1]
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "directory of all programs; empty: build them")
 	flags.StringVar(&o.dir, "dir", "",
@@ -100,7 +97,7 @@ func parse(args []string) (o options, err error) {
 
 func (o *options) check() error {
 	switch {
-	case o.nodeCPUs != nil && len(o.nodeCPUs) != nodes:
+	case len(o.nodeCPUs) != nodes:
 		return fmt.Errorf("-node-cpus: use %d ranges, separated by commas", nodes)
 	case slices.Min(o.instances) < 1 || slices.Max(o.instances) > o.shards:
 		return errors.New("-instances: use numbers from 1 to the number of shards")
@@ -139,10 +136,7 @@ func cpuRange(text string) (cpus []int, err error) {
 	}
 	from, err1 := strconv.Atoi(first)
 	to, err2 := strconv.Atoi(last)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	if from < 0 || to < from {
+	if err1 != nil || err2 != nil || from < 0 || to < from {
 		return nil, fmt.Errorf("%q is not a CPU or a range of CPUs", text)
 	}
 	for cpu := from; cpu <= to; cpu++ {

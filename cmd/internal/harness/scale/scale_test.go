@@ -89,30 +89,6 @@ func TestWindowLeavesOutTheEdges(t *testing.T) {
 	}
 }
 
-// TestLimitNamesBusyProcess: a limit has less than a tenth of its own CPUs left.
-func TestLimitNamesBusyProcess(t *testing.T) {
-	b := &bench{options: options{nodeCPUs: [][]int{{0, 1}, {2, 3}, {4, 5}}}}
-	for name, c := range map[string]struct {
-		cpu  []float64
-		node [nodes]float64
-		idle float64
-		want string
-	}{
-		"an instance": {[]float64{9.5}, [nodes]float64{10, 10, 10}, 0.5, "the instances (1 of 1)"},
-		"a node":      {[]float64{5}, [nodes]float64{10, 19, 10}, 0.5, "node 1"},
-		"both":        {[]float64{9.5}, [nodes]float64{18.5, 10, 10}, 0.5, "the instances (1 of 1), node 0"},
-		"the machine": {[]float64{5}, [nodes]float64{5, 5, 5}, 0.05, "all CPUs of the machine"},
-		"nothing":     {[]float64{8}, [nodes]float64{10, 10, 10}, 0.5, "no CPU"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := use{seconds: 10, cpu: c.cpu, nodes: c.node, idle: c.idle}
-			if got := b.limit(&u, "the instances", []int{10}); got != c.want {
-				t.Fatalf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 func TestUseIsTheDifferenceOfReadings(t *testing.T) {
 	now := time.Now()
 	a, b := reading{at: now, in: 5, idle: 1, time: 10}, reading{at: now.Add(2 * time.Second), in: 25, idle: 6, time: 20}

@@ -51,7 +51,7 @@ func (b *bench) startNodes(ctx context.Context) (err error) {
 		return err
 	}
 	for i, n := range b.nodes {
-		n.CPUs, n.Env = b.cpusOf(i), []string{"GOGC=" + strconv.Itoa(b.nodeGOGC)}
+		n.CPUs, n.Env = b.nodeCPUs[i], []string{"GOGC=" + strconv.Itoa(b.nodeGOGC)}
 		if err := n.Start(); err != nil {
 			return err
 		}
@@ -82,14 +82,6 @@ func (b *bench) startNodes(ctx context.Context) (err error) {
 }
 
 func (b *bench) urls() string { return cluster.URLs(b.nodes) }
-
-// cpusOf returns the CPUs of a node; nil: all.
-func (b *bench) cpusOf(node int) []int {
-	if b.nodeCPUs == nil {
-		return nil
-	}
-	return b.nodeCPUs[node]
-}
 
 // start starts a process. close kills it if it still runs then.
 func (b *bench) start(p *cluster.Process) error {
@@ -161,7 +153,7 @@ func (b *bench) purge(ctx context.Context, events bool) error {
 // printSetup describes this machine and how it is divided.
 func (b *bench) printSetup() {
 	names := func(list ...[]int) string {
-		if len(list) == 0 || list[0] == nil {
+		if list[0] == nil {
 			return "all"
 		}
 		return fmt.Sprint(list)

@@ -35,11 +35,18 @@ func (b *bench) read(processes ...*cluster.Process) (r reading, err error) {
 		if r.nodes[i], err = n.Usage(); err != nil {
 			return r, err
 		}
-		in, out, err := traffic(n.Monitor)
-		if err != nil {
-			return r, err
+		var traffic struct {
+			In  float64 `json:"in_bytes"`
+			Out float64 `json:"out_bytes"`
 		}
-		r.in, r.out = r.in+in, r.out+out
+		page, err := scrape.Body(n.Monitor + "/varz")
+		if err == nil {
+			err = json.Unmarshal(page, &traffic)
+		}
+		if err != nil {
+			return r, fmt.Errorf("read the monitoring page of a node: %w", err)
+		}
+		r.in, r.out = r.in+traffic.In, r.out+traffic.Out
 	}
 	r.idle, r.time = machineIdle()
 	return r, nil
@@ -56,22 +63,6 @@ func (b *bench) using(do func() error, processes ...*cluster.Process) (use, erro
 	}
 	after, err := b.read(processes...)
 	return before.until(after), err
-}
-
-// traffic returns the bytes that a node has received and sent.
-func traffic(monitor string) (in, out float64, err error) {
-	var v struct {
-		In  float64 `json:"in_bytes"`
-		Out float64 `json:"out_bytes"`
-	}
-	body, err := scrape.Body(monitor + "/varz")
-	if err == nil {
-		err = json.Unmarshal(body, &v)
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("read the monitoring page of a node: %w", err)
-	}
-	return v.In, v.Out, nil
 }
 
 // machineIdle returns the idle time, I/O wait included, and the total time of all CPUs together.
@@ -129,37 +120,9 @@ func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 func (b *bench) nodesBusy(u *use) string {
 	var list []string
 	for i, cpu := range u.nodes {
-		list = append(list, fmt.Sprintf("%.0f", 100*busy(cpu, u.seconds, b.cpusOf(i))))
+		list = append(list, fmt.Sprintf("%.0f", 100*busy(cpu, u.seconds, b.nodeCPUs[i])))
 	}
 	return strings.Join(list, "/") + " %"
-}
-
-// limit names what had less than a tenth of its CPUs left. cpus are those of each process; nil for a process that may
-// use all CPUs.
-func (b *bench) limit(u *use, processes string, cpus ...[]int) string {
-	const nearlyAll = 0.9
-	var names []string
-	full := 0
-	for i, own := range cpus {
-		if own != nil && busy(u.cpu[i], u.seconds, own) >= nearlyAll {
-			full++
-		}
-	}
-	if full > 0 {
-		names = append(names, fmt.Sprintf("%s (%d of %d)", processes, full, len(cpus)))
-	}
-	for i, cpu := range u.nodes {
-		if own := b.cpusOf(i); own != nil && busy(cpu, u.seconds, own) >= nearlyAll {
-			names = append(names, fmt.Sprintf("node %d", i))
-		}
-	}
-	if u.idle <= 1-nearlyAll {
-		names = append(names, "all CPUs of the machine")
-	}
-	if names == nil {
-		return "no CPU"
-	}
-	return strings.Join(names, ", ")
 }
 
 // diskUsage returns the size of the nodes' stores, Raft logs included.

@@ -12,12 +12,10 @@ import (
 
 // Image is one executed program of one process, with the calls that the stub counted, failed ones included.
 type Image struct {
-	PID     uint32            `json:"pid"`
-	Loaded  uint64            `json:"loaded"` // boot-time ns
-	Calls   map[string]uint64 `json:"calls"`
-	Live    uint64            `json:"live"` // bytes of GPU memory
-	Bytes   map[string]uint64 `json:"-"`    // of successful calls
-	Kernels map[string]uint64 `json:"-"`    // launches by mangled name
+	PID    uint32            `json:"pid"`
+	Loaded uint64            `json:"loaded"` // boot-time ns
+	Calls  map[string]uint64 `json:"calls"`
+	Live   uint64            `json:"live"` // bytes of GPU memory
 }
 
 // Offsets and sizes in struct stub_truth of producer/testdata/stub.h.
@@ -27,11 +25,7 @@ const (
 	usedAt     = 56
 	callsAt    = 64
 	callBytes  = 80
-	symbolSize = 48 // followed by ok, failed and bytes
-	kernelsAt  = 25664
-	kernelSize = 104
-	nameSize   = 96 // followed by launches
-	kernels    = 128
+	symbolSize = 48 // followed by ok and failed
 	calls      = 320
 	truthBytes = 39176
 )
@@ -66,25 +60,12 @@ func Images(dir string) ([]Image, error) {
 
 func parse(data []byte) Image {
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
-	text := func(at, size int) string {
-		t, _, _ := bytes.Cut(data[at:at+size], []byte{0})
-		return string(t)
-	}
-	i := Image{
-		PID: binary.LittleEndian.Uint32(data[pidAt:]), Live: number(liveAt),
-		Calls: map[string]uint64{}, Bytes: map[string]uint64{}, Kernels: map[string]uint64{},
-	}
+	i := Image{PID: binary.LittleEndian.Uint32(data[pidAt:]), Live: number(liveAt), Calls: map[string]uint64{}}
 	for n := range min(int(binary.LittleEndian.Uint32(data[usedAt:])), calls) {
 		at := callsAt + callBytes*n
-		symbol, numbers := text(at, symbolSize), at+symbolSize
-		if made := number(numbers) + number(numbers+8); made > 0 {
-			i.Calls[symbol], i.Bytes[symbol] = made, number(numbers+16)
-		}
-	}
-	for n := range kernels {
-		at := kernelsAt + kernelSize*n
-		if launches := number(at + nameSize); launches > 0 {
-			i.Kernels[text(at, nameSize)] = launches
+		symbol, _, _ := bytes.Cut(data[at:at+symbolSize], []byte{0})
+		if made := number(at+symbolSize) + number(at+symbolSize+8); made > 0 {
+			i.Calls[string(symbol)] = made
 		}
 	}
 	return i
