@@ -54,8 +54,8 @@ func (t *agentTable) figures(l *agentLoad) []figure {
 		{l.what + ": CPU", "% of a core", "", l.cpu},
 		{l.what + ": resident memory", "MiB", "", t.resident},
 		{l.what + ": resident memory without rings", "MiB", "", t.withoutRings},
-		{l.what + ": events", "1", "", none},
-		{l.what + ": lost events", "1", "", atMost(0)},
+		{l.what + ": seen", "events", "", none},
+		{l.what + ": lost", "events", "", atMost(0)},
 	}
 }
 

@@ -35,6 +35,13 @@ type budget struct {
 
 var none budget
 
+func (b budget) String() string {
+	if b == none {
+		return ""
+	}
+	return fmt.Sprint(b.bound, " ", b.value)
+}
+
 func atMost(v float64) budget  { return budget{"≤", v} }
 func atLeast(v float64) budget { return budget{"≥", v} }
 
@@ -186,12 +193,12 @@ func head(title string) { table.Head(title, "what", "unit", "measured", "budget"
 
 // print prints the row with a measured value.
 func (f *figure) print(v float64) {
-	limit, verdict := "", ""
-	if f.budget != none {
-		limit, verdict = fmt.Sprint(f.budget.bound, " ", f.budget.value), "ok"
-		if f.budget.bound == "≤" && v > f.budget.value || f.budget.bound == "≥" && v < f.budget.value {
-			verdict = "missed"
-		}
+	verdict := "ok"
+	switch {
+	case f.budget == none:
+		verdict = ""
+	case f.budget.bound == "≤" && v > f.budget.value, f.budget.bound == "≥" && v < f.budget.value:
+		verdict = "missed"
 	}
-	table.Row(f.what, f.unit, strconv.FormatFloat(v, 'g', 4, 64), limit, verdict)
+	table.Row(f.what, f.unit, strconv.FormatFloat(v, 'g', 4, 64), f.budget.String(), verdict)
 }

@@ -69,3 +69,35 @@ func TestShownConvertsUnits(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesShowTheTables: each row of a page has a label, a unit and a budget that bench prints today.
+func TestPagesShowTheTables(t *testing.T) {
+	pages := map[string]string{
+		"Capture": "capture", "Ring to ack": "ring-to-ack", "Wire and codec": "wire", "Folds": "folds",
+	}
+	for _, s := range sections {
+		rows := map[string]bool{}
+		for _, f := range s.figures {
+			rows[f.what+" | "+f.unit+" | "+f.budget.String()] = true
+		}
+		text, err := os.ReadFile("../../../../docs/measurements/" + pages[s.title] + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, shown, _ := strings.Cut(string(text), "| what | unit | measured | budget |  |\n")
+		shown, _, _ = strings.Cut(shown, "\n\n")
+		for _, line := range strings.Split(strings.TrimSpace(shown), "\n")[1:] {
+			cells := strings.Split(strings.Trim(line, "| "), " | ")
+			if len(cells) < 3 {
+				t.Fatalf("%s shows %q", pages[s.title], line)
+			}
+			budget := ""
+			if len(cells) > 3 {
+				budget = cells[3]
+			}
+			if !rows[cells[0]+" | "+cells[1]+" | "+budget] {
+				t.Errorf("%s.md shows %q, which bench does not print", pages[s.title], line)
+			}
+		}
+	}
+}
