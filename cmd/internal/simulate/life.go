@@ -34,7 +34,7 @@ type life struct {
 type step struct {
 	due   schema.KTime // since the start of the life
 	batch *schema.Batch
-	bytes int
+	bytes int  // encoded, about
 	ends  bool // it has the exits at the end of a life
 }
 

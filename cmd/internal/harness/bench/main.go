@@ -19,7 +19,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/table"
 )
 
-// figure is one row of a table: what is measured and its budget.
+// figure is one row of a table: a measured value and its budget.
 type figure struct {
 	what   string
 	unit   string
@@ -200,5 +200,9 @@ func (f *figure) print(v float64) {
 	case f.budget.bound == "≤" && v > f.budget.value, f.budget.bound == "≥" && v < f.budget.value:
 		verdict = "missed"
 	}
-	table.Row(f.what, f.unit, strconv.FormatFloat(v, 'g', 4, 64), f.budget.String(), verdict)
+	measured := fmt.Sprintf("%.4g", v)
+	if v >= 1e4 {
+		measured = fmt.Sprintf("%.0f", v)
+	}
+	table.Row(f.what, f.unit, measured, f.budget.String(), verdict)
 }

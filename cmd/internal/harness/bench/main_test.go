@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestRowsHaveDistinctLabels: a reader finds the value of a label once in its table, and each source is shown once.
+// TestRowsHaveDistinctLabels: no two rows of a table have one label, and no two rows show one source.
 func TestRowsHaveDistinctLabels(t *testing.T) {
 	all := sections
 	for _, program := range agentTables {

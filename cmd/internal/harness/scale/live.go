@@ -19,7 +19,7 @@ const (
 	sampleWait = 500 * time.Millisecond // between two looks at the lag
 )
 
-// span is what was done and used while hosts published at a fixed rate.
+// span holds the messages and the usage of a time in which hosts published at a fixed rate.
 type span struct {
 	use
 	stored float64    // messages
@@ -91,7 +91,7 @@ func (b *bench) caughtUp(list []*instances, perSecond float64) error {
 	return nil
 }
 
-// span measures what the simulator and the folds use.
+// span measures the usage of the simulator and the folds for a while.
 func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*instances) (r *span, err error) {
 	r = &span{folds: make([]liveFold, len(list))}
 	processes := []*cluster.Process{simulator}

@@ -52,7 +52,7 @@ func (b *bench) read(processes ...*cluster.Process) (r reading, err error) {
 	return r, nil
 }
 
-// using returns what the processes, the nodes and the machine use while do runs. do may end the processes.
+// using returns the usage of the processes, the nodes and the machine while do runs. do may end the processes.
 func (b *bench) using(do func() error, processes ...*cluster.Process) (use, error) {
 	before, err := b.read(processes...)
 	if err != nil {
