@@ -54,7 +54,7 @@ test-bpf: build stub ## run the tests through real uprobes (root); GPUTAP_REQUIR
 test-soak: stub ## run the large and slow tests, which are in files with the build tag soak
 	@files=$$(git grep -lE '^//go:build .*\bsoak\b' -- '*_test.go') || { echo 'no test has the build tag soak'; exit 0; }; \
 	tests=$$(sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*/\1/p' $$files | paste -sd '|'); \
-	$(GO) test -count=1 -p 1 -tags soak -timeout 30m -run "^($$tests)\$$" $$(dirname $$files | sort -u | sed 's|^|./|')
+	$(GO) test -count=1 -p 1 -tags bpf,soak -timeout 30m -run "^($$tests)\$$" $$(dirname $$files | sort -u | sed 's|^|./|')
 
 SEED ?= 1
 CHAOS ?= -duration 3m -hosts 200 -rate 10000
