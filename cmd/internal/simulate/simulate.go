@@ -158,13 +158,7 @@ func (s *Simulator) play(
 			return
 		}
 		s.due[h.index].Store(int64(due))
-		if early := time.Until(s.fleet.Start.Add(time.Duration(due))); early > 0 {
-			select {
-			case <-time.After(early):
-			case <-making.Done():
-				return
-			}
-		}
+		sleepUntil(making, s.fleet.Start.Add(time.Duration(due)))
 		kind := next.batch.Kind
 		h.inFlight[kind].Lock()
 		s.room.reserve(next.bytes)
@@ -199,5 +193,15 @@ func (s *Simulator) play(
 				abort(err)
 			}
 		})
+	}
+}
+
+// sleepUntil returns at a time, or when ctx ends.
+func sleepUntil(ctx context.Context, at time.Time) {
+	if early := time.Until(at); early > 0 {
+		select {
+		case <-time.After(early):
+		case <-ctx.Done():
+		}
 	}
 }

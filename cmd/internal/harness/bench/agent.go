@@ -35,7 +35,7 @@ type agentLoad struct {
 }
 
 var agentTables = []agentTable{
-	{"gputap-producer", []string{"gputap-producer"}, atMost(128), atMost(40), []agentLoad{
+	{"gputap-producer", []string{"gputap-producer", "--log.level", "error"}, atMost(128), atMost(40), []agentLoad{
 		{"idle", "", none},
 		{"4,000 memory events/s", "rate --rate 4000", atMost(1)},
 		{"50,000 memory events/s", "rate --rate 50000", none},
@@ -115,7 +115,7 @@ func (a *agent) measure(ctx context.Context, program []string, load string) (val
 		args = append(args, "--nats.url", a.natsURL)
 	}
 	p := &cluster.Process{Name: program[0], Dir: a.Dir, Args: append(args, "--metrics-addr", a.metricsAddr,
-		"--library", "bin/stub/libcuda.so.1", "--log.level", "error")}
+		"--library", "bin/stub/libcuda.so.1")}
 	if err := p.Start(); err != nil {
 		return nil, err
 	}
