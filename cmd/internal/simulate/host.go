@@ -79,8 +79,7 @@ func (f *fleet) host(i int) *host {
 // bootID returns a boot id that differs between simulations, because seqs and clocks start again.
 func (f *fleet) bootID(i int) string {
 	r := rand.New(rand.NewPCG(f.Seed^uint64(f.Start.UnixNano()), uint64(i)))
-	a, b := r.Uint64(), r.Uint64()
-	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1))
+	return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64())
 }
 
 // begin starts a life.

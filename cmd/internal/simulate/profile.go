@@ -64,7 +64,7 @@ func readRecording(from io.Reader) (recording, error) {
 		}
 		in = bufio.NewReader(unpacked)
 	}
-	l, next := loader{seqs: map[runKind]uint64{}}, schema.Recording(in)
+	l, next := loader{seqs: map[[2]uint64]uint64{}}, schema.Recording(in)
 	for count := 1; ; count++ {
 		message, err := next()
 		if errors.Is(err, io.EOF) {
@@ -83,15 +83,10 @@ func readRecording(from io.Reader) (recording, error) {
 	return l.batches, nil
 }
 
-type runKind struct {
-	run  uint64
-	kind schema.Kind
-}
-
 // loader collects the batches of one recording.
 type loader struct {
 	batches recording
-	seqs    map[runKind]uint64
+	seqs    map[[2]uint64]uint64 // by run and kind
 	events  int
 }
 
@@ -108,7 +103,7 @@ func (l *loader) add(message []byte) error {
 			)
 		}
 	}
-	id := runKind{b.Run, b.Kind}
+	id := [2]uint64{b.Run, uint64(b.Kind)}
 	if b.Seq != 0 && b.Seq <= l.seqs[id] {
 		return nil // duplicate
 	}

@@ -48,15 +48,17 @@ var agentTables = []agentTable{
 	}},
 }
 
-// figures are the rows of one load, in the order of measure's values.
-func (t *agentTable) figures(l *agentLoad) []figure {
-	return []figure{
-		{l.what + ": CPU", "% of a core", "", l.cpu},
-		{l.what + ": resident memory", "MiB", "", t.resident},
-		{l.what + ": resident memory without rings", "MiB", "", t.withoutRings},
-		{l.what + ": seen", "events", "", none},
-		{l.what + ": lost", "events", "", atMost(0)},
+// figures are the rows, for each load in the order of measure's values.
+func (t *agentTable) figures() (list []figure) {
+	for _, l := range t.loads {
+		list = append(list,
+			figure{l.what + ": CPU", "% of a core", "", l.cpu},
+			figure{l.what + ": resident memory", "MiB", "", t.resident},
+			figure{l.what + ": resident memory without rings", "MiB", "", t.withoutRings},
+			figure{l.what + ": seen", "events", "", none},
+			figure{l.what + ": lost", "events", "", atMost(0)})
 	}
+	return list
 }
 
 // agent is a program that watches the host, beside a nats-server.
@@ -93,16 +95,18 @@ func measureAgent(ctx context.Context) error {
 		return err
 	}
 	for _, t := range agentTables {
-		head(fmt.Sprintf("%s, %d s of each load", t.title, agentSeconds))
+		var all []float64
 		for _, l := range t.loads {
 			w.Say("%s: %s", t.title, l.what)
 			values, err := a.measure(ctx, t.args, l.args)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", t.title, l.what, err)
 			}
-			for i, f := range t.figures(&l) {
-				f.print(values[i])
-			}
+			all = append(all, values...)
+		}
+		head(fmt.Sprintf("%s, %d s of each load", t.title, agentSeconds))
+		for i, f := range t.figures() {
+			f.print(all[i])
 		}
 	}
 	return nil
@@ -126,7 +130,7 @@ func (a *agent) measure(ctx context.Context, program []string, load string) (val
 	}); err != nil {
 		return nil, err
 	}
-	proceed, end, err := start(load)
+	proceed, end, err := start(ctx, load)
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +143,6 @@ func (a *agent) measure(ctx context.Context, program []string, load string) (val
 	}
 	began := time.Now()
 	proceed()
-	if load == "" {
-		if err := cluster.Sleep(ctx, agentSeconds*time.Second); err != nil {
-			return nil, err
-		}
-	}
 	if err := end(); err != nil {
 		return nil, err
 	}
@@ -165,10 +164,11 @@ func (a *agent) page() (scrape.Page, error) {
 	return scrape.Get("http://"+a.metricsAddr+"/metrics", "gputap_producer_")
 }
 
-// start starts the load, which waits until proceed. end waits for the end of its calls, not of the program.
-func start(load string) (proceed func(), end func() error, err error) {
+// start starts the load, which waits until proceed. end waits for the end of its calls, not of the program. Without a
+// load end waits as long.
+func start(ctx context.Context, load string) (proceed func(), end func() error, err error) {
 	if load == "" {
-		return func() {}, func() error { return nil }, nil
+		return func() {}, func() error { return cluster.Sleep(ctx, agentSeconds*time.Second) }, nil
 	}
 	cmd := exec.Command("bin/workload", append(strings.Fields(load), "--seconds", strconv.Itoa(agentSeconds),
 		"--steps")...)

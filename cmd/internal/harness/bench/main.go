@@ -134,6 +134,7 @@ func measureAll(ctx context.Context) error {
 			}
 		}
 	}
+	fmt.Println(table.Machine())
 	for _, s := range sections {
 		head(s.title)
 		for _, f := range s.figures {

@@ -16,15 +16,12 @@ import (
 	checkpoint "github.com/gputap/gputap/consumer/shard"
 )
 
-// readLimit is how long a reader may take to read one shard.
-const readLimit = time.Minute
-
-// State runs a new reader up to a message and returns the state of its fold.
+// State runs a new reader up to a message, for a minute at most, and returns the state of its fold.
 func State(ctx context.Context, reader *consumer.Reader, fold consumer.Stateful, sequence uint64) ([]byte, error) {
 	reading, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- reader.Run(reading) }()
-	waiting, cancel := context.WithTimeout(ctx, readLimit)
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := reader.WaitFor(waiting, sequence)
 	stop()

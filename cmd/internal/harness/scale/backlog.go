@@ -53,9 +53,7 @@ func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
 	for _, n := range each {
 		messages += float64(n)
 	}
-	table.Head(fmt.Sprintf("Fold of a backlog: %s, %d shards", fold, b.shards),
-		"run: instances, a CPU each", "M events/s", "×", "messages/s", "no-op consumers before, after", "ratio",
-		"CPU s per M events: instances", "nodes", "CPU of an instance, min to max", "of each node", "machine idle")
+	var rows [][]string
 	var one, events float64 // events/s of one instance, and events of each run
 	for run, count := range counts {
 		before, err := b.noops(ctx, fold, count, each)
@@ -77,23 +75,30 @@ func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
 			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d instances %.0f", count, fold,
 				r.allEvents, counts[0], events)
 		}
-		b.printFolded(fmt.Sprintf("run %d: %d%s", run+1, count, r.note), r, one, before, after)
+		rows = append(rows, b.row(fmt.Sprintf("run %d: %d%s", run+1, count, r.note), r, one, before, after))
+	}
+	table.Head(fmt.Sprintf("Fold of a backlog: %s, %d shards", fold, b.shards),
+		"run: instances, a CPU each", "M events/s", "×", "messages/s", "no-op consumers before, after", "ratio",
+		"CPU s per M events: instances", "nodes", "CPU of an instance, min to max", "of each node", "machine idle")
+	for _, cells := range rows {
+		table.Row(cells...)
 	}
 	return nil
 }
 
-func (b *bench) printFolded(name string, r *folded, one, before, after float64) {
+func (b *bench) row(name string, r *folded, one, before, after float64) []string {
 	if r.seconds < 1 {
-		table.Row(name+", too short to measure: use more events", "", "", "", "", "", "", "", "", "", "")
-		return
+		return []string{name + ", too short to measure: use more events"}
 	}
 	f := fmt.Sprintf
 	rate, messages := r.events/r.seconds, r.messages/r.seconds
-	table.Row(name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
+	return []string{
+		name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
 		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
 		f("%.3f", r.nodesCPU()/r.events*1e6),
-		percent(slices.Min(r.cpu)/r.seconds)+" to "+percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
-		percent(r.idle))
+		percent(slices.Min(r.cpu)/r.seconds) + " to " + percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
+		percent(r.idle),
+	}
 }
 
 // messagesOf counts the messages of each shard that a fold reads.

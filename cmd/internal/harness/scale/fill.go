@@ -105,7 +105,6 @@ func (b *bench) printFill(u *use, s *simulate.Stats) {
 	row("stored", "%.0f M events, %.2f GB, in %.1f s", events/1e6, bytes/1e9, s.Seconds)
 	row("events/s", "%.2f M", events/s.Seconds/1e6)
 	row("batches/s; events and bytes of one", "%.0f; %.0f, %.0f", batches/s.Seconds, events/batches, bytes/batches)
-	row("bytes of an event", "%.2f", bytes/events)
 	row("MB/s from the hosts; into the nodes; out of them", "%.0f; %.0f; %.0f",
 		bytes/s.Seconds/1e6, u.in/s.Seconds/1e6, u.out/s.Seconds/1e6)
 	row("CPU s per million events: nodes together, simulator", "%.3f, %.3f",

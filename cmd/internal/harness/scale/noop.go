@@ -41,7 +41,7 @@ func noop(ctx context.Context, args []string) error {
 				arrived <- struct{}{}
 			}
 		}, jetstream.PullMaxBytes(max(min(pullBytes, allPullBytes/owned), leastPull)),
-			jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat)); err != nil {
+			jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second)); err != nil {
 			return err
 		}
 	}
@@ -64,13 +64,11 @@ func noop(ctx context.Context, args []string) error {
 	return nil
 }
 
-// The pull options of package consumer.
+// The pull sizes of package consumer.
 const (
-	pullBytes     = 8 << 20
-	allPullBytes  = 32 << 20
-	leastPull     = 1 << 20
-	pullExpiry    = 5 * time.Second
-	pullHeartbeat = time.Second
+	pullBytes    = 8 << 20
+	allPullBytes = 32 << 20
+	leastPull    = 1 << 20
 )
 
 // reads returns a function that selects the messages that a fold reads, by the last token of the subject.

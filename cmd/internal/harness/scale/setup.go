@@ -152,12 +152,6 @@ func (b *bench) purge(ctx context.Context, events bool) error {
 
 // printSetup describes this machine and how it is divided.
 func (b *bench) printSetup() {
-	names := func(list ...[]int) string {
-		if list[0] == nil {
-			return "all"
-		}
-		return fmt.Sprint(list)
-	}
-	fmt.Printf("%s; nodes on CPUs %s with GOGC=%d, simulator or producer on %s, instances in turn on %s; %d shards.\n",
-		table.Machine(), names(b.nodeCPUs...), b.nodeGOGC, names(b.simulatorCPUs), names(b.instanceCPUs...), b.shards)
+	fmt.Printf("%s; %d shards. CPUs of nodes %v with GOGC=%d, of simulator or producer %v, of instances in turn %v; "+
+		"[] is all.\n", table.Machine(), b.shards, b.nodeCPUs, b.nodeGOGC, b.simulatorCPUs, b.instanceCPUs)
 }
