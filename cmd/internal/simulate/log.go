@@ -17,11 +17,18 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Entry is one batch in the log. In the file it is a message of a schema.Recording: a byte, which is 1 if the batch is
-// withheld, and the batch as it is published.
+// A log is logMagic and a schema.Recording, whose messages have the kind (1 byte), withheld (1), the lengths of cluster
+// and host (2 each), cluster, host, and the batch as it is published. Numbers are little endian.
+const (
+	logMagic = "gputap simulation 1\n"
+	logHead  = 1 + 1 + 2 + 2
+)
+
+// Entry is one batch in the log.
 type Entry struct {
 	Withheld bool   // never published; see Options.Lose
 	Data     []byte // valid until the next entry
+	end      int64  // of the entry in the file
 }
 
 // logWriter writes each entry with one write, before the batch is published. After a kill the log has every published
@@ -40,10 +47,11 @@ func createLog(path string) (*logWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the log: %w", err)
 	}
-	return &logWriter{file: file}, nil
+	_, err = file.WriteString(logMagic)
+	return &logWriter{file: file}, err
 }
 
-func (w *logWriter) write(b *batch) error {
+func (w *logWriter) write(h *schema.Header, kind schema.Kind, b *batch) error {
 	if w == nil {
 		return nil
 	}
@@ -53,8 +61,10 @@ func (w *logWriter) write(b *batch) error {
 	if b.withheld {
 		withheld = 1
 	}
-	w.buf = append(binary.LittleEndian.AppendUint32(w.buf[:0], uint32(1+len(b.data))), withheld)
-	w.buf = append(w.buf, b.data...)
+	p := binary.LittleEndian.AppendUint32(w.buf[:0], uint32(logHead+len(h.Cluster)+len(h.Host)+len(b.data)))
+	p = binary.LittleEndian.AppendUint16(append(p, byte(kind), withheld), uint16(len(h.Cluster)))
+	p = binary.LittleEndian.AppendUint16(p, uint16(len(h.Host)))
+	w.buf = append(append(append(p, h.Cluster...), h.Host...), b.data...)
 	if _, err := w.file.Write(w.buf); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
@@ -78,25 +88,43 @@ func ReadLog(path string) iter.Seq2[Entry, error] {
 			return
 		}
 		defer file.Close()
-		next := schema.Recording(bufio.NewReaderSize(file, 1<<20))
-		for at := 0; ; {
+		in, magic := bufio.NewReaderSize(file, 1<<20), make([]byte, len(logMagic))
+		if n, _ := io.ReadFull(in, magic); string(magic[:n]) != logMagic[:n] {
+			yield(Entry{}, fmt.Errorf("log %s: not the log of a simulation", path))
+			return
+		}
+		next := schema.Recording(in)
+		for at := int64(len(logMagic)); ; {
 			message, err := next()
-			switch {
-			case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return
-			case err == nil && (len(message) == 0 || message[0] > 1):
+			}
+			e, ok := readEntry(message)
+			if err == nil && !ok {
 				err = errors.New("malformed entry")
 			}
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("log %s, byte %d: %w", path, at, err))
 				return
 			}
-			if !yield(Entry{Withheld: message[0] == 1, Data: message[1:]}, nil) {
+			at += int64(4 + len(message))
+			e.end = at
+			if !yield(e, nil) {
 				return
 			}
-			at += 4 + len(message)
 		}
 	}
+}
+
+func readEntry(message []byte) (e Entry, ok bool) {
+	if len(message) < logHead || message[1] > 1 {
+		return e, false
+	}
+	names := int(binary.LittleEndian.Uint16(message[2:])) + int(binary.LittleEndian.Uint16(message[4:]))
+	if logHead+names > len(message) {
+		return e, false
+	}
+	return Entry{Withheld: message[1] == 1, Data: message[logHead+names:]}, true
 }
 
 // resume continues the log of a simulation that was killed. For each host and kind only the last batch may have been in
@@ -125,7 +153,7 @@ func (s *Simulator) resume(ctx context.Context, js jetstream.JetStream, path str
 
 // lastOfEach returns the last published batch of each host and kind, and the end of the last complete entry.
 func lastOfEach(path string) (last map[flow][]byte, end int64, err error) {
-	last = map[flow][]byte{}
+	last, end = map[flow][]byte{}, int64(len(logMagic))
 	decoder, b := schema.NewDecoder(), &schema.Batch{}
 	for e, err := range ReadLog(path) {
 		if err != nil {
@@ -137,7 +165,7 @@ func lastOfEach(path string) (last map[flow][]byte, end int64, err error) {
 		if !e.Withheld {
 			last[flow{b.Cluster, b.Host, b.Kind}] = bytes.Clone(e.Data)
 		}
-		end += int64(4 + 1 + len(e.Data))
+		end = e.end
 	}
 	return last, end, nil
 }

@@ -20,7 +20,7 @@ func written(t testing.TB, batches ...batch) (path string) {
 		t.Fatal(err)
 	}
 	for i := range batches {
-		if err := w.write(&batches[i]); err != nil {
+		if err := w.write(&schema.Header{Cluster: "c", Host: "sim-1"}, schema.KindMemory, &batches[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,12 +55,12 @@ func TestTruncatedLogEndsWithLastWholeEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := len(whole) / 2
+	entry := (len(whole) - len(logMagic)) / 2
 	for n := range whole {
 		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := logged(t, path), n/entry; len(got) != want {
+		if got, want := logged(t, path), max(n-len(logMagic), 0)/entry; len(got) != want {
 			t.Errorf("%d bytes have %d entries, want %d", n, len(got), want)
 		}
 	}
@@ -71,9 +71,10 @@ func TestInvalidLogsAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{
 		"other":   "something else that is long enough",
-		"length":  "\xff\xff\xff\xff1234567890",
-		"empty":   "\x00\x00\x00\x00",
-		"flag":    "\x02\x00\x00\x00\x02a",
+		"length":  logMagic + "\xff\xff\xff\xff1234567890",
+		"short":   logMagic + "\x01\x00\x00\x001",
+		"names":   logMagic + "\x08\x00\x00\x00\x01\x00\xff\xff\xff\xffab",
+		"flag":    logMagic + "\x06\x00\x00\x00\x01\x02\x00\x00\x00\x00",
 		"absence": "",
 	} {
 		path := filepath.Join(dir, name)

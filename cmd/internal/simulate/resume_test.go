@@ -18,8 +18,9 @@ func TestResumeRepublishesLastOfEachFlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func(host string, kind schema.Kind, seq uint64, withheld bool) {
-		data := schema.NewBuilder(kind).Encode(&schema.Header{Cluster: "c", Host: host, Seq: seq})
-		if err := w.write(&batch{data: data, withheld: withheld}); err != nil {
+		h := schema.Header{Cluster: "c", Host: host, Seq: seq}
+		data := schema.NewBuilder(kind).Encode(&h)
+		if err := w.write(&h, kind, &batch{data: data, withheld: withheld}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,11 +61,10 @@ func (s *shards) refresh(ctx context.Context) {
 	}
 	t, err := s.read(ctx)
 	s.last = time.Now()
-	switch now := s.current.Load(); {
-	case err != nil:
-		s.log.Debug("read topology failed", "err", err)
-	case t.Generation != now.Generation || t.First != now.First || t.Shards != now.Shards:
-		s.current.Store(&t)
+	if now := s.current.Load(); err == nil && t.Generation != now.Generation {
 		s.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)
+	}
+	if err == nil {
+		s.current.Store(&t)
 	}
 }

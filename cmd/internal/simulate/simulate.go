@@ -116,8 +116,6 @@ func (s *Simulator) Run(ctx context.Context) (err error) {
 	return err
 }
 
-var errDrained = errors.New("the time for the last acks is over")
-
 func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) error {
 	making, stop := context.WithCancel(ctx)
 	defer stop()
@@ -129,7 +127,7 @@ func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) 
 	defer abort(nil)
 	context.AfterFunc(making, func() {
 		s.stopped.CompareAndSwap(0, time.Now().UnixNano())
-		time.AfterFunc(s.fleet.Drain, func() { abort(errDrained) })
+		time.AfterFunc(s.fleet.Drain, func() { abort(nil) })
 	})
 	context.AfterFunc(delivering, stop)
 	var hosts sync.WaitGroup
@@ -141,10 +139,10 @@ func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) 
 	s.stopped.CompareAndSwap(0, time.Now().UnixNano())
 	stop()
 	s.deliveries.Wait()
-	if err := context.Cause(delivering); err != nil && !errors.Is(err, errDrained) {
+	if err := context.Cause(delivering); !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return nil
+	return nil // the time for the last acks is over
 }
 
 // play makes the batches of a host when they are due, and has them delivered, until making ends.
@@ -171,7 +169,7 @@ func (s *Simulator) play(
 			return
 		}
 		b := h.make()
-		if err := s.log.write(&b); err != nil {
+		if err := s.log.write(&h.header, kind, &b); err != nil {
 			done()
 			abort(err)
 			return
