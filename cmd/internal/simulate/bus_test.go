@@ -180,7 +180,10 @@ func TestTopologyIsReadFromItsBucket(t *testing.T) {
 	b := newBus(t, 1)
 	js := b.js()
 	shards := &shards{js: js}
-	read := func() (schema.Topology, error) { return shards.read(t.Context()) }
+	read := func() (*schema.Topology, error) {
+		err := shards.read(t.Context())
+		return shards.current.Load(), err
+	}
 	if got, err := read(); err != nil || got.Shards != 1 || got.First != 0 || got.Generation != 1 {
 		t.Errorf("without the bucket it is %+v, %v", got, err)
 	}

@@ -3,7 +3,6 @@ package simulate
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -22,7 +21,6 @@ const (
 	// One of skewed hosts has a wrong wall clock, by at most mostOff.
 	skewed  = 32
 	mostOff = 10 * time.Minute
-	never   = schema.KTime(math.MaxInt64)
 )
 
 // fleet is what all hosts share.

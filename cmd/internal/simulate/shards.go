@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,28 +21,23 @@ const (
 // shards holds the topology.
 type shards struct {
 	js      jetstream.JetStream
-	log     *slog.Logger
 	current atomic.Pointer[schema.Topology]
 	reading sync.Mutex
 	last    time.Time // end of the last read
 }
 
-func newShards(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*shards, error) {
-	s := &shards{js: js, log: log}
-	t, err := s.read(ctx)
-	s.current.Store(&t)
-	return s, err
-}
-
 // read reads the topology. Without a stored topology there is one shard, number 0.
-func (s *shards) read(ctx context.Context) (schema.Topology, error) {
+func (s *shards) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, topologyTime)
 	defer cancel()
 	t, err := eventbus.ReadTopology(ctx, s.js)
 	if errors.Is(err, eventbus.ErrNoTopology) {
-		return schema.Topology{Generation: 1, Shards: 1}, nil
+		t, err = schema.Topology{Generation: 1, Shards: 1}, nil
 	}
-	return t, err
+	if err == nil {
+		s.current.Store(&t)
+	}
+	return err
 }
 
 func (s *shards) subject(of flow) string {
@@ -59,12 +53,6 @@ func (s *shards) refresh(ctx context.Context) {
 	if time.Since(s.last) < topologyPause {
 		return
 	}
-	t, err := s.read(ctx)
+	_ = s.read(ctx) // the next failure reads again
 	s.last = time.Now()
-	if now := s.current.Load(); err == nil && t.Generation != now.Generation {
-		s.log.Info("shards changed", "generation", t.Generation, "first", t.First, "shards", t.Shards)
-	}
-	if err == nil {
-		s.current.Store(&t)
-	}
 }

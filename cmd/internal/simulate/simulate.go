@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,6 @@ type Options struct {
 	Drain    time.Duration // time to wait for the last acks
 	Log      *slog.Logger
 }
-
-// overtime is the time that a late simulation continues after its Duration.
-const overtime = time.Second
 
 // Simulator is one simulation.
 type Simulator struct {
@@ -95,7 +93,8 @@ func (s *Simulator) Run(ctx context.Context) (err error) {
 		}
 		connections = append(connections, js)
 	}
-	if s.shards, err = newShards(ctx, connections[0], o.Log); err != nil {
+	s.shards = &shards{js: connections[0]}
+	if err := s.shards.read(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -120,7 +119,7 @@ func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) 
 	making, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.fleet.Duration > 0 {
-		making, stop = context.WithTimeout(ctx, s.fleet.Duration+overtime)
+		making, stop = context.WithTimeout(ctx, s.fleet.Duration+time.Second) // if it is late
 		defer stop()
 	}
 	delivering, abort := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -152,7 +151,7 @@ func (s *Simulator) play(
 	for making.Err() == nil {
 		due, next, ok := h.next()
 		if !ok {
-			s.due[h.index].Store(int64(never))
+			s.due[h.index].Store(math.MaxInt64)
 			return
 		}
 		s.due[h.index].Store(int64(due))

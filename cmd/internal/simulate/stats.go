@@ -27,9 +27,6 @@ type Stats struct {
 	KeptUp          bool    `json:"kept_up"`
 }
 
-// late is the delay up to which a simulation counts as on time. It covers scheduling and a round trip.
-const late = time.Second
-
 // tally counts batches. Any goroutine may use it.
 type tally struct{ batches, events, bytes atomic.Uint64 }
 
@@ -61,6 +58,6 @@ func (s *Simulator) Stats() Stats {
 	for i := range s.due {
 		t.Behind = max(t.Behind, time.Duration(elapsed-s.due[i].Load()).Seconds())
 	}
-	t.KeptUp = t.Behind < late.Seconds()
+	t.KeptUp = t.Behind < 1 // a second covers scheduling and a round trip
 	return t
 }
