@@ -18,9 +18,6 @@ const (
 	batchBytes  = 128 << 10
 )
 
-// longestPeriod limits the duration of one life.
-const longestPeriod = 1000 * 24 * time.Hour
-
 // life is a prepared recording: the batches of every host from its start until it starts over.
 type life struct {
 	steps  []step
@@ -82,7 +79,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	times := m.survey()
 	period := float64(len(times)) / rate * float64(time.Second)
-	if !(period <= float64(longestPeriod)) {
+	if !(period <= float64(1000*24*time.Hour)) {
 		return nil, errors.New("the rate is too low: set more events a second or fewer hosts")
 	}
 	m.period = max(schema.KTime(period), 1000)

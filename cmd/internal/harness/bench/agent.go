@@ -55,8 +55,7 @@ func (t *agentTable) figures() (list []figure) {
 			figure{l.what + ": CPU", "% of a core", "", l.cpu},
 			figure{l.what + ": resident memory", "MiB", "", t.resident},
 			figure{l.what + ": resident memory without rings", "MiB", "", t.withoutRings},
-			figure{l.what + ": seen", "events", "", none},
-			figure{l.what + ": lost", "events", "", atMost(0)})
+			figure{l.what + ": seen", "events", "", none}, figure{l.what + ": lost", "events", "", atMost(0)})
 	}
 	return list
 }

@@ -145,7 +145,7 @@ func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
 	if err := h.start(p); err != nil {
 		return nil, err
 	}
-	for text := []byte{}; !strings.HasPrefix(string(text), ready); text, _ = os.ReadFile(p.Out) {
+	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Out) {
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(p)); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
 	result := &pass{use: u, events: hostRound}
 	text, err := os.ReadFile(p.Out)
 	if err == nil {
-		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), ready)), &result.published)
+		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), "ready")), &result.published)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the result of a raw publisher: %w", err)

@@ -25,8 +25,6 @@ type published struct {
 	Bytes    float64 `json:"bytes"`
 }
 
-const ready = "ready"
-
 // publish is the process of a raw publisher: `scale publish URL FIRST LAST FROM TO WINDOW`. It loads the messages of a
 // subject between two sequences into memory and prints "ready". At SIGUSR1 it publishes their bytes to another subject,
 // with so many in flight: a producer has one.
@@ -48,7 +46,7 @@ func publish(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(ready)
+	fmt.Println("ready")
 	select {
 	case <-begin:
 	case <-ctx.Done():

@@ -20,7 +20,6 @@ const (
 	hosts = 1000 // simulated
 )
 
-// folds are measured one after the other.
 var folds = []string{"leak", "launch"}
 
 // bench is one run and its processes.
