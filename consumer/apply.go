@@ -26,6 +26,7 @@ const (
 	outcomeRefused
 	outcomeUnknown
 	numOutcomes
+	outcomeSkipped = numOutcomes // of a kind that the fold does not take; not counted
 )
 
 var outcomeWords = [numOutcomes]string{
@@ -43,24 +44,30 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		return
 	}
 	r.forgetSilentHosts(meta.Timestamp)
-	if !r.wants(m.Subject()) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.stats.Lag = r.lag.advance(meta)
-		r.advance(meta.Sequence.Stream)
-		return
+	result := outcomeSkipped
+	if r.wants(m.Subject()) {
+		result = r.take(m, meta)
 	}
+	if r.owner != "" && !r.began {
+		r.began = true
+		r.log.Info("first batch folded", "seq", meta.Sequence.Stream)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.count(result, &r.batch)
+	r.stats.Lag = r.lagAfter(meta)
+	r.advance(meta.Sequence.Stream)
+}
+
+// take handles one message that the fold takes.
+func (r *Reader) take(m jetstream.Msg, meta *jetstream.MsgMetadata) outcome {
 	began := time.Now()
 	result, err := r.handle(m)
 	if err != nil {
 		r.deadLetter(m, meta, err)
 	}
 	r.timing.observe(result, &r.batch, began)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stats.count(result, &r.batch)
-	r.stats.Lag = r.lag.advance(meta)
-	r.advance(meta.Sequence.Stream)
+	return result
 }
 
 // forgetSilentHosts records when NATS stored the current message. Once in each hour of that time, which is the same for
@@ -187,28 +194,12 @@ func (r *Reader) apply(b *schema.Batch) (err error) {
 	return r.fold.Apply(b)
 }
 
-// warning counts how often one message was suppressed since it was logged.
-type warning struct {
-	at         time.Time
-	suppressed int
-}
-
 const warnInterval = 10 * time.Second
 
 // warn logs one message at most every ten seconds: a broken host must not fill the log.
 func (r *Reader) warn(msg string, args ...any) {
-	w := r.warnings[msg]
-	if w == nil {
-		w = &warning{}
-		r.warnings[msg] = w
-	}
-	if now := time.Now(); now.Sub(w.at) >= warnInterval {
-		if w.suppressed > 0 {
-			args = append(args, "suppressed", w.suppressed)
-		}
-		*w = warning{at: now}
+	if now := time.Now(); now.Sub(r.warned[msg]) >= warnInterval {
+		r.warned[msg] = now
 		r.log.Warn(msg, args...)
-		return
 	}
-	w.suppressed++
 }

@@ -19,71 +19,74 @@ import (
 // hostile is five bytes that claim 20 M entries; decoded without bounds they ask for 305 MiB.
 var hostile = binary.BigEndian.AppendUint32([]byte{0xdd}, 20_000_000)
 
+func events(n uint64) (e [schema.NumKinds]uint64) {
+	e[schema.KindMemory] = n
+	return e
+}
+
+var outcomeRows = []struct {
+	name  string
+	send  [][]byte
+	want  []uint64
+	told  uint64 // lost batches that the fold records
+	stats Stats
+}{
+	{"in order", [][]byte{memory(1), memory(2)}, []uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2)}},
+	{
+		"stored twice", [][]byte{memory(1), memory(1), memory(2)},
+		[]uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2), Duplicates: 1},
+	},
+	{
+		"a hole of two", [][]byte{memory(1), memory(4)},
+		[]uint64{1, 4}, 2, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 2},
+	},
+	{
+		"older than the last", [][]byte{memory(1), memory(3), memory(2)},
+		[]uint64{1, 3}, 1, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 1, Duplicates: 1},
+	},
+	{
+		"a new run counts from 1", [][]byte{memory(1), message(2, 1, schema.KindMemory)},
+		[]uint64{1, 1}, 0, Stats{Batches: 2, Events: events(2)},
+	},
+	{
+		"a whole stream that begins with seq 3", [][]byte{memory(3)},
+		[]uint64{3}, 2, Stats{Batches: 1, Events: events(1), Gaps: 1, Missing: 2},
+	},
+	{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0,
+		Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
+	{
+		"five bytes that claim 20 M entries", [][]byte{hostile, memory(1)},
+		[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
+	},
+	{
+		"truncated", [][]byte{memory(1), memory(2)[:40], memory(2)[:len(memory(2))-1], {}, memory(2)},
+		[]uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2), Invalid: 3, DeadLetters: 3},
+	},
+	{
+		"a host that speaks for another",
+		[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}),
+			memory(1)},
+		[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
+	},
+	{
+		"a kind of the future", [][]byte{message(1, 1, schema.KindNone), memory(1)},
+		[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Unknown: 1},
+	},
+	{
+		"a batch that the fold panics over", [][]byte{memory(1), memory(2), memory(3)},
+		[]uint64{1, 3}, 1, Stats{Batches: 2, Events: events(2), Refused: 1, DeadLetters: 1},
+	},
+	{
+		"a batch that the fold refuses", [][]byte{memory(3), memory(4), memory(5)},
+		[]uint64{3, 5}, 3, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 2, Refused: 1, DeadLetters: 1},
+	},
+}
+
 func TestOutcomeOfEachMessage(t *testing.T) {
 	t.Parallel()
-	events := func(n uint64) (e [schema.NumKinds]uint64) {
-		e[schema.KindMemory] = n
-		return e
-	}
-	tests := []struct {
-		name  string
-		send  [][]byte
-		want  []uint64
-		told  uint64 // lost batches that the fold records
-		stats Stats
-	}{
-		{"in order", [][]byte{memory(1), memory(2)}, []uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2)}},
-		{
-			"stored twice", [][]byte{memory(1), memory(1), memory(2)},
-			[]uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2), Duplicates: 1},
-		},
-		{
-			"a hole of two", [][]byte{memory(1), memory(4)},
-			[]uint64{1, 4}, 2, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 2},
-		},
-		{
-			"older than the last", [][]byte{memory(1), memory(3), memory(2)},
-			[]uint64{1, 3}, 1, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 1, Duplicates: 1},
-		},
-		{
-			"a new run counts from 1", [][]byte{memory(1), message(2, 1, schema.KindMemory)},
-			[]uint64{1, 1}, 0, Stats{Batches: 2, Events: events(2)},
-		},
-		{
-			"a whole stream that begins with seq 3", [][]byte{memory(3)},
-			[]uint64{3}, 2, Stats{Batches: 1, Events: events(1), Gaps: 1, Missing: 2},
-		},
-		{"no seq", [][]byte{memory(0), memory(1)}, []uint64{1}, 0,
-			Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1}},
-		{
-			"five bytes that claim 20 M entries", [][]byte{hostile, memory(1)},
-			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
-		},
-		{
-			"truncated", [][]byte{memory(1), memory(2)[:40], memory(2)[:len(memory(2))-1], {}, memory(2)},
-			[]uint64{1, 2}, 0, Stats{Batches: 2, Events: events(2), Invalid: 3, DeadLetters: 3},
-		},
-		{
-			"a host that speaks for another",
-			[][]byte{encode(schema.KindMemory, schema.Header{Cluster: "c", Host: "g", BootID: "b", Run: 1, Seq: 9}),
-				memory(1)},
-			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Invalid: 1, DeadLetters: 1},
-		},
-		{
-			"a kind of the future", [][]byte{message(1, 1, schema.KindNone), memory(1)},
-			[]uint64{1}, 0, Stats{Batches: 1, Events: events(1), Unknown: 1},
-		},
-		{
-			"a batch that the fold panics over", [][]byte{memory(1), memory(2), memory(3)},
-			[]uint64{1, 3}, 1, Stats{Batches: 2, Events: events(2), Refused: 1, DeadLetters: 1},
-		},
-		{
-			"a batch that the fold refuses", [][]byte{memory(3), memory(4), memory(5)},
-			[]uint64{3, 5}, 3, Stats{Batches: 2, Events: events(2), Gaps: 1, Missing: 2, Refused: 1, DeadLetters: 1},
-		},
-	}
-	for _, tt := range tests {
+	for _, tt := range outcomeRows {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			js := connectReady(t)
 			fold := &recorder{poison: 2, refuse: 4}
 			if strings.Contains(tt.name, "panics") == strings.Contains(tt.name, "refuses") {
@@ -145,7 +148,6 @@ func ensureStreamForTest(t *testing.T, js jetstream.JetStream) {
 }
 
 func TestHostileMessagesAllocateLittle(t *testing.T) {
-	t.Parallel()
 	js := connectReady(t)
 	c, _ := start(t, js, &recorder{}, ReaderOptions{})
 	wait(t, c, publish(t, js, schema.KindMemory, hostile))

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,10 +11,12 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var constLabels = []string{"consumer", "shard"}
-
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("gputap_consumer_"+name, help, append(constLabels[:2:2], labels...), nil)
+	return instanceDesc(name, help, append([]string{"shard"}, labels...)...)
+}
+
+func instanceDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("gputap_consumer_"+name, help, append([]string{"consumer"}, labels...), nil)
 }
 
 var (
@@ -86,13 +89,7 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	}
 	r.mu.Unlock()
 
-	shard := shardLabel(r.opts.Shard)
-	metric := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, t, v, append([]string{r.fold.Name(), shard}, labels...)...)
-	}
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		metric(d, prometheus.CounterValue, float64(v), labels...)
-	}
+	gauge, counter := senders(to, r.fold.Name(), shardLabel(r.opts.Shard))
 	for o, n := range [numOutcomes]uint64{
 		outcomeOK: s.Batches, outcomeDuplicate: s.Duplicates, outcomeInvalid: s.Invalid, outcomeRefused: s.Refused,
 		outcomeUnknown: s.Unknown,
@@ -111,17 +108,82 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	counter(descDeadLetters, s.DeadLettersLost, "lost")
 	counter(descUnseen, s.LateStart, reasonLateStart)
 	counter(descUnseen, s.Retention, reasonRetention)
-	metric(descLag, prometheus.GaugeValue, float64(s.Lag))
+	gauge(descLag, float64(s.Lag))
 	for id, h := range perHost {
 		counter(descGaps, h.gaps, id.cluster, id.host)
 		counter(descGapBatches, h.missing, id.cluster, id.host)
 		if !h.lastEvent.IsZero() {
-			metric(descLastEvent, prometheus.GaugeValue, float64(h.lastEvent.UnixNano())/1e9, id.cluster, id.host)
+			gauge(descLastEvent, float64(h.lastEvent.UnixNano())/1e9, id.cluster, id.host)
 		}
 	}
 	r.timing.delay.Collect(to)
 	r.timing.handle.Collect(to)
 }
 
+// senders return functions that send a gauge and a counter with these first labels.
+func senders(to chan<- prometheus.Metric, first ...string) (
+	gauge func(d *prometheus.Desc, v float64, labels ...string),
+	counter func(d *prometheus.Desc, v uint64, labels ...string),
+) {
+	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels []string) {
+		to <- prometheus.MustNewConstMetric(d, t, v, slices.Concat(first, labels)...)
+	}
+	gauge = func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.GaugeValue, v, labels) }
+	counter = func(d *prometheus.Desc, v uint64, labels ...string) {
+		send(d, prometheus.CounterValue, float64(v), labels)
+	}
+	return gauge, counter
+}
+
 // shardLabel spells a shard as the name of its stream does.
 func shardLabel(shard int) string { return fmt.Sprintf("%03d", shard) }
+
+var (
+	descOwned      = instanceDesc("owned_shards", "Shards that this instance owns and folds.")
+	descClaims     = instanceDesc("claims_total", "Shards acquired and restored.")
+	descHandOvers  = instanceDesc("hand_overs_total", "Shards released to their preferred instance.")
+	descLeasesLost = instanceDesc("leases_lost_total", "Shards lost because their lease was not renewed in time.")
+	descFenced     = instanceDesc("fenced_total", "Checkpoints refused because another instance had claimed the shard.")
+	descRebuilt    = instanceDesc("states_rebuilt_total", "Unusable saved states that were rebuilt from the stream.")
+	descNewer      = instanceDesc("newer_states_total",
+		"Saved states of a newer program that were left to newer instances.")
+	descCommits = instanceDesc("checkpoints_total", "Checkpoints, by result.", "result")
+
+	descCheckpointAge   = desc("checkpoint_age_seconds", "Time since the last checkpoint of the shard.")
+	descCheckpointBytes = desc("checkpoint_bytes", "Size of the shard's last checkpoint.")
+)
+
+// Describe sends nothing: shards come and go between scrapes.
+func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the metrics of every owned shard, and merges those of the folds that Each sees: where two shards have a
+// series with the same labels, it sends their sum, or the largest value where a sum means nothing.
+func (c *Consumer) Collect(to chan<- prometheus.Metric) {
+	gauge, counter := senders(to, c.fold)
+	merged := newFamilies()
+	owned := c.owned()
+	for _, o := range owned {
+		r := o.Reader.(*statefulReader)
+		r.reader.Collect(to)
+		gauge(descCheckpointAge, time.Since(o.Written).Seconds(), shardLabel(o.Shard))
+		gauge(descCheckpointBytes, float64(o.Bytes), shardLabel(o.Shard))
+		if collector, ok := r.fold.(prometheus.Collector); ok && !o.Superseded {
+			if err := merged.add(collector); err != nil {
+				to <- prometheus.NewInvalidMetric(descOwned, err)
+			}
+		}
+	}
+	for _, m := range merged.order {
+		to <- m
+	}
+	gauge(descOwned, float64(len(owned)))
+	n := c.Counters()
+	counter(descClaims, n.Claims.Load())
+	counter(descHandOvers, n.HandOvers.Load())
+	counter(descLeasesLost, n.LeasesLost.Load())
+	counter(descFenced, n.Fenced.Load())
+	counter(descRebuilt, n.Rebuilt.Load())
+	counter(descNewer, n.Newer.Load())
+	counter(descCommits, n.Commits.Load(), "committed")
+	counter(descCommits, n.Failed.Load(), "failed")
+}

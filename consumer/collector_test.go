@@ -58,7 +58,7 @@ func TestScrapeDoesNotChangeState(t *testing.T) {
 	fold := newChain()
 	r, _ := start(t, js, fold, ReaderOptions{})
 	var last uint64
-	for i := range 2000 {
+	for i := range 300 {
 		h := headerAt(fmt.Sprint("h", i), 3, now.Add(-time.Duration(i)*time.Minute))
 		ack, err := js.PublishAsync(schema.Subject(0, "c", h.Host, schema.KindMemory), encode(schema.KindMemory, h))
 		if err != nil {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -19,22 +20,25 @@ type Options struct {
 	PullMaxBytes int           // most bytes of messages in flight for each shard; 0: 8 MiB, less with many shards
 	Settle       time.Duration // how long another instance must be preferred before it gets a shard; 0: 3 s
 	Retry        time.Duration // pause after a failure, and at most between two looks at the leases; 0: 1 s
+	Rebuild      time.Duration // how long an unusable state waits before it is rebuilt; 0: three lease TTLs
 }
 
 // Consumer runs a fold over the shards that it owns. Each shard has its own state, which outlives the process.
 // Instances of one fold share the shards. It is a prometheus.Collector.
+//
+// Run folds until ctx ends; then it commits its state and releases its shards.
 type Consumer struct {
+	*shard.Group
 	fold  string
-	group *shard.Group
-	owned func() []shard.Owned // group's
+	owned func() []shard.Owned // the group's
 }
 
 // New returns a Consumer that does nothing until Run. newFold returns an empty state for one shard.
 func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slog.Logger) *Consumer {
 	first := newFold()
 	group := shard.Options{
-		Fold: first.Name(), Kinds: kindsOf(first), Instance: opts.Instance,
-		Checkpoint: opts.Checkpoint, Settle: opts.Settle, Retry: opts.Retry,
+		Fold: first.Name(), Instance: opts.Instance,
+		Checkpoint: opts.Checkpoint, Settle: opts.Settle, Retry: opts.Retry, Rebuild: opts.Rebuild,
 	}
 	group.NewReader = func(number, shards int, instance string, log *slog.Logger) shard.Reader {
 		fold := newFold()
@@ -44,7 +48,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 		return &statefulReader{r, fold}
 	}
 	g := shard.New(group, js, log)
-	return &Consumer{fold: first.Name(), group: g, owned: g.Owned}
+	return &Consumer{Group: g, fold: first.Name(), owned: g.Owned}
 }
 
 const (
@@ -56,22 +60,8 @@ const (
 
 // pullBytes bounds the bytes in flight of one shard as if this instance owned all shards, which may happen any time.
 func pullBytes(asked, shards int) int {
-	if asked <= 0 {
-		asked = defaultPullBytes
-	}
-	return max(min(asked, mostInFlight/shards), leastPull)
+	return max(min(cmp.Or(asked, defaultPullBytes), mostInFlight/shards), leastPull)
 }
-
-// Ready is closed when the instance has joined the consumer group: it owns its shards, or it is a standby.
-func (c *Consumer) Ready() <-chan struct{} { return c.group.Ready() }
-
-// NotReadyReason returns why the instance, after Ready, is not in the consumer group now: NATS is unreachable, or the
-// bus was removed. nil: it is in the group.
-func (c *Consumer) NotReadyReason() error { return c.group.NotReadyReason() }
-
-// Run folds until ctx ends; then it commits its state and releases its shards. It waits for NATS, streams and leases.
-// It returns an error if the connection was closed for good or the fold's name is invalid.
-func (c *Consumer) Run(ctx context.Context) error { return c.group.Run(ctx) }
 
 // Each calls see for every shard that is owned and restored, in order. It skips shards of earlier generations when one
 // of a later generation is owned: that has inherited their hosts.
@@ -114,13 +104,3 @@ func (s *statefulReader) Save(w *snapshot.Writer) (at bus.Position, copying time
 
 func (s *statefulReader) Position() bus.Position { return s.reader.position() }
 func (s *statefulReader) Applied() uint64        { return s.reader.Applied() }
-
-func (s *statefulReader) NextFolded() <-chan struct{} {
-	_, folded := s.reader.watch(s.reader.Applied() + 1)
-	return folded
-}
-
-func (s *statefulReader) Counts() (batches, duplicates uint64) {
-	stats := s.reader.Stats()
-	return stats.Batches, stats.Duplicates
-}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/consumer/snapshot"
@@ -81,29 +83,39 @@ func (c *chain) Restore(s Section) error {
 // undisturbed reader.
 func TestEachBatchCountsOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 4)
+	newFleet(t, 4).countOnce(100)
+}
+
+// countOnce publishes batches while instances start, die and stop at random.
+func (f *fleet) countOnce(steps int) {
+	commits := make(chan *nats.Msg, 1<<12) // claims too
+	manifests := strings.Replace(manifestSubject(0), ".0.", ".*.", 1)
+	if _, err := f.admin.Conn().ChanSubscribe(manifests, commits); err != nil {
+		f.t.Fatal(err)
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var running []*instance
-	started := 0
-	for step := range 400 {
+	for step := range steps {
 		for range 5 {
 			f.send(fmt.Sprintf("h%d", random.IntN(12)))
 		}
-		switch what := random.IntN(40); {
-		case len(running) < 3 && (what < 6 || len(running) == 0):
-			started++
-			running = append(running, f.instance(fmt.Sprintf("i%d", started), newChain))
-		case what == 38 && len(running) > 0:
+		switch what := random.IntN(20); {
+		case len(running) < 3 && (what < 3 || len(running) == 0):
+			running = append(running, f.instance(fmt.Sprintf("i%d", step), newChain))
+		case what == 18:
 			i := random.IntN(len(running))
 			running[i].kill()
 			running = slices.Delete(running, i, i+1)
-		case what == 39 && len(running) > 0:
+		case what == 19:
 			i := random.IntN(len(running))
 			running[i].stop()
 			running = slices.Delete(running, i, i+1)
 		}
-		if step%4 == 0 {
-			time.Sleep(10 * time.Millisecond)
+		if step%8 == 0 && len(running) > 0 { // wait until an instance commits some of these batches
+			for len(commits) > 0 {
+				<-commits
+			}
+			<-commits
 		}
 	}
 	for _, i := range running {
@@ -156,7 +168,7 @@ func TestShardsMoveToOtherInstances(t *testing.T) {
 	eventually(t, "c has three", func() bool { return len(c.shards()) == 3 && len(b.shards()) == 3 })
 	b.stop()
 	eventually(t, "c has all six", func() bool { return len(c.shards()) == 6 })
-	if n := c.group.Counts().Rebuilt; n != 0 {
+	if n := c.Counters().Rebuilt.Load(); n != 0 {
 		t.Errorf("%d states were rebuilt", n)
 	}
 	eventually(t, "everything is folded", func() bool {
@@ -186,6 +198,7 @@ func TestInstancesSurviveServerRestart(t *testing.T) {
 		"after the leases": func(a, b *instance) bool { return len(a.shards())+len(b.shards()) == 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := bustest.NewServer(t, "")
 			f := newFleetOn(t, s, 2)
 			a, b := f.instance("a", newChain), f.instance("b", newChain)
@@ -238,17 +251,17 @@ func TestPanicInRestoreRebuilds(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
 	first := f.instance("first", func() Stateful { return nervous{chain: newChain().(*chain), restoring: true} })
-	eventually(t, "it is saved", func() bool { return first.group.Counts().Commits > 0 })
+	eventually(t, "it is saved", func() bool { return first.Counters().Commits.Load() > 0 })
 	first.stop()
 	saving := f.instance("saving",
 		func() Stateful { return nervous{chain: newChain().(*chain), restoring: true, saving: true} })
 	f.send("h")
 	eventually(t, "it is rebuilt and not saved", func() bool {
-		return saving.group.Counts().Rebuilt == 1 && saving.group.Counts().Failed > 0
+		return saving.Counters().Rebuilt.Load() == 1 && saving.Counters().Failed.Load() > 0
 	})
 	saving.stop()
 	last := f.instance("last", newChain)
-	eventually(t, "it is saved", func() bool { return last.group.Counts().Commits > 0 })
+	eventually(t, "it is saved", func() bool { return last.Counters().Commits.Load() > 0 })
 	last.stop()
 	f.finish()
 	f.expect(f.committed())
@@ -258,16 +271,17 @@ func TestPanicInRestoreRebuilds(t *testing.T) {
 func TestDamagedStateIsRebuilt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
+	f.rebuild = f.lease / 2
 	for range 10 {
 		f.send("h")
 	}
 	c := f.instance("one", newChain)
-	eventually(t, "it is saved", func() bool { return c.group.Counts().Commits > 0 })
+	eventually(t, "it is saved", func() bool { return c.Counters().Commits.Load() > 0 })
 	c.stop()
 	f.damage(0)
 	c = f.instance("two", newChain)
 	eventually(t, "it is rebuilt and saved",
-		func() bool { return c.group.Counts().Rebuilt == 1 && c.group.Counts().Commits > 0 })
+		func() bool { return c.Counters().Rebuilt.Load() == 1 && c.Counters().Commits.Load() > 0 })
 	c.stop()
 	f.finish()
 	f.expect(f.committed())
@@ -303,14 +317,14 @@ func TestOwnerKeyNamesOwners(t *testing.T) {
 func TestStopDuringCommitCommitsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	for i := range 40 {
+	for i := range 12 {
 		c := f.instance("one", newChain)
 		f.send("h")
 		eventually(t, "it folds", func() bool { return len(c.shards()) == 1 })
-		time.Sleep(time.Duration(i) * 3 * time.Millisecond) // somewhere between two checkpoints
+		time.Sleep(time.Duration(i) * 5 * time.Millisecond) // somewhere between two checkpoints
 		f.send("h")
 		c.stop()
-		if n := c.group.Counts().Rebuilt; n != 0 {
+		if n := c.Counters().Rebuilt.Load(); n != 0 {
 			t.Fatalf("start %d found a state that it had to rebuild", i)
 		}
 	}
@@ -340,8 +354,8 @@ func TestInvalidManifestIsRebuilt(t *testing.T) {
 		cancel()
 	}
 	i := f.instance("two", newChain)
-	eventually(t, "the state is rebuilt", func() bool { return i.group.Counts().Commits > 0 })
-	if n := i.group.Counts().Rebuilt; n != 1 {
+	eventually(t, "the state is rebuilt", func() bool { return i.Counters().Commits.Load() > 0 })
+	if n := i.Counters().Rebuilt.Load(); n != 1 {
 		t.Errorf("%d states were rebuilt", n)
 	}
 	i.stop()

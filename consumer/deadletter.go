@@ -29,12 +29,6 @@ var (
 	errNoLeader = errors.New("the stream of the dead letters has no leader")
 )
 
-// letterState remembers how the last dead letters fared.
-type letterState struct {
-	failed       bool      // the last one was not stored
-	unansweredAt time.Time // when one last had no answer; zero: NATS has stored one since
-}
-
 // deadLetter copies a useless message to the dead letters, where a person can look at it.
 func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause error) {
 	reason := cause.Error()
@@ -48,26 +42,22 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 	// After a crash the next owner reads the message again. In a recreated stream the same sequence has another time.
 	id := fmt.Sprintf("%s.%s.%d.%d", letter.Subject, meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
 	err := r.storeLetter(letter, id)
-	r.letters.failed = err != nil
-	switch {
-	case err == nil:
-		r.letters.unansweredAt = time.Time{}
-	case errors.Is(err, context.DeadlineExceeded):
-		r.letters.unansweredAt = time.Now()
-	}
+	r.letterFailed = err != nil
 	attrs := []any{"subject", m.Subject(), "stream", meta.Stream, "seq", meta.Sequence.Stream, "err", cause}
+	count := &r.stats.DeadLetters
 	if err == nil {
+		r.unansweredAt = time.Time{}
 		r.warn("useless batch copied to the dead letters", attrs...)
 	} else {
+		if errors.Is(err, context.DeadlineExceeded) {
+			r.unansweredAt = time.Now()
+		}
+		count = &r.stats.DeadLettersLost
 		r.warn("useless batch skipped; it could not be copied to the dead letters", append(attrs, "copy_err", err)...)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.stats.DeadLettersLost++
-		return
-	}
-	r.stats.DeadLetters++
+	*count++
+	r.mu.Unlock()
 }
 
 // storeLetter tries until the dead letter is stored or refused. While NATS is unreachable the message waits: no other
@@ -76,7 +66,7 @@ func (r *Reader) deadLetter(m jetstream.Msg, meta *jetstream.MsgMetadata, cause 
 // useless messages must not hold up the fold.
 func (r *Reader) storeLetter(letter *nats.Msg, id string) error {
 	conn := r.js.Conn()
-	if conn.IsConnected() && time.Since(r.letters.unansweredAt) < deadLetterPatience {
+	if conn.IsConnected() && time.Since(r.unansweredAt) < deadLetterPatience {
 		return errUnanswered
 	}
 	var until time.Time
@@ -93,7 +83,7 @@ func (r *Reader) storeLetter(letter *nats.Msg, id string) error {
 		}
 		reconnected := conn.Stats().Reconnects != reconnects
 		noStream := errors.Is(err, jetstream.ErrNoStreamResponse)
-		if reconnected || until.IsZero() && !noStream && !r.letters.failed {
+		if reconnected || until.IsZero() && !noStream && !r.letterFailed {
 			until = time.Now().Add(deadLetterPatience)
 		}
 		if time.Now().After(until) || !r.pause() {

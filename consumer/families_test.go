@@ -120,7 +120,7 @@ func TestCheckpointMetricsAfterTakeover(t *testing.T) {
 	f := newFleet(t, 1)
 	f.send("h")
 	before := f.instance("before", newChain)
-	eventually(t, "it is saved", func() bool { return before.group.Counts().Commits > 0 })
+	eventually(t, "it is saved", func() bool { return before.Counters().Commits.Load() > 0 })
 	before.stop()
 	saved, err := shard.Saved(t.Context(), f.admin, "chain", 0)
 	if err != nil {
@@ -196,7 +196,7 @@ func TestMergedFoldsShowTheSame(t *testing.T) {
 		}
 		return lines
 	}
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		steps := consumertest.Traffic(t, seed, 200)
 		for _, fold := range folds {
 			whole, of := fold.fresh(), map[string]Stateful{"c0": fold.fresh(), "c1": fold.fresh()} // both have a host b

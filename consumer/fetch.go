@@ -56,7 +56,7 @@ func (r *Reader) Run(ctx context.Context) error {
 			waiting = true
 			r.logWaiting(err)
 		}
-		if !sleep(ctx, r.opts.Retry) {
+		if !bus.Sleep(ctx, r.opts.Retry) {
 			return nil
 		}
 	}
@@ -103,18 +103,18 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	if r.owner != "" {
 		config.Metadata = map[string]string{OwnerKey: r.owner}
 	}
-	// With several filters the server searches its subjects for each message. With 600 hosts that takes 80 times as
-	// long as sending all messages, so a reader of several kinds skips the others itself.
-	if subjects := bus.Subjects(r.opts.Shard, r.kinds); len(subjects) == 1 {
-		config.FilterSubjects = subjects
+	if filter := r.filter(); filter != "" {
+		config.FilterSubjects = []string{filter}
 	}
 	ordered, err := r.js.OrderedConsumer(ctx, schema.StreamName(r.opts.Shard), config)
 	if err != nil {
 		return fmt.Errorf("create ordered consumer: %w", err)
 	}
-	g := newGate(ordered.CachedInfo().Name)
+	running, reset := context.WithCancelCause(ctx)
+	defer reset(nil)
+	g := &gate{consumer: ordered.CachedInfo().Name, reset: reset}
 	r.mu.Lock()
-	r.lag = lag{}
+	r.newest = 0
 	r.mu.Unlock()
 	fetching, err := ordered.Consume(func(m jetstream.Msg) { g.pass(m, r.step) },
 		jetstream.PullMaxBytes(r.opts.PullMaxBytes), jetstream.PullExpiry(pullExpiry),
@@ -131,16 +131,24 @@ func (r *Reader) fetch(ctx context.Context, begun func()) error {
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-g.reset:
-			return errReset
+		case <-running.Done():
+			return context.Cause(running)
 		case <-closed:
 			return nats.ErrConnectionClosed
 		case <-tick.C:
-			r.updateLag(ctx, g.consumer)
+			r.updateLag(ctx)
 		}
 	}
+}
+
+// filter returns the subject of the only messages that NATS sends, or "" for all. With several filters the server
+// searches its subjects for each message. With 600 hosts that takes 80 times as long as sending all messages, so a
+// reader of several kinds skips the others itself. So does the owner of a shard: its position is how far the fold is.
+func (r *Reader) filter() string {
+	if len(r.kinds) > 1 || r.owner != "" {
+		return ""
+	}
+	return schema.KindSubjects(r.opts.Shard, r.kinds[0])
 }
 
 // wants reports whether the fold takes messages of a subject.
@@ -182,7 +190,7 @@ func (r *Reader) interrupted(err error, g *gate) {
 	r.log.Debug("fetch interrupted", "err", err)
 	gone := errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrConsumerDeleted)
 	if gone || errors.Is(err, nats.ErrNoResponders) {
-		g.trip()
+		g.reset(errReset)
 	}
 }
 
@@ -195,20 +203,11 @@ func consumerName(fold string, shard int) string {
 // library has reset the fetch.
 type gate struct {
 	consumer string
-	reset    chan struct{}
+	reset    context.CancelCauseFunc // ends the fetch
 
 	mu    sync.Mutex
 	ended bool
 	meta  jetstream.MsgMetadata // of the current message
-}
-
-func newGate(consumer string) *gate { return &gate{consumer: consumer, reset: make(chan struct{}, 1)} }
-
-func (g *gate) trip() {
-	select {
-	case g.reset <- struct{}{}:
-	default:
-	}
 }
 
 func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMetadata)) {
@@ -219,7 +218,7 @@ func (g *gate) pass(m jetstream.Msg, step func(jetstream.Msg, *jetstream.MsgMeta
 	}
 	if g.meta.Consumer != g.consumer {
 		g.ended = true
-		g.trip()
+		g.reset(errReset)
 		return
 	}
 	step(m, &g.meta)

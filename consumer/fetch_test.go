@@ -401,12 +401,36 @@ func TestUnknownShardEndsRun(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewServer(t, "")
 	js := b.Connect()
-	c := NewReader(ReaderOptions{Shard: 7}, js, &recorder{}, slog.New(slog.DiscardHandler))
+	c := NewReader(ReaderOptions{Shard: 7, Retry: retry}, js, &recorder{}, slog.New(slog.DiscardHandler))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }() // waits: nobody has set the bus up
 	reshard(t, js, 2)
 	err := <-ended
 	if err == nil || !strings.Contains(err.Error(), "no shard 7: generation 1 has 2 shards, from 0 to 1") {
 		t.Errorf("says %v", err)
+	}
+}
+
+// heartbeats is a fold that takes nothing else.
+type heartbeats struct{ recorder }
+
+func (*heartbeats) Kinds() []schema.Kind { return []schema.Kind{schema.KindHost} }
+
+// TestReaderOfHeartbeatsKnowsTheEnd: NATS sends it no other messages, which may be the last ones of the stream.
+func TestReaderOfHeartbeatsKnowsTheEnd(t *testing.T) {
+	t.Parallel()
+	js := connectReady(t)
+	fold := &heartbeats{}
+	r, _ := start(t, js, fold, ReaderOptions{})
+	wait(t, r, publishMemory(t, js, 1, 2))
+	last := publish(t, js, schema.KindHost, message(1, 1, schema.KindHost))
+	wait(t, r, publishMemory(t, js, 3))
+	if fold.heartbeats != 1 || r.Applied() != last {
+		t.Errorf("%d heartbeats, read up to %d; want 1 and %d", fold.heartbeats, r.Applied(), last)
+	}
+	for sequence, want := range map[uint64]bool{0: false, last - 1: false, last: true, last + 1: true} {
+		if folded, err := r.Folded(t.Context(), sequence); err != nil || folded != want {
+			t.Errorf("folded after message %d: %t, %v", sequence, folded, err)
+		}
 	}
 }

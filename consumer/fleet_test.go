@@ -28,9 +28,11 @@ type fleet struct {
 	admin jetstream.JetStream
 	topo  schema.Topology
 	lease time.Duration
-	log   page
-	seqs  map[string]uint64
-	sums  map[string]uint64 // expected chain of each host
+	// rebuild is how long an unusable state waits; 0: three leases
+	rebuild time.Duration
+	log     page
+	seqs    map[string]uint64
+	sums    map[string]uint64 // expected chain of each host
 }
 
 func newFleet(t *testing.T, shards int) *fleet { return newFleetOn(t, bustest.NewAccount(t), shards) }
@@ -76,7 +78,10 @@ type instance struct {
 
 func (f *fleet) instance(name string, fold func() Stateful) *instance {
 	js := f.bus.Connect()
-	o := Options{Instance: name, Checkpoint: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Retry: retry}
+	o := Options{
+		Instance: name, Checkpoint: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Retry: retry,
+		Rebuild: f.rebuild,
+	}
 	c := New(o, js, fold, slog.New(slog.NewJSONHandler(&f.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -272,18 +277,7 @@ func (f *fleet) finish() {
 	f.t.Helper()
 	last := f.instance("last", newChain)
 	eventually(f.t, "all shards are owned", func() bool { return len(last.shards()) == f.topo.Shards })
-	eventually(f.t, "everything is folded", func() bool {
-		sums := map[string]uint64{}
-		last.Each(func(_ int, fold Stateful) {
-			c := fold.(*chain)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for id, sum := range c.hosts {
-				sums[id.host] = sum
-			}
-		})
-		return maps.Equal(sums, f.sums)
-	})
+	f.settled([]*instance{last})
 	last.stop()
 }
 

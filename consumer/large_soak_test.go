@@ -1,6 +1,6 @@
 //go:build soak
 
-package consumer_test
+package consumer
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
@@ -29,28 +27,7 @@ const (
 // restores them.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
-		NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bustest.NewServer(t, "").Connect()
 	if err := bus.EnsureStreams(t.Context(), js,
 		bus.StreamOptions{MaxBytes: 1 << 30, Lease: 2 * time.Second}); err != nil {
 		t.Fatal(err)
@@ -59,6 +36,7 @@ func TestLargeState(t *testing.T) {
 
 	var saved shard.SavedState
 	runUntil(t, js, func(*leak.Tracker) bool {
+		var err error
 		saved, err = shard.Saved(t.Context(), js, "leak", 0)
 		return err == nil && saved.Sequence == last
 	})
@@ -75,6 +53,12 @@ func TestLargeState(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestEachBatchCountsOnceForLong disturbs more instances than TestEachBatchCountsOnce.
+func TestEachBatchCountsOnceForLong(t *testing.T) {
+	t.Parallel()
+	newFleet(t, 4).countOnce(2000)
 }
 
 // publishLarge gives the last sequence of the shard's stream.
@@ -107,15 +91,15 @@ func publishLarge(t *testing.T, js jetstream.JetStream) (last uint64) {
 // runUntil runs one instance until its fold is as wanted, and stops it gracefully.
 func runUntil(t *testing.T, js jetstream.JetStream, wanted func(*leak.Tracker) bool) {
 	t.Helper()
-	fold := func() consumer.Stateful { return leak.New(leak.Config{}) }
-	c := consumer.New(consumer.Options{Checkpoint: 200 * time.Millisecond}, js, fold, slog.New(slog.DiscardHandler))
+	fold := func() Stateful { return leak.New(leak.Config{}) }
+	c := New(Options{Checkpoint: 200 * time.Millisecond}, js, fold, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	ok := false
 	for deadline := time.Now().Add(2 * time.Minute); !ok &&
 		time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		c.Each(func(_ int, fold consumer.Stateful) { ok = wanted(fold.(*leak.Tracker)) })
+		c.Each(func(_ int, fold Stateful) { ok = wanted(fold.(*leak.Tracker)) })
 	}
 	stop()
 	if err := <-done; err != nil {

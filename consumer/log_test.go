@@ -58,7 +58,7 @@ func TestLogLinesHaveUniqueKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.send("h")
-	eventually(t, "a batch is folded", func() bool { return i.group.Counts().Commits > 0 })
+	eventually(t, "a batch is folded", func() bool { return i.Counters().Commits.Load() > 0 })
 	i.stop()
 	said := map[string]bool{}
 	for line := range strings.Lines(f.log.text.String()) {

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +42,10 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	var stored uint64
 	for _, to := range [...]*uint64{&meta.NumDelivered, &meta.Sequence.Stream, &meta.Sequence.Consumer, &stored,
 		&meta.NumPending} {
-		if *to, rest, ok = cutNumber(rest); !ok {
+		var number string
+		var err error
+		number, rest, _ = strings.Cut(rest, ".")
+		if *to, err = strconv.ParseUint(number, 10, 64); err != nil {
 			return false
 		}
 	}
@@ -48,17 +53,29 @@ func parseReply(reply string, meta *jetstream.MsgMetadata) bool {
 	return true
 }
 
-// cutNumber reads the number before the first dot, or before the end.
-func cutNumber(s string) (n uint64, rest string, ok bool) {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '.':
-			return n, s[i+1:], i > 0
-		case c < '0' || c > '9':
-			return 0, "", false
-		default:
-			n = n*10 + uint64(c-'0')
-		}
+const lagInterval = time.Second
+
+// lagAfter returns how many messages are stored after one that was read. The message says how many there were when it
+// was sent; but it may have waited in this process while more were stored. mu must be held.
+func (r *Reader) lagAfter(meta *jetstream.MsgMetadata) uint64 {
+	r.newest = max(r.newest, meta.Sequence.Stream+meta.NumPending)
+	return r.newest - meta.Sequence.Stream
+}
+
+// updateLag asks NATS for the end of the stream, if a step takes long.
+func (r *Reader) updateLag(ctx context.Context) {
+	if r.stepping.TryLock() {
+		r.stepping.Unlock()
+		return
 	}
-	return n, "", s != ""
+	ctx, cancel := context.WithTimeout(ctx, lagInterval)
+	defer cancel()
+	info, err := r.jsStream.Info(ctx)
+	if err != nil {
+		return // the next tick asks again, or the fetch ends
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest = max(r.newest, info.State.LastSeq)
+	r.stats.Lag = r.newest - min(r.newest, max(r.applied, info.State.FirstSeq-1))
 }

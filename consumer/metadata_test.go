@@ -80,7 +80,7 @@ func compareWithLibrary(t *testing.T, reply string, meta *jetstream.MsgMetadata)
 // TestGateRefusesOtherMessages: a message without JetStream metadata does not reach the fold.
 func TestGateRefusesOtherMessages(t *testing.T) {
 	t.Parallel()
-	g, passed := newGate("leak-0-abc"), 0
+	g, passed := gate{consumer: "leak-0-abc"}, 0
 	for _, reply := range []string{replies[0], "_INBOX.x", replies[1]} {
 		g.pass(replied{reply: reply}, func(jetstream.Msg, *jetstream.MsgMetadata) { passed++ })
 	}

@@ -1,7 +1,10 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -38,24 +42,28 @@ type Reader struct {
 	stepping sync.Mutex // held by a step, and while the state is saved between two steps
 
 	// Only the goroutine that steps, or Run while none does.
-	jsStream  jetstream.Stream
-	start     startPoint
-	decoder   *schema.Decoder
-	batch     schema.Batch
-	subject   []byte // on which the batch should have come
-	warnings  map[string]*warning
-	stopping  <-chan struct{} // closed when Run is to end
-	letters   letterState
+	jsStream jetstream.Stream
+	start    startPoint
+	decoder  *schema.Decoder
+	batch    schema.Batch
+	subject  []byte               // on which the batch should have come
+	warned   map[string]time.Time // when a message was last logged
+	stopping <-chan struct{}      // closed when Run is to end
+	timing   timing
+
+	letterFailed bool      // the last dead letter was not stored
+	unansweredAt time.Time // when a dead letter last had no answer; zero: NATS has stored one since
+
+	began     bool          // the first message was read
 	ready     chan struct{} // closed when reading begins
 	readyOnce sync.Once
-	timing    timing
 
 	mu      sync.Mutex
 	applied uint64        // last JetStream sequence read
 	reached chan struct{} // closed when applied reaches awaited; nil while nobody waits
 	awaited uint64
 	stats   Stats
-	lag     lag
+	newest  uint64 // last JetStream sequence that NATS has stored, as far as known
 	runs    runs
 	hosts   hostTable
 }
@@ -67,15 +75,11 @@ func NewReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.
 
 // newReader takes a log that already names the fold and the shard.
 func newReader(opts ReaderOptions, js jetstream.JetStream, fold Fold, log *slog.Logger) *Reader {
-	if opts.PullMaxBytes <= 0 {
-		opts.PullMaxBytes = defaultPullBytes
-	}
-	if opts.Retry <= 0 {
-		opts.Retry = defaultRetry
-	}
+	opts.PullMaxBytes = cmp.Or(opts.PullMaxBytes, defaultPullBytes)
+	opts.Retry = cmp.Or(opts.Retry, defaultRetry)
 	return &Reader{
 		opts: opts, js: js, fold: fold, kinds: kindsOf(fold), log: log,
-		decoder: schema.NewDecoder(), warnings: map[string]*warning{},
+		decoder: schema.NewDecoder(), warned: map[string]time.Time{},
 		ready: make(chan struct{}), timing: newTiming(fold.Name(), opts.Shard), runs: newRuns(), hosts: hostTable{},
 	}
 }
@@ -111,12 +115,78 @@ func (r *Reader) Stats() Stats {
 	return r.stats
 }
 
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
+const pollInterval = 100 * time.Millisecond
+
+// WaitFor returns when everything that the stream stored up to that JetStream sequence was read: applied, dropped,
+// copied to the dead letters, or skipped because the fold does not take its kind.
+func (r *Reader) WaitFor(ctx context.Context, sequence uint64) error {
+	for {
+		applied, reached := r.watch(sequence)
+		if applied >= sequence {
+			return nil
+		}
+		select {
+		case <-reached:
+		case <-time.After(pollInterval): // the last messages may be for other folds
+			last, folded, err := r.folded(ctx, r.Applied())
+			if err == nil && folded && last >= sequence {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for consumer %s to read message %d: it has read %d: %w", r.fold.Name(), sequence,
+				applied, ctx.Err())
+		}
 	}
+}
+
+// Folded reports whether the shard's stream now holds nothing for this fold after a message.
+func (r *Reader) Folded(ctx context.Context, sequence uint64) (bool, error) {
+	_, folded, err := r.folded(ctx, sequence)
+	return folded, err
+}
+
+// folded also returns the stream's last sequence.
+func (r *Reader) folded(ctx context.Context, sequence uint64) (last uint64, folded bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bus.RequestTimeout)
+	defer cancel()
+	jsStream, err := r.js.Stream(ctx, schema.StreamName(r.opts.Shard))
+	if err != nil {
+		return 0, false, fmt.Errorf("look up stream: %w", err)
+	}
+	last = jsStream.CachedInfo().State.LastSeq
+	if filter := r.filter(); filter != "" {
+		newest, err := jsStream.GetLastMsgForSubject(ctx, filter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return last, true, nil
+		}
+		return last, err == nil && newest.Sequence <= sequence, err
+	}
+	folded, err = bus.NothingPending(ctx, jsStream, sequence)
+	return last, folded, err
+}
+
+// watch returns a channel that is closed when a sequence is reached, or an earlier one that somebody else waits for.
+func (r *Reader) watch(sequence uint64) (applied uint64, reached <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reached == nil {
+		r.reached, r.awaited = make(chan struct{}), sequence
+	}
+	r.awaited = min(r.awaited, sequence)
+	return r.applied, r.reached
+}
+
+// advance records that a message was read. mu must be held.
+func (r *Reader) advance(sequence uint64) {
+	r.applied = sequence
+	if r.reached != nil && sequence >= r.awaited {
+		close(r.reached)
+		r.reached = nil
+	}
+}
+
+func (r *Reader) setApplied(sequence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(sequence)
 }

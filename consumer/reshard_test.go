@@ -64,6 +64,7 @@ func TestReshardTwiceWhileDown(t *testing.T) {
 	}{{"folded before", true, 9, 50}, {"folded never", false, 9, 50}, {"nothing comes between", true, 9,
 		0}, {"most shards are blank", true, 1, 50}} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, 2)
 			f.batches(tt.hosts, 50)
 			if tt.folded {
@@ -106,6 +107,7 @@ func TestTakenOverShardIsNotClaimed(t *testing.T) {
 func TestRebuiltStateInherits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
+	f.rebuild = f.lease / 2
 	f.batches(9, 50)
 	f.finish()
 	f.topo = reshard(t, f.admin, 3)

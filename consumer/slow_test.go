@@ -20,7 +20,7 @@ func (s slow) Apply(b *schema.Batch) error {
 func TestSlowFoldSavesAndStops(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	const sent = 1000 // 20 s of work, less than is fetched at once
+	const sent = 300 // 6 s of work, less than is fetched at once
 	for range sent {
 		f.send("h")
 	}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gputap/gputap/consumer/snapshot"
@@ -131,13 +132,8 @@ func (r *Reader) saveRuns(w *snapshot.Writer) {
 		w.Uint(n)
 	}
 	for _, states := range []map[runID]*runState{r.runs.old, r.runs.young} {
-		ids := make([]runID, 0, len(states))
-		for id := range states {
-			ids = append(ids, id)
-		}
-		slices.SortFunc(ids, runID.compare)
-		w.Uint(uint64(len(ids)))
-		for _, id := range ids {
+		w.Uint(uint64(len(states)))
+		for _, id := range slices.SortedFunc(maps.Keys(states), runID.compare) {
 			w.String(id.cluster)
 			w.String(id.host)
 			w.String(id.boot)
@@ -178,13 +174,8 @@ func (r *Reader) restoreRuns(in *snapshot.Reader) {
 }
 
 func (r *Reader) saveHosts(w *snapshot.Writer) {
-	ids := make([]hostID, 0, len(r.hosts))
-	for id := range r.hosts {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, hostID.compare)
-	w.Uint(uint64(len(ids)))
-	for _, id := range ids {
+	w.Uint(uint64(len(r.hosts)))
+	for _, id := range slices.SortedFunc(maps.Keys(r.hosts), hostID.compare) {
 		h := r.hosts[id]
 		w.String(id.cluster)
 		w.String(id.host)

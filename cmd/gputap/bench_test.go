@@ -53,7 +53,7 @@ func BenchmarkCallToFold(b *testing.B) {
 
 func callToFold(b *testing.B, library string) []float64 {
 	quiet := slog.New(slog.DiscardHandler)
-	bus, err := embedded.Start(b.TempDir(), quiet)
+	bus, err := embedded.Start(b.TempDir(), config.Embedded{}, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}

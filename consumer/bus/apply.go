@@ -25,12 +25,7 @@ func (p *Plan) Apply(ctx context.Context) error {
 func settleStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	for retries := 0; ; retries++ {
 		err := ensureStream(ctx, js, want)
-		if retries >= retriesOf(err) {
-			return err
-		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
+		if retries >= retriesOf(err) || !Sleep(ctx, retryInterval) {
 			return err
 		}
 	}
@@ -96,10 +91,8 @@ func shrinkStream(ctx context.Context, js jetstream.JetStream, name string) erro
 // may seal the stream meanwhile, and the server then refuses the configuration that was read before.
 func updateClosed(ctx context.Context, js jetstream.JetStream, name string,
 	change func(*jetstream.StreamInfo) bool) error {
-	var err error
-	for range 2 {
-		var s jetstream.Stream
-		s, err = js.Stream(ctx, name)
+	for tries := 1; ; tries++ {
+		s, err := js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
 		}
@@ -113,6 +106,8 @@ func updateClosed(ctx context.Context, js jetstream.JetStream, name string,
 		if err == nil {
 			return nil
 		}
+		if tries == 2 {
+			return fmt.Errorf("close JetStream stream %s: %w", name, err)
+		}
 	}
-	return fmt.Errorf("close JetStream stream %s: %w", name, err)
 }

@@ -20,7 +20,7 @@ import (
 
 // TestClusterReplicates: three servers hold three replicas; five are refused.
 func TestClusterReplicates(t *testing.T) {
-	js := bustest.Cluster(t, freePorts(t, 3), server.Options{JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 64 << 20})
+	js := cluster(t, freePorts(t, 3))
 	bustest.Eventually(t, "the cluster places a stream on all servers", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -53,6 +53,23 @@ func TestClusterReplicates(t *testing.T) {
 	if got := info(t, js, schema.StreamName(0)).State.Msgs; got != 1 {
 		t.Errorf("%d messages in the closed shard", got)
 	}
+}
+
+// cluster runs a server for each route port and returns a connection to the first.
+func cluster(t *testing.T, ports []int) jetstream.JetStream {
+	t.Helper()
+	var routes, urls []string
+	for _, port := range ports {
+		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", port))
+	}
+	for i, port := range ports {
+		urls = append(urls, bustest.Run(t, &server.Options{
+			ServerName: fmt.Sprint("s", i), JetStream: true, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 64 << 20,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port},
+			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
+		}).ClientURL())
+	}
+	return bustest.Dial(t, urls[0])
 }
 
 func freePorts(t *testing.T, n int) (ports []int) {

@@ -10,5 +10,5 @@
 // readable until RemoveGeneration. Shard numbers are never reused.
 //
 // Replicas. Direct gets may be answered by a replica that has not caught up. Where a stale answer could lose data, this
-// package compares it with the leader's and returns ErrStaleReplica.
+// package compares it with the leader's and returns an error.
 package bus

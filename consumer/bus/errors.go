@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,10 @@ const (
 // minAPILevel is that of nats-server 2.12, which the configuration of the checkpoint stream needs (atomic publish).
 const minAPILevel = 2
 
-const remedyNotClustered = "use --replicas 1, or a cluster with at least as many servers"
+const (
+	remedyNotClustered = "use --replicas 1, or a cluster with at least as many servers"
+	smallerStreams     = "use a smaller --max-bytes"
+)
 
 func explainAccount(err error) error {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
@@ -49,8 +53,7 @@ func explainUnavailable(err error) error {
 func checkVersion(account *jetstream.AccountInfo, version string) error {
 	if account.API.Level < minAPILevel {
 		return fmt.Errorf("the NATS server %s is too old (JetStream API level %d, need %d): update it to "+
-			"nats-server 2.12 or later",
-			version, account.API.Level, minAPILevel)
+			"nats-server 2.12 or later", version, account.API.Level, minAPILevel)
 	}
 	return nil
 }
@@ -65,9 +68,9 @@ func (p *Plan) checkLimits(account *jetstream.AccountInfo) error {
 	limit := account.Limits.MaxStore
 	need := p.reserved * int64(p.Options.Replicas)
 	if left := limit - int64(account.ReservedStore); limit >= 0 && need > left {
-		return fmt.Errorf("the streams reserve %s more storage (all copies) and the account has %s left of %s: "+
-			"raise the limits of the account, or use a smaller --max-bytes", rounded(need), rounded(max(left,
-			0)), rounded(limit))
+		return fmt.Errorf("the streams reserve %s more storage (all copies) and the account has %s left of %s: %s",
+			rounded(need), rounded(max(left, 0)), rounded(limit),
+			cmp.Or(p.Options.MoreRoom, "raise the limits of the account, or "+smallerStreams))
 	}
 	return nil
 }
@@ -87,11 +90,12 @@ func (p *Plan) explain(err error) error {
 		return fmt.Errorf("%w: %s", err, remedyNotClustered)
 	case isCode(err, codeNoPeers):
 		return fmt.Errorf("%w: fewer than %d servers of the cluster with JetStream can take it: start more servers, "+
-			"use fewer --replicas, or, if storage is short, raise max_file_store or use a smaller --max-bytes", err,
-			p.Options.Replicas)
+			"use fewer --replicas, or, if storage is short, raise max_file_store or %s", err, p.Options.Replicas,
+			smallerStreams)
 	case isCode(err, codeNoStorage):
-		return fmt.Errorf("%w: this change reserves %s more in all: raise max_file_store of the server, or use a "+
-			"smaller --max-bytes, and run gputap stream init again", err, rounded(p.reserved))
+		return fmt.Errorf("%w: this change reserves %s more in all: %s", err, rounded(p.reserved),
+			cmp.Or(p.Options.MoreRoom, "raise max_file_store of the server, or "+smallerStreams+
+				", and run gputap stream init again"))
 	case isCode(err, codeNoMemory):
 		return fmt.Errorf("%w: leases need %s: raise max_memory_store of the server", err, rounded(maxLeases))
 	}

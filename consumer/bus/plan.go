@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,21 +104,9 @@ func (p *Plan) complete(o StreamOptions) StreamOptions {
 			has.Replicas, has.MaxAge, has.MaxBytes = c.Replicas, c.MaxAge, c.MaxBytes*int64(p.now.Shards)
 		}
 	}
-	if o.Shards == 0 {
-		o.Shards = has.Shards
-	}
-	if o.Replicas == 0 {
-		o.Replicas = has.Replicas
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = has.MaxAge
-	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = has.MaxBytes
-	}
-	if o.Lease <= 0 {
-		o.Lease = has.Lease
-	}
+	o.Shards, o.Replicas = cmp.Or(o.Shards, has.Shards), cmp.Or(o.Replicas, has.Replicas)
+	o.MaxAge, o.Lease = cmp.Or(o.MaxAge, has.MaxAge), cmp.Or(o.Lease, has.Lease)
+	o.MaxBytes = cmp.Or(o.MaxBytes, has.MaxBytes)
 	return o
 }
 
@@ -220,11 +209,10 @@ func (p *Plan) addClosing(name string) (shrink []Step) {
 }
 
 func describe(c jetstream.StreamConfig) string {
-	age := "for ever"
+	age, copies := "for ever", "1 copy"
 	if c.MaxAge > 0 {
 		age = c.MaxAge.String()
 	}
-	copies := "1 copy"
 	if c.Replicas > 1 {
 		copies = fmt.Sprint(c.Replicas, " copies")
 	}

@@ -13,8 +13,18 @@ import (
 // RequestTimeout bounds one request to JetStream.
 const RequestTimeout = 5 * time.Second
 
-// ErrStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
-var ErrStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errStaleReplica means that a replica lacks messages that the leader of its stream has. Retry.
+var errStaleReplica = errors.New("a replica has not caught up with the leader of its stream")
 
 // Position is how far a stream was read. The zero Position is of a stream that was never read.
 type Position struct {
@@ -50,7 +60,7 @@ func SameStream(ctx context.Context, s jetstream.Stream, at Position) (bool, err
 func confirmRemoved(ctx context.Context, s jetstream.Stream, sequence uint64) error {
 	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err == nil && sequence >= info.State.FirstSeq && !slices.Contains(info.State.Deleted, sequence) {
-		return ErrStaleReplica
+		return errStaleReplica
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type StreamOptions struct {
 	MaxAge    time.Duration // default 24 h
 	MaxBytes  int64         // of all shards together; JetStream reserves it; default 1 GiB
 	Lease     time.Duration // after which an instance that does not renew loses its shards; default 10 s
+	MoreRoom  string        // advice if the server has no room; default: options of gputap stream init
 }
 
 // MostReplicas is JetStream's own limit of copies.
@@ -59,7 +60,7 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, o StreamOptions)
 
 // EnsureDeadLetters creates the stream of the dead letters if it does not exist. Limits of an existing one stay.
 func EnsureDeadLetters(ctx context.Context, js jetstream.JetStream) error {
-	config := deadLetterConfig(0)
+	config := deadLetterConfig(maxDeadLetters)
 	if _, err := js.CreateStream(ctx, config); err != nil {
 		return fmt.Errorf("create JetStream stream %s: %w", config.Name, err)
 	}
@@ -100,13 +101,9 @@ func shardConfig(shard int, o StreamOptions) jetstream.StreamConfig {
 	return s
 }
 
-// deadLetterConfig bounds the dead letters to budget bytes if that is less than their maximum; 0 sets no budget.
 func deadLetterConfig(budget int64) jetstream.StreamConfig {
 	s := streamConfig(schema.DeadLetterStream, schema.DeadLetterSubjects)
-	s.MaxBytes, s.Duplicates = maxDeadLetters, deadLetterWindow
-	if budget > 0 {
-		s.MaxBytes = min(maxDeadLetters, budget)
-	}
+	s.MaxBytes, s.Duplicates = min(maxDeadLetters, budget), deadLetterWindow
 	return s
 }
 

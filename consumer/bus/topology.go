@@ -39,15 +39,12 @@ func ReadTopologySince(ctx context.Context, js jetstream.JetStream) (t schema.To
 
 // storedTopology also returns the revision of the topology's key; 0 with an error.
 func storedTopology(ctx context.Context, js jetstream.JetStream) (t schema.Topology, revision uint64, err error) {
+	var entry jetstream.KeyValueEntry
 	kv, err := js.KeyValue(ctx, schema.MetaBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return t, 0, ErrNoTopology
+	if err == nil {
+		entry, err = kv.Get(ctx, schema.TopologyKey)
 	}
-	if err != nil {
-		return t, 0, explainUnavailable(fmt.Errorf("read the topology: %w", err))
-	}
-	entry, err := kv.Get(ctx, schema.TopologyKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
 		return t, 0, ErrNoTopology
 	}
 	if err != nil {
@@ -80,8 +77,7 @@ func writeTopology(ctx context.Context, js jetstream.JetStream, t schema.Topolog
 	case readErr == nil && now.Equal(t):
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists) && readErr == nil:
-		return fmt.Errorf("write a topology of %d shards: %w (NATS now has %d shards)", t.Shards, errRaced,
-			now.Shards)
+		return fmt.Errorf("write a topology of %d shards: %w (NATS now has %d shards)", t.Shards, errRaced, now.Shards)
 	case errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a topology of %d shards: %w", t.Shards, errRaced)
 	}

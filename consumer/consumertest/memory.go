@@ -27,7 +27,8 @@ func Memory(tb testing.TB, hostname string) *Host {
 // Older sets the list of running older processes in the next batch.
 func (h *Host) Older(pids ...uint64) { h.builder.Older = append([]uint64{}, pids...) }
 
-// Process is one process of a Host. Its fields apply to the events that are added next.
+// Process is one process of a Host. Its fields apply to the events that are added next. Methods with the name of a call
+// add a successful one.
 type Process struct {
 	schema.Process
 	GPU     *schema.GPU // nil: unknown
@@ -41,33 +42,27 @@ func (h *Host) Process(pid uint32, start schema.KTime, comm string) *Process {
 	return &Process{Process: schema.Process{PID: pid, Start: start, Comm: comm}, host: h}
 }
 
-// Alloc adds a successful cuMemAlloc.
 func (p *Process) Alloc(tid uint32, ptr, bytes uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemAlloc_v2", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
 }
 
-// Free adds a successful cuMemFree.
 func (p *Process) Free(tid uint32, ptr uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemFree_v2", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr})
 }
 
-// Create adds a successful cuMemCreate.
 func (p *Process) Create(tid uint32, handle, bytes uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemCreate", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle, Bytes: bytes})
 }
 
-// Release adds a successful cuMemRelease.
 func (p *Process) Release(tid uint32, handle uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemRelease", tid, schema.Memory{Time: at, Duration: duration, Ptr: handle})
 }
 
-// Map adds a successful cuMemMap.
 func (p *Process) Map(tid uint32, ptr, bytes, handle uint64, at schema.KTime, duration uint64) *Process {
 	m := schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes, Aux: handle}
 	return p.Call("cuMemMap", tid, m)
 }
 
-// Unmap adds a successful cuMemUnmap.
 func (p *Process) Unmap(tid uint32, ptr, bytes uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemUnmap", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Bytes: bytes})
 }
@@ -78,48 +73,39 @@ func (p *Process) Retain(tid uint32, handle, ptr uint64, at schema.KTime, durati
 		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: ptr})
 }
 
-// Import adds a successful cuMemImportFromShareableHandle.
 func (p *Process) Import(tid uint32, handle, token uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuMemImportFromShareableHandle", tid,
 		schema.Memory{Time: at, Duration: duration, Ptr: handle, Aux: token})
 }
 
-// Export adds a successful cuIpcGetMemHandle.
 func (p *Process) Export(tid uint32, ptr, token uint64, at schema.KTime) *Process {
 	return p.Call("cuIpcGetMemHandle", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Aux: token})
 }
 
-// Open adds a successful cuIpcOpenMemHandle.
 func (p *Process) Open(tid uint32, ptr, token uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuIpcOpenMemHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr, Aux: token})
 }
 
-// Close adds a successful cuIpcCloseMemHandle.
 func (p *Process) Close(tid uint32, ptr uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuIpcCloseMemHandle", tid, schema.Memory{Time: at, Duration: duration, Ptr: ptr})
 }
 
-// RetainContext adds a successful cuDevicePrimaryCtxRetain.
 func (p *Process) RetainContext(handle uint64, at schema.KTime) *Process {
 	return p.Call("cuDevicePrimaryCtxRetain", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
 }
 
-// ReleaseContext adds a successful cuDevicePrimaryCtxRelease.
 func (p *Process) ReleaseContext(handle uint64, at schema.KTime) *Process {
 	return p.Call("cuDevicePrimaryCtxRelease_v2", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
 }
 
-// ResetContext adds a successful cuDevicePrimaryCtxReset.
 func (p *Process) ResetContext(handle uint64, at schema.KTime) *Process {
 	return p.Call("cuDevicePrimaryCtxReset_v2", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: handle})
 }
 
-// CreateContext adds a successful cuCtxCreate.
 func (p *Process) CreateContext(handle uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuCtxCreate_v4", p.PID, schema.Memory{Time: at, Duration: duration, Ptr: handle})
 }
 
-// DestroyContext adds a successful cuCtxDestroy.
 func (p *Process) DestroyContext(handle uint64, at schema.KTime, duration uint64) *Process {
 	return p.Call("cuCtxDestroy_v2", p.PID, schema.Memory{Time: at, Duration: duration, Ptr: handle})
 }
@@ -130,19 +116,16 @@ func (p *Process) In(context uint64) *Process {
 	return p
 }
 
-// AllocPool adds a successful cuMemAllocFromPoolAsync.
 func (p *Process) AllocPool(tid uint32, ptr, bytes, pool uint64, at schema.KTime) *Process {
 	return p.Call("cuMemAllocFromPoolAsync", tid, schema.Memory{Time: at, Duration: 1, Ptr: ptr, Bytes: bytes,
 		Pool: pool})
 }
 
-// PoolInfo adds a successful cuMemPoolGetAttribute.
 func (p *Process) PoolInfo(pool, attribute, value uint64, at schema.KTime) *Process {
 	return p.Call("cuMemPoolGetAttribute", p.PID, schema.Memory{Time: at, Duration: 1, Ptr: pool, Aux: attribute,
 		Bytes: value})
 }
 
-// MemInfo adds a successful cuMemGetInfo.
 func (p *Process) MemInfo(used, total uint64, at schema.KTime) *Process {
 	return p.Call("cuMemGetInfo_v2", p.PID, schema.Memory{Time: at, Duration: 1, Bytes: used, Aux: total})
 }

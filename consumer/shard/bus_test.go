@@ -115,8 +115,6 @@ func (f *fakeReader) Inherit(bool)                                          {}
 func (f *fakeReader) Run(ctx context.Context) error                         { <-ctx.Done(); return nil }
 func (f *fakeReader) Position() bus.Position                                { return f.at }
 func (f *fakeReader) Applied() uint64                                       { return f.at.Sequence }
-func (f *fakeReader) NextFolded() <-chan struct{}                           { return nil }
-func (f *fakeReader) Counts() (batches, duplicates uint64)                  { return 0, 0 }
 
 // logBuffer is a log of several goroutines.
 type logBuffer struct {

@@ -23,7 +23,7 @@ type checkpointer struct {
 	reader   Reader
 	every    time.Duration // least time between checkpoints
 	log      *slog.Logger
-	counters *counters
+	counters *Counters
 
 	manifest manifest
 	buffer   snapshot.Writer // reused for each checkpoint
@@ -78,7 +78,7 @@ func (c *checkpointer) checkpoint(ctx context.Context) error {
 	err = c.store.commit(ctx, &c.manifest, next, c.buffer.Data())
 	c.cost = min(copying+c.store.writing, mostCost) // without the wait for an unreachable NATS
 	if errors.Is(err, errFenced) {
-		c.counters.fenced.Add(1)
+		c.counters.Fenced.Add(1)
 		return c.failed(err, 0, slog.LevelWarn, "checkpoint fenced")
 	}
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *checkpointer) checkpoint(ctx context.Context) error {
 	c.bytes.Store(int64(len(c.buffer.Data())))
 	now := time.Now()
 	c.written.Store(&now)
-	c.counters.commits.Add(1)
+	c.counters.Commits.Add(1)
 	return nil
 }
 
@@ -101,7 +101,7 @@ func samePosition(a, b bus.Position) bool {
 
 // failed postpones the next checkpoint, and logs the error if it is another than the last one.
 func (c *checkpointer) failed(err error, wait time.Duration, level slog.Level, msg string) error {
-	c.counters.failed.Add(1)
+	c.counters.Failed.Add(1)
 	if c.failure == nil || c.failure.Error() != err.Error() {
 		c.log.Log(context.Background(), level, msg, "err", err)
 	}

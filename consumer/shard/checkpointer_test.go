@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
@@ -18,7 +19,7 @@ import (
 func newCheckpointer(t *testing.T, js jetstream.JetStream, reader Reader, log *logBuffer) *checkpointer {
 	t.Helper()
 	c := &checkpointer{
-		store: store{js: js, fold: "chain"}, reader: reader, every: time.Nanosecond, counters: &counters{},
+		store: store{js: js, fold: "chain"}, reader: reader, every: time.Nanosecond, counters: &Counters{},
 		unsaved: true,
 		log:     slog.New(slog.NewJSONHandler(log, nil)),
 	}
@@ -77,8 +78,8 @@ func TestFailedCheckpointsBackOff(t *testing.T) {
 	}
 	srv.Start()
 	bustest.Eventually(t, "NATS is back", js.Conn().IsConnected)
-	if err := c.checkpointIfDue(t.Context()); err != nil || c.counters.commits.Load() != 2 {
-		t.Errorf("%d commits: %v", c.counters.commits.Load(), err)
+	if err := c.checkpointIfDue(t.Context()); err != nil || c.counters.Commits.Load() != 2 {
+		t.Errorf("%d commits: %v", c.counters.Commits.Load(), err)
 	}
 }
 
@@ -110,7 +111,7 @@ func TestCheckpointsAreDue(t *testing.T) {
 			if err := c.checkpointIfDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if due := c.counters.commits.Load() == 1; due != tt.due {
+			if due := c.counters.Commits.Load() == 1; due != tt.due {
 				t.Errorf("written: %t, want %t", due, tt.due)
 			}
 		})
@@ -121,7 +122,7 @@ func TestCheckpointsAreDue(t *testing.T) {
 type slowJS struct{ jetstream.JetStream }
 
 func (slowJS) PublishMsg(ctx context.Context, _ *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
-	if !sleep(ctx, 4*time.Second) {
+	if !bus.Sleep(ctx, 4*time.Second) {
 		return nil, ctx.Err()
 	}
 	return &jetstream.PubAck{}, nil
@@ -143,8 +144,8 @@ func TestLastCheckpointIsPatient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &checkpointer{
 					store: store{js: tt.js, fold: "chain",
-						swept: true}, log: slog.New(slog.DiscardHandler), counters: &counters{},
-					reader: &fakeReader{state: make([]byte, 3*partsAtOnce*partBytes)}, unsaved: true,
+						swept: true}, log: slog.New(slog.DiscardHandler), counters: &Counters{},
+					reader: &fakeReader{state: make([]byte, 3*requestsAtOnce*partBytes)}, unsaved: true,
 				}
 				began := time.Now()
 				if err := c.lastCheckpoint(t.Context()); (err == nil) != tt.ok {
@@ -186,9 +187,9 @@ func TestFencedCheckpointIsLogged(t *testing.T) {
 	other := newStore(js)
 	m := mustClaim(t, other, "two")
 	mustCommit(t, other, &m, "state")
-	if err := c.checkpoint(t.Context()); err == nil || c.counters.fenced.Load() != 1 ||
+	if err := c.checkpoint(t.Context()); err == nil || c.counters.Fenced.Load() != 1 ||
 		log.count("checkpoint fenced") != 1 {
-		t.Errorf("%v, %d fenced, log %s", err, c.counters.fenced.Load(), log.text.String())
+		t.Errorf("%v, %d fenced, log %s", err, c.counters.Fenced.Load(), log.text.String())
 	}
 	if got := newest(t, other); got != "state" {
 		t.Errorf("the state is %q", got)

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,18 +22,24 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Options of a Group. Fold, Kinds and NewReader are required.
+// Options of a Group. Fold and NewReader are required.
 type Options struct {
-	Fold     string        // name of the fold: its instances share the shards and the states
-	Kinds    []schema.Kind // that a Reader reads
-	Instance string        // name of this process in the group; "": a unique one
+	Fold     string // name of the fold: its instances share the shards and the states
+	Instance string // name of this process in the group; "": a unique one
 	// NewReader returns a Reader without a state for one of so many shards, which that instance owns.
 	NewReader func(shard, shards int, instance string, log *slog.Logger) Reader
 
 	Checkpoint time.Duration // least time between two checkpoints of a shard; 0: 10 s
 	Settle     time.Duration // how long another instance must be preferred before it gets a shard; 0: 3 s
 	Retry      time.Duration // pause after a failure, and at most between two looks at the leases; 0: 1 s
+	// Rebuild is how long an unusable state waits before it is rebuilt from the stream, which may lack what retention
+	// has removed; 0: three lease TTLs. A replica may catch up. During an upgrade an old instance releases the shard
+	// whose state a new one saved, and publishes that it refuses it, so that an instance that can read it claims the
+	// shard.
+	Rebuild time.Duration
 }
+
+func (o *Options) rebuildAfter(ttl time.Duration) time.Duration { return cmp.Or(o.Rebuild, 3*ttl) }
 
 const (
 	defaultCheckpoint = 10 * time.Second
@@ -48,14 +55,15 @@ type Group struct {
 	opts     Options
 	js       jetstream.JetStream
 	log      *slog.Logger
-	counters counters
+	counters Counters
 
 	// Only Run's goroutine.
 	leases     *leases
 	topology   schema.Topology
 	topologyAt time.Time // when it was read
 	numbers    []int     // of the shards of all generations
-	closed     closedShards
+
+	closedChecked bool // finishTakenOver was answered since the topology was read
 
 	running   sync.WaitGroup // owners
 	restoring chan struct{}  // held while a shard inherits
@@ -73,29 +81,15 @@ type Group struct {
 	ended       bool // Run has ended: the shards that were owned then stay visible
 }
 
-// counters count over all shards that an instance has owned.
-type counters struct {
-	claims, commits, failed, fenced, leasesLost, rebuilt, newer, handOvers atomic.Uint64
-}
-
-// Counts is a copy of the counters of an instance.
-type Counts struct{ Claims, Commits, Failed, Fenced, LeasesLost, Rebuilt, Newer, HandOvers uint64 }
+// Counters count over all shards that an instance has owned.
+type Counters struct{ Claims, Commits, Failed, Fenced, LeasesLost, Rebuilt, Newer, HandOvers atomic.Uint64 }
 
 // New returns a Group that does nothing until Run.
 func New(opts Options, js jetstream.JetStream, log *slog.Logger) *Group {
-	if opts.Instance == "" {
-		opts.Instance = instanceName()
-	}
-	opts.Instance = keyToken(opts.Instance)
-	if opts.Checkpoint <= 0 {
-		opts.Checkpoint = defaultCheckpoint
-	}
-	if opts.Settle <= 0 {
-		opts.Settle = defaultSettle
-	}
-	if opts.Retry <= 0 {
-		opts.Retry = defaultRetry
-	}
+	opts.Instance = keyToken(cmp.Or(opts.Instance, instanceName()))
+	opts.Checkpoint = cmp.Or(opts.Checkpoint, defaultCheckpoint)
+	opts.Settle = cmp.Or(opts.Settle, defaultSettle)
+	opts.Retry = cmp.Or(opts.Retry, defaultRetry)
 	return &Group{
 		opts: opts, js: js, log: log.With("consumer", opts.Fold, "instance", opts.Instance),
 		restoring: make(chan struct{}, 1), wake: make(chan struct{}, 1), ready: make(chan struct{}),
@@ -153,7 +147,7 @@ func (g *Group) Run(ctx context.Context) error {
 					err)
 			}
 		}
-		sleep(ctx, g.opts.Retry)
+		bus.Sleep(ctx, g.opts.Retry)
 	}
 	return nil
 }
@@ -224,9 +218,7 @@ func (g *Group) readTopology(ctx context.Context) error {
 	if !same || !t.Equal(g.topology) {
 		g.log.Info("topology changed", "generation", t.Generation, "shards", t.Shards, "first", t.First)
 	}
-	g.closed.known = g.closed.known && same && t.Equal(g.topology)
-	g.topologyAt, g.topology, g.numbers = time.Now(), t, numbers
-	g.askTakenOver(ctx)
+	g.topologyAt, g.topology, g.numbers, g.closedChecked = time.Now(), t, numbers, false
 	return nil
 }
 
@@ -244,23 +236,26 @@ func (g *Group) step(ctx context.Context) error {
 	if err != nil || !joined {
 		return err
 	}
-	g.readTakenOver(ctx)
+	if !g.closedChecked {
+		g.closedChecked = g.finishTakenOver(ctx)
+	}
 	preferred := placements(&g.topology, members)
 	for _, shard := range g.numbers {
 		holder, old := holders[shard], shard < g.topology.First
 		todo, o := g.apply(shard, event{
 			what: looked, holder: holder, self: holder == g.opts.Instance,
 			preferred: preferred[shard] == g.opts.Instance,
-			unknown:   old && !g.closed.known,
 		})
 		if o != nil && old {
 			o.closed.Store(true)
 		}
 		switch todo {
 		case claim, rebuild:
-			g.claim(ctx, shard, todo == rebuild)
+			if !old || g.closedChecked {
+				g.claim(ctx, shard, todo == rebuild)
+			}
 		case handOver:
-			g.counters.handOvers.Add(1)
+			g.counters.HandOvers.Add(1)
 			o.stop(errHandOver)
 		}
 	}
@@ -303,9 +298,6 @@ func (g *Group) release() {
 		g.leases.leave(context.Background())
 	}
 	g.running.Wait()
-	if g.closed.answers != nil {
-		<-g.closed.answers
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -42,7 +43,7 @@ func (o *owner) inherit(ctx context.Context, reader Reader) (has bool, err error
 		return false, ctx.Err()
 	}
 	for n := range stores {
-		state, err := stores[n].load(ctx, &manifests[n], rebuildAfter*o.leases.ttl)
+		state, err := stores[n].load(ctx, &manifests[n], o.opts.rebuildAfter(o.leases.ttl))
 		if err != nil {
 			return false, err
 		}
@@ -72,7 +73,7 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 		if *m, err = c.latest(ctx); err != nil {
 			return nil, nil, false, err
 		}
-		done, isGone, err := drained(ctx, o.store.js, o.opts.Kinds, shard, m.Position)
+		done, jsStream, err := drained(ctx, o.store.js, shard, m.Position)
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -80,16 +81,13 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 			o.waitsFor = shard
 			return nil, nil, false, fmt.Errorf("shard %d: %w", shard, errNotDrained)
 		}
-		if isGone {
+		if jsStream == nil {
 			gone = append(gone, shard)
 		}
 		// nothing was read, so no state tells whether retention had removed messages
-		if complete && m.Created.IsZero() {
-			empty, err := neverUsed(ctx, o.store.js, shard)
-			if err != nil {
-				return nil, nil, false, err
-			}
-			complete = empty && (m.saved() || g.Generation == 1)
+		if m.Created.IsZero() {
+			neverUsed := jsStream != nil && jsStream.CachedInfo().State.LastSeq == 0
+			complete = complete && neverUsed && (m.saved() || g.Generation == 1)
 		}
 	}
 	if len(gone) > 0 {
@@ -99,36 +97,77 @@ func (o *owner) drainedStates(ctx context.Context, g *schema.Topology, oldest bo
 	return stores, manifests, complete, nil
 }
 
-// drained reports whether a shard is closed and holds no message of these kinds after a checkpoint. A missing stream is
-// empty. A stream that was recreated must be read from its beginning.
-func drained(ctx context.Context, js jetstream.JetStream, kinds []schema.Kind, shard int, at bus.Position) (
-	done, gone bool, err error,
+// drained reports whether a shard is closed and holds no message after a checkpoint. A missing stream, which comes as
+// nil, is empty. A stream that was recreated must be read from its beginning.
+func drained(ctx context.Context, js jetstream.JetStream, shard int, at bus.Position) (
+	done bool, jsStream jetstream.Stream, err error,
 ) {
-	jsStream, err := js.Stream(ctx, schema.StreamName(shard))
+	jsStream, err = js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return true, true, nil
+		return true, nil, nil
 	}
 	if err != nil {
-		return false, false, fmt.Errorf("look up stream: %w", err)
+		return false, nil, fmt.Errorf("look up stream: %w", err)
 	}
 	if !jsStream.CachedInfo().Config.Sealed {
-		return false, false, nil
+		return false, jsStream, nil
 	}
-	done, err = bus.NothingPending(ctx, js.Conn(), jsStream, bus.Subjects(shard, kinds), at.Sequence)
+	done, err = bus.NothingPending(ctx, jsStream, at.Sequence)
 	if done && !at.Created.IsZero() {
 		done, err = bus.SameStream(ctx, jsStream, at)
 	}
-	return done, false, err
+	return done, jsStream, err
 }
 
-// neverUsed reports whether a shard's stream exists and never held a message.
-func neverUsed(ctx context.Context, js jetstream.JetStream, shard int) (bool, error) {
-	jsStream, err := js.Stream(ctx, schema.StreamName(shard))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+// errNotSaved: a shard has no saved state.
+var errNotSaved = errors.New("no state is saved")
+
+// takenOver reports whether all of a fold's shards of a generation have saved their inherited states. If a request is
+// not answered within patience, it returns an error.
+func takenOver(
+	ctx context.Context, js jetstream.JetStream, fold string, g *schema.Topology, patience time.Duration,
+) (bool, error) {
+	request, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	states, err := js.Stream(request, schema.StateStream)
+	if err != nil {
+		return false, fmt.Errorf("look up %s: %w", schema.StateStream, err)
+	}
+	err = concurrently(ctx, g.Shards, func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		c := store{js: js, jsStream: states, fold: fold, shard: g.First + i}
+		m, err := c.latest(ctx)
+		if err == nil && !m.saved() {
+			err = errNotSaved
+		}
+		return err
+	})
+	if errors.Is(err, errNotSaved) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("look up stream: %w", err)
+	return err == nil, err
+}
+
+// finishTakenOver finds out which closed generations the next one has taken over: nobody needs to own their shards
+// again. It returns false if NATS does not answer in time. Any other error counts as no: then the shards are owned
+// until they turn out to be folded.
+func (g *Group) finishTakenOver(ctx context.Context) (answered bool) {
+	all := g.topology.Generations()
+	for i, closed := range all[:len(all)-1] {
+		if !slices.ContainsFunc(closed.Numbers(), func(shard int) bool { return g.stateOf(shard) != finished }) {
+			continue
+		}
+		done, err := takenOver(ctx, g.js, g.opts.Fold, &all[i+1], g.leases.ttl/4)
+		if err != nil {
+			g.log.Debug("cannot ask for the takeover of a generation", "generation", closed.Generation, "err", err)
+			return !errors.Is(err, context.DeadlineExceeded)
+		}
+		if done {
+			for _, shard := range closed.Numbers() {
+				g.apply(shard, event{what: wasTakenOver})
+			}
+		}
 	}
-	return jsStream.CachedInfo().State.LastSeq == 0, nil
+	return true
 }

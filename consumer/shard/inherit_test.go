@@ -13,8 +13,6 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-var memoryKinds = []schema.Kind{schema.KindMemory, schema.KindHost}
-
 func publish(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for range n {
@@ -47,15 +45,15 @@ func TestDrained(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t, 1)
 	publish(t, js, 20)
-	open, _, err := drained(t.Context(), js, memoryKinds, 0, bus.Position{Sequence: 20})
+	open, _, err := drained(t.Context(), js, 0, bus.Position{Sequence: 20})
 	if err != nil || open {
 		t.Errorf("an open shard: drained %t, %v", open, err)
 	}
 	reshard(t, js, 2)
 	for sequence, want := range map[uint64]bool{0: false, 19: false, 20: true} {
-		done, gone, err := drained(t.Context(), staleJS{js}, memoryKinds, 0, bus.Position{Sequence: sequence})
-		if err != nil || done != want || gone {
-			t.Errorf("after message %d of 20: drained %t, gone %t, %v", sequence, done, gone, err)
+		done, jsStream, err := drained(t.Context(), staleJS{js}, 0, bus.Position{Sequence: sequence})
+		if err != nil || done != want || jsStream == nil {
+			t.Errorf("after message %d of 20: drained %t, gone %t, %v", sequence, done, jsStream == nil, err)
 		}
 	}
 	s, err := js.Stream(t.Context(), schema.StreamName(0))
@@ -67,18 +65,18 @@ func TestDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := bus.Position{Sequence: 20, Stored: last.Time, Created: s.CachedInfo().Created}
-	if done, _, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || !done {
+	if done, _, err := drained(t.Context(), js, 0, at); err != nil || !done {
 		t.Errorf("its own end: drained %t, %v", done, err)
 	}
 	at.Stored = at.Stored.Add(time.Second)
-	if done, _, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || done {
+	if done, _, err := drained(t.Context(), js, 0, at); err != nil || done {
 		t.Errorf("another end: drained %t, %v", done, err)
 	}
 	if err := js.DeleteStream(t.Context(), schema.StreamName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if done, gone, err := drained(t.Context(), js, memoryKinds, 0, at); err != nil || !done || !gone {
-		t.Errorf("a stream that does not exist: drained %t, gone %t, %v", done, gone, err)
+	if done, jsStream, err := drained(t.Context(), js, 0, at); err != nil || !done || jsStream != nil {
+		t.Errorf("a stream that does not exist: drained %t, %v, %v", done, jsStream, err)
 	}
 }
 
@@ -105,12 +103,12 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 	m := mustClaim(t, c, "one")
 	mustCommit(t, c, &m, "state")
 	topology := reshard(t, js, 40)
-	if done, err := takenOver(t.Context(), js, "chain", &topology); done || err != nil {
+	if done, err := takenOver(t.Context(), js, "chain", &topology, bus.RequestTimeout); done || err != nil {
 		t.Errorf("nothing is saved: taken over %t, %v", done, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if done, err := takenOver(ctx, silentJS{js}, "chain", &topology); done || err == nil {
+	if done, err := takenOver(ctx, silentJS{js}, "chain", &topology, bus.RequestTimeout); done || err == nil {
 		t.Errorf("without an answer: taken over %t, %v", done, err)
 	}
 	err := checkTakenOver(ctx, silentJS{js}, &topology.Previous[0], &topology)
@@ -122,7 +120,7 @@ func TestTakenOverNeedsAnAnswer(t *testing.T) {
 		m := mustClaim(t, c, "one")
 		mustCommit(t, c, &m, fmt.Sprint("state ", shard))
 	}
-	if done, err := takenOver(t.Context(), js, "chain", &topology); !done || err != nil {
+	if done, err := takenOver(t.Context(), js, "chain", &topology, bus.RequestTimeout); !done || err != nil {
 		t.Errorf("all is saved: taken over %t, %v", done, err)
 	}
 	if err := checkTakenOver(t.Context(), js, &topology.Previous[0], &topology); err != nil {
@@ -151,7 +149,7 @@ func TestShardInheritsOnlyItsHosts(t *testing.T) {
 	topology := reshard(t, js, 2)
 	for _, shard := range topology.Numbers() {
 		o := &owner{
-			shard: shard, topology: topology, opts: &Options{Fold: "chain", Kinds: memoryKinds},
+			shard: shard, topology: topology, opts: &Options{Fold: "chain"},
 			leases:    &leases{ttl: ttl},
 			restoring: make(chan struct{}, 1), checkpointer: checkpointer{store: store{js: js, fold: "chain",
 				shard: shard}},

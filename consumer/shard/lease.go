@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -63,22 +65,18 @@ func openLeases(ctx context.Context, js jetstream.JetStream, fold, instance stri
 	}
 	if status.TTL() < time.Second {
 		return nil, fmt.Errorf("bucket %s keeps keys for %s, need 1s or more: remove the bucket and run "+
-			"gputap stream init",
-			schema.LeaseBucket, status.TTL())
+			"gputap stream init", schema.LeaseBucket, status.TTL())
 	}
 	return &leases{kv: kv, conn: js.Conn(), fold: schema.Token(fold), instance: instance, ttl: status.TTL()}, nil
 }
+
+var notInKeys = regexp.MustCompile(`[^-_/=A-Za-z0-9]`)
 
 // keyToken turns a name into one token of a key. Keys allow fewer characters than subjects: others become underscores,
 // and a checksum of the name follows, so that two names never become the same token.
 func keyToken(name string) string {
 	token := schema.Token(name)
-	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_/=", r) {
-			return r
-		}
-		return '_'
-	}, token)
+	clean := notInKeys.ReplaceAllString(token, "_")
 	if clean == token {
 		return token
 	}
@@ -168,8 +166,8 @@ func (l *leases) read(ctx context.Context, request map[string]any, keys map[stri
 	}
 }
 
-func (l *leases) value() []byte {
-	data, _ := json.Marshal(lease{Instance: l.instance}) // text cannot fail
+func (l *leases) value(refuses ...int) []byte {
+	data, _ := json.Marshal(lease{l.instance, refuses}) // text and numbers cannot fail
 	return data
 }
 
@@ -182,8 +180,7 @@ func (l *leases) request(ctx context.Context) (context.Context, context.CancelFu
 func (l *leases) join(ctx context.Context) error {
 	ctx, cancel := l.request(ctx)
 	defer cancel()
-	data, _ := json.Marshal(lease{l.instance, l.refuses}) // text and numbers cannot fail
-	_, err := l.kv.Put(ctx, l.memberKey(), data)
+	_, err := l.kv.Put(ctx, l.memberKey(), l.value(l.refuses...))
 	return err
 }
 
@@ -211,7 +208,7 @@ func (l *leases) release(ctx context.Context, shard int, revision uint64) {
 func (l *leases) keep(ctx context.Context, shard int, revision *uint64) error {
 	margin := l.ttl / 5
 	until := time.Now().Add(l.ttl - margin)
-	for sleep(ctx, l.ttl/4) {
+	for bus.Sleep(ctx, l.ttl/4) {
 		sent := time.Now()
 		request, cancel := l.request(ctx)
 		next, err := l.kv.Update(request, l.shardKey(shard), l.value(), *revision)
@@ -251,14 +248,4 @@ func isWrongSequence(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) &&
 		(refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

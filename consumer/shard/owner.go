@@ -35,8 +35,7 @@ type owner struct {
 	waitsFor int  // shard of the generation before that is not folded to its end, or noShard
 	damaged  bool // a state of the generation before is unusable, so its shards must be owned again
 
-	mu     sync.Mutex
-	loaded Reader // nil until the state is restored
+	loaded atomic.Pointer[Reader] // nil until the state is restored
 }
 
 // run returns when ctx ends or the shard is lost, and how the ownership ended. Then this instance does not own the
@@ -58,13 +57,13 @@ func (o *owner) run(ctx context.Context) eventKind {
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errLeaseLost):
-		o.counters.leasesLost.Add(1)
+		o.counters.LeasesLost.Add(1)
 		o.log.Warn("lease lost", "err", "another instance holds it, or NATS did not answer in time")
 		return end // the key is another instance's
 	case errors.Is(err, errFenced): // reported where it happened
 	case isNewer(err):
 		end = foundNewer
-		o.counters.newer.Add(1)
+		o.counters.Newer.Add(1)
 		o.log.Warn("a newer program saved the state; shard left to a newer instance", "err", err)
 	case errors.Is(err, errNotDrained):
 		end = mustWait
@@ -73,9 +72,7 @@ func (o *owner) run(ctx context.Context) eventKind {
 		o.log.Warn("shard failed; retrying", "err", err)
 	}
 	if o.reader != nil {
-		batches, duplicates := o.reader.Counts()
-		o.log.Info("shard released", "seq", o.manifest.Sequence, "applied", o.reader.Applied(), "batches", batches,
-			"duplicates", duplicates)
+		o.log.Info("shard released", "seq", o.manifest.Sequence, "applied", o.reader.Applied())
 	}
 	o.leases.release(context.WithoutCancel(ctx), o.shard, o.revision)
 	return end
@@ -92,16 +89,11 @@ func (o *owner) work(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	o.begin()
-	o.mu.Lock()
-	o.loaded = o.reader
-	o.mu.Unlock()
-	o.counters.claims.Add(1)
+	o.loaded.Store(&o.reader)
+	o.counters.Claims.Add(1)
 	o.progress(restored)
-	batches, duplicates := o.reader.Counts()
-	o.log.Info("shard acquired", "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes(),
-		"batches", batches, "duplicates", duplicates)
+	o.log.Info("shard acquired", "epoch", o.manifest.Epoch, "seq", o.manifest.Sequence, "bytes", o.manifest.bytes())
 
-	folded := o.reader.NextFolded()
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	ended := make(chan error, 1)
@@ -110,9 +102,6 @@ func (o *owner) work(ctx context.Context) (done bool, err error) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-folded:
-			folded = nil
-			o.log.Info("first batch folded", "seq", o.reader.Applied())
 		case <-tick.C:
 			if ctx.Err() != nil {
 				continue // the reader ends
@@ -140,7 +129,7 @@ func (o *owner) work(ctx context.Context) (done bool, err error) {
 func (o *owner) step(ctx context.Context) (done bool, err error) {
 	err = o.checkpointIfDue(ctx)
 	if err == nil && o.closed.Load() {
-		done, _, err = drained(ctx, o.store.js, o.opts.Kinds, o.shard, o.reader.Position())
+		done, _, err = drained(ctx, o.store.js, o.shard, o.reader.Position())
 	}
 	return done, err
 }
@@ -152,7 +141,7 @@ func (o *owner) restore(ctx context.Context) (Reader, error) {
 	var lost error // why the saved state is not used
 	switch {
 	case o.manifest.saved():
-		state, err := o.store.load(ctx, &o.manifest, rebuildAfter*o.leases.ttl)
+		state, err := o.store.load(ctx, &o.manifest, o.opts.rebuildAfter(o.leases.ttl))
 		if err != nil && !errors.Is(err, errDamaged) {
 			return nil, err
 		}
@@ -184,7 +173,7 @@ func (o *owner) restore(ctx context.Context) (Reader, error) {
 	o.unsaved = has // even if it is empty: the shards that inherit from this one wait for its checkpoint
 	if lost != nil {
 		o.unsaved = true
-		o.counters.rebuilt.Add(1)
+		o.counters.Rebuilt.Add(1)
 		o.log.Warn("checkpoint unusable; rebuilding from the stream", "err", lost)
 	}
 	return reader, nil
@@ -192,11 +181,4 @@ func (o *owner) restore(ctx context.Context) (Reader, error) {
 
 func (o *owner) newReader() Reader {
 	return o.opts.NewReader(o.shard, o.shards, o.leases.instance, o.log)
-}
-
-// view returns the reader when its state is restored, else nil.
-func (o *owner) view() Reader {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.loaded
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
 const (
-	partBytes   = 512 << 10 // of a state in one message; the default limit of NATS is 1 MiB
-	partsAtOnce = 8
+	partBytes      = 512 << 10 // of a state in one message; the default limit of NATS is 1 MiB
+	requestsAtOnce = 8
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -36,28 +37,37 @@ func (c *store) writeParts(ctx context.Context, m *manifest, state []byte) error
 // publish stores n messages in any order. It uses requests, not asynchronous publishing: the library keeps an
 // asynchronous message until its ack comes, which may be never.
 func (c *store) publish(ctx context.Context, n int, message func(i int) *nats.Msg, opts ...jetstream.PublishOpt) error {
+	opts = append(opts, jetstream.WithRetryAttempts(0))
+	return concurrently(ctx, n, func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		_, err := c.js.PublishMsg(ctx, message(i), opts...)
+		if err == nil && c.progress != nil {
+			c.progress()
+		}
+		return err
+	})
+}
+
+// concurrently calls do with 0 to n-1, a few at once, and returns the first error. After an error it makes no new call.
+func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	opts = append(opts, jetstream.WithRetryAttempts(0))
-	var requests sync.WaitGroup
-	inFlight := make(chan struct{}, partsAtOnce)
+	var calls sync.WaitGroup
+	slots := make(chan struct{}, requestsAtOnce)
 	for i := range n {
-		inFlight <- struct{}{}
+		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
-		requests.Go(func() {
-			request, cancel := context.WithTimeout(ctx, stateTimeout)
-			defer cancel()
-			if _, err := c.js.PublishMsg(request, message(i), opts...); err != nil {
+		calls.Go(func() {
+			if err := do(ctx, i); err != nil {
 				fail(err)
-			} else if c.progress != nil {
-				c.progress()
 			}
-			<-inFlight
+			<-slots
 		})
 	}
-	requests.Wait()
+	calls.Wait()
 	return context.Cause(ctx)
 }
 
@@ -139,7 +149,7 @@ func (c *store) loadPart(ctx context.Context, name string, p part, patience time
 		case now.Sub(answered) > stateTimeout:
 			return nil, err
 		}
-		if !sleep(ctx, rereadInterval) {
+		if !bus.Sleep(ctx, rereadInterval) {
 			return nil, ctx.Err()
 		}
 	}

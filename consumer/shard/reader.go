@@ -28,8 +28,4 @@ type Reader interface {
 	Position() bus.Position
 	// Applied returns the sequence of the position without waiting for the current batch.
 	Applied() uint64
-	// NextFolded returns a channel that is closed when the next message was folded.
-	NextFolded() <-chan struct{}
-	// Counts returns how many batches were applied, and how many were duplicates.
-	Counts() (batches, duplicates uint64)
 }

@@ -31,29 +31,21 @@ func placement(shards []int, members []member) map[int]string {
 	share := (len(shards) + len(members) - 1) / len(members)
 	has := map[string]int{}
 	for _, shard := range slices.Sorted(slices.Values(shards)) {
-		ranked := slices.SortedFunc(slices.Values(candidates(shard, members)), func(a, b string) int {
-			return cmp.Or(cmp.Compare(affinity(shard, b), affinity(shard, a)), cmp.Compare(a, b))
+		able := slices.DeleteFunc(slices.Clone(members), func(m member) bool {
+			return slices.Contains(m.refuses, shard)
+		})
+		if len(able) == 0 {
+			able = members
+		}
+		ranked := slices.SortedFunc(slices.Values(able), func(a, b member) int {
+			return cmp.Or(cmp.Compare(affinity(shard, b.name), affinity(shard, a.name)), cmp.Compare(a.name, b.name))
 		})
 		// If few members can read many states, they get more than their share.
-		i := max(0, slices.IndexFunc(ranked, func(m string) bool { return has[m] < share }))
-		preferred[shard] = ranked[i]
-		has[ranked[i]]++
+		i := max(0, slices.IndexFunc(ranked, func(m member) bool { return has[m.name] < share }))
+		preferred[shard] = ranked[i].name
+		has[ranked[i].name]++
 	}
 	return preferred
-}
-
-func candidates(shard int, members []member) (able []string) {
-	var all []string
-	for _, m := range members {
-		all = append(all, m.name)
-		if !slices.Contains(m.refuses, shard) {
-			able = append(able, m.name)
-		}
-	}
-	if len(able) == 0 {
-		return all
-	}
-	return able
 }
 
 func affinity(shard int, member string) uint64 {

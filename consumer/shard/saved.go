@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) 
 		saved := SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}
 		// A newer checkpoint may have freed the parts meanwhile, or a replica is stale.
 		again := errors.Is(err, errDamaged) && m.valid() && time.Since(began) < stateTimeout
-		if !again || !sleep(ctx, rereadInterval) {
+		if !again || !bus.Sleep(ctx, rereadInterval) {
 			return saved, err
 		}
 	}
@@ -58,8 +59,7 @@ func RemoveStates(ctx context.Context, js jetstream.JetStream, fold string) (mes
 	}
 	if len(members) > 0 {
 		return 0, fmt.Errorf("remove the states of %s: instance %s runs it: stop the instance first; if it "+
-			"was killed, wait %s",
-			fold, members[0].name, l.ttl)
+			"was killed, wait %s", fold, members[0].name, l.ttl)
 	}
 	jsStream, err := js.Stream(ctx, schema.StateStream)
 	if err != nil {
@@ -98,14 +98,13 @@ func checkTakenOver(ctx context.Context, js jetstream.JetStream, closed, next *s
 		return err
 	}
 	for _, fold := range folds {
-		done, err := takenOver(ctx, js, fold, next)
+		done, err := takenOver(ctx, js, fold, next, bus.RequestTimeout)
 		if err != nil {
 			return fmt.Errorf("check whether %s has taken over generation %d: %w", fold, closed.Generation, err)
 		}
 		if !done {
 			return fmt.Errorf("%s has not taken over its states of generation %d: run it until it has; if nobody "+
-				"runs it "+
-				"any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
+				"runs it any more: gputap stream rm --fold %s", fold, closed.Generation, fold)
 		}
 	}
 	return nil
@@ -140,13 +139,10 @@ func foldsWithStates(ctx context.Context, js jetstream.JetStream, g *schema.Topo
 // CheckName refuses a fold name that would have to be changed for subjects, keys and names of JetStream consumers: it
 // could become the name of another fold.
 func CheckName(fold string) error {
-	for _, c := range fold {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return fmt.Errorf("fold name %q: use letters, digits, - and _", fold)
-		}
-	}
-	if fold == "" {
-		return errors.New("fold name is empty: use letters, digits, - and _")
+	if !foldName.MatchString(fold) {
+		return fmt.Errorf("fold name %q: use letters, digits, - and _", fold)
 	}
 	return nil
 }
+
+var foldName = regexp.MustCompile(`^[-_A-Za-z0-9]+$`)

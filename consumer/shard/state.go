@@ -4,11 +4,10 @@ import "time"
 
 // state is that of one shard in one instance. next is the only place that changes it.
 //
-//	unknown ──────────────────────────────────────────► finished
-//	   │ the next generation has not taken it over           ▲ the next generation has taken it over
-//	   ▼                                                     │
-//	standby ◄── another instance holds the lease ──► free ───┤
-//	   ▲                                              │      │
+//	standby ──► the next generation has taken it over ──► finished
+//	   ▲                                                     ▲
+//	   ├── another instance holds the lease ──► free ────────┤
+//	   │                                              │      │
 //	   │                                              │ lease acquired
 //	   │ released, fenced, lease lost, error          ▼      │
 //	   ├──────────────────────────────────────── claiming    │
@@ -26,7 +25,6 @@ type state uint8
 
 const (
 	standby   state = iota // another instance holds the lease, or this one has not looked yet
-	unknown                // of a closed generation; not known yet whether the next one has taken it over
 	free                   // nobody holds the lease
 	claiming               // this instance holds the lease and writes a manifest that fences earlier owners
 	restoring              // loads the checkpoint, or inherits from the generation before
@@ -38,8 +36,7 @@ const (
 )
 
 var stateWords = [...]string{
-	standby: "standby", unknown: "unknown", free: "free", claiming: "claiming", restoring: "restoring",
-	owning:   "owning",
+	standby: "standby", free: "free", claiming: "claiming", restoring: "restoring", owning: "owning",
 	draining: "draining", waiting: "waiting", refused: "refused", finished: "finished",
 }
 
@@ -80,7 +77,6 @@ type event struct {
 	holder    string // instance that holds the lease; "": none
 	self      bool   // holder is this instance
 	preferred bool   // this instance should own the shard
-	unknown   bool   // the shard is closed, and it is not known whether the next generation has taken it over
 }
 
 // action is the output of the state machine.
@@ -95,8 +91,9 @@ const (
 
 // limits are the times that decide transitions.
 type limits struct {
-	settle time.Duration // how long another instance must be preferred before it gets the shard
-	ttl    time.Duration // of a lease
+	settle  time.Duration // how long another instance must be preferred before it gets the shard
+	ttl     time.Duration // of a lease
+	rebuild time.Duration // how long nobody must hold a shard with a state of a newer program before it is rebuilt
 }
 
 // next returns the status after an event, and what to do.
@@ -154,16 +151,14 @@ func (s status) look(e event, now time.Time, l limits) (status, action) {
 		}
 		s.state = draining
 		return s, handOver
-	case s.state == refused && (e.unknown || e.holder != ""):
+	case s.state == refused && e.holder != "":
 		s.since = now
 		return s, doNothing
 	case s.state == refused:
-		if e.preferred && now.Sub(s.since) >= rebuildAfter*l.ttl {
+		if e.preferred && now.Sub(s.since) >= l.rebuild {
 			return s, rebuild
 		}
 		return s, doNothing
-	case e.unknown:
-		return status{state: unknown}, doNothing
 	case e.self: // a lease of an ownership that has just ended
 		s.since = now
 		return s, doNothing

@@ -14,14 +14,13 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	l := limits{settle: 3 * time.Second, ttl: 10 * time.Second}
+	l := limits{settle: 3 * time.Second, ttl: 10 * time.Second, rebuild: 30 * time.Second}
 	var never time.Time
 	other := event{what: looked, holder: "b"}
 	otherPreferred := event{what: looked, holder: "a", self: true}
 	ours := event{what: looked, preferred: true}
 	notOurs := event{what: looked}
 	kept := event{what: looked, holder: "a", self: true, preferred: true}
-	old := event{what: looked, unknown: true, preferred: true}
 	for _, tt := range []struct {
 		name string
 		from status
@@ -39,11 +38,7 @@ func TestTransitions(t *testing.T) {
 		{"free no more", status{state: free, since: ago(time.Hour)}, other, status{state: standby}, doNothing},
 		{"own lease of before", status{state: free, since: ago(time.Hour)}, kept, status{state: free, since: now},
 			doNothing},
-		{"closed and not known", status{}, old, status{state: unknown}, doNothing},
-		{"free, then closed and not known", status{state: free, since: ago(time.Hour)}, old, status{state: unknown},
-			doNothing},
-		{"known to be needed", status{state: unknown}, ours, status{state: free, since: now}, claim},
-		{"taken over", status{state: unknown}, event{what: wasTakenOver}, status{state: finished}, doNothing},
+		{"taken over", status{}, event{what: wasTakenOver}, status{state: finished}, doNothing},
 		{"taken over while owned", status{state: owning}, event{what: wasTakenOver}, status{state: owning}, doNothing},
 
 		{"lease acquired", status{state: free, since: ago(time.Hour)}, event{what: acquired}, status{state: claiming},
@@ -68,14 +63,10 @@ func TestTransitions(t *testing.T) {
 			status{state: draining, since: ago(time.Minute)}, handOver},
 		{"draining goes on", status{state: draining, since: ago(time.Hour)}, kept,
 			status{state: draining, since: ago(time.Hour)}, doNothing},
-		{"an owned shard is closed and not known", status{state: owning},
-			event{what: looked, unknown: true, preferred: true},
-			status{state: owning}, doNothing},
 
 		{"released", status{state: draining, since: ago(1)}, event{what: released}, status{}, doNothing},
 		{"folded to its end", status{state: owning}, event{what: foldedAll}, status{state: finished}, doNothing},
 		{"finished stays", status{state: finished}, ours, status{state: finished}, doNothing},
-		{"finished stays, closed and not known", status{state: finished}, old, status{state: finished}, doNothing},
 		{"reopened", status{state: finished}, event{what: reopened}, status{}, doNothing},
 		{"others are not reopened", status{state: owning, since: ago(1)}, event{what: reopened},
 			status{state: owning, since: ago(1)}, doNothing},
@@ -101,8 +92,6 @@ func TestTransitions(t *testing.T) {
 			status{state: refused, since: ago(time.Hour)}, doNothing},
 		{"refused, another holds it", status{state: refused, since: ago(time.Hour)}, other,
 			status{state: refused, since: now}, doNothing},
-		{"refused, not known", status{state: refused, since: ago(time.Hour)}, old, status{state: refused, since: now},
-			doNothing},
 		{"refused, taken over", status{state: refused, since: never}, event{what: wasTakenOver},
 			status{state: finished}, doNothing},
 	} {
@@ -206,7 +195,7 @@ func TestOwnedSupersedes(t *testing.T) {
 			o := &owner{shard: shard, topology: tt.topology}
 			o.begin()
 			if loaded[shard] {
-				o.loaded = &fakeReader{}
+				o.loaded.Store(new(Reader(&fakeReader{})))
 			}
 			g.shards[shard] = &shardStatus{owner: o}
 		}

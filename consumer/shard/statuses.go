@@ -28,7 +28,7 @@ func (g *Group) applyLocked(shard int, e event) (action, *owner) {
 	}
 	before := s.state
 	var todo action
-	s.status, todo = s.next(e, time.Now(), limits{settle: g.opts.Settle, ttl: g.leaseTTL})
+	s.status, todo = s.next(e, time.Now(), limits{g.opts.Settle, g.leaseTTL, g.opts.rebuildAfter(g.leaseTTL)})
 	if s.state != before {
 		g.log.Debug("shard changes its state", "shard", shard, "from", before.String(), "to", s.state.String())
 	}
@@ -122,8 +122,8 @@ func (g *Group) Owned() (list []Owned) {
 		if s.owner == nil || s.gone && !g.ended {
 			continue
 		}
-		if reader := s.owner.view(); reader != nil {
-			list = append(list, Owned{Shard: shard, Reader: reader, Written: *s.owner.written.Load(),
+		if reader := s.owner.loaded.Load(); reader != nil {
+			list = append(list, Owned{Shard: shard, Reader: *reader, Written: *s.owner.written.Load(),
 				Bytes: s.owner.bytes.Load()})
 			last = s.owner
 		}
@@ -139,12 +139,5 @@ func (g *Group) Owned() (list []Owned) {
 	return list
 }
 
-// Counts returns the counters.
-func (g *Group) Counts() Counts {
-	c := &g.counters
-	return Counts{
-		Claims: c.claims.Load(), Commits: c.commits.Load(), Failed: c.failed.Load(), Fenced: c.fenced.Load(),
-		LeasesLost: c.leasesLost.Load(), Rebuilt: c.rebuilt.Load(), Newer: c.newer.Load(),
-		HandOvers: c.handOvers.Load(),
-	}
-}
+// Counters returns the counters, which go on counting.
+func (g *Group) Counters() *Counters { return &g.counters }

@@ -151,7 +151,7 @@ func TestUnansweredPartFailsCommit(t *testing.T) {
 func TestUnansweredPartsLeaveNothingPending(t *testing.T) {
 	t.Parallel()
 	admin := connectReady(t, 1)
-	js, err := jetstream.New(admin.Conn(), jetstream.WithPublishAsyncMaxPending(2*partsAtOnce))
+	js, err := jetstream.New(admin.Conn(), jetstream.WithPublishAsyncMaxPending(2*requestsAtOnce))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,14 +169,14 @@ func TestUnansweredPartsLeaveNothingPending(t *testing.T) {
 		}
 	}
 	acks(false)
-	state := make([]byte, partsAtOnce*partBytes)
+	state := make([]byte, requestsAtOnce*partBytes)
 	for range 2 {
 		stored := info(t, js, schema.StateStream).State.Msgs
 		ctx, giveUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.commit(ctx, &m, m, state) }()
 		bustest.Eventually(t, "parts are stored",
-			func() bool { return info(t, js, schema.StateStream).State.Msgs == stored+partsAtOnce })
+			func() bool { return info(t, js, schema.StateStream).State.Msgs == stored+requestsAtOnce })
 		giveUp()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)

@@ -59,9 +59,9 @@ type Process struct {
 	// Delays between attempts to connect to NATS; 0: the default. Tests shorten them.
 	reconnectWait, reconnectJitter time.Duration
 
-	mu         sync.Mutex
-	checks     []func() error // conditions of /readyz
-	rejections []*rejections  // one for each connection to NATS
+	mu     sync.Mutex
+	checks []func() error // conditions of /readyz
+	links  []*link        // one for each connection to NATS
 }
 
 // Main runs a command and ends the program with its exit status.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,68 +41,27 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	if err != nil {
 		return nil, nil, Usage(err)
 	}
-	if c.Name == "" {
-		c.Name = p.Name
-	}
-	if c.InboxPrefix == "" {
-		c.InboxPrefix = nats.InboxPrefix + schema.Token(p.Name)
-	}
-	var made atomic.Pointer[nats.Conn]
-	var current atomic.Pointer[string] // URL of the connected server; nil after another one was tried
-	rejected := newRejections(c, p.Log)
+	c.Name = cmp.Or(c.Name, p.Name)
+	c.InboxPrefix = cmp.Or(c.InboxPrefix, nats.InboxPrefix+schema.Token(p.Name))
+	l := newLink(c, p.Log)
 	p.mu.Lock()
-	p.rejections = append(p.rejections, rejected)
+	p.links = append(p.links, l)
 	p.mu.Unlock()
-	options = append(options,
-		nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
+	wait, jitter := cmp.Or(p.reconnectWait, reconnectWait), cmp.Or(p.reconnectJitter, reconnectJitter)
+	options = append(options, nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
-		nats.IgnoreAuthErrorAbort(), // a server may accept rotated credentials later
-		nats.CustomReconnectDelay(func(int) time.Duration {
-			if nc := made.Load(); nc != nil {
-				rejected.connectFailed(nc.LastError()) // no handler gets the error of a later handshake
-			}
-			return cmp.Or(p.reconnectWait, reconnectWait) + rand.N(cmp.Or(p.reconnectJitter, reconnectJitter))
-		}),
-		// The delay above is used after all servers were tried. This one delays the move to the next server.
-		nats.ReconnectToServer(func(servers []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
-			return nextServer(servers, current.Swap(nil))
-		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil if this program closed the connection
-				p.Log.Warn("disconnected from NATS", "err", err)
-			}
-		}),
-		nats.ConnectHandler(func(nc *nats.Conn) {
-			rejected.reset()
-			current.Store(new(nc.ConnectedUrl()))
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			rejected.reset()
-			current.Store(new(nc.ConnectedUrl()))
-			p.Log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
-		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { rejected.connectFailed(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { rejected.failed(err) }),
-	)
-	nc, err := nats.Connect(c.URL, options...)
+		nats.IgnoreAuthErrorAbort()) // a server may accept rotated credentials later
+	nc, err := nats.Connect(c.URL, append(options, l.options(wait, jitter)...)...)
 	if err != nil {
 		// An unreachable server is not an error here. The remaining errors are about the configuration.
 		return nil, nil, Usage(fmt.Errorf("connect to NATS at %s: %w; see nats.url, nats.creds_file and nats.tls",
 			c.Servers(), err))
 	}
-	made.Store(nc)
+	l.nc.Store(nc)
 	if !nc.IsConnected() {
 		p.Log.Warn("NATS is unreachable; retrying", "url", c.Servers())
 	}
-	p.ReadyWhen(func() error {
-		if nc.IsConnected() {
-			return nil
-		}
-		if err, _ := rejected.connectError(); err != nil {
-			return err
-		}
-		return errUnreachable
-	})
+	p.ReadyWhen(l.ready)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		nc.Close()
@@ -113,21 +70,11 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	return nc, js, nil
 }
 
-// nextServer returns the server to try after the lost one, and the delay. It returns nil, which leaves both to nats.go,
-// if there is no other server or if one was tried already.
-func nextServer(servers []nats.Server, lost *string) (*nats.Server, time.Duration) {
-	if lost == nil || len(servers) < 2 {
-		return nil, 0
-	}
-	i := slices.IndexFunc(servers, func(s nats.Server) bool { return s.URL.String() == *lost })
-	return &servers[(i+1)%len(servers)], rand.N(moveJitter)
-}
-
 // ConnectError returns the reason why there is no connection, for a command that stops waiting.
 func (p *Process) ConnectError(c config.NATS) error {
 	cause := errUnreachable
-	for _, r := range p.allRejections() {
-		rejected, dial := r.connectError()
+	for _, l := range p.allLinks() {
+		rejected, dial := l.connectError()
 		if rejected != nil {
 			return Unreachable(rejected)
 		}
@@ -151,18 +98,18 @@ func (p *Process) ExplainTimeout(err error) error {
 
 // missingPermission returns an error about a permission that an established connection lacked, or nil.
 func (p *Process) missingPermission() error {
-	for _, r := range p.allRejections() {
-		if err := r.missingPermission(); err != nil {
+	for _, l := range p.allLinks() {
+		if err := l.missingPermission(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Process) allRejections() []*rejections {
+func (p *Process) allLinks() []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.rejections)
+	return slices.Clone(p.links)
 }
 
 // identity returns the options for credentials and trusted authorities. It reads their files, so that the error for a

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 )
 
 // TestConnectBeforeServerStarts publishes after the first start of the server, and after its restart.
@@ -223,19 +224,8 @@ func clustered(t *testing.T, routes []*url.URL) *server.Server {
 func TestMissingPermissionExplainsTimeout(t *testing.T) {
 	t.Parallel()
 	const asks = "$JS.API.STREAM.INFO.KV_gputap_meta"
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-		Users: []*server.User{{Username: "u", Password: "p",
-			Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
+	s := bustest.Run(t, &server.Options{Users: []*server.User{{Username: "u", Password: "p",
+		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}}}}}})
 	p := &Process{
 		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond,
 		reconnectJitter: time.Millisecond,

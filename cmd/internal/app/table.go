@@ -58,21 +58,18 @@ func (t *Table) Write(w io.Writer) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	for i := range widths {
+		if !t.right[i] {
+			widths[i] = -widths[i] // fmt aligns left
+		}
+	}
 	var out strings.Builder
 	for _, row := range all {
-		var line strings.Builder
+		line := ""
 		for i, cell := range row {
-			if i > 0 {
-				line.WriteString("  ")
-			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.right[i] {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
-			}
+			line += fmt.Sprintf("%*s  ", widths[i], cell)
 		}
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	_, _ = io.WriteString(w, out.String()) // callers that must know use a writer that keeps its error
 }

@@ -128,7 +128,7 @@ func TestFollowReadsGputapRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bus, err := embedded.StartListening(t.TempDir(), c, quiet())
+			bus, err := embedded.Start(t.TempDir(), c, quiet())
 			check(t, err)
 			defer bus.Stop()
 			nc, js, err := bus.Connect("test")

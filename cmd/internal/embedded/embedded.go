@@ -33,15 +33,9 @@ type Server struct {
 	readers   *readers // nil without a listener
 }
 
-// Start starts a server without a listener on a store directory. It locks the directory, because a second server would
-// corrupt the store.
-func Start(dir string, log *slog.Logger) (*Server, error) {
-	return StartListening(dir, config.Embedded{}, log)
-}
-
-// StartListening starts a server that also listens if c has an address. Listening returns the path of the file with the
-// credentials for readers.
-func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, error) {
+// Start starts a server on a store directory, which listens if c has an address. It locks the directory, because a
+// second server would corrupt the store.
+func Start(dir string, c config.Embedded, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store directory %s: %w", dir, err)
 	}
@@ -54,50 +48,42 @@ func StartListening(dir string, c config.Embedded, log *slog.Logger) (*Server, e
 		_ = lock.Close()
 		return nil, fmt.Errorf("open the store %s: %w", dir, err)
 	}
-	return start(dir, false, lock, c, log)
+	return start(&Server{lock: lock, log: log}, dir, c)
 }
 
 // start starts a server on a locked store.
-func start(dir string, temporary bool, lock *os.File, c config.Embedded, log *slog.Logger) (*Server, error) {
-	started := &Server{lock: lock, log: log}
-	if temporary {
-		started.temporary = dir
-	}
-	if err := started.start(dir, c, log); err != nil {
-		started.Stop()
-		return nil, err
-	}
-	return started, nil
-}
-
-func (s *Server) start(dir string, c config.Embedded, log *slog.Logger) error {
+func start(s *Server, dir string, c config.Embedded) (_ *Server, err error) {
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
 	options := &server.Options{
 		ServerName: "gputap", DontListen: true, NoSigs: true,
 		JetStream: true, DisableJetStreamBanner: true, StoreDir: dir, SyncInterval: syncEvery,
 		JetStreamMaxStore:  int64(cmp.Or(c.StoreMaxBytes, config.DefaultStoreMaxBytes)),
 		JetStreamMaxMemory: memoryBytes,
 	}
-	outsiders, err := listen(options, c)
-	if err != nil {
-		return err
+	if s.readers, err = listen(options, c); err != nil {
+		return nil, err
 	}
-	natsServer, err := server.NewServer(options)
-	if err != nil {
-		return fmt.Errorf("configure the embedded NATS server: %w", err)
+	if s.server, err = server.NewServer(options); err != nil {
+		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
 	}
-	s.server, s.readers = natsServer, outsiders
-	serverLog := &logger{log: log, fatal: make(chan error, 1)}
-	natsServer.SetLoggerV2(serverLog, false, false, false)
+	serverLog := &logger{log: s.log, fatal: make(chan error, 1)}
+	s.server.SetLoggerV2(serverLog, false, false, false)
 	if err := s.await(serverLog.fatal); err != nil {
-		return fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
+		return nil, fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
 	}
-	if outsiders == nil {
-		return nil
+	if s.readers != nil {
+		if err := s.readers.admit(s.server); err != nil {
+			return nil, err
+		}
+		if err := s.readers.publish(dir, s.server.ClientURL(), c); err != nil {
+			return nil, err
+		}
 	}
-	if err := outsiders.admit(natsServer); err != nil {
-		return err
-	}
-	return outsiders.publish(dir, natsServer.ClientURL(), c)
+	return s, nil
 }
 
 // await starts the server and returns when it is ready, or with its first fatal error.

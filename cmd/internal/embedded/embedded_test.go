@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/config"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 func TestStoreSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for round := range uint64(2) {
-		s, err := Start(dir, slog.New(slog.DiscardHandler))
+		s, err := Start(dir, config.Embedded{}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +38,7 @@ func TestStoreSurvivesRestart(t *testing.T) {
 		if ack.Sequence != round+1 {
 			t.Errorf("message %d of round %d", ack.Sequence, round)
 		}
-		if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+		if _, err := Start(dir, config.Embedded{}, quiet); err == nil || !strings.Contains(err.Error(),
 			"another gputap uses it") {
 			t.Errorf("a second server on the store: %v", err)
 		}
@@ -49,7 +53,7 @@ func TestStoreMustBeDirectory(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(path, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := Start(path, config.Embedded{}, quiet); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -61,7 +65,7 @@ func TestUnusableStoreFailsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if _, err := Start(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+	if _, err := Start(dir, config.Embedded{}, quiet); err == nil || !strings.Contains(err.Error(),
 		"not a directory") {
 		t.Errorf("got %v", err)
 	}
@@ -71,7 +75,7 @@ func TestUnusableStoreFailsAtOnce(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(dir, slog.New(slog.DiscardHandler))
+	s, err := Start(dir, config.Embedded{}, quiet)
 	if err != nil {
 		t.Fatalf("the store is still locked after a failure: %v", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -135,22 +134,18 @@ func (r *readers) publish(dir, address string, c config.Embedded) error {
 	if c.TLSCert != "" {
 		u.Scheme = "tls"
 	}
-	path := filepath.Join(dir, credentialName)
-	text := "# Read the events of gputap run: set -a; . FILE; nats sub 'gputap.v1.ev.>'\n" +
-		"NATS_URL=" + u.String() + "\nNATS_USER=" + reader + "\nNATS_PASSWORD=" + r.outside + "\n"
-	text = strings.Replace(text, "FILE", path, 1)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left over from a run that was killed
-		return fmt.Errorf("write the credentials for readers: %w", err)
+	r.file = filepath.Join(dir, credentialName)
+	text := fmt.Sprintf("# Read the events of gputap run: set -a; . %s; nats sub 'gputap.v1.ev.>'\n"+
+		"NATS_URL=%s\nNATS_USER=%s\nNATS_PASSWORD=%s\n", r.file, u, reader, r.outside)
+	r.withdraw() // left over from a run that was killed
+	file, err := os.OpenFile(r.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+		err = errors.Join(err, file.Close())
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write the credentials for readers: %w", err)
 	}
-	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write the credentials for readers: %w", err)
-	}
-	r.file = path
 	return nil
 }
 

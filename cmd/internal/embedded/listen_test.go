@@ -29,7 +29,7 @@ func listening(t *testing.T, dir string, c config.Embedded) (js jetstream.JetStr
 	log *strings.Builder) {
 	t.Helper()
 	log = &strings.Builder{}
-	s, err := StartListening(dir, c, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s, err := Start(dir, c, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +205,11 @@ func TestListenerForOtherMachinesRequiresTLS(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:4222", "[2001:db8::1]:4222"} {
 		dir := t.TempDir()
-		_, err := StartListening(dir, config.Embedded{Listen: address}, slog.New(slog.DiscardHandler))
+		_, err := Start(dir, config.Embedded{Listen: address}, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), "--nats-listen-tls-cert") {
 			t.Errorf("%s: %v", address, err)
 		}
-		s, err := Start(dir, slog.New(slog.DiscardHandler))
+		s, err := Start(dir, config.Embedded{}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatalf("the store is still locked after an error: %v", err)
 		}
@@ -251,7 +251,7 @@ func TestListenErrorNamesCause(t *testing.T) {
 		`embedded.listen: "127.0.0.1:-1" is not an address`: {Listen: "127.0.0.1:-1"},
 	} {
 		dir := t.TempDir()
-		if _, err := StartListening(dir, c, slog.New(slog.DiscardHandler)); err == nil ||
+		if _, err := Start(dir, c, slog.New(slog.DiscardHandler)); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %s", err, want)
 		}
@@ -280,7 +280,7 @@ func TestCredentialReplacesLeftover(t *testing.T) {
 func TestNoListenerByDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := Start(dir, slog.New(slog.DiscardHandler))
+	s, err := Start(dir, config.Embedded{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func StartTemporary(parent string, c config.Embedded, log *slog.Logger) (*Server
 	if err == nil {
 		// The marker follows the lock, so that no other run removes the store in between.
 		if err = os.WriteFile(filepath.Join(dir, markerName), nil, 0o600); err == nil {
-			return start(dir, true, lock, c, log)
+			return start(&Server{lock: lock, log: log, temporary: dir}, dir, c)
 		}
 		_ = lock.Close()
 	}

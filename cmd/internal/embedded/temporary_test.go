@@ -56,7 +56,7 @@ func TestNextRunRemovesStoresOfKilledRuns(t *testing.T) {
 	kill(adopted)
 	named := filepath.Join(parent, "gputap-named")
 	for _, dir := range []string{adoptedDir, named} { // gputap run --store
-		s, err := Start(dir, quiet)
+		s, err := Start(dir, config.Embedded{}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}

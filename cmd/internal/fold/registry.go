@@ -11,28 +11,28 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
+// raise publishes an alert. It is nil where a fold is not run by its program.
+type raise = func(anomaly.Alert)
+
 // The registry: one statement per fold. Everything that treats all folds alike reads All.
 var (
-	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand) *leak.Tracker {
+	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, _ raise) *leak.Tracker {
 		return leak.New(leak.Config{KeepEnded: c.Leak.KeepEnded})
 	})
-	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand) *launch.Histogram {
+	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand, _ raise) *launch.Histogram {
 		return launch.New(launch.Config{Keep: c.Launch.Keep, MaxKernels: c.Launch.MaxKernels})
 	})
-	Bandwidth = define("bandwidth", config.DefaultBandwidthCommand, func(c config.BandwidthCommand) *bandwidth.Meter {
-		return bandwidth.New(bandwidth.Config{Keep: c.Bandwidth.Keep})
-	})
-	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand) *anomaly.Detector {
-		return anomaly.New(AnomalyConfig(c))
+	Bandwidth = define("bandwidth", config.DefaultBandwidthCommand,
+		func(c config.BandwidthCommand, _ raise) *bandwidth.Meter {
+			return bandwidth.New(bandwidth.Config{Keep: c.Bandwidth.Keep})
+		})
+	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand, r raise) *anomaly.Detector {
+		return anomaly.New(anomaly.Config{
+			Warmup: c.Anomaly.Warmup, AllocSizeCooldown: c.Anomaly.AllocSizeCooldown,
+			OOMCooldown: c.Anomaly.OOMCooldown, OnAlert: r,
+		})
 	})
 )
-
-// AnomalyConfig returns the detector's options. gputap-anomaly adds what publishes alerts.
-func AnomalyConfig(c config.AnomalyCommand) anomaly.Config {
-	return anomaly.Config{
-		Warmup: c.Anomaly.Warmup, AllocSizeCooldown: c.Anomaly.AllocSizeCooldown, OOMCooldown: c.Anomaly.OOMCooldown,
-	}
-}
 
 var registered []Entry
 
@@ -79,31 +79,26 @@ type Command interface {
 type Definition[C Command, F Fold] struct {
 	name     string
 	defaults func() C
-	create   func(C) F
+	create   func(C, raise) F
 }
 
-func define[C Command, F Fold](name string, defaults func() C, create func(C) F) *Definition[C, F] {
+func define[C Command, F Fold](name string, defaults func() C, create func(C, raise) F) *Definition[C, F] {
 	d := &Definition[C, F]{name, defaults, create}
 	registered = append(registered, d)
 	return d
 }
 
-// Name implements Entry.
 func (d *Definition[C, F]) Name() string { return d.name }
 
-// New implements Entry.
-func (d *Definition[C, F]) New() Fold { return d.create(d.defaults()) }
+func (d *Definition[C, F]) New() Fold { return d.create(d.defaults(), nil) }
 
-// NewUnlimited implements Entry.
 func (d *Definition[C, F]) NewUnlimited() Fold {
 	var zero C
-	return d.create(zero)
+	return d.create(zero, nil)
 }
 
-// Kinds implements Entry.
 func (d *Definition[C, F]) Kinds() []schema.Kind { return d.New().Kinds() }
 
-// PrintConfig implements Entry.
 func (d *Definition[C, F]) PrintConfig(name string, args []string) error {
 	_, err := config.Load(name, append(slices.Clone(args), "--print-config"), d.defaults())
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
 )
 
 // Fold is a fold with checkpoints and metrics.
@@ -23,16 +24,6 @@ var errNotReading = errors.New("no shard is being read yet")
 
 // Run is the program of the fold: it reads the configuration, connects and folds until ctx ends.
 func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(io.Writer, []F)) error {
-	return d.RunWith(ctx, p, func(_ jetstream.JetStream, cfg C) (func() F, func(io.Writer, []F)) {
-		return func() F { return d.create(cfg) }, report
-	})
-}
-
-// RunWith is Run for a program whose folds need the connection. prepare returns what makes an empty fold, and what
-// reports all folds.
-func (d *Definition[C, F]) RunWith(ctx context.Context, p *app.Process,
-	prepare func(jetstream.JetStream, C) (create func() F, report func(io.Writer, []F)),
-) error {
 	cfg, err := config.Load(p.Name, p.Args, d.defaults())
 	if err != nil {
 		return app.Usage(err)
@@ -43,7 +34,11 @@ func (d *Definition[C, F]) RunWith(ctx context.Context, p *app.Process,
 		return err
 	}
 	defer stop()
-	create, report := prepare(js, cfg)
+	alerts := newAlerts(js, d.name, p.Log)
+	if err := p.Metrics.Register(alerts); err != nil { // without a series until the fold raises an alert
+		return err
+	}
+	create := func() F { return d.create(cfg, func(a anomaly.Alert) { alerts.publish(ctx, a) }) }
 	return serve(ctx, p, options, js, create, report)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,17 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
 
+func TestMain(m *testing.M) { os.Exit(bustest.Main(m)) }
+
 // TestACommandFromStartToDrain runs a consumer as its main does, against a nats-server.
 func TestACommandFromStartToDrain(t *testing.T) {
-	bus := newBus(t)
+	bus := bustest.Run(t, &server.Options{JetStream: true}).ClientURL()
 	var out strings.Builder
 	p := &app.Process{Name: "gputap-leak", Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: io.Discard,
 		Log: slog.New(slog.DiscardHandler)}
@@ -105,27 +109,4 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-func newBus(t *testing.T) (url string) {
-	t.Helper()
-	return run(t, &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
-		NoLog: true})
-}
-
-func run(t *testing.T, options *server.Options) (url string) {
-	t.Helper()
-	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
-	return s.ClientURL()
 }

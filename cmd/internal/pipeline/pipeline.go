@@ -37,12 +37,8 @@ type Pipeline struct {
 	shard  int // the shard of this host
 
 	producer  *producer.Producer
-	leak      *leak.Tracker
-	anomaly   *anomaly.Detector
-	launch    *launch.Histogram
-	bandwidth *bandwidth.Meter
 	coverage  *coverage.Fold
-	folds     []fold.Fold // the registered folds
+	folds     []fold.Fold // the registered folds for which the features have events
 	consumers []*consumer.Reader
 
 	log            *slog.Logger
@@ -70,7 +66,7 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if store == "" {
 		p.server, err = embedded.StartTemporary(os.TempDir(), cfg.Embedded, log)
 	} else {
-		p.server, err = embedded.StartListening(store, cfg.Embedded, log)
+		p.server, err = embedded.Start(store, cfg.Embedded, log)
 	}
 	if err != nil {
 		return p, err
@@ -83,10 +79,11 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	}
 	// Checkpoints need space too.
 	eventBytes := int64(cmp.Or(cfg.Embedded.StoreMaxBytes, config.DefaultStoreMaxBytes)) / 2
-	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{Shards: 1, MaxAge: storeAge, MaxBytes: eventBytes})
+	err = bus.EnsureStreams(ctx, p.js, bus.StreamOptions{
+		Shards: 1, MaxAge: storeAge, MaxBytes: eventBytes, MoreRoom: "use a larger --store-max-bytes",
+	})
 	if err != nil {
-		return p, fmt.Errorf("create the streams of this run: %w; if the store is too small, use a larger "+
-			"--store-max-bytes", err)
+		return p, fmt.Errorf("create the streams of this run: %w", err)
 	}
 	topology, err := bus.ReadTopology(ctx, p.js)
 	if err != nil {
@@ -111,16 +108,6 @@ func (p *Pipeline) addFolds(features []string) {
 		f := entry.NewUnlimited()
 		if !slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
 			continue
-		}
-		switch f := f.(type) {
-		case *leak.Tracker:
-			p.leak = f
-		case *anomaly.Detector:
-			p.anomaly = f
-		case *launch.Histogram:
-			p.launch = f
-		case *bandwidth.Meter:
-			p.bandwidth = f
 		}
 		p.folds = append(p.folds, f)
 		add(f)
@@ -197,23 +184,33 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	return list
 }
 
-// Snapshot reads every fold.
+// foldOf returns the fold of a type, unless the features have no events for it.
+func foldOf[F fold.Fold](p *Pipeline) (f F, ok bool) {
+	for _, each := range p.folds {
+		if f, ok = each.(F); ok {
+			return f, true
+		}
+	}
+	return f, false
+}
+
+// Snapshot reads the folds.
 func (p *Pipeline) Snapshot() *Snapshot {
-	var l leak.Report
-	var alerts []anomaly.Alert
-	var launches []launch.Process
-	var copies []bandwidth.Process
-	if p.leak != nil {
-		l, alerts = p.leak.Report(), p.anomaly.Alerts()
+	s := newSnapshot(p.Lost())
+	if f, ok := foldOf[*leak.Tracker](p); ok {
+		s.addMemory(f.Report())
 	}
-	if p.launch != nil {
-		launches = p.launch.Report()
+	if f, ok := foldOf[*anomaly.Detector](p); ok {
+		s.Alerts = append(s.Alerts, f.Alerts()...)
 	}
-	if p.bandwidth != nil {
-		copies = p.bandwidth.Report()
+	if f, ok := foldOf[*launch.Histogram](p); ok {
+		s.addLaunches(f.Report())
 	}
-	s := merge(l, launches, copies, alerts, p.Lost())
-	s.hosts(p.coverage.Report())
+	if f, ok := foldOf[*bandwidth.Meter](p); ok {
+		s.addCopies(f.Report())
+	}
+	s.addHosts(p.coverage.Report())
+	s.sort()
 	return s
 }
 

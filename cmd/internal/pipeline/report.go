@@ -31,8 +31,8 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	if p.leak != nil {
-		for _, a := range p.leak.Top(rows) {
+	if f, ok := foldOf[*leak.Tracker](p); ok {
+		for _, a := range f.Top(rows) {
 			top[a.ID] = append(top[a.ID], a)
 		}
 	}
@@ -48,20 +48,17 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 }
 
 func writeHeader(out io.Writer, s *Snapshot) {
-	var live, allocations uint64
-	running := 0
+	var live, count, running uint64
 	for _, p := range s.Processes {
 		live += p.LiveBytes
-		allocations += p.LiveAllocations
+		count += p.LiveAllocations
 		if !p.Ended {
 			running++
 		}
 	}
 	fmt.Fprintf(out, "%s\n%s   %s running, %d ended   live %s in %s   lost %s\n", rule,
-		s.Time.Format("2006-01-02 15:04:05Z"),
-		app.Plural(uint64(running), "process", "processes"), len(s.Processes)-running, app.Bytes(live),
-		app.Plural(allocations, "allocation", "allocations"),
-		LostText(s.Lost))
+		s.Time.Format("2006-01-02 15:04:05Z"), app.Plural(running, "process", "processes"),
+		uint64(len(s.Processes))-running, app.Bytes(live), allocations(count), LostText(s.Lost))
 	if len(s.Processes) == 0 {
 		fmt.Fprintln(out, "no CUDA call so far")
 	}
@@ -107,42 +104,39 @@ func evidenceText(evidence string) string {
 	return evidence
 }
 
+func allocations(n uint64) string { return app.Plural(n, "allocation", "allocations") }
+
 func writeMemory(out io.Writer, p *Process) {
 	if p.Ended {
 		fmt.Fprintf(out, "  ended   unfreed at exit %s in %s   peak %s\n", app.Bytes(p.UnfreedBytes),
-			app.Plural(p.UnfreedAllocations, "allocation", "allocations"), app.Bytes(p.PeakBytes))
+			allocations(p.UnfreedAllocations), app.Bytes(p.PeakBytes))
 		return
 	}
-	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), app.Plural(p.LiveAllocations, "allocation",
-		"allocations"),
+	fmt.Fprintf(out, "  live %s in %s   peak %s", app.Bytes(p.LiveBytes), allocations(p.LiveAllocations),
 		app.Bytes(p.PeakBytes))
-	if p.HostMemory.LiveAllocations > 0 {
-		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(p.HostMemory.LiveBytes),
-			p.HostMemory.LiveAllocations)
+	if h := p.HostMemory; h.LiveAllocations > 0 {
+		fmt.Fprintf(out, "   pinned host memory %s in %d", app.Bytes(h.LiveBytes), h.LiveAllocations)
 	}
 	fmt.Fprintln(out)
 	if p.Holders.Count > 0 {
-		fmt.Fprintf(out, "  holds %s of other processes%s\n", app.Plural(p.Holders.Count, "reference to memory",
-			"references to memory"), ownersText(p.Holders.List))
+		references := app.Plural(p.Holders.Count, "reference to memory", "references to memory")
+		fmt.Fprintf(out, "  holds %s of other processes%s\n", references, ownersText(p.Holders.List))
 	}
 }
 
 // ownersText lists the known owners of the memory that is held.
 func ownersText(list []Holder) string {
-	pids := map[uint32]bool{}
-	for i := range list {
-		if list[i].OwnerPID != 0 {
-			pids[list[i].OwnerPID] = true
+	var pids []uint32
+	for _, h := range list {
+		if h.OwnerPID != 0 {
+			pids = append(pids, h.OwnerPID)
 		}
 	}
 	if len(pids) == 0 {
 		return ""
 	}
-	text := ": PID"
-	for _, pid := range slices.Sorted(maps.Keys(pids)) {
-		text += fmt.Sprintf(" %d", pid)
-	}
-	return text
+	slices.Sort(pids)
+	return fmt.Sprint(": PID ", strings.Trim(fmt.Sprint(slices.Compact(pids)), "[]"))
 }
 
 func writeCalls(out io.Writer, p *Process) {
@@ -171,8 +165,7 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocatio
 		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
 			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class,
-				app.Bytes(a.Bytes),
-				now.Sub(a.At).Round(time.Second))
+				app.Bytes(a.Bytes), now.Sub(a.At).Round(time.Second))
 		}
 	}
 	if rest := int(p.LiveAllocations) - len(top); rest > 0 && len(top) > 0 {
@@ -205,25 +198,24 @@ func writeLaunches(out io.Writer, p *Process) {
 		return
 	}
 	total := uint64(0)
-	names := slices.SortedFunc(maps.Keys(p.Launches), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.Launches[b], p.Launches[a]), cmp.Compare(a, b))
-	})
 	for _, n := range p.Launches {
 		total += n
 	}
-	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"), app.Plural(uint64(len(names)),
-		"kernel", "kernels"),
+	names := slices.SortedFunc(maps.Keys(p.Launches), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Launches[b], p.Launches[a]), cmp.Compare(a, b))
+	})
+	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"),
+		app.Plural(uint64(len(names)), "kernel", "kernels"),
 		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
 		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
 	}
 	fmt.Fprintln(out)
-	for i, name := range names {
-		if i == maxKernels {
-			fmt.Fprintf(out, "    … and %d more kernels\n", len(names)-i)
-			break
-		}
+	for _, name := range names[:min(maxKernels, len(names))] {
 		fmt.Fprintf(out, "    %10d  %s\n", p.Launches[name], app.Shorten(name, 100))
+	}
+	if more := len(names) - maxKernels; more > 0 {
+		fmt.Fprintf(out, "    … and %d more kernels\n", more)
 	}
 }
 
@@ -255,8 +247,8 @@ func writeUnseen(out io.Writer, p *Process) {
 
 func writeWaits(out io.Writer, p *Process) {
 	if p.Waits.Calls > 0 {
-		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, app.Plural(p.Waits.Calls,
-			"call", "calls"))
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
+			app.Plural(p.Waits.Calls, "call", "calls"))
 	}
 }
 

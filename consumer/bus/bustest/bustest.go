@@ -1,9 +1,9 @@
 package bustest
 
 import (
+	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +24,11 @@ var shared struct {
 
 // Main runs the tests of a package and then stops the shared server. Call it from TestMain.
 func Main(m *testing.M) (code int) {
+	flag.Parse()
+	// Parallel tests mostly wait for leases and timers: more of them than CPUs may run.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "bustest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,8 +37,7 @@ func Main(m *testing.M) (code int) {
 	shared.dir = dir
 	code = m.Run()
 	if shared.server != nil {
-		shared.server.Shutdown()
-		shared.server.WaitForShutdown()
+		stop(shared.server)
 	}
 	_ = os.RemoveAll(dir) // a temporary directory
 	return code
@@ -52,7 +56,7 @@ func NewAccount(t testing.TB) *Account {
 	defer shared.Unlock()
 	if shared.server == nil {
 		shared.server = start(t, &server.Options{
-			Port: -1, StoreDir: shared.dir, JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 40,
+			Port: -1, JetStream: true, StoreDir: shared.dir, JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 40,
 			CustomClientAuthentication: byAccount{},
 		})
 	}
@@ -120,17 +124,14 @@ func NewServer(t testing.TB, dir string) *Server {
 // Start starts the server on the port that it had before.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.server = start(s.t, &server.Options{Port: s.port, StoreDir: s.Dir})
+	s.server = start(s.t, &server.Options{Port: s.port, JetStream: true, StoreDir: s.Dir})
 	if _, err := fmt.Sscanf(s.server.Addr().String(), "127.0.0.1:%d", &s.port); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // Stop stops the server and waits until it has.
-func (s *Server) Stop() {
-	s.server.Shutdown()
-	s.server.WaitForShutdown()
-}
+func (s *Server) Stop() { stop(s.server) }
 
 // Connect returns a new connection, which reconnects for ever.
 func (s *Server) Connect() jetstream.JetStream {
@@ -145,24 +146,12 @@ func Run(t testing.TB, o *server.Options) *server.Server {
 	if o.Port == 0 {
 		o.Port = -1
 	}
-	s := launch(t, o)
-	awaitConnections(t, s)
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
+	s := start(t, o)
+	t.Cleanup(func() { stop(s) })
 	return s
 }
 
 func start(t testing.TB, o *server.Options) *server.Server {
-	t.Helper()
-	o.JetStream = true
-	s := launch(t, o)
-	awaitConnections(t, s)
-	return s
-}
-
-func launch(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	o.Host, o.NoSigs, o.NoLog = "127.0.0.1", true, true
 	s, err := server.NewServer(o)
@@ -170,41 +159,15 @@ func launch(t testing.TB, o *server.Options) *server.Server {
 		t.Fatal(err)
 	}
 	go s.Start()
-	return s
-}
-
-func awaitConnections(t testing.TB, s *server.Server) {
-	t.Helper()
 	if !s.ReadyForConnections(startTimeout) {
 		t.Fatal("nats-server does not start")
 	}
+	return s
 }
 
-// Cluster runs that many servers with one route port each and returns a connection to the first, once a stream can be
-// placed on all of them. ports must be free.
-func Cluster(t testing.TB, ports []int, o server.Options) jetstream.JetStream {
-	t.Helper()
-	var routes []string
-	for _, port := range ports {
-		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", port))
-	}
-	var all []*server.Server
-	for i, port := range ports {
-		each := o
-		each.ServerName, each.JetStream, each.StoreDir, each.Port = fmt.Sprint("s", i), true, t.TempDir(), -1
-		each.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}
-		each.Routes = server.RoutesFromStr(strings.Join(routes, ","))
-		s := launch(t, &each)
-		t.Cleanup(func() {
-			s.Shutdown()
-			s.WaitForShutdown()
-		})
-		all = append(all, s)
-	}
-	for _, s := range all {
-		awaitConnections(t, s)
-	}
-	return Dial(t, all[0].ClientURL())
+func stop(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
 }
 
 // Dial returns a connection that reconnects for ever, and closes when the test ends.
@@ -231,6 +194,6 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -46,7 +47,7 @@ func main() {
 }
 
 func run(ctx context.Context, store string) error {
-	server, err := embedded.Start(store, slog.New(slog.DiscardHandler))
+	server, err := embedded.Start(store, config.Embedded{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

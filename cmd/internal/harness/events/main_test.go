@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/embedded"
+	"github.com/gputap/gputap/config"
 	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
@@ -12,7 +13,7 @@ import (
 
 // TestReadReturnsTheEventsOfAllShards: streams without events are left out.
 func TestReadReturnsTheEventsOfAllShards(t *testing.T) {
-	server, err := embedded.Start(t.TempDir(), slog.New(slog.DiscardHandler))
+	server, err := embedded.Start(t.TempDir(), config.Embedded{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

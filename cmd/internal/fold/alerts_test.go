@@ -1,27 +1,26 @@
-package main
+package fold
 
 import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
 func TestAlertIsStoredOnce(t *testing.T) {
-	js := connect(t)
-	a := newAlerts(js, slog.New(slog.DiscardHandler))
+	js := bustest.Connect(t)
+	a := newAlerts(js, "anomaly", slog.New(slog.DiscardHandler))
 	a.patience = 0
 	alert := anomaly.Alert{
 		Rule: anomaly.RuleOOM, Severity: anomaly.Critical, Cluster: "c", Host: "gpu.1", PID: 7, Comm: "python3",
@@ -52,18 +51,13 @@ func TestAlertIsStoredOnce(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &got); err != nil || got.PID != 8 || m.Sequence != 2 {
 		t.Errorf("stored %s as message %d, %v", m.Data, m.Sequence, err)
 	}
-	var out strings.Builder
-	a.report(&out, nil)
-	if !strings.Contains(out.String(), "4 new alerts") || !strings.Contains(out.String(), "gpu.1") {
-		t.Errorf("reported\n%s", out.String())
-	}
 }
 
 // The first alert waits for NATS. Later alerts do not wait until NATS has stored one again.
 func TestFirstAlertWaitsForNATS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &unavailableJetStream{until: time.Now().Add(alertPatience / 2)}
-		a := newAlerts(bus, slog.New(slog.DiscardHandler))
+		a := newAlerts(bus, "anomaly", slog.New(slog.DiscardHandler))
 		count := func(result string) float64 { return testutil.ToFloat64(a.WithLabelValues("nats", result)) }
 		a.publish(t.Context(), anomaly.Alert{PID: 1})
 		if count("stored") != 1 || time.Now().Before(bus.until) {
@@ -102,30 +96,4 @@ func (b *unavailableJetStream) PublishMsg(context.Context, *nats.Msg, ...jetstre
 		return nil, jetstream.ErrNoStreamResponse
 	}
 	return &jetstream.PubAck{}, nil
-}
-
-func connect(t *testing.T) jetstream.JetStream {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
-		NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("nats-server does not start")
-	}
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
