@@ -71,12 +71,12 @@ func (c *simulation) run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return app.Usage(err)
 	}
-	conns, js, err := c.connect(ctx, min(c.connections, c.Hosts))
+	conns, _, err := c.connect(ctx, min(c.connections, c.Hosts))
 	if err != nil {
 		return err
 	}
 	defer closeAll(conns)
-	c.Conns, c.Topology, c.Log = conns, simulate.Topology(js), c.p.Log
+	c.Conns, c.Log = conns, c.p.Log
 	s, err := simulate.New(c.Options)
 	if err != nil {
 		return app.Usage(err)

@@ -169,9 +169,9 @@ func logged(t testing.TB, path string) (all []Entry) {
 func small(t testing.TB, b *bus) Options {
 	t.Helper()
 	return Options{
-		Conns: b.conns(2), Topology: Topology(b.js()), Hosts: 6, Rate: 18_000, Duration: 22 * time.Second, Start: past,
-		Seed:    1,
-		LogPath: filepath.Join(t.TempDir(), "truth.log"),
+		Conns: b.conns(2), Cluster: "sim", Hosts: 6, Rate: 18_000, Duration: 22 * time.Second, Start: past, Seed: 1,
+		BatchAge: time.Second, LogPath: filepath.Join(t.TempDir(), "truth.log"), Drain: 10 * time.Second,
+		Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -179,16 +179,20 @@ func TestTopologyIsReadFromItsBucket(t *testing.T) {
 	t.Parallel()
 	b := newBus(t, 1)
 	js := b.js()
-	read := Topology(js)
-	if got, err := read(t.Context()); err != nil || got.Shards != 1 || got.First != 0 || got.Generation != 1 {
+	shards := &shards{js: js}
+	read := func() (*schema.Topology, error) {
+		err := shards.read(t.Context())
+		return shards.current.Load(), err
+	}
+	if got, err := read(); err != nil || got.Shards != 1 || got.First != 0 || got.Generation != 1 {
 		t.Errorf("without the bucket it is %+v, %v", got, err)
 	}
 	b.setTopology(js, `{"generation":2,"first":1,"shards":3}`)
-	if got, err := read(t.Context()); err != nil || got.Shards != 3 || got.First != 1 {
+	if got, err := read(); err != nil || got.Shards != 3 || got.First != 1 {
 		t.Errorf("read %+v, %v", got, err)
 	}
 	b.setTopology(js, `{"generation":0}`)
-	if _, err := read(t.Context()); err == nil {
+	if _, err := read(); err == nil {
 		t.Error("an invalid topology was accepted")
 	}
 	s, err := New(small(t, b))
@@ -276,10 +280,8 @@ func TestContextEndStopsMakingBatches(t *testing.T) {
 func TestUnackedBatchesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := newBus(t, 1)
+	b.setTopology(b.js(), `{"generation":1,"first":7,"shards":1}`)
 	o := small(t, b)
-	o.Topology = func(context.Context) (schema.Topology, error) {
-		return schema.Topology{Generation: 1, First: 7, Shards: 1}, nil
-	}
 	o.Drain = time.Millisecond
 	s, err := New(o)
 	if err != nil {

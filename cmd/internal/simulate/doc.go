@@ -12,15 +12,12 @@
 //
 // Lives. At the end of the recording a host reports the exits of its live processes and replays the recording with new
 // processes. Boot, run, seq and losses continue, so that processes keep complete evidence. With Options.Restart each
-// life
-// is also a new run of the producer.
+// life is also a new run of the producer.
 //
 // Delivery. Seq counts without gaps in each (host, boot, run, kind). Batches of one host and kind are published in
-// order,
-// one in flight, and retried until acked; like a producer's, a batch may be stored twice. Memory is bounded: without
-// acks
-// the simulator stops making batches. With Options.Lose some batches are withheld: later batches count their events as
-// lost, as a producer with a full spool does.
+// order, one in flight, and retried until acked; like a producer's, a batch may be stored twice. At most 64 MiB are in
+// flight; then the simulator stops making batches. With Options.Lose some batches are withheld: later batches count
+// their events as lost, as a producer with a full spool does.
 //
 // Determinism. The same options, start time and profile make the same bytes for each host and kind.
 //

@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -23,15 +25,9 @@ const (
 
 // fleet is what all hosts share.
 type fleet struct {
+	Options
 	*life
-	cluster string
-	seed    uint64
-	start   time.Time
-	hosts   int
-	stagger schema.KTime // hosts start one after another within this time
-	lose    float64
-	restart bool
-	end     schema.KTime // since start; 0: never
+	builders [schema.NumKinds]sync.Pool
 }
 
 // host makes the batches of one host in the order of their due times.
@@ -47,31 +43,32 @@ type host struct {
 	step     int
 	seqs     [schema.NumKinds]uint64
 	move     move
+	inFlight [schema.NumKinds]sync.Mutex // held while a batch of the kind is not acked
 }
 
 // batch is one batch of a host.
 type batch struct {
-	kind     schema.Kind
 	data     []byte
 	events   int
 	withheld bool
 }
 
 func (f *fleet) host(i int) *host {
-	h := &host{fleet: f, index: i, random: rand.New(rand.NewPCG(f.seed, uint64(i)))}
+	h := &host{fleet: f, index: i, random: rand.New(rand.NewPCG(f.Seed, uint64(i)))}
 	h.uptime = schema.KTime(time.Hour) + schema.KTime(h.random.Int64N(int64(30*24*time.Hour)))
 	h.header = schema.Header{
-		Cluster: f.cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i),
-		ClockOffset: f.start.UnixNano() - int64(h.uptime),
+		Cluster: f.Cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i),
+		ClockOffset: f.Start.UnixNano() - int64(h.uptime),
 	}
 	if i%skewed == skewed/8 {
 		h.header.ClockOffset += h.random.Int64N(int64(2*mostOff)) - int64(mostOff)
 	}
-	first := f.stagger / schema.KTime(f.hosts) * schema.KTime(i)
+	// Hosts start one after another within a batch age.
+	first := min(schema.KTime(f.BatchAge), f.period) / schema.KTime(f.Hosts) * schema.KTime(i)
 	h.header.Run = uint64(h.uptime + first)
 	h.nextBeat = first
 	h.move.Handle = uint64(i) << addressBits
-	salt := rand.New(rand.NewPCG(f.seed, maxHosts)).Uint64() << 28
+	salt := rand.New(rand.NewPCG(f.Seed, maxHosts)).Uint64() << 28
 	h.move.GPU = salt + uint64(i)*f.gpus // 12 digits are 48 bits, 28 of them for the number of the GPU
 	h.begin(first)
 	return h
@@ -79,18 +76,17 @@ func (f *fleet) host(i int) *host {
 
 // bootID returns a boot id that differs between simulations, because seqs and clocks start again.
 func (f *fleet) bootID(i int) string {
-	r := rand.New(rand.NewPCG(f.seed^uint64(f.start.UnixNano()), uint64(i)))
-	a, b := r.Uint64(), r.Uint64()
-	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1))
+	r := rand.New(rand.NewPCG(f.Seed^uint64(f.Start.UnixNano()), uint64(i)))
+	return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64())
 }
 
 // begin starts a life.
 func (h *host) begin(at schema.KTime) {
 	h.begins, h.step = at, 0
 	h.move.Time = h.uptime + at
-	room := max(uint64(pids/h.fleet.hosts), 2*uint64(h.fleet.ids)) / uint64(h.fleet.ids)
+	room := max(uint64(pids/h.fleet.Hosts), 2*uint64(h.fleet.ids)) / uint64(h.fleet.ids)
 	h.move.PID = uint32(firstPID + (uint64(h.index)*room+h.lives%room)*uint64(h.fleet.ids))
-	if h.fleet.restart && h.lives > 0 {
+	if h.fleet.Restart && h.lives > 0 {
 		h.header.Run = uint64(h.move.Time)
 		h.header.Lost = [schema.NumLosses]uint64{}
 		h.seqs = [schema.NumKinds]uint64{}
@@ -98,31 +94,31 @@ func (h *host) begin(at schema.KTime) {
 	}
 }
 
-// next returns the kind and the due time of the next batch, since the fleet's start. ok is false after the end.
-func (h *host) next() (due schema.KTime, kind schema.Kind, ok bool) {
-	s := &h.fleet.steps[h.step]
-	due, kind = h.begins+s.due, s.template.kind
+// next returns the next batch of the life and its due time since the fleet's start, or false after the end.
+func (h *host) next() (due schema.KTime, s *step, ok bool) {
+	s = &h.fleet.steps[h.step]
+	due = h.begins + s.due
 	if h.nextBeat <= due {
-		due, kind = h.nextBeat, schema.KindHost
+		due, s = h.nextBeat, &h.fleet.beat
 	}
-	return due, kind, h.fleet.end == 0 || due <= h.fleet.end
+	return due, s, h.fleet.Duration == 0 || due <= schema.KTime(h.fleet.Duration)
 }
 
-// make appends the next batch to dst.
-func (h *host) make(c *copier, dst []byte) batch {
-	_, kind, _ := h.next()
+// make returns the next batch.
+func (h *host) make() batch {
+	_, s, _ := h.next()
+	kind := s.batch.Kind
 	h.seqs[kind]++
 	h.header.Seq = h.seqs[kind]
+	b := batch{events: s.batch.Events, data: h.encode(s.batch)}
 	if kind == schema.KindHost {
 		// so that heartbeats of hosts are spread over time
 		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 {
-			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.hosts)*schema.KTime(h.index+1)
+			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.Hosts)*schema.KTime(h.index+1)
 		}
-		return batch{kind: kind, data: c.append(dst, h.fleet.beat, &h.header, &h.move)}
+		return b
 	}
-	s := &h.fleet.steps[h.step]
-	b := batch{kind: kind, events: s.template.events, data: c.append(dst, s.template, &h.header, &h.move)}
-	if h.fleet.lose > 0 && h.random.Float64() < h.fleet.lose && !s.ends {
+	if h.fleet.Lose > 0 && h.random.Float64() < h.fleet.Lose && !s.ends {
 		b.withheld = true
 		h.header.Lost[schema.LossSpool] += uint64(b.events)
 	}
@@ -131,4 +127,17 @@ func (h *host) make(c *copier, dst []byte) batch {
 		h.begin(h.begins + h.fleet.period)
 	}
 	return b
+}
+
+// encode returns a batch of the life as one of this host.
+func (h *host) encode(from *schema.Batch) []byte {
+	pool := &h.fleet.builders[from.Kind]
+	builder, _ := pool.Get().(*schema.Builder)
+	if builder == nil {
+		builder = schema.NewBuilder(from.Kind)
+	}
+	defer pool.Put(builder)
+	builder.Reset()
+	h.move.apply(from, builder)
+	return bytes.Clone(builder.Encode(&h.header))
 }

@@ -16,7 +16,7 @@ import (
 // fleetOf returns a fleet that is not connected to NATS.
 func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	t.Helper()
-	from, err := builtIn()
+	from, err := openRecording("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,17 +24,16 @@ func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleet{life: l, cluster: "sim", seed: seed, start: past, hosts: hosts, stagger: schema.KTime(time.Second)}
+	return &fleet{life: l, Options: Options{Cluster: "sim", Seed: seed, Start: past, Hosts: hosts, BatchAge: time.Second}}
 }
 
 // play calls each with every batch of a host until a time.
 func play(h *host, until time.Duration, each func(batch)) {
-	c := newCopier()
 	for {
 		if due, _, _ := h.next(); due > schema.KTime(until) {
 			return
 		}
-		each(h.make(c, nil))
+		each(h.make())
 	}
 }
 
@@ -105,7 +104,7 @@ func TestSameSeedMakesSameBytes(t *testing.T) {
 	t.Parallel()
 	record := func(seed uint64, at time.Time) (all [][]byte) {
 		f := fleetOf(t, 8, 3000, seed)
-		f.start, f.lose = at, 0.2
+		f.Start, f.Lose = at, 0.2
 		play(f.host(3), 15*time.Second, func(b batch) { all = append(all, b.data) })
 		return all
 	}
@@ -122,7 +121,7 @@ func TestSameSeedMakesSameBytes(t *testing.T) {
 // TestLifeFoldsLikeTheRecording also expects no live process at the end of a life.
 func TestLifeFoldsLikeTheRecording(t *testing.T) {
 	t.Parallel()
-	from, err := builtIn()
+	from, err := openRecording("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +136,13 @@ func TestLifeFoldsLikeTheRecording(t *testing.T) {
 	for name, perHost := range map[string]float64{"fast": 1e6, "slow": 50} {
 		simulated = leak.New(leak.Config{})
 		f := fleetOf(t, 1, perHost, 1)
-		f.stagger = 0
-		if f.events != events+1 {
-			t.Errorf("%s: %d events, want the recording's %d and an exit", name, f.events, events)
+		f.BatchAge = 0
+		made := 0
+		for _, s := range f.steps {
+			made += s.batch.Events
+		}
+		if made != events+1 {
+			t.Errorf("%s: %d events, want the recording's %d and an exit", name, made, events)
 		}
 		decoder := schema.NewDecoder()
 		var b schema.Batch
@@ -239,16 +242,13 @@ func TestBuiltInProfileStartsTheRecordedRun(t *testing.T) {
 // BenchmarkMake makes the batches of a thousand hosts without publishing them.
 func BenchmarkMake(b *testing.B) {
 	f := fleetOf(b, 1000, 1000, 1)
-	hosts := make([]*host, f.hosts)
+	hosts := make([]*host, f.Hosts)
 	for i := range hosts {
 		hosts[i] = f.host(i)
 	}
-	c, events, buf := newCopier(), 0, []byte(nil)
-	i := 0
+	events, i := 0, 0
 	for b.Loop() {
-		made := hosts[i%len(hosts)].make(c, buf[:0])
-		buf = made.data
-		events += made.events
+		events += hosts[i%len(hosts)].make().events
 		i++
 	}
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")

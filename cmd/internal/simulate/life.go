@@ -1,10 +1,12 @@
 package simulate
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/schema"
@@ -16,25 +18,21 @@ const (
 	batchBytes  = 128 << 10
 )
 
-// longestPeriod limits the duration of one life.
-const longestPeriod = 1000 * 24 * time.Hour
-
 // life is a prepared recording: the batches of every host from its start until it starts over.
 type life struct {
 	steps  []step
-	beat   *template
+	beat   step // a heartbeat
 	period schema.KTime
-	events int
 	ids    uint32 // process and thread ids, from 1
 	gpus   uint64 // numbers in the last digits of UUIDs, from 0
-	bytes  int    // of the largest batch, about
 }
 
 // step is one batch.
 type step struct {
-	due      schema.KTime // since the start of the life
-	template *template
-	ends     bool // it has the exits at the end of a life
+	due   schema.KTime // since the start of the life
+	batch *schema.Batch
+	bytes int  // encoded, about
+	ends  bool // it has the exits at the end of a life
 }
 
 // maker makes a life from a recording.
@@ -81,7 +79,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	}
 	times := m.survey()
 	period := float64(len(times)) / rate * float64(time.Second)
-	if !(period <= float64(longestPeriod)) {
+	if !(period <= float64(1000*24*time.Hour)) {
 		return nil, errors.New("the rate is too low: set more events a second or fewer hosts")
 	}
 	m.period = max(schema.KTime(period), 1000)
@@ -90,25 +88,18 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	m.pace = newPace(times, m.lead, m.period-m.lead, uint64(min(max(perAge/4, leastWindow), mostWindow)))
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		m.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), graphs: map[uint32]bool{}}
-	}
-	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		for _, e := range m.inOrder(kind) {
-			m.add(e.of, e.index)
+			at := m.pace.of(schema.KTime(e.time))
+			m.event(m.openAt(kind, at), e.of, e.index, at)
 		}
 	}
 	m.exits()
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
-		m.close(m.open[kind])
+		m.close(kind)
 	}
 	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
 	m.heartbeat()
-	if m.err != nil {
-		return nil, m.err
-	}
-	for _, s := range m.steps {
-		m.events += s.template.events
-	}
-	return &m.life, nil
+	return &m.life, m.err
 }
 
 // recorded is one event of the recording.
@@ -178,56 +169,51 @@ func (m *maker) number(id uint32) uint32 {
 	return n
 }
 
-// add puts one event into its kind's batch.
-func (m *maker) add(b *schema.Batch, i int) {
-	o := m.open[b.Kind]
-	at := m.pace.of(schema.KTime(b.Time().At(i)))
+// openAt returns the kind's open batch, which has room for an event at this time.
+func (m *maker) openAt(kind schema.Kind, at schema.KTime) *openBatch {
+	o := m.open[kind]
 	if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age || n%256 == 255 && o.Size() >= batchBytes {
-		m.close(o)
+		m.close(kind)
 	}
 	if o.Events() == 0 {
 		o.opened, o.last = at, 0
 	}
 	o.last = max(o.last, at)
-	m.event(o, b, i, at)
+	return o
 }
 
 // close turns the batch into a step. Due times of a kind never decrease.
-func (m *maker) close(o *openBatch) {
+func (m *maker) close(kind schema.Kind) {
+	o := m.open[kind]
 	if o.Events() == 0 {
 		return
 	}
 	o.due = max(o.due, o.last)
-	m.bytes = max(m.bytes, o.Size())
-	m.steps = append(m.steps, step{due: o.due, template: m.template(o.Builder)})
+	m.steps = append(m.steps, m.step(o.Builder, o.due))
 	o.Reset()
 	clear(o.graphs)
 }
 
-// template makes a template from the batch of a Builder. It keeps the first error.
-func (m *maker) template(b *schema.Builder) *template {
-	t, err := newTemplate(b.Encode(&schema.Header{}))
+// step makes a step from the batch of a Builder. It keeps the first error.
+func (m *maker) step(b *schema.Builder, due schema.KTime) step {
+	message := bytes.Clone(b.Encode(&schema.Header{}))
+	batch, err := decode(message)
 	if m.err == nil {
 		m.err = err
 	}
-	return t
+	return step{due: due, batch: batch, bytes: len(message)}
 }
 
 // exits ends all live processes after all other events.
 func (m *maker) exits() {
-	o := m.open[schema.KindMemory]
+	ended := false
 	for _, e := range m.order {
 		if e.ended {
 			continue
 		}
+		ended = true
 		at := m.period - m.lead
-		if n := o.Events(); n >= batchEvents || n > 0 && at > o.opened+m.age {
-			m.close(o)
-		}
-		if o.Events() == 0 {
-			o.opened = at
-		}
-		o.last = at
+		o := m.openAt(schema.KindMemory, at)
 		o.AddMemory(&schema.Memory{
 			Time: at, Call: o.Call(schema.Calls[schema.CallExit].Ref()),
 			Thread: o.Thread(schema.Thread{
@@ -235,37 +221,32 @@ func (m *maker) exits() {
 			}),
 		})
 	}
-	if o.Events() > 0 {
-		m.close(o)
+	m.close(schema.KindMemory)
+	if ended {
 		m.steps[len(m.steps)-1].ends = true
 	}
 }
 
-// heartbeat makes the heartbeat: the libraries of the recording's last heartbeat and every GPU of the recording.
+// heartbeat makes the heartbeat: the libraries of the recording's last heartbeat and every GPU of the recording, as a
+// heartbeat describes it if one does.
 func (m *maker) heartbeat() {
 	b := schema.NewBuilder(schema.KindHost)
 	b.Linux, b.Producer = "simulated", "simulated"
-	told := map[string]bool{"": true}
-	for _, from := range m.from {
-		if from.Kind == schema.KindHost {
+	isOther := func(from *schema.Batch) bool { return from.Kind != schema.KindHost }
+	heartbeats, known := slices.DeleteFunc(slices.Clone(m.from), isOther), map[string]bool{"": true}
+	for _, from := range slices.Concat(heartbeats, m.from) {
+		if !isOther(from) {
 			b.Libraries, b.Linux = from.Libraries, from.Linux
-			m.cards(b, from, told)
+		}
+		for _, g := range from.GPUs {
+			if !known[g.UUID] {
+				known[g.UUID] = true
+				g.UUID, g.Inferred = m.uuid(g.UUID), false
+				b.GPU(g)
+			}
 		}
 	}
-	for _, from := range m.from {
-		m.cards(b, from, told)
-	}
-	m.beat = m.template(b)
-}
-
-func (m *maker) cards(to *schema.Builder, from *schema.Batch, told map[string]bool) {
-	for _, g := range from.GPUs {
-		if !told[g.UUID] {
-			told[g.UUID] = true
-			g.UUID, g.Inferred = m.uuid(g.UUID), false
-			to.GPU(g)
-		}
-	}
+	m.beat = m.step(b, 0)
 }
 
 // uuid gives each GPU a number in the last 12 digits of its UUID.
@@ -275,11 +256,11 @@ func (m *maker) uuid(recorded string) string {
 	}
 	to, ok := m.uuids[recorded]
 	if !ok {
-		prefix := "GPU-51500000-0000-4000-8000"
-		if len(recorded) > 4 && recorded[:4] == "MIG-" {
-			prefix = "MIG-51500000-0000-4000-8000"
+		prefix := "GPU-"
+		if strings.HasPrefix(recorded, "MIG-") {
+			prefix = "MIG-"
 		}
-		to = fmt.Sprintf("%s-%012x", prefix, m.gpus)
+		to = fmt.Sprintf("%s51500000-0000-4000-8000-%012x", prefix, m.gpus)
 		m.gpus++
 		m.uuids[recorded] = to
 	}

@@ -107,7 +107,7 @@ func TestReplayKeepsEveryEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{life: l, cluster: "sim", start: past, hosts: 1}
+	f := &fleet{life: l, Options: Options{Cluster: "sim", Start: past, Hosts: 1}}
 	decoder, exits, cards := schema.NewDecoder(), 0, 0
 	var b schema.Batch
 	play(f.host(0), time.Duration(l.period)-1, func(m batch) {

@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,25 +12,23 @@ import (
 	"os"
 	"sync"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/gputap/gputap/schema"
 )
 
-// A log is logMagic and entries. An entry is its length (4 bytes, what follows it), the kind (1), withheld
-// (1), the lengths of cluster and host (2 each), cluster, host, and the batch as it is published. Numbers
-// are little endian.
+// A log is logMagic and a schema.Recording, whose messages have the kind (1 byte), withheld (1), the lengths of cluster
+// and host (2 each), cluster, host, and the batch as it is published. Numbers are little endian.
 const (
 	logMagic = "gputap simulation 1\n"
-	logHead  = 4 + 1 + 1 + 2 + 2
-	maxEntry = schema.MaxMessageBytes + logHead + 2<<16
+	logHead  = 1 + 1 + 2 + 2
 )
 
 // Entry is one batch in the log.
 type Entry struct {
-	Cluster  string
-	Host     string
-	Kind     schema.Kind
 	Withheld bool   // never published; see Options.Lose
 	Data     []byte // valid until the next entry
+	end      int64  // of the entry in the file
 }
 
 // logWriter writes each entry with one write, before the batch is published. After a kill the log has every published
@@ -47,30 +47,25 @@ func createLog(path string) (*logWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the log: %w", err)
 	}
-	if _, err := file.WriteString(logMagic); err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("write the log: %w", err)
-	}
-	return &logWriter{file: file}, nil
+	_, err = file.WriteString(logMagic)
+	return &logWriter{file: file}, err
 }
 
-func (w *logWriter) write(h *schema.Header, b *batch) error {
+func (w *logWriter) write(h *schema.Header, kind schema.Kind, b *batch) error {
 	if w == nil {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := binary.LittleEndian.AppendUint32(w.buf[:0], uint32(logHead-4+len(h.Cluster)+len(h.Host)+len(b.data)))
 	withheld := byte(0)
 	if b.withheld {
 		withheld = 1
 	}
-	p = append(p, byte(b.kind), withheld)
-	p = binary.LittleEndian.AppendUint16(p, uint16(len(h.Cluster)))
+	p := binary.LittleEndian.AppendUint32(w.buf[:0], uint32(logHead+len(h.Cluster)+len(h.Host)+len(b.data)))
+	p = binary.LittleEndian.AppendUint16(append(p, byte(kind), withheld), uint16(len(h.Cluster)))
 	p = binary.LittleEndian.AppendUint16(p, uint16(len(h.Host)))
-	p = append(append(append(p, h.Cluster...), h.Host...), b.data...)
-	w.buf = p
-	if _, err := w.file.Write(p); err != nil {
+	w.buf = append(append(append(p, h.Cluster...), h.Host...), b.data...)
+	if _, err := w.file.Write(w.buf); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	return nil
@@ -83,11 +78,8 @@ func (w *logWriter) close() error {
 	return w.file.Close()
 }
 
-var errEntry = errors.New("malformed entry")
-
 // ReadLog yields every batch, withheld ones included, in order for each host and kind. A truncated entry at the end of
-// the
-// file is ignored: its batch was not published. An error is the last item.
+// the file is ignored: its batch was not published. An error is the last item.
 func ReadLog(path string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		file, err := os.Open(path)
@@ -96,16 +88,27 @@ func ReadLog(path string) iter.Seq2[Entry, error] {
 			return
 		}
 		defer file.Close()
-		r := logReader{in: bufio.NewReaderSize(file, 1<<20)}
-		for {
-			e, err := r.next()
-			if errors.Is(err, io.EOF) {
+		in, magic := bufio.NewReaderSize(file, 1<<20), make([]byte, len(logMagic))
+		if n, _ := io.ReadFull(in, magic); string(magic[:n]) != logMagic[:n] {
+			yield(Entry{}, fmt.Errorf("log %s: not the log of a simulation", path))
+			return
+		}
+		next := schema.Recording(in)
+		for at := int64(len(logMagic)); ; {
+			message, err := next()
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return
+			}
+			e, ok := readEntry(message)
+			if err == nil && !ok {
+				err = errors.New("malformed entry")
 			}
 			if err != nil {
-				yield(Entry{}, fmt.Errorf("log %s, byte %d: %w", path, r.at, err))
+				yield(Entry{}, fmt.Errorf("log %s, byte %d: %w", path, at, err))
 				return
 			}
+			at += int64(4 + len(message))
+			e.end = at
 			if !yield(e, nil) {
 				return
 			}
@@ -113,55 +116,56 @@ func ReadLog(path string) iter.Seq2[Entry, error] {
 	}
 }
 
-type logReader struct {
-	in  *bufio.Reader
-	buf []byte
-	at  int64 // offset of the entry
-	n   int64 // bytes of it
+func readEntry(message []byte) (e Entry, ok bool) {
+	if len(message) < logHead || message[1] > 1 {
+		return e, false
+	}
+	names := int(binary.LittleEndian.Uint16(message[2:])) + int(binary.LittleEndian.Uint16(message[4:]))
+	if logHead+names > len(message) {
+		return e, false
+	}
+	return Entry{Withheld: message[1] == 1, Data: message[logHead+names:]}, true
 }
 
-// next reads one entry; io.EOF is the end, also amid one.
-func (r *logReader) next() (Entry, error) {
-	if r.at += r.n; r.at == 0 {
-		magic := make([]byte, len(logMagic))
-		if n, err := io.ReadFull(r.in, magic); string(magic[:n]) != logMagic[:n] {
-			return Entry{}, errors.New("the file is not a log of a simulation")
-		} else if err != nil {
-			return Entry{}, atEnd(err)
+// resume continues the log of a simulation that was killed. For each host and kind only the last batch may have been in
+// flight, so resume publishes it again. Later batches come from a new boot of each host.
+func (s *Simulator) resume(ctx context.Context, js jetstream.JetStream, path string) (*logWriter, error) {
+	last, end, err := lastOfEach(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return createLog(path)
+	}
+	for from, data := range last {
+		if err == nil {
+			d := delivery{Simulator: s, js: js, from: from, data: data}
+			d.send()
+			err = d.finish(ctx)
 		}
-		r.at = int64(len(logMagic))
 	}
-	var size [4]byte
-	if _, err := io.ReadFull(r.in, size[:]); err != nil {
-		return Entry{}, atEnd(err)
+	if err == nil {
+		err = os.Truncate(path, end) // a truncated entry was not published
 	}
-	n := int(binary.LittleEndian.Uint32(size[:]))
-	if n < logHead-4 || n > maxEntry {
-		return Entry{}, fmt.Errorf("%w: %d bytes", errEntry, n)
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r.n = int64(4 + n)
-	if cap(r.buf) < n {
-		r.buf = make([]byte, n)
-	}
-	p := r.buf[:n]
-	if _, err := io.ReadFull(r.in, p); err != nil {
-		return Entry{}, atEnd(err)
-	}
-	cluster, host := int(binary.LittleEndian.Uint16(p[2:])), int(binary.LittleEndian.Uint16(p[4:]))
-	names := p[6:]
-	if cluster+host > len(names) || schema.Kind(p[0]) >= schema.NumKinds || p[1] > 1 {
-		return Entry{}, errEntry
-	}
-	return Entry{
-		Cluster: string(names[:cluster]), Host: string(names[cluster : cluster+host]), Data: names[cluster+host:],
-		Kind: schema.Kind(p[0]), Withheld: p[1] == 1,
-	}, nil
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	return &logWriter{file: file}, err
 }
 
-// atEnd treats a truncated entry as the end of the log.
-func atEnd(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return io.EOF
+// lastOfEach returns the last published batch of each host and kind, and the end of the last complete entry.
+func lastOfEach(path string) (last map[flow][]byte, end int64, err error) {
+	last, end = map[flow][]byte{}, int64(len(logMagic))
+	decoder, b := schema.NewDecoder(), &schema.Batch{}
+	for e, err := range ReadLog(path) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := decoder.Decode(e.Data, b); err != nil {
+			return nil, 0, fmt.Errorf("log %s, byte %d: %w", path, end, err)
+		}
+		if !e.Withheld {
+			last[flow{b.Cluster, b.Host, b.Kind}] = bytes.Clone(e.Data)
+		}
+		end = e.end
 	}
-	return err
+	return last, end, nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -19,7 +20,7 @@ func written(t testing.TB, batches ...batch) (path string) {
 		t.Fatal(err)
 	}
 	for i := range batches {
-		if err := w.write(&schema.Header{Cluster: "c", Host: "sim-1"}, &batches[i]); err != nil {
+		if err := w.write(&schema.Header{Cluster: "c", Host: "sim-1"}, schema.KindMemory, &batches[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,12 +33,10 @@ func written(t testing.TB, batches ...batch) (path string) {
 func TestLogKeepsEntries(t *testing.T) {
 	t.Parallel()
 	path := written(t,
-		batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindHost, data: []byte("two"),
-			withheld: true})
+		batch{data: []byte("one")}, batch{data: []byte("two"), withheld: true})
 	got := logged(t, path)
-	if len(got) != 2 || got[0].Cluster != "c" || got[0].Host != "sim-1" || got[0].Kind != schema.KindMemory ||
-		got[0].Withheld ||
-		string(got[0].Data) != "one" || !got[1].Withheld || string(got[1].Data) != "two" {
+	if len(got) != 2 || got[0].Withheld || string(got[0].Data) != "one" || !got[1].Withheld ||
+		string(got[1].Data) != "two" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := createLog(path); err == nil || !strings.Contains(err.Error(), path) {
@@ -51,9 +50,7 @@ func TestLogKeepsEntries(t *testing.T) {
 // TestTruncatedLogEndsWithLastWholeEntry truncates a log at every byte.
 func TestTruncatedLogEndsWithLastWholeEntry(t *testing.T) {
 	t.Parallel()
-	path := written(
-		t, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")},
-	)
+	path := written(t, batch{data: []byte("one")}, batch{data: []byte("two")})
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +60,7 @@ func TestTruncatedLogEndsWithLastWholeEntry(t *testing.T) {
 		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		want := max(n-len(logMagic), 0) / entry
-		if got := logged(t, path); len(got) != want {
+		if got, want := logged(t, path), max(n-len(logMagic), 0)/entry; len(got) != want {
 			t.Errorf("%d bytes have %d entries, want %d", n, len(got), want)
 		}
 	}
@@ -78,7 +74,7 @@ func TestInvalidLogsAreRejected(t *testing.T) {
 		"length":  logMagic + "\xff\xff\xff\xff1234567890",
 		"short":   logMagic + "\x01\x00\x00\x001",
 		"names":   logMagic + "\x08\x00\x00\x00\x01\x00\xff\xff\xff\xffab",
-		"kind":    logMagic + "\x06\x00\x00\x00\x77\x00\x00\x00\x00\x00",
+		"flag":    logMagic + "\x06\x00\x00\x00\x01\x02\x00\x00\x00\x00",
 		"absence": "",
 	} {
 		path := filepath.Join(dir, name)
@@ -99,9 +95,7 @@ func TestInvalidLogsAreRejected(t *testing.T) {
 }
 
 func FuzzLog(f *testing.F) {
-	path := written(
-		f, batch{kind: schema.KindMemory, data: []byte("one")}, batch{kind: schema.KindCopy, data: []byte("two")},
-	)
+	path := written(f, batch{data: []byte("one")}, batch{data: []byte("two")})
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		f.Fatal(err)
@@ -118,7 +112,7 @@ func FuzzLog(f *testing.F) {
 			if err != nil {
 				break
 			}
-			sum += len(e.Data) + len(e.Host) + len(e.Cluster)
+			sum += len(e.Data)
 		}
 		if sum > len(data) {
 			t.Errorf("%d bytes of %d", sum, len(data))
@@ -137,16 +131,15 @@ func FuzzRecording(f *testing.F) {
 		if err != nil {
 			return
 		}
-		l, err := newLife(r, 1000, defaultAge)
+		l, err := newLife(r, 1000, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet := &fleet{life: l, cluster: "sim", start: past, hosts: 1}
-		h, c, decoder := fleet.host(0), newCopier(), schema.NewDecoder()
+		fleet := &fleet{life: l, Options: Options{Cluster: "sim", Start: past, Hosts: 1}}
+		h, decoder := fleet.host(0), schema.NewDecoder()
 		var b schema.Batch
 		for range len(l.steps) + 1 {
-			made := h.make(c, nil)
-			if err := decoder.Decode(made.data, &b); err != nil {
+			if err := decoder.Decode(h.make().data, &b); err != nil {
 				t.Fatal(err)
 			}
 		}

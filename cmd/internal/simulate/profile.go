@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +14,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Limits of a profile, which is kept in memory.
-const (
-	maxProfileBytes  = 128 << 20 // unpacked
-	maxProfileEvents = 1 << 20
-)
+// maxProfileEvents limits a profile, which is kept in memory.
+const maxProfileEvents = 1 << 20
 
-// pytorch is the start of the recorded run in schema/testdata.
+// pytorch is the start of the recorded run in schema/testdata: the built-in profile.
 //
 //go:embed pytorch.batches.gz
 var pytorch []byte
@@ -29,12 +25,12 @@ var pytorch []byte
 // recording has the batches of one host.
 type recording []*schema.Batch
 
-// builtIn returns the built-in profile.
-func builtIn() (recording, error) { return readRecording(bytes.NewReader(pytorch)) }
-
 // openRecording reads a profile from a regular file, or from a pipe that is already open. Opening a named pipe could
-// block for ever.
+// block for ever. An empty path is the built-in profile.
 func openRecording(path string) (recording, error) {
+	if path == "" {
+		return readRecording(bytes.NewReader(pytorch))
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the profile: %w", err)
@@ -58,25 +54,27 @@ func openRecording(path string) (recording, error) {
 	return r, nil
 }
 
-// readRecording reads published batches, each behind its length in 4 bytes, little endian. The data may be compressed
-// with gzip.
+// readRecording reads published batches. The data may be compressed with gzip.
 func readRecording(from io.Reader) (recording, error) {
 	in := bufio.NewReader(from)
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, err
 		}
 		in = bufio.NewReader(unpacked)
 	}
-	l := loader{decoder: schema.NewDecoder(), seqs: map[runKind]uint64{}}
-	for {
-		err := l.next(in)
+	l, next := loader{seqs: map[[2]uint64]uint64{}}, schema.Recording(in)
+	for count := 1; ; count++ {
+		message, err := next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err == nil {
+			err = l.add(bytes.Clone(message))
+		}
 		if err != nil {
-			return nil, fmt.Errorf("batch %d: %w", l.count, err)
+			return nil, fmt.Errorf("batch %d: %w", count, err)
 		}
 	}
 	if l.events == 0 {
@@ -85,56 +83,17 @@ func readRecording(from io.Reader) (recording, error) {
 	return l.batches, nil
 }
 
-type runKind struct {
-	run  uint64
-	kind schema.Kind
-}
-
-// loader reads one recording.
+// loader collects the batches of one recording.
 type loader struct {
-	decoder              *schema.Decoder
-	batches              recording
-	seqs                 map[runKind]uint64
-	count, bytes, events int
+	batches recording
+	seqs    map[[2]uint64]uint64 // by run and kind
+	events  int
 }
 
-// next reads one batch; io.EOF is the end.
-func (l *loader) next(in io.Reader) error {
-	var size [4]byte
-	if _, err := io.ReadFull(in, size[:]); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("the file is truncated within a length")
-		}
+func (l *loader) add(message []byte) error {
+	b, err := decode(message)
+	if err != nil || b.Kind == schema.KindNone {
 		return err
-	}
-	l.count++
-	n := int(binary.LittleEndian.Uint32(size[:]))
-	if n > schema.MaxMessageBytes {
-		return fmt.Errorf("length %d, at most %d: the file is not a recording", n, schema.MaxMessageBytes)
-	}
-	if l.bytes += n; l.bytes > maxProfileBytes {
-		return fmt.Errorf("more than %d MiB: use a shorter recording", maxProfileBytes>>20)
-	}
-	data, err := io.ReadAll(io.LimitReader(in, int64(n)))
-	if err != nil {
-		return err
-	}
-	if len(data) < n {
-		return errors.New("the file is truncated within a batch")
-	}
-	b := &schema.Batch{}
-	if err := l.decoder.Decode(data, b); err != nil {
-		return err
-	}
-	return l.add(b)
-}
-
-func (l *loader) add(b *schema.Batch) error {
-	if b.Kind == schema.KindNone {
-		return nil
-	}
-	if l.events += b.Events; l.events > maxProfileEvents {
-		return fmt.Errorf("more than %d events: use a shorter recording", maxProfileEvents)
 	}
 	if len(l.batches) > 0 {
 		if first := l.batches[0]; first.Host != b.Host || first.BootID != b.BootID {
@@ -144,12 +103,20 @@ func (l *loader) add(b *schema.Batch) error {
 			)
 		}
 	}
-	id := runKind{b.Run, b.Kind}
+	id := [2]uint64{b.Run, uint64(b.Kind)}
 	if b.Seq != 0 && b.Seq <= l.seqs[id] {
-		l.events -= b.Events
 		return nil // duplicate
 	}
 	l.seqs[id] = b.Seq
+	if l.events += b.Events; l.events > maxProfileEvents {
+		return fmt.Errorf("more than %d events: use a shorter recording", maxProfileEvents)
+	}
 	l.batches = append(l.batches, b)
 	return nil
+}
+
+// decode returns a batch that borrows the message.
+func decode(message []byte) (*schema.Batch, error) {
+	b := &schema.Batch{}
+	return b, schema.NewDecoder().Decode(message, b)
 }

@@ -40,7 +40,7 @@ func TestProfileIsReadFromOpenPipes(t *testing.T) {
 		_ = in.Close()
 		written <- err
 	}()
-	want, err := builtIn()
+	want, err := openRecording("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,42 +17,45 @@ func TestResumeRepublishesLastOfEachFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(host string, kind schema.Kind, data string, withheld bool) {
-		h := schema.Header{Cluster: "c", Host: host}
-		if err := w.write(&h, &batch{kind: kind, data: []byte(data), withheld: withheld}); err != nil {
+	write := func(host string, kind schema.Kind, seq uint64, withheld bool) {
+		h := schema.Header{Cluster: "c", Host: host, Seq: seq}
+		data := schema.NewBuilder(kind).Encode(&h)
+		if err := w.write(&h, kind, &batch{data: data, withheld: withheld}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("a", schema.KindMemory, "a1", false)
-	write("b", schema.KindMemory, "b1", false)
-	write("a", schema.KindMemory, "a2", false)
-	write("a", schema.KindLaunch, "l1", false)
-	write("b", schema.KindMemory, "withheld", true)
+	write("a", schema.KindMemory, 1, false)
+	write("b", schema.KindMemory, 2, false)
+	write("a", schema.KindMemory, 3, false)
+	write("a", schema.KindLaunch, 4, false)
+	write("b", schema.KindMemory, 5, true)
 	whole, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write("a", schema.KindMemory, "torn", false)
+	write("a", schema.KindMemory, 6, false)
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, whole.Size()+9); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	last, end, err := lastOfEach(file)
+	last, end, err := lastOfEach(path)
 	if err != nil || end != whole.Size() {
 		t.Errorf("whole entries end at %d, want %d: %v", end, whole.Size(), err)
 	}
-	got := map[string]bool{}
-	for _, e := range last {
-		got[e.Host+"/"+e.Kind.String()+"/"+string(e.Data)] = true
+	got, decoder := map[flow]uint64{}, schema.NewDecoder()
+	for from, data := range last {
+		var b schema.Batch
+		if err := decoder.Decode(data, &b); err != nil {
+			t.Fatal(err)
+		}
+		got[from] = b.Seq
 	}
-	if len(last) != 3 || !got["a/memory/a2"] || !got["b/memory/b1"] || !got["a/launch/l1"] {
-		t.Errorf("published again are %v", got)
+	want := map[flow]uint64{
+		{"c", "a", schema.KindMemory}: 3, {"c", "b", schema.KindMemory}: 2, {"c", "a", schema.KindLaunch}: 4,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("published again are %v, want %v", got, want)
 	}
 }

@@ -5,104 +5,64 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/schema"
 )
 
-// Options of a simulation. A zero value means the default.
+// Options of a simulation.
 type Options struct {
-	Conns    []*nats.Conn  // hosts are spread over them; at least one
-	Cluster  string        // sim
-	Hosts    int           // 100
-	Rate     float64       // events a second of all hosts together; 20,000
+	Conns    []*nats.Conn // hosts are spread over them; at least one
+	Cluster  string
+	Hosts    int
+	Rate     float64       // events a second of all hosts together
 	Duration time.Duration // length of the simulation in event time; 0: until the context ends
-	Start    time.Time     // time of the first event; now. Batches that are already due are made at once.
+	Start    time.Time     // time of the first event; zero: now. Batches that are already due are made at once.
 	Seed     uint64
 	Profile  string        // file of a recording; "": the built-in profile
-	BatchAge time.Duration // longest time span of a batch; 1 s
+	BatchAge time.Duration // longest time span of a batch, at least 1 ms
 	Lose     float64       // fraction of the batches that is withheld, from 0 to below 1
 	Restart  bool          // a new run of the producer in each life
 	LogPath  string        // "": no log
 	Resume   bool          // continue the log LogPath: publish batches again that may not have been acked
-	Drain    time.Duration // time to wait for the last acks; 10 s
-
-	// Topology returns the shards. It is called at the start, and again when a publish fails.
-	Topology func(context.Context) (schema.Topology, error)
+	Drain    time.Duration // time to wait for the last acks
 	Log      *slog.Logger
-}
-
-const (
-	defaultHosts = 100
-	defaultRate  = 20_000
-	defaultAge   = time.Second
-	defaultDrain = 10 * time.Second
-	// overtime is the time that a late simulation continues after its Duration.
-	overtime = time.Second
-)
-
-func (o *Options) complete() error {
-	if o.Cluster == "" {
-		o.Cluster = "sim"
-	}
-	if o.Hosts == 0 {
-		o.Hosts = defaultHosts
-	}
-	if o.Rate == 0 {
-		o.Rate = defaultRate
-	}
-	if o.BatchAge == 0 {
-		o.BatchAge = defaultAge
-	}
-	if o.Drain == 0 {
-		o.Drain = defaultDrain
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	switch {
-	case len(o.Conns) == 0 || o.Topology == nil:
-		return errors.New("Options: a connection and a topology are required")
-	case o.Hosts < 1 || o.Hosts > maxHosts:
-		return fmt.Errorf("hosts: %d is not from 1 to %d", o.Hosts, maxHosts)
-	case !(o.Rate > 0 && o.Rate <= 1e12):
-		return fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
-	case !(o.Lose >= 0 && o.Lose < 1):
-		return fmt.Errorf("lose: %g is not from 0 to below 1", o.Lose)
-	case o.BatchAge < time.Millisecond || o.Duration < 0 || o.Drain < 0:
-		return fmt.Errorf(
-			"batch age %s must be at least 1 ms; duration %s and drain %s must not be negative", o.BatchAge, o.Duration,
-			o.Drain,
-		)
-	case len(o.Cluster) > 255:
-		return errors.New("cluster: the name is longer than 255 bytes")
-	}
-	return nil
 }
 
 // Simulator is one simulation.
 type Simulator struct {
-	options Options
-	fleet   *fleet
-	counts  counts
-	workers []*worker
-	began   atomic.Int64 // wall clock, ns; 0 before Run
-	ended   atomic.Int64
+	fleet  *fleet
+	shards *shards
+	log    *logWriter
+
+	made, withheld, acked tally
+	retries               atomic.Uint64
+
+	deliveries sync.WaitGroup
+	failing    atomic.Int64 // batches in flight whose last publish failed
+	room       room
+
+	due                   []atomic.Int64 // of each host: when its next batch is due, ns since the fleet's start
+	began, stopped, ended atomic.Int64   // wall clock, ns; 0: not yet. stopped: no more batches are made
 }
 
 // New reads and prepares the profile, at about 100 ns per event.
 func New(o Options) (*Simulator, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
+	switch {
+	case o.Hosts > maxHosts:
+		return nil, fmt.Errorf("hosts: %d is more than %d", o.Hosts, maxHosts)
+	case o.Rate > 1e12:
+		return nil, fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
+	case len(o.Cluster) > 255:
+		return nil, errors.New("cluster: the name is longer than 255 bytes")
 	}
-	from, err := builtIn()
-	if o.Profile != "" {
-		from, err = openRecording(o.Profile)
-	}
+	from, err := openRecording(o.Profile)
 	if err != nil {
 		return nil, err
 	}
@@ -115,75 +75,130 @@ func New(o Options) (*Simulator, error) {
 			"%d hosts with %d processes and threads each: use fewer hosts or a shorter recording", o.Hosts, l.ids,
 		)
 	}
-	return &Simulator{options: o, fleet: &fleet{
-		life: l, cluster: o.Cluster, seed: o.Seed, hosts: o.Hosts, lose: o.Lose, restart: o.Restart,
-		end: schema.KTime(o.Duration), stagger: min(schema.KTime(o.BatchAge), l.period),
-	}}, nil
+	s := &Simulator{due: make([]atomic.Int64, o.Hosts), fleet: &fleet{Options: o, life: l}}
+	s.room.freed.L = &s.room.mu
+	return s, nil
 }
 
 // Run simulates until the Duration is over or ctx ends, and then waits for acks. It returns an error if the simulation
 // could not continue. Call it once; Stats returns the result.
-func (s *Simulator) Run(ctx context.Context) error {
-	o := &s.options
-	places, err := newPlaces(ctx, o.Topology, o.Log)
+func (s *Simulator) Run(ctx context.Context) (err error) {
+	o := &s.fleet.Options
+	var connections []jetstream.JetStream
+	for _, conn := range o.Conns {
+		js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout),
+			jetstream.WithPublishAsyncMaxPending(o.Hosts*int(schema.NumKinds)))
+		if err != nil {
+			return err
+		}
+		connections = append(connections, js)
+	}
+	s.shards = &shards{js: connections[0]}
+	if err := s.shards.read(ctx); err != nil {
+		return err
+	}
+	switch {
+	case o.LogPath != "" && o.Resume:
+		s.log, err = s.resume(ctx, connections[0], o.LogPath)
+	case o.LogPath != "":
+		s.log, err = createLog(o.LogPath)
+	}
 	if err != nil {
 		return err
 	}
-	var log *logWriter
-	if o.LogPath != "" {
-		open := func() (*logWriter, error) { return createLog(o.LogPath) }
-		if o.Resume {
-			open = func() (*logWriter, error) { return s.resume(ctx, o.LogPath) }
-		}
-		if log, err = open(); err != nil {
-			return err
-		}
-	}
-	s.fleet.start = o.Start
 	if o.Start.IsZero() {
-		s.fleet.start = time.Now()
+		o.Start = time.Now()
 	}
 	s.began.Store(time.Now().UnixNano())
-	err = errors.Join(s.run(ctx, places, log), log.close())
+	err = errors.Join(s.run(ctx, connections), s.log.close())
 	s.ended.Store(time.Now().UnixNano())
 	return err
 }
 
-func (s *Simulator) run(ctx context.Context, places *places, log *logWriter) error {
+func (s *Simulator) run(ctx context.Context, connections []jetstream.JetStream) error {
 	making, stop := context.WithCancel(ctx)
 	defer stop()
-	if s.options.Duration > 0 {
-		making, stop = context.WithTimeout(ctx, s.options.Duration+overtime)
+	if s.fleet.Duration > 0 {
+		making, stop = context.WithTimeout(ctx, s.fleet.Duration+time.Second) // if it is late
 		defer stop()
 	}
-	asking, stopAsking := context.WithCancel(context.WithoutCancel(ctx))
-	var asker, group sync.WaitGroup
-	asker.Go(func() { places.run(asking) })
-	defer func() {
-		stopAsking()
-		asker.Wait()
-	}()
-	conns := s.options.Conns
-	for i := range conns {
-		w := &worker{
-			fleet: s.fleet, conn: conns[i], places: places, log: log, counts: &s.counts, note: s.options.Log,
-			drain: s.options.Drain,
-		}
-		w.mostBytes = mostInFlight / len(conns)
-		for k := i; k < s.options.Hosts; k += len(conns) {
-			w.add(s.fleet.host(k))
-		}
-		s.workers = append(s.workers, w)
+	delivering, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	context.AfterFunc(making, func() {
+		s.stopped.CompareAndSwap(0, time.Now().UnixNano())
+		time.AfterFunc(s.fleet.Drain, func() { abort(nil) })
+	})
+	context.AfterFunc(delivering, stop)
+	var hosts sync.WaitGroup
+	for i := range s.fleet.Hosts {
+		h, js := s.fleet.host(i), connections[i%len(connections)]
+		hosts.Go(func() { s.play(making, delivering, h, js, abort) })
 	}
-	errs := make([]error, len(conns))
-	s.counts.running.Store(true)
-	for i, w := range s.workers {
-		group.Go(func() {
-			if errs[i] = w.run(making); errs[i] != nil {
-				stop()
+	hosts.Wait()
+	s.stopped.CompareAndSwap(0, time.Now().UnixNano())
+	stop()
+	s.deliveries.Wait()
+	if err := context.Cause(delivering); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil // the time for the last acks is over
+}
+
+// play makes the batches of a host when they are due, and has them delivered, until making ends.
+func (s *Simulator) play(
+	making, delivering context.Context, h *host, js jetstream.JetStream, abort context.CancelCauseFunc,
+) {
+	for making.Err() == nil {
+		due, next, ok := h.next()
+		if !ok {
+			s.due[h.index].Store(math.MaxInt64)
+			return
+		}
+		s.due[h.index].Store(int64(due))
+		sleepUntil(making, s.fleet.Start.Add(time.Duration(due)))
+		kind := next.batch.Kind
+		h.inFlight[kind].Lock()
+		s.room.reserve(next.bytes)
+		done := func() {
+			s.room.release(next.bytes)
+			h.inFlight[kind].Unlock()
+		}
+		if making.Err() != nil {
+			done()
+			return
+		}
+		b := h.make()
+		if err := s.log.write(&h.header, kind, &b); err != nil {
+			done()
+			abort(err)
+			return
+		}
+		s.made.add(&b)
+		if b.withheld {
+			s.withheld.add(&b)
+			done()
+			continue
+		}
+		d := delivery{Simulator: s, js: js, from: flow{h.header.Cluster, h.header.Host, kind}, data: b.data}
+		d.send()
+		s.deliveries.Go(func() {
+			defer done()
+			switch err := d.finish(delivering); {
+			case err == nil:
+				s.acked.add(&b)
+			case delivering.Err() == nil:
+				abort(err)
 			}
 		})
 	}
-	group.Wait()
-	return errors.Join(errs...)
+}
+
+// sleepUntil returns at a time, or when ctx ends.
+func sleepUntil(ctx context.Context, at time.Time) {
+	if early := time.Until(at); early > 0 {
+		select {
+		case <-time.After(early):
+		case <-ctx.Done():
+		}
+	}
 }

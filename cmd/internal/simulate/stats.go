@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -26,60 +27,37 @@ type Stats struct {
 	KeptUp          bool    `json:"kept_up"`
 }
 
-// late is the delay up to which a simulation counts as on time. It covers scheduling and a round trip.
-const late = time.Second
+// tally counts batches. Any goroutine may use it.
+type tally struct{ batches, events, bytes atomic.Uint64 }
 
-// counts are written by the workers. Any goroutine may read them.
-type counts struct {
-	running                                      atomic.Bool // the workers exist
-	batches, events, bytes                       atomic.Uint64
-	withheldBatches, withheldEvents              atomic.Uint64
-	ackedBatches, ackedEvents, ackedBytes, again atomic.Uint64
+func (t *tally) add(b *batch) {
+	t.batches.Add(1)
+	t.events.Add(uint64(b.events))
+	t.bytes.Add(uint64(len(b.data)))
 }
 
 // Stats returns the figures so far. Any goroutine may call it at any time.
 func (s *Simulator) Stats() Stats {
-	c := &s.counts
 	t := Stats{
-		Hosts: s.options.Hosts, AskedRate: s.options.Rate,
-		AckedBatches: c.ackedBatches.Load(), AckedEvents: c.ackedEvents.Load(), AckedBytes: c.ackedBytes.Load(),
-		Retries: c.again.Load(),
-		// loaded before Batches, so never more
-		WithheldBatches: c.withheldBatches.Load(), WithheldEvents: c.withheldEvents.Load(),
-		Batches: c.batches.Load(), Events: c.events.Load(), Bytes: c.bytes.Load(),
+		Hosts: s.fleet.Hosts, AskedRate: s.fleet.Rate, Retries: s.retries.Load(),
+		AckedBatches: s.acked.batches.Load(), AckedEvents: s.acked.events.Load(), AckedBytes: s.acked.bytes.Load(),
+		// loaded before those of all batches, so never more
+		WithheldBatches: s.withheld.batches.Load(), WithheldEvents: s.withheld.events.Load(),
+		Batches: s.made.batches.Load(), Events: s.made.events.Load(), Bytes: s.made.bytes.Load(),
 	}
 	t.UnackedBatches = t.Batches - t.AckedBatches - t.WithheldBatches
 	t.UnackedEvents = t.Events - t.AckedEvents - t.WithheldEvents
-	began, ended := s.began.Load(), s.ended.Load()
+	began := s.began.Load()
 	if began == 0 {
 		return t
 	}
-	if ended == 0 {
-		ended = time.Now().UnixNano()
-	}
-	t.Seconds = max(time.Duration(ended-began).Seconds(), 1e-9)
+	now := time.Now().UnixNano()
+	t.Seconds = max(time.Duration(cmp.Or(s.ended.Load(), now)-began).Seconds(), 1e-9)
 	t.Rate = float64(t.AckedEvents) / t.Seconds
-	if c.running.Load() {
-		for _, w := range s.workers {
-			t.Behind = max(t.Behind, time.Duration(w.behind.Load()).Seconds())
-		}
+	elapsed := cmp.Or(s.stopped.Load(), now) - s.fleet.Start.UnixNano()
+	for i := range s.due {
+		t.Behind = max(t.Behind, time.Duration(elapsed-s.due[i].Load()).Seconds())
 	}
-	t.KeptUp = t.Behind < late.Seconds()
+	t.KeptUp = t.Behind < 1 // a second covers scheduling and a round trip
 	return t
-}
-
-func (c *counts) made(b *batch) {
-	c.batches.Add(1)
-	c.events.Add(uint64(b.events))
-	c.bytes.Add(uint64(len(b.data)))
-	if b.withheld {
-		c.withheldBatches.Add(1)
-		c.withheldEvents.Add(uint64(b.events))
-	}
-}
-
-func (c *counts) acked(b *batch) {
-	c.ackedBatches.Add(1)
-	c.ackedEvents.Add(uint64(b.events))
-	c.ackedBytes.Add(uint64(len(b.data)))
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,34 +17,56 @@ import (
 	"github.com/gputap/gputap/cmd/internal/harness/scrape"
 )
 
-// agentLoad is a load under which the host agent is measured: a scenario of the workload that waits for a step.
+const agentSeconds = 30
+
+// agentTable is a program that watches the host, under steady loads.
+type agentTable struct {
+	title                  string
+	args                   []string
+	resident, withoutRings budget // MiB
+	loads                  []agentLoad
+}
+
+// agentLoad is a scenario of the workload, which waits for a step.
 type agentLoad struct {
-	what   string
-	args   []string // nil: no load
-	atMost float64  // % of a core; 0: no budget
+	what string
+	args string // empty: no load
+	cpu  budget // % of a core
 }
 
-var agentLoads = []agentLoad{
-	{"idle", nil, 0},
-	{"4,000 memory events/s", []string{"rate", "--rate", "4000"}, 1},
-	{"50,000 memory events/s", []string{"rate", "--rate", "50000"}, 0},
-	{"500,000 launches/s", []string{"rate", "--launches", "--rate", "500000"}, 0},
-	{"1,000 processes, 4 memory events/s each", []string{"crowd", "--count", "1000", "--rate", "4"}, 0},
+var agentTables = []agentTable{
+	{"gputap-producer", []string{"gputap-producer", "--log.level", "error"}, atMost(128), atMost(40), []agentLoad{
+		{"idle", "", none},
+		{"4,000 memory events/s", "rate --rate 4000", atMost(1)},
+		{"50,000 memory events/s", "rate --rate 50000", none},
+		{"500,000 launches/s", "rate --launches --rate 500000", none},
+		{"1,000 processes, 4 memory events/s each", "crowd --count 1000 --rate 4", none},
+	}},
+	{"gputap run", []string{"gputap", "run", "--display-interval", "1h"}, atMost(192), none, []agentLoad{
+		{"idle", "", none},
+		{"500,000 launches/s", "rate --launches --rate 500000", none},
+	}},
 }
 
-const (
-	agentSeconds = 30
-	allMiB       = 128 // resident
-	ownMiB       = 40  // resident, without rings
-)
+// figures are the rows, for each load in the order of measure's values.
+func (t *agentTable) figures() (list []figure) {
+	for _, l := range t.loads {
+		list = append(list,
+			figure{l.what + ": CPU", "% of a core", "", l.cpu},
+			figure{l.what + ": resident memory", "MiB", "", t.resident},
+			figure{l.what + ": resident memory without rings", "MiB", "", t.withoutRings},
+			figure{l.what + ": seen", "events", "", none}, figure{l.what + ": lost", "events", "", atMost(0)})
+	}
+	return list
+}
 
-// agent is gputap-producer beside a nats-server.
+// agent is a program that watches the host, beside a nats-server.
 type agent struct {
 	*cluster.Workspace
 	natsURL, metricsAddr string
 }
 
-// measureAgent runs gputap-producer under each load and prints a table.
+// measureAgent runs each program under its loads and prints a table of it.
 func measureAgent(ctx context.Context) error {
 	w, err := cluster.NewWorkspace("", "bench", os.Stderr)
 	if err != nil {
@@ -72,84 +93,83 @@ func measureAgent(ctx context.Context) error {
 	if err := cluster.InitStreams(ctx, w.Program("gputap"), a.natsURL, 1, 1, 4<<30); err != nil {
 		return err
 	}
-	fmt.Printf("\n| host agent, 30 s of | CPU of a core | budget | | MiB resident (≤ %d) | "+
-		"| MiB without rings (≤ %d) | | events seen | lost |\n"+
-		"| --- | ---: | ---: | --- | ---: | --- | ---: | --- | ---: | ---: |\n", allMiB, ownMiB)
-	for _, l := range agentLoads {
-		w.Say("host agent: %s", l.what)
-		if err := a.measure(ctx, l); err != nil {
-			return fmt.Errorf("host agent, %s: %w", l.what, err)
+	for _, t := range agentTables {
+		var all []float64
+		for _, l := range t.loads {
+			w.Say("%s: %s", t.title, l.what)
+			values, err := a.measure(ctx, t.args, l.args)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", t.title, l.what, err)
+			}
+			all = append(all, values...)
+		}
+		head(fmt.Sprintf("%s, %d s of each load", t.title, agentSeconds))
+		for i, f := range t.figures() {
+			f.print(all[i])
 		}
 	}
 	return nil
 }
 
-func (a *agent) measure(ctx context.Context, l agentLoad) error {
-	p := &cluster.Process{Name: "gputap-producer", Dir: a.Dir, Args: []string{
-		a.Program("gputap-producer"), "--nats.url", a.natsURL, "--metrics.addr", a.metricsAddr,
-		"--library", "bin/stub/libcuda.so.1", "--log.level", "error",
-	}}
+// measure returns the values of one load, in the order of figures.
+func (a *agent) measure(ctx context.Context, program []string, load string) (values []float64, err error) {
+	args := append([]string{a.Program(program[0])}, program[1:]...)
+	if program[0] == "gputap-producer" {
+		args = append(args, "--nats.url", a.natsURL)
+	}
+	p := &cluster.Process{Name: program[0], Dir: a.Dir, Args: append(args, "--metrics-addr", a.metricsAddr,
+		"--library", "bin/stub/libcuda.so.1")}
 	if err := p.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	defer p.Kill()
 	if err := cluster.Until(ctx, time.Minute, func() error {
 		_, err := a.page()
 		return errors.Join(err, cluster.CheckRunning(p))
 	}); err != nil {
-		return err
+		return nil, err
 	}
-	proceed, end, err := l.start()
+	proceed, end, err := start(ctx, load)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cluster.Sleep(ctx, time.Second); err != nil { // leaves out the cost of the start
-		return err
+		return nil, err
 	}
 	before, err := p.Usage()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	began := time.Now()
 	proceed()
-	if l.args == nil {
-		if err := cluster.Sleep(ctx, agentSeconds*time.Second); err != nil {
-			return err
-		}
-	}
 	if err := end(); err != nil {
-		return err
+		return nil, err
 	}
 	after, err := p.Usage()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cpu := 100 * float64(after.CPU-before.CPU) / float64(time.Since(began))
 	all, rings := resident(p.PID())
 	page, err := a.page()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	budget, verdict := "", ""
-	if l.atMost > 0 {
-		budget, verdict = fmt.Sprintf("≤ %g %%", l.atMost), missed(cpu > l.atMost)
-	}
-	fmt.Printf("| %s | %.2f %% | %s | %s | %.0f | %s | %.0f | %s | %.0f | %.0f |\n",
-		l.what, cpu, budget, verdict, all, missed(all > allMiB), all-rings, missed(all-rings > ownMiB),
-		page.Sum("gputap_producer_events_total"), page.Sum("gputap_producer_events_lost_total"))
-	return p.Stop(syscall.SIGINT, time.Minute)
+	return []float64{cpu, all, all - rings, page.Sum("gputap_producer_events_total"),
+		page.Sum("gputap_producer_events_lost_total")}, p.End(syscall.SIGINT, time.Minute)
 }
 
 func (a *agent) page() (scrape.Page, error) {
 	return scrape.Get("http://"+a.metricsAddr+"/metrics", "gputap_producer_")
 }
 
-// start starts the load, which waits until proceed. end waits for the end of its calls, not of the program.
-func (l agentLoad) start() (proceed func(), end func() error, err error) {
-	if l.args == nil {
-		return func() {}, func() error { return nil }, nil
+// start starts the load, which waits until proceed. end waits for the end of its calls, not of the program. Without a
+// load end waits as long.
+func start(ctx context.Context, load string) (proceed func(), end func() error, err error) {
+	if load == "" {
+		return func() {}, func() error { return cluster.Sleep(ctx, agentSeconds*time.Second) }, nil
 	}
-	cmd := exec.Command("bin/workload", append(slices.Clone(l.args), "--seconds", strconv.Itoa(agentSeconds),
+	cmd := exec.Command("bin/workload", append(strings.Fields(load), "--seconds", strconv.Itoa(agentSeconds),
 		"--steps")...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()

@@ -1,119 +1,116 @@
-// Command bench runs the benchmarks of the tree and prints two tables: the measured values with their budgets, and the
-// cost of the host agent under steady loads. `bench agent` prints the second table alone. A ratio compares values of
-// one run. It needs root, because it attaches probes.
+// Command bench measures the budgets and prints Markdown tables, one for each page of docs/measurements that shows it.
+// `bench agent` prints only the tables of the host agent. It needs root, because it attaches probes. A ratio compares
+// values of one run.
 package main
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/cmd/internal/harness/table"
 )
 
-// figure is one row: a metric of a benchmark and its budget.
+// figure is one row of a table: a measured value and its budget.
 type figure struct {
-	what      string
-	benchmark string // name without the CPU suffix
-	unit      string
-	budget    budget
+	what   string
+	unit   string
+	source string // of a benchmark: its package, its name without "Benchmark" and the CPUs, and its metric
+	budget budget
 }
 
 // budget limits a figure.
-type budget struct{ atMost, atLeast float64 } // 0: none
+type budget struct {
+	bound string // "≤", "≥" or, without a budget, ""
+	value float64
+}
 
 var none budget
 
-func atMost(v float64) budget  { return budget{atMost: v} }
-func atLeast(v float64) budget { return budget{atLeast: v} }
+func (b budget) String() string {
+	if b == none {
+		return ""
+	}
+	return fmt.Sprint(b.bound, " ", b.value)
+}
 
-// scales convert units of benchmarks into those of the table: millions of events per second, and milliseconds.
-var scales = map[string]float64{"events/s": 1e-6, "ns/op": 1e-6}
+func atMost(v float64) budget  { return budget{"≤", v} }
+func atLeast(v float64) budget { return budget{"≥", v} }
 
-// figures are in the order in which they are measured and printed.
-var figures = []struct {
-	pkg  string
-	list []figure
-}{
-	{"./bpf", []figure{
-		{"traced call, 1 thread: entry record / empty entry", "BenchmarkTracedCall/threads=1", "entry-ratio",
-			atMost(1.45)},
-		{"traced call, 1 thread: copy record / empty pair", "BenchmarkTracedCall/threads=1", "pair-ratio",
-			atMost(1.35)},
-		{"traced call, 1 thread: memory record / empty pair", "BenchmarkTracedCall/threads=1", "memory-ratio",
-			atMost(1.35)},
-		{"  its empty entry, ns", "BenchmarkTracedCall/threads=1", "entry-empty-ns", none},
-		{"  its empty pair, ns", "BenchmarkTracedCall/threads=1", "pair-empty-ns", none},
-		{"traced call, every CPU: entry record / empty entry", "BenchmarkTracedCall/all", "entry-ratio", atMost(1.5)},
-		{"traced call, every CPU: copy record / empty pair", "BenchmarkTracedCall/all", "pair-ratio", atMost(1.5)},
-		{"traced call, every CPU: memory record / empty pair", "BenchmarkTracedCall/all", "memory-ratio", atMost(1.5)},
+// section is one table.
+type section struct {
+	title   string
+	figures []figure
+}
+
+const events = "M events/s"
+
+var sections = []section{
+	{"Capture", []figure{
+		{"1 thread: entry record / empty entry", "ratio", "bpf TracedCall/threads=1 entry-ratio", atMost(1.45)},
+		{"1 thread: copy record / empty pair", "ratio", "bpf TracedCall/threads=1 pair-ratio", atMost(1.35)},
+		{"1 thread: memory record / empty pair", "ratio", "bpf TracedCall/threads=1 memory-ratio", atMost(1.35)},
+		{"1 thread: empty entry", "ns", "bpf TracedCall/threads=1 entry-empty-ns", none},
+		{"1 thread: empty pair", "ns", "bpf TracedCall/threads=1 pair-empty-ns", none},
+		{"every CPU: entry record / empty entry", "ratio", "bpf TracedCall/all entry-ratio", atMost(1.5)},
+		{"every CPU: copy record / empty pair", "ratio", "bpf TracedCall/all pair-ratio", atMost(1.5)},
+		{"every CPU: memory record / empty pair", "ratio", "bpf TracedCall/all memory-ratio", atMost(1.5)},
 	}},
-	{"./producer", []figure{
-		{"ring → encoded batch, launches, ns/event", "BenchmarkRingToBatch/launch", "ns/event", atMost(200)},
-		{"ring → encoded batch, memory, ns/event", "BenchmarkRingToBatch/alloc", "ns/event", atMost(200)},
-		{"ring → encoded batch, copies, ns/event", "BenchmarkRingToBatch/copy", "ns/event", atMost(200)},
-		{"ring → JetStream ack, embedded, M events/s", "BenchmarkRingToAck", "Mevents/s", atLeast(8)},
-		{"  raw publishes of the same bytes, M events/s", "BenchmarkRingToAck", "raw-Mevents/s", none},
-		{"  ring → ack / raw publishes", "BenchmarkRingToAck", "ratio", none},
-		{"  ring → ack / encoding without publishing", "BenchmarkRingToAck", "made-ratio", none},
+	{"Ring to ack", []figure{
+		{"ring → encoded batch, launches", events, "producer RingToBatch/launch ns/event", atLeast(5)},
+		{"ring → encoded batch, memory", events, "producer RingToBatch/alloc ns/event", atLeast(5)},
+		{"ring → encoded batch, copies", events, "producer RingToBatch/copy ns/event", atLeast(5)},
+		{"ring → JetStream ack, embedded", events, "producer RingToAck Mevents/s", atLeast(8)},
+		{"raw publishes of the same bytes", events, "producer RingToAck raw-Mevents/s", none},
+		{"ring → JetStream ack / raw publishes", "ratio", "producer RingToAck ratio", none},
+		{"ring → JetStream ack / encoding without publishing", "ratio", "producer RingToAck made-ratio", none},
 	}},
-	{"./schema", []figure{
-		{"encode, memory, ns/event", "BenchmarkEncode/memory", "ns/event", none},
-		{"  encode as msgpack rows with reflection, ns/event", "BenchmarkEncode/memory/rows", "ns/event", none},
-		{"decode, memory, ns/event", "BenchmarkDecode/memory", "ns/event", none},
-		{"  decode of msgpack rows with reflection, ns/event", "BenchmarkDecode/memory/rows", "ns/event", none},
-		{"wire, memory of the recorded PyTorch run, B/event", "BenchmarkRecordedRun", "memory-B/event", atMost(22)},
-		{"wire, launches of the recorded PyTorch run, B/event", "BenchmarkRecordedRun", "launch-B/event", atMost(16)},
-		{"  decode of its launches, all columns, ns/event", "BenchmarkRecordedRun", "launch-decode-ns/event", none},
+	{"Wire and codec", []figure{
+		{"memory of the recorded PyTorch run", "B/event", "schema RecordedRun memory-B/event", atMost(22)},
+		{"launches of the recorded PyTorch run", "B/event", "schema RecordedRun launch-B/event", atMost(16)},
+		{"decode launches of the recorded run, all columns", "ns/event", "schema RecordedRun launch-decode-ns/event", none},
+		{"encode memory", "ns/event", "schema Encode/memory ns/event", none},
+		{"encode memory as msgpack rows with reflection", "ns/event", "schema Encode/memory/rows ns/event", none},
+		{"decode memory", "ns/event", "schema Decode/memory ns/event", none},
+		{"decode memory from msgpack rows with reflection", "ns/event", "schema Decode/memory/rows ns/event", none},
 	}},
-	{"./consumer", []figure{
-		{"stored batch → applied, M events/s", "BenchmarkReadStream", "Mevents/s", none},
-		{"  an ordered no-op consumer, M events/s", "BenchmarkReadStream", "raw-Mevents/s", none},
-		{"  stored batch → applied / no-op consumer", "BenchmarkReadStream", "ratio", atLeast(0.8)},
-		{"publish one batch → applied, ms", "BenchmarkPublishToApply", "ns/op", none},
-		{"a shard of 625 ordinary hosts, read for memory, ns/message", "BenchmarkReadFleet/ordinary", "ns/message",
-			none},
-		{"  ordinary hosts, ratio to a no-op consumer", "BenchmarkReadFleet/ordinary", "ratio", atLeast(0.8)},
-		{"  hosts with equally many batches of each kind, ratio to a no-op consumer", "BenchmarkReadFleet/even",
-			"ratio", atLeast(0.8)},
-	}},
-	{"./cmd/gputap", []figure{
-		{"call → folded, 1,000 calls/s, default settings, p50 ms", "BenchmarkCallToFold", "p50-ms", none},
-		{"call → folded, 1,000 calls/s, default settings, p99 ms", "BenchmarkCallToFold", "p99-ms", atMost(250)},
-	}},
-	{"./consumer/leak", []figure{
-		{"fold leak, decode included, M events/s", "BenchmarkApply/one_context", "events/s", atLeast(10)},
-		{"  a thousand hosts in turn, batches of 320 events, ns/event", "BenchmarkApplyFleet/320_events", "ns/event",
-			none},
-		{"leak state, B per live allocation", "BenchmarkLiveBytes/1.5M", "B/allocation", atMost(64)},
-		{"checkpoint of leak state, B per live allocation", "BenchmarkSnapshot/Snapshot", "B/allocation", atMost(30)},
-		{"checkpoint of 2 M live allocations, ms", "BenchmarkSnapshot/Snapshot", "ns/op", atMost(1000)},
-		{"restore of 2 M live allocations, ms", "BenchmarkSnapshot/Restore", "ns/op", atMost(1000)},
-		{"scrape with 1 M live allocations, worst ms", "BenchmarkReport1M/Collect", "worst-ms", atMost(10)},
-		{"report rows with 1 M live allocations, worst ms", "BenchmarkReport1M/Top1000", "worst-ms", atMost(10)},
-	}},
-	{"./consumer/launch", []figure{
-		{"fold launch, decode included, M events/s", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s",
+	{"Folds", []figure{
+		{"leak, decode included", events, "consumer/leak Apply/one_context events/s", atLeast(10)},
+		{"leak, a thousand hosts in turn, batches of 320 events", "ns/event",
+			"consumer/leak ApplyFleet/320_events ns/event", none},
+		{"launch, decode included", events, "consumer/launch Apply/one_GPU,_decode_included Mevents/s", atLeast(40)},
+		{"bandwidth, decode included", events, "consumer/bandwidth Apply/one_GPU,_decode_included Mevents/s",
 			atLeast(40)},
-	}},
-	{"./consumer/bandwidth", []figure{
-		{"fold bandwidth, decode included, M events/s", "BenchmarkApply/one_GPU,_decode_included", "Mevents/s",
-			atLeast(40)},
-	}},
-	{"./consumer/anomaly", []figure{
-		{"fold anomaly, M events/s", "BenchmarkApply/ordinary", "events/s", atLeast(20)},
+		{"anomaly, all rules on", events, "consumer/anomaly Apply/ordinary events/s", atLeast(20)},
+		{"leak state of a live allocation", "B", "consumer/leak LiveBytes/1.5M B/allocation", atMost(64)},
+		{"leak checkpoint of a live allocation", "B", "consumer/leak Snapshot/Snapshot B/allocation", atMost(30)},
+		{"leak checkpoint of 2 M live allocations", "ms", "consumer/leak Snapshot/Snapshot ns/op", atMost(1000)},
+		{"leak restore of 2 M live allocations", "ms", "consumer/leak Snapshot/Restore ns/op", atMost(1000)},
+		{"scrape with 1 M live allocations, worst", "ms", "consumer/leak Report1M/Collect worst-ms", atMost(10)},
+		{"report rows with 1 M live allocations, worst", "ms", "consumer/leak Report1M/Top1000 worst-ms", atMost(10)},
+		{"call → folded, 1,000 calls/s, default settings, p50", "ms", "cmd/gputap CallToFold p50-ms", none},
+		{"call → folded, 1,000 calls/s, default settings, p99", "ms", "cmd/gputap CallToFold p99-ms", atMost(250)},
+		{"stored batch → applied", events, "consumer ReadStream Mevents/s", none},
+		{"stored batch → an ordered no-op consumer", events, "consumer ReadStream raw-Mevents/s", none},
+		{"stored batch → applied / no-op consumer", "ratio", "consumer ReadStream ratio", atLeast(0.8)},
+		{"publish one batch → applied", "ms", "consumer PublishToApply ns/op", none},
+		{"a shard of 625 ordinary hosts, read for memory", "ns/message", "consumer ReadFleet/ordinary ns/message", none},
+		{"625 ordinary hosts / no-op consumer", "ratio", "consumer ReadFleet/ordinary ratio", atLeast(0.8)},
+		{"625 hosts with as many batches of each kind / no-op consumer", "ratio", "consumer ReadFleet/even ratio",
+			atLeast(0.8)},
 	}},
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "agent" {
+	if slices.Equal(os.Args[1:], []string{"agent"}) {
 		cluster.Main("bench agent", measureAgent)
 		return
 	}
@@ -121,48 +118,57 @@ func main() {
 }
 
 func measureAll(ctx context.Context) error {
-	measured := map[string]float64{}
-	for _, g := range figures {
-		fmt.Fprintf(os.Stderr, "measuring %s\n", g.pkg)
-		if err := measure(ctx, g.pkg, measured); err != nil {
-			return fmt.Errorf("%s: %w", g.pkg, err)
+	measured := map[string]float64{} // by source
+	for _, s := range sections {
+		for _, f := range s.figures {
+			if _, ok := measured[f.source]; ok {
+				continue
+			}
+			pkg, _, _ := strings.Cut(f.source, " ")
+			fmt.Fprintln(os.Stderr, "measuring", pkg)
+			if err := measure(ctx, pkg, measured); err != nil {
+				return fmt.Errorf("%s: %w", pkg, err)
+			}
+			if _, ok := measured[f.source]; !ok {
+				return fmt.Errorf("no benchmark printed %s", f.source)
+			}
 		}
 	}
-	fmt.Println("| what | measured | budget | |\n| --- | ---: | ---: | --- |")
-	for _, g := range figures {
-		for _, f := range g.list {
-			f.print(g.pkg, measured)
+	fmt.Println(table.Machine())
+	for _, s := range sections {
+		head(s.title)
+		for _, f := range s.figures {
+			f.print(f.shown(measured[f.source]))
 		}
 	}
 	return measureAgent(ctx)
 }
 
-// measure runs the benchmarks of one package and stores their metrics as "pkg benchmark unit".
+// measure runs the benchmarks of one package.
 func measure(ctx context.Context, pkg string, to map[string]float64) error {
-	args := []string{"test", "-tags", "bpf", "-run", "^$", "-bench", ".", "-count", "1", pkg}
+	time := "1s"
 	switch pkg {
-	case "./bpf", "./cmd/gputap":
-		args = append(args, "-benchtime", "1x") // these benchmarks repeat and take medians themselves
-	case "./producer":
-		args = append(args, "-benchtime", "5x")
-	default:
-		args = append(args, "-benchtime", "1s")
+	case "bpf", "cmd/gputap":
+		time = "1x" // these benchmarks repeat and take medians themselves
+	case "producer":
+		time = "5x"
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", "test", "-tags", "bpf", "-run", "^$", "-bench", ".", "-benchtime", time,
+		"./"+pkg)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+		name, isBenchmark := strings.CutPrefix(lines.Text(), "Benchmark")
+		fields := strings.Fields(name)
+		if !isBenchmark || len(fields) < 4 {
 			continue
 		}
-		name := cpuSuffix.ReplaceAllString(fields[0], "")
 		for i := 2; i+1 < len(fields); i += 2 {
 			if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
-				to[pkg+" "+name+" "+fields[i+1]] = v
+				to[pkg+" "+cpuSuffix.ReplaceAllString(fields[0], "")+" "+fields[i+1]] = v
 			}
 		}
 	}
@@ -171,28 +177,33 @@ func measure(ctx context.Context, pkg string, to map[string]float64) error {
 
 var cpuSuffix = regexp.MustCompile(`-\d+$`)
 
-func (f figure) print(pkg string, measured map[string]float64) {
-	v, ok := measured[pkg+" "+f.benchmark+" "+f.unit]
-	if !ok {
-		fmt.Printf("| %s | not measured | | |\n", f.what)
-		return
-	}
-	v *= cmp.Or(scales[f.unit], 1)
-	budget, verdict := "", ""
+// shown converts a metric of a benchmark into the figure's unit.
+func (f *figure) shown(v float64) float64 {
+	_, metric, _ := strings.Cut(f.source, " ")
+	_, metric, _ = strings.Cut(metric, " ")
 	switch {
-	case f.budget.atMost > 0:
-		budget = fmt.Sprintf("≤ %g", f.budget.atMost)
-		verdict = missed(v > f.budget.atMost)
-	case f.budget.atLeast > 0:
-		budget = fmt.Sprintf("≥ %g", f.budget.atLeast)
-		verdict = missed(v < f.budget.atLeast)
+	case metric == "ns/event" && f.unit == events:
+		return 1000 / v
+	case metric == "events/s" && f.unit == events, metric == "ns/op" && f.unit == "ms":
+		return v / 1e6
 	}
-	fmt.Printf("| %s | %.4g | %s | %s |\n", f.what, v, budget, verdict)
+	return v
 }
 
-func missed(b bool) string {
-	if b {
-		return "missed"
+func head(title string) { table.Head(title, "what", "unit", "measured", "budget", "") }
+
+// print prints the row with a measured value.
+func (f *figure) print(v float64) {
+	verdict := "ok"
+	switch {
+	case f.budget == none:
+		verdict = ""
+	case f.budget.bound == "≤" && v > f.budget.value, f.budget.bound == "≥" && v < f.budget.value:
+		verdict = "missed"
 	}
-	return "ok"
+	measured := fmt.Sprintf("%.4g", v)
+	if v >= 1e4 {
+		measured = fmt.Sprintf("%.0f", v)
+	}
+	table.Row(f.what, f.unit, measured, f.budget.String(), verdict)
 }

@@ -25,40 +25,17 @@ import (
 
 // event is one line. Fields that a kind lacks are left out.
 type event struct {
-	Time     schema.KTime `json:"t"`
-	Kind     string       `json:"kind"`
-	PID      uint32       `json:"pid"`
-	TID      uint32       `json:"tid"`
-	Comm     string       `json:"comm"`
-	Symbol   string       `json:"symbol"`
-	Op       string       `json:"op"`
-	Class    string       `json:"class,omitempty"`
-	Dir      string       `json:"direction,omitempty"`
-	GPU      string       `json:"gpu,omitempty"`
-	Ordinal  uint32       `json:"ordinal"`
-	Inferred bool         `json:"inferred,omitempty"`
-	Duration uint64       `json:"duration_ns"`
-	Result   uint32       `json:"result"`
-	Bytes    uint64       `json:"bytes"`
-	Ptr      uint64       `json:"ptr,omitempty"`
-	Aux      uint64       `json:"aux,omitempty"`
-	Context  uint64       `json:"context,omitempty"`
-	Pool     uint64       `json:"pool,omitempty"`
-	Dst      uint64       `json:"dst,omitempty"`
-	Src      uint64       `json:"src,omitempty"`
-	Stream   uint64       `json:"stream,omitempty"`
-	Func     string       `json:"func,omitempty"`
-	Read     bool         `json:"read,omitempty"`
-	Grid     []uint32     `json:"grid,omitempty"`
-	Block    []uint32     `json:"block,omitempty"`
-	Shared   uint32       `json:"shared,omitempty"`
-	Elapsed  uint64       `json:"elapsed_ns,omitempty"`
-	Nodes    []node       `json:"nodes,omitempty"`
-}
-
-type node struct {
-	Func  string `json:"func"`
-	Count uint32 `json:"count"`
+	Time   schema.KTime `json:"t"`
+	Kind   string       `json:"kind"`
+	PID    uint32       `json:"pid"`
+	Symbol string       `json:"symbol"`
+	Op     string       `json:"op"`
+	Class  string       `json:"class,omitempty"`
+	Dir    string       `json:"direction,omitempty"`
+	GPU    string       `json:"gpu,omitempty"`
+	Result uint32       `json:"result"`
+	Bytes  uint64       `json:"bytes"`
+	Ptr    uint64       `json:"ptr,omitempty"`
 }
 
 func main() {
@@ -66,10 +43,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: events STORE")
 		os.Exit(2)
 	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "events:", err)
-		os.Exit(1)
-	}
+	cluster.Main("events", func(ctx context.Context) error { return run(ctx, os.Args[1]) })
 }
 
 func run(ctx context.Context, store string) error {
@@ -89,12 +63,9 @@ func run(ctx context.Context, store string) error {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.Time, b.Time) })
 	out := bufio.NewWriter(os.Stdout)
+	encoder := json.NewEncoder(out)
 	for i := range events {
-		line, err := json.Marshal(&events[i])
-		if err != nil {
-			return err
-		}
-		_, _ = out.Write(append(line, '\n'))
+		_ = encoder.Encode(&events[i]) // Flush returns the error
 	}
 	return out.Flush()
 }
@@ -127,50 +98,31 @@ func eventOf(b *schema.Batch, i int) event {
 	case schema.KindMemory:
 		m := b.Memory(i)
 		e := begin(b, m.Time, m.Thread, m.Call, m.GPU)
-		e.Duration, e.Result, e.Bytes, e.Ptr, e.Aux, e.Pool = m.Duration, m.Result, m.Bytes, m.Ptr, m.Aux, m.Pool
-		if m.Context != 0 {
-			e.Context = b.Contexts[m.Context-1].Handle
-		}
+		e.Result, e.Bytes, e.Ptr = m.Result, m.Bytes, m.Ptr
 		return e
 	case schema.KindLaunch:
 		l := b.Launch(i)
-		s := &b.Shapes[l.Shape]
-		e := begin(b, l.Time, l.Thread, s.Call, l.GPU)
-		f := &b.Funcs[s.Func]
-		e.Func, e.Read, e.Ptr, e.Stream = f.Name, f.Read, f.Handle, b.CUDAStreams[l.CUDAStream]
-		e.Grid, e.Block, e.Shared = s.Grid[:], s.Block[:], s.SharedBytes
-		for _, g := range b.Graphs {
-			for _, n := range g.Nodes {
-				if g.Func == s.Func {
-					e.Nodes = append(e.Nodes, node{b.Funcs[n.Func].Name, n.Count})
-				}
-			}
-		}
-		return e
+		return begin(b, l.Time, l.Thread, b.Shapes[l.Shape].Call, l.GPU)
 	case schema.KindCopy:
 		c := b.Copy(i)
 		e := begin(b, c.Time, c.Thread, c.Call, c.GPU)
-		e.Duration, e.Result, e.Bytes, e.Dst, e.Src = c.Duration, c.Result, c.Bytes, c.Dst, c.Src
-		e.Stream = b.CUDAStreams[c.CUDAStream]
+		e.Result, e.Bytes = c.Result, c.Bytes
 		return e
 	}
 	s := b.Sync(i)
 	e := begin(b, s.Time, s.Thread, s.Call, s.GPU)
-	e.Duration, e.Result, e.Ptr, e.Aux, e.Elapsed = s.Duration, s.Result, s.CUDAEvent, s.Until, s.Elapsed
-	e.Stream = b.CUDAStreams[s.CUDAStream]
+	e.Result, e.Ptr = s.Result, s.CUDAEvent
 	return e
 }
 
 func begin(b *schema.Batch, at schema.KTime, thread, call, gpu uint32) event {
-	t, c := &b.Threads[thread], &b.Calls[call]
-	p := &b.Processes[t.Process]
+	c := &b.Calls[call]
 	e := event{
-		Time: at, Kind: b.Kind.String(), PID: p.PID, TID: t.TID, Comm: p.Comm, Symbol: c.Symbol, Op: c.Op.String(),
-		Class: c.Class.String(), Dir: c.Direction.String(),
+		Time: at, Kind: b.Kind.String(), PID: b.Processes[b.Threads[thread].Process].PID, Symbol: c.Symbol,
+		Op: c.Op.String(), Class: c.Class.String(), Dir: c.Direction.String(),
 	}
 	if gpu != 0 {
-		g := &b.GPUs[gpu-1]
-		e.GPU, e.Ordinal, e.Inferred = g.UUID, g.Ordinal, g.Inferred
+		e.GPU = b.GPUs[gpu-1].UUID
 	}
 	return e
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -14,154 +14,170 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/cmd/internal/harness/scrape"
+	"github.com/gputap/gputap/cmd/internal/harness/table"
 	"github.com/gputap/gputap/schema"
 )
 
 // instances are processes that share the shards of a fold, and the URLs of their metrics.
 type instances struct {
+	fold      string
 	processes []*cluster.Process
 	urls      []string
-	messages  float64 // that they have to read
+}
+
+// counters are those of all instances of a fold together.
+type counters struct {
+	messages float64
+	rejected float64 // of them, invalid or rejected ones
+	events   float64
+	missing  float64 // batches
+	lag      float64 // messages
+	leases   float64 // lost ones
 }
 
 // sample is what instances had done and used at one moment.
 type sample struct {
 	reading
-	each []counters
-	sum  counters
+	counters
 }
 
 // backlogs folds all stored messages with each number of instances, each time between two runs of as many no-op
 // consumers.
-func (b *bench) backlogs(ctx context.Context, fold string, instances []int, to *folded) error {
-	messages, err := b.messagesOf(ctx, fold)
+func (b *bench) backlogs(ctx context.Context, fold string, counts []int) error {
+	each, err := b.messagesOf(ctx, fold)
 	if err != nil {
 		return err
 	}
-	first := len(to.Baseline)
-	runBaseline := func(count int) error {
-		r, err := b.backlog(ctx, fold, count, messages, true)
-		if err == nil {
-			to.Baseline = append(to.Baseline, *r)
-		}
-		return err
+	messages := 0.0
+	for _, n := range each {
+		messages += float64(n)
 	}
-	var events float64
-	for _, n := range instances {
-		if err := runBaseline(n); err != nil {
-			return err
-		}
-		r, err := b.backlog(ctx, fold, n, messages, false)
+	var rows [][]string
+	var one, events float64 // events/s of one instance, and events of each run
+	for run, count := range counts {
+		before, err := b.noops(ctx, fold, count, each)
 		if err != nil {
 			return err
 		}
-		if events == 0 {
-			events = r.All
-		}
-		if r.All != events {
-			return fmt.Errorf("%d instances of %s have applied %.0f events, but %d instances applied %.0f", n, fold,
-				r.All, instances[0], events)
-		}
-		r.MessageBytes = to.Baseline[first].MessageBytes
-		to.Backlog = append(to.Backlog, *r)
-		if err := runBaseline(n); err != nil {
+		r, err := b.backlog(ctx, fold, count, messages)
+		if err != nil {
 			return err
 		}
+		after, err := b.noops(ctx, fold, count, each)
+		if err != nil {
+			return err
+		}
+		if run == 0 {
+			one, events = r.events/r.seconds/float64(count), r.allEvents
+		}
+		if r.allEvents != events {
+			return fmt.Errorf("%d instances of %s have applied %.0f events, and %d instances %.0f", count, fold,
+				r.allEvents, counts[0], events)
+		}
+		rows = append(rows, b.row(fmt.Sprintf("run %d: %d%s", run+1, count, r.note), r, one, before, after))
 	}
-	for i := range to.Baseline[first:] {
-		to.Baseline[first+i].EventsPerMessage = events / messages
+	table.Head(fmt.Sprintf("Fold of a backlog: %s, %d shards", fold, b.shards),
+		"run: instances, a CPU each", "M events/s", "×", "messages/s", "no-op consumers before, after", "ratio",
+		"CPU s per M events: instances", "nodes", "CPU of an instance, min to max", "of each node", "machine idle")
+	for _, cells := range rows {
+		table.Row(cells...)
 	}
 	return nil
 }
 
-// messagesOf counts the messages that a fold reads of all shards.
-func (b *bench) messagesOf(ctx context.Context, fold string) (sum float64, err error) {
+func (b *bench) row(name string, r *folded, one, before, after float64) []string {
+	if r.seconds < 1 {
+		return []string{name + ", too short to measure: use more events"}
+	}
+	f := fmt.Sprintf
+	rate, messages := r.events/r.seconds, r.messages/r.seconds
+	return []string{
+		name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
+		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
+		f("%.3f", r.nodesCPU()/r.events*1e6),
+		percent(slices.Min(r.cpu)/r.seconds) + " to " + percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
+		percent(r.idle),
+	}
+}
+
+// messagesOf counts the messages of each shard that a fold reads.
+func (b *bench) messagesOf(ctx context.Context, fold string) (each []int, err error) {
+	wanted := reads(fold)
 	for shard, s := range b.streams {
-		for _, filter := range filters(fold, shard) {
-			info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
-			if err != nil {
-				return 0, fmt.Errorf("count the messages of shard %d: %w", shard, err)
-			}
-			for _, n := range info.State.Subjects {
-				sum += float64(n)
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(schema.ShardSubjects(shard)))
+		if err != nil {
+			return nil, fmt.Errorf("count the messages of shard %d: %w", shard, err)
+		}
+		each = append(each, 0)
+		for subject, n := range info.State.Subjects {
+			if wanted(subject) {
+				each[shard] += int(n)
 			}
 		}
 	}
-	return sum, nil
+	return each, nil
 }
 
-// backlog folds all stored messages with so many instances, or has as many no-op consumers read them.
-func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64, baseline bool) (*backlogResult,
-	error) {
+// folded describes the steady part of a run: from a tenth to nine tenths of the messages.
+type folded struct {
+	use
+	messages, events float64
+	allEvents        float64
+	note             string
+}
+
+// backlog folds all stored messages with so many instances.
+func (b *bench) backlog(ctx context.Context, fold string, count int, messages float64) (*folded, error) {
 	if err := b.purge(ctx, false); err != nil {
 		return nil, err
 	}
-	start, who := b.startInstances, "instances"
-	if baseline {
-		start, who = b.startNoops, "no-op consumers"
-	}
-	in, err := start(ctx, fold, count, b.instanceCPUs)
+	in, err := b.startInstances(ctx, fold, count, 0)
 	if err != nil {
 		return nil, err
 	}
-	in.messages = messages
-	began := time.Now()
-	samples, err := b.follow(ctx, in)
+	samples, err := b.follow(ctx, in, messages)
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.conclude(in, fold, count, samples)
-	if err != nil {
-		return nil, err
+	i, j := window(samples, messages)
+	first, last, end := &samples[i], &samples[j], &samples[len(samples)-1]
+	r := &folded{
+		use: first.until(last.reading), messages: last.messages - first.messages, events: last.events - first.events,
+		allEvents: end.events,
 	}
-	r.TotalSeconds = time.Since(began).Seconds()
-	b.Say("%s, %d %s: %.2f M events/s, %.0f messages/s", fold, count, who, r.EventsPerSecond/1e6, r.MessagesPerSecond)
+	if end.rejected > 0 || end.missing > 0 {
+		return nil, fmt.Errorf("%s: %.0f batches were invalid or rejected, %.0f are missing", fold, end.rejected,
+			end.missing)
+	}
+	if end.leases > 0 {
+		r.note = fmt.Sprintf(", disturbed: %.0f leases lost, give the nodes more CPUs", end.leases)
+	}
+	b.Say("%s, %d instances: %.2f M events/s, %.0f messages/s", fold, count, r.events/r.seconds/1e6,
+		r.messages/r.seconds)
 	return r, in.stop()
 }
 
-// startInstances starts each instance on its CPUs. All are announced first, so that none acquires the shards of one
-// that is still starting.
-func (b *bench) startInstances(ctx context.Context, fold string, count int, cpus [][]int) (*instances, error) {
-	name := func(i int) string { return fmt.Sprintf("%s-%d-of-%d", fold, i, count) }
-	for i := range count {
-		if err := b.announce(ctx, fold, name(i)); err != nil {
-			return nil, err
-		}
-	}
-	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
-		return &cluster.Process{Name: name(i), Args: []string{
-			b.Program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
-			"--consumer.instance", name(i), "--display-interval", "0",
-		}}
-	})
-}
-
-// startNoops starts no-op consumers, each with its part of the shards.
-func (b *bench) startNoops(_ context.Context, fold string, count int, cpus [][]int) (*instances, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return b.startEach(count, cpus, func(i int, addr string) *cluster.Process {
-		return &cluster.Process{Name: fmt.Sprintf("noop-%s-%d-of-%d", fold, i, count), Args: []string{
-			self, "noop", "-nats.url", b.urls(), "-fold", fold, "-shards", strconv.Itoa(b.shards),
-			"-part", strconv.Itoa(i), "-of", strconv.Itoa(count), "-metrics.addr", addr,
-		}}
-	})
-}
-
-func (b *bench) startEach(count int, cpus [][]int, process func(i int, addr string) *cluster.Process) (*instances,
-	error) {
+// startInstances starts each instance on its CPUs, from those of the given instance on. All are announced first, so
+// that none acquires the shards of one that is still starting.
+func (b *bench) startInstances(ctx context.Context, fold string, count, firstCPUs int) (*instances, error) {
 	ports, err := cluster.FreePorts(count)
 	if err != nil {
 		return nil, err
 	}
-	in := &instances{}
+	in := &instances{fold: fold}
 	for i, port := range ports {
-		addr := "127.0.0.1:" + strconv.Itoa(port)
-		p := process(i, addr)
-		p.CPUs = cpus[i%len(cpus)]
-		in.processes, in.urls = append(in.processes, p), append(in.urls, "http://"+addr)
+		name, addr := fmt.Sprintf("%s-%d-of-%d", fold, i, count), "127.0.0.1:"+strconv.Itoa(port)
+		if err := b.announce(ctx, fold, name); err != nil {
+			return nil, err
+		}
+		in.urls = append(in.urls, "http://"+addr+"/metrics")
+		in.processes = append(in.processes, &cluster.Process{
+			Name: name, CPUs: b.instanceCPUs[(firstCPUs+i)%len(b.instanceCPUs)], Args: []string{
+				b.Program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
+				"--consumer.instance", name, "--display-interval", "0",
+			},
+		})
 	}
 	for _, p := range in.processes {
 		if err := b.start(p); err != nil {
@@ -187,18 +203,22 @@ func (b *bench) announce(ctx context.Context, fold, instance string) error {
 
 // sample reads the counters of all instances at once, and then their usage.
 func (b *bench) sample(in *instances) (s sample, err error) {
-	s.each = make([]counters, len(in.urls))
-	errs := make([]error, len(in.urls))
+	pages, errs := make([]scrape.Page, len(in.urls)), make([]error, len(in.urls))
 	var group sync.WaitGroup
 	for i, url := range in.urls {
-		group.Go(func() { s.each[i], errs[i] = readCounters(url) })
+		group.Go(func() { pages[i], errs[i] = scrape.Get(url, "gputap_consumer_") })
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return s, err
 	}
-	for _, c := range s.each {
-		s.sum.add(&c)
+	for _, page := range pages {
+		s.messages += page.Sum("gputap_consumer_batches_total")
+		s.rejected += page.Sum("gputap_consumer_batches_total", "invalid", "refused")
+		s.events += page.Sum("gputap_consumer_events_total")
+		s.missing += page.Sum("gputap_consumer_gap_batches_total")
+		s.lag += page.Sum("gputap_consumer_lag_messages")
+		s.leases += page.Sum("gputap_consumer_leases_lost_total")
 	}
 	s.reading, err = b.read(in.processes...)
 	return s, err
@@ -213,7 +233,7 @@ const (
 
 // follow samples until all messages are read. It samples less often if a sample takes long, because a page costs the
 // instance time.
-func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err error) {
+func (b *bench) follow(ctx context.Context, in *instances, messages float64) (list []sample, err error) {
 	moved, before := time.Now(), 0.0
 	for {
 		began := time.Now()
@@ -225,15 +245,14 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 		case len(list) > 0 || time.Since(moved) > startLimit:
 			return nil, err
 		}
-		if err == nil && s.sum.batches >= in.messages {
+		switch {
+		case err == nil && s.messages >= messages:
 			return list, nil
-		}
-		if s.sum.batches > before {
-			moved, before = time.Now(), s.sum.batches
-		}
-		if time.Since(moved) > stallLimit {
-			return nil, fmt.Errorf("%s makes no progress at %.0f of %.0f messages: run with -keep and see its log",
-				in.processes[0].Name, s.sum.batches, in.messages)
+		case s.messages > before:
+			moved, before = time.Now(), s.messages
+		case time.Since(moved) > stallLimit:
+			return nil, fmt.Errorf("%s makes no progress at %.0f of %.0f messages: see its log in %s", in.fold,
+				s.messages, messages, b.Dir)
 		}
 		pause := min(max(5*took, 100*time.Millisecond), longestPause)
 		if err := errors.Join(cluster.Sleep(ctx, pause), cluster.CheckRunning(in.processes...)); err != nil {
@@ -245,47 +264,13 @@ func (b *bench) follow(ctx context.Context, in *instances) (list []sample, err e
 // window returns the steady part: between a tenth and nine tenths of the messages.
 func window(list []sample, messages float64) (first, last int) {
 	first, last = 0, len(list)-1
-	for first < last && list[first].sum.batches < messages/10 {
+	for first < last && list[first].messages < messages/10 {
 		first++
 	}
-	for last > first && list[last].sum.batches > messages*9/10 {
+	for last > first && list[last].messages > messages*9/10 {
 		last--
 	}
 	return first, last
-}
-
-const leastWindow = 1.0 // seconds
-
-func (b *bench) conclude(in *instances, fold string, count int, list []sample) (*backlogResult, error) {
-	end := &list[len(list)-1]
-	if end.sum.rejected > 0 || end.sum.missing > 0 {
-		return nil, fmt.Errorf("%s: %.0f batches were invalid or rejected, %.0f are missing",
-			in.processes[0].Name, end.sum.rejected, end.sum.missing)
-	}
-	i, j := window(list, in.messages)
-	first, last := &list[i], &list[j]
-	u := first.until(last.reading)
-	r := &backlogResult{
-		use: u, Fold: fold, Instances: count, All: end.sum.events, Messages: in.messages,
-		Short: u.Seconds < leastWindow, LeasesLost: end.sum.leases,
-		WindowEvents: last.sum.events - first.sum.events, WindowMessages: last.sum.batches - first.sum.batches,
-	}
-	if u.Seconds > 0 {
-		r.EventsPerSecond, r.MessagesPerSecond = r.WindowEvents/u.Seconds, r.WindowMessages/u.Seconds
-	}
-	if r.Short && end.sum.seconds > 0 { // a no-op consumer measures its own time precisely
-		r.Whole, r.MessagesPerSecond = true, (in.messages-1)/end.sum.seconds
-	}
-	var each [][]int
-	for i, p := range in.processes {
-		each = append(each, p.CPUs)
-		r.Resident = append(r.Resident, end.processes[i].Resident)
-	}
-	if end.sum.bytes > 0 {
-		r.MessageBytes = end.sum.bytes / in.messages
-	}
-	r.Limit = b.limit(&u, "the instances", each)
-	return r, nil
 }
 
 // stop has the instances commit and release their shards.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 )
 
@@ -19,37 +18,28 @@ import (
 type options struct {
 	bin           string
 	dir           string
-	out           string
-	keep          bool
 	shards        int
-	hosts         int
 	events        float64
-	folds         []string
+	fillRate      float64
+	fillAge       time.Duration
 	instances     []int
 	liveRates     []float64
 	liveSpan      time.Duration
-	nodeCPUs      [nodes][]int
+	nodeCPUs      [][]int // of each node; nil: all
 	nodeGOGC      int
-	simulatorCPUs []int
+	simulatorCPUs []int   // also of the producer and of raw publishers; nil: all
 	instanceCPUs  [][]int // of the first instance, the second …; used in rotation
 	hostEvents    float64
-	fillRate      float64
-	fillAge       time.Duration
 	hostLoads     []hostLoad
-	hostCPUs      []int
-	stubs         string // directory of the stub driver and its workload
 }
 
+// children are the programs that scale starts of itself.
+var children = map[string]func(context.Context, []string) error{"noop": noop, "publish": publish}
+
 func main() {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "noop":
-			cluster.Main("scale noop", func(ctx context.Context) error { return noop(ctx, os.Args[2:]) })
-			return
-		case "publish":
-			cluster.Main("scale publish", func(ctx context.Context) error { return publish(ctx, os.Args[2:]) })
-			return
-		}
+	if len(os.Args) > 1 && children[os.Args[1]] != nil {
+		cluster.Main(os.Args[1], func(ctx context.Context) error { return children[os.Args[1]](ctx, os.Args[2:]) })
+		return
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
@@ -60,141 +50,93 @@ func main() {
 }
 
 func parse(args []string) (o options, err error) {
-	var folds, instances, rates, nodeCPUs, simulatorCPUs, instanceCPUs, hostCalls, hostCPUs string
-	flags := flag.NewFlagSet("scale", flag.ExitOnError)
-	flags.StringVar(&o.bin, "bin", "",
-		"directory of nats-server, gputap, gputap-<fold> and what -host-events needs; empty: build them")
+	o.nodeCPUs, o.instanceCPUs = make([][]int, nodes), [][]int{{0}, {1}}
+	o.liveRates, o.hostLoads = []float64{100e3}, hostLoads[:1]
+	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
+	flags.StringVar(&o.bin, "bin", "", "directory of all programs; empty: build them")
 	flags.StringVar(&o.dir, "dir", "",
 		"parent directory of stores and logs: it selects the disk that is measured; empty: the temporary directory")
-	flags.StringVar(&o.out, "o", "", "write the figures to this file as JSON")
-	flags.BoolVar(&o.keep, "keep", false, "keep stores and logs")
 	flags.IntVar(&o.shards, "shards", 16, "number of shards")
-	flags.IntVar(&o.hosts, "hosts", 1000, "number of simulated hosts")
-	flags.Float64Var(&o.events, "events", 20e6, "events to store and then fold")
+	flags.Float64Var(&o.events, "events", 20e6, "events to store and then fold, at least 1e6")
 	flags.Float64Var(&o.fillRate, "fill-rate", 50e6,
 		"events per second that the hosts offer; with -fill-age it determines the size of batches")
 	flags.DurationVar(&o.fillAge, "fill-age", time.Second, "age of the batches of the fill phase")
-	flags.StringVar(&folds, "folds", "leak,launch", "folds to measure")
-	flags.StringVar(&instances, "instances", "",
-		"numbers of instances of a fold, one after the other, for example 1,2,4 (the default)")
-	flags.StringVar(&rates, "live-rates", "100e3",
-		"events per second of the live phase, in batches of 50 ms, one rate after the other")
+	listVar(flags, &o.instances, "instances",
+		"numbers of instances of a fold, one after the other (default 1,2,4)", strconv.Atoi)
+	listVar(flags, &o.liveRates, "live-rates",
+		"events per second of the live phase, in batches of 50 ms, one rate after the other (default 100e3)", number)
 	flags.DurationVar(&o.liveSpan, "live-span", 10*time.Second,
 		"how long a live rate is measured, once without consumers and once with them")
-	flags.StringVar(&nodeCPUs, "node-cpus", "",
-		"CPUs of each node, for example 0-1,2-3,4-5; empty: all nodes share all CPUs")
+	listVar(flags, &o.nodeCPUs, "node-cpus",
+		"CPUs of each node, for example 0-1,2-3,4-5 (default: all nodes share all CPUs)", cpuRange)
 	flags.IntVar(&o.nodeGOGC, "node-gogc", 100, "GOGC of each node")
-	flags.StringVar(&simulatorCPUs, "simulator-cpus", "", "CPUs of the simulator, for example 6-9; empty: all")
-	flags.StringVar(&instanceCPUs, "instance-cpus", "0-1",
-		"CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two")
+	flags.Func("simulator-cpus", "CPUs of the simulator, or of the producer, for example 6-9 (default all)",
+		func(text string) (err error) {
+			o.simulatorCPUs, err = cpuRange(text)
+			return err
+		})
+	listVar(flags, &o.instanceCPUs, "instance-cpus",
+		"CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two (default 0-1)",
+		cpuRange)
 	flags.Float64Var(&o.hostEvents, "host-events", 0,
 		"measure a real producer and raw publishers instead, with this many events of one shard; needs root")
-	flags.StringVar(&hostCalls, "host-calls", "launch", "calls to measure, one after the other: launch, alloc")
-	flags.StringVar(&hostCPUs, "host-cpus", "",
-		"CPUs of the producer and of raw publishers, for example 6; empty: the first of the simulator's")
-	_ = flags.Parse(args) // exits on errors
-	if o.simulatorCPUs, err = cpuRange(simulatorCPUs); err != nil {
-		return o, fmt.Errorf("-simulator-cpus: %w", err)
+	listVar(flags, &o.hostLoads, "host-calls", "calls to measure: launch, alloc (default launch)", loadOf)
+	if err := flags.Parse(args); err != nil {
+		return o, err
 	}
-	if o.instanceCPUs, err = cpusEach(instanceCPUs); err != nil {
-		return o, fmt.Errorf("-instance-cpus: %w", err)
+	if len(o.instanceCPUs) == 1 {
+		o.instanceCPUs = slices.Collect(slices.Chunk(o.instanceCPUs[0], 1))
 	}
-	if len(o.instanceCPUs) == 0 {
-		return o, errors.New("-instance-cpus: empty; use a range such as 10-13")
-	}
-	if o.nodeGOGC < 1 {
-		return o, fmt.Errorf("-node-gogc %d: use 1 or more", o.nodeGOGC)
-	}
-	ranges := strings.Split(nodeCPUs, ",")
-	if nodeCPUs != "" && len(ranges) != nodes {
-		return o, fmt.Errorf("-node-cpus %q: use %d ranges, separated by commas", nodeCPUs, nodes)
-	}
-	for i := 0; nodeCPUs != "" && i < nodes; i++ {
-		if o.nodeCPUs[i], err = cpuRange(ranges[i]); err != nil {
-			return o, fmt.Errorf("-node-cpus: %w", err)
+	if o.instances == nil {
+		for n := 1; n <= min(o.shards, 4); n *= 2 {
+			o.instances = append(o.instances, n)
 		}
 	}
-	o.folds = strings.Split(folds, ",")
-	for _, name := range o.folds {
-		if fold.ByName(name) == nil {
-			return o, fmt.Errorf("-folds: unknown fold %q; use %s", name, strings.Join(fold.Names(), ", "))
-		}
-	}
-	if o.instances, err = numbers(instances, o.shards); err != nil {
-		return o, fmt.Errorf("-instances: %w", err)
-	}
-	for _, text := range strings.Split(rates, ",") {
-		rate, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(rate >= 1000) {
-			return o, fmt.Errorf("-live-rates %q: use numbers from 1000", rates)
-		}
-		o.liveRates = append(o.liveRates, rate)
-	}
-	if !(o.fillRate >= 1000) || o.fillAge < time.Millisecond {
-		return o, errors.New("-fill-rate must be at least 1000, -fill-age at least 1ms")
-	}
-	if o.shards < 1 || o.hosts < 1 || !(o.events >= 1e6) || o.liveSpan < time.Second {
-		return o, errors.New("-events must be at least 1e6, -live-span at least 1s, -shards and -hosts at least 1")
-	}
-	return o, o.parseHost(hostCalls, hostCPUs)
+	return o, o.check()
 }
 
-func (o *options) parseHost(calls, cpus string) (err error) {
-	if o.hostEvents == 0 {
-		return nil
-	}
-	if !(o.hostEvents >= 1e6) || o.shards != 1 {
+func (o *options) check() error {
+	switch {
+	case len(o.nodeCPUs) != nodes:
+		return fmt.Errorf("-node-cpus: use %d ranges, separated by commas", nodes)
+	case slices.Min(o.instances) < 1 || slices.Max(o.instances) > o.shards:
+		return errors.New("-instances: use numbers from 1 to the number of shards")
+	case slices.Min(o.liveRates) < 1000 || o.liveSpan < time.Second:
+		return errors.New("-live-rates must be at least 1000, -live-span at least 1s")
+	case o.events < 1e6:
+		return errors.New("-events must be at least 1e6")
+	case o.hostEvents != 0 && (o.hostEvents < 1e6 || o.shards != 1):
 		return errors.New("-host-events must be at least 1e6, with -shards 1, because a host publishes to one shard")
-	}
-	if o.stubs = o.bin; o.bin == "" {
-		o.stubs = "bin" // of the tree
-	}
-	if o.hostCPUs, err = cpuRange(cpus); err != nil {
-		return fmt.Errorf("-host-cpus: %w", err)
-	}
-	if cpus == "" && len(o.simulatorCPUs) > 0 {
-		o.hostCPUs = o.simulatorCPUs[:1]
-	}
-	for _, function := range strings.Split(calls, ",") {
-		i := slices.IndexFunc(hostLoads, func(l hostLoad) bool { return l.function == function })
-		if i < 0 {
-			return fmt.Errorf("-host-calls: unknown call %q; use launch or alloc", function)
-		}
-		o.hostLoads = append(o.hostLoads, hostLoads[i])
 	}
 	return nil
 }
 
-// numbers parses a list of numbers from 1 to most. The default is 1, 2 and 4, up to most.
-func numbers(text string, most int) (list []int, err error) {
-	for n := 1; text == "" && n <= min(most, 4); n *= 2 {
-		list = append(list, n)
-	}
-	if text == "" {
-		return list, nil
-	}
-	for item := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(item)
-		if err != nil || n < 1 || n > most {
-			return nil, fmt.Errorf("%q: use numbers from 1 to the number of shards", text)
+// listVar defines a flag whose value is a list, separated by commas.
+func listVar[T any](flags *flag.FlagSet, to *[]T, name, usage string, parse func(string) (T, error)) {
+	flags.Func(name, usage, func(text string) error {
+		*to = nil
+		for item := range strings.SplitSeq(text, ",") {
+			v, err := parse(item)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, v)
 		}
-		list = append(list, n)
-	}
-	return list, nil
+		return nil
+	})
 }
+
+func number(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
 // cpuRange parses "6-9" or "6".
 func cpuRange(text string) (cpus []int, err error) {
-	if text == "" {
-		return nil, nil
-	}
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {
 		last = first
 	}
 	from, err1 := strconv.Atoi(first)
 	to, err2 := strconv.Atoi(last)
-	if err1 != nil || err2 != nil || from < 0 || to < from || to >= mostCPUs {
+	if err1 != nil || err2 != nil || from < 0 || to < from {
 		return nil, fmt.Errorf("%q is not a CPU or a range of CPUs", text)
 	}
 	for cpu := from; cpu <= to; cpu++ {
@@ -203,71 +145,40 @@ func cpuRange(text string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// cpusEach parses "10-13" as one CPU for each instance, and "10-11,12-13" as two for each.
-func cpusEach(text string) (each [][]int, err error) {
-	ranges := strings.Split(text, ",")
-	for _, text := range ranges {
-		cpus, err := cpuRange(text)
-		if err != nil {
-			return nil, err
-		}
-		if len(ranges) > 1 {
-			if len(cpus) == 0 {
-				return nil, errors.New("a range is empty")
-			}
-			each = append(each, cpus)
-			continue
-		}
-		for _, cpu := range cpus {
-			each = append(each, []int{cpu})
-		}
-	}
-	return each, nil
-}
-
-const mostCPUs = 1024 // of a CPU set of Linux
-
 func run(ctx context.Context, o options) error {
-	b, err := newBench(ctx, o)
-	if b != nil {
-		defer b.close()
-	}
+	w, err := cluster.NewWorkspace(o.dir, "scale", os.Stderr)
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.measure(ctx), b.report()) // also prints the figures from before an error
+	b := &bench{Workspace: w, options: o}
+	err = b.measure(ctx)
+	b.close(err != nil)
+	return err
 }
 
 func (b *bench) measure(ctx context.Context) error {
+	if err := b.startNodes(ctx); err != nil {
+		return err
+	}
+	b.printSetup()
 	if b.hostEvents > 0 {
-		return b.measureHost(ctx)
+		for _, load := range b.hostLoads {
+			if err := b.host(ctx, load); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	for _, name := range b.folds {
-		if err := b.backlogs(ctx, name, b.instances, &b.result.folded); err != nil {
+	for _, fold := range folds {
+		if err := b.backlogs(ctx, fold, b.instances); err != nil {
 			return err
 		}
 	}
 	for _, rate := range b.liveRates {
-		r := &liveResult{}
-		err := b.live(ctx, rate, r)
-		b.result.Live = append(b.result.Live, *r)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *bench) measureHost(ctx context.Context) error {
-	for _, load := range b.hostLoads {
-		r := &hostResult{Function: load.function, CPUs: b.hostCPUs}
-		err := b.host(ctx, load, r)
-		r.conclude()
-		b.result.Host = append(b.result.Host, *r)
-		if err != nil {
+		if err := b.live(ctx, rate); err != nil {
 			return err
 		}
 	}

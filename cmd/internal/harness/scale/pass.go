@@ -1,260 +1,198 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
+	"github.com/gputap/gputap/cmd/internal/harness/scrape"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	quietTime = 300 * time.Millisecond // without an ack; then the producer's metrics are read
+	passLimit = 2 * time.Minute
 )
 
 // pass is one measurement of the producer or of a raw publisher.
 type pass struct {
 	use
-	Round    int     `json:"round"`
-	Window   int     `json:"window"`       // messages in flight of a raw publisher; 0: the producer
-	Took     float64 `json:"took_seconds"` // from SIGCONT or the first publish to the last ack
-	Events   float64 `json:"events"`
-	Messages float64 `json:"messages"`
-	Bytes    float64 `json:"bytes"`
+	published
+	events float64
+}
 
-	first, last uint64 // sequences
+func (p *pass) rate() float64 { return p.events / p.Seconds }
+
+func (h *hostRun) pass(ctx context.Context, window int) (*pass, error) {
+	if window == 0 {
+		return h.trace(ctx)
+	}
+	return h.publishRaw(ctx, window)
 }
 
 // trace is a pass of the producer, which is stopped while a program makes calls, and then continues.
-func (h *hostRun) trace(ctx context.Context, round int) (*pass, error) {
-	before, first, err := h.settled(ctx)
+func (h *hostRun) trace(ctx context.Context) (*pass, error) {
+	before, err := h.page()
 	if err != nil {
 		return nil, err
 	}
-	had, err := h.count(ctx, h.subject(h.kind.String()))
+	messages, first, err := h.storedOf(ctx)
 	if err != nil {
 		return nil, err
 	}
 	h.producer.Signal(syscall.SIGSTOP)
-	calls := hostRound / len(h.ops)
-	if err := h.call(ctx, calls); err != nil {
+	if err := h.call(ctx); err != nil {
 		return nil, err
 	}
-	if seq, err := h.lastSeq(ctx); err != nil || seq != first {
-		return nil, errors.Join(err, fmt.Errorf("the producer is stopped, but the stream grew from %d to %d", first,
-			seq))
-	}
-	begin, err := h.read(h.producer)
+	var began time.Time
+	var after scrape.Page
+	u, err := h.using(func() (err error) {
+		began = time.Now()
+		h.producer.Signal(syscall.SIGCONT)
+		after, err = h.done(ctx, before, began)
+		return err
+	}, h.producer)
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	h.producer.Signal(syscall.SIGCONT)
-	after, err := h.done(ctx, &before, began, calls)
+	all, last, err := h.storedOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	end, err := h.read(h.producer)
-	if err != nil {
-		return nil, err
-	}
-	last, err := h.lastSeq(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if acked := after.batches - before.batches; float64(last-first) != acked {
-		return nil, fmt.Errorf("the stream has %d more messages, but %.0f batches of the producer were acked",
-			last-first, acked)
-	}
-	has, err := h.count(ctx, h.subject(h.kind.String()))
-	if err != nil {
-		return nil, err
-	}
-	p := &pass{
-		use: begin.until(end), Round: round, Events: after.called - before.called, Messages: has - had,
-		Bytes: after.bytes - before.bytes, first: first + 1, last: last,
-	}
-	message, err := h.stream.GetLastMsgForSubject(ctx, h.subject(h.kind.String()))
-	if err != nil {
-		return nil, fmt.Errorf("look up the producer's last message: %w", err)
-	}
-	at, err := h.acks.of(ctx, message.Sequence)
-	if err != nil {
-		return nil, err
-	}
-	p.Took = at.Sub(began).Seconds()
-	h.latest, h.called, h.seen = *p, h.called+p.Events, after.events
-	h.print(p)
-	return p, nil
+	h.first, h.last, h.called = first+1, last, h.called+hostRound
+	const bytes = "gputap_producer_published_bytes_total"
+	return &pass{use: u, events: hostRound, published: published{
+		Seconds:  h.acks.last.Load().Sub(began).Seconds(),
+		Messages: all - messages, Bytes: after.Sum(bytes) - before.Sum(bytes),
+	}}, nil
 }
 
-// settled waits until the producer has published everything and returns its counters and the stream's last sequence. A
-// heartbeat of its start may already be stored, but not acked yet.
-func (h *hostRun) settled(ctx context.Context) (c hostCounters, last uint64, err error) {
-	err = cluster.Until(ctx, startLimit, func() error {
-		if c, err = h.counters(); err != nil {
-			return err
-		}
-		if last, err = h.lastSeq(ctx); err != nil {
-			return err
-		}
-		again, err := h.counters()
-		if err == nil && (again.waiting > 0 || again.batches != c.batches) {
-			err = fmt.Errorf("the producer still publishes: %.0f batches are queued, %.0f were acked", again.waiting,
-				again.batches)
-		}
-		return err
-	})
-	return c, last, err
+// storedOf returns how many messages of the producer's kind are stored, and the last sequence of the stream.
+func (h *hostRun) storedOf(ctx context.Context) (messages float64, last uint64, err error) {
+	subject := h.subject(hostName)
+	info, err := h.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return 0, 0, fmt.Errorf("count messages: %w", err)
+	}
+	return float64(info.State.Subjects[subject]), info.State.LastSeq, nil
 }
 
 // call runs a program that calls the stub, on the producer's CPUs.
-func (h *hostRun) call(ctx context.Context, calls int) error {
-	w := &cluster.Process{Name: "workload", CPUs: h.hostCPUs, Args: []string{
-		"/usr/bin/env", "LD_LIBRARY_PATH=" + filepath.Dir(h.stub()), h.caller, "bench", h.function, "--count",
-		strconv.Itoa(calls),
-	}}
+func (h *hostRun) call(ctx context.Context) error {
+	w := &cluster.Process{
+		Name: workload, CPUs: h.simulatorCPUs, Env: []string{"LD_LIBRARY_PATH=" + filepath.Dir(h.stub())}, Args: []string{
+			filepath.Join(h.stubs, workload), "bench", h.function, "--count", strconv.Itoa(hostRound / len(h.ops)),
+		},
+	}
 	if err := h.start(w); err != nil {
 		return err
 	}
-	for w.Running() {
-		if err := cluster.Sleep(ctx, sampleWait/10); err != nil {
-			return err
-		}
-	}
-	if err := w.Err(); err != nil {
-		return fmt.Errorf("run the workload: %w: see %s", err, w.Log())
-	}
-	return nil
+	return h.wait(ctx, w)
 }
 
 // done waits until the producer has published everything. It reads the producer's metrics only after no ack has arrived
 // for a while, because a page costs the producer time.
-func (h *hostRun) done(ctx context.Context, before *hostCounters, began time.Time, calls int) (after hostCounters,
-	err error) {
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+func (h *hostRun) done(ctx context.Context, before scrape.Page, began time.Time) (scrape.Page, error) {
+	for {
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(h.producer)); err != nil {
-			return after, err
+			return nil, err
 		}
-		if h.acks.silence(began) < quietTime {
+		if time.Since(began) < quietTime || time.Since(*h.acks.last.Load()) < quietTime {
 			continue
 		}
-		if after, err = h.counters(); err != nil {
-			return after, err
+		page, err := h.page()
+		if err != nil {
+			return nil, err
 		}
-		if after.lost > 0 || after.errors > before.errors {
-			return after,
-				fmt.Errorf("the producer lost %.0f events, and %.0f publishes failed: run with -keep, see its log",
-					after.lost, after.errors)
-		}
-		if whole := float64(calls * len(h.ops)); after.waiting == 0 && after.called-before.called == whole {
-			return after, nil
-		} else if time.Now().After(deadline) {
-			return after, fmt.Errorf("the producer has read %.0f of %.0f events, and %.0f batches are queued",
-				after.called-before.called, whole, after.waiting)
+		const total = "gputap_producer_events_total"
+		events := page.Sum(total, h.ops...) - before.Sum(total, h.ops...)
+		queued, lost := page.Sum("gputap_producer_spool_batches"), page.Sum("gputap_producer_events_lost_total")
+		switch {
+		case lost > 0:
+			return nil, fmt.Errorf("the producer lost %.0f events: see its log in %s", lost, h.Dir)
+		case events == hostRound && queued == 0:
+			return page, nil
+		case time.Since(began) > passLimit:
+			return nil, fmt.Errorf("the producer has read %.0f of %d events, and %.0f batches are queued", events,
+				hostRound, queued)
 		}
 	}
 }
 
 // publishRaw is a pass of a raw publisher, whose messages are then purged.
-func (h *hostRun) publishRaw(ctx context.Context, round, window int) (*pass, error) {
-	to := h.subject("raw")
-	c, p, err := h.publisher(ctx, h.latest.first, h.latest.last, window, to, hostName)
+func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	if p.Messages != h.latest.Messages {
-		return nil, fmt.Errorf("a raw publisher found %.0f of the producer's %.0f messages", p.Messages,
-			h.latest.Messages)
-	}
-	p.Round, p.Window, p.Events = round, window, h.latest.Events
-	h.print(p)
-	return p, errors.Join(c.Stop(syscall.SIGTERM, time.Minute), h.purgeRaw(ctx, to, p.Messages))
-}
-
-// publisher starts a raw publisher of stored messages and waits until it has published them.
-func (h *hostRun) publisher(ctx context.Context, first, last uint64, window int, to, host string) (*cluster.Process,
-	*pass, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	c := &cluster.Process{Name: "publish", CPUs: h.hostCPUs, Dir: h.Dir, Out: h.Path("publish.out"), Args: []string{
-		self, "publish", "-nats.url", h.url, "-first", fmt.Sprint(first), "-last", fmt.Sprint(last),
-		"-from", h.subject(h.kind.String()), "-to", to, "-host", host, "-window", strconv.Itoa(window),
+	to := strings.TrimSuffix(h.subject(hostName), h.kind.String()) + "raw"
+	p := &cluster.Process{Name: "publish", CPUs: h.simulatorCPUs, Out: h.Path("publish.out"), Args: []string{
+		self, "publish", h.url, fmt.Sprint(h.first), fmt.Sprint(h.last), h.subject(hostName), to, fmt.Sprint(window),
 	}}
-	if err := h.start(c); err != nil {
-		return nil, nil, err
+	if err := h.start(p); err != nil {
+		return nil, err
 	}
-	if _, err := h.until(ctx, c, func(ready bool, _ *published) bool { return ready }); err != nil {
-		return nil, nil, err
-	}
-	begin, err := h.read(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	c.Signal(syscall.SIGUSR1)
-	done, err := h.until(ctx, c, func(_ bool, done *published) bool { return done != nil })
-	if err != nil {
-		return nil, nil, err
-	}
-	end, err := h.read(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	at, err := h.acks.of(ctx, done.Last)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, &pass{
-		use: begin.until(end), Took: at.Sub(time.Unix(0, done.Began)).Seconds(),
-		Messages: float64(done.Messages), Bytes: float64(done.Bytes),
-	}, nil
-}
-
-// until waits until a publisher has printed enough.
-func (h *hostRun) until(
-	ctx context.Context, p *cluster.Process, enough func(ready bool, done *published) bool,
-) (*published, error) {
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		isReady, done, err := readPublisher(p)
-		if err != nil || enough(isReady, done) {
-			return done, err
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%s makes no progress: run with -keep and see its log", p.Name)
-		}
+	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Out) {
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(p)); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// count returns how many messages of a subject are stored.
-func (h *hostRun) count(ctx context.Context, subject string) (float64, error) {
-	info, err := h.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	u, err := h.using(func() error {
+		p.Signal(syscall.SIGUSR1)
+		return h.wait(ctx, p)
+	}, p)
 	if err != nil {
-		return 0, fmt.Errorf("count messages: %w", err)
+		return nil, err
 	}
-	return float64(info.State.Subjects[subject]), nil
+	result := &pass{use: u, events: hostRound}
+	text, err := os.ReadFile(p.Out)
+	if err == nil {
+		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), "ready")), &result.published)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the result of a raw publisher: %w", err)
+	}
+	return result, h.stream.Purge(ctx, jetstream.WithPurgeSubject(to))
 }
 
-// purgeRaw checks how many messages a raw publisher has stored, and purges them.
-func (h *hostRun) purgeRaw(ctx context.Context, subject string, want float64) error {
-	if n, err := h.count(ctx, subject); err != nil || n != want {
-		return errors.Join(err, fmt.Errorf("%.0f of %.0f raw messages are stored", n, want))
-	}
-	return h.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+// acks knows when the producer received its last ack: a separate subscriber receives every ack that the producer
+// receives. A message's own timestamp would not do: the leader sets it before the message is replicated.
+type acks struct {
+	nc   *nats.Conn
+	last atomic.Pointer[time.Time]
 }
 
-func (h *hostRun) print(p *pass) {
-	who := "producer"
-	if p.Window > 0 {
-		who = fmt.Sprintf("raw publisher, %d in flight", p.Window)
+func watchAcks(url string) (*acks, error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, err
 	}
-	h.Say("%s, round %d, %s: %.2f M events/s, %.0f messages of %.0f bytes in %.3f s",
-		h.function, p.Round, who, p.Events/p.Took/1e6, p.Messages, p.Bytes/p.Messages, p.Took)
+	a := &acks{nc: nc}
+	a.last.Store(&time.Time{})
+	_, err = nc.Subscribe("_INBOX."+hostCluster+".>", func(m *nats.Msg) {
+		if now := time.Now(); bytes.Contains(m.Data, []byte(schema.StreamName(0))) {
+			a.last.Store(&now)
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("watch acks: %w", err)
+	}
+	return a, nil
 }

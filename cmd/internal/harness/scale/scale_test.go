@@ -21,7 +21,6 @@ func TestFlags(t *testing.T) {
 		"no number":                {"-instance-cpus x", "-instance-cpus"},
 		"two CPUs each":            {"-instance-cpus 10-11,12-13", ""},
 		"an incomplete range":      {"-instance-cpus 10-11,", "-instance-cpus"},
-		"unknown fold":             {"-folds leek", `"leek"`},
 		"no instance":              {"-instances 1,0", "-instances"},
 		"too many":                 {"-shards 4 -instances 5", "-instances"},
 		"no rate":                  {"-live-rates 200e3,", "-live-rates"},
@@ -30,7 +29,6 @@ func TestFlags(t *testing.T) {
 		"a host with 16 shards":    {"-host-events 10e6", "-shards 1"},
 		"too few events of a host": {"-shards 1 -host-events 10", "-host-events"},
 		"unknown call":             {"-shards 1 -host-events 10e6 -host-calls lunch", `"lunch"`},
-		"no number for a host":     {"-shards 1 -host-events 10e6 -host-cpus x", "-host-cpus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(strings.Fields(c.args))
@@ -41,33 +39,18 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestCPURange(t *testing.T) {
-	cpus, err := cpuRange("6-9")
-	if err != nil || !slices.Equal(cpus, []int{6, 7, 8, 9}) || cpuNames(cpus,
-		[]int{2}) != "6–9, 2" || cpuNames() != "" || cpuNames(nil) != "all" {
-		t.Fatalf("got %v, %v", cpus, err)
-	}
-}
-
-func TestNumbers(t *testing.T) {
-	for most, want := range map[int][]int{1: {1}, 3: {1, 2}, 16: {1, 2, 4}} {
-		if list, err := numbers("", most); err != nil || !slices.Equal(list, want) {
-			t.Errorf("up to %d: %v, %v", most, list, err)
+func TestDefaults(t *testing.T) {
+	for shards, want := range map[string][]int{"1": {1}, "3": {1, 2}, "16": {1, 2, 4}} {
+		o, err := parse([]string{"-shards", shards, "-instance-cpus", "6-8"})
+		if err != nil || !slices.Equal(o.instances, want) ||
+			!slices.EqualFunc(o.instanceCPUs, [][]int{{6}, {7}, {8}}, slices.Equal[[]int]) {
+			t.Errorf("%s shards: %v on %v, %v", shards, o.instances, o.instanceCPUs, err)
 		}
 	}
 }
 
-func TestCPUsEach(t *testing.T) {
-	for text, want := range map[string][][]int{"10-12": {{10}, {11}, {12}}, "1": {{1}},
-		"10-11,12-13": {{10, 11}, {12, 13}}} {
-		if each, err := cpusEach(text); err != nil || !slices.EqualFunc(each, want, slices.Equal[[]int]) {
-			t.Errorf("%s: got %v, %v, want %v", text, each, err, want)
-		}
-	}
-}
-
-// TestReadCountersSumsShards: each metric is summed over all shards.
-func TestReadCountersSumsShards(t *testing.T) {
+// TestSampleSumsShards: each metric is summed over all shards and instances.
+func TestSampleSumsShards(t *testing.T) {
 	const page = `# HELP gputap_consumer_batches_total Messages dealt with, by outcome.
 gputap_consumer_batches_total{consumer="leak",result="ok",shard="000"} 100
 gputap_consumer_batches_total{consumer="leak",result="duplicate",shard="000"} 3
@@ -80,19 +63,15 @@ gputap_consumer_lag_messages{consumer="leak",shard="001"} 1
 gputap_consumer_owned_shards{consumer="leak"} 2
 gputap_consumer_leases_lost_total{consumer="leak"} 4
 gputap_memory_live_bytes{hostname="h"} 9
-gputap_consumer_noop_bytes_total 13
-gputap_consumer_noop_seconds 0.5
 `
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_,
-			_ = w.Write([]byte(page))
+		_, _ = w.Write([]byte(page))
 	}))
 	defer server.Close()
-	c, err := readCounters(server.URL)
-	want := counters{batches: 105, rejected: 2, events: 1_000_005, missing: 7, lag: 12, leases: 4, bytes: 13,
-		seconds: 0.5}
-	if err != nil || c != want {
-		t.Fatalf("got %+v, %v, want %+v", c, err, want)
+	got, err := (&bench{}).sample(&instances{urls: []string{server.URL, server.URL}})
+	want := counters{messages: 210, rejected: 4, events: 2_000_010, missing: 14, lag: 24, leases: 8}
+	if err != nil || got.counters != want {
+		t.Fatalf("got %+v, %v, want %+v", got.counters, err, want)
 	}
 }
 
@@ -100,7 +79,7 @@ gputap_consumer_noop_seconds 0.5
 func TestWindowLeavesOutTheEdges(t *testing.T) {
 	var list []sample
 	for _, messages := range []float64{0, 5, 9, 12, 50, 88, 91, 100} {
-		list = append(list, sample{sum: counters{batches: messages}})
+		list = append(list, sample{counters: counters{messages: messages}})
 	}
 	if first, last := window(list, 100); first != 3 || last != 5 {
 		t.Fatalf("from %d to %d, want 3 to 5", first, last)
@@ -110,35 +89,11 @@ func TestWindowLeavesOutTheEdges(t *testing.T) {
 	}
 }
 
-// TestLimitNamesBusyProcess: a limit has less than a tenth of its own CPUs left.
-func TestLimitNamesBusyProcess(t *testing.T) {
-	b := &bench{options: options{nodeCPUs: [nodes][]int{{0, 1}, {2, 3}, {4, 5}}}}
-	for name, c := range map[string]struct {
-		cpu  []float64
-		node [nodes]float64
-		idle float64
-		want string
-	}{
-		"an instance": {[]float64{9.5}, [nodes]float64{10, 10, 10}, 0.5, "the instances (1 of 1)"},
-		"a node":      {[]float64{5}, [nodes]float64{10, 19, 10}, 0.5, "node 1"},
-		"both":        {[]float64{9.5}, [nodes]float64{18.5, 10, 10}, 0.5, "the instances (1 of 1), node 0"},
-		"the machine": {[]float64{5}, [nodes]float64{5, 5, 5}, 0.05, "all CPUs of the machine"},
-		"nothing":     {[]float64{8}, [nodes]float64{10, 10, 10}, 0.5, "no CPU"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := use{Seconds: 10, CPU: c.cpu, NodeCPU: c.node, Idle: c.idle}
-			if got := b.limit(&u, "the instances", [][]int{{10}}); got != c.want {
-				t.Fatalf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 func TestUseIsTheDifferenceOfReadings(t *testing.T) {
 	now := time.Now()
 	a, b := reading{at: now, in: 5, idle: 1, time: 10}, reading{at: now.Add(2 * time.Second), in: 25, idle: 6, time: 20}
 	b.nodes[1].CPU = time.Second
-	if u := a.until(b); u.Seconds != 2 || u.NodeIn != 20 || u.Idle != 0.5 || u.NodeCPU != [nodes]float64{0, 1, 0} {
+	if u := a.until(b); u.seconds != 2 || u.in != 20 || u.idle != 0.5 || u.nodes != [nodes]float64{0, 1, 0} {
 		t.Fatalf("got %+v", u)
 	}
 }
