@@ -66,7 +66,8 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	send := samples(out)
 	for op := range m.events {
 		if n := m.events[op].Load(); n > 0 {
-			send.counter("events_total", "Events read from the rings, by what the call does.", n, "op", schema.Op(op).String())
+			send.counter("events_total", "Events read from the rings, by what the call does.", n,
+				"op", schema.Op(op).String())
 		}
 	}
 	for cause := range m.lost {
@@ -114,7 +115,8 @@ func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
 	send.counter("outbox_dropped_batches_total",
 		"Batches evicted because of producer.outbox_max_bytes; their events count as lost.", l.outbox.Dropped)
 	send.counter("outbox_write_errors_total", "Failed writes to the outbox.", l.outbox.WriteErrors)
-	send.counter("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.", l.outbox.Corrupt)
+	send.counter("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.",
+		l.outbox.Corrupt)
 	send.gauge("outbox_writable", "1 while the outbox can be written; 0 while only memory holds batches.",
 		oneIf(l.outbox.Writable))
 }

@@ -34,7 +34,8 @@ func TestSpoolKeepsMemoryFromLaunches(t *testing.T) {
 	push(s, schema.KindMemory, 100, 10)
 	push(s, schema.KindMemory, 100, 10)
 	push(s, schema.KindLaunch, 200, 100) // the older launches go, and it does not fit
-	if l := s.level(); l.droppedEvents != 101 || s.waiting(schema.KindMemory) != 2 || s.waiting(schema.KindLaunch) != 0 {
+	if l := s.level(); l.droppedEvents != 101 || s.waiting(schema.KindMemory) != 2 ||
+		s.waiting(schema.KindLaunch) != 0 {
 		t.Errorf("level %+v, want the launches given up and both memory batches kept", l)
 	}
 	push(s, schema.KindLaunch, 100, 1)

@@ -95,7 +95,9 @@ func copyDir(t testing.TB, dir string) string {
 
 // pushID pushes a batch with as many events as its seq.
 func pushID(s *spool, kind schema.Kind, id int) {
-	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000), encoded{seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id)})
+	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000), encoded{
+		seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id),
+	})
 }
 
 // try returns the batch that next would return at once; nil if there is none.
@@ -113,7 +115,8 @@ func takeAll(t testing.TB, s *spool, kind schema.Kind) (ids []int) {
 	t.Helper()
 	for e := try(t, s, kind); e != nil; e = try(t, s, kind) {
 		id := int(e.seq)
-		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) || e.last != schema.KTime(id) {
+		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) ||
+			e.last != schema.KTime(id) {
 			t.Fatalf("batch %d is not what was pushed: %d events, times %d and %d", id, e.events, e.at, e.last)
 		}
 		ids = append(ids, id)
@@ -178,7 +181,9 @@ func TestFailedDisk(t *testing.T) {
 			pushID(s, schema.KindMemory, 2)
 			<-s.wake[schema.KindMemory]
 			mend := breakDisk(t, s, dir)
-			awaits(t, "the publisher is woken when the disk fails", func() bool { return len(s.wake[schema.KindMemory]) > 0 })
+			awaits(t, "the publisher is woken when the disk fails", func() bool {
+				return len(s.wake[schema.KindMemory]) > 0
+			})
 			if s.storeRound() {
 				t.Error("a failed disk is written")
 			}
@@ -212,8 +217,8 @@ func TestFailedDisk(t *testing.T) {
 	}
 }
 
-// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice when it
-// answers.
+// TestSilentDisk: a batch that is being written goes out from memory while the disk is silent, and does not come twice
+// when it answers.
 func TestSilentDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -384,7 +389,8 @@ func TestOpenBatchesAreShort(t *testing.T) {
 			closed bool
 		}{{900e6, false}, {1100e6, disk}} {
 			if b.closeDue(tt.now); (len(s.queues[schema.KindLaunch]) == 2) != tt.closed {
-				t.Errorf("outbox %v: after %d ms there are %d batches", disk, tt.now/1e6, len(s.queues[schema.KindLaunch]))
+				t.Errorf("outbox %v: after %d ms there are %d batches",
+					disk, tt.now/1e6, len(s.queues[schema.KindLaunch]))
 			}
 		}
 	}
@@ -411,7 +417,9 @@ func newUnreliableNATS(t *testing.T) *unreliableNATS {
 
 func (b *unreliableNATS) start() {
 	b.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -434,7 +442,8 @@ func (b *unreliableNATS) stop() {
 
 // connect works while the server is stopped, too.
 func (b *unreliableNATS) connect() jetstream.JetStream {
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
 	if err != nil {
 		b.t.Fatal(err)
@@ -493,7 +502,9 @@ func (r *life) send(n int, sent *[schema.NumKinds][][]byte) {
 			b.Shape(schema.LaunchShape{Func: b.Func(schema.Func{Name: "k"})})
 			for i := range 100 {
 				if kind == schema.KindMemory {
-					b.AddMemory(&schema.Memory{Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i)})
+					b.AddMemory(&schema.Memory{
+						Time: schema.KTime(i + 1), Ptr: uint64(i) * 0x9e3779b97f4a7c15, Bytes: uint64(i),
+					})
 				} else {
 					b.AddLaunch(&schema.Launch{Time: schema.KTime(i + 1)})
 				}
@@ -573,8 +584,8 @@ func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]b
 	return twice
 }
 
-// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots. Then
-// everything comes, run after run.
+// TestOutboxOverRestartAndReboot: NATS is unreachable while a producer ends, another one crashes and the host reboots.
+// Then everything comes, run after run.
 func TestOutboxOverRestartAndReboot(t *testing.T) {
 	bus, dir := newUnreliableNATS(t), t.TempDir()
 	var sent [schema.NumKinds][][]byte

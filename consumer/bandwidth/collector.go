@@ -96,5 +96,5 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Meter) page() map[series]sum {
-	return m.moves.Page(func(s series) series { return series{s.Workload.Page(), s.row, s.async} })
+	return m.moves.Page(func(s series) series { return series{s.Page(), s.row, s.async} })
 }

@@ -30,7 +30,7 @@ func (m *Meter) codeShard(c *snapshot.Codec) {
 
 func (m *Meter) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 	m.moves.CodeHost(c, id, 9, func(k *series) {
-		k.Workload.Code(c, id)
+		k.Code(c, id)
 		k.codeRow(c)
 	})
 	m.waits.CodeHost(c, id, 6, func(w *process.Workload) { w.Code(c, id) })

@@ -298,7 +298,8 @@ func FuzzSegment(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, segment.Name{Kind: memory, Number: 1 << 32}.String()), data, 0o600); err != nil {
+		path := filepath.Join(dir, segment.Name{Kind: memory, Number: 1 << 32}.String())
+		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		o := open(t, options(dir))

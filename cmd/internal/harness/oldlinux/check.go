@@ -62,7 +62,8 @@ func initMain() {
 	}
 	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	release := string(text)
-	// Ubuntu's default, 4, requires CAP_SYS_ADMIN for perf events, which gputap needs where it may not use uprobe_multi.
+	// Ubuntu's default, 4, requires CAP_SYS_ADMIN for perf events. gputap needs them where it may not use
+	// uprobe_multi.
 	if err == nil && !strings.HasPrefix(release, confinedKilled) {
 		err = os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0)
 	}

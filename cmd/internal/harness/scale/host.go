@@ -121,7 +121,8 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	}
 	return cluster.Until(ctx, startLimit, func() error {
 		page, err := h.page()
-		probes, batches := page.Sum("gputap_producer_attached_probes"), page.Sum("gputap_producer_batches_total", "acked")
+		probes := page.Sum("gputap_producer_attached_probes")
+		batches := page.Sum("gputap_producer_batches_total", "acked")
 		if err == nil && (probes == 0 || batches == 0) {
 			err = errors.New("the producer has not attached its probes and sent its first heartbeat")
 		}

@@ -97,7 +97,8 @@ func TestPublishersStoreTheSameBytes(t *testing.T) {
 		}
 		last += uint64(len(want))
 		if err := watch.nc.Flush(); err != nil || !watch.last.Load().After(began) {
-			t.Errorf("%s: the last ack was seen at %s, %v, and publishing began at %s", name, watch.last.Load(), err, began)
+			t.Errorf("%s: the last ack was seen at %s, %v, and publishing began at %s",
+				name, watch.last.Load(), err, began)
 		}
 	}
 }

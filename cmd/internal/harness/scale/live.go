@@ -115,7 +115,8 @@ func (b *bench) span(ctx context.Context, simulator *cluster.Process, list ...*i
 			return err
 		}
 		for until := time.Now().Add(b.liveSpan); time.Now().Before(until); {
-			if err := errors.Join(look(), cluster.Sleep(ctx, sampleWait), cluster.CheckRunning(processes...)); err != nil {
+			err := errors.Join(look(), cluster.Sleep(ctx, sampleWait), cluster.CheckRunning(processes...))
+			if err != nil {
 				return err
 			}
 		}

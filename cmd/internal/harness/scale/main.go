@@ -76,7 +76,8 @@ func parse(args []string) (o options, err error) {
 			return err
 		})
 	listVar(flags, &o.instanceCPUs, "instance-cpus",
-		"CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two (default 0-1)",
+		"CPUs of the instances, in rotation: 10-13 gives each instance one CPU, 10-11,12-13 gives each two "+
+			"(default 0-1)",
 		cpuRange)
 	flags.Float64Var(&o.hostEvents, "host-events", 0,
 		"measure a real producer and raw publishers instead, with this many events of one shard; needs root")

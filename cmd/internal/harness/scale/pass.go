@@ -93,7 +93,9 @@ func (h *hostRun) storedOf(ctx context.Context) (messages float64, last uint64, 
 // call runs a program that calls the stub, on the producer's CPUs.
 func (h *hostRun) call(ctx context.Context) error {
 	w := &cluster.Process{
-		Name: workload, CPUs: h.simulatorCPUs, Env: []string{"LD_LIBRARY_PATH=" + filepath.Dir(h.stub())}, Args: []string{
+		Name: workload, CPUs: h.simulatorCPUs,
+		Env: []string{"LD_LIBRARY_PATH=" + filepath.Dir(h.stub())},
+		Args: []string{
 			filepath.Join(h.stubs, workload), "bench", h.function, "--count", strconv.Itoa(hostRound / len(h.ops)),
 		},
 	}
