@@ -48,8 +48,11 @@ test: build stub ## run the tests that need no root and no GPU
 	CGO_ENABLED=0 GPUTAP_BIN=$(CURDIR)/bin VERSION=$(VERSION) \
 		$(GO) test -trimpath -vet=off -ldflags "-s -w" ./...
 
+# The packages that have tests with the build tag bpf.
+BPF_TESTS = $(sort $(patsubst %/,./%,$(dir $(shell git grep -lE '^//go:build .*\bbpf\b' -- '*_test.go'))))
 test-bpf: build stub ## run the tests through real uprobes (root); GPUTAP_REQUIRE_BPF=1 turns skips into failures
-	$(GO) test -count=1 -p 1 -tags bpf -timeout 30m ./bpf ./producer/... ./cmd/... ./docs
+	CGO_ENABLED=0 GPUTAP_BIN=$(CURDIR)/bin VERSION=$(VERSION) \
+		$(GO) test -trimpath -vet=off -ldflags "-s -w" -count=1 -p 1 -tags bpf -timeout 30m $(BPF_TESTS)
 
 test-soak: stub ## run the large and slow tests, which are in files with the build tag soak
 	@files=$$(git grep -lE '^//go:build .*\bsoak\b' -- '*_test.go') || { echo 'no test has the build tag soak'; exit 0; }; \

@@ -2,4 +2,4 @@
 
 package docs
 
-const privileged = true // commands behind sudo run too
+const privileged = true // the pages with sudo run

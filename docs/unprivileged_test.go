@@ -2,4 +2,4 @@
 
 package docs
 
-const privileged = false // commands behind sudo run with the build tag bpf
+const privileged = false // the pages without sudo run
