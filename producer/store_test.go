@@ -427,7 +427,8 @@ func (b *unreliableNATS) start() {
 	if b.s = s; !s.ReadyForConnections(10 * time.Second) {
 		b.t.Fatal("nats-server does not start")
 	}
-	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), eventbus.StreamOptions{MaxBytes: 1 << 30}); err != nil {
+	options := eventbus.StreamOptions{MaxBytes: 1 << 30}
+	if err := eventbus.EnsureStreams(b.t.Context(), b.connect(), options); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -444,7 +445,8 @@ func (b *unreliableNATS) stop() {
 func (b *unreliableNATS) connect() jetstream.JetStream {
 	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
-		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(20*time.Millisecond, 0), nats.ReconnectBufSize(-1))
+		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(20*time.Millisecond, 0),
+		nats.ReconnectBufSize(-1))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -467,7 +469,9 @@ type life struct {
 
 // startRun gives what it sends to sent too.
 func startRun(t *testing.T, bus *unreliableNATS, dir, boot string, number uint64) *life {
-	r := &life{t: t, header: schema.Header{Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number)}}
+	r := &life{t: t, header: schema.Header{
+		Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number),
+	}}
 	r.s = spoolAt(t, dir, 64<<10)
 	publishing, stopPublishing := context.WithCancel(context.Background())
 	storing, stopStoring := context.WithCancel(context.Background())
@@ -530,8 +534,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run. What
-// came twice comes behind what it is a copy of, in its run.
+// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run.
+// A second copy comes after the first, in its run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))

@@ -24,7 +24,9 @@ func fleetOf(t testing.TB, hosts int, perHost float64, seed uint64) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleet{life: l, Options: Options{Cluster: "sim", Seed: seed, Start: past, Hosts: hosts, BatchAge: time.Second}}
+	return &fleet{life: l, Options: Options{
+		Cluster: "sim", Seed: seed, Start: past, Hosts: hosts, BatchAge: time.Second,
+	}}
 }
 
 // play calls each with every batch of a host until a time.

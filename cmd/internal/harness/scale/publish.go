@@ -71,7 +71,8 @@ func loadMessages(ctx context.Context, js jetstream.JetStream, first, last uint6
 	r := cluster.Range{Stream: schema.StreamName(0), First: first, Last: last, Subject: from}
 	err = cluster.EachMessage(ctx, js, r, func(m jetstream.Msg) error {
 		if n := bytes.Count(m.Data(), []byte(hostName)); n != 1 || len(host) != len(hostName) {
-			return fmt.Errorf("put %s into a batch that contains the host name %s %d times, want once", host, hostName, n)
+			return fmt.Errorf("put %s into a batch that contains the host name %s %d times, want once",
+				host, hostName, n)
 		}
 		data := bytes.Replace(m.Data(), []byte(hostName), []byte(host), 1)
 		messages = append(messages, &nats.Msg{Subject: to, Data: data})
