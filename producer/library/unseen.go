@@ -1,6 +1,9 @@
 package library
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // relevant reports whether a function of the driver works on memory or submits work: gputap claims to see
 // those. Queries, attributes and advice are not.
@@ -29,18 +32,12 @@ func relevant(name string) bool {
 type Lookup func(library Inode, offset uint64) (symbol string, probed, known bool)
 
 // Images are the executable mappings of driver libraries in one process.
-type Images []region
+type Images []Mapping
 
 // ImagesOf reads the images of a process; none when it ended.
 func ImagesOf(pid uint32) Images {
-	regions, _ := regionsOf(pid)
-	var images Images
-	for _, r := range regions {
-		if r.executable && r.driver() {
-			images = append(images, r)
-		}
-	}
-	return images
+	libraries, _ := librariesOf(pid, pid)
+	return slices.DeleteFunc(libraries, func(m Mapping) bool { return !m.executable })
 }
 
 // Unseen names the function behind an address that a program asked for by name, when gputap does not see its calls. It
@@ -49,11 +46,11 @@ func (images Images) Unseen(name string, address uint64, lookup Lookup) string {
 	if !relevant(name) || address == 0 {
 		return ""
 	}
-	for _, r := range images {
-		if !r.contains(address) {
+	for _, m := range images {
+		if !m.contains(address) {
 			continue
 		}
-		symbol, probed, known := lookup(r.inode, address-r.Start+r.offset)
+		symbol, probed, known := lookup(m.Inode, address-m.Start+m.offset)
 		switch {
 		case !known || probed:
 			return ""
