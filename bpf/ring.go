@@ -65,8 +65,7 @@ func (r *Ring) Available() int { return int(r.Written() - r.at) }
 func (r *Ring) Written() uint64 { return atomic.LoadUint64(r.written) }
 
 // Next returns the next record before end, a result of Written, or nil if there is none. The record is in the ring,
-// 8-byte
-// aligned, and valid until Free.
+// 8-byte aligned, and valid until Free.
 func (r *Ring) Next(end uint64) []byte {
 	for r.at != end {
 		head := unsafe.Add(r.ring, r.at&(r.size-1))
