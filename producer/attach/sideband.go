@@ -64,11 +64,10 @@ func openSideband(apply func([]sideRecord)) (*sideband, error) {
 	if s.waiting, err = s.gate.SyscallConn(); err == nil {
 		err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, all, &unix.EpollEvent{Fd: int32(all)})
 	}
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("create epoll: %w", err)
+	if err == nil {
+		err = s.follow()
 	}
-	if err := s.follow(); err != nil {
+	if err != nil {
 		s.close()
 		return nil, err
 	}
