@@ -69,7 +69,11 @@ func (t *Tap) probeEach(
 	for i, address := range at.Addresses {
 		l, err := attach("", t.coll.Programs[program], &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
 		if err == nil {
-			err = p.hold(l)
+			p.links = append(p.links, l)
+			var event *os.File
+			if event, err = l.(link.PerfEvent).PerfEvent(); err == nil { // each uprobe of one address is a perf event
+				p.events = append(p.events, event)
+			}
 		}
 		if err != nil {
 			_ = p.Close()
@@ -87,20 +91,6 @@ func explainEvent(err error) error {
 	}
 	return fmt.Errorf("%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; "+
 		"Linux 6.6 and later does not)", err, Release())
-}
-
-func (p *perfProbe) hold(l link.Link) error {
-	p.links = append(p.links, l)
-	holder, ok := l.(link.PerfEvent)
-	if !ok {
-		return fmt.Errorf("%T has no perf event", l)
-	}
-	event, err := holder.PerfEvent()
-	if err != nil {
-		return err
-	}
-	p.events = append(p.events, event)
-	return nil
 }
 
 // detachedAtOnce limits the threads that wait for Linux to detach a program.

@@ -133,9 +133,8 @@ func (p *Probes) find(id library.File) *attached {
 	for {
 		p.mu.Lock()
 		l := p.lookup(id)
-		ready := l == nil || l.closed == nil
 		p.mu.Unlock()
-		if ready {
+		if l == nil || l.closed == nil {
 			return l
 		}
 		<-l.closed // two sets of probes would record each call twice

@@ -14,8 +14,7 @@ type programs struct {
 	kind  uint16 // bpf.Record…
 }
 
-// programsOfShape has the shapes that do not follow the rule of programsOf. Where kind is 0, the op decides what runs at
-// the return.
+// programsOfShape has the shapes with programs of their own. Where kind is 0, the op decides what runs at the return.
 var programsOfShape = map[schema.Shape]programs{
 	schema.ShapeNone:        {kind: bpf.RecordEnd}, // a process event: no call of a library
 	schema.ShapeLaunch:      {entry: bpf.TapProgLaunchEnter, kind: bpf.RecordLaunch},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -242,14 +241,12 @@ func onlineCPUs() ([]int, error) {
 	}
 	var list []int
 	for part := range strings.SplitSeq(line, ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		if !ranged {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil {
+		var first, last int
+		switch n, _ := fmt.Sscanf(part, "%d-%d", &first, &last); n {
+		case 0:
 			return nil, fmt.Errorf("list CPUs: %q", line)
+		case 1:
+			last = first
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			list = append(list, cpu)

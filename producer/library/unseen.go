@@ -5,26 +5,21 @@ import (
 	"strings"
 )
 
-// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see
-// those. Queries, attributes and advice are not.
+// queries begin the names of functions that neither work on memory nor submit work, among those that acting includes.
+var queries = []string{
+	"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",
+}
+
+var acting = []string{
+	"cuMem", "cuLaunch", "cuGraphLaunch", "cuGraphAdd", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
+	"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuIpc", "cuImportExternalMemory", "cuMulticast",
+	"cuCtxCreate", "cuCtxDestroy", "cuDevicePrimaryCtxRe",
+}
+
+// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see those.
 func relevant(name string) bool {
-	for _, prefix := range []string{
-		"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return false
-		}
-	}
-	for _, prefix := range []string{
-		"cuMem", "cuLaunch", "cuGraphLaunch", "cuGraphAdd", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
-		"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuIpc", "cuImportExternalMemory", "cuMulticast",
-		"cuCtxCreate", "cuCtxDestroy", "cuDevicePrimaryCtxRe",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return slices.ContainsFunc(acting, begins) && !slices.ContainsFunc(queries, begins)
 }
 
 // Lookup finds the exported function at an offset of a library file, "" when none begins there. known is false for a
