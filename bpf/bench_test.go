@@ -104,14 +104,14 @@ func nsPerCall(b *testing.B, v variant, threads int) float64 {
 	}
 	options := &link.UprobeMultiOptions{Cookies: []uint64{2 | uint64(v.shape)<<CookieShape}}
 	if v.entry != "" {
-		l, err := ex.UprobeMulti([]string{"stubNop"}, tap.Program(v.entry), options)
+		l, err := ex.UprobeMulti([]string{"stubNop"}, tap.coll.Programs[v.entry], options)
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer l.Close()
 	}
 	if v.exit != "" {
-		l, err := ex.UretprobeMulti([]string{"stubNop"}, tap.Program(v.exit), options)
+		l, err := ex.UretprobeMulti([]string{"stubNop"}, tap.coll.Programs[v.exit], options)
 		if err != nil {
 			b.Fatal(err)
 		}

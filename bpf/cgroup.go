@@ -41,8 +41,7 @@ func WatchCgroups() (*CgroupWatch, error) {
 		w.Close()
 		return nil, fmt.Errorf("open ring of control groups: %w", err)
 	}
-	w.link, err = link.AttachTracing(link.TracingOptions{Program: w.coll.Programs[CgroupProgCgroupMade]})
-	if err != nil {
+	if w.link, err = link.AttachTracing(link.TracingOptions{Program: w.coll.Programs[CgroupProgCgroupMade]}); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("attach %s: %w", CgroupProgCgroupMade, err)
 	}
@@ -50,17 +49,13 @@ func WatchCgroups() (*CgroupWatch, error) {
 }
 
 // Next waits for the next group. It returns the group's id and its path from the root of the hierarchy. The directory
-// may
-// not be visible yet. The error is os.ErrDeadlineExceeded after the deadline and os.ErrClosed after Close.
+// may not be visible yet. The error is os.ErrDeadlineExceeded after the deadline and os.ErrClosed after Close.
 func (w *CgroupWatch) Next(deadline time.Time) (id uint64, path string, err error) {
 	w.ring.SetDeadline(deadline)
 	if err := w.ring.ReadInto(&w.record); err != nil {
 		return 0, "", err
 	}
-	r := As[CgroupRecord](w.record.RawSample)
-	if r == nil {
-		return 0, "", fmt.Errorf("read a control group: the record has only %d bytes", len(w.record.RawSample))
-	}
+	r := As[CgroupRecord](w.record.RawSample) // the programs write no other record
 	name, _, _ := bytes.Cut(r.Path[:min(r.PathBytes, uint64(len(r.Path)))], []byte{0})
 	return r.ID, string(name), nil
 }

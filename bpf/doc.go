@@ -1,6 +1,5 @@
 // Package bpf contains the programs that run in Linux and their loader. A pair of programs, entry and return, serves
-// the
-// calls of schema.Calls that write the same record type.
+// the calls of schema.Calls that write the same record type.
 //
 // The least Linux is 5.15 (attach cookies), with BTF. Programs attach to a library file, with uprobe_multi on Linux 6.6
 // and later, else with one perf event per symbol. The attach cookie contains the row of schema.Calls.

@@ -38,27 +38,31 @@ const CommBytes = 15
 // apply sets the filter in programs before they are loaded.
 func (f *Filter) apply(spec *ebpf.CollectionSpec) error {
 	active := uint32(f.Cgroups)
-	fill := func(name string, bit uint32, entries []ebpf.MapKV) {
-		if len(entries) > 0 {
-			active |= bit
-			spec.Maps[name].Contents, spec.Maps[name].MaxEntries = entries, uint32(len(entries))
+	set := func(name string, bit uint32, entries map[any]any) {
+		if len(entries) == 0 {
+			return
+		}
+		active |= bit
+		spec.Maps[name].MaxEntries = uint32(len(entries))
+		for key, value := range entries {
+			spec.Maps[name].Contents = append(spec.Maps[name].Contents, ebpf.MapKV{Key: key, Value: value})
 		}
 	}
-	var comms, pids, uids []ebpf.MapKV
-	for _, comm := range unique(f.Comms) {
+	comms, pids, uids := map[any]any{}, map[any]any{}, map[any]any{}
+	for _, comm := range f.Comms {
 		var key [CommBytes + 1]byte
 		copy(key[:CommBytes], comm)
-		comms = append(comms, ebpf.MapKV{Key: key, Value: uint8(1)})
+		comms[key] = uint8(1)
 	}
 	for pid, ticks := range f.PIDs {
-		pids = append(pids, ebpf.MapKV{Key: pid, Value: ticks})
+		pids[pid] = ticks
 	}
-	for _, uid := range unique(f.UIDs) {
-		uids = append(uids, ebpf.MapKV{Key: uid, Value: uint8(1)})
+	for _, uid := range f.UIDs {
+		uids[uid] = uint8(1)
 	}
-	fill(TapMapFilterComms, filterComm, comms)
-	fill(TapMapFilterPids, filterPID, pids)
-	fill(TapMapFilterUids, filterUID, uids)
+	set(TapMapFilterComms, filterComm, comms)
+	set(TapMapFilterPids, filterPID, pids)
+	set(TapMapFilterUids, filterUID, uids)
 	if f.Cgroups != 0 {
 		spec.Maps[TapMapFilterCgroups].MaxEntries = maxCgroups
 	}
@@ -68,21 +72,8 @@ func (f *Filter) apply(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-func unique[T comparable](list []T) []T {
-	var once []T
-	seen := map[T]bool{}
-	for _, v := range list {
-		if !seen[v] {
-			seen[v] = true
-			once = append(once, v)
-		}
-	}
-	return once
-}
-
 // MeetCgroup sets the conditions that a control group of version 2 and all groups inside it meet. id is the inode of
-// the
-// group. Other goroutines may call MeetCgroup and ForgetCgroup at any time.
+// the group. Other goroutines may call MeetCgroup and ForgetCgroup at any time.
 func (t *Tap) MeetCgroup(id uint64, conditions uint8) error {
 	if err := t.coll.Maps[TapMapFilterCgroups].Put(id, conditions); err != nil {
 		return fmt.Errorf("add a control group to the filter: %w", err)

@@ -30,12 +30,12 @@ func tapped(t *testing.T, filter Filter) *Tap {
 	}
 	functions := []string{"cuMemAlloc_v2", "cuMemFree_v2"}
 	options := &link.UprobeMultiOptions{Cookies: make([]uint64, len(functions))}
-	exit, err := ex.UretprobeMulti(functions, tap.Program(TapProgMemoryExit), options)
+	exit, err := ex.UretprobeMulti(functions, tap.coll.Programs[TapProgMemoryExit], options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = exit.Close() })
-	entry, err := ex.UprobeMulti(functions, tap.Program(TapProgCallEnter), options)
+	entry, err := ex.UprobeMulti(functions, tap.coll.Programs[TapProgCallEnter], options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func callersIn(t *testing.T, tap *Tap) []uint32 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tgid := HeadOf(record.RawSample).TGID; !slices.Contains(callers, tgid) {
+		if tgid := As[Head](record.RawSample).TGID; !slices.Contains(callers, tgid) {
 			callers = append(callers, tgid)
 		}
 	}

@@ -42,7 +42,7 @@ func (t *Tap) Probe(ex *link.Executable, program string, side Side, at *link.Upr
 	if side == Return {
 		attach = ex.UretprobeMulti
 	}
-	l, err := attach(nil, t.Program(program), at)
+	l, err := attach(nil, t.coll.Programs[program], at)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -67,9 +67,13 @@ func (t *Tap) probeEach(
 	}
 	p := &perfProbe{removal: &t.removal}
 	for i, address := range at.Addresses {
-		l, err := attach("", t.Program(program), &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
+		l, err := attach("", t.coll.Programs[program], &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
 		if err == nil {
-			err = p.hold(l)
+			p.links = append(p.links, l)
+			var event *os.File
+			if event, err = l.(link.PerfEvent).PerfEvent(); err == nil { // each uprobe of one address is a perf event
+				p.events = append(p.events, event)
+			}
 		}
 		if err != nil {
 			_ = p.Close()
@@ -80,31 +84,13 @@ func (t *Tap) probeEach(
 }
 
 // explainEvent adds the remedy for perf events. They need CAP_SYS_ADMIN since Linux 6.16 and the stable releases of
-// July
-// 2025 (CVE-2025-38466); on Debian and Ubuntu also before, if kernel.perf_event_paranoid is above 2.
+// July 2025 (CVE-2025-38466); on Debian and Ubuntu also before, if kernel.perf_event_paranoid is above 2.
 func explainEvent(err error) error {
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf(
-			"%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; "+
-				"Linux 6.6 and later does not)",
-			err, release(),
-		)
+	if !errors.Is(err, os.ErrPermission) {
+		return explain(err)
 	}
-	return explain(err)
-}
-
-func (p *perfProbe) hold(l link.Link) error {
-	p.links = append(p.links, l)
-	holder, ok := l.(link.PerfEvent)
-	if !ok {
-		return fmt.Errorf("%T has no perf event", l)
-	}
-	event, err := holder.PerfEvent()
-	if err != nil {
-		return err
-	}
-	p.events = append(p.events, event)
-	return nil
+	return fmt.Errorf("%w (run as root or with CAP_SYS_ADMIN: Linux %s requires it for perf events; "+
+		"Linux 6.6 and later does not)", err, Release())
 }
 
 // detachedAtOnce limits the threads that wait for Linux to detach a program.

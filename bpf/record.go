@@ -164,9 +164,6 @@ type CoverageRecord struct {
 	Name    [64]byte
 }
 
-// HeadOf returns the head of a raw record, nil if raw is too short. Like As it borrows raw.
-func HeadOf(raw []byte) *Head { return As[Head](raw) }
-
 // As returns raw as a record of type T, nil if raw is shorter. The result borrows raw, which must be 8-byte aligned, as
 // records in a ring are.
 func As[T any](raw []byte) *T {

@@ -64,9 +64,8 @@ func (r *Ring) Available() int { return int(r.Written() - r.at) }
 // Written returns the written position. The difference of two positions is a number of bytes.
 func (r *Ring) Written() uint64 { return atomic.LoadUint64(r.written) }
 
-// Next returns the next record before end, a result of Written, or nil if there is none. The record is in the ring,
-// 8-byte
-// aligned, and valid until Free.
+// Next returns the next record before end, a result of Written; nil at end. The record is in the ring, 8-byte aligned,
+// and valid until Free.
 func (r *Ring) Next(end uint64) []byte {
 	for r.at != end {
 		head := unsafe.Add(r.ring, r.at&(r.size-1))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // LostCauses is the number of loss counters, which have the order of schema.Loss.
@@ -103,9 +104,6 @@ func (t *Tap) WatchProcesses() error {
 	return nil
 }
 
-// Program returns the program of that name, nil if there is none.
-func (t *Tap) Program(name string) *ebpf.Program { return t.coll.Programs[name] }
-
 // Lost returns the sums of the loss counters of all CPUs. They only grow.
 func (t *Tap) Lost() (sum [LostCauses]uint64, err error) {
 	if err := t.coll.Maps[TapMapCpus].Lookup(uint32(0), &t.perCPU); err != nil {
@@ -137,25 +135,20 @@ func (t *Tap) Close() {
 func explain(err error) error {
 	var refused *ebpf.VerifierError
 	byVerifier := errors.As(err, &refused) && !errors.Is(err, syscall.EPERM)
-	if errors.Is(err, os.ErrPermission) && !byVerifier {
-		return fmt.Errorf(
-			"%w (run as root or with CAP_BPF and CAP_PERFMON; in a container also in its bounding set)", err,
-		)
+	remedy := ""
+	switch {
+	case errors.Is(err, os.ErrPermission) && !byVerifier:
+		remedy = "run as root or with CAP_BPF and CAP_PERFMON; in a container also in its bounding set"
+	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.E2BIG):
+		remedy = "no memory for a ring of that size: lower producer.ring_bytes"
+	case errors.Is(err, syscall.EMFILE):
+		remedy = "raise the limit of open files: LimitNOFILE of the service, or ulimit -n"
+	case byVerifier, errors.Is(err, ebpf.ErrNotSupported):
+		remedy = fmt.Sprintf("gputap needs Linux 5.15 or later with BTF; this is %s on %s", Release(), runtime.GOARCH)
+	default:
+		return err
 	}
-	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.E2BIG) {
-		return fmt.Errorf(
-			"%w (no memory for a ring of that size: lower producer.ring_bytes)", err,
-		)
-	}
-	if errors.Is(err, syscall.EMFILE) {
-		return fmt.Errorf("%w (raise the limit of open files: LimitNOFILE of the service, or ulimit -n)", err)
-	}
-	if byVerifier || errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf(
-			"%w (gputap needs Linux 5.15 or later with BTF; this is %s on %s)", err, release(), runtime.GOARCH,
-		)
-	}
-	return err
+	return fmt.Errorf("%w (%s)", err, remedy)
 }
 
 // spareFiles is the number of files that feature detection opens beside maps and programs.
@@ -175,10 +168,9 @@ func enoughFiles(more int) error {
 	return nil
 }
 
-func release() string {
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return "unknown"
-	}
-	return string(b[:len(b)-1])
+// Release returns the release of the running Linux; "" when it is unknown.
+func Release() string {
+	var name unix.Utsname
+	_ = unix.Uname(&name) // it fails only for a bad pointer
+	return unix.ByteSliceToString(name.Release[:])
 }

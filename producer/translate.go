@@ -57,7 +57,7 @@ func (t *translator) finish() {
 
 // handle takes one record: learn, then translate. It borrows raw.
 func (t *translator) handle(raw []byte) {
-	head := bpf.HeadOf(raw)
+	head := bpf.As[bpf.Head](raw)
 	ok := head != nil && int(head.Call) < len(schema.Calls) &&
 		(head.Type == bpf.RecordThread || head.Type == attach.RecordTypes[head.Call])
 	if ok {

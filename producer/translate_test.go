@@ -114,7 +114,7 @@ func TestRecordOfAnotherBuildIsMalformed(t *testing.T) {
 	for kind := range uint16(bpf.RecordCoverage + 3) {
 		for call := range schema.Calls {
 			clear(buf[:])
-			*bpf.HeadOf(raw) = bpf.Head{Type: kind, Call: uint16(call), TGID: 1 << 30, TID: 1 << 30}
+			*bpf.As[bpf.Head](raw) = bpf.Head{Type: kind, Call: uint16(call), TGID: 1 << 30, TID: 1 << 30}
 			r.handle(raw)
 			switch {
 			case kind == bpf.RecordThread, kind != 0 && kind == attach.RecordTypes[call]:

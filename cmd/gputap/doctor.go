@@ -210,7 +210,7 @@ func checkLibraries(named []string) (rows []finding) {
 }
 
 func checkLibrary(path string) finding {
-	l, err := library.Inspect(path)
+	l, _, err := library.Inspect(path)
 	if err != nil {
 		return fail("library", err.Error(), "check that the file is a CUDA driver library")
 	}

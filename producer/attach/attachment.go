@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/link"
@@ -52,16 +51,16 @@ func attachFile(tap *bpf.Tap, file *os.File, number uint64, name string, wanted 
 // while an entry that waits for ever would count as a loss.
 func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Site, wanted Features) error {
 	failed := map[schema.CallID]error{}
-	for _, g := range groupSites(sites, func(p programs) string { return p.exit }) {
-		a.returns = append(a.returns, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
-			return tap.Probe(ex, g.program, bpf.Return, at)
-		})...)
+	attach := func(side bpf.Side, program func(programs) string) (links []io.Closer) {
+		for name, group := range groupSites(sites, program) {
+			links = append(links, attachGroup(group, wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
+				return tap.Probe(ex, name, side, at)
+			})...)
+		}
+		return links
 	}
-	for _, g := range groupSites(sites, func(p programs) string { return p.entry }) {
-		a.entries = append(a.entries, g.attach(wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
-			return tap.Probe(ex, g.program, bpf.Entry, at)
-		})...)
-	}
+	a.returns = attach(bpf.Return, func(p programs) string { return p.exit })
+	a.entries = attach(bpf.Entry, func(p programs) string { return p.entry })
 	var first error
 	for _, s := range sites {
 		if err := failed[s.Call]; err != nil {
@@ -81,43 +80,36 @@ func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Si
 	return nil
 }
 
-// group is a program and the sites that it is attached to.
-type group struct {
-	program string
-	sites   []library.Site
-}
-
-func groupSites(sites []library.Site, side func(programs) string) []group {
-	var list []group
+// groupSites returns the sites of each program.
+func groupSites(sites []library.Site, program func(programs) string) map[string][]library.Site {
+	groups := map[string][]library.Site{}
 	for _, s := range sites {
-		program := side(programsOf(&schema.Calls[s.Call]))
-		if program == "" {
-			continue
+		if name := program(programsOf(&schema.Calls[s.Call])); name != "" {
+			groups[name] = append(groups[name], s)
 		}
-		i := slices.IndexFunc(list, func(g group) bool { return g.program == program })
-		if i < 0 {
-			i, list = len(list), append(list, group{program: program})
-		}
-		list[i].sites = append(list[i].sites, s)
 	}
-	return list
+	return groups
 }
 
-// attach makes one link for the whole group. Linux refuses the whole link if it refuses one site. Then each site gets a
-// link of its own, and failed has those that Linux refuses.
-func (g group) attach(
-	wanted Features, failed map[schema.CallID]error, probe func(*link.UprobeMultiOptions) (io.Closer, error),
-) []io.Closer {
-	l, err := probe(g.options(wanted, g.sites))
-	if err == nil {
+// attachGroup makes one link for all sites of a program. Linux refuses the whole link if it refuses one site. Then each
+// site gets a link of its own, and failed has those that Linux refuses.
+func attachGroup(
+	sites []library.Site, wanted Features, failed map[schema.CallID]error,
+	probe func(*link.UprobeMultiOptions) (io.Closer, error),
+) (links []io.Closer) {
+	var all link.UprobeMultiOptions
+	for _, s := range sites {
+		all.Addresses = append(all.Addresses, s.Offset)
+		all.Cookies = append(all.Cookies, wanted.cookie(s.Call))
+	}
+	if l, err := probe(&all); err == nil {
 		return []io.Closer{l}
 	}
-	var links []io.Closer
-	for i, s := range g.sites {
+	for i, s := range sites {
 		if failed[s.Call] != nil {
 			continue // without its return probe an entry would wait for ever
 		}
-		l, err := probe(g.options(wanted, g.sites[i:i+1]))
+		l, err := probe(&link.UprobeMultiOptions{Addresses: all.Addresses[i : i+1], Cookies: all.Cookies[i : i+1]})
 		if err != nil {
 			failed[s.Call] = err
 			continue
@@ -125,15 +117,6 @@ func (g group) attach(
 		links = append(links, l)
 	}
 	return links
-}
-
-func (g group) options(wanted Features, sites []library.Site) *link.UprobeMultiOptions {
-	o := &link.UprobeMultiOptions{}
-	for _, s := range sites {
-		o.Addresses = append(o.Addresses, s.Offset)
-		o.Cookies = append(o.Cookies, wanted.cookie(s.Call))
-	}
-	return o
 }
 
 // close removes the probes, entries before returns, so that calls under way are still recorded. Linux waits for

@@ -1,8 +1,6 @@
 package attach
 
-import "sync"
-
-// maxChanges bounds what waits for the reader, which takes it every BatchAge.
+// maxChanges bounds each kind of news that waits for the reader, which takes it every BatchAge.
 const maxChanges = 4096
 
 // ThreadID identifies a thread while it runs.
@@ -15,44 +13,21 @@ type Changes struct {
 	Older []uint64              // processes that ran before gputap and still do; nil: unchanged
 }
 
-// mailbox collects changes. Any goroutine adds, the reader takes.
-type mailbox struct {
-	mu      sync.Mutex
-	changes Changes
-}
-
-func (m *mailbox) addName(pid, tid uint32, name [16]byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.changes.Names == nil {
-		m.changes.Names = map[ThreadID][16]byte{}
+func note[K comparable, V any](news *map[K]V, key K, value V) {
+	if *news == nil {
+		*news = map[K]V{}
 	}
-	if len(m.changes.Names) < maxChanges {
-		m.changes.Names[ThreadID{pid, tid}] = name
+	if len(*news) < maxChanges {
+		(*news)[key] = value
 	}
 }
 
-func (m *mailbox) addLate(pid uint32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.changes.Late == nil {
-		m.changes.Late = map[uint32]bool{}
-	}
-	if len(m.changes.Late) < maxChanges {
-		m.changes.Late[pid] = true
-	}
-}
-
-func (m *mailbox) setOlder(older []uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.changes.Older = older
-}
-
-func (m *mailbox) take() Changes {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	taken := m.changes
-	m.changes = Changes{}
+// TakeChanges returns the changes since the last call. If it is called before the rings are read, the table
+// already knows every process that it names.
+func (p *Probes) TakeChanges() Changes {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.changes
+	p.changes = Changes{}
 	return taken
 }

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"slices"
+
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/schema"
 )
@@ -37,12 +39,9 @@ func (f Features) calls() []schema.CallID {
 
 // omits reports whether a call of the table has no probe because no wanted kind needs it.
 func (f Features) omits(symbol string) bool {
-	for i := range schema.Calls {
-		if c := &schema.Calls[i]; c.Symbol == symbol {
-			return !c.Needs(f.kinds)
-		}
-	}
-	return false
+	return slices.ContainsFunc(schema.Calls, func(c schema.Call) bool {
+		return c.Symbol == symbol && !c.Needs(f.kinds)
+	})
 }
 
 // cookie is the value that a probe of a call hands to its programs. Calls of CUDA events are always probed, since they

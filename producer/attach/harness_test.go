@@ -115,7 +115,7 @@ func (h *host) read() {
 }
 
 func (h *host) note(raw []byte) {
-	head := bpf.HeadOf(raw)
+	head := bpf.As[bpf.Head](raw)
 	s := h.seen[head.TGID]
 	if s == nil {
 		s = &seen{onGPU: true}

@@ -39,11 +39,10 @@ type attached struct {
 	closed chan struct{} // closed when the library was detached; nil until detaching begins
 }
 
-// pending is a mapping that waits for an attach.
+// pending is a mapping that waits for an attach. Its times are those of use.
 type pending struct {
-	library.Mapped
-	at       schema.KTime // the process made no call before
-	recorded bool         // at is the exact time
+	library.Mapping
+	at, noted schema.KTime
 }
 
 // Probes are the attached libraries.
@@ -53,13 +52,11 @@ type Probes struct {
 	named    []string // libraries that the user named
 	metrics  *metrics
 	log      *slog.Logger
-	mailbox  mailbox
 	side     *sideband // nil where Linux refuses it
 	scanner  library.Scanner
 	scanned  schema.KTime  // when the last scan began
 	skipped  int           // intervals since the last scan
 	wake     chan struct{} // something is pending
-	seesAll  *bool         // see seesAllProcesses; nil: not known
 	reported []uint64      // older processes as last reported; nil: never
 	closing  sync.WaitGroup
 
@@ -68,6 +65,7 @@ type Probes struct {
 	users     users
 	pending   []pending
 	rescan    bool // side-band records were lost
+	changes   Changes
 }
 
 // New opens the side-band. Nothing is attached yet. named are the libraries that the user named.
@@ -83,32 +81,31 @@ func New(tap *bpf.Tap, wanted Features, named []string, log *slog.Logger) *Probe
 		return p
 	}
 	p.side = side
-	p.metrics.sideband.Store(1)
+	p.metrics.sideband.Set(1)
 	return p
 }
 
 // AttachHost probes one of the host's own libraries.
 func (p *Probes) AttachHost(path string) error {
+	_, err := p.attachPath(path)
+	return err
+}
+
+func (p *Probes) attachPath(path string) (*attached, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
-	l, err := p.attach(file, path)
-	if l != nil {
-		p.mu.Lock()
-		l.host = true
-		p.mu.Unlock()
-	}
-	return err
+	return p.attach(file, path)
 }
 
 // Start attaches the libraries that running processes have mapped already. It returns the number of attached libraries.
 func (p *Probes) Start() int {
-	p.scan()
+	p.scan(false)
 	p.attachPending()
 	p.reportOlder()
-	return int(p.metrics.libraries.Load())
+	return len(p.Libraries())
 }
 
 // attach probes an open file, unless it is attached already. It tries a file that cannot be probed once. The library is
@@ -136,9 +133,8 @@ func (p *Probes) find(id library.File) *attached {
 	for {
 		p.mu.Lock()
 		l := p.lookup(id)
-		ready := l == nil || l.closed == nil
 		p.mu.Unlock()
-		if ready {
+		if l == nil || l.closed == nil {
 			return l
 		}
 		<-l.closed // two sets of probes would record each call twice
@@ -165,7 +161,7 @@ func (p *Probes) add(id library.Inode, l *attached) {
 	}
 	p.libraries = append(p.libraries, l)
 	if l.attachment == nil {
-		p.metrics.attachFailed.Add(1)
+		p.metrics.attachFailed.Inc()
 		return
 	}
 	l.since = bootTime()
@@ -174,29 +170,25 @@ func (p *Probes) add(id library.Inode, l *attached) {
 		"stepped", l.library.Stepped, "absent", len(l.library.Absent))
 }
 
-func (p *Probes) count(l *attached, sign int64) {
+func (p *Probes) count(l *attached, sign float64) {
 	p.metrics.libraries.Add(sign)
-	p.metrics.probes.Add(sign * int64(l.library.Attached))
-	p.metrics.stepped.Add(sign * int64(l.library.Stepped))
+	p.metrics.probes.Add(sign * float64(l.library.Attached))
+	p.metrics.stepped.Add(sign * float64(l.library.Stepped))
 }
 
 // attachPending attaches the pending files.
 func (p *Probes) attachPending() {
-	for {
-		p.mu.Lock()
-		if len(p.pending) == 0 {
-			p.mu.Unlock()
-			return
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.pending) > 0 {
 		m := p.pending[0]
-		p.mu.Unlock()
-		if err := p.attachMapped(m); err != nil && !errors.Is(err, library.ErrUnmapped) {
-			p.log.Warn("library not attached", "library", m.Path, "pid", m.PID, "err", err)
+		if p.users.files[m.Inode] == nil {
+			p.mu.Unlock()
+			p.attachMapped(m)
+			p.mu.Lock()
 		}
-		p.mu.Lock()
 		p.pending = p.pending[1:]
-		p.mu.Unlock()
-		p.mailbox.addLate(uint32(m.PID))
+		note(&p.changes.Late, m.PID, true)
 	}
 }
 
@@ -205,7 +197,7 @@ func (p *Probes) attachPending() {
 func (p *Probes) recognize(pid uint32) {
 	p.mu.Lock()
 	list := slices.DeleteFunc(slices.Clone(p.pending), func(m pending) bool {
-		return m.PID != int(pid) || p.users.files[m.Inode] != nil
+		return m.PID != pid || p.users.files[m.Inode] != nil
 	})
 	p.mu.Unlock()
 	for _, m := range list {
@@ -223,32 +215,28 @@ func (p *Probes) recognize(pid uint32) {
 	}
 }
 
-func (p *Probes) attachMapped(m pending) error {
-	p.mu.Lock()
-	known := p.users.files[m.Inode] != nil
-	p.mu.Unlock()
-	if known {
-		return nil
-	}
+func (p *Probes) attachMapped(m pending) {
 	file, err := m.Open()
 	if errors.Is(err, library.ErrUnmapped) {
-		return err
+		return
 	}
 	var l *attached
 	if err == nil {
 		defer file.Close()
 		l, err = p.attach(file, m.Path)
 	}
+	if err != nil {
+		p.log.Warn("library not attached", "library", m.Path, "pid", m.PID, "err", err)
+	}
 	if l == nil { // remembered as refused, so that it is reported once
 		l = &attached{File: library.File{Inode: m.Inode}, shown: m.Inode}
 	}
 	p.add(m.Inode, l)
-	if m.recorded && l.since > m.at {
+	if m.noted == 0 && l.since > m.at {
 		took := time.Duration(l.since - m.at)
 		p.metrics.attachTime.Observe(took.Seconds())
 		p.log.Debug("library attached after its mapping", "library", m.Path, "pid", m.PID, "took", took)
 	}
-	return err
 }
 
 // followHost attaches the present files in the host's own places, such as an upgraded driver. The earlier library is
@@ -260,13 +248,8 @@ func (p *Probes) followHost() {
 	}
 	own := map[*attached]bool{}
 	for _, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		l, err := p.attach(file, path)
-		file.Close()
-		if err != nil {
+		l, err := p.attachPath(path)
+		if l != nil && err != nil {
 			p.log.Warn("library not attached", "library", path, "err", err)
 		}
 		own[l] = true
@@ -280,21 +263,24 @@ func (p *Probes) followHost() {
 
 // detachUnused detaches libraries that nobody has had mapped for a while.
 func (p *Probes) detachUnused(now schema.KTime) {
-	if len(p.unused(now, false)) == 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.unused(now)) == 0 {
 		return
 	}
-	p.scanAll() // side-band records may have been lost
-	for _, l := range p.unused(now, true) {
+	p.mu.Unlock()
+	p.scan(true) // side-band records may have been lost
+	p.mu.Lock()
+	for _, l := range p.unused(now) {
+		l.closed = make(chan struct{})
+		p.users.remove(l)
 		p.closing.Go(func() { p.remove(l) })
 	}
 }
 
-// unused lists the libraries that are due; with take it marks them as closing.
-func (p *Probes) unused(now schema.KTime, take bool) []*attached {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// unused lists the libraries to detach; p.mu is held.
+func (p *Probes) unused(now schema.KTime) (due []*attached) {
 	used := p.users.used()
-	var due []*attached
 	for _, l := range p.libraries {
 		switch {
 		case l.closed != nil:
@@ -304,12 +290,6 @@ func (p *Probes) unused(now schema.KTime, take bool) []*attached {
 			l.unused = now
 		case now >= l.unused+unusedGrace:
 			due = append(due, l)
-		}
-	}
-	if take {
-		for _, l := range due {
-			l.closed = make(chan struct{})
-			p.users.remove(l)
 		}
 	}
 	return due

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"cmp"
+
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/schema"
 )
@@ -12,36 +14,32 @@ type programs struct {
 	kind  uint16 // bpf.Record…
 }
 
+// programsOfShape has the shapes with programs of their own. Where kind is 0, the op decides what runs at the return.
+var programsOfShape = map[schema.Shape]programs{
+	schema.ShapeNone:        {kind: bpf.RecordEnd}, // a process event: no call of a library
+	schema.ShapeLaunch:      {entry: bpf.TapProgLaunchEnter, kind: bpf.RecordLaunch},
+	schema.ShapeLaunchEx:    {entry: bpf.TapProgLaunchExEnter, kind: bpf.RecordLaunch},
+	schema.ShapeLaunchMulti: {entry: bpf.TapProgLaunchMultiEnter, kind: bpf.RecordLaunch},
+	schema.ShapeLaunchOne:   {entry: bpf.TapProgLaunchGridEnter, kind: bpf.RecordLaunch},
+	schema.ShapeLaunchGrid:  {entry: bpf.TapProgLaunchGridEnter, kind: bpf.RecordLaunch},
+	schema.ShapeGraphLaunch: {entry: bpf.TapProgGraphLaunchEnter, kind: bpf.RecordLaunch},
+	schema.ShapeHostFunc:    {entry: bpf.TapProgHostFuncEnter, kind: bpf.RecordLaunch},
+	schema.ShapeArray:       {bpf.TapProgCallEnter, bpf.TapProgArrayExit, bpf.RecordArray},
+	schema.ShapeArray3D:     {bpf.TapProgCallEnter, bpf.TapProgArrayExit, bpf.RecordArray},
+	schema.ShapeMipmap:      {bpf.TapProgCallEnter, bpf.TapProgArrayExit, bpf.RecordArray},
+	schema.ShapeEnumerate:   {bpf.TapProgCallEnter, bpf.TapProgEnumerateExit, bpf.RecordName},
+	schema.ShapeOpen:        {entry: bpf.TapProgOpenEnter},
+	schema.ShapeCopyBatch:   {entry: bpf.TapProgBatchEnter},
+}
+
 // programsOf declares which programs record a call: at entry by its shape, at return by its shape and its op. A call of
 // a known shape needs no change here.
 func programsOf(c *schema.Call) programs {
-	switch c.Shape {
-	case schema.ShapeNone: // a process event: no call of a library
-		return programs{kind: bpf.RecordEnd}
-	case schema.ShapeLaunch:
-		return programs{entry: bpf.TapProgLaunchEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeLaunchEx:
-		return programs{entry: bpf.TapProgLaunchExEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeLaunchMulti:
-		return programs{entry: bpf.TapProgLaunchMultiEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeLaunchOne, schema.ShapeLaunchGrid:
-		return programs{entry: bpf.TapProgLaunchGridEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeGraphLaunch:
-		return programs{entry: bpf.TapProgGraphLaunchEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeHostFunc:
-		return programs{entry: bpf.TapProgHostFuncEnter, kind: bpf.RecordLaunch}
-	case schema.ShapeArray, schema.ShapeArray3D, schema.ShapeMipmap:
-		return programs{bpf.TapProgCallEnter, bpf.TapProgArrayExit, bpf.RecordArray}
-	case schema.ShapeEnumerate:
-		return programs{bpf.TapProgCallEnter, bpf.TapProgEnumerateExit, bpf.RecordName}
+	p := programsOfShape[c.Shape]
+	if p.kind != 0 {
+		return p
 	}
-	p := programs{entry: bpf.TapProgCallEnter}
-	switch c.Shape {
-	case schema.ShapeOpen:
-		p.entry = bpf.TapProgOpenEnter
-	case schema.ShapeCopyBatch:
-		p.entry = bpf.TapProgBatchEnter
-	}
+	p.entry = cmp.Or(p.entry, bpf.TapProgCallEnter)
 	p.exit, p.kind = exitOf(c)
 	return p
 }

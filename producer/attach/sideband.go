@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,11 +63,10 @@ func openSideband(apply func([]sideRecord)) (*sideband, error) {
 	if s.waiting, err = s.gate.SyscallConn(); err == nil {
 		err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, all, &unix.EpollEvent{Fd: int32(all)})
 	}
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("create epoll: %w", err)
+	if err == nil {
+		err = s.follow()
 	}
-	if err := s.follow(); err != nil {
+	if err != nil {
 		s.close()
 		return nil, err
 	}
@@ -243,14 +241,12 @@ func onlineCPUs() ([]int, error) {
 	}
 	var list []int
 	for part := range strings.SplitSeq(line, ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		if !ranged {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil {
+		var first, last int
+		switch n, _ := fmt.Sscanf(part, "%d-%d", &first, &last); n {
+		case 0:
 			return nil, fmt.Errorf("list CPUs: %q", line)
+		case 1:
+			last = first
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			list = append(list, cpu)

@@ -38,10 +38,10 @@ func sideMapping(path string) []byte {
 
 func TestParseSide(t *testing.T) {
 	mapping := sideRecord{
-		kind: sideMap, time: 99, pid: 12, tid: 13, inode: library.Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711},
-		start: 0x7f00007000, end: 0x7f0000a000,
+		kind: sideMap, time: 99, pid: 12, tid: 13, mapping: library.Mapping{PID: 12,
+			Inode: library.Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711}, Start: 0x7f00007000, End: 0x7f0000a000},
 	}
-	at := func(path string) sideRecord { m := mapping; m.path = path; return m }
+	at := func(path string) sideRecord { m := mapping; m.mapping.Path = path; return m }
 	renamed := [16]byte{'a', 'b'}
 	tests := []struct {
 		name string
@@ -104,7 +104,7 @@ func TestSideRing(t *testing.T) {
 		var s sideband
 		head := write(write(start, driver), driver)
 		s.read(ring, start, head)
-		if len(s.records) != 2 || s.records[1].path != "/usr/lib/libcuda.so.1" {
+		if len(s.records) != 2 || s.records[1].mapping.Path != "/usr/lib/libcuda.so.1" {
 			t.Fatalf("from %d: read %+v", start, s.records)
 		}
 	}

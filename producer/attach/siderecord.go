@@ -24,15 +24,13 @@ const (
 
 // sideRecord is one side-band record that the probes use.
 type sideRecord struct {
-	kind       sideKind
-	time       schema.KTime
-	pid, tid   uint32
-	parent     uint32 // of sideFork
-	name       [16]byte
-	inode      library.Inode
-	start, end uint64 // addresses of the mapping
-	path       string
-	lost       uint64
+	kind     sideKind
+	time     schema.KTime
+	pid, tid uint32
+	parent   uint32 // of sideFork
+	name     [16]byte
+	mapping  library.Mapping
+	lost     uint64
 }
 
 // Sizes in struct perf_event_header and what follows it; each record ends with its time, as
@@ -64,12 +62,13 @@ func parseSide(raw []byte) (r sideRecord, ok bool) {
 			return r, false
 		}
 		r.kind = sideMap
-		r.start = le.Uint64(raw[sideIDs:])
-		r.end = r.start + le.Uint64(raw[sideIDs+8:])
-		r.inode = library.Inode{
-			Dev: unix.Mkdev(le.Uint32(raw[sideIDs+24:]), le.Uint32(raw[sideIDs+28:])), Ino: le.Uint64(raw[sideIDs+32:]),
+		start := le.Uint64(raw[sideIDs:])
+		device := unix.Mkdev(le.Uint32(raw[sideIDs+24:]), le.Uint32(raw[sideIDs+28:]))
+		r.mapping = library.Mapping{
+			PID: r.pid, Start: start, End: start + le.Uint64(raw[sideIDs+8:]),
+			Inode: library.Inode{Dev: device, Ino: le.Uint64(raw[sideIDs+32:])},
+			Path:  unix.ByteSliceToString(body[sideMapPath:]),
 		}
-		r.path = unix.ByteSliceToString(body[sideMapPath:])
 	case unix.PERF_RECORD_COMM:
 		r.kind = sideName
 		if misc&commExec != 0 {

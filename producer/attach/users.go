@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gputap/gputap/producer/library"
@@ -80,29 +81,24 @@ func (u *users) exit(pid uint32, at schema.KTime) {
 }
 
 // replace removes mappings that a scan, begun at since, did not find. Later ones stay.
-func (u *users) replace(pid uint32, found []library.Mapped, since schema.KTime) {
+func (u *users) replace(pid uint32, found []library.Mapping, since schema.KTime) {
 	u.keep(pid, func(s use) bool {
-		return s.at > since || slices.ContainsFunc(found, func(m library.Mapped) bool { return m.Inode == s.inode })
+		return s.at > since || slices.ContainsFunc(found, func(m library.Mapping) bool { return m.Inode == s.inode })
 	})
 }
 
 func (u *users) keep(pid uint32, wanted func(use) bool) {
-	list := u.byPID[pid]
-	if list == nil {
-		return
-	}
-	if list = slices.DeleteFunc(list, func(s use) bool { return !wanted(s) }); len(list) == 0 {
+	list := slices.DeleteFunc(u.byPID[pid], func(s use) bool { return !wanted(s) })
+	if u.byPID[pid] = list; len(list) == 0 {
 		delete(u.byPID, pid)
-		return
 	}
-	u.byPID[pid] = list
 }
 
 // olderUsers lists the processes older than the first probe that may make calls, sorted; never nil.
-func (u *users) olderUsers(unreadable func(pid uint32) bool) []uint64 {
+func (u *users) olderUsers(running map[uint32]*library.Process) []uint64 {
 	list := []uint64{}
 	for pid := range u.older {
-		if u.byPID[pid] != nil || unreadable(pid) {
+		if u.byPID[pid] != nil || running[pid].Unreadable {
 			list = append(list, uint64(pid))
 		}
 	}
@@ -132,9 +128,5 @@ func (u *users) used() map[*attached]bool {
 
 // remove removes a library under all its inodes.
 func (u *users) remove(gone *attached) {
-	for id, l := range u.files {
-		if l == gone {
-			delete(u.files, id)
-		}
-	}
+	maps.DeleteFunc(u.files, func(_ library.Inode, l *attached) bool { return l == gone })
 }

@@ -22,8 +22,7 @@ import (
 // whose own directory passes: Linux itself walks up from a thread's group.
 type CgroupTree struct {
 	mount      string
-	paths      map[string]bool // in the hierarchy
-	names      map[string]bool // of directories
+	groups     map[string]bool // paths in the hierarchy, and names of directories
 	containers []string        // leading digits of container ids, and UIDs of pods
 	tap        *bpf.Tap
 	watch      *bpf.CgroupWatch // nil where Linux does not report new groups
@@ -52,16 +51,15 @@ func NewCgroupTree(cfg config.Filter, tap *bpf.Tap, log *slog.Logger) (*CgroupTr
 		return nil, fmt.Errorf("filter.container and filter.cgroup: %w", err)
 	}
 	t := &CgroupTree{
-		mount: mount, tap: tap, log: log, paths: map[string]bool{}, names: map[string]bool{}, added: map[uint64]int{},
-		ids: map[string]string{}, warned: map[string]bool{},
+		mount: mount, tap: tap, log: log, groups: map[string]bool{}, added: map[uint64]int{}, ids: map[string]string{},
+		warned: map[string]bool{},
 	}
 	t.parse(cfg)
 	if t.watch, err = bpf.WatchCgroups(); err != nil {
 		t.polling = true
 		log.Warn("Linux does not report new control groups; reading the tree every second instead", "err", err)
 	}
-	err = t.walk()
-	if err == nil && t.ambiguous != nil {
+	if err = t.walk(); err == nil {
 		err = t.ambiguous
 	}
 	if err != nil {
@@ -78,15 +76,11 @@ func NewCgroupTree(cfg config.Filter, tap *bpf.Tap, log *slog.Logger) (*CgroupTr
 func (t *CgroupTree) parse(cfg config.Filter) {
 	mount := strings.TrimPrefix(t.mount, procfs.HostRoot)
 	for _, entry := range cfg.Cgroup {
-		if !strings.HasPrefix(entry, "/") {
-			t.names[entry] = true
-			continue
-		}
 		group := path.Clean(entry)
 		if rest, ok := strings.CutPrefix(group+"/", mount+"/"); ok {
 			group = path.Clean("/" + rest)
 		}
-		t.paths[group] = true
+		t.groups[group] = true
 	}
 	for _, entry := range cfg.Container {
 		t.containers = append(t.containers, strings.ToLower(entry))
@@ -198,7 +192,7 @@ func (t *CgroupTree) add(id uint64, group string) {
 
 // conditions returns the conditions of the filter that the directory of a group meets itself.
 func (t *CgroupTree) conditions(group string) (met uint8) {
-	if t.paths[group] || t.names[path.Base(group)] {
+	if t.groups[group] || t.groups[path.Base(group)] {
 		met |= bpf.FilterCgroup
 	}
 	if len(t.containers) == 0 {

@@ -103,8 +103,8 @@ func TestConditionsOfControlGroups(t *testing.T) {
 		{"LXC has no digits", config.Filter{Container: []string{"abcdefabcdef"}}, "/lxc.payload.abcdefabcdefabc", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tree := CgroupTree{mount: procfs.HostRoot + "/sys/fs/cgroup", paths: map[string]bool{},
-				names: map[string]bool{}, ids: map[string]string{}}
+			tree := CgroupTree{mount: procfs.HostRoot + "/sys/fs/cgroup", groups: map[string]bool{},
+				ids: map[string]string{}}
 			tree.parse(tt.filter)
 			if got := tree.conditions(tt.group); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)

@@ -28,18 +28,18 @@ const maxScanned = 256 << 20
 // tells which symbols of the table the library has, and which functions the process can call: those whose address is in
 // the data of its program and libraries. It neither stops nor changes the process.
 func Audit(pid uint32) ([]Holding, error) {
-	regions, err := regionsOf(pid)
+	mappings, err := mappingsOf(pid)
 	if err != nil {
 		return nil, err
 	}
 	var list []Holding
 	seen := map[string]bool{}
-	for _, r := range regions {
-		if !r.executable || !r.driver() || seen[r.path] {
+	for _, m := range mappings {
+		if !m.executable || !m.driver() || seen[m.Path] {
 			continue
 		}
-		seen[r.path] = true
-		h, err := holdingOf(pid, regions, r.path)
+		seen[m.Path] = true
+		h, err := holdingOf(pid, mappings, m.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -48,8 +48,8 @@ func Audit(pid uint32) ([]Holding, error) {
 	return list, nil
 }
 
-func holdingOf(pid uint32, regions []region, path string) (*Holding, error) {
-	library, exports, err := inspect(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimSuffix(path, " (deleted)")))
+func holdingOf(pid uint32, mappings []Mapping, path string) (*Holding, error) {
+	library, exports, err := Inspect(fmt.Sprintf("/proc/%d/root%s", pid, strings.TrimSuffix(path, " (deleted)")))
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +59,9 @@ func holdingOf(pid uint32, regions []region, path string) (*Holding, error) {
 		probed[schema.Calls[s.Call].Symbol] = true
 	}
 	h := &Holding{Library: library}
-	found := map[string]bool{}
-	for _, symbol := range addressesHeld(pid, regions, path, exports.Names) {
-		if found[symbol] {
-			continue
-		}
-		found[symbol] = true
-		h.Functions++
+	held := addressesHeld(pid, mappings, path, exports.Names)
+	h.Functions = len(held)
+	for symbol := range held {
 		switch {
 		case probed[symbol]:
 			h.Probed++
@@ -79,35 +75,35 @@ func holdingOf(pid uint32, regions []region, path string) (*Holding, error) {
 
 // addressesHeld returns the exported functions of a library whose address is in a process's data: in mapped files and
 // in the zeroed memory behind them, but not in heaps and stacks.
-func addressesHeld(pid uint32, regions []region, path string, names map[uint64]string) []string {
+func addressesHeld(pid uint32, mappings []Mapping, path string, names map[uint64]string) map[string]bool {
 	addresses := map[uint64]string{}
-	for _, r := range regions {
-		if r.path != path || !r.executable {
+	for _, m := range mappings {
+		if m.Path != path || !m.executable {
 			continue
 		}
 		for offset, symbol := range names {
-			if offset >= r.offset && offset-r.offset < r.End-r.Start {
-				addresses[r.Start+offset-r.offset] = symbol
+			if offset >= m.offset && offset-m.offset < m.End-m.Start {
+				addresses[m.Start+offset-m.offset] = symbol
 			}
 		}
 	}
-	var held []string
+	held := map[string]bool{}
 	left := uint64(maxScanned)
 	buf := make([]byte, 1<<20)
-	for i, r := range regions {
-		afterFile := i > 0 && r.path == "" && regions[i-1].path != "" && regions[i-1].End == r.Start
-		if r.path == path || (r.path == "" && !afterFile) {
+	for i, m := range mappings {
+		afterFile := i > 0 && m.Path == "" && mappings[i-1].Path != "" && mappings[i-1].End == m.Start
+		if m.Path == path || (m.Path == "" && !afterFile) {
 			continue // read-only files count: a linker may protect the resolved addresses
 		}
-		if r.executable || r.End-r.Start > left {
+		if m.executable || m.End-m.Start > left {
 			continue
 		}
-		left -= r.End - r.Start
-		for at := r.Start; at < r.End; at += uint64(len(buf)) {
-			n := procfs.ReadMemory(pid, at, buf[:min(uint64(len(buf)), r.End-at)])
+		left -= m.End - m.Start
+		for at := m.Start; at < m.End; at += uint64(len(buf)) {
+			n := procfs.ReadMemory(pid, at, buf[:min(uint64(len(buf)), m.End-at)])
 			for word := 0; word+8 <= n; word += 8 {
 				if symbol := addresses[binary.LittleEndian.Uint64(buf[word:])]; symbol != "" {
-					held = append(held, symbol)
+					held[symbol] = true
 				}
 			}
 		}

@@ -22,8 +22,8 @@ const (
 // elfFile is the part of a library that a probe needs: its code segments and its exported functions.
 type elfFile struct {
 	machine  elf.Machine
-	segments []elf.Prog64 // executable ones
-	exported map[string]uint64
+	segments []elf.Prog64      // executable ones
+	exported map[string]uint64 // offset in the file
 }
 
 var errTooLarge = errors.New("too large for a driver library")
@@ -87,20 +87,20 @@ func (f *elfFile) symbols(r io.ReaderAt, table, names elf.Section64) error {
 		}
 		from := text[s.Name:]
 		if end := bytes.IndexByte(from[:min(len(from), maxNameLength)], 0); end > 0 {
-			f.exported[string(from[:end])] = s.Value
+			f.export(string(from[:end]), s.Value)
 		}
 	}
 	return nil
 }
 
-// segmentOf returns the executable segment that contains an address, or nil.
-func (f *elfFile) segmentOf(value uint64) *elf.Prog64 {
-	for i := range f.segments {
-		if p := &f.segments[i]; value >= p.Vaddr && value-p.Vaddr < p.Filesz {
-			return p
+// export adds a function, unless its address is in no executable segment.
+func (f *elfFile) export(name string, value uint64) {
+	for _, p := range f.segments {
+		if value >= p.Vaddr && value-p.Vaddr < p.Filesz {
+			f.exported[name] = value - p.Vaddr + p.Off
+			return
 		}
 	}
-	return nil
 }
 
 // readAt fills a value of fixed size with one read; the caller bounds its size.

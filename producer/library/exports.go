@@ -33,40 +33,39 @@ func Read(r io.ReaderAt, wanted []schema.CallID) (*Exports, error) {
 		return nil, fmt.Errorf("read ELF: %w", err)
 	}
 	e := &Exports{Names: make(map[uint64]string, len(file.exported))}
-	for name, value := range file.exported {
-		if p := file.segmentOf(value); p != nil {
-			e.Names[value-p.Vaddr+p.Off] = name
-		}
+	for name, offset := range file.exported {
+		e.Names[offset] = name
 	}
 	taken := map[uint64]bool{}
 	for _, id := range wanted {
 		name := schema.Calls[id].Symbol
-		value, ok := file.exported[name]
+		offset, ok := file.exported[name]
 		if !ok {
 			e.Absent = append(e.Absent, name)
 			continue
 		}
-		s, err := locate(file, r, id, value)
-		if err != nil {
-			return nil, fmt.Errorf("symbol %s: %w", name, err)
+		if taken[offset] {
+			continue
 		}
-		if !taken[s.Offset] {
-			taken[s.Offset] = true
-			p := file.segmentOf(value)
-			e.Names[value-p.Vaddr+p.Off] = name // of several names keep the probed one
-			e.Sites = append(e.Sites, s)
+		taken[offset] = true
+		e.Names[offset] = name // of several names keep the probed one
+		s := Site{Call: id, Offset: offset}
+		if file.machine == elf.EM_X86_64 {
+			var code [8]byte
+			if _, err := r.ReadAt(code[:], int64(offset)); err != nil && !errors.Is(err, io.EOF) {
+				return nil, fmt.Errorf("symbol %s: read first instruction: %w", name, err)
+			}
+			skip, stepped := firstInstruction(code[:])
+			s.Offset += skip
+			s.Stepped = stepped
 		}
+		e.Sites = append(e.Sites, s)
 	}
 	return e, nil
 }
 
 // Inspect reports what attaching a library for every feature would find. It attaches nothing.
-func Inspect(path string) (schema.Library, error) {
-	l, _, err := inspect(path)
-	return l, err
-}
-
-func inspect(path string) (schema.Library, *Exports, error) {
+func Inspect(path string) (schema.Library, *Exports, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return schema.Library{}, nil, fmt.Errorf("inspect library: %w", err)
@@ -97,26 +96,6 @@ func allCalls() []schema.CallID {
 		}
 	}
 	return ids
-}
-
-var errNoSegment = errors.New("address in no loadable segment")
-
-func locate(file *elfFile, r io.ReaderAt, id schema.CallID, value uint64) (Site, error) {
-	p := file.segmentOf(value)
-	if p == nil {
-		return Site{}, errNoSegment
-	}
-	s := Site{Call: id, Offset: value - p.Vaddr + p.Off}
-	var code [8]byte
-	if _, err := r.ReadAt(code[:], int64(s.Offset)); err != nil && !errors.Is(err, io.EOF) {
-		return Site{}, fmt.Errorf("read first instruction: %w", err)
-	}
-	if file.machine == elf.EM_X86_64 {
-		skip, stepped := firstInstruction(code[:])
-		s.Offset += skip
-		s.Stepped = stepped
-	}
-	return s, nil
 }
 
 var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}

@@ -101,7 +101,7 @@ func TestOtherFilesAreNoLibraries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Inspect(filepath.Clean(self))
+	l, _, err := Inspect(filepath.Clean(self))
 	if err == nil && l.Attached != 0 {
 		t.Errorf("found %d CUDA functions in this test", l.Attached)
 	}

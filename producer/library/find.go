@@ -84,10 +84,7 @@ func searchPath(program string) []string {
 	origin := strings.NewReplacer("$ORIGIN", filepath.Dir(real), "${ORIGIN}", filepath.Dir(real))
 	var dirs []string
 	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
-		values, err := file.DynString(tag)
-		if err != nil {
-			continue
-		}
+		values, _ := file.DynString(tag) // a static program has none
 		for _, v := range values {
 			dirs = append(dirs, filepath.SplitList(origin.Replace(v))...)
 		}

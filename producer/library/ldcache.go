@@ -34,12 +34,8 @@ func ldCache(path, library string) ([]string, error) {
 }
 
 func parseLDCache(data []byte, library string) ([]string, error) {
-	start := bytes.Index(data, ldMagic)
-	if start < 0 {
-		return nil, errLDCache
-	}
-	data = data[start:]
-	if len(data) < ldHeaderBytes {
+	data = data[max(0, bytes.Index(data, ldMagic)):]
+	if len(data) < ldHeaderBytes || !bytes.HasPrefix(data, ldMagic) {
 		return nil, errLDCache
 	}
 	n := int(binary.LittleEndian.Uint32(data[20:]))

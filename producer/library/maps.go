@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,65 +25,62 @@ func inodeAt(path string) (Inode, error) {
 	return Inode{Dev: stat.Dev, Ino: stat.Ino}, nil
 }
 
-// Area is the address range of a mapping.
-type Area struct{ Start, End uint64 }
+// Mapping is a part of a process's memory.
+type Mapping struct {
+	PID        uint32
+	Start, End uint64 // addresses
+	Inode      Inode  // as maps and side-band records show it
+	Path       string // as the process sees it; "" for anonymous memory
 
-func (a Area) contains(address uint64) bool { return address >= a.Start && address < a.End }
-
-// region is one line of /proc/PID/maps.
-type region struct {
-	Area
 	offset     uint64 // in the file
 	executable bool
-	inode      Inode
-	path       string // "" for anonymous memory
 }
 
-// driver reports whether the region maps a driver library.
-func (r *region) driver() bool { return strings.HasPrefix(filepath.Base(r.path), "libcuda.so") }
+func (m *Mapping) contains(address uint64) bool { return address >= m.Start && address < m.End }
 
-// regionsOf reads the mappings of a process.
-func regionsOf(pid uint32) ([]region, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+// driver reports whether a driver library is mapped.
+func (m *Mapping) driver() bool { return strings.HasPrefix(filepath.Base(m.Path), "libcuda.so") }
+
+// mappingsOf reads the mappings of a process.
+func mappingsOf(pid uint32) ([]Mapping, error) { return readMaps(pid, pid, "") }
+
+// librariesOf reads the mappings of driver libraries of a process from its thread's maps: those of a leader that ended
+// are empty.
+func librariesOf(pid, thread uint32) ([]Mapping, error) {
+	list, err := readMaps(pid, thread, "/libcuda.so")
+	return slices.DeleteFunc(list, func(m Mapping) bool { return !m.driver() }), err
+}
+
+func readMaps(pid, thread uint32, text string) ([]Mapping, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/maps", pid, thread))
 	if err != nil {
 		return nil, fmt.Errorf("read the mappings of process %d: %w", pid, err)
 	}
-	return parseMaps(b), nil
+	return parseMaps(string(b), pid, text), nil
 }
 
-// parseMaps parses lines "start-end perms offset major:minor inode path". It leaves out lines that it cannot parse.
-func parseMaps(maps []byte) []region {
-	var list []region
-	for line := range strings.Lines(string(maps)) {
-		if r, ok := parseRegion(strings.TrimSuffix(line, "\n")); ok {
-			list = append(list, r)
+// parseMaps parses the lines "start-end rights offset major:minor inode path" that contain a text. It leaves out lines
+// that it cannot parse.
+func parseMaps(maps string, pid uint32, text string) []Mapping {
+	var list []Mapping
+	for line := range strings.Lines(maps) {
+		if !strings.Contains(line, text) {
+			continue
 		}
+		m := Mapping{PID: pid}
+		var rights string
+		var major, minor uint32
+		_, err := fmt.Sscanf(line, "%x-%x %s %x %x:%x %d",
+			&m.Start, &m.End, &rights, &m.offset, &major, &minor, &m.Inode.Ino)
+		if err != nil {
+			continue
+		}
+		m.executable = strings.Contains(rights, "x")
+		m.Inode.Dev = unix.Mkdev(major, minor)
+		if i := strings.IndexByte(line, '/'); i >= 0 {
+			m.Path = strings.TrimSuffix(line[i:], "\n")
+		}
+		list = append(list, m)
 	}
 	return list
-}
-
-func parseRegion(line string) (r region, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 5 || len(fields[1]) < 3 {
-		return r, false
-	}
-	from, to, _ := strings.Cut(fields[0], "-")
-	var err1, err2, err3 error
-	r.Start, err1 = strconv.ParseUint(from, 16, 64)
-	r.End, err2 = strconv.ParseUint(to, 16, 64)
-	r.offset, err3 = strconv.ParseUint(fields[2], 16, 64)
-	r.executable = fields[1][2] == 'x'
-	r.inode, ok = parseInode(fields[3], fields[4])
-	if i := strings.IndexByte(line, '/'); i >= 0 {
-		r.path = line[i:]
-	}
-	return r, ok && err1 == nil && err2 == nil && err3 == nil
-}
-
-func parseInode(device, number string) (Inode, bool) {
-	major, minor, ok := strings.Cut(device, ":")
-	ma, err1 := strconv.ParseUint(major, 16, 32)
-	mi, err2 := strconv.ParseUint(minor, 16, 32)
-	ino, err3 := strconv.ParseUint(number, 10, 64)
-	return Inode{Dev: unix.Mkdev(uint32(ma), uint32(mi)), Ino: ino}, ok && err1 == nil && err2 == nil && err3 == nil
 }

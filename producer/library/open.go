@@ -1,11 +1,11 @@
 package library
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -53,17 +53,16 @@ func InodeAsMapped(f *os.File) (Inode, error) {
 		return Inode{}, fmt.Errorf("map: %w", err)
 	}
 	defer func() { _ = unix.Munmap(page) }()
-	regions, err := regionsOf(uint32(os.Getpid()))
+	mappings, err := mappingsOf(uint32(os.Getpid()))
 	if err != nil {
 		return Inode{}, err
 	}
 	address := uint64(uintptr(unsafe.Pointer(&page[0])))
-	for i := range regions {
-		if regions[i].contains(address) {
-			return regions[i].inode, nil
-		}
+	i := slices.IndexFunc(mappings, func(m Mapping) bool { return m.contains(address) })
+	if i < 0 {
+		return Inode{}, errors.New("its mapping is not in /proc/self/maps")
 	}
-	return Inode{}, errors.New("its mapping is not in /proc/self/maps")
+	return mappings[i].Inode, nil
 }
 
 // ErrUnmapped says that the process no longer has the file mapped.
@@ -71,25 +70,18 @@ var ErrUnmapped = errors.New("no longer mapped")
 
 // Open opens the very file that a process has mapped, in any mount namespace or root directory, deleted or not. It
 // opens by address, which needs CAP_CHECKPOINT_RESTORE; else by path in the process's root, and checks the inode.
-func (m Mapped) Open() (*os.File, error) {
-	file, refused := os.Open(m.link(m.Area))
+func (m Mapping) Open() (*os.File, error) {
+	file, refused := os.Open(m.link())
 	if refused == nil {
 		return file, nil
 	}
-	var maps bytes.Buffer
-	_ = readInto(&maps, fmt.Sprintf("/proc/%d/maps", m.PID))
-	unmapped := true
-	for _, now := range librariesIn(maps.Bytes(), m.PID) {
-		if now.Inode != m.Inode {
-			continue
-		}
-		unmapped = false
-		if file, refused = os.Open(m.link(now.Area)); refused == nil {
-			return file, nil
-		}
-	}
-	if unmapped {
+	mapped, _ := librariesOf(m.PID, m.PID)
+	mapped = slices.DeleteFunc(mapped, func(now Mapping) bool { return now.Inode != m.Inode })
+	if len(mapped) == 0 {
 		return nil, ErrUnmapped
+	}
+	if file, refused = os.Open(mapped[0].link()); refused == nil {
+		return file, nil
 	}
 	file, err := os.Open(m.pathFromHere())
 	if err != nil {
@@ -105,10 +97,8 @@ func (m Mapped) Open() (*os.File, error) {
 	return file, nil
 }
 
-// link is the name in /proc of the file behind a mapping.
-func (m Mapped) link(a Area) string {
-	return fmt.Sprintf("/proc/%d/map_files/%x-%x", m.PID, a.Start, a.End)
-}
+// link is the name in /proc of the file behind the mapping.
+func (m Mapping) link() string { return fmt.Sprintf("/proc/%d/map_files/%x-%x", m.PID, m.Start, m.End) }
 
 // pathFromHere leads to the file through the process's own root directory.
-func (m Mapped) pathFromHere() string { return fmt.Sprintf("/proc/%d/root%s", m.PID, m.Path) }
+func (m Mapping) pathFromHere() string { return fmt.Sprintf("/proc/%d/root%s", m.PID, m.Path) }

@@ -1,7 +1,6 @@
 package library
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,27 +14,28 @@ import (
 )
 
 func TestLibrariesInMaps(t *testing.T) {
-	maps := []byte(`7f0000000000-7f0000001000 r--p 00000000 fd:01 4711                       /usr/lib/libcuda.so.580.159
+	maps := `7f0000000000-7f0000001000 r--p 00000000 fd:01 4711                       /usr/lib/libcuda.so.580.159
 7f0000001000-7f0000002000 r-xp 00001000 fd:01 4711                       /usr/lib/libcuda.so.580.159
 7f0000003000-7f0000004000 r-xp 00000000 fd:01 4712                       /usr/lib/libcudart.so.13
 7f0000005000-7f0000006000 r-xp 00000000 00:2a 99                         /opt/with space/libcuda.so.1 (deleted)
 7f0000007000-7f0000008000 rw-p 00000000 00:00 0
 7f0000009000-7f000000a000 r-xp 00000000 fd:01 5                          /data/libcuda.so.d/other.so
-`)
-	found := librariesIn(maps, 12)
-	if len(found) != 2 {
-		t.Fatalf("found %d libraries, want 2: %+v", len(found), found)
+`
+	found := parseMaps(maps, 12, "/libcuda.so")
+	found = slices.DeleteFunc(found, func(m Mapping) bool { return !m.driver() })
+	if len(found) != 3 {
+		t.Fatalf("found %d mappings, want 3: %+v", len(found), found)
 	}
-	first := Mapped{Inode: Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711}, Path: "/usr/lib/libcuda.so.580.159", PID: 12,
-		Area: Area{0x7f0000000000, 0x7f0000001000}}
-	if found[0] != first {
-		t.Errorf("got %+v, want %+v", found[0], first)
+	second := Mapping{PID: 12, Start: 0x7f0000001000, End: 0x7f0000002000, Path: "/usr/lib/libcuda.so.580.159",
+		Inode: Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711}, offset: 0x1000, executable: true}
+	if found[1] != second {
+		t.Errorf("got %+v, want %+v", found[1], second)
 	}
 	if got, want := found[0].pathFromHere(), "/proc/12/root/usr/lib/libcuda.so.580.159"; got != want {
 		t.Errorf("opens %s, want %s", got, want)
 	}
-	if found[1].Inode.Ino != 99 {
-		t.Errorf("the second is %+v", found[1])
+	if found[2].Inode.Ino != 99 || found[2].Path != "/opt/with space/libcuda.so.1 (deleted)" {
+		t.Errorf("the third is %+v", found[2])
 	}
 }
 
@@ -86,9 +86,9 @@ func sameFile(t *testing.T, a, b string) bool {
 func TestScan(t *testing.T) {
 	var s Scanner
 	mine := func() (inodes []uint64) {
-		err := s.Scan(func(pid int, found []Mapped) {
+		err := s.Scan(false, func(pid uint32, found []Mapping) {
 			for _, m := range found {
-				if pid == os.Getpid() {
+				if int(pid) == os.Getpid() {
 					inodes = append(inodes, m.Inode.Ino)
 				}
 			}
@@ -139,7 +139,7 @@ func TestScan(t *testing.T) {
 func BenchmarkScan(b *testing.B) {
 	var s Scanner
 	for b.Loop() {
-		if err := s.Scan(func(int, []Mapped) {}); err != nil {
+		if err := s.Scan(false, func(uint32, []Mapping) {}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestUnreadableIsNotEnded(t *testing.T) {
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
 	}
-	own, gone := os.Getpid(), ended.ProcessState.Pid()
+	own, gone := uint32(os.Getpid()), uint32(ended.ProcessState.Pid())
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -161,17 +161,17 @@ func TestUnreadableIsNotEnded(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	s := Scanner{}
-	s.libraries(fmt.Sprint(own), own)
-	_, err := s.size(fmt.Sprint(own))
+	_, err1 := librariesOf(own, own)
+	_, err2 := addressSpace(own)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	s.libraries(fmt.Sprint(gone), gone)
-	if !s.unreadable[uint32(own)] || s.unreadable[uint32(gone)] || err == nil || procfs.Ended(err) {
-		t.Errorf("unreadable are %v, want %d alone; %v", s.unreadable, own, err)
+	if err1 == nil || err2 == nil || procfs.Ended(err1) || procfs.Ended(err2) {
+		t.Errorf("a process that cannot be read gives %v and %v", err1, err2)
 	}
-	if _, err := s.size(fmt.Sprint(gone)); !procfs.Ended(err) {
-		t.Errorf("a process that ended gives %v", err)
+	_, err1 = librariesOf(gone, gone)
+	_, err2 = addressSpace(gone)
+	if !procfs.Ended(err1) || !procfs.Ended(err2) {
+		t.Errorf("a process that ended gives %v and %v", err1, err2)
 	}
 }

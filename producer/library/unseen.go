@@ -1,27 +1,25 @@
 package library
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see
-// those. Queries, attributes and advice are not.
+// queries begin the names of functions that neither work on memory nor submit work, among those that acting includes.
+var queries = []string{
+	"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",
+}
+
+var acting = []string{
+	"cuMem", "cuLaunch", "cuGraphLaunch", "cuGraphAdd", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
+	"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuIpc", "cuImportExternalMemory", "cuMulticast",
+	"cuCtxCreate", "cuCtxDestroy", "cuDevicePrimaryCtxRe",
+}
+
+// relevant reports whether a function of the driver works on memory or submits work: gputap claims to see those.
 func relevant(name string) bool {
-	for _, prefix := range []string{
-		"cuMemGet", "cuMemPoolGet", "cuMemPoolSet", "cuMemRange", "cuMemAdvise", "cuMemSetMemPool", "cuMemHostGet",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return false
-		}
-	}
-	for _, prefix := range []string{
-		"cuMem", "cuLaunch", "cuGraphLaunch", "cuGraphAdd", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
-		"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuIpc", "cuImportExternalMemory", "cuMulticast",
-		"cuCtxCreate", "cuCtxDestroy", "cuDevicePrimaryCtxRe",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return slices.ContainsFunc(acting, begins) && !slices.ContainsFunc(queries, begins)
 }
 
 // Lookup finds the exported function at an offset of a library file, "" when none begins there. known is false for a
@@ -29,18 +27,12 @@ func relevant(name string) bool {
 type Lookup func(library Inode, offset uint64) (symbol string, probed, known bool)
 
 // Images are the executable mappings of driver libraries in one process.
-type Images []region
+type Images []Mapping
 
 // ImagesOf reads the images of a process; none when it ended.
 func ImagesOf(pid uint32) Images {
-	regions, _ := regionsOf(pid)
-	var images Images
-	for _, r := range regions {
-		if r.executable && r.driver() {
-			images = append(images, r)
-		}
-	}
-	return images
+	libraries, _ := librariesOf(pid, pid)
+	return slices.DeleteFunc(libraries, func(m Mapping) bool { return !m.executable })
 }
 
 // Unseen names the function behind an address that a program asked for by name, when gputap does not see its calls. It
@@ -49,11 +41,11 @@ func (images Images) Unseen(name string, address uint64, lookup Lookup) string {
 	if !relevant(name) || address == 0 {
 		return ""
 	}
-	for _, r := range images {
-		if !r.contains(address) {
+	for _, m := range images {
+		if !m.contains(address) {
 			continue
 		}
-		symbol, probed, known := lookup(r.inode, address-r.Start+r.offset)
+		symbol, probed, known := lookup(m.Inode, address-m.Start+m.offset)
 		switch {
 		case !known || probed:
 			return ""

@@ -6,8 +6,8 @@ func TestUnseen(t *testing.T) {
 	t.Parallel()
 	attached := Inode{1, 2}
 	images := Images{
-		{Area: Area{0x1000, 0x2000}, offset: 0x100, inode: attached},
-		{Area: Area{0x5000, 0x6000}, inode: Inode{1, 3}},
+		{Start: 0x1000, End: 0x2000, offset: 0x100, Inode: attached},
+		{Start: 0x5000, End: 0x6000, Inode: Inode{1, 3}},
 	}
 	lookup := func(file Inode, offset uint64) (symbol string, probed, known bool) {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/gputap/gputap/producer/procfs"
+	"github.com/gputap/gputap/bpf"
 )
 
 // ErrReturnProbes says that a return probe kills programs which seccomp confines, as it does containers by default.
@@ -35,11 +35,11 @@ func tryReturnProbe() error {
 	err := probeConfinedChild()
 	switch {
 	case errors.Is(err, errKilled):
-		return fmt.Errorf("%w on Linux %s: %w", ErrReturnProbes, linuxRelease(), err)
+		return fmt.Errorf("%w on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
 	case err == nil, linuxAtLeast(6, 14):
 		return nil
 	}
-	return fmt.Errorf("%w: cannot exclude it on Linux %s: %w", ErrReturnProbes, linuxRelease(), err)
+	return fmt.Errorf("%w: cannot exclude it on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
 }
 
 // probeConfinedChild attaches a return probe to the function probed of this program, and lets a child call it under a
@@ -112,13 +112,8 @@ func fileOffset(path string, address uint64) (uint64, error) {
 // linuxAtLeast compares with the running Linux. A release that cannot be parsed counts as new.
 func linuxAtLeast(major, minor int) bool {
 	var a, b int
-	if _, err := fmt.Sscanf(linuxRelease(), "%d.%d", &a, &b); err != nil {
+	if _, err := fmt.Sscanf(bpf.Release(), "%d.%d", &a, &b); err != nil {
 		return true
 	}
 	return a > major || a == major && b >= minor
-}
-
-func linuxRelease() string {
-	release, _ := procfs.ReadLine("/proc/sys/kernel/osrelease")
-	return release
 }

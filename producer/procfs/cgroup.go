@@ -3,6 +3,7 @@ package procfs
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -49,11 +50,10 @@ func cgroupLine(line string) (controllers, path string, ok bool) {
 }
 
 func hierarchyRank(controllers string) int {
+	list := strings.Split(controllers, ",")
 	for i, name := range hierarchyOrder {
-		for c := range strings.SplitSeq(controllers, ",") {
-			if c == name {
-				return i
-			}
+		if slices.Contains(list, name) {
+			return i
 		}
 	}
 	return len(hierarchyOrder)
@@ -106,15 +106,8 @@ var (
 		`(?:^|-)pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?:$|:)`)
 )
 
-const (
-	containerDigits = 64
-
-	lxcDir    = "lxc"
-	lxcPrefix = "lxc.payload."
-)
-
 // IsContainerID tells a runtime's container id from the name of an LXC container.
-func IsContainerID(name string) bool { return len(name) == containerDigits }
+func IsContainerID(name string) bool { return len(name) == 64 }
 
 // Container returns the id of the innermost container around the group; of LXC its name. "" outside of containers.
 func (c Cgroup) Container() string { return c.innermost(ContainerOf) }
@@ -154,10 +147,10 @@ func ContainerOf(dir string) string {
 	if match := containerPattern.FindStringSubmatch(name); match != nil && !monitorPattern.MatchString(name) {
 		return match[1]
 	}
-	if lxc, ok := strings.CutPrefix(name, lxcPrefix); ok {
+	if lxc, ok := strings.CutPrefix(name, "lxc.payload."); ok {
 		return lxc
 	}
-	if path.Base(path.Dir(dir)) == lxcDir {
+	if path.Base(path.Dir(dir)) == "lxc" {
 		return name
 	}
 	return ""

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -41,24 +40,11 @@ func cgroup2Points(mountinfo string) []string {
 		mount, kind, _ := strings.Cut(line, " - ")
 		fields := strings.Fields(mount)
 		if len(fields) >= 5 && strings.HasPrefix(kind, "cgroup2 ") {
-			points = append(points, unescape(fields[4]))
+			points = append(points, unescape.Replace(fields[4]))
 		}
 	}
 	return points
 }
 
-// unescape decodes the octal escapes of mountinfo: a space is \040.
-func unescape(s string) string {
-	var out strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(s[i])
-	}
-	return out.String()
-}
+// unescape decodes the characters that Linux escapes in a path of mountinfo.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
