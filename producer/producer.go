@@ -324,8 +324,7 @@ func (p *Producer) round() int {
 // checkVanished adds exit events of processes whose exit record was lost.
 func (p *Producer) checkVanished() {
 	lost := p.lost()
-	p.known.Doubt(lost[schema.LossControlRing] + lost[schema.LossState])
-	for _, end := range p.known.Vanished() {
+	for _, end := range p.known.Vanished(lost[schema.LossControlRing] + lost[schema.LossState]) {
 		p.translator.end(&end)
 	}
 }

@@ -77,8 +77,7 @@ func TestVanishedProcessEndsOnce(t *testing.T) {
 	unannounced := bpf.MemoryRecord{Head: bpf.Head{Call: callID(t, "cuMemAlloc_v2")}, Ptr: 1}
 	unannounced.TGID, unannounced.TID = 1<<30+1, 1<<30+1
 	check := func(lost uint64) (n int) {
-		table.Doubt(lost)
-		for _, end := range table.Vanished() {
+		for _, end := range table.Vanished(lost) {
 			table.LearnEnd(&end)
 			n++
 		}

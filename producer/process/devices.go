@@ -19,8 +19,9 @@ type devices struct {
 	ordinals  map[uint32]uint32 // device → ordinal, where they differ
 	gpus      map[uint32]schema.GPU
 	budget    *budget
-	moved     schema.KTime // when a context's handle was last reused on another GPU
-	version   uint32       // changes with everything learned: earlier answers are stale
+
+	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
+	DeviceVersion uint32       // changes with everything learned: earlier answers are stale
 
 	visible     string // CUDA_VISIBLE_DEVICES at the start of the image
 	visibleSet  bool
@@ -44,16 +45,17 @@ type streamContext struct {
 	since   schema.KTime
 }
 
-func newDevices() devices {
+func newDevices(b *budget) devices {
 	return devices{
+		budget:   b,
 		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
 		pools:    map[uint64]uint32{},
 		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
 	}
 }
 
-// ordinal returns the ordinal of a context at a time.
-func (d *devices) ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
+// Ordinal returns the ordinal of a context at a time.
+func (d *devices) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
 	p := d.contexts[context]
 	if p == nil {
 		return 0, false
@@ -71,11 +73,11 @@ func (d *devices) setOrdinal(context uint64, ordinal uint32, at schema.KTime) {
 		return
 	}
 	d.contexts[context] = &contextDevice{ordinal, at, old}
-	d.version++
+	d.DeviceVersion++
 	if old == nil {
 		return
 	}
-	d.moved = max(d.moved, at)
+	d.ContextsMoved = max(d.ContextsMoved, at)
 	for n := 1; old.before != nil && old.since+readDelay > at && n < maxBefore; n++ {
 		old = old.before
 	}
@@ -87,7 +89,7 @@ func (d *devices) setOrdinal(context uint64, ordinal uint32, at schema.KTime) {
 func (d *devices) contextMade(m *bpf.MemoryRecord, op schema.Op) int32 {
 	ordinal, known := uint32(m.Device), m.Device >= 0
 	if !known {
-		ordinal, known = d.ordinal(m.Aux, schema.KTime(m.Time))
+		ordinal, known = d.Ordinal(m.Aux, schema.KTime(m.Time))
 	}
 	if m.Result != 0 || m.Ptr == 0 || !known || ordinal >= MaxOrdinals {
 		return m.Device
@@ -114,8 +116,8 @@ func (d *devices) pool(m *bpf.MemoryRecord, op schema.Op) {
 
 // deviceOf returns the ordinal of a call's GPU, bpf.DeviceOfContext while it is unknown.
 func (d *devices) deviceOf(c *MemoryCall) int32 {
-	context := d.contextOf(&c.Head, c.CUDAStream)
-	if ordinal, known := d.ordinal(context, schema.KTime(c.Time)); known && c.Device == bpf.DeviceOfContext {
+	context := d.ContextOf(&c.Head, c.CUDAStream)
+	if ordinal, known := d.Ordinal(context, schema.KTime(c.Time)); known && c.Device == bpf.DeviceOfContext {
 		return int32(ordinal)
 	}
 	return c.Device
@@ -136,8 +138,8 @@ func (d *devices) stream(m *bpf.MemoryRecord, op schema.Op) {
 // perThreadStream is the highest handle that stands for a default CUDA stream of a context.
 const perThreadStream = 2
 
-// contextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
-func (d *devices) contextOf(h *bpf.Head, cudaStream uint64) uint64 {
+// ContextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
+func (d *devices) ContextOf(h *bpf.Head, cudaStream uint64) uint64 {
 	if cudaStream <= perThreadStream {
 		return h.CUDAContext
 	}
@@ -182,7 +184,7 @@ func (d *devices) identify(r *bpf.DeviceRecord, host []Card) {
 	gpu.Inferred = false
 	if d.gpus[r.Device] != gpu {
 		d.gpus[r.Device] = gpu
-		d.version++
+		d.DeviceVersion++
 	}
 }
 
@@ -249,32 +251,15 @@ func (d *devices) onlyOpen(pid uint32, host []Card, now schema.KTime) *schema.GP
 	return d.inferred
 }
 
-// ContextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
-func (p *Process) ContextOf(h *bpf.Head, cudaStream uint64) uint64 {
-	return p.devices.contextOf(h, cudaStream)
-}
-
-// ContextsMoved returns when a context's handle was last reused on another GPU: answers for earlier times differ.
-func (p *Process) ContextsMoved() schema.KTime { return p.devices.moved }
-
-// DeviceVersion changes whenever the process's devices do.
-func (p *Process) DeviceVersion() uint32 { return p.devices.version }
-
 // DevicesSettled reports whether the answers about a call's context and CUDA stream hold for all later calls, until
 // the version changes.
-func (p *Process) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
-	d := &p.devices
-	return d.moved <= at && d.streams[cudaStream].since <= at
+func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
+	return d.ContextsMoved <= at && d.streams[cudaStream].since <= at
 }
 
 // GPU returns the GPU of an ordinal of a process.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	return p.devices.gpu(ordinal, p.PID, t.Cards)
-}
-
-// Ordinal returns the ordinal of a context at a time.
-func (p *Process) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
-	return p.devices.ordinal(context, at)
 }
 
 // InferredGPU returns the GPU of a late process whose context is unknown; nil when it cannot be inferred.

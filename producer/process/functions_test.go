@@ -57,7 +57,7 @@ func TestNameIsReadFromMemory(t *testing.T) {
 
 // TestReusedHandleHasNoOldName: a kernel handle that is reused after an unload does not keep its old name.
 func TestReusedHandleHasNoOldName(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
 	l := &handleLayout{differ: 100} // nothing is read
 	now := uint64(1)
 	report := func(symbol string, handle, module uint64, name string) {
@@ -90,7 +90,7 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 
 // TestEnumeratedKernelsHaveAModule: a list of a module's kernels gives their module and no names.
 func TestEnumeratedKernelsHaveAModule(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
 	l := &handleLayout{differ: 100}
 	named := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuFuncGetName"), Time: 1}, Handle: 0x10, NameBytes: 5}
 	copy(named.Name[:], "name")
@@ -121,7 +121,7 @@ func TestEnumeratedKernelsHaveAModule(t *testing.T) {
 
 // TestLaunchHasTheNameOfItsTime: launches are read after later control records.
 func TestLaunchHasTheNameOfItsTime(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
 	l := &handleLayout{differ: 100}
 	report := func(at, handle, alias, module uint64, symbol, name string) {
 		r := &bpf.NameRecord{

@@ -33,9 +33,10 @@ type graphs struct {
 	budget      *budget
 }
 
-func newGraphs(late bool) graphs {
+func newGraphs(late bool, b *budget) graphs {
 	return graphs{
 		captures: map[uint32]*Graph{}, graphs: map[uint64]*Graph{}, executables: map[uint64]*Executable{}, late: late,
+		budget: b,
 	}
 }
 
@@ -144,7 +145,7 @@ func (g *graphs) recordLaunch(capture uint32, function uint64) {
 
 // recordGraphLaunch notes the launch of a graph that a capture turned into a child.
 func (g *graphs) recordGraphLaunch(capture uint32, handle uint64) {
-	child := g.executable(handle)
+	child := g.Executable(handle)
 	g.recorded(capture).addAll(&child.Graph)
 	g.budget.add(child.bytes())
 }
@@ -175,9 +176,9 @@ func (g *graphs) instantiate(handle uint64) *Executable {
 	return e
 }
 
-// executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
+// Executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
 // empty.
-func (g *graphs) executable(handle uint64) *Executable {
+func (g *graphs) Executable(handle uint64) *Executable {
 	known := g.executables[handle]
 	if known == nil {
 		known = &Executable{Graph: Graph{Partial: true}}
@@ -212,6 +213,3 @@ func (g *Graph) addAll(other *Graph) {
 	}
 	g.Partial = g.Partial || other.Partial
 }
-
-// Executable returns the executable graph of a launched handle.
-func (p *Process) Executable(handle uint64) *Executable { return p.graphs.executable(handle) }

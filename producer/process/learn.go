@@ -29,10 +29,10 @@ func (t *Table) announced(r *bpf.ThreadRecord) *Process {
 		return known
 	}
 	start := schema.KTime(r.ProcessStart)
-	p := t.newProcess(t.identity.complete(schema.Process{
+	p := t.newProcess(schema.Process{
 		PID: r.TGID, Start: start, UID: r.UID, Comm: unix.ByteSliceToString(r.ProcessComm[:]),
 		Late: t.libraries.IsLate(r.TGID, start),
-	}, r.TGID, start))
+	}, r.TGID, start)
 	p.devices.readVisible(r.TGID)
 	t.byKey[key] = p
 	if unannounced := t.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
@@ -64,7 +64,7 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 	if schema.CallID(r.Call) == schema.CallExec {
 		next := old.Process
 		next.Comm, next.UID, next.Late = unix.ByteSliceToString(r.ProcessComm[:]), r.UID, false
-		image := t.newProcess(t.identity.complete(next, r.TGID, schema.KTime(r.ProcessStart)))
+		image := t.newProcess(next, r.TGID, schema.KTime(r.ProcessStart))
 		image.devices.readVisible(r.TGID)
 		t.byKey[key] = image
 		t.byPID[r.TGID] = image
@@ -123,7 +123,7 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	case schema.OpContextRelease, schema.OpContextReset:
 		c.Ptr = d.primaries[uint32(m.Device)]
 	case schema.OpContextDestroy:
-		if ordinal, known := d.ordinal(m.Ptr, schema.KTime(m.Time)); known {
+		if ordinal, known := d.Ordinal(m.Ptr, schema.KTime(m.Time)); known {
 			c.Device = int32(ordinal)
 		}
 	case schema.OpStreamCreate, schema.OpStreamDestroy:
