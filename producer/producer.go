@@ -142,9 +142,9 @@ func (p *Producer) features() (attach.Features, error) {
 }
 
 func (p *Producer) header() (schema.Header, error) {
-	boot, err := bootID()
+	boot, err := procfs.ReadLine("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return schema.Header{}, err
+		return schema.Header{}, fmt.Errorf("read boot id: %w", err)
 	}
 	host, err := hostName(p.cfg)
 	if err != nil {

@@ -102,18 +102,6 @@ func (d *devices) contextMade(m *bpf.MemoryRecord, op schema.Op) int32 {
 	return int32(ordinal)
 }
 
-// pool notes which GPU a pool is on.
-func (d *devices) pool(m *bpf.MemoryRecord, op schema.Op) {
-	switch {
-	case m.Result != 0:
-	case op == schema.OpPoolCreate && m.Device >= 0:
-		d.pools[m.Ptr] = uint32(m.Device)
-		d.budget.add(handleBytes)
-	case op == schema.OpPoolDestroy:
-		delete(d.pools, m.Ptr)
-	}
-}
-
 // deviceOf returns the ordinal of a call's GPU, bpf.DeviceOfContext while it is unknown.
 func (d *devices) deviceOf(c *MemoryCall) int32 {
 	context := d.ContextOf(&c.Head, c.CUDAStream)
@@ -123,12 +111,15 @@ func (d *devices) deviceOf(c *MemoryCall) int32 {
 	return c.Device
 }
 
-// stream notes which context a CUDA stream belongs to.
-func (d *devices) stream(m *bpf.MemoryRecord, op schema.Op) {
+// handleMade notes the GPU of a new pool, or the context of a new CUDA stream; or it removes them.
+func (d *devices) handleMade(m *bpf.MemoryRecord, op schema.Op) {
+	d.budget.add(handleBytes)
 	switch {
-	case m.Result != 0:
+	case op == schema.OpPoolCreate && m.Device >= 0:
+		d.pools[m.Ptr] = uint32(m.Device)
+	case op == schema.OpPoolDestroy:
+		delete(d.pools, m.Ptr)
 	case op == schema.OpStreamCreate && m.CUDAContext != 0:
-		d.budget.add(handleBytes)
 		d.streams[m.Ptr] = streamContext{m.CUDAContext, schema.KTime(m.Time)}
 	case op == schema.OpStreamDestroy:
 		delete(d.streams, m.CUDAStream)

@@ -126,21 +126,27 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 		if ordinal, known := d.Ordinal(m.Ptr, schema.KTime(m.Time)); known {
 			c.Device = int32(ordinal)
 		}
-	case schema.OpStreamCreate, schema.OpStreamDestroy:
-		d.stream(m, op)
-	case schema.OpPoolCreate, schema.OpPoolDestroy:
-		d.pool(m, op)
-	case schema.OpModuleUnload:
-		if m.Result == 0 {
-			p.unload(m.Ptr, schema.KTime(m.Time))
-		}
 	case schema.OpAlloc:
 		if ordinal, known := d.pools[m.Pool]; known && m.Pool != 0 && m.Result == 0 {
 			c.Device = int32(ordinal)
 		}
 	}
-	if m.Capture != 0 && m.Result == 0 {
-		p.graphs.recordMemory(m, op, d.deviceOf(&c))
+	if m.Result != 0 {
+		return c
+	}
+	switch op {
+	case schema.OpStreamCreate, schema.OpStreamDestroy, schema.OpPoolCreate, schema.OpPoolDestroy:
+		d.handleMade(m, op)
+	case schema.OpModuleUnload:
+		p.unload(m.Ptr, schema.KTime(m.Time))
+	case schema.OpAlloc:
+		if m.Capture != 0 {
+			p.recordMemory(m.Capture, Block{m.Ptr, m.Bytes, d.deviceOf(&c)})
+		}
+	case schema.OpFree:
+		if m.Capture != 0 {
+			p.recordMemory(m.Capture, Block{Ptr: m.Ptr})
+		}
 	}
 	return c
 }
