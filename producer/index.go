@@ -17,11 +17,11 @@ func (t *translator) ref(kind schema.Kind, h *bpf.Head) uint32 {
 		recorded.Op = schema.OpRecord
 		return o.Call(recorded)
 	}
-	c := &t.calls[kind][h.Call]
-	if c.generation != o.generation {
-		c.generation, c.index = o.generation, o.Call(schema.Calls[h.Call].Ref())
+	c := &t.calls[h.Call][kind]
+	if c.Generation != o.generation {
+		c.Generation, c.Index = o.generation, o.Call(schema.Calls[h.Call].Ref())
 	}
-	return c.index
+	return c.Index
 }
 
 func threadIndex(o *openBatch, thread *process.Thread) uint32 {

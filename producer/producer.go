@@ -106,13 +106,11 @@ func New(
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
 	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics)
-	if p.reader, err = newReader(p.tap, p.translator, p.metrics); err != nil {
-		p.probes.Close()
-		p.cgroups.Close()
-		p.tap.Close()
-		return nil, err
+	p.reader = &reader{translator: p.translator, metrics: p.metrics}
+	if err = p.reader.open(p.tap); err == nil {
+		err = p.attach(libraries)
 	}
-	if err := p.attach(libraries); err != nil {
+	if err != nil {
 		p.Close()
 		return nil, err
 	}

@@ -76,7 +76,11 @@ func (s *spool) push(b outbox.Batch) {
 		s.count(&s.queues[victim][i].Batch)
 		s.take(victim, i)
 	}
-	b.Data = append(s.buffer(), b.Data...)
+	var buffer []byte
+	if n := len(s.free); n > 0 {
+		buffer, s.free = s.free[n-1][:0], s.free[:n-1]
+	}
+	b.Data = append(buffer, b.Data...)
 	s.bytes += len(b.Data)
 	s.queues[b.Kind] = append(s.queues[b.Kind], &encoded{Batch: b})
 	signal(s.unstored)
@@ -96,15 +100,6 @@ func (s *spool) changed() {
 		signal(c)
 	}
 	signal(s.unstored)
-}
-
-func (s *spool) buffer() []byte {
-	if n := len(s.free); n > 0 {
-		b := s.free[n-1]
-		s.free = s.free[:n-1]
-		return b[:0]
-	}
-	return nil
 }
 
 // leastPrecious finds the batch to drop: the oldest of its kind that is neither in flight nor being stored.
