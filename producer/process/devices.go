@@ -220,28 +220,6 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
 // inferInterval is how long gputap waits before it looks again at a process that has no or many GPUs open.
 const inferInterval = 1_000_000_000
 
-// onlyOpen returns the GPU of a process that ran before gputap and whose context is unknown: the only card that it has
-// open. It returns nil when the process has no or several cards open.
-func (d *devices) onlyOpen(pid uint32, host []Card, now schema.KTime) *schema.GPU {
-	if d.inferred != nil || now < d.inferredAt+inferInterval {
-		return d.inferred
-	}
-	d.inferredAt = now
-	minors := openMinors(pid)
-	if len(minors) != 1 {
-		return nil
-	}
-	i := slices.IndexFunc(host, func(c Card) bool { return c.Minor == minors[0] })
-	if i < 0 {
-		return nil
-	}
-	d.inferred = &schema.GPU{UUID: host[i].UUID, Inferred: true}
-	if at := slices.IndexFunc(d.visibleCards(pid, host), func(c Card) bool { return c.Minor == minors[0] }); at > 0 {
-		d.inferred.Ordinal = uint32(at)
-	}
-	return d.inferred
-}
-
 // DevicesSettled reports whether the answers about a call's context and CUDA stream hold for all later calls, until
 // the version changes.
 func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
@@ -253,10 +231,29 @@ func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	return p.devices.gpu(ordinal, p.PID, t.Cards)
 }
 
-// InferredGPU returns the GPU of a late process whose context is unknown; nil when it cannot be inferred.
+// InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns nil
+// when the process has no or several cards open.
 func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if !p.Late {
 		return nil
 	}
-	return p.devices.onlyOpen(p.PID, t.Cards, t.now)
+	d := &p.devices
+	if d.inferred != nil || t.now < d.inferredAt+inferInterval {
+		return d.inferred
+	}
+	d.inferredAt = t.now
+	minors := openMinors(p.PID)
+	if len(minors) != 1 {
+		return nil
+	}
+	isOpen := func(c Card) bool { return c.Minor == minors[0] }
+	i := slices.IndexFunc(t.Cards, isOpen)
+	if i < 0 {
+		return nil
+	}
+	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true}
+	if at := slices.IndexFunc(d.visibleCards(p.PID, t.Cards), isOpen); at > 0 {
+		d.inferred.Ordinal = uint32(at)
+	}
+	return d.inferred
 }

@@ -131,17 +131,17 @@ func (g *graphs) recorded(capture uint32) *Graph {
 	return findOrAdd(g.captures, capture, true, g.budget)
 }
 
-// recordLaunch notes a launch that a capture turned into a node.
-func (g *graphs) recordLaunch(capture uint32, function uint64) {
-	g.recorded(capture).addKernel(function, 1)
-	g.budget.add(nodeBytes)
-}
-
-// recordGraphLaunch notes the launch of a graph that a capture turned into a child.
-func (g *graphs) recordGraphLaunch(capture uint32, handle uint64) {
-	child := g.Executable(handle)
-	g.recorded(capture).addAll(&child.Graph)
-	g.budget.add(child.bytes())
+// recordLaunch notes a launch that a capture turned into a node. A launched graph becomes a child.
+func (g *graphs) recordLaunch(l *bpf.LaunchRecord) {
+	switch schema.Calls[l.Call].Op {
+	case schema.OpLaunch:
+		g.recorded(l.Capture).addKernel(l.Func, 1)
+		g.budget.add(nodeBytes)
+	case schema.OpGraphLaunch:
+		child := g.Executable(l.Func)
+		g.recorded(l.Capture).addAll(&child.Graph)
+		g.budget.add(child.bytes())
+	}
 }
 
 // addCopy adds the present nodes of another graph.

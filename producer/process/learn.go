@@ -154,14 +154,8 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 // LearnLaunch notes a launch that a capture turned into a graph node, and returns the thread that made it.
 func (t *Table) LearnLaunch(l *bpf.LaunchRecord) *Thread {
 	thread := t.Thread(&l.Head)
-	if l.Capture == 0 {
-		return thread
-	}
-	switch schema.Calls[l.Call].Op {
-	case schema.OpLaunch:
-		thread.Process.graphs.recordLaunch(l.Capture, l.Func)
-	case schema.OpGraphLaunch: // it becomes a child graph
-		thread.Process.graphs.recordGraphLaunch(l.Capture, l.Func)
+	if l.Capture != 0 {
+		thread.Process.recordLaunch(l)
 	}
 	return thread
 }
