@@ -26,7 +26,7 @@ func TestTrimDiscardsTheLargestProcess(t *testing.T) {
 	if n := table.Trim(1 << 18); n != 1 {
 		t.Errorf("%d processes lost their handles, want 1", n)
 	}
-	if q := table.byPID[modest.TGID]; q.function(1, 2, &table.layout).Name != "name" {
+	if q := table.byPID[modest.TGID]; table.Function(q, 1, 2).Name != "name" {
 		t.Error("the modest process's name is gone")
 	}
 	if n := len(table.byPID[greedy.TGID].funcs); n != 0 {
