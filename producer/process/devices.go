@@ -231,8 +231,8 @@ func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	return p.devices.gpu(ordinal, p.PID, t.Cards)
 }
 
-// InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns nil
-// when the process has no or several cards open.
+// InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns
+// nil when the process has no or several cards open.
 func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if !p.Late {
 		return nil

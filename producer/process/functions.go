@@ -105,8 +105,8 @@ func (p *Process) unload(module uint64, at schema.KTime) {
 	}
 }
 
-// Function returns the kernel behind a handle of a process at a time. Its name is "" when no call reported it and gputap
-// does not find it in memory.
+// Function returns the kernel behind a handle of a process at a time. Its name is "" when no call reported it and
+// gputap does not find it in memory.
 func (t *Table) Function(p *Process, handle uint64, at schema.KTime) *Function {
 	f := p.funcs[handle]
 	if f != nil {
