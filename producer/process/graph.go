@@ -48,7 +48,7 @@ func (g *graphs) at(handle uint64) *Graph {
 	return findOrAdd(g.graphs, handle, g.late, g.budget)
 }
 
-// findOrAdd returns the graph of a key. It adds an empty one if there is none.
+// findOrAdd returns the graph of a key; an unknown key gets an empty one.
 func findOrAdd[K comparable](in map[K]*Graph, key K, partial bool, b *budget) *Graph {
 	known := in[key]
 	if known == nil {

@@ -147,7 +147,7 @@ func newProcess(p schema.Process, b *budget) *Process {
 	}
 }
 
-// all yields every process. A process without an announcement is known by its pid alone.
+// all yields every process once. Those without an announcement are in byPID alone.
 func (t *Table) all() iter.Seq[*Process] {
 	return func(yield func(*Process) bool) {
 		for _, p := range t.byKey {
