@@ -536,8 +536,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run. What
-// came twice comes behind what it is a copy of, in its run.
+// checkStored compares the stream with the sent batches: per kind all of them, in order, byte for byte, and run after
+// run. A copy of a batch comes behind the batch, in its run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))
