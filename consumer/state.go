@@ -3,8 +3,6 @@ package consumer
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
@@ -29,9 +27,7 @@ func (r *Reader) State(fold Stateful) ([]byte, error) {
 func (r *Reader) save(w *snapshot.Writer, fold Stateful) error {
 	w.Uint(stateForm)
 	r.mu.Lock()
-	r.saveStats(w)
-	r.saveRuns(w)
-	r.saveHosts(w)
+	r.code(&snapshot.Codec{Writer: w})
 	r.mu.Unlock()
 	err := guard(func() error {
 		return fold.Snapshot(func(s Section) error {
@@ -59,9 +55,7 @@ func (r *Reader) restore(state []byte, fold Stateful, hosts func(cluster, host s
 	if hosts != nil {
 		to = &Reader{runs: newRuns(), hosts: hostTable{}}
 	}
-	to.restoreStats(in)
-	to.restoreRuns(in)
-	to.restoreHosts(in)
+	to.code(&snapshot.Codec{Reader: in})
 	if hosts != nil {
 		r.adopt(to, hosts)
 	}
@@ -97,98 +91,49 @@ func (r *Reader) adopt(from *Reader, hosts func(cluster, host string) bool) {
 	}
 }
 
-func (r *Reader) saveStats(w *snapshot.Writer) {
-	for _, n := range r.stats.counts() {
-		w.Uint(*n)
-	}
-	w.Time(r.stats.LastEvent)
-	w.Bool(r.start.late)
-	w.Bool(r.start.truncated)
-}
-
-func (r *Reader) restoreStats(in *snapshot.Reader) {
-	for _, n := range r.stats.counts() {
-		*n = in.Uint()
-	}
-	r.stats.LastEvent = in.Time()
-	r.start.late = in.Bool()
-	r.start.truncated = in.Bool()
-}
-
-// counts are the counters that a state holds, in a fixed order.
-func (s *Stats) counts() []*uint64 {
-	list := []*uint64{
-		&s.Batches, &s.Duplicates, &s.Invalid, &s.Refused, &s.Unknown, &s.Gaps, &s.Missing, &s.Retention, &s.LateStart,
-		&s.DeadLetters, &s.DeadLettersLost,
-	}
-	for kind := range s.Events {
-		list = append(list, &s.Events[kind])
-	}
-	return list
-}
-
-func (r *Reader) saveRuns(w *snapshot.Writer) {
-	for _, n := range r.runs.forgotten {
-		w.Uint(n)
-	}
-	for _, states := range []map[runID]*runState{r.runs.old, r.runs.young} {
-		w.Uint(uint64(len(states)))
-		for _, id := range slices.SortedFunc(maps.Keys(states), runID.compare) {
-			w.String(id.cluster)
-			w.String(id.host)
-			w.String(id.boot)
-			w.Uint(id.run)
-			for _, n := range states[id].seq {
-				w.Uint(n)
-			}
-			for _, n := range states[id].lost {
-				w.Uint(n)
-			}
+// code passes over the state of the reader without the fold.
+func (r *Reader) code(c *snapshot.Codec) {
+	s := &r.stats
+	snapshot.Uint(c, &s.Batches, &s.Duplicates, &s.Invalid, &s.Refused, &s.Unknown, &s.Gaps, &s.Missing, &s.Retention,
+		&s.LateStart, &s.DeadLetters, &s.DeadLettersLost)
+	codeCounts(c, s.Events[:])
+	c.Time(&s.LastEvent)
+	c.Bool(&r.start.late, &r.start.truncated)
+	codeCounts(c, r.runs.forgotten[:])
+	codeRuns(c, &r.runs.old)
+	codeRuns(c, &r.runs.young)
+	hosts := (map[hostID]*hostState)(r.hosts)
+	snapshot.Map(c, &hosts, 6, hostID.compare, func(id *hostID, h **hostState) {
+		if c.Reading() {
+			*h = &hostState{}
 		}
+		c.String(&id.cluster, &id.host)
+		c.Time(&(*h).lastEvent)
+		snapshot.Uint(c, &(*h).gaps, &(*h).missing)
+		c.Time(&(*h).stored)
+	})
+}
+
+func codeRuns(c *snapshot.Codec, all *map[runID]*runState) {
+	const leastBytes = 4 + int(schema.NumKinds) + int(schema.NumLosses)
+	snapshot.Map(c, all, leastBytes, runID.compare, func(id *runID, s **runState) {
+		if c.Reading() {
+			*s = &runState{}
+		}
+		c.String(&id.cluster, &id.host, &id.boot)
+		snapshot.Uint(c, &id.run)
+		codeCounts(c, (*s).seq[:])
+		codeCounts(c, (*s).lost[:])
+	})
+}
+
+func codeCounts(c *snapshot.Codec, counts []uint64) {
+	for i := range counts {
+		snapshot.Uint(c, &counts[i])
 	}
 }
 
 func (a runID) compare(b runID) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host), cmp.Compare(a.boot, b.boot),
 		cmp.Compare(a.run, b.run))
-}
-
-func (r *Reader) restoreRuns(in *snapshot.Reader) {
-	for cause := range r.runs.forgotten {
-		r.runs.forgotten[cause] = in.Uint()
-	}
-	const leastBytes = 4 + int(schema.NumKinds) + int(schema.NumLosses)
-	for _, states := range []*map[runID]*runState{&r.runs.old, &r.runs.young} {
-		*states = map[runID]*runState{}
-		for range in.Each(leastBytes) {
-			id, s := runID{in.String(), in.String(), in.String(), in.Uint()}, &runState{}
-			for kind := range s.seq {
-				s.seq[kind] = in.Uint()
-			}
-			for cause := range s.lost {
-				s.lost[cause] = in.Uint()
-			}
-			(*states)[id] = s
-		}
-	}
-}
-
-func (r *Reader) saveHosts(w *snapshot.Writer) {
-	w.Uint(uint64(len(r.hosts)))
-	for _, id := range slices.SortedFunc(maps.Keys(r.hosts), hostID.compare) {
-		h := r.hosts[id]
-		w.String(id.cluster)
-		w.String(id.host)
-		w.Time(h.lastEvent)
-		w.Uint(h.gaps)
-		w.Uint(h.missing)
-		w.Time(h.stored)
-	}
-}
-
-func (r *Reader) restoreHosts(in *snapshot.Reader) {
-	for range in.Each(6) {
-		id := hostID{in.String(), in.String()}
-		r.hosts[id] = &hostState{lastEvent: in.Time(), gaps: in.Uint(), missing: in.Uint(), stored: in.Time()}
-	}
 }

@@ -3,6 +3,7 @@ package producer
 import (
 	"time"
 
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/producer/process"
 	"github.com/gputap/gputap/schema"
 )
@@ -150,9 +151,10 @@ func (b *batcher) close(o *openBatch) {
 	h := b.header
 	h.Seq = o.seq
 	h.Lost = b.lost()
-	data := o.Encode(&h)
-	b.spool.push(o.Kind(), data, encoded{seq: o.seq, events: o.Events(), lost: h.Lost[schema.LossSpool], last: o.Last(),
-		at: time.Now().UnixNano()})
+	b.spool.push(outbox.Batch{
+		Kind: o.Kind(), Data: o.Encode(&h), Seq: o.seq, Events: o.Events(), Lost: h.Lost[schema.LossSpool],
+		Last: o.Last(), Closed: time.Now().UnixNano(),
+	})
 	o.Reset()
 	clear(o.graphs)
 	o.generation++

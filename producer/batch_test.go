@@ -31,7 +31,7 @@ func TestBatchGrowsWhileTwoAreWaiting(t *testing.T) {
 	}
 	s.acked(schema.KindLaunch)
 	add(512) // the size is checked every 512 events
-	if n, third := s.waiting(schema.KindLaunch), s.queues[schema.KindLaunch][1].events; n != 2 || third != 2*limit+512 {
+	if n, third := s.waiting(schema.KindLaunch), s.queues[schema.KindLaunch][1].Events; n != 2 || third != 2*limit+512 {
 		t.Errorf("%d batches wait, the latest of %d events, want 2 and %d", n, third, 2*limit+512)
 	}
 	add(grownEvents + 512)

@@ -101,7 +101,7 @@ func TestCachedTranslationIsTheSame(t *testing.T) {
 				t.Fatalf("seed %d: %d %s batches, want %d", seed, len(got), schema.Kind(kind), len(want))
 			}
 			for i := range got {
-				if !bytes.Equal(got[i].data, want[i].data) {
+				if !bytes.Equal(got[i].Data, want[i].Data) {
 					t.Fatalf("seed %d: %s batch %d differs from that without the cache", seed, schema.Kind(kind), i)
 				}
 			}

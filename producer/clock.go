@@ -1,11 +1,8 @@
 package producer
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
-	"github.com/gputap/gputap/producer/procfs"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -30,12 +27,4 @@ func clockOffset() int64 {
 		}
 	}
 	return offset
-}
-
-func bootID() (string, error) {
-	id, err := procfs.ReadLine("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	return id, nil
 }

@@ -1,9 +1,9 @@
 package producer
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // drain detaches all probes and reads until a round is empty: then every record has been read.
@@ -17,23 +17,26 @@ func (p *Producer) drain() {
 // flush closes the last batches and waits for their acks, unless Run was aborted.
 func (p *Producer) flush(aborted error) {
 	p.batches.closeAll()
-	deadline := time.Now()
-	if aborted == nil {
-		deadline = deadline.Add(p.cfg.DrainTimeout)
+	patience := p.cfg.DrainTimeout
+	if aborted != nil {
+		patience = 0
 	}
-	if p.awaitAcks(deadline) || p.spool.outbox != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if p.spool.awaitAcks(ctx) || p.spool.outbox != nil {
 		p.heartbeat() // last: a consumer that has it has everything
-		p.awaitAcks(deadline)
+		p.spool.awaitAcks(ctx)
 	}
 }
 
-// awaitAcks waits until all batches are acked; false when the deadline passed first.
-func (p *Producer) awaitAcks(deadline time.Time) bool {
-	for p.spool.level().batches > 0 {
-		if time.Now().After(deadline) {
+// awaitAcks waits until all batches are acked; false when ctx ended first.
+func (s *spool) awaitAcks(ctx context.Context) bool {
+	for s.level().batches > 0 {
+		select {
+		case <-s.idle:
+		case <-ctx.Done():
 			return false
 		}
-		time.Sleep(time.Millisecond)
 	}
 	return true
 }

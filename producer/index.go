@@ -17,11 +17,11 @@ func (t *translator) ref(kind schema.Kind, h *bpf.Head) uint32 {
 		recorded.Op = schema.OpRecord
 		return o.Call(recorded)
 	}
-	c := &t.calls[kind][h.Call]
-	if c.generation != o.generation {
-		c.generation, c.index = o.generation, o.Call(schema.Calls[h.Call].Ref())
+	c := &t.calls[h.Call][kind]
+	if c.Generation != o.generation {
+		c.Generation, c.Index = o.generation, o.Call(schema.Calls[h.Call].Ref())
 	}
-	return c.index
+	return c.Index
 }
 
 func threadIndex(o *openBatch, thread *process.Thread) uint32 {
@@ -60,12 +60,12 @@ func streamIndex(o *openBatch, thread *process.Thread, cudaStream uint64) uint32
 // contextGPU is the index of the GPU of a context at a time; 0 while the GPU is unknown.
 func (t *translator) contextGPU(o *openBatch, thread *process.Thread, context uint64, at schema.KTime) uint32 {
 	p, i := thread.Process, &thread.Indexes
-	if at < p.ContextsMoved() { // another answer than for later calls
+	if at < p.ContextsMoved { // another answer than for later calls
 		index, _ := t.gpuIndex(o, p, context, at)
 		return index
 	}
-	if i.GPUContext != context || i.DeviceVersion != p.DeviceVersion() {
-		i.GPUContext, i.DeviceVersion, i.GPU = context, p.DeviceVersion(), process.Index{}
+	if i.GPUContext != context || i.DeviceVersion != p.DeviceVersion {
+		i.GPUContext, i.DeviceVersion, i.GPU = context, p.DeviceVersion, process.Index{}
 	}
 	c := &i.GPU[o.Kind()]
 	if c.Generation == o.generation {

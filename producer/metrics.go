@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -44,15 +45,15 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) acked(kind schema.Kind, batch *encoded, took time.Duration) {
-	m.batches[kind].Add(1)
-	m.bytes.Add(uint64(len(batch.data)))
+func (m *metrics) acked(batch *outbox.Batch, took time.Duration) {
+	m.batches[batch.Kind].Add(1)
+	m.bytes.Add(uint64(len(batch.Data)))
 	m.publishTime.Observe(took.Seconds())
-	if batch.events > 0 {
-		m.batchEvents.Observe(float64(batch.events))
+	if batch.Events > 0 {
+		m.batchEvents.Observe(float64(batch.Events))
 	}
-	if batch.events > 0 && (batch.from == nil || !batch.from.Earlier) { // else its clock may be of another boot
-		m.eventAge.Observe(float64(bootTime()-batch.last) / 1e9)
+	if batch.Events > 0 && !batch.Earlier { // else its clock may be of another boot
+		m.eventAge.Observe(float64(bootTime()-batch.Last) / 1e9)
 	}
 }
 

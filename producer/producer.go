@@ -106,13 +106,11 @@ func New(
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
 	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics)
-	if p.reader, err = newReader(p.tap, p.translator, p.metrics); err != nil {
-		p.probes.Close()
-		p.cgroups.Close()
-		p.tap.Close()
-		return nil, err
+	p.reader = &reader{translator: p.translator, metrics: p.metrics}
+	if err = p.reader.open(p.tap); err == nil {
+		err = p.attach(libraries)
 	}
-	if err := p.attach(libraries); err != nil {
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -142,9 +140,9 @@ func (p *Producer) features() (attach.Features, error) {
 }
 
 func (p *Producer) header() (schema.Header, error) {
-	boot, err := bootID()
+	boot, err := procfs.ReadLine("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return schema.Header{}, err
+		return schema.Header{}, fmt.Errorf("read boot id: %w", err)
 	}
 	host, err := hostName(p.cfg)
 	if err != nil {
@@ -324,8 +322,7 @@ func (p *Producer) round() int {
 // checkVanished adds exit events of processes whose exit record was lost.
 func (p *Producer) checkVanished() {
 	lost := p.lost()
-	p.known.Doubt(lost[schema.LossControlRing] + lost[schema.LossState])
-	for _, end := range p.known.Vanished() {
+	for _, end := range p.known.Vanished(lost[schema.LossControlRing] + lost[schema.LossState]) {
 		p.translator.end(&end)
 	}
 }

@@ -50,7 +50,7 @@ func (p *publisher) run(ctx context.Context) {
 // subjectOf returns the subject of a batch. The host may have had another name in an earlier run.
 func (p *publisher) subjectOf(batch *encoded, to *route) string {
 	var b schema.Batch
-	if batch.from == nil || !batch.from.Earlier || schema.NewDecoder().Decode(batch.data, &b) != nil {
+	if !batch.Earlier || schema.NewDecoder().Decode(batch.Data, &b) != nil {
 		return to.subjects[p.kind]
 	}
 	return schema.Subject(to.topology.Shard(b.Cluster, b.Host), b.Cluster, b.Host, p.kind)
@@ -66,13 +66,13 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 			return err
 		}
 		start, subject := time.Now(), p.subjectOf(batch, to)
-		err = p.publish(ctx, subject, batch.data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
+		err = p.publish(ctx, subject, batch.Data, min(max(ackTimeout, 2*p.took, unanswered), longestAck))
 		to.published(err)
 		if err == nil {
 			p.took = time.Since(start)
-			p.metrics.acked(p.kind, batch, p.took)
+			p.metrics.acked(&batch.Batch, p.took)
 			if failing {
-				p.log.Info("publish succeeded again", "subject", subject, "seq", batch.seq)
+				p.log.Info("publish succeeded again", "subject", subject, "seq", batch.Seq)
 			}
 			return nil
 		}
@@ -82,7 +82,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		if tooLarge(err) { // a retry cannot succeed
 			p.metrics.batchErrors.Add(1)
 			p.log.Error("NATS rejects messages of this size; batch lost",
-				"subject", subject, "seq", batch.seq, "bytes", len(batch.data), "err", err,
+				"subject", subject, "seq", batch.Seq, "bytes", len(batch.Data), "err", err,
 				"remedy", "set producer.batch_max_bytes below max_payload of the NATS server")
 			p.spool.reject(batch)
 			return nil
@@ -90,7 +90,7 @@ func (p *publisher) deliver(ctx context.Context, batch *encoded) error {
 		p.metrics.batchErrors.Add(1)
 		if !failing {
 			failing = true
-			p.log.Warn("publish failed; retrying", "subject", subject, "seq", batch.seq, "err", err)
+			p.log.Warn("publish failed; retrying", "subject", subject, "seq", batch.Seq, "err", err)
 		}
 		if rejectsShard(err) {
 			p.route.requestRefresh()

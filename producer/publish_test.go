@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -52,22 +53,26 @@ func TestLateAcksDoNotStopPublishing(t *testing.T) {
 					data := string(rune('a' + i))
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
-					if err := p.deliver(ctx, &encoded{data: []byte(data)}); err != nil || bus.stored[data] != want {
+					if err := p.deliver(ctx, batchOf(data)); err != nil || bus.stored[data] != want {
 						t.Fatalf("batch %d: %v, sent %d times, want %d", i, err, bus.stored[data], want)
 					}
 				}
 				bus.late = 0
-				if err := p.deliver(t.Context(), &encoded{data: []byte("x")}); err != nil {
+				if err := p.deliver(t.Context(), batchOf("x")); err != nil {
 					t.Fatal(err)
 				}
 				bus.late = longestAck
 				ctx, cancel := context.WithTimeout(t.Context(), 2*ackTimeout+lastRetry)
 				defer cancel()
-				if err := p.deliver(ctx, &encoded{data: []byte("y")}); err == nil || bus.stored["y"] < 2 {
+				if err := p.deliver(ctx, batchOf("y")); err == nil || bus.stored["y"] < 2 {
 					t.Errorf("when acks came in time again, a lost one is waited for %d times in %v", bus.stored["y"],
 						2*ackTimeout+lastRetry)
 				}
 			})
 		})
 	}
+}
+
+func batchOf(data string) *encoded {
+	return &encoded{Batch: outbox.Batch{Kind: schema.KindMemory, Data: []byte(data)}}
 }

@@ -25,32 +25,31 @@ type reader struct {
 	gomaxprocs gomaxprocs
 }
 
-func newReader(tap *bpf.Tap, t *translator, m *metrics) (*reader, error) {
-	r := &reader{translator: t, metrics: m, pending: make([]uint64, len(tap.Bulk))}
+// open opens all rings. After an error the reader is to be closed, too.
+func (r *reader) open(tap *bpf.Tap) error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(epoll, true)
+		r.epoll = os.NewFile(uintptr(epoll), "epoll")
+	}
+	if err == nil {
+		r.waiting, err = r.epoll.SyscallConn()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
-	}
-	if err := unix.SetNonblock(epoll, true); err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
-	}
-	r.epoll = os.NewFile(uintptr(epoll), "epoll")
-	if r.waiting, err = r.epoll.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
+		return fmt.Errorf("create epoll: %w", err)
 	}
 	if r.control, err = r.ring(epoll, tap.Control); err != nil {
-		r.close()
-		return nil, fmt.Errorf("open control ring: %w", err)
+		return fmt.Errorf("open control ring: %w", err)
 	}
 	for i, m := range tap.Bulk {
 		ring, err := r.ring(epoll, m)
 		if err != nil {
-			r.close()
-			return nil, fmt.Errorf("open bulk ring %d: %w", i, err)
+			return fmt.Errorf("open bulk ring %d: %w", i, err)
 		}
 		r.bulk = append(r.bulk, ring)
 	}
-	return r, nil
+	r.pending = make([]uint64, len(r.bulk))
+	return nil
 }
 
 // ring opens a ring and adds it to the epoll edge-triggered. Records arrive without wake-ups, so a level would stay set

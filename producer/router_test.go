@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -95,7 +96,7 @@ func (s *sender) push() {
 		s.seq[kind]++
 		b := schema.NewBuilder(kind)
 		h := schema.Header{Cluster: "c", Host: s.host, BootID: "b", Run: 1, Seq: s.seq[kind]}
-		s.spool.push(kind, b.Encode(&h), encoded{seq: h.Seq})
+		s.spool.push(outbox.Batch{Kind: kind, Data: b.Encode(&h), Seq: h.Seq})
 	}
 }
 

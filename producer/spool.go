@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -14,17 +13,10 @@ import (
 
 // encoded is one batch on its way to NATS.
 type encoded struct {
-	data   []byte
-	seq    uint64
-	events int
-	lost   uint64       // that it reports as lost by the spool
-	last   schema.KTime // of its last event
-	at     int64        // wall time at which it was closed, ns
-
-	from *outbox.Batch // it was read from the outbox
+	outbox.Batch
 
 	// Guarded by the spool's mu.
-	stored  *outbox.Batch // it was stored in the outbox while it was in flight
+	stored  *outbox.Batch // as the outbox knows it; nil: it does not have the batch
 	storing bool          // the outbox reads its data
 	acked   bool
 }
@@ -48,13 +40,15 @@ type spool struct {
 	free     [][]byte                  // buffers of batches that are done with
 	wake     [schema.NumKinds]chan struct{}
 	unstored chan struct{} // wakes store
+	idle     chan struct{} // a publisher has nothing to publish
 
 	closeTimeout time.Duration // a disk that needs longer does not hold up the end
 }
 
 func newSpool(limit int) *spool {
 	s := &spool{
-		limit: limit, lost: new(atomic.Uint64), unstored: make(chan struct{}, 1), closeTimeout: 30 * time.Second,
+		limit: limit, lost: new(atomic.Uint64), closeTimeout: 30 * time.Second,
+		unstored: make(chan struct{}, 1), idle: make(chan struct{}, 1),
 	}
 	for i := range s.wake {
 		s.wake[i] = make(chan struct{}, 1)
@@ -67,26 +61,30 @@ func morePrecious(a, b schema.Kind) bool {
 }
 
 // push copies a batch in. It never blocks: it makes room, or counts the batch as lost.
-func (s *spool) push(kind schema.Kind, data []byte, e encoded) {
+func (s *spool) push(b outbox.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes+len(data) > s.limit {
+	for s.bytes+len(b.Data) > s.limit {
 		victim, i := s.leastPrecious()
 		if i < 0 {
 			break // all are in flight
 		}
-		if morePrecious(victim, kind) {
-			s.count(&e)
+		if morePrecious(victim, b.Kind) {
+			s.count(&b)
 			return
 		}
-		s.count(s.queues[victim][i])
+		s.count(&s.queues[victim][i].Batch)
 		s.take(victim, i)
 	}
-	e.data = append(s.buffer(), data...)
-	s.bytes += len(data)
-	s.queues[kind] = append(s.queues[kind], &e)
+	var buffer []byte
+	if n := len(s.free); n > 0 {
+		buffer, s.free = s.free[n-1][:0], s.free[:n-1]
+	}
+	b.Data = append(buffer, b.Data...)
+	s.bytes += len(b.Data)
+	s.queues[b.Kind] = append(s.queues[b.Kind], &encoded{Batch: b})
 	signal(s.unstored)
-	signal(s.wake[kind])
+	signal(s.wake[b.Kind])
 }
 
 func signal(c chan struct{}) {
@@ -104,15 +102,6 @@ func (s *spool) changed() {
 	signal(s.unstored)
 }
 
-func (s *spool) buffer() []byte {
-	if n := len(s.free); n > 0 {
-		b := s.free[n-1]
-		s.free = s.free[:n-1]
-		return b[:0]
-	}
-	return nil
-}
-
 // leastPrecious finds the batch to drop: the oldest of its kind that is neither in flight nor being stored.
 func (s *spool) leastPrecious() (kind schema.Kind, i int) {
 	for _, kind := range outbox.DropOrder {
@@ -125,16 +114,16 @@ func (s *spool) leastPrecious() (kind schema.Kind, i int) {
 	return schema.KindNone, -1
 }
 
-func (s *spool) count(e *encoded) { s.lost.Add(uint64(e.events)) }
+func (s *spool) count(b *outbox.Batch) { s.lost.Add(uint64(b.Events)) }
 
 // take removes a batch from its queue. Its buffer is used again, unless somebody still reads it.
 func (s *spool) take(kind schema.Kind, i int) {
 	e := s.queues[kind][i]
 	s.queues[kind] = slices.Delete(s.queues[kind], i, i+1)
-	s.bytes -= len(e.data)
+	s.bytes -= len(e.Data)
 	if e != s.inFlight[kind] && !e.storing && len(s.free) < 8 {
-		s.free = append(s.free, e.data)
-		e.data = nil
+		s.free = append(s.free, e.Data)
+		e.Data = nil
 	}
 }
 
@@ -144,6 +133,7 @@ func (s *spool) next(ctx context.Context, kind schema.Kind) (*encoded, error) {
 		if e, err := s.head(ctx, kind); e != nil || err != nil {
 			return e, err
 		}
+		signal(s.idle)
 		select {
 		case <-s.wake[kind]:
 		case <-ctx.Done():
@@ -162,9 +152,7 @@ func (s *spool) head(ctx context.Context, kind schema.Kind) (*encoded, error) {
 		if b != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.inFlight[kind] = &encoded{
-				data: b.Data, seq: b.Seq, events: b.Events, lost: b.Lost, last: b.Last, at: b.Closed, from: b,
-			}
+			s.inFlight[kind] = &encoded{Batch: *b, stored: b}
 			return s.inFlight[kind], nil
 		}
 	}
@@ -184,9 +172,9 @@ func (s *spool) acked(kind schema.Kind) {
 	e := s.inFlight[kind]
 	s.inFlight[kind] = nil
 	e.acked = true
-	b := cmp.Or(e.from, e.stored)
+	b := e.stored
 	if b == nil {
-		b = &outbox.Batch{Kind: kind, Lost: e.lost}
+		b = &outbox.Batch{Kind: kind, Lost: e.Lost}
 		s.take(kind, 0)
 	}
 	s.mu.Unlock()
@@ -200,10 +188,10 @@ func (s *spool) acked(kind schema.Kind) {
 func (s *spool) reject(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count(e)
-	e.lost = 0 // no reader gets its report of losses
-	if b := cmp.Or(e.from, e.stored); b != nil {
-		b.Lost = 0
+	s.count(&e.Batch)
+	e.Lost = 0 // no reader gets its report of losses
+	if e.stored != nil {
+		e.stored.Lost = 0
 	}
 }
 
@@ -236,8 +224,8 @@ func (s *spool) level() spoolLevel {
 		if e == nil && len(q) > 0 {
 			e = q[0]
 		}
-		if e != nil && e.at != 0 && (l.oldest == 0 || e.at < l.oldest) {
-			l.oldest = e.at
+		if e != nil && e.Closed != 0 && (l.oldest == 0 || e.Closed < l.oldest) {
+			l.oldest = e.Closed
 		}
 	}
 	s.mu.Unlock()

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
 
 func push(s *spool, kind schema.Kind, bytes, events int) {
-	s.push(kind, make([]byte, bytes), encoded{events: events})
+	s.push(outbox.Batch{Kind: kind, Data: make([]byte, bytes), Events: events})
 }
 
 func TestSpoolGivesUpLaunchesFirstAndMemoryLast(t *testing.T) {
@@ -56,12 +57,12 @@ func TestSpoolKeepsWhatIsInFlight(t *testing.T) {
 	if l := s.level(); l.droppedEvents != 2 {
 		t.Errorf("dropped %d events, want the second batch's 2", l.droppedEvents)
 	}
-	if len(first.data) != 100 {
+	if len(first.Data) != 100 {
 		t.Error("the batch in flight lost its bytes")
 	}
 	s.acked(schema.KindLaunch)
-	if next, _ := s.next(t.Context(), schema.KindLaunch); next.events != 3 {
-		t.Errorf("next has %d events, want 3", next.events)
+	if next, _ := s.next(t.Context(), schema.KindLaunch); next.Events != 3 {
+		t.Errorf("next has %d events, want 3", next.Events)
 	}
 }
 
@@ -77,7 +78,7 @@ func TestSpoolWakesItsReader(t *testing.T) {
 					close(got)
 					return
 				}
-				got <- e.events
+				got <- e.Events
 				s.acked(schema.KindCopy)
 			}
 		}()

@@ -39,7 +39,7 @@ func (s *spool) storeRest() {
 	s.mu.Lock()
 	for _, q := range s.queues {
 		for _, e := range q {
-			s.lost.Add(uint64(e.events))
+			s.count(&e.Batch)
 		}
 	}
 	s.mu.Unlock()
@@ -65,8 +65,7 @@ func (s *spool) claim(kind schema.Kind) (e *encoded, b *outbox.Batch, inFlight b
 	}
 	e = s.queues[kind][0]
 	e.storing = true
-	b = &outbox.Batch{Kind: kind, Data: e.data, Seq: e.seq, Events: e.events, Lost: e.lost, Last: e.last, Closed: e.at}
-	return e, b, e == s.inFlight[kind]
+	return e, new(e.Batch), e == s.inFlight[kind]
 }
 
 // release gives a batch to the outbox if that has taken it. It reports whether the next batch can be tried.

@@ -95,8 +95,9 @@ func copyDir(t testing.TB, dir string) string {
 
 // pushID pushes a batch with as many events as its seq.
 func pushID(s *spool, kind schema.Kind, id int) {
-	s.push(kind, bytes.Repeat([]byte{byte(id)}, 1000), encoded{
-		seq: uint64(id), events: id, at: int64(id), last: schema.KTime(id),
+	s.push(outbox.Batch{
+		Kind: kind, Data: bytes.Repeat([]byte{byte(id)}, 1000),
+		Seq: uint64(id), Events: id, Closed: int64(id), Last: schema.KTime(id),
 	})
 }
 
@@ -114,10 +115,10 @@ func try(t testing.TB, s *spool, kind schema.Kind) *encoded {
 func takeAll(t testing.TB, s *spool, kind schema.Kind) (ids []int) {
 	t.Helper()
 	for e := try(t, s, kind); e != nil; e = try(t, s, kind) {
-		id := int(e.seq)
-		if !bytes.Equal(e.data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.events != id || e.at != int64(id) ||
-			e.last != schema.KTime(id) {
-			t.Fatalf("batch %d is not what was pushed: %d events, times %d and %d", id, e.events, e.at, e.last)
+		id := int(e.Seq)
+		if !bytes.Equal(e.Data, bytes.Repeat([]byte{byte(id)}, 1000)) || e.Events != id || e.Closed != int64(id) ||
+			e.Last != schema.KTime(id) {
+			t.Fatalf("batch %d is not what was pushed: %d events, times %d and %d", id, e.Events, e.Closed, e.Last)
 		}
 		ids = append(ids, id)
 		s.acked(kind)
@@ -191,7 +192,7 @@ func TestFailedDisk(t *testing.T) {
 			for id := 3; id <= 5; id++ {
 				pushID(s, schema.KindMemory, id)
 			}
-			if e := try(t, s, schema.KindMemory); e == nil || e.seq != 3 {
+			if e := try(t, s, schema.KindMemory); e == nil || e.Seq != 3 {
 				t.Fatal("a failed disk holds batches up")
 			}
 			mend()
@@ -242,7 +243,7 @@ func TestSilentDisk(t *testing.T) {
 	pushID(s, schema.KindMemory, 1)
 	pushID(s, schema.KindMemory, 2)
 	for _, want := range []uint64{1, 2} {
-		if e, err := s.next(t.Context(), schema.KindMemory); err != nil || e.seq != want {
+		if e, err := s.next(t.Context(), schema.KindMemory); err != nil || e.Seq != want {
 			t.Errorf("got %+v, %v", e, err)
 		}
 		s.acked(schema.KindMemory)
@@ -336,7 +337,10 @@ func TestOutboxMetrics(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := spoolAt(t, dir, 1<<20)
-	s.push(schema.KindMemory, make([]byte, 5000), encoded{seq: 1, events: 1, at: time.Now().Add(-time.Hour).UnixNano()})
+	s.push(outbox.Batch{
+		Kind: schema.KindMemory, Data: make([]byte, 5000), Seq: 1, Events: 1,
+		Closed: time.Now().Add(-time.Hour).UnixNano(),
+	})
 	s.storeRound()
 	try(t, s, schema.KindMemory) // it is in flight
 	breakDisk(t, s, dir)
@@ -518,7 +522,9 @@ func (r *life) send(n int, sent *[schema.NumKinds][][]byte) {
 			h.Seq = r.seq[kind]
 			data := b.Encode(&h)
 			sent[kind] = append(sent[kind], bytes.Clone(data))
-			r.s.push(kind, data, encoded{seq: h.Seq, events: b.Events(), last: b.Last(), at: time.Now().UnixNano()})
+			r.s.push(outbox.Batch{
+				Kind: kind, Data: data, Seq: h.Seq, Events: b.Events(), Last: b.Last(), Closed: time.Now().UnixNano(),
+			})
 		}
 		awaits(r.t, "the disk keeps up", func() bool { return r.s.level().bytes < 48<<10 || r.s.level().unstored == 0 })
 	}
@@ -534,8 +540,8 @@ func awaits(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// checkStored compares the stream with what was sent: per kind all of it, in order, byte for byte, and run after run.
-// A second copy comes after the first, in its run.
+// checkStored compares the stream with the sent batches: per kind all of them, in order, byte for byte, and run after
+// run. A copy of a batch comes behind the batch, in its run.
 func checkStored(t *testing.T, bus *unreliableNATS, sent *[schema.NumKinds][][]byte) (twice int) {
 	t.Helper()
 	jsStream, err := bus.connect().Stream(t.Context(), schema.StreamName(0))

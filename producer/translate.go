@@ -18,23 +18,16 @@ type translator struct {
 	wanted  [schema.NumKinds]bool
 	now     schema.KTime          // when the round began
 	counted [schema.NumOps]uint64 // events of this round
-	calls   [schema.NumKinds][]callIndex
+	calls   []process.Index       // in the dictionaries of the open batches, by call
 
 	launches [256]cachedLaunch
 	memories [16]cachedMemory
 }
 
-// callIndex is a call's index in the dictionary of an open batch.
-type callIndex struct {
-	generation uint64
-	index      uint32
-}
-
 func newTranslator(known *process.Table, batches *batcher, wanted attach.Features, m *metrics) *translator {
-	t := &translator{known: known, batches: batches, metrics: m}
+	t := &translator{known: known, batches: batches, metrics: m, calls: make([]process.Index, len(schema.Calls))}
 	for kind := range t.wanted {
 		t.wanted[kind] = wanted.Wants(schema.Kind(kind))
-		t.calls[kind] = make([]callIndex, len(schema.Calls))
 	}
 	return t
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/attach"
+	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/producer/process"
 	"github.com/gputap/gputap/schema"
 )
@@ -96,7 +97,7 @@ func decodable(t testing.TB, r *translator) (batches []schema.Batch) {
 	for _, queue := range r.batches.spool.queues {
 		for _, e := range queue {
 			var b schema.Batch
-			if err := decoder.Decode(e.data, &b); err != nil {
+			if err := decoder.Decode(e.Data, &b); err != nil {
 				t.Fatalf("the batch does not decode: %v", err)
 			}
 			batches = append(batches, b)
@@ -236,8 +237,8 @@ func TestBatchesStayWithinTheirLimit(t *testing.T) {
 	batches, launches, graphs := decodable(t, r), 0, 0
 	for kind, queue := range r.batches.spool.queues {
 		for _, e := range queue {
-			if len(e.data) > r.batches.limits.maxBytes {
-				t.Errorf("a %s batch has %d bytes", schema.Kind(kind), len(e.data))
+			if len(e.Data) > r.batches.limits.maxBytes {
+				t.Errorf("a %s batch has %d bytes", schema.Kind(kind), len(e.Data))
 			}
 		}
 	}
@@ -254,7 +255,7 @@ func TestBatchesStayWithinTheirLimit(t *testing.T) {
 // TestBatchTooLargeForNATSIsLost: a batch that no retry can publish is counted as lost, and the next one is sent.
 func TestBatchTooLargeForNATSIsLost(t *testing.T) {
 	s := newSpool(1 << 20)
-	s.push(schema.KindMemory, make([]byte, 100), encoded{events: 7})
+	s.push(outbox.Batch{Kind: schema.KindMemory, Data: make([]byte, 100), Events: 7})
 	e, err := s.next(context.Background(), schema.KindMemory)
 	if err != nil {
 		t.Fatal(err)

@@ -132,6 +132,9 @@ var opWords = [NumOps]string{
 // String returns the word on the wire.
 func (o Op) String() string { return word(opWords[:], int(o)) }
 
+// ParseOp is the inverse of String. An unknown word is OpUnknown.
+func ParseOp(s string) Op { return Op(wordIndex(opWords[:], s)) }
+
 // kind returns the kind of the batches in which an op travels. OpRecord travels in all of them.
 func (o Op) kind() Kind {
 	switch {
@@ -273,6 +276,9 @@ var classWords = [NumClasses]string{
 // String returns the word on the wire; "" for calls without a memory class.
 func (c MemClass) String() string { return word(classWords[:], int(c)) }
 
+// ParseMemClass is the inverse of String. An unknown word is ClassNone.
+func ParseMemClass(s string) MemClass { return MemClass(wordIndex(classWords[:], s)) }
+
 // OnGPU reports whether memory of this class is counted as GPU memory.
 func (c MemClass) OnGPU() bool {
 	switch c {
@@ -306,6 +312,9 @@ var directionWords = [NumDirections]string{
 
 // String returns the word on the wire; "" for calls that are not copies.
 func (d Direction) String() string { return word(directionWords[:], int(d)) }
+
+// ParseDirection is the inverse of String. An unknown word is DirNone.
+func ParseDirection(s string) Direction { return Direction(wordIndex(directionWords[:], s)) }
 
 func word(words []string, i int) string {
 	if i < len(words) {

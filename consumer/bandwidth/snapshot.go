@@ -54,7 +54,7 @@ func codeRow(c *snapshot.Codec, row *schema.Direction) {
 	case word == "set":
 		*row = rowSet
 	default:
-		*row = process.Directions[word]
+		*row = schema.ParseDirection(word)
 	}
 }
 

@@ -2,9 +2,9 @@ package consumertest
 
 import (
 	"compress/gzip"
-	"encoding/binary"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/gputap/gputap/schema"
@@ -37,14 +37,13 @@ func Recorded(tb testing.TB) (steps []Step) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	data, err := io.ReadAll(unpacked)
-	if err != nil {
-		tb.Fatal(err)
+	next := schema.Recording(unpacked)
+	message, err := next()
+	for ; err == nil; message, err = next() {
+		steps = append(steps, Step{Message: slices.Clone(message)})
 	}
-	for len(data) > 0 {
-		n := binary.LittleEndian.Uint32(data)
-		steps = append(steps, Step{Message: data[4 : 4+n]})
-		data = data[4+n:]
+	if err != io.EOF {
+		tb.Fatal(err)
 	}
 	return steps
 }

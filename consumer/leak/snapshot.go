@@ -115,7 +115,7 @@ func (c *coder) others() {
 }
 
 func (c *coder) other(class schema.MemClass) {
-	process.Classes.Code(c.Codec, &class)
+	process.CodeWord(c.Codec, &class, schema.ParseMemClass)
 	c.workload(c.workloads.other(class))
 }
 
@@ -170,7 +170,7 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 			k = (*w).workloadID
 		}
 		k.Code(c.Codec, id)
-		process.Classes.Code(c.Codec, &k.class)
+		process.CodeWord(c.Codec, &k.class, schema.ParseMemClass)
 		if c.Reading() {
 			if c.workloads.index[k] != nil {
 				c.Fail("a workload appears twice")
@@ -321,7 +321,7 @@ func (c *coder) index(x *index) {
 
 func (c *coder) row(s *state, r *row) {
 	snapshot.Int(c.Codec, &r.gpu)
-	process.Classes.Code(c.Codec, &r.class)
+	process.CodeWord(c.Codec, &r.class, schema.ParseMemClass)
 	c.Bool(&r.inferred)
 	c.String(&r.uuid)
 	snapshot.Uint(c.Codec, &r.peak)

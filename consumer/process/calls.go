@@ -72,7 +72,7 @@ func (c Calls) Clone() []Call {
 func (c *Calls) code(to *snapshot.Codec) {
 	snapshot.List(to, (*[]Call)(c), 6, func(call *Call) {
 		to.String(&call.Symbol)
-		Ops.Code(to, &call.Op)
+		CodeWord(to, &call.Op, schema.ParseOp)
 		snapshot.Uint(to, &call.OK, &call.Failed, &call.Recorded)
 		snapshot.Map(to, &call.Errors, 2, cmp.Compare, func(result *uint32, n *uint64) {
 			snapshot.Uint(to, result)

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"fmt"
+
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -63,43 +65,20 @@ func (t *Table[S]) restore(c *snapshot.Codec, h *hostEntries[S], e *Entry[S], fi
 	return true
 }
 
-// Words finds values by their words. Snapshots hold words, as the wire does, because the numbers of values may change
+// CodeWord passes over the word of v. Snapshots hold words, as the wire does, because the numbers of values may change
 // between versions. An unknown word is read as unknown.
-type Words[W word] map[string]W
-
-type word interface {
-	~uint8
-	String() string
-}
-
-// Words of the schema.
-var (
-	Ops        = newWords(schema.NumOps)
-	Classes    = newWords(schema.NumClasses)
-	Directions = newWords(schema.NumDirections)
-)
-
-func newWords[W word](n W) Words[W] {
-	all := Words[W]{}
-	for v := range n {
-		all[v.String()] = v
-	}
-	return all
-}
-
-// Code passes over the word of v.
-func (w Words[W]) Code(c *snapshot.Codec, v *W) {
-	text := (*v).String()
-	c.String(&text)
+func CodeWord[W fmt.Stringer](c *snapshot.Codec, v *W, parse func(word string) W) {
+	word := (*v).String()
+	c.String(&word)
 	if c.Reading() {
-		*v = w[text]
+		*v = parse(word)
 	}
 }
 
 // CodeRef passes over a row of a call dictionary.
 func CodeRef(c *snapshot.Codec, ref *schema.CallRef) {
 	c.String(&ref.Symbol)
-	Ops.Code(c, &ref.Op)
-	Classes.Code(c, &ref.Class)
-	Directions.Code(c, &ref.Direction)
+	CodeWord(c, &ref.Op, schema.ParseOp)
+	CodeWord(c, &ref.Class, schema.ParseMemClass)
+	CodeWord(c, &ref.Direction, schema.ParseDirection)
 }

@@ -26,7 +26,7 @@ func TestTrimDiscardsTheLargestProcess(t *testing.T) {
 	if n := table.Trim(1 << 18); n != 1 {
 		t.Errorf("%d processes lost their handles, want 1", n)
 	}
-	if q := table.byPID[modest.TGID]; q.function(1, 2, &table.layout).Name != "name" {
+	if q := table.byPID[modest.TGID]; table.Function(q, 1, 2).Name != "name" {
 		t.Error("the modest process's name is gone")
 	}
 	if n := len(table.byPID[greedy.TGID].funcs); n != 0 {
@@ -77,8 +77,7 @@ func TestVanishedProcessEndsOnce(t *testing.T) {
 	unannounced := bpf.MemoryRecord{Head: bpf.Head{Call: callID(t, "cuMemAlloc_v2")}, Ptr: 1}
 	unannounced.TGID, unannounced.TID = 1<<30+1, 1<<30+1
 	check := func(lost uint64) (n int) {
-		table.Doubt(lost)
-		for _, end := range table.Vanished() {
+		for _, end := range table.Vanished(lost) {
 			table.LearnEnd(&end)
 			n++
 		}

@@ -1,5 +1,10 @@
 package process
 
+import (
+	"maps"
+	"slices"
+)
+
 // Programs choose how many handles they make, and a broken one makes millions, so the memory of the table is bounded.
 // Beyond a bound, names, graph contents and GPUs become unknown; no event is lost.
 const (
@@ -28,11 +33,7 @@ const (
 	blockBytes    = 24
 )
 
-func (b *budget) add(bytes int) {
-	if b != nil {
-		b.used += bytes
-	}
-}
+func (b *budget) add(bytes int) { b.used += bytes }
 
 // putBounded adds to a map of bounded size: it evicts any one entry to make room.
 func putBounded[K comparable, V any](m map[K]V, limit int, key K, value V) {
@@ -51,33 +52,18 @@ func (t *Table) Trim(limit int) (discarded int) {
 	if t.budget.used < limit {
 		return 0
 	}
-	sizes := map[*Process]int{}
-	total := 0
-	measure := func(q *Process) {
-		if _, done := sizes[q]; !done {
-			sizes[q] = q.bytes()
-			total += sizes[q]
-		}
+	sizes, total := map[*Process]int{}, 0
+	for q := range t.all() {
+		sizes[q] = q.bytes()
+		total += sizes[q]
 	}
-	for _, q := range t.byKey {
-		measure(q)
-	}
-	for _, q := range t.byPID {
-		measure(q)
-	}
-	for total > limit/2 {
-		var largest *Process
-		for q, size := range sizes {
-			if largest == nil || size > sizes[largest] {
-				largest = q
-			}
-		}
-		if largest == nil {
+	largestFirst := slices.SortedFunc(maps.Keys(sizes), func(a, b *Process) int { return sizes[b] - sizes[a] })
+	for _, q := range largestFirst {
+		if total <= limit/2 {
 			break
 		}
-		total -= sizes[largest]
-		delete(sizes, largest)
-		largest.discard()
+		total -= sizes[q]
+		q.discard()
 		discarded++
 	}
 	t.budget.used = total
@@ -109,18 +95,13 @@ func (g *Graph) bytes() int {
 // counts as one that built graphs unseen.
 func (p *Process) discard() {
 	p.funcs = map[uint64]*Function{}
-	p.graphs = newGraphs(true)
-	contexts := p.devices.contexts
-	p.devices.contexts, p.devices.streams = map[uint64]*contextDevice{}, map[uint64]streamContext{}
-	p.devices.pools = map[uint64]uint32{}
-	for _, primary := range p.devices.primaries {
-		if known := contexts[primary]; known != nil {
-			p.devices.contexts[primary] = known
-		}
-	}
-	p.devices.version++
-	p.share(p.budget)
+	p.graphs = newGraphs(true, p.budget)
+	d := &p.devices
+	primaries := slices.Collect(maps.Values(d.primaries))
+	maps.DeleteFunc(d.contexts, func(context uint64, _ *contextDevice) bool {
+		return !slices.Contains(primaries, context)
+	})
+	clear(d.streams)
+	clear(d.pools)
+	d.DeviceVersion++
 }
-
-// share makes a process count into the budget of all.
-func (p *Process) share(b *budget) { p.budget, p.graphs.budget, p.devices.budget = b, b, b }

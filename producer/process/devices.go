@@ -19,8 +19,9 @@ type devices struct {
 	ordinals  map[uint32]uint32 // device → ordinal, where they differ
 	gpus      map[uint32]schema.GPU
 	budget    *budget
-	moved     schema.KTime // when a context's handle was last reused on another GPU
-	version   uint32       // changes with everything learned: earlier answers are stale
+
+	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
+	DeviceVersion uint32       // changes with everything learned: earlier answers are stale
 
 	visible     string // CUDA_VISIBLE_DEVICES at the start of the image
 	visibleSet  bool
@@ -44,16 +45,17 @@ type streamContext struct {
 	since   schema.KTime
 }
 
-func newDevices() devices {
+func newDevices(b *budget) devices {
 	return devices{
+		budget:   b,
 		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
 		pools:    map[uint64]uint32{},
 		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
 	}
 }
 
-// ordinal returns the ordinal of a context at a time.
-func (d *devices) ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
+// Ordinal returns the ordinal of a context at a time.
+func (d *devices) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
 	p := d.contexts[context]
 	if p == nil {
 		return 0, false
@@ -71,11 +73,11 @@ func (d *devices) setOrdinal(context uint64, ordinal uint32, at schema.KTime) {
 		return
 	}
 	d.contexts[context] = &contextDevice{ordinal, at, old}
-	d.version++
+	d.DeviceVersion++
 	if old == nil {
 		return
 	}
-	d.moved = max(d.moved, at)
+	d.ContextsMoved = max(d.ContextsMoved, at)
 	for n := 1; old.before != nil && old.since+readDelay > at && n < maxBefore; n++ {
 		old = old.before
 	}
@@ -87,7 +89,7 @@ func (d *devices) setOrdinal(context uint64, ordinal uint32, at schema.KTime) {
 func (d *devices) contextMade(m *bpf.MemoryRecord, op schema.Op) int32 {
 	ordinal, known := uint32(m.Device), m.Device >= 0
 	if !known {
-		ordinal, known = d.ordinal(m.Aux, schema.KTime(m.Time))
+		ordinal, known = d.Ordinal(m.Aux, schema.KTime(m.Time))
 	}
 	if m.Result != 0 || m.Ptr == 0 || !known || ordinal >= MaxOrdinals {
 		return m.Device
@@ -100,33 +102,24 @@ func (d *devices) contextMade(m *bpf.MemoryRecord, op schema.Op) int32 {
 	return int32(ordinal)
 }
 
-// pool notes which GPU a pool is on.
-func (d *devices) pool(m *bpf.MemoryRecord, op schema.Op) {
-	switch {
-	case m.Result != 0:
-	case op == schema.OpPoolCreate && m.Device >= 0:
-		d.pools[m.Ptr] = uint32(m.Device)
-		d.budget.add(handleBytes)
-	case op == schema.OpPoolDestroy:
-		delete(d.pools, m.Ptr)
-	}
-}
-
 // deviceOf returns the ordinal of a call's GPU, bpf.DeviceOfContext while it is unknown.
 func (d *devices) deviceOf(c *MemoryCall) int32 {
-	context := d.contextOf(&c.Head, c.CUDAStream)
-	if ordinal, known := d.ordinal(context, schema.KTime(c.Time)); known && c.Device == bpf.DeviceOfContext {
+	context := d.ContextOf(&c.Head, c.CUDAStream)
+	if ordinal, known := d.Ordinal(context, schema.KTime(c.Time)); known && c.Device == bpf.DeviceOfContext {
 		return int32(ordinal)
 	}
 	return c.Device
 }
 
-// stream notes which context a CUDA stream belongs to.
-func (d *devices) stream(m *bpf.MemoryRecord, op schema.Op) {
+// handleMade notes the GPU of a new pool, or the context of a new CUDA stream; or it removes them.
+func (d *devices) handleMade(m *bpf.MemoryRecord, op schema.Op) {
+	d.budget.add(handleBytes)
 	switch {
-	case m.Result != 0:
+	case op == schema.OpPoolCreate && m.Device >= 0:
+		d.pools[m.Ptr] = uint32(m.Device)
+	case op == schema.OpPoolDestroy:
+		delete(d.pools, m.Ptr)
 	case op == schema.OpStreamCreate && m.CUDAContext != 0:
-		d.budget.add(handleBytes)
 		d.streams[m.Ptr] = streamContext{m.CUDAContext, schema.KTime(m.Time)}
 	case op == schema.OpStreamDestroy:
 		delete(d.streams, m.CUDAStream)
@@ -136,8 +129,8 @@ func (d *devices) stream(m *bpf.MemoryRecord, op schema.Op) {
 // perThreadStream is the highest handle that stands for a default CUDA stream of a context.
 const perThreadStream = 2
 
-// contextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
-func (d *devices) contextOf(h *bpf.Head, cudaStream uint64) uint64 {
+// ContextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
+func (d *devices) ContextOf(h *bpf.Head, cudaStream uint64) uint64 {
 	if cudaStream <= perThreadStream {
 		return h.CUDAContext
 	}
@@ -182,7 +175,7 @@ func (d *devices) identify(r *bpf.DeviceRecord, host []Card) {
 	gpu.Inferred = false
 	if d.gpus[r.Device] != gpu {
 		d.gpus[r.Device] = gpu
-		d.version++
+		d.DeviceVersion++
 	}
 }
 
@@ -227,44 +220,10 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
 // inferInterval is how long gputap waits before it looks again at a process that has no or many GPUs open.
 const inferInterval = 1_000_000_000
 
-// onlyOpen returns the GPU of a process that ran before gputap and whose context is unknown: the only card that it has
-// open. It returns nil when the process has no or several cards open.
-func (d *devices) onlyOpen(pid uint32, host []Card, now schema.KTime) *schema.GPU {
-	if d.inferred != nil || now < d.inferredAt+inferInterval {
-		return d.inferred
-	}
-	d.inferredAt = now
-	minors := openMinors(pid)
-	if len(minors) != 1 {
-		return nil
-	}
-	i := slices.IndexFunc(host, func(c Card) bool { return c.Minor == minors[0] })
-	if i < 0 {
-		return nil
-	}
-	d.inferred = &schema.GPU{UUID: host[i].UUID, Inferred: true}
-	if at := slices.IndexFunc(d.visibleCards(pid, host), func(c Card) bool { return c.Minor == minors[0] }); at > 0 {
-		d.inferred.Ordinal = uint32(at)
-	}
-	return d.inferred
-}
-
-// ContextOf returns the context of a call: that of its CUDA stream, else the current one of the thread.
-func (p *Process) ContextOf(h *bpf.Head, cudaStream uint64) uint64 {
-	return p.devices.contextOf(h, cudaStream)
-}
-
-// ContextsMoved returns when a context's handle was last reused on another GPU: answers for earlier times differ.
-func (p *Process) ContextsMoved() schema.KTime { return p.devices.moved }
-
-// DeviceVersion changes whenever the process's devices do.
-func (p *Process) DeviceVersion() uint32 { return p.devices.version }
-
 // DevicesSettled reports whether the answers about a call's context and CUDA stream hold for all later calls, until
 // the version changes.
-func (p *Process) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
-	d := &p.devices
-	return d.moved <= at && d.streams[cudaStream].since <= at
+func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
+	return d.ContextsMoved <= at && d.streams[cudaStream].since <= at
 }
 
 // GPU returns the GPU of an ordinal of a process.
@@ -272,15 +231,29 @@ func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	return p.devices.gpu(ordinal, p.PID, t.Cards)
 }
 
-// Ordinal returns the ordinal of a context at a time.
-func (p *Process) Ordinal(context uint64, at schema.KTime) (ordinal uint32, known bool) {
-	return p.devices.ordinal(context, at)
-}
-
-// InferredGPU returns the GPU of a late process whose context is unknown; nil when it cannot be inferred.
+// InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns
+// nil when the process has no or several cards open.
 func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if !p.Late {
 		return nil
 	}
-	return p.devices.onlyOpen(p.PID, t.Cards, t.now)
+	d := &p.devices
+	if d.inferred != nil || t.now < d.inferredAt+inferInterval {
+		return d.inferred
+	}
+	d.inferredAt = t.now
+	minors := openMinors(p.PID)
+	if len(minors) != 1 {
+		return nil
+	}
+	isOpen := func(c Card) bool { return c.Minor == minors[0] }
+	i := slices.IndexFunc(t.Cards, isOpen)
+	if i < 0 {
+		return nil
+	}
+	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true}
+	if at := slices.IndexFunc(d.visibleCards(p.PID, t.Cards), isOpen); at > 0 {
+		d.inferred.Ordinal = uint32(at)
+	}
+	return d.inferred
 }

@@ -139,7 +139,7 @@ func TestIdentifyDevice(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := newDevices()
+			d := newDevices(&budget{})
 			for _, r := range tt.said {
 				d.identify(r, host)
 			}
@@ -153,7 +153,7 @@ func TestIdentifyDevice(t *testing.T) {
 // TestDeviceThatIsNoOrdinal: cuDeviceGet maps such a device to the card of an ordinal.
 func TestDeviceThatIsNoOrdinal(t *testing.T) {
 	host := twoCards(t)
-	d := newDevices()
+	d := newDevices(&budget{})
 	d.visibleRead = true
 	d.identify(&bpf.DeviceRecord{Head: bpf.Head{Call: callID(t, "cuDeviceGet")}, Device: 7, Ordinal: 1}, host)
 	for _, device := range []uint32{7, 1} {
@@ -167,7 +167,7 @@ func TestDeviceThatIsNoOrdinal(t *testing.T) {
 // one.
 func TestReportedGPUReplacesInferredGPU(t *testing.T) {
 	host := twoCards(t)
-	d := newDevices()
+	d := newDevices(&budget{})
 	d.gpus[0] = schema.GPU{UUID: second, Inferred: true}
 	r := &bpf.DeviceRecord{Head: bpf.Head{Call: callID(t, "cuDeviceGetPCIBusId")}}
 	copy(r.Text[:], "00000000:C0:00.0")
@@ -202,7 +202,7 @@ func TestContextHandleIsReused(t *testing.T) {
 	for _, tt := range tests {
 		h := &bpf.Head{Time: tt.at, CUDAContext: tt.context}
 		d := &table.Thread(&head).Process.devices
-		got, known := d.ordinal(d.contextOf(h, tt.cudaStream), schema.KTime(tt.at))
+		got, known := d.Ordinal(d.ContextOf(h, tt.cudaStream), schema.KTime(tt.at))
 		if !known || got != tt.want {
 			t.Errorf("at %d in context %#x, CUDA stream %#x: GPU %d (%v), want %d", tt.at, tt.context, tt.cudaStream,
 				got, known, tt.want)

@@ -105,9 +105,9 @@ func (p *Process) unload(module uint64, at schema.KTime) {
 	}
 }
 
-// function returns the kernel behind a handle at a time. Its name is "" when no call reported it and gputap does not
-// find it in memory.
-func (p *Process) function(handle uint64, at schema.KTime, l *handleLayout) *Function {
+// Function returns the kernel behind a handle of a process at a time. Its name is "" when no call reported it and
+// gputap does not find it in memory.
+func (t *Table) Function(p *Process, handle uint64, at schema.KTime) *Function {
 	f := p.funcs[handle]
 	if f != nil {
 		f = f.at(at)
@@ -130,7 +130,7 @@ func (p *Process) function(handle uint64, at schema.KTime, l *handleLayout) *Fun
 	}
 	if f.Name == "" && !f.read {
 		f.read = true
-		if f.Name = l.read(p.PID, handle); f.Name != "" {
+		if f.Name = t.layout.read(p.PID, handle); f.Name != "" {
 			f.Read, f.Index = true, Index{}
 			p.budget.add(len(f.Name))
 		}
@@ -143,9 +143,4 @@ func (p *Process) function(handle uint64, at schema.KTime, l *handleLayout) *Fun
 func (p *Process) FunctionSettled(handle uint64, at schema.KTime) bool {
 	f := p.funcs[handle]
 	return f != nil && f.gone == 0 && f.since <= at
-}
-
-// Function returns the kernel behind a handle of a process at a time.
-func (t *Table) Function(p *Process, handle uint64, at schema.KTime) *Function {
-	return p.function(handle, at, &t.layout)
 }

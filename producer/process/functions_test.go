@@ -57,14 +57,14 @@ func TestNameIsReadFromMemory(t *testing.T) {
 
 // TestReusedHandleHasNoOldName: a kernel handle that is reused after an unload does not keep its old name.
 func TestReusedHandleHasNoOldName(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
-	l := &handleLayout{differ: 100} // nothing is read
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
+	table := &Table{layout: handleLayout{differ: 100}} // nothing is read
 	now := uint64(1)
 	report := func(symbol string, handle, module uint64, name string) {
 		r := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, symbol), Time: now}, Handle: handle, Module: module,
 			NameBytes: uint64(len(name) + 1)}
 		copy(r.Name[:], name)
-		q.name(r, l)
+		q.name(r, &table.layout)
 	}
 	report("cuModuleGetFunction", 0x10, 0x1000, "first")
 	report("cuFuncGetName", 0x20, 0, "second")
@@ -73,7 +73,7 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 	for handle, want := range map[uint64][2]string{0x10: {"first", ""}, 0x20: {"second", ""},
 		0x30: {"third", "third"}} {
 		for i, at := range []uint64{50, 150} {
-			if got := q.function(handle, schema.KTime(at), l).Name; got != want[i] {
+			if got := table.Function(q, handle, schema.KTime(at)).Name; got != want[i] {
 				t.Errorf("handle %#x at %d is %q, want %q", handle, at, got, want[i])
 			}
 		}
@@ -82,7 +82,7 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 	report("cuModuleGetFunction", 0x10, 0x1000, "again")
 	for at, want := range map[schema.KTime]string{200: "again", 90: "first",
 		150: ""} { // launches of the old one arrive late
-		if got := q.function(0x10, at, l).Name; got != want {
+		if got := table.Function(q, 0x10, at).Name; got != want {
 			t.Errorf("at %d the handle given out again is %q, want %q", at, got, want)
 		}
 	}
@@ -90,39 +90,39 @@ func TestReusedHandleHasNoOldName(t *testing.T) {
 
 // TestEnumeratedKernelsHaveAModule: a list of a module's kernels gives their module and no names.
 func TestEnumeratedKernelsHaveAModule(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
-	l := &handleLayout{differ: 100}
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
+	table := &Table{layout: handleLayout{differ: 100}}
 	named := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuFuncGetName"), Time: 1}, Handle: 0x10, NameBytes: 5}
 	copy(named.Name[:], "name")
-	q.name(named, l)
+	q.name(named, &table.layout)
 	list := &bpf.NameRecord{Head: bpf.Head{Call: callID(t, "cuModuleEnumerateFunctions"), Time: 2}, Module: 0x1000,
 		NameBytes: 16 + 7}
 	binary.LittleEndian.PutUint64(list.Name[0:], 0x10)
 	binary.LittleEndian.PutUint64(list.Name[8:], 0x20)
 	binary.LittleEndian.PutUint64(list.Name[16:], 0x30) // beyond the part that was read
-	q.name(list, l)
+	q.name(list, &table.layout)
 	q.unload(0x2000, 10) // another one
-	if got := q.function(0x10, 20, l).Name; got != "name" {
+	if got := table.Function(q, 0x10, 20).Name; got != "name" {
 		t.Errorf("after another module went the kernel is %q", got)
 	}
 	if q.funcs[0x20] == nil || q.funcs[0x20].module != 0x1000 || q.funcs[0x30] != nil {
 		t.Errorf("the list became %v", q.funcs)
 	}
 	q.unload(0x1000, 30)
-	if got := q.function(0x10, 40, l).Name; got != "" {
+	if got := table.Function(q, 0x10, 40).Name; got != "" {
 		t.Errorf("after its module went the kernel is %q", got)
 	}
 	list.Time, list.Module = 50, 0x3000 // reused
-	q.name(list, l)
-	if got := q.function(0x10, 60, l).Name; got != "" {
+	q.name(list, &table.layout)
+	if got := table.Function(q, 0x10, 60).Name; got != "" {
 		t.Errorf("the handle that was reused is %q", got)
 	}
 }
 
 // TestLaunchHasTheNameOfItsTime: launches are read after later control records.
 func TestLaunchHasTheNameOfItsTime(t *testing.T) {
-	q := newProcess(schema.Process{PID: uint32(os.Getpid())})
-	l := &handleLayout{differ: 100}
+	q := newProcess(schema.Process{PID: uint32(os.Getpid())}, &budget{})
+	table := &Table{layout: handleLayout{differ: 100}}
 	report := func(at, handle, alias, module uint64, symbol, name string) {
 		r := &bpf.NameRecord{
 			Head: bpf.Head{Call: callID(t, symbol), Time: at}, Handle: handle, Alias: alias, Module: module,
@@ -131,7 +131,7 @@ func TestLaunchHasTheNameOfItsTime(t *testing.T) {
 			r.NameBytes = uint64(len(name) + 1)
 			copy(r.Name[:], name)
 		}
-		q.name(r, l)
+		q.name(r, &table.layout)
 	}
 	report(10, 0x10, 0, 0x1000, "cuLibraryGetKernel", "one")
 	report(20, 0x20, 0x10, 0, "cuKernelGetFunction", "")
@@ -152,7 +152,7 @@ func TestLaunchHasTheNameOfItsTime(t *testing.T) {
 		{0x30, 78, "of a library's module"}, {0x30, 90, ""}, {0x30, 79, "of a library's module"},
 	}
 	for _, tt := range tests {
-		if got := q.function(tt.handle, tt.at, l).Name; got != tt.want {
+		if got := table.Function(q, tt.handle, tt.at).Name; got != tt.want {
 			t.Errorf("handle %#x at %d is %q, want %q", tt.handle, tt.at, got, tt.want)
 		}
 	}

@@ -33,9 +33,10 @@ type graphs struct {
 	budget      *budget
 }
 
-func newGraphs(late bool) graphs {
+func newGraphs(late bool, b *budget) graphs {
 	return graphs{
 		captures: map[uint32]*Graph{}, graphs: map[uint64]*Graph{}, executables: map[uint64]*Executable{}, late: late,
+		budget: b,
 	}
 }
 
@@ -44,12 +45,17 @@ func newGraph() *Graph { return &Graph{Kernels: map[uint64]uint32{}} }
 // at returns the graph of a handle. cuGraphCreate has no probe: an unknown handle is a new, empty graph, but in a late
 // process it may be any graph.
 func (g *graphs) at(handle uint64) *Graph {
-	known := g.graphs[handle]
+	return findOrAdd(g.graphs, handle, g.late, g.budget)
+}
+
+// findOrAdd returns the graph of a key; an unknown key gets an empty one.
+func findOrAdd[K comparable](in map[K]*Graph, key K, partial bool, b *budget) *Graph {
+	known := in[key]
 	if known == nil {
 		known = newGraph()
-		known.Partial = g.late
-		g.graphs[handle] = known
-		g.budget.add(graphBytes)
+		known.Partial = partial
+		in[key] = known
+		b.add(graphBytes)
 	}
 	return known
 }
@@ -64,25 +70,21 @@ func (g *graphs) apply(r *bpf.GraphRecord) {
 	case schema.ShapeCaptureInto:
 		g.captures[r.Capture] = g.at(r.Graph)
 	case schema.ShapeCaptureEnd:
-		captured := g.captures[r.Capture]
+		captured := g.recorded(r.Capture)
 		delete(g.captures, r.Capture)
-		if captured == nil {
-			captured = newGraph()
-			captured.Partial = true
-		}
 		if r.Graph != 0 { // 0: it failed
 			g.graphs[r.Graph] = captured
 		}
 	case schema.ShapeKernelNode:
-		g.at(r.Graph).addKernel(r.Func, 1)
+		g.addNode(r, nodeKernel)
 	case schema.ShapeAllocNode:
-		g.at(r.Graph).addBlock(Block{r.Ptr, r.Bytes, int32(r.Func)})
+		g.addNode(r, nodeMemAlloc)
 	case schema.ShapeFreeNode:
-		g.at(r.Graph).addBlock(Block{Ptr: r.Ptr})
+		g.addNode(r, nodeMemFree)
 	case schema.ShapeChildNode:
 		g.addCopy(g.at(r.Graph), r.Made)
 	case schema.ShapeAnyNode, schema.ShapeAnyNode2:
-		g.node(r)
+		g.addNode(r, r.Made)
 	case schema.ShapeGraphGone:
 		delete(g.graphs, r.Graph)
 		delete(g.executables, r.Graph)
@@ -108,9 +110,9 @@ const (
 	nodeConditional = 13
 )
 
-func (g *graphs) node(r *bpf.GraphRecord) {
+func (g *graphs) addNode(r *bpf.GraphRecord, nodeType uint64) {
 	in := g.at(r.Graph)
-	switch r.Made {
+	switch nodeType {
 	case nodeKernel:
 		in.addKernel(r.Func, 1)
 	case nodeGraph:
@@ -124,29 +126,22 @@ func (g *graphs) node(r *bpf.GraphRecord) {
 	}
 }
 
-// recorded returns the graph that a capture records into.
+// recorded returns the graph that a capture records into. It is partial if the begin of the capture was lost.
 func (g *graphs) recorded(capture uint32) *Graph {
-	captured := g.captures[capture]
-	if captured == nil { // its begin was lost
-		captured = newGraph()
-		captured.Partial = true
-		g.captures[capture] = captured
-		g.budget.add(graphBytes)
+	return findOrAdd(g.captures, capture, true, g.budget)
+}
+
+// recordLaunch notes a launch that a capture turned into a node. A launched graph becomes a child.
+func (g *graphs) recordLaunch(l *bpf.LaunchRecord) {
+	switch schema.Calls[l.Call].Op {
+	case schema.OpLaunch:
+		g.recorded(l.Capture).addKernel(l.Func, 1)
+		g.budget.add(nodeBytes)
+	case schema.OpGraphLaunch:
+		child := g.Executable(l.Func)
+		g.recorded(l.Capture).addAll(&child.Graph)
+		g.budget.add(child.bytes())
 	}
-	return captured
-}
-
-// recordLaunch notes a launch that a capture turned into a node.
-func (g *graphs) recordLaunch(capture uint32, function uint64) {
-	g.recorded(capture).addKernel(function, 1)
-	g.budget.add(nodeBytes)
-}
-
-// recordGraphLaunch notes the launch of a graph that a capture turned into a child.
-func (g *graphs) recordGraphLaunch(capture uint32, handle uint64) {
-	child := g.executable(handle)
-	g.recorded(capture).addAll(&child.Graph)
-	g.budget.add(child.bytes())
 }
 
 // addCopy adds the present nodes of another graph.
@@ -157,15 +152,9 @@ func (g *graphs) addCopy(to *Graph, handle uint64) {
 }
 
 // recordMemory notes an allocation or free that a capture turned into a node.
-func (g *graphs) recordMemory(m *bpf.MemoryRecord, op schema.Op, device int32) {
-	switch op {
-	case schema.OpAlloc:
-		g.budget.add(nodeBytes)
-		g.recorded(m.Capture).addBlock(Block{m.Ptr, m.Bytes, device})
-	case schema.OpFree:
-		g.budget.add(nodeBytes)
-		g.recorded(m.Capture).addBlock(Block{Ptr: m.Ptr})
-	}
+func (g *graphs) recordMemory(capture uint32, b Block) {
+	g.budget.add(nodeBytes)
+	g.recorded(capture).addBlock(b)
 }
 
 // instantiate makes an executable graph; it does not change with its source.
@@ -175,9 +164,9 @@ func (g *graphs) instantiate(handle uint64) *Executable {
 	return e
 }
 
-// executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
+// Executable returns the executable graph of a handle. If gputap did not see its instantiation, it is partial and
 // empty.
-func (g *graphs) executable(handle uint64) *Executable {
+func (g *graphs) Executable(handle uint64) *Executable {
 	known := g.executables[handle]
 	if known == nil {
 		known = &Executable{Graph: Graph{Partial: true}}
@@ -212,6 +201,3 @@ func (g *Graph) addAll(other *Graph) {
 	}
 	g.Partial = g.Partial || other.Partial
 }
-
-// Executable returns the executable graph of a launched handle.
-func (p *Process) Executable(handle uint64) *Executable { return p.graphs.executable(handle) }

@@ -73,14 +73,14 @@ func TestGraphs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newGraphs(tt.late)
+			g := newGraphs(tt.late, &budget{})
 			for _, r := range tt.records {
 				g.apply(r)
 				if r == begin {
 					g.recorded(1).Kernels[7] += 2
 				}
 			}
-			e := g.executable(900)
+			e := g.Executable(900)
 			if !maps.Equal(e.Kernels, tt.kernels) || !slices.Equal(e.Memory, tt.memory) || e.Partial != tt.partial {
 				t.Errorf("got %+v", e.Graph)
 			}

@@ -29,10 +29,10 @@ func (t *Table) announced(r *bpf.ThreadRecord) *Process {
 		return known
 	}
 	start := schema.KTime(r.ProcessStart)
-	p := t.newProcess(t.identity.complete(schema.Process{
+	p := t.newProcess(schema.Process{
 		PID: r.TGID, Start: start, UID: r.UID, Comm: unix.ByteSliceToString(r.ProcessComm[:]),
 		Late: t.libraries.IsLate(r.TGID, start),
-	}, r.TGID, start))
+	}, r.TGID, start)
 	p.devices.readVisible(r.TGID)
 	t.byKey[key] = p
 	if unannounced := t.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
@@ -64,7 +64,7 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 	if schema.CallID(r.Call) == schema.CallExec {
 		next := old.Process
 		next.Comm, next.UID, next.Late = unix.ByteSliceToString(r.ProcessComm[:]), r.UID, false
-		image := t.newProcess(t.identity.complete(next, r.TGID, schema.KTime(r.ProcessStart)))
+		image := t.newProcess(next, r.TGID, schema.KTime(r.ProcessStart))
 		image.devices.readVisible(r.TGID)
 		t.byKey[key] = image
 		t.byPID[r.TGID] = image
@@ -123,24 +123,30 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	case schema.OpContextRelease, schema.OpContextReset:
 		c.Ptr = d.primaries[uint32(m.Device)]
 	case schema.OpContextDestroy:
-		if ordinal, known := d.ordinal(m.Ptr, schema.KTime(m.Time)); known {
+		if ordinal, known := d.Ordinal(m.Ptr, schema.KTime(m.Time)); known {
 			c.Device = int32(ordinal)
-		}
-	case schema.OpStreamCreate, schema.OpStreamDestroy:
-		d.stream(m, op)
-	case schema.OpPoolCreate, schema.OpPoolDestroy:
-		d.pool(m, op)
-	case schema.OpModuleUnload:
-		if m.Result == 0 {
-			p.unload(m.Ptr, schema.KTime(m.Time))
 		}
 	case schema.OpAlloc:
 		if ordinal, known := d.pools[m.Pool]; known && m.Pool != 0 && m.Result == 0 {
 			c.Device = int32(ordinal)
 		}
 	}
-	if m.Capture != 0 && m.Result == 0 {
-		p.graphs.recordMemory(m, op, d.deviceOf(&c))
+	if m.Result != 0 {
+		return c
+	}
+	switch op {
+	case schema.OpStreamCreate, schema.OpStreamDestroy, schema.OpPoolCreate, schema.OpPoolDestroy:
+		d.handleMade(m, op)
+	case schema.OpModuleUnload:
+		p.unload(m.Ptr, schema.KTime(m.Time))
+	case schema.OpAlloc:
+		if m.Capture != 0 {
+			p.recordMemory(m.Capture, Block{m.Ptr, m.Bytes, d.deviceOf(&c)})
+		}
+	case schema.OpFree:
+		if m.Capture != 0 {
+			p.recordMemory(m.Capture, Block{Ptr: m.Ptr})
+		}
 	}
 	return c
 }
@@ -148,14 +154,8 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 // LearnLaunch notes a launch that a capture turned into a graph node, and returns the thread that made it.
 func (t *Table) LearnLaunch(l *bpf.LaunchRecord) *Thread {
 	thread := t.Thread(&l.Head)
-	if l.Capture == 0 {
-		return thread
-	}
-	switch schema.Calls[l.Call].Op {
-	case schema.OpLaunch:
-		thread.Process.graphs.recordLaunch(l.Capture, l.Func)
-	case schema.OpGraphLaunch: // it becomes a child graph
-		thread.Process.graphs.recordGraphLaunch(l.Capture, l.Func)
+	if l.Capture != 0 {
+		thread.Process.recordLaunch(l)
 	}
 	return thread
 }

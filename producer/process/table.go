@@ -1,6 +1,9 @@
 package process
 
 import (
+	"iter"
+	"maps"
+
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/schema"
 )
@@ -10,8 +13,8 @@ type Process struct {
 	schema.Process
 	Index Index
 
-	devices  devices
-	graphs   graphs
+	devices
+	graphs
 	funcs    map[uint64]*Function
 	coverage coverage
 	ended    schema.KTime // 0 while it runs
@@ -110,9 +113,6 @@ func (t *Table) Len() int { return len(t.byPID) }
 // Threads returns the number of threads.
 func (t *Table) Threads() int { return len(t.threads) }
 
-// Knows reports whether the table has a process.
-func (t *Table) Knows(pid uint32) bool { return t.byPID[pid] != nil }
-
 // Thread returns the thread that made a record. If its announcement was lost, Thread finds the process by its pid
 // alone. If that is unknown too, the process is new and has no start time.
 func (t *Table) Thread(h *bpf.Head) *Thread {
@@ -124,7 +124,7 @@ func (t *Table) Thread(h *bpf.Head) *Thread {
 	if thread == nil {
 		owner := t.byPID[h.TGID]
 		if owner == nil {
-			owner = t.newProcess(t.identity.complete(schema.Process{PID: h.TGID}, h.TID, schema.KTime(h.ThreadStart)))
+			owner = t.newProcess(schema.Process{PID: h.TGID}, h.TID, schema.KTime(h.ThreadStart))
 			owner.doubted = true
 			t.byPID[h.TGID] = owner
 		}
@@ -136,14 +136,31 @@ func (t *Table) Thread(h *bpf.Head) *Thread {
 	return thread.at(h.Time)
 }
 
-func (t *Table) newProcess(known schema.Process) *Process {
-	p := newProcess(known)
-	p.share(&t.budget)
-	return p
+// newProcess returns a process as its record and /proc describe it.
+func (t *Table) newProcess(p schema.Process, tid uint32, threadStart schema.KTime) *Process {
+	return newProcess(t.identity.complete(p, tid, threadStart), &t.budget)
 }
 
-func newProcess(p schema.Process) *Process {
-	return &Process{Process: p, devices: newDevices(), graphs: newGraphs(p.Late), funcs: map[uint64]*Function{}}
+func newProcess(p schema.Process, b *budget) *Process {
+	return &Process{
+		Process: p, devices: newDevices(b), graphs: newGraphs(p.Late, b), funcs: map[uint64]*Function{}, budget: b,
+	}
+}
+
+// all yields every process once. Those without an announcement are in byPID alone.
+func (t *Table) all() iter.Seq[*Process] {
+	return func(yield func(*Process) bool) {
+		for _, p := range t.byKey {
+			if !yield(p) {
+				return
+			}
+		}
+		for pid, p := range t.byPID {
+			if t.byKey[processKey{pid, uint64(p.Start)}] != p && !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 // UpdateLate asks again whether a process is late; later events report the answer.
@@ -210,14 +227,6 @@ func (t *Table) Expire(now schema.KTime) {
 			thread.before = nil
 		}
 	}
-	for key, p := range t.byKey {
-		if expired(p) {
-			delete(t.byKey, key)
-		}
-	}
-	for pid, p := range t.byPID {
-		if expired(p) {
-			delete(t.byPID, pid)
-		}
-	}
+	maps.DeleteFunc(t.byKey, func(_ processKey, p *Process) bool { return expired(p) })
+	maps.DeleteFunc(t.byPID, func(_ uint32, p *Process) bool { return expired(p) })
 }

@@ -6,50 +6,29 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// CheckInterval is how often to call Doubt and Vanished, in ns.
+// CheckInterval is how often to call Vanished, in ns.
 const CheckInterval = schema.KTime(5_000_000_000)
 
-// Doubt takes the number of records about process life that were lost so far. If it grew, the end of any process that
-// the table knows may be lost, now or already: Vanished checks those from then on.
-func (t *Table) Doubt(lost uint64) {
+// Vanished takes the number of records about process life that were lost so far. If it grew, the end of any process
+// that the table knows may be lost, now or already: Vanished doubts those from then on. It returns an end record for
+// each doubted process that was gone at this check and at the one before: every ring was read between both, so no
+// record of its end will come.
+func (t *Table) Vanished(lost uint64) (ends []bpf.ThreadRecord) {
 	if lost != t.lost {
 		t.lost, t.checks = lost, 2 // twice: some announcements are still in the ring
 	}
-	if t.checks == 0 {
-		return
-	}
-	t.checks--
-	for _, p := range t.byKey {
-		p.doubted = true
-	}
-	for _, p := range t.byPID {
-		p.doubted = true
-	}
-}
-
-// Vanished returns doubted processes that were gone at this check and at the one before. Every ring was read between
-// both, so no record of their end will come. It returns an end record for each.
-func (t *Table) Vanished() (ends []bpf.ThreadRecord) {
-	if !t.identity.listed {
-		return nil // /proc lists another pid namespace
-	}
-	check := func(p *Process) {
-		if !p.doubted || p.ended != 0 || procfs.Running(p.PID, p.Start) {
-			return
+	for p := range t.all() {
+		p.doubted = p.doubted || t.checks > 0
+		// Without identity.listed, /proc lists another pid namespace.
+		if !t.identity.listed || !p.doubted || p.ended != 0 || procfs.Running(p.PID, p.Start) {
+			continue
 		}
 		if p.absent {
 			ends = append(ends, t.endOf(p))
 		}
 		p.absent = true
 	}
-	for _, p := range t.byKey {
-		check(p)
-	}
-	for _, p := range t.byPID {
-		if p.Start == 0 {
-			check(p)
-		}
-	}
+	t.checks = max(t.checks-1, 0)
 	return ends
 }
 
