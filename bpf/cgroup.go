@@ -41,7 +41,8 @@ func WatchCgroups() (*CgroupWatch, error) {
 		w.Close()
 		return nil, fmt.Errorf("open ring of control groups: %w", err)
 	}
-	if w.link, err = link.AttachTracing(link.TracingOptions{Program: w.coll.Programs[CgroupProgCgroupMade]}); err != nil {
+	w.link, err = link.AttachTracing(link.TracingOptions{Program: w.coll.Programs[CgroupProgCgroupMade]})
+	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("attach %s: %w", CgroupProgCgroupMade, err)
 	}

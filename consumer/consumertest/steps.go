@@ -2,6 +2,7 @@ package consumertest
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -42,7 +43,7 @@ func Recorded(tb testing.TB) (steps []Step) {
 	for ; err == nil; message, err = next() {
 		steps = append(steps, Step{Message: slices.Clone(message)})
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		tb.Fatal(err)
 	}
 	return steps

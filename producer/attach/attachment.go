@@ -53,9 +53,8 @@ func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Si
 	failed := map[schema.CallID]error{}
 	attach := func(side bpf.Side, program func(programs) string) (links []io.Closer) {
 		for name, group := range groupSites(sites, program) {
-			links = append(links, attachGroup(group, wanted, failed, func(at *link.UprobeMultiOptions) (io.Closer, error) {
-				return tap.Probe(ex, name, side, at)
-			})...)
+			probe := func(at *link.UprobeMultiOptions) (io.Closer, error) { return tap.Probe(ex, name, side, at) }
+			links = append(links, attachGroup(group, wanted, failed, probe)...)
 		}
 		return links
 	}

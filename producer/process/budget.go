@@ -71,17 +71,17 @@ func (t *Table) Trim(limit int) (discarded int) {
 }
 
 func (p *Process) bytes() int {
-	size := handleBytes * (len(p.devices.contexts) + len(p.devices.streams) + len(p.devices.pools))
+	size := handleBytes * (len(p.contexts) + len(p.streams) + len(p.pools))
 	for _, f := range p.funcs {
 		size += functionBytes + len(f.Name)
 	}
-	for _, g := range p.graphs.captures {
+	for _, g := range p.captures {
 		size += g.bytes()
 	}
 	for _, g := range p.graphs.graphs {
 		size += g.bytes()
 	}
-	for _, e := range p.graphs.executables {
+	for _, e := range p.executables {
 		size += e.bytes()
 	}
 	return size

@@ -228,7 +228,7 @@ func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
 
 // GPU returns the GPU of an ordinal of a process.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
-	return p.devices.gpu(ordinal, p.PID, t.Cards)
+	return p.gpu(ordinal, p.PID, t.Cards)
 }
 
 // InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns

@@ -33,7 +33,7 @@ func (t *Table) announced(r *bpf.ThreadRecord) *Process {
 		PID: r.TGID, Start: start, UID: r.UID, Comm: unix.ByteSliceToString(r.ProcessComm[:]),
 		Late: t.libraries.IsLate(r.TGID, start),
 	}, r.TGID, start)
-	p.devices.readVisible(r.TGID)
+	p.readVisible(r.TGID)
 	t.byKey[key] = p
 	if unannounced := t.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
 		unannounced.ended = schema.KTime(r.Time) // it is the same process
@@ -65,7 +65,7 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 		next := old.Process
 		next.Comm, next.UID, next.Late = unix.ByteSliceToString(r.ProcessComm[:]), r.UID, false
 		image := t.newProcess(next, r.TGID, schema.KTime(r.ProcessStart))
-		image.devices.readVisible(r.TGID)
+		image.readVisible(r.TGID)
 		t.byKey[key] = image
 		t.byPID[r.TGID] = image
 	}
@@ -81,11 +81,11 @@ func (t *Table) LearnName(r *bpf.NameRecord) {
 // LearnDevice notes which GPU an ordinal is.
 func (t *Table) LearnDevice(r *bpf.DeviceRecord) {
 	t.version++
-	t.Thread(&r.Head).Process.devices.identify(r, t.Cards)
+	t.Thread(&r.Head).Process.identify(r, t.Cards)
 }
 
 // LearnGraph notes a change of a graph or capture.
-func (t *Table) LearnGraph(r *bpf.GraphRecord) { t.Thread(&r.Head).Process.graphs.apply(r) }
+func (t *Table) LearnGraph(r *bpf.GraphRecord) { t.Thread(&r.Head).Process.apply(r) }
 
 // LearnCoverage notes a function or table that a program got from the driver.
 func (t *Table) LearnCoverage(r *bpf.CoverageRecord) {

@@ -170,7 +170,7 @@ func (t *Table) UpdateLate(pid uint32) {
 		return
 	}
 	if late := t.libraries.IsLate(pid, p.Start); late != p.Late {
-		p.Late, p.graphs.late = late, late
+		p.Late, p.late = late, late
 		t.clearIndexes(p)
 	}
 }

@@ -32,7 +32,7 @@ func TestLaunchesKeepTheirImageAfterExec(t *testing.T) {
 	at := func(time uint64) *Thread { return p.Thread(&bpf.Head{TID: pid, TGID: pid, ThreadStart: 7, Time: time}) }
 	p.LearnThread(record(10, 0, "first"))
 	first := at(11).Process
-	first.graphs.late = true
+	first.late = true
 	p.BeginRound(20)
 	p.LearnEnd(record(20, schema.CallExec, "second"))
 	p.LearnThread(record(30, 0, "second"))
@@ -40,7 +40,7 @@ func TestLaunchesKeepTheirImageAfterExec(t *testing.T) {
 	if first == second {
 		t.Fatal("one image")
 	}
-	if second.graphs.late || second.Late {
+	if second.late || second.Late {
 		t.Error("the new image is late, as the one before")
 	}
 	for time, want := range map[uint64]*Process{15: first, 31: second, 29: first, 40: second} {
