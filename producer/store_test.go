@@ -471,7 +471,7 @@ type life struct {
 	end    func()
 }
 
-// startRun gives what it sends to sent too.
+// startRun starts a run of a producer.
 func startRun(t *testing.T, bus *unreliableNATS, dir, boot string, number uint64) *life {
 	r := &life{t: t, header: schema.Header{
 		Cluster: "c", Host: "h", BootID: boot, Run: number, ClockOffset: int64(number),

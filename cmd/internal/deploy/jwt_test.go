@@ -181,7 +181,7 @@ func TestJWTUsersHaveTheirRoles(t *testing.T) {
 	}
 }
 
-// TestJWTRolesEqualNkeyRoles: jwt/fold.json is the leak role with a placeholder for the name, and so on.
+// TestJWTRolesEqualNkeyRoles: each file of jwt equals the role of users-nkey.conf, except for its variable name.
 func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 	conf, err := os.ReadFile(files + "roles.conf")
 	check(t, err)

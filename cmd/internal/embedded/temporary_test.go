@@ -45,7 +45,7 @@ func TestStopRemovesTemporaryStore(t *testing.T) {
 	}
 }
 
-// TestNextRunRemovesStoresOfKilledRuns keeps the store of a live run, a named store, and what is no store.
+// TestNextRunRemovesStoresOfKilledRuns keeps the store of a live run, a named store, and directories that are no stores.
 func TestNextRunRemovesStoresOfKilledRuns(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)

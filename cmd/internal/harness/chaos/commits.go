@@ -32,7 +32,7 @@ type commits struct {
 	seen
 }
 
-// seen is what was seen so far.
+// seen sums up the manifests since the start.
 type seen struct {
 	newest map[string]manifest // stored, by subject
 	stored int
