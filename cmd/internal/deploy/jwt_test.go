@@ -181,7 +181,7 @@ func TestJWTUsersHaveTheirRoles(t *testing.T) {
 	}
 }
 
-// TestJWTRolesEqualNkeyRoles: each file of jwt equals the role of users-nkey.conf, except for its variable name.
+// TestJWTRolesEqualNkeyRoles: the roles for JWT and for nkeys allow the same, except for their variable names.
 func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 	conf, err := os.ReadFile(files + "roles.conf")
 	check(t, err)

@@ -68,7 +68,7 @@ func TestRunMustExerciseEverything(t *testing.T) {
 	}
 }
 
-// TestForbiddenLinesAreFaults: a crash is a fault, and so is the log line of a state or batch that cannot be used.
+// TestForbiddenLinesAreFaults: crashes, and states or batches that cannot be used.
 func TestForbiddenLinesAreFaults(t *testing.T) {
 	for _, row := range []struct {
 		log  string
