@@ -45,7 +45,7 @@ func TestStopRemovesTemporaryStore(t *testing.T) {
 	}
 }
 
-// TestNextRunRemovesStoresOfKilledRuns keeps the store of a live run, a named store, and directories that are no stores.
+// TestNextRunRemovesStoresOfKilledRuns keeps the store of a live run, a named store, and other directories.
 func TestNextRunRemovesStoresOfKilledRuns(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
