@@ -148,7 +148,7 @@ def wall(ns):
 
 
 def as_json(b, event):
-    """Returns an event as one JSON object; index columns become objects. docs/wire.md explains the keys."""
+    """Returns an event as one JSON object; index columns become objects. docs/columns.md explains the keys."""
     head = {"time": wall(event["t"] + b.get("off", 0)), "cluster": b["cl"], "host": b["h"], "kind": b["k"]}
     return json.dumps({**head, **event})
 

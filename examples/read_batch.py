@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print a gputap batch, one event a line: read_batch.py FILE. Needs msgpack; docs/wire.md explains the keys."""
+"""Print a gputap batch, one event a line: read_batch.py FILE. Needs msgpack; docs/columns.md explains the keys."""
 import sys
 
 # Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update

@@ -46,7 +46,7 @@ var (
 	syncOnly   = []Kind{KindSync}
 )
 
-// Columns is the one table of columns. The builder, the encoder, Decode's checks, docs/wire.md and
+// Columns is the one table of columns. The builder, the encoder, Decode's checks, docs/columns.md and
 // examples/read_batch.py follow it. To add a column, add its row, its field in an event struct below, and the field's
 // line in that event's Add and Read methods.
 var Columns = [numColumns]ColumnSpec{

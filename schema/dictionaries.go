@@ -49,7 +49,7 @@ type FieldSpec struct {
 	Doc     string
 }
 
-// Dictionaries is the one table of dictionaries: docs/wire.md and examples/read_batch.py follow it. Fields are only
+// Dictionaries is the one table of dictionaries: docs/columns.md and examples/read_batch.py follow it. Fields are only
 // added at the end of a row.
 var Dictionaries = [numDictionaries]DictionarySpec{
 	DictProcesses: {Key: "procs", Doc: "processes", Fields: []FieldSpec{

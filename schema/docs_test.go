@@ -49,11 +49,11 @@ func generated(t *testing.T, path, first, last, want string) {
 	t.Errorf("%s has\n%s\nwant\n%s\nrun go test ./schema -update", path, got, want)
 }
 
-// TestTablesAreDocumented compares the tables of docs/wire.md and examples/read_batch.py with Columns and Dictionaries.
+// TestTablesAreDocumented compares the tables of docs/columns.md and examples/read_batch.py with Columns and Dictionaries.
 func TestTablesAreDocumented(t *testing.T) {
-	generated(t, "../docs/wire.md", "<!-- columns: from schema/columns.go by go test ./schema -update -->",
+	generated(t, "../docs/columns.md", "<!-- columns: from schema/columns.go by go test ./schema -update -->",
 		"<!-- end -->", columnTable())
-	generated(t, "../docs/wire.md", "<!-- dictionaries: from schema/dictionaries.go by go test ./schema -update -->",
+	generated(t, "../docs/columns.md", "<!-- dictionaries: from schema/dictionaries.go by go test ./schema -update -->",
 		"<!-- end -->", dictionaryTable())
 	generated(t, "../examples/read_batch.py",
 		"# Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update",
@@ -177,10 +177,11 @@ func TestRowsHaveAllDocumentedFields(t *testing.T) {
 // TestDocumentedWords expects every key that is written and every word to be explained, and the example reader to know
 // every op.
 func TestDocumentedWords(t *testing.T) {
-	page := string(read(t, "../docs/wire.md")) + string(read(t, "../docs/events.md"))
+	page := string(read(t, "../docs/wire.md")) + string(read(t, "../docs/columns.md")) +
+		string(read(t, "../docs/events.md"))
 	explained := func(word string) {
 		if word != "" && !strings.Contains(page, "`"+word+"`") {
-			t.Errorf("neither docs/wire.md nor docs/events.md explains %q", word)
+			t.Errorf("none of docs/wire.md, docs/columns.md and docs/events.md explains %q", word)
 		}
 	}
 	_, ops, _ := strings.Cut(string(read(t, "../examples/read_batch.py")), `OPS = """`)
