@@ -2,32 +2,12 @@ package bandwidth
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
-
-var suite = consumertest.Suite[*Meter]{
-	New:    func() *Meter { return New(Config{Keep: time.Minute}) },
-	Report: func(fold *Meter) any { return fold.Report() },
-	HostReport: func(fold *Meter, id snapshot.HostID) any {
-		return slices.DeleteFunc(fold.Report(), func(p Process) bool {
-			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
-		})
-	},
-	Limited: true,
-	Golden:  24,
-	Damage:  30,
-}
-
-func TestSnapshot(t *testing.T) { suite.Run(t) }
-
-func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
 func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
