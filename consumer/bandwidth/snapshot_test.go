@@ -40,7 +40,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var all sum
-	page := joined.page()
+	page := joined.moves.Page()
 	for _, s := range page {
 		all.Add(&s)
 	}
@@ -48,7 +48,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		t.Errorf("%d series of %+v, want %d", len(page), all, n)
 	}
 	var sum Waits
-	waits := joined.waits.Page(process.Workload.Page)
+	waits := joined.waits.Page()
 	for _, w := range waits {
 		sum.Add(&w)
 	}

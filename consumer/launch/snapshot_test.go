@@ -34,7 +34,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var sum uint64
-	series := joined.page()
+	series := joined.workloads.Page()
 	for _, n := range series {
 		sum += n.kernels
 	}

@@ -88,7 +88,7 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 	case endsWithContext(class):
 		a.owner = t.context(p, m)
 	case class == schema.ClassPool && m.Pool != 0:
-		a.owner = t.pool(p, m)
+		a.owner = t.pool(p, m.Pool, m.GPU)
 	}
 	t.addLive(p, i, m.Bytes)
 }
