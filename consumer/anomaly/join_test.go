@@ -91,7 +91,7 @@ func TestDuplicateAlertIsRefused(t *testing.T) {
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
 	id := snapshot.HostID{Cluster: "test", Host: "x"}
 	twice := d.form(map[snapshot.HostID][]numbered{id: append(slices.Clone(d.history.kept), d.history.kept...)})
-	err := twice.Save(&snapshot.Writer{}, map[snapshot.HostID]bool{id: true}, func(s snapshot.Section) error {
+	err := twice.Save(&snapshot.Writer{}, []snapshot.HostID{id}, func(s snapshot.Section) error {
 		if s.Host == "" {
 			return nil
 		}

@@ -13,14 +13,11 @@ import (
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, workloads := map[snapshot.HostID]bool{}, map[snapshot.HostID][]*workload{}
-	for id := range t.hosts {
-		hosts[id] = true
-	}
+	workloads := map[snapshot.HostID][]*workload{}
 	for _, w := range t.workloads.index {
 		workloads[w.HostID] = append(workloads[w.HostID], w)
 	}
-	return t.form(workloads).Save(&t.out, hosts, yield)
+	return t.form(workloads).Save(&t.out, slices.Collect(maps.Keys(t.hosts)), yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.

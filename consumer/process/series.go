@@ -97,12 +97,8 @@ func (s *Series[K, V, P]) Page() map[K]V {
 	return page
 }
 
-// Hosts adds the hosts that have series to the set.
-func (s *Series[K, V, P]) Hosts(to map[snapshot.HostID]bool) {
-	for id := range s.hosts {
-		to[id] = true
-	}
-}
+// Hosts returns the hosts that have series, in any order.
+func (s *Series[K, V, P]) Hosts() []snapshot.HostID { return slices.Collect(maps.Keys(s.hosts)) }
 
 // CodeOthers passes over the counts above the limit, which belong to the section of no host. Each takes at least so
 // many bytes.
