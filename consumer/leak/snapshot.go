@@ -137,7 +137,7 @@ func (c *coder) workload(w *workload) {
 	w.released = max(w.released, saved.released)
 	c.workloads.releases = max(c.workloads.releases, w.released)
 	for _, f := range slices.SortedFunc(maps.Keys(saved.failed), failure.compare) {
-		c.workloads.addFailed(w, f, saved.failed[f])
+		c.workloads.fail(w, f, saved.failed[f])
 	}
 }
 
