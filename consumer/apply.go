@@ -115,7 +115,7 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 func (r *Reader) prove(b *schema.Batch) bool {
 	r.mu.Lock()
 	s := r.runs.of(&b.Header)
-	_, known := r.hosts[hostID{b.Cluster, b.Host}]
+	_, known := r.hosts[hostID{Cluster: b.Cluster, Host: b.Host}]
 	cameBack := !known && s.seq != [schema.NumKinds]uint64{}
 	last := s.accept(&b.Header)
 	r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	r.mu.Unlock()
 	for _, id := range evicted {
 		r.warn("too many hosts in a shard; evicted the host that was silent for longest; add shards with "+
-			"gputap stream init --shards", "host", id.host, "limit", maxHosts)
+			"gputap stream init --shards", "host", id.Host, "limit", maxHosts)
 		r.forget(id)
 	}
 	if absent > 0 {
@@ -178,8 +178,8 @@ func (r *Reader) forget(id hostID) {
 	if !ok {
 		return
 	}
-	if err := guard(func() error { fold.Forget(id.cluster, id.host); return nil }); err != nil {
-		r.log.Error("fold failed to forget a host", "host", id.host, "err", err)
+	if err := guard(func() error { fold.Forget(id.Cluster, id.Host); return nil }); err != nil {
+		r.log.Error("fold failed to forget a host", "host", id.Host, "err", err)
 	}
 }
 

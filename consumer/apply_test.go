@@ -218,12 +218,12 @@ func TestHostsAreBounded(t *testing.T) {
 	for i := range maxHosts + 10 {
 		h.record(&schema.Header{Host: fmt.Sprint(i)}, at(i+1), "", 0)
 	}
-	if len(h) != maxHosts || h[hostID{"", "9"}] != nil || h[hostID{"", "10"}] == nil {
+	if len(h) != maxHosts || h[hostID{Host: "9"}] != nil || h[hostID{Host: "10"}] == nil {
 		t.Errorf("%d hosts are remembered, want the last %d", len(h), maxHosts)
 	}
 	h.record(&schema.Header{Host: "x"}, at(maxHosts).Add(maxSilent), "", 0)
 	gone := h.forgetSilent(at(maxHosts).Add(maxSilent + 1))
-	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.compare) {
+	if len(h) != 11 || len(gone) != maxHosts-11 || !slices.IsSortedFunc(gone, hostID.Compare) {
 		t.Errorf("%d hosts are left a day later and %d gone, want the 11 that published later", len(h), len(gone))
 	}
 }
@@ -241,7 +241,7 @@ func TestEvictionIsDeterministic(t *testing.T) {
 		}
 		for name, stays := range map[string]bool{"a": true, "h00000": false, "h00001": false, "h00002": true,
 			"h10000": true} {
-			if (h[hostID{"", name}] != nil) != stays {
+			if (h[hostID{Host: name}] != nil) != stays {
 				t.Errorf("%s is remembered: %v", name, !stays)
 			}
 		}

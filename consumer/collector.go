@@ -78,7 +78,7 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	s, lost := r.stats, r.runs.lost()
 	perHost := make(map[hostID]hostState, len(r.hosts))
 	for id, h := range r.hosts { // two names may become the same label
-		id = hostID{process.Label(id.cluster), process.Label(id.host)}
+		id = hostID{Cluster: process.Label(id.Cluster), Host: process.Label(id.Host)}
 		sum := perHost[id]
 		sum.gaps += h.gaps
 		sum.missing += h.missing
@@ -110,10 +110,10 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 	counter(descUnseen, s.Retention, reasonRetention)
 	gauge(descLag, float64(s.Lag))
 	for id, h := range perHost {
-		counter(descGaps, h.gaps, id.cluster, id.host)
-		counter(descGapBatches, h.missing, id.cluster, id.host)
+		counter(descGaps, h.gaps, id.Cluster, id.Host)
+		counter(descGapBatches, h.missing, id.Cluster, id.Host)
 		if !h.lastEvent.IsZero() {
-			gauge(descLastEvent, float64(h.lastEvent.UnixNano())/1e9, id.cluster, id.host)
+			gauge(descLastEvent, float64(h.lastEvent.UnixNano())/1e9, id.Cluster, id.Host)
 		}
 	}
 	r.timing.delay.Collect(to)

@@ -34,7 +34,8 @@ func TestHostsWithOneLabelAreOneSeries(t *testing.T) {
 	t.Parallel()
 	r := newReader(ReaderOptions{}, nil, newChain(), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"h\xff", "h\xfe"} {
-		r.hosts[hostID{"c", name}] = &hostState{gaps: 1, missing: uint64(2 + i), lastEvent: time.Unix(int64(100-i), 0)}
+		r.hosts[hostID{Cluster: "c", Host: name}] = &hostState{gaps: 1, missing: uint64(2 + i),
+			lastEvent: time.Unix(int64(100-i), 0)}
 	}
 	want := `
 # HELP gputap_consumer_gap_batches_total Batches missing in those gaps: lost.

@@ -41,7 +41,8 @@ func (c *chain) Apply(b *schema.Batch) error {
 	if b.Kind == schema.KindHost {
 		return nil
 	}
-	c.hosts[hostID{b.Cluster, b.Host}] = link(c.hosts[hostID{b.Cluster, b.Host}], b.Run, b.Seq)
+	id := hostID{Cluster: b.Cluster, Host: b.Host}
+	c.hosts[id] = link(c.hosts[id], b.Run, b.Seq)
 	return nil
 }
 
@@ -55,9 +56,9 @@ func (c *chain) Snapshot(yield func(Section) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(c.hosts),
-		func(a, b hostID) int { return bytes.Compare([]byte(a.host), []byte(b.host)) }) {
+		func(a, b hostID) int { return bytes.Compare([]byte(a.Host), []byte(b.Host)) }) {
 		data := binary.LittleEndian.AppendUint64([]byte{c.form}, c.hosts[id])
-		if err := yield(Section{Cluster: id.cluster, Host: id.host, Data: data}); err != nil {
+		if err := yield(Section{Cluster: id.Cluster, Host: id.Host, Data: data}); err != nil {
 			return err
 		}
 	}
@@ -71,7 +72,7 @@ func (c *chain) Restore(s Section) error {
 	if s.Data[0] > c.form {
 		return fmt.Errorf("%w: form %d", snapshot.ErrVersion, s.Data[0])
 	}
-	id := hostID{s.Cluster, s.Host}
+	id := hostID{Cluster: s.Cluster, Host: s.Host}
 	if _, known := c.hosts[id]; known {
 		return fmt.Errorf("%w: host %s twice", snapshot.ErrDamaged, s.Host)
 	}
@@ -178,7 +179,7 @@ func TestShardsMoveToOtherInstances(t *testing.T) {
 			ch.mu.Lock()
 			defer ch.mu.Unlock()
 			for id, sum := range ch.hosts {
-				if sum == f.sums[id.host] {
+				if sum == f.sums[id.Host] {
 					n++
 				}
 			}

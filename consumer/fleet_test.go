@@ -259,7 +259,7 @@ func (f *fleet) expectSums(states map[int][]byte, newFold func() Stateful) {
 			f.t.Error(err)
 		}
 		for id, sum := range fold.hosts {
-			sums[id.host] = sum
+			sums[id.Host] = sum
 		}
 	}
 	if !maps.Equal(sums, f.sums) {

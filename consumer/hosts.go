@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -13,11 +14,7 @@ const (
 	maxSilent = 24 * time.Hour // then a host is forgotten
 )
 
-type hostID struct{ cluster, host string }
-
-func (a hostID) compare(b hostID) int {
-	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.host, b.host))
-}
+type hostID = snapshot.HostID
 
 // hostState is the state of one host in a Reader.
 type hostState struct {
@@ -33,7 +30,7 @@ type hostTable map[hostID]*hostState
 // record records a batch and returns the hosts that were evicted for a new one. There may be several where shards were
 // merged.
 func (h hostTable) record(b *schema.Header, stored time.Time, reason string, absent uint64) (evicted []hostID) {
-	id := hostID{b.Cluster, b.Host}
+	id := hostID{Cluster: b.Cluster, Host: b.Host}
 	s := h[id]
 	if s == nil {
 		for len(h) >= maxHosts {
@@ -56,7 +53,7 @@ func (h hostTable) record(b *schema.Header, stored time.Time, reason string, abs
 func (h hostTable) evictOldest() (oldest hostID) {
 	var first *hostState
 	for id, s := range h {
-		if first == nil || cmp.Or(s.stored.Compare(first.stored), id.compare(oldest)) < 0 {
+		if first == nil || cmp.Or(s.stored.Compare(first.stored), id.Compare(oldest)) < 0 {
 			oldest, first = id, s
 		}
 	}
@@ -83,6 +80,6 @@ func (h hostTable) forgetSilent(now time.Time) (forgotten []hostID) {
 			forgotten = append(forgotten, id)
 		}
 	}
-	slices.SortFunc(forgotten, hostID.compare)
+	slices.SortFunc(forgotten, hostID.Compare)
 	return forgotten
 }

@@ -127,7 +127,7 @@ func rowsOf(t *testing.T, fold Stateful,
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := hostID{cluster, host}
+		id := hostID{Cluster: cluster, Host: host}
 		rows[id] = append(rows[id], string(text))
 	})
 	return rows
@@ -158,10 +158,10 @@ func TestForgottenHostIsNotShown(t *testing.T) {
 				}
 			}
 			before, page := rowsOf(t, fold, f.show), hostLines(t, fold.(prometheus.Collector))
-			gone := slices.MinFunc(slices.Collect(maps.Keys(before)), hostID.compare)
-			fold.(forgetful).Forget(gone.cluster, gone.host)
+			gone := slices.MinFunc(slices.Collect(maps.Keys(before)), hostID.Compare)
+			fold.(forgetful).Forget(gone.Cluster, gone.Host)
 			delete(before, gone)
-			ofGone := fmt.Sprintf("hostname=%q", gone.host)
+			ofGone := fmt.Sprintf("hostname=%q", gone.Host)
 			left := slices.DeleteFunc(slices.Clone(page),
 				func(line string) bool { return strings.Contains(line, ofGone) })
 			if len(left) == len(page) || len(left) == 0 {

@@ -41,7 +41,7 @@ func TestReshardWhileFolding(t *testing.T) {
 				t.Fatal(err)
 			}
 			for id, sum := range fold.hosts {
-				all[id.host] = sum
+				all[id.Host] = sum
 			}
 		}
 		return all

@@ -85,7 +85,7 @@ func (r *Reader) adopt(from *Reader, hosts func(cluster, host string) bool) {
 	}
 	r.start.truncated = r.start.truncated || from.start.truncated
 	for id, h := range from.hosts {
-		if hosts(id.cluster, id.host) {
+		if hosts(id.Cluster, id.Host) {
 			r.hosts[id] = h
 		}
 	}
@@ -103,11 +103,11 @@ func (r *Reader) code(c *snapshot.Codec) {
 	codeRuns(c, &r.runs.old)
 	codeRuns(c, &r.runs.young)
 	hosts := (map[hostID]*hostState)(r.hosts)
-	snapshot.Map(c, &hosts, 6, hostID.compare, func(id *hostID, h **hostState) {
+	snapshot.Map(c, &hosts, 6, hostID.Compare, func(id *hostID, h **hostState) {
 		if c.Reading() {
 			*h = &hostState{}
 		}
-		c.String(&id.cluster, &id.host)
+		c.String(&id.Cluster, &id.Host)
 		c.Time(&(*h).lastEvent)
 		snapshot.Uint(c, &(*h).gaps, &(*h).missing)
 		c.Time(&(*h).stored)

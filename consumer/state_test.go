@@ -35,7 +35,7 @@ type forgetting struct {
 func newForgetting() Stateful { return &forgetting{chain: newChain().(*chain)} }
 
 func (f *forgetting) Forget(cluster, host string) {
-	delete(f.hosts, hostID{cluster, host})
+	delete(f.hosts, hostID{Cluster: cluster, Host: host})
 	f.gone = append(f.gone, host)
 }
 
@@ -90,7 +90,8 @@ func TestSilentHostsAreForgotten(t *testing.T) {
 			disturbed.resume(at)
 		}
 	}
-	if h := undisturbed.hosts; len(h) != 4 || h[hostID{"c", "silent"}] != nil || h[hostID{"c", "good"}].gaps != 89 {
+	if h := undisturbed.hosts; len(h) != 4 || h[hostID{Cluster: "c", Host: "silent"}] != nil ||
+		h[hostID{Cluster: "c", Host: "good"}].gaps != 89 {
 		t.Errorf("hosts %v, want all but the silent one, and 89 gaps of the good one", h)
 	}
 	if f := undisturbedFold.(*forgetting); !slices.Equal(f.gone, []string{"silent"}) || len(f.hosts) != 4 {
@@ -234,9 +235,9 @@ func TestTooManyHostsAreEvicted(t *testing.T) {
 func TestHostWithoutClusterIsInherited(t *testing.T) {
 	t.Parallel()
 	before := newForgetting().(*forgetting)
-	before.hosts[hostID{"", "h"}] = 1
+	before.hosts[hostID{Host: "h"}] = 1
 	first := NewReader(ReaderOptions{}, nil, before, slog.New(slog.DiscardHandler))
-	first.hosts[hostID{"", "h"}] = &hostState{}
+	first.hosts[hostID{Host: "h"}] = &hostState{}
 	state, err := first.State(before)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +247,7 @@ func TestHostWithoutClusterIsInherited(t *testing.T) {
 	if err := r.restore(state, fold, func(_, host string) bool { return host == "h" }); err != nil {
 		t.Fatal(err)
 	}
-	if id := (hostID{"", "h"}); fold.hosts[id] != 1 || r.hosts[id] == nil {
+	if id := (hostID{Host: "h"}); fold.hosts[id] != 1 || r.hosts[id] == nil {
 		t.Errorf("inherited are %v, and the reader knows %v; want the host in both", fold.hosts, r.hosts)
 	}
 }

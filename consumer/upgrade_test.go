@@ -78,7 +78,7 @@ func (f *fleet) settled(running []*instance) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				for id, sum := range c.hosts {
-					sums[id.host] = sum
+					sums[id.Host] = sum
 				}
 			})
 		}

@@ -18,6 +18,9 @@ type raised struct {
 // Other returns the series of comm="other" of the same rule.
 func (r raised) Other() raised { return raised{r.Workload.Other(), r.rule, r.severity} }
 
+// Page returns the series as metrics show it.
+func (r raised) Page() raised { return raised{r.Workload.Page(), r.rule, r.severity} }
+
 // Compare orders by host, then by labels.
 func (r raised) Compare(to raised) int {
 	return cmp.Or(r.Workload.Compare(to.Workload), cmp.Compare(r.rule, to.rule), cmp.Compare(r.severity, to.severity))
@@ -46,7 +49,7 @@ func (d *Detector) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (d *Detector) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
-	alerts := d.page()
+	alerts := d.raised.Page()
 	findings := maps.Clone(d.suppressed)
 	d.mu.Unlock()
 	for r, n := range alerts {
@@ -56,8 +59,4 @@ func (d *Detector) Collect(to chan<- prometheus.Metric) {
 	for s, n := range findings {
 		to <- prometheus.MustNewConstMetric(suppressedTotal, prometheus.CounterValue, float64(n), s.rule, s.reason)
 	}
-}
-
-func (d *Detector) page() map[raised]process.Count {
-	return d.raised.Page(func(r raised) raised { return raised{r.Page(), r.rule, r.severity} })
 }

@@ -79,7 +79,7 @@ func TestJoinedAlertsKeepTheirLimit(t *testing.T) {
 		if len(got) != maxAlerts || got[0] != "y/2+0" || got[1] != "x/3+0" || got[maxAlerts-1] != "x/1001+0" {
 			t.Errorf("%d alerts, %q", len(got), got[:2])
 		}
-		if n := len(d.page()); n != 2 {
+		if n := len(d.raised.Page()); n != 2 {
 			t.Errorf("%d series, want one per host", n)
 		}
 	}
@@ -91,7 +91,7 @@ func TestDuplicateAlertIsRefused(t *testing.T) {
 	fail(t, d, consumertest.Memory(t, "x"), 1, 1)
 	id := snapshot.HostID{Cluster: "test", Host: "x"}
 	twice := d.form(map[snapshot.HostID][]numbered{id: append(slices.Clone(d.history.kept), d.history.kept...)})
-	err := twice.Save(&snapshot.Writer{}, map[snapshot.HostID]bool{id: true}, func(s snapshot.Section) error {
+	err := twice.Save(&snapshot.Writer{}, []snapshot.HostID{id}, func(s snapshot.Section) error {
 		if s.Host == "" {
 			return nil
 		}
@@ -115,7 +115,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		apply(t, d, host.Batch())
 		consumertest.Restore(t, joined, consumertest.Sections(t, d)[1:])
 	}
-	page, sum := joined.page(), process.Count(0)
+	page, sum := joined.raised.Page(), process.Count(0)
 	for _, n := range page {
 		sum += n
 	}

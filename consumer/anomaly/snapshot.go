@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gputap/gputap/consumer/process"
@@ -9,13 +10,11 @@ import (
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, alerts := map[snapshot.HostID]bool{}, map[snapshot.HostID][]numbered{}
-	d.table.Hosts(hosts)
-	d.raised.Hosts(hosts)
+	alerts := map[snapshot.HostID][]numbered{}
 	for _, a := range d.history.kept {
-		hosts[a.host()] = true
 		alerts[a.host()] = append(alerts[a.host()], a)
 	}
+	hosts := slices.Concat(d.table.Hosts(), d.raised.Hosts(), slices.Collect(maps.Keys(alerts)))
 	return d.form(alerts).Save(&d.out, hosts, yield)
 }
 

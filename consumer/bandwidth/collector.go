@@ -2,7 +2,6 @@ package bandwidth
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +18,9 @@ type series struct {
 
 // Other returns the series of comm="other" with the same row and mode.
 func (s series) Other() series { return series{s.Workload.Other(), s.row, s.async} }
+
+// Page returns the series as metrics show it.
+func (s series) Page() series { return series{s.Workload.Page(), s.row, s.async} }
 
 // Compare orders by host, then by labels.
 func (s series) Compare(to series) int {
@@ -39,25 +41,21 @@ var kindWords = [schema.NumDirections]string{
 }
 
 var (
-	copiedBytes = family("gputap_cuda_memcpy_bytes_total",
+	copiedBytes = process.Family("gputap_cuda_memcpy_bytes_total",
 		"Bytes of successful copies. Mode sync: copied; mode async: submitted.", "kind", "mode")
-	copyCalls = family("gputap_cuda_memcpy_calls_total",
+	copyCalls = process.Family("gputap_cuda_memcpy_calls_total",
 		"Successful copies. Mode sync: done; mode async: submitted.", "kind", "mode")
-	setBytes = family("gputap_cuda_memset_bytes_total",
+	setBytes = process.Family("gputap_cuda_memset_bytes_total",
 		"Bytes of successful memory sets. Mode sync: set; mode async: submitted.", "mode")
-	setCalls = family("gputap_cuda_memset_calls_total",
+	setCalls = process.Family("gputap_cuda_memset_calls_total",
 		"Successful memory sets. Mode sync: done; mode async: submitted.", "mode")
-	busySeconds = family("gputap_cuda_memcpy_busy_seconds_total",
+	busySeconds = process.Family("gputap_cuda_memcpy_busy_seconds_total",
 		"Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.",
 		"kind")
-	waitSeconds = family("gputap_cuda_sync_seconds_total",
+	waitSeconds = process.Family("gputap_cuda_sync_seconds_total",
 		"Host time in successful calls that wait for the GPU, summed over threads.")
-	waitCalls = family("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.")
+	waitCalls = process.Family("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.")
 )
-
-func family(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, append(slices.Clone(process.WorkloadLabels), labels...), nil)
-}
 
 // Describe implements prometheus.Collector.
 func (m *Meter) Describe(to chan<- *prometheus.Desc) {
@@ -71,7 +69,7 @@ func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
-	moves, waits := m.page(), m.waits.Page(process.Workload.Page)
+	moves, waits := m.moves.Page(), m.waits.Page()
 	m.mu.Unlock()
 	send := func(d *prometheus.Desc, v float64, labels []string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
@@ -93,8 +91,4 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 		send(waitSeconds, float64(w.NS)/1e9, k.Labels())
 		send(waitCalls, float64(w.Calls), k.Labels())
 	}
-}
-
-func (m *Meter) page() map[series]sum {
-	return m.moves.Page(func(s series) series { return series{s.Page(), s.row, s.async} })
 }

@@ -261,10 +261,10 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	if n := testutil.CollectAndCount(m, "gputap_cuda_memcpy_bytes_total"); n != 1986 {
 		t.Errorf("%d series, want 1986", n)
 	}
-	if got := m.page()[series{other, schema.HtoD, false}].bytes; got != 2*516 {
+	if got := m.moves.Page()[series{other, schema.HtoD, false}].bytes; got != 2*516 {
 		t.Errorf("%d bytes under other, want 1032", got)
 	}
-	if got := m.page()[series{other, schema.DtoD, true}].bytes; got != 3 {
+	if got := m.moves.Page()[series{other, schema.DtoD, true}].bytes; got != 3 {
 		t.Errorf("%d submitted bytes under other, want 3", got)
 	}
 }

@@ -1,6 +1,8 @@
 package bandwidth
 
 import (
+	"slices"
+
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
@@ -8,10 +10,7 @@ import (
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
-	hosts := map[snapshot.HostID]bool{}
-	m.processes.Hosts(hosts)
-	m.moves.Hosts(hosts)
-	m.waits.Hosts(hosts)
+	hosts := slices.Concat(m.processes.Hosts(), m.moves.Hosts(), m.waits.Hosts())
 	return m.form().Save(&m.out, hosts, yield)
 }
 

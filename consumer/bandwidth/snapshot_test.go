@@ -2,32 +2,12 @@ package bandwidth
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
-
-var suite = consumertest.Suite[*Meter]{
-	New:    func() *Meter { return New(Config{Keep: time.Minute}) },
-	Report: func(fold *Meter) any { return fold.Report() },
-	HostReport: func(fold *Meter, id snapshot.HostID) any {
-		return slices.DeleteFunc(fold.Report(), func(p Process) bool {
-			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
-		})
-	},
-	Limited: true,
-	Golden:  24,
-	Damage:  30,
-}
-
-func TestSnapshot(t *testing.T) { suite.Run(t) }
-
-func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // Hosts of several shards have more series than the limit. The limit holds, and no copy or wait is lost.
 func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
@@ -60,7 +40,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var all sum
-	page := joined.page()
+	page := joined.moves.Page()
 	for _, s := range page {
 		all.Add(&s)
 	}
@@ -68,7 +48,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		t.Errorf("%d series of %+v, want %d", len(page), all, n)
 	}
 	var sum Waits
-	waits := joined.waits.Page(process.Workload.Page)
+	waits := joined.waits.Page()
 	for _, w := range waits {
 		sum.Add(&w)
 	}

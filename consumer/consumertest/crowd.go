@@ -31,7 +31,8 @@ func Crowd(tb testing.TB) (steps []Step) {
 					p.Exit(at)
 				}
 			}
-			steps = append(steps, Steps(h.Message(), encoded(h, launches), encoded(h, copies), encoded(h, syncs))...)
+			steps = append(steps, Steps(h.Message(), launches.Encode(&h.Header),
+				copies.Encode(&h.Header), syncs.Encode(&h.Header))...)
 		}
 	}
 	return steps
@@ -47,6 +48,3 @@ func launch(b *schema.Builder, p *Process, at schema.KTime) {
 		Block: [3]uint32{32, 1, 1}})
 	b.AddLaunch(&schema.Launch{Time: at, Thread: thread(b, p), Shape: shape, CUDAStream: b.CUDAStream(0)})
 }
-
-// encoded returns a batch with the host's header. Folds do not look at its seq.
-func encoded(h *Host, b *schema.Builder) []byte { return b.Encode(&h.Header) }

@@ -2,5 +2,5 @@
 // applies what went through the wire form. Events keep the order in which a test adds them. Times are nanoseconds of
 // the host's KTime.
 //
-// Suite is the snapshot tests that every fold must pass. Traffic, Crowd and Recorded supply its steps.
+// Traffic and Crowd supply the steps of the snapshot tests that every fold must pass, in package snapshot.
 package consumertest

@@ -1,13 +1,10 @@
 package consumertest
 
 import (
-	"compress/gzip"
-	"errors"
-	"io"
-	"os"
-	"slices"
+	"bytes"
 	"testing"
 
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -26,27 +23,11 @@ func Steps(messages ...[]byte) (steps []Step) {
 	return steps
 }
 
-// Recorded returns the recorded PyTorch run of schema/testdata. It works in packages directly below consumer.
-func Recorded(tb testing.TB) (steps []Step) {
-	tb.Helper()
-	file, err := os.Open("../../schema/testdata/pytorch.batches.gz")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	next := schema.Recording(unpacked)
-	message, err := next()
-	for ; err == nil; message, err = next() {
-		steps = append(steps, Step{Message: slices.Clone(message)})
-	}
-	if !errors.Is(err, io.EOF) {
-		tb.Fatal(err)
-	}
-	return steps
+// Saved is a fold whose state can be saved and restored.
+type Saved interface {
+	Apply(b *schema.Batch) error
+	Snapshot(yield func(snapshot.Section) error) error
+	Restore(section snapshot.Section) error
 }
 
 // Take applies steps to the fold. A fold without a Lost method does not see lost batches.
@@ -69,4 +50,29 @@ func Take(tb testing.TB, fold Saved, steps ...Step) {
 			tb.Fatal(err)
 		}
 	}
+}
+
+// Sections returns copies of the fold's sections.
+func Sections(tb testing.TB, fold Saved) (all []snapshot.Section) {
+	tb.Helper()
+	err := fold.Snapshot(func(s snapshot.Section) error {
+		s.Data = bytes.Clone(s.Data)
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// Restore restores sections into fold and returns fold.
+func Restore[F Saved](tb testing.TB, fold F, sections []snapshot.Section) F {
+	tb.Helper()
+	for _, s := range sections {
+		if err := fold.Restore(s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return fold
 }

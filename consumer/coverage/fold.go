@@ -115,12 +115,12 @@ func (h *Host) addEnded(old *Host) {
 	if old == nil || old.boot != h.boot {
 		return
 	}
-	told := map[schema.ProcessID]bool{}
+	runs := map[schema.ProcessID]bool{}
 	for i := range h.Processes {
-		told[h.Processes[i].ID] = true
+		runs[h.Processes[i].ID] = true
 	}
 	for _, p := range old.Processes {
-		if !told[p.ID] {
+		if !runs[p.ID] {
 			h.Processes = append(h.Processes, p)
 		}
 	}

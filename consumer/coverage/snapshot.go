@@ -1,17 +1,16 @@
 package coverage
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (f *Fold) Snapshot(yield func(snapshot.Section) error) error {
-	hosts := map[snapshot.HostID]bool{}
-	for id := range f.hosts {
-		hosts[id] = true
-	}
-	return f.form().Save(&f.out, hosts, yield)
+	return f.form().Save(&f.out, slices.Collect(maps.Keys(f.hosts)), yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.

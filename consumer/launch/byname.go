@@ -30,6 +30,9 @@ func (kernelLabels) Owner() snapshot.HostID { return snapshot.HostID{} }
 // Other returns the labels of everything above the limit of series.
 func (kernelLabels) Other() kernelLabels { return kernelLabels{other, other} }
 
+// Page returns the labels, because metrics show them unchanged.
+func (l kernelLabels) Page() kernelLabels { return l }
+
 // Compare orders by comm, then kernel.
 func (l kernelLabels) Compare(to kernelLabels) int {
 	return cmp.Or(cmp.Compare(l.comm, to.comm), cmp.Compare(l.kernel, to.kernel))

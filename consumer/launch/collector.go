@@ -7,15 +7,13 @@ import (
 )
 
 var (
-	kernelLaunches = prometheus.NewDesc("gputap_cuda_kernel_launches_total",
-		"CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.",
-		process.WorkloadLabels, nil)
-	graphLaunches = prometheus.NewDesc("gputap_cuda_graph_launches_total",
-		"Executable graphs launched.", process.WorkloadLabels, nil)
-	graphKernels = prometheus.NewDesc("gputap_cuda_graph_kernel_launches_total",
-		"CUDA kernels launched inside executable graphs, a part of all launched kernels.", process.WorkloadLabels, nil)
-	partialGraphs = prometheus.NewDesc("gputap_cuda_graph_launches_partial_total",
-		"Executable graphs launched whose CUDA kernels are not all known.", process.WorkloadLabels, nil)
+	kernelLaunches = process.Family("gputap_cuda_kernel_launches_total",
+		"CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.")
+	graphLaunches = process.Family("gputap_cuda_graph_launches_total", "Executable graphs launched.")
+	graphKernels  = process.Family("gputap_cuda_graph_kernel_launches_total",
+		"CUDA kernels launched inside executable graphs, a part of all launched kernels.")
+	partialGraphs = process.Family("gputap_cuda_graph_launches_partial_total",
+		"Executable graphs launched whose CUDA kernels are not all known.")
 	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
 		"CUDA kernels launched, by name without template arguments. "+
 			"Each comm has series for its most launched kernels; the others count as other.",
@@ -32,7 +30,7 @@ func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	h.mu.Lock()
-	workloads, byName := h.page(), h.byName.page()
+	workloads, byName := h.workloads.Page(), h.byName.counts.Page()
 	h.mu.Unlock()
 	send := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
@@ -50,12 +48,4 @@ func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	for k, n := range byName {
 		send(launchesByName, uint64(n), k.comm, k.kernel)
 	}
-}
-
-func (h *Histogram) page() map[process.Workload]launches {
-	return h.workloads.Page(process.Workload.Page)
-}
-
-func (n *byName) page() map[kernelLabels]process.Count {
-	return n.counts.Page(func(l kernelLabels) kernelLabels { return l })
 }

@@ -60,7 +60,7 @@ func TestKernelEarnsSeries(t *testing.T) {
 	for i := range 30 { // 30 kernels of the start-up, 4 launches each: series 0, 1 and 2 cost 1, 2 and 4
 		n.add(c, fmt.Sprintf("init%02d", i), 4)
 	}
-	counts := func(kernel string) process.Count { return n.page()[kernelLabels{"train", kernel}] }
+	counts := func(kernel string) process.Count { return n.counts.Page()[kernelLabels{"train", kernel}] }
 	if counts("init00") != 4 || counts("init02") != 4 || counts("init03") != 0 || counts(other) != 27*4 {
 		t.Errorf("after start-up: %d, %d, %d, other %d; want 4, 4, 0, 108", counts("init00"), counts("init02"),
 			counts("init03"), counts(other))
@@ -99,13 +99,13 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_total"); n != process.MaxSeries {
 		t.Errorf("%d series, want %d", n, process.MaxSeries)
 	}
-	if got := h.page()[process.Workload{Comm: other}].kernels; got != 501 {
+	if got := h.workloads.Page()[process.Workload{Comm: other}].kernels; got != 501 {
 		t.Errorf("%d launches under other, want 501", got)
 	}
 	if n := testutil.CollectAndCount(h, "gputap_cuda_kernel_launches_by_name_total"); n != process.MaxSeries {
 		t.Errorf("%d series by name, want %d", n, process.MaxSeries)
 	}
-	if got := h.byName.page()[kernelLabels{other, other}]; got != 501 {
+	if got := h.byName.counts.Page()[kernelLabels{other, other}]; got != 501 {
 		t.Errorf("%d launches by name under other, want 501", got)
 	}
 }
@@ -172,7 +172,7 @@ func TestConstantGPUColumn(t *testing.T) {
 		h := New(Config{})
 		_ = h.Apply(batch(t, "h", 0, event{pid: 1, gpu: uint32(gpu), kernel: "a", times: 2},
 			event{pid: 1, gpu: uint32(gpu), kernel: "b"}))
-		if page := h.page(); len(page) != 1 || page[want].kernels != 3 {
+		if page := h.workloads.Page(); len(page) != 1 || page[want].kernels != 3 {
 			t.Errorf("GPU %d: %v, want 3 kernels under %+v", gpu, page, want)
 		}
 	}

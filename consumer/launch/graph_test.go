@@ -120,7 +120,7 @@ func TestGraphs(t *testing.T) {
 			if w.String() != tt.want {
 				t.Errorf("got  %s\nwant %s", w.String(), tt.want)
 			}
-			for _, n := range h.page() {
+			for _, n := range h.workloads.Page() {
 				want := launches{kernels: kernels, fromGraphs: fromGraphs, graphs: p.GraphLaunches,
 					partial: p.GraphLaunchesPartial}
 				if n != want {
@@ -179,7 +179,7 @@ func TestGraphLaunchesAreSummedPerBatch(t *testing.T) {
 	h := New(Config{})
 	_ = h.Apply(r.batch(t))
 	for _, kernel := range []string{"a", "b"} {
-		if n := h.byName.page()[kernelLabels{"serve", kernel}]; n != 2 {
+		if n := h.byName.counts.Page()[kernelLabels{"serve", kernel}]; n != 2 {
 			t.Errorf("kernel %s has no series with both launches", kernel)
 		}
 	}
@@ -207,7 +207,7 @@ func TestGraphNodesKeepTheirLimit(t *testing.T) {
 	h := New(Config{})
 	_ = h.Apply(r.batch(t))
 	var sum launches
-	for _, w := range h.page() {
+	for _, w := range h.workloads.Page() {
 		sum.Add(&w)
 	}
 	const whole = maxNodes / nodes

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gputap/gputap/consumer/process"
@@ -10,10 +11,7 @@ import (
 // Snapshot passes the state to yield, one section per host. Counts by kernel name are in the section of no host. The
 // goroutine that calls Apply calls Snapshot.
 func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
-	hosts := map[snapshot.HostID]bool{}
-	h.processes.Hosts(hosts)
-	h.workloads.Hosts(hosts)
-	return h.form().Save(&h.out, hosts, yield)
+	return h.form().Save(&h.out, slices.Concat(h.processes.Hosts(), h.workloads.Hosts()), yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.

@@ -2,38 +2,19 @@ package launch
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
 )
-
-var suite = consumertest.Suite[*Histogram]{
-	New:    func() *Histogram { return New(Config{Keep: time.Minute, MaxKernels: 20}) },
-	Report: func(fold *Histogram) any { return fold.Report() },
-	HostReport: func(fold *Histogram, id snapshot.HostID) any {
-		return slices.DeleteFunc(fold.Report(), func(p Process) bool {
-			return p.ID.Cluster != id.Cluster || p.ID.Host != id.Host
-		})
-	},
-	Limited: true,
-	Golden:  24,
-	Damage:  30,
-}
-
-func TestSnapshot(t *testing.T) { suite.Run(t) }
-
-func FuzzRestore(f *testing.F) { suite.FuzzRestore(f) }
 
 // The limit of waiting kernels covers all comms, also after a restore.
 func TestWaitingKernelsAreRestored(t *testing.T) {
 	t.Parallel()
-	fold := suite.New()
+	fold := New(Config{Keep: time.Minute, MaxKernels: 20})
 	consumertest.Take(t, fold, consumertest.Traffic(t, 1, 120)...)
-	again := consumertest.Restore(t, suite.New(), consumertest.Sections(t, fold))
+	again := consumertest.Restore(t, New(Config{Keep: time.Minute, MaxKernels: 20}), consumertest.Sections(t, fold))
 	if got, want := again.byName.waiting, fold.byName.waiting; got != want || want == 0 {
 		t.Errorf("%d kernels wait, want %d", got, want)
 	}
@@ -53,7 +34,7 @@ func TestJoinedSeriesKeepTheirLimit(t *testing.T) {
 		consumertest.Restore(t, joined, consumertest.Sections(t, fold)[1:])
 	}
 	var sum uint64
-	series := joined.page()
+	series := joined.workloads.Page()
 	for _, n := range series {
 		sum += n.kernels
 	}

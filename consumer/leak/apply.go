@@ -1,6 +1,9 @@
 package leak
 
-import "github.com/gputap/gputap/schema"
+import (
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
 
 // apply applies the rules to one event.
 func (t *Tracker) apply(m *schema.Memory) {
@@ -26,7 +29,7 @@ func (t *Tracker) apply(m *schema.Memory) {
 	}
 	if m.Result != 0 {
 		r := &p.State.rows[t.row(p, m)]
-		t.workloads.fail(t.workload(p, r), ref.Symbol, m.Result)
+		t.workloads.fail(t.workload(p, r), failure{process.Label(ref.Symbol), m.Result}, 1)
 		return
 	}
 	if rule := rules[ref.Op]; rule != nil {
@@ -88,7 +91,7 @@ func (t *Tracker) alloc(p *proc, m *schema.Memory) {
 	case endsWithContext(class):
 		a.owner = t.context(p, m)
 	case class == schema.ClassPool && m.Pool != 0:
-		a.owner = t.pool(p, m)
+		a.owner = t.pool(p, m.Pool, m.GPU)
 	}
 	t.addLive(p, i, m.Bytes)
 }

@@ -14,27 +14,27 @@ import (
 )
 
 var (
-	liveBytes = family("gputap_cuda_memory_live_bytes",
+	liveBytes = process.Family("gputap_cuda_memory_live_bytes",
 		"Bytes that a running process holds. "+
 			"Kinds pinned and registered are host memory, all others GPU memory.", "pid", "kind")
-	liveAllocations = family("gputap_cuda_memory_live_allocations", "Live allocations of a running process.",
-		"pid", "kind")
-	peakBytes = family("gputap_cuda_memory_peak_bytes", "Largest number of bytes that a running process held at once.",
-		"pid", "kind")
-	holders = family("gputap_cuda_memory_holders",
+	liveAllocations = process.Family("gputap_cuda_memory_live_allocations",
+		"Live allocations of a running process.", "pid", "kind")
+	peakBytes = process.Family("gputap_cuda_memory_peak_bytes",
+		"Largest number of bytes that a running process held at once.", "pid", "kind")
+	holders = process.Family("gputap_cuda_memory_holders",
 		"Pieces of memory that a running process opened and did not close. "+
 			"Their bytes count in the process that allocated them.", "pid", "kind")
-	reservedBytes = family("gputap_cuda_pool_reserved_bytes",
+	reservedBytes = process.Family("gputap_cuda_pool_reserved_bytes",
 		"Bytes reserved by the memory pools of a running process, "+
 			"as the driver last reported them to the process.", "pid")
-	allocatedBytes = family("gputap_cuda_memory_allocated_bytes_total",
+	allocatedBytes = process.Family("gputap_cuda_memory_allocated_bytes_total",
 		"Bytes allocated. Allocated bytes equal freed plus live plus unfreed-at-exit bytes.", "kind")
-	freedBytes   = family("gputap_cuda_memory_freed_bytes_total", "Bytes freed.", "kind")
-	allocs       = family("gputap_cuda_memory_allocs_total", "Successful allocations.", "kind")
-	frees        = family("gputap_cuda_memory_frees_total", "Freed allocations.", "kind")
-	unfreedBytes = family("gputap_leak_unfreed_at_exit_bytes_total",
+	freedBytes   = process.Family("gputap_cuda_memory_freed_bytes_total", "Bytes freed.", "kind")
+	allocs       = process.Family("gputap_cuda_memory_allocs_total", "Successful allocations.", "kind")
+	frees        = process.Family("gputap_cuda_memory_frees_total", "Freed allocations.", "kind")
+	unfreedBytes = process.Family("gputap_leak_unfreed_at_exit_bytes_total",
 		"Bytes that were live when their process ended or replaced its image.", "kind")
-	apiErrors = family("gputap_cuda_api_errors_total",
+	apiErrors = process.Family("gputap_cuda_api_errors_total",
 		"Failed memory calls of the CUDA driver API, by CUresult.", "api", "error")
 	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
 		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", []string{"hostname", "UUID"}, nil)
@@ -54,11 +54,6 @@ var (
 			nil),
 	}
 )
-
-// family describes a metric family with the labels of a workload and more.
-func family(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, append(slices.Clone(process.WorkloadLabels), labels...), nil)
-}
 
 // Describe implements prometheus.Collector.
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
@@ -203,7 +198,7 @@ func (t *Tracker) scrape() scrape {
 	s := scrape{
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
-		totals: t.totals.Page(process.Workload.Page), cards: map[process.Workload]unexplainedBytes{},
+		totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {

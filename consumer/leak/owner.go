@@ -263,12 +263,12 @@ const (
 	poolUsed     = 7
 )
 
-// pool returns the index of the pool that m names, adding it if it is new.
-func (t *Tracker) pool(p *proc, m *schema.Memory) uint8 {
-	if i := p.State.poolAt(m.Pool); i != 0 {
+// pool returns the index of the pool with this handle, adding it if it is new; 0: all indexes are in use.
+func (t *Tracker) pool(p *proc, handle uint64, gpu uint32) uint8 {
+	if i := p.State.poolAt(handle); i != 0 {
 		return i
 	}
-	return p.State.addPool(pool{handle: m.Pool, gpu: t.ordinalOf(m.GPU)})
+	return p.State.addPool(pool{handle: handle, gpu: t.ordinalOf(gpu)})
 }
 
 // poolAt returns the index of the pool with this handle; 0: none.
@@ -330,14 +330,11 @@ func (t *Tracker) poolInfo(p *proc, m *schema.Memory) {
 	if m.Ptr == 0 || (m.Aux != poolReserved && m.Aux != poolUsed) {
 		return
 	}
-	s := &p.State
-	i := s.poolAt(m.Ptr)
+	i := t.pool(p, m.Ptr, m.GPU)
 	if i == 0 {
-		if i = s.addPool(pool{handle: m.Ptr, gpu: t.ordinalOf(m.GPU)}); i == 0 {
-			return
-		}
+		return
 	}
-	q, now := &s.pools[i], reading{m.Bytes, returned(m)}
+	q, now := &p.State.pools[i], reading{m.Bytes, returned(m)}
 	if m.Aux == poolReserved {
 		q.reserved = now
 	} else {

@@ -235,8 +235,10 @@ func (s *state) reportPools() (list []Pool) {
 	return list
 }
 
-// maxTop is the largest number of allocations that Top returns.
-const maxTop = 1000
+const (
+	maxTop  = 1000 // allocations that Top returns
+	topScan = 4096 // allocations that Top may visit, if 64 for each one it returns are fewer
+)
 
 // Allocation is one piece of live memory.
 type Allocation struct {
@@ -277,7 +279,7 @@ func (t *Tracker) largest(n int) []candidate {
 	if n <= 0 {
 		return nil
 	}
-	scan := max(64*n, t.topScan)
+	scan := max(64*n, topScan)
 	var found []candidate
 	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
 	var heads []uint32 // of one size class, for every host that has one

@@ -75,7 +75,7 @@ func bucketOrders(t *testing.T, seeds uint64, steps int) {
 				t.Errorf("seed %d: section %d of %d differs, of host %q", seed, i, len(want), want[i].Host)
 			}
 		}
-		if !bytes.Equal(suite.View(t, scattered), suite.View(t, calm)) {
+		if view(t, scattered) != view(t, calm) {
 			t.Errorf("seed %d: the views differ", seed)
 		}
 	}

@@ -13,14 +13,11 @@ import (
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
-	hosts, workloads := map[snapshot.HostID]bool{}, map[snapshot.HostID][]*workload{}
-	for id := range t.hosts {
-		hosts[id] = true
-	}
+	workloads := map[snapshot.HostID][]*workload{}
 	for _, w := range t.workloads.index {
 		workloads[w.HostID] = append(workloads[w.HostID], w)
 	}
-	return t.form(workloads).Save(&t.out, hosts, yield)
+	return t.form(workloads).Save(&t.out, slices.Collect(maps.Keys(t.hosts)), yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
@@ -140,7 +137,7 @@ func (c *coder) workload(w *workload) {
 	w.released = max(w.released, saved.released)
 	c.workloads.releases = max(c.workloads.releases, w.released)
 	for _, f := range slices.SortedFunc(maps.Keys(saved.failed), failure.compare) {
-		c.workloads.addFailed(w, f, saved.failed[f])
+		c.workloads.fail(w, f, saved.failed[f])
 	}
 }
 

@@ -84,7 +84,7 @@ func (c *coder) restoreLive(m *host) {
 	}
 }
 
-// entries passes over entries of one kind, all of process p unless it is nil. No restored entry is 0.
+// entries passes over entries of one kind, all of process p. No restored entry is 0.
 func (c *coder) entries(all *[]uint32, kind entryKind, p *proc) {
 	snapshot.List(c.Codec, all, leastAllocation, func(i *uint32) {
 		c.allocation(i, kind)
@@ -96,7 +96,7 @@ func (c *coder) entries(all *[]uint32, kind entryKind, p *proc) {
 }
 
 func (c *coder) mustBelong(p *proc, i uint32) {
-	if c.Reading() && p != nil && i != 0 && c.threads.slots[c.slab.at(i).thread].process != p {
+	if c.Reading() && i != 0 && c.threads.slots[c.slab.at(i).thread].process != p {
 		c.Fail("an allocation is listed under the wrong process")
 	}
 }

@@ -4,8 +4,6 @@ package leak
 
 import "testing"
 
-func TestSnapshotAtLength(t *testing.T) { suite.Soak(t) }
-
 func TestManyRandomAllocationsMatchModel(t *testing.T) {
 	t.Parallel()
 	randomAllocations(t, 40)

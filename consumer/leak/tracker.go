@@ -32,7 +32,6 @@ type Tracker struct {
 	quality   quality                                             // of all hosts
 	totals    process.Series[process.Workload, quality, *quality] // of each host
 	batches   uint64
-	topScan   int // allocations that Top may visit, if 64 for each one it returns are fewer
 
 	out snapshot.Writer
 
@@ -102,7 +101,7 @@ func (a *amount) change(bytes uint64, n int) {
 // New returns an empty Tracker.
 func New(cfg Config) *Tracker {
 	t := &Tracker{
-		cfg: cfg, topScan: 4096, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
+		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
 		totals:    process.NewSeries[process.Workload, quality](1),

@@ -133,12 +133,8 @@ func (w *workloads) removeHost(host snapshot.HostID) {
 	}
 }
 
-// fail counts a failed call.
-func (w *workloads) fail(c *workload, symbol string, result uint32) {
-	w.addFailed(c, failure{process.Label(symbol), result}, 1)
-}
-
-func (w *workloads) addFailed(c *workload, f failure, calls uint64) {
+// fail counts failed calls.
+func (w *workloads) fail(c *workload, f failure, calls uint64) {
 	if _, known := c.failed[f]; !known {
 		if w.failures >= process.MaxSeries-1 {
 			w.unplaced += calls

@@ -22,7 +22,8 @@ type Series[K Key[K], V any, P Counts[V]] struct {
 type Key[K any] interface {
 	comparable
 	Owner() snapshot.HostID
-	Other() K
+	Other() K // the series of everything above the limit
+	Page() K  // the series as metrics show it
 	Compare(K) int
 }
 
@@ -78,12 +79,12 @@ func (s *Series[K, V, P]) Forget(id snapshot.HostID) {
 	delete(s.hosts, id)
 }
 
-// Page sums the counts by the key that label returns.
-func (s *Series[K, V, P]) Page(label func(K) K) map[K]V {
+// Page returns the counts by the keys that metrics show. Several keys may become the same.
+func (s *Series[K, V, P]) Page() map[K]V {
 	page := map[K]V{}
 	add := func(all map[K]P) {
 		for k, v := range all {
-			k = label(k)
+			k = k.Page()
 			sum := page[k]
 			P(&sum).Add(v)
 			page[k] = sum
@@ -96,12 +97,8 @@ func (s *Series[K, V, P]) Page(label func(K) K) map[K]V {
 	return page
 }
 
-// Hosts adds the hosts that have series to the set.
-func (s *Series[K, V, P]) Hosts(to map[snapshot.HostID]bool) {
-	for id := range s.hosts {
-		to[id] = true
-	}
-}
+// Hosts returns the hosts that have series, in any order.
+func (s *Series[K, V, P]) Hosts() []snapshot.HostID { return slices.Collect(maps.Keys(s.hosts)) }
 
 // CodeOthers passes over the counts above the limit, which belong to the section of no host. Each takes at least so
 // many bytes.

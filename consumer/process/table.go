@@ -160,12 +160,8 @@ func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
 	return nil
 }
 
-// Hosts adds the hosts of the table to the set.
-func (t *Table[S]) Hosts(to map[snapshot.HostID]bool) {
-	for id := range t.hosts {
-		to[id] = true
-	}
-}
+// Hosts returns the hosts of the table, in any order.
+func (t *Table[S]) Hosts() []snapshot.HostID { return slices.Collect(maps.Keys(t.hosts)) }
 
 // Forget removes a host with all its processes. It is called between two batches.
 func (t *Table[S]) Forget(id snapshot.HostID) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -48,10 +50,13 @@ func (w Workload) Page() Workload {
 	return w
 }
 
-// WorkloadLabels are the names of the labels of a workload.
-var WorkloadLabels = []string{"hostname", "gpu", "UUID", "container", "comm"}
+// Family describes a metric family with the labels of a workload and more.
+func Family(name, help string, more ...string) *prometheus.Desc {
+	labels := append([]string{"hostname", "gpu", "UUID", "container", "comm"}, more...)
+	return prometheus.NewDesc(name, help, labels, nil)
+}
 
-// Labels returns the values of WorkloadLabels, followed by more.
+// Labels returns the values of the labels of a Family.
 func (w Workload) Labels(more ...string) []string {
 	return append([]string{w.Host, w.GPU, w.UUID, w.Container, w.Comm}, more...)
 }

@@ -28,12 +28,6 @@ func (c *store) partSubject(m *manifest, i int) string {
 	return c.subject("p." + m.Parts + "." + strconv.Itoa(i))
 }
 
-func (c *store) writeParts(ctx context.Context, m *manifest, state []byte) error {
-	return c.publish(ctx, len(m.Sums), func(i int) *nats.Msg {
-		return &nats.Msg{Subject: c.partSubject(m, i), Data: state[i*partBytes:][:m.Sums[i].Bytes]}
-	})
-}
-
 // publish stores n messages in any order. It uses requests, not asynchronous publishing: the library keeps an
 // asynchronous message until its ack comes, which may be never.
 func (c *store) publish(ctx context.Context, n int, message func(i int) *nats.Msg, opts ...jetstream.PublishOpt) error {

@@ -235,7 +235,9 @@ func (c *store) commit(ctx context.Context, m *manifest, next manifest, state []
 		next.Sums = append(next.Sums, part{len(p), crc32.Checksum(p, castagnoli)})
 	}
 	start := time.Now()
-	err := c.writeParts(ctx, &next, state)
+	err := c.publish(ctx, len(next.Sums), func(i int) *nats.Msg {
+		return &nats.Msg{Subject: c.partSubject(&next, i), Data: state[i*partBytes:][:next.Sums[i].Bytes]}
+	})
 	var refused *jetstream.APIError
 	if err == nil || errors.As(err, &refused) {
 		c.writing = time.Since(start)

@@ -12,4 +12,6 @@
 //
 // Sections of hosts are independent: any of them can be restored alone, with or without the section of all hosts.
 // Metrics that are summed over hosts, and limits that all hosts share, then continue from the restored sections.
+//
+// The tests of this package check the snapshots of every fold.
 package snapshot

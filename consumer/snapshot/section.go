@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 )
@@ -32,15 +31,15 @@ type Form struct {
 	Host    func(*Codec, HostID)
 }
 
-// Save yields the section without a host and then one section for each host, in order. It stops at the first error of
-// yield. The lock is not held while yield runs. The sections share the memory of w.
-func (f Form) Save(w *Writer, hosts map[HostID]bool, yield func(Section) error) error {
-	order := slices.SortedFunc(maps.Keys(hosts), HostID.Compare)
-	if len(order) == 0 || order[0] != (HostID{}) {
-		order = slices.Insert(order, 0, HostID{})
-	}
-	for _, id := range order {
-		f.section(w, id, hosts[id])
+// Save yields the section without a host and then one section for each host, in order. hosts may repeat a host. Save
+// stops at the first error of yield. The lock is not held while yield runs. The sections share the memory of w.
+func (f Form) Save(w *Writer, hosts []HostID, yield func(Section) error) error {
+	none := HostID{}
+	order := append([]HostID{none}, hosts...)
+	slices.SortFunc(order, HostID.Compare)
+	unnamed := slices.Contains(hosts, none)
+	for _, id := range slices.Compact(order) {
+		f.section(w, id, id != none || unnamed)
 		if err := yield(Section{id.Cluster, id.Host, w.Data()}); err != nil {
 			return err
 		}

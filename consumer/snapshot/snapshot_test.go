@@ -115,7 +115,7 @@ func form(fold string, version uint64, shard *uint64, host *string) Form {
 }
 
 // save writes sections of version 2 with the number 7 and the text "state".
-func save(t *testing.T, hosts map[HostID]bool) (all []Section) {
+func save(t *testing.T, hosts []HostID) (all []Section) {
 	shard, host := uint64(7), "state"
 	f := form("test", 2, &shard, &host)
 	err := f.Save(&Writer{}, hosts, func(s Section) error {
@@ -140,7 +140,7 @@ func load(fold string, version uint64, s Section) (shard uint64, host string, er
 }
 
 func TestSections(t *testing.T) {
-	all := save(t, map[HostID]bool{{"c2", "a"}: true, {"c1", "b"}: true, {"c1", "a"}: true, {}: true})
+	all := save(t, []HostID{{"c2", "a"}, {"c1", "b"}, {"c1", "a"}, {}, {"c2", "a"}})
 	want := []struct {
 		id    HostID
 		shard uint64
@@ -163,7 +163,7 @@ func TestSections(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	s := save(t, map[HostID]bool{{"c", "h"}: true})[1]
+	s := save(t, []HostID{{"c", "h"}})[1]
 	for _, tt := range []struct {
 		name  string
 		fold  string
@@ -195,7 +195,7 @@ func TestVersions(t *testing.T) {
 func TestSaveStopsAtAnError(t *testing.T) {
 	full, n := errors.New("full"), 0
 	shard, host := uint64(1), "x"
-	err := form("test", 1, &shard, &host).Save(&Writer{}, map[HostID]bool{{"c", "h"}: true}, func(Section) error {
+	err := form("test", 1, &shard, &host).Save(&Writer{}, []HostID{{"c", "h"}}, func(Section) error {
 		n++
 		return full
 	})

@@ -1,4 +1,4 @@
-package consumertest
+package snapshot_test
 
 import (
 	"bytes"
@@ -10,34 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/snapshot"
-	"github.com/gputap/gputap/schema"
 )
 
-// Saved is a fold whose state can be saved and restored.
-type Saved interface {
-	Apply(b *schema.Batch) error
-	Snapshot(yield func(snapshot.Section) error) error
-	Restore(section snapshot.Section) error
-}
-
-// Suite is the snapshot tests of one fold. Reports are compared as JSON.
-type Suite[F interface {
-	Saved
-	prometheus.Collector
-}] struct {
-	New        func() F
-	Report     func(F) any                  // everything that the fold reports
-	HostReport func(F, snapshot.HostID) any // the part of Report about one host
-
-	Limited bool // the fold limits the series of a metric family and counts the rest as comm="other"
-	Golden  int  // steps of traffic in the golden snapshot
-	Damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
-}
-
-// effort is how much of each kind a run of the suite tests.
+// effort is how much of each kind a test of one fold does.
 type effort struct {
 	traffics uint64 // random traffics
 	places   int    // at which each is interrupted
@@ -46,42 +23,41 @@ type effort struct {
 	flips    int    // per section
 }
 
-// Run runs all tests of the suite.
-func (s Suite[F]) Run(t *testing.T) {
-	t.Run("restore allocates little more than the section", s.testMemory)
-	t.Run("golden snapshot", s.testGolden)
-	t.Run("hosts move to two other folds", s.testSplit)
-	t.Run("a section of a newer version is refused", s.testNewer)
-	s.run(t, effort{traffics: 2, places: 4, crowded: 3, step: 37, flips: 20})
+func TestFolds(t *testing.T) {
+	for _, s := range suites {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("golden snapshot", s.testGolden)
+			t.Run("hosts move to two other folds", s.testSplit)
+			t.Run("a section of a newer version is refused", s.testNewer)
+			s.run(t, effort{traffics: 2, places: 4, crowded: 3, step: 37, flips: 20})
+		})
+	}
 }
 
-// Soak runs the tests of the suite that take long when they are thorough.
-func (s Suite[F]) Soak(t *testing.T) {
-	s.run(t, effort{traffics: 8, places: 9, crowded: 4, step: 1, flips: 300})
-}
-
-func (s Suite[F]) run(t *testing.T, e effort) {
+// run runs the tests that take long when they are thorough.
+func (s suite) run(t *testing.T, e effort) {
 	for n := range e.traffics {
 		t.Run(fmt.Sprint("resume: traffic ", n), func(t *testing.T) {
 			t.Parallel()
-			s.resume(t, Traffic(t, n, 120), e.places)
+			s.resume(t, consumertest.Traffic(t, n, 120), e.places)
 		})
 	}
 	t.Run("resume: recorded run", func(t *testing.T) {
 		t.Parallel()
-		s.resume(t, Recorded(t), e.places)
+		s.resume(t, recorded(t), e.places)
 	})
-	if s.Limited {
+	if s.limited {
 		t.Run("resume: more workloads than series", func(t *testing.T) { s.testCrowd(t, e.crowded) })
 	}
 	t.Run("a truncated section is refused", func(t *testing.T) { s.testTruncated(t, e.step) })
 	t.Run("a section with flipped bits does no harm", func(t *testing.T) { s.testFlipped(t, e.flips) })
 }
 
-// View returns everything that the fold shows: its report and its metrics page.
-func (s Suite[F]) View(tb testing.TB, fold F) []byte {
+// view returns everything that the fold shows: its report and its metrics page.
+func (s suite) view(tb testing.TB, fold fold) []byte {
 	tb.Helper()
-	return append(text(tb, s.Report(fold)), Page(tb, fold)...)
+	return append(text(tb, s.report(fold)), consumertest.Page(tb, fold)...)
 }
 
 func text(tb testing.TB, report any) []byte {
@@ -93,57 +69,32 @@ func text(tb testing.TB, report any) []byte {
 	return text
 }
 
-// Sections returns copies of the fold's sections.
-func Sections(tb testing.TB, fold Saved) (all []snapshot.Section) {
-	tb.Helper()
-	err := fold.Snapshot(func(s snapshot.Section) error {
-		s.Data = bytes.Clone(s.Data)
-		all = append(all, s)
-		return nil
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return all
-}
-
-// Restore restores sections into fold and returns fold.
-func Restore[F Saved](tb testing.TB, fold F, sections []snapshot.Section) F {
-	tb.Helper()
-	for _, s := range sections {
-		if err := fold.Restore(s); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	return fold
-}
-
 // resume saves and restores a fold after k steps, for several k. The restored fold must then behave like the fold that
 // was never interrupted: the same sections byte by byte and the same view. The section of a host must also be the same
 // when that section alone was restored.
-func (s Suite[F]) resume(t *testing.T, steps []Step, places int) {
+func (s suite) resume(t *testing.T, steps []consumertest.Step, places int) {
 	t.Helper()
-	whole := s.New()
-	Take(t, whole, steps...)
-	last, page := Sections(t, whole), s.View(t, whole)
-	prefix, taken := s.New(), 0
+	whole := s.new()
+	consumertest.Take(t, whole, steps...)
+	last, page := consumertest.Sections(t, whole), s.view(t, whole)
+	prefix, taken := s.new(), 0
 	for _, k := range cuts(len(steps), places) {
-		Take(t, prefix, steps[taken:k]...)
+		consumertest.Take(t, prefix, steps[taken:k]...)
 		taken = k
-		saved := Sections(t, prefix)
-		again := Restore(t, s.New(), saved)
-		same(t, k, "restored", Sections(t, again), saved)
-		if got, want := s.View(t, again), s.View(t, prefix); !bytes.Equal(got, want) {
+		saved := consumertest.Sections(t, prefix)
+		again := consumertest.Restore(t, s.new(), saved)
+		same(t, k, "restored", consumertest.Sections(t, again), saved)
+		if got, want := s.view(t, again), s.view(t, prefix); !bytes.Equal(got, want) {
 			t.Fatalf("restored after %d steps, the fold shows\n%s\nwant\n%s", k, got, want)
 		}
-		Take(t, again, steps[k:]...)
-		same(t, k, "at the end", Sections(t, again), last)
-		if got := s.View(t, again); !bytes.Equal(got, page) {
+		consumertest.Take(t, again, steps[k:]...)
+		same(t, k, "at the end", consumertest.Sections(t, again), last)
+		if got := s.view(t, again); !bytes.Equal(got, page) {
 			t.Fatalf("restored after %d steps, the fold shows at the end\n%s\nwant\n%s", k, got, page)
 		}
 		for _, one := range saved[1:] {
-			alone := Restore(t, s.New(), []snapshot.Section{one})
-			same(t, k, "alone", Sections(t, alone)[1:], []snapshot.Section{one})
+			alone := consumertest.Restore(t, s.new(), []snapshot.Section{one})
+			same(t, k, "alone", consumertest.Sections(t, alone)[1:], []snapshot.Section{one})
 		}
 	}
 }
@@ -172,66 +123,66 @@ func same(t *testing.T, k int, when string, got, want []snapshot.Section) {
 	}
 }
 
-func (s Suite[F]) testCrowd(t *testing.T, places int) {
+func (s suite) testCrowd(t *testing.T, places int) {
 	t.Parallel()
-	steps := Crowd(t)
+	steps := consumertest.Crowd(t)
 	s.resume(t, steps, places)
-	fold := s.New()
-	Take(t, fold, steps...)
-	if !strings.Contains(string(Page(t, fold)), `comm="other"`) {
+	fold := s.new()
+	consumertest.Take(t, fold, steps...)
+	if !strings.Contains(string(consumertest.Page(t, fold)), `comm="other"`) {
 		t.Error("every workload has a series: the steps do not exceed the limit")
 	}
 }
 
 // testSplit moves the hosts of one fold to two others, one of which also gets the section of no host. Each host's
 // report must then develop as it does in the fold that was not split.
-func (s Suite[F]) testSplit(t *testing.T) {
+func (s suite) testSplit(t *testing.T) {
 	t.Parallel()
-	steps := Traffic(t, 9, 200)
-	whole, half := s.New(), len(steps)/2
-	Take(t, whole, steps[:half]...)
-	saved := Sections(t, whole)
-	Take(t, whole, steps[half:]...)
+	steps := consumertest.Traffic(t, 9, 200)
+	whole, half := s.new(), len(steps)/2
+	consumertest.Take(t, whole, steps[:half]...)
+	saved := consumertest.Sections(t, whole)
+	consumertest.Take(t, whole, steps[half:]...)
 	if len(saved) < 3 {
 		t.Fatal("the traffic has fewer than two hosts")
 	}
-	parts := [2]F{s.New(), s.New()}
+	parts := [2]fold{s.new(), s.new()}
 	partOf := map[snapshot.HostID]int{}
 	for i, section := range saved {
 		partOf[snapshot.HostID{Cluster: section.Cluster, Host: section.Host}] = i % 2
-		Restore(t, parts[i%2], []snapshot.Section{section})
+		consumertest.Restore(t, parts[i%2], []snapshot.Section{section})
 	}
 	for _, step := range steps[half:] {
 		from := step.From
 		if step.Lost == 0 {
-			from = Decode(t, step.Message).Header
+			from = consumertest.Decode(t, step.Message).Header
 		}
-		Take(t, parts[partOf[snapshot.HostID{Cluster: from.Cluster, Host: from.Host}]], step)
+		consumertest.Take(t, parts[partOf[snapshot.HostID{Cluster: from.Cluster, Host: from.Host}]], step)
 	}
 	for id, i := range partOf {
-		if got, want := text(t, s.HostReport(parts[i], id)), text(t, s.HostReport(whole, id)); !bytes.Equal(got, want) {
+		if got, want := text(t, s.hostReport(parts[i], id)), text(t, s.hostReport(whole, id)); !bytes.Equal(got, want) {
 			t.Fatalf("host %q of cluster %q: the part reports\n%s\nwant\n%s", id.Host, id.Cluster, got, want)
 		}
 	}
 }
 
 // damageable returns sections for the damage tests and the steps that follow them.
-func (s Suite[F]) damageable(tb testing.TB) ([]snapshot.Section, []Step) {
-	steps := Traffic(tb, 3, s.Damage*3/2)
-	fold := s.New()
-	Take(tb, fold, steps[:s.Damage]...)
-	return Sections(tb, fold), steps[s.Damage:]
+func (s suite) damageable(tb testing.TB) ([]snapshot.Section, []consumertest.Step) {
+	steps := consumertest.Traffic(tb, 3, s.damage*3/2)
+	fold := s.new()
+	consumertest.Take(tb, fold, steps[:s.damage]...)
+	return consumertest.Sections(tb, fold), steps[s.damage:]
 }
 
 // testTruncated cuts every section after 0, step, 2 step … bytes.
-func (s Suite[F]) testTruncated(t *testing.T, step int) {
+func (s suite) testTruncated(t *testing.T, step int) {
 	t.Parallel()
 	sections, _ := s.damageable(t)
 	for _, section := range sections {
 		for n := 0; n < len(section.Data); n += step {
 			cut := section
 			cut.Data = section.Data[:n]
-			if err := s.New().Restore(cut); !errors.Is(err, snapshot.ErrDamaged) {
+			if err := s.new().Restore(cut); !errors.Is(err, snapshot.ErrDamaged) {
 				t.Fatalf("the first %d of %d bytes of %q/%q: got %v, want ErrDamaged",
 					n, len(section.Data), section.Cluster, section.Host, err)
 			}
@@ -240,13 +191,13 @@ func (s Suite[F]) testTruncated(t *testing.T, step int) {
 }
 
 // testFlipped flips bits at random. The fold refuses the section, or it can continue with it.
-func (s Suite[F]) testFlipped(t *testing.T, flips int) {
+func (s suite) testFlipped(t *testing.T, flips int) {
 	t.Parallel()
 	sections, next := s.damageable(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, section := range sections {
 		for range flips {
-			fold := s.New()
+			fold := s.new()
 			err := fold.Restore(flip(rng, section))
 			switch {
 			case err == nil:
@@ -267,15 +218,21 @@ func flip(rng *rand.Rand, s snapshot.Section) snapshot.Section {
 }
 
 // use does with a fold all that a program does with one.
-func (s Suite[F]) use(tb testing.TB, fold F, next ...Step) {
+func (s suite) use(tb testing.TB, fold fold, next ...consumertest.Step) {
 	tb.Helper()
-	Take(tb, fold, next...)
-	s.View(tb, fold)
-	Sections(tb, fold)
+	consumertest.Take(tb, fold, next...)
+	s.view(tb, fold)
+	consumertest.Sections(tb, fold)
 }
 
-// testMemory is not parallel: it measures all allocations of the process.
-func (s Suite[F]) testMemory(t *testing.T) {
+// TestRestoreAllocatesLittle is not parallel: it measures all allocations of the process.
+func TestRestoreAllocatesLittle(t *testing.T) {
+	for _, s := range suites {
+		t.Run(s.name, s.testMemory)
+	}
+}
+
+func (s suite) testMemory(t *testing.T) {
 	sections, _ := s.damageable(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, section := range sections {
@@ -290,9 +247,9 @@ func (s Suite[F]) testMemory(t *testing.T) {
 	}
 }
 
-func (s Suite[F]) measure(t *testing.T, section snapshot.Section) {
+func (s suite) measure(t *testing.T, section snapshot.Section) {
 	t.Helper()
-	fold := s.New()
+	fold := s.new()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_ = fold.Restore(section)
@@ -303,7 +260,7 @@ func (s Suite[F]) measure(t *testing.T, section snapshot.Section) {
 }
 
 // testNewer raises the version of every section, which follows the fold's name.
-func (s Suite[F]) testNewer(t *testing.T) {
+func (s suite) testNewer(t *testing.T) {
 	t.Parallel()
 	sections, _ := s.damageable(t)
 	for _, section := range sections {
@@ -314,28 +271,31 @@ func (s Suite[F]) testNewer(t *testing.T) {
 			t.Fatalf("version %d, want 1", section.Data[at])
 		}
 		section.Data[at] = 2
-		if err := s.New().Restore(section); !errors.Is(err, snapshot.ErrVersion) {
+		if err := s.new().Restore(section); !errors.Is(err, snapshot.ErrVersion) {
 			t.Fatalf("got %v, want ErrVersion", err)
 		}
 	}
 }
 
-// FuzzRestore restores arbitrary bytes into new folds.
-func (s Suite[F]) FuzzRestore(f *testing.F) {
-	steps := Traffic(f, 5, 40)
-	fold := s.New()
-	Take(f, fold, steps[:30]...)
-	for _, section := range Sections(f, fold) {
-		f.Add(section.Cluster, section.Host, section.Data)
+// FuzzRestore restores arbitrary bytes into a new fold.
+func FuzzRestore(f *testing.F) {
+	steps := consumertest.Traffic(f, 5, 40)
+	for i, s := range suites {
+		fold := s.new()
+		consumertest.Take(f, fold, steps[:30]...)
+		for _, section := range consumertest.Sections(f, fold) {
+			f.Add(uint(i), section.Cluster, section.Host, section.Data)
+		}
 	}
-	f.Fuzz(func(t *testing.T, cluster, host string, data []byte) {
-		fold := s.New()
+	f.Fuzz(func(t *testing.T, i uint, cluster, host string, data []byte) {
+		s := suites[i%uint(len(suites))]
+		fold := s.new()
 		err := fold.Restore(snapshot.Section{Cluster: cluster, Host: host, Data: data})
 		switch {
 		case err == nil:
 			s.use(t, fold, steps[30:]...)
 		case !errors.Is(err, snapshot.ErrDamaged) && !errors.Is(err, snapshot.ErrVersion):
-			t.Fatalf("neither ErrDamaged nor ErrVersion: %v", err)
+			t.Fatalf("%s: neither ErrDamaged nor ErrVersion: %v", s.name, err)
 		}
 	})
 }
