@@ -55,19 +55,25 @@ func (r *Reader) Byte() byte {
 }
 
 // Uint reads a number.
-func (r *Reader) Uint() uint64 { return varint(r, binary.Uvarint) }
+func (r *Reader) Uint() uint64 {
+	v, n := binary.Uvarint(r.data)
+	r.skip(n)
+	return v // 0 if it cannot be read
+}
 
 // Int reads a number that may be negative.
-func (r *Reader) Int() int64 { return varint(r, binary.Varint) }
+func (r *Reader) Int() int64 {
+	v, n := binary.Varint(r.data)
+	r.skip(n)
+	return v // 0 if it cannot be read
+}
 
-func varint[T any](r *Reader, decode func([]byte) (T, int)) T {
-	v, n := decode(r.data)
-	if n <= 0 {
+func (r *Reader) skip(varint int) {
+	if varint <= 0 {
 		r.Fail("the data end early")
-		return v // 0
+		return
 	}
-	r.data = r.data[n:]
-	return v
+	r.data = r.data[varint:]
 }
 
 // Below reads a number below n, such as an index. It returns 0 with an error if the number is not below n.
