@@ -30,8 +30,8 @@ func TestProcessRunsOnItsCPUs(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if !p.wait(time.Minute) || p.Err() != nil {
-		t.Fatalf("the child ended with %v", p.Err())
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	out, err := os.ReadFile(p.Out)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestUsageOnlyGrows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.CPU < last.CPU || u.Resident <= 0 || time.Now().After(deadline) {
+		if u.CPU < last.CPU || time.Now().After(deadline) {
 			t.Fatalf("usage %+v after %+v", u, last)
 		}
 		last = u
@@ -95,7 +95,7 @@ func TestStopRequiresStatusZero(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			p := &Process{Name: "p", Dir: t.TempDir(), Warmup: 1, Args: []string{"/bin/sh", "-c", row.script}}
+			p := &Process{Name: "p", Dir: t.TempDir(), Args: []string{"/bin/sh", "-c", row.script}}
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}

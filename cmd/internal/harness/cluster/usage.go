@@ -3,8 +3,7 @@ package cluster
 import (
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,39 +11,28 @@ import (
 
 // Usage is the resource usage of a process since its start.
 type Usage struct {
-	CPU      time.Duration // of all threads, ended ones included
-	Resident int64         // peak, in bytes; 0 for a process that has ended
-	Read     int64         // bytes read from disks, without the page cache
-	Written  int64         // bytes written to disks
+	CPU     time.Duration // of all threads, ended ones included
+	Written int64         // bytes written to disks; 0 for a process that has ended
 }
 
-// Usage returns the usage of a started process. After the end of the process it returns only CPU.
-func (p *Process) Usage() (Usage, error) {
+// Usage returns the usage of a started process.
+func (p *Process) Usage() (u Usage, err error) {
 	if !p.Running() {
 		if p.cmd == nil || p.cmd.ProcessState == nil {
-			return Usage{}, fmt.Errorf("%s was not started", p.Name)
+			return u, fmt.Errorf("%s was not started", p.Name)
 		}
-		return Usage{CPU: p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()}, nil
+		u.CPU = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		return u, nil
 	}
 	pid := p.cmd.Process.Pid
 	const schedulerClock = 2 // CPUCLOCK_SCHED, of a whole process: see clock_getcpuclockid(3)
 	var ran unix.Timespec
 	if err := unix.ClockGettime(^int32(pid)<<3|schedulerClock, &ran); err != nil {
-		return Usage{}, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
+		return u, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
 	}
-	status, io := procFile(pid, "status"), procFile(pid, "io")
-	return Usage{
-		CPU: time.Duration(ran.Nano()), Resident: status["VmHWM"] << 10,
-		Read: io["read_bytes"], Written: io["write_bytes"],
-	}, nil
-}
-
-// procFile reads a file with lines "name: number". A file that cannot be read has no numbers.
-func procFile(pid int, name string) map[string]int64 {
-	numbers := map[string]int64{}
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	for _, m := range regexp.MustCompile(`(?m)^(\w+):\s+(\d+)`).FindAllStringSubmatch(string(data), -1) {
-		numbers[m[1]], _ = strconv.ParseInt(m[2], 10, 64)
-	}
-	return numbers
+	u.CPU = time.Duration(ran.Nano())
+	io, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	_, written, _ := strings.Cut(string(io), "\nwrite_bytes: ")
+	_, _ = fmt.Sscan(written, &u.Written)
+	return u, nil
 }

@@ -132,7 +132,7 @@ func (h *host) startProducer() error {
 
 // outboxBatches reads the number of batches in the outbox from the producer's metrics.
 func outboxBatches() (int, error) {
-	page, err := scrape.Get("http://"+metrics+"/metrics", "gputap_producer_outbox_")
+	page, err := scrape.Get(metrics, "gputap_producer_outbox_")
 	if err != nil {
 		return 0, err
 	}

@@ -52,6 +52,7 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	if err != nil {
 		return nil, err
 	}
+	w.Cleanup(func() { _ = reports.Close() })
 	m := &machine{
 		reports: reports, fail: fail, programs: map[programID]*program{}, behind: map[string]time.Duration{},
 	}
@@ -63,7 +64,7 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	// qemu's user network maps 10.0.2.2 to this machine.
 	cmdline := strings.ReplaceAll(fmt.Sprintf("%s=%s %s=%s", envNATS, natsURL, envReports, reports.Addr()),
 		"127.0.0.1", "10.0.2.2")
-	m.Process = cluster.Process{Name: "guest", Dir: w.Dir, Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
+	m.Process = cluster.Process{Name: "guest", Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
 		"-drive", "if=virtio,format=raw,file="+w.Path("disk"), "-nic", "user,model=virtio-net-pci")}
 	files := map[string]string{"gputap/bin/gputap-producer": w.Program("gputap-producer")}
 	paths, err := guest.Debian12.Modules(modules)

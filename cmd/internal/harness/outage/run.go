@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
@@ -26,7 +25,6 @@ type fleet struct {
 	options
 	nats  *cluster.Node
 	leak  *cluster.Process
-	nc    *nats.Conn
 	js    jetstream.JetStream
 	guest *machine
 	times times
@@ -41,12 +39,12 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
+	running, fail := context.WithCancelCause(ctx)
 	f := &fleet{Workspace: w, options: o, fail: fail}
-	defer func() { f.close(err != nil) }()
+	defer func() { f.Close(err != nil && ctx.Err() == nil) }()
 	f.Say("NATS unreachable for %s, %s in the middle", o.duration, o.interruption())
 	for _, step := range []func(context.Context) error{f.start, f.outage, f.verify} {
-		if err := step(ctx); err != nil {
+		if err := step(running); err != nil {
 			return err
 		}
 	}
@@ -62,53 +60,29 @@ func (o options) interruption() string {
 
 // start builds the programs and starts nats-server, gputap-leak and the guest.
 func (f *fleet) start(ctx context.Context) error {
-	if err := cluster.Build(ctx, ".", f.Bin, "github.com/nats-io/nats-server/v2", "./cmd/gputap", "./cmd/gputap-leak",
-		"./cmd/gputap-producer"); err != nil {
+	if err := cluster.Build(ctx, ".", f.Bin); err != nil {
 		return err
 	}
-	nodes, err := cluster.Nodes(f.Dir, f.Program("nats-server"), 1, "8GB")
+	nodes, err := f.Nodes(1, "8GB")
 	if err != nil {
 		return err
 	}
 	f.nats = nodes[0]
-	if err := f.nats.Start(); err != nil {
-		return err
-	}
 	url := cluster.URLs(nodes)
-	if f.nc, f.js, err = cluster.Connect(ctx, url); err != nil {
+	if f.js, err = f.StartNodes(ctx, nodes, 1, streamBytes); err != nil {
 		return err
 	}
-	if err := cluster.InitStreams(ctx, f.Program("gputap"), url, 1, 1, streamBytes); err != nil {
-		return err
-	}
-	f.leak = &cluster.Process{Name: "gputap-leak", Dir: f.Dir, Args: []string{
+	f.leak = &cluster.Process{Name: "gputap-leak", Args: []string{
 		f.Program("gputap-leak"), "--nats.url", url, "--metrics.addr", "", "--display-interval", "0",
 		"--log.format", "text", "--consumer.checkpoint", "5s",
 	}}
-	if err := f.leak.Start(); err != nil {
+	if err := f.Start(f.leak); err != nil {
 		return err
 	}
 	if f.guest, err = newMachine(f.Workspace, url, f.fail); err != nil {
 		return err
 	}
-	return f.guest.Start()
-}
-
-func (f *fleet) close(keep bool) {
-	if f.guest != nil {
-		f.guest.Kill()
-		_ = f.guest.reports.Close()
-	}
-	if f.nc != nil {
-		f.nc.Close()
-	}
-	if f.leak != nil {
-		f.leak.Kill()
-	}
-	if f.nats != nil {
-		f.nats.Kill()
-	}
-	f.Close(keep)
+	return f.Start(&f.guest.Process)
 }
 
 // outage runs the whole outage: from before it until the host has published everything and has shut down.

@@ -63,7 +63,7 @@ type hostRun struct {
 	stream      jetstream.Stream
 	acks        *acks
 	producer    *cluster.Process
-	metrics     string
+	metrics     string // its address
 	first, last uint64 // sequences of the producer's latest pass
 	called      float64
 	passes      map[int][]pass // by window
@@ -101,22 +101,21 @@ func (b *bench) host(ctx context.Context, load hostLoad) (err error) {
 }
 
 func (h *hostRun) startProducer(ctx context.Context) error {
-	ports, err := cluster.FreePorts(1)
+	addrs, err := cluster.FreeAddrs(1)
 	if err != nil {
 		return err
 	}
-	addr := "127.0.0.1:" + strconv.Itoa(ports[0])
-	h.metrics = "http://" + addr + "/metrics"
+	h.metrics = addrs[0]
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.simulatorCPUs, Args: []string{
 		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
-		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
+		"--nats.url", h.url, "--metrics.addr", h.metrics, "--producer.cluster", hostCluster, "--producer.host", hostName,
 		"--features", h.kind.String(), "--library", h.stub(),
 		"--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
 		"--filter.comm", workload,
 	}}
-	if err := h.start(h.producer); err != nil {
+	if err := h.Start(h.producer); err != nil {
 		return err
 	}
 	return cluster.Until(ctx, startLimit, func() error {
@@ -172,7 +171,7 @@ func (h *hostRun) multiply(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := publishAll(ctx, h.nc, messages, slices.Max(windows)); err != nil {
+		if err := publishAll(ctx, h.js.Conn(), messages, slices.Max(windows)); err != nil {
 			return err
 		}
 	}

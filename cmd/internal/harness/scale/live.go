@@ -69,7 +69,7 @@ func (b *bench) live(ctx context.Context, rate float64) error {
 			return err
 		}
 	}
-	stats, err := stopSimulator(p)
+	stats, err := stopSimulator(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,7 @@ func run(ctx context.Context, o options) error {
 	}
 	b := &bench{Workspace: w, options: o}
 	err = b.measure(ctx)
-	b.close(err != nil)
+	b.Close(err != nil && ctx.Err() == nil)
 	return err
 }
 

@@ -23,11 +23,11 @@ func noop(ctx context.Context, args []string) error {
 	if _, err := fmt.Sscan(strings.Join(args, " "), &urls, &name, &shards, &part, &parts, &messages); err != nil {
 		return err
 	}
-	nc, js, err := cluster.Connect(ctx, urls)
+	js, err := cluster.Connect(ctx, urls)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer js.Conn().Close()
 	arrived := make(chan struct{}, 1024)
 	owned := (shards - part + parts - 1) / parts
 	wanted := reads(name)
@@ -99,21 +99,14 @@ func (b *bench) noops(ctx context.Context, fold string, count int, messages []in
 				fmt.Sprint(part)},
 		}
 		processes = append(processes, p)
-		if err := b.start(p); err != nil {
+		if err := b.Start(p); err != nil {
 			return 0, err
 		}
 	}
 	for _, p := range processes {
-		if err := b.wait(ctx, p); err != nil {
-			return 0, err
-		}
-		text, err := os.ReadFile(p.Out)
 		var rate float64
-		if err == nil {
-			_, err = fmt.Sscan(string(text), &rate)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("read the output of %s: %w", p.Name, err)
+		if err := p.Result(ctx, &rate); err != nil {
+			return 0, err
 		}
 		perSecond += rate
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -99,10 +98,10 @@ func (h *hostRun) call(ctx context.Context) error {
 			filepath.Join(h.stubs, workload), "bench", h.function, "--count", strconv.Itoa(hostRound / len(h.ops)),
 		},
 	}
-	if err := h.start(w); err != nil {
+	if err := h.Start(w); err != nil {
 		return err
 	}
-	return h.wait(ctx, w)
+	return w.Wait(ctx)
 }
 
 // done waits until the producer has published everything. It reads the producer's metrics only after no ack has arrived
@@ -141,31 +140,28 @@ func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
 		return nil, err
 	}
 	to := strings.TrimSuffix(h.subject(hostName), h.kind.String()) + "raw"
-	p := &cluster.Process{Name: "publish", CPUs: h.simulatorCPUs, Out: h.Path("publish.out"), Args: []string{
+	name := fmt.Sprintf("publish-%d-window-%d", h.last, window)
+	p := &cluster.Process{Name: name, CPUs: h.simulatorCPUs, Out: h.Path(name + ".out"), Args: []string{
 		self, "publish", h.url, fmt.Sprint(h.first), fmt.Sprint(h.last), h.subject(hostName), to, fmt.Sprint(window),
 	}}
-	if err := h.start(p); err != nil {
+	if err := h.Start(p); err != nil {
 		return nil, err
 	}
-	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Out) {
+	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Log()) {
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(p)); err != nil {
 			return nil, err
 		}
 	}
 	u, err := h.using(func() error {
 		p.Signal(syscall.SIGUSR1)
-		return h.wait(ctx, p)
+		return p.Wait(ctx)
 	}, p)
 	if err != nil {
 		return nil, err
 	}
 	result := &pass{use: u, events: hostRound}
-	text, err := os.ReadFile(p.Out)
-	if err == nil {
-		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), "ready")), &result.published)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the result of a raw publisher: %w", err)
+	if err := p.Result(ctx, &result.published); err != nil {
+		return nil, err
 	}
 	return result, h.stream.Purge(ctx, jetstream.WithPurgeSubject(to))
 }

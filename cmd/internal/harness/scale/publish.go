@@ -26,7 +26,7 @@ type published struct {
 }
 
 // publish is the process of a raw publisher: `scale publish URL FIRST LAST FROM TO WINDOW`. It loads the messages of a
-// subject between two sequences into memory and prints "ready". At SIGUSR1 it publishes their bytes to another subject,
+// subject between two sequences into memory and logs "ready". At SIGUSR1 it publishes their bytes to another subject,
 // with so many in flight: a producer has one.
 func publish(ctx context.Context, args []string) error {
 	var url, from, to string
@@ -37,23 +37,23 @@ func publish(ctx context.Context, args []string) error {
 	}
 	begin := make(chan os.Signal, 1)
 	signal.Notify(begin, syscall.SIGUSR1)
-	nc, js, err := cluster.Connect(ctx, url)
+	js, err := cluster.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer js.Conn().Close()
 	messages, err := loadMessages(ctx, js, first, last, from, to, hostName)
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stderr, "ready")
 	select {
 	case <-begin:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	done, began := published{Messages: float64(len(messages))}, time.Now()
-	if err := publishAll(ctx, nc, messages, window); err != nil {
+	if err := publishAll(ctx, js.Conn(), messages, window); err != nil {
 		return err
 	}
 	done.Seconds = time.Since(began).Seconds()

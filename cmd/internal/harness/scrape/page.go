@@ -36,8 +36,10 @@ func Body(url string) ([]byte, error) {
 	return body, err
 }
 
-// Get reads the metrics of a page whose names begin with prefix. It parses no other line: a page may be long.
-func Get(url, prefix string) (Page, error) {
+// Get reads the metrics of a process that listens on addr, if their names begin with prefix. It parses no other line: a
+// page may be long.
+func Get(addr, prefix string) (Page, error) {
+	url := "http://" + addr + "/metrics"
 	body, err := Body(url)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ b 2
 			_ = w.Write([]byte(text))
 	}))
 	defer server.Close()
-	page, err := Get(server.URL, "a_")
+	page, err := Get(server.Listener.Addr().String(), "a_")
 	if err != nil {
 		t.Fatal(err)
 	}
