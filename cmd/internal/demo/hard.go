@@ -30,10 +30,9 @@ var hardParts = []part{
 				{"unmatched frees", uint64(0), now.Counters.UnmatchedFrees},
 			}
 		}},
-	{workload: "hard-fork", steps: []step{{name: "live"}, {name: "child-gone", unchecked: true},
-		{name: "freed", unchecked: true}}},
+	{workload: "hard-fork", steps: []step{{name: "live"}}},
 	{workload: "hard-exec", steps: []step{{name: "live"}, {name: "second"}}},
-	{workload: "hard-pidreuse", steps: []step{{name: "first", unchecked: true}, {name: "live", unchecked: true}},
+	{workload: "hard-pidreuse",
 		end: func(_ *stage, now *pipeline.Snapshot) []Check {
 			starts, most := map[uint32]map[schema.KTime]bool{}, 0
 			for _, p := range now.Processes {
@@ -45,8 +44,7 @@ var hardParts = []part{
 			}
 			return []Check{{"processes under the reused pid", 2, most}}
 		}},
-	{workload: "hard-late", late: true, steps: []step{{name: "attached", unchecked: true},
-		{name: "live", unchecked: true}}, totals: lateTotals},
+	{workload: "hard-late", late: true, steps: []step{{name: "attached"}}, totals: lateTotals},
 	{workload: "hard-kill", killed: true, steps: []step{{name: "live", bytes: 3 * mib, allocations: 2}}},
 }
 

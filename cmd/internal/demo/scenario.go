@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ type Scenario struct {
 type part struct {
 	workload     string
 	steps        []step
-	late         bool                                           // the pipeline starts at the first step
+	late         bool                                           // at its first step only the pipeline starts
 	killed       bool                                           // the workload ends by SIGKILL
 	keepPipeline bool                                           // the next part runs under the same pipeline
 	timed        bool                                           // the workload takes the duration of a storm
@@ -38,7 +37,6 @@ type step struct {
 	name        string
 	bytes       uint64
 	allocations uint64
-	unchecked   bool
 	holders     []holder
 }
 
@@ -94,7 +92,7 @@ func (sc *Scenario) Play(ctx context.Context, o Options) Result {
 // playTime bounds how long the workload of a part may run, without a storm.
 const playTime = 5 * time.Minute
 
-// play runs one part. It closes the pipeline unless the next part needs it.
+// play runs one part and compares. It closes the pipeline unless the next part needs it.
 func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if s.truths, err = os.MkdirTemp("", "gputap-truth-"); err != nil {
 		return fmt.Errorf("create a directory for the stub's totals: %w", err)
@@ -113,11 +111,7 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 			return err
 		}
 	}
-	args := []string{pt.workload}
-	if pt.timed {
-		args = append(args, "--seconds", strconv.Itoa(s.StormSeconds))
-	}
-	if err := s.launch(ctx, args...); err != nil {
+	if err := s.launch(ctx, pt); err != nil {
 		return err
 	}
 	for i, st := range pt.steps {
@@ -125,14 +119,12 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 			return err
 		}
 		if pt.late && i == 0 {
-			if err := s.attach(ctx); err != nil {
-				return err
-			}
+			err = s.attach(ctx)
+		} else {
+			err = s.settle(settleTime, func() checks { return s.atStep(st) })
 		}
-		if !st.unchecked {
-			if err := s.settle(settleTime, func() checks { return s.atStep(st) }); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		if err := s.proceed(); err != nil {
 			return err
@@ -141,6 +133,11 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if err := s.finish(pt.killed); err != nil {
 		return err
 	}
+	return s.compareEnd(pt)
+}
+
+// compareEnd compares the totals after the end of the workload.
+func (s *stage) compareEnd(pt part) error {
 	within := settleTime
 	if !pt.keepPipeline {
 		if err := s.pipe.Drain(); err != nil {

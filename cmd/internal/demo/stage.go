@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,8 +60,11 @@ func (s *stage) attach(ctx context.Context) (err error) {
 }
 
 // launch starts the workload, which waits at each of its steps until proceed.
-func (s *stage) launch(ctx context.Context, args ...string) error {
-	s.workload = exec.CommandContext(ctx, filepath.Join(s.Dir, "workload"), append(args, "--steps")...)
+func (s *stage) launch(ctx context.Context, pt part) error {
+	s.workload = exec.CommandContext(ctx, filepath.Join(s.Dir, "workload"), pt.workload, "--steps")
+	if pt.timed {
+		s.workload.Args = append(s.workload.Args, "--seconds", strconv.Itoa(s.StormSeconds))
+	}
 	s.workload.Env = append(os.Environ(), "GPUTAP_STUB_TRUTH="+s.truths)
 	s.workload.Stderr = &s.stderr
 	var err error
