@@ -25,14 +25,14 @@ type published struct {
 	Bytes    float64 `json:"bytes"`
 }
 
-// publish is the process of a raw publisher: `scale publish URL FIRST LAST FROM TO WINDOW`. It loads the messages of a
-// subject between two sequences into memory and logs "ready". At SIGUSR1 it publishes their bytes to another subject,
+// publish is the process of a raw publisher: `scale publish URL FIRST FROM TO WINDOW`. It loads the messages of a
+// subject, from a sequence on, into memory and logs "ready". At SIGUSR1 it publishes their bytes to another subject,
 // with so many in flight: a producer has one.
 func publish(ctx context.Context, args []string) error {
 	var url, from, to string
-	var first, last uint64
+	var first uint64
 	var window int
-	if _, err := fmt.Sscan(strings.Join(args, " "), &url, &first, &last, &from, &to, &window); err != nil {
+	if _, err := fmt.Sscan(strings.Join(args, " "), &url, &first, &from, &to, &window); err != nil {
 		return err
 	}
 	begin := make(chan os.Signal, 1)
@@ -42,7 +42,7 @@ func publish(ctx context.Context, args []string) error {
 		return err
 	}
 	defer js.Conn().Close()
-	messages, err := loadMessages(ctx, js, first, last, from, to, hostName)
+	messages, err := loadMessages(ctx, js, first, from, to, hostName)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,15 @@ func publish(ctx context.Context, args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(done)
 }
 
-// loadMessages reads the messages of a subject in a range of sequences and gives them another subject, and another host
+// loadMessages reads the messages of a subject, from a sequence on, and gives them another subject, and another host
 // name of the same length.
-func loadMessages(ctx context.Context, js jetstream.JetStream, first, last uint64, from, to, host string) (
+func loadMessages(ctx context.Context, js jetstream.JetStream, first uint64, from, to, host string) (
 	messages []*nats.Msg, err error,
 ) {
-	r := cluster.Range{Stream: schema.StreamName(0), First: first, Last: last, Subject: from}
-	err = cluster.EachMessage(ctx, js, r, func(m jetstream.Msg) error {
+	selected := jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{from}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
+	}
+	err = cluster.EachMessage(ctx, js, schema.StreamName(0), selected, func(m jetstream.Msg) error {
 		if n := bytes.Count(m.Data(), []byte(hostName)); n != 1 || len(host) != len(hostName) {
 			return fmt.Errorf("put %s into a batch that contains the host name %s %d times, want once",
 				host, hostName, n)
@@ -79,7 +81,7 @@ func loadMessages(ctx context.Context, js jetstream.JetStream, first, last uint6
 		return nil
 	})
 	if err == nil && messages == nil {
-		err = fmt.Errorf("stream %s has no message of %s from %d to %d", r.Stream, from, first, last)
+		err = fmt.Errorf("stream %s has no message of %s from %d on", schema.StreamName(0), from, first)
 	}
 	return messages, err
 }
