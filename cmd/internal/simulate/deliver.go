@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -91,9 +92,7 @@ func (d *delivery) finish(ctx context.Context) error {
 		}
 		failed = true
 		d.shards.refresh(ctx)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
+		if !eventbus.Sleep(ctx, wait/2+rand.N(wait/2)) {
 			return ctx.Err()
 		}
 		d.retries.Add(1)

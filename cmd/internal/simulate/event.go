@@ -8,8 +8,9 @@ func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
 	case schema.KindMemory:
 		e := b.Memory(i)
 		e.Duration = m.duration(e.Time, e.Duration, at)
-		if op := b.Calls[e.Call].Op; op == schema.OpExit {
-			m.ended(b, e.Thread)
+		if b.Calls[e.Call].Op == schema.OpExit {
+			p := &b.Processes[b.Threads[e.Thread].Process]
+			m.alive[image{p.PID, p.Start}].ended = true
 		}
 		if e.Context > 0 {
 			c := b.Contexts[e.Context-1]
@@ -46,11 +47,6 @@ func (m *maker) duration(began schema.KTime, recorded uint64, at schema.KTime) u
 		return recorded
 	}
 	return min(recorded, uint64(m.pace.of(end)-at))
-}
-
-func (m *maker) ended(b *schema.Batch, thread uint32) {
-	p := &b.Processes[b.Threads[thread].Process]
-	m.alive[image{p.PID, p.Start}].ended = true
 }
 
 func (m *maker) thread(o *openBatch, b *schema.Batch, i uint32) uint32 {

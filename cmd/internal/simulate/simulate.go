@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -155,7 +156,9 @@ func (s *Simulator) play(
 			return
 		}
 		s.due[h.index].Store(int64(due))
-		sleepUntil(making, s.fleet.Start.Add(time.Duration(due)))
+		if early := time.Until(s.fleet.Start.Add(time.Duration(due))); early > 0 {
+			eventbus.Sleep(making, early)
+		}
 		kind := next.batch.Kind
 		h.inFlight[kind].Lock()
 		s.room.reserve(next.bytes)
@@ -190,15 +193,5 @@ func (s *Simulator) play(
 				abort(err)
 			}
 		})
-	}
-}
-
-// sleepUntil returns at a time, or when ctx ends.
-func sleepUntil(ctx context.Context, at time.Time) {
-	if early := time.Until(at); early > 0 {
-		select {
-		case <-time.After(early):
-		case <-ctx.Done():
-		}
 	}
 }
