@@ -46,7 +46,6 @@ func (f *fleet) recover(ctx context.Context) error {
 // firstOf joins the first few faults.
 func firstOf(faults []error) error {
 	const most = 3
-	faults = slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 	if n := len(faults); n > most {
 		faults = append(faults[:most:most], fmt.Errorf("and %d more", n-most))
 	}

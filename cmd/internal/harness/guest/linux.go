@@ -51,16 +51,9 @@ func (l Linux) Image() (string, error) {
 	return l.file(image)
 }
 
-// Modules returns the paths of modules of a kernel that Image has unpacked, in the order of names.
-func (l Linux) Modules(names []string) (paths []string, err error) {
-	for _, name := range names {
-		path, err := l.file("lib/modules/*/kernel/" + name + ".ko")
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
+// Module returns the path of a module of a kernel that Image has unpacked.
+func (l Linux) Module(name string) (string, error) {
+	return l.file("lib/modules/*/kernel/" + name + ".ko")
 }
 
 func (l Linux) dir() string { return filepath.Join(Cache, filepath.Base(l.Name)) }

@@ -67,11 +67,11 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	m.Process = cluster.Process{Name: "guest", Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
 		"-drive", "if=virtio,format=raw,file="+w.Path("disk"), "-nic", "user,model=virtio-net-pci")}
 	files := map[string]string{"gputap/bin/gputap-producer": w.Program("gputap-producer")}
-	paths, err := guest.Debian12.Modules(modules)
-	if err != nil {
-		return nil, err
-	}
-	for i, path := range paths {
+	for i, name := range modules {
+		path, err := guest.Debian12.Module(name)
+		if err != nil {
+			return nil, err
+		}
 		files[fmt.Sprintf("modules/%02d-%s", i, filepath.Base(path))] = path
 	}
 	if err := guest.Pack(w.Path("initramfs"), files); err != nil {

@@ -31,18 +31,17 @@ type hostLoad struct {
 	folded   float64  // events that keep a fold busy for some seconds
 }
 
-var hostLoads = []hostLoad{
-	{"launch", schema.KindLaunch, "launch", []string{schema.OpLaunch.String()}, 200e6},
-	{"alloc", schema.KindMemory, "leak", []string{schema.OpAlloc.String(), schema.OpFree.String()}, 30e6},
+var hostLoads = map[string]hostLoad{
+	"launch": {"launch", schema.KindLaunch, "launch", []string{schema.OpLaunch.String()}, 200e6},
+	"alloc":  {"alloc", schema.KindMemory, "leak", []string{schema.OpAlloc.String(), schema.OpFree.String()}, 30e6},
 }
 
 func loadOf(function string) (hostLoad, error) {
-	for _, l := range hostLoads {
-		if l.function == function {
-			return l, nil
-		}
+	l, known := hostLoads[function]
+	if !known {
+		return l, fmt.Errorf("unknown call %q; use launch or alloc", function)
 	}
-	return hostLoad{}, fmt.Errorf("unknown call %q; use launch or alloc", function)
+	return l, nil
 }
 
 const (

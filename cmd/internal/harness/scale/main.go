@@ -51,7 +51,7 @@ func main() {
 
 func parse(args []string) (o options, err error) {
 	o.nodeCPUs, o.instanceCPUs = make([][]int, nodes), [][]int{{0}, {1}}
-	o.liveRates, o.hostLoads = []float64{100e3}, hostLoads[:1]
+	o.liveRates, o.hostLoads = []float64{100e3}, []hostLoad{hostLoads["launch"]}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "directory of all programs; empty: build them")
 	flags.StringVar(&o.dir, "dir", "",
