@@ -113,7 +113,7 @@ func (f *fleet) delayCommit(ctx context.Context) error {
 	for _, p := range f.proxies {
 		p.delay.Store(nil)
 	}
-	d.release()
+	close(d.released)
 	return cluster.Sleep(ctx, 2*time.Second)
 }
 

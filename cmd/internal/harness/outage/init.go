@@ -132,11 +132,11 @@ func (h *host) startProducer() error {
 
 // outboxBatches reads the number of batches in the outbox from the producer's metrics.
 func outboxBatches() (int, error) {
-	page, err := scrape.Get(metrics, "gputap_producer_outbox_")
-	if err != nil {
-		return 0, err
+	page, err := scrape.Get(metrics, "gputap_producer_outbox_batches")
+	batches, known := page["gputap_producer_outbox_batches"]
+	if err == nil && !known {
+		err = errors.New("the producer reports no outbox")
 	}
-	batches, err := page.Require("gputap_producer_outbox_batches")
 	return int(batches), err
 }
 
