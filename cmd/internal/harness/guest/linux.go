@@ -60,12 +60,9 @@ func (l Linux) dir() string { return filepath.Join(Cache, filepath.Base(l.Name))
 
 // file returns the only file of the package that matches a pattern.
 func (l Linux) file(pattern string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(l.dir(), pattern))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
-	}
-	if err != nil {
-		return "", err
+	found, _ := filepath.Glob(filepath.Join(l.dir(), pattern))
+	if len(found) != 1 {
+		return "", fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
 	}
 	return found[0], nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -84,12 +83,11 @@ func runWorkload(args, truth string, stdin io.Reader) error {
 	if err := os.MkdirAll(truth, 0o755); err != nil {
 		return err
 	}
-	var output bytes.Buffer
 	cmd := exec.Command("/gputap/bin/workload", strings.Fields(args)...)
 	cmd.Env = []string{"GPUTAP_STUB_TRUTH=" + truth}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &output, &output
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, &output)
+	cmd.Stdin = stdin
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -192,11 +191,7 @@ func (b *bench) announce(ctx context.Context, fold, instance string) error {
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", schema.LeaseBucket, err)
 	}
-	value, err := json.Marshal(map[string]string{"instance": instance})
-	if err != nil {
-		return err
-	}
-	_, err = kv.Put(ctx, "m."+schema.Token(fold)+"."+instance, value)
+	_, err = kv.PutString(ctx, "m."+schema.Token(fold)+"."+instance, fmt.Sprintf(`{"instance":%q}`, instance))
 	return err
 }
 

@@ -82,10 +82,6 @@ func reads(name string) func(subject string) bool {
 
 // noops has no-op consumers read the messages of each shard, and returns how many they read a second together.
 func (b *bench) noops(ctx context.Context, fold string, count int, messages []int) (perSecond float64, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
 	var processes []*cluster.Process
 	for i := range count {
 		part := 0
@@ -95,7 +91,7 @@ func (b *bench) noops(ctx context.Context, fold string, count int, messages []in
 		name := fmt.Sprintf("noop-%s-%d-of-%d", fold, i, count)
 		p := &cluster.Process{
 			Name: name, CPUs: b.instanceCPUs[i%len(b.instanceCPUs)], Out: b.Path(name + ".out"),
-			Args: []string{self, "noop", b.urls(), fold, fmt.Sprint(b.shards), fmt.Sprint(i), fmt.Sprint(count),
+			Args: []string{os.Args[0], "noop", b.urls(), fold, fmt.Sprint(b.shards), fmt.Sprint(i), fmt.Sprint(count),
 				fmt.Sprint(part)},
 		}
 		processes = append(processes, p)

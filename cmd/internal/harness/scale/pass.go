@@ -135,14 +135,10 @@ func (h *hostRun) done(ctx context.Context, before scrape.Page, began time.Time)
 
 // publishRaw is a pass of a raw publisher, whose messages are then purged.
 func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	to := strings.TrimSuffix(h.subject(hostName), h.kind.String()) + "raw"
 	name := fmt.Sprintf("publish-%d-window-%d", h.first, window)
 	p := &cluster.Process{Name: name, CPUs: h.simulatorCPUs, Out: h.Path(name + ".out"), Args: []string{
-		self, "publish", h.url, fmt.Sprint(h.first), h.subject(hostName), to, fmt.Sprint(window),
+		os.Args[0], "publish", h.url, fmt.Sprint(h.first), h.subject(hostName), to, fmt.Sprint(window),
 	}}
 	if err := h.Start(p); err != nil {
 		return nil, err

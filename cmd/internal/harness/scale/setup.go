@@ -33,11 +33,11 @@ type bench struct {
 
 // startNodes starts the cluster, creates the streams and waits until each has a leader.
 func (b *bench) startNodes(ctx context.Context) (err error) {
-	if b.Bin, b.stubs = b.bin, b.bin; b.bin == "" {
-		b.Bin, b.stubs = b.Path("bin"), "bin" // of the tree
-		if err := cluster.Build(ctx, ".", b.Bin); err != nil {
-			return err
-		}
+	b.stubs = "bin" // of the tree
+	if b.bin != "" {
+		b.Bin, b.stubs = b.bin, b.bin
+	} else if err := cluster.Build(ctx, ".", b.Bin); err != nil {
+		return err
 	}
 	// More room than needed: an event takes some 15 bytes, or more in small batches, which are kept for a few spans.
 	live := slices.Max(b.liveRates) * (10*b.liveSpan.Seconds() + 100) * 40
