@@ -4,10 +4,11 @@ import "github.com/gputap/gputap/schema"
 
 // event copies event i of a recorded batch, and the dictionary entries that it refers to, into an open batch.
 func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
+	thread, gpu := m.thread(o, b, uint32(b.Thread().At(i))), m.gpu(o, b, uint32(b.GPU().At(i)))
+	duration := m.duration(schema.KTime(b.Time().At(i)), b.Duration().At(i), at)
 	switch b.Kind {
 	case schema.KindMemory:
 		e := b.Memory(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
 		if b.Calls[e.Call].Op == schema.OpExit {
 			p := &b.Processes[b.Threads[e.Thread].Process]
 			m.alive[image{p.PID, p.Start}].ended = true
@@ -17,23 +18,21 @@ func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
 			c.GPU = m.gpu(o, b, c.GPU)
 			e.Context = o.Context(c)
 		}
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		o.AddMemory(&e)
 	case schema.KindLaunch:
 		e := b.Launch(i)
-		e.Time, e.Thread, e.GPU = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU)
+		e.Time, e.Thread, e.GPU = at, thread, gpu
 		e.Shape, e.CUDAStream = m.shape(o, b, e.Shape), o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddLaunch(&e)
 	case schema.KindCopy:
 		e := b.Copy(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddCopy(&e)
 	case schema.KindSync:
 		e := b.Sync(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddSync(&e)
 	}
