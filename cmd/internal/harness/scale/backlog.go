@@ -92,8 +92,8 @@ func (b *bench) row(name string, r *folded, one, before, after float64) []string
 	rate, messages := r.events/r.seconds, r.messages/r.seconds
 	return []string{
 		name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
-		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
-		f("%.3f", r.nodesCPU()/r.events*1e6),
+		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU/r.events*1e6),
+		f("%.3f", r.nodesCPU/r.events*1e6),
 		percent(slices.Min(r.cpu)/r.seconds) + " to " + percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
 		percent(r.idle),
 	}

@@ -102,11 +102,11 @@ func (b *bench) printFill(u *use, s *simulate.Stats) {
 	row("MB/s from the hosts; into the nodes; out of them", "%.0f; %.0f; %.0f",
 		bytes/s.Seconds/1e6, u.in/s.Seconds/1e6, u.out/s.Seconds/1e6)
 	row("CPU s per million events: nodes together, simulator", "%.3f, %.3f",
-		u.nodesCPU()/events*1e6, u.processesCPU()/events*1e6)
+		u.nodesCPU/events*1e6, u.processesCPU/events*1e6)
 	row("CPU µs per batch: nodes together, simulator", "%.0f, %.0f",
-		u.nodesCPU()/batches*1e6, u.processesCPU()/batches*1e6)
+		u.nodesCPU/batches*1e6, u.processesCPU/batches*1e6)
 	row("CPU usage of each node; of the simulator; machine idle", "%s; %s; %s",
-		b.nodesBusy(u), percent(busy(u.processesCPU(), u.seconds, b.simulatorCPUs)), percent(u.idle))
+		b.nodesBusy(u), percent(busy(u.processesCPU, u.seconds, b.simulatorCPUs)), percent(u.idle))
 	row("bytes on disk per byte stored, one replica, Raft included", "%.2f", b.diskUsage()/nodes/bytes)
 	row("bytes written to disk per byte stored, one replica", "%.2f", u.written/nodes/bytes)
 }

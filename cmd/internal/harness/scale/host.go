@@ -195,8 +195,8 @@ func (h *hostRun) print() {
 			ratios = append(ratios, h.passes[0][i].rate()/p.rate())
 			events = append(events, p.events/p.Messages)
 			bytes = append(bytes, p.Bytes/p.Messages)
-			own = append(own, p.processesCPU()/p.events*1e6)
-			nodes = append(nodes, p.nodesCPU()/p.events*1e6)
+			own = append(own, p.processesCPU/p.events*1e6)
+			nodes = append(nodes, p.nodesCPU/p.events*1e6)
 		}
 		ratio := ""
 		if window > 0 {
