@@ -17,16 +17,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// repeats counts batches that are stored again, by shard and kind.
-type repeats [shards][schema.NumKinds]uint64
-
-func (r *repeats) total() (sum uint64) {
-	for shard := range r {
-		for _, n := range r[shard] {
-			sum += n
-		}
-	}
-	return sum
+// repeats counts batches that are stored again.
+type repeats struct {
+	total uint64
+	of    [shards][schema.NumKinds]uint64
 }
 
 // verifyStreams checks that each shard's stream holds exactly the published batches of its hosts: under their subjects,
@@ -54,7 +48,8 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
 			case n < len(want) && want[n] == got:
 				stored[at]++
 			case slices.Contains(want[max(0, n-2):n], got):
-				again[shard][b.Kind]++
+				again.of[shard][b.Kind]++
+				again.total++
 			default:
 				return fmt.Errorf("seq %d of %s was not published after %d others: it was changed, withheld, lost or "+
 					"stored out of order", b.Seq, at, n)
