@@ -24,12 +24,12 @@ type Scenario struct {
 type part struct {
 	workload     string
 	steps        []step
-	late         bool                                           // at its first step only the pipeline starts
-	killed       bool                                           // the workload ends by SIGKILL
-	keepPipeline bool                                           // the next part runs under the same pipeline
-	timed        bool                                           // the workload takes the duration of a storm
-	end          func(s *stage, now *pipeline.Snapshot) []Check // in addition to the totals
-	totals       func(s *stage, now *pipeline.Snapshot) []Check // instead of the totals
+	late         bool                // at its first step only the pipeline starts
+	killed       bool                // the workload ends by SIGKILL
+	keepPipeline bool                // the next part runs under the same pipeline
+	timed        bool                // the workload takes the duration of a storm
+	end          func(*stage) checks // in addition to the totals
+	totals       func(*stage) checks // instead of stage.totals
 }
 
 // step is an instant at which the workload waits. bytes and allocations are the figures of the listing, summed over all
@@ -122,7 +122,7 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 		if pt.late && i == 0 {
 			err = s.attach(ctx)
 		} else {
-			err = s.settle(settleTime, func() checks { return s.atStep(st) })
+			err = s.settle(settleTime, func(s *stage) checks { return s.atStep(st) })
 		}
 		if err != nil {
 			return err
@@ -146,19 +146,18 @@ func (s *stage) compareEnd(pt part) error {
 		}
 		within = 0 // every event has reached the folds
 	}
-	if err := s.settle(within, func() checks {
-		if pt.totals != nil {
-			return pt.totals(s, s.now)
-		}
-		return s.totals()
-	}); err != nil {
+	totals := pt.totals
+	if totals == nil {
+		totals = (*stage).totals
+	}
+	if err := s.settle(within, totals); err != nil {
 		return err
 	}
 	if len(s.now.Processes) == 0 {
 		return errors.New("gputap saw no process of the workload")
 	}
 	if pt.end != nil {
-		s.checks = append(s.checks, pt.end(s, s.now)...)
+		s.checks = append(s.checks, pt.end(s)...)
 	}
 	return nil
 }
