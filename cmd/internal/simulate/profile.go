@@ -38,9 +38,8 @@ func openRecording(path string) (recording, error) {
 	open := path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 	pipe := open && info.Mode()&os.ModeNamedPipe != 0
 	if !info.Mode().IsRegular() && !pipe {
-		return nil, fmt.Errorf(
-			"open the profile %s: not a regular file: copy it to a file, or pipe it to /dev/stdin", path,
-		)
+		return nil, fmt.Errorf("open the profile %s: not a regular file: copy it to a file, or pipe it to /dev/stdin",
+			path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
