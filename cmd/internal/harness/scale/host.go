@@ -113,8 +113,8 @@ func (h *hostRun) startProducer(ctx context.Context) error {
 	h.metrics = addrs[0]
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.simulatorCPUs, Args: []string{
 		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
-		"--nats.url", h.url, "--metrics.addr", h.metrics, "--producer.cluster", hostCluster, "--producer.host", hostName,
-		"--features", h.kind.String(), "--library", h.stub(),
+		"--nats.url", h.url, "--metrics.addr", h.metrics, "--library", h.stub(), "--features", h.kind.String(),
+		"--producer.cluster", hostCluster, "--producer.host", hostName,
 		"--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more

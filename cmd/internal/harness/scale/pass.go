@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -131,35 +129,6 @@ func (h *hostRun) done(ctx context.Context, before scrape.Page, began time.Time)
 				hostRound, queued)
 		}
 	}
-}
-
-// publishRaw is a pass of a raw publisher, whose messages are then purged.
-func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
-	to := strings.TrimSuffix(h.subject(hostName), h.kind.String()) + "raw"
-	name := fmt.Sprintf("publish-%d-window-%d", h.first, window)
-	p := &cluster.Process{Name: name, CPUs: h.simulatorCPUs, Out: h.Path(name + ".out"), Args: []string{
-		os.Args[0], "publish", h.url, fmt.Sprint(h.first), h.subject(hostName), to, fmt.Sprint(window),
-	}}
-	if err := h.Start(p); err != nil {
-		return nil, err
-	}
-	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Log()) {
-		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(p)); err != nil {
-			return nil, err
-		}
-	}
-	u, err := h.using(func() error {
-		p.Signal(syscall.SIGUSR1)
-		return p.Wait(ctx)
-	}, p)
-	if err != nil {
-		return nil, err
-	}
-	result := &pass{use: u, events: hostRound}
-	if err := p.Result(ctx, &result.published); err != nil {
-		return nil, err
-	}
-	return result, h.stream.Purge(ctx, jetstream.WithPurgeSubject(to))
 }
 
 // watchAcks returns the time at which the producer received its last ack: a separate subscriber receives every ack that
