@@ -85,11 +85,10 @@ func (f *fleet) firstProgram(name string) string {
 }
 
 // start brings up the cluster, the streams, the consumers and the hosts.
-func (f *fleet) start(ctx context.Context) error {
+func (f *fleet) start(ctx context.Context) (err error) {
 	if err := f.startCluster(); err != nil {
 		return err
 	}
-	var err error
 	if f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
