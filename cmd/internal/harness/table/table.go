@@ -25,8 +25,8 @@ func Machine() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	cpus := strings.Count(string(text), "processor\t:")
 	_, model, _ := strings.Cut(string(text), "model name\t: ")
-	model, _, _ = strings.Cut(model, "\n")
+	model, _, _ = strings.Cut(cmp.Or(model, "unknown CPU"), "\n")
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s", time.Now().Format(time.DateOnly), cpus, cmp.Or(model, "unknown CPU"),
+	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s", time.Now().Format(time.DateOnly), cpus, model,
 		strings.TrimSpace(string(release)), runtime.Version())
 }
