@@ -124,7 +124,7 @@ func TestStopRequiresStatusZero(t *testing.T) {
 // TestResultIsTheJSONOfASuccess: a program that fails, or prints something else, has no result.
 func TestResultIsTheJSONOfASuccess(t *testing.T) {
 	for script, want := range map[string]string{
-		"echo 1.5": "", "echo 1.5; exit 3": "p failed: exit status 3", "echo x": "read the output of p: invalid character",
+		"echo 1.5": "", "echo 1.5; exit 3": "p failed: exit status 3", "echo x": "read the output of p: invalid",
 	} {
 		dir := t.TempDir()
 		p := &Process{Name: "p", Dir: dir, Out: filepath.Join(dir, "out"), Args: []string{"/bin/sh", "-c", script}}
