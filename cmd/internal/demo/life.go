@@ -1,7 +1,5 @@
 package demo
 
-import "github.com/gputap/gputap/cmd/internal/pipeline"
-
 // lifeParts are the events that begin and end an allocation. At each step the stub says which memory is live.
 var lifeParts = onePipeline([]part{
 	{workload: "life-contexts", steps: []step{
@@ -21,18 +19,18 @@ var lifeParts = onePipeline([]part{
 	{workload: "life-vmm", steps: []step{
 		{name: "live", bytes: 24 * mib, allocations: 2}, {name: "held", bytes: 24 * mib, allocations: 2},
 		{name: "retained", bytes: 16 * mib, allocations: 1}, {name: "gone"},
-	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
-		return []Check{{"unknown handles", uint64(0), now.Counters.UnknownHandles}}
+	}, end: func(s *stage) checks {
+		return checks{{"unknown handles", uint64(0), s.now.Counters.UnknownHandles}}
 	}},
 	{workload: "life-graphs", steps: []step{
 		{name: "ready"}, {name: "launched", bytes: 20 * mib, allocations: 2},
 		{name: "again", bytes: 20 * mib, allocations: 2}, {name: "destroyed", bytes: 20 * mib, allocations: 2},
 		{name: "freed"},
-	}, end: func(_ *stage, now *pipeline.Snapshot) []Check {
-		return []Check{
-			{"graph launches with unknown kernels", uint64(0), now.Processes[0].GraphLaunchesPartial},
-			{"unmatched frees", uint64(0), now.Counters.UnmatchedFrees},
-			{"allocations whose end was never seen", uint64(0), now.Counters.UnseenEnds},
+	}, end: func(s *stage) checks {
+		return checks{
+			{"graph launches with unknown kernels", uint64(0), s.now.Processes[0].GraphLaunchesPartial},
+			{"unmatched frees", uint64(0), s.now.Counters.UnmatchedFrees},
+			{"allocations whose end was never seen", uint64(0), s.now.Counters.UnseenEnds},
 		}
 	}},
 	{workload: "life-modules"},
@@ -41,8 +39,8 @@ var lifeParts = onePipeline([]part{
 })
 
 // knownContexts checks that gputap knew the memory of every context that ended.
-func knownContexts(_ *stage, now *pipeline.Snapshot) []Check {
-	return []Check{{"unknown contexts that ended", uint64(0), now.Counters.UnknownContexts}}
+func knownContexts(s *stage) checks {
+	return checks{{"unknown contexts that ended", uint64(0), s.now.Counters.UnknownContexts}}
 }
 
 // sharedParts are memory that one process allocates, and others open. Only the first is charged with it.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,12 +24,12 @@ type Scenario struct {
 type part struct {
 	workload     string
 	steps        []step
-	late         bool                                           // the pipeline starts at the first step
-	killed       bool                                           // the workload ends by SIGKILL
-	keepPipeline bool                                           // the next part runs under the same pipeline
-	timed        bool                                           // the workload takes the duration of a storm
-	end          func(s *stage, now *pipeline.Snapshot) []Check // in addition to the totals
-	totals       func(s *stage, now *pipeline.Snapshot) []Check // instead of the totals
+	late         bool                // at its first step only the pipeline starts
+	killed       bool                // the workload ends by SIGKILL
+	keepPipeline bool                // the next part runs under the same pipeline
+	timed        bool                // the workload takes the duration of a storm
+	end          func(*stage) checks // in addition to the totals
+	totals       func(*stage) checks // instead of stage.totals
 }
 
 // step is an instant at which the workload waits. bytes and allocations are the figures of the listing, summed over all
@@ -38,7 +38,6 @@ type step struct {
 	name        string
 	bytes       uint64
 	allocations uint64
-	unchecked   bool
 	holders     []holder
 }
 
@@ -94,7 +93,7 @@ func (sc *Scenario) Play(ctx context.Context, o Options) Result {
 // playTime bounds how long the workload of a part may run, without a storm.
 const playTime = 5 * time.Minute
 
-// play runs one part. It closes the pipeline unless the next part needs it.
+// play runs one part and compares. It closes the pipeline unless the next part needs it.
 func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if s.truths, err = os.MkdirTemp("", "gputap-truth-"); err != nil {
 		return fmt.Errorf("create a directory for the stub's totals: %w", err)
@@ -113,11 +112,7 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 			return err
 		}
 	}
-	args := []string{pt.workload}
-	if pt.timed {
-		args = append(args, "--seconds", strconv.Itoa(s.StormSeconds))
-	}
-	if err := s.launch(ctx, args...); err != nil {
+	if err := s.launch(ctx, pt); err != nil {
 		return err
 	}
 	for i, st := range pt.steps {
@@ -125,14 +120,12 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 			return err
 		}
 		if pt.late && i == 0 {
-			if err := s.attach(ctx); err != nil {
-				return err
-			}
+			err = s.attach(ctx)
+		} else {
+			err = s.settle(settleTime, func(s *stage) checks { return s.atStep(st) })
 		}
-		if !st.unchecked {
-			if err := s.settle(settleTime, func() checks { return s.atStep(st) }); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		if err := s.proceed(); err != nil {
 			return err
@@ -141,6 +134,11 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 	if err := s.finish(pt.killed); err != nil {
 		return err
 	}
+	return s.compareEnd(pt)
+}
+
+// compareEnd compares the totals after the end of the workload.
+func (s *stage) compareEnd(pt part) error {
 	within := settleTime
 	if !pt.keepPipeline {
 		if err := s.pipe.Drain(); err != nil {
@@ -148,19 +146,71 @@ func (s *stage) play(ctx context.Context, pt part) (err error) {
 		}
 		within = 0 // every event has reached the folds
 	}
-	if err := s.settle(within, func() checks {
-		if pt.totals != nil {
-			return pt.totals(s, s.now)
-		}
-		return s.totals()
-	}); err != nil {
+	totals := pt.totals
+	if totals == nil {
+		totals = (*stage).totals
+	}
+	if err := s.settle(within, totals); err != nil {
 		return err
 	}
 	if len(s.now.Processes) == 0 {
 		return errors.New("gputap saw no process of the workload")
 	}
 	if pt.end != nil {
-		s.checks = append(s.checks, pt.end(s, s.now)...)
+		s.checks = append(s.checks, pt.end(s)...)
 	}
 	return nil
 }
+
+// Result is the result of one scenario. Its JSON keys are a contract.
+type Result struct {
+	Name     string            `json:"name"`
+	OK       bool              `json:"ok"`
+	Expected map[string]any    `json:"expected"`
+	Observed map[string]any    `json:"observed"`
+	Lost     map[string]uint64 `json:"lost"` // events, by cause
+	Error    string            `json:"error,omitempty"`
+	Checks   []Check           `json:"-"` // in the order in which they were made
+	Took     time.Duration     `json:"-"`
+}
+
+// Check compares one figure. The expected value comes from the stub, from the workload or from the listing that the
+// scenario reproduces; the observed value comes from gputap.
+type Check struct {
+	What     string
+	Expected any // equal to Observed, or bounds of a float64
+	Observed any
+}
+
+// bounds are the smallest and the largest correct value of a figure.
+type bounds struct {
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+}
+
+func (b bounds) String() string { return fmt.Sprintf("%.5g to %.5g", b.Least, b.Most) }
+
+// OK reports whether the observed value is a correct one.
+func (c Check) OK() bool {
+	if b, ok := c.Expected.(bounds); ok {
+		got, ok := c.Observed.(float64)
+		return ok && b.Least <= got && got <= b.Most
+	}
+	return c.Expected == c.Observed
+}
+
+// checks are the figures of one comparison.
+type checks []Check
+
+func (c *checks) add(what string, expected, observed any) {
+	*c = append(*c, Check{what, expected, observed})
+}
+
+// addUnlessZero leaves out a figure that is 0 on both sides.
+func (c *checks) addUnlessZero(what string, expected, observed uint64) {
+	if expected|observed != 0 {
+		c.add(what, expected, observed)
+	}
+}
+
+func (c checks) ok() bool { return !slices.ContainsFunc(c, func(c Check) bool { return !c.OK() }) }

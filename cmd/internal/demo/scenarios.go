@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 )
@@ -14,8 +15,8 @@ var Scenarios = []Scenario{
 		steps: []step{
 			{name: "allocated", bytes: 25_165_824, allocations: 3}, {name: "freed", bytes: 8_388_608, allocations: 1},
 		},
-		end: func(_ *stage, now *pipeline.Snapshot) []Check {
-			return []Check{{"exit: unfreed at exit in the listing", uint64(8_388_608), now.Processes[0].UnfreedBytes}}
+		end: func(s *stage) checks {
+			return checks{{"exit: unfreed at exit in the listing", uint64(8_388_608), s.now.Processes[0].UnfreedBytes}}
 		},
 	}}},
 	{"train", "10 allocations of two threads; one thread frees an allocation of the other", []part{{
@@ -40,9 +41,9 @@ var Scenarios = []Scenario{
 	}}},
 	{"launches", "1,000 iterations of two kernels", []part{{
 		workload: "launches",
-		end: func(_ *stage, now *pipeline.Snapshot) []Check {
-			p := now.Processes[0]
-			return []Check{
+		end: func(s *stage) checks {
+			p := s.now.Processes[0]
+			return checks{
 				{"exit: launches in the listing", uint64(2000), sum(p.Launches)},
 				{"exit: kernel names", 2, len(p.Launches)},
 			}
@@ -65,24 +66,24 @@ var Scenarios = []Scenario{
 }
 
 // procs4 compares the four totals with the listing, which printed MB with two decimals.
-func procs4(_ *stage, now *pipeline.Snapshot) []Check {
+func procs4(s *stage) checks {
 	var totals []string
-	for _, p := range now.Processes {
+	for _, p := range s.now.Processes {
 		totals = append(totals, fmt.Sprintf("%.2f", float64(p.UnfreedBytes)/mib))
 	}
 	slices.Sort(totals)
-	return []Check{{"exit: MB per process", "[42.13 52.13 62.13 82.13]", fmt.Sprint(totals)}}
+	return checks{{"exit: MB per process", "[42.13 52.13 62.13 82.13]", fmt.Sprint(totals)}}
 }
 
-func oneOutlier(_ *stage, now *pipeline.Snapshot) []Check {
-	checks := []Check{{"exit: alerts", 1, len(now.Alerts)}}
-	if len(now.Alerts) == 0 {
+func oneOutlier(s *stage) checks {
+	checks := checks{{"exit: alerts", 1, len(s.now.Alerts)}}
+	if len(s.now.Alerts) == 0 {
 		return checks
 	}
-	a := now.Alerts[0]
+	a := s.now.Alerts[0]
 	return append(checks,
 		Check{"alert: rule", "alloc_size", a.Rule},
-		Check{"alert: process", now.Processes[0].PID, a.PID},
+		Check{"alert: process", s.now.Processes[0].PID, a.PID},
 		Check{"alert: thread named", true, a.TID != 0 && a.TID != a.PID},
 		Check{"alert: address named", true, a.Address != "" && a.Address != "0x0"},
 		Check{"alert: bytes", uint64(2096 * mib), a.Bytes},
@@ -90,7 +91,7 @@ func oneOutlier(_ *stage, now *pipeline.Snapshot) []Check {
 }
 
 // stormTotals compares the stub's calls with the sum of the events that gputap saw and those that it counted as lost.
-func stormTotals(s *stage, now *pipeline.Snapshot) []Check {
+func stormTotals(s *stage) checks {
 	var made, seen uint64
 	for _, i := range s.images {
 		for symbol, c := range i.Calls {
@@ -99,19 +100,63 @@ func stormTotals(s *stage, now *pipeline.Snapshot) []Check {
 			}
 		}
 	}
-	for _, p := range now.Processes {
+	for _, p := range s.now.Processes {
 		for _, c := range p.Calls {
 			seen += c.OK + c.Failed
 		}
 	}
 	// The rate is per CPU time of the workload, because other programs may take the CPUs.
 	cpu := s.workload.ProcessState.UserTime() + s.workload.ProcessState.SystemTime()
-	return []Check{
-		{"exit: events seen + events counted lost", made, seen + sum(now.Lost)},
+	return checks{
+		{"exit: events seen + events counted lost", made, seen + sum(s.now.Lost)},
 		{
 			fmt.Sprintf("exit: more than 50,000 calls per CPU second (%d calls, %.1f CPU s, %d lost)",
-				made, cpu.Seconds(), sum(now.Lost)),
+				made, cpu.Seconds(), sum(s.now.Lost)),
 			true, float64(made) > 50_000*cpu.Seconds(),
 		},
 	}
+}
+
+// throughput compares the bytes with the stub's, and the rates with bounds. Each copy as gputap times it contains the
+// time that the stub measured inside the call, and is contained in the time that the workload measured around it.
+func throughput(s *stage) checks {
+	if len(s.images) != 1 {
+		return checks{{"the stub's totals", 1, len(s.images)}}
+	}
+	calls, around := s.images[0].Calls, timesAround(s.printed.String())
+	var list checks
+	for _, d := range []struct{ direction, symbol, async string }{
+		{"HtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2"}, {"DtoH", "cuMemcpyDtoH_v2", ""},
+		{"DtoD", "cuMemcpyDtoD_v2", ""},
+	} {
+		got, want := s.now.Processes[0].Copies[d.direction], calls[d.symbol]
+		if got == nil {
+			got = &pipeline.Copy{}
+		}
+		list.add("exit: "+d.direction+" bytes", want.Bytes+calls[d.async].Bytes, got.Bytes)
+		list.add("exit: "+d.direction+" bytes/s",
+			bounds{perSecond(want.Bytes, around[d.symbol]), perSecond(want.Bytes, want.BusyNS)},
+			perSecond(got.Bytes-got.AsyncBytes, uint64(got.BusySeconds*1e9+0.5)))
+	}
+	return list
+}
+
+func perSecond(bytes, ns uint64) float64 {
+	if ns == 0 {
+		return 0 // JSON has no infinity
+	}
+	return float64(bytes) / (float64(ns) / 1e9)
+}
+
+// timesAround reads the workload's lines "around SYMBOL NS": nanoseconds around all calls of a symbol.
+func timesAround(printed string) map[string]uint64 {
+	times := map[string]uint64{}
+	for line := range strings.Lines(printed) {
+		var symbol string
+		var ns uint64
+		if n, _ := fmt.Sscanf(line, "around %s %d", &symbol, &ns); n == 2 {
+			times[symbol] = ns
+		}
+	}
+	return times
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,11 +60,13 @@ func (s *stage) attach(ctx context.Context) (err error) {
 }
 
 // launch starts the workload, which waits at each of its steps until proceed.
-func (s *stage) launch(ctx context.Context, args ...string) error {
-	s.workload = exec.CommandContext(ctx, filepath.Join(s.Dir, "workload"), append(args, "--steps")...)
+func (s *stage) launch(ctx context.Context, pt part) (err error) {
+	s.workload = exec.CommandContext(ctx, filepath.Join(s.Dir, "workload"), pt.workload, "--steps")
+	if pt.timed {
+		s.workload.Args = append(s.workload.Args, "--seconds", strconv.Itoa(s.StormSeconds))
+	}
 	s.workload.Env = append(os.Environ(), "GPUTAP_STUB_TRUTH="+s.truths)
 	s.workload.Stderr = &s.stderr
-	var err error
 	if s.stdin, err = s.workload.StdinPipe(); err != nil {
 		return err
 	}
@@ -120,12 +123,12 @@ func (s *stage) finish(killed bool) error {
 
 // settle repeats a comparison until all figures are correct or the time is up, and keeps the last figures: events may
 // not have reached the folds yet.
-func (s *stage) settle(within time.Duration, compare func() checks) error {
+func (s *stage) settle(within time.Duration, compare func(*stage) checks) error {
 	for deadline := time.Now().Add(within); ; time.Sleep(settlePoll) {
 		if err := s.look(); err != nil {
 			return err
 		}
-		if list := compare(); list.ok() || time.Now().After(deadline) {
+		if list := compare(s); list.ok() || time.Now().After(deadline) {
 			s.checks = append(s.checks, list...)
 			return nil
 		}

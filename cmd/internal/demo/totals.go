@@ -16,7 +16,8 @@ import (
 func (s *stage) atStep(st step) (list checks) {
 	for n := range s.images {
 		i := &s.images[n]
-		if !current(s.images, i) {
+		isLater := func(o stub.Image) bool { return o.PID == i.PID && o.Loaded > i.Loaded }
+		if slices.ContainsFunc(s.images, isLater) {
 			continue // exec replaced this image; the totals at the end include it
 		}
 		p := processOf(s.now, i)
@@ -77,11 +78,6 @@ func (s *stage) holders(want []holder) (expected, observed []string) {
 		}
 	}
 	return expected, observed
-}
-
-// current reports whether no later image runs under the same process.
-func current(images []stub.Image, i *stub.Image) bool {
-	return !slices.ContainsFunc(images, func(o stub.Image) bool { return o.PID == i.PID && o.Loaded > i.Loaded })
 }
 
 func union(a, b map[string]uint64) []string {

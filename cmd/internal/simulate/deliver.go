@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -91,9 +93,7 @@ func (d *delivery) finish(ctx context.Context) error {
 		}
 		failed = true
 		d.shards.refresh(ctx)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
+		if !eventbus.Sleep(ctx, wait/2+rand.N(wait/2)) {
 			return ctx.Err()
 		}
 		d.retries.Add(1)
@@ -130,4 +130,48 @@ func (r *room) release(bytes int) {
 	defer r.mu.Unlock()
 	r.bytes -= bytes
 	r.freed.Signal()
+}
+
+const (
+	topologyTime  = 5 * time.Second // timeout of a read
+	topologyPause = time.Second     // between two reads
+)
+
+// shards holds the topology.
+type shards struct {
+	js      jetstream.JetStream
+	current atomic.Pointer[schema.Topology]
+	reading sync.Mutex
+	last    time.Time // end of the last read
+}
+
+// read reads the topology. Without a stored topology there is one shard, number 0.
+func (s *shards) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, topologyTime)
+	defer cancel()
+	t, err := eventbus.ReadTopology(ctx, s.js)
+	if errors.Is(err, eventbus.ErrNoTopology) {
+		t, err = schema.Topology{Generation: 1, Shards: 1}, nil
+	}
+	if err == nil {
+		s.current.Store(&t)
+	}
+	return err
+}
+
+func (s *shards) subject(of flow) string {
+	return schema.Subject(s.current.Load().Shard(of.cluster, of.host), of.cluster, of.host, of.kind)
+}
+
+// refresh reads the topology again, unless another goroutine does so or did so a moment ago.
+func (s *shards) refresh(ctx context.Context) {
+	if !s.reading.TryLock() {
+		return
+	}
+	defer s.reading.Unlock()
+	if time.Since(s.last) < topologyPause {
+		return
+	}
+	_ = s.read(ctx) // the next failure reads again
+	s.last = time.Now()
 }

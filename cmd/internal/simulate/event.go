@@ -4,35 +4,35 @@ import "github.com/gputap/gputap/schema"
 
 // event copies event i of a recorded batch, and the dictionary entries that it refers to, into an open batch.
 func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
+	thread, gpu := m.thread(o, b, uint32(b.Thread().At(i))), m.gpu(o, b, uint32(b.GPU().At(i)))
+	duration := m.duration(schema.KTime(b.Time().At(i)), b.Duration().At(i), at)
 	switch b.Kind {
 	case schema.KindMemory:
 		e := b.Memory(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
-		if op := b.Calls[e.Call].Op; op == schema.OpExit {
-			m.ended(b, e.Thread)
+		if b.Calls[e.Call].Op == schema.OpExit {
+			p := &b.Processes[b.Threads[e.Thread].Process]
+			m.alive[image{p.PID, p.Start}].ended = true
 		}
 		if e.Context > 0 {
 			c := b.Contexts[e.Context-1]
 			c.GPU = m.gpu(o, b, c.GPU)
 			e.Context = o.Context(c)
 		}
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		o.AddMemory(&e)
 	case schema.KindLaunch:
 		e := b.Launch(i)
-		e.Time, e.Thread, e.GPU = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU)
+		e.Time, e.Thread, e.GPU = at, thread, gpu
 		e.Shape, e.CUDAStream = m.shape(o, b, e.Shape), o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddLaunch(&e)
 	case schema.KindCopy:
 		e := b.Copy(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddCopy(&e)
 	case schema.KindSync:
 		e := b.Sync(i)
-		e.Duration = m.duration(e.Time, e.Duration, at)
-		e.Time, e.Thread, e.GPU, e.Call = at, m.thread(o, b, e.Thread), m.gpu(o, b, e.GPU), o.Call(b.Calls[e.Call])
+		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		e.CUDAStream = o.CUDAStream(b.CUDAStreams[e.CUDAStream])
 		o.AddSync(&e)
 	}
@@ -46,11 +46,6 @@ func (m *maker) duration(began schema.KTime, recorded uint64, at schema.KTime) u
 		return recorded
 	}
 	return min(recorded, uint64(m.pace.of(end)-at))
-}
-
-func (m *maker) ended(b *schema.Batch, thread uint32) {
-	p := &b.Processes[b.Threads[thread].Process]
-	m.alive[image{p.PID, p.Start}].ended = true
 }
 
 func (m *maker) thread(o *openBatch, b *schema.Batch, i uint32) uint32 {

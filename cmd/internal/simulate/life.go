@@ -128,15 +128,11 @@ func (m *maker) inOrder(kind schema.Kind) (all []recorded) {
 
 // survey numbers ids and processes, and returns the times of all events.
 func (m *maker) survey() (times []schema.KTime) {
-	var column, threads []uint64
 	for _, b := range m.from {
-		if b.Events == 0 {
-			continue
-		}
-		column, threads = b.Time().Values(column, b.Events), b.Thread().Values(threads, b.Events)
-		for i, t := range column {
-			times = append(times, schema.KTime(t))
-			m.see(&b.Processes[b.Threads[threads[i]].Process], schema.KTime(t))
+		for i := range b.Events {
+			at := schema.KTime(b.Time().At(i))
+			times = append(times, at)
+			m.see(&b.Processes[b.Threads[b.Thread().At(i)].Process], at)
 		}
 		for i := range b.Threads {
 			m.number(b.Threads[i].TID)
@@ -256,11 +252,8 @@ func (m *maker) uuid(recorded string) string {
 	}
 	to, ok := m.uuids[recorded]
 	if !ok {
-		prefix := "GPU-"
-		if strings.HasPrefix(recorded, "MIG-") {
-			prefix = "MIG-"
-		}
-		to = fmt.Sprintf("%s51500000-0000-4000-8000-%012x", prefix, m.gpus)
+		prefix, _, _ := strings.Cut(recorded, "-") // GPU or MIG
+		to = fmt.Sprintf("%s-51500000-0000-4000-8000-%012x", prefix, m.gpus)
 		m.gpus++
 		m.uuids[recorded] = to
 	}

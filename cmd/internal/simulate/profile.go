@@ -38,9 +38,8 @@ func openRecording(path string) (recording, error) {
 	open := path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 	pipe := open && info.Mode()&os.ModeNamedPipe != 0
 	if !info.Mode().IsRegular() && !pipe {
-		return nil, fmt.Errorf(
-			"open the profile %s: not a regular file: copy it to a file, or pipe it to /dev/stdin", path,
-		)
+		return nil, fmt.Errorf("open the profile %s: not a regular file: copy it to a file, or pipe it to /dev/stdin",
+			path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -64,55 +63,47 @@ func readRecording(from io.Reader) (recording, error) {
 		}
 		in = bufio.NewReader(unpacked)
 	}
-	l, next := loader{seqs: map[[2]uint64]uint64{}}, schema.Recording(in)
+	var r recording
+	events, seqs := 0, map[[2]uint64]uint64{} // seqs by run and kind
+	add := func(b *schema.Batch) error {
+		id := [2]uint64{b.Run, uint64(b.Kind)}
+		switch {
+		case b.Kind == schema.KindNone:
+			return nil
+		case len(r) > 0 && (r[0].Host != b.Host || r[0].BootID != b.BootID):
+			return fmt.Errorf("from host %q, but the first batch is from %q: use a recording of one boot of one host",
+				b.Host, r[0].Host)
+		case b.Seq != 0 && b.Seq <= seqs[id]:
+			return nil // duplicate
+		}
+		seqs[id] = b.Seq
+		if events += b.Events; events > maxProfileEvents {
+			return fmt.Errorf("more than %d events: use a shorter recording", maxProfileEvents)
+		}
+		r = append(r, b)
+		return nil
+	}
+	next := schema.Recording(in)
 	for count := 1; ; count++ {
 		message, err := next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		var b *schema.Batch
 		if err == nil {
-			err = l.add(bytes.Clone(message))
+			b, err = decode(bytes.Clone(message))
+		}
+		if err == nil {
+			err = add(b)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("batch %d: %w", count, err)
 		}
 	}
-	if l.events == 0 {
+	if events == 0 {
 		return nil, errors.New("no events: record a program that uses CUDA")
 	}
-	return l.batches, nil
-}
-
-// loader collects the batches of one recording.
-type loader struct {
-	batches recording
-	seqs    map[[2]uint64]uint64 // by run and kind
-	events  int
-}
-
-func (l *loader) add(message []byte) error {
-	b, err := decode(message)
-	if err != nil || b.Kind == schema.KindNone {
-		return err
-	}
-	if len(l.batches) > 0 {
-		if first := l.batches[0]; first.Host != b.Host || first.BootID != b.BootID {
-			return fmt.Errorf(
-				"from host %q, but the first batch is from %q: use a recording of one boot of one host", b.Host,
-				first.Host,
-			)
-		}
-	}
-	id := [2]uint64{b.Run, uint64(b.Kind)}
-	if b.Seq != 0 && b.Seq <= l.seqs[id] {
-		return nil // duplicate
-	}
-	l.seqs[id] = b.Seq
-	if l.events += b.Events; l.events > maxProfileEvents {
-		return fmt.Errorf("more than %d events: use a shorter recording", maxProfileEvents)
-	}
-	l.batches = append(l.batches, b)
-	return nil
+	return r, nil
 }
 
 // decode returns a batch that borrows the message.

@@ -73,24 +73,19 @@ func measureAgent(ctx context.Context) error {
 		return err
 	}
 	defer w.Close(false)
-	err = cluster.Build(ctx, ".", w.Bin, "./cmd/gputap", "./cmd/gputap-producer", "github.com/nats-io/nats-server/v2")
+	if err := cluster.Build(ctx, ".", w.Bin); err != nil {
+		return err
+	}
+	nodes, err := w.Nodes(1, "8GB")
 	if err != nil {
 		return err
 	}
-	nodes, err := cluster.Nodes(w.Dir, w.Program("nats-server"), 1, "8GB")
+	addrs, err := cluster.FreeAddrs(1)
 	if err != nil {
 		return err
 	}
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		return err
-	}
-	a := &agent{w, cluster.URLs(nodes), fmt.Sprintf("127.0.0.1:%d", ports[0])}
-	if err := nodes[0].Start(); err != nil {
-		return err
-	}
-	defer nodes[0].Kill()
-	if err := cluster.InitStreams(ctx, w.Program("gputap"), a.natsURL, 1, 1, 4<<30); err != nil {
+	a := &agent{w, cluster.URLs(nodes), addrs[0]}
+	if _, err := w.StartNodes(ctx, nodes, 1, 4<<30); err != nil {
 		return err
 	}
 	for _, t := range agentTables {
@@ -160,7 +155,7 @@ func (a *agent) measure(ctx context.Context, program []string, load string) (val
 }
 
 func (a *agent) page() (scrape.Page, error) {
-	return scrape.Get("http://"+a.metricsAddr+"/metrics", "gputap_producer_")
+	return scrape.Get(a.metricsAddr, "gputap_producer_")
 }
 
 // start starts the load, which waits until proceed. end waits for the end of its calls, not of the program. Without a

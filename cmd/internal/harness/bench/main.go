@@ -181,8 +181,7 @@ var cpuSuffix = regexp.MustCompile(`-\d+$`)
 
 // shown converts a metric of a benchmark into the figure's unit.
 func (f *figure) shown(v float64) float64 {
-	_, metric, _ := strings.Cut(f.source, " ")
-	_, metric, _ = strings.Cut(metric, " ")
+	metric := f.source[strings.LastIndexByte(f.source, ' ')+1:]
 	switch {
 	case metric == "ns/event" && f.unit == events:
 		return 1000 / v

@@ -45,7 +45,7 @@ func newCommits() *commits { return &commits{seen: seen{newest: map[string]manif
 // watchCommits watches until the connection is closed.
 func (f *fleet) watchCommits(ctx context.Context) error {
 	f.commits = newCommits()
-	if _, err := f.nc.Subscribe(manifestSubjects, f.commits.onPublished); err != nil {
+	if _, err := f.js.Conn().Subscribe(manifestSubjects, f.commits.onPublished); err != nil {
 		return err
 	}
 	ordered, err := f.js.OrderedConsumer(ctx, schema.StateStream, jetstream.OrderedConsumerConfig{
@@ -113,7 +113,7 @@ func (f *fleet) delayCommit(ctx context.Context) error {
 	for _, p := range f.proxies {
 		p.delay.Store(nil)
 	}
-	d.release()
+	close(d.released)
 	return cluster.Sleep(ctx, 2*time.Second)
 }
 

@@ -104,7 +104,7 @@ func TestDelayedBytesArriveOnceInOrder(t *testing.T) {
 		t.Fatalf("%q arrived before the release", got)
 	default:
 	}
-	d.release()
+	close(d.released)
 	want("two ")
 	want("tri ")
 	send("two ") // a delay applies once

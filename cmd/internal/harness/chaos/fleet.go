@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -12,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/fold"
@@ -37,7 +35,6 @@ type fleet struct {
 	consumers  []*cluster.Process
 	simulators []*cluster.Process
 	tmpfs      string // the last node's store; empty: this process may not mount one
-	nc         *nats.Conn
 	js         jetstream.JetStream
 	did        map[string]int // disturbances by name
 	kills      []shardEvent   // of consumers
@@ -47,7 +44,7 @@ type fleet struct {
 
 // build builds the programs of this tree, and of the revision that -from names.
 func (f *fleet) build(ctx context.Context) error {
-	if err := buildTree(ctx, ".", f.Bin); err != nil || f.from == "" {
+	if err := cluster.Build(ctx, ".", f.Bin); err != nil || f.from == "" {
 		return err
 	}
 	if err := sameForms(ctx, ".", f.from); err != nil {
@@ -59,15 +56,7 @@ func (f *fleet) build(ctx context.Context) error {
 		return fmt.Errorf("git worktree add %s: %w: %s", f.from, err, out)
 	}
 	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree).Run() }()
-	return buildTree(ctx, tree, f.Path("old"))
-}
-
-func buildTree(ctx context.Context, tree, to string) error {
-	programs := []string{"github.com/nats-io/nats-server/v2", "./cmd/gputap"}
-	for _, name := range fold.Names() {
-		programs = append(programs, "./cmd/gputap-"+name)
-	}
-	return cluster.Build(ctx, tree, to, programs...)
+	return cluster.Build(ctx, tree, f.Path("old"))
 }
 
 // sameForms returns an error unless a revision has the wire form and the snapshot forms of the source tree. The golden
@@ -96,14 +85,14 @@ func (f *fleet) firstProgram(name string) string {
 }
 
 // start brings up the cluster, the streams, the consumers and the hosts.
-func (f *fleet) start(ctx context.Context) error {
+func (f *fleet) start(ctx context.Context) (err error) {
 	if err := f.startCluster(); err != nil {
 		return err
 	}
-	var err error
-	if f.nc, f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
+	if f.js, err = cluster.Connect(ctx, f.urls()); err != nil {
 		return err
 	}
+	f.Cleanup(f.js.Conn().Close)
 	err = cluster.InitStreams(ctx, f.firstProgram("gputap"), f.urls(), shards, nodes, shards*shardBytes)
 	if err != nil {
 		return err
@@ -113,12 +102,12 @@ func (f *fleet) start(ctx context.Context) error {
 	}
 	for _, name := range fold.Names() {
 		for i := range instances {
-			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", name, i), Dir: f.Dir, Args: []string{
+			p := &cluster.Process{Name: fmt.Sprintf("%s-%d", name, i), Args: []string{
 				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "",
 				"--display-interval", "0", "--log.format", "text",
 			}}
 			f.consumers = append(f.consumers, p)
-			if err := p.Start(); err != nil {
+			if err := f.Start(p); err != nil {
 				return err
 			}
 		}
@@ -148,7 +137,7 @@ func (f *fleet) startSimulators() error {
 		return err
 	}
 	for i := range simulators {
-		p := &cluster.Process{Name: fmt.Sprintf("simulate-%d", i), Dir: f.Dir, Args: []string{
+		p := &cluster.Process{Name: fmt.Sprintf("simulate-%d", i), Args: []string{
 			f.firstProgram("gputap"), "simulate", "--nats.url", f.urls(), "--cluster", clusterOf(i),
 			"--hosts", strconv.Itoa((f.hosts + i) / simulators),
 			"--events-per-second", strconv.Itoa(f.rate / simulators),
@@ -159,7 +148,7 @@ func (f *fleet) startSimulators() error {
 			p.Args = append(p.Args, "--restart", "--lose", "0.02")
 		}
 		f.simulators = append(f.simulators, p)
-		if err := p.Start(); err != nil {
+		if err := f.Start(p); err != nil {
 			return err
 		}
 	}
@@ -179,40 +168,29 @@ func (f *fleet) urls() string {
 }
 
 func (f *fleet) startCluster() error {
-	list, err := cluster.Nodes(f.Dir, f.Program("nats-server"), nodes, "8GB")
+	list, err := f.Nodes(nodes, "8GB")
 	if err != nil {
 		return err
 	}
 	for i, n := range list {
 		if i == nodes-1 && syscall.Mount("chaos", n.Store, "tmpfs", 0, "size="+f.disk) == nil {
 			f.tmpfs = n.Store
+			f.Cleanup(func() { _ = syscall.Unmount(n.Store, 0) })
 		}
 		f.nodes = append(f.nodes, &n.Process)
 		proxy, err := newProxy(n.Addr)
-		if err := errors.Join(err, n.Start()); err != nil {
+		if err != nil {
 			return err
 		}
+		f.Cleanup(func() { _ = proxy.Close() })
 		f.proxies = append(f.proxies, proxy)
+		if err := f.Start(&n.Process); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (f *fleet) processes() []*cluster.Process {
 	return slices.Concat(f.simulators, f.consumers, f.nodes)
-}
-
-func (f *fleet) close(keep bool) {
-	if f.nc != nil {
-		f.nc.Close()
-	}
-	for _, p := range f.processes() {
-		p.Kill()
-	}
-	for _, p := range f.proxies {
-		_ = p.Close()
-	}
-	if f.tmpfs != "" {
-		_ = syscall.Unmount(f.tmpfs, 0)
-	}
-	f.Close(keep)
 }

@@ -72,7 +72,7 @@ func run(ctx context.Context, o options) (err error) {
 	f := &fleet{Workspace: w, options: o, random: rand.New(rand.NewPCG(o.seed, 1)), did: map[string]int{}}
 	f.Say("seed %d: disturb for %s; %d hosts, %d events/s, %d shards, %d instances of each consumer; in %s",
 		o.seed, o.duration, o.hosts, o.rate, shards, instances, w.Dir)
-	defer func() { f.close(err != nil && ctx.Err() == nil) }()
+	defer func() { f.Close(err != nil && ctx.Err() == nil) }()
 	for _, step := range []func(context.Context) error{f.build, f.start, f.disturb, f.recover, f.verify} {
 		if err := step(ctx); err != nil {
 			return err

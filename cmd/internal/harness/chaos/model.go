@@ -77,42 +77,33 @@ func (t *truth) apply(b *schema.Batch, withheld bool) {
 		delete(t.holes, at)
 	}
 	for i := range b.Events {
+		p, id := t.process(b, uint32(b.Thread().At(i))), b.Call().At(i)
+		if b.Kind == schema.KindLaunch {
+			shape := &b.Shapes[b.Shape().At(i)]
+			id = uint64(shape.Call)
+			p.launches[b.Funcs[shape.Func].Name]++
+		}
+		p.seen[b.Kind] = true
+		call := &b.Calls[id]
+		if call.Op == schema.OpExit {
+			p.exited = true
+			p.exit()
+			continue
+		}
+		p.calls[b.Kind][call.Symbol]++
 		switch b.Kind {
 		case schema.KindMemory:
-			e := b.Memory(i)
-			t.process(b, e.Thread).memory(b, &e)
-		case schema.KindLaunch:
-			e := b.Launch(i)
-			p, shape := t.process(b, e.Thread), &b.Shapes[e.Shape]
-			p.count(b, shape.Call)
-			p.launches[b.Funcs[shape.Func].Name]++
+			p.memory(b, i, call)
 		case schema.KindCopy:
-			e := b.Copy(i)
-			p, call := t.process(b, e.Thread), &b.Calls[e.Call]
-			p.count(b, e.Call)
 			to := route{call.Direction, call.Op == schema.OpSet || call.Op == schema.OpSetAsync}
-			p.copies[to] = moved{p.copies[to].calls + 1, p.copies[to].bytes + e.Bytes}
-		case schema.KindSync:
-			e := b.Sync(i)
-			t.process(b, e.Thread).count(b, e.Call)
+			p.copies[to] = moved{p.copies[to].calls + 1, p.copies[to].bytes + b.Bytes().At(i)}
 		}
 	}
 }
 
-func (p *published) count(b *schema.Batch, call uint32) {
-	p.seen[b.Kind] = true
-	p.calls[b.Kind][b.Calls[call].Symbol]++
-}
-
-func (p *published) memory(b *schema.Batch, e *schema.Memory) {
-	p.seen[schema.KindMemory] = true
-	call := &b.Calls[e.Call]
-	if call.Op == schema.OpExit {
-		p.exited = true
-		p.exit()
-		return
-	}
-	p.count(b, e.Call)
+// memory applies a call of a memory batch.
+func (p *published) memory(b *schema.Batch, i int, call *schema.CallRef) {
+	e := b.Memory(i)
 	if e.Result != 0 {
 		p.failed[call.Symbol]++
 		return

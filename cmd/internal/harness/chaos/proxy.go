@@ -25,9 +25,9 @@ type proxy struct {
 // delay holds back the first bytes that contain a text, and everything that the same client sends after them.
 type delay struct {
 	text     []byte
-	done     atomic.Bool   // nothing more is held back
+	seen     atomic.Bool   // nothing more is held back
 	caught   chan struct{} // closed when the text arrived
-	released chan struct{} // closed when it may go on
+	released chan struct{} // closed to let it go on
 }
 
 func newDelay(text string) *delay {
@@ -36,16 +36,10 @@ func newDelay(text string) *delay {
 
 // hold returns when these bytes may go on.
 func (d *delay) hold(data []byte) {
-	if d != nil && bytes.Contains(data, d.text) && d.done.CompareAndSwap(false, true) {
+	if d != nil && bytes.Contains(data, d.text) && d.seen.CompareAndSwap(false, true) {
 		close(d.caught)
 		<-d.released
 	}
-}
-
-// release ends the delay. It is called once.
-func (d *delay) release() {
-	d.done.Store(true)
-	close(d.released)
 }
 
 func newProxy(target string) (*proxy, error) {

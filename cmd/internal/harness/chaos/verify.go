@@ -46,7 +46,6 @@ func (f *fleet) recover(ctx context.Context) error {
 // firstOf joins the first few faults.
 func firstOf(faults []error) error {
 	const most = 3
-	faults = slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 	if n := len(faults); n > most {
 		faults = append(faults[:most:most], fmt.Errorf("and %d more", n-most))
 	}
@@ -66,9 +65,9 @@ func (f *fleet) verify(ctx context.Context) error {
 		return errors.Join(append(faults, err)...)
 	}
 	f.Say("the streams hold the simulators' %d batches in order, %d of them repeated; %d were withheld; %d processes",
-		t.published, again.total(), t.withheld, len(t.processes))
+		t.published, again.total, t.withheld, len(t.processes))
 	// Dead letters come first, because the readers below would add those that are missing.
-	faults = append(faults, f.verifyExercised(t, again.total()), f.verifyDeadLetters(ctx), f.verifyAlerts(ctx, t),
+	faults = append(faults, f.verifyExercised(t, again.total), f.verifyDeadLetters(ctx), f.verifyAlerts(ctx, t),
 		f.verifyStates(ctx, t, again), f.verifyReports(ctx, t))
 	return errors.Join(faults...)
 }
@@ -83,7 +82,7 @@ func (f *fleet) verifyStates(ctx context.Context, t *truth, again *repeats) erro
 			reader, err := reference.Compare(ctx, f.js, entry, shard, path)
 			if reader != nil {
 				stateBytes += reader.StateBytes
-				err = errors.Join(err, t.compareCounts(reader, &again[shard], entry, shard))
+				err = errors.Join(err, t.compareCounts(reader, &again.of[shard], entry, shard))
 			}
 			if err != nil {
 				faults = append(faults, err)

@@ -71,31 +71,33 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestRangeSelectsSequencesAndSubject(t *testing.T) {
+func TestConfigSelectsSequencesAndSubject(t *testing.T) {
 	_, js := newStream(t)
 	for i := range 10 {
 		if _, err := js.Publish(t.Context(), []string{"s.a", "s.b"}[i%2], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
+	type config = jetstream.OrderedConsumerConfig
 	for _, row := range []struct {
-		r    Range
-		want []uint64
+		selected config
+		want     []uint64
 	}{
-		{Range{}, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
-		{Range{Subject: "s.b"}, []uint64{2, 4, 6, 8, 10}},
-		{Range{Subject: "s.a", First: 2, Last: 8}, []uint64{3, 5, 7}},
-		{Range{First: 9}, []uint64{9, 10}},
-		{Range{Subject: "s.c"}, nil},
+		{config{}, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+		{config{FilterSubjects: []string{"s.b"}}, []uint64{2, 4, 6, 8, 10}},
+		{config{
+			FilterSubjects: []string{"s.a"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 2,
+		}, []uint64{3, 5, 7, 9}},
+		{config{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 9}, []uint64{9, 10}},
+		{config{FilterSubjects: []string{"s.c"}}, nil},
 	} {
-		row.r.Stream = "S"
 		var got []uint64
-		if err := EachMessage(t.Context(), js, row.r, func(m jetstream.Msg) error {
+		if err := EachMessage(t.Context(), js, "S", row.selected, func(m jetstream.Msg) error {
 			meta, err := m.Metadata()
 			got = append(got, meta.Sequence.Stream)
 			return err
 		}); err != nil || !slices.Equal(got, row.want) {
-			t.Errorf("%+v: read %d, %v, want %d", row.r, got, err, row.want)
+			t.Errorf("%+v: read %d, %v, want %d", row.selected, got, err, row.want)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -34,35 +33,32 @@ func URLs(nodes []*Node) string {
 	return strings.Join(list, ",")
 }
 
-// Nodes writes the configuration of each node into dir and starts none. One node is no cluster. maxFile limits the
-// store of each node and is written as nats-server reads it, for example 8GB.
-func Nodes(dir, program string, count int, maxFile string) ([]*Node, error) {
-	ports, err := FreePorts(3 * count)
+// Nodes writes the configuration of each node and starts none. One node is no cluster. maxFile limits the store of each
+// node and is written as nats-server reads it, for example 8GB.
+func (w *Workspace) Nodes(count int, maxFile string) ([]*Node, error) {
+	addrs, err := FreeAddrs(3 * count)
 	if err != nil {
 		return nil, err
 	}
-	var routes []string
-	for i := range count {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[count+i]))
-	}
+	clients, monitors, routes := addrs[:count], addrs[count:2*count], addrs[2*count:]
 	var nodes []*Node
 	for i := range count {
 		n := &Node{
-			Process: Process{Name: fmt.Sprintf("nats-%d", i), Dir: dir},
-			Addr:    fmt.Sprintf("127.0.0.1:%d", ports[i]),
-			Monitor: fmt.Sprintf("http://127.0.0.1:%d", ports[2*count+i]),
-			Store:   filepath.Join(dir, fmt.Sprintf("store-%d", i)),
+			Process: Process{Name: fmt.Sprintf("nats-%d", i)},
+			Addr:    clients[i],
+			Monitor: "http://" + monitors[i],
+			Store:   w.Path(fmt.Sprintf("store-%d", i)),
 		}
-		conf := filepath.Join(dir, fmt.Sprintf("node-%d.conf", i))
-		n.Args = []string{program, "-c", conf}
+		conf := w.Path(fmt.Sprintf("node-%d.conf", i))
+		n.Args = []string{w.Program("nats-server"), "-c", conf}
 		text := fmt.Sprintf(`server_name: n%d
 listen: %q
 http: %q
 jetstream { store_dir: %q, max_file_store: %s, max_memory_store: 256MB, sync_interval: 10s }
-`, i, n.Addr, strings.TrimPrefix(n.Monitor, "http://"), n.Store, maxFile)
+`, i, n.Addr, monitors[i], n.Store, maxFile)
 		if count > 1 {
-			text += fmt.Sprintf("cluster { name: gputap, listen: 127.0.0.1:%d, no_advertise: true, routes: [%s] }\n",
-				ports[count+i], strings.Join(routes, ", "))
+			text += fmt.Sprintf("cluster { name: gputap, listen: %q, no_advertise: true, routes: [nats://%s] }\n",
+				routes[i], strings.Join(routes, ", nats://"))
 		}
 		if err := errors.Join(os.MkdirAll(n.Store, 0o755), os.WriteFile(conf, []byte(text), 0o644)); err != nil {
 			return nil, err
@@ -72,13 +68,30 @@ jetstream { store_dir: %q, max_file_store: %s, max_memory_store: 256MB, sync_int
 	return nodes, nil
 }
 
-// FreePorts returns loopback ports that nothing listens on. They lie below Linux's ephemeral ports (32768 and more):
-// otherwise a node that tries to reach another node too early could get that node's port as its own source port.
-func FreePorts(count int) (ports []int, err error) {
+// StartNodes starts nodes and creates the streams, with a replica on each node.
+func (w *Workspace) StartNodes(ctx context.Context, nodes []*Node, shards int, maxBytes int64) (
+	jetstream.JetStream, error,
+) {
+	for _, n := range nodes {
+		if err := w.Start(&n.Process); err != nil {
+			return nil, err
+		}
+	}
+	js, err := Connect(ctx, URLs(nodes))
+	if err != nil {
+		return nil, err
+	}
+	w.Cleanup(js.Conn().Close)
+	return js, InitStreams(ctx, w.Program("gputap"), URLs(nodes), shards, len(nodes), maxBytes)
+}
+
+// FreeAddrs returns loopback addresses that nothing listens on. Their ports lie below Linux's ephemeral ports (32768
+// and more): otherwise a node that tries to reach another node too early could get that node's port as its own source
+// port.
+func FreeAddrs(count int) (addrs []string, err error) {
 	const first, past = 20_000, 32_000
-	for tries := 0; len(ports) < count; tries++ {
-		port := first + rand.IntN(past-first)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+	for tries := 0; len(addrs) < count; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(past-first)))
 		if err != nil {
 			if tries > past-first {
 				return nil, fmt.Errorf("find %d free ports from %d to %d: %w", count, first, past, err)
@@ -86,15 +99,16 @@ func FreePorts(count int) (ports []int, err error) {
 			continue
 		}
 		defer l.Close() // all of them at the end, so that no port is found twice
-		ports = append(ports, port)
+		addrs = append(addrs, l.Addr().String())
 	}
-	return ports, nil
+	return addrs, nil
 }
 
 // Connect waits up to a minute until JetStream answers at one of the URLs.
-func Connect(ctx context.Context, urls string) (nc *nats.Conn, js jetstream.JetStream, err error) {
+func Connect(ctx context.Context, urls string) (js jetstream.JetStream, err error) {
 	err = Until(ctx, time.Minute, func() error {
-		if nc, err = nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond)); err != nil {
+		nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+		if err != nil {
 			return err
 		}
 		if js, err = jetstream.New(nc); err == nil {
@@ -106,7 +120,7 @@ func Connect(ctx context.Context, urls string) (nc *nats.Conn, js jetstream.JetS
 		}
 		return nil
 	})
-	return nc, js, err
+	return js, err
 }
 
 // InitStreams runs `gputap stream init` with the given program until it succeeds: a new cluster needs a moment.

@@ -1,7 +1,8 @@
 package cluster
 
 import (
-	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,17 +12,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a program that can be started several times. Its output is appended to one file, Dir/Name.log.
 type Process struct {
-	Name   string
-	Args   []string // the program and its arguments
-	Dir    string
-	CPUs   []int         // taskset runs it on these alone, with GOMAXPROCS set to their number; none: on all
-	Out    string        // file for standard output; empty: the log
-	Env    []string      // in addition to this process's environment
-	Warmup time.Duration // End sends no signal earlier after a start; 0: 2 s
+	Name string
+	Args []string // the program and its arguments
+	Dir  string
+	CPUs []int    // taskset runs it on these alone, with GOMAXPROCS set to their number; none: on all
+	Out  string   // file for standard output; empty: the log
+	Env  []string // in addition to this process's environment
 
 	cmd   *exec.Cmd
 	begun time.Time
@@ -29,8 +31,8 @@ type Process struct {
 	err   error
 }
 
-// defaultWarmup is how long a program may take to install its signal handlers. A signal before that just kills it.
-const defaultWarmup = 2 * time.Second
+// warmup is how long a program may take to install its signal handlers. A signal before that just kills it.
+const warmup = 2 * time.Second
 
 // Start starts the program, also after it has ended.
 func (p *Process) Start() error {
@@ -86,9 +88,6 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err returns the exit status of a process that has ended; nil for 0.
-func (p *Process) Err() error { return p.err }
-
 // CheckRunning returns nil while every process runs, and otherwise why one has ended.
 func CheckRunning(list ...*Process) error {
 	for _, p := range list {
@@ -124,10 +123,38 @@ func (p *Process) Kill() {
 	p.wait(time.Minute)
 }
 
-// End sends a signal and waits until the process has ended; Err then returns its exit status. A process that does not
-// end in time is killed.
+// Wait waits until a started process has ended. It must exit with status 0.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if p.err != nil {
+		return p.failure("failed")
+	}
+	return nil
+}
+
+// Result waits until the process has ended, and decodes the JSON that it printed to Out.
+func (p *Process) Result(ctx context.Context, v any) error {
+	if err := p.Wait(ctx); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(p.Out)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return fmt.Errorf("read the output of %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// End sends a signal and waits until the process has ended, with any status. A process that does not end in time is
+// killed.
 func (p *Process) End(s syscall.Signal, within time.Duration) error {
-	time.Sleep(time.Until(p.begun.Add(cmp.Or(p.Warmup, defaultWarmup))))
+	time.Sleep(time.Until(p.begun.Add(warmup)))
 	p.Signal(s)
 	if !p.wait(within) {
 		p.Kill()
@@ -160,4 +187,32 @@ func (p *Process) wait(within time.Duration) bool {
 	case <-time.After(within):
 		return false
 	}
+}
+
+// Usage is the resource usage of a process since its start.
+type Usage struct {
+	CPU     time.Duration // of all threads, ended ones included
+	Written int64         // bytes written to disks; 0 for a process that has ended
+}
+
+// Usage returns the usage of a started process.
+func (p *Process) Usage() (u Usage, err error) {
+	if !p.Running() {
+		if p.cmd == nil || p.cmd.ProcessState == nil {
+			return u, fmt.Errorf("%s was not started", p.Name)
+		}
+		u.CPU = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		return u, nil
+	}
+	pid := p.cmd.Process.Pid
+	const schedulerClock = 2 // CPUCLOCK_SCHED, of a whole process: see clock_getcpuclockid(3)
+	var ran unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|schedulerClock, &ran); err != nil {
+		return u, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
+	}
+	u.CPU = time.Duration(ran.Nano())
+	io, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	_, written, _ := strings.Cut(string(io), "\nwrite_bytes: ")
+	_, _ = fmt.Sscan(written, &u.Written)
+	return u, nil
 }

@@ -77,7 +77,7 @@ func read(ctx context.Context, js jetstream.JetStream) (events []event, err erro
 		if !strings.HasPrefix(name, schema.StreamPrefix) {
 			continue // holds no events
 		}
-		err := cluster.EachMessage(ctx, js, cluster.Range{Stream: name}, func(m jetstream.Msg) error {
+		err := cluster.EachMessage(ctx, js, name, jetstream.OrderedConsumerConfig{}, func(m jetstream.Msg) error {
 			if err := decoder.Decode(m.Data(), batch); err != nil {
 				return err
 			}
@@ -93,35 +93,19 @@ func read(ctx context.Context, js jetstream.JetStream) (events []event, err erro
 	return events, names.Err()
 }
 
+// eventOf reads the columns of an event. A column that the batch's kind lacks reads as 0.
 func eventOf(b *schema.Batch, i int) event {
-	switch b.Kind {
-	case schema.KindMemory:
-		m := b.Memory(i)
-		e := begin(b, m.Time, m.Thread, m.Call, m.GPU)
-		e.Result, e.Bytes, e.Ptr = m.Result, m.Bytes, m.Ptr
-		return e
-	case schema.KindLaunch:
-		l := b.Launch(i)
-		return begin(b, l.Time, l.Thread, b.Shapes[l.Shape].Call, l.GPU)
-	case schema.KindCopy:
-		c := b.Copy(i)
-		e := begin(b, c.Time, c.Thread, c.Call, c.GPU)
-		e.Result, e.Bytes = c.Result, c.Bytes
-		return e
+	call := b.Call().At(i)
+	if b.Kind == schema.KindLaunch {
+		call = uint64(b.Shapes[b.Shape().At(i)].Call)
 	}
-	s := b.Sync(i)
-	e := begin(b, s.Time, s.Thread, s.Call, s.GPU)
-	e.Result, e.Ptr = s.Result, s.CUDAEvent
-	return e
-}
-
-func begin(b *schema.Batch, at schema.KTime, thread, call, gpu uint32) event {
-	c := &b.Calls[call]
+	c, thread := &b.Calls[call], &b.Threads[b.Thread().At(i)]
 	e := event{
-		Time: at, Kind: b.Kind.String(), PID: b.Processes[b.Threads[thread].Process].PID, Symbol: c.Symbol,
-		Op: c.Op.String(), Class: c.Class.String(), Dir: c.Direction.String(),
+		Time: schema.KTime(b.Time().At(i)), Kind: b.Kind.String(), PID: b.Processes[thread.Process].PID,
+		Symbol: c.Symbol, Op: c.Op.String(), Class: c.Class.String(), Dir: c.Direction.String(),
+		Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i), Ptr: b.Ptr().At(i),
 	}
-	if gpu != 0 {
+	if gpu := b.GPU().At(i); gpu != 0 {
 		e.GPU = b.GPUs[gpu-1].UUID
 	}
 	return e

@@ -31,10 +31,7 @@ func PowerOff() {
 
 // Load loads the kernel modules of a directory in the order of their file names.
 func Load(dir string) error {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.ko"))
-	if err != nil {
-		return err
-	}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*.ko"))
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {

@@ -51,28 +51,18 @@ func (l Linux) Image() (string, error) {
 	return l.file(image)
 }
 
-// Modules returns the paths of modules of a kernel that Image has unpacked, in the order of names.
-func (l Linux) Modules(names []string) (paths []string, err error) {
-	for _, name := range names {
-		path, err := l.file("lib/modules/*/kernel/" + name + ".ko")
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
+// Module returns the path of a module of a kernel that Image has unpacked.
+func (l Linux) Module(name string) (string, error) {
+	return l.file("lib/modules/*/kernel/" + name + ".ko")
 }
 
 func (l Linux) dir() string { return filepath.Join(Cache, filepath.Base(l.Name)) }
 
 // file returns the only file of the package that matches a pattern.
 func (l Linux) file(pattern string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(l.dir(), pattern))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
-	}
-	if err != nil {
-		return "", err
+	found, _ := filepath.Glob(filepath.Join(l.dir(), pattern))
+	if len(found) != 1 {
+		return "", fmt.Errorf("the package of Linux %s has %d files %s, want 1", l.Name, len(found), pattern)
 	}
 	return found[0], nil
 }

@@ -5,10 +5,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +87,7 @@ const verdict = "oldlinux-verdict "
 // bootLimit is far longer than a boot and the checks, although qemu emulates every instruction.
 const bootLimit = 30 * time.Minute
 
-// boot runs a kernel in qemu and prints the guest's console. It returns the guest's verdict.
+// boot runs a kernel in qemu and prints the guest's console. The guest's verdict is an error, unless it is ok.
 func boot(ctx context.Context, l guest.Linux, initramfs string) error {
 	image, err := l.Image()
 	if err != nil {
@@ -97,26 +97,16 @@ func boot(ctx context.Context, l guest.Linux, initramfs string) error {
 	defer cancel()
 	args := guest.Qemu(image, initramfs, "")
 	qemu := exec.CommandContext(ctx, args[0], args[1:]...)
-	console, err := qemu.StdoutPipe()
-	if err != nil {
-		return err
+	var console strings.Builder
+	qemu.Stdout = io.MultiWriter(os.Stdout, &console)
+	if err := qemu.Run(); err != nil {
+		return fmt.Errorf("qemu: %w (apt-get install qemu-system-x86)", err)
 	}
-	if err := qemu.Start(); err != nil {
-		return fmt.Errorf("%w (apt-get install qemu-system-x86)", err)
+	_, result, ended := strings.Cut(console.String(), verdict)
+	if !ended {
+		return errors.New("the guest ended without a verdict")
 	}
-	result := "the guest ended without a verdict"
-	for lines := bufio.NewScanner(console); lines.Scan(); {
-		line := strings.TrimRight(lines.Text(), "\r")
-		if _, rest, ok := strings.Cut(line, verdict); ok {
-			result = rest
-			continue
-		}
-		fmt.Println("   ", line)
-	}
-	if err := qemu.Wait(); err != nil {
-		return fmt.Errorf("qemu: %w", err)
-	}
-	if result != "ok" {
+	if result, _, _ = strings.Cut(result, "\r"); result != "ok" {
 		return errors.New(result)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/cmd/internal/harness/guest"
+	"github.com/gputap/gputap/cmd/internal/stub"
 )
 
 // modules are the kernel modules for a disk and a network card of qemu, in the order of loading.
@@ -52,6 +53,7 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	if err != nil {
 		return nil, err
 	}
+	w.Cleanup(func() { _ = reports.Close() })
 	m := &machine{
 		reports: reports, fail: fail, programs: map[programID]*program{}, behind: map[string]time.Duration{},
 	}
@@ -63,14 +65,14 @@ func newMachine(w *cluster.Workspace, natsURL string, fail context.CancelCauseFu
 	// qemu's user network maps 10.0.2.2 to this machine.
 	cmdline := strings.ReplaceAll(fmt.Sprintf("%s=%s %s=%s", envNATS, natsURL, envReports, reports.Addr()),
 		"127.0.0.1", "10.0.2.2")
-	m.Process = cluster.Process{Name: "guest", Dir: w.Dir, Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
+	m.Process = cluster.Process{Name: "guest", Args: guest.Qemu(image, w.Path("initramfs"), cmdline,
 		"-drive", "if=virtio,format=raw,file="+w.Path("disk"), "-nic", "user,model=virtio-net-pci")}
 	files := map[string]string{"gputap/bin/gputap-producer": w.Program("gputap-producer")}
-	paths, err := guest.Debian12.Modules(modules)
-	if err != nil {
-		return nil, err
-	}
-	for i, path := range paths {
+	for i, name := range modules {
+		path, err := guest.Debian12.Module(name)
+		if err != nil {
+			return nil, err
+		}
 		files[fmt.Sprintf("modules/%02d-%s", i, filepath.Base(path))] = path
 	}
 	if err := guest.Pack(w.Path("initramfs"), files); err != nil {
@@ -150,3 +152,33 @@ func (m *machine) shutDown(ctx context.Context) error {
 		return m.shut == m.boots[len(m.boots)-1] && !m.Running()
 	})
 }
+
+// report is one JSON object, which the guest sends over TCP. Times are of the guest's clock.
+type report struct {
+	At      time.Time `json:"at"`
+	Boot    string    `json:"boot"`              // boot id
+	Ready   bool      `json:"ready,omitempty"`   // the producer is attached, and programs start
+	Ended   bool      `json:"ended,omitempty"`   // the producer has ended, and the disk is unmounted
+	Failed  string    `json:"failed,omitempty"`  // the guest has failed; nothing follows
+	Outbox  *int      `json:"outbox,omitempty"`  // batches in it, from the producer's metrics
+	Program *program  `json:"program,omitempty"` // repeated while the program runs
+}
+
+// program is one run of bin/workload, with the stub's counts so far.
+type program struct {
+	Number int          `json:"n"` // within its boot
+	Args   string       `json:"args"`
+	Began  time.Time    `json:"began"`           // before it was started
+	Ended  time.Time    `json:"ended,omitzero"`  // after it had ended; zero while it runs
+	Error  string       `json:"error,omitempty"` // empty: exit status 0
+	Images []stub.Image `json:"images"`
+}
+
+// wordEnd is sent to the guest and asks it to shut down.
+const wordEnd = "end"
+
+// Variables of the init process, to which Linux passes unknown arguments of its command line.
+const (
+	envNATS    = "NATS_URL"
+	envReports = "REPORTS" // address that takes reports
+)

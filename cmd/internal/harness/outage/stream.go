@@ -105,9 +105,9 @@ func (s *stored) inOrder(b *schema.Batch, data []byte) bool {
 		}
 		return false
 	}
-	if b.Seq != uint64(len(sums))+1 {
+	if missing := b.Seq - uint64(len(sums)) - 1; missing > 0 {
 		s.fault("seq %d of %s of boot %s follows %d", b.Seq, b.Kind, b.BootID, len(sums))
-		sums = append(sums, make([]uint64, b.Seq-uint64(len(sums))-1)...)
+		sums = append(sums, make([]uint64, missing)...)
 	}
 	s.sums[at] = append(sums, sum)
 	switch run := (origin{b.BootID, b.Run, schema.KindNone}); {

@@ -70,7 +70,8 @@ func (f *fleet) verify(ctx context.Context) error {
 	}
 	c := compare(s, m.programs, m.boots, f.powerCut)
 	f.print(c)
-	return errors.Join(s.err(), f.verifyLeak(ctx, c))
+	err := f.verifyLeak(ctx, c)
+	return errors.Join(s.err(), err)
 }
 
 // compare finds every difference between the programs' truth and the stored events.
@@ -218,13 +219,13 @@ func (f *fleet) verifyLeak(ctx context.Context, c *comparison) error {
 	}
 	f.Say("gputap-leak: %d batches missing; %d processes, %v; %d bytes unfreed at exit",
 		missing, len(r.Processes), evidence, r.Totals.UnfreedBytes)
-	return errors.Join(err, c.leak(&r))
+	c.leak(&r)
+	return err
 }
 
 // leak checks that the reported processes are those that ran, that all have ended with complete evidence, and that
 // their unfreed bytes equal the stub's. The evidence of processes that the power cut ended is gap.
-func (c *comparison) leak(r *leak.Report) error {
-	var faults []error
+func (c *comparison) leak(r *leak.Report) {
 	found := map[schema.ProcessID]bool{}
 	for i := range r.Processes {
 		p := &r.Processes[i]
@@ -234,18 +235,16 @@ func (c *comparison) leak(r *leak.Report) error {
 			evidence = "gap"
 		}
 		if want == nil || !p.Ended || p.Evidence != evidence || !c.cut[p.ID] && p.UnfreedBytes != want.LiveBytes {
-			faults = append(faults,
-				fmt.Errorf("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v",
-					p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want))
+			c.fault("gputap-leak: process %d of boot %s: ended %t, %s, %d bytes unfreed; the stub: %+v",
+				p.ID.PID, p.ID.BootID, p.Ended, p.Evidence, p.UnfreedBytes, want)
 		}
 	}
 	for id, p := range c.processes {
 		if p.memory && !found[id] {
-			faults = append(faults, fmt.Errorf("gputap-leak does not report process %d of boot %s", id.PID, id.BootID))
+			c.fault("gputap-leak does not report process %d of boot %s", id.PID, id.BootID)
 		}
 	}
 	if n := r.Counters; n.UnmatchedFrees+n.UnseenEnds+n.UnknownHandles+n.UnknownOps > 0 {
-		faults = append(faults, fmt.Errorf("gputap-leak: %+v", n))
+		c.fault("gputap-leak: %+v", n)
 	}
-	return errors.Join(faults[:min(len(faults), 20)]...)
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -19,11 +17,11 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// instances are processes that share the shards of a fold, and the URLs of their metrics.
+// instances are processes that share the shards of a fold, and the addresses of their metrics.
 type instances struct {
 	fold      string
 	processes []*cluster.Process
-	urls      []string
+	addrs     []string
 }
 
 // counters are those of all instances of a fold together.
@@ -94,8 +92,8 @@ func (b *bench) row(name string, r *folded, one, before, after float64) []string
 	rate, messages := r.events/r.seconds, r.messages/r.seconds
 	return []string{
 		name, f("%.2f", rate/1e6), f("%.2f", rate/one), f("%.0f", messages), f("%.0f, %.0f", before, after),
-		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU()/r.events*1e6),
-		f("%.3f", r.nodesCPU()/r.events*1e6),
+		f("%.2f", 2*messages/(before+after)), f("%.3f", r.processesCPU/r.events*1e6),
+		f("%.3f", r.nodesCPU/r.events*1e6),
 		percent(slices.Min(r.cpu)/r.seconds) + " to " + percent(slices.Max(r.cpu)/r.seconds), b.nodesBusy(&r.use),
 		percent(r.idle),
 	}
@@ -161,17 +159,17 @@ func (b *bench) backlog(ctx context.Context, fold string, count int, messages fl
 // startInstances starts each instance on its CPUs, from those of the given instance on. All are announced first, so
 // that none acquires the shards of one that is still starting.
 func (b *bench) startInstances(ctx context.Context, fold string, count, firstCPUs int) (*instances, error) {
-	ports, err := cluster.FreePorts(count)
+	addrs, err := cluster.FreeAddrs(count)
 	if err != nil {
 		return nil, err
 	}
 	in := &instances{fold: fold}
-	for i, port := range ports {
-		name, addr := fmt.Sprintf("%s-%d-of-%d", fold, i, count), "127.0.0.1:"+strconv.Itoa(port)
+	for i, addr := range addrs {
+		name := fmt.Sprintf("%s-%d-of-%d", fold, i, count)
 		if err := b.announce(ctx, fold, name); err != nil {
 			return nil, err
 		}
-		in.urls = append(in.urls, "http://"+addr+"/metrics")
+		in.addrs = append(in.addrs, addr)
 		in.processes = append(in.processes, &cluster.Process{
 			Name: name, CPUs: b.instanceCPUs[(firstCPUs+i)%len(b.instanceCPUs)], Args: []string{
 				b.Program("gputap-" + fold), "--nats.url", b.urls(), "--metrics.addr", addr,
@@ -180,7 +178,7 @@ func (b *bench) startInstances(ctx context.Context, fold string, count, firstCPU
 		})
 	}
 	for _, p := range in.processes {
-		if err := b.start(p); err != nil {
+		if err := b.Start(p); err != nil {
 			return nil, err
 		}
 	}
@@ -193,20 +191,16 @@ func (b *bench) announce(ctx context.Context, fold, instance string) error {
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", schema.LeaseBucket, err)
 	}
-	value, err := json.Marshal(map[string]string{"instance": instance})
-	if err != nil {
-		return err
-	}
-	_, err = kv.Put(ctx, "m."+schema.Token(fold)+"."+instance, value)
+	_, err = kv.PutString(ctx, "m."+schema.Token(fold)+"."+instance, fmt.Sprintf(`{"instance":%q}`, instance))
 	return err
 }
 
 // sample reads the counters of all instances at once, and then their usage.
 func (b *bench) sample(in *instances) (s sample, err error) {
-	pages, errs := make([]scrape.Page, len(in.urls)), make([]error, len(in.urls))
+	pages, errs := make([]scrape.Page, len(in.addrs)), make([]error, len(in.addrs))
 	var group sync.WaitGroup
-	for i, url := range in.urls {
-		group.Go(func() { pages[i], errs[i] = scrape.Get(url, "gputap_consumer_") })
+	for i, addr := range in.addrs {
+		group.Go(func() { pages[i], errs[i] = scrape.Get(addr, "gputap_consumer_") })
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {

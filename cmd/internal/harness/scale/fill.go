@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,23 +23,19 @@ func (b *bench) startSimulator(name string, rate float64, age time.Duration) (*c
 		"--connections", strconv.Itoa(connections), "--events-per-second", strconv.FormatFloat(rate, 'f', -1, 64),
 		"--batch-age", age.String(), "--drain", drain.String(), "-o", "json",
 	}}
-	return p, b.start(p)
+	return p, b.Start(p)
 }
 
 // stopSimulator stops a simulator and reads its statistics.
-func stopSimulator(p *cluster.Process) (s simulate.Stats, err error) {
+func stopSimulator(ctx context.Context, p *cluster.Process) (s simulate.Stats, err error) {
 	if err := p.Stop(syscall.SIGINT, drain+time.Minute); err != nil {
 		return s, err
 	}
-	text, err := os.ReadFile(p.Out)
-	if err == nil {
-		err = json.Unmarshal(text, &s)
+	if err := p.Result(ctx, &s); err != nil {
+		return s, err
 	}
-	if err == nil && s.AckedBatches == 0 {
-		err = errors.New("nothing was stored")
-	}
-	if err != nil {
-		return s, fmt.Errorf("read the statistics of %s: %w", p.Name, err)
+	if s.AckedBatches == 0 {
+		return s, fmt.Errorf("%s stored nothing: see %s", p.Name, p.Log())
 	}
 	return s, nil
 }
@@ -71,7 +65,7 @@ func (b *bench) fill(ctx context.Context) error {
 				return err
 			}
 		}
-		stats, err = stopSimulator(p)
+		stats, err = stopSimulator(ctx, p)
 		return err
 	}, p)
 	if err != nil {
@@ -91,7 +85,7 @@ func (b *bench) warmUp(ctx context.Context) (eventsOfBatch float64, err error) {
 	if err := cluster.Sleep(ctx, 3*time.Second); err != nil {
 		return 0, err
 	}
-	stats, err := stopSimulator(p)
+	stats, err := stopSimulator(ctx, p)
 	if err != nil {
 		return 0, err
 	}
@@ -108,11 +102,11 @@ func (b *bench) printFill(u *use, s *simulate.Stats) {
 	row("MB/s from the hosts; into the nodes; out of them", "%.0f; %.0f; %.0f",
 		bytes/s.Seconds/1e6, u.in/s.Seconds/1e6, u.out/s.Seconds/1e6)
 	row("CPU s per million events: nodes together, simulator", "%.3f, %.3f",
-		u.nodesCPU()/events*1e6, u.processesCPU()/events*1e6)
+		u.nodesCPU/events*1e6, u.processesCPU/events*1e6)
 	row("CPU µs per batch: nodes together, simulator", "%.0f, %.0f",
-		u.nodesCPU()/batches*1e6, u.processesCPU()/batches*1e6)
+		u.nodesCPU/batches*1e6, u.processesCPU/batches*1e6)
 	row("CPU usage of each node; of the simulator; machine idle", "%s; %s; %s",
-		b.nodesBusy(u), percent(busy(u.processesCPU(), u.seconds, b.simulatorCPUs)), percent(u.idle))
+		b.nodesBusy(u), percent(busy(u.processesCPU, u.seconds, b.simulatorCPUs)), percent(u.idle))
 	row("bytes on disk per byte stored, one replica, Raft included", "%.2f", b.diskUsage()/nodes/bytes)
 	row("bytes written to disk per byte stored, one replica", "%.2f", u.written/nodes/bytes)
 }

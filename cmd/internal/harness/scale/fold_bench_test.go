@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -61,26 +62,20 @@ func BenchmarkAckToFold(b *testing.B) {
 }
 
 func startCluster(b *testing.B, shards int) jetstream.JetStream {
-	dir, ctx := b.TempDir(), b.Context()
-	if err := cluster.Build(ctx, "../../../..", dir, "github.com/nats-io/nats-server/v2", "./cmd/gputap"); err != nil {
-		b.Fatal(err)
-	}
-	list, err := cluster.Nodes(dir, dir+"/nats-server", nodes, fmt.Sprint(16<<30))
+	w, err := cluster.NewWorkspace(b.TempDir(), "bench", io.Discard)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, n := range list {
-		if err := n.Start(); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(n.Kill)
+	b.Cleanup(func() { w.Close(false) })
+	if err := cluster.Build(b.Context(), "../../../..", w.Bin); err != nil {
+		b.Fatal(err)
 	}
-	nc, js, err := cluster.Connect(ctx, cluster.URLs(list))
+	list, err := w.Nodes(nodes, fmt.Sprint(16<<30))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(nc.Close)
-	if err := cluster.InitStreams(ctx, dir+"/gputap", cluster.URLs(list), shards, nodes, 8<<30); err != nil {
+	js, err := w.StartNodes(b.Context(), list, shards, 8<<30)
+	if err != nil {
 		b.Fatal(err)
 	}
 	return js

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
@@ -29,18 +31,17 @@ type hostLoad struct {
 	folded   float64  // events that keep a fold busy for some seconds
 }
 
-var hostLoads = []hostLoad{
-	{"launch", schema.KindLaunch, "launch", []string{schema.OpLaunch.String()}, 200e6},
-	{"alloc", schema.KindMemory, "leak", []string{schema.OpAlloc.String(), schema.OpFree.String()}, 30e6},
+var hostLoads = map[string]hostLoad{
+	"launch": {"launch", schema.KindLaunch, "launch", []string{schema.OpLaunch.String()}, 200e6},
+	"alloc":  {"alloc", schema.KindMemory, "leak", []string{schema.OpAlloc.String(), schema.OpFree.String()}, 30e6},
 }
 
 func loadOf(function string) (hostLoad, error) {
-	for _, l := range hostLoads {
-		if l.function == function {
-			return l, nil
-		}
+	l, known := hostLoads[function]
+	if !known {
+		return l, fmt.Errorf("unknown call %q; use launch or alloc", function)
 	}
-	return hostLoad{}, fmt.Errorf("unknown call %q; use launch or alloc", function)
+	return l, nil
 }
 
 const (
@@ -59,14 +60,14 @@ var windows = []int{0, 1, 64}
 type hostRun struct {
 	*bench
 	hostLoad
-	url         string // of the node that leads the stream, to which all connect
-	stream      jetstream.Stream
-	acks        *acks
-	producer    *cluster.Process
-	metrics     string
-	first, last uint64 // sequences of the producer's latest pass
-	called      float64
-	passes      map[int][]pass // by window
+	url      string // of the node that leads the stream, to which all connect
+	stream   jetstream.Stream
+	lastAck  *atomic.Pointer[time.Time]
+	producer *cluster.Process
+	metrics  string // its address
+	first    uint64 // sequence of the producer's latest pass
+	called   float64
+	passes   map[int][]pass // by window
 }
 
 // host measures one load: from a host to NATS, and from there to a fold.
@@ -80,10 +81,14 @@ func (b *bench) host(ctx context.Context, load hostLoad) (err error) {
 			h.url = "nats://" + n.Addr
 		}
 	}
-	if h.acks, err = watchAcks(h.url); err != nil {
+	nc, err := nats.Connect(h.url)
+	if err != nil {
 		return err
 	}
-	defer h.acks.nc.Close()
+	defer nc.Close()
+	if h.lastAck, err = watchAcks(nc); err != nil {
+		return err
+	}
 	if err := h.startProducer(ctx); err != nil {
 		return err
 	}
@@ -101,22 +106,21 @@ func (b *bench) host(ctx context.Context, load hostLoad) (err error) {
 }
 
 func (h *hostRun) startProducer(ctx context.Context) error {
-	ports, err := cluster.FreePorts(1)
+	addrs, err := cluster.FreeAddrs(1)
 	if err != nil {
 		return err
 	}
-	addr := "127.0.0.1:" + strconv.Itoa(ports[0])
-	h.metrics = "http://" + addr + "/metrics"
+	h.metrics = addrs[0]
 	h.producer = &cluster.Process{Name: "producer-" + h.function, CPUs: h.simulatorCPUs, Args: []string{
 		"/usr/bin/env", "GOMAXPROCS=", h.Program("gputap-producer"), // the producer sets GOMAXPROCS itself
-		"--nats.url", h.url, "--metrics.addr", addr, "--producer.cluster", hostCluster, "--producer.host", hostName,
-		"--features", h.kind.String(), "--library", h.stub(),
+		"--nats.url", h.url, "--metrics.addr", h.metrics, "--library", h.stub(), "--features", h.kind.String(),
+		"--producer.cluster", hostCluster, "--producer.host", hostName,
 		"--producer.ring_bytes", strconv.Itoa(2 * hostRing * max(2, runtime.NumCPU())),
 		"--producer.heartbeat", "24h",
 		"--producer.batch_age", "5ms", // how long the last events of a pass wait for more
 		"--filter.comm", workload,
 	}}
-	if err := h.start(h.producer); err != nil {
+	if err := h.Start(h.producer); err != nil {
 		return err
 	}
 	return cluster.Until(ctx, startLimit, func() error {
@@ -161,18 +165,14 @@ func (h *hostRun) rounds(ctx context.Context) error {
 
 // multiply stores the producer's messages again as those of other hosts, until a fold takes long enough to be measured.
 func (h *hostRun) multiply(ctx context.Context) error {
-	_, last, err := h.storedOf(ctx)
-	if err != nil {
-		return err
-	}
 	copies := 1
 	for ; float64(copies)*h.called < max(h.folded, h.hostEvents) && copies < 1000; copies++ {
 		host := fmt.Sprintf("%s%03d", strings.TrimSuffix(hostName, "000"), copies)
-		messages, err := loadMessages(ctx, h.js, 1, last, h.subject(hostName), h.subject(host), host)
+		messages, err := loadMessages(ctx, h.js, 1, h.subject(hostName), h.subject(host), host)
 		if err != nil {
 			return err
 		}
-		if err := publishAll(ctx, h.nc, messages, slices.Max(windows)); err != nil {
+		if err := publishAll(ctx, h.js.Conn(), messages, slices.Max(windows)); err != nil {
 			return err
 		}
 	}
@@ -189,30 +189,22 @@ func (h *hostRun) print() {
 		if window > 0 {
 			name = fmt.Sprintf("raw publisher of the same bytes, %d in flight", window)
 		}
-		list := h.passes[window]
-		values := func(value func(p *pass) float64) (all []float64) {
-			for i := range list {
-				all = append(all, value(&list[i]))
-			}
-			return all
+		var rates, ratios, events, bytes, own, nodes []float64
+		for i, p := range h.passes[window] {
+			rates = append(rates, p.rate()/1e6)
+			ratios = append(ratios, h.passes[0][i].rate()/p.rate())
+			events = append(events, p.events/p.Messages)
+			bytes = append(bytes, p.Bytes/p.Messages)
+			own = append(own, p.processesCPU/p.events*1e6)
+			nodes = append(nodes, p.nodesCPU/p.events*1e6)
 		}
-		rates, ratio := values((*pass).rate), ""
+		ratio := ""
 		if window > 0 {
-			var ratios []float64
-			for i := range list {
-				ratios = append(ratios, h.passes[0][i].rate()/list[i].rate())
-			}
 			ratio = summary("%.2f", ratios)
 		}
-		for i := range rates {
-			rates[i] /= 1e6
-		}
 		f := fmt.Sprintf
-		table.Row(name, summary("%.2f", rates), ratio,
-			f("%.0f, %.0f", median(values(func(p *pass) float64 { return p.events / p.Messages })),
-				median(values(func(p *pass) float64 { return p.Bytes / p.Messages }))),
-			f("%.3f", median(values(func(p *pass) float64 { return p.processesCPU() / p.events * 1e6 }))),
-			f("%.3f", median(values(func(p *pass) float64 { return p.nodesCPU() / p.events * 1e6 }))))
+		table.Row(name, summary("%.2f", rates), ratio, f("%.0f, %.0f", median(events), median(bytes)),
+			f("%.3f", median(own)), f("%.3f", median(nodes)))
 	}
 }
 

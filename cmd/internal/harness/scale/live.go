@@ -69,7 +69,7 @@ func (b *bench) live(ctx context.Context, rate float64) error {
 			return err
 		}
 	}
-	stats, err := stopSimulator(p)
+	stats, err := stopSimulator(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (b *bench) printLive(alone, with *span, s *simulate.Stats) {
 	row := func(what string, cell func(*span) string) { table.Row(what, cell(alone), cell(with)) }
 	row("messages/s", func(s *span) string { return f("%.0f", s.stored/s.seconds) })
 	row("CPU µs per message stored: nodes together, simulator", func(s *span) string {
-		return f("%.1f, %.1f", s.nodesCPU()/s.stored*1e6, s.cpu[0]/s.stored*1e6)
+		return f("%.1f, %.1f", s.nodesCPU/s.stored*1e6, s.cpu[0]/s.stored*1e6)
 	})
 	row("bytes per message: into the nodes, out of them", func(s *span) string {
 		return f("%.0f, %.0f", s.in/s.stored, s.out/s.stored)

@@ -1,3 +1,17 @@
+// Command scale measures how far gputap scales on one machine, with real processes: three nats-server nodes with three
+// replicas of everything, simulated hosts, and consumer instances with a CPU each. It prints the tables of
+// docs/measurements.
+//
+// The fill phase stores events as fast as possible. The backlog phase folds the stored events with some instances of a
+// fold, and has no-op consumers read the same messages before and after, as a baseline. The live phase has the hosts
+// publish at a fixed rate, in batches as small as producers make them, first without consumers and then with.
+//
+// The flag -host-events measures one real host instead, on one shard: a producer that reads a full ring until the last
+// batch is acked, and in turn raw publishers of the same bytes on the same CPUs and to the same node; then a fold and a
+// no-op consumer. The producer is stopped (SIGSTOP) while a program calls the stub driver, so that the ring fills. All
+// connect to the node that leads the stream, where a raw publisher is fastest.
+//
+// CPU times are those of whole processes, over the span of the counters that they are divided by.
 package main
 
 import (
@@ -51,7 +65,7 @@ func main() {
 
 func parse(args []string) (o options, err error) {
 	o.nodeCPUs, o.instanceCPUs = make([][]int, nodes), [][]int{{0}, {1}}
-	o.liveRates, o.hostLoads = []float64{100e3}, hostLoads[:1]
+	o.liveRates, o.hostLoads = []float64{100e3}, []hostLoad{hostLoads["launch"]}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "directory of all programs; empty: build them")
 	flags.StringVar(&o.dir, "dir", "",
@@ -153,7 +167,7 @@ func run(ctx context.Context, o options) error {
 	}
 	b := &bench{Workspace: w, options: o}
 	err = b.measure(ctx)
-	b.close(err != nil)
+	b.Close(err != nil && ctx.Err() == nil)
 	return err
 }
 

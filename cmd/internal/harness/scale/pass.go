@@ -3,13 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -49,7 +46,7 @@ func (h *hostRun) trace(ctx context.Context) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, first, err := h.storedOf(ctx)
+	messages, last, err := h.storedOf(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +65,14 @@ func (h *hostRun) trace(ctx context.Context) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, last, err := h.storedOf(ctx)
+	all, _, err := h.storedOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.first, h.last, h.called = first+1, last, h.called+hostRound
+	h.first, h.called = last+1, h.called+hostRound
 	const bytes = "gputap_producer_published_bytes_total"
 	return &pass{use: u, events: hostRound, published: published{
-		Seconds:  h.acks.last.Load().Sub(began).Seconds(),
+		Seconds:  h.lastAck.Load().Sub(began).Seconds(),
 		Messages: all - messages, Bytes: after.Sum(bytes) - before.Sum(bytes),
 	}}, nil
 }
@@ -99,10 +96,10 @@ func (h *hostRun) call(ctx context.Context) error {
 			filepath.Join(h.stubs, workload), "bench", h.function, "--count", strconv.Itoa(hostRound / len(h.ops)),
 		},
 	}
-	if err := h.start(w); err != nil {
+	if err := h.Start(w); err != nil {
 		return err
 	}
-	return h.wait(ctx, w)
+	return w.Wait(ctx)
 }
 
 // done waits until the producer has published everything. It reads the producer's metrics only after no ack has arrived
@@ -112,7 +109,7 @@ func (h *hostRun) done(ctx context.Context, before scrape.Page, began time.Time)
 		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(h.producer)); err != nil {
 			return nil, err
 		}
-		if time.Since(began) < quietTime || time.Since(*h.acks.last.Load()) < quietTime {
+		if time.Since(began) < quietTime || time.Since(*h.lastAck.Load()) < quietTime {
 			continue
 		}
 		page, err := h.page()
@@ -134,67 +131,18 @@ func (h *hostRun) done(ctx context.Context, before scrape.Page, began time.Time)
 	}
 }
 
-// publishRaw is a pass of a raw publisher, whose messages are then purged.
-func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	to := strings.TrimSuffix(h.subject(hostName), h.kind.String()) + "raw"
-	p := &cluster.Process{Name: "publish", CPUs: h.simulatorCPUs, Out: h.Path("publish.out"), Args: []string{
-		self, "publish", h.url, fmt.Sprint(h.first), fmt.Sprint(h.last), h.subject(hostName), to, fmt.Sprint(window),
-	}}
-	if err := h.start(p); err != nil {
-		return nil, err
-	}
-	for text := []byte{}; !strings.HasPrefix(string(text), "ready"); text, _ = os.ReadFile(p.Out) {
-		if err := errors.Join(cluster.Sleep(ctx, quietTime/10), cluster.CheckRunning(p)); err != nil {
-			return nil, err
-		}
-	}
-	u, err := h.using(func() error {
-		p.Signal(syscall.SIGUSR1)
-		return h.wait(ctx, p)
-	}, p)
-	if err != nil {
-		return nil, err
-	}
-	result := &pass{use: u, events: hostRound}
-	text, err := os.ReadFile(p.Out)
-	if err == nil {
-		err = json.Unmarshal([]byte(strings.TrimPrefix(string(text), "ready")), &result.published)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the result of a raw publisher: %w", err)
-	}
-	return result, h.stream.Purge(ctx, jetstream.WithPurgeSubject(to))
-}
-
-// acks knows when the producer received its last ack: a separate subscriber receives every ack that the producer
-// receives. A message's own timestamp would not do: the leader sets it before the message is replicated.
-type acks struct {
-	nc   *nats.Conn
-	last atomic.Pointer[time.Time]
-}
-
-func watchAcks(url string) (*acks, error) {
-	nc, err := nats.Connect(url)
-	if err != nil {
-		return nil, err
-	}
-	a := &acks{nc: nc}
-	a.last.Store(&time.Time{})
-	_, err = nc.Subscribe("_INBOX."+hostCluster+".>", func(m *nats.Msg) {
+// watchAcks returns the time at which the producer received its last ack: a separate subscriber receives every ack that
+// the producer receives. A message's own timestamp would not do: the leader sets it before the message is replicated.
+func watchAcks(nc *nats.Conn) (*atomic.Pointer[time.Time], error) {
+	last := &atomic.Pointer[time.Time]{}
+	last.Store(&time.Time{})
+	_, err := nc.Subscribe("_INBOX."+hostCluster+".>", func(m *nats.Msg) {
 		if now := time.Now(); bytes.Contains(m.Data, []byte(schema.StreamName(0))) {
-			a.last.Store(&now)
+			last.Store(&now)
 		}
 	})
-	if err == nil {
-		err = nc.Flush()
-	}
-	if err != nil {
-		nc.Close()
+	if err := errors.Join(err, nc.Flush()); err != nil {
 		return nil, fmt.Errorf("watch acks: %w", err)
 	}
-	return a, nil
+	return last, nil
 }

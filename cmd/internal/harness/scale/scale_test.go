@@ -68,7 +68,8 @@ gputap_memory_live_bytes{hostname="h"} 9
 		_, _ = w.Write([]byte(page))
 	}))
 	defer server.Close()
-	got, err := (&bench{}).sample(&instances{urls: []string{server.URL, server.URL}})
+	addr := server.Listener.Addr().String()
+	got, err := (&bench{}).sample(&instances{addrs: []string{addr, addr}})
 	want := counters{messages: 210, rejected: 4, events: 2_000_010, missing: 14, lag: 24, leases: 8}
 	if err != nil || got.counters != want {
 		t.Fatalf("got %+v, %v, want %+v", got.counters, err, want)

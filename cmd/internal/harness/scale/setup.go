@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
@@ -28,37 +27,28 @@ type bench struct {
 	options
 	stubs   string // directory of the stub driver and its workload
 	nodes   []*cluster.Node
-	others  []*cluster.Process
-	nc      *nats.Conn
 	js      jetstream.JetStream
 	streams []jetstream.Stream // of the shards
 }
 
 // startNodes starts the cluster, creates the streams and waits until each has a leader.
 func (b *bench) startNodes(ctx context.Context) (err error) {
-	if b.Bin, b.stubs = b.bin, b.bin; b.bin == "" {
-		b.Bin, b.stubs = b.Path("bin"), "bin" // of the tree
-		if err := cluster.Build(ctx, ".", b.Bin, "github.com/nats-io/nats-server/v2", "./cmd/gputap",
-			"./cmd/gputap-leak", "./cmd/gputap-launch", "./cmd/gputap-producer"); err != nil {
-			return err
-		}
+	b.stubs = "bin" // of the tree
+	if b.bin != "" {
+		b.Bin, b.stubs = b.bin, b.bin
+	} else if err := cluster.Build(ctx, ".", b.Bin); err != nil {
+		return err
 	}
 	// More room than needed: an event takes some 15 bytes, or more in small batches, which are kept for a few spans.
 	live := slices.Max(b.liveRates) * (10*b.liveSpan.Seconds() + 100) * 40
 	most := int64(max(b.events*60, 2*b.hostEvents*60, live)) + 4<<30
-	if b.nodes, err = cluster.Nodes(b.Dir, b.Program("nats-server"), nodes, fmt.Sprint(2*most)); err != nil {
+	if b.nodes, err = b.Nodes(nodes, fmt.Sprint(2*most)); err != nil {
 		return err
 	}
 	for i, n := range b.nodes {
 		n.CPUs, n.Env = b.nodeCPUs[i], []string{"GOGC=" + strconv.Itoa(b.nodeGOGC)}
-		if err := n.Start(); err != nil {
-			return err
-		}
 	}
-	if b.nc, b.js, err = cluster.Connect(ctx, b.urls()); err != nil {
-		return err
-	}
-	if err := cluster.InitStreams(ctx, b.Program("gputap"), b.urls(), b.shards, nodes, most); err != nil {
+	if b.js, err = b.StartNodes(ctx, b.nodes, b.shards, most); err != nil {
 		return err
 	}
 	for shard := range b.shards {
@@ -81,39 +71,6 @@ func (b *bench) startNodes(ctx context.Context) (err error) {
 }
 
 func (b *bench) urls() string { return cluster.URLs(b.nodes) }
-
-// start starts a process. close kills it if it still runs then.
-func (b *bench) start(p *cluster.Process) error {
-	p.Dir = b.Dir
-	b.others = append(b.others, p)
-	return p.Start()
-}
-
-// wait waits until a process has ended with status 0.
-func (b *bench) wait(ctx context.Context, p *cluster.Process) error {
-	for p.Running() {
-		if err := cluster.Sleep(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	if err := p.Err(); err != nil {
-		return fmt.Errorf("%s: %w: see %s", p.Name, err, p.Log())
-	}
-	return nil
-}
-
-func (b *bench) close(keep bool) {
-	if b.nc != nil {
-		b.nc.Close()
-	}
-	for _, p := range b.others {
-		p.Kill()
-	}
-	for _, n := range b.nodes {
-		n.Kill()
-	}
-	b.Close(keep)
-}
 
 // stored returns how many messages the shards have ever stored. A busy node may answer late.
 func (b *bench) stored(ctx context.Context) (sum float64, err error) {

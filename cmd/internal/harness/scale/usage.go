@@ -83,30 +83,23 @@ type use struct {
 	in, out float64        // bytes of all nodes, also from and to each other
 	written float64        // bytes that the nodes wrote to disks
 	idle    float64        // fraction of all CPUs
+
+	processesCPU, nodesCPU float64 // seconds of all together
 }
 
 func (a reading) until(b reading) use {
 	u := use{seconds: b.at.Sub(a.at).Seconds(), in: b.in - a.in, out: b.out - a.out}
 	for i := range b.processes {
 		u.cpu = append(u.cpu, (b.processes[i].CPU - a.processes[i].CPU).Seconds())
+		u.processesCPU += u.cpu[i]
 	}
 	for i := range b.nodes {
 		u.nodes[i] = (b.nodes[i].CPU - a.nodes[i].CPU).Seconds()
+		u.nodesCPU += u.nodes[i]
 		u.written += float64(b.nodes[i].Written - a.nodes[i].Written)
 	}
 	u.idle = (b.idle - a.idle) / max(b.time-a.time, 1)
 	return u
-}
-
-func (u *use) nodesCPU() float64 { return sum(u.nodes[:]) }
-
-func (u *use) processesCPU() float64 { return sum(u.cpu) }
-
-func sum(list []float64) (all float64) {
-	for _, v := range list {
-		all += v
-	}
-	return all
 }
 
 // busy returns the fraction of its CPUs that something used.

@@ -5,19 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Page is a metrics page: series by metric name.
-type Page map[string][]Series
-
-// Series is one line of a page.
-type Series struct {
-	Labels string // as written, without the braces
-	Value  float64
-}
+// Page is a metrics page: values by series, which are metric names with the labels as written.
+type Page map[string]float64
 
 // client asks for no compression, which would cost the measured process CPU time.
 var client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 30 * time.Second}
@@ -36,8 +31,10 @@ func Body(url string) ([]byte, error) {
 	return body, err
 }
 
-// Get reads the metrics of a page whose names begin with prefix. It parses no other line: a page may be long.
-func Get(url, prefix string) (Page, error) {
+// Get reads the metrics of a process that listens on addr, if their names begin with prefix. It parses no other line: a
+// page may be long.
+func Get(addr, prefix string) (Page, error) {
+	url := "http://" + addr + "/metrics"
 	body, err := Body(url)
 	if err != nil {
 		return nil, err
@@ -61,8 +58,7 @@ func parse(text, prefix string) (Page, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %q: %w", line, err)
 		}
-		name, labels, _ := strings.Cut(line[:at], "{")
-		page[name] = append(page[name], Series{strings.TrimSuffix(labels, "}"), v})
+		page[line[:at]] = v
 	}
 	return page, nil
 }
@@ -70,22 +66,12 @@ func parse(text, prefix string) (Page, error) {
 // Sum adds up the series of a metric that have one of the label values, or all series if none is given. A metric that
 // is not on the page adds up to 0.
 func (p Page) Sum(name string, values ...string) (total float64) {
-	for _, s := range p[name] {
-		wanted := len(values) == 0
-		for _, v := range values {
-			wanted = wanted || strings.Contains(s.Labels, strconv.Quote(v))
-		}
-		if wanted {
-			total += s.Value
+	for series, v := range p {
+		metric, labels, _ := strings.Cut(series, "{")
+		has := func(value string) bool { return strings.Contains(labels, strconv.Quote(value)) }
+		if metric == name && (len(values) == 0 || slices.ContainsFunc(values, has)) {
+			total += v
 		}
 	}
 	return total
-}
-
-// Require is Sum for a metric that must be on the page.
-func (p Page) Require(name string) (float64, error) {
-	if len(p[name]) == 0 {
-		return 0, fmt.Errorf("metric %s is not on the page", name)
-	}
-	return p.Sum(name), nil
 }

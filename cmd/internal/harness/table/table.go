@@ -2,6 +2,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -22,15 +23,9 @@ func Row(cells ...string) { fmt.Printf("| %s |\n", strings.Join(cells, " | ")) }
 // Machine describes this machine, and names the day of the measurement.
 func Machine() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
-	model, cpus := "unknown CPU", 0
-	for line := range strings.Lines(string(text)) {
-		switch key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) {
-		case "processor":
-			cpus++
-		case "model name":
-			model = strings.TrimSpace(value)
-		}
-	}
+	cpus := strings.Count(string(text), "processor\t:")
+	_, model, _ := strings.Cut(string(text), "model name\t: ")
+	model, _, _ = strings.Cut(cmp.Or(model, "unknown CPU"), "\n")
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s", time.Now().Format(time.DateOnly), cpus, model,
 		strings.TrimSpace(string(release)), runtime.Version())
