@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -111,21 +112,13 @@ func (c ConsumerSections) Sections() (NATS, Consumer, Metrics, Log) {
 }
 
 // Validate names the first key with a wrong value.
-func (c ConsumerSections) Validate() error { return first(c.NATS, c.Consumer, c.Log) }
-
-// Validate names the first key with a wrong value.
-func (c ProducerCommand) Validate() error { return first(c.NATS, c.Producer, c.Log) }
-
-// Validate names the first key with a wrong value.
-func (c LeakCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"leak.keep_ended", c.Leak.KeepEnded})
+func (c ConsumerSections) Validate() error {
+	return cmp.Or(c.NATS.Validate(), c.Consumer.Validate(), c.Log.Validate())
 }
 
 // Validate names the first key with a wrong value.
-func (c AnomalyCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"anomaly.warmup", c.Anomaly.Warmup},
-		notNegative{"anomaly.alloc_size_cooldown", c.Anomaly.AllocSizeCooldown},
-		notNegative{"anomaly.oom_cooldown", c.Anomaly.OOMCooldown})
+func (c ProducerCommand) Validate() error {
+	return cmp.Or(c.NATS.Validate(), c.Producer.Validate(), c.Log.Validate())
 }
 
 // Validate names the first key with a wrong value.
@@ -133,33 +126,5 @@ func (c LaunchCommand) Validate() error {
 	if c.Launch.MaxKernels < 1 {
 		return fmt.Errorf("launch.max_kernels: %d is too small; use 1 or more", c.Launch.MaxKernels)
 	}
-	return first(c.ConsumerSections, notNegative{"launch.keep", c.Launch.Keep})
-}
-
-// Validate names the first key with a wrong value.
-func (c BandwidthCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
-}
-
-type validator interface{ Validate() error }
-
-func first(sections ...validator) error {
-	for _, s := range sections {
-		if err := s.Validate(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type notNegative struct {
-	key   string
-	value time.Duration
-}
-
-func (n notNegative) Validate() error {
-	if n.value < 0 {
-		return fmt.Errorf("%s: %s is negative; use 0 or more", n.key, n.value)
-	}
-	return nil
+	return c.ConsumerSections.Validate()
 }

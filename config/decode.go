@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -21,7 +22,17 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	if err != nil {
 		return cfg, keyed(err)
 	}
-	return cfg, cfg.Validate()
+	return cfg, cmp.Or(cfg.Validate(), checkDurations(cfg))
+}
+
+// checkDurations names the first key with a negative duration.
+func checkDurations(cfg any) (err error) {
+	eachKey(reflect.ValueOf(cfg), "", func(key, _ string, value any) {
+		if d, ok := value.(time.Duration); ok && d < 0 && err == nil {
+			err = fmt.Errorf("%s: %s is negative; use 0 or more", key, d)
+		}
+	})
+	return err
 }
 
 // keyed reduces the decoder's list of errors to the first, which it begins with the key.

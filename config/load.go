@@ -23,6 +23,9 @@ const envPrefix = "GPUTAP_"
 // ErrHelp is returned after help or the configuration was printed on request.
 var ErrHelp = pflag.ErrHelp
 
+// validator is a configuration that names the first key with a wrong value.
+type validator interface{ Validate() error }
+
 // Load reads a program's configuration. args is the command line without the program's name.
 func Load[T validator](name string, args []string, defaults T) (T, error) {
 	var none T

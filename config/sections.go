@@ -48,8 +48,6 @@ func (c Consumer) Validate() error {
 	case c.PullMaxBytes < 2*maxBatchBytes:
 		return fmt.Errorf("consumer.pull_max_bytes: %s is too small; use at least %s, the size of two of the largest "+
 			"messages", c.PullMaxBytes, 2*maxBatchBytes)
-	case c.DisplayInterval < 0:
-		return fmt.Errorf("consumer.display_interval: %s is negative; use 0 or more", c.DisplayInterval)
 	}
 	_, _, err := c.Begin()
 	return err
