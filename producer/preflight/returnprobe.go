@@ -29,14 +29,14 @@ var ReturnProbes = sync.OnceValue(tryReturnProbe)
 var errKilled = errors.New("a signal ended the confined child")
 
 func tryReturnProbe() error {
-	if !linuxAtLeast(6, 11) || probedAddress() == 0 {
+	if !LinuxAtLeast(6, 11) || probedAddress() == 0 {
 		return nil
 	}
 	err := probeConfinedChild()
 	switch {
 	case errors.Is(err, errKilled):
 		return fmt.Errorf("%w on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
-	case err == nil, linuxAtLeast(6, 14):
+	case err == nil, LinuxAtLeast(6, 14):
 		return nil
 	}
 	return fmt.Errorf("%w: cannot exclude it on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
@@ -109,8 +109,8 @@ func fileOffset(path string, address uint64) (uint64, error) {
 	return 0, fmt.Errorf("%s has nothing at %#x", path, address)
 }
 
-// linuxAtLeast compares with the running Linux. A release that cannot be parsed counts as new.
-func linuxAtLeast(major, minor int) bool {
+// LinuxAtLeast compares with the running Linux. A release that cannot be parsed counts as new.
+func LinuxAtLeast(major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(bpf.Release(), "%d.%d", &a, &b); err != nil {
 		return true
