@@ -43,7 +43,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	}
 	c.Name = cmp.Or(c.Name, p.Name)
 	c.InboxPrefix = cmp.Or(c.InboxPrefix, nats.InboxPrefix+schema.Token(p.Name))
-	l := newLink(c, p.Log)
+	l := &link{c: c, log: p.Log, logged: map[string]bool{}}
 	p.mu.Lock()
 	p.links = append(p.links, l)
 	p.mu.Unlock()

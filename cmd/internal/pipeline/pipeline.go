@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -220,17 +221,13 @@ func (p *Pipeline) Lost() map[string]uint64 {
 	lost := map[string]uint64{}
 	for _, c := range p.consumers {
 		for cause, n := range c.Lost() {
-			if n > 0 {
-				lost[schema.Loss(cause).String()] = max(lost[schema.Loss(cause).String()], n)
-			}
+			name := schema.Loss(cause).String()
+			lost[name] = max(lost[name], n)
 		}
 		s := c.Stats()
-		for cause, n := range map[string]uint64{"missing_batches": s.Missing, "invalid_batches": s.Invalid +
-			s.Refused} {
-			if n > 0 {
-				lost[cause] += n
-			}
-		}
+		lost["missing_batches"] += s.Missing
+		lost["invalid_batches"] += s.Invalid + s.Refused
 	}
+	maps.DeleteFunc(lost, func(_ string, n uint64) bool { return n == 0 })
 	return lost
 }
