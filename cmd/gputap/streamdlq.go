@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -202,10 +203,7 @@ func (r *letterReader) run(ctx context.Context) error {
 			return fmt.Errorf("read the dead letters: %w", err)
 		}
 		r.log.Warn("cannot read the dead letters; retrying", "err", err)
-		select {
-		case <-time.After(retryTime):
-		case <-ctx.Done():
-		}
+		bus.Sleep(ctx, retryTime)
 	}
 }
 

@@ -22,13 +22,11 @@ var ErrReturnProbes = errors.New("return probes kill programs that seccomp confi
 const ReturnProbeRemedy = "update to Linux 6.12.14, 6.13.3, 6.14 or newer; " +
 	"where no confined program uses CUDA set --unsafe-return-probes"
 
-// ReturnProbes tries a return probe on a confined child, once per process. It returns nil when return probes are safe.
-var ReturnProbes = sync.OnceValue(tryReturnProbe)
-
 // errKilled says that a signal ended the confined child.
 var errKilled = errors.New("a signal ended the confined child")
 
-func tryReturnProbe() error {
+// ReturnProbes tries a return probe on a confined child, once per process. It returns nil when return probes are safe.
+var ReturnProbes = sync.OnceValue(func() error {
 	if !LinuxAtLeast(6, 11) || probedAddress() == 0 {
 		return nil
 	}
@@ -40,7 +38,7 @@ func tryReturnProbe() error {
 		return nil
 	}
 	return fmt.Errorf("%w: cannot exclude it on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
-}
+})
 
 // probeConfinedChild attaches a return probe to the function probed of this program, and lets a child call it under a
 // seccomp filter. It succeeds only if the child survives and the probe was hit. The probe is on all processes that run

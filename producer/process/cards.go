@@ -1,8 +1,6 @@
 package process
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,8 +30,8 @@ func cards(dir string) []Card {
 			continue
 		}
 		var c Card
-		for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-			key, value, _ := strings.Cut(lines.Text(), ":")
+		for line := range strings.Lines(string(b)) {
+			key, value, _ := strings.Cut(line, ":")
 			value = strings.TrimSpace(value)
 			switch strings.TrimSpace(key) {
 			case "Model":
@@ -95,8 +93,8 @@ func environment(pid uint32, name string) (value string, set, readable bool) {
 	if err != nil {
 		return "", false, false
 	}
-	for entry := range bytes.SplitSeq(b, []byte{0}) {
-		if key, v, ok := strings.Cut(string(entry), "="); ok && key == name {
+	for entry := range strings.SplitSeq(string(b), "\x00") {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
 			return v, true, true
 		}
 	}
@@ -105,20 +103,13 @@ func environment(pid uint32, name string) (value string, set, readable bool) {
 
 // openMinors returns the minor numbers of the GPUs whose device file a process has open.
 func openMinors(pid uint32) []uint32 {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	var minors []uint32
-	for _, f := range files {
-		target, err := os.Readlink(filepath.Join(dir, f.Name()))
-		if err != nil {
-			continue
-		}
-		number, ok := strings.CutPrefix(filepath.Base(target), "nvidia")
+	for _, file := range files {
+		target, _ := os.Readlink(file) // "" for a file that was closed meanwhile
+		number, ok := strings.CutPrefix(target, "/dev/nvidia")
 		minor, err := strconv.ParseUint(number, 10, 32)
-		if ok && err == nil && strings.HasPrefix(target, "/dev/") && !slices.Contains(minors, uint32(minor)) {
+		if ok && err == nil && !slices.Contains(minors, uint32(minor)) {
 			minors = append(minors, uint32(minor))
 		}
 	}
