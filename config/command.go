@@ -46,14 +46,8 @@ type BandwidthCommand struct {
 	Bandwidth        Bandwidth `koanf:"bandwidth"`
 }
 
-// Default addresses of /metrics: one port for each program, so that all may run on one machine.
-const (
-	producerMetrics  = "127.0.0.1:9440"
-	leakMetrics      = "127.0.0.1:9441"
-	anomalyMetrics   = "127.0.0.1:9442"
-	launchMetrics    = "127.0.0.1:9443"
-	bandwidthMetrics = "127.0.0.1:9444"
-)
+// producerMetrics is the default address of /metrics of gputap-producer and gputap run.
+const producerMetrics = "127.0.0.1:9440"
 
 // keepIdle is how long folds keep a process after its last event or its end.
 const keepIdle = time.Hour
@@ -70,32 +64,34 @@ func DefaultProducerCommand() ProducerCommand {
 	}
 }
 
-func defaultConsumer(metrics string) ConsumerSections {
+// defaultConsumer returns the sections of a consumer. Each program has its own port for /metrics, so that all may run on
+// one machine.
+func defaultConsumer(port int) ConsumerSections {
 	return ConsumerSections{
 		NATS:     defaultNATS,
 		Consumer: Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20},
-		Metrics:  Metrics{Addr: metrics}, Log: defaultLog,
+		Metrics:  Metrics{Addr: fmt.Sprint("127.0.0.1:", port)}, Log: defaultLog,
 	}
 }
 
 // DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
-	return LeakCommand{defaultConsumer(leakMetrics), Leak{KeepEnded: keepIdle}}
+	return LeakCommand{defaultConsumer(9441), Leak{KeepEnded: keepIdle}}
 }
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
-	return AnomalyCommand{defaultConsumer(anomalyMetrics), Anomaly{OOMCooldown: 15 * time.Minute}}
+	return AnomalyCommand{defaultConsumer(9442), Anomaly{OOMCooldown: 15 * time.Minute}}
 }
 
 // DefaultLaunchCommand returns the configuration without any file, variable or flag.
 func DefaultLaunchCommand() LaunchCommand {
-	return LaunchCommand{defaultConsumer(launchMetrics), Launch{Keep: keepIdle, MaxKernels: 10_000}}
+	return LaunchCommand{defaultConsumer(9443), Launch{Keep: keepIdle, MaxKernels: 10_000}}
 }
 
 // DefaultBandwidthCommand returns the configuration without any file, variable or flag.
 func DefaultBandwidthCommand() BandwidthCommand {
-	return BandwidthCommand{defaultConsumer(bandwidthMetrics), Bandwidth{Keep: keepIdle}}
+	return BandwidthCommand{defaultConsumer(9444), Bandwidth{Keep: keepIdle}}
 }
 
 // commands returns the defaults of all programs.
@@ -111,17 +107,14 @@ func (c ConsumerSections) Sections() (NATS, Consumer, Metrics, Log) {
 	return c.NATS, c.Consumer, c.Metrics, c.Log
 }
 
-// Validate names the first key with a wrong value.
 func (c ConsumerSections) Validate() error {
 	return cmp.Or(c.NATS.Validate(), c.Consumer.Validate(), c.Log.Validate())
 }
 
-// Validate names the first key with a wrong value.
 func (c ProducerCommand) Validate() error {
 	return cmp.Or(c.NATS.Validate(), c.Producer.Validate(), c.Log.Validate())
 }
 
-// Validate names the first key with a wrong value.
 func (c LaunchCommand) Validate() error {
 	if c.Launch.MaxKernels < 1 {
 		return fmt.Errorf("launch.max_kernels: %d is too small; use 1 or more", c.Launch.MaxKernels)

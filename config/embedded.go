@@ -38,7 +38,6 @@ func DefaultRunCommand() RunCommand {
 	}
 }
 
-// Validate names the first key with a wrong value.
 func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }
 
 // Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is

@@ -14,19 +14,16 @@ import (
 func checkKeys(k *koanf.Koanf) error {
 	known := slices.Sorted(maps.Values(known().keys))
 	for _, key := range k.Keys() {
-		if !slices.Contains(known, key) {
-			return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), suggestion(key, known))
+		if slices.Contains(known, key) {
+			continue
 		}
+		hint := "--help lists the keys"
+		if nearest := Nearest(key, known); nearest != "" {
+			hint = "did you mean " + nearest + "?"
+		}
+		return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), hint)
 	}
 	return nil
-}
-
-// suggestion names the nearest key if it is close.
-func suggestion(key string, known []string) string {
-	if nearest := Nearest(key, known); nearest != "" {
-		return fmt.Sprintf("did you mean %s?", nearest)
-	}
-	return "--help lists the keys"
 }
 
 // Nearest returns the known word that differs from word by a typing mistake, or "". One edit is allowed, or two if the

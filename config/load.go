@@ -23,7 +23,7 @@ const envPrefix = "GPUTAP_"
 // ErrHelp is returned after help or the configuration was printed on request.
 var ErrHelp = pflag.ErrHelp
 
-// validator is a configuration that names the first key with a wrong value.
+// validator is a program's configuration or a section of it. Validate names the first key with a wrong value.
 type validator interface{ Validate() error }
 
 // Load reads a program's configuration. args is the command line without the program's name.
@@ -70,7 +70,6 @@ type busCommand struct {
 	NATS NATS `koanf:"nats"`
 }
 
-// Validate names the first key with a wrong value.
 func (b busCommand) Validate() error {
 	if b.NATS.URL == "" {
 		return fmt.Errorf("--nats.url: empty; set it, or %s, to nats://host:4222", variable("nats.url"))

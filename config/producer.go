@@ -79,7 +79,6 @@ const (
 	minOutbox     = Bytes(64 << 20) // room for the batches in flight of every kind
 )
 
-// Validate names the first key with a wrong value.
 func (p Producer) Validate() error {
 	if _, err := p.Kinds(); err != nil {
 		return err

@@ -34,7 +34,6 @@ func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
 // badInstance matches characters that a key of a NATS bucket cannot have. A dot becomes an underscore.
 var badInstance = regexp.MustCompile(`[^-_/=.a-zA-Z0-9]`)
 
-// Validate names the first key with a wrong value.
 func (c Consumer) Validate() error {
 	switch {
 	case badInstance.MatchString(c.Instance):
@@ -87,7 +86,6 @@ type Log struct {
 	Format string `koanf:"format"`
 }
 
-// Validate names the first key with a wrong value.
 func (l Log) Validate() error {
 	switch l.Level {
 	case "debug", "info", "warn", "error":
