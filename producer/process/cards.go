@@ -64,13 +64,15 @@ func busAddress(s string) string {
 	return s
 }
 
-// visibleTo returns the cards that CUDA_VISIBLE_DEVICES leaves to a process, in the process's own numbering. Like the
-// driver it stops at the first entry that matches no card.
-func visibleTo(all []Card, value string, set bool) []Card {
-	if !set {
+// visibleTo returns the cards that CUDA_VISIBLE_DEVICES in an environment leaves to a process, in the process's own
+// numbering. Like the driver it stops at the first entry that matches no card.
+func visibleTo(all []Card, environment string) (list []Card) {
+	variables := strings.Split(environment, "\x00")
+	set := slices.IndexFunc(variables, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
+	if set < 0 {
 		return all
 	}
-	var list []Card
+	_, value, _ := strings.Cut(variables[set], "=")
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
 		i := slices.IndexFunc(all, func(c Card) bool {
@@ -85,20 +87,6 @@ func visibleTo(all []Card, value string, set bool) []Card {
 		list = append(list, all[i])
 	}
 	return list
-}
-
-// environment reads one variable from the initial environment of a process; readable is false when the process ended.
-func environment(pid uint32, name string) (value string, set, readable bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return "", false, false
-	}
-	for entry := range strings.SplitSeq(string(b), "\x00") {
-		if v, ok := strings.CutPrefix(entry, name+"="); ok {
-			return v, true, true
-		}
-	}
-	return "", false, true
 }
 
 // openMinors returns the minor numbers of the GPUs whose device file a process has open.
