@@ -195,9 +195,12 @@ func foldOf[F fold.Fold](p *Pipeline) (f F, ok bool) {
 	return f, false
 }
 
-// Snapshot reads the folds.
+// Snapshot reads the folds. The process with the most live memory comes first.
 func (p *Pipeline) Snapshot() *Snapshot {
-	s := newSnapshot(p.Lost())
+	s := &Snapshot{
+		Time: time.Now().UTC(), Lost: p.Lost(), Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
+		byID: map[schema.ProcessID]*Process{},
+	}
 	if f, ok := foldOf[*leak.Tracker](p); ok {
 		s.addMemory(f.Report())
 	}
@@ -211,7 +214,9 @@ func (p *Pipeline) Snapshot() *Snapshot {
 		s.addCopies(f.Report())
 	}
 	s.addHosts(p.coverage.Report())
-	s.sort()
+	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
+	})
 	return s
 }
 

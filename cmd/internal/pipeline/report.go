@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
@@ -42,7 +41,9 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 		}
 		writeProcess(out, s, q, top[q.id])
 	}
-	writeAlerts(out, s.Alerts)
+	for _, a := range s.Alerts[max(0, len(s.Alerts)-maxAlerts):] {
+		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
+	}
 	return out.Flush()
 }
 
@@ -235,12 +236,6 @@ func writeCopies(out io.Writer, p *Process) {
 			fmt.Fprintf(out, "   %s of it submitted in %d asynchronous calls", app.Bytes(c.AsyncBytes), c.AsyncCalls)
 		}
 		fmt.Fprintln(out)
-	}
-}
-
-func writeAlerts(out io.Writer, alerts []anomaly.Alert) {
-	for _, a := range alerts[max(0, len(alerts)-maxAlerts):] {
-		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
 	}
 }
 

@@ -3,10 +3,8 @@ package pipeline
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
@@ -17,21 +15,24 @@ import (
 
 const unknown = "unknown"
 
-func newSnapshot(lost map[string]uint64) *Snapshot {
-	return &Snapshot{
-		Time: time.Now().UTC(), Lost: lost, Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
-		byID: map[schema.ProcessID]*Process{},
-	}
-}
-
 // process returns the process that all folds' reports about it are joined in.
 func (s *Snapshot) process(info *process.Info) *Process {
-	p := s.byID[info.ID]
-	if p == nil {
-		p = newProcess(info)
-		s.byID[info.ID] = p
-		s.Processes = append(s.Processes, p)
+	if p := s.byID[info.ID]; p != nil {
+		return p
 	}
+	p := &Process{
+		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
+		Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{}, GPUs: map[string]*GPU{},
+		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
+		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
+		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
+	}
+	if info.Late {
+		p.Evidence = "late"
+	}
+	s.byID[info.ID] = p
+	s.Processes = append(s.Processes, p)
 	return p
 }
 
@@ -72,28 +73,6 @@ func (s *Snapshot) addCopies(report []bandwidth.Process) {
 		p.Recorded += q.Recorded
 		p.Waits = Waits{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
 	}
-}
-
-// sort puts the process with the most live memory first.
-func (s *Snapshot) sort() {
-	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
-	})
-}
-
-func newProcess(info *process.Info) *Process {
-	p := &Process{
-		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
-		Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{}, GPUs: map[string]*GPU{},
-		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
-		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
-		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
-	}
-	if info.Late {
-		p.Evidence = "late"
-	}
-	return p
 }
 
 // calls adds the calls. Records of exec and exit are not calls.
