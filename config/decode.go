@@ -22,14 +22,14 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	if err != nil {
 		return cfg, keyed(err)
 	}
-	return cfg, cmp.Or(cfg.Validate(), checkDurations(cfg))
+	return cfg, cmp.Or(cfg.Validate(), checkDurations(cfg, "", 0, "negative; use 0 or more"))
 }
 
-// checkDurations names the first key with a negative duration.
-func checkDurations(cfg any) (err error) {
-	eachKey(reflect.ValueOf(cfg), "", func(key, _ string, value any) {
-		if d, ok := value.(time.Duration); ok && d < 0 && err == nil {
-			err = fmt.Errorf("%s: %s is negative; use 0 or more", key, d)
+// checkDurations names the first key of a section with a duration below the least.
+func checkDurations(section any, prefix string, least time.Duration, problem string) (err error) {
+	eachKey(reflect.ValueOf(section), prefix, func(key, _ string, value any) {
+		if d, ok := value.(time.Duration); ok && d < least && err == nil {
+			err = fmt.Errorf("%s: %s is %s", key, d, problem)
 		}
 	})
 	return err

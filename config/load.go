@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -58,10 +59,7 @@ func Flags[T validator](flags *pflag.FlagSet, defaults T) (read func() (T, error
 		if err != nil || !*show {
 			return cfg, err
 		}
-		if err := Print(os.Stdout, cfg); err != nil {
-			return none, err
-		}
-		return none, ErrHelp
+		return none, cmp.Or(Print(os.Stdout, cfg), ErrHelp)
 	}
 }
 

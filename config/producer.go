@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -110,16 +111,5 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
 	}
-	for _, d := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"scan_interval", p.ScanInterval}, {"batch_age", p.BatchAge}, {"heartbeat", p.Heartbeat},
-		{"drain_timeout", p.DrainTimeout},
-	} {
-		if d.value < time.Millisecond {
-			return fmt.Errorf("producer.%s: %s is too short; use at least 1ms", d.key, d.value)
-		}
-	}
-	return p.Filter.Validate()
+	return cmp.Or(checkDurations(p, "producer.", time.Millisecond, "too short; use at least 1ms"), p.Filter.Validate())
 }
