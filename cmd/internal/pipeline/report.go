@@ -29,9 +29,11 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	if f, ok := foldOf[*leak.Tracker](p); ok {
-		for _, a := range f.Top(rows) {
-			top[a.ID] = append(top[a.ID], a)
+	for _, f := range p.folds {
+		if tracker, ok := f.(*leak.Tracker); ok {
+			for _, a := range tracker.Top(rows) {
+				top[a.ID] = append(top[a.ID], a)
+			}
 		}
 	}
 	for i, q := range s.Processes {

@@ -95,7 +95,6 @@ func (p *Process) memory(q *leak.Process) {
 		q.HostLiveBytes, q.HostLiveAllocations, q.Classes[schema.ClassPinned], q.Classes[schema.ClassRegistered],
 	}
 	p.calls(q.Calls)
-	p.shared(q)
 	for class := range schema.NumClasses {
 		if n := q.Classes[class]; n > 0 && class != schema.ClassNone {
 			p.Classes[class.String()] = n
@@ -118,10 +117,6 @@ func (p *Process) memory(q *leak.Process) {
 			}
 		}
 	}
-}
-
-// shared adds memory that processes share by export, and pools.
-func (p *Process) shared(q *leak.Process) {
 	p.Exports = q.Exports
 	p.Holders.Count, p.Holders.UnclosedAtExit = q.HolderCount, q.UnclosedHolders
 	for _, h := range q.Holders {
