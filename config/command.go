@@ -64,8 +64,8 @@ func DefaultProducerCommand() ProducerCommand {
 	}
 }
 
-// defaultConsumer returns the sections of a consumer. Each program has its own port for /metrics, so that all may run on
-// one machine.
+// defaultConsumer returns the sections of a consumer program. Each has its own port for /metrics, so that all may run
+// on one machine.
 func defaultConsumer(port int) ConsumerSections {
 	return ConsumerSections{
 		NATS:     defaultNATS,

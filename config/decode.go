@@ -118,18 +118,17 @@ func exactNumber(from, to reflect.Type, data any) (any, error) {
 
 // stringList turns the whole numbers of a list of strings into strings.
 func stringList(data any) any {
-	list, isList := data.([]any)
-	if n, isNumber := data.(int); isNumber {
-		return []string{strconv.Itoa(n)}
-	}
-	if !isList {
-		return data
-	}
-	list = slices.Clone(list)
-	for i, entry := range list {
-		if n, isNumber := entry.(int); isNumber {
-			list[i] = strconv.Itoa(n)
+	switch data := data.(type) {
+	case int:
+		return []string{strconv.Itoa(data)}
+	case []any:
+		list := slices.Clone(data)
+		for i, entry := range list {
+			if n, isNumber := entry.(int); isNumber {
+				list[i] = strconv.Itoa(n)
+			}
 		}
+		return list
 	}
-	return list
+	return data
 }

@@ -18,17 +18,14 @@ type Consumer struct {
 
 // Begin parses From. onlyNew is for new, since for a time; for all both are zero.
 func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
-	switch c.From {
-	case "all":
-		return false, time.Time{}, nil
-	case "new":
-		return true, time.Time{}, nil
+	if c.From == "all" || c.From == "new" {
+		return c.From == "new", time.Time{}, nil
 	}
 	if since, err = time.Parse(time.RFC3339, c.From); err != nil {
-		return false, time.Time{},
-			fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
+		err = fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z",
+			c.From)
 	}
-	return false, since, nil
+	return false, since, err
 }
 
 // badInstance matches characters that a key of a NATS bucket cannot have. A dot becomes an underscore.
