@@ -7,16 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Conditions on the control group of a process, as bits of enum filter in filter.h.
-const (
-	FilterCgroup    uint8 = 8
-	FilterContainer uint8 = 16
-)
-
+// Conditions on a process, as bits of enum filter in filter.h. The last two are on its control group.
 const (
 	filterComm = 1
 	filterPID  = 2
 	filterUID  = 4
+
+	FilterCgroup    uint8 = 8
+	FilterContainer uint8 = 16
 )
 
 // maxCgroups limits the control groups that meet a condition at one time.

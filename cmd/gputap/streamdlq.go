@@ -251,7 +251,7 @@ type headJSON struct {
 	letter
 	Batch  *batchJSON `json:"batch"` // null if it cannot be decoded
 	Reason string     `json:"reason,omitempty"`
-	Begins hexBytes   `json:"begins"` // first bytes in hexadecimal
+	Begins hexBytes   `json:"begins"` // first 64 bytes in hexadecimal
 }
 
 type hexBytes []byte
@@ -270,8 +270,6 @@ type batchJSON struct {
 	Last    time.Time `json:"last"`
 }
 
-const shownBytes = 64
-
 func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f letterFlags) error {
 	m, err := s.GetMsg(ctx, f.show)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -286,7 +284,7 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 	}
 	head := headJSON{
 		letter: newLetter(m.Sequence, m.Time, m.Subject, m.Header, uint64(len(m.Data))),
-		Begins: hexBytes(m.Data[:min(len(m.Data), shownBytes)]),
+		Begins: hexBytes(m.Data[:min(len(m.Data), 64)]),
 	}
 	var batch schema.Batch
 	if err := schema.NewDecoder().Decode(m.Data, &batch); err != nil {

@@ -11,16 +11,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// driverDir is where the driver lists the host's GPUs.
-const driverDir = "/proc/driver/nvidia"
-
 // Card is one physical GPU of the host, as its driver lists it.
 type Card struct {
 	schema.GPU
 	Minor uint32 // of /dev/nvidia<minor>
 }
 
-// cards reads the host's GPUs in the order of their bus addresses: CUDA numbers equal GPUs in that order.
+// cards reads the GPUs of the host from the directory of its driver in /proc, in the order of their bus addresses: CUDA
+// numbers equal GPUs in that order.
 func cards(dir string) []Card {
 	files, _ := filepath.Glob(filepath.Join(dir, "gpus", "*", "information"))
 	var list []Card
