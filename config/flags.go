@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"sync"
@@ -60,11 +61,7 @@ func eachKey(section reflect.Value, prefix string, visit func(key, flag string, 
 			eachKey(value, key+".", visit)
 			continue
 		}
-		name := field.Tag.Get("flag")
-		if name == "" {
-			name = key
-		}
-		visit(key, name, value.Interface())
+		visit(key, cmp.Or(field.Tag.Get("flag"), key), value.Interface())
 	}
 }
 

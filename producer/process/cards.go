@@ -54,8 +54,7 @@ func cards(dir string) []Card {
 func busAddress(s string) string {
 	s = strings.ToLower(s)
 	if domain, rest, ok := strings.Cut(s, ":"); ok && strings.Contains(rest, ":") {
-		d, err := strconv.ParseUint(domain, 16, 32)
-		if err == nil {
+		if d, err := strconv.ParseUint(domain, 16, 32); err == nil {
 			return fmt.Sprintf("%04x:%s", d, rest)
 		}
 	}
