@@ -12,13 +12,14 @@ import (
 // checkKeys returns an error for the first key that no program has. Keys of other programs are correct, so that one
 // file and one environment may serve all of them.
 func checkKeys(k *koanf.Koanf) error {
-	known := slices.Sorted(maps.Values(known().keys))
+	_, byName := known()
+	keys := slices.Sorted(maps.Values(byName))
 	for _, key := range k.Keys() {
-		if slices.Contains(known, key) {
+		if slices.Contains(keys, key) {
 			continue
 		}
 		hint := "--help lists the keys"
-		if nearest := Nearest(key, known); nearest != "" {
+		if nearest := Nearest(key, keys); nearest != "" {
 			hint = "did you mean " + nearest + "?"
 		}
 		return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), hint)

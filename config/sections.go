@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -84,14 +85,10 @@ type Log struct {
 }
 
 func (l Log) Validate() error {
-	switch l.Level {
-	case "debug", "info", "warn", "error":
-	default:
+	switch {
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level):
 		return fmt.Errorf("log.level: unknown %q; use debug, info, warn or error", l.Level)
-	}
-	switch l.Format {
-	case "auto", "text", "json":
-	default:
+	case !slices.Contains([]string{"auto", "text", "json"}, l.Format):
 		return fmt.Errorf("log.format: unknown %q; use auto, text or json", l.Format)
 	}
 	return nil

@@ -113,13 +113,11 @@ func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes ui
 
 func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f letterFlags) error {
 	s, err := js.Stream(ctx, schema.DeadLetterStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("read the dead letters: NATS has no stream for them; run gputap stream init")
-	}
-	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
-	}
 	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errors.New("read the dead letters: NATS has no stream for them; run gputap stream init")
+	case err != nil:
+		return fmt.Errorf("read the dead letters: %w", err)
 	case f.show > 0:
 		return b.showLetter(ctx, s, f)
 	case f.purge:
@@ -272,13 +270,12 @@ type batchJSON struct {
 
 func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f letterFlags) error {
 	m, err := s.GetMsg(ctx, f.show)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return fmt.Errorf("read dead letter %d: there is none with this number; gputap stream dlq lists them", f.show)
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("read dead letter %d: %w", f.show, err)
-	}
-	if f.raw {
+	case f.raw:
 		_, err := b.p.Stdout.Write(m.Data)
 		return err
 	}
