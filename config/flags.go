@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// known returns the name that help shows for each flag of all programs, by every spelling with dashes between the words,
-// and the key of each name.
+// known returns the flags of all programs: the name that help shows, by every spelling with dashes between the words,
+// and the key of each such name.
 var known = sync.OnceValues(func() (names, keys map[string]string) {
 	names, keys = map[string]string{}, map[string]string{}
 	for _, root := range commands() {
