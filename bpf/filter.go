@@ -7,16 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Conditions on the control group of a process, as bits of enum filter in filter.h.
-const (
-	FilterCgroup    uint8 = 8
-	FilterContainer uint8 = 16
-)
-
+// Conditions on a process, as bits of enum filter in filter.h. The last two are on its control group.
 const (
 	filterComm = 1
 	filterPID  = 2
 	filterUID  = 4
+
+	FilterCgroup    uint8 = 8
+	FilterContainer uint8 = 16
 )
 
 // maxCgroups limits the control groups that meet a condition at one time.
@@ -38,27 +36,24 @@ const CommBytes = 15
 // apply sets the filter in programs before they are loaded.
 func (f *Filter) apply(spec *ebpf.CollectionSpec) error {
 	active := uint32(f.Cgroups)
-	set := func(name string, bit uint32, entries map[any]any) {
-		if len(entries) == 0 {
-			return
-		}
-		active |= bit
-		spec.Maps[name].MaxEntries = uint32(len(entries))
-		for key, value := range entries {
-			spec.Maps[name].Contents = append(spec.Maps[name].Contents, ebpf.MapKV{Key: key, Value: value})
+	set := func(name string, bit uint32, entries []ebpf.MapKV) {
+		if len(entries) > 0 {
+			active |= bit
+			spec.Maps[name].MaxEntries = uint32(len(entries))
+			spec.Maps[name].Contents = entries
 		}
 	}
-	comms, pids, uids := map[any]any{}, map[any]any{}, map[any]any{}
+	var comms, pids, uids []ebpf.MapKV
 	for _, comm := range f.Comms {
 		var key [CommBytes + 1]byte
 		copy(key[:CommBytes], comm)
-		comms[key] = uint8(1)
+		comms = append(comms, ebpf.MapKV{Key: key, Value: uint8(1)})
 	}
 	for pid, ticks := range f.PIDs {
-		pids[pid] = ticks
+		pids = append(pids, ebpf.MapKV{Key: pid, Value: ticks})
 	}
 	for _, uid := range f.UIDs {
-		uids[uid] = uint8(1)
+		uids = append(uids, ebpf.MapKV{Key: uid, Value: uint8(1)})
 	}
 	set(TapMapFilterComms, filterComm, comms)
 	set(TapMapFilterPids, filterPID, pids)

@@ -31,22 +31,14 @@ func (b *Bytes) Set(text string) (err error) {
 	return err
 }
 
-// Ours, because humanize.IBytes rounds and a printed configuration must give the same value again.
-var exactUnits = []struct {
-	name string
-	size Bytes
-}{
-	{"KiB", humanize.KiByte}, {"MiB", humanize.MiByte}, {"MB", humanize.MByte}, {"GiB", humanize.GiByte},
-	{"GB", humanize.GByte}, {"TiB", humanize.TiByte}, {"TB", humanize.TByte}, {"PiB", humanize.PiByte},
-	{"PB", humanize.PByte},
-}
-
 // String returns the shortest exact form: 4GiB, 100GB, or plain bytes if no unit divides the number.
 func (b Bytes) String() string {
 	shortest := strconv.FormatInt(int64(b), 10)
-	for _, unit := range exactUnits {
-		text := strconv.FormatInt(int64(b/unit.size), 10) + unit.name
-		if b != 0 && b%unit.size == 0 && len(text) <= len(shortest) {
+	// humanize.IBytes rounds, but a printed configuration must give the same value again.
+	for _, unit := range []string{"KiB", "MiB", "MB", "GiB", "GB", "TiB", "TB", "PiB", "PB"} {
+		size, _ := ParseBytes("1" + unit)
+		text := strconv.FormatInt(int64(b/size), 10) + unit
+		if b != 0 && b%size == 0 && len(text) <= len(shortest) {
 			shortest = text
 		}
 	}

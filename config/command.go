@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -45,14 +46,8 @@ type BandwidthCommand struct {
 	Bandwidth        Bandwidth `koanf:"bandwidth"`
 }
 
-// Default addresses of /metrics: one port for each program, so that all may run on one machine.
-const (
-	producerMetrics  = "127.0.0.1:9440"
-	leakMetrics      = "127.0.0.1:9441"
-	anomalyMetrics   = "127.0.0.1:9442"
-	launchMetrics    = "127.0.0.1:9443"
-	bandwidthMetrics = "127.0.0.1:9444"
-)
+// producerMetrics is the default address of /metrics of gputap-producer and gputap run.
+const producerMetrics = "127.0.0.1:9440"
 
 // keepIdle is how long folds keep a process after its last event or its end.
 const keepIdle = time.Hour
@@ -69,32 +64,34 @@ func DefaultProducerCommand() ProducerCommand {
 	}
 }
 
-func defaultConsumer(metrics string) ConsumerSections {
+// defaultConsumer returns the sections of a consumer program. Each has its own port for /metrics, so that all may run
+// on one machine.
+func defaultConsumer(port int) ConsumerSections {
 	return ConsumerSections{
 		NATS:     defaultNATS,
 		Consumer: Consumer{Shard: -1, Checkpoint: 10 * time.Second, From: "all", PullMaxBytes: 8 << 20},
-		Metrics:  Metrics{Addr: metrics}, Log: defaultLog,
+		Metrics:  Metrics{Addr: fmt.Sprint("127.0.0.1:", port)}, Log: defaultLog,
 	}
 }
 
 // DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
-	return LeakCommand{defaultConsumer(leakMetrics), Leak{KeepEnded: keepIdle}}
+	return LeakCommand{defaultConsumer(9441), Leak{KeepEnded: keepIdle}}
 }
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
-	return AnomalyCommand{defaultConsumer(anomalyMetrics), Anomaly{OOMCooldown: 15 * time.Minute}}
+	return AnomalyCommand{defaultConsumer(9442), Anomaly{OOMCooldown: 15 * time.Minute}}
 }
 
 // DefaultLaunchCommand returns the configuration without any file, variable or flag.
 func DefaultLaunchCommand() LaunchCommand {
-	return LaunchCommand{defaultConsumer(launchMetrics), Launch{Keep: keepIdle, MaxKernels: 10_000}}
+	return LaunchCommand{defaultConsumer(9443), Launch{Keep: keepIdle, MaxKernels: 10_000}}
 }
 
 // DefaultBandwidthCommand returns the configuration without any file, variable or flag.
 func DefaultBandwidthCommand() BandwidthCommand {
-	return BandwidthCommand{defaultConsumer(bandwidthMetrics), Bandwidth{Keep: keepIdle}}
+	return BandwidthCommand{defaultConsumer(9444), Bandwidth{Keep: keepIdle}}
 }
 
 // commands returns the defaults of all programs.
@@ -110,56 +107,17 @@ func (c ConsumerSections) Sections() (NATS, Consumer, Metrics, Log) {
 	return c.NATS, c.Consumer, c.Metrics, c.Log
 }
 
-// Validate names the first key with a wrong value.
-func (c ConsumerSections) Validate() error { return first(c.NATS, c.Consumer, c.Log) }
-
-// Validate names the first key with a wrong value.
-func (c ProducerCommand) Validate() error { return first(c.NATS, c.Producer, c.Log) }
-
-// Validate names the first key with a wrong value.
-func (c LeakCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"leak.keep_ended", c.Leak.KeepEnded})
+func (c ConsumerSections) Validate() error {
+	return cmp.Or(c.NATS.Validate(), c.Consumer.Validate(), c.Log.Validate())
 }
 
-// Validate names the first key with a wrong value.
-func (c AnomalyCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"anomaly.warmup", c.Anomaly.Warmup},
-		notNegative{"anomaly.alloc_size_cooldown", c.Anomaly.AllocSizeCooldown},
-		notNegative{"anomaly.oom_cooldown", c.Anomaly.OOMCooldown})
+func (c ProducerCommand) Validate() error {
+	return cmp.Or(c.NATS.Validate(), c.Producer.Validate(), c.Log.Validate())
 }
 
-// Validate names the first key with a wrong value.
 func (c LaunchCommand) Validate() error {
 	if c.Launch.MaxKernels < 1 {
 		return fmt.Errorf("launch.max_kernels: %d is too small; use 1 or more", c.Launch.MaxKernels)
 	}
-	return first(c.ConsumerSections, notNegative{"launch.keep", c.Launch.Keep})
-}
-
-// Validate names the first key with a wrong value.
-func (c BandwidthCommand) Validate() error {
-	return first(c.ConsumerSections, notNegative{"bandwidth.keep", c.Bandwidth.Keep})
-}
-
-type validator interface{ Validate() error }
-
-func first(sections ...validator) error {
-	for _, s := range sections {
-		if err := s.Validate(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type notNegative struct {
-	key   string
-	value time.Duration
-}
-
-func (n notNegative) Validate() error {
-	if n.value < 0 {
-		return fmt.Errorf("%s: %s is negative; use 0 or more", n.key, n.value)
-	}
-	return nil
+	return c.ConsumerSections.Validate()
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -21,7 +22,17 @@ func decode[T validator](k *koanf.Koanf) (cfg T, err error) {
 	if err != nil {
 		return cfg, keyed(err)
 	}
-	return cfg, cfg.Validate()
+	return cfg, cmp.Or(cfg.Validate(), checkDurations(cfg, "", 0, "negative; use 0 or more"))
+}
+
+// checkDurations names the first key of a section with a duration below the least.
+func checkDurations(section any, prefix string, least time.Duration, problem string) (err error) {
+	eachKey(reflect.ValueOf(section), prefix, func(key, _ string, value any) {
+		if d, ok := value.(time.Duration); ok && d < least && err == nil {
+			err = fmt.Errorf("%s: %s is %s", key, d, problem)
+		}
+	})
+	return err
 }
 
 // keyed reduces the decoder's list of errors to the first, which it begins with the key.
@@ -107,18 +118,17 @@ func exactNumber(from, to reflect.Type, data any) (any, error) {
 
 // stringList turns the whole numbers of a list of strings into strings.
 func stringList(data any) any {
-	list, isList := data.([]any)
-	if n, isNumber := data.(int); isNumber {
-		return []string{strconv.Itoa(n)}
-	}
-	if !isList {
-		return data
-	}
-	list = slices.Clone(list)
-	for i, entry := range list {
-		if n, isNumber := entry.(int); isNumber {
-			list[i] = strconv.Itoa(n)
+	switch data := data.(type) {
+	case int:
+		return []string{strconv.Itoa(data)}
+	case []any:
+		list := slices.Clone(data)
+		for i, entry := range list {
+			if n, isNumber := entry.(int); isNumber {
+				list[i] = strconv.Itoa(n)
+			}
 		}
+		return list
 	}
-	return list
+	return data
 }

@@ -44,8 +44,7 @@ var docs = map[string]string{
 	"producer.filter.container": "watch only these containers: an id, 12 or more of its first digits, " +
 		"or the UID of a pod; they may start later",
 	"producer.filter.cgroup": "watch only these cgroups and the cgroups inside them: a path in the cgroup 2 " +
-		"hierarchy, " +
-		"or the name of one directory; they may be created later",
+		"hierarchy, or the name of one directory; they may be created later",
 
 	"consumer.instance":   "name of this instance in its consumer group (default: a new name at each start)",
 	"consumer.checkpoint": "time between two checkpoints of a shard; at least 100ms",

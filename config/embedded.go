@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,8 +38,7 @@ func DefaultRunCommand() RunCommand {
 	}
 }
 
-// Validate names the first key with a wrong value.
-func (c RunCommand) Validate() error { return first(c.Embedded, c.Producer) }
+func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }
 
 // Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is
 // the default, for callers that read no configuration.

@@ -25,7 +25,6 @@ var (
 		`^(?:[0-9a-fA-F]{12,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 )
 
-// Validate names the first key with a wrong value.
 func (f Filter) Validate() error {
 	for _, kind := range f.kinds() {
 		if len(kind.entries) > maxFilters {

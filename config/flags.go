@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"sync"
@@ -9,37 +10,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// names are those of the flags of all programs.
-type names struct {
-	flags map[string]string // name that help shows, by every spelling with dashes between the words
-	keys  map[string]string // key, by that name
-}
-
-var known = sync.OnceValue(func() names {
-	n := names{flags: map[string]string{}, keys: map[string]string{}}
+// known returns the flags of all programs: the name that help shows, by every spelling with dashes between the words,
+// and the key of each such name.
+var known = sync.OnceValues(func() (names, keys map[string]string) {
+	names, keys = map[string]string{}, map[string]string{}
 	for _, root := range commands() {
 		eachKey(reflect.ValueOf(root), "", func(key, name string, _ any) {
-			n.flags[sameSeparators.Replace(key)], n.flags[sameSeparators.Replace(name)] = name, name
-			n.keys[name] = key
+			names[sameSeparators.Replace(key)], names[sameSeparators.Replace(name)] = name, name
+			keys[name] = key
 		})
 	}
-	return n
+	return names, keys
 })
 
 var sameSeparators = strings.NewReplacer(".", "-", "_", "-")
 
 // keyOf returns the key that a flag sets.
-func keyOf(f *pflag.Flag) string { return known().keys[f.Name] }
+func keyOf(f *pflag.Flag) string {
+	_, keys := known()
+	return keys[f.Name]
+}
 
 // FlagName makes all programs accept the same spellings of a flag. It returns the name that help shows: --metrics-addr
 // for --metrics.addr and --metrics_addr, --producer.batch_bytes for --producer.batch-bytes. It is a normalization
 // function of pflag.
 func FlagName(_ *pflag.FlagSet, given string) pflag.NormalizedName {
 	spelling := sameSeparators.Replace(given)
-	if name, isKey := known().flags[spelling]; isKey {
-		return pflag.NormalizedName(name)
-	}
-	return pflag.NormalizedName(spelling)
+	names, _ := known()
+	return pflag.NormalizedName(cmp.Or(names[spelling], spelling))
 }
 
 // fieldsOf returns the fields of a section, and those of its embedded sections in place of them.
@@ -60,11 +58,7 @@ func eachKey(section reflect.Value, prefix string, visit func(key, flag string, 
 			eachKey(value, key+".", visit)
 			continue
 		}
-		name := field.Tag.Get("flag")
-		if name == "" {
-			name = key
-		}
-		visit(key, name, value.Interface())
+		visit(key, cmp.Or(field.Tag.Get("flag"), key), value.Interface())
 	}
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,9 @@ const envPrefix = "GPUTAP_"
 
 // ErrHelp is returned after help or the configuration was printed on request.
 var ErrHelp = pflag.ErrHelp
+
+// validator is a program's configuration or a section of it. Validate names the first key with a wrong value.
+type validator interface{ Validate() error }
 
 // Load reads a program's configuration. args is the command line without the program's name.
 func Load[T validator](name string, args []string, defaults T) (T, error) {
@@ -55,10 +59,7 @@ func Flags[T validator](flags *pflag.FlagSet, defaults T) (read func() (T, error
 		if err != nil || !*show {
 			return cfg, err
 		}
-		if err := Print(os.Stdout, cfg); err != nil {
-			return none, err
-		}
-		return none, ErrHelp
+		return none, cmp.Or(Print(os.Stdout, cfg), ErrHelp)
 	}
 }
 
@@ -67,7 +68,6 @@ type busCommand struct {
 	NATS NATS `koanf:"nats"`
 }
 
-// Validate names the first key with a wrong value.
 func (b busCommand) Validate() error {
 	if b.NATS.URL == "" {
 		return fmt.Errorf("--nats.url: empty; set it, or %s, to nats://host:4222", variable("nats.url"))

@@ -52,7 +52,11 @@ func (n NATS) Validate() error {
 }
 
 func validateServer(server string) error {
-	u, err := parseServer(server)
+	server = strings.TrimSpace(server)
+	if !strings.Contains(server, "://") { // nats.go accepts that
+		server = "nats://" + server
+	}
+	u, err := url.Parse(server)
 	switch {
 	case err != nil || strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, "@"):
 		return errors.New("not a URL; use nats://host:4222, and %40 for an at sign in a password")
@@ -110,13 +114,4 @@ func redacted(servers string) string {
 		}
 	}
 	return Redact(strings.Join(list, ","))
-}
-
-// parseServer parses one server as nats.go does, which accepts it without a scheme.
-func parseServer(s string) (*url.URL, error) {
-	s = strings.TrimSpace(s)
-	if !strings.Contains(s, "://") {
-		s = "nats://" + s
-	}
-	return url.Parse(s)
 }

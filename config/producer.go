@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -79,7 +80,6 @@ const (
 	minOutbox     = Bytes(64 << 20) // room for the batches in flight of every kind
 )
 
-// Validate names the first key with a wrong value.
 func (p Producer) Validate() error {
 	if _, err := p.Kinds(); err != nil {
 		return err
@@ -111,16 +111,5 @@ func (p Producer) Validate() error {
 		return fmt.Errorf("producer.outbox: %q is a relative path; use an absolute path such as /var/lib/gputap/outbox",
 			p.Outbox)
 	}
-	for _, d := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"scan_interval", p.ScanInterval}, {"batch_age", p.BatchAge}, {"heartbeat", p.Heartbeat},
-		{"drain_timeout", p.DrainTimeout},
-	} {
-		if d.value < time.Millisecond {
-			return fmt.Errorf("producer.%s: %s is too short; use at least 1ms", d.key, d.value)
-		}
-	}
-	return p.Filter.Validate()
+	return cmp.Or(checkDurations(p, "producer.", time.Millisecond, "too short; use at least 1ms"), p.Filter.Validate())
 }

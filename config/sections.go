@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -18,23 +19,19 @@ type Consumer struct {
 
 // Begin parses From. onlyNew is for new, since for a time; for all both are zero.
 func (c Consumer) Begin() (onlyNew bool, since time.Time, err error) {
-	switch c.From {
-	case "all":
-		return false, time.Time{}, nil
-	case "new":
-		return true, time.Time{}, nil
+	if c.From == "all" || c.From == "new" {
+		return c.From == "new", time.Time{}, nil
 	}
 	if since, err = time.Parse(time.RFC3339, c.From); err != nil {
-		return false, time.Time{},
-			fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z", c.From)
+		err = fmt.Errorf("consumer.from: %q is not a start; use all, new or a time such as 2026-01-31T12:00:00Z",
+			c.From)
 	}
-	return false, since, nil
+	return false, since, err
 }
 
 // badInstance matches characters that a key of a NATS bucket cannot have. A dot becomes an underscore.
 var badInstance = regexp.MustCompile(`[^-_/=.a-zA-Z0-9]`)
 
-// Validate names the first key with a wrong value.
 func (c Consumer) Validate() error {
 	switch {
 	case badInstance.MatchString(c.Instance):
@@ -48,8 +45,6 @@ func (c Consumer) Validate() error {
 	case c.PullMaxBytes < 2*maxBatchBytes:
 		return fmt.Errorf("consumer.pull_max_bytes: %s is too small; use at least %s, the size of two of the largest "+
 			"messages", c.PullMaxBytes, 2*maxBatchBytes)
-	case c.DisplayInterval < 0:
-		return fmt.Errorf("consumer.display_interval: %s is negative; use 0 or more", c.DisplayInterval)
 	}
 	_, _, err := c.Begin()
 	return err
@@ -89,16 +84,11 @@ type Log struct {
 	Format string `koanf:"format"`
 }
 
-// Validate names the first key with a wrong value.
 func (l Log) Validate() error {
-	switch l.Level {
-	case "debug", "info", "warn", "error":
-	default:
+	switch {
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level):
 		return fmt.Errorf("log.level: unknown %q; use debug, info, warn or error", l.Level)
-	}
-	switch l.Format {
-	case "auto", "text", "json":
-	default:
+	case !slices.Contains([]string{"auto", "text", "json"}, l.Format):
 		return fmt.Errorf("log.format: unknown %q; use auto, text or json", l.Format)
 	}
 	return nil

@@ -58,14 +58,9 @@ func help(name string, flags *pflag.FlagSet) {
 		fmt.Fprintf(&text, "%s\n\n", u.about)
 	}
 	fmt.Fprintf(&text, "Usage:\n  %s [flags]\n\n", name)
-	for i, e := range u.examples {
-		if i == 0 {
-			text.WriteString("Examples:\n")
-		}
-		fmt.Fprintf(&text, "  %s %s\n", name, e)
-	}
 	if len(u.examples) > 0 {
-		text.WriteString("\n")
+		examples := strings.Join(u.examples, "\n  "+name+" ")
+		fmt.Fprintf(&text, "Examples:\n  %s %s\n\n", name, examples)
 	}
 	fmt.Fprintf(&text, `Every flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL. Flags override variables,
 which override the file. A flag may be spelled like its key. --version prints the version.

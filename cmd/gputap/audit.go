@@ -18,12 +18,8 @@ import (
 	"github.com/gputap/gputap/producer/library"
 )
 
-const (
-	// withoutRemedy stands beside functions that gputap does not probe.
-	withoutRemedy = "none; calls of these functions are missing from all figures of this process"
-	// startFirst is the remedy for all that happened before gputap started.
-	startFirst = "start gputap before the program"
-)
+// startFirst is the remedy for all that happened before gputap started.
+const startFirst = "start gputap before the program"
 
 // auditProcess checks which driver functions of a running process gputap sees and which it cannot see. It reads the
 // process's libraries and memory, and then watches the process for a while.
@@ -62,7 +58,8 @@ func unlessUnseen(check, found string, functions []string) finding {
 	if len(functions) == 0 {
 		return pass(check, found)
 	}
-	return warn(check, found+"; without a probe: "+strings.Join(functions, ", "), withoutRemedy)
+	return warn(check, found+"; without a probe: "+strings.Join(functions, ", "),
+		"none; calls of these functions are missing from all figures of this process")
 }
 
 // watchProcess watches one process for a while.

@@ -111,14 +111,8 @@ func concludeChecks(to io.Writer, out *output, rows []finding) error {
 }
 
 func checkKernel() finding {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	found := strings.TrimSpace(string(release)) + " " + runtime.GOARCH
-	var major, minor int
-	_, scan := fmt.Sscanf(string(release), "%d.%d", &major, &minor)
-	switch {
-	case err != nil || scan != nil:
-		return warn("Linux", found, "check that /proc is mounted and that Linux is 5.15 or newer")
-	case major < 5 || major == 5 && minor < 15:
+	found := bpf.Release() + " " + runtime.GOARCH
+	if !preflight.LinuxAtLeast(5, 15) {
 		return fail("Linux", found, "update to Linux 5.15 or newer, because older versions have no attach cookies")
 	}
 	return pass("Linux", found)
@@ -135,26 +129,16 @@ func checkBTF() finding {
 func checkCapabilities() finding {
 	const check = "capabilities"
 	missing, err := preflight.Missing()
-	if err != nil {
+	lack := strings.Join(missing.Effects(), "; ")
+	switch {
+	case err != nil:
 		return warn(check, err.Error(), "allow this program to call capget")
+	case missing.Vital():
+		return fail(check, lack, preflight.CapabilityRemedy)
+	case len(missing) > 0:
+		return warn(check, lack, preflight.CapabilityRemedy)
 	}
-	if len(missing) == 0 {
-		var have []string
-		for _, c := range preflight.Capabilities {
-			have = append(have, c.Name)
-		}
-		return pass(check, strings.Join(have, " "))
-	}
-	f := warn(check, "", preflight.CapabilityRemedy)
-	var lack []string
-	for _, c := range missing {
-		lack = append(lack, c.Name+" is missing: without it "+c.Without)
-		if c.Vital {
-			f.Status = statusFail
-		}
-	}
-	f.Found = strings.Join(lack, "; ")
-	return f
+	return pass(check, preflight.Used.Names())
 }
 
 // checkLockdown returns no row if lockdown is off.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// output is the flag -o of a command that writes text or JSON.
+// output is the flag -o of a command that writes text or JSON. It is a pflag.Value.
 type output struct {
 	text string // name of the format that is not JSON
 	json bool
@@ -22,7 +22,6 @@ func addOutput(cmd *cobra.Command, text string) *output {
 	return o
 }
 
-// Set implements pflag.Value.
 func (o *output) Set(format string) error {
 	if o.json = format == "json"; !o.json && format != o.text {
 		return fmt.Errorf("use %s or json", o.text)
@@ -30,7 +29,6 @@ func (o *output) Set(format string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (o *output) String() string {
 	if o.json {
 		return "json"
@@ -38,7 +36,6 @@ func (o *output) String() string {
 	return o.text
 }
 
-// Type implements pflag.Value.
 func (o *output) Type() string { return "string" }
 
 // write writes v as one line of JSON, or as text.

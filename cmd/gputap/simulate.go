@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,26 +124,15 @@ func progress(to io.Writer, s *simulate.Simulator) (stop func()) {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return func() {}
 	}
-	ended := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for before := s.Stats(); ; {
-			select {
-			case <-tick.C:
-				now := s.Stats()
-				fmt.Fprintf(to, "\r\x1b[K%s", progressLine(&before, &now))
-				before = now
-			case <-ended:
-				fmt.Fprint(to, "\r\x1b[K")
-				return
-			}
-		}
+	before := s.Stats()
+	end := app.Every(time.Second, func() {
+		now := s.Stats()
+		fmt.Fprintf(to, "\r\x1b[K%s", progressLine(&before, &now))
+		before = now
 	})
 	return func() {
-		close(ended)
-		group.Wait()
+		end()
+		fmt.Fprint(to, "\r\x1b[K")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -112,13 +113,11 @@ func newLetter(seq uint64, at time.Time, subject string, h nats.Header, bytes ui
 
 func (b *busCommand) letters(ctx context.Context, js jetstream.JetStream, f letterFlags) error {
 	s, err := js.Stream(ctx, schema.DeadLetterStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("read the dead letters: NATS has no stream for them; run gputap stream init")
-	}
-	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
-	}
 	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errors.New("read the dead letters: NATS has no stream for them; run gputap stream init")
+	case err != nil:
+		return fmt.Errorf("read the dead letters: %w", err)
 	case f.show > 0:
 		return b.showLetter(ctx, s, f)
 	case f.purge:
@@ -202,10 +201,7 @@ func (r *letterReader) run(ctx context.Context) error {
 			return fmt.Errorf("read the dead letters: %w", err)
 		}
 		r.log.Warn("cannot read the dead letters; retrying", "err", err)
-		select {
-		case <-time.After(retryTime):
-		case <-ctx.Done():
-		}
+		bus.Sleep(ctx, retryTime)
 	}
 }
 
@@ -253,7 +249,7 @@ type headJSON struct {
 	letter
 	Batch  *batchJSON `json:"batch"` // null if it cannot be decoded
 	Reason string     `json:"reason,omitempty"`
-	Begins hexBytes   `json:"begins"` // first bytes in hexadecimal
+	Begins hexBytes   `json:"begins"` // first 64 bytes in hexadecimal
 }
 
 type hexBytes []byte
@@ -272,23 +268,20 @@ type batchJSON struct {
 	Last    time.Time `json:"last"`
 }
 
-const shownBytes = 64
-
 func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f letterFlags) error {
 	m, err := s.GetMsg(ctx, f.show)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return fmt.Errorf("read dead letter %d: there is none with this number; gputap stream dlq lists them", f.show)
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("read dead letter %d: %w", f.show, err)
-	}
-	if f.raw {
+	case f.raw:
 		_, err := b.p.Stdout.Write(m.Data)
 		return err
 	}
 	head := headJSON{
 		letter: newLetter(m.Sequence, m.Time, m.Subject, m.Header, uint64(len(m.Data))),
-		Begins: hexBytes(m.Data[:min(len(m.Data), shownBytes)]),
+		Begins: hexBytes(m.Data[:min(len(m.Data), 64)]),
 	}
 	var batch schema.Batch
 	if err := schema.NewDecoder().Decode(m.Data, &batch); err != nil {

@@ -93,7 +93,7 @@ func readBus(ctx context.Context, js jetstream.JetStream) (*busJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	folds := map[foldShard]*foldJSON{}
+	folds := map[string]*foldJSON{} // by fold and shard, as in the keys of leases
 	for _, s := range own {
 		row := describeStream(s)
 		if shard, isShard := shardOf(s.Config.Name); isShard {
@@ -160,14 +160,9 @@ func describeStream(s *jetstream.StreamInfo) streamJSON {
 	return row
 }
 
-type foldShard struct {
-	fold  string
-	shard int
-}
-
 // readShard counts the hosts in the subjects of a shard, and adds the folds that read it. A stream that was removed in
 // the meantime has neither.
-func readShard(ctx context.Context, js jetstream.JetStream, shard int, folds map[foldShard]*foldJSON) (int, error) {
+func readShard(ctx context.Context, js jetstream.JetStream, shard int, folds map[string]*foldJSON) (int, error) {
 	stream, err := js.Stream(ctx, schema.StreamName(shard))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, nil
@@ -191,10 +186,11 @@ func readShard(ctx context.Context, js jetstream.JetStream, shard int, folds map
 		if !isReader || strings.Contains(id, "-") {
 			continue // not a consumer of gputap, whose names are fold-shard-id
 		}
-		f := folds[foldShard{fold, shard}]
+		key := fmt.Sprintf("%s.%d", fold, shard)
+		f := folds[key]
 		if f == nil {
 			f = &foldJSON{Fold: fold, Shard: shard, lags: map[string]uint64{}, idle: true}
-			folds[foldShard{fold, shard}] = f
+			folds[key] = f
 		}
 		owner := c.Config.Metadata[consumer.OwnerKey]
 		// the consumer of a restarted reader disappears soon
@@ -210,7 +206,7 @@ func readShard(ctx context.Context, js jetstream.JetStream, shard int, folds map
 }
 
 // readOwners adds the instances that hold the leases.
-func readOwners(ctx context.Context, js jetstream.JetStream, folds map[foldShard]*foldJSON) error {
+func readOwners(ctx context.Context, js jetstream.JetStream, folds map[string]*foldJSON) error {
 	leases, err := js.KeyValue(ctx, schema.LeaseBucket)
 	if err != nil {
 		return fmt.Errorf("read the leases: %w", err)
@@ -235,11 +231,10 @@ func readOwners(ctx context.Context, js jetstream.JetStream, folds map[foldShard
 		if json.Unmarshal(entry.Value(), &lease) != nil || lease.Instance == "" {
 			lease.Instance = "?"
 		}
-		at := foldShard{key[:dot], shard}
-		if folds[at] == nil {
-			folds[at] = &foldJSON{Fold: at.fold, Shard: shard}
+		if folds[key] == nil {
+			folds[key] = &foldJSON{Fold: key[:dot], Shard: shard}
 		}
-		folds[at].Owner = lease.Instance
+		folds[key].Owner = lease.Instance
 	}
 	return nil
 }

@@ -52,7 +52,13 @@ func attachFile(tap *bpf.Tap, file *os.File, number uint64, name string, wanted 
 func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Site, wanted Features) error {
 	failed := map[schema.CallID]error{}
 	attach := func(side bpf.Side, program func(programs) string) (links []io.Closer) {
-		for name, group := range groupSites(sites, program) {
+		groups := map[string][]library.Site{} // by program
+		for _, s := range sites {
+			if name := program(programsOf(&schema.Calls[s.Call])); name != "" {
+				groups[name] = append(groups[name], s)
+			}
+		}
+		for name, group := range groups {
 			probe := func(at *link.UprobeMultiOptions) (io.Closer, error) { return tap.Probe(ex, name, side, at) }
 			links = append(links, attachGroup(group, wanted, failed, probe)...)
 		}
@@ -77,17 +83,6 @@ func (a *attachment) probe(tap *bpf.Tap, ex *link.Executable, sites []library.Si
 		return first
 	}
 	return nil
-}
-
-// groupSites returns the sites of each program.
-func groupSites(sites []library.Site, program func(programs) string) map[string][]library.Site {
-	groups := map[string][]library.Site{}
-	for _, s := range sites {
-		if name := program(programsOf(&schema.Calls[s.Call])); name != "" {
-			groups[name] = append(groups[name], s)
-		}
-	}
-	return groups
 }
 
 // attachGroup makes one link for all sites of a program. Linux refuses the whole link if it refuses one site. Then each

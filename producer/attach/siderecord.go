@@ -44,8 +44,6 @@ const (
 	commExec = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 )
 
-var driverName = []byte("libcuda.so")
-
 // parseSide parses one record. ok is false for the many records that nobody uses, which cost no allocation, and for
 // records that are too short for their type.
 func parseSide(raw []byte) (r sideRecord, ok bool) {
@@ -103,5 +101,5 @@ func isDriver(path []byte) bool {
 	if i := bytes.IndexByte(path, 0); i >= 0 {
 		path = path[:i]
 	}
-	return bytes.HasPrefix(path[bytes.LastIndexByte(path, '/')+1:], driverName)
+	return bytes.HasPrefix(path[bytes.LastIndexByte(path, '/')+1:], []byte("libcuda.so"))
 }

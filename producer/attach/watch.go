@@ -178,12 +178,11 @@ func (p *Probes) sidebandChanged(err error) {
 // apply takes a round of side-band records.
 func (p *Probes) apply(records []sideRecord) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for i := range records {
 		p.applyOne(&records[i])
 	}
-	wanted := p.rescan || len(p.pending) > 0
-	p.mu.Unlock()
-	if wanted {
+	if p.rescan || len(p.pending) > 0 {
 		select {
 		case p.wake <- struct{}{}:
 		default:

@@ -58,9 +58,8 @@ func holdingOf(pid uint32, mappings []Mapping, path string) (*Holding, error) {
 	for _, s := range exports.Sites {
 		probed[schema.Calls[s.Call].Symbol] = true
 	}
-	h := &Holding{Library: library}
 	held := addressesHeld(pid, mappings, path, exports.Names)
-	h.Functions = len(held)
+	h := &Holding{Library: library, Functions: len(held)}
 	for symbol := range held {
 		switch {
 		case probed[symbol]:

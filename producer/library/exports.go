@@ -85,13 +85,9 @@ func Inspect(path string) (schema.Library, *Exports, error) {
 }
 
 // allCalls lists the calls that all features together probe.
-func allCalls() []schema.CallID {
-	all := map[schema.Kind]bool{
-		schema.KindMemory: true, schema.KindLaunch: true, schema.KindCopy: true, schema.KindSync: true,
-	}
-	var ids []schema.CallID
+func allCalls() (ids []schema.CallID) {
 	for id := range schema.Calls {
-		if schema.Calls[id].Needs(all) {
+		if schema.Calls[id].Shape != schema.ShapeNone { // a process event is no call of a library
 			ids = append(ids, schema.CallID(id))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 	"github.com/gputap/gputap/producer/procfs"
 )
 
-// Capability is a right that gputap uses. With all four of Capabilities it needs no root where Linux has uprobe_multi;
+// Capability is a right that gputap uses. With all four of Used it needs no root where Linux has uprobe_multi;
 // kernel.unprivileged_bpf_disabled and kernel.perf_event_paranoid do not matter there.
 type Capability struct {
 	Name    string
@@ -23,8 +24,11 @@ type Capability struct {
 	implied uint // a wider capability that includes it
 }
 
-// Capabilities lists all that gputap uses.
-var Capabilities = []Capability{
+// Capabilities is a list of capabilities.
+type Capabilities []Capability
+
+// Used lists all that gputap uses.
+var Used = Capabilities{
 	{"CAP_BPF", "Linux loads no BPF programs", true, unix.CAP_BPF, unix.CAP_SYS_ADMIN},
 	{
 		"CAP_PERFMON", "Linux attaches no BPF programs, and they cannot read memory",
@@ -50,16 +54,37 @@ var administrator = Capability{
 // CapabilityRemedy says how to grant capabilities.
 const CapabilityRemedy = "run as root, or give it to the service (AmbientCapabilities=) or container (cap_add)"
 
+// Names returns the names of the capabilities, separated by spaces.
+func (list Capabilities) Names() string {
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// Effects says of each capability what fails without it.
+func (list Capabilities) Effects() (effects []string) {
+	for _, c := range list {
+		effects = append(effects, c.Name+" is missing: without it "+c.Without)
+	}
+	return effects
+}
+
+// Vital reports whether nothing works without one of the capabilities.
+func (list Capabilities) Vital() bool {
+	return slices.ContainsFunc(list, func(c Capability) bool { return c.Vital })
+}
+
 // Missing lists the capabilities that this process lacks.
-func Missing() ([]Capability, error) {
+func Missing() (missing Capabilities, err error) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&head, &sets[0]); err != nil {
 		return nil, fmt.Errorf("read the capabilities of this process: %w", err)
 	}
 	has := func(bit uint) bool { return sets[bit/32].Effective&(1<<(bit%32)) != 0 }
-	var missing []Capability
-	for _, c := range Capabilities {
+	for _, c := range Used {
 		if !has(c.bit) && !has(c.implied) {
 			missing = append(missing, c)
 		}
@@ -76,16 +101,10 @@ func CheckCapabilities(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	var effects []string
-	vital := false
-	for _, c := range missing {
-		effects = append(effects, c.Name+" is missing: without it "+c.Without)
-		vital = vital || c.Vital
+	if missing.Vital() {
+		return fmt.Errorf("%w: %s (%s)", os.ErrPermission, strings.Join(missing.Effects(), "; "), CapabilityRemedy)
 	}
-	if vital {
-		return fmt.Errorf("%w: %s (%s)", os.ErrPermission, strings.Join(effects, "; "), CapabilityRemedy)
-	}
-	for _, effect := range effects {
+	for _, effect := range missing.Effects() {
 		log.Warn(effect, "remedy", CapabilityRemedy)
 	}
 	return nil
@@ -93,18 +112,11 @@ func CheckCapabilities(log *slog.Logger) error {
 
 // ExplainPermission adds the missing capabilities to a permission error. It returns any other error as it is.
 func ExplainPermission(err error) error {
-	if !errors.Is(err, os.ErrPermission) {
-		return err
-	}
-	var names []string
 	missing, _ := Missing()
-	for _, c := range missing {
-		names = append(names, c.Name)
-	}
-	if len(names) == 0 {
+	if !errors.Is(err, os.ErrPermission) || len(missing) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (missing %s: %s)", err, strings.Join(names, " "), CapabilityRemedy)
+	return fmt.Errorf("%w (missing %s: %s)", err, missing.Names(), CapabilityRemedy)
 }
 
 // Lockdown returns Linux's lockdown mode, "" where it has none. Mode "confidentiality" forbids BPF programs to read

@@ -22,25 +22,23 @@ var ErrReturnProbes = errors.New("return probes kill programs that seccomp confi
 const ReturnProbeRemedy = "update to Linux 6.12.14, 6.13.3, 6.14 or newer; " +
 	"where no confined program uses CUDA set --unsafe-return-probes"
 
-// ReturnProbes tries a return probe on a confined child, once per process. It returns nil when return probes are safe.
-var ReturnProbes = sync.OnceValue(tryReturnProbe)
-
 // errKilled says that a signal ended the confined child.
 var errKilled = errors.New("a signal ended the confined child")
 
-func tryReturnProbe() error {
-	if !linuxAtLeast(6, 11) || probedAddress() == 0 {
+// ReturnProbes tries a return probe on a confined child, once per process. It returns nil when return probes are safe.
+var ReturnProbes = sync.OnceValue(func() error {
+	if !LinuxAtLeast(6, 11) || probedAddress() == 0 {
 		return nil
 	}
 	err := probeConfinedChild()
 	switch {
 	case errors.Is(err, errKilled):
 		return fmt.Errorf("%w on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
-	case err == nil, linuxAtLeast(6, 14):
+	case err == nil, LinuxAtLeast(6, 14):
 		return nil
 	}
 	return fmt.Errorf("%w: cannot exclude it on Linux %s: %w", ErrReturnProbes, bpf.Release(), err)
-}
+})
 
 // probeConfinedChild attaches a return probe to the function probed of this program, and lets a child call it under a
 // seccomp filter. It succeeds only if the child survives and the probe was hit. The probe is on all processes that run
@@ -109,8 +107,8 @@ func fileOffset(path string, address uint64) (uint64, error) {
 	return 0, fmt.Errorf("%s has nothing at %#x", path, address)
 }
 
-// linuxAtLeast compares with the running Linux. A release that cannot be parsed counts as new.
-func linuxAtLeast(major, minor int) bool {
+// LinuxAtLeast compares with the running Linux. A release that cannot be parsed counts as new.
+func LinuxAtLeast(major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(bpf.Release(), "%d.%d", &a, &b); err != nil {
 		return true

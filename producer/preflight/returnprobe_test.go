@@ -16,7 +16,7 @@ func TestConfinedChildHitsTheProbe(t *testing.T) {
 		}
 		t.Skip("uprobes need root")
 	}
-	if runtime.GOARCH != "amd64" || !linuxAtLeast(6, 14) {
+	if runtime.GOARCH != "amd64" || !LinuxAtLeast(6, 14) {
 		t.Skip("Linux without the system call uretprobe, or without its exemption from seccomp")
 	}
 	if err := probeConfinedChild(); err != nil {

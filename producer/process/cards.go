@@ -1,8 +1,6 @@
 package process
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,16 +11,14 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// driverDir is where the driver lists the host's GPUs.
-const driverDir = "/proc/driver/nvidia"
-
 // Card is one physical GPU of the host, as its driver lists it.
 type Card struct {
 	schema.GPU
 	Minor uint32 // of /dev/nvidia<minor>
 }
 
-// cards reads the host's GPUs in the order of their bus addresses: CUDA numbers equal GPUs in that order.
+// cards reads the GPUs of the host from the directory of its driver in /proc, in the order of their bus addresses: CUDA
+// numbers equal GPUs in that order.
 func cards(dir string) []Card {
 	files, _ := filepath.Glob(filepath.Join(dir, "gpus", "*", "information"))
 	var list []Card
@@ -32,8 +28,8 @@ func cards(dir string) []Card {
 			continue
 		}
 		var c Card
-		for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-			key, value, _ := strings.Cut(lines.Text(), ":")
+		for line := range strings.Lines(string(b)) {
+			key, value, _ := strings.Cut(line, ":")
 			value = strings.TrimSpace(value)
 			switch strings.TrimSpace(key) {
 			case "Model":
@@ -58,21 +54,22 @@ func cards(dir string) []Card {
 func busAddress(s string) string {
 	s = strings.ToLower(s)
 	if domain, rest, ok := strings.Cut(s, ":"); ok && strings.Contains(rest, ":") {
-		d, err := strconv.ParseUint(domain, 16, 32)
-		if err == nil {
+		if d, err := strconv.ParseUint(domain, 16, 32); err == nil {
 			return fmt.Sprintf("%04x:%s", d, rest)
 		}
 	}
 	return s
 }
 
-// visibleTo returns the cards that CUDA_VISIBLE_DEVICES leaves to a process, in the process's own numbering. Like the
-// driver it stops at the first entry that matches no card.
-func visibleTo(all []Card, value string, set bool) []Card {
-	if !set {
+// visibleTo returns the cards that CUDA_VISIBLE_DEVICES in an environment leaves to a process, in the process's own
+// numbering. Like the driver it stops at the first entry that matches no card.
+func visibleTo(all []Card, environment string) (list []Card) {
+	variables := strings.Split(environment, "\x00")
+	set := slices.IndexFunc(variables, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
+	if set < 0 {
 		return all
 	}
-	var list []Card
+	_, value, _ := strings.Cut(variables[set], "=")
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
 		i := slices.IndexFunc(all, func(c Card) bool {
@@ -89,36 +86,15 @@ func visibleTo(all []Card, value string, set bool) []Card {
 	return list
 }
 
-// environment reads one variable from the initial environment of a process; readable is false when the process ended.
-func environment(pid uint32, name string) (value string, set, readable bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return "", false, false
-	}
-	for entry := range bytes.SplitSeq(b, []byte{0}) {
-		if key, v, ok := strings.Cut(string(entry), "="); ok && key == name {
-			return v, true, true
-		}
-	}
-	return "", false, true
-}
-
 // openMinors returns the minor numbers of the GPUs whose device file a process has open.
 func openMinors(pid uint32) []uint32 {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	var minors []uint32
-	for _, f := range files {
-		target, err := os.Readlink(filepath.Join(dir, f.Name()))
-		if err != nil {
-			continue
-		}
-		number, ok := strings.CutPrefix(filepath.Base(target), "nvidia")
+	for _, file := range files {
+		target, _ := os.Readlink(file) // "" for a file that was closed meanwhile
+		number, ok := strings.CutPrefix(target, "/dev/nvidia")
 		minor, err := strconv.ParseUint(number, 10, 32)
-		if ok && err == nil && strings.HasPrefix(target, "/dev/") && !slices.Contains(minors, uint32(minor)) {
+		if ok && err == nil && !slices.Contains(minors, uint32(minor)) {
 			minors = append(minors, uint32(minor))
 		}
 	}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +24,7 @@ type devices struct {
 	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
 	DeviceVersion uint32       // changes with everything learned: earlier answers are stale
 
-	visible     string // CUDA_VISIBLE_DEVICES at the start of the image
-	visibleSet  bool
+	visible     []Card // in the process's own numbering, by its environment at the start of the image
 	visibleRead bool
 
 	inferredAt schema.KTime
@@ -183,19 +183,13 @@ func uuidText(prefix string, u [16]byte) string {
 	return fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// visibleCards returns the cards of the process in its own numbering; none when its environment cannot be read.
-func (d *devices) visibleCards(pid uint32, host []Card) []Card {
-	d.readVisible(pid)
-	if !d.visibleRead {
-		return nil
-	}
-	return visibleTo(host, d.visible, d.visibleSet)
-}
-
 // readVisible reads the environment when gputap first sees the process, because it may end before its GPU is needed.
-func (d *devices) readVisible(pid uint32) {
-	if !d.visibleRead {
-		d.visible, d.visibleSet, d.visibleRead = environment(pid, "CUDA_VISIBLE_DEVICES")
+func (d *devices) readVisible(pid uint32, host []Card) {
+	if d.visibleRead {
+		return
+	}
+	if environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
+		d.visible, d.visibleRead = visibleTo(host, string(environment)), true
 	}
 }
 
@@ -209,8 +203,9 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
 		if o, differs := d.ordinals[ordinal]; differs {
 			index = o
 		}
-		if visible := d.visibleCards(pid, host); int(index) < len(visible) {
-			g.UUID, g.Inferred = visible[index].UUID, true
+		d.readVisible(pid, host)
+		if int(index) < len(d.visible) {
+			g.UUID, g.Inferred = d.visible[index].UUID, true
 		}
 		d.gpus[ordinal] = g
 	}
@@ -252,7 +247,8 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 		return nil
 	}
 	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true}
-	if at := slices.IndexFunc(d.visibleCards(p.PID, t.Cards), isOpen); at > 0 {
+	d.readVisible(p.PID, t.Cards)
+	if at := slices.IndexFunc(d.visible, isOpen); at > 0 {
 		d.inferred.Ordinal = uint32(at)
 	}
 	return d.inferred

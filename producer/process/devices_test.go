@@ -78,7 +78,11 @@ func TestVisible(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := visibleTo(all, tt.value, tt.set)
+			environment := "PATH=/bin\x00HOME=/"
+			if tt.set {
+				environment += "\x00CUDA_VISIBLE_DEVICES=" + tt.value + "\x00"
+			}
+			got := visibleTo(all, environment)
 			if len(got) != len(tt.want) {
 				t.Fatalf("got %v, want %v", got, tt.want)
 			}
@@ -154,7 +158,7 @@ func TestIdentifyDevice(t *testing.T) {
 func TestDeviceThatIsNoOrdinal(t *testing.T) {
 	host := twoCards(t)
 	d := newDevices(&budget{})
-	d.visibleRead = true
+	d.visible, d.visibleRead = host, true
 	d.identify(&bpf.DeviceRecord{Head: bpf.Head{Call: callID(t, "cuDeviceGet")}, Device: 7, Ordinal: 1}, host)
 	for _, device := range []uint32{7, 1} {
 		if got := d.gpu(device, 0, host); got.UUID != host[1].UUID || !got.Inferred {

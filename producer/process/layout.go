@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/binary"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -34,17 +35,17 @@ func (l *handleLayout) check(pid uint32, handle uint64, name string) {
 	}
 }
 
+// mangled matches a text that may be a mangled name.
+var mangled = regexp.MustCompile(`^[\w$.]*$`)
+
 // read returns the name behind a handle, "" when the memory there does not look like a name.
 func (l *handleLayout) read(pid uint32, handle uint64) string {
 	if l.refuted() {
 		return ""
 	}
 	name, _ := nameBehind(pid, handle)
-	for _, c := range []byte(name) {
-		letter := c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-		if !letter && c != '_' && c != '$' && c != '.' && (c < '0' || c > '9') {
-			return ""
-		}
+	if !mangled.MatchString(name) {
+		return ""
 	}
 	return name
 }

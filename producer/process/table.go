@@ -89,7 +89,7 @@ type Table struct {
 // NewTable returns an empty table that knows the host's GPUs.
 func NewTable(libraries Libraries) *Table {
 	return &Table{
-		Cards: cards(driverDir), threads: map[threadKey]*Thread{}, byKey: map[processKey]*Process{},
+		Cards: cards("/proc/driver/nvidia"), threads: map[threadKey]*Thread{}, byKey: map[processKey]*Process{},
 		byPID: map[uint32]*Process{}, libraries: libraries, identity: newIdentity(),
 	}
 }

@@ -24,22 +24,18 @@ func (t *Table) Vanished(lost uint64) (ends []bpf.ThreadRecord) {
 			continue
 		}
 		if p.absent {
-			ends = append(ends, t.endOf(p))
+			ends = append(ends, bpf.ThreadRecord{
+				Head: bpf.Head{
+					Type: bpf.RecordEnd, Call: uint16(schema.CallExit), TID: p.PID, TGID: p.PID,
+					ThreadStart: uint64(p.Start), Time: uint64(t.now),
+				},
+				ProcessStart: uint64(p.Start),
+			})
 		}
 		p.absent = true
 	}
 	t.checks = max(t.checks-1, 0)
 	return ends
-}
-
-func (t *Table) endOf(p *Process) bpf.ThreadRecord {
-	return bpf.ThreadRecord{
-		Head: bpf.Head{
-			Type: bpf.RecordEnd, Call: uint16(schema.CallExit), TID: p.PID, TGID: p.PID, ThreadStart: uint64(p.Start),
-			Time: uint64(t.now),
-		},
-		ProcessStart: uint64(p.Start),
-	}
 }
 
 const (

@@ -51,12 +51,11 @@ func cgroupLine(line string) (controllers, path string, ok bool) {
 
 func hierarchyRank(controllers string) int {
 	list := strings.Split(controllers, ",")
-	for i, name := range hierarchyOrder {
-		if slices.Contains(list, name) {
-			return i
-		}
+	rank := slices.IndexFunc(hierarchyOrder, func(name string) bool { return slices.Contains(list, name) })
+	if rank < 0 {
+		return len(hierarchyOrder)
 	}
-	return len(hierarchyOrder)
+	return rank
 }
 
 // CgroupDepths maps each hierarchy to the depth at which gputap's cgroup namespace begins, as in a container. Linux

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-var errNoCgroup2 = errors.New("no unified control group hierarchy (cgroup2) is mounted on this host: " +
-	"boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup/unified")
-
 // Cgroup2Mount returns the directory of the host's cgroup 2 hierarchy: as process 1 has it mounted, since a container
 // may see only its own part, else as gputap itself has it mounted.
 func Cgroup2Mount() (string, error) {
@@ -29,7 +26,8 @@ func Cgroup2Mount() (string, error) {
 			}
 		}
 	}
-	return "", errNoCgroup2
+	return "", errors.New("no unified control group hierarchy (cgroup2) is mounted on this host: " +
+		"boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup/unified")
 }
 
 // cgroup2Points parses the mount points of cgroup2 from a mountinfo file:

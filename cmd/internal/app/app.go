@@ -112,12 +112,11 @@ func (p *Process) Logging(c config.Log) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // already validated
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact}
-	text := c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
-	if text {
-		p.Log = slog.New(slog.NewTextHandler(p.Stderr, options))
-		return
+	var handler slog.Handler = slog.NewJSONHandler(p.Stderr, options)
+	if c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd())) {
+		handler = slog.NewTextHandler(p.Stderr, options)
 	}
-	p.Log = slog.New(slog.NewJSONHandler(p.Stderr, options))
+	p.Log = slog.New(handler)
 }
 
 // redact hides secrets in log attributes and messages.

@@ -2,14 +2,7 @@ package app
 
 import "errors"
 
-// Exit statuses of every command; 1 is any other error, 130 and 143 are signals.
-const (
-	exitUsage       = 2
-	exitFindings    = 3
-	exitIncomplete  = 4
-	exitUnreachable = 5
-	exitPrivilege   = 6
-)
+// Exit statuses of every command: 2 to 6 as below, 1 for any other error, 128 + N for signal N.
 
 // exitError is an error with an exit status.
 type exitError struct {
@@ -20,19 +13,19 @@ type exitError struct {
 func (e exitError) Unwrap() error { return e.error }
 
 // Usage marks an error in the command line or the configuration: exit status 2.
-func Usage(err error) error { return Exit(exitUsage, err) }
+func Usage(err error) error { return Exit(2, err) }
 
 // Findings marks checks that failed in a command that worked: exit status 3.
-func Findings(err error) error { return Exit(exitFindings, err) }
+func Findings(err error) error { return Exit(3, err) }
 
 // Incomplete marks a result that lacks events: exit status 4.
-func Incomplete(err error) error { return Exit(exitIncomplete, err) }
+func Incomplete(err error) error { return Exit(4, err) }
 
 // Unreachable marks an error of the connection to NATS: exit status 5.
-func Unreachable(err error) error { return Exit(exitUnreachable, err) }
+func Unreachable(err error) error { return Exit(5, err) }
 
 // Privilege marks missing privileges, or a Linux that cannot run the probes: exit status 6.
-func Privilege(err error) error { return Exit(exitPrivilege, err) }
+func Privilege(err error) error { return Exit(6, err) }
 
 // Exit gives an error an exit status, unless it already has one.
 func Exit(code int, err error) error {

@@ -12,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-const httpTimeout = 10 * time.Second
-
 // ReadyWhen adds a condition of /readyz. The check returns nil when it is fulfilled, or an error with the reason.
 func (p *Process) ReadyWhen(check func() error) {
 	p.mu.Lock()
@@ -53,7 +51,7 @@ func (p *Process) Serve(ctx context.Context, addr string) (url string, stop func
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.ready)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: httpTimeout}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -36,10 +36,6 @@ type link struct {
 	dialErr    error // last failure to reach a server, or nil
 }
 
-func newLink(c config.NATS, log *slog.Logger) *link {
-	return &link{c: c, log: log, logged: map[string]bool{}}
-}
-
 // options make nats.go tell the link what happens, and set the delays between attempts to connect.
 func (l *link) options(wait, jitter time.Duration) []nats.Option {
 	return []nats.Option{

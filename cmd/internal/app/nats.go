@@ -41,14 +41,13 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	if err != nil {
 		return nil, nil, Usage(err)
 	}
-	c.Name = cmp.Or(c.Name, p.Name)
 	c.InboxPrefix = cmp.Or(c.InboxPrefix, nats.InboxPrefix+schema.Token(p.Name))
-	l := newLink(c, p.Log)
+	l := &link{c: c, log: p.Log, logged: map[string]bool{}}
 	p.mu.Lock()
 	p.links = append(p.links, l)
 	p.mu.Unlock()
 	wait, jitter := cmp.Or(p.reconnectWait, reconnectWait), cmp.Or(p.reconnectJitter, reconnectJitter)
-	options = append(options, nats.Name(c.Name), nats.CustomInboxPrefix(c.InboxPrefix),
+	options = append(options, nats.Name(cmp.Or(c.Name, p.Name)), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort()) // a server may accept rotated credentials later
 	nc, err := nats.Connect(c.URL, append(options, l.options(wait, jitter)...)...)

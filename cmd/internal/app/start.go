@@ -37,6 +37,15 @@ func (p *Process) Report(interval time.Duration, report func(io.Writer)) (stop f
 	if interval <= 0 {
 		return func() {}
 	}
+	end := Every(interval, func() { report(p.Stdout) })
+	return func() {
+		end()
+		report(p.Stdout)
+	}
+}
+
+// Every calls do at every interval, in a goroutine that ends when stop is called.
+func Every(interval time.Duration, do func()) (stop func()) {
 	ended := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -45,9 +54,8 @@ func (p *Process) Report(interval time.Duration, report func(io.Writer)) (stop f
 		for {
 			select {
 			case <-tick.C:
-				report(p.Stdout)
+				do()
 			case <-ended:
-				report(p.Stdout)
 				return
 			}
 		}

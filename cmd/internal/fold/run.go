@@ -20,8 +20,6 @@ type Fold interface {
 	prometheus.Collector
 }
 
-var errNotReading = errors.New("no shard is being read yet")
-
 // Run is the program of the fold: it reads the configuration, connects and folds until ctx ends.
 func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(io.Writer, []F)) error {
 	cfg, err := config.Load(p.Name, p.Args, d.defaults())
@@ -89,7 +87,7 @@ func readyWhen(p *app.Process, ready <-chan struct{}) {
 		case <-ready:
 			return nil
 		default:
-			return errNotReading
+			return errors.New("no shard is being read yet")
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -37,9 +38,8 @@ type Pipeline struct {
 	shard  int // the shard of this host
 
 	producer  *producer.Producer
-	coverage  *coverage.Fold
-	folds     []fold.Fold // the registered folds for which the features have events
-	consumers []*consumer.Reader
+	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
+	consumers []*consumer.Reader // one for each fold
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
@@ -97,20 +97,17 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	return p, nil
 }
 
-// addFolds adds the consumers for which the features have events.
+// addFolds adds the folds for which the features have events, each with its consumer.
 func (p *Pipeline) addFolds(features []string) {
-	add := func(f consumer.Fold) {
-		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, f, p.log))
-	}
-	p.coverage = coverage.New()
-	add(p.coverage)
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
-		if !slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
-			continue
+		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
+			p.folds = append(p.folds, f)
 		}
-		p.folds = append(p.folds, f)
-		add(f)
+	}
+	p.folds = append(p.folds, coverage.New())
+	for _, f := range p.folds {
+		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, f, p.log))
 	}
 }
 
@@ -174,43 +171,36 @@ func (p *Pipeline) Close() {
 
 // Collectors returns the collectors of the producer, the consumers and the folds.
 func (p *Pipeline) Collectors() []prometheus.Collector {
-	list := []prometheus.Collector{p.producer, p.coverage}
-	for _, c := range p.consumers {
-		list = append(list, c)
-	}
-	for _, f := range p.folds {
-		list = append(list, f)
+	list := []prometheus.Collector{p.producer}
+	for i, f := range p.folds {
+		list = append(list, f, p.consumers[i])
 	}
 	return list
 }
 
-// foldOf returns the fold of a type, unless the features have no events for it.
-func foldOf[F fold.Fold](p *Pipeline) (f F, ok bool) {
-	for _, each := range p.folds {
-		if f, ok = each.(F); ok {
-			return f, true
+// Snapshot reads the folds. The process with the most live memory comes first.
+func (p *Pipeline) Snapshot() *Snapshot {
+	s := &Snapshot{
+		Time: time.Now().UTC(), Lost: p.Lost(), Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
+		byID: map[schema.ProcessID]*Process{},
+	}
+	for _, f := range p.folds {
+		switch f := f.(type) {
+		case *leak.Tracker:
+			s.addMemory(f.Report())
+		case *anomaly.Detector:
+			s.Alerts = append(s.Alerts, f.Alerts()...)
+		case *launch.Histogram:
+			s.addLaunches(f.Report())
+		case *bandwidth.Meter:
+			s.addCopies(f.Report())
+		case *coverage.Fold:
+			s.addHosts(f.Report())
 		}
 	}
-	return f, false
-}
-
-// Snapshot reads the folds.
-func (p *Pipeline) Snapshot() *Snapshot {
-	s := newSnapshot(p.Lost())
-	if f, ok := foldOf[*leak.Tracker](p); ok {
-		s.addMemory(f.Report())
-	}
-	if f, ok := foldOf[*anomaly.Detector](p); ok {
-		s.Alerts = append(s.Alerts, f.Alerts()...)
-	}
-	if f, ok := foldOf[*launch.Histogram](p); ok {
-		s.addLaunches(f.Report())
-	}
-	if f, ok := foldOf[*bandwidth.Meter](p); ok {
-		s.addCopies(f.Report())
-	}
-	s.addHosts(p.coverage.Report())
-	s.sort()
+	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
+	})
 	return s
 }
 
@@ -220,17 +210,13 @@ func (p *Pipeline) Lost() map[string]uint64 {
 	lost := map[string]uint64{}
 	for _, c := range p.consumers {
 		for cause, n := range c.Lost() {
-			if n > 0 {
-				lost[schema.Loss(cause).String()] = max(lost[schema.Loss(cause).String()], n)
-			}
+			name := schema.Loss(cause).String()
+			lost[name] = max(lost[name], n)
 		}
 		s := c.Stats()
-		for cause, n := range map[string]uint64{"missing_batches": s.Missing, "invalid_batches": s.Invalid +
-			s.Refused} {
-			if n > 0 {
-				lost[cause] += n
-			}
-		}
+		lost["missing_batches"] += s.Missing
+		lost["invalid_batches"] += s.Invalid + s.Refused
 	}
+	maps.DeleteFunc(lost, func(_ string, n uint64) bool { return n == 0 })
 	return lost
 }

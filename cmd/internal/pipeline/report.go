@@ -8,12 +8,10 @@ import (
 	"maps"
 	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
@@ -31,9 +29,11 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	if f, ok := foldOf[*leak.Tracker](p); ok {
-		for _, a := range f.Top(rows) {
-			top[a.ID] = append(top[a.ID], a)
+	for _, f := range p.folds {
+		if tracker, ok := f.(*leak.Tracker); ok {
+			for _, a := range tracker.Top(rows) {
+				top[a.ID] = append(top[a.ID], a)
+			}
 		}
 	}
 	for i, q := range s.Processes {
@@ -43,7 +43,9 @@ func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
 		}
 		writeProcess(out, s, q, top[q.id])
 	}
-	writeAlerts(out, s.Alerts)
+	for _, a := range s.Alerts[max(0, len(s.Alerts)-maxAlerts):] {
+		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
+	}
 	return out.Flush()
 }
 
@@ -81,8 +83,8 @@ func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation)
 	if p.Container != "" {
 		fmt.Fprintf(out, "   container %.12s", p.Container)
 	}
-	if p.Evidence != "complete" {
-		fmt.Fprintf(out, "   [%s]", evidenceText(p.Evidence))
+	if text := evidenceTexts[p.Evidence]; text != "" {
+		fmt.Fprintf(out, "   [%s]", text)
 	}
 	fmt.Fprintln(out)
 	writeMemory(out, p)
@@ -90,18 +92,19 @@ func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation)
 	writeThreads(out, s.Time, p, top)
 	writeLaunches(out, p)
 	writeCopies(out, p)
-	writeWaits(out, p)
-	writeUnseen(out, p)
+	if p.Waits.Calls > 0 {
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
+			app.Plural(p.Waits.Calls, "call", "calls"))
+	}
+	if len(p.Unseen.Functions) > 0 {
+		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n",
+			app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
+	}
 }
 
-func evidenceText(evidence string) string {
-	switch evidence {
-	case "late":
-		return "late: it began before gputap, which did not see its earlier calls"
-	case "gap":
-		return "gap: events of it were lost"
-	}
-	return evidence
+var evidenceTexts = map[string]string{
+	"late": "late: it began before gputap, which did not see its earlier calls",
+	"gap":  "gap: events of it were lost",
 }
 
 func allocations(n uint64) string { return app.Plural(n, "allocation", "allocations") }
@@ -238,39 +241,14 @@ func writeCopies(out io.Writer, p *Process) {
 	}
 }
 
-func writeUnseen(out io.Writer, p *Process) {
-	if len(p.Unseen.Functions) > 0 {
-		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n",
-			app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
-	}
-}
-
-func writeWaits(out io.Writer, p *Process) {
-	if p.Waits.Calls > 0 {
-		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
-			app.Plural(p.Waits.Calls, "call", "calls"))
-	}
-}
-
-func writeAlerts(out io.Writer, alerts []anomaly.Alert) {
-	for _, a := range alerts[max(0, len(alerts)-maxAlerts):] {
-		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
-	}
-}
-
-// userText returns the user name that the host knows, or the uid.
+// userText returns the user name that the host knows, or the uid, with its name if this machine knows it.
 func userText(p *Process) string {
 	if p.User != "" {
 		return "user " + p.User
 	}
-	return "uid " + userName(p.UID)
-}
-
-// userName returns a uid, with its name if this machine knows it.
-func userName(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil {
-		return id + " (" + u.Username + ")"
+	text := fmt.Sprint("uid ", p.UID)
+	if u, err := user.LookupId(fmt.Sprint(p.UID)); err == nil {
+		text += " (" + u.Username + ")"
 	}
-	return id
+	return text
 }

@@ -3,10 +3,8 @@ package pipeline
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
@@ -17,21 +15,24 @@ import (
 
 const unknown = "unknown"
 
-func newSnapshot(lost map[string]uint64) *Snapshot {
-	return &Snapshot{
-		Time: time.Now().UTC(), Lost: lost, Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
-		byID: map[schema.ProcessID]*Process{},
-	}
-}
-
 // process returns the process that all folds' reports about it are joined in.
 func (s *Snapshot) process(info *process.Info) *Process {
-	p := s.byID[info.ID]
-	if p == nil {
-		p = newProcess(info)
-		s.byID[info.ID] = p
-		s.Processes = append(s.Processes, p)
+	if p := s.byID[info.ID]; p != nil {
+		return p
 	}
+	p := &Process{
+		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
+		Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{}, GPUs: map[string]*GPU{},
+		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
+		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
+		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
+	}
+	if info.Late {
+		p.Evidence = "late"
+	}
+	s.byID[info.ID] = p
+	s.Processes = append(s.Processes, p)
 	return p
 }
 
@@ -74,28 +75,6 @@ func (s *Snapshot) addCopies(report []bandwidth.Process) {
 	}
 }
 
-// sort puts the process with the most live memory first.
-func (s *Snapshot) sort() {
-	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
-	})
-}
-
-func newProcess(info *process.Info) *Process {
-	p := &Process{
-		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
-		Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{}, GPUs: map[string]*GPU{},
-		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
-		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
-		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
-	}
-	if info.Late {
-		p.Evidence = "late"
-	}
-	return p
-}
-
 // calls adds the calls. Records of exec and exit are not calls.
 func (p *Process) calls(list []process.Call) {
 	for i := range list {
@@ -116,7 +95,6 @@ func (p *Process) memory(q *leak.Process) {
 		q.HostLiveBytes, q.HostLiveAllocations, q.Classes[schema.ClassPinned], q.Classes[schema.ClassRegistered],
 	}
 	p.calls(q.Calls)
-	p.shared(q)
 	for class := range schema.NumClasses {
 		if n := q.Classes[class]; n > 0 && class != schema.ClassNone {
 			p.Classes[class.String()] = n
@@ -139,10 +117,6 @@ func (p *Process) memory(q *leak.Process) {
 			}
 		}
 	}
-}
-
-// shared adds memory that processes share by export, and pools.
-func (p *Process) shared(q *leak.Process) {
 	p.Exports = q.Exports
 	p.Holders.Count, p.Holders.UnclosedAtExit = q.HolderCount, q.UnclosedHolders
 	for _, h := range q.Holders {
