@@ -87,7 +87,8 @@ func keep(t *testing.T, data []byte) (path string) {
 	return path
 }
 
-// secured is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its name.
+// secured is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its
+// name.
 type secured struct {
 	url   string
 	ours  *authority

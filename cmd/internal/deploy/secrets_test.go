@@ -179,15 +179,16 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				for _, program := range programs() {
-					connects := !strings.Contains(tt.until, "nats.url: ") && len(tt.args) > 0 && tt.args[0] == "--log.level"
+					connects := !strings.Contains(tt.until, "nats.url: ") && len(tt.args) > 0 &&
+						tt.args[0] == "--log.level"
 					if tt.only != "" && tt.only != program {
 						continue
 					}
 					if program == "gputap-producer" && connects {
 						continue // it would probe this machine; the connecting code is the same
 					}
-					until := tt.until
-					if out := says(t, until, tt.env, filepath.Join(dir, program), tt.args...); contains(out, secret) != "" {
+					out := says(t, tt.until, tt.env, filepath.Join(dir, program), tt.args...)
+					if contains(out, secret) != "" {
 						t.Errorf("%s prints %q in\n%s", program, contains(out, secret), out)
 					}
 				}
