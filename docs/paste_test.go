@@ -46,6 +46,11 @@ var ending = regexp.MustCompile(`--for\b|--duration\b|--help\b|--version\b|--pri
 // repeatable are the commands that change nothing: they run again until their output is the one shown.
 var repeatable = regexp.MustCompile(`^(sudo )?(bin/)?(curl\b|gputap stream (info|dlq)\b|gputap doctor\b)`)
 
+// shortened are durations that a measurement needs, each with one that is enough to test the command.
+var shortened = []string{
+	"run --for 15s", "run --for 3s", "sleep 10;", "sleep 1;", "--threads 4 --seconds 20", "--threads 4 --seconds 1",
+}
+
 const patience = 15 * time.Second // for an output or a start; a command itself may take four times as long
 
 // TestPaste runs every command of a page in a copy of the checkout, in the order of the page. Pages with sudo run with
@@ -235,7 +240,7 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 			there, back = append(there, address, own), append(back, own, address)
 		}
 	}
-	sh.replace, sh.back = strings.NewReplacer(there...), strings.NewReplacer(back...)
+	sh.replace, sh.back = strings.NewReplacer(append(there, shortened...)...), strings.NewReplacer(back...)
 
 	programs := filepath.Join(sh.dir, "programs")
 	self, err := os.Executable()
