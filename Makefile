@@ -44,9 +44,15 @@ demo: build stub ## run every scenario through real uprobes and check it against
 
 # -trimpath and CGO_ENABLED=0 as in build: tests and programs share what is compiled. Without debug information a test
 # binary links in half the time. `make lint` runs go vet. Tests use the programs in GPUTAP_BIN instead of their own.
+# Many tests wait for a server or an interval: twice as many packages as CPUs run at once, and docs, which waits longest,
+# begins. Tests sync many files, which a file system in memory does at once.
 test: build stub ## run the tests that need no root and no GPU
-	CGO_ENABLED=0 GPUTAP_BIN=$(CURDIR)/bin VERSION=$(VERSION) \
-		$(GO) test -trimpath -vet=off -ldflags "-s -w" ./...
+	CGO_ENABLED=0 GPUTAP_BIN=$(CURDIR)/bin VERSION=$(VERSION) TMPDIR=$(TEST_DIR) \
+		$(GO) test -trimpath -vet=off -ldflags "-s -w" -p $$((2 * $$(nproc))) ./docs ./...
+
+# /dev/shm if programs may run there and it has 2 GiB.
+TEST_DIR = $(shell findmnt -no OPTIONS /dev/shm | grep -vq noexec && \
+	test $$(df --output=avail /dev/shm | tail -1) -ge 2097152 && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
 # The packages that have tests with the build tag bpf.
 BPF_TESTS = $(sort $(patsubst %/,./%,$(dir $(shell git grep -lE '^//go:build .*\bbpf\b' -- '*_test.go'))))

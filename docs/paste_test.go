@@ -46,6 +46,11 @@ var ending = regexp.MustCompile(`--for\b|--duration\b|--help\b|--version\b|--pri
 // repeatable are the commands that change nothing: they run again until their output is the one shown.
 var repeatable = regexp.MustCompile(`^(sudo )?(bin/)?(curl\b|gputap stream (info|dlq)\b|gputap doctor\b)`)
 
+// shortened are durations that a measurement needs, each with one that is enough to test the command.
+var shortened = []string{
+	"run --for 15s", "run --for 3s", "sleep 10;", "sleep 1;", "--threads 4 --seconds 20", "--threads 4 --seconds 1",
+}
+
 const patience = 15 * time.Second // for an output or a start; a command itself may take four times as long
 
 // TestPaste runs every command of a page in a copy of the checkout, in the order of the page. Pages with sudo run with
@@ -109,12 +114,35 @@ func newCheckout(t *testing.T) (dir string) {
 	if built := os.Getenv("GPUTAP_BIN"); built != "" {
 		copyPrograms(t, built, filepath.Join(dir, "bin"))
 	}
+	writeGoEnv(t, filepath.Join(dir, goEnv))
 	build := exec.Command("make", "build", "stub")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("make build stub: %v\n%s", err, out)
 	}
 	return dir
+}
+
+const goEnv = "bin/go.env" // the reader's settings of Go, in the checkout
+
+// writeGoEnv adds the build flags of make test to the settings of this machine: what a page builds is then in the build
+// cache. They are not in the variable GOFLAGS, because the Makefile reads that.
+func writeGoEnv(t *testing.T, path string) {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOENV", "GOFLAGS").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, flags, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	settings, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	settings = fmt.Appendf(settings, "\nGOFLAGS=%s -trimpath -vet=off '-ldflags=-s -w'\n", flags)
+	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, settings, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // copyPrograms copies built programs: make links a program only if its source has changed. The workload must be newer
@@ -212,7 +240,7 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 			there, back = append(there, address, own), append(back, own, address)
 		}
 	}
-	sh.replace, sh.back = strings.NewReplacer(there...), strings.NewReplacer(back...)
+	sh.replace, sh.back = strings.NewReplacer(append(there, shortened...)...), strings.NewReplacer(back...)
 
 	programs := filepath.Join(sh.dir, "programs")
 	self, err := os.Executable()
@@ -224,6 +252,9 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(programs, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755)
+	}
+	if python, lookErr := exec.LookPath("/usr/bin/python3"); err == nil && lookErr == nil {
+		err = os.Symlink(python, filepath.Join(programs, "python3")) // another one may be a slow script
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +273,7 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 		}
 	}
 	path := strings.Join([]string{programs, filepath.Join(checkout, "bin"), os.Getenv("PATH")}, ":")
-	bash.Env = append(bash.Env, "PATH="+path,
+	bash.Env = append(bash.Env, "PATH="+path, "GOENV="+filepath.Join(checkout, goEnv),
 		"GPUTAP_METRICS__ADDR=127.0.0.1:0", "DOCS_SERVER="+sh.replace.Replace("127.0.0.1:4222"), "DOCS_DIR="+sh.dir)
 	if sh.stdin, err = bash.StdinPipe(); err == nil {
 		bash.Stderr = os.Stderr

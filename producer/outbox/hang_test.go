@@ -130,7 +130,7 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	opts.Log = log.logger()
 	o := open(t, opts)
 	o.opts.Timeout = 20 * time.Millisecond
-	answer := silent(t, filepath.Join(opts.Dir, "state"+".new"), os.O_RDONLY)
+	answer := silent(t, filepath.Join(opts.Dir, "state.new"), os.O_RDONLY)
 	fill(t, o, memory, 1, 1, 100)
 	synced := make(chan struct{})
 	go func() {
@@ -149,10 +149,9 @@ func TestSilentDiskAtWrite(t *testing.T) {
 	same(t, "meanwhile", takeAll(t, o, memory), from(1, 1))
 	answer()
 	<-synced
+	o.writing <- struct{}{} // the FIFO has been written and renamed: the next state replaces it
+	<-o.writing
 	o.opts.Timeout = time.Minute
-	if err := os.Remove(filepath.Join(opts.Dir, "state"+".new")); err != nil { // the FIFO
-		t.Fatal(err)
-	}
 	o.syncNow()
 	fill(t, o, memory, 2, 2, 100)
 	if s := o.Stats(); !s.Writable || log.count("writable again") != 1 {

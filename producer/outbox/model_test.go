@@ -46,9 +46,14 @@ var modelKinds = []schema.Kind{memory, launch, host}
 // and must be there comes.
 func TestModel(t *testing.T) {
 	t.Parallel()
+	randomModels(t, 4)
+}
+
+func randomModels(t *testing.T, seeds uint64) {
+	t.Helper()
 	var powers, repeats atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
-		for seed := range uint64(12) {
+		for seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				m := &model{t: t, random: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir()}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,12 +59,20 @@ func options(dir string) Options {
 
 func open(t testing.TB, opts Options) *Outbox {
 	t.Helper()
+	awaitForks()
 	o, err := Open(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(o.crash)
 	return o
+}
+
+// awaitForks waits for child processes that another test forked and that have not executed their program yet. They hold
+// the lock of each directory that this test has closed meanwhile.
+func awaitForks() {
+	syscall.ForkLock.Lock()
+	syscall.ForkLock.Unlock() //nolint:staticcheck // nothing happens in between
 }
 
 // crash ends a run as SIGKILL would: nothing is written any more.

@@ -33,16 +33,9 @@ type follower struct {
 
 func follow(t *testing.T, env []string, args ...string) *follower {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("GPUTAP_REQUIRE_PYTHON") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("no python3")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	f := &follower{t: t, cmd: exec.CommandContext(ctx, python,
+	f := &follower{t: t, cmd: exec.CommandContext(ctx, python(t),
 		append([]string{"-S", "../../../examples/follow.py"}, args...)...)}
 	f.cmd.Env, f.cmd.Stdout = append(env, "PYTHONDONTWRITEBYTECODE=1"), &f.stdout
 	pipe, err := f.cmd.StderrPipe()
@@ -50,6 +43,22 @@ func follow(t *testing.T, env []string, args ...string) *follower {
 	f.stderr = bufio.NewReader(pipe)
 	check(t, f.cmd.Start())
 	return f
+}
+
+// python returns the interpreter. One of the PATH may be a script of a version manager, which takes half a second.
+func python(t *testing.T) (path string) {
+	t.Helper()
+	path, err := exec.LookPath("/usr/bin/python3")
+	if err != nil {
+		path, err = exec.LookPath("python3")
+	}
+	if err != nil {
+		if os.Getenv("GPUTAP_REQUIRE_PYTHON") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("no python3")
+	}
+	return path
 }
 
 // following waits until the server has the subscription.
@@ -247,5 +256,43 @@ func TestFollowNeedsTheReaderRoleOnly(t *testing.T) {
 			"Permissions Violation") {
 			t.Errorf("%q ends with %v: %s", args, err, stderr)
 		}
+	}
+}
+
+// TestFollowRejectsInvalidArguments checks that a wrong server or name is reported in one line before a connection is
+// made.
+func TestFollowRejectsInvalidArguments(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"},
+		"argument --cluster: ''": {"--cluster", ""},
+		"argument --name: 'a.b'": {"--name", "a.b"},
+	} {
+		stdout, stderr, err := follow(t, nil, args...).end()
+		if err == nil || !strings.Contains(stderr, want) || strings.Contains(stderr, "Traceback") {
+			t.Errorf("%v ends with %v: %s%s", args, err, stdout, stderr)
+		}
+	}
+}
+
+// TestFollowNeedsCertificate checks follow.py on a server where the certificate is the credential.
+func TestFollowNeedsCertificate(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "ours")
+	ours.forServers("bus", time.Hour)
+	url := serve(t, files+"certs.conf").ClientURL()
+	_, admin := join(t, "admin", config.NATS{URL: url, TLS: ours.client("admin.gputap")}, quiet())
+	setUp(t, admin)
+	events := publishBatches(t, admin, 1, "gpu-1")
+	args := []string{"--server", url, "--ca", ours.file, "--cluster", "default", "--name", "reader-default",
+		"--stream", schema.StreamName(0), "--batches", "1"}
+	reader := ours.client("reader-default.gputap")
+	stdout, stderr, err := follow(t, nil, append(args, "--cert", reader.CertFile, "--key", reader.KeyFile)...).end()
+	if err != nil {
+		t.Fatalf("ends with %v: %s", err, stderr)
+	}
+	holdLines(t, stdout, events)
+	if stdout, _, err := follow(t, nil, args...).end(); err == nil {
+		t.Errorf("without a certificate it is let in: %s", stdout)
 	}
 }

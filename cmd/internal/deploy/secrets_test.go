@@ -174,23 +174,27 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		{name: "let in by nkey", only: "gputap-leak", until: "run gputap stream init",
 			args: append(short, "--nats.url", "nats://"+closed, "--nats.nkey_file", seeds["leak"])},
 	}
-	for _, tt := range cases {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, program := range programs() {
-				connects := !strings.Contains(tt.until, "nats.url: ") && len(tt.args) > 0 && tt.args[0] == "--log.level"
-				if tt.only != "" && tt.only != program {
-					continue
+	t.Run("programs", func(t *testing.T) { // before `gputap stream init` creates the streams
+		for _, tt := range cases {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				for _, program := range programs() {
+					connects := !strings.Contains(tt.until, "nats.url: ") && len(tt.args) > 0 &&
+						tt.args[0] == "--log.level"
+					if tt.only != "" && tt.only != program {
+						continue
+					}
+					if program == "gputap-producer" && connects {
+						continue // it would probe this machine; the connecting code is the same
+					}
+					out := says(t, tt.until, tt.env, filepath.Join(dir, program), tt.args...)
+					if contains(out, secret) != "" {
+						t.Errorf("%s prints %q in\n%s", program, contains(out, secret), out)
+					}
 				}
-				if program == "gputap-producer" && connects {
-					continue // it would probe this machine; the connecting code is the same
-				}
-				until := tt.until
-				if out := says(t, until, tt.env, filepath.Join(dir, program), tt.args...); contains(out, secret) != "" {
-					t.Errorf("%s prints %q in\n%s", program, contains(out, secret), out)
-				}
-			}
-		})
-	}
+			})
+		}
+	})
 	env := []string{"GPUTAP_NATS__URL=nats://me:" + password + "@127.0.0.1:1"}
 	for until, args := range map[string][]string{
 		"Create the JetStream streams": {"stream", "init", "--help"},

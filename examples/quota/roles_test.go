@@ -1,4 +1,4 @@
-package examples
+package main
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
@@ -87,17 +87,18 @@ func keep(t *testing.T, data []byte) (path string) {
 	return path
 }
 
-// bus is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its name.
-type bus struct {
+// secured is a server with a file of deploy/nats and one more user: quota has the permissions of gputap-leak for its
+// name.
+type secured struct {
 	url   string
 	ours  *authority
 	seeds map[string]string // files of nkeys, by variable
 	admin jetstream.JetStream
 }
 
-func serve(t *testing.T, file string) *bus {
+func serve(t *testing.T, file string) *secured {
 	t.Helper()
-	b := &bus{ours: newAuthority(t), seeds: map[string]string{}}
+	b := &secured{ours: newAuthority(t), seeds: map[string]string{}}
 	cert := b.ours.issue(t, "bus")
 	for name, value := range map[string]string{"SERVER": "bus-1", "TLS_CERT": cert, "TLS_KEY": cert,
 		"TLS_CA": b.ours.file} {
@@ -114,7 +115,7 @@ func serve(t *testing.T, file string) *bus {
 		t.Setenv("GPUTAP_NKEY_"+name, public)
 		b.seeds[name] = keep(t, seed)
 	}
-	o, err := server.ProcessConfigFile("../deploy/nats/" + file)
+	o, err := server.ProcessConfigFile("../../deploy/nats/" + file)
 	check(t, err)
 	for _, u := range o.Nkeys {
 		if u.Nkey == os.Getenv("GPUTAP_NKEY_LEAK") {
@@ -151,7 +152,7 @@ func serve(t *testing.T, file string) *bus {
 	t.Cleanup(nc.Close)
 	b.admin, err = jetstream.New(nc)
 	check(t, err)
-	check(t, eventbus.EnsureStreams(t.Context(), b.admin, eventbus.StreamOptions{MaxBytes: 64 << 20}))
+	check(t, bus.EnsureStreams(t.Context(), b.admin, bus.StreamOptions{MaxBytes: 64 << 20}))
 	host := consumertest.Memory(t, "gpu-1")
 	host.Header.Cluster = "default"
 	host.Process(7, 1, "python3").Alloc(7, 0x1000, 41<<30, 100, 5)
@@ -171,20 +172,18 @@ func asQuota(p *server.Permissions) {
 // TestQuotaRunsWithFoldPermissions checks that quota reads events, prints findings and saves its state with the
 // permissions of a fold.
 func TestQuotaRunsWithFoldPermissions(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "quota")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./quota")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v: %s", err, out)
-	}
-	for file, identity := range map[string]func(*bus) []string{
-		"tls.conf":   func(b *bus) []string { return []string{"-nkey", b.seeds["LEAK"]} },
-		"certs.conf": func(b *bus) []string { return []string{"-cert", b.ours.issue(t, "quota.gputap")} },
+	program, err := os.Executable()
+	check(t, err)
+	for file, identity := range map[string]func(*secured) []string{
+		"tls.conf":   func(b *secured) []string { return []string{"-nkey", b.seeds["LEAK"]} },
+		"certs.conf": func(b *secured) []string { return []string{"-cert", b.ours.issue(t, "quota.gputap")} },
 	} {
 		t.Run(file, func(t *testing.T) {
 			b := serve(t, file)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, append(identity(b), "-nats", b.url, "-ca", b.ours.file)...)
+			cmd.Env = append(os.Environ(), asProgram+"=1")
 			var log strings.Builder
 			cmd.Stderr = &log
 			out, err := cmd.StdoutPipe()
@@ -202,57 +201,5 @@ func TestQuotaRunsWithFoldPermissions(t *testing.T) {
 				t.Errorf("it has saved %+v, %v", saved, err)
 			}
 		})
-	}
-}
-
-// TestFollowRejectsInvalidArguments checks that a wrong server or name is reported in one line before a connection is
-// made.
-func TestFollowRejectsInvalidArguments(t *testing.T) {
-	for want, args := range map[string][]string{
-		"Port out of range": {"--server", "nats://127.0.0.1:99999"}, "argument --host: 'a b'": {"--host", "a b"},
-		"argument --cluster: ''": {"--cluster", ""},
-		"argument --name: 'a.b'": {"--name", "a.b"},
-	} {
-		cmd := exec.CommandContext(t.Context(), python(t), append([]string{"-S", "follow.py"}, args...)...)
-		cmd.Env = []string{"PYTHONDONTWRITEBYTECODE=1"}
-		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "Traceback") {
-			t.Errorf("%v ends with %v: %s", args, err, out)
-		}
-	}
-}
-
-func python(t *testing.T) (path string) {
-	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("GPUTAP_REQUIRE_PYTHON") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("no python3")
-	}
-	return path
-}
-
-// TestFollowNeedsCertificate checks follow.py on a server where the certificate is the credential.
-func TestFollowNeedsCertificate(t *testing.T) {
-	b := serve(t, "certs.conf")
-	follow := func(args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, python(t), append([]string{"-S", "follow.py", "--server", b.url, "--ca",
-			b.ours.file, "--cluster", "default",
-			"--name", "reader-default", "--stream", schema.StreamName(0), "--batches", "1"}, args...)...)
-		cmd.Env = []string{"PYTHONDONTWRITEBYTECODE=1"}
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	cert := b.ours.issue(t, "reader-default.gputap")
-	if out, err := follow("--cert", cert, "--key", cert); err != nil ||
-		!strings.Contains(out, " default gpu-1 alloc cuMemAlloc_v2 pid=7 comm=python3") {
-		t.Errorf("it ends with %v: %s", err, out)
-	}
-	if out, err := follow(); err == nil {
-		t.Errorf("without a certificate it is let in: %s", out)
 	}
 }
