@@ -81,16 +81,26 @@ var foreignFlags = []string{
 func checkFlags(t *testing.T, dir string) {
 	var flags []string
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
-	for _, args := range [][]string{
+	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"},
 		{"gputap", "config", "print", "leak"},
 		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
 		{"gputap", "stream", "rm"},
-		{"gputap-producer"}, {"gputap-leak"}, {"gputap-anomaly"}, {"gputap-launch"}, {"gputap-bandwidth"},
-	} {
+	}
+	daemons, err := filepath.Glob("../cmd/gputap-*")
+	if err != nil || len(daemons) == 0 {
+		t.Fatalf("no programs in cmd: %v", err)
+	}
+	for _, folder := range daemons {
+		commands = append(commands, []string{filepath.Base(folder)})
+	}
+	for _, args := range commands {
 		out, err := exec.Command(filepath.Join(dir, args[0]), append(args[1:], "--help")...).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v --help: %v\n%s", args, err, out)
+		}
+		if !strings.Contains(string(out), "\nExamples:\n") {
+			t.Errorf("%v --help has no example; those of daemons are in config/usage.go", args)
 		}
 		for _, m := range flag.FindAllStringSubmatch(string(out), -1) {
 			flags = append(flags, m[1])

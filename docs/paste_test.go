@@ -37,7 +37,7 @@ var skipped = []struct{ pattern, reason string }{
 
 // endless are the commands that run until they are stopped: a reader gives each its own terminal.
 var endless = regexp.MustCompile(`^(sudo )?(\w+=\S+\s+(\\\s+)?)*(bin/)?` +
-	`(nats-server\b|gputap-(producer|leak|anomaly|launch|bandwidth)\b|gputap run\b|` +
+	`(nats-server\b|gputap-\w+|gputap run\b|` +
 	`gputap stream dlq .*--follow|gputap simulate\b|python3 examples/follow.py\b|bin/quota\b)`)
 
 // ending are the ways in which those end by themselves.

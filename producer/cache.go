@@ -10,7 +10,7 @@ import (
 // version and the open batch are the same.
 
 // cachedMemory is an allocation or free and its translation. A later record reuses it if it is by the same thread in
-// the same place; only time, duration, result, pointer and size differ.
+// the same place; only what setPerCall sets differs.
 type cachedMemory struct {
 	bpf.MemoryRecord
 	version    uint64
@@ -53,9 +53,8 @@ func (t *translator) addCachedMemory(m *bpf.MemoryRecord) bool {
 		!c.matches(m) {
 		return false
 	}
-	e := &c.event
-	e.Time, e.Duration, e.Result, e.Ptr, e.Bytes = schema.KTime(m.Time), m.Duration, m.Result, m.Ptr, m.Bytes
-	o.AddMemory(e)
+	setPerCall(&c.event, m)
+	o.AddMemory(&c.event)
 	t.added(schema.KindMemory, op)
 	return true
 }

@@ -3,6 +3,7 @@ package producer
 import (
 	"bytes"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/gputap/gputap/bpf"
@@ -107,4 +108,74 @@ func TestCachedTranslationIsTheSame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCacheTellsRecordsApart changes each field of a record in turn: the cache yields the event that the translator
+// yields without it.
+func TestCacheTellsRecordsApart(t *testing.T) {
+	memory := bpf.MemoryRecord{Head: head(t, bpf.RecordMemory, "cuMemAllocAsync"), Ptr: 64, Bytes: 64, Duration: 9,
+		Device: bpf.DeviceOfContext}
+	launch := bpf.LaunchRecord{Head: head(t, bpf.RecordLaunch, "cuLaunchKernel"), Func: 64}
+	for kind, numbers := range map[schema.Kind]int{
+		schema.KindMemory: len(numbersIn(reflect.ValueOf(&memory).Elem())),
+		schema.KindLaunch: len(numbersIn(reflect.ValueOf(&launch).Elem())),
+	} {
+		for i := range numbers {
+			m, l := memory, launch
+			first, changed := record(&m), reflect.ValueOf(&m).Elem()
+			if kind == schema.KindLaunch {
+				first, changed = record(&l), reflect.ValueOf(&l).Elem()
+			}
+			first = bytes.Clone(first)
+			number := numbersIn(changed)[i]
+			if number.Addr().Interface() == any(&m.Type) || number.Addr().Interface() == any(&l.Type) {
+				continue // another type has other fields
+			}
+			if number.CanInt() {
+				number.SetInt(1)
+			} else {
+				number.SetUint(number.Uint() + 1)
+			}
+			second := record(&m)
+			if kind == schema.KindLaunch {
+				second = record(&l)
+			}
+			var batches [2][]byte
+			for n, cache := range []bool{true, false} {
+				tr := newTestTranslator()
+				for _, raw := range [][]byte{first, first, second} {
+					if !cache {
+						tr.known.BeginRound(0) // makes every cached translation stale
+					}
+					tr.handle(raw)
+				}
+				tr.batches.closeAll()
+				for _, e := range tr.batches.spool.queues[kind] {
+					batches[n] = append(batches[n], e.Data...)
+				}
+			}
+			if len(batches[0]) == 0 || !bytes.Equal(batches[0], batches[1]) {
+				t.Errorf("%s records that differ in number %d: the cache yields another event", kind, i)
+			}
+		}
+	}
+}
+
+// numbersIn returns the numbers of a record, also those in its head and in arrays.
+func numbersIn(v reflect.Value) (all []reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			all = append(all, numbersIn(v.Field(i))...)
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			all = append(all, numbersIn(v.Index(i))...)
+		}
+	default:
+		if v.CanSet() {
+			all = append(all, v)
+		}
+	}
+	return all
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,9 +195,11 @@ func newSeen(b *schema.Batch, time schema.KTime, duration uint64, thread, call, 
 
 func memorySeen(b *schema.Batch, m schema.Memory) seen {
 	e := newSeen(b, m.Time, m.Duration, m.Thread, m.Call, m.GPU)
-	e.columns["result"], e.columns["ptr"], e.columns["bytes"] = decimal(uint64(m.Result)), decimal(m.Ptr),
-		decimal(m.Bytes)
-	e.columns["aux"], e.columns["pool"] = decimal(m.Aux), decimal(m.Pool)
+	for field, value := range reflect.ValueOf(m).Fields() { // result, ptr, bytes, aux, pool, …
+		if column := strings.ToLower(field.Name); e.columns[column] == "" {
+			e.columns[column] = decimal(value.Uint())
+		}
+	}
 	e.columns["context"], e.columns["context's gpu"] = "none", "none"
 	if m.Context != 0 {
 		c := b.Contexts[m.Context-1]

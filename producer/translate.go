@@ -126,9 +126,9 @@ func (t *translator) memory(m process.MemoryCall) {
 	if m.Ptr == 0 && m.Result == 0 && (call.Op == schema.OpAlloc || call.Op == schema.OpCreate) {
 		return // the pointer could not be read: Linux counted it as LossRead
 	}
-	// Field by field: of a literal the compiler makes a second copy, which waits for the first.
 	var e schema.Memory
-	e.Duration, e.Result, e.Ptr, e.Bytes, e.Aux, e.Pool = m.Duration, m.Result, m.Ptr, m.Bytes, m.Aux, m.Pool
+	setPerCall(&e, m.MemoryRecord)
+	e.Aux, e.Pool = m.Aux, m.Pool
 	switch call.Op {
 	case schema.OpAlloc, schema.OpFree, schema.OpPrefetch:
 		e.Aux = m.CUDAStream
@@ -137,6 +137,12 @@ func (t *translator) memory(m process.MemoryCall) {
 	t.addMemory(&e, &m.Head, m.Thread, t.ref(schema.KindMemory, &m.Head),
 		place{m.CUDAStream, m.Device, call.Class.OnHost()})
 	t.cacheMemory(&m, generation, &e)
+}
+
+// setPerCall sets the columns that differ between calls of one thread in one place, also in a cached event. It sets
+// field by field: of a literal the compiler makes a second copy, which waits for the first.
+func setPerCall(e *schema.Memory, m *bpf.MemoryRecord) {
+	e.Time, e.Duration, e.Result, e.Ptr, e.Bytes = schema.KTime(m.Time), m.Duration, m.Result, m.Ptr, m.Bytes
 }
 
 // place is the location of memory as a record gives it, besides the thread's context.

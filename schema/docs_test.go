@@ -236,7 +236,7 @@ func TestCoveragePage(t *testing.T) {
 	if want := fmt.Sprintf("%d functions are probed", len(rows)); !strings.Contains(page, want) {
 		t.Errorf("docs/coverage.md does not say: %s", want)
 	}
-	memory, _, _ := strings.Cut(page, "## Names and graphs")
+	memory, _, _ := strings.Cut(page, "## Kernel names and graphs")
 	for c := schema.ClassDevice; c < schema.NumClasses; c++ {
 		if c != schema.ClassMulticast && !strings.Contains(memory, c.String()) {
 			t.Errorf("class %s is not explained", c)

@@ -55,11 +55,10 @@ func programFlags() map[string]*pflag.FlagSet {
 		flags[c.name] = pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	}
 	config.Flags(flags["producer"], config.DefaultProducerCommand())
-	config.Flags(flags["leak"], config.DefaultLeakCommand())
-	config.Flags(flags["anomaly"], config.DefaultAnomalyCommand())
-	config.Flags(flags["launch"], config.DefaultLaunchCommand())
-	config.Flags(flags["bandwidth"], config.DefaultBandwidthCommand())
 	config.Flags(flags["run"], config.DefaultRunCommand())
+	for _, f := range fold.All() {
+		f.AddFlags(flags[f.Name()])
+	}
 	return flags
 }
 

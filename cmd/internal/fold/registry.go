@@ -3,6 +3,8 @@ package fold
 import (
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -65,6 +67,8 @@ type Entry interface {
 	NewUnlimited() Fold
 	// Kinds are those that the fold reads, heartbeats included.
 	Kinds() []schema.Kind
+	// AddFlags adds the program's flags.
+	AddFlags(to *pflag.FlagSet)
 	// PrintConfig prints the program's configuration, without secrets. It returns config.ErrHelp when that worked.
 	PrintConfig(name string, args []string) error
 }
@@ -98,6 +102,8 @@ func (d *Definition[C, F]) NewUnlimited() Fold {
 }
 
 func (d *Definition[C, F]) Kinds() []schema.Kind { return d.New().Kinds() }
+
+func (d *Definition[C, F]) AddFlags(to *pflag.FlagSet) { config.Flags(to, d.defaults()) }
 
 func (d *Definition[C, F]) PrintConfig(name string, args []string) error {
 	_, err := config.Load(name, append(slices.Clone(args), "--print-config"), d.defaults())
