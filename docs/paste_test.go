@@ -125,7 +125,7 @@ func newCheckout(t *testing.T) (dir string) {
 
 const goEnv = "bin/go.env" // the reader's settings of Go, in the checkout
 
-// writeGoEnv adds the build flags of make test to the settings of this machine: what a page builds is then in the build
+// writeGoEnv adds the build flags of make test to the settings of this machine: the programs of a page are then in the build
 // cache. They are not in the variable GOFLAGS, because the Makefile reads that.
 func writeGoEnv(t *testing.T, path string) {
 	t.Helper()

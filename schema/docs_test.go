@@ -49,7 +49,8 @@ func generated(t *testing.T, path, first, last, want string) {
 	t.Errorf("%s has\n%s\nwant\n%s\nrun go test ./schema -update", path, got, want)
 }
 
-// TestTablesAreDocumented compares the tables of docs/columns.md and examples/read_batch.py with Columns and Dictionaries.
+// TestTablesAreDocumented compares the tables of docs/columns.md and examples/read_batch.py with Columns and
+// Dictionaries.
 func TestTablesAreDocumented(t *testing.T) {
 	generated(t, "../docs/columns.md", "<!-- columns: from schema/columns.go by go test ./schema -update -->",
 		"<!-- end -->", columnTable())

@@ -1,6 +1,6 @@
 """Runs programs on a real GPU under gputap and compares gputap's figures with the programs' own figures.
 
-Needs bin/gputap, nvcc, PyTorch, CuPy and JAX, but no Go. Prints the table of docs/measurements/gpu-acceptance.md.
+Needs bin/gputap, nvcc, PyTorch, CuPy and JAX, but no Go. Prints the tables of docs/measurements/gpu-*.md.
 Exits with status 3 when a figure differs.
 
 usage: acceptance.py [OUT]
