@@ -125,8 +125,8 @@ func newCheckout(t *testing.T) (dir string) {
 
 const goEnv = "bin/go.env" // the reader's settings of Go, in the checkout
 
-// writeGoEnv adds the build flags of make test to the settings of this machine: the programs of a page are then in the build
-// cache. They are not in the variable GOFLAGS, because the Makefile reads that.
+// writeGoEnv adds the build flags of make test to the settings of this machine: the programs of a page are then in the
+// build cache. They are not in the variable GOFLAGS, because the Makefile reads that.
 func writeGoEnv(t *testing.T, path string) {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOENV", "GOFLAGS").Output()
