@@ -61,6 +61,7 @@ func (s *spool) useOutbox(t testing.TB, opts outbox.Options) {
 		t.Fatal(err)
 	}
 	s.outbox = o
+	t.Cleanup(o.Close) // it would write into a directory that is being removed
 }
 
 // spoolAt is a spool with an outbox. The test stores, or a goroutine that it starts.
