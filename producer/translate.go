@@ -128,7 +128,7 @@ func (t *translator) memory(m process.MemoryCall) {
 	}
 	var e schema.Memory
 	setPerCall(&e, m.MemoryRecord)
-	e.Aux, e.Pool = m.Aux, m.Pool
+	e.Ptr, e.Aux, e.Pool = m.Ptr, m.Aux, m.Pool // the table knows the Ptr of calls that name only a device
 	switch call.Op {
 	case schema.OpAlloc, schema.OpFree, schema.OpPrefetch:
 		e.Aux = m.CUDAStream
