@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/config"
@@ -21,7 +21,11 @@ import (
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
 	cfg := config.DefaultProducer()
 	cfg.Libraries = []string{stubPath}
-	cfg.RingBytes = config.Bytes(max(2, runtime.NumCPU())) * 256 << 20 // 128 MiB or more for each ring
+	cpus, err := ebpf.PossibleCPU() // Linux divides by all, not by those that this program may use
+	if err != nil {
+		b.Fatal(err)
+	}
+	cfg.RingBytes = config.Bytes(max(2, cpus)) * 256 << 20 // 128 MiB or more for each ring
 	p, err := New(cfg, "bench", js, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
@@ -109,6 +113,9 @@ func BenchmarkRingToAck(b *testing.B) {
 			b.Fatal(err)
 		}
 		took += time.Since(start)
+		if lost := p.lost(); lost != ([schema.NumLosses]uint64{}) {
+			b.Fatalf("lost %v", lost)
+		}
 		events += p.metrics.events[schema.OpLaunch].Load()
 		raw += republish(b, js, first)
 	}

@@ -107,3 +107,13 @@ gputap_unseen_functions{hostname="a"} 2
 		t.Error(err)
 	}
 }
+
+func TestForgetRemovesOnlyTheHost(t *testing.T) {
+	t.Parallel()
+	f := coverage.New()
+	apply(t, f, heartbeat(t, "a", 1, 1, nil), heartbeat(t, "b", 1, 1, nil))
+	f.Forget("c", "a")
+	if report := f.Report(); len(report) != 1 || report[0].Host != "b" {
+		t.Errorf("got %+v, want host b alone", report)
+	}
+}
