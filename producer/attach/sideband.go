@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -24,15 +26,15 @@ const (
 	// sideRest is how long records accumulate after a read: a build maps thousands of files a second, and each wake-up
 	// costs more than its records.
 	sideRest = 5 * time.Millisecond
-	// sideWait bounds one wait for records, and so the time that run takes to end.
-	sideWait = 50 * time.Millisecond
 )
 
 // sideband reads the perf side-band records of every CPU: what processes map, their names, and when they exec and end.
 // It needs CAP_PERFMON.
 type sideband struct {
-	apply func([]sideRecord)
-	epoll int // of all rings
+	apply   func([]sideRecord)
+	epoll   int      // of all rings
+	gate    *os.File // an epoll of that one, in Go's own poller: no thread blocks
+	waiting syscall.RawConn
 
 	mu      sync.Mutex
 	rings   map[int]*sideRing // by CPU
@@ -51,12 +53,20 @@ type sideRing struct {
 // openSideband starts to collect records. apply gets them in order of time and must not keep them. It fails where Linux
 // refuses perf events.
 func openSideband(apply func([]sideRecord)) (*sideband, error) {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
+	all, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	gate, err2 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err := errors.Join(err1, err2, unix.SetNonblock(gate, true)); err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	s := &sideband{apply: apply, epoll: epoll, rings: map[int]*sideRing{}}
-	if err := s.follow(); err != nil {
+	s := &sideband{apply: apply, rings: map[int]*sideRing{}, epoll: all, gate: os.NewFile(uintptr(gate), "epoll")}
+	var err error
+	if s.waiting, err = s.gate.SyscallConn(); err == nil {
+		err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, all, &unix.EpollEvent{Fd: int32(all)})
+	}
+	if err == nil {
+		err = s.follow()
+	}
+	if err != nil {
 		s.close()
 		return nil, err
 	}
@@ -127,15 +137,16 @@ func (s *sideband) close() {
 		r.close()
 	}
 	_ = unix.Close(s.epoll)
+	_ = s.gate.Close()
 }
 
 // run reads records until ctx ends. Rings follow the CPUs at each interval; run calls changed with the error when that
 // starts to fail, and with nil when it works again.
 func (s *sideband) run(ctx context.Context, interval time.Duration, changed func(error)) {
 	incomplete := false
-	var ready [1]unix.EpollEvent
-	for followed := time.Now(); ctx.Err() == nil; {
-		_, _ = unix.EpollWait(s.epoll, ready[:], int(sideWait.Milliseconds())) // a signal may interrupt it
+	stop := context.AfterFunc(ctx, func() { _ = s.gate.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for followed := time.Now(); ctx.Err() == nil; s.wait(ctx, interval) {
 		s.catchUp()
 		if time.Since(followed) >= interval {
 			followed = time.Now()
@@ -145,8 +156,44 @@ func (s *sideband) run(ctx context.Context, interval time.Duration, changed func
 				changed(err)
 			}
 		}
-		time.Sleep(sideRest)
+		time.Sleep(sideRest) // while the gate is closed, or each record would wake Go's poller
 	}
+}
+
+// wait returns when there are records, after the timeout, or when ctx ends.
+func (s *sideband) wait(ctx context.Context, timeout time.Duration) {
+	_ = s.gate.SetReadDeadline(time.Now().Add(timeout))
+	if ctx.Err() != nil {
+		return // run set its deadline before this one
+	}
+	s.wakeFor(unix.EPOLLIN)
+	defer s.wakeFor(0)
+	woken := false
+	_ = s.waiting.Read(func(uintptr) bool { // the only error is the deadline
+		ready := woken || s.filled()
+		woken = true
+		return ready
+	})
+}
+
+// wakeFor opens the gate for epoll events, or closes it with 0.
+func (s *sideband) wakeFor(events uint32) {
+	_ = s.waiting.Control(func(gate uintptr) { // it fails after close
+		_ = unix.EpollCtl(int(gate), unix.EPOLL_CTL_MOD, s.epoll, &unix.EpollEvent{Events: events, Fd: int32(s.epoll)})
+	})
+}
+
+// filled compares the positions of the rings: a poll of a perf event clears its readiness, and Go's poller has polled
+// it already.
+func (s *sideband) filled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.rings {
+		if atomic.LoadUint64(&r.page.Data_head) != r.page.Data_tail {
+			return true
+		}
+	}
+	return false
 }
 
 // catchUp applies every record that exists now. Any goroutine may call it.
