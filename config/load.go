@@ -101,7 +101,7 @@ func merge[T validator](path string, flags *pflag.FlagSet) (none T, err error) {
 	if err := loadVariables(k); err != nil {
 		return none, err
 	}
-	// A flag that was not given holds a default, which posflag uses only for a key that k does not have yet.
+	// A flag that was not given has its default. posflag uses that only if the file and the variables lack the key.
 	given := posflag.ProviderWithFlag(flags, ".", k, func(f *pflag.Flag) (string, any) {
 		return keyOf(f), posflag.FlagVal(flags, f)
 	})

@@ -10,7 +10,7 @@ import (
 // version and the open batch are the same.
 
 // cachedMemory is an allocation or free and its translation. A later record reuses it if it is by the same thread in
-// the same place; only what setPerCall sets differs.
+// the same place; only the columns of setPerCall differ.
 type cachedMemory struct {
 	bpf.MemoryRecord
 	version    uint64

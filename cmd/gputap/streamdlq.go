@@ -272,7 +272,7 @@ func (b *busCommand) showLetter(ctx context.Context, s jetstream.Stream, f lette
 	m, err := s.GetMsg(ctx, f.show)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return fmt.Errorf("read dead letter %d: there is none with this number; gputap stream dlq lists them", f.show)
+		return fmt.Errorf("read dead letter %d: no letter has this number; gputap stream dlq lists them", f.show)
 	case err != nil:
 		return fmt.Errorf("read dead letter %d: %w", f.show, err)
 	case f.raw:

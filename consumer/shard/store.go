@@ -69,7 +69,7 @@ const (
 var (
 	// errFenced: another instance has claimed the shard since.
 	errFenced = errors.New("another instance owns the shard")
-	// errAdopted: the newest manifest is an earlier one of the same owner, whose ack was lost.
+	// errAdopted: the newest manifest is an earlier one of the same owner. Its ack was lost.
 	errAdopted = errors.New("an earlier checkpoint was stored")
 	// errDamaged: the parts of a checkpoint differ from what its manifest says.
 	errDamaged = errors.New("the checkpoint is damaged")

@@ -22,7 +22,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// fold is what the tests need of a fold.
+// fold is a fold with a snapshot and metrics.
 type fold interface {
 	consumertest.Saved
 	prometheus.Collector

@@ -142,7 +142,7 @@ func TestResultIsTheJSONOfASuccess(t *testing.T) {
 	}
 }
 
-// TestCloseEndsInReverseOrder: Close kills the processes of a workspace before it undoes what they needed.
+// TestCloseEndsInReverseOrder: Close calls the last clean-up first.
 func TestCloseEndsInReverseOrder(t *testing.T) {
 	w, err := NewWorkspace(t.TempDir(), "test", io.Discard)
 	if err != nil {

@@ -44,7 +44,7 @@ func (w *Workspace) Program(name string) string { return filepath.Join(w.Bin, na
 // Path returns the path of a file of the workspace.
 func (w *Workspace) Path(name string) string { return filepath.Join(w.Dir, name) }
 
-// Cleanup has Close call f, before what was registered earlier.
+// Cleanup registers a function for Close, which calls the last one first.
 func (w *Workspace) Cleanup(f func()) { w.cleanups = append(w.cleanups, f) }
 
 // Start starts a process in the workspace. Close kills it.
