@@ -141,7 +141,7 @@ func TestStreamCommandsThatFail(t *testing.T) {
 		{"rm of a fold that has nothing", url, []string{"rm", "--fold", "launch", "--yes"}, 1,
 			"remove the states of launch"},
 		{"rm of both", url, []string{"rm", "--fold", "launch", "--generation", "1"}, 2, "use only one"},
-		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: there is none"},
+		{"no letter", url, []string{"dlq", "--show", "9"}, 1, "read dead letter 9: no letter has this number"},
 		{"letter zero", url, []string{"dlq", "--show", "0"}, 2, "--show 0"},
 		{"two at once", url, []string{"dlq", "--show", "1", "--purge"}, 2, "use only one"},
 		{"the last of all", url, []string{"dlq", "--purge", "--last", "5", "--yes"}, 2, "--last"},
