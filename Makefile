@@ -36,8 +36,10 @@ bin/stub/libcuda.so.1: $(wildcard producer/testdata/stub*.[ch])
 	@mkdir -p bin/stub
 	$(CC) $(STUB_LIB) -o $@ producer/testdata/stub*.c
 
+# The program finds the stub even if LD_LIBRARY_PATH names a real driver: a DT_RPATH comes first, a DT_RUNPATH does not.
 bin/workload: bin/stub/libcuda.so.1 $(wildcard producer/testdata/workload*.[ch])
-	$(CC) $(STUB_CFLAGS) -o $@ producer/testdata/workload*.c bin/stub/libcuda.so.1 '-Wl,-rpath,$$ORIGIN:$$ORIGIN/stub'
+	$(CC) $(STUB_CFLAGS) -o $@ producer/testdata/workload*.c bin/stub/libcuda.so.1 \
+		'-Wl,--disable-new-dtags,-rpath,$$ORIGIN:$$ORIGIN/stub'
 
 demo: build stub ## run every scenario through real uprobes and check it against the stub's totals (root)
 	bin/gputap demo

@@ -119,17 +119,18 @@ func (m *Meter) applyCopies(b *schema.Batch) {
 	m.durations = b.Duration().Values(m.durations, b.Events)
 	fits := m.grid.Load(b, entries, len(b.Calls))
 	calls, gpus, results, bytes, durations := m.calls, m.gpus, m.results, m.bytes, m.durations
+	cells, base, rows := m.grid.Cells, m.grid.Base, len(b.Calls)
 	for i, thread := range m.threads {
-		switch e := entries[thread]; {
+		switch {
 		case results[i] != 0:
-			e.Calls.Find(&b.Calls[calls[i]]).Count(uint32(results[i]))
+			entries[thread].Calls.Find(&b.Calls[calls[i]]).Count(uint32(results[i]))
 		case fits:
-			cell := &m.grid.Cells[m.grid.Base[thread]+int(gpus[i])*len(b.Calls)+int(calls[i])]
+			cell := &cells[base[thread]+int(gpus[i])*rows+int(calls[i])]
 			cell.calls++
 			cell.bytes += bytes[i]
 			cell.busy += durations[i]
 		default:
-			m.add(b, process.Cell[state]{Entry: e, GPU: int(gpus[i]), Row: int(calls[i])},
+			m.add(b, process.Cell[state]{Entry: entries[thread], GPU: int(gpus[i]), Row: int(calls[i])},
 				&sum{1, bytes[i], durations[i]})
 		}
 	}

@@ -28,7 +28,11 @@ func (t *Tracker) form(workloads map[snapshot.HostID][]*workload) snapshot.Form 
 		Fold: "leak", Version: 1, Lock: &t.mu,
 		Shard: func(c *snapshot.Codec) { (&coder{Tracker: t, Codec: c}).shard() },
 		Host: func(c *snapshot.Codec, id snapshot.HostID) {
-			(&coder{Tracker: t, Codec: c, found: map[uint32]int{}}).host(id, workloads[id])
+			(&coder{
+				Tracker: t, Codec: c, found: map[uint32]int{},
+				slots:   refs[uint32]{dense: func(i uint32) int { return int(i) }},
+				origins: refs[uint8]{dense: func(i uint8) int { return int(i) }},
+			}).host(id, workloads[id])
 		},
 	}
 }
@@ -54,14 +58,36 @@ type coder struct {
 type refs[T comparable] struct {
 	numbers map[T]int // from 0 on
 	all     []T
+	dense   func(T) int // of T that are small indexes; such a T is numbered in a list, which is faster than a map
+	list    []int32     // by dense: 1 + number
 }
 
 func (r *refs[T]) add(v T) {
+	r.all = append(r.all, v)
+	if r.dense != nil {
+		i := r.dense(v)
+		r.list = append(r.list, make([]int32, max(0, i+1-len(r.list)))...)
+		r.list[i] = int32(len(r.all))
+		return
+	}
 	if r.numbers == nil {
 		r.numbers = map[T]int{}
 	}
-	r.numbers[v] = len(r.all)
-	r.all = append(r.all, v)
+	r.numbers[v] = len(r.all) - 1
+}
+
+// number returns the number of v, or -1.
+func (r *refs[T]) number(v T) int {
+	if r.dense == nil {
+		if n, known := r.numbers[v]; known {
+			return n
+		}
+		return -1
+	}
+	if i := r.dense(v); i < len(r.list) {
+		return int(r.list[i]) - 1
+	}
+	return -1
 }
 
 // code passes over first plus the number of v and returns the sum. Sums below first have other meanings: unknown is
@@ -69,7 +95,7 @@ func (r *refs[T]) add(v T) {
 func (r *refs[T]) code(c *snapshot.Codec, v *T, first, unknown int) int {
 	sum := unknown
 	if !c.Reading() {
-		if n, known := r.numbers[*v]; known {
+		if n := r.number(*v); n >= 0 {
 			sum = first + n
 		}
 	}

@@ -54,11 +54,16 @@ func (c *coder) live(m *host) {
 		return
 	}
 	c.Writer.Uint(uint64(m.live))
-	for _, head := range slices.Backward(m.sizes) {
-		for i := head; i != 0; i = c.slab.at(i).next {
+	read := uint32(0)
+	for _, i := range slices.Backward(m.sizes) {
+		for i != 0 {
+			next := c.slab.at(i).next
+			read += c.slab.at(next).prev // begins to load it; 0 is an unused entry
 			c.allocation(&i, memory)
+			i = next
 		}
 	}
+	c.in.sink = read
 }
 
 // restoreLive puts each allocation at the end of its list.
@@ -188,9 +193,11 @@ func (c *coder) head(i uint32, a *allocation) (bits byte) {
 
 // difference passes over v as a difference to the last value.
 func difference[T ~uint64](c *snapshot.Codec, v *T, last T) {
-	d := int64(*v - last)
-	snapshot.Int(c, &d)
-	*v = last + T(d)
+	if c.Reading() {
+		*v = last + T(c.Reader.Int())
+		return
+	}
+	c.Writer.Int(int64(*v - last))
 }
 
 // valid reports whether everything that the allocation refers to exists.

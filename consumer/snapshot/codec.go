@@ -34,7 +34,15 @@ func (c *Codec) String(values ...*string) { each(c, values, (*Writer).String, (*
 
 func (c *Codec) Time(values ...*time.Time) { each(c, values, (*Writer).Time, (*Reader).Time) }
 
-func (c *Codec) Byte(values ...*byte) { each(c, values, (*Writer).Byte, (*Reader).Byte) }
+func (c *Codec) Byte(values ...*byte) {
+	for _, v := range values { // as each does, without the indirect calls: it runs for every allocation
+		if c.Reading() {
+			*v = c.Reader.Byte()
+		} else {
+			c.Writer.Byte(*v)
+		}
+	}
+}
 
 func (c *Codec) Float32(v *float32) {
 	bits := uint64(math.Float32bits(*v))
