@@ -19,6 +19,7 @@ const (
 	sameKind   = 1 << 5 // same row, origin and owner
 
 	leastAllocation = 4
+	usualAllocation = 18 // bytes, for the first size of the buffer
 )
 
 // allocations passes over live memory by size class, the largest and newest first. Then it passes for each process
@@ -54,6 +55,7 @@ func (c *coder) live(m *host) {
 		return
 	}
 	c.Writer.Uint(uint64(m.live))
+	c.Writer.Grow(m.live * usualAllocation)
 	read := uint32(0)
 	for _, i := range slices.Backward(m.sizes) {
 		for i != 0 {

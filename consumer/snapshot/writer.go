@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,9 @@ func (w *Writer) Reset() {
 	w.buf = w.buf[:0]
 	clear(w.strings)
 }
+
+// Grow makes room for so many more bytes.
+func (w *Writer) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
 // Data returns the encoded values. The Writer owns them; they are valid until the next Reset.
 func (w *Writer) Data() []byte { return w.buf }

@@ -1,12 +1,13 @@
 // Command bench measures the budgets and prints Markdown tables, one for each page of docs/measurements that shows it.
-// `bench agent` prints only the tables of the host agent. It needs root, because it attaches probes. A ratio compares
-// values of one run.
+// `bench Folds` prints only the table of that title, `bench agent` only those of the host agent. It needs root, because
+// it attaches probes. A ratio compares values of one run.
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,14 +113,22 @@ var sections = []section{
 }
 
 func main() {
-	if slices.Equal(os.Args[1:], []string{"agent"}) {
-		cluster.Main("bench agent", measureAgent)
-		return
-	}
-	cluster.Main("bench", measureAll)
+	cluster.Main("bench", func(ctx context.Context) error {
+		wanted := strings.Join(os.Args[1:], " ") // a title has words
+		switch at := slices.IndexFunc(sections, func(s section) bool { return s.title == wanted }); {
+		case wanted == "agent":
+			return measureAgent(ctx)
+		case wanted == "":
+			return errors.Join(measureSections(ctx, sections), measureAgent(ctx))
+		case at < 0:
+			return fmt.Errorf("no table %q", wanted)
+		default:
+			return measureSections(ctx, sections[at:at+1])
+		}
+	})
 }
 
-func measureAll(ctx context.Context) error {
+func measureSections(ctx context.Context, sections []section) error {
 	measured := map[string]float64{} // by source
 	for _, s := range sections {
 		for _, f := range s.figures {
@@ -143,7 +152,7 @@ func measureAll(ctx context.Context) error {
 			f.print(f.shown(measured[f.source]))
 		}
 	}
-	return measureAgent(ctx)
+	return nil
 }
 
 // measure runs the benchmarks of one package.
