@@ -55,6 +55,7 @@ func lock(self *os.File) error {
 
 // Close unlocks the directory.
 func (d *Dir) Close() {
+	_ = unix.Flock(int(d.self.Fd()), unix.LOCK_UN) // a child that is being started has a copy of self until its exec
 	d.root.Close()
 	d.self.Close()
 }
