@@ -36,6 +36,7 @@ func report(w io.Writer, shards []*leak.Tracker) {
 			app.Amount(p.UnfreedBytes), p.Evidence)
 	}
 	t.Write(w)
-	fmt.Fprintf(w, "%d processes, %s live in %d allocations, %s unfreed at exit\n\n", len(r.Processes),
-		app.Bytes(r.Totals.LiveBytes), r.Totals.LiveAllocations, app.Bytes(r.Totals.UnfreedBytes))
+	fmt.Fprintf(w, "%s, %s live in %s, %s unfreed at exit\n\n",
+		app.Plural(uint64(len(r.Processes)), "process", "processes"), app.Bytes(r.Totals.LiveBytes),
+		app.Plural(r.Totals.LiveAllocations, "allocation", "allocations"), app.Bytes(r.Totals.UnfreedBytes))
 }
