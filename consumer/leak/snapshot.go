@@ -54,57 +54,6 @@ type coder struct {
 	hinted int            // sum of the announced index sizes
 }
 
-// refs numbers objects in the order in which a section names them.
-type refs[T comparable] struct {
-	numbers map[T]int // from 0 on
-	all     []T
-	dense   func(T) int // of T that are small indexes; such a T is numbered in a list, which is faster than a map
-	list    []int32     // by dense: 1 + number
-}
-
-func (r *refs[T]) add(v T) {
-	r.all = append(r.all, v)
-	if r.dense != nil {
-		i := r.dense(v)
-		r.list = append(r.list, make([]int32, max(0, i+1-len(r.list)))...)
-		r.list[i] = int32(len(r.all))
-		return
-	}
-	if r.numbers == nil {
-		r.numbers = map[T]int{}
-	}
-	r.numbers[v] = len(r.all) - 1
-}
-
-// number returns the number of v, or -1.
-func (r *refs[T]) number(v T) int {
-	if r.dense == nil {
-		if n, known := r.numbers[v]; known {
-			return n
-		}
-		return -1
-	}
-	if i := r.dense(v); i < len(r.list) {
-		return int(r.list[i]) - 1
-	}
-	return -1
-}
-
-// code passes over first plus the number of v and returns the sum. Sums below first have other meanings: unknown is
-// written for a v without a number, and reading such a sum leaves v alone.
-func (r *refs[T]) code(c *snapshot.Codec, v *T, first, unknown int) int {
-	sum := unknown
-	if !c.Reading() {
-		if n := r.number(*v); n >= 0 {
-			sum = first + n
-		}
-	}
-	if c.Below(&sum, first+len(r.all)); sum >= first && !c.Failed() {
-		*v = r.all[sum-first]
-	}
-	return sum
-}
-
 func (c *coder) shard() {
 	c.table.CodeShard(c.Codec)
 	q, n := &c.quality, &c.Tracker.counters
