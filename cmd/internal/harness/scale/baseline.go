@@ -228,7 +228,7 @@ func (h *hostRun) publishRaw(ctx context.Context, window int) (*pass, error) {
 	p := &cluster.Process{Name: name, CPUs: h.simulatorCPUs, Out: h.Path(name + ".out"), Args: []string{
 		os.Args[0], "publish", h.url, fmt.Sprint(h.first), h.subject(hostName), to, fmt.Sprint(window),
 	}}
-	_ = os.Remove(p.Log()) // an earlier pass of this name was ready too
+	_ = os.Remove(h.Path(name + ".log")) // an earlier pass of this name was ready too
 	if err := h.Start(p); err != nil {
 		return nil, err
 	}
