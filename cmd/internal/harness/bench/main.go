@@ -121,7 +121,7 @@ func main() {
 		case wanted == "":
 			return errors.Join(measureSections(ctx, sections), measureAgent(ctx))
 		case at < 0:
-			return fmt.Errorf("no table %q", wanted)
+			return fmt.Errorf("no table %q: use agent, or a title such as Folds", wanted)
 		default:
 			return measureSections(ctx, sections[at:at+1])
 		}
