@@ -104,11 +104,34 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 	if !r.prove(b) {
 		return outcomeDuplicate, nil
 	}
-	if err := r.apply(b); err != nil {
+	err := r.apply(b)
+	if err != nil {
 		r.reportLoss(b, 1)
+	}
+	r.tick(b)
+	if err != nil {
 		return outcomeRefused, err
 	}
 	return outcomeOK, nil
+}
+
+// tick tells the fold how far the batch's run is complete, if the batch has moved that.
+func (r *Reader) tick(b *schema.Batch) {
+	fold, ok := r.fold.(ticking)
+	if !ok {
+		return
+	}
+	s := r.runs.young[runID{b.Cluster, b.Host, b.BootID, b.Run}]
+	if b.Kind == schema.KindHost {
+		s.expect(b.Ends, r.kinds)
+	}
+	through := s.complete()
+	if through == 0 {
+		return
+	}
+	if err := guard(func() error { fold.Tick(&b.Header, through); return nil }); err != nil {
+		r.log.Error("fold failed to close a window", "host", b.Host, "err", err)
+	}
 }
 
 // prove reports whether the batch is new, and counts the batches before it that never came.

@@ -24,6 +24,14 @@ import (
 // others were not. If there are too many hosts, the one that was silent for longest goes. Time here is when NATS
 // stored the batches, so each reader of a stream calls Forget at the same message, for several hosts in order. If a
 // host comes back in the same run of its producer, the reader reports a lost batch.
+//
+// A fold may also have the method
+//
+//	Tick(h *schema.Header, through schema.KTime)
+//
+// which the same goroutine calls between two batches when the fold has seen every event of its kinds on a host up to
+// that time: heartbeats carry the last seq of each kind, and all of them were read. h identifies the host, the boot and
+// the clock; its other fields mean nothing. In a boot, through only grows, usually by ten seconds.
 type Fold interface {
 	Name() string // letters, digits, - and _: instances of one name share shards and states
 	Kinds() []schema.Kind
@@ -47,6 +55,10 @@ type Stateful interface {
 
 type lossAware interface {
 	Lost(cluster, host, boot string, batches uint64)
+}
+
+type ticking interface {
+	Tick(h *schema.Header, through schema.KTime)
 }
 
 type forgetful interface {

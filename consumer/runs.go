@@ -1,6 +1,10 @@
 package consumer
 
-import "github.com/gputap/gputap/schema"
+import (
+	"slices"
+
+	"github.com/gputap/gputap/schema"
+)
 
 // maxRuns bounds each half of runs. A shard has a few hundred hosts, and a host has one run for each start of its
 // producer.
@@ -16,6 +20,59 @@ type runID struct {
 type runState struct {
 	seq  [schema.NumKinds]uint64
 	lost [schema.NumLosses]uint64
+	ends []end // of heartbeats, in order: a batch before them has not come yet
+}
+
+// end is how far a run is complete when the last seq of each kind has come.
+type end struct {
+	seq     [schema.NumKinds]uint64
+	through schema.KTime
+}
+
+// maxEnds bounds the heartbeats that wait for batches: ten minutes.
+const maxEnds = 64
+
+// expect records the ends of a heartbeat for the kinds of a fold.
+func (s *runState) expect(ends []schema.End, kinds []schema.Kind) {
+	e := end{}
+	for _, k := range ends {
+		if !slices.Contains(kinds, k.Kind) {
+			continue
+		}
+		if e.through == 0 || k.Through < e.through {
+			e.through = k.Through
+		}
+		e.seq[k.Kind] = k.Seq
+	}
+	if e.through == 0 {
+		return
+	}
+	if len(s.ends) == maxEnds {
+		s.ends = slices.Delete(s.ends, 0, 1)
+	}
+	s.ends = append(s.ends, e)
+}
+
+// complete returns the time up to which all batches have now come; 0 if that is the same as before.
+func (s *runState) complete() (through schema.KTime) {
+	for len(s.ends) > 0 {
+		for kind := range s.seq {
+			if !s.reached(kind) {
+				return through
+			}
+		}
+		through = s.ends[0].through
+		s.ends = slices.Delete(s.ends, 0, 1)
+	}
+	return through
+}
+
+// reached reports whether the batches of a kind have come up to the first end. If nothing of the kind has come and two
+// heartbeats in a row name the same seq, its batches were removed before the reader began.
+func (s *runState) reached(kind int) bool {
+	seq := s.ends[0].seq[kind]
+	removed := s.seq[kind] == 0 && len(s.ends) > 1 && s.ends[1].seq[kind] == seq
+	return s.seq[kind] >= seq || removed
 }
 
 // accept records a batch and returns the last seq of its kind before.

@@ -115,7 +115,7 @@ func (r *Reader) code(c *snapshot.Codec) {
 }
 
 func codeRuns(c *snapshot.Codec, all *map[runID]*runState) {
-	const leastBytes = 4 + int(schema.NumKinds) + int(schema.NumLosses)
+	const leastBytes = 5 + int(schema.NumKinds) + int(schema.NumLosses)
 	snapshot.Map(c, all, leastBytes, runID.compare, func(id *runID, s **runState) {
 		if c.Reading() {
 			*s = &runState{}
@@ -124,6 +124,10 @@ func codeRuns(c *snapshot.Codec, all *map[runID]*runState) {
 		snapshot.Uint(c, &id.run)
 		codeCounts(c, (*s).seq[:])
 		codeCounts(c, (*s).lost[:])
+		snapshot.List(c, &(*s).ends, 1+int(schema.NumKinds), func(e *end) {
+			codeCounts(c, e.seq[:])
+			snapshot.Uint(c, &e.through)
+		})
 	})
 }
 

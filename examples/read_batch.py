@@ -8,13 +8,14 @@ COLUMNS = {
     "launch": "t th g s q",
     "copy": "t d th c g r b dst src q",
     "sync": "t d th c g r p x q v",
+    "tensor": "t th c g p b al re",
     "host": "",
 }
 ROWS = {
     "procs": {"pid": 0, "start": 0, "uid": 0, "comm": "", "exe": "", "container": "", "late": 0, "user": "",
-            "nspid": 0, "cgroup": "", "pod": "", "unit": ""},
+            "nspid": 0, "cgroup": "", "pod": "", "unit": "", "job": "", "rank": 0, "ranks": 0},
     "threads": {"process": 0, "tid": 0, "comm": ""},
-    "gpus": {"uuid": "", "ordinal": 0, "inferred": 0, "model": "", "bus": ""},
+    "gpus": {"uuid": "", "ordinal": 0, "inferred": 0, "model": "", "bus": "", "bytes": 0},
     "calls": {"symbol": "", "op": "", "class": "", "direction": ""},
     "funcs": {"name": "", "handle": 0, "read": 0},
     "shapes": {"call": 0, "func": 0, "grid_x": 0, "grid_y": 0, "grid_z": 0, "block_x": 0, "block_y": 0,
@@ -23,6 +24,7 @@ ROWS = {
     "ctxs": {"handle": 0, "gpu": 0},
     "libs": {"path": "", "inode": 0, "attached": 0, "stepped": 0, "absent": [], "failed": []},
     "cover": {"process": 0, "asked": 0, "outside": [], "tables": 0},
+    "ends": {"kind": "", "seq": 0, "through": 0},
 }
 # end of the generated tables
 
@@ -30,7 +32,8 @@ ROWS = {
 OPS = """alloc free create retain release reserve unreserve map unmap access map_array bind unbind export open close
     prefetch pool_create pool_destroy pool_trim pool_info mem_info context_create context_destroy context_retain
     context_release context_reset module_load module_unload exec exit launch graph_launch graph_upload host_func record
-    copy copy_async set set_async sync query event_record wait_event elapsed stream_create stream_destroy""".split()
+    copy copy_async set set_async sync query event_record wait_event elapsed stream_create stream_destroy
+    block_alloc block_free""".split()
 
 
 def column(n, base=0, width=0, data=b""):
@@ -87,6 +90,8 @@ def dictionaries(b):
         yield " ".join(["lib", library.pop("path"), *(f"{name}={text(v)}" for name, v in library.items())])
     for c in rows(b, "cover"):
         yield " ".join(["cover", text(processes[c.pop("process")]), *(f"{name}={text(v)}" for name, v in c.items())])
+    for e in rows(b, "ends"):
+        yield " ".join(["end", e.pop("kind"), *(f"{name}={v}" for name, v in e.items())])
     for g in rows(b, "graphs"):
         runs = [f"{text(funcs[f])}*{count}" for f, count in zip(g["nodes"][::2], g["nodes"][1::2])]
         yield " ".join([f"graph {text(funcs[g['func']])} partial={g['partial']}", *runs])

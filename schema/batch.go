@@ -19,12 +19,14 @@ const (
 	KindLaunch      // kernel and graph launches
 	KindCopy        // copies and sets
 	KindSync        // waits for the GPU, CUDA events and CUDA streams
+	KindTensor      // blocks of PyTorch's caching allocator
 	KindHost        // heartbeat of a host: no events
 	NumKinds
 )
 
 var kindWords = [NumKinds]string{
-	KindNone: "", KindMemory: "memory", KindLaunch: "launch", KindCopy: "copy", KindSync: "sync", KindHost: "host",
+	KindNone: "", KindMemory: "memory", KindLaunch: "launch", KindCopy: "copy", KindSync: "sync",
+	KindTensor: "tensor", KindHost: "host",
 }
 
 // String returns the word on the wire and in subjects.
@@ -77,6 +79,9 @@ type Process struct {
 	Cgroup    string // path of its control group
 	Pod       string // UID of its Kubernetes pod; "" outside pods
 	Unit      string // systemd unit; "" without one
+	Job       string // job that the process belongs to, as its launcher names it; "" outside jobs
+	Rank      uint32 // 0: unknown, else 1 + rank within the job
+	Ranks     uint32 // number of ranks of the job; 0: unknown
 }
 
 // Thread is one thread of one of the batch's processes.
@@ -93,6 +98,7 @@ type GPU struct {
 	Inferred bool   // concluded from the process's open files and environment
 	Name     string // heartbeat only: model
 	Bus      string // heartbeat only: PCI address
+	Bytes    uint64 // memory of the GPU; 0: unknown
 }
 
 // Context is one CUDA context of one process.
@@ -145,6 +151,14 @@ type Coverage struct {
 	Asked        uint32   // driver functions that the program requested by name
 	Outside      []string // those of them that work on memory or submit work and have no probe
 	ExportTables uint32   // tables of unnamed functions that it requested
+}
+
+// End is how far the batches of one kind of a run are complete, in a heartbeat: batches with a larger Seq contain no
+// record of a call that returned before Through.
+type End struct {
+	Kind    Kind
+	Seq     uint64
+	Through KTime
 }
 
 // Library is one attached driver library, in a heartbeat.
@@ -210,6 +224,7 @@ type Batch struct {
 	Older     []uint64
 	Libraries []Library  // heartbeat only
 	Coverage  []Coverage // heartbeat only
+	Ends      []End      // heartbeat only: of every kind with events
 	Linux     string     // heartbeat only: release of the host's Linux
 	Producer  string     // heartbeat only: version of the producer
 

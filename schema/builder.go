@@ -56,6 +56,7 @@ type Builder struct {
 	// Heartbeats only. Reset keeps them.
 	Libraries []Library
 	Coverage  []Coverage
+	Ends      []End
 	Linux     string
 	Producer  string
 
@@ -117,7 +118,7 @@ func (b *Builder) Last() KTime {
 // Process interns a process and returns its index: equal values have equal indices in this batch.
 func (b *Builder) Process(p Process) uint32 {
 	return intern(b, &b.processes, p,
-		len(p.Comm)+len(p.Exe)+len(p.Container)+len(p.User)+len(p.Cgroup)+len(p.Pod)+len(p.Unit))
+		len(p.Comm)+len(p.Exe)+len(p.Container)+len(p.User)+len(p.Cgroup)+len(p.Pod)+len(p.Unit)+len(p.Job))
 }
 
 // Thread interns a thread; see Process.
@@ -158,7 +159,7 @@ func (b *Builder) Graph(g Graph) {
 // Size returns an upper bound of the bytes that Encode would write now, for cluster and host names of up to 255 bytes
 // each. The constant of each row covers its numbers, words and msgpack headers.
 func (b *Builder) Size() int {
-	size := 1024 + b.strings + 52*len(b.processes.values) + 16*len(b.threads.values) + 22*len(b.gpus.values) +
+	size := 1024 + b.strings + 65*len(b.processes.values) + 16*len(b.threads.values) + 31*len(b.gpus.values) +
 		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
 		9*len(b.cudaStreams.values) + 5*len(b.Older)
 	for _, id := range kindColumns[b.kind] {
@@ -167,7 +168,7 @@ func (b *Builder) Size() int {
 	if b.kind != KindHost {
 		return size
 	}
-	size += len(b.Linux) + len(b.Producer)
+	size += len(b.Linux) + len(b.Producer) + 26*len(b.Ends)
 	for i := range b.Libraries {
 		size += 36 + len(b.Libraries[i].Path) + listSize(b.Libraries[i].Absent) + listSize(b.Libraries[i].Failed)
 	}

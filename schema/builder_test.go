@@ -119,10 +119,10 @@ func addWide(b *schema.Builder, i uint32) {
 		PID: top, Start: math.MaxUint64, UID: top, Comm: "comm-of-15-byte", Exe: strings.Repeat("e", 4095),
 		Container: strings.Repeat("0", 64),
 		Late:      true, User: "user", NSPID: top, Cgroup: strings.Repeat("g", 120), Pod: strings.Repeat("p", 36),
-		Unit: "gputap.service",
+		Unit: "gputap.service", Job: strings.Repeat("j", 80), Rank: top, Ranks: top,
 	})
 	th := b.Thread(schema.Thread{Process: p, TID: top, Comm: "comm-of-15-byte"})
-	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top, Inferred: true})
+	gpu := b.GPU(schema.GPU{UUID: h200.UUID, Ordinal: top, Inferred: true, Bytes: math.MaxUint64})
 	cuda := b.Context(schema.Context{Handle: math.MaxUint64 - uint64(i), GPU: gpu})
 	c := b.Call(schema.CallRef{
 		Symbol: strings.Repeat("s", 40) + id, Op: schema.OpContextRelease, Class: schema.ClassRegistered,
@@ -151,6 +151,11 @@ func addWide(b *schema.Builder, i uint32) {
 		b.AddSync(&schema.Sync{
 			Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, CUDAStream: q,
 			CUDAEvent: wide, Until: wide, Elapsed: wide,
+		})
+	case schema.KindTensor:
+		b.AddTensor(&schema.Tensor{
+			Time: schema.KTime(wide), Thread: th, Call: c, GPU: gpu, Ptr: wide, Bytes: wide, Allocated: wide,
+			Reserved: wide,
 		})
 	}
 }
@@ -343,6 +348,7 @@ func TestEveryFieldTravels(t *testing.T) {
 	trip(t, schema.KindLaunch, (*schema.Builder).AddLaunch, (*schema.Batch).Launch)
 	trip(t, schema.KindCopy, (*schema.Builder).AddCopy, (*schema.Batch).Copy)
 	trip(t, schema.KindSync, (*schema.Builder).AddSync, (*schema.Batch).Sync)
+	trip(t, schema.KindTensor, (*schema.Builder).AddTensor, (*schema.Batch).Tensor)
 }
 
 func trip[E any](t *testing.T, kind schema.Kind, add func(*schema.Builder, *E), read func(*schema.Batch, int) E) {

@@ -59,6 +59,8 @@ const (
 	OpElapsed           // the program asked for the GPU time between two CUDA events
 	OpStreamCreate      // a CUDA stream was created
 	OpStreamDestroy     // a CUDA stream was destroyed
+	OpBlockAlloc        // PyTorch's caching allocator handed out the block at Ptr
+	OpBlockFree         // PyTorch's caching allocator took back the block at Ptr
 	OpName              // a handle got a kernel name
 	OpAlias             // two handles name one kernel, or one module
 	OpContext           // the thread's current context changed
@@ -119,6 +121,8 @@ var opWords = [NumOps]string{
 	OpElapsed:        "elapsed",
 	OpStreamCreate:   "stream_create",
 	OpStreamDestroy:  "stream_destroy",
+	OpBlockAlloc:     "block_alloc",
+	OpBlockFree:      "block_free",
 	OpName:           "name",
 	OpAlias:          "alias",
 	OpContext:        "context",
@@ -140,6 +144,8 @@ func (o Op) kind() Kind {
 	switch {
 	case o >= OpName:
 		return KindNone
+	case o >= OpBlockAlloc:
+		return KindTensor
 	case o >= OpSync:
 		return KindSync
 	case o >= OpCopy:

@@ -32,18 +32,23 @@ const (
 	colContext
 	colPool
 	colElapsed
+	colAllocated
+	colReserved
 	numColumns
 )
 
 var (
-	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync}
-	returning  = []Kind{KindMemory, KindCopy, KindSync} // a launch has no return probe
+	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor}
+	returning  = []Kind{KindMemory, KindCopy, KindSync} // a launch and a tensor have no return probe
+	called     = []Kind{KindMemory, KindCopy, KindSync, KindTensor}
 	onStream   = []Kind{KindLaunch, KindCopy, KindSync}
 	addressed  = []Kind{KindMemory, KindSync}
+	pointed    = []Kind{KindMemory, KindSync, KindTensor}
 	memoryOnly = []Kind{KindMemory}
 	launchOnly = []Kind{KindLaunch}
 	copyOnly   = []Kind{KindCopy}
 	syncOnly   = []Kind{KindSync}
+	tensorOnly = []Kind{KindTensor}
 )
 
 // Columns is the one table of columns. The builder, the encoder, Decode's checks, docs/columns.md and
@@ -58,7 +63,7 @@ var Columns = [numColumns]ColumnSpec{
 		Key: "th", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictThreads, Doc: "calling thread",
 	},
 	colCall: {
-		Key: "c", Kinds: returning, Bits: 32, Content: ContentIndex, Dictionary: DictCalls,
+		Key: "c", Kinds: called, Bits: 32, Content: ContentIndex, Dictionary: DictCalls,
 		Doc: "the call; a launch finds its call in its shape",
 	},
 	colGPU: {
@@ -67,10 +72,11 @@ var Columns = [numColumns]ColumnSpec{
 	},
 	colResult: {Key: "r", Kinds: returning, Bits: 32, Unit: "CUresult", Doc: "result of the call; 0 is success"},
 	colPtr: {
-		Key: "p", Kinds: addressed, Bits: 64, Content: ContentAddress,
-		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for",
+		Key: "p", Kinds: pointed, Bits: 64, Content: ContentAddress,
+		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for; tensor: address " +
+			"of the block",
 	},
-	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy}, Bits: 64, Unit: "bytes", Doc: "amount"},
+	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor}, Bits: 64, Unit: "bytes", Doc: "amount"},
 	colAux: {
 		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
 		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; " +
@@ -94,6 +100,14 @@ var Columns = [numColumns]ColumnSpec{
 	},
 	colElapsed: {
 		Key: "v", Kinds: syncOnly, Bits: 64, Unit: "ns", Doc: "op `elapsed`: GPU time between the two CUDA events",
+	},
+	colAllocated: {
+		Key: "al", Kinds: tensorOnly, Bits: 64, Unit: "bytes",
+		Doc: "of all blocks of the process on the GPU, as PyTorch counts them after the call",
+	},
+	colReserved: {
+		Key: "re", Kinds: tensorOnly, Bits: 64, Unit: "bytes",
+		Doc: "of driver memory that PyTorch's allocator holds on the GPU",
 	},
 }
 
@@ -276,5 +290,41 @@ func (b *Batch) Sync(i int) Sync {
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
 		CUDAStream: uint32(c[colCUDAStream].At(i)), CUDAEvent: c[colPtr].At(i), Until: c[colAux].At(i),
 		Elapsed: c[colElapsed].At(i),
+	}
+}
+
+// Tensor is one event of a tensor batch: PyTorch's caching allocator handed out a block, or took one back.
+type Tensor struct {
+	Time      KTime
+	Thread    uint32 // index into Batch.Threads
+	Call      uint32 // index into Batch.Calls: OpBlockAlloc or OpBlockFree
+	GPU       uint32 // 0: unknown, else 1 + index into Batch.GPUs
+	Ptr       uint64 // address of the block
+	Bytes     uint64
+	Allocated uint64 // bytes of all blocks of the process on the GPU after the call
+	Reserved  uint64 // bytes of driver memory that the allocator holds on the GPU
+}
+
+// AddTensor adds an event to a tensor batch.
+func (b *Builder) AddTensor(e *Tensor) {
+	c, i := &b.columns, b.events
+	c[colTime].add(uint64(e.Time), i)
+	c[colThread].add(uint64(e.Thread), i)
+	c[colCall].add(uint64(e.Call), i)
+	c[colGPU].add(uint64(e.GPU), i)
+	c[colPtr].add(e.Ptr, i)
+	c[colBytes].add(e.Bytes, i)
+	c[colAllocated].add(e.Allocated, i)
+	c[colReserved].add(e.Reserved, i)
+	b.events++
+}
+
+// Tensor returns event i of a tensor batch.
+func (b *Batch) Tensor(i int) Tensor {
+	c := &b.columns
+	return Tensor{
+		Time: KTime(c[colTime].At(i)), Thread: uint32(c[colThread].At(i)), Call: uint32(c[colCall].At(i)),
+		GPU: uint32(c[colGPU].At(i)), Ptr: c[colPtr].At(i), Bytes: c[colBytes].At(i),
+		Allocated: c[colAllocated].At(i), Reserved: c[colReserved].At(i),
 	}
 }

@@ -79,6 +79,7 @@ func (b *Batch) clear() {
 		Processes: emptied(b.Processes), Threads: emptied(b.Threads), GPUs: emptied(b.GPUs), Calls: emptied(b.Calls),
 		Funcs: emptied(b.Funcs), Graphs: emptied(b.Graphs), Contexts: b.Contexts[:0], Shapes: b.Shapes[:0],
 		CUDAStreams: b.CUDAStreams[:0], Libraries: emptied(b.Libraries), Coverage: emptied(b.Coverage),
+		Ends:  b.Ends[:0],
 		nodes: b.nodes[:0],
 	}
 }
@@ -167,6 +168,8 @@ func (d *Decoder) dictionary(key []byte, b *Batch) error {
 		return readRows(d, &b.Libraries, (*row).library)
 	case keyCoverage:
 		return readRows(d, &b.Coverage, (*row).coverage)
+	case keyEnds:
+		return readRows(d, &b.Ends, (*row).end)
 	}
 	return d.skip(0)
 }

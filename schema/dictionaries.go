@@ -31,6 +31,7 @@ const (
 	DictCUDAStreams
 	DictLibraries
 	DictCoverage
+	DictEnds
 	numDictionaries
 )
 
@@ -65,6 +66,9 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		{"cgroup", ContentText, "path"},
 		{"pod", ContentText, "UID of the Kubernetes pod"},
 		{"unit", ContentText, "systemd unit"},
+		{"job", ContentText, "job that the process belongs to"},
+		{"rank", ContentNumber, "0: unknown, else 1 + rank within the job"},
+		{"ranks", ContentNumber, "number of ranks of the job; 0: unknown"},
 	}},
 	DictThreads: {Key: "threads", Doc: "threads", Fields: []FieldSpec{
 		{"process", ContentIndex, "index into `procs`"}, {"tid", ContentID, ""}, {"comm", ContentText, ""},
@@ -75,6 +79,7 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		{"inferred", ContentNumber, "1: concluded from open files and environment"},
 		{"model", ContentText, "`host` only"},
 		{"bus", ContentText, "`host` only: PCI address"},
+		{"bytes", ContentNumber, "memory of the GPU; 0: unknown"},
 	}},
 	DictCalls: {Key: "calls", Doc: "probed functions", Fields: []FieldSpec{
 		{"symbol", ContentText, ""}, {"op", ContentText, ""}, {"class", ContentText, ""},
@@ -115,6 +120,11 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		}, {"asked", ContentNumber, "driver functions that it asked for by name"},
 		{"outside", ContentList, "those that work on memory or submit work and have no probe"},
 		{"tables", ContentNumber, "tables of unnamed functions that it asked for"},
+	}},
+	DictEnds: {Key: "ends", Doc: "`host` only: how far each kind is complete", Fields: []FieldSpec{
+		{"kind", ContentText, ""},
+		{"seq", ContentNumber, "later batches of this kind and run contain no call that returned before `through`"},
+		{"through", ContentTime, "KTime"},
 	}},
 }
 

@@ -36,6 +36,7 @@ const (
 	keyColumns     = "cols"
 	keyLibraries   = "libs"
 	keyCoverage    = "cover"
+	keyEnds        = "ends"
 	keyLinux       = "linux"
 	keyProducer    = "prod"
 	keyOlder       = "older"
@@ -106,6 +107,7 @@ func (b *Builder) writeDictionaries(w *writer) {
 	}
 	writeRows(w, DictLibraries, b.Libraries, (*row).library)
 	writeRows(w, DictCoverage, b.Coverage, (*row).coverage)
+	writeRows(w, DictEnds, b.Ends, (*row).end)
 }
 
 func (b *Builder) writeColumns(w *writer) {

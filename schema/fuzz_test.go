@@ -48,6 +48,7 @@ func FuzzRoundTrip(f *testing.F) {
 		roundTripLaunch(t, r, int(n))
 		roundTripCopy(t, r, int(n))
 		roundTripSync(t, r, int(n))
+		roundTripTensor(t, r, int(n))
 		roundTripHost(t, r, int(n)%500)
 	})
 }
@@ -210,6 +211,22 @@ func roundTripSync(t *testing.T, r source, n int) {
 	equal(t, events, decoded(t, b, n).Sync)
 }
 
+func roundTripTensor(t *testing.T, r source, n int) {
+	b := schema.NewBuilder(schema.KindTensor)
+	events := make([]schema.Tensor, n)
+	thread := b.Thread(schema.Thread{Process: b.Process(r.process())})
+	for i := range events {
+		e := &events[i]
+		*e = schema.Tensor{
+			Time: r.time(), Thread: thread, Call: b.Call(schema.CallRef{Op: schema.OpBlockFree}), Ptr: r.number(),
+			GPU: b.GPU(schema.GPU{UUID: "GPU-1", Bytes: r.number()}), Bytes: r.number(), Allocated: r.number(),
+			Reserved: r.number(),
+		}
+		b.AddTensor(e)
+	}
+	equal(t, events, decoded(t, b, n).Tensor)
+}
+
 // roundTripHost is a heartbeat with n libraries, processes and GPUs.
 func roundTripHost(t *testing.T, r source, n int) {
 	b := schema.NewBuilder(schema.KindHost)
@@ -233,9 +250,14 @@ func roundTripHost(t *testing.T, r source, n int) {
 				ExportTables: uint32(r.number()),
 			},
 		)
-		b.GPU(schema.GPU{UUID: text, Ordinal: uint32(r.number()), Inferred: r.IntN(2) > 0, Name: text, Bus: text})
+		b.GPU(schema.GPU{UUID: text, Ordinal: uint32(r.number()), Inferred: r.IntN(2) > 0, Name: text, Bus: text,
+			Bytes: r.number()})
+		b.Ends = append(b.Ends, schema.End{Kind: schema.KindCopy, Seq: r.number(), Through: r.time()})
 	}
 	batch := decoded(t, b, 0)
+	if !slices.Equal(batch.Ends, b.Ends) {
+		t.Fatalf("ends %v, want %v", batch.Ends, b.Ends)
+	}
 	if len(batch.Libraries) != n || len(batch.Coverage) != n {
 		t.Fatalf("%d libraries, %d coverages, want %d", len(batch.Libraries), len(batch.Coverage), n)
 	}

@@ -26,6 +26,7 @@ var goldens = []golden{
 	{"launch", launchGolden},
 	{"copy", copyGolden},
 	{"sync", syncGolden},
+	{"tensor", tensorGolden},
 	{"host", hostGolden},
 	{"small", smallGolden},
 	{"newer_minor", newerMinorGolden},
@@ -47,7 +48,7 @@ var (
 		PID: 4242, Start: 9_000_000_000, UID: 1000, Comm: "python3", Exe: "/usr/bin/python3.11",
 		Container: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", User: "ada", NSPID: 17,
 		Cgroup: "/kubepods.slice/kubepods-pod6e7f.slice/cri-containerd-9f86d081884c.scope",
-		Pod:    "6e7f8091-a2b3-c4d5-e6f7-08192a3b4c5d",
+		Pod:    "6e7f8091-a2b3-c4d5-e6f7-08192a3b4c5d", Job: "slurm-4711", Rank: 4, Ranks: 8,
 	}
 	idle = schema.Process{PID: 7, Start: 1_000, Comm: "tr\xffin", Late: true, Unit: "train.service"} // a comm is bytes
 	h200 = schema.GPU{UUID: "GPU-5d0c1a2b-3c4d-5e6f-7081-92a3b4c5d6e7", Ordinal: 0}
@@ -314,6 +315,26 @@ func syncGolden() []byte {
 	return bytes.Clone(b.Encode(header(3)))
 }
 
+func tensorGolden() []byte {
+	b := schema.NewBuilder(schema.KindTensor)
+	thread := b.Thread(schema.Thread{Process: b.Process(train), TID: 4242, Comm: "python3"})
+	card := h200
+	card.Bytes = 150_754_820_096
+	gpu := b.GPU(card)
+	const report = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+	alloc := b.Call(schema.CallRef{Symbol: report, Op: schema.OpBlockAlloc})
+	free := b.Call(schema.CallRef{Symbol: report, Op: schema.OpBlockFree})
+	for _, e := range []schema.Tensor{
+		{Time: 50_000_000_000, Call: alloc, Ptr: 0x7f40_0000_0000, Bytes: 512, Allocated: 512, Reserved: 2 << 20},
+		{Time: 50_000_010_000, Call: alloc, Ptr: 0x7f40_0000_0200, Bytes: 3 << 20, Allocated: 3<<20 + 512, Reserved: 22 << 20},
+		{Time: 50_000_030_000, Call: free, Ptr: 0x7f40_0000_0000, Bytes: 512, Allocated: 3 << 20, Reserved: 22 << 20},
+	} {
+		e.Thread, e.GPU = thread, gpu
+		b.AddTensor(&e)
+	}
+	return bytes.Clone(b.Encode(header(4)))
+}
+
 func hostGolden() []byte {
 	b := schema.NewBuilder(schema.KindHost)
 	b.GPU(schema.GPU{UUID: h200.UUID, Name: "NVIDIA H200", Bus: "0000:1b:00.0"})
@@ -334,6 +355,10 @@ func hostGolden() []byte {
 			ExportTables: 4,
 		},
 		{Process: b.Process(idle), Asked: 40},
+	}
+	b.Ends = []schema.End{
+		{Kind: schema.KindMemory, Seq: 17, Through: 60_000_000_000},
+		{Kind: schema.KindTensor, Seq: 0, Through: 60_000_000_000},
 	}
 	return bytes.Clone(b.Encode(header(12)))
 }
@@ -366,9 +391,10 @@ func newerMinorGolden() []byte {
 	return pack(object{
 		"v", 9, "k", "memory", "cl", "lab", "h", "gpu01.example", "boot", "b", "run", 1, "seq", 3, "n", 2, "off", -5,
 		"t0", 100, "t1", 101, "lost", object{"spool", 1}, "weather", object{"sky", []any{"blue", 1.5, nil, true}},
-		"procs", []any{[]any{4242, 9, 1000, "python3", "", "", 0, "ada", 17, "/a", "pod", "unit", "later", later}},
+		"procs", []any{[]any{4242, 9, 1000, "python3", "", "", 0, "ada", 17, "/a", "pod", "unit", "job", 2, 4,
+			"later", later}},
 		"threads", []any{[]any{0, 4243}}, // a short row: comm is empty
-		"gpus", []any{[]any{"GPU-1", 0, 1, "model", "bus", later}, []any{"GPU-2"}},
+		"gpus", []any{[]any{"GPU-1", 0, 1, "model", "bus", 80, later}, []any{"GPU-2"}},
 		"calls", []any{
 			[]any{"cuMemTeleport", "teleport", "device", "HtoD", 7},
 			[]any{"cuMemAlloc_v2", "alloc", "device", ""},
@@ -378,6 +404,7 @@ func newerMinorGolden() []byte {
 		"ctxs", []any{[]any{5, 2, later}},
 		"libs", []any{[]any{"/lib", 1, 2, 3, []any{"absent"}, []any{"failed"}, later}},
 		"cover", []any{[]any{0, 1, []any{"outside"}, 2, later}},
+		"ends", []any{[]any{"launch", 1, 2, later}, []any{"copy"}},
 		"cols", object{
 			"t", []any{100, 1, []byte{0, 1}}, "th", []any{0, 0, []byte{}}, "c", []any{0, 1, []byte{0, 1}},
 			"zz", []any{"a column", "of another form"}, "b", []any{512, 0, []byte{}}, "cx", []any{0, 1, []byte{1, 0}},

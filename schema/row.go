@@ -29,6 +29,9 @@ func (r *row) process(p *Process) {
 	r.text(&p.Cgroup)
 	r.text(&p.Pod)
 	r.text(&p.Unit)
+	r.text(&p.Job)
+	number(r, &p.Rank)
+	number(r, &p.Ranks)
 }
 
 func (r *row) thread(t *Thread) {
@@ -43,6 +46,7 @@ func (r *row) gpu(g *GPU) {
 	r.flag(&g.Inferred)
 	r.text(&g.Name)
 	r.text(&g.Bus)
+	number(r, &g.Bytes)
 }
 
 func (r *row) call(c *CallRef) {
@@ -95,6 +99,12 @@ func (r *row) coverage(c *Coverage) {
 	number(r, &c.Asked)
 	r.list(&c.Outside)
 	number(r, &c.ExportTables)
+}
+
+func (r *row) end(e *End) {
+	wordOf(r, &e.Kind, kindWords[:])
+	number(r, &e.Seq)
+	number(r, &e.Through)
 }
 
 // writeRows writes a dictionary, unless it is empty.

@@ -58,6 +58,9 @@ func heartbeatText(w *strings.Builder, b *schema.Batch) {
 		fmt.Fprintf(w, "cover %s asked=%d outside=%s tables=%d\n",
 			processText(&b.Processes[c.Process]), c.Asked, strings.Join(c.Outside, ","), c.ExportTables)
 	}
+	for _, e := range b.Ends {
+		fmt.Fprintf(w, "end %s seq=%d through=%d\n", e.Kind, e.Seq, e.Through)
+	}
 }
 
 // eventText writes each column of the event's kind.
@@ -96,8 +99,8 @@ func valueText(b *schema.Batch, d schema.Dictionary, v uint64) string {
 }
 
 func processText(p *schema.Process) string {
-	return fmt.Sprintf("%d,%d,%d,%s,%s,%s,%d,%s,%d,%s,%s,%s", p.PID, p.Start, p.UID, p.Comm, p.Exe,
-		p.Container, bit(p.Late), p.User, p.NSPID, p.Cgroup, p.Pod, p.Unit)
+	return fmt.Sprintf("%d,%d,%d,%s,%s,%s,%d,%s,%d,%s,%s,%s,%s,%d,%d", p.PID, p.Start, p.UID, p.Comm, p.Exe,
+		p.Container, bit(p.Late), p.User, p.NSPID, p.Cgroup, p.Pod, p.Unit, p.Job, p.Rank, p.Ranks)
 }
 
 func threadText(b *schema.Batch, i uint32) string {
@@ -120,7 +123,7 @@ func gpuText(b *schema.Batch, i uint32) string {
 		return ""
 	}
 	g := b.GPUs[i-1]
-	return fmt.Sprintf("%s,%d,%d,%s,%s", g.UUID, g.Ordinal, bit(g.Inferred), g.Name, g.Bus)
+	return fmt.Sprintf("%s,%d,%d,%s,%s,%d", g.UUID, g.Ordinal, bit(g.Inferred), g.Name, g.Bus, g.Bytes)
 }
 
 // contextText is a context's handle and GPU.

@@ -21,6 +21,9 @@ type Info struct {
 	Cgroup    string // path of its control group
 	Pod       string // UID of its Kubernetes pod; "" outside pods
 	Unit      string // systemd unit; "" without one
+	Job       string // job that the process belongs to; "" outside jobs
+	Rank      uint32 // 0 if unknown, else 1 + rank within the job
+	Ranks     uint32 // number of ranks of the job; 0 if unknown
 	Late      bool   // was running before gputap attached: its earlier calls were not seen
 }
 
@@ -41,6 +44,9 @@ func (i *Info) update(p *schema.Process) {
 	i.Cgroup = cmp.Or(p.Cgroup, i.Cgroup)
 	i.Pod = cmp.Or(p.Pod, i.Pod)
 	i.Unit = cmp.Or(p.Unit, i.Unit)
+	i.Job = cmp.Or(p.Job, i.Job)
+	i.Rank = cmp.Or(p.Rank, i.Rank)
+	i.Ranks = cmp.Or(p.Ranks, i.Ranks)
 }
 
 // Code passes over i without its cluster and host, which the section names.
@@ -52,8 +58,8 @@ func (i *Info) Code(c *snapshot.Codec, host snapshot.HostID) {
 	snapshot.Uint(c, &i.ID.PID)
 	snapshot.Uint(c, &i.ID.Start)
 	snapshot.Uint(c, &i.UID)
-	c.String(&i.Comm, &i.Exe, &i.Container, &i.User, &i.Cgroup, &i.Pod, &i.Unit)
-	snapshot.Uint(c, &i.NSPID)
+	c.String(&i.Comm, &i.Exe, &i.Container, &i.User, &i.Cgroup, &i.Pod, &i.Unit, &i.Job)
+	snapshot.Uint(c, &i.NSPID, &i.Rank, &i.Ranks)
 	c.Bool(&i.Late)
 	c.Time(&i.Start)
 }
