@@ -15,12 +15,13 @@ def main(program):
         for _ in program.every(0.125):
             while len(sessions) < OPEN:
                 sessions.append({"blocks": [], "length": program.random.randint(4, 12)})
-            session = program.random.choice(sessions)
+            number = program.random.randrange(OPEN)
+            session = sessions[number]
             session["blocks"].append(torch.zeros(4 * MIB // 2, dtype=torch.float16, device="cuda"))
             model(torch.randn(8, 1024, device="cuda")).argmax().item()
             if len(session["blocks"]) < session["length"]:
                 continue
-            sessions.remove(session)
+            del sessions[number]
             if program.random.random() < 0.25:
                 abandoned.append(session)
     return sum(tensor_bytes(session["blocks"]) for session in abandoned)
