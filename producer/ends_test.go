@@ -52,8 +52,8 @@ func checkEnds(t *testing.T, messages [][]byte) (checked int) {
 	return checked
 }
 
-// published returns what publishers that NATS always acks take from the spool.
-func published(t *testing.T, s *spool) (messages [][]byte) {
+// deliverAll returns what publishers that NATS always acks take from the spool.
+func deliverAll(t *testing.T, s *spool) (messages [][]byte) {
 	t.Helper()
 	for kind := range s.queues {
 		for s.waiting(schema.Kind(kind)) > 0 {
@@ -92,11 +92,11 @@ func TestHeartbeatsSayHowFarEachKindIsComplete(t *testing.T) {
 		case 1:
 			r.batches.heartbeat(nil, r.known, "", "", r.through)
 		case 2:
-			all = append(all, published(t, r.batches.spool)...)
+			all = append(all, deliverAll(t, r.batches.spool)...)
 		}
 	}
 	r.batches.closeAll()
-	if n := checkEnds(t, append(all, published(t, r.batches.spool)...)); n < 1000 {
+	if n := checkEnds(t, append(all, deliverAll(t, r.batches.spool)...)); n < 1000 {
 		t.Errorf("only %d ends had later events", n)
 	}
 }
@@ -117,7 +117,7 @@ func TestReadersReachTheEndOfALostBatch(t *testing.T) {
 	for i, want := range []struct{ seq, launches uint64 }{{2, 1}, {2, 0}} {
 		r.batches.heartbeat(nil, r.known, "", "", 20)
 		launches, seq := uint64(0), uint64(0)
-		for _, data := range published(t, r.batches.spool) {
+		for _, data := range deliverAll(t, r.batches.spool) {
 			var b schema.Batch
 			if err := schema.NewDecoder().Decode(data, &b); err != nil {
 				t.Fatal(err)
