@@ -129,6 +129,23 @@ func (h *host) make() batch {
 	return b
 }
 
+// ends says in a heartbeat how far each kind is complete: up to the first call of the next batch, or up to now.
+func (h *host) ends(list []schema.End) []schema.End {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		through := min(h.uptime+h.nextBeat, h.move.Time+h.fleet.steps[h.step].first[kind])
+		list = append(list, schema.End{Kind: kind, Seq: h.seqs[kind], Through: through})
+	}
+	return list
+}
+
+// awaitAcks waits until no batch is in flight.
+func (h *host) awaitAcks() {
+	for kind := range h.inFlight {
+		h.inFlight[kind].Lock()
+		h.inFlight[kind].Unlock() //nolint:staticcheck // an ack unlocks it
+	}
+}
+
 // encode returns a batch of the life as one of this host.
 func (h *host) encode(from *schema.Batch) []byte {
 	pool := &h.fleet.builders[from.Kind]
@@ -138,6 +155,9 @@ func (h *host) encode(from *schema.Batch) []byte {
 	}
 	defer pool.Put(builder)
 	builder.Reset()
+	if from.Kind == schema.KindHost {
+		builder.Ends = h.ends(builder.Ends[:0])
+	}
 	h.move.apply(from, builder)
 	return bytes.Clone(builder.Encode(&h.header))
 }

@@ -33,6 +33,8 @@ type step struct {
 	batch *schema.Batch
 	bytes int  // encoded, about
 	ends  bool // it has the exits at the end of a life
+	// first is when the first call in this or a later step of a kind returns, since the start of the life.
+	first [schema.NumKinds]schema.KTime
 }
 
 // maker makes a life from a recording.
@@ -98,6 +100,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 		m.close(kind)
 	}
 	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
+	m.findFirst()
 	m.heartbeat()
 	return &m.life, m.err
 }
@@ -198,6 +201,25 @@ func (m *maker) step(b *schema.Builder, due schema.KTime) step {
 		m.err = err
 	}
 	return step{due: due, batch: batch, bytes: len(message)}
+}
+
+// findFirst sets first of all steps.
+func (m *maker) findFirst() {
+	var first [schema.NumKinds]schema.KTime
+	for kind := range first {
+		first[kind] = m.period
+	}
+	for i := range slices.Backward(m.steps) {
+		b := m.steps[i].batch
+		for event := range b.Events {
+			returned := b.Time().At(event)
+			if b.Kind != schema.KindLaunch { // which has no duration
+				returned += b.Duration().At(event)
+			}
+			first[b.Kind] = min(first[b.Kind], schema.KTime(max(returned, b.Time().At(event)))) // the sum may wrap
+		}
+		m.steps[i].first = first
+	}
 }
 
 // exits ends all live processes after all other events.

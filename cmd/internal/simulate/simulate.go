@@ -160,6 +160,9 @@ func (s *Simulator) play(
 			eventbus.Sleep(making, early)
 		}
 		kind := next.batch.Kind
+		if h.seqs[schema.KindHost] == 0 { // the ends of a run's first heartbeat apply to the run before it, too
+			h.awaitAcks()
+		}
 		h.inFlight[kind].Lock()
 		s.room.reserve(next.bytes)
 		done := func() {
