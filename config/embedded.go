@@ -41,7 +41,7 @@ func DefaultRunCommand() RunCommand {
 	return c
 }
 
-// runHeartbeat is shorter than the interval of a fleet: windows under gputap run last seconds, and close at a heartbeat.
+// runHeartbeat is shorter than the interval of a fleet: windows under gputap run last seconds and close at heartbeats.
 const runHeartbeat = 2 * time.Second
 
 func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }

@@ -212,8 +212,8 @@ func (s *spool) waiting(kind schema.Kind) int {
 	return n
 }
 
-// lostLast reports whether the batch seq of a kind, the last one of this run, was lost: no batch of the kind is left, and
-// another was acked last.
+// lostLast reports whether the batch seq of a kind, the last one of this run, was lost: no batch of the kind is left,
+// and another was acked last.
 func (s *spool) lostLast(kind schema.Kind, seq uint64) bool {
 	if s.waiting(kind) > 0 {
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestEndsOfHeartbeats expects no call that returned before the time of an end in a batch behind that end, or in a later
-// run. The time is at most the age of a batch behind the heartbeat.
+// TestEndsOfHeartbeats expects no call that returned before the time of an end in a batch behind that end, or in a
+// later run. The time is at most the age of a batch behind the heartbeat.
 func TestEndsOfHeartbeats(t *testing.T) {
 	t.Parallel()
 	for name, perHost := range map[string]float64{"slow": 40, "usual": 3000, "fast": 100_000} {
