@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -19,6 +20,7 @@ type devices struct {
 	pools     map[uint64]uint32 // pool → ordinal
 	ordinals  map[uint32]uint32 // device → ordinal, where they differ
 	gpus      map[uint32]schema.GPU
+	sizes     map[uint32]uint64 // ordinal → memory, as the driver told the process
 	budget    *budget
 
 	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
@@ -50,7 +52,7 @@ func newDevices(b *budget) devices {
 		budget:   b,
 		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
 		pools:    map[uint64]uint32{},
-		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
+		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{}, sizes: map[uint32]uint64{},
 	}
 }
 
@@ -221,9 +223,35 @@ func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
 	return d.ContextsMoved <= at && d.streams[cudaStream].since <= at
 }
 
-// GPU returns the GPU of an ordinal of a process.
+// GPU returns the GPU of an ordinal of a process. Its memory is what the driver told the process, else what it told
+// other processes.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
-	return p.gpu(ordinal, p.PID, t.Cards)
+	gpu := p.gpu(ordinal, p.PID, t.Cards)
+	gpu.Bytes = cmp.Or(p.sizes[ordinal], t.sizes[gpu.UUID])
+	return gpu
+}
+
+// learnSize notes the memory of the GPU of an ordinal, if bytes is not 0. Once its UUID is certain, other processes of
+// the GPU have the same answer: the largest, because programs can be limited to a part of the memory.
+func (t *Table) learnSize(p *Process, ordinal uint32, bytes uint64) {
+	d := &p.devices
+	if ordinal >= MaxOrdinals {
+		return
+	}
+	if bytes != 0 && d.sizes[ordinal] != bytes {
+		d.sizes[ordinal] = bytes
+		d.DeviceVersion++
+	}
+	gpu, bytes := d.gpus[ordinal], d.sizes[ordinal]
+	if gpu.UUID == "" || gpu.Inferred || bytes <= t.sizes[gpu.UUID] {
+		return
+	}
+	putBounded(t.sizes, maxSizes, gpu.UUID, bytes)
+	for i := range t.Cards {
+		if t.Cards[i].UUID == gpu.UUID {
+			t.Cards[i].Bytes = bytes
+		}
+	}
 }
 
 // InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns
@@ -233,8 +261,12 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 		return nil
 	}
 	d := &p.devices
-	if d.inferred != nil || t.now < d.inferredAt+inferInterval {
+	if d.inferred != nil {
+		d.inferred.Bytes = t.sizes[d.inferred.UUID]
 		return d.inferred
+	}
+	if t.now < d.inferredAt+inferInterval {
+		return nil
 	}
 	d.inferredAt = t.now
 	minors := openMinors(p.PID)
@@ -246,7 +278,7 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if i < 0 {
 		return nil
 	}
-	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true}
+	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true, Bytes: t.Cards[i].Bytes}
 	d.readVisible(p.PID, t.Cards)
 	if at := slices.IndexFunc(d.visible, isOpen); at > 0 {
 		d.inferred.Ordinal = uint32(at)

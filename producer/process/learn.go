@@ -78,10 +78,12 @@ func (t *Table) LearnName(r *bpf.NameRecord) {
 	t.Thread(&r.Head).Process.name(r, &t.layout)
 }
 
-// LearnDevice notes which GPU an ordinal is.
+// LearnDevice notes which GPU an ordinal is, and its memory.
 func (t *Table) LearnDevice(r *bpf.DeviceRecord) {
 	t.version++
-	t.Thread(&r.Head).Process.identify(r, t.Cards)
+	p := t.Thread(&r.Head).Process
+	p.identify(r, t.Cards)
+	t.learnSize(p, r.Device, r.Bytes)
 }
 
 // LearnGraph notes a change of a graph or capture.
@@ -137,6 +139,10 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	switch op {
 	case schema.OpStreamCreate, schema.OpStreamDestroy, schema.OpPoolCreate, schema.OpPoolDestroy:
 		d.handleMade(m, op)
+	case schema.OpMemInfo:
+		if ordinal, known := d.Ordinal(c.CUDAContext, schema.KTime(m.Time)); known && d.sizes[ordinal] == 0 {
+			t.learnSize(p, ordinal, m.Aux)
+		}
 	case schema.OpModuleUnload:
 		p.unload(m.Ptr, schema.KTime(m.Time))
 	case schema.OpAlloc:

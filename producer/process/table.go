@@ -71,6 +71,7 @@ type Table struct {
 	threads   map[threadKey]*Thread
 	byKey     map[processKey]*Process
 	byPID     map[uint32]*Process
+	sizes     map[string]uint64 // memory of GPUs by UUID
 	libraries Libraries
 	identity  *identity
 	layout    handleLayout
@@ -90,7 +91,7 @@ type Table struct {
 func NewTable(libraries Libraries) *Table {
 	return &Table{
 		Cards: cards("/proc/driver/nvidia"), threads: map[threadKey]*Thread{}, byKey: map[processKey]*Process{},
-		byPID: map[uint32]*Process{}, libraries: libraries, identity: newIdentity(),
+		byPID: map[uint32]*Process{}, sizes: map[string]uint64{}, libraries: libraries, identity: newIdentity(),
 	}
 }
 
