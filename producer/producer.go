@@ -101,6 +101,9 @@ func New(
 	}
 	p.probes = attach.New(p.tap, wanted, cfg.Libraries, log)
 	p.known = process.NewTable(p.probes)
+	if cfg.Jobs {
+		p.known.NameJobs(header.Host)
+	}
 	limits := batchLimits{
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}

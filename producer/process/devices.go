@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +25,7 @@ type devices struct {
 	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
 	DeviceVersion uint32       // changes with everything learned: earlier answers are stale
 
-	visible     []Card // in the process's own numbering, by its environment at the start of the image
-	visibleRead bool
+	visible []Card // in the process's own numbering, by its environment at the start of the image
 
 	inferredAt schema.KTime
 	inferred   *schema.GPU // the only GPU that the process has open; nil unknown
@@ -185,19 +183,9 @@ func uuidText(prefix string, u [16]byte) string {
 	return fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// readVisible reads the environment when gputap first sees the process, because it may end before its GPU is needed.
-func (d *devices) readVisible(pid uint32, host []Card) {
-	if d.visibleRead {
-		return
-	}
-	if environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
-		d.visible, d.visibleRead = visibleTo(host, string(environment)), true
-	}
-}
-
 // gpu returns the GPU of an ordinal. If the program never asked for its UUID, it is inferred from the cards that the
 // process may use.
-func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
+func (d *devices) gpu(ordinal uint32) schema.GPU {
 	g, known := d.gpus[ordinal]
 	if !known {
 		g = schema.GPU{Ordinal: ordinal}
@@ -205,7 +193,6 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
 		if o, differs := d.ordinals[ordinal]; differs {
 			index = o
 		}
-		d.readVisible(pid, host)
 		if int(index) < len(d.visible) {
 			g.UUID, g.Inferred = d.visible[index].UUID, true
 		}
@@ -226,7 +213,7 @@ func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
 // GPU returns the GPU of an ordinal of a process. Its memory is what the driver told the process, else what it told
 // other processes.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
-	gpu := p.gpu(ordinal, p.PID, t.Cards)
+	gpu := p.gpu(ordinal)
 	gpu.Bytes = cmp.Or(p.sizes[ordinal], t.sizes[gpu.UUID])
 	return gpu
 }
@@ -279,7 +266,6 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 		return nil
 	}
 	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true, Bytes: t.Cards[i].Bytes}
-	d.readVisible(p.PID, t.Cards)
 	if at := slices.IndexFunc(d.visible, isOpen); at > 0 {
 		d.inferred.Ordinal = uint32(at)
 	}

@@ -33,7 +33,6 @@ func (t *Table) announced(r *bpf.ThreadRecord) *Process {
 		PID: r.TGID, Start: start, UID: r.UID, Comm: unix.ByteSliceToString(r.ProcessComm[:]),
 		Late: t.libraries.IsLate(r.TGID, start),
 	}, r.TGID, start)
-	p.readVisible(r.TGID, t.Cards)
 	t.byKey[key] = p
 	if unannounced := t.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
 		unannounced.ended = schema.KTime(r.Time) // it is the same process
@@ -65,7 +64,6 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 		next := old.Process
 		next.Comm, next.UID, next.Late = unix.ByteSliceToString(r.ProcessComm[:]), r.UID, false
 		image := t.newProcess(next, r.TGID, schema.KTime(r.ProcessStart))
-		image.readVisible(r.TGID, t.Cards)
 		t.byKey[key] = image
 		t.byPID[r.TGID] = image
 	}
