@@ -185,8 +185,8 @@ func (h *Host) Message() []byte {
 	return slices.Clone(h.builder.Encode(&h.Header))
 }
 
-// Heartbeat returns a heartbeat of the host. Folds do not look at its seq. With a time, all kinds are complete up to
-// then: the calls of later batches return at that time or after it.
+// Heartbeat returns a heartbeat of the host. Folds do not look at its seq. The heartbeat completes all kinds up to the
+// time through, if there is one.
 func (h *Host) Heartbeat(through ...schema.KTime) *schema.Batch {
 	b := schema.NewBuilder(schema.KindHost)
 	for _, at := range through {

@@ -210,8 +210,7 @@ func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
 	return d.ContextsMoved <= at && d.streams[cudaStream].since <= at
 }
 
-// GPU returns the GPU of an ordinal of a process. Its memory is what the driver told the process, else what it told
-// other processes.
+// GPU returns the GPU of an ordinal of a process. The driver told its memory to the process, or to another process.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
 	gpu := p.gpu(ordinal)
 	gpu.Bytes = cmp.Or(p.sizes[ordinal], t.sizes[gpu.UUID])

@@ -58,10 +58,12 @@ func TestReusedPIDHasNoIdentity(t *testing.T) {
 	if got, env := i.complete(before, me.PID, before.Start); got != want || env != nil {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got, env := i.complete(schema.Process{PID: me.PID}, me.PID, before.Start); got != (schema.Process{PID: me.PID}) || env != nil {
+	want = schema.Process{PID: me.PID}
+	if got, env := i.complete(want, me.PID, before.Start); got != want || env != nil {
 		t.Errorf("without an announcement: %+v", got)
 	}
-	if got, env := i.complete(schema.Process{PID: 1 << 23}, 1<<23, 1); got != (schema.Process{PID: 1 << 23}) || env != nil {
+	want = schema.Process{PID: 1 << 23}
+	if got, env := i.complete(want, 1<<23, 1); got != want || env != nil {
 		t.Errorf("of no process: %+v", got)
 	}
 }

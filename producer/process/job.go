@@ -32,7 +32,7 @@ var ranksBy = [...]struct{ rank, ranks string }{
 
 const slurmRank = "SLURM_PROCID"
 
-// launch is what the environment of a process says about its job.
+// launch holds the variables of a process that describe its job.
 type launch struct {
 	env         map[string]string
 	rank, ranks uint32 // as in schema.Process
@@ -56,7 +56,7 @@ func setJob(p *schema.Process, env map[string]string, host string) {
 	}
 }
 
-// text returns a variable; "" if it is not set, or is no name that a report can show.
+// text returns a variable. It returns "" if the variable is not set, too long, or not printable.
 func (l *launch) text(name string) string {
 	const longest = 128
 	v := l.env[name]
@@ -117,8 +117,8 @@ func (l *launch) torchrun(machine string) string {
 	return "torchrun:" + address + ":" + port
 }
 
-// spansPods reports whether other ranks run in other pods: there are more than torchrun started here. A program that
-// torchrun did not start is told only where rank 0 is.
+// spansPods reports whether ranks run in other pods: the job has more ranks than torchrun started here. Without
+// torchrun, the address of rank 0 decides.
 func (l *launch) spansPods() bool {
 	here, known := l.number("LOCAL_WORLD_SIZE")
 	switch {

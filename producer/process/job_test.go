@@ -40,9 +40,10 @@ func TestJobAndRank(t *testing.T) {
 
 		{name: "srun", env: srun, job: "slurm:4711", rank: 4, ranks: 8},
 		{name: "step of srun", env: srun + "SLURM_STEP_ID=2", job: "slurm:4711.2", rank: 4, ranks: 8},
-		{name: "srun of an interactive job", env: srun + "SLURM_STEP_ID=4294967290", job: "slurm:4711", rank: 4, ranks: 8},
-		{name: "array", env: srun + "SLURM_ARRAY_JOB_ID=4700 SLURM_ARRAY_TASK_ID=3 SLURM_STEP_ID=0", job: "slurm:4700_3.0",
+		{name: "srun of an interactive job", env: srun + "SLURM_STEP_ID=4294967290", job: "slurm:4711",
 			rank: 4, ranks: 8},
+		{name: "array", env: srun + "SLURM_ARRAY_JOB_ID=4700 SLURM_ARRAY_TASK_ID=3 SLURM_STEP_ID=0",
+			job: "slurm:4700_3.0", rank: 4, ranks: 8},
 		{name: "Slurm alone", env: "SLURM_JOB_ID=4711", job: "slurm:4711"},
 		{name: "torchrun below srun", env: srun + "SLURM_STEP_ID=0" + torch, job: "slurm:4711", rank: 10, ranks: 16},
 		{name: "mpirun below sbatch", env: "SLURM_JOB_ID=4711 SLURM_PROCID=0 SLURM_NTASKS=4" + mpi, job: "slurm:4711",
@@ -56,20 +57,21 @@ func TestJobAndRank(t *testing.T) {
 			rank: 10, ranks: 16},
 		{name: "a rank in each pod", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=train-master-0 MASTER_PORT=23456", pod: pod,
 			job: "torchrun:train-master-0:23456", rank: 2, ranks: 2},
-		{name: "ranks of one pod, without torchrun", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1", pod: pod,
-			job: "pod:" + pod, rank: 2, ranks: 2},
+		{name: "ranks of one pod, without torchrun", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1",
+			pod: pod, job: "pod:" + pod, rank: 2, ranks: 2},
 		{name: "mpirun in a pod", env: mpi, pod: pod, job: "pod:" + pod, rank: 3, ranks: 4},
 
-		{name: "torchrun with an id", env: torch + "TORCHELASTIC_RUN_ID=llama", job: "torchrun:llama", rank: 10, ranks: 16},
+		{name: "torchrun with an id", env: torch + "TORCHELASTIC_RUN_ID=llama", job: "torchrun:llama", rank: 10,
+			ranks: 16},
 		{name: "torchrun without an id", env: torch + "TORCHELASTIC_RUN_ID=none", job: "torchrun:gpu07:29500", rank: 10,
 			ranks: 16},
 		{name: "env:// without torchrun", env: torch, job: "torchrun:gpu07:29500", rank: 10, ranks: 16},
 		{name: "IPv6", env: "RANK=0 WORLD_SIZE=1 MASTER_ADDR=fd00::7 MASTER_PORT=1", job: "torchrun:fd00::7:1", rank: 1,
 			ranks: 1},
-		{name: "localhost", env: "RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500", job: "torchrun:this:29500",
-			rank: 1, ranks: 2},
-		{name: "loopback", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500", job: "torchrun:this:29500",
-			rank: 2, ranks: 2},
+		{name: "localhost", env: "RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500",
+			job: "torchrun:this:29500", rank: 1, ranks: 2},
+		{name: "loopback", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500",
+			job: "torchrun:this:29500", rank: 2, ranks: 2},
 		{name: "loopback in a container", env: "RANK=1 WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=29500",
 			container: "0123456789abcdef", job: "torchrun:0123456789ab:29500", rank: 2, ranks: 2},
 		{name: "an address without a rank", env: "MASTER_ADDR=gpu07 MASTER_PORT=29500"},
@@ -117,8 +119,8 @@ func TestExecReadsTheEnvironmentAgain(t *testing.T) {
 	pid := uint32(cmd.Process.Pid)
 	start := uint64(procfs.StartTicks(procfs.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))) * uint64(procfs.Tick)
 	record := func(call schema.CallID) *bpf.ThreadRecord {
-		return &bpf.ThreadRecord{Head: bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: start, Time: start + 1},
-			ProcessStart: start}
+		head := bpf.Head{Call: uint16(call), TID: pid, TGID: pid, ThreadStart: start, Time: start + 1}
+		return &bpf.ThreadRecord{Head: head, ProcessStart: start}
 	}
 	expect := func(job string, rank, ranks uint32, p *Process) {
 		t.Helper()

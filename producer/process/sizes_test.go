@@ -7,7 +7,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// sizing feeds a table with what the driver tells processes about their devices.
+// sizing gives a table the answers of the driver about devices.
 type sizing struct {
 	*Table
 	t *testing.T

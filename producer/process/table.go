@@ -95,8 +95,8 @@ func NewTable(libraries Libraries) *Table {
 	}
 }
 
-// NameJobs makes the table read the job and rank of each process from its environment. host names this host in jobs that
-// are local to it.
+// NameJobs makes the table read the job and rank of each process from its environment. host names this host in jobs
+// that are local to it.
 func (t *Table) NameJobs(host string) { t.identity.jobs, t.identity.host = true, host }
 
 // BeginRound begins a round of reading at a time. All earlier translations are stale then: names are read and entries

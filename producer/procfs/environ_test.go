@@ -30,12 +30,14 @@ func TestVariables(t *testing.T) {
 		{"too long", "RANK=" + long + "\x00WORLD_SIZE=2\x00", map[string]string{"WORLD_SIZE": "2"}},
 		{"the end of a long variable looks like one", "X=" + strings.Repeat("x", maxVariable-2) + "RANK=1\x00",
 			map[string]string{}},
-		{"within the limit", strings.Repeat("X=1\x00", maxEnvironment/4-2) + "RANK=1\x00", map[string]string{"RANK": "1"}},
+		{"within the limit", strings.Repeat("X=1\x00", maxEnvironment/4-2) + "RANK=1\x00",
+			map[string]string{"RANK": "1"}},
 		{"beyond the limit", strings.Repeat("X=1\x00", maxEnvironment/4-1) + "RANK=1\x00", map[string]string{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for name, r := range map[string]io.Reader{
-				"at once": strings.NewReader(row.environ), "byte by byte": iotest.OneByteReader(strings.NewReader(row.environ)),
+				"at once":      strings.NewReader(row.environ),
+				"byte by byte": iotest.OneByteReader(strings.NewReader(row.environ)),
 			} {
 				if got, err := Variables(r, names); err != nil || !maps.Equal(got, row.want) {
 					t.Errorf("%s: got %v, %v; want %v", name, got, err, row.want)
