@@ -56,7 +56,7 @@ func setJob(p *schema.Process, env map[string]string, host string) {
 	}
 }
 
-// text returns a variable. It returns "" if the variable is not set, too long, or not printable.
+// text returns a variable if a report can show it: printable ASCII of at most 128 bytes. Otherwise it returns "".
 func (l *launch) text(name string) string {
 	const longest = 128
 	v := l.env[name]
