@@ -9,7 +9,7 @@ enum record_type {
 	RECORD_THREAD,     /* control ring: first call of a thread */
 	RECORD_END,        /* control ring: exec or exit of a process that made calls */
 	RECORD_NAME,       /* control ring: name or alias of a handle */
-	RECORD_DEVICE,     /* control ring: ordinal, UUID or name of a device */
+	RECORD_DEVICE,     /* control ring: ordinal, UUID, name or memory of a device */
 	RECORD_LAUNCH,     /* bulk ring; control ring for calls recorded into a graph and for graph launches */
 	RECORD_COPY,       /* bulk ring; control ring for calls recorded into a graph */
 	RECORD_SYNC,       /* bulk ring */
@@ -104,6 +104,7 @@ enum shape {
 	SHAPE_ANY_NODE_2,
 	SHAPE_DEVICE,
 	SHAPE_ENUMERATE,
+	SHAPE_DEVICE_BYTES,
 	SHAPES,
 };
 
@@ -215,6 +216,7 @@ struct device_record {
 	__u32 ordinal; /* SHAPE_DEVICE */
 	__u8 uuid[16]; /* SHAPE_UUID */
 	char text[64]; /* SHAPE_DEVICE_TEXT */
+	__u64 bytes;   /* SHAPE_DEVICE_BYTES */
 };
 
 struct graph_record {
@@ -240,7 +242,7 @@ _Static_assert(sizeof(struct copy_record) == 88, "copy_record");
 _Static_assert(sizeof(struct sync_record) == 80, "sync_record");
 _Static_assert(sizeof(struct thread_record) == 88, "thread_record");
 _Static_assert(sizeof(struct name_record) == 72 + NAME_BYTES, "name_record");
-_Static_assert(sizeof(struct device_record) == 128, "device_record");
+_Static_assert(sizeof(struct device_record) == 136, "device_record");
 _Static_assert(sizeof(struct graph_record) == 80, "graph_record");
 _Static_assert(sizeof(struct coverage_record) == 112, "coverage_record");
 

@@ -93,6 +93,7 @@ static __always_inline int leave_device(struct pt_regs *ctx)
 	fill_returned(&d->head, RECORD_DEVICE, 0, &r);
 	d->device = 0;
 	d->ordinal = 0;
+	d->bytes = 0;
 	__builtin_memset(d->uuid, 0, sizeof(d->uuid));
 	__builtin_memset(d->text, 0, sizeof(d->text));
 	long err = 0;
@@ -104,6 +105,10 @@ static __always_inline int leave_device(struct pt_regs *ctx)
 	case SHAPE_UUID:
 		d->device = a[1];
 		err = bpf_probe_read_user(d->uuid, sizeof(d->uuid), (void *)a[0]);
+		break;
+	case SHAPE_DEVICE_BYTES:
+		d->device = a[1];
+		d->bytes = read_u64(a[0]);
 		break;
 	default: /* SHAPE_DEVICE_TEXT */
 		d->device = a[2];

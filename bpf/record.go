@@ -137,13 +137,14 @@ type NameRecord struct {
 	Name      [NameBytes]byte
 }
 
-// DeviceRecord is the ordinal, the UUID, or a text of a device.
+// DeviceRecord is the ordinal, the UUID, a text, or the memory of a device.
 type DeviceRecord struct {
 	Head
 	Device  uint32
 	Ordinal uint32 // schema.ShapeDevice only
 	UUID    [16]byte
 	Text    [64]byte
+	Bytes   uint64 // schema.ShapeDeviceBytes only
 }
 
 // GraphRecord is the start or end of a capture, a node of a graph, or a graph made from another.

@@ -35,8 +35,10 @@ var docs = map[string]string{
 		"and memory events last",
 	"producer.ring_bytes": "size of all rings from Linux to the producer together; at least 4MiB " +
 		"(resident memory shows twice as much, because Linux maps each ring twice)",
-	"producer.heartbeat":     "time between two heartbeats of the host",
+	"producer.heartbeat":     "time between two heartbeats of the host, which say how far its events are complete",
 	"producer.drain_timeout": "time to publish the last batches at exit",
+	"producer.jobs": "find the job and rank of each process by its pod, and by variables of Slurm, torchrun and MPI " +
+		"in its environment",
 	"producer.filter.comm": "watch only processes with these names, as ps -o comm prints them; " +
 		"a process must pass every filter that is set",
 	"producer.filter.pid": "watch only these running processes (a list of pids)",

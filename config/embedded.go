@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 )
 
 // RunCommand is the configuration of gputap run.
@@ -32,11 +33,16 @@ const (
 
 // DefaultRunCommand returns the configuration of gputap run without any file, variable or flag.
 func DefaultRunCommand() RunCommand {
-	return RunCommand{
+	c := RunCommand{
 		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
 		Metrics: Metrics{Addr: producerMetrics},
 	}
+	c.Producer.Heartbeat = runHeartbeat
+	return c
 }
+
+// runHeartbeat is shorter than the interval of a fleet: windows under gputap run last seconds and close at heartbeats.
+const runHeartbeat = 2 * time.Second
 
 func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }
 

@@ -32,6 +32,7 @@ type Producer struct {
 	RingBytes      Bytes         `koanf:"ring_bytes"`
 	Heartbeat      time.Duration `koanf:"heartbeat"`
 	DrainTimeout   time.Duration `koanf:"drain_timeout"`
+	Jobs           bool          `koanf:"jobs"`
 	Filter         Filter        `koanf:"filter"`
 }
 
@@ -49,7 +50,7 @@ func DefaultProducer() Producer {
 		Uprobes:     UprobesAuto,
 		BatchEvents: 4096, BatchBytes: 128 << 10, BatchMaxBytes: 512 << 10, BatchAge: 50 * time.Millisecond,
 		SpoolBytes: 64 << 20, OutboxMaxBytes: 4 << 30, RingBytes: 32 << 20, Heartbeat: 10 * time.Second,
-		DrainTimeout: 10 * time.Second,
+		DrainTimeout: 10 * time.Second, Jobs: true,
 	}
 }
 

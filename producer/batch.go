@@ -131,10 +131,13 @@ func (b *batcher) closeAll() {
 	}
 }
 
-// heartbeat closes a host batch.
-func (b *batcher) heartbeat(libraries []schema.Library, known *process.Table, linux, version string) {
+// heartbeat closes a host batch. Every record of a call that returned before through has been added.
+func (b *batcher) heartbeat(
+	libraries []schema.Library, known *process.Table, linux, version string, through schema.KTime,
+) {
 	o := b.open[schema.KindHost]
 	o.Libraries, o.Linux, o.Producer = nil, linux, version
+	b.setEnds(o, through)
 	for i := 0; i < len(libraries) && !b.full(o); i++ {
 		o.Libraries = libraries[:i+1]
 	}
@@ -144,6 +147,24 @@ func (b *batcher) heartbeat(libraries []schema.Library, known *process.Table, li
 	o.Coverage = o.Coverage[:0]
 	known.AddCoverage(o.Builder, b.limits.maxBytes-b.limits.maxBytes/8)
 	b.close(o)
+}
+
+// setEnds reports how far each kind is complete: up to its open batch if that has events, else up to the last closed
+// one. Readers wait for that batch. If the spool lost it, an empty batch follows, so that they wait no longer.
+func (b *batcher) setEnds(o *openBatch, through schema.KTime) {
+	o.Ends = o.Ends[:0]
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		of := b.open[kind]
+		end := schema.End{Kind: kind, Seq: of.seq, Through: through}
+		switch {
+		case of.Events() > 0:
+			end.Seq++
+		case b.spool.lostLast(kind, of.seq):
+			b.close(of)
+			end.Seq = of.seq
+		}
+		o.Ends = append(o.Ends, end)
+	}
 }
 
 func (b *batcher) close(o *openBatch) {

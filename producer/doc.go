@@ -15,6 +15,9 @@
 // no holes within a run, shows duplicates and losses. An outbox keeps batches that are not acked through a crash of the
 // producer or of Linux.
 //
+// Completeness. A heartbeat says up to which time and batch each kind is complete (schema.End). All rings have been
+// read since that time. This assumes that Linux writes the record of a call within 250 ms of its return.
+//
 // Routing. The topology in NATS says which shard a host's batches go to. The router reads it before the first batch is
 // published; until then batches stay in the spool. After a reshard the old shard rejects batches; they go to the new
 // one unchanged. Each kind moves between two of its batches, so its seq stays in order.

@@ -12,6 +12,7 @@ func (p *Producer) drain() {
 	p.probes.Detach()
 	for p.round() > 0 {
 	}
+	p.translator.through = p.translator.now
 }
 
 // flush closes the last batches and waits for their acks, unless Run was aborted.

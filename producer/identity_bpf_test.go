@@ -126,7 +126,7 @@ func TestIdentityOfAContainer(t *testing.T) {
 		PID: uint32(cmd.Process.Pid), Start: found[0].Start, UID: nobody, Comm: "workload", Exe: producertest.Built(t,
 			"workload"), Container: ctr,
 		User: names.Name(nobody), NSPID: 1, Cgroup: group, Pod: pod, Unit: "gputap-test-" +
-			strconv.Itoa(os.Getpid()) + ".service",
+			strconv.Itoa(os.Getpid()) + ".service", Job: "pod:" + pod,
 	}
 	if found[0] != want || want.User == "" || want.Start == 0 {
 		t.Errorf("got\n%+v, want\n%+v", found[0], want)

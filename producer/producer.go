@@ -101,11 +101,15 @@ func New(
 	}
 	p.probes = attach.New(p.tap, wanted, cfg.Libraries, log)
 	p.known = process.NewTable(p.probes)
+	if cfg.Jobs {
+		p.known.NameJobs(header.Host)
+	}
 	limits := batchLimits{
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
 	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics)
+	p.translator.through = schema.KTime(header.Run) // no probe was attached before
 	p.reader = &reader{translator: p.translator, metrics: p.metrics}
 	if err = p.reader.open(p.tap); err == nil {
 		err = p.attach(libraries)
@@ -331,7 +335,7 @@ func (p *Producer) heartbeat() {
 	if libraries := p.probes.Libraries(); len(libraries) > 0 {
 		p.libraries = libraries
 	}
-	p.batches.heartbeat(p.libraries, p.known, p.linux, p.version)
+	p.batches.heartbeat(p.libraries, p.known, p.linux, p.version, p.translator.through)
 }
 
 // lost collects the loss counters of Linux and of the spool.

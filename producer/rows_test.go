@@ -188,7 +188,7 @@ func newSeen(b *schema.Batch, time schema.KTime, duration uint64, thread, call, 
 	if gpu != 0 {
 		g := b.GPUs[gpu-1]
 		e.columns["gpu"], e.columns["uuid"] = decimal(uint64(g.Ordinal)), g.UUID
-		e.columns["inferred"] = strconv.FormatBool(g.Inferred)
+		e.columns["inferred"], e.columns["size"] = strconv.FormatBool(g.Inferred), decimal(g.Bytes)
 	}
 	return e
 }
@@ -668,6 +668,9 @@ func TestRowsOfDevices(t *testing.T) {
 			want := map[string]string{"context": decimal(l.number("later_context")), "gpu": l.text("later_gpu")}
 			if c.Shape == schema.ShapeUUID {
 				want["uuid"], want["inferred"] = l.text("uuid"), "false"
+			}
+			if c.Shape == schema.ShapeDeviceBytes {
+				want["size"] = l.text("size")
 			}
 			one(t, &all, l, "cuMemAlloc_v2", "alloc", want)
 		})

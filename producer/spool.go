@@ -16,9 +16,10 @@ type encoded struct {
 	outbox.Batch
 
 	// Guarded by the spool's mu.
-	stored  *outbox.Batch // as the outbox knows it; nil: it does not have the batch
-	storing bool          // the outbox reads its data
-	acked   bool
+	stored   *outbox.Batch // as the outbox knows it; nil: it does not have the batch
+	storing  bool          // the outbox reads its data
+	acked    bool
+	rejected bool // NATS will never store it
 }
 
 // spool is a bounded queue in memory, in order per kind. A batch that does not fit pushes out the oldest batches of the
@@ -37,6 +38,7 @@ type spool struct {
 	bytes    int
 	queues   [schema.NumKinds][]*encoded
 	inFlight [schema.NumKinds]*encoded // the first of its queue, or stored in the outbox
+	latest   [schema.NumKinds]uint64   // seq of the latest acked batch of this run
 	free     [][]byte                  // buffers of batches that are done with
 	wake     [schema.NumKinds]chan struct{}
 	unstored chan struct{} // wakes store
@@ -172,6 +174,9 @@ func (s *spool) acked(kind schema.Kind) {
 	e := s.inFlight[kind]
 	s.inFlight[kind] = nil
 	e.acked = true
+	if !e.rejected && !e.Earlier {
+		s.latest[kind] = e.Seq
+	}
 	b := e.stored
 	if b == nil {
 		b = &outbox.Batch{Kind: kind, Lost: e.Lost}
@@ -189,6 +194,7 @@ func (s *spool) reject(e *encoded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(&e.Batch)
+	e.rejected = true
 	e.Lost = 0 // no reader gets its report of losses
 	if e.stored != nil {
 		e.stored.Lost = 0
@@ -204,6 +210,17 @@ func (s *spool) waiting(kind schema.Kind) int {
 		n += s.outbox.Stats().Waiting[kind]
 	}
 	return n
+}
+
+// lostLast reports whether the batch seq of a kind, the last one of this run, was lost: no batch of the kind is left,
+// and another was acked last.
+func (s *spool) lostLast(kind schema.Kind, seq uint64) bool {
+	if s.waiting(kind) > 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest[kind] < seq
 }
 
 // spoolLevel has the gauges and counters of a spool and its outbox.

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"math"
+	"time"
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/producer/attach"
@@ -17,6 +18,7 @@ type translator struct {
 	metrics *metrics
 	wanted  [schema.NumKinds]bool
 	now     schema.KTime          // when the round began
+	through schema.KTime          // every record of a call that returned before it was translated
 	counted [schema.NumOps]uint64 // events of this round
 	calls   []process.Index       // in the dictionaries of the open batches, by call
 
@@ -38,8 +40,14 @@ func (t *translator) begin(now schema.KTime) {
 	t.known.BeginRound(now)
 }
 
-// finish ends a round: it adds the counted events to the metrics.
+// submitTime is the longest time from the return of a call to its record in the ring: Linux may preempt the thread
+// between the two, or halt a container that used up its CPU time.
+const submitTime = schema.KTime(250 * time.Millisecond)
+
+// finish ends a round, which read every record that was in a ring when it began. It adds the counted events to the
+// metrics.
 func (t *translator) finish() {
+	t.through = max(t.through, t.now-min(t.now, submitTime))
 	for op, n := range t.counted {
 		if n > 0 {
 			t.metrics.events[op].Add(n)

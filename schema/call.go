@@ -64,7 +64,7 @@ const (
 	OpName              // a handle got a kernel name
 	OpAlias             // two handles name one kernel, or one module
 	OpContext           // the thread's current context changed
-	OpDevice            // a device ordinal got its UUID, name or bus address
+	OpDevice            // a device ordinal got its UUID, name, bus address or memory
 	OpCapture           // a CUDA stream started or ended recording its calls into a graph
 	OpGraph             // a graph got a node, was cloned or was destroyed
 	OpExecutable        // an executable graph was made from a graph, or was destroyed
@@ -246,6 +246,7 @@ const (
 	ShapeAnyNode2             // (a1* node, a2 graph, a3 dependencies, a4 edges, a5 count, a6 CUgraphNodeParams)
 	ShapeDevice               // (a1* device, a2 ordinal)
 	ShapeEnumerate            // (a1 handles, a2 count, a3 module or library)
+	ShapeDeviceBytes          // (a1* bytes, a2 ordinal)
 	NumShapes
 )
 

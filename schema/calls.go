@@ -224,4 +224,5 @@ var probed = []functions{
 	{Symbols: "cuGraphAddNode_v2", Op: OpGraph, Shape: ShapeAnyNode2},
 	{Symbols: "cuDeviceGet", Op: OpDevice, Shape: ShapeDevice},
 	{Symbols: "cuModuleEnumerateFunctions cuLibraryEnumerateKernels", Op: OpName, Shape: ShapeEnumerate},
+	{Symbols: "cuDeviceTotalMem_v2", Op: OpDevice, Shape: ShapeDeviceBytes},
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +41,8 @@ when all batches are acked.
 Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are not acked; 5 NATS is unreachable.`,
 		Example: `  gputap simulate --nats.url nats://bus:4222
   gputap simulate --nats.url nats://bus:4222 --hosts 1000 --events-per-second 200000 --duration 60s -o json
-  gputap simulate --nats.url nats://bus:4222 --hosts 50 --lose 0.01 --log truth.log`,
+  gputap simulate --nats.url nats://bus:4222 --hosts 50 --lose 0.01 --log truth.log
+  gputap simulate --nats.url nats://bus:4222 --hosts 80 --jobs 10 --slow-rank 30%`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
@@ -59,6 +62,9 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 	flags.Float64Var(&c.Lose, "lose", 0,
 		"fraction of the batches that is not published and is reported as lost, from 0 to below 1")
 	flags.BoolVar(&c.Restart, "restart", false, "restart the producer of each host when the recording starts again")
+	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs of 8 ranks, each rank on one of the first hosts")
+	flags.Var((*percentage)(&c.SlowRank), "slow-rank",
+		"by how much rank 3 of the first job computes longer, such as 30%")
 	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")
 	flags.BoolVar(&c.Resume, "resume", false,
 		"continue a simulation that was killed: publish the batches of the --log file again that may not be stored")
@@ -105,6 +111,10 @@ func (c *simulation) check() error {
 		return errors.New("--cluster: empty; set the name of the cluster")
 	case c.Resume && c.LogPath == "":
 		return errors.New("--resume: no log given; set --log to its file")
+	case c.Jobs < 0:
+		return fmt.Errorf("--jobs %d: use 0 or more", c.Jobs)
+	case c.SlowRank > 0 && c.Jobs == 0:
+		return errors.New("--slow-rank: there are no jobs; set --jobs")
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %s: use 0 or more", c.Duration)
 	case c.Drain < 0:
@@ -115,6 +125,23 @@ func (c *simulation) check() error {
 			return fmt.Errorf("--profile: %w", err)
 		}
 	}
+	return nil
+}
+
+// percentage is a flag such as 30%, stored as 0.3.
+type percentage float64
+
+func (p *percentage) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 4, 64) + "%" }
+
+func (p *percentage) Type() string { return "percent" }
+
+func (p *percentage) Set(text string) error {
+	number, ok := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(v >= 0 && v <= 1000) {
+		return fmt.Errorf("%q is no percentage; use 0%% to 1000%%", text)
+	}
+	*p = percentage(v / 100)
 	return nil
 }
 

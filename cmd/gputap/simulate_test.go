@@ -46,6 +46,10 @@ func TestSimulateCommand(t *testing.T) {
 		!strings.Contains(out, "100 hosts") {
 		t.Errorf("printed %q, %v", out, err)
 	}
+	if out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "9", "--jobs", "1", "--slow-rank", "30%",
+		"--duration", "300ms", "--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
+		t.Errorf("jobs: printed %q, %v", out, err)
+	}
 	for want, args := range map[string][]string{
 		"--nats.url":          {"simulate", "--nats.url", ""},
 		"--lose":              {"simulate", "--nats.url", url, "--lose", "1"},
@@ -55,6 +59,9 @@ func TestSimulateCommand(t *testing.T) {
 		"at most 1e12":        {"simulate", "--nats.url", url, "--events-per-second", "1e13"},
 		"--cluster":           {"simulate", "--nats.url", url, "--duration", "1ms", "--cluster", ""},
 		"--resume":            {"simulate", "--nats.url", url, "--duration", "1ms", "--resume"},
+		"--slow-rank: there":  {"simulate", "--nats.url", url, "--slow-rank", "30%"},
+		"no percentage":       {"simulate", "--nats.url", url, "--jobs", "1", "--slow-rank", "0.3"},
+		"9 jobs have 72":      {"simulate", "--nats.url", url, "--jobs", "9", "--hosts", "71"},
 		"--output":            {"simulate", "--nats.url", url, "-o", "xml"},
 		"absent":              {"simulate", "--nats.url", url, "--profile", "absent"},
 		"unknown flag":        {"simulate", "--fast"},

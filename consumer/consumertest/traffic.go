@@ -262,7 +262,9 @@ func (r *traffic) heartbeat(h *Host) []byte {
 		ExportTables: r.rng.Uint32N(4)}}
 	b.Libraries = []schema.Library{{Path: "/lib/libcuda.so.1", Attached: 220, Absent: []string{"cuNew"},
 		Failed: []string{"cuOdd"}, Inode: 7}}
-	b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: r.rng.Uint32N(4), Name: "NVIDIA H200", Bus: "0000:06:00.0"})
+	b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: r.rng.Uint32N(4), Name: "NVIDIA H200", Bus: "0000:06:00.0",
+		Bytes: 141 << 30})
 	b.Linux, b.Producer = "6.12", "v1"
+	b.Ends = endsAt(h.Header.Seq, r.now) // the fleet has one clock
 	return r.encode(h, b)
 }

@@ -1,6 +1,7 @@
 package coverage_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -115,5 +116,16 @@ func TestForgetRemovesOnlyTheHost(t *testing.T) {
 	f.Forget("c", "a")
 	if report := f.Report(); len(report) != 1 || report[0].Host != "b" {
 		t.Errorf("got %+v, want host b alone", report)
+	}
+}
+
+func TestRestoredFoldReportsTheSame(t *testing.T) {
+	t.Parallel()
+	f := coverage.New()
+	consumertest.Take(t, f, consumertest.Traffic(t, 1, 300)...)
+	want := f.Report()
+	got := consumertest.Restore(t, coverage.New(), consumertest.Sections(t, f)).Report()
+	if len(want) == 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
 }

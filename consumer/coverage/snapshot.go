@@ -42,11 +42,12 @@ func (f *Fold) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 		codeStrings(c, &l.Absent)
 		codeStrings(c, &l.Failed)
 	})
-	snapshot.List(c, &h.GPUs, 5, func(g *schema.GPU) {
+	snapshot.List(c, &h.GPUs, 6, func(g *schema.GPU) {
 		c.String(&g.UUID)
 		snapshot.Uint(c, &g.Ordinal)
 		c.Bool(&g.Inferred)
 		c.String(&g.Name, &g.Bus)
+		snapshot.Uint(c, &g.Bytes)
 	})
 	snapshot.List(c, &h.Processes, 17, func(p *Process) {
 		p.Code(c, id)

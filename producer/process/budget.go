@@ -15,6 +15,8 @@ const (
 	maxThreads = 1 << 16
 	// MaxOrdinals is more devices than a process can have.
 	MaxOrdinals = 1 << 10
+	// maxSizes bounds the GPUs of known size, because a program can invent UUIDs.
+	maxSizes = 1 << 10
 	// maxKernels bounds the kernels of one graph, maxBlocks its allocations and frees: each launch reports them all.
 	maxKernels = 1 << 12
 	maxBlocks  = 1 << 10

@@ -61,15 +61,18 @@ func busAddress(s string) string {
 	return s
 }
 
-// visibleTo returns the cards that CUDA_VISIBLE_DEVICES in an environment leaves to a process, in the process's own
-// numbering. Like the driver it stops at the first entry that matches no card.
-func visibleTo(all []Card, environment string) (list []Card) {
-	variables := strings.Split(environment, "\x00")
-	set := slices.IndexFunc(variables, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
-	if set < 0 {
+const visibleDevices = "CUDA_VISIBLE_DEVICES"
+
+// visibleTo returns the cards that an environment leaves to a process, in the process's own numbering; none when the
+// environment is unknown. Like the driver it stops at the first entry that matches no card.
+func visibleTo(all []Card, env map[string]string) (list []Card) {
+	value, set := env[visibleDevices]
+	switch {
+	case env == nil:
+		return nil
+	case !set:
 		return all
 	}
-	_, value, _ := strings.Cut(variables[set], "=")
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
 		i := slices.IndexFunc(all, func(c Card) bool {

@@ -1,8 +1,8 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -19,13 +19,13 @@ type devices struct {
 	pools     map[uint64]uint32 // pool → ordinal
 	ordinals  map[uint32]uint32 // device → ordinal, where they differ
 	gpus      map[uint32]schema.GPU
+	sizes     map[uint32]uint64 // ordinal → memory, as the driver told the process
 	budget    *budget
 
 	ContextsMoved schema.KTime // when a context's handle was last reused on another GPU: earlier answers differ
 	DeviceVersion uint32       // changes with everything learned: earlier answers are stale
 
-	visible     []Card // in the process's own numbering, by its environment at the start of the image
-	visibleRead bool
+	visible []Card // in the process's own numbering, by its environment at the start of the image
 
 	inferredAt schema.KTime
 	inferred   *schema.GPU // the only GPU that the process has open; nil unknown
@@ -50,7 +50,7 @@ func newDevices(b *budget) devices {
 		budget:   b,
 		contexts: map[uint64]*contextDevice{}, primaries: map[uint32]uint64{}, streams: map[uint64]streamContext{},
 		pools:    map[uint64]uint32{},
-		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{},
+		ordinals: map[uint32]uint32{}, gpus: map[uint32]schema.GPU{}, sizes: map[uint32]uint64{},
 	}
 }
 
@@ -183,19 +183,9 @@ func uuidText(prefix string, u [16]byte) string {
 	return fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// readVisible reads the environment when gputap first sees the process, because it may end before its GPU is needed.
-func (d *devices) readVisible(pid uint32, host []Card) {
-	if d.visibleRead {
-		return
-	}
-	if environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
-		d.visible, d.visibleRead = visibleTo(host, string(environment)), true
-	}
-}
-
 // gpu returns the GPU of an ordinal. If the program never asked for its UUID, it is inferred from the cards that the
 // process may use.
-func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
+func (d *devices) gpu(ordinal uint32) schema.GPU {
 	g, known := d.gpus[ordinal]
 	if !known {
 		g = schema.GPU{Ordinal: ordinal}
@@ -203,7 +193,6 @@ func (d *devices) gpu(ordinal uint32, pid uint32, host []Card) schema.GPU {
 		if o, differs := d.ordinals[ordinal]; differs {
 			index = o
 		}
-		d.readVisible(pid, host)
 		if int(index) < len(d.visible) {
 			g.UUID, g.Inferred = d.visible[index].UUID, true
 		}
@@ -221,9 +210,34 @@ func (d *devices) DevicesSettled(at schema.KTime, cudaStream uint64) bool {
 	return d.ContextsMoved <= at && d.streams[cudaStream].since <= at
 }
 
-// GPU returns the GPU of an ordinal of a process.
+// GPU returns the GPU of an ordinal of a process. The driver told its memory to the process, or to another process.
 func (t *Table) GPU(p *Process, ordinal uint32) schema.GPU {
-	return p.gpu(ordinal, p.PID, t.Cards)
+	gpu := p.gpu(ordinal)
+	gpu.Bytes = cmp.Or(p.sizes[ordinal], t.sizes[gpu.UUID])
+	return gpu
+}
+
+// learnSize notes the memory of the GPU of an ordinal, if bytes is not 0. Once its UUID is certain, other processes of
+// the GPU have the same answer: the largest, because programs can be limited to a part of the memory.
+func (t *Table) learnSize(p *Process, ordinal uint32, bytes uint64) {
+	d := &p.devices
+	if ordinal >= MaxOrdinals {
+		return
+	}
+	if bytes != 0 && d.sizes[ordinal] != bytes {
+		d.sizes[ordinal] = bytes
+		d.DeviceVersion++
+	}
+	gpu, bytes := d.gpus[ordinal], d.sizes[ordinal]
+	if gpu.UUID == "" || gpu.Inferred || bytes <= t.sizes[gpu.UUID] {
+		return
+	}
+	putBounded(t.sizes, maxSizes, gpu.UUID, bytes)
+	for i := range t.Cards {
+		if t.Cards[i].UUID == gpu.UUID {
+			t.Cards[i].Bytes = bytes
+		}
+	}
 }
 
 // InferredGPU returns the GPU of a late process whose context is unknown: the only card that it has open. It returns
@@ -233,8 +247,12 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 		return nil
 	}
 	d := &p.devices
-	if d.inferred != nil || t.now < d.inferredAt+inferInterval {
+	if d.inferred != nil {
+		d.inferred.Bytes = t.sizes[d.inferred.UUID]
 		return d.inferred
+	}
+	if t.now < d.inferredAt+inferInterval {
+		return nil
 	}
 	d.inferredAt = t.now
 	minors := openMinors(p.PID)
@@ -246,8 +264,7 @@ func (t *Table) InferredGPU(p *Process) *schema.GPU {
 	if i < 0 {
 		return nil
 	}
-	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true}
-	d.readVisible(p.PID, t.Cards)
+	d.inferred = &schema.GPU{UUID: t.Cards[i].UUID, Inferred: true, Bytes: t.Cards[i].Bytes}
 	if at := slices.IndexFunc(d.visible, isOpen); at > 0 {
 		d.inferred.Ordinal = uint32(at)
 	}

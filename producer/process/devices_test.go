@@ -78,11 +78,11 @@ func TestVisible(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			environment := "PATH=/bin\x00HOME=/"
+			env := map[string]string{}
 			if tt.set {
-				environment += "\x00CUDA_VISIBLE_DEVICES=" + tt.value + "\x00"
+				env[visibleDevices] = tt.value
 			}
-			got := visibleTo(all, environment)
+			got := visibleTo(all, env)
 			if len(got) != len(tt.want) {
 				t.Fatalf("got %v, want %v", got, tt.want)
 			}
@@ -158,10 +158,10 @@ func TestIdentifyDevice(t *testing.T) {
 func TestDeviceThatIsNoOrdinal(t *testing.T) {
 	host := twoCards(t)
 	d := newDevices(&budget{})
-	d.visible, d.visibleRead = host, true
+	d.visible = host
 	d.identify(&bpf.DeviceRecord{Head: bpf.Head{Call: callID(t, "cuDeviceGet")}, Device: 7, Ordinal: 1}, host)
 	for _, device := range []uint32{7, 1} {
-		if got := d.gpu(device, 0, host); got.UUID != host[1].UUID || !got.Inferred {
+		if got := d.gpu(device); got.UUID != host[1].UUID || !got.Inferred {
 			t.Errorf("device %d is %+v, want %s, inferred", device, got, host[1].UUID)
 		}
 	}

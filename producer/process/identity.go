@@ -14,6 +14,8 @@ type identity struct {
 	accounts procfs.Accounts
 	depths   procfs.CgroupDepths
 	listed   bool // /proc lists the pids of the records: it is the host's, or a process was found there
+	jobs     bool // read the job and rank
+	host     string
 }
 
 func newIdentity() *identity {
@@ -23,8 +25,11 @@ func newIdentity() *identity {
 }
 
 // complete fills in what /proc shows of p. Its thread tid, created at start, proves that /proc shows p and no later
-// process with the same pid. If p is gone, Exe is empty and the fields that come only from /proc stay as they are.
-func (i *identity) complete(p schema.Process, tid uint32, start schema.KTime) schema.Process {
+// process with the same pid. If p is gone, Exe is empty and the fields that come only from /proc stay as they are. env
+// has the variables that gputap reads; nil: they cannot be read.
+func (i *identity) complete(
+	p schema.Process, tid uint32, start schema.KTime,
+) (completed schema.Process, env map[string]string) {
 	announced := p.Start != 0
 	p.Exe, p.User = "", ""
 	if announced {
@@ -32,7 +37,7 @@ func (i *identity) complete(p schema.Process, tid uint32, start schema.KTime) sc
 	}
 	dir, err := procfs.OpenProcess(p.PID, tid, start)
 	if err != nil {
-		return p
+		return p, nil
 	}
 	defer dir.Close()
 	i.listed = true
@@ -49,7 +54,14 @@ func (i *identity) complete(p schema.Process, tid uint32, start schema.KTime) sc
 		c := procfs.CgroupOf(string(b), i.depths)
 		p.Cgroup, p.Container, p.Pod, p.Unit = c.Path, c.Container(), c.Pod(), c.Unit()
 	}
-	return p
+	if f, err := dir.Open("environ"); err == nil {
+		env, err = procfs.Variables(f, variables)
+		_ = f.Close()
+		if err == nil && i.jobs {
+			setJob(&p, env, i.host)
+		}
+	}
+	return p, env
 }
 
 // nsPID returns a process's pid in its own namespace, the last of NSpid; 0 when it equals pid.

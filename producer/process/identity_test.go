@@ -36,11 +36,11 @@ func TestIdentity(t *testing.T) {
 	me := own(t)
 	cgroup := procfs.CgroupOf(procfs.ReadFile("/proc/self/cgroup"), nil)
 	i := newIdentity()
-	p := i.complete(me, me.PID, me.Start+procfs.Tick-1)
+	p, _ := i.complete(me, me.PID, me.Start+procfs.Tick-1)
 	if p.Exe != exe || p.Cgroup != cgroup.Path || p.NSPID != 0 || p.UID != me.UID || p.User != i.accounts.Name(me.UID) {
 		t.Errorf("got %+v, want program %s and control group %s", p, exe, cgroup.Path)
 	}
-	unannounced := i.complete(schema.Process{PID: me.PID}, me.PID, me.Start)
+	unannounced, _ := i.complete(schema.Process{PID: me.PID}, me.PID, me.Start)
 	if unannounced.UID != me.UID || unannounced.User != p.User || unannounced.Exe != exe {
 		t.Errorf("without an announcement: %+v", unannounced)
 	}
@@ -55,13 +55,15 @@ func TestReusedPIDHasNoIdentity(t *testing.T) {
 	want := before
 	i := newIdentity()
 	want.Exe, want.User = "", i.accounts.Name(before.UID)
-	if got := i.complete(before, me.PID, before.Start); got != want {
+	if got, env := i.complete(before, me.PID, before.Start); got != want || env != nil {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := i.complete(schema.Process{PID: me.PID}, me.PID, before.Start); got != (schema.Process{PID: me.PID}) {
+	want = schema.Process{PID: me.PID}
+	if got, env := i.complete(want, me.PID, before.Start); got != want || env != nil {
 		t.Errorf("without an announcement: %+v", got)
 	}
-	if got := i.complete(schema.Process{PID: 1 << 23}, 1<<23, 1); got != (schema.Process{PID: 1 << 23}) {
+	want = schema.Process{PID: 1 << 23}
+	if got, env := i.complete(want, 1<<23, 1); got != want || env != nil {
 		t.Errorf("of no process: %+v", got)
 	}
 }

@@ -33,7 +33,6 @@ func (t *Table) announced(r *bpf.ThreadRecord) *Process {
 		PID: r.TGID, Start: start, UID: r.UID, Comm: unix.ByteSliceToString(r.ProcessComm[:]),
 		Late: t.libraries.IsLate(r.TGID, start),
 	}, r.TGID, start)
-	p.readVisible(r.TGID, t.Cards)
 	t.byKey[key] = p
 	if unannounced := t.byPID[r.TGID]; unannounced != nil && unannounced.Start == 0 {
 		unannounced.ended = schema.KTime(r.Time) // it is the same process
@@ -65,7 +64,6 @@ func (t *Table) LearnEnd(r *bpf.ThreadRecord) *Thread {
 		next := old.Process
 		next.Comm, next.UID, next.Late = unix.ByteSliceToString(r.ProcessComm[:]), r.UID, false
 		image := t.newProcess(next, r.TGID, schema.KTime(r.ProcessStart))
-		image.readVisible(r.TGID, t.Cards)
 		t.byKey[key] = image
 		t.byPID[r.TGID] = image
 	}
@@ -78,10 +76,12 @@ func (t *Table) LearnName(r *bpf.NameRecord) {
 	t.Thread(&r.Head).Process.name(r, &t.layout)
 }
 
-// LearnDevice notes which GPU an ordinal is.
+// LearnDevice notes which GPU an ordinal is, and its memory.
 func (t *Table) LearnDevice(r *bpf.DeviceRecord) {
 	t.version++
-	t.Thread(&r.Head).Process.identify(r, t.Cards)
+	p := t.Thread(&r.Head).Process
+	p.identify(r, t.Cards)
+	t.learnSize(p, r.Device, r.Bytes)
 }
 
 // LearnGraph notes a change of a graph or capture.
@@ -137,6 +137,10 @@ func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	switch op {
 	case schema.OpStreamCreate, schema.OpStreamDestroy, schema.OpPoolCreate, schema.OpPoolDestroy:
 		d.handleMade(m, op)
+	case schema.OpMemInfo:
+		if ordinal, known := d.Ordinal(c.CUDAContext, schema.KTime(m.Time)); known && d.sizes[ordinal] == 0 {
+			t.learnSize(p, ordinal, m.Aux)
+		}
 	case schema.OpModuleUnload:
 		p.unload(m.Ptr, schema.KTime(m.Time))
 	case schema.OpAlloc:

@@ -71,6 +71,7 @@ type Table struct {
 	threads   map[threadKey]*Thread
 	byKey     map[processKey]*Process
 	byPID     map[uint32]*Process
+	sizes     map[string]uint64 // memory of GPUs by UUID
 	libraries Libraries
 	identity  *identity
 	layout    handleLayout
@@ -90,9 +91,13 @@ type Table struct {
 func NewTable(libraries Libraries) *Table {
 	return &Table{
 		Cards: cards("/proc/driver/nvidia"), threads: map[threadKey]*Thread{}, byKey: map[processKey]*Process{},
-		byPID: map[uint32]*Process{}, libraries: libraries, identity: newIdentity(),
+		byPID: map[uint32]*Process{}, sizes: map[string]uint64{}, libraries: libraries, identity: newIdentity(),
 	}
 }
+
+// NameJobs makes the table read the job and rank of each process from its environment. host names this host in jobs
+// that are local to it.
+func (t *Table) NameJobs(host string) { t.identity.jobs, t.identity.host = true, host }
 
 // BeginRound begins a round of reading at a time. All earlier translations are stale then: names are read and entries
 // expire between rounds.
@@ -138,7 +143,10 @@ func (t *Table) Thread(h *bpf.Head) *Thread {
 
 // newProcess returns a process as its record and /proc describe it.
 func (t *Table) newProcess(p schema.Process, tid uint32, threadStart schema.KTime) *Process {
-	return newProcess(t.identity.complete(p, tid, threadStart), &t.budget)
+	p, env := t.identity.complete(p, tid, threadStart)
+	made := newProcess(p, &t.budget)
+	made.visible = visibleTo(t.Cards, env)
+	return made
 }
 
 func newProcess(p schema.Process, b *budget) *Process {

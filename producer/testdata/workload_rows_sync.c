@@ -287,6 +287,14 @@ ROW(cuDeviceGet)
 ROW_UUID(cuDeviceGetUuid)
 ROW_UUID(cuDeviceGetUuid_v2)
 
+ROW(cuDeviceTotalMem_v2)
+{
+	size_t bytes;
+	CALL(cuDeviceTotalMem_v2(&bytes, row.device));
+	say("size=%zu ", bytes);
+	device();
+}
+
 #define ROW_TEXT(symbol)                                                                                               \
 	ROW(symbol)                                                                                                    \
 	{                                                                                                              \

@@ -14,6 +14,10 @@
 // processes. Boot, run, seq and losses continue, so that processes keep complete evidence. With Options.Restart each
 // life is also a new run of the producer.
 //
+// Jobs. With Options.Jobs the first hosts do not replay the recording. Each has one rank of a job of eight: one process
+// that computes and then waits for the slowest rank, step by step, with noise of 2 % and rare disturbances. All ranks
+// of a job launch equally often. With Options.SlowRank one rank computes longer, so it waits less than the others.
+//
 // Delivery. Seq counts without gaps in each (host, boot, run, kind). Batches of one host and kind are published in
 // order, one in flight, and retried until acked; like a producer's, a batch may be stored twice. At most 64 MiB are in
 // flight; then the simulator stops making batches. With Options.Lose some batches are withheld: later batches count

@@ -1,6 +1,10 @@
 package simulate
 
-import "github.com/gputap/gputap/schema"
+import (
+	"cmp"
+
+	"github.com/gputap/gputap/schema"
+)
 
 // event copies event i of a recorded batch, and the dictionary entries that it refers to, into an open batch.
 func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
@@ -70,6 +74,9 @@ func (m *maker) gpu(o *openBatch, b *schema.Batch, i uint32) uint32 {
 	}
 	g := b.GPUs[i-1]
 	g.UUID = m.uuid(g.UUID)
+	if g.UUID != "" {
+		g.Bytes = cmp.Or(g.Bytes, simulatedGPU)
+	}
 	return o.GPU(g)
 }
 

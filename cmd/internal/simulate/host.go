@@ -33,6 +33,8 @@ type fleet struct {
 // host makes the batches of one host in the order of their due times.
 type host struct {
 	fleet    *fleet
+	life     *life // the fleet's, or that of one window of the rank
+	rank     *rank // nil: the host replays the recording
 	index    int
 	header   schema.Header
 	random   *rand.Rand
@@ -70,6 +72,7 @@ func (f *fleet) host(i int) *host {
 	h.move.Handle = uint64(i) << addressBits
 	salt := rand.New(rand.NewPCG(f.Seed, maxHosts)).Uint64() << 28
 	h.move.GPU = salt + uint64(i)*f.gpus // 12 digits are 48 bits, 28 of them for the number of the GPU
+	h.life, h.rank = f.life, f.rank(i)
 	h.begin(first)
 	return h
 }
@@ -80,10 +83,19 @@ func (f *fleet) bootID(i int) string {
 	return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64())
 }
 
-// begin starts a life.
+// begin starts a life, or the next window of a rank.
 func (h *host) begin(at schema.KTime) {
+	if h.rank != nil {
+		window := schema.KTime(h.fleet.BatchAge)
+		for h.life = h.rank.life(at, window); len(h.life.steps) == 0; h.life = h.rank.life(at, window) {
+			at += window
+		}
+	}
 	h.begins, h.step = at, 0
 	h.move.Time = h.uptime + at
+	if h.rank != nil && h.lives > 0 {
+		return // the process goes on
+	}
 	room := max(uint64(pids/h.fleet.Hosts), 2*uint64(h.fleet.ids)) / uint64(h.fleet.ids)
 	h.move.PID = uint32(firstPID + (uint64(h.index)*room+h.lives%room)*uint64(h.fleet.ids))
 	if h.fleet.Restart && h.lives > 0 {
@@ -96,7 +108,7 @@ func (h *host) begin(at schema.KTime) {
 
 // next returns the next batch of the life and its due time since the fleet's start, or false after the end.
 func (h *host) next() (due schema.KTime, s *step, ok bool) {
-	s = &h.fleet.steps[h.step]
+	s = &h.life.steps[h.step]
 	due = h.begins + s.due
 	if h.nextBeat <= due {
 		due, s = h.nextBeat, &h.fleet.beat
@@ -122,11 +134,28 @@ func (h *host) make() batch {
 		b.withheld = true
 		h.header.Lost[schema.LossSpool] += uint64(b.events)
 	}
-	if h.step++; h.step == len(h.fleet.steps) {
+	if h.step++; h.step == len(h.life.steps) {
 		h.lives++
-		h.begin(h.begins + h.fleet.period)
+		h.begin(h.begins + h.life.period)
 	}
 	return b
+}
+
+// ends says in a heartbeat how far each kind is complete: up to the first call of the next batch, or up to now.
+func (h *host) ends(list []schema.End) []schema.End {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		through := min(h.uptime+h.nextBeat, h.move.Time+h.life.steps[h.step].first[kind])
+		list = append(list, schema.End{Kind: kind, Seq: h.seqs[kind], Through: through})
+	}
+	return list
+}
+
+// awaitAcks waits until no batch is in flight.
+func (h *host) awaitAcks() {
+	for kind := range h.inFlight {
+		h.inFlight[kind].Lock()
+		h.inFlight[kind].Unlock() //nolint:staticcheck // an ack unlocks it
+	}
 }
 
 // encode returns a batch of the life as one of this host.
@@ -138,6 +167,9 @@ func (h *host) encode(from *schema.Batch) []byte {
 	}
 	defer pool.Put(builder)
 	builder.Reset()
+	if from.Kind == schema.KindHost {
+		builder.Ends = h.ends(builder.Ends[:0])
+	}
 	h.move.apply(from, builder)
 	return bytes.Clone(builder.Encode(&h.header))
 }

@@ -33,6 +33,8 @@ type step struct {
 	batch *schema.Batch
 	bytes int  // encoded, about
 	ends  bool // it has the exits at the end of a life
+	// first is when the first call in this or a later step of a kind returns, since the start of the life.
+	first [schema.NumKinds]schema.KTime
 }
 
 // maker makes a life from a recording.
@@ -97,7 +99,7 @@ func newLife(from recording, rate float64, age time.Duration) (*life, error) {
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
 		m.close(kind)
 	}
-	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
+	m.sort()
 	m.heartbeat()
 	return &m.life, m.err
 }
@@ -200,6 +202,26 @@ func (m *maker) step(b *schema.Builder, due schema.KTime) step {
 	return step{due: due, batch: batch, bytes: len(message)}
 }
 
+// sort puts the steps into the order of their due times, and sets first of all steps.
+func (m *maker) sort() {
+	slices.SortStableFunc(m.steps, func(a, b step) int { return cmp.Compare(a.due, b.due) })
+	var first [schema.NumKinds]schema.KTime
+	for kind := range first {
+		first[kind] = m.period
+	}
+	for i := range slices.Backward(m.steps) {
+		b := m.steps[i].batch
+		for event := range b.Events {
+			returned := b.Time().At(event)
+			if b.Kind != schema.KindLaunch { // which has no duration
+				returned += b.Duration().At(event)
+			}
+			first[b.Kind] = min(first[b.Kind], schema.KTime(max(returned, b.Time().At(event)))) // the sum may wrap
+		}
+		m.steps[i].first = first
+	}
+}
+
 // exits ends all live processes after all other events.
 func (m *maker) exits() {
 	ended := false
@@ -237,12 +259,16 @@ func (m *maker) heartbeat() {
 		for _, g := range from.GPUs {
 			if !known[g.UUID] {
 				known[g.UUID] = true
-				g.UUID, g.Inferred = m.uuid(g.UUID), false
+				g.UUID, g.Inferred, g.Bytes = m.uuid(g.UUID), false, cmp.Or(g.Bytes, simulatedGPU)
 				b.GPU(g)
 			}
 		}
 	}
 	m.beat = m.step(b, 0)
+}
+
+func gpuUUID(prefix string, number uint64) string {
+	return fmt.Sprintf("%s-51500000-0000-4000-8000-%012x", prefix, number)
 }
 
 // uuid gives each GPU a number in the last 12 digits of its UUID.
@@ -253,7 +279,7 @@ func (m *maker) uuid(recorded string) string {
 	to, ok := m.uuids[recorded]
 	if !ok {
 		prefix, _, _ := strings.Cut(recorded, "-") // GPU or MIG
-		to = fmt.Sprintf("%s-51500000-0000-4000-8000-%012x", prefix, m.gpus)
+		to = gpuUUID(prefix, m.gpus)
 		m.gpus++
 		m.uuids[recorded] = to
 	}

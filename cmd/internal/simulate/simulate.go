@@ -31,6 +31,8 @@ type Options struct {
 	BatchAge time.Duration // longest time span of a batch, at least 1 ms
 	Lose     float64       // fraction of the batches that is withheld, from 0 to below 1
 	Restart  bool          // a new run of the producer in each life
+	Jobs     int           // jobs of 8 ranks each, on the first hosts, instead of the recording
+	SlowRank float64       // by how much rank 3 of the first job computes longer, such as 0.3
 	LogPath  string        // "": no log
 	Resume   bool          // continue the log LogPath: publish batches again that may not have been acked
 	Drain    time.Duration // time to wait for the last acks
@@ -61,6 +63,8 @@ func New(o Options) (*Simulator, error) {
 		return nil, fmt.Errorf("hosts: %d is more than %d", o.Hosts, maxHosts)
 	case o.Rate > 1e12:
 		return nil, fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
+	case o.Jobs*ranks > o.Hosts:
+		return nil, fmt.Errorf("%d jobs have %d ranks: use at least as many hosts", o.Jobs, o.Jobs*ranks)
 	case len(o.Cluster) > 255:
 		return nil, errors.New("cluster: the name is longer than 255 bytes")
 	}
@@ -160,6 +164,9 @@ func (s *Simulator) play(
 			eventbus.Sleep(making, early)
 		}
 		kind := next.batch.Kind
+		if h.seqs[schema.KindHost] == 0 { // the ends of a run's first heartbeat apply to the run before it, too
+			h.awaitAcks()
+		}
 		h.inFlight[kind].Lock()
 		s.room.reserve(next.bytes)
 		done := func() {
