@@ -54,7 +54,7 @@ func TestTruncation(t *testing.T) {
 				}
 			}
 		}
-		check(t, w.Close())
+		check(t, errors.Join(w.Flush(), w.file.Close())) // Close would sync
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
 			t.Fatalf("cut at %d: the continued recording differs, %v", n, err)
 		}
@@ -240,7 +240,7 @@ func FuzzBlock(f *testing.F) {
 				t.Errorf("a section of %d bytes", len(s.Data))
 			}
 		}
-		if b, err := decodeSummary(summary); err == nil && b.Type == TypeMessages {
+		if b, err := decodeSummary(summary); err == nil && b.Type == TypeMessages && !b.Since.IsZero() && !b.Until.IsZero() {
 			again, err := decodeSummary(b.encode())
 			check(t, err)
 			if fmt.Sprint(again) != fmt.Sprint(b) {

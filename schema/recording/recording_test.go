@@ -67,7 +67,7 @@ var streams = []Stream{
 
 var sections = []Section{
 	{Fold: "leak", Form: 1, Shard: 1, Sequence: 9, Data: []byte("all hosts")},
-	{Fold: "leak", Form: 1, Shard: 1, Sequence: 9, Cluster: "c", Host: "gpu-1", Data: []byte{1, 2, 3}},
+	{Fold: "leak", Form: 1, Shard: 1, Sequence: 9, Stored: start, Cluster: "c", Host: "gpu-1", Data: []byte{1, 2, 3}},
 	{Fold: "leak", Form: 1, Shard: 2, Sequence: 4, Cluster: "c", Host: "gpu-2", Data: []byte{}},
 }
 

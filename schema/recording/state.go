@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 )
 
 // Section is what a fold knew of one host before the first recorded message of a shard.
@@ -11,8 +12,9 @@ type Section struct {
 	Fold          string
 	Form          uint64 // version of the form of Data
 	Shard         int
-	Sequence      uint64 // Data cover the stream of the shard up to this sequence
-	Cluster, Host string // both "": what belongs to no host
+	Sequence      uint64    // Data cover the stream of the shard up to this message
+	Stored        time.Time // when NATS stored that message; zero: unknown
+	Cluster, Host string    // both "": what belongs to no host
 	Data          []byte
 }
 
@@ -24,11 +26,12 @@ type part struct {
 	bytes   int     // of the piece
 }
 
-const partFields = 9
+const partFields = 10
 
 func (p *part) encode(to *packer) {
 	s := &p.section
-	to.list(partFields).string(s.Fold).uint(s.Form, uint64(s.Shard), s.Sequence).string(s.Cluster, s.Host)
+	to.list(partFields).string(s.Fold).uint(s.Form, uint64(s.Shard), s.Sequence)
+	to.int(nanoseconds(s.Stored)).string(s.Cluster, s.Host)
 	to.uint(uint64(p.at), uint64(p.total), uint64(p.bytes))
 }
 
@@ -36,7 +39,7 @@ func (u *unpacker) part() part {
 	return part{
 		section: Section{
 			Fold: u.string(maxName), Form: u.uint(), Shard: u.shard(), Sequence: u.uint(),
-			Cluster: u.string(maxName), Host: u.string(maxName),
+			Stored: u.optionalTime(), Cluster: u.string(maxName), Host: u.string(maxName),
 		},
 		at: u.below(MaxSectionBytes), total: u.below(MaxSectionBytes), bytes: u.below(maxContents),
 	}

@@ -170,11 +170,16 @@ func decodeSummary(data []byte) (*Block, error) {
 
 func (u *unpacker) stream() Stream {
 	s := Stream{Shard: u.shard(), Name: u.string(maxName), Created: u.time(), After: u.uint()}
-	s.State = Knowledge(u.string(maxName))
-	if since := u.int(); since != 0 {
-		s.Since = time.Unix(0, since).UTC()
-	}
+	s.State, s.Since = Knowledge(u.string(maxName)), u.optionalTime()
 	return s
+}
+
+// optionalTime reads a time that nanoseconds wrote.
+func (u *unpacker) optionalTime() time.Time {
+	if n := u.int(); n != 0 {
+		return time.Unix(0, n).UTC()
+	}
+	return time.Time{}
 }
 
 // nanoseconds returns 0 for the zero time.
