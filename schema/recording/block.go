@@ -17,6 +17,9 @@ const (
 
 	headerBytes = len(mark) + 5*4
 
+	// HeadBytes is the length of a recording without blocks.
+	HeadBytes = int64(len(head))
+
 	blockBytes   = 1 << 20 // a block is written when its contents have so many bytes
 	summaryBytes = 1 << 19 // or its summary has about so many
 )

@@ -29,6 +29,7 @@ type Writer struct {
 	decoder *schema.Decoder
 	batch   schema.Batch
 	last    map[int]uint64 // last sequence of each shard
+	events  uint64
 }
 
 // subject is what a block of messages knows about one subject.
@@ -52,6 +53,9 @@ func newWriter(to io.Writer) *Writer {
 
 // Bytes returns how long the file is, without what Flush would add.
 func (w *Writer) Bytes() int64 { return w.offset }
+
+// Events returns how many events the appended messages have.
+func (w *Writer) Events() uint64 { return w.events }
 
 // AddStreams appends the streams that the following messages come from, and what is recorded of them.
 func (w *Writer) AddStreams(s Selection, streams []Stream) error {
@@ -142,6 +146,7 @@ func (w *Writer) count(m *Message, s subject) {
 	k.Messages++
 	if err := w.decoder.Decode(m.Data, &w.batch); err == nil { // any message is recorded
 		k.Events += uint64(w.batch.Events)
+		w.events += uint64(w.batch.Events)
 	}
 	for i := range b.Shards {
 		if r := &b.Shards[i]; r.Shard == m.Shard {
