@@ -82,7 +82,10 @@ func openOutput(o *Options) (*output, error) {
 			return nil, err
 		}
 	}
-	out.files, out.existing = 1, out.w.Bytes()
+	out.files = 1
+	if !out.found.isNew() {
+		out.existing = out.w.Bytes()
+	}
 	out.streams = out.found.Streams
 	for _, r := range out.found.Last {
 		out.last[r.Shard], out.started = r.Last, true

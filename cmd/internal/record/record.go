@@ -36,7 +36,7 @@ type Options struct {
 const (
 	defaultDrain  = 10 * time.Second
 	flushInterval = time.Second // a kill loses at most this
-	topologyTime  = 10 * time.Second
+	lookForShards = 10 * time.Second
 	queued        = 16 // messages that wait for the writer
 )
 
@@ -77,7 +77,8 @@ type Recorder struct {
 	found   chan []*source           // for shards that were added
 	replays map[int]*consumer.Replay // of each shard, with rotation
 
-	noCheckpoints bool // NATS does not let this user read checkpoints
+	topologyTime  time.Duration // between two looks at the topology
+	noCheckpoints bool          // NATS does not let this user read checkpoints
 
 	stopping chan struct{} // closed when ctx ends
 	removed  atomic.Uint64
@@ -93,7 +94,7 @@ func New(o Options) *Recorder {
 	return &Recorder{
 		Options: o, ready: make(chan struct{}), in: make(chan *recording.Message, queued), ended: make(chan error),
 		found: make(chan []*source), replays: map[int]*consumer.Replay{},
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), topologyTime: lookForShards,
 	}
 }
 
@@ -265,7 +266,7 @@ func (r *Recorder) watchTopology(ctx context.Context, sources []*source) {
 	for _, s := range sources {
 		known[s.shard] = true
 	}
-	for bus.Sleep(ctx, topologyTime) {
+	for bus.Sleep(ctx, r.topologyTime) {
 		asking, cancel := context.WithTimeout(ctx, bus.RequestTimeout)
 		added, err := r.addedShards(asking, known)
 		cancel()

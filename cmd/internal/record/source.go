@@ -21,7 +21,7 @@ const (
 	pullHeartbeat = time.Second
 	retry         = time.Second
 	checkInterval = time.Second           // between two looks at the stream
-	lastChecks    = 20 * time.Millisecond // the same, at the end
+	lastChecks    = 50 * time.Millisecond // the same, where the end is near
 	mostPull      = 8 << 20
 	leastPull     = 2 << 20  // above the largest message that a server accepts by default
 	mostInFlight  = 32 << 20 // of all shards, which share a connection
@@ -217,7 +217,7 @@ func (s *source) read(ctx context.Context, messages <-chan jetstream.Msg, failed
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	stopping := s.stopping
-	if s.target > 0 {
+	if s.target > 0 || !s.until.IsZero() && s.until.Before(time.Now()) {
 		tick.Reset(lastChecks)
 	}
 	for !s.ended {
