@@ -158,6 +158,25 @@ func TestAppendKeepsDamage(t *testing.T) {
 	}
 }
 
+// TestGarbageBetweenBlocks reads the blocks on both sides of other bytes.
+func TestGarbageBetweenBlocks(t *testing.T) {
+	t.Parallel()
+	all := traffic(12)
+	whole := write(t, all, 4)
+	var last int64
+	for b, err := range memory(whole).Blocks() {
+		check(t, err)
+		last = b.Offset
+	}
+	for _, garbage := range []string{"x", mark, mark + mark + "0123456789", string(make([]byte, searchBytes-2))} {
+		data := slices.Concat(whole[:last], []byte(garbage), whole[last:])
+		got, damages := read(t, memory(data), Filter{})
+		if !equal(got, all) || len(damages) != 1 || damages[0].Offset != last || damages[0].Bytes != int64(len(garbage)) {
+			t.Errorf("%d bytes of garbage: %d messages, damages %v", len(garbage), len(got), damages)
+		}
+	}
+}
+
 // TestForgedLengths reads headers whose lengths are the largest that a number can have.
 func TestForgedLengths(t *testing.T) {
 	t.Parallel()
