@@ -165,7 +165,10 @@ func (w *Writer) Flush() error {
 		return w.err
 	}
 	summary := w.block.encode()
-	w.out = w.zstd.EncodeAll(w.contents, w.out[:0])
+	w.out = w.out[:0]
+	if len(w.contents) > 0 {
+		w.out = w.zstd.EncodeAll(w.contents, w.out)
+	}
 	err := w.write(appendBlock(nil, summary, w.out, len(w.contents)))
 	w.block, w.summary, w.contents = Block{}, 0, w.contents[:0]
 	clear(w.subjects)
