@@ -62,7 +62,7 @@ func (r *Reader) step(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 // take handles one message that the fold takes.
 func (r *Reader) take(m jetstream.Msg, meta *jetstream.MsgMetadata) outcome {
 	began := time.Now()
-	result, err := r.handle(m)
+	result, err := r.handle(m.Subject(), m.Data())
 	if err != nil {
 		r.deadLetter(m, meta, err)
 	}
@@ -85,9 +85,9 @@ func (r *Reader) forgetSilentHosts(stored time.Time) {
 }
 
 // handle takes one message through decoding, gap proof and fold. An error means that the message is useless.
-func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
+func (r *Reader) handle(subject string, data []byte) (outcome, error) {
 	b := &r.batch
-	if err := r.decoder.Decode(m.Data(), b); err != nil {
+	if err := r.decoder.Decode(data, b); err != nil {
 		return outcomeInvalid, err
 	}
 	if b.Kind == schema.KindNone {
@@ -98,7 +98,7 @@ func (r *Reader) handle(m jetstream.Msg) (outcome, error) {
 	}
 	// NATS lets a host publish only below its own subject; its batches must not name another host.
 	r.subject = schema.AppendSubject(r.subject[:0], r.opts.Shard, b.Cluster, b.Host, b.Kind)
-	if m.Subject() != string(r.subject) {
+	if subject != string(r.subject) {
 		return outcomeInvalid, errWrongSubject
 	}
 	if !r.prove(b) {

@@ -111,7 +111,7 @@ func (r *Reader) unseenReason() string {
 // retentionBegan reports whether retention has removed the beginning of the stream, which stays so. While NATS does not
 // answer it waits: without the answer a removed batch would count as lost.
 func (r *Reader) retentionBegan() bool {
-	for r.start.firstSeq <= 1 {
+	for r.start.firstSeq <= 1 && r.jsStream != nil { // a Replay has no stream
 		ctx, cancel := context.WithTimeout(context.Background(), bus.RequestTimeout)
 		info, err := r.jsStream.Info(ctx)
 		cancel()

@@ -82,7 +82,8 @@ func checkFlags(t *testing.T, dir string) {
 	var flags []string
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
 	commands := [][]string{
-		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"},
+		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
+		{"gputap", "record", "inspect"},
 		{"gputap", "config", "print", "leak"},
 		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
 		{"gputap", "stream", "rm"},

@@ -38,10 +38,10 @@ var skipped = []struct{ pattern, reason string }{
 // endless are the commands that run until they are stopped: a reader gives each its own terminal.
 var endless = regexp.MustCompile(`^(sudo )?(\w+=\S+\s+(\\\s+)?)*(bin/)?` +
 	`(nats-server\b|gputap-\w+|gputap run\b|` +
-	`gputap stream dlq .*--follow|gputap simulate\b|python3 examples/follow.py\b|bin/quota\b)`)
+	`gputap stream dlq .*--follow|gputap simulate\b|gputap record --|python3 examples/follow.py\b|bin/quota\b)`)
 
 // ending are the ways in which those end by themselves.
-var ending = regexp.MustCompile(`--for\b|--duration\b|--help\b|--version\b|--print-config\b| -- |\||^(sudo )?timeout\b`)
+var ending = regexp.MustCompile(`--for\b|--duration\b|--until\b|--help\b|--version\b|--print-config\b| -- |\||^(sudo )?timeout\b`)
 
 // repeatable are the commands that change nothing: they run again until their output is the one shown.
 var repeatable = regexp.MustCompile(`^(sudo )?(bin/)?(curl\b|gputap stream (info|dlq)\b|gputap doctor\b)`)

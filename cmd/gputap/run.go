@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type runFlags struct {
 	forTime  time.Duration
 	out      *output
 	store    string
+	record   string
 	rows     int
 }
 
@@ -47,7 +49,7 @@ With CMD, gputap runs CMD and exits after it, when all its events are folded. CM
 standard error. Without CMD, gputap runs until --for has passed or a signal arrives.
 
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
-exceptions are --display-interval, --for, --output, --rows and --store, which are flags only.
+exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only.
 
 Without --store, the streams are in a temporary directory that gputap removes at its end. If a run was killed, the
 next run removes its directory. --store-max-bytes limits the size of the store.
@@ -57,6 +59,7 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 		Example: `  sudo gputap run
   sudo gputap run --features memory --for 30s -o json
   sudo gputap run -- python3 train.py
+  sudo gputap run --record run.gtr -- python3 train.py
   sudo gputap run --nats-listen 127.0.0.1:4222
   sudo gputap run --filter.comm python3 --filter.uid 1000
   sudo gputap run --library /opt/cuda-compat/libcuda.so.1 --metrics-addr 127.0.0.1:9500`,
@@ -78,6 +81,7 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	flags.DurationVar(&f.interval, "display-interval", 5*time.Second, "time between two reports")
 	f.out = addOutput(cmd, "table")
 	flags.IntVar(&f.rows, "rows", 20, "number of allocations in a report, largest first")
+	flags.StringVar(&f.record, "record", "", "file into which to record all events: see gputap record")
 	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
 	read = config.Flags(flags, config.DefaultRunCommand())
 	completeWith(cmd, "features", "memory", "launch", "copy", "sync")
@@ -122,6 +126,11 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 	default: // the user did not ask for /metrics
 		p.Log.Warn("cannot serve /metrics", "addr", cfg.Metrics.Addr, "err", err)
 	}
+	if f.record != "" {
+		if err := pipe.Record(f.record); err != nil {
+			return err
+		}
+	}
 	pipe.Start()
 	return f.watch(ctx, p, pipe, command)
 }
@@ -164,11 +173,12 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pip
 	if err := pipe.Drain(); err != nil {
 		return err
 	}
+	recorded := pipe.EndRecording()
 	if err := f.report(p.Stdout, pipe, true); err != nil {
 		return err
 	}
-	if exit != nil {
-		return exit
+	if err := cmp.Or(exit, recorded); err != nil {
+		return err
 	}
 	if lost := pipe.Lost(); len(lost) > 0 {
 		return app.Incomplete(fmt.Errorf("events were lost: %s", pipeline.LostText(lost)))

@@ -61,7 +61,7 @@ func TestRunReadsFileVariablesAndFlags(t *testing.T) {
 // TestRunFlagsAreKeys holds the help of gputap run to its word: all flags but the listed ones are keys.
 func TestRunFlagsAreKeys(t *testing.T) {
 	t.Parallel()
-	own := []string{"config", "display-interval", "for", "output", "print-config", "rows", "store"}
+	own := []string{"config", "display-interval", "for", "output", "print-config", "record", "rows", "store"}
 	keys := pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.Flags(keys, config.DefaultRunCommand())
 	var others []string

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/simulate"
@@ -86,7 +85,7 @@ func (c *simulation) run(ctx context.Context) error {
 	if err != nil {
 		return app.Usage(err)
 	}
-	stop := progress(c.p.Stderr, s)
+	stop := app.Progress(c.p.Stderr, progress(s))
 	err = s.Run(ctx)
 	stop()
 	if err != nil {
@@ -145,21 +144,14 @@ func (p *percentage) Set(text string) error {
 	return nil
 }
 
-// progress writes a line every second if to is a terminal.
-func progress(to io.Writer, s *simulate.Simulator) (stop func()) {
-	file, ok := to.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return func() {}
-	}
+// progress returns the line of progress of a simulation.
+func progress(s *simulate.Simulator) func() string {
 	before := s.Stats()
-	end := app.Every(time.Second, func() {
+	return func() string {
 		now := s.Stats()
-		fmt.Fprintf(to, "\r\x1b[K%s", progressLine(&before, &now))
+		line := progressLine(&before, &now)
 		before = now
-	})
-	return func() {
-		end()
-		fmt.Fprint(to, "\r\x1b[K")
+		return line
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 type SavedState struct {
 	State    []byte
 	Sequence uint64
-	Epoch    uint64 // number of claims of the shard so far
+	Created  time.Time // of that stream; zero if the state was inherited and nothing was read since
+	Epoch    uint64    // number of claims of the shard so far
 	Written  time.Time
 }
 
@@ -34,7 +35,7 @@ func Saved(ctx context.Context, js jetstream.JetStream, fold string, shard int) 
 			return SavedState{}, err
 		}
 		state, err := c.load(ctx, &m, 0)
-		saved := SavedState{State: state, Sequence: m.Sequence, Epoch: m.Epoch, Written: m.Written}
+		saved := SavedState{State: state, Sequence: m.Sequence, Created: m.Created, Epoch: m.Epoch, Written: m.Written}
 		// A newer checkpoint may have freed the parts meanwhile, or a replica is stale.
 		again := errors.Is(err, errDamaged) && m.valid() && time.Since(began) < stateTimeout
 		if !again || !bus.Sleep(ctx, rereadInterval) {

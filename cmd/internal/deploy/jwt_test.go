@@ -25,7 +25,9 @@ type issuer struct {
 }
 
 // accountOf is the account of each role.
-var accountOf = map[string]string{"admin": "BUS", "fold": "BUS", "host": "HOSTS", "reader": "READERS"}
+var accountOf = map[string]string{
+	"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS",
+}
 
 // newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.
 func newIssuer(t *testing.T, dir string) *issuer {
@@ -161,7 +163,8 @@ func TestJWTUsersHaveTheirRoles(t *testing.T) {
 	readStored(t, reader, "reader-default", "gputap.v1.ev.*.default.>",
 		[]string{"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.ev.0.default.gpu-2.memory"})
 
-	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "reader-default": "reader"}
+	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "reader-default": "reader",
+		"recorder": "recorder"}
 	for user, role := range as {
 		t.Run(user, func(t *testing.T) {
 			nc, _ := join(t, user, with(jwts.creds(role, user, 0)), quiet())
@@ -188,9 +191,10 @@ func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 	users, err := os.ReadFile(files + "users-nkey.conf")
 	check(t, err)
 	for role, like := range map[string]struct{ text, name string }{
-		"fold":   {block(t, string(conf), "\nLEAK: {"), "leak"},
-		"reader": {block(t, string(conf), "\nREADER_CLUSTER: {"), "reader-default"},
-		"host":   {block(t, string(users), "nkey: $GPUTAP_NKEY_GPU_1"), "gpu-1"},
+		"fold":     {block(t, string(conf), "\nLEAK: {"), "leak"},
+		"reader":   {block(t, string(conf), "\nREADER_CLUSTER: {"), "reader-default"},
+		"recorder": {block(t, string(conf), "\nRECORDER: {"), "recorder"},
+		"host":     {block(t, string(users), "nkey: $GPUTAP_NKEY_GPU_1"), "gpu-1"},
 	} {
 		data, err := os.ReadFile(files + "jwt/" + role + ".json")
 		check(t, err)

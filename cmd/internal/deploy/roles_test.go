@@ -53,6 +53,23 @@ var roles = map[string]rights{
 		deaf: []string{"_INBOX.default.gpu-2.*", "_INBOX.*.gpu-1.*", "gputap.v1.ev.0.default.gpu-1.memory",
 			"gputap.v1.out.>"},
 	},
+	"recorder": {
+		publish: []string{
+			topologyGet, "$JS.API.STREAM.INFO.GPUTAP_EV_015", "$JS.API.STREAM.INFO.KV_gputap_meta",
+			"$JS.API.DIRECT.GET.GPUTAP_STATE.gputap.v1.state.leak.0.m",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_015.x.gputap.v1.ev.15.*.*.*", "$JS.API.CONSUMER.INFO.GPUTAP_EV_015.x",
+			"$JS.API.CONSUMER.DELETE.GPUTAP_EV_015.x", "$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_015.x",
+		},
+		refused: []string{
+			"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.state.leak.0.m", "gputap.v1.dlq.leak.0",
+			"gputap.v1.out.alert.leak.default.gpu-1", "$KV.gputap_lease.leak.0",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.x", "$JS.API.DIRECT.GET.GPUTAP_STATE",
+			"$JS.API.DIRECT.GET.GPUTAP_STATE.gputap.v1.state.launch.0.m",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state.>", "$JS.API.STREAM.MSG.GET.GPUTAP_EV_000",
+		},
+		hear: []string{"_INBOX.gputap.x"},
+		deaf: []string{"_INBOX.gputap-leak.>", "gputap.v1.ev.0.default.gpu-1.memory", "$KV.gputap_lease.>"},
+	},
 	"reader-default": {
 		publish: []string{
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-default.gputap.v1.ev.*.default.>",

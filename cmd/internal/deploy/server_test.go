@@ -26,7 +26,7 @@ const files = "../../../deploy/nats/"
 func users() map[string]string {
 	list := map[string]string{
 		"admin": "ADMIN", "reader-default": "READER_CLUSTER", "reader-memory": "READER_KIND", "gpu-1": "GPU_1",
-		"gpu-2": "GPU_2",
+		"gpu-2": "GPU_2", "recorder": "RECORDER",
 	}
 	for _, name := range fold.Names() {
 		list[name] = strings.ToUpper(name)
@@ -112,6 +112,8 @@ func inbox(user string, c config.NATS) config.NATS {
 	switch {
 	case strings.HasPrefix(user, "gpu-"):
 		c.InboxPrefix = "_INBOX.default." + user
+	case user == "recorder": // its program is gputap
+		c.InboxPrefix = "_INBOX.gputap"
 	case strings.HasPrefix(user, "reader-"):
 		c.InboxPrefix = "_INBOX." + user
 	}

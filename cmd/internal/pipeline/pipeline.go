@@ -40,6 +40,7 @@ type Pipeline struct {
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
+	recorder  *recorder          // nil without Record
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
@@ -160,6 +161,7 @@ func (p *Pipeline) Close() {
 		<-p.producerEnded
 		p.stopConsumers()
 	}
+	_ = p.EndRecording() // after an error; it was logged
 	if p.nc != nil {
 		p.nc.Close() // ends the consumers' requests, which would otherwise wait for their timeout
 	}

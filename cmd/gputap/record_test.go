@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/record"
+	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// TestRecordCommand records a simulated fleet into a file and through a pipe, and inspects both.
+func TestRecordCommand(t *testing.T) {
+	t.Parallel()
+	url, js := newBus(t, server.Options{JetStream: true})
+	for _, args := range [][]string{
+		{"stream", "init", "--shards", "2"},
+		{"simulate", "--hosts", "4", "--events-per-second", "20000", "--duration", "300ms", "--batch-age", "50ms"},
+	} {
+		if _, err := typed(t, append(args, "--nats.url", url)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := uint64(0)
+	for shard := range 2 {
+		stream, err := js.Stream(t.Context(), schema.StreamName(shard))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored += stream.CachedInfo().State.Msgs
+	}
+	dir := t.TempDir()
+	file, piped := filepath.Join(dir, "all.gtr"), filepath.Join(dir, "piped.gtr")
+	all := []string{"record", "--nats.url", url, "--since", "1h", "--until", "0s", "-o"}
+	out, err := typed(t, append(all, file)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, out, "all.gtr: ", " of 2 shards\n")
+	if out, err = typed(t, append(all, "-")...); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(piped, []byte(out), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err = typed(t, "record", "inspect", file, piped, "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := json.NewDecoder(strings.NewReader(out))
+	for _, path := range []string{file, piped} {
+		var got record.Inspection
+		if err := lines.Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.File != path || got.Messages != stored || got.Bytes != info.Size() || len(got.Hosts) != 4 ||
+			len(got.Shards) != 2 || got.Shards[0].State != "complete" || got.Events == 0 || len(got.Damages) != 0 {
+			t.Errorf("%+v, want %d messages", got, stored)
+		}
+	}
+	out, err = typed(t, "record", "inspect", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, out, "selected  everything", "host      sim sim-0003", "SHARD", "complete")
+
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err = typed(t, "record", "inspect", file)
+	if app.ExitCode(err) != 4 || !strings.Contains(out, "\ndamaged: ") {
+		t.Errorf("a damaged file: status %d, %v\n%s", app.ExitCode(err), err, out)
+	}
+}
+
+func TestRecordRefuses(t *testing.T) {
+	t.Parallel()
+	url, _ := newBus(t, server.Options{JetStream: true})
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, bytes.Repeat([]byte("x"), 100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := typed(t, "stream", "init", "--nats.url", url); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		want   string
+		status int
+		args   []string
+	}{
+		{"--output", 2, nil},
+		{"--since", 2, []string{"-o", "x", "--since", "yesterday"}},
+		{"--until", 2, []string{"-o", "x", "--until", "-1m"}},
+		{"not before --until", 2, []string{"-o", "x", "--since", "1m", "--until", "2m"}},
+		{"--kind", 2, []string{"-o", "x", "--kind", "memory,lauch"}},
+		{"--max-file-bytes", 2, []string{"-o", "-", "--max-file-bytes", "1GiB"}},
+		{"max-file-bytes", 2, []string{"-o", "x", "--max-file-bytes", "much"}},
+		{"not a recording", 1, []string{"-o", other}},
+		{"no such file", 1, []string{"-o", "/no/such/directory/x"}},
+	}
+	for _, tt := range tests {
+		_, err := typed(t, append([]string{"record", "--nats.url", url}, tt.args...)...)
+		if app.ExitCode(err) != tt.status || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: status %d, %v, want %s", tt.args, app.ExitCode(err), err, tt.want)
+		}
+	}
+	if _, err := typed(t, "record", "inspect"); app.ExitCode(err) != 2 {
+		t.Errorf("inspect without a file: %v", err)
+	}
+	if _, err := typed(t, "record", "inspect", other); app.ExitCode(err) != 1 {
+		t.Errorf("inspect of another file: %v", err)
+	}
+}
+
+// TestRecordOptions checks the meaning of the flags.
+func TestRecordOptions(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := &app.Process{Stdout: io.Discard, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+	c := recordFlags{
+		busCommand: busCommand{p: p}, output: "x", since: "90m", until: "2026-01-02T03:00:00+01:00", cluster: "c",
+		host: "h", kinds: []string{"host", "copy"}, maxFileBytes: 5,
+	}
+	o, err := c.options(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := record.Options{
+		Path: "x", MaxFileBytes: 5, Since: now.Add(-90 * time.Minute),
+		Until:     time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC),
+		Selection: recording.Selection{Cluster: "c", Host: "h", Kinds: []schema.Kind{schema.KindHost, schema.KindCopy}},
+	}
+	o.Until = o.Until.UTC()
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+}
+
+// TestRemaining estimates the time that a recorder needs.
+func TestRemaining(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	s := record.Stats{First: first, Last: first.Add(time.Hour)}
+	if got := remaining(&s, first.Add(4*time.Hour), 10*time.Second); got != 30*time.Second {
+		t.Errorf("one of four hours took 10 s, and three hours need %s", got)
+	}
+	if got := remaining(&s, time.Time{}, time.Second); got != 0 {
+		t.Errorf("without an end: %s", got)
+	}
+}
+
+// TestRecordPageHasEveryKey compares the JSON keys with docs/output.md.
+func TestRecordPageHasEveryKey(t *testing.T) {
+	page := docsPage(t, "output.md")
+	for _, v := range []any{
+		record.Inspection{}, record.Selected{}, record.Shard{}, record.HostName{}, record.KindCount{}, record.State{},
+		record.Damage{},
+	} {
+		for i := range reflect.TypeOf(v).NumField() {
+			if key := reflect.TypeOf(v).Field(i).Tag.Get("json"); !strings.Contains(page, "`"+key+"`") {
+				t.Errorf("docs/output.md does not explain %s", key)
+			}
+		}
+	}
+}
