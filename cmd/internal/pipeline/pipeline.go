@@ -15,16 +15,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
-	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
-	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
@@ -179,29 +177,24 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 }
 
 // Snapshot reads the folds. The process with the most live memory comes first.
-func (p *Pipeline) Snapshot() *Snapshot {
-	s := &Snapshot{
-		Time: time.Now().UTC(), Lost: p.Lost(), Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
-		byID: map[schema.ProcessID]*Process{},
-	}
+func (p *Pipeline) Snapshot() *answer.Snapshot {
+	s := answer.New(time.Now())
+	s.Lost = p.Lost()
 	for _, f := range p.folds {
-		switch f := f.(type) {
-		case *leak.Tracker:
-			s.addMemory(f.Report())
-		case *anomaly.Detector:
-			s.Alerts = append(s.Alerts, f.Alerts()...)
-		case *launch.Histogram:
-			s.addLaunches(f.Report())
-		case *bandwidth.Meter:
-			s.addCopies(f.Report())
-		case *coverage.Fold:
-			s.addHosts(f.Report())
+		s.Add(f)
+	}
+	s.Sort()
+	return s
+}
+
+// Largest returns the n largest live allocations.
+func (p *Pipeline) Largest(n int) []leak.Allocation {
+	for _, f := range p.folds {
+		if tracker, ok := f.(*leak.Tracker); ok {
+			return tracker.Top(n)
 		}
 	}
-	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
-	})
-	return s
+	return nil
 }
 
 // Lost returns by cause the events that the producer lost, and the batches that are missing or that no consumer could

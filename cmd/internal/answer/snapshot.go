@@ -1,4 +1,4 @@
-package pipeline
+package answer
 
 import (
 	"time"
@@ -29,6 +29,7 @@ type Process struct {
 	UID                uint32            `json:"uid"`
 	Container          string            `json:"container"`
 	Host               string            `json:"host"`
+	Cluster            string            `json:"cluster"`
 	Ended              bool              `json:"ended"`
 	Evidence           string            `json:"evidence"`
 	LiveBytes          uint64            `json:"live_bytes"`
