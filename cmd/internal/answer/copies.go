@@ -1,16 +1,30 @@
 package answer
 
-import "github.com/gputap/gputap/consumer/bandwidth"
+import (
+	"iter"
 
-func (s *Snapshot) addCopies(report []bandwidth.Process) {
-	for i := range report {
-		q := &report[i]
-		p := s.process(&q.Info)
-		p.calls(q.Calls)
-		for _, c := range q.Copies {
-			p.Copies[c.Word()] = &Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
-		}
-		p.Recorded += q.Recorded
-		p.Waits = Waits{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+func (s *Snapshot) addCopies(q *bandwidth.Process) {
+	p := s.process(&q.Info)
+	p.calls(q.Calls)
+	for _, c := range q.Copies {
+		p.Copies[c.Word()] = &Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
 	}
+	p.Recorded += q.Recorded
+	p.Waits = Waits{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
+}
+
+// copyRows are the processes that copied the most bytes first.
+func copyRows(m *bandwidth.Meter, q *query.Question) (iter.Seq[any], int) {
+	rows := selected(m.Report(), q, func(p *bandwidth.Process) *process.Info { return &p.Info })
+	return largest(rows, q.Limit, func(p *bandwidth.Process) (n uint64) {
+		for i := range p.Copies {
+			n += p.Copies[i].Bytes
+		}
+		return n
+	})
 }

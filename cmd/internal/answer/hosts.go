@@ -1,23 +1,71 @@
 package answer
 
-import "github.com/gputap/gputap/consumer/coverage"
+import (
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
 
-func (s *Snapshot) addHosts(report []coverage.Host) {
-	for i := range report {
-		h := &report[i]
-		host := Host{Host: h.Host, Linux: h.Linux, Producer: h.Producer, GPUs: []HostGPU{}, Libraries: []HostLibrary{}}
-		for _, g := range h.GPUs {
-			host.GPUs = append(host.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
+// hostRow is one host: the reader knows when it was heard of and what it lost, the coverage fold its last heartbeat.
+type hostRow struct {
+	Status consumer.HostStatus
+	Beat   coverage.Host // zero before the first heartbeat
+	Late   int           // processes that ran before gputap attached
+}
+
+// hostRows joins what a reader and the coverage fold know, in the order of the reader. A host that has not sent a batch
+// to this reader is left out.
+func hostRows(f *coverage.Fold, r *consumer.Reader, q *query.Question) (rows []hostRow) {
+	beats := map[snapshot.HostID]coverage.Host{}
+	for _, h := range f.Report() {
+		beats[snapshot.HostID{Cluster: h.Cluster, Host: h.Host}] = h
+	}
+	for _, status := range r.Hosts() {
+		if !q.OfHost(status.Cluster, status.Host) {
+			continue
 		}
-		for _, l := range h.Libraries {
-			host.Libraries = append(host.Libraries,
-				HostLibrary{l.Path, l.Attached, l.Stepped, list(l.Absent), list(l.Failed)})
-		}
-		s.Hosts = append(s.Hosts, host)
-		for _, c := range h.Processes {
-			if p := s.byID[c.ID]; p != nil {
-				p.Unseen = Unseen{c.Asked, list(c.Outside), c.ExportTables}
+		row := hostRow{Status: status, Beat: beats[snapshot.HostID{Cluster: status.Cluster, Host: status.Host}]}
+		for i := range row.Beat.Processes {
+			if row.Beat.Processes[i].Late {
+				row.Late++
 			}
+		}
+		if !q.Detail {
+			row.Beat.Processes = nil
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (s *Snapshot) addHost(row *hostRow) {
+	h, beat := &row.Status, &row.Beat
+	host := Host{
+		Cluster: h.Cluster, Host: h.Host, Heard: known(h.Heard), LastEvent: known(h.LastEvent),
+		Linux: beat.Linux, Producer: beat.Producer, GPUs: []HostGPU{}, Libraries: []HostLibrary{},
+		Lost: map[string]uint64{}, LateProcesses: row.Late,
+	}
+	for cause, n := range h.Lost {
+		if n > 0 {
+			host.Lost[schema.Loss(cause).String()] = n
+		}
+	}
+	if h.Missing > 0 {
+		host.Lost["missing_batches"] = h.Missing
+	}
+	for _, g := range beat.GPUs {
+		host.GPUs = append(host.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
+	}
+	for _, l := range beat.Libraries {
+		host.Libraries = append(host.Libraries,
+			HostLibrary{l.Path, l.Attached, l.Stepped, list(l.Absent), list(l.Failed)})
+	}
+	s.Hosts = append(s.Hosts, host)
+	for _, c := range beat.Processes {
+		if p := s.byID[c.ID]; p != nil {
+			p.Unseen = Unseen{c.Asked, list(c.Outside), c.ExportTables}
 		}
 	}
 }

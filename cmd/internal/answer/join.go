@@ -5,12 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,19 +26,26 @@ func New(at time.Time) *Snapshot {
 	}
 }
 
-// Add joins the report of a fold. Coverage comes last: it only adds to processes that other folds know.
-func (s *Snapshot) Add(fold any) {
+// Add joins the report of a fold, which a reader feeds. Coverage comes last: it only adds to processes that other folds
+// know.
+func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
 		s.addMemory(f.Report())
 	case *anomaly.Detector:
 		s.Alerts = append(s.Alerts, f.Alerts()...)
 	case *launch.Histogram:
-		s.addLaunches(f.Report())
+		for _, q := range f.Report() {
+			s.addLaunches(&q)
+		}
 	case *bandwidth.Meter:
-		s.addCopies(f.Report())
+		for _, q := range f.Report() {
+			s.addCopies(&q)
+		}
 	case *coverage.Fold:
-		s.addHosts(f.Report())
+		for _, row := range hostRows(f, reader, &query.Question{Detail: true}) {
+			s.addHost(&row)
+		}
 	}
 }
 

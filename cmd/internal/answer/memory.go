@@ -3,9 +3,12 @@ package answer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -17,10 +20,11 @@ func (s *Snapshot) addMemory(report leak.Report) {
 		UnknownContexts: c.UnknownContexts,
 	}
 	for i := range report.Processes {
-		q := &report.Processes[i]
-		s.process(&q.Info).memory(q)
+		s.addProcess(&report.Processes[i])
 	}
 }
+
+func (s *Snapshot) addProcess(q *leak.Process) { s.process(&q.Info).memory(q) }
 
 func (p *Process) memory(q *leak.Process) {
 	p.Ended, p.Evidence = q.Ended, q.Evidence
@@ -78,4 +82,16 @@ func known(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// memoryRows are the processes with the most live memory first.
+func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
+	rows := selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info })
+	if !q.Detail {
+		for i := range rows {
+			p := &rows[i]
+			p.Calls, p.Threads, p.Holders, p.Pools = nil, nil, nil, nil
+		}
+	}
+	return largest(rows, q.Limit, func(p *leak.Process) uint64 { return p.LiveBytes })
 }

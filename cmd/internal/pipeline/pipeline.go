@@ -98,7 +98,10 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 // addFolds adds the folds for which the features have events, each with its consumer.
 func (p *Pipeline) addFolds(features []string) {
 	for _, entry := range fold.All() {
-		f := entry.NewUnlimited()
+		var f fold.Fold = entry.NewUnlimited()
+		if m, ok := f.(*fold.Memory); ok {
+			f = m.Tracker // its coverage fold is needed without the feature memory too
+		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
 			p.folds = append(p.folds, f)
 		}
@@ -180,8 +183,8 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s := answer.New(time.Now())
 	s.Lost = p.Lost()
-	for _, f := range p.folds {
-		s.Add(f)
+	for i, f := range p.folds {
+		s.Add(f, p.consumers[i])
 	}
 	s.Sort()
 	return s
