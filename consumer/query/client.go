@@ -60,6 +60,19 @@ type Answer struct {
 	Missing []Missing // by shard
 }
 
+// Total returns the rows that the question selects in the shards that replied, before its limit.
+func (a *Answer) Total() (n int) {
+	for i := range a.Replies {
+		n += a.Replies[i].Total
+	}
+	return n
+}
+
+// Unowned reports whether no instance owned any shard that did not reply.
+func (a *Answer) Unowned() bool {
+	return !slices.ContainsFunc(a.Missing, func(m Missing) bool { return m.Reason != reasonNobody })
+}
+
 // Reply is the complete answer of one shard. Its Page is that of the last message.
 type Reply struct {
 	Page

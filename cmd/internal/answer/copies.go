@@ -12,10 +12,15 @@ func (s *Snapshot) addCopies(q *bandwidth.Process) {
 	p := s.process(&q.Info)
 	p.calls(q.Calls)
 	for _, c := range q.Copies {
-		p.Copies[c.Word()] = &Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
+		sums := copyOf(&c)
+		p.Copies[c.Word()] = &sums
 	}
 	p.Recorded += q.Recorded
 	p.Waits = Waits{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
+}
+
+func copyOf(c *bandwidth.DirectionUse) Copy {
+	return Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
 }
 
 // copyRows are the processes that copied the most bytes first.

@@ -3,6 +3,7 @@ package answer
 import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
@@ -13,15 +14,19 @@ type hostRow struct {
 	Status consumer.HostStatus
 	Beat   coverage.Host // zero before the first heartbeat
 	Late   int           // processes that ran before gputap attached
+
+	Running   int    // processes
+	LiveBytes uint64 // of them
 }
 
 // hostRows joins what a reader and the coverage fold know, in the order of the reader. A host that has not sent a batch
-// to this reader is left out.
-func hostRows(f *coverage.Fold, r *consumer.Reader, q *query.Question) (rows []hostRow) {
+// to this reader is left out. Without a tracker there are no sums of processes.
+func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Question) (rows []hostRow) {
 	beats := map[snapshot.HostID]coverage.Host{}
 	for _, h := range f.Report() {
 		beats[snapshot.HostID{Cluster: h.Cluster, Host: h.Host}] = h
 	}
+	at := map[snapshot.HostID]int{}
 	for _, status := range r.Hosts() {
 		if !q.OfHost(status.Cluster, status.Host) {
 			continue
@@ -35,7 +40,18 @@ func hostRows(f *coverage.Fold, r *consumer.Reader, q *query.Question) (rows []h
 		if !q.Detail {
 			row.Beat.Processes = nil
 		}
+		at[snapshot.HostID{Cluster: status.Cluster, Host: status.Host}] = len(rows)
 		rows = append(rows, row)
+	}
+	if t == nil {
+		return rows
+	}
+	for _, p := range t.Report().Processes {
+		i, known := at[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]
+		if known && !p.Ended {
+			rows[i].Running++
+			rows[i].LiveBytes += p.LiveBytes
+		}
 	}
 	return rows
 }

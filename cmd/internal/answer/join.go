@@ -43,7 +43,7 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 			s.addCopies(&q)
 		}
 	case *coverage.Fold:
-		for _, row := range hostRows(f, reader, &query.Question{Detail: true}) {
+		for _, row := range hostRows(f, nil, reader, &query.Question{Detail: true}) {
 			s.addHost(&row)
 		}
 	}

@@ -61,7 +61,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		}
 	case *coverage.Fold:
 		if q.What == whatHosts {
-			return cut(hostRows(f, p.Reader, q), 0)
+			return cut(hostRows(f, p.tracker(), p.Reader, q), 0)
 		}
 	case *launch.Histogram:
 		switch q.What {
@@ -80,6 +80,16 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		}
 	}
 	return nil, 0
+}
+
+// tracker returns the tracker among the folds, or nil.
+func (p *Part) tracker() *leak.Tracker {
+	for _, f := range p.Folds {
+		if t, ok := f.(*leak.Tracker); ok {
+			return t
+		}
+	}
+	return nil
 }
 
 // selected keeps the rows whose process the question selects.
