@@ -115,7 +115,7 @@ func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], er
 			g.add(g.find(p.Cluster, p.Host, HostGPU{UUID: uuid}), use)
 		}
 	}
-	items := slices.DeleteFunc(g.items, func(g FleetGPU) bool { return g.UUID == unknown && g.LiveBytes == 0 })
+	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool { return g.UUID == unknown && g.LiveBytes == 0 })
 	return &List[FleetGPU]{Time: hosts.Time, Reach: hosts.Reach, Total: len(items), Items: items}, nil
 }
 
@@ -212,5 +212,6 @@ func (f *Fleet) Alerts(ctx context.Context, q query.Question) (*List[anomaly.Ale
 	if err != nil {
 		return nil, err
 	}
-	return &List[anomaly.Alert]{Time: time.Now().UTC(), Reach: reach, Total: total, Items: list}, nil
+	items := append([]anomaly.Alert{}, list...) // JSON has no null
+	return &List[anomaly.Alert]{Time: time.Now().UTC(), Reach: reach, Total: total, Items: items}, nil
 }

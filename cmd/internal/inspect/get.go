@@ -134,7 +134,13 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 			if again && l.format != "json" {
 				fmt.Fprintln(l.p.Stdout)
 			}
-			return l.show(list, func(w io.Writer) { r.table(list, l.format == "wide").Write(w) })
+			return l.show(list, func(w io.Writer) {
+				if len(list.Items) == 0 {
+					fmt.Fprintln(l.p.Stderr, "no", r.name)
+					return
+				}
+				r.table(list, l.format == "wide").Write(w)
+			})
 		})
 	})
 }

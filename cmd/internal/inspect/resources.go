@@ -37,7 +37,7 @@ var processes = resource[process]{
 		{"PEAK", false, func(p *process, _ time.Time) any { return app.Amount((*p).PeakBytes) }},
 		{"UNFREED", false, func(p *process, _ time.Time) any { return app.Amount((*p).UnfreedBytes) }},
 		{"ALLOCATIONS", true, func(p *process, _ time.Time) any { return (*p).LiveAllocations }},
-		{"GPUS", true, func(p *process, _ time.Time) any { return len((*p).GPUs) }},
+		{"GPUS", true, func(p *process, _ time.Time) any { return busyGPUs(*p) }},
 		{"EVIDENCE", true, func(p *process, _ time.Time) any { return (*p).Evidence }},
 		{"STARTED", true, func(p *process, now time.Time) any { return age(&(*p).Start, now) }},
 		{"CONTAINER", true, func(p *process, _ time.Time) any { return fmt.Sprintf("%.12s", (*p).Container) }},
@@ -67,6 +67,16 @@ func state(p process) string {
 		s += "," + p.Evidence
 	}
 	return s
+}
+
+// busyGPUs counts the GPUs on which a process holds memory.
+func busyGPUs(p process) (n int) {
+	for _, g := range p.GPUs {
+		if g.LiveBytes > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 var hosts = resource[answer.FleetHost]{
@@ -111,9 +121,14 @@ var gpus = resource[answer.FleetGPU]{
 		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Name }},
 		{"PROCESSES", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Processes }},
 		{"LIVE", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(g.LiveBytes) }},
-		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(told(g).UsedBytes) }},
-		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(told(g).TotalBytes) }},
-		{"ASKED", true, func(g *answer.FleetGPU, now time.Time) any { t := told(g).Time; return age(&t, now) }},
+		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, usedBytes) }},
+		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, totalBytes) }},
+		{"ASKED", true, func(g *answer.FleetGPU, now time.Time) any {
+			if g.Info == nil {
+				return "-"
+			}
+			return age(&g.Info.Time, now)
+		}},
 		{"BUS", true, func(g *answer.FleetGPU, _ time.Time) any { return g.Bus }},
 		{"UUID", true, func(g *answer.FleetGPU, _ time.Time) any { return g.UUID }},
 	},
@@ -126,13 +141,16 @@ var gpus = resource[answer.FleetGPU]{
 	},
 }
 
-// told is what the driver told a process of the GPU last; zero if no process asked.
-func told(g *answer.FleetGPU) answer.MemoryInfo {
+// told is a figure that the driver told a process of the GPU last; "-" if no process asked.
+func told(g *answer.FleetGPU, figure func(*answer.MemoryInfo) uint64) any {
 	if g.Info == nil {
-		return answer.MemoryInfo{}
+		return "-"
 	}
-	return *g.Info
+	return app.Amount(figure(g.Info))
 }
+
+func usedBytes(i *answer.MemoryInfo) uint64  { return i.UsedBytes }
+func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
 
 var kernels = resource[answer.FleetKernel]{
 	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,
@@ -144,7 +162,7 @@ var kernels = resource[answer.FleetKernel]{
 		{"LAUNCHES", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Launches }},
 		{"FROM GRAPHS", true, func(k *answer.FleetKernel, _ time.Time) any { return k.FromGraphs }},
 		{"NAME SOURCE", true, func(k *answer.FleetKernel, _ time.Time) any { return k.NameSource }},
-		{"KERNEL", false, func(k *answer.FleetKernel, _ time.Time) any { return app.Shorten(k.Name, 100) }},
+		{"KERNEL", false, func(k *answer.FleetKernel, _ time.Time) any { return app.Shorten(k.Name, 60) }},
 	},
 	orders: []order[answer.FleetKernel]{
 		{"launches", most(func(k *answer.FleetKernel) uint64 { return k.Launches })},
