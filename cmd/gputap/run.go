@@ -124,6 +124,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 		p.Log.Warn("cannot serve /metrics", "addr", cfg.Metrics.Addr, "err", err)
 	}
 	pipe.Start()
+	pipe.Listen()
 	return f.watch(ctx, p, pipe, command)
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Processes lists processes with the figures of gputap-leak. With q.Detail it joins those of gputap-launch and
-// gputap-bandwidth, if they run.
+// gputap-bandwidth, if they run. Then each is as gputap run reports it.
 func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process], error) {
 	q.What = whatProcesses
 	folds := []string{"leak"}
@@ -29,11 +29,26 @@ func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process
 			return nil, err
 		}
 	}
+	if q.Detail {
+		if err := f.addUnseen(ctx, s, q); err != nil {
+			return nil, err
+		}
+	}
 	total := answers[0].Total()
 	if q.Limit == 0 {
 		total = len(s.Processes) // some have launches and no memory
 	}
 	return &List[*Process]{Time: s.Time, Reach: reach, Total: total, Items: s.Processes}, nil
+}
+
+// addUnseen adds what the hosts know of the processes: the functions without a probe.
+func (f *Fleet) addUnseen(ctx context.Context, s *Snapshot, q query.Question) error {
+	q.What = whatHosts
+	list, _, _, err := rows[hostRow](ctx, f, q, "leak")
+	for i := range list {
+		s.addHost(&list[i])
+	}
+	return err
 }
 
 // addRows joins the processes of a fold.

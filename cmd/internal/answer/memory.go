@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/leak"
@@ -84,7 +85,7 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// memoryRows are the processes with the most live memory first.
+// memoryRows are the processes with the most live memory first, and of equal ones that with the most unfreed memory.
 func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
 	rows := selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info })
 	if !q.Detail {
@@ -93,5 +94,6 @@ func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
 			p.Calls, p.Threads, p.Holders, p.Pools = nil, nil, nil, nil
 		}
 	}
+	slices.SortStableFunc(rows, func(a, b leak.Process) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })
 	return largest(rows, q.Limit, func(p *leak.Process) uint64 { return p.LiveBytes })
 }

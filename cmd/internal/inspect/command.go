@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
@@ -15,10 +14,7 @@ import (
 	"github.com/gputap/gputap/consumer/query"
 )
 
-const (
-	defaultTimeout = 2 * time.Second
-	connectTime    = 5 * time.Second
-)
+const defaultTimeout = 2 * time.Second
 
 // Commands returns get, describe and status.
 func Commands(p *app.Process) []*cobra.Command {
@@ -31,6 +27,7 @@ type question struct {
 	cmd     *cobra.Command
 	readBus func() (config.NATS, error)
 	timeout time.Duration
+	pid     int // of a gputap run; 0: the newest
 	query.Filter
 }
 
@@ -40,7 +37,9 @@ func newQuestion(p *app.Process, cmd *cobra.Command) *question {
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
 	flags.DurationVar(&q.timeout, "timeout", defaultTimeout, "how long to wait for answers")
+	flags.IntVar(&q.pid, "pid", 0, "ask the gputap run of this host with this PID (default: the newest)")
 	q.readBus = config.BusFlags(flags)
+	flags.Lookup(urlFlag).DefValue = "" // without it the socket of gputap run is used
 	return q
 }
 
@@ -56,6 +55,9 @@ func (q *question) addFilters(cmd *cobra.Command) {
 func (q *question) validate() error {
 	if q.timeout <= 0 {
 		return app.Usage(fmt.Errorf("--timeout %s: use more than 0", q.timeout))
+	}
+	if q.pid < 0 {
+		return app.Usage(fmt.Errorf("--pid %d: use the PID of a gputap run", q.pid))
 	}
 	if err := q.Filter.Validate(); err != nil {
 		return app.Usage(fmt.Errorf("--%w", err))
@@ -81,23 +83,6 @@ func (q *question) ask(ctx context.Context, do func(context.Context) error) erro
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	return do(ctx)
-}
-
-// connect connects to the bus that the flags or variables name.
-func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
-	cfg, err := q.readBus()
-	if err != nil {
-		return nil, app.Usage(err)
-	}
-	nc, _, err := q.p.Connect(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := q.p.Reach(ctx, cfg, nc, connectTime); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return nc, nil
 }
 
 // writer keeps the first error of a writer, so that a table can be written without checking each line.

@@ -44,7 +44,9 @@ func list[T any](f *simFleet, args ...string) *answer.List[T] {
 func TestProcessesEqualTheTruth(t *testing.T) {
 	t.Parallel()
 	f := leakFleet(t)
-	byLive := func(a, b held) int { return int(b.live>>20) - int(a.live>>20) }
+	byLive := func(a, b held) int {
+		return int(b.live>>10) + int(b.unfreed>>20) - int(a.live>>10) - int(a.unfreed>>20)
+	}
 	byHost := func(a, b held) int { return strings.Compare(a.cluster+a.host, b.cluster+b.host) }
 	for _, row := range []struct {
 		args  string

@@ -44,7 +44,9 @@ var processes = resource[process]{
 		{"UNIT", true, func(p *process, _ time.Time) any { return (*p).Unit }},
 	},
 	orders: []order[process]{
-		{"live", most(func(p *process) uint64 { return (*p).LiveBytes })},
+		{"live", func(a, b *process) int {
+			return cmp.Or(cmp.Compare((*b).LiveBytes, (*a).LiveBytes), cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
+		}},
 		{"peak", most(func(p *process) uint64 { return (*p).PeakBytes })},
 		{"unfreed", most(func(p *process) uint64 { return (*p).UnfreedBytes })},
 		{"allocations", most(func(p *process) uint64 { return (*p).LiveAllocations })},

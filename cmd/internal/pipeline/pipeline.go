@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/local"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus"
@@ -38,6 +39,7 @@ type Pipeline struct {
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
+	socket    *local.Listener    // nil without Listen
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
@@ -124,6 +126,9 @@ func (p *Pipeline) Start() {
 			}
 		})
 	}
+	for _, service := range p.services() {
+		p.consumersEnded.Go(func() { service.Run(consuming) })
+	}
 	go func() {
 		defer close(p.producerEnded)
 		p.producerErr = p.producer.Run(producing)
@@ -156,6 +161,9 @@ func (p *Pipeline) Drain() error {
 
 // Close stops everything and removes a temporary store. Call it once, with or without Drain before it.
 func (p *Pipeline) Close() {
+	if p.socket != nil {
+		p.socket.Close()
+	}
 	if p.stopProducer != nil {
 		p.stopProducer()
 		<-p.producerEnded
