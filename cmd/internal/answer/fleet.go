@@ -49,8 +49,11 @@ func (r *Reach) Incomplete() error {
 		return fmt.Errorf("no instance of gputap-%s answers; start one", r.NotRunning[0])
 	}
 	numbers := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Missing), " ", ", "), "[]")
-	return fmt.Errorf("%d of %d shards answered; missing: %s (%s)", r.Answered, r.Shards, numbers,
-		strings.Join(r.reasons, "; "))
+	err := fmt.Errorf("%d of %d shards answered; missing: %s", r.Answered, r.Shards, numbers)
+	if len(r.reasons) > 0 {
+		err = fmt.Errorf("%w (%s)", err, strings.Join(r.reasons, "; "))
+	}
+	return err
 }
 
 // add notes the shards that miss the answer of a fold. The first fold that is asked has to run, the others may be absent.

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,7 @@ const defaultTimeout = 2 * time.Second
 
 // Commands returns get, describe and status.
 func Commands(p *app.Process) []*cobra.Command {
-	return []*cobra.Command{getCommand(p)}
+	return []*cobra.Command{getCommand(p), describeCommand(p), statusCommand(p)}
 }
 
 // question is the common part of the commands: whom to ask, about what, and how long to wait.
@@ -83,18 +82,4 @@ func (q *question) ask(ctx context.Context, do func(context.Context) error) erro
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	return do(ctx)
-}
-
-// writer keeps the first error of a writer, so that a table can be written without checking each line.
-type writer struct {
-	io.Writer
-	err error
-}
-
-func (w *writer) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("write the output: %w", err)
-	}
-	return n, err
 }

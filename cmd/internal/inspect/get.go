@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -23,7 +22,7 @@ type listing struct {
 	*question
 	limit  int
 	sort   string
-	format string
+	format *format
 	watch  time.Duration
 }
 
@@ -34,9 +33,10 @@ func getCommand(p *app.Process) *cobra.Command {
 		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. A table shows the largest
 50 items; --limit 0 shows all.
 
-With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer.
+With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 
-Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 NATS is unreachable.`,
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 NATS is unreachable;
+6 privileges are missing.`,
 		Example: `  gputap get processes --nats.url nats://bus:4222            # who holds memory
   gputap get processes --host 'gpu-1*' --user ann -o wide
   gputap get hosts --sort heard                               # the host that was silent for longest comes first
@@ -91,15 +91,12 @@ func add[T any](q *question, to *cobra.Command, r resource[T]) {
 	flags.SortFlags = false
 	flags.IntVar(&l.limit, "limit", defaultLimit, "most items to show; 0: all")
 	flags.StringVar(&l.sort, "sort", sorts[0], "order of the items: "+strings.Join(sorts, ", "))
-	flags.StringVarP(&l.format, "output", "o", "table", "output format: table, wide or json")
+	l.format = addFormat(cmd, "table", "wide", "json")
 	flags.DurationVar(&l.watch, "watch", 0, "ask again after this time, until a signal arrives")
 	flags.Lookup("watch").NoOptDefVal = "2s"
 	complete(cmd, "sort", sorts...)
-	complete(cmd, "output", formats...)
 	to.AddCommand(cmd)
 }
-
-var formats = []string{"table", "wide", "json"}
 
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -111,12 +108,12 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 	switch {
 	case by < 0:
 		return app.Usage(fmt.Errorf("--sort %q: unknown order; see gputap get %s --help", l.sort, r.name))
-	case !slices.Contains(formats, l.format):
-		return app.Usage(fmt.Errorf("--output %q: use table, wide or json", l.format))
+	case l.format.validate() != nil:
+		return l.format.validate()
 	case l.limit < 0 || l.watch < 0:
 		return app.Usage(fmt.Errorf("--limit %d, --watch %s: use 0 or more", l.limit, l.watch))
 	}
-	q := query.Question{Filter: l.Filter, Detail: r.detail && l.format == "json"}
+	q := query.Question{Filter: l.Filter, Detail: r.detail && l.format.json()}
 	if by == 0 {
 		q.Limit = l.limit // shards send their largest items alone
 	}
@@ -131,7 +128,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				return err
 			}
 			r.sort(list, r.orders[by].compare, l.limit)
-			if again && l.format != "json" {
+			if again && !l.format.json() {
 				fmt.Fprintln(l.p.Stdout)
 			}
 			return l.show(list, func(w io.Writer) {
@@ -139,7 +136,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 					fmt.Fprintln(l.p.Stderr, "no", r.name)
 					return
 				}
-				r.table(list, l.format == "wide").Write(w)
+				r.table(list, l.format.name == "wide").Write(w)
 			})
 		})
 	})
@@ -150,19 +147,11 @@ func (l *listing) show(list interface {
 	Incomplete() error
 	More() int
 }, table func(io.Writer)) error {
-	out := &writer{Writer: l.p.Stdout}
-	if l.format == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false) // kernel names have angle brackets
-		_ = encoder.Encode(list)     // out keeps the error
-	} else {
-		table(out)
-		if more := list.More(); more > 0 {
-			fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)
-		}
+	if err := l.format.write(l.p.Stdout, list, table); err != nil {
+		return err
 	}
-	if out.err != nil {
-		return out.err
+	if more := list.More(); more > 0 && !l.format.json() {
+		fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)
 	}
 	if err := list.Incomplete(); err != nil {
 		return app.Incomplete(err)

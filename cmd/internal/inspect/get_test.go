@@ -172,7 +172,7 @@ func TestWrongFlagsOfGet(t *testing.T) {
 	t.Parallel()
 	f := &simFleet{tb: t, url: "nats://127.0.0.1:1"}
 	for line, want := range map[string]string{
-		"get processes --sort size": "unknown order", "get hosts -o xml": "table, wide or json",
+		"get processes --sort size": "unknown order", "get hosts -o xml": "table, wide, json",
 		"get gpus --limit -1": "0 or more", "get hosts --host gpu-[": `--host "gpu-["`, "get hosts --timeout 0s": "more than 0",
 	} {
 		if _, _, err := f.typed(strings.Fields(line)...); app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
@@ -200,5 +200,54 @@ func BenchmarkGet(b *testing.B) {
 				b.SetBytes(int64(len(stdout)))
 			}
 		})
+	}
+}
+
+func TestStatusAndDescription(t *testing.T) {
+	t.Parallel()
+	f := leakFleet(t)
+	stdout, _, err := f.typed("status", "-o", "json")
+	f.check(err)
+	var s answer.Status
+	f.check(json.Unmarshal([]byte(stdout), &s))
+	leak := &s.Folds[0]
+	if !s.Healthy || s.Hosts.Known != 8 || s.Hosts.Heard != 8 || leak.Answered != shards || leak.Instances < 1 ||
+		leak.Lag != 0 || leak.Checkpoint == nil || s.Folds[1].Running() {
+		t.Errorf("status %s", stdout)
+	}
+	if stdout, _, err := f.typed("status"); err != nil || !strings.Contains(stdout, "8 of 8 heard") {
+		t.Errorf("status: %v\n%s", err, stdout)
+	}
+	want := f.processes[13] // the second process of host gpu-3
+	stdout, _, err = f.typed("describe", "process", fmt.Sprintf("%s/%d", want.host, want.pid), "-o", "json")
+	f.check(err)
+	var got answer.List[*answer.Process]
+	f.check(json.Unmarshal([]byte(stdout), &got))
+	if len(got.Items) != 1 || got.Items[0].LiveBytes != want.live || got.Items[0].Comm != want.comm {
+		t.Errorf("%s/%d is %s", want.host, want.pid, stdout)
+	}
+	live := app.Bytes(want.live)
+	if stdout, _, err := f.typed("describe", "process", fmt.Sprint(want.pid)); err != nil ||
+		strings.Count(stdout, "\nwest/gpu-") != 4 || !strings.Contains(stdout, "live "+live+" in 1 allocation") {
+		t.Errorf("PID %d: %v\n%s", want.pid, err, stdout)
+	}
+	for name, status := range map[string]int{"gpu-3/9999": 1, "gpu-3/x": 2, "/7": 2, "0": 2} {
+		if _, _, err := f.typed("describe", "process", name); app.ExitCode(err) != status {
+			t.Errorf("describe process %s ends with %d, %v", name, app.ExitCode(err), err)
+		}
+	}
+}
+
+func TestUnhealthyFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	stdout, _, err := f.typed("status")
+	if app.ExitCode(err) != 3 || !strings.Contains(err.Error(), "gputap-leak does not run") ||
+		!strings.Contains(stdout, "hosts      unknown without gputap-leak") {
+		t.Errorf("without consumers: %v\n%s", err, stdout)
+	}
+	f.url = bustest.NewServer(t, "").Connect().Conn().ConnectedUrl()
+	if _, _, err := f.typed("status"); app.ExitCode(err) != 1 || !strings.Contains(err.Error(), "stream init") {
+		t.Errorf("without streams: %v", err)
 	}
 }
