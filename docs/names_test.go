@@ -83,7 +83,8 @@ func checkFlags(t *testing.T, dir string) {
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
 	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"},
-		{"gputap", "config", "print", "leak"},
+		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "describe", "process"},
+		{"gputap", "status"},
 		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
 		{"gputap", "stream", "rm"},
 	}

@@ -57,7 +57,7 @@ func take(shard *Shard, q *Question) (taken Taken, err error) {
 	return shard.Take(q)
 }
 
-// reply cuts the rows of an answer into messages. The first one has no rows: it tells the client at once that this owner
+// reply cuts the rows of an answer into messages. The first one has no rows: it announces at once that this owner
 // answers.
 type reply struct {
 	request micro.Request

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// settle is how long a Client listens on after the last shard has answered: another instance may have a higher epoch.
+	// settle is how long a Client listens after the last shard has answered: another instance may have a higher epoch.
 	settle         = 20 * time.Millisecond
 	maxAnswerBytes = 512 << 20
 )
@@ -92,8 +92,8 @@ const (
 	reasonPartial = "the answer is incomplete"
 )
 
-// Ask asks shards of a fold, and gathers until every shard has answered or ctx ends. The end of ctx is not an error: the
-// shards without an answer are missing.
+// Ask asks shards of a fold, and gathers until every shard has answered or ctx ends. The end of ctx is not an error:
+// the shards without an answer are missing.
 func (c *Client) Ask(ctx context.Context, fold string, shards []int, q Question) (*Answer, error) {
 	data, err := json.Marshal(&q)
 	if err != nil {
@@ -136,7 +136,7 @@ type gathering struct {
 	bytes    int
 }
 
-// gathered is what one shard has replied so far.
+// gathered is the replies of one shard so far.
 type gathered struct {
 	replies []*Reply // one for each owner that has replied
 	reason  string   // why there is no complete reply

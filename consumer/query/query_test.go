@@ -189,7 +189,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 	}
 	rejected := s.WithLabelValues("rejected")
 	bustest.Eventually(t, "questions are rejected", func() bool { return testutil.ToFloat64(rejected) >= more })
-	if a := ask(t, client, enough, 0); len(a.Missing) != 1 || !strings.Contains(a.Missing[0].Reason, "ask again later") {
+	if a := ask(t, client, enough, 0); len(a.Missing) != 1 ||
+		!strings.Contains(a.Missing[0].Reason, "ask again later") {
 		t.Errorf("missing %+v", a.Missing)
 	}
 	close(blocked)

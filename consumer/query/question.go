@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Question is what a Client asks every shard of a fold.
+// Question asks every shard of a fold for rows.
 type Question struct {
 	What string `json:"what"` // which rows: a word that the fold knows
 	Filter
@@ -33,8 +33,8 @@ func Parse(data []byte) (*Question, error) {
 		return nil, fmt.Errorf("read the question: %w; send a JSON object", err)
 	}
 	if q.What == "" || q.Limit < 0 {
-		return nil, fmt.Errorf("read the question: what is %q and limit is %d; set what, and a limit of 0 or more",
-			q.What, q.Limit)
+		return nil, fmt.Errorf("read the question: what=%q limit=%d; set what, and a limit of 0 or more", q.What,
+			q.Limit)
 	}
 	return q, q.Validate()
 }

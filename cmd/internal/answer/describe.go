@@ -42,7 +42,8 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	writeLaunches(out, p)
 	writeCopies(out, p)
 	if p.Waits.Calls > 0 {
-		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds, app.Plural(p.Waits.Calls, "call", "calls"))
+		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
+			app.Plural(p.Waits.Calls, "call", "calls"))
 	}
 	if len(p.Unseen.Functions) > 0 {
 		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n",

@@ -56,7 +56,8 @@ func (r *Reach) Incomplete() error {
 	return err
 }
 
-// add notes the shards that miss the answer of a fold. The first fold that is asked has to run, the others may be absent.
+// add adds the shards that lack the answer of a fold. If no instance runs the fold, its shards are missing only if it is
+// the first one of the question.
 func (r *Reach) add(a *query.Answer, first bool) {
 	if len(a.Replies) == 0 && a.Unowned() {
 		r.NotRunning = append(r.NotRunning, a.Fold)
@@ -76,8 +77,10 @@ func (r *Reach) add(a *query.Answer, first bool) {
 	r.Answered = r.Shards - len(r.Missing)
 }
 
-// ask asks several folds at once, all shards of the newest generation. The first fold has to run.
-func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (answers []*query.Answer, r Reach, err error) {
+// ask asks several folds at once, all shards of the newest generation.
+func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (
+	answers []*query.Answer, r Reach, err error,
+) {
 	topology, err := f.client.Topology(ctx)
 	if err != nil {
 		return nil, r, err
@@ -99,7 +102,9 @@ func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (ans
 }
 
 // rows asks one fold and decodes its rows.
-func rows[T any](ctx context.Context, f *Fleet, q query.Question, fold string) (list []T, total int, r Reach, err error) {
+func rows[T any](ctx context.Context, f *Fleet, q query.Question, fold string) (
+	list []T, total int, r Reach, err error,
+) {
 	answers, r, err := f.ask(ctx, q, fold)
 	if err != nil {
 		return nil, 0, r, err

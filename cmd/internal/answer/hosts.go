@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// hostRow is one host: the reader knows when it was heard of and what it lost, the coverage fold its last heartbeat.
+// hostRow is one host, as the reader and the coverage fold know it.
 type hostRow struct {
 	Status consumer.HostStatus
 	Beat   coverage.Host // zero before the first heartbeat
@@ -19,8 +19,8 @@ type hostRow struct {
 	LiveBytes uint64 // of them
 }
 
-// hostRows joins what a reader and the coverage fold know, in the order of the reader. A host that has not sent a batch
-// to this reader is left out. Without a tracker there are no sums of processes.
+// hostRows joins the hosts of a reader with their last heartbeats, in the order of the reader. Without a tracker there
+// are no sums of processes.
 func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Question) (rows []hostRow) {
 	beats := map[snapshot.HostID]coverage.Host{}
 	for _, h := range f.Report() {

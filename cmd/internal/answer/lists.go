@@ -41,7 +41,7 @@ func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process
 	return &List[*Process]{Time: s.Time, Reach: reach, Total: total, Items: s.Processes}, nil
 }
 
-// addUnseen adds what the hosts know of the processes: the functions without a probe.
+// addUnseen adds the functions without a probe that processes obtained, from the heartbeats of their hosts.
 func (f *Fleet) addUnseen(ctx context.Context, s *Snapshot, q query.Question) error {
 	q.What = whatHosts
 	list, _, _, err := rows[hostRow](ctx, f, q, "leak")
@@ -130,7 +130,9 @@ func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], er
 			g.add(g.find(p.Cluster, p.Host, HostGPU{UUID: uuid}), use)
 		}
 	}
-	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool { return g.UUID == unknown && g.LiveBytes == 0 })
+	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool {
+		return g.UUID == unknown && g.LiveBytes == 0
+	})
 	return &List[FleetGPU]{Time: hosts.Time, Reach: hosts.Reach, Total: len(items), Items: items}, nil
 }
 
@@ -206,7 +208,7 @@ type FleetCopy struct {
 
 // Copies lists the copies of gputap-bandwidth.
 func (f *Fleet) Copies(ctx context.Context, q query.Question) (*List[FleetCopy], error) {
-	q.What, q.Limit = whatProcesses, 0 // a limit of processes is none of items
+	q.What, q.Limit = whatProcesses, 0 // one process has several items
 	list, _, reach, err := rows[bandwidth.Process](ctx, f, q, "bandwidth")
 	if err != nil {
 		return nil, err

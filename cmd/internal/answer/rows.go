@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/consumer/query"
 )
 
-// What a question asks for. Each word belongs to the folds in its comment.
+// Words for Question.What. The comment of each names the folds that have such rows.
 const (
 	whatProcesses = "processes" // leak, launch, bandwidth: one row of the fold's report for each process
 	whatHosts     = "hosts"     // leak, which includes the coverage fold

@@ -156,7 +156,7 @@ func (s *Status) addHosts(hosts []FleetHost) {
 	})
 }
 
-// judge lists what is wrong. Losses and alerts stay after their cause is gone, so they are shown and not judged.
+// judge lists the problems. It ignores losses and alerts, because they stay after their cause is gone.
 func (s *Status) judge() {
 	problem := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	switch n := len(s.Hosts.Silent); {

@@ -112,7 +112,8 @@ func foldRights(own, other string) rights {
 			"$JS.API.STREAM.CREATE.GPUTAP_DLQ", "$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state." + own + ".>",
 			"$JS.API.CONSUMER.CREATE.KV_gputap_lease.x.$KV.gputap_lease.>", "$JS.FC.KV_gputap_lease.x.y",
 		},
-		hear: []string{"_INBOX.gputap-" + own + ".x", "gputap.v1.q." + own + ".0", "$SRV.PING", "$SRV.INFO.gputap-" + own},
+		hear: []string{"_INBOX.gputap-" + own + ".x", "gputap.v1.q." + own + ".0", "$SRV.PING",
+			"$SRV.INFO.gputap-" + own},
 		deaf: []string{"gputap.v1.q." + other + ".0", "gputap.v1.q.>", "$SRV.PING.gputap-" + other,
 			"_INBOX.gputap-" + other + ".>", "gputap.v1.ev.0.default.gpu-1.memory", "$KV.gputap_lease.>"},
 	}

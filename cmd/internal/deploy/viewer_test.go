@@ -14,8 +14,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestViewerAsksFolds: with each kind of user, a fold answers a viewer from another account and the admin in its own. The
-// fold needs no more rights than its role has. The viewer hears live events and alerts.
+// TestViewerAsksFolds: with each kind of user, a fold answers a viewer from another account and the admin in its own.
+// The fold needs no more rights than its role has. The viewer hears live events and alerts.
 func TestViewerAsksFolds(t *testing.T) {
 	t.Parallel()
 	seeds := newKeys(t)
@@ -58,7 +58,8 @@ func TestViewerAsksFolds(t *testing.T) {
 			if err := leak.LastError(); err != nil {
 				t.Errorf("the fold lacks a right: %v", err)
 			}
-			event, alert := schema.Subject(0, "default", "gpu-1", schema.KindMemory), "gputap.v1.out.alert.leak.default.gpu-1"
+			event := schema.Subject(0, "default", "gpu-1", schema.KindMemory)
+			alert := schema.AlertSubject("leak", "default", "gpu-1")
 			events, err := viewer.SubscribeSync("gputap.v1.ev.*.default.*.memory")
 			check(t, err)
 			alerts, err := viewer.SubscribeSync("gputap.v1.out.alert.*.*.*")

@@ -133,8 +133,8 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
-// Pipe returns a connection to the server. A program at its other end connects as Viewer: it may ask questions, and read
-// events and alerts.
+// Pipe returns a connection to the server. A program at its other end connects as Viewer: it may ask questions, and
+// read events and alerts.
 func (s *Server) Pipe() (net.Conn, error) {
 	c, err := s.server.InProcessConn()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Memory is the fold of gputap-leak: the tracker, and the coverage fold for its hosts and GPUs. A fold of every host must
-// be in one program, and the tracker reads the heartbeats already. Only the tracker has metrics.
+// Memory is the fold of gputap-leak: the tracker, and the coverage fold, because hosts and GPUs need an owner and the
+// reader of the tracker fetches heartbeats already. Only the tracker has metrics.
 type Memory struct {
 	*leak.Tracker
 	Hosts *coverage.Fold

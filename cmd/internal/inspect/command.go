@@ -58,7 +58,7 @@ func (q *question) validate() error {
 	if q.pid < 0 {
 		return app.Usage(fmt.Errorf("--pid %d: use the PID of a gputap run", q.pid))
 	}
-	if err := q.Filter.Validate(); err != nil {
+	if err := q.Validate(); err != nil {
 		return app.Usage(fmt.Errorf("--%w", err))
 	}
 	return nil

@@ -52,8 +52,8 @@ func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
 func connectLocal(pid int) (*nats.Conn, error) {
 	path, err := local.Find(pid)
 	if errors.Is(err, local.ErrNone) {
-		return nil, app.Unreachable(fmt.Errorf("find consumers to ask: %w; start gputap run, or name the bus of a fleet "+
-			"with --nats.url nats://host:4222", err))
+		return nil, app.Unreachable(fmt.Errorf("find consumers to ask: %w; start gputap run, or name the bus of a "+
+			"fleet with --nats.url nats://host:4222", err))
 	}
 	if err != nil {
 		return nil, app.Privilege(err)

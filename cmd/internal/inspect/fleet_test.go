@@ -65,8 +65,8 @@ func (f *simFleet) check(err error) {
 	}
 }
 
-// host publishes a heartbeat of a host, and so many processes that hold i+1 MiB each. Each has allocated and freed 64 MiB
-// before. The last one has ended.
+// host publishes a heartbeat of a host, and events of so many processes. Each allocates and frees 64 MiB, and then
+// allocates another amount than any other. The last one has ended.
 func (f *simFleet) host(cluster, name string, processes int) {
 	h := consumertest.Memory(f.tb, name)
 	h.Header.Cluster = cluster
@@ -129,7 +129,7 @@ func (f *simFleet) consume(name string, program program) {
 	})
 }
 
-// settled waits until every shard has folded what is stored.
+// settled waits until every shard has folded all stored messages.
 func (f *simFleet) settled(fold string) {
 	f.tb.Helper()
 	client := query.NewClient(f.js.Conn())

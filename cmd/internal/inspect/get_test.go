@@ -40,7 +40,7 @@ func list[T any](f *simFleet, args ...string) *answer.List[T] {
 	return l
 }
 
-// TestProcessesEqualTheTruth compares every filter, order and limit with a loop over what was published.
+// TestProcessesEqualTheTruth compares every filter, order and limit with a loop over the published events.
 func TestProcessesEqualTheTruth(t *testing.T) {
 	t.Parallel()
 	f := leakFleet(t)
@@ -84,7 +84,8 @@ func TestProcessesEqualTheTruth(t *testing.T) {
 			continue
 		}
 		for i, p := range got.Items {
-			is := held{p.Cluster, p.Host, p.PID, p.User, p.Comm, p.UID, p.LiveBytes, p.PeakBytes, p.UnfreedBytes, p.Ended}
+			is := held{p.Cluster, p.Host, p.PID, p.User, p.Comm, p.UID, p.LiveBytes, p.PeakBytes, p.UnfreedBytes,
+				p.Ended}
 			if is != want[i] || len(p.Calls) == 0 {
 				t.Errorf("%q: item %d is %+v, want %+v", row.args, i, is, want[i])
 			}
@@ -126,7 +127,8 @@ func TestHostsAndGPUsEqualTheTruth(t *testing.T) {
 		t.Fatalf("%d GPUs, total %d", len(gpus.Items), gpus.Total)
 	}
 	for _, g := range gpus.Items {
-		if g.LiveBytes != live[g.Host] || g.Processes != running[g.Host] || g.UUID != "GPU-"+g.Host || g.Name != "H200" {
+		if g.LiveBytes != live[g.Host] || g.Processes != running[g.Host] || g.UUID != "GPU-"+g.Host ||
+			g.Name != "H200" {
 			t.Errorf("GPU %+v", g)
 		}
 	}
@@ -175,7 +177,8 @@ func TestWrongFlagsOfGet(t *testing.T) {
 		"get processes --sort size": "unknown order", "get hosts -o xml": "table, wide, json",
 		"get gpus --limit -1": "0 or more", "get hosts --host gpu-[": `--host "gpu-["`, "get hosts --timeout 0s": "more than 0",
 	} {
-		if _, _, err := f.typed(strings.Fields(line)...); app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
+		_, _, err := f.typed(strings.Fields(line)...)
+		if app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s ends with %d, %v", line, app.ExitCode(err), err)
 		}
 	}

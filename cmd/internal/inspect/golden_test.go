@@ -54,8 +54,8 @@ func TestTables(t *testing.T) {
 		answer.FleetHost{Host: answer.Host{Cluster: "prod", Host: "gpu-17", Heard: ago(4 * time.Second),
 			LastEvent: ago(time.Second), Linux: "6.18.44", Producer: "v0.1.0", GPUs: make([]answer.HostGPU, 8)},
 			Processes: 12, LiveBytes: 400 << 30},
-		answer.FleetHost{Host: answer.Host{Cluster: "prod", Host: "gpu-2", Heard: ago(3 * time.Hour), Producer: "v0.1.0",
-			Lost: map[string]uint64{"spool": 70, "missing_batches": 2}, LateProcesses: 1}})
+		answer.FleetHost{Host: answer.Host{Cluster: "prod", Host: "gpu-2", Heard: ago(3 * time.Hour),
+			Producer: "v0.1.0", Lost: map[string]uint64{"spool": 70, "missing_batches": 2}, LateProcesses: 1}})
 	golden(t, &out, gpus,
 		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-a0b1c2d3-0000",
 			Name: "NVIDIA H200", Bus: "0000:06:00.0"}, LiveBytes: 61 << 30, Processes: 1,
@@ -114,8 +114,9 @@ func TestStatusText(t *testing.T) {
 			{Host: "gpu-9", Heard: *ago(2 * time.Hour)}, {Host: "gpu-7", Heard: *ago(4 * time.Minute)},
 			{Host: "gpu-1", Heard: *ago(31 * time.Second)}, {Host: "gpu-3"}, {Host: "gpu-4"},
 		}},
-		Lost:   map[string]uint64{"spool": 12, "missing_batches": 3},
-		Alerts: answer.AlertHealth{Recent: 2, Newest: &anomaly.Alert{Time: *ago(time.Minute), Rule: "oom", Host: "gpu-7"}},
+		Lost: map[string]uint64{"spool": 12, "missing_batches": 3},
+		Alerts: answer.AlertHealth{Recent: 2,
+			Newest: &anomaly.Alert{Time: *ago(time.Minute), Rule: "oom", Host: "gpu-7"}},
 	}
 	var out bytes.Buffer
 	writeStatus(&out, s)

@@ -45,7 +45,8 @@ var processes = resource[process]{
 	},
 	orders: []order[process]{
 		{"live", func(a, b *process) int {
-			return cmp.Or(cmp.Compare((*b).LiveBytes, (*a).LiveBytes), cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
+			return cmp.Or(cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
+				cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
 		}},
 		{"peak", most(func(p *process) uint64 { return (*p).PeakBytes })},
 		{"unfreed", most(func(p *process) uint64 { return (*p).UnfreedBytes })},

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone means that no gputap run of this host can be asked.
+// ErrNone means that no gputap run listens on this host.
 var ErrNone = errors.New("no gputap run on this host")
 
 // dialTime is how long a connection to a socket may take. A live process accepts at once.

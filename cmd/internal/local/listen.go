@@ -41,7 +41,7 @@ func Listen(open func() (net.Conn, error), log *slog.Logger) (*Listener, error) 
 	return listen(dir, os.Getpid(), open, log)
 }
 
-// Dir is the directory of this user's sockets; "" if there is none.
+// Dir returns the directory of the sockets of this user; "" if XDG_RUNTIME_DIR is not set.
 func Dir() string {
 	if os.Geteuid() == 0 {
 		return rootDir

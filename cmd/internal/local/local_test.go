@@ -18,7 +18,7 @@ import (
 
 const nobody = 65534
 
-// TestMain dials a socket when it is asked to, as another user, and prints what it reads.
+// TestMain dials a socket if a variable names one, and prints the bytes that it reads.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("LOCAL_DIAL"); path != "" {
 		c, err := net.Dial("unix", path)

@@ -100,7 +100,7 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 // addFolds adds the folds for which the features have events, each with its consumer.
 func (p *Pipeline) addFolds(features []string) {
 	for _, entry := range fold.All() {
-		var f fold.Fold = entry.NewUnlimited()
+		f := entry.NewUnlimited()
 		if m, ok := f.(*fold.Memory); ok {
 			f = m.Tracker // its coverage fold is needed without the feature memory too
 		}
