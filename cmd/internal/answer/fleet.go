@@ -56,7 +56,7 @@ func (r *Reach) Incomplete() error {
 	return err
 }
 
-// add adds the shards that lack the answer of a fold. If no instance runs the fold, its shards are missing only if it is
+// add adds the shards that lack the answer of a fold. If no instance runs the fold, they are missing only if it is
 // the first one of the question.
 func (r *Reach) add(a *query.Answer, first bool) {
 	if len(a.Replies) == 0 && a.Unowned() {

@@ -59,6 +59,7 @@ func TestProcessesEqualTheTruth(t *testing.T) {
 		{"--cluster east", func(p held) bool { return p.cluster == "east" }, byLive, 50},
 		{"--host gpu-[2-5]", func(p held) bool { return glob("gpu-[2-5]", p.host) }, byLive, 50},
 		{"--user user1 --limit 3", func(p held) bool { return p.user == "user1" }, byLive, 3},
+		{"--comm job-3 --limit 2", func(p held) bool { return p.ended }, byLive, 2},
 		{"--user 1002", func(p held) bool { return p.uid == 1002 }, byLive, 50},
 		{"--comm job-* --host *7", func(p held) bool { return p.host == "gpu-7" }, byLive, 50},
 		{"--sort unfreed", func(held) bool { return true },
