@@ -129,21 +129,38 @@ func TestMissingShardsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Unsubscribe() }()
-	a := ask(t, client, 300*time.Millisecond, 0, 1, 2, 3)
+	a := ask(t, client, 2*time.Second, 0, 1, 2, 3)
 	want := []Missing{{1, reasonNobody}, {2, reasonNobody}, {3, reasonSilent}}
 	if len(a.Replies) != 1 || !slices.Equal(a.Missing, want) {
 		t.Errorf("%d replies, missing %+v, want %+v", len(a.Replies), a.Missing, want)
 	}
 }
 
+// TestHigherEpochWins: two instances answer for a shard. The one with the lower epoch finishes when the other one has
+// announced its answer, which is larger.
 func TestHigherEpochWins(t *testing.T) {
 	t.Parallel()
 	account := bustest.NewAccount(t)
-	old, young := rowsOf(0, 1, 1), rowsOf(0, 9000, 100)
-	serve(t, account, "old", always(shardWith(0, 3, old)))
-	serve(t, account, "young", always(shardWith(0, 4, young))) // its answer takes longer
+	announced := make(chan struct{})
+	old, young := shardWith(0, 3, rowsOf(0, 1, 1)), shardWith(0, 4, rowsOf(0, 9000, 100))
+	takeOld, takeYoung := old.Take, young.Take
+	var youngNC atomic.Pointer[nats.Conn]
+	old.Take = func(q *Question) (Taken, error) {
+		<-announced
+		return takeOld(q)
+	}
+	young.Take = func(q *Question) (Taken, error) {
+		if err := youngNC.Load().Flush(); err != nil { // the server has the announcement
+			return Taken{}, err
+		}
+		announced <- struct{}{}
+		return takeYoung(q)
+	}
+	serve(t, account, "old", always(old))
+	_, nc := serve(t, account, "young", always(young))
+	youngNC.Store(nc)
 	client := account.Connect().Conn()
-	for range 20 {
+	for range 5 {
 		if a := ask(t, client, enough, 0); len(a.Replies) != 1 || a.Replies[0].Epoch != 4 {
 			t.Fatalf("got %+v", a.Replies)
 		}
