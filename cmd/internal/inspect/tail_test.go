@@ -77,7 +77,8 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	})
 	var e event
 	if err := json.Unmarshal([]byte(got[0]), &e); err != nil || e.Bytes != 70<<20 || e.TID != 8 ||
-		e.Cluster != "test" || e.Address != "0x1000" || e.Seconds != 5e-6 || !e.Time.Equal(time.Unix(1_700_000_000, 100)) {
+		e.Cluster != "test" || e.Address != "0x1000" || e.Seconds != 5e-6 ||
+		!e.Time.Equal(time.Unix(1_700_000_000, 100)) {
 		t.Errorf("%v: %s", err, got[0])
 	}
 }
