@@ -69,6 +69,11 @@ func AlertSubject(consumer, cluster, host string) string {
 	return "gputap.v1.out.alert." + Token(consumer) + "." + Token(cluster) + "." + Token(host)
 }
 
+// QuestionSubject returns the subject on which the owner of a shard answers questions about a fold.
+func QuestionSubject(fold string, shard int) string {
+	return "gputap.v1.q." + Token(fold) + "." + strconv.Itoa(shard)
+}
+
 // Shard returns the shard of a host: FNV-1a32 of cluster and host, modulo shards. It hashes the names, not their
 // tokens.
 func Shard(cluster, host string, shards int) int {

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer/leak"
 )
 
 const shown = 20
 
 // report prints the processes with the most live memory, and the totals of all processes.
-func report(w io.Writer, shards []*leak.Tracker) {
+func report(w io.Writer, shards []*fold.Memory) {
 	var r leak.Report
 	for _, tracker := range shards {
 		one := tracker.Report()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
@@ -92,7 +93,7 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 			}
 		}
 	}
-	i := slices.IndexFunc(s.Processes, func(p *pipeline.Process) bool { return p.PID == pid })
+	i := slices.IndexFunc(s.Processes, func(p *answer.Process) bool { return p.PID == pid })
 	if i < 0 {
 		return append(rows, warn("watch", fmt.Sprintf("no CUDA call in %s", forTime),
 			"watch longer with --for, or wait until the process uses the GPU"))
@@ -100,7 +101,7 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	return append(rows, checkWatched(s.Processes[i], forTime, s.Lost)...)
 }
 
-func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) []finding {
+func checkWatched(p *answer.Process, forTime time.Duration, lost map[string]uint64) []finding {
 	rows := []finding{checkCalls(p, forTime, lost)}
 	if p.Evidence == "late" {
 		rows = append(rows, warn("before",
@@ -127,7 +128,7 @@ func checkWatched(p *pipeline.Process, forTime time.Duration, lost map[string]ui
 	return rows
 }
 
-func checkCalls(p *pipeline.Process, forTime time.Duration, lost map[string]uint64) finding {
+func checkCalls(p *answer.Process, forTime time.Duration, lost map[string]uint64) finding {
 	var calls uint64
 	for _, c := range p.Calls {
 		calls += c.OK + c.Failed
@@ -138,7 +139,7 @@ func checkCalls(p *pipeline.Process, forTime time.Duration, lost map[string]uint
 	found := fmt.Sprintf("%s in %s, most often %s", app.Plural(calls, "call", "calls"), forTime,
 		strings.Join(symbols[:min(3, len(symbols))], ", "))
 	if len(lost) > 0 {
-		return warn("watch", found+"; events were lost: "+pipeline.LostText(lost),
+		return warn("watch", found+"; events were lost: "+answer.LostText(lost),
 			"give gputap more CPU time or larger rings")
 	}
 	return pass("watch", found)

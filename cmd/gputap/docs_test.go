@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
@@ -24,10 +24,12 @@ func docsPage(t *testing.T, name string) string {
 func TestOutputPageHasEveryKey(t *testing.T) {
 	page := docsPage(t, "output.md")
 	for _, v := range []any{
-		pipeline.Snapshot{}, pipeline.Process{}, pipeline.HostMemory{}, pipeline.Call{}, pipeline.GPU{},
-		pipeline.Copy{},
-		pipeline.Counters{}, pipeline.MemoryInfo{}, pipeline.Holders{}, pipeline.Holder{}, pipeline.Pool{},
-		pipeline.Kernel{},
+		answer.Snapshot{}, answer.Process{}, answer.HostMemory{}, answer.Call{}, answer.GPU{},
+		answer.Copy{},
+		answer.Counters{}, answer.MemoryInfo{}, answer.Holders{}, answer.Holder{}, answer.Pool{},
+		answer.Kernel{}, answer.Host{}, answer.HostGPU{}, answer.HostLibrary{}, answer.List[int]{}, answer.Reach{},
+		answer.FleetHost{}, answer.FleetGPU{}, answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{},
+		answer.Status{}, answer.HostHealth{}, answer.SilentHost{}, answer.FoldHealth{}, answer.AlertHealth{},
 	} {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/inspect"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/preflight"
 )
@@ -50,10 +51,17 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 }
 
 func commands(p *app.Process) []*cobra.Command {
-	return []*cobra.Command{
+	list := []*cobra.Command{
 		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), recordCommand(p), simulateCommand(p),
 		configCommand(), versionCommand(p),
 	}
+	for _, c := range inspect.Commands(p) {
+		if c.HasSubCommands() {
+			group(c)
+		}
+		list = append(list, c)
+	}
+	return list
 }
 
 // group makes a command that only has commands of its own print its help, and fail for an unknown command.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
@@ -132,6 +133,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 		}
 	}
 	pipe.Start()
+	pipe.Listen()
 	return f.watch(ctx, p, pipe, command)
 }
 
@@ -181,7 +183,7 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pip
 		return err
 	}
 	if lost := pipe.Lost(); len(lost) > 0 {
-		return app.Incomplete(fmt.Errorf("events were lost: %s", pipeline.LostText(lost)))
+		return app.Incomplete(fmt.Errorf("events were lost: %s", answer.LostText(lost)))
 	}
 	return nil
 }
@@ -222,5 +224,5 @@ func exitError(path string, err error) error {
 func (f *runFlags) report(to io.Writer, pipe *pipeline.Pipeline, final bool) error {
 	s := pipe.Snapshot()
 	s.Final = final
-	return f.out.write(to, s, func(w io.Writer) { _ = pipe.WriteReport(w, s, f.rows) }) // w keeps the error
+	return f.out.write(to, s, func(w io.Writer) { _ = s.Write(w, pipe.Largest(f.rows)) }) // w keeps the error
 }

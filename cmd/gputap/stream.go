@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -65,7 +64,7 @@ func (b *busCommand) connect(ctx context.Context, n int) (conns []*nats.Conn, js
 		var nc *nats.Conn
 		if nc, js, err = b.p.Connect(cfg); err == nil {
 			conns = append(conns, nc)
-			err = b.reach(ctx, cfg, nc)
+			err = b.p.Reach(ctx, cfg, nc, connectTime)
 		}
 	}
 	if err != nil {
@@ -77,20 +76,5 @@ func (b *busCommand) connect(ctx context.Context, n int) (conns []*nats.Conn, js
 func closeAll(conns []*nats.Conn) {
 	for _, nc := range conns {
 		nc.Close()
-	}
-}
-
-func (b *busCommand) reach(ctx context.Context, cfg config.NATS, nc *nats.Conn) error {
-	connected := nc.StatusChanged(nats.CONNECTED)
-	if nc.IsConnected() {
-		return nil
-	}
-	select {
-	case <-connected:
-		return nil
-	case <-time.After(connectTime):
-		return b.p.ConnectError(cfg)
-	case <-ctx.Done():
-		return fmt.Errorf("connect to NATS: %w", ctx.Err())
 	}
 }

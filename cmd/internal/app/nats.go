@@ -69,6 +69,22 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	return nc, js, nil
 }
 
+// Reach waits until a new connection is established, for a command that does not wait without end.
+func (p *Process) Reach(ctx context.Context, c config.NATS, nc *nats.Conn, patience time.Duration) error {
+	connected := nc.StatusChanged(nats.CONNECTED)
+	if nc.IsConnected() {
+		return nil
+	}
+	select {
+	case <-connected:
+		return nil
+	case <-time.After(patience):
+		return p.ConnectError(c)
+	case <-ctx.Done():
+		return fmt.Errorf("connect to NATS: %w", ctx.Err())
+	}
+}
+
 // ConnectError returns the reason why there is no connection, for a command that stops waiting.
 func (p *Process) ConnectError(c config.NATS) error {
 	cause := errUnreachable

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
@@ -36,8 +37,8 @@ type stage struct {
 	pipe   *pipeline.Pipeline
 	checks checks
 
-	images []stub.Image       // the stub's totals, as of now
-	now    *pipeline.Snapshot // of the processes of these images
+	images []stub.Image     // the stub's totals, as of now
+	now    *answer.Snapshot // of the processes of these images
 
 	workload *exec.Cmd
 	stdin    io.WriteCloser
@@ -141,21 +142,21 @@ func (s *stage) look() (err error) {
 		return err
 	}
 	now := s.pipe.Snapshot()
-	known := map[*pipeline.Process]bool{}
+	known := map[*answer.Process]bool{}
 	for i := range s.images {
 		known[processOf(now, &s.images[i])] = true
 	}
-	now.Processes = slices.DeleteFunc(now.Processes, func(p *pipeline.Process) bool { return !known[p] })
+	now.Processes = slices.DeleteFunc(now.Processes, func(p *answer.Process) bool { return !known[p] })
 	now.Alerts = slices.DeleteFunc(now.Alerts, func(a anomaly.Alert) bool {
-		return !slices.ContainsFunc(now.Processes, func(p *pipeline.Process) bool { return p.PID == a.PID })
+		return !slices.ContainsFunc(now.Processes, func(p *answer.Process) bool { return p.PID == a.PID })
 	})
 	s.now = now
 	return nil
 }
 
 // processOf returns the youngest process with the image's pid that began before the image was loaded, or nil.
-func processOf(now *pipeline.Snapshot, i *stub.Image) *pipeline.Process {
-	var best *pipeline.Process
+func processOf(now *answer.Snapshot, i *stub.Image) *answer.Process {
+	var best *answer.Process
 	for _, p := range now.Processes {
 		if p.PID == i.PID && uint64(p.ID().Start) <= i.Loaded && (best == nil || p.ID().Start > best.ID().Start) {
 			best = p

@@ -26,7 +26,7 @@ type issuer struct {
 
 // accountOf is the account of each role.
 var accountOf = map[string]string{
-	"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS",
+	"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS", "viewer": "READERS",
 }
 
 // newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.
@@ -72,7 +72,7 @@ func (i *issuer) share(accounts map[string]*jwt.AccountClaims) {
 	data, err := os.ReadFile(files + "roles.conf")
 	check(i.t, err)
 	types := map[string]jwt.ExportType{"service": jwt.Service, "stream": jwt.Stream}
-	export := regexp.MustCompile(`\{ (service|stream): "(.*)",( response_type: Stream,)? accounts: \[ \w+ \] \}`)
+	export := regexp.MustCompile(`\{ (service|stream): "(.*)",( response_type: Stream,)? accounts: \[ (?:HOSTS, )?\w+ \] \}`)
 	imported := regexp.MustCompile(`\{ (service|stream): \{ account: (\w+), subject: "(.*)" \} \}`)
 	list := regexp.MustCompile(`(?ms)^(BUS|HOST|READER)_(EXPORTS|IMPORTS): \[(.*?\}) ?\n?\]$`)
 	lists := list.FindAllStringSubmatch(string(data), -1)
@@ -91,7 +91,8 @@ func (i *issuer) share(accounts map[string]*jwt.AccountClaims) {
 		}
 	}
 	bus, hosts, readers := accounts["BUS"], accounts["HOSTS"], accounts["READERS"]
-	if e, in := len(bus.Exports)+len(hosts.Exports), len(hosts.Imports)+len(readers.Imports); len(lists) != 4 ||
+	shared := 1 // the topology is for two accounts
+	if e, in := len(bus.Exports)+len(hosts.Exports)+shared, len(hosts.Imports)+len(readers.Imports); len(lists) != 4 ||
 		e != in || e < 10 {
 		i.t.Fatalf("roles.conf has %d lists, %d exports and %d imports", len(lists), e, in)
 	}
@@ -164,7 +165,7 @@ func TestJWTUsersHaveTheirRoles(t *testing.T) {
 		[]string{"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.ev.0.default.gpu-2.memory"})
 
 	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "reader-default": "reader",
-		"recorder": "recorder"}
+		"recorder": "recorder", "viewer": "viewer"}
 	for user, role := range as {
 		t.Run(user, func(t *testing.T) {
 			nc, _ := join(t, user, with(jwts.creds(role, user, 0)), quiet())
@@ -194,6 +195,7 @@ func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 		"fold":     {block(t, string(conf), "\nLEAK: {"), "leak"},
 		"reader":   {block(t, string(conf), "\nREADER_CLUSTER: {"), "reader-default"},
 		"recorder": {block(t, string(conf), "\nRECORDER: {"), "recorder"},
+		"viewer":   {block(t, string(conf), "\nVIEWER: {"), "viewer"},
 		"host":     {block(t, string(users), "nkey: $GPUTAP_NKEY_GPU_1"), "gpu-1"},
 	} {
 		data, err := os.ReadFile(files + "jwt/" + role + ".json")

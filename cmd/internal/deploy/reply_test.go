@@ -25,6 +25,9 @@ func callsOf(user, to string) []call {
 	if strings.HasPrefix(user, "gpu-") {
 		return []call{{"gputap.v1.ev.0.default." + user + ".memory", "no batch"}, {topologyGet, ""}, {topologyGet, "x"}}
 	}
+	if user == "viewer" {
+		return []call{{"gputap.v1.q.leak.0", `{"what":"hosts"}`}, {"gputap.v1.q.leak.0", ""}, {topologyGet, ""}}
+	}
 	filter := map[string]string{"reader-default": "gputap.v1.ev.*.default.>",
 		"reader-memory": "gputap.v1.ev.*.*.*.memory"}[user]
 	create, name := "$JS.API.CONSUMER.CREATE.GPUTAP_EV_000."+user+"."+filter, "GPUTAP_EV_000."+user
@@ -142,7 +145,7 @@ func TestAnswersChangeNothing(t *testing.T) {
 	ours.forServers("bus", time.Hour)
 	jwts, jwtConf := withJWTs(t)
 	names := map[string]string{"gpu-1": "gpu-1", "admin": "admin.gputap", "reader-default": "reader-default.gputap",
-		"reader-memory": "reader-memory.gputap"}
+		"reader-memory": "reader-memory.gputap", "viewer": "viewer.gputap"}
 	for path, client := range map[string]func(user string) config.NATS{
 		files + "nats.conf":  func(user string) config.NATS { return config.NATS{NKeyFile: seeds[user]} },
 		files + "certs.conf": func(user string) config.NATS { return config.NATS{TLS: ours.client(names[user])} },
@@ -152,7 +155,7 @@ func TestAnswersChangeNothing(t *testing.T) {
 			return config.NATS{CredsFile: jwts.creds(role, user, 0), TLS: config.TLS{CAFile: ours.file}}
 		},
 	} {
-		for _, user := range []string{"gpu-1", "reader-default", "reader-memory"} {
+		for _, user := range []string{"gpu-1", "reader-default", "reader-memory", "viewer"} {
 			if path == jwtConf && user == "reader-memory" { // jwt/reader.json is for a cluster
 				continue
 			}

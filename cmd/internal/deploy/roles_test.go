@@ -86,6 +86,15 @@ var roles = map[string]rights{
 		deaf: []string{"gputap.v1.ev.*.other.>", "gputap.v1.ev.*.*.gpu-1.memory", "gputap.v1.out.>",
 			"_INBOX.gputap-leak.>", "gputap.v1.dlq.>"},
 	},
+	"viewer": {
+		publish: []string{"gputap.v1.q.leak.0", "gputap.v1.q.anomaly.15", topologyGet},
+		refused: append(readerLimits("viewer")[:len(readerLimits("viewer"))-1], // it may read the topology
+			"gputap.v1.q.leak", "gputap.v1.q.leak.0.x", "$JS.API.INFO", "$SRV.PING",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.viewer.gputap.v1.ev.*.default.>"),
+		hear: []string{"gputap.v1.ev.*.*.*.*", "gputap.v1.ev.*.default.*.memory", "gputap.v1.out.alert.leak.default.*",
+			"_INBOX.gputap.x"},
+		deaf: []string{"gputap.v1.q.>", "gputap.v1.q.leak.0", "gputap.v1.dlq.>", "_INBOX.gputap-leak.>", "_R_.>"},
+	},
 	"reader-memory": {
 		publish: []string{
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-memory.gputap.v1.ev.*.*.*.memory",
@@ -105,9 +114,10 @@ func foldRights(own, other string) rights {
 			"$KV.gputap_lease." + own + ".0", "$KV.gputap_lease.m." + own + ".a", "gputap.v1.state." + own + ".0.m",
 			"gputap.v1.dlq." + own + ".0", "gputap.v1.out.alert." + own + ".default.gpu-1",
 			"$JS.API.STREAM.INFO.GPUTAP_EV_015",
-			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_015.x", topologyGet,
+			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_015.x", topologyGet, "_R_.x", "_INBOX.gputap.x",
 		},
 		refused: []string{
+			"gputap.v1.q." + own + ".0", "gputap.v1.q." + other + ".0", "_INBOX.gputap-" + other + ".x",
 			"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.ev.0.default." + own + ".memory",
 			"$KV.gputap_lease." + other + ".0", "$KV.gputap_lease.m." + other + ".a", "$KV.gputap_lease." + own,
 			"gputap.v1.state." + other + ".0.m", "gputap.v1.dlq." + other + ".0", "gputap.v1.out.alert." + other +
@@ -119,8 +129,10 @@ func foldRights(own, other string) rights {
 			"$JS.API.STREAM.CREATE.GPUTAP_DLQ", "$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state." + own + ".>",
 			"$JS.API.CONSUMER.CREATE.KV_gputap_lease.x.$KV.gputap_lease.>", "$JS.FC.KV_gputap_lease.x.y",
 		},
-		hear: []string{"_INBOX.gputap-" + own + ".x"},
-		deaf: []string{"_INBOX.gputap-" + other + ".>", "gputap.v1.ev.0.default.gpu-1.memory", "$KV.gputap_lease.>"},
+		hear: []string{"_INBOX.gputap-" + own + ".x", "gputap.v1.q." + own + ".0", "$SRV.PING",
+			"$SRV.INFO.gputap-" + own},
+		deaf: []string{"gputap.v1.q." + other + ".0", "gputap.v1.q.>", "$SRV.PING.gputap-" + other,
+			"_INBOX.gputap-" + other + ".>", "gputap.v1.ev.0.default.gpu-1.memory", "$KV.gputap_lease.>"},
 	}
 }
 

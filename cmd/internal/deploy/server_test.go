@@ -26,7 +26,7 @@ const files = "../../../deploy/nats/"
 func users() map[string]string {
 	list := map[string]string{
 		"admin": "ADMIN", "reader-default": "READER_CLUSTER", "reader-memory": "READER_KIND", "gpu-1": "GPU_1",
-		"gpu-2": "GPU_2", "recorder": "RECORDER",
+		"gpu-2": "GPU_2", "recorder": "RECORDER", "viewer": "VIEWER",
 	}
 	for _, name := range fold.Names() {
 		list[name] = strings.ToUpper(name)
@@ -116,6 +116,8 @@ func inbox(user string, c config.NATS) config.NATS {
 		c.InboxPrefix = "_INBOX.gputap"
 	case strings.HasPrefix(user, "reader-"):
 		c.InboxPrefix = "_INBOX." + user
+	case user == "viewer":
+		c.InboxPrefix = "_INBOX.gputap" // its program is gputap
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,7 +31,7 @@ type Server struct {
 	lock      *os.File
 	temporary string // directory that Stop removes, or ""
 	log       *slog.Logger
-	readers   *readers // nil without a listener
+	readers   *readers // nil until the options are valid
 }
 
 // Start starts a server on a store directory, which listens if c has an address. It locks the directory, because a
@@ -75,10 +76,10 @@ func start(s *Server, dir string, c config.Embedded) (_ *Server, err error) {
 	if err := s.await(serverLog.fatal); err != nil {
 		return nil, fmt.Errorf("start the embedded NATS server on %s: %w", dir, err)
 	}
-	if s.readers != nil {
-		if err := s.readers.admit(s.server); err != nil {
-			return nil, err
-		}
+	if err := s.readers.admit(s.server); err != nil {
+		return nil, err
+	}
+	if c.Listen != "" {
 		if err := s.readers.publish(dir, s.server.ClientURL(), c); err != nil {
 			return nil, err
 		}
@@ -119,11 +120,8 @@ func lockStore(dir string) (*os.File, error) {
 
 // Connect returns a connection through the pipe.
 func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
-	options := []nats.Option{nats.InProcessServer(s.server), nats.Name(name), nats.ReconnectBufSize(-1)}
-	if s.readers != nil {
-		options = append(options, nats.UserInfo(insider, s.readers.inside))
-	}
-	nc, err := nats.Connect("", options...)
+	nc, err := nats.Connect("", nats.InProcessServer(s.server), nats.Name(name), nats.ReconnectBufSize(-1),
+		nats.UserInfo(insider, s.readers.inside))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the embedded NATS server: %w", err)
 	}
@@ -133,6 +131,16 @@ func (s *Server) Connect(name string) (*nats.Conn, jetstream.JetStream, error) {
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return nc, js, nil
+}
+
+// Pipe returns a connection to the server. A program at its other end connects as Viewer: it may ask questions, and
+// read events and alerts.
+func (s *Server) Pipe() (net.Conn, error) {
+	c, err := s.server.InProcessConn()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the embedded NATS server: %w", err)
+	}
+	return c, nil
 }
 
 // Stop ends the server, removes a temporary store and unlocks the store.

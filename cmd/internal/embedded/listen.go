@@ -18,11 +18,12 @@ import (
 	"github.com/gputap/gputap/config"
 )
 
-// Users of the embedded server: the program itself through its pipe, and every program that can read the credential
-// file.
+// Users of the embedded server: the program itself, every program that can read the credential file, and every program
+// that Pipe connects. Viewer is the name of the last; it has no password and the rights of a reader.
 const (
 	insider = "gputap"
 	reader  = "reader"
+	Viewer  = "viewer"
 )
 
 // mostReaders bounds the memory for connections.
@@ -45,12 +46,13 @@ var requests = map[string]server.ServiceRespType{
 	"$JS.API.DIRECT.GET.>":      server.Streamed,
 	"$JS.API.CONSUMER.CREATE.>": server.Singleton, "$JS.API.CONSUMER.INFO.*.*": server.Singleton,
 	"$JS.API.CONSUMER.MSG.NEXT.*.*": server.Streamed, "$JS.ACK.>": server.Singleton,
+	"gputap.v1.q.*.*": server.Streamed,
 }
 
-// readers authenticates the two users. Their passwords are valid as long as the server runs.
+// readers authenticates the users. Their passwords are valid as long as the server runs.
 type readers struct {
 	inside, outside string
-	file            string // "" until publish
+	file            string // "" until publish, and without a listener
 	account         atomic.Pointer[server.Account]
 }
 
@@ -74,10 +76,15 @@ func (r *readers) admit(s *server.Server) error {
 	return nil
 }
 
-// listen sets the address in the options. It returns nil if c has none.
+// listen sets the authentication in the options, and the address if c has one.
 func listen(options *server.Options, c config.Embedded) (*readers, error) {
-	if err := c.Validate(); err != nil || c.Listen == "" {
+	if err := c.Validate(); err != nil {
 		return nil, err
+	}
+	r := &readers{inside: rand.Text(), outside: rand.Text()}
+	options.CustomClientAuthentication = r
+	if c.Listen == "" {
+		return r, nil
 	}
 	address, err := c.Address()
 	if err != nil {
@@ -94,30 +101,34 @@ func listen(options *server.Options, c config.Embedded) (*readers, error) {
 			return nil, fmt.Errorf("embedded.listen_tls_cert, embedded.listen_tls_key: %w", err)
 		}
 	}
-	r := &readers{inside: rand.Text(), outside: rand.Text()}
-	options.CustomClientAuthentication = r
 	return r, nil
 }
 
-// Check authenticates every connection, including those through the pipe.
+// Check authenticates every connection, including those inside the process. Only those may be of the viewer.
 func (r *readers) Check(c server.ClientAuthentication) bool {
 	given := c.GetOpts()
-	switch given.Username {
-	case insider:
+	account := r.account.Load()
+	switch {
+	case given.Username == insider:
 		return same(given.Password, r.inside)
-	case reader:
-		account := r.account.Load()
-		if !same(given.Password, r.outside) || account == nil {
-			return false
-		}
-		c.RegisterUser(&server.User{Username: reader, Account: account, Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: slices.Collect(maps.Keys(requests))},
-			Subscribe: &server.SubjectPermission{Allow: []string{events, "_INBOX.>"}},
-		}})
-		return true
+	case account == nil:
+		return false
+	case given.Username == reader && !same(given.Password, r.outside):
+		return false
+	case given.Username == Viewer && !inside(c.RemoteAddress()):
+		return false
+	case given.Username != reader && given.Username != Viewer:
+		return false
 	}
-	return false
+	c.RegisterUser(&server.User{Username: given.Username, Account: account, Permissions: &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: slices.Collect(maps.Keys(requests))},
+		Subscribe: &server.SubjectPermission{Allow: []string{events, "_INBOX.>"}},
+	}})
+	return true
 }
+
+// inside reports whether a connection is one that Pipe or Connect made.
+func inside(from net.Addr) bool { return from != nil && from.Network() == "pipe" }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
@@ -159,7 +170,7 @@ func (r *readers) withdraw() {
 // Listening returns the address for readers, and the path of the file of mode 0600 with their credentials. Both are
 // empty without a listener.
 func (s *Server) Listening() (address, credentialFile string) {
-	if s.readers == nil {
+	if s.readers.file == "" {
 		return "", ""
 	}
 	return s.server.Addr().String(), s.readers.file

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/consumertest"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -19,7 +18,7 @@ func TestNewHasTheDefaultOptions(t *testing.T) {
 		{"New", ByName("leak").New(), 2},
 		{"NewUnlimited", ByName("leak").NewUnlimited(), 3},
 	} {
-		tracker := row.fold.(*leak.Tracker)
+		tracker := row.fold.(*Memory)
 		h := consumertest.Memory(t, "gpu-01")
 		keep := schema.KTime(config.DefaultLeakCommand().Leak.KeepEnded)
 		for i, at := range []schema.KTime{10, keep / 2, keep + 20} {

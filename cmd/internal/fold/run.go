@@ -50,9 +50,11 @@ func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js 
 	}
 	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: int(cfg.PullMaxBytes)}
 	c := consumer.New(opts, js, func() consumer.Stateful { return create() }, p.Log)
-	if err := p.Metrics.Register(c); err != nil {
+	service := questions(c, create().Name(), js.Conn(), p.Log)
+	if err := errors.Join(p.Metrics.Register(c), p.Metrics.Register(service)); err != nil {
 		return err
 	}
+	defer background(service.Run)()
 	readyWhen(p, c.Ready())
 	p.ReadyWhen(c.NotReadyReason)
 	defer p.Report(cfg.DisplayInterval, func(w io.Writer) {

@@ -15,16 +15,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/local"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
-	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
-	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
@@ -41,6 +40,7 @@ type Pipeline struct {
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
 	recorder  *recorder          // nil without Record
+	socket    *local.Listener    // nil without Listen
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
@@ -102,6 +102,9 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 func (p *Pipeline) addFolds(features []string) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
+		if m, ok := f.(*fold.Memory); ok {
+			f = m.Tracker // its coverage fold is needed without the feature memory too
+		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
 			p.folds = append(p.folds, f)
 		}
@@ -123,6 +126,9 @@ func (p *Pipeline) Start() {
 				p.log.Error("consumer failed", "err", err)
 			}
 		})
+	}
+	for _, service := range p.services() {
+		p.consumersEnded.Go(func() { service.Run(consuming) })
 	}
 	go func() {
 		defer close(p.producerEnded)
@@ -156,6 +162,9 @@ func (p *Pipeline) Drain() error {
 
 // Close stops everything and removes a temporary store. Call it once, with or without Drain before it.
 func (p *Pipeline) Close() {
+	if p.socket != nil {
+		p.socket.Close()
+	}
 	if p.stopProducer != nil {
 		p.stopProducer()
 		<-p.producerEnded
@@ -181,29 +190,24 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 }
 
 // Snapshot reads the folds. The process with the most live memory comes first.
-func (p *Pipeline) Snapshot() *Snapshot {
-	s := &Snapshot{
-		Time: time.Now().UTC(), Lost: p.Lost(), Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
-		byID: map[schema.ProcessID]*Process{},
+func (p *Pipeline) Snapshot() *answer.Snapshot {
+	s := answer.New(time.Now())
+	s.Lost = p.Lost()
+	for i, f := range p.folds {
+		s.Add(f, p.consumers[i])
 	}
+	s.Sort()
+	return s
+}
+
+// Largest returns the n largest live allocations.
+func (p *Pipeline) Largest(n int) []leak.Allocation {
 	for _, f := range p.folds {
-		switch f := f.(type) {
-		case *leak.Tracker:
-			s.addMemory(f.Report())
-		case *anomaly.Detector:
-			s.Alerts = append(s.Alerts, f.Alerts()...)
-		case *launch.Histogram:
-			s.addLaunches(f.Report())
-		case *bandwidth.Meter:
-			s.addCopies(f.Report())
-		case *coverage.Fold:
-			s.addHosts(f.Report())
+		if tracker, ok := f.(*leak.Tracker); ok {
+			return tracker.Top(n)
 		}
 	}
-	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
-	})
-	return s
+	return nil
 }
 
 // Lost returns by cause the events that the producer lost, and the batches that are missing or that no consumer could

@@ -74,7 +74,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 	raised, suppressed := 0.0, 0.0
 	for _, state := range states {
 		switch state := state.(type) {
-		case *leak.Tracker:
+		case *fold.Memory:
 			for _, p := range state.Report().Processes {
 				c.compareMemory(&p, c.expect(p.ID, p.Calls))
 			}

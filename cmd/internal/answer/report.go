@@ -1,4 +1,4 @@
-package pipeline
+package answer
 
 import (
 	"bufio"
@@ -23,18 +23,14 @@ const (
 	rule         = "────────────────────────────────────────────────────────────────────────"
 )
 
-// WriteReport prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its
-// cost depends on its own size, not on the number of live allocations.
-func (p *Pipeline) WriteReport(w io.Writer, s *Snapshot, rows int) error {
+// Write prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its cost
+// depends on its own size, not on the number of live allocations.
+func (s *Snapshot) Write(w io.Writer, largest []leak.Allocation) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
 	top := map[schema.ProcessID][]leak.Allocation{}
-	for _, f := range p.folds {
-		if tracker, ok := f.(*leak.Tracker); ok {
-			for _, a := range tracker.Top(rows) {
-				top[a.ID] = append(top[a.ID], a)
-			}
-		}
+	for _, a := range largest {
+		top[a.ID] = append(top[a.ID], a)
 	}
 	for i, q := range s.Processes {
 		if i == maxProcesses {

@@ -1,4 +1,4 @@
-package pipeline
+package answer
 
 import (
 	"time"
@@ -29,6 +29,7 @@ type Process struct {
 	UID                uint32            `json:"uid"`
 	Container          string            `json:"container"`
 	Host               string            `json:"host"`
+	Cluster            string            `json:"cluster"`
 	Ended              bool              `json:"ended"`
 	Evidence           string            `json:"evidence"`
 	LiveBytes          uint64            `json:"live_bytes"`
@@ -173,13 +174,18 @@ type Kernel struct {
 	NameSource string `json:"name_source"` // told, read or unknown
 }
 
-// Host is the last heartbeat of a host.
+// Host is a host with its last heartbeat.
 type Host struct {
-	Host      string        `json:"host"`
-	Linux     string        `json:"linux"`
-	Producer  string        `json:"producer"`
-	GPUs      []HostGPU     `json:"gpus"`
-	Libraries []HostLibrary `json:"libraries"`
+	Cluster       string            `json:"cluster"`
+	Host          string            `json:"host"`
+	Heard         *time.Time        `json:"heard"`      // when NATS stored its last batch
+	LastEvent     *time.Time        `json:"last_event"` // null before its first event
+	Linux         string            `json:"linux"`
+	Producer      string            `json:"producer"`
+	Lost          map[string]uint64 `json:"lost"`
+	LateProcesses int               `json:"late_processes"`
+	GPUs          []HostGPU         `json:"gpus"`
+	Libraries     []HostLibrary     `json:"libraries"`
 }
 
 // HostGPU is one GPU of a host.

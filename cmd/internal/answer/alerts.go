@@ -1,0 +1,18 @@
+package answer
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+// alertRows are the newest alerts first. An alert names no user: the filter takes its uid.
+func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
+	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
+		return !q.Process(a.Cluster, a.Host, "", a.UID, a.Comm, a.PID)
+	})
+	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	return cut(rows, q.Limit)
+}

@@ -1,0 +1,114 @@
+package answer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/gputap/gputap/consumer/query"
+)
+
+// Fleet asks the consumers of a bus and joins their replies.
+type Fleet struct{ client *query.Client }
+
+// NewFleet returns a Fleet that asks over a connection.
+func NewFleet(nc *nats.Conn) *Fleet { return &Fleet{query.NewClient(nc)} }
+
+// List is the answer to one question: items of a kind, and which shards they come from.
+type List[T any] struct {
+	Time time.Time `json:"time"`
+	Reach
+	Total int `json:"total"` // items of the shards that answered, before the limit
+	Items []T `json:"items"`
+}
+
+// More returns how many items the limit hides.
+func (l *List[T]) More() int { return l.Total - len(l.Items) }
+
+// Reach says which shards answered.
+type Reach struct {
+	Shards     int      `json:"shards"`
+	Answered   int      `json:"answered"`
+	Missing    []int    `json:"missing"`     // shards that lack the answer of a fold that runs
+	NotRunning []string `json:"not_running"` // folds that no instance runs
+
+	reasons []string
+}
+
+// Incomplete returns which shards are missing and why, or nil.
+func (r *Reach) Incomplete() error {
+	if len(r.Missing) == 0 {
+		return nil
+	}
+	if r.Answered == 0 && len(r.NotRunning) > 0 && len(r.reasons) == 1 {
+		return fmt.Errorf("no instance of gputap-%s answers; start one", r.NotRunning[0])
+	}
+	numbers := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Missing), " ", ", "), "[]")
+	err := fmt.Errorf("%d of %d shards answered; missing: %s", r.Answered, r.Shards, numbers)
+	if len(r.reasons) > 0 {
+		err = fmt.Errorf("%w (%s)", err, strings.Join(r.reasons, "; "))
+	}
+	return err
+}
+
+// add adds the shards that lack the answer of a fold. If no instance runs the fold, they are missing only if it is
+// the first one of the question.
+func (r *Reach) add(a *query.Answer, first bool) {
+	if len(a.Replies) == 0 && a.Unowned() {
+		r.NotRunning = append(r.NotRunning, a.Fold)
+		if !first {
+			return
+		}
+	}
+	for _, m := range a.Missing {
+		r.Missing = append(r.Missing, m.Shard)
+		reason := a.Fold + ": " + m.Reason
+		if !slices.Contains(r.reasons, reason) {
+			r.reasons = append(r.reasons, reason)
+		}
+	}
+	slices.Sort(r.Missing)
+	r.Missing = slices.Compact(r.Missing)
+	r.Answered = r.Shards - len(r.Missing)
+}
+
+// ask asks several folds at once, all shards of the newest generation.
+func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (
+	answers []*query.Answer, r Reach, err error,
+) {
+	topology, err := f.client.Topology(ctx)
+	if err != nil {
+		return nil, r, err
+	}
+	answers, errs := make([]*query.Answer, len(folds)), make([]error, len(folds))
+	var group sync.WaitGroup
+	for i, fold := range folds {
+		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, fold, topology.Numbers(), q) })
+	}
+	group.Wait()
+	r = Reach{Shards: topology.Shards, Answered: topology.Shards, Missing: []int{}, NotRunning: []string{}}
+	for i, a := range answers {
+		if errs[i] != nil {
+			return nil, r, errs[i]
+		}
+		r.add(a, i == 0)
+	}
+	return answers, r, nil
+}
+
+// rows asks one fold and decodes its rows.
+func rows[T any](ctx context.Context, f *Fleet, q query.Question, fold string) (
+	list []T, total int, r Reach, err error,
+) {
+	answers, r, err := f.ask(ctx, q, fold)
+	if err != nil {
+		return nil, 0, r, err
+	}
+	list, err = query.Rows[T](answers[0])
+	return list, answers[0].Total(), r, err
+}

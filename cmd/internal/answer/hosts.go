@@ -1,0 +1,90 @@
+package answer
+
+import (
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+// hostRow is one host, as the reader and the coverage fold know it.
+type hostRow struct {
+	Status consumer.HostStatus
+	Beat   coverage.Host // zero before the first heartbeat
+	Late   int           // processes that ran before gputap attached
+
+	Running   int    // processes
+	LiveBytes uint64 // of them
+}
+
+// hostRows joins the hosts of a reader with their last heartbeats, in the order of the reader. Without a tracker there
+// are no sums of processes.
+func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Question) (rows []hostRow) {
+	beats := map[snapshot.HostID]coverage.Host{}
+	for _, h := range f.Report() {
+		beats[snapshot.HostID{Cluster: h.Cluster, Host: h.Host}] = h
+	}
+	at := map[snapshot.HostID]int{}
+	for _, status := range r.Hosts() {
+		if !q.OfHost(status.Cluster, status.Host) {
+			continue
+		}
+		row := hostRow{Status: status, Beat: beats[snapshot.HostID{Cluster: status.Cluster, Host: status.Host}]}
+		for i := range row.Beat.Processes {
+			if row.Beat.Processes[i].Late {
+				row.Late++
+			}
+		}
+		if !q.Detail {
+			row.Beat.Processes = nil
+		}
+		at[snapshot.HostID{Cluster: status.Cluster, Host: status.Host}] = len(rows)
+		rows = append(rows, row)
+	}
+	if t == nil {
+		return rows
+	}
+	for _, p := range t.Report().Processes {
+		i, known := at[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]
+		if known && !p.Ended {
+			rows[i].Running++
+			rows[i].LiveBytes += p.LiveBytes
+		}
+	}
+	return rows
+}
+
+func (s *Snapshot) addHost(row *hostRow) {
+	h, beat := &row.Status, &row.Beat
+	host := Host{
+		Cluster: h.Cluster, Host: h.Host, Heard: known(h.Heard), LastEvent: known(h.LastEvent),
+		Linux: beat.Linux, Producer: beat.Producer, GPUs: []HostGPU{}, Libraries: []HostLibrary{},
+		Lost: map[string]uint64{}, LateProcesses: row.Late,
+	}
+	for cause, n := range h.Lost {
+		if n > 0 {
+			host.Lost[schema.Loss(cause).String()] = n
+		}
+	}
+	if h.Missing > 0 {
+		host.Lost["missing_batches"] = h.Missing
+	}
+	for _, g := range beat.GPUs {
+		host.GPUs = append(host.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
+	}
+	for _, l := range beat.Libraries {
+		host.Libraries = append(host.Libraries,
+			HostLibrary{l.Path, l.Attached, l.Stepped, list(l.Absent), list(l.Failed)})
+	}
+	s.Hosts = append(s.Hosts, host)
+	for _, c := range beat.Processes {
+		if p := s.byID[c.ID]; p != nil {
+			p.Unseen = Unseen{c.Asked, list(c.Outside), c.ExportTables}
+		}
+	}
+}
+
+// list replaces nil, which JSON would write as null.
+func list(s []string) []string { return append([]string{}, s...) }

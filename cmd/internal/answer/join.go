@@ -1,0 +1,90 @@
+package answer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
+)
+
+const unknown = "unknown"
+
+// New returns a Snapshot of nothing.
+func New(at time.Time) *Snapshot {
+	return &Snapshot{
+		Time: at.UTC(), Lost: map[string]uint64{}, Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
+		byID: map[schema.ProcessID]*Process{},
+	}
+}
+
+// Add joins the report of a fold, which a reader feeds. Coverage comes last: it only adds to processes that other folds
+// know.
+func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
+	switch f := fold.(type) {
+	case *leak.Tracker:
+		s.addMemory(f.Report())
+	case *anomaly.Detector:
+		s.Alerts = append(s.Alerts, f.Alerts()...)
+	case *launch.Histogram:
+		for _, q := range f.Report() {
+			s.addLaunches(&q)
+		}
+	case *bandwidth.Meter:
+		for _, q := range f.Report() {
+			s.addCopies(&q)
+		}
+	case *coverage.Fold:
+		for _, row := range hostRows(f, nil, reader, &query.Question{Detail: true}) {
+			s.addHost(&row)
+		}
+	}
+}
+
+// Sort puts the process with the most live memory first.
+func (s *Snapshot) Sort() {
+	slices.SortStableFunc(s.Processes, func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), a.Start.Compare(b.Start), cmp.Compare(a.PID, b.PID))
+	})
+}
+
+// process returns the process that all folds' reports about it are joined in.
+func (s *Snapshot) process(info *process.Info) *Process {
+	if p := s.byID[info.ID]; p != nil {
+		return p
+	}
+	p := &Process{
+		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
+		Cluster: info.ID.Cluster, Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{},
+		GPUs: map[string]*GPU{}, Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{},
+		id:   info.ID,
+		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
+		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
+	}
+	if info.Late {
+		p.Evidence = "late"
+	}
+	s.byID[info.ID] = p
+	s.Processes = append(s.Processes, p)
+	return p
+}
+
+// calls adds the calls. Records of exec and exit are not calls.
+func (p *Process) calls(list []process.Call) {
+	for i := range list {
+		c := &list[i]
+		if c.Op == schema.OpExit || c.Op == schema.OpExec {
+			continue
+		}
+		p.Calls[c.Symbol] = &Call{OK: c.OK, Failed: c.Failed, Errors: c.Errors, Recorded: c.Recorded}
+	}
+}

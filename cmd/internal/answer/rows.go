@@ -1,0 +1,127 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+// Words for Question.What. The comment of each names the folds that have such rows.
+const (
+	whatProcesses = "processes" // leak, launch, bandwidth: one row of the fold's report for each process
+	whatHosts     = "hosts"     // leak, which includes the coverage fold
+	whatKernels   = "kernels"   // launch: one row for each process and CUDA kernel
+	whatAlerts    = "alerts"    // anomaly, newest last
+	whatStatus    = "status"    // every fold: one row for the shard
+)
+
+// Part is one shard of the folds that answer together.
+type Part struct {
+	Reader     *consumer.Reader
+	Folds      []consumer.Fold
+	Checkpoint time.Time // when the last one was written; zero: the state is not saved
+}
+
+// Take copies the rows that a question asks for, between two batches.
+func (p *Part) Take(q *query.Question) (taken query.Taken, err error) {
+	p.Reader.Between(func(applied uint64, lastEvent time.Time) {
+		taken.Applied, taken.EventTime = applied, lastEvent
+		if q.What == whatStatus {
+			row := statusOf(p)
+			taken.Rows, taken.Total = each([]statusRow{row}), 1
+			return
+		}
+		for _, f := range p.Folds {
+			if taken.Rows, taken.Total = p.rows(f, q); taken.Rows != nil {
+				return
+			}
+		}
+		err = fmt.Errorf("%w: %q", query.ErrUnknown, q.What)
+	})
+	return taken, err
+}
+
+// rows returns nil if the fold does not have the rows.
+func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) {
+	switch f := fold.(type) {
+	case *leak.Tracker:
+		if q.What == whatProcesses {
+			return memoryRows(f, q)
+		}
+	case *coverage.Fold:
+		if q.What == whatHosts {
+			return cut(hostRows(f, p.tracker(), p.Reader, q), 0)
+		}
+	case *launch.Histogram:
+		switch q.What {
+		case whatProcesses:
+			return launchRows(f, q)
+		case whatKernels:
+			return kernelRows(f, q)
+		}
+	case *bandwidth.Meter:
+		if q.What == whatProcesses {
+			return copyRows(f, q)
+		}
+	case *anomaly.Detector:
+		if q.What == whatAlerts {
+			return alertRows(f, q)
+		}
+	}
+	return nil, 0
+}
+
+// tracker returns the tracker among the folds, or nil.
+func (p *Part) tracker() *leak.Tracker {
+	for _, f := range p.Folds {
+		if t, ok := f.(*leak.Tracker); ok {
+			return t
+		}
+	}
+	return nil
+}
+
+// selected keeps the rows whose process the question selects.
+func selected[T any](rows []T, q *query.Question, info func(*T) *process.Info) []T {
+	return slices.DeleteFunc(rows, func(row T) bool {
+		i := info(&row)
+		return !q.Process(i.ID.Cluster, i.ID.Host, i.User, i.UID, i.Comm, i.ID.PID)
+	})
+}
+
+// largest sorts rows by a measure, the largest first, and keeps the first limit of them; 0 keeps all.
+func largest[T any](rows []T, limit int, measure func(*T) uint64) (iter.Seq[any], int) {
+	slices.SortStableFunc(rows, func(a, b T) int { return cmp.Compare(measure(&b), measure(&a)) })
+	return cut(rows, limit)
+}
+
+// cut keeps the first limit rows; 0 keeps all. It also returns how many there were.
+func cut[T any](rows []T, limit int) (iter.Seq[any], int) {
+	total := len(rows)
+	if limit > 0 {
+		rows = rows[:min(limit, total)]
+	}
+	return each(rows), total
+}
+
+// each yields pointers to the rows.
+func each[T any](rows []T) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for i := range rows {
+			if !yield(&rows[i]) {
+				return
+			}
+		}
+	}
+}

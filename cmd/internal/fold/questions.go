@@ -1,0 +1,47 @@
+package fold
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+// questions returns the service that answers for the shards of a consumer.
+func questions(c *consumer.Consumer, name string, nc *nats.Conn, log *slog.Logger) *query.Service {
+	return query.NewService(query.Options{
+		Fold: name, Instance: c.Instance(), Version: app.Version(),
+		Shards: func() (list []query.Shard) {
+			for _, s := range c.Shards() {
+				part := &answer.Part{Reader: s.Reader, Folds: parts(s.Fold), Checkpoint: s.Checkpoint}
+				list = append(list, query.Shard{Number: s.Number, Epoch: s.Epoch, Take: part.Take})
+			}
+			return list
+		},
+	}, nc, log)
+}
+
+// parts returns the folds that a fold is made of.
+func parts(f consumer.Fold) []consumer.Fold {
+	if m, ok := f.(*Memory); ok {
+		return m.Parts()
+	}
+	return []consumer.Fold{f}
+}
+
+// background runs a service until stop is called.
+func background(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}

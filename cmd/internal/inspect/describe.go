@@ -1,0 +1,96 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+func describeCommand(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "describe", Short: "Show everything about one process",
+		Long: `Show everything that the consumers of a fleet, or a gputap run of this host, know about one process.`,
+		Example: `  gputap describe process gpu-1/4242 --nats.url nats://bus:4222
+  gputap describe process 4242`,
+	}
+	q := newQuestion(p, cmd)
+	process := &cobra.Command{
+		Use: "process [HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
+		Long: `Show memory, calls, threads, kernels and copies of one process, from gputap-leak, and from gputap-launch and
+gputap-bandwidth if they run. Without a host, all processes with the PID are shown. PIDs are reused: an ended process
+may have the PID of a running one.
+
+With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
+
+Exit status: 0 success; 1 there is no such process, or another error; 2 wrong flags; 4 a shard did not answer;
+5 NATS is unreachable; 6 privileges are missing.`,
+		Example: `  gputap describe process gpu-1/4242 --nats.url nats://bus:4222
+  gputap describe process 4242 -o json`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	process.Flags().StringVar(&q.Cluster, "cluster", "", "only this cluster")
+	format := addFormat(process, "text", "json")
+	process.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := q.parse(args[0]); err != nil {
+			return app.Usage(err)
+		}
+		if err := format.validate(); err != nil {
+			return err
+		}
+		return q.with(cmd.Context(), func(ctx context.Context, fleet *answer.Fleet) error {
+			return q.describe(ctx, fleet, args[0], format)
+		})
+	}
+	cmd.AddCommand(process)
+	return cmd
+}
+
+// parse sets the filter to a process: HOST/PID or PID.
+func (q *question) parse(name string) error {
+	host, number, named := strings.Cut(name, "/")
+	if !named {
+		host, number = "", name
+	}
+	pid, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || pid == 0 || named && host == "" {
+		return fmt.Errorf("process %q: not a process; use HOST/PID or PID", name)
+	}
+	q.Host, q.PID = host, uint32(pid)
+	return nil
+}
+
+func (q *question) describe(ctx context.Context, fleet *answer.Fleet, name string, format *format) error {
+	var list *answer.List[*answer.Process]
+	err := q.ask(ctx, func(ctx context.Context) (err error) {
+		list, err = fleet.Processes(ctx, query.Question{Filter: q.Filter, Detail: true})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	incomplete := list.Incomplete()
+	if len(list.Items) == 0 && incomplete == nil {
+		return fmt.Errorf("describe process %s: no consumer knows it; see gputap get processes", name)
+	}
+	processes.sort(list, func(a, b *process) int { return (*b).Start.Compare((*a).Start) }, 0)
+	err = format.write(q.p.Stdout, list, func(w io.Writer) {
+		for i, p := range list.Items {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			p.Describe(w, list.Time)
+		}
+	})
+	if err == nil && incomplete != nil {
+		err = app.Incomplete(incomplete)
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ianlancetaylor/demangle"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/schema"
+)
+
+// event is one CUDA call as gputap tail prints it. Keys that a kind lacks are left out.
+type event struct {
+	Time      time.Time `json:"time"` // entry of the call, wall clock of the host
+	Cluster   string    `json:"cluster"`
+	Host      string    `json:"host"`
+	PID       uint32    `json:"pid"`
+	TID       uint32    `json:"tid"`
+	Comm      string    `json:"comm"` // of the process
+	Kind      string    `json:"kind"`
+	Symbol    string    `json:"symbol"`
+	Class     string    `json:"class,omitempty"`
+	Direction string    `json:"direction,omitempty"`
+	GPU       string    `json:"gpu"`    // UUID; "" if unknown
+	Result    uint32    `json:"result"` // CUresult; 0 for launches
+	Bytes     uint64    `json:"bytes,omitempty"`
+	Address   string    `json:"address,omitempty"`
+	Seconds   float64   `json:"seconds,omitempty"` // in the call; launches have none
+	Kernel    string    `json:"kernel,omitempty"`
+	Grid      []uint32  `json:"grid,omitempty"`
+	Block     []uint32  `json:"block,omitempty"`
+}
+
+// eventOf reads event i of a batch. A column that the kind lacks reads as 0.
+func eventOf(b *schema.Batch, i int) event {
+	thread := &b.Threads[b.Thread().At(i)]
+	e := event{
+		Time: b.Wall(schema.KTime(b.Time().At(i))), Cluster: b.Cluster, Host: b.Host, Kind: b.Kind.String(),
+		PID: b.Processes[thread.Process].PID, TID: thread.TID, Comm: b.Processes[thread.Process].Comm,
+		Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i), Seconds: float64(b.Duration().At(i)) / 1e9,
+	}
+	if gpu := b.GPU().At(i); gpu != 0 {
+		e.GPU = b.GPUs[gpu-1].UUID
+	}
+	call := b.Call().At(i)
+	if b.Kind == schema.KindLaunch {
+		shape := &b.Shapes[b.Shape().At(i)]
+		call = uint64(shape.Call)
+		e.Kernel = cmp.Or(demangle.Filter(b.Funcs[shape.Func].Name, demangle.MaxLength(10)), "unknown")
+		e.Grid, e.Block = shape.Grid[:], shape.Block[:]
+	} else if ptr := b.Ptr().At(i); ptr != 0 {
+		e.Address = fmt.Sprintf("%#x", ptr)
+	}
+	c := &b.Calls[call]
+	e.Symbol, e.Class, e.Direction = c.Symbol, c.Class.String(), c.Direction.String()
+	return e
+}
+
+// line formats an event for a person.
+func (e *event) line() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm, e.Symbol)
+	for _, word := range []string{e.Class, e.Direction} {
+		if word != "" {
+			out.WriteString("  " + word)
+		}
+	}
+	if e.Bytes > 0 {
+		out.WriteString("  " + app.Bytes(e.Bytes))
+	}
+	if e.Address != "" {
+		out.WriteString("  at " + e.Address)
+	}
+	if e.Kernel != "" {
+		fmt.Fprintf(&out, "  %s <<<%s, %s>>>", app.Shorten(e.Kernel, 60), dimensions(e.Grid), dimensions(e.Block))
+	}
+	if e.GPU != "" {
+		fmt.Fprintf(&out, "  %.12s", e.GPU)
+	}
+	if e.Seconds > 0 {
+		fmt.Fprintf(&out, "  %s", time.Duration(e.Seconds*1e9))
+	}
+	if e.Result != 0 {
+		fmt.Fprintf(&out, "  failed: CUresult %d", e.Result)
+	}
+	return strings.Map(func(r rune) rune { // a program may have any name
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, out.String())
+}
+
+func dimensions(d []uint32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"), "[]")
+}

@@ -1,0 +1,212 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+const defaultLimit = 50
+
+// listing is the flags of one command below gputap get.
+type listing struct {
+	*question
+	limit  int
+	sort   string
+	format *format
+	watch  time.Duration
+}
+
+func getCommand(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "List processes, hosts, GPUs, kernels, copies or alerts of a fleet",
+		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. A table shows the largest
+50 items; --limit 0 shows all.
+
+With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
+
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 NATS is unreachable;
+6 privileges are missing.`,
+		Example: `  gputap get processes --nats.url nats://bus:4222            # who holds memory
+  gputap get processes --host 'gpu-1*' --user ann -o wide
+  gputap get hosts --sort heard                               # the host that was silent for longest comes first
+  gputap get kernels --comm python3 --limit 10
+  gputap get gpus -o json
+  gputap get processes --watch`,
+	}
+	q := newQuestion(p, cmd)
+	q.addFilters(cmd)
+	add(q, cmd, processes)
+	add(q, cmd, hosts)
+	add(q, cmd, gpus)
+	add(q, cmd, kernels)
+	add(q, cmd, copies)
+	add(q, cmd, alerts)
+	return cmd
+}
+
+// resource is one kind of items.
+type resource[T any] struct {
+	name, short string
+	columns     []column[T]
+	orders      []order[T] // the first is the default: the order in which shards answer
+	ask         func(*answer.Fleet, context.Context, query.Question) (*answer.List[T], error)
+	detail      bool // JSON needs a question with detail
+	tie         func(a, b *T) int
+}
+
+// column is one column of a table. The cell may depend on the time of the answer.
+type column[T any] struct {
+	title string
+	wide  bool // shown by -o wide only
+	cell  func(item *T, now time.Time) any
+}
+
+type order[T any] struct {
+	name    string
+	compare func(a, b *T) int
+}
+
+func add[T any](q *question, to *cobra.Command, r resource[T]) {
+	l := &listing{question: q}
+	var sorts []string
+	for _, o := range r.orders {
+		sorts = append(sorts, o.name)
+	}
+	cmd := &cobra.Command{
+		Use: r.name, Short: r.short, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error { return get(cmd.Context(), l, r) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&l.limit, "limit", defaultLimit, "most items to show; 0: all")
+	flags.StringVar(&l.sort, "sort", sorts[0], "order of the items: "+strings.Join(sorts, ", "))
+	l.format = addFormat(cmd, "table", "wide", "json")
+	flags.DurationVar(&l.watch, "watch", 0, "ask again after this time, until a signal arrives")
+	flags.Lookup("watch").NoOptDefVal = "2s"
+	complete(cmd, "sort", sorts...)
+	to.AddCommand(cmd)
+}
+
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// get asks once, or again and again with --watch.
+func get[T any](ctx context.Context, l *listing, r resource[T]) error {
+	by := slices.IndexFunc(r.orders, func(o order[T]) bool { return o.name == l.sort })
+	switch {
+	case by < 0:
+		return app.Usage(fmt.Errorf("--sort %q: unknown order; see gputap get %s --help", l.sort, r.name))
+	case l.format.validate() != nil:
+		return l.format.validate()
+	case l.limit < 0 || l.watch < 0:
+		return app.Usage(fmt.Errorf("--limit %d, --watch %s: use 0 or more", l.limit, l.watch))
+	}
+	q := query.Question{Filter: l.Filter, Detail: r.detail && l.format.json()}
+	if by == 0 {
+		q.Limit = l.limit // shards send their largest items alone
+	}
+	return l.with(ctx, func(ctx context.Context, fleet *answer.Fleet) error {
+		return repeat(ctx, l.watch, func(again bool) error {
+			var list *answer.List[T]
+			err := l.ask(ctx, func(ctx context.Context) (err error) {
+				list, err = r.ask(fleet, ctx, q)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			r.sort(list, r.orders[by].compare, l.limit)
+			if again && !l.format.json() {
+				fmt.Fprintln(l.p.Stdout)
+			}
+			return l.show(list, func(w io.Writer) {
+				if len(list.Items) == 0 {
+					fmt.Fprintln(l.p.Stderr, "no", r.name)
+					return
+				}
+				r.table(list, l.format.name == "wide").Write(w)
+			})
+		})
+	})
+}
+
+// show writes a list, and returns an error that names missing shards.
+func (l *listing) show(list interface {
+	Incomplete() error
+	More() int
+}, table func(io.Writer)) error {
+	if err := l.format.write(l.p.Stdout, list, table); err != nil {
+		return err
+	}
+	if more := list.More(); more > 0 && !l.format.json() {
+		fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)
+	}
+	if err := list.Incomplete(); err != nil {
+		return app.Incomplete(err)
+	}
+	return nil
+}
+
+// repeat calls do once, or with an interval until ctx ends. An incomplete answer does not end a watch.
+func repeat(ctx context.Context, interval time.Duration, do func(again bool) error) error {
+	err := do(false)
+	if interval == 0 {
+		return err
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for err == nil || app.ExitCode(err) == 4 {
+		select {
+		case <-tick.C:
+			err = do(true)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return err
+}
+
+// sort orders the items and cuts them. Equal items have one order.
+func (r *resource[T]) sort(list *answer.List[T], compare func(a, b *T) int, limit int) {
+	slices.SortStableFunc(list.Items, func(a, b T) int {
+		if c := compare(&a, &b); c != 0 {
+			return c
+		}
+		return r.tie(&a, &b)
+	})
+	if limit > 0 {
+		list.Items = list.Items[:min(limit, len(list.Items))]
+	}
+}
+
+func (r *resource[T]) table(list *answer.List[T], wide bool) *app.Table {
+	var titles []string
+	for _, c := range r.columns {
+		if wide || !c.wide {
+			titles = append(titles, c.title)
+		}
+	}
+	t := app.NewTable(titles...)
+	for i := range list.Items {
+		var cells []any
+		for _, c := range r.columns {
+			if wide || !c.wide {
+				cells = append(cells, c.cell(&list.Items[i], list.Time))
+			}
+		}
+		t.Row(cells...)
+	}
+	return t
+}

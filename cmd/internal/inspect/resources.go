@@ -1,0 +1,233 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/anomaly"
+)
+
+// most orders by a measure, the largest first.
+func most[T any](measure func(*T) uint64) func(a, b *T) int {
+	return func(a, b *T) int { return cmp.Compare(measure(b), measure(a)) }
+}
+
+// least orders by a measure, the smallest first.
+func least[T any, M cmp.Ordered](measure func(*T) M) func(a, b *T) int {
+	return func(a, b *T) int { return cmp.Compare(measure(a), measure(b)) }
+}
+
+type process = *answer.Process
+
+var processes = resource[process]{
+	name: "processes", short: "Processes by GPU memory: who holds it", detail: true,
+	ask: (*answer.Fleet).Processes,
+	columns: []column[process]{
+		{"CLUSTER", true, func(p *process, _ time.Time) any { return (*p).Cluster }},
+		{"HOST", false, func(p *process, _ time.Time) any { return (*p).Host }},
+		{"PID", false, func(p *process, _ time.Time) any { return (*p).PID }},
+		{"USER", false, func(p *process, _ time.Time) any { return user((*p).User, (*p).UID) }},
+		{"COMMAND", false, func(p *process, _ time.Time) any { return (*p).Comm }},
+		{"STATE", false, func(p *process, _ time.Time) any { return state(*p) }},
+		{"LIVE", false, func(p *process, _ time.Time) any { return app.Amount((*p).LiveBytes) }},
+		{"PEAK", false, func(p *process, _ time.Time) any { return app.Amount((*p).PeakBytes) }},
+		{"UNFREED", false, func(p *process, _ time.Time) any { return app.Amount((*p).UnfreedBytes) }},
+		{"ALLOCATIONS", true, func(p *process, _ time.Time) any { return (*p).LiveAllocations }},
+		{"GPUS", true, func(p *process, _ time.Time) any { return busyGPUs(*p) }},
+		{"EVIDENCE", true, func(p *process, _ time.Time) any { return (*p).Evidence }},
+		{"STARTED", true, func(p *process, now time.Time) any { return age(&(*p).Start, now) }},
+		{"CONTAINER", true, func(p *process, _ time.Time) any { return fmt.Sprintf("%.12s", (*p).Container) }},
+		{"UNIT", true, func(p *process, _ time.Time) any { return (*p).Unit }},
+	},
+	orders: []order[process]{
+		{"live", func(a, b *process) int {
+			return cmp.Or(cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
+				cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
+		}},
+		{"peak", most(func(p *process) uint64 { return (*p).PeakBytes })},
+		{"unfreed", most(func(p *process) uint64 { return (*p).UnfreedBytes })},
+		{"allocations", most(func(p *process) uint64 { return (*p).LiveAllocations })},
+		{"host", least(func(p *process) string { return (*p).Host })},
+		{"started", most(func(p *process) uint64 { return uint64((*p).Start.UnixNano()) })},
+	},
+	tie: func(a, b *process) int {
+		return cmp.Or(named((*a).Cluster, (*a).Host, (*b).Cluster, (*b).Host), cmp.Compare((*a).PID, (*b).PID),
+			(*a).Start.Compare((*b).Start))
+	},
+}
+
+// state is running or ended, with a mark if not all of its calls were seen.
+func state(p process) string {
+	s := "running"
+	if p.Ended {
+		s = "ended"
+	}
+	if p.Evidence != "complete" {
+		s += "," + p.Evidence
+	}
+	return s
+}
+
+// busyGPUs counts the GPUs on which a process holds memory.
+func busyGPUs(p process) (n int) {
+	for _, g := range p.GPUs {
+		if g.LiveBytes > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+var hosts = resource[answer.FleetHost]{
+	name: "hosts", short: "Hosts, and when they were last heard of", ask: (*answer.Fleet).Hosts,
+	columns: []column[answer.FleetHost]{
+		{"CLUSTER", true, func(h *answer.FleetHost, _ time.Time) any { return h.Cluster }},
+		{"HOST", false, func(h *answer.FleetHost, _ time.Time) any { return h.Host.Host }},
+		{"HEARD", false, func(h *answer.FleetHost, now time.Time) any { return age(h.Heard, now) }},
+		{"GPUS", false, func(h *answer.FleetHost, _ time.Time) any { return len(h.GPUs) }},
+		{"PROCESSES", false, func(h *answer.FleetHost, _ time.Time) any { return h.Processes }},
+		{"LIVE", false, func(h *answer.FleetHost, _ time.Time) any { return app.Amount(h.LiveBytes) }},
+		{"LOST", false, func(h *answer.FleetHost, _ time.Time) any { return lost(h) }},
+		{"PRODUCER", false, func(h *answer.FleetHost, _ time.Time) any { return h.Producer }},
+		{"LINUX", true, func(h *answer.FleetHost, _ time.Time) any { return h.Linux }},
+		{"LATE", true, func(h *answer.FleetHost, _ time.Time) any { return h.LateProcesses }},
+		{"LAST EVENT", true, func(h *answer.FleetHost, now time.Time) any { return age(h.LastEvent, now) }},
+		{"LIBRARIES", true, func(h *answer.FleetHost, _ time.Time) any { return len(h.Libraries) }},
+	},
+	orders: []order[answer.FleetHost]{
+		{"host", func(a, b *answer.FleetHost) int { return 0 }},
+		{"heard", func(a, b *answer.FleetHost) int { return moment(a.Heard).Compare(moment(b.Heard)) }},
+		{"live", most(func(h *answer.FleetHost) uint64 { return h.LiveBytes })},
+		{"lost", most(lost)},
+	},
+	tie: func(a, b *answer.FleetHost) int { return named(a.Cluster, a.Host.Host, b.Cluster, b.Host.Host) },
+}
+
+// lost sums events and batches that were lost: it only says whether something was.
+func lost(h *answer.FleetHost) (n uint64) {
+	for _, lost := range h.Lost {
+		n += lost
+	}
+	return n
+}
+
+var gpus = resource[answer.FleetGPU]{
+	name: "gpus", short: "GPUs by the live memory of their processes", ask: (*answer.Fleet).GPUs,
+	columns: []column[answer.FleetGPU]{
+		{"CLUSTER", true, func(g *answer.FleetGPU, _ time.Time) any { return g.Cluster }},
+		{"HOST", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Host }},
+		{"GPU", false, func(g *answer.FleetGPU, _ time.Time) any { return fmt.Sprintf("%.12s", g.UUID) }},
+		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Name }},
+		{"PROCESSES", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Processes }},
+		{"LIVE", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(g.LiveBytes) }},
+		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, usedBytes) }},
+		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, totalBytes) }},
+		{"ASKED", true, func(g *answer.FleetGPU, now time.Time) any {
+			if g.Info == nil {
+				return "-"
+			}
+			return age(&g.Info.Time, now)
+		}},
+		{"BUS", true, func(g *answer.FleetGPU, _ time.Time) any { return g.Bus }},
+		{"UUID", true, func(g *answer.FleetGPU, _ time.Time) any { return g.UUID }},
+	},
+	orders: []order[answer.FleetGPU]{
+		{"live", most(func(g *answer.FleetGPU) uint64 { return g.LiveBytes })},
+		{"host", least(func(g *answer.FleetGPU) string { return g.Host })},
+	},
+	tie: func(a, b *answer.FleetGPU) int {
+		return cmp.Or(named(a.Cluster, a.Host, b.Cluster, b.Host), cmp.Compare(a.UUID, b.UUID))
+	},
+}
+
+// told is a figure that the driver told a process of the GPU last; "-" if no process asked.
+func told(g *answer.FleetGPU, figure func(*answer.MemoryInfo) uint64) any {
+	if g.Info == nil {
+		return "-"
+	}
+	return app.Amount(figure(g.Info))
+}
+
+func usedBytes(i *answer.MemoryInfo) uint64  { return i.UsedBytes }
+func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
+
+var kernels = resource[answer.FleetKernel]{
+	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,
+	columns: []column[answer.FleetKernel]{
+		{"CLUSTER", true, func(k *answer.FleetKernel, _ time.Time) any { return k.Cluster }},
+		{"HOST", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Host }},
+		{"PID", false, func(k *answer.FleetKernel, _ time.Time) any { return k.PID }},
+		{"COMMAND", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Comm }},
+		{"LAUNCHES", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Launches }},
+		{"FROM GRAPHS", true, func(k *answer.FleetKernel, _ time.Time) any { return k.FromGraphs }},
+		{"NAME SOURCE", true, func(k *answer.FleetKernel, _ time.Time) any { return k.NameSource }},
+		{"KERNEL", false, func(k *answer.FleetKernel, _ time.Time) any { return app.Shorten(k.Name, 60) }},
+	},
+	orders: []order[answer.FleetKernel]{
+		{"launches", most(func(k *answer.FleetKernel) uint64 { return k.Launches })},
+		{"host", least(func(k *answer.FleetKernel) string { return k.Host })},
+		{"kernel", least(func(k *answer.FleetKernel) string { return k.Name })},
+	},
+	tie: func(a, b *answer.FleetKernel) int {
+		return cmp.Or(ofWho(&a.Who, &b.Who), strings.Compare(a.Name, b.Name))
+	},
+}
+
+var copies = resource[answer.FleetCopy]{
+	name: "copies", short: "Copies and sets by process and direction", ask: (*answer.Fleet).Copies,
+	columns: []column[answer.FleetCopy]{
+		{"CLUSTER", true, func(c *answer.FleetCopy, _ time.Time) any { return c.Cluster }},
+		{"HOST", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Host }},
+		{"PID", false, func(c *answer.FleetCopy, _ time.Time) any { return c.PID }},
+		{"COMMAND", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Comm }},
+		{"DIRECTION", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Direction }},
+		{"CALLS", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Calls }},
+		{"BYTES", false, func(c *answer.FleetCopy, _ time.Time) any { return app.Amount(c.Bytes) }},
+		{"SYNC RATE", false, func(c *answer.FleetCopy, _ time.Time) any { return rate(c) }},
+		{"ASYNC CALLS", true, func(c *answer.FleetCopy, _ time.Time) any { return c.AsyncCalls }},
+		{"ASYNC BYTES", true, func(c *answer.FleetCopy, _ time.Time) any { return app.Amount(c.AsyncBytes) }},
+	},
+	orders: []order[answer.FleetCopy]{
+		{"bytes", most(func(c *answer.FleetCopy) uint64 { return c.Bytes })},
+		{"calls", most(func(c *answer.FleetCopy) uint64 { return c.Calls })},
+		{"host", least(func(c *answer.FleetCopy) string { return c.Host })},
+	},
+	tie: func(a, b *answer.FleetCopy) int {
+		return cmp.Or(ofWho(&a.Who, &b.Who), strings.Compare(a.Direction, b.Direction))
+	},
+}
+
+// rate is the throughput of synchronous copies. The duration of an asynchronous copy is unknown.
+func rate(c *answer.FleetCopy) string {
+	if c.BusySeconds == 0 {
+		return "-"
+	}
+	return app.Bytes(uint64(float64(c.Bytes-c.AsyncBytes)/c.BusySeconds)) + "/s"
+}
+
+var alerts = resource[anomaly.Alert]{
+	name: "alerts", short: "The newest alerts", ask: (*answer.Fleet).Alerts,
+	columns: []column[anomaly.Alert]{
+		{"CLUSTER", true, func(a *anomaly.Alert, _ time.Time) any { return a.Cluster }},
+		{"AGE", false, func(a *anomaly.Alert, now time.Time) any { return age(&a.Time, now) }},
+		{"SEVERITY", false, func(a *anomaly.Alert, _ time.Time) any { return a.Severity }},
+		{"RULE", false, func(a *anomaly.Alert, _ time.Time) any { return a.Rule }},
+		{"HOST", false, func(a *anomaly.Alert, _ time.Time) any { return a.Host }},
+		{"PID", false, func(a *anomaly.Alert, _ time.Time) any { return a.PID }},
+		{"COMMAND", false, func(a *anomaly.Alert, _ time.Time) any { return a.Comm }},
+		{"TIME", true, func(a *anomaly.Alert, _ time.Time) any { return a.Time.UTC().Format(time.RFC3339) }},
+		{"MESSAGE", false, func(a *anomaly.Alert, _ time.Time) any { return a.Message }},
+	},
+	orders: []order[anomaly.Alert]{
+		{"time", func(a, b *anomaly.Alert) int { return b.Time.Compare(a.Time) }},
+		{"host", least(func(a *anomaly.Alert) string { return a.Host })},
+		{"rule", least(func(a *anomaly.Alert) string { return a.Rule })},
+	},
+	tie: func(a, b *anomaly.Alert) int {
+		return cmp.Or(named(a.Cluster, a.Host, b.Cluster, b.Host), b.Time.Compare(a.Time), cmp.Compare(a.PID, b.PID))
+	},
+}

@@ -1,0 +1,112 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+)
+
+func statusCommand(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Is the pipeline healthy: hosts, losses, shards, checkpoints and alerts in ten lines",
+		Long: `Ask all folds how they are doing. Unhealthy are: a host that was silent for 30 s, a shard that no instance answers
+for or that lags by 1,000 messages, a checkpoint older than 5 minutes, and a fleet without gputap-leak. Losses and
+alerts are shown; they do not change the verdict, because they stay after their cause is gone.
+
+With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
+
+Exit status: 0 healthy; 1 an error; 2 wrong flags; 3 unhealthy; 5 NATS is unreachable; 6 privileges are missing.`,
+		Example: `  gputap status --nats.url nats://bus:4222
+  gputap status -o json | python3 -m json.tool`,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	q := newQuestion(p, cmd)
+	format := addFormat(cmd, "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := format.validate(); err != nil {
+			return err
+		}
+		return q.with(cmd.Context(), func(ctx context.Context, fleet *answer.Fleet) error {
+			var s *answer.Status
+			err := q.ask(ctx, func(ctx context.Context) (err error) {
+				s, err = fleet.Status(ctx)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := format.write(p.Stdout, s, func(w io.Writer) { writeStatus(w, s) }); err != nil {
+				return err
+			}
+			if !s.Healthy {
+				return app.Findings(errors.New("unhealthy: " + strings.Join(s.Problems, "; ")))
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+const maxNamed = 3 // silent hosts in the text
+
+func writeStatus(w io.Writer, s *answer.Status) {
+	line := func(title, format string, args ...any) {
+		fmt.Fprintf(w, "%-10s "+format+"\n", append([]any{title}, args...)...)
+	}
+	if s.Folds[0].Running() { // leak, which knows the hosts
+		line("hosts", "%d of %d heard in the last 30 s%s", s.Hosts.Heard, s.Hosts.Known, silentText(s))
+		line("lost", "%s", answer.LostText(s.Lost))
+	} else {
+		line("hosts", "unknown without gputap-leak")
+	}
+	for i := range s.Folds {
+		f := &s.Folds[i]
+		if !f.Running() {
+			line(f.Fold, "not running")
+			continue
+		}
+		text := fmt.Sprintf("%d of %d shards answer, from %s; lag %s", f.Answered, f.Shards,
+			app.Plural(uint64(f.Instances), "instance", "instances"), app.Plural(f.Lag, "message", "messages"))
+		if f.Checkpoint != nil {
+			text += "; oldest checkpoint " + age(f.Checkpoint, s.Time)
+		}
+		if f.Invalid > 0 {
+			text += fmt.Sprintf("; %d batches unusable", f.Invalid)
+		}
+		line(f.Fold, "%s", text)
+		if err := f.Incomplete(); err != nil {
+			line("", "%v", err)
+		}
+	}
+	alerts := fmt.Sprintf("%d in the last hour", s.Alerts.Recent)
+	if a := s.Alerts.Newest; a != nil {
+		alerts += fmt.Sprintf("; newest %s ago: %s on %s", age(&a.Time, s.Time), a.Rule, a.Host)
+	}
+	line("alerts", "%s", alerts)
+	if s.Healthy {
+		line("verdict", "healthy")
+	}
+}
+
+func silentText(s *answer.Status) string {
+	if len(s.Hosts.Silent) == 0 {
+		return ""
+	}
+	var names []string
+	for i := range s.Hosts.Silent[:min(maxNamed, len(s.Hosts.Silent))] {
+		h := &s.Hosts.Silent[i]
+		names = append(names, fmt.Sprintf("%s (%s)", h.Host, age(&h.Heard, s.Time)))
+	}
+	if more := len(s.Hosts.Silent) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return "; silent: " + strings.Join(names, ", ")
+}
