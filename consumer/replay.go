@@ -27,8 +27,8 @@ func NewReplay(shard int, fold Stateful, whole bool, log *slog.Logger) *Replay {
 	return p
 }
 
-// RestoreCheckpoint loads a checkpoint of the shard, before the first Apply. If hosts is not nil, it loads only the hosts
-// that hosts accepts, and nothing that belongs to no host.
+// RestoreCheckpoint loads a checkpoint of the shard, before the first Apply. If hosts is not nil, it loads only the
+// hosts that hosts accepts, and nothing that belongs to no host.
 func (p *Replay) RestoreCheckpoint(state []byte, hosts func(cluster, host string) bool) error {
 	err := p.reader.restore(state, p.fold, hosts)
 	p.reader.start.truncated = p.reader.start.truncated || !p.whole
@@ -121,7 +121,7 @@ func (p *Replay) Sections(yield func(recording.Section) error) error {
 	return nil
 }
 
-// split returns what the reader knows of each host. What belongs to no host is under the zero hostID.
+// split returns a reader for each host, with the state of that host. The zero hostID has the values without a host.
 func (r *Reader) split() map[hostID]*Reader {
 	readers := map[hostID]*Reader{}
 	of := func(id hostID) *Reader {

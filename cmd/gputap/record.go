@@ -167,13 +167,18 @@ func writeRecorded(to io.Writer, s *record.Stats) {
 	if path == "" {
 		path = "standard output"
 	}
-	writeLine(to, "%s: %s, %s with %s of %s", path, app.Bytes(uint64(s.Bytes)), app.Plural(s.Messages, "message", "messages"),
-		app.Plural(s.Events, "event", "events"), app.Plural(uint64(s.Shards), "shard", "shards"))
+	writeLine(to, "%s: %s, %s with %s of %s", path, app.Bytes(uint64(s.Bytes)),
+		app.Plural(s.Messages, "message", "messages"), app.Plural(s.Events, "event", "events"),
+		app.Plural(uint64(s.Shards), "shard", "shards"))
 	if s.Files > 1 {
 		writeLine(to, "%d files, of which this is the last", s.Files)
 	}
 	if s.Messages > 0 {
 		writeLine(to, "%s to %s", timestamp(s.First), timestamp(s.Last))
+	}
+	if s.Incomplete > 0 && !s.Continued {
+		writeLine(to, "the live allocations at the beginning are incomplete in %s: see gputap record inspect",
+			app.Plural(uint64(s.Incomplete), "shard", "shards"))
 	}
 	if s.Behind {
 		writeLine(to, "not all stored messages are recorded; run the same command again to continue")

@@ -133,7 +133,7 @@ func TestRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestRecordOptions checks what the flags mean.
+// TestRecordOptions checks the meaning of the flags.
 func TestRecordOptions(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -147,7 +147,8 @@ func TestRecordOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := record.Options{
-		Path: "x", MaxFileBytes: 5, Since: now.Add(-90 * time.Minute), Until: time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC),
+		Path: "x", MaxFileBytes: 5, Since: now.Add(-90 * time.Minute),
+		Until:     time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC),
 		Selection: recording.Selection{Cluster: "c", Host: "h", Kinds: []schema.Kind{schema.KindHost, schema.KindCopy}},
 	}
 	o.Until = o.Until.UTC()

@@ -34,10 +34,13 @@ func rootCommand() *cobra.Command {
 	return c
 }
 
-// leaves returns the commands that have no commands of their own.
+// leaves returns the commands that have no commands of their own, and those that do something by themselves.
 func leaves(c *cobra.Command) (list []*cobra.Command) {
 	if !c.HasSubCommands() {
 		return []*cobra.Command{c}
+	}
+	if c.Flags().HasFlags() {
+		list = append(list, c)
 	}
 	for _, below := range c.Commands() {
 		list = append(list, leaves(below)...)
@@ -127,7 +130,7 @@ func TestUnknownVariablesAreErrors(t *testing.T) {
 		}
 	}
 	t.Setenv("GPUTAP_LEAK__PORT", "tcp://10.0.0.1:80")
-	lines := []string{"run", "doctor", "simulate", "stream init", "stream info", "stream dlq", "stream rm"}
+	lines := []string{"run", "doctor", "simulate", "record -o x", "stream init", "stream info", "stream dlq", "stream rm"}
 	for _, c := range configured() {
 		lines = append(lines, "config print "+c.name)
 	}
@@ -252,7 +255,7 @@ var (
 	// verbs follow the noun.
 	verbs = []string{
 		"streams", "watches", "attached", "attaches", "runs", "can", "needs", "sees", "has", "is", "and", "does", "in",
-		"to", "tracks", "finds", "saw", "simulation", "probes", "uses", "did", "cannot",
+		"to", "tracks", "finds", "saw", "simulation", "recording", "probes", "uses", "did", "cannot",
 	}
 )
 

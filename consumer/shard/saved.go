@@ -22,7 +22,7 @@ type SavedState struct {
 	State    []byte
 	Sequence uint64
 	Created  time.Time // of that stream; zero if the state was inherited and nothing was read since
-	Epoch    uint64 // number of claims of the shard so far
+	Epoch    uint64    // number of claims of the shard so far
 	Written  time.Time
 }
 

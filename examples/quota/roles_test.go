@@ -104,8 +104,8 @@ func serve(t *testing.T, file string) *secured {
 		"TLS_CA": b.ours.file} {
 		t.Setenv("GPUTAP_"+name, value)
 	}
-	for _, name := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "RECORDER", "READER_CLUSTER", "READER_KIND",
-		"GPU_1", "GPU_2"} {
+	for _, name := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "RECORDER",
+		"READER_CLUSTER", "READER_KIND", "GPU_1", "GPU_2"} {
 		pair, err := nkeys.CreateUser()
 		check(t, err)
 		public, err := pair.PublicKey()

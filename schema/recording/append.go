@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recorded is what a file held when Append opened it.
+// Recorded describes the contents of a file when Append opened it.
 type Recorded struct {
 	Selection Selection
 	Streams   []Stream // in the order of the file; none: nothing is recorded yet
@@ -18,8 +18,8 @@ type Recorded struct {
 }
 
 // Append opens a recording to append to it, or creates it, and locks it. It refuses a file that is not a recording. It
-// removes an incomplete end. If the file has neither streams nor messages, Append removes everything: only a part of its
-// beginning was written.
+// removes an incomplete end. If the file has neither streams nor messages, Append removes everything: only a part of
+// its beginning was written.
 func Append(path string) (*Writer, *Recorded, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -35,8 +35,8 @@ func Append(path string) (*Writer, *Recorded, error) {
 
 func appendTo(file *os.File, path string) (*Writer, *Recorded, error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, nil, fmt.Errorf("lock the recording %s: another program writes it: stop that one, or choose another "+
-			"file", path)
+		return nil, nil, fmt.Errorf("lock the recording %s: another program writes it: stop that one, or choose "+
+			"another file", path)
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *Writer) scan(file *os.File) (found *Recorded, end int64, err error) {
 	return found, end, nil
 }
 
-// add adds a block to what the file holds.
+// add adds a block to the description.
 func (f *Recorded) add(b *Block) {
 	if b.Type == TypeStreams {
 		f.Selection = b.Selection

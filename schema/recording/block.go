@@ -30,7 +30,7 @@ const (
 	maxSubject  = 4096 // a NATS server accepts no longer one by default
 	maxName     = 4096 // of a cluster, host, stream or fold
 	maxContents = blockBytes + maxSubject + schema.MaxMessageBytes + 64
-	maxStored   = maxContents + maxContents/128 + 64 // zstd adds little to what it cannot compress
+	maxStored   = maxContents + maxContents/128 + 64 // zstd adds little to bytes that it cannot compress
 
 	MaxSectionBytes = 256 << 20
 )

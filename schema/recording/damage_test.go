@@ -70,7 +70,8 @@ func countUpTo(ends []int64, n int64) (count int) {
 	return count
 }
 
-// TestEachChangedByte changes each byte of a recording. Readers report exactly the block around it, and read all others.
+// TestEachChangedByte changes each byte of a recording. Readers report exactly the block around it, and read all
+// others.
 func TestEachChangedByte(t *testing.T) {
 	t.Parallel()
 	all := traffic(12)
@@ -171,7 +172,8 @@ func TestGarbageBetweenBlocks(t *testing.T) {
 	for _, garbage := range []string{"x", mark, mark + mark + "0123456789", string(make([]byte, searchBytes-2))} {
 		data := slices.Concat(whole[:last], []byte(garbage), whole[last:])
 		got, damages := read(t, memory(data), Filter{})
-		if !equal(got, all) || len(damages) != 1 || damages[0].Offset != last || damages[0].Bytes != int64(len(garbage)) {
+		if !equal(got, all) || len(damages) != 1 || damages[0].Offset != last ||
+			damages[0].Bytes != int64(len(garbage)) {
 			t.Errorf("%d bytes of garbage: %d messages, damages %v", len(garbage), len(got), damages)
 		}
 	}
@@ -211,7 +213,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%d messages, damages %v", len(got), damages)
 	}
 	if golden, err := os.ReadFile(path); err != nil || !bytes.Equal(golden, data) {
-		t.Errorf("the file differs from what the Writer writes now, %v; -update writes it", err)
+		t.Errorf("the file differs from a new one, %v; -update writes it", err)
 	}
 }
 
@@ -259,7 +261,8 @@ func FuzzBlock(f *testing.F) {
 				t.Errorf("a section of %d bytes", len(s.Data))
 			}
 		}
-		if b, err := decodeSummary(summary); err == nil && b.Type == TypeMessages && !b.Since.IsZero() && !b.Until.IsZero() {
+		b, err := decodeSummary(summary)
+		if err == nil && b.Type == TypeMessages && !b.Since.IsZero() && !b.Until.IsZero() {
 			again, err := decodeSummary(b.encode())
 			check(t, err)
 			if fmt.Sprint(again) != fmt.Sprint(b) {

@@ -54,8 +54,8 @@ func (p *packer) int(v int64) *packer {
 	return p
 }
 
-// unpacker reads a summary. After the first malformed value it reads zeros. The bytes of the summary bound what it
-// allocates, whatever lengths they claim.
+// unpacker reads a summary. After the first malformed value it reads zeros. It
+// allocates no more than a small multiple of the bytes of the summary.
 type unpacker struct {
 	in  bytes.Reader
 	dec *msgpack.Decoder

@@ -72,8 +72,8 @@ func checkHead(file io.ReaderAt, path string) error {
 	}
 	last := len(head) - 1
 	if n == len(head) && string(first[:last]) == head[:last] {
-		return fmt.Errorf("open the recording: %s has form %d, and this program reads form %d: use a newer gputap", path,
-			first[last], head[last])
+		return fmt.Errorf("open the recording: %s has form %d, and this program reads form %d: use a newer gputap",
+			path, first[last], head[last])
 	}
 	return fmt.Errorf("open the recording: %s: %w", path, ErrNotRecording)
 }
@@ -95,7 +95,7 @@ func (r *Reader) Blocks() iter.Seq2[*Block, error] {
 	}
 }
 
-// Streams returns the streams that the file records, and what of them.
+// Streams returns the selection, and the streams that the file records.
 func (r *Reader) Streams() (Selection, []Stream, error) {
 	var found Recorded
 	for b, err := range r.walk(func(*Block) bool { return false }) {
@@ -137,7 +137,7 @@ func (r *Reader) Messages(f Filter) iter.Seq2[Message, error] {
 	}
 }
 
-// walked is a block with its contents, if they were asked for.
+// walked is a block. It has contents only if walk read them.
 type walked struct {
 	Block
 	contents []byte

@@ -116,7 +116,7 @@ func (r *Reader) over(data []byte) *Reader {
 	return r
 }
 
-// read returns the selected messages and what was damaged.
+// read returns the selected messages and the damages.
 func read(t testing.TB, r *Reader, f Filter) (all []Message, damages []*Damage) {
 	t.Helper()
 	for m, err := range r.Messages(f) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Section is what a fold knew of one host before the first recorded message of a shard.
+// Section is the state of a fold for one host before the first recorded message of a shard.
 type Section struct {
 	Fold          string
 	Form          uint64 // version of the form of Data

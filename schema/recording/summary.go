@@ -6,7 +6,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Type says what a block holds.
+// Type names the contents of a block.
 type Type string
 
 // Types of blocks. A Reader skips a block of another type.
@@ -34,7 +34,7 @@ type Block struct {
 	parts []part // of state
 }
 
-// Range is what a block has of one shard.
+// Range describes the messages of one shard.
 type Range struct {
 	Shard       int
 	First, Last uint64 // sequences

@@ -15,7 +15,7 @@ import (
 type Writer struct {
 	to     io.Writer
 	file   *os.File // nil if Append did not open it
-	offset int64    // end of what is written
+	offset int64    // end of the last written block
 	err    error    // of the first failed write: the file ends there
 
 	contents []byte // of the next block
@@ -32,7 +32,7 @@ type Writer struct {
 	events  uint64
 }
 
-// subject is what a block of messages knows about one subject.
+// subject is one subject of the block.
 type subject struct {
 	number uint64
 	kind   int // index into Block.Kinds
@@ -57,7 +57,7 @@ func (w *Writer) Bytes() int64 { return w.offset }
 // Events returns how many events the appended messages have.
 func (w *Writer) Events() uint64 { return w.events }
 
-// AddStreams appends the streams that the following messages come from, and what is recorded of them.
+// AddStreams appends the streams of the following messages, and the selection.
 func (w *Writer) AddStreams(s Selection, streams []Stream) error {
 	if err := w.Flush(); err != nil {
 		return err
@@ -76,7 +76,8 @@ func (w *Writer) AddStreams(s Selection, streams []Stream) error {
 // ErrTooLong is wrapped by the error of Append for a message above a limit. The recording goes on without the message.
 var ErrTooLong = errors.New("the message is too long")
 
-// Append appends a message, and may keep it until Flush. It refuses a message whose sequence is not above that of the message of the shard before.
+// Append appends a message, and may keep it until Flush. It refuses a message whose sequence is not above that of the
+// message of the shard before.
 func (w *Writer) Append(m *Message) error {
 	if len(m.Data) > schema.MaxMessageBytes || len(m.Subject) > maxSubject {
 		return fmt.Errorf("record message %d of shard %d: %w: %d bytes, at most %d", m.Sequence, m.Shard, ErrTooLong,
@@ -159,7 +160,7 @@ func (w *Writer) count(m *Message, s subject) {
 	w.summary += 40
 }
 
-// Flush writes what was appended as a block.
+// Flush writes the appended messages or sections as a block.
 func (w *Writer) Flush() error {
 	if w.block.Type == "" || w.err != nil {
 		return w.err
@@ -176,7 +177,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// write writes with one call. After an error it removes what the call has written.
+// write writes with one call. After an error it removes an incomplete block.
 func (w *Writer) write(data []byte) error {
 	if w.err != nil {
 		return w.err

@@ -25,7 +25,9 @@ type issuer struct {
 }
 
 // accountOf is the account of each role.
-var accountOf = map[string]string{"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS"}
+var accountOf = map[string]string{
+	"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS",
+}
 
 // newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.
 func newIssuer(t *testing.T, dir string) *issuer {

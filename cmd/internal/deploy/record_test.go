@@ -35,7 +35,8 @@ func TestRecorders(t *testing.T) {
 			_, js := join(t, user, config.NATS{URL: url, NKeyFile: seeds[user]}, quiet())
 			var log bytes.Buffer
 			o := record.Options{
-				JetStream: js, Path: filepath.Join(t.TempDir(), "run.gtr"), Log: slog.New(slog.NewTextHandler(&log, nil)),
+				JetStream: js, Path: filepath.Join(t.TempDir(), "run.gtr"),
+				Log: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

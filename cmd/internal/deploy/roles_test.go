@@ -62,8 +62,9 @@ var roles = map[string]rights{
 		},
 		refused: []string{
 			"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.state.leak.0.m", "gputap.v1.dlq.leak.0",
-			"gputap.v1.out.alert.leak.default.gpu-1", "$KV.gputap_lease.leak.0", "$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.x",
-			"$JS.API.DIRECT.GET.GPUTAP_STATE", "$JS.API.DIRECT.GET.GPUTAP_STATE.gputap.v1.state.launch.0.m",
+			"gputap.v1.out.alert.leak.default.gpu-1", "$KV.gputap_lease.leak.0",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.x", "$JS.API.DIRECT.GET.GPUTAP_STATE",
+			"$JS.API.DIRECT.GET.GPUTAP_STATE.gputap.v1.state.launch.0.m",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_STATE.x.gputap.v1.state.>", "$JS.API.STREAM.MSG.GET.GPUTAP_EV_000",
 		},
 		hear: []string{"_INBOX.gputap.x"},

@@ -7,7 +7,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/record"
 )
 
-// recorder records what the pipeline stores.
+// recorder records the messages that the pipeline stores.
 type recorder struct {
 	*record.Recorder
 	stop  context.CancelFunc
@@ -15,7 +15,7 @@ type recorder struct {
 	err   error
 }
 
-// Record records into a file what is stored from now on. Call it before Start.
+// Record records the messages that are stored from now on into a file. Call it before Start.
 func (p *Pipeline) Record(path string) error {
 	r := &recorder{ended: make(chan struct{})}
 	r.Recorder = record.New(record.Options{JetStream: p.js, Path: path, Drain: drainTime, Log: p.log})

@@ -31,8 +31,8 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 	}
 	slices.Sort(shards)
 	if !found.isNew() && !found.Selection.Equal(&r.Selection) {
-		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, --host "+
-			"and --kind, or another file", r.out.path, SelectionText(&found.Selection))
+		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, "+
+			"--host and --kind, or another file", r.out.path, SelectionText(&found.Selection))
 	}
 	var sources []*source
 	for _, shard := range shards {
@@ -100,7 +100,8 @@ func (r *Recorder) firstPosition(ctx context.Context, s *source, info *jetstream
 		FilterSubject: s.filter, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &r.Since,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("find the first message since %s in %s: %w", r.Since.Format(time.RFC3339), s.stream.Name, err)
+		return 0, fmt.Errorf("find the first message since %s in %s: %w", r.Since.Format(time.RFC3339), s.stream.Name,
+			err)
 	}
 	defer deleteConsumer(jsStream, at)
 	return max(at.CachedInfo().Delivered.Stream, before(info)), nil

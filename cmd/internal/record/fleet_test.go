@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(bustest.Main(m))
 }
 
-// fleet publishes batches of several hosts, and keeps what it published.
+// fleet publishes batches of several hosts, and remembers them.
 type fleet struct {
 	t         testing.TB
 	js        jetstream.JetStream
@@ -108,7 +108,8 @@ func (f *fleet) publish(n int) {
 func (f *fleet) store(h *consumertest.Host, kind schema.Kind, data []byte, delta int64) {
 	f.t.Helper()
 	shard := f.topology.Shard(h.Header.Cluster, h.Header.Host)
-	m := recording.Message{Shard: shard, Subject: schema.Subject(shard, h.Header.Cluster, h.Header.Host, kind), Data: data}
+	subject := schema.Subject(shard, h.Header.Cluster, h.Header.Host, kind)
+	m := recording.Message{Shard: shard, Subject: subject, Data: data}
 	ack, err := f.js.Publish(f.t.Context(), m.Subject, data)
 	check(f.t, err)
 	stream, err := f.js.Stream(f.t.Context(), schema.StreamName(shard))
@@ -153,7 +154,7 @@ func (f *fleet) options(path string) Options {
 	return Options{JetStream: f.js, Path: path, Log: slog.New(slog.DiscardHandler)}
 }
 
-// recordAll records what is stored now.
+// recordAll records all messages that are stored now.
 func (f *fleet) recordAll(o Options) Stats {
 	f.t.Helper()
 	r := New(o)
@@ -167,7 +168,7 @@ func (f *fleet) recordAll(o Options) Stats {
 	return r.Stats()
 }
 
-// file is what a recording holds.
+// file is the contents of a recording.
 type file struct {
 	messages []recording.Message // in the order of the file
 	live     map[string]int64    // of the state at its beginning

@@ -31,14 +31,14 @@ type Inspection struct {
 	Damages  []Damage    `json:"damages"`
 }
 
-// Selected says what was recorded: "" and no kinds are all.
+// Selected is the selection of a recording: "" and no kinds are all.
 type Selected struct {
 	Cluster string   `json:"cluster"`
 	Host    string   `json:"host"`
 	Kinds   []string `json:"kinds"`
 }
 
-// Shard is what a file has of one shard.
+// Shard describes the messages of one shard.
 type Shard struct {
 	Shard      int        `json:"shard"`
 	Stream     string     `json:"stream"`

@@ -29,7 +29,7 @@ type output struct {
 	earlier  uint64             // events in earlier files
 }
 
-// continued is what the file held that the recorder continues.
+// continued describes the file that the recorder continues.
 type continued struct{ recording.Recorded }
 
 func (f *continued) isNew() bool { return len(f.Streams) == 0 }

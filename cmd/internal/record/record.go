@@ -29,7 +29,7 @@ type Options struct {
 	Selection    recording.Selection
 	Since        time.Time     // begin with what NATS stored at this time or later; zero: with new messages
 	Until        time.Time     // end before what NATS stored at this time; zero: when ctx ends
-	Drain        time.Duration // most time to record what is stored when ctx ends; 0: 10 s
+	Drain        time.Duration // most time to record the stored messages after ctx ends; 0: 10 s
 	Log          *slog.Logger
 }
 
@@ -51,15 +51,16 @@ type Stats struct {
 	First, Last       time.Time // when NATS stored the first and the last recorded message
 	Incomplete        int       // shards whose state does not cover all earlier events
 	Path              string    // of the current file
-	Continued, Behind bool      // an earlier recording was continued; what was stored at the end was not all recorded
+	Continued, Behind bool      // an earlier recording was continued; stored messages were left when Drain was over
 }
 
 // Lost returns an error if messages are missing in the recording.
 func (s *Stats) Lost() error {
 	switch {
 	case s.Removed > 0:
-		return fmt.Errorf("record the streams: %s were removed by retention before they were read: keep more on the bus "+
-			"(gputap stream init --max-age, --max-bytes), or begin later (--since)", app.Plural(s.Removed, "message", "messages"))
+		return fmt.Errorf("record the streams: retention removed %s before gputap read them: keep more on the bus "+
+			"(gputap stream init --max-age, --max-bytes), or begin later (--since)",
+			app.Plural(s.Removed, "message", "messages"))
 	case s.TooLong > 0:
 		return fmt.Errorf("record the streams: %s were too long", app.Plural(s.TooLong, "message", "messages"))
 	}
@@ -98,7 +99,7 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Ready is closed when it is known where the recording begins.
+// Ready is closed when the first message of each shard is determined.
 func (r *Recorder) Ready() <-chan struct{} { return r.ready }
 
 // Stats returns the figures so far. Any goroutine may call it at any time.
@@ -110,7 +111,7 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// Run records until Until is reached or ctx ends; then it records what is stored at that moment and closes the file.
+// Run records until Until is reached or ctx ends. After the end of ctx it records the messages that are stored then.
 func (r *Recorder) Run(ctx context.Context) (err error) {
 	reading, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
@@ -126,19 +127,20 @@ func (r *Recorder) Run(ctx context.Context) (err error) {
 		close(r.stopping)
 		time.AfterFunc(r.Drain, abort)
 	})()
+	watching, unwatch := context.WithCancel(ctx)
+	if !r.Until.IsZero() {
+		watching, unwatch = context.WithDeadline(ctx, r.Until)
+	}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if r.Until.IsZero() {
-			r.watchTopology(ctx, sources)
-		}
+		r.watchTopology(watching, sources)
 	}()
 	err = r.write(reading, sources, watched)
 	r.behind.Store(reading.Err() != nil)
 	abort()
-	if err == nil {
-		<-watched
-	}
+	unwatch()
+	<-watched
 	r.sources.Wait()
 	err = errors.Join(err, r.out.close())
 	r.count(nil)
@@ -161,7 +163,7 @@ func (r *Recorder) start(ctx context.Context, sources []*source) {
 	r.stats.Shards += len(sources)
 }
 
-// write writes what the sources read until all of them have ended, none will be added, or ctx ends.
+// write records messages of the sources until all of them have ended and none will be added, or ctx ends.
 func (r *Recorder) write(ctx context.Context, sources []*source, watched <-chan struct{}) error {
 	r.start(ctx, sources)
 	flush := time.NewTicker(flushInterval)
@@ -205,7 +207,7 @@ func (r *Recorder) add(ctx context.Context, added []*source) error {
 	return nil
 }
 
-// rest writes what the sources had queued when they ended.
+// rest records the messages that the sources had queued when they ended.
 func (r *Recorder) rest() error {
 	for {
 		select {

@@ -20,11 +20,13 @@ const (
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 	retry         = time.Second
-	checkInterval = time.Second           // between two looks at the stream
-	lastChecks    = 50 * time.Millisecond // the same, where the end is near
-	mostPull      = 8 << 20
-	leastPull     = 2 << 20  // above the largest message that a server accepts by default
-	mostInFlight  = 32 << 20 // of all shards, which share a connection
+	// longestTransit is how long messages may be on the way without another one arriving. Reading them again is harmless.
+	longestTransit = 3 * time.Second
+	checkInterval  = time.Second           // between two looks at the stream
+	lastChecks     = 50 * time.Millisecond // the same, where the end is near
+	mostPull       = 8 << 20
+	leastPull      = 2 << 20  // above the largest message that a server accepts by default
+	mostInFlight   = 32 << 20 // of all shards, which share a connection
 )
 
 // source reads the messages of one shard, in order and each once.
@@ -38,14 +40,16 @@ type source struct {
 	pull     int    // bytes
 
 	take     func(ctx context.Context, m *recording.Message) error
-	until    time.Time       // end before what was stored at this time; zero: never
-	stopping <-chan struct{} // closed: read what is stored now, and end; nil: never
+	until    time.Time       // end before the message that was stored at this time; zero: never
+	stopping <-chan struct{} // closed: read the messages that are stored now, and end; nil: never
 	target   uint64          // end behind this sequence; 0: none
 	removed  func(messages uint64)
 
 	// of the JetStream consumer at hand
-	received uint64 // messages
-	ended    bool
+	received       uint64 // messages
+	receivedBefore uint64 // when the source last looked
+	receivedAt     time.Time
+	ended          bool
 }
 
 func (r *Recorder) newSource(shard int, info *jetstream.StreamInfo, shards int) *source {
@@ -133,8 +137,9 @@ var (
 func (s *source) checkStream(info *jetstream.StreamInfo) error {
 	switch {
 	case !info.Created.Equal(s.stream.Created):
-		return fmt.Errorf("%w: %s was created at %s, and the recorded one at %s: record into another file", errOtherStream,
-			s.stream.Name, info.Created.UTC().Format(time.RFC3339), s.stream.Created.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: %s was created at %s, and the recorded one at %s: record into another file",
+			errOtherStream, s.stream.Name, info.Created.UTC().Format(time.RFC3339),
+			s.stream.Created.UTC().Format(time.RFC3339))
 	case info.State.LastSeq < s.position:
 		return fmt.Errorf("%w: %s ends with message %d, and message %d is recorded: record into another file",
 			errOtherStream, s.stream.Name, info.State.LastSeq, s.position)
@@ -160,7 +165,7 @@ func (s *source) fetch(ctx context.Context) error {
 		return err
 	}
 	defer deleteConsumer(jsStream, from)
-	s.received = 0
+	s.received, s.receivedBefore, s.receivedAt = 0, 0, time.Now()
 	messages, failed, stop := make(chan jetstream.Msg, queued), make(chan error, 1), make(chan struct{})
 	consuming, err := from.Consume(func(m jetstream.Msg) {
 		select {
@@ -211,7 +216,7 @@ func interrupted(err error, failed chan<- error) {
 	}
 }
 
-// read takes messages until the source has ended. look looks at the stream: the end of what is stored is not a message.
+// read takes messages until the source has ended. look looks at the stream, whose end is not a message.
 func (s *source) read(ctx context.Context, messages <-chan jetstream.Msg, failed <-chan error,
 	closed <-chan struct{}, look func() error) error {
 	tick := time.NewTicker(checkInterval)
@@ -294,8 +299,14 @@ func (s *source) look(ctx context.Context, jsStream jetstream.Stream, from jetst
 	if err != nil {
 		return fmt.Errorf("look at the JetStream consumer: %w", err)
 	}
-	if state.Delivered.Consumer != s.received {
-		return nil // messages are on the way
+	if state.Delivered.Consumer != s.received { // messages are on the way, or were lost there
+		if s.received != s.receivedBefore {
+			s.receivedBefore, s.receivedAt = s.received, time.Now()
+		}
+		if time.Since(s.receivedAt) > longestTransit {
+			return errReset
+		}
+		return nil
 	}
 	if first := info.State.FirstSeq; first > s.position+1 { // of a selection, some of these may not be selected
 		s.removed(first - s.position - 1)

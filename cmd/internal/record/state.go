@@ -27,8 +27,8 @@ func newLeak() *leak.Tracker {
 	return leak.New(leak.Config{KeepEnded: config.DefaultLeakCommand().Leak.KeepEnded}) // as gputap-leak
 }
 
-// addState adds the sections of leak up to the position of a source. firstGeneration says that no earlier shard may have
-// events of its hosts.
+// addState adds the sections of leak up to the position of a source. firstGeneration says that no earlier shard may
+// have events of its hosts.
 func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.StreamInfo, firstGeneration bool) error {
 	if !r.wantsState() {
 		s.stream.State = recording.KnowledgeNone
@@ -73,7 +73,8 @@ func (r *Recorder) restore(ctx context.Context, s *source, info *jetstream.Strea
 		if err == nil {
 			return p, max(saved.Sequence, before(info)), nil
 		}
-		r.Log.Warn("cannot use the checkpoint of leak; rebuilding its state from the stream", "shard", s.shard, "err", err)
+		r.Log.Warn("cannot use the checkpoint of leak; rebuilding its state from the stream", "shard", s.shard,
+			"err", err)
 	}
 	whole := before(info) == 0 && firstGeneration
 	return consumer.NewReplay(s.shard, newLeak(), whole, r.Log), before(info), nil
@@ -132,7 +133,8 @@ func (r *Recorder) continueStates(sources []*source) error {
 	}
 	defer in.Close()
 	for _, s := range sources {
-		r.replays[s.shard] = consumer.NewReplay(s.shard, newLeak(), s.stream.State == recording.KnowledgeComplete, r.Log)
+		whole := s.stream.State == recording.KnowledgeComplete
+		r.replays[s.shard] = consumer.NewReplay(s.shard, newLeak(), whole, r.Log)
 	}
 	for section, err := range in.State() {
 		if p := r.replays[section.Shard]; err == nil && p != nil {
@@ -153,7 +155,7 @@ func (r *Recorder) continueStates(sources []*source) error {
 	return nil
 }
 
-// ignoreDamage logs damages: the fold counts what they lack as lost.
+// ignoreDamage logs damages. The fold counts the messages in them as lost.
 func (r *Recorder) ignoreDamage(err error) error {
 	if d, isDamage := errors.AsType[*recording.Damage](err); isDamage {
 		r.Log.Warn("the recording is damaged; the state of the next file lacks its events", "file", r.out.path,
