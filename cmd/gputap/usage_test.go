@@ -130,7 +130,8 @@ func TestUnknownVariablesAreErrors(t *testing.T) {
 		}
 	}
 	t.Setenv("GPUTAP_LEAK__PORT", "tcp://10.0.0.1:80")
-	lines := []string{"run", "doctor", "simulate", "record -o x", "stream init", "stream info", "stream dlq", "stream rm"}
+	lines := []string{"run", "doctor", "simulate", "record -o x", "stream init", "stream info", "stream dlq",
+		"stream rm"}
 	for _, c := range configured() {
 		lines = append(lines, "config print "+c.name)
 	}

@@ -20,7 +20,7 @@ const (
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 	retry         = time.Second
-	// longestTransit is how long messages may be on the way without another one arriving. Reading them again is harmless.
+	// longestTransit is how long messages may be on the way without an arrival. Reading them again is harmless.
 	longestTransit = 3 * time.Second
 	checkInterval  = time.Second           // between two looks at the stream
 	lastChecks     = 50 * time.Millisecond // the same, where the end is near
