@@ -143,6 +143,45 @@ func TestRemovedMessagesAreCounted(t *testing.T) {
 	}
 }
 
+// TestLostOnTheWay takes messages away from the JetStream consumer of the recorder, the last one included. The recorder
+// reads them again.
+func TestLostOnTheWay(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, bustest.Connect(t), 1)
+	o := f.options(tempPath(t))
+	r := New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	<-r.Ready()
+	stream, err := f.js.Stream(t.Context(), schema.StreamName(0))
+	check(t, err)
+	var name string
+	bustest.Eventually(t, "a JetStream consumer", func() bool {
+		for found := range stream.ConsumerNames(t.Context()).Name() {
+			name = found
+		}
+		return name != ""
+	})
+	thief, err := stream.Consumer(t.Context(), name)
+	check(t, err)
+	batch, err := thief.Fetch(1, jetstream.FetchMaxWait(20*time.Second))
+	check(t, err)
+	for taken := false; !taken; {
+		f.publish(1)
+		select {
+		case _, taken = <-batch.Messages():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	bustest.Eventually(t, "all messages are recorded", func() bool {
+		return r.Stats().Messages == uint64(len(f.published))
+	})
+	cancel()
+	check(t, <-ended)
+	expect(t, readFile(t, o.Path).messages, f.messages(func(int, *published) bool { return true }))
+}
+
 // TestKillLosesNothing kills a recorder process while messages are published, several times.
 func TestKillLosesNothing(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,9 @@
 // Package record copies messages of the shards' streams into a recording, and describes recordings.
 //
-// Beginning. A new recording begins with the state of the fold leak before its first message, so that the live
-// allocations of that moment are known. The state is the newest checkpoint that is not beyond the first message, and
-// the messages between. Without such a checkpoint, or the permission to read it, the state is rebuilt from the stream.
-// The recording says of each shard whether that covers all events before.
+// Beginning. A new recording begins with the state of the fold leak before its first message: the live allocations of
+// that moment. The state is the newest checkpoint that is not beyond the first message, and the messages between.
+// Without such a checkpoint, or the permission to read it, the state is rebuilt from the stream. The recording says of
+// each shard whether that covers all events before.
 //
 // Delivery. Each message is recorded once, in the order of its stream. A recorder that was killed continues behind the
 // last message of each shard in the file; at most the last second is read again. It refuses the file of another bus,
