@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -34,20 +35,22 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, "+
 			"--host and --kind, or another file", r.out.path, SelectionText(&found.Selection))
 	}
-	var sources []*source
-	for _, shard := range shards {
-		info, err := r.lookUp(ctx, shard)
-		if errors.Is(err, jetstream.ErrStreamNotFound) && !t.Has(shard) {
-			continue // removed since
+	checkpoints := map[int]shard.SavedState{}
+	for _, number := range shards { // before the first messages are chosen: later checkpoints are beyond them
+		if found.isNew() && r.wantsState() {
+			checkpoints[number] = r.checkpoint(ctx, number)
 		}
-		if err != nil {
-			return nil, err
+	}
+	sources, infos, err := r.place(ctx, shards, t)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range sources { // this takes time: by now, all shards have their first messages
+		if first, _ := t.Find(s.shard); found.isNew() {
+			if err := r.addState(ctx, s, infos[i], checkpoints[s.shard], first.Generation == 1); err != nil {
+				return nil, err
+			}
 		}
-		s := r.newSource(shard, info, len(shards))
-		if err := r.place(ctx, s, info, t); err != nil {
-			return nil, err
-		}
-		sources = append(sources, s)
 	}
 	if err := r.writeBeginning(sources); err != nil {
 		return nil, err
@@ -56,9 +59,27 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 	return sources, nil
 }
 
-// place says where a source begins. It also adds the state of its shard to a new recording, and to a rotated one the
-// fold that continues it.
-func (r *Recorder) place(ctx context.Context, s *source, info *jetstream.StreamInfo, t schema.Topology) error {
+// place returns a source for each shard whose stream exists, placed before its first message.
+func (r *Recorder) place(ctx context.Context, shards []int, t schema.Topology) (sources []*source,
+	infos []*jetstream.StreamInfo, err error) {
+	for _, number := range shards {
+		info, err := r.lookUp(ctx, number)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && !t.Has(number) {
+			continue // removed since
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		s := r.newSource(number, info, len(shards))
+		if err := r.placeOne(ctx, s, info); err != nil {
+			return nil, nil, err
+		}
+		sources, infos = append(sources, s), append(infos, info)
+	}
+	return sources, infos, nil
+}
+
+func (r *Recorder) placeOne(ctx context.Context, s *source, info *jetstream.StreamInfo) error {
 	found := r.out.found
 	if stream, last, known := found.shard(s.shard); known {
 		s.stream, s.position = stream, max(stream.After, last)
@@ -73,12 +94,9 @@ func (r *Recorder) place(ctx context.Context, s *source, info *jetstream.StreamI
 		return nil
 	}
 	var err error
-	if s.position, err = r.firstPosition(ctx, s, info); err != nil {
-		return err
-	}
+	s.position, err = r.firstPosition(ctx, s, info)
 	s.stream.After = s.position
-	first, _ := t.Find(s.shard)
-	return r.addState(ctx, s, info, first.Generation == 1)
+	return err
 }
 
 // firstPosition returns the sequence before the first message to record.

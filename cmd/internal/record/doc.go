@@ -16,5 +16,5 @@
 // Without rotation, the fold runs only until the recording begins.
 //
 // Concurrency. One goroutine for each shard reads; the one that runs Run writes. Memory is bounded by the bytes of the
-// pulls, one block, and the states of leak.
+// pulls, one block, and at the beginning the checkpoints of leak; with rotation also by its states.
 package record

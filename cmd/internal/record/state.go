@@ -29,15 +29,13 @@ func newLeak() *leak.Tracker {
 
 // addState adds the sections of leak up to the position of a source. firstGeneration says that no earlier shard may
 // have events of its hosts.
-func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.StreamInfo, firstGeneration bool) error {
+func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.StreamInfo, saved shard.SavedState,
+	firstGeneration bool) error {
 	if !r.wantsState() {
 		s.stream.State = recording.KnowledgeNone
 		return nil
 	}
-	p, from, err := r.restore(ctx, s, info, firstGeneration)
-	if err != nil {
-		return err
-	}
+	p, from := r.restore(s, info, saved, firstGeneration)
 	if err := r.fold(ctx, p, s, from); err != nil {
 		return err
 	}
@@ -57,11 +55,10 @@ func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.Stre
 	return nil
 }
 
-// restore returns a fold that has the newest checkpoint of leak and up to where that goes. It returns an empty fold and
-// the beginning of the stream if there is no checkpoint that can be used.
-func (r *Recorder) restore(ctx context.Context, s *source, info *jetstream.StreamInfo, firstGeneration bool) (
-	*consumer.Replay, uint64, error) {
-	saved := r.checkpoint(ctx, s.shard)
+// restore returns a fold that has a checkpoint of leak, and up to where that goes. It returns an empty fold and the
+// beginning of the stream if the checkpoint cannot be used.
+func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.SavedState, firstGeneration bool) (
+	*consumer.Replay, uint64) {
 	known := saved.Created.Equal(info.Created) || saved.Created.IsZero() && saved.Sequence == 0
 	if len(saved.State) > 0 && known && saved.Sequence <= s.position {
 		p := consumer.NewReplay(s.shard, newLeak(), before(info) <= saved.Sequence, r.Log)
@@ -71,13 +68,13 @@ func (r *Recorder) restore(ctx context.Context, s *source, info *jetstream.Strea
 		}
 		err := p.RestoreCheckpoint(saved.State, hosts)
 		if err == nil {
-			return p, max(saved.Sequence, before(info)), nil
+			return p, max(saved.Sequence, before(info))
 		}
 		r.Log.Warn("cannot use the checkpoint of leak; rebuilding its state from the stream", "shard", s.shard,
 			"err", err)
 	}
 	whole := before(info) == 0 && firstGeneration
-	return consumer.NewReplay(s.shard, newLeak(), whole, r.Log), before(info), nil
+	return consumer.NewReplay(s.shard, newLeak(), whole, r.Log), before(info)
 }
 
 // checkpoint reads the newest checkpoint of leak. A user without the permission records without checkpoints: NATS does

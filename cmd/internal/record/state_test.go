@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -158,4 +160,58 @@ func TestRotation(t *testing.T) {
 		all = append(all, got.messages...)
 	}
 	expect(t, all, f.messages(func(int, *published) bool { return true }))
+}
+
+// TestShardsBeginTogether publishes while the states are read, and writes newer checkpoints. Every shard begins before
+// that, with the checkpoint from before.
+func TestShardsBeginTogether(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, bustest.Connect(t), 4)
+	f.publish(40)
+	f.foldAll()
+	checkpointed := f.last()
+	f.publish(40)
+	o := f.options(tempPath(t))
+	read := 0
+	o.Log = slog.New(onMessage{slog.DiscardHandler, func(line slog.Record) {
+		if line.Message != "state of leak" {
+			return
+		}
+		of := map[string]uint64{}
+		line.Attrs(func(a slog.Attr) bool {
+			if n, isNumber := a.Value.Any().(uint64); isNumber {
+				of[a.Key] = n
+			}
+			return true
+		})
+		if !slices.Contains(slices.Collect(maps.Values(checkpointed)), of["from"]) {
+			t.Errorf("a state is read from message %d, want the checkpoints %v", of["from"], checkpointed)
+		}
+		if read++; read == 1 {
+			f.publish(20)
+			f.foldAll()
+		}
+	}})
+	f.recordAll(o)
+	if read < 2 {
+		t.Fatalf("%d shards have a state to read", read)
+	}
+	got := readFile(t, o.Path)
+	expect(t, got.messages, f.messages(func(i int, _ *published) bool { return i >= 80 }))
+	expectLive(t, "at the beginning", got.live, f.live(80))
+}
+
+// onMessage calls a function for each line of a log.
+type onMessage struct {
+	slog.Handler
+	see func(slog.Record)
+}
+
+func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onMessage) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	h.see(r)
+	return nil
 }
