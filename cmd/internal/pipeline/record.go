@@ -24,8 +24,13 @@ func (p *Pipeline) Record(path string) error {
 	p.recorder = r
 	go func() {
 		defer close(r.ended)
-		if r.err = r.Run(ctx); r.err != nil {
-			p.log.Error("recording failed", "file", path, "err", r.err)
+		r.err = r.Run(ctx)
+		select {
+		case <-r.Ready(): // the run goes on without it
+			if r.err != nil {
+				p.log.Error("recording failed", "file", path, "err", r.err)
+			}
+		default:
 		}
 	}()
 	select {
