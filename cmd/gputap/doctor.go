@@ -157,7 +157,7 @@ func checkLockdown() []finding {
 // checkPrograms loads the BPF programs, which Linux verifies.
 func checkPrograms() finding {
 	const check = "BPF programs"
-	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{})
+	tap, err := bpf.Load(bpf.MinRingBytes, true, bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
 		return fail(check, err.Error(), "correct the failures above")
 	}

@@ -80,7 +80,7 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	flags.IntVar(&f.rows, "rows", 20, "number of allocations in a report, largest first")
 	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
 	read = config.Flags(flags, config.DefaultRunCommand())
-	completeWith(cmd, "features", "memory", "launch", "copy", "sync")
+	completeWith(cmd, "features", "memory", "launch", "copy", "sync", config.TorchFeature)
 	return cmd
 }
 

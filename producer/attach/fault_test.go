@@ -175,7 +175,7 @@ func TestFileChangesBeforeAttach(t *testing.T) {
 
 // attachLate is attachFile, with a change between reading the exports and probing.
 func attachLate(h *host, file *os.File, between func() error) (*attachment, error) {
-	found, err := library.Read(file, h.wanted.calls())
+	found, err := library.Read(file, h.wanted.calls(schema.DriverLibrary))
 	if err != nil {
 		return nil, err
 	}
