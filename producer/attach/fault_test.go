@@ -20,6 +20,7 @@ import (
 
 	"github.com/gputap/gputap/producer/library"
 	"github.com/gputap/gputap/producer/producertest"
+	"github.com/gputap/gputap/schema"
 )
 
 // mapExecutable maps a file into this process as a loader does.
