@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
@@ -44,7 +45,8 @@ func runCommand(p *app.Process) *cobra.Command {
 this one process. Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
 With CMD, gputap runs CMD and exits after it, when all its events are folded. CMD's standard output goes to
-standard error. Without CMD, gputap runs until --for has passed or a signal arrives.
+standard error. Unless you set --features, gputap then also watches PyTorch's allocator (feature torch).
+Without CMD, gputap runs until --for has passed or a signal arrives.
 
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
 exceptions are --display-interval, --for, --output, --rows and --store, which are flags only.
@@ -65,6 +67,9 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return app.Usage(fmt.Errorf("unexpected argument %q; write -- before the command to run", args[0]))
 			}
+			if len(args) > 0 {
+				watchTensors(cmd.Flags())
+			}
 			cfg, err := read()
 			if err != nil {
 				return app.Usage(err)
@@ -82,6 +87,13 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	read = config.Flags(flags, config.DefaultRunCommand())
 	completeWith(cmd, "features", "memory", "launch", "copy", "sync", config.TorchFeature)
 	return cmd
+}
+
+// watchTensors adds PyTorch's allocator to the features that are watched if no file, variable or flag sets them.
+func watchTensors(flags *pflag.FlagSet) {
+	if features := flags.Lookup("features"); !features.Changed {
+		_ = features.Value.(pflag.SliceValue).Append(config.TorchFeature) // a list of words takes any word
+	}
 }
 
 func (f *runFlags) validate() error {

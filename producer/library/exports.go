@@ -72,6 +72,21 @@ func Inspect(path string) (schema.Library, *Exports, error) {
 		return schema.Library{}, nil, fmt.Errorf("inspect library: %w", err)
 	}
 	defer file.Close()
+	return inspect(file, path)
+}
+
+// Inspect does the same with the very file that a process has mapped.
+func (m Mapping) Inspect() (schema.Library, error) {
+	file, err := m.Open()
+	if err != nil {
+		return schema.Library{}, fmt.Errorf("inspect %s of process %d: %w", m.Path, m.PID, err)
+	}
+	defer file.Close()
+	l, _, err := inspect(file, m.Path)
+	return l, err
+}
+
+func inspect(file *os.File, path string) (schema.Library, *Exports, error) {
 	exports, err := Read(file, callsOf(cmp.Or(Of(path), schema.DriverLibrary)))
 	if err != nil {
 		return schema.Library{}, nil, fmt.Errorf("inspect %s: %w", path, err)

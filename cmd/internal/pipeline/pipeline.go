@@ -26,6 +26,7 @@ import (
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
 )
@@ -93,17 +94,21 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
-	p.addFolds(cfg.Producer.Features)
-	return p, nil
+	kinds, err := cfg.Producer.Kinds()
+	p.addFolds(kinds)
+	return p, err
 }
 
-// addFolds adds the folds for which the features have events, each with its consumer.
-func (p *Pipeline) addFolds(features []string) {
+// addFolds adds the folds for which there are events, each with its consumer.
+func (p *Pipeline) addFolds(kinds []schema.Kind) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
-		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
+		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
 		}
+	}
+	if slices.Contains(kinds, schema.KindTensor) {
+		p.folds = append(p.folds, tensor.New(tensor.Config{}))
 	}
 	p.folds = append(p.folds, coverage.New())
 	for _, f := range p.folds {
@@ -194,6 +199,8 @@ func (p *Pipeline) Snapshot() *Snapshot {
 			s.addLaunches(f.Report())
 		case *bandwidth.Meter:
 			s.addCopies(f.Report())
+		case *tensor.Fold:
+			s.addTensors(f.Report(0))
 		case *coverage.Fold:
 			s.addHosts(f.Report())
 		}

@@ -26,7 +26,7 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
 		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, Torch: map[string]*Torch{},
 	}
 	if info.Late {
 		p.Evidence = "late"
