@@ -16,7 +16,7 @@ var docs = map[string]string{
 	"producer.cluster":   "name of the cluster to which this host belongs",
 	"producer.host":      "name of this host (default: its hostname)",
 	"producer.features":  "kinds of events to watch: memory, launch, copy, sync, torch",
-	"producer.libraries": "driver libraries to watch in addition to those that are found (a list of paths)",
+	"producer.libraries": "libraries of the driver or of PyTorch to watch in addition to those that are found (a list of paths)",
 	"producer.scan_interval": "time between two scans of /proc for libraries that processes have mapped; " +
 		"at least 1ms",
 	"producer.uprobes": "how to attach probes: multi (one link for each program, Linux 6.6), " +

@@ -122,7 +122,7 @@ func (t *translator) tensor(r *bpf.TensorRecord) {
 	t.added(schema.KindTensor, op)
 }
 
-// cacheTensor translates what the blocks of a thread on a GPU have in common.
+// cacheTensor translates the fields that all blocks of a thread on a GPU share.
 func (t *translator) cacheTensor(c *cachedTensor, r *bpf.TensorRecord, o *openBatch) {
 	thread := t.known.Thread(&r.Head)
 	*c = cachedTensor{Head: r.Head, device: r.Device, generation: o.generation}

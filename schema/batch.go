@@ -162,7 +162,7 @@ type End struct {
 	Through KTime
 }
 
-// Library is one attached driver library, in a heartbeat.
+// Library is one attached library, in a heartbeat.
 type Library struct {
 	Path     string
 	Inode    uint64

@@ -54,7 +54,7 @@ func torchLibraries() (all []library.Mapping) {
 	return all
 }
 
-// checkTorch checks each file of PyTorch's library among mappings. It returns no row if there is none.
+// checkTorch checks each file of PyTorch's library among mappings. Without such a file it returns no row.
 func checkTorch(mappings []library.Mapping) (rows []finding) {
 	checked := map[library.Inode]bool{}
 	for _, m := range mappings {

@@ -125,7 +125,8 @@ func TestRunShowsTensors(t *testing.T) {
 		var device int
 		var tid, ptr, allocated, reserved uint64
 		var bytes int64
-		if _, err := fmt.Sscanf(line, "block %d %d %v %d %d %d", &device, &tid, &ptr, &bytes, &allocated, &reserved); err != nil {
+		if _, err := fmt.Sscanf(line, "block %d %d %v %d %d %d", &device, &tid, &ptr, &bytes, &allocated,
+			&reserved); err != nil {
 			continue
 		}
 		uuid := []string{"GPU-a0b1c2d3-0001-4217-8a5e-6f708192a3b4", "GPU-1f2e3d4c-1112-475b-9dc6-b7a8998a7b6c"}[device]
@@ -163,7 +164,7 @@ func TestRunShowsTensors(t *testing.T) {
 	}
 	stdout, stderr, _ = gputap(t, runArgs(t, append([]string{"--features", "memory"}, command...)...)...)
 	if strings.Contains(stdout, "torch") {
-		t.Errorf("tensors are shown though the user chose features: %s%s", stdout, stderr)
+		t.Errorf("the report shows tensors though the user chose the features: %s%s", stdout, stderr)
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *blocks) bucket(ptr uint64, n int) uint32 {
 	return hash & (mask >> 1)
 }
 
-// find returns the link to the block at ptr, which holds its number; nil: there is none. Links are valid until the next
+// find returns the link to the block at ptr, which holds its number; nil without such a block. Links are valid until the next
 // insert or remove.
 func (s *blocks) find(ptr uint64) *uint32 {
 	if s.count == 0 {

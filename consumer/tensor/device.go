@@ -121,7 +121,7 @@ func (s *state) apply(d *device, e *schema.Tensor, tid uint32, free bool) {
 	s.hand(d, i)
 }
 
-// first notes what was allocated before the first report.
+// first sets the bytes of the blocks that were handed out before the first report.
 func (d *device) first(e *schema.Tensor, free bool) {
 	d.early = e.Allocated - min(e.Allocated, e.Bytes)
 	if free {

@@ -93,8 +93,8 @@ func describe(p *process.Entry[state], d *device, largest int) GPU {
 // scanned is how many blocks largest looks at beyond those that it returns: the newest of a size class.
 const scanned = 4096
 
-// largest returns the n largest blocks on a GPU. Of blocks that differ by less than an eighth it may miss old ones, if
-// there are thousands.
+// largest returns the n largest blocks on a GPU. If thousands of blocks differ by less than an eighth, the result may
+// lack the oldest of them.
 func (s *state) largest(d *device, n int) []*block {
 	var found []*block
 	for size := len(d.sizes) - 1; size >= 0 && len(found) < n; size-- {

@@ -41,7 +41,7 @@ func newHost(t testing.TB, libraries ...string) *host {
 	return newHostFor(t, libraries, schema.KindMemory)
 }
 
-// newHostFor attaches what the events of some kinds need.
+// newHostFor attaches the calls that the events of some kinds need.
 func newHostFor(t testing.TB, libraries []string, kinds ...schema.Kind) *host {
 	t.Helper()
 	producertest.RequireBPF(t)

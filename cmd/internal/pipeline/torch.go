@@ -45,7 +45,8 @@ func writeTorch(out io.Writer, p *Process) {
 	for _, uuid := range slices.Sorted(maps.Keys(p.Torch)) {
 		t := p.Torch[uuid]
 		cached := t.ReservedBytes - min(t.ReservedBytes, t.AllocatedBytes)
-		fmt.Fprintf(out, "  torch %s: allocated %s, reserved %s (cached %s), %s\n", uuid, app.Bytes(t.AllocatedBytes),
-			app.Bytes(t.ReservedBytes), app.Bytes(cached), app.Plural(t.Blocks, "block", "blocks"))
+		fmt.Fprintf(out, "  torch %.12s: allocated %s, reserved %s (cached %s), %s\n", uuid,
+			app.Bytes(t.AllocatedBytes), app.Bytes(t.ReservedBytes), app.Bytes(cached),
+			app.Plural(t.Blocks, "block", "blocks"))
 	}
 }
