@@ -90,8 +90,8 @@ func (t *translator) cacheLaunch(l *bpf.LaunchRecord, thread *process.Thread, ge
 	*t.launchSlot(l) = cachedLaunch{*l, t.known.Version(), generation, *e}
 }
 
-// cachedTensor is the translation of a block of PyTorch's allocator. A later block reuses it if it is by the same thread
-// on the same GPU.
+// cachedTensor is the translation of a block of PyTorch's allocator. A later block reuses it if it is by the same
+// thread on the same GPU.
 type cachedTensor struct {
 	bpf.Head
 	device     int32

@@ -131,7 +131,9 @@ func (p *Producer) features() (attach.Features, error) {
 	if unsafe == nil {
 		return attach.NewFeatures(kinds, false), nil
 	}
-	kinds = slices.DeleteFunc(kinds, func(k schema.Kind) bool { return k != schema.KindLaunch && k != schema.KindTensor })
+	kinds = slices.DeleteFunc(kinds, func(k schema.Kind) bool {
+		return k != schema.KindLaunch && k != schema.KindTensor
+	})
 	if len(kinds) == 0 {
 		return attach.Features{}, fmt.Errorf("%w: the features %s need return probes (%s)", unsafe,
 			strings.Join(p.cfg.Features, ", "), preflight.ReturnProbeRemedy)

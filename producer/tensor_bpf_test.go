@@ -59,7 +59,9 @@ func tensors(t *testing.T, messages [][]byte, pid int) (byDevice [2][]block, lat
 				continue
 			}
 			late = b.Processes[thread.Process].Late
-			got := block{tid: thread.TID, ptr: e.Ptr, bytes: int64(e.Bytes), allocated: e.Allocated, reserved: e.Reserved}
+			got := block{
+				tid: thread.TID, ptr: e.Ptr, bytes: int64(e.Bytes), allocated: e.Allocated, reserved: e.Reserved,
+			}
 			if call.Op == schema.OpBlockFree {
 				got.bytes = -got.bytes
 			}

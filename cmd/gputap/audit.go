@@ -66,7 +66,7 @@ func checkTorch(mappings []library.Mapping) (rows []finding) {
 		switch {
 		case errors.Is(err, library.ErrUnmapped):
 		case err != nil:
-			rows = append(rows, warn("torch", err.Error(), "check that the file is PyTorch's, and that you run as root"))
+			rows = append(rows, warn("torch", err.Error(), "run as root; check that the file is PyTorch's"))
 		default:
 			rows = append(rows, torchFinding(&l))
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// WithTensors returns the steps of Traffic with tensor batches between them: arbitrary reports of PyTorch's allocators in
-// the same processes. The same seed returns the same steps.
+// WithTensors returns the steps of Traffic with tensor batches between them: arbitrary reports of PyTorch's allocators
+// in the same processes. The same seed returns the same steps.
 func WithTensors(tb testing.TB, seed uint64, steps []Step) (all []Step) {
 	r := traffic{rng: rand.New(rand.NewPCG(seed, 77))}
 	for _, step := range steps {

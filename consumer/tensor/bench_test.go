@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -12,7 +13,7 @@ import (
 func train(live, batches int) (all [][]byte) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := schema.NewBuilder(schema.KindTensor)
-	bytes, at := make([]uint64, 2*live), uint64(0)
+	sizes, at := make([]uint64, 2*live), uint64(0)
 	for n := range batches {
 		p := b.Process(schema.Process{PID: 7, Start: 1, Comm: "python"})
 		gpu := b.GPU(schema.GPU{UUID: "GPU-0"})
@@ -23,20 +24,20 @@ func train(live, batches int) (all [][]byte) {
 		alloc := b.Call(schema.CallRef{Symbol: "report", Op: schema.OpBlockAlloc})
 		free := b.Call(schema.CallRef{Symbol: "report", Op: schema.OpBlockFree})
 		for i := range 4096 {
-			slot := rng.IntN(len(bytes))
+			slot := rng.IntN(len(sizes))
 			e := schema.Tensor{Time: schema.KTime(10_000 * (n*4096 + i)), Thread: threads[i/64%2], GPU: gpu, Call: free,
-				Ptr: 1<<40 + uint64(slot)<<16, Bytes: bytes[slot], Reserved: 1 << 36}
-			if at -= bytes[slot]; bytes[slot] == 0 {
-				bytes[slot] = 512 * (1 + rng.Uint64N(100))
-				e.Call, e.Bytes = alloc, bytes[slot]
-				at += bytes[slot]
+				Ptr: 1<<40 + uint64(slot)<<16, Bytes: sizes[slot], Reserved: 1 << 36}
+			if at -= sizes[slot]; sizes[slot] == 0 {
+				sizes[slot] = 512 * (1 + rng.Uint64N(100))
+				e.Call, e.Bytes = alloc, sizes[slot]
+				at += sizes[slot]
 			} else {
-				bytes[slot] = 0
+				sizes[slot] = 0
 			}
 			e.Allocated = at
 			b.AddTensor(&e)
 		}
-		all = append(all, append([]byte(nil), b.Encode(&schema.Header{Host: "h", BootID: "boot", Seq: uint64(n + 1)})...))
+		all = append(all, bytes.Clone(b.Encode(&schema.Header{Host: "h", BootID: "boot", Seq: uint64(n + 1)})))
 		b.Reset()
 	}
 	return all
@@ -89,8 +90,8 @@ func filled(n int) *Fold {
 	s := &entry.State
 	d := s.device(0)
 	for i := range n {
-		s.apply(d, &schema.Tensor{Time: schema.KTime(i + 1), Ptr: 1<<40 + uint64(i)<<9, Bytes: 512 + uint64(i%1000)<<12}, 7,
-			false)
+		e := schema.Tensor{Time: schema.KTime(i + 1), Ptr: 1<<40 + uint64(i)<<9, Bytes: 512 + uint64(i%1000)<<12}
+		s.apply(d, &e, 7, false)
 	}
 	return f
 }

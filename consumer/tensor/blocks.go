@@ -54,8 +54,8 @@ func (s *blocks) put(i uint32) {
 	s.free = i
 }
 
-// bucket returns the bucket of an address among n: the low bits of its hash, one bit fewer if that bucket does not exist
-// yet.
+// bucket returns the bucket of an address among n: the low bits of its hash, one bit fewer if that bucket does not
+// exist yet.
 func (s *blocks) bucket(ptr uint64, n int) uint32 {
 	upper, lower := bits.Mul64(ptr, s.seed)
 	hash := uint32(upper ^ lower>>32)
@@ -66,8 +66,8 @@ func (s *blocks) bucket(ptr uint64, n int) uint32 {
 	return hash & (mask >> 1)
 }
 
-// find returns the link to the block at ptr, which holds its number; nil without such a block. Links are valid until the next
-// insert or remove.
+// find returns the link to the block at ptr, which holds its number; nil without such a block. Links are valid until
+// the next insert or remove.
 func (s *blocks) find(ptr uint64) *uint32 {
 	if s.count == 0 {
 		return nil
@@ -123,9 +123,7 @@ func (s *blocks) remove(link *uint32) {
 	s.count--
 }
 
-// numSizes is the number of size classes, eight per power of two: blocks of one class differ by less than an eighth.
-const numSizes = 62 * 8
-
+// sizeOf returns the size class of a block, eight per power of two: blocks of one class differ by less than an eighth.
 func sizeOf(bytes uint64) int {
 	if bytes < 8 {
 		return int(bytes)

@@ -6,8 +6,8 @@
 // torch.cuda.memory_stats even if earlier reports were not seen or lost. Peaks are those of the reports that were seen.
 //
 // Blocks come from pairing: a block lives from its block_alloc to the block_free at its address. If all reports were
-// seen, the bytes of the blocks equal Allocated. A block_free without a block counts as UnmatchedFrees. A block_alloc at
-// the address of a live block replaces it and counts as Replaced: the report between was lost.
+// seen, the bytes of the blocks equal Allocated. A block_free without a block counts as UnmatchedFrees. A block_alloc
+// at the address of a live block replaces it and counts as Replaced: the report between was lost.
 //
 // # Evidence
 //
@@ -33,6 +33,6 @@
 // # Snapshots and concurrency
 //
 // A restored fold behaves like one that was never interrupted. Counts and sums over blocks are not saved; Restore
-// computes them. One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines
-// may call Report and Collect meanwhile. The state depends only on the batches, never on the wall clock.
+// computes them. One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of
+// goroutines may call Report and Collect meanwhile. The state depends only on the batches, never on the wall clock.
 package tensor

@@ -149,7 +149,8 @@ func TestTotalsAndBlocksAgree(t *testing.T) {
 
 // step makes one report.
 func (a *allocator) step(rng *rand.Rand, pid, gpu uint32, now schema.KTime) report {
-	r := report{pid: pid, gpu: gpu, tid: 1 + rng.Uint32N(4), at: now, ptr: 1<<40 + uint64(gpu)<<36 + rng.Uint64N(400)<<21}
+	r := report{pid: pid, gpu: gpu, tid: 1 + rng.Uint32N(4), at: now}
+	r.ptr = 1<<40 + uint64(gpu)<<36 + rng.Uint64N(400)<<21
 	if b, known := a.live[r.ptr]; known {
 		delete(a.live, r.ptr)
 		a.allocated -= b.bytes
@@ -204,8 +205,9 @@ func summary(t testing.TB, f *tensor.Fold) string {
 		w.WriteString(" ended")
 	}
 	for _, g := range p.GPUs {
-		fmt.Fprintf(&w, " [%d: %d/%d peak %d/%d, %d blocks %d B, unmatched %d, replaced %d]", g.Ordinal, g.Allocated.Bytes,
-			g.Reserved.Bytes, g.Allocated.Peak, g.Reserved.Peak, g.Blocks, g.BlockBytes, g.UnmatchedFrees, g.Replaced)
+		fmt.Fprintf(&w, " [%d: %d/%d peak %d/%d, %d blocks %d B, unmatched %d, replaced %d]", g.Ordinal,
+			g.Allocated.Bytes, g.Reserved.Bytes, g.Allocated.Peak, g.Reserved.Peak, g.Blocks, g.BlockBytes,
+			g.UnmatchedFrees, g.Replaced)
 	}
 	return w.String()
 }
@@ -381,7 +383,8 @@ func TestManyGPUsAndThreads(t *testing.T) {
 	f, h := tensor.New(tensor.Config{}), newHost()
 	const n = 3000
 	for i := range uint32(n) {
-		h.add(report{pid: 7, tid: i, gpu: i % 100, at: 10 + schema.KTime(i), ptr: uint64(i) << 10, bytes: 1, allocated: 1})
+		at := 10 + schema.KTime(i)
+		h.add(report{pid: 7, tid: i, gpu: i % 100, at: at, ptr: uint64(i) << 10, bytes: 1, allocated: 1})
 	}
 	h.send(t, f)
 	p := only(t, f)

@@ -85,8 +85,8 @@ func (d *device) code(c *snapshot.Codec) {
 	snapshot.Uint(c, &d.early, &d.unmatched, &d.replaced)
 }
 
-// codeBlocks passes over the blocks of a GPU in the order in which they go to the front of their lists. Of dropped blocks
-// only the number and bytes are left.
+// codeBlocks passes over the blocks of a GPU in the order in which they go to the front of their lists. Of dropped
+// blocks only the number and bytes are left.
 func (s *state) codeBlocks(c *snapshot.Codec, d *device) {
 	if s.released {
 		snapshot.Uint(c, &d.blocks, &d.bytes)

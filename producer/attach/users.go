@@ -49,8 +49,8 @@ func (u *users) add(pid uint32, seen use) bool {
 	return true
 }
 
-// late reports whether a process had a driver library mapped before its probes were attached. PyTorch's library does not
-// count: the allocator's totals show whether there were blocks before.
+// late reports whether a process had a driver library mapped before its probes were attached. PyTorch's library does
+// not count: the allocator's totals show whether there were blocks before.
 func (u *users) late(pid uint32, start schema.KTime) bool {
 	if start < u.began && u.older[pid] {
 		return true
