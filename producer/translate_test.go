@@ -283,7 +283,8 @@ func TestTensors(t *testing.T) {
 		device int32
 	}
 	var want []string
-	for i, at := range []place{{1, 0}, {1, 0}, {2, 0}, {1, 3}, {17, 0}, {1, 0}, {1, 16}, {2, -1}, {1, 1 << 20}, {33, 0}} {
+	places := []place{{1, 0}, {1, 0}, {2, 0}, {1, 3}, {17, 0}, {1, 0}, {1, 16}, {2, -1}, {1, 1 << 20}, {33, 0}}
+	for i, at := range places {
 		one := bpf.TensorRecord{Head: head(t, bpf.RecordTensor, reportSymbol), Ptr: 9, Bytes: 1 << i,
 			Allocated: uint64(i), Reserved: 77, Device: at.device}
 		one.TID, one.Time = at.tid, uint64(10+i)
