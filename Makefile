@@ -12,7 +12,7 @@ BINARIES := $(notdir $(wildcard cmd/gputap*))
 # and single-steps others, which takes 17 us per call. TestStubBeginsWithPush checks it.
 STUB_CFLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread
 STUB_LIB    := $(STUB_CFLAGS) -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -fno-omit-frame-pointer \
-	-fno-shrink-wrap -fno-schedule-insns2 -fno-ipa-icf -fno-optimize-sibling-calls -Wl,-soname,libcuda.so.1
+	-fno-shrink-wrap -fno-schedule-insns2 -fno-ipa-icf -fno-optimize-sibling-calls
 ifeq ($(shell uname -m),x86_64)
 STUB_LIB    += -fcf-protection=none
 endif
@@ -30,11 +30,18 @@ build: ## build the six static binaries into bin/
 bin/events: $(wildcard cmd/internal/harness/events/*.go schema/*.go) # prints a store as JSON, for test-gpu
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS) -o $@ ./cmd/internal/harness/events
 
-stub: bin/stub/libcuda.so.1 bin/workload ## build the stub CUDA driver and the workload program (C)
+stub: bin/stub/libcuda.so.1 bin/stub/libc10.so bin/workload ## build the stub libraries and the workload program (C)
 
 bin/stub/libcuda.so.1: $(wildcard producer/testdata/stub*.[ch])
 	@mkdir -p bin/stub
-	$(CC) $(STUB_LIB) -o $@ producer/testdata/stub*.c
+	$(CC) $(STUB_LIB) -Wl,-soname,libcuda.so.1 -o $@ producer/testdata/stub*.c
+
+# PyTorch's allocator, and one whose function has another name.
+bin/stub/libc10.so: $(wildcard producer/testdata/torch.[ch])
+	@mkdir -p bin/stub/changed
+	$(CC) $(STUB_LIB) -Wl,-soname,libc10.so -DREPORT='"_ZN3c106reportEPvlmm"' -o bin/stub/changed/libc10.so \
+		producer/testdata/torch.c
+	$(CC) $(STUB_LIB) -Wl,-soname,libc10.so -o $@ producer/testdata/torch.c
 
 # The program finds the stub even if LD_LIBRARY_PATH names a real driver: a DT_RPATH comes first, a DT_RUNPATH does not.
 bin/workload: bin/stub/libcuda.so.1 $(wildcard producer/testdata/workload*.[ch])

@@ -58,6 +58,7 @@ func compare(b *testing.B, threads int) {
 		{
 			name: "entry-empty", entry: TapProgEmpty,
 		}, {name: "entry-record", entry: TapProgLaunchEnter, shape: schema.ShapeLaunch},
+		{name: "entry-tensor", entry: TapProgTensorEnter, shape: schema.ShapeBlock},
 		{name: "pair-empty", entry: TapProgEmpty, exit: TapProgEmpty},
 		{name: "pair-record", entry: TapProgCallEnter, exit: TapProgCopyExit, shape: schema.ShapeCopy},
 		{name: "pair-memory", entry: TapProgCallEnter, exit: TapProgMemoryExit, shape: schema.ShapeFree},
@@ -81,6 +82,7 @@ func compare(b *testing.B, threads int) {
 		b.ReportMetric(median(v.name), v.name+"-ns")
 	}
 	b.ReportMetric(median("entry-record")/median("entry-empty"), "entry-ratio")
+	b.ReportMetric(median("entry-tensor")/median("entry-empty"), "tensor-ratio")
 	b.ReportMetric(median("pair-record")/median("pair-empty"), "pair-ratio")
 	b.ReportMetric(median("pair-memory")/median("pair-empty"), "memory-ratio")
 	b.ReportMetric(median("entry-passed-over")/median("entry-empty"), "entry-passed-over-ratio")
@@ -89,7 +91,7 @@ func compare(b *testing.B, threads int) {
 }
 
 func nsPerCall(b *testing.B, v variant, threads int) float64 {
-	tap, err := Load(threads*8*ring, true, v.filter)
+	tap, err := Load(threads*8*ring, v.shape == schema.ShapeBlock, true, v.filter)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -132,7 +134,7 @@ func nsPerCall(b *testing.B, v variant, threads int) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if n := lost[0] + lost[1] + lost[2]; n > 0 && os.Getenv("GPUTAP_BENCH_LOSSY") == "" {
+	if n := lost[0] + lost[1] + lost[2] + lost[5]; n > 0 && os.Getenv("GPUTAP_BENCH_LOSSY") == "" {
 		b.Fatalf("%s lost %v records, so the figure would be too low", v.name, lost)
 	}
 	return ns

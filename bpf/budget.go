@@ -3,6 +3,7 @@ package bpf
 import (
 	"math/bits"
 	"os"
+	"unsafe"
 )
 
 const (
@@ -32,11 +33,18 @@ type division struct {
 	control   int // bytes of the control ring
 	bulk      int // bytes of each bulk ring
 	bulkRings int
+	tensors   int // bytes of the tensor ring
 }
 
-func divide(budget, cpus int) division {
-	d := division{cpus: cpus, control: ringSize(budget / 4)}
+// divide returns the sizes of the rings. The tensor ring has an eighth of the budget, or one page if tensors are not
+// wanted: nothing writes to it then.
+func divide(budget, cpus int, tensors bool) division {
+	d := division{cpus: cpus, control: ringSize(budget / 4), tensors: os.Getpagesize()}
 	rest := budget - d.control
+	if tensors {
+		d.tensors = ringSize(budget / 8)
+		rest -= d.tensors
+	}
 	d.bulkRings = max(1, min(cpus, rest/leastBulk))
 	d.bulk = ringSize(rest / d.bulkRings)
 	return d
@@ -52,6 +60,13 @@ func (d division) ringOf(cpu int) int { return cpu % d.bulkRings }
 func (d division) wakeEvery() uint32 {
 	sharing := (d.cpus + d.bulkRings - 1) / d.bulkRings
 	return uint32(max(1, wakeEvery/sharing))
+}
+
+// tensorWakeEvery returns the number of tensor records after which a CPU forces a wake-up of the reader: those of a
+// sixteenth of the ring, which all CPUs share. A default ring holds 47,000 records.
+func (d division) tensorWakeEvery() uint32 {
+	records := d.tensors / int(recordHead+unsafe.Sizeof(TensorRecord{}))
+	return uint32(max(1, min(wakeEvery, records/16)))
 }
 
 // ringSize returns the largest size of a ring that is not above n, and at least a page.

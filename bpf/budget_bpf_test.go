@@ -17,17 +17,18 @@ func TestRingsStayWithinTheirBudget(t *testing.T) {
 	const budget = 32 << 20
 	for _, cpus := range []int{1, 2, 16, 32, 128, 256} {
 		t.Run(fmt.Sprint(cpus), func(t *testing.T) {
-			d := divide(budget, cpus)
+			d := divide(budget, cpus, true)
 			before := residentRings(t)
 			mapRing(t, d.control)
+			mapRing(t, d.tensors)
 			for range d.bulkRings {
 				mapRing(t, d.bulk)
 			}
 			bytes := residentRings(t) - before
-			t.Logf("%d CPUs: control ring of %d MiB, %d bulk rings of %d MiB, %.1f MiB resident",
-				cpus, d.control>>20, d.bulkRings, d.bulk>>20, float64(bytes)/(1<<20))
-			data := 2 * (d.control + d.bulkRings*d.bulk)
-			pages := 2 * (d.bulkRings + 1) * os.Getpagesize() // of the positions
+			t.Logf("%d CPUs: control ring of %d MiB, tensor ring of %d MiB, %d bulk rings of %d MiB, %.1f MiB resident",
+				cpus, d.control>>20, d.tensors>>20, d.bulkRings, d.bulk>>20, float64(bytes)/(1<<20))
+			data := 2 * (d.control + d.tensors + d.bulkRings*d.bulk)
+			pages := 2 * (d.bulkRings + 2) * os.Getpagesize() // of the positions
 			if bytes < data || bytes > data+pages || data > 2*budget {
 				t.Errorf("%d bytes are resident, of rings of %d", bytes, data/2)
 			}

@@ -16,6 +16,7 @@ enum record_type {
 	RECORD_ARRAY,      /* control ring */
 	RECORD_GRAPH,      /* control ring: captures, nodes, executable graphs */
 	RECORD_COVERAGE,   /* control ring: the program requested an address of the driver */
+	RECORD_TENSOR,     /* tensor ring: a block of PyTorch's allocator */
 };
 
 /* Argument families, numbered as schema.Shape. */
@@ -105,6 +106,7 @@ enum shape {
 	SHAPE_DEVICE,
 	SHAPE_ENUMERATE,
 	SHAPE_DEVICE_BYTES,
+	SHAPE_BLOCK,
 	SHAPES,
 };
 
@@ -121,6 +123,7 @@ enum loss {
 	LOST_STATE,
 	LOST_READ,
 	LOST_UNPAIRED,
+	LOST_TENSOR_RING,
 	LOST_CAUSES,
 };
 
@@ -234,6 +237,16 @@ struct coverage_record {
 	char name[64]; /* as requested, without suffix; table: its 16-byte id */
 };
 
+struct tensor_record {
+	struct head head;
+	__u64 ptr;
+	__s64 bytes;     /* negative: the allocator took the block back */
+	__u64 allocated; /* bytes of all blocks of the process on the device after the call */
+	__u64 reserved;  /* bytes of driver memory that the allocator holds on the device */
+	__s32 device;    /* ordinal */
+	__u32 zero;
+};
+
 _Static_assert(sizeof(struct head) == 40, "head");
 _Static_assert(sizeof(struct memory_record) == 96, "memory_record");
 _Static_assert(sizeof(struct array_record) == 104, "array_record");
@@ -245,5 +258,6 @@ _Static_assert(sizeof(struct name_record) == 72 + NAME_BYTES, "name_record");
 _Static_assert(sizeof(struct device_record) == 136, "device_record");
 _Static_assert(sizeof(struct graph_record) == 80, "graph_record");
 _Static_assert(sizeof(struct coverage_record) == 112, "coverage_record");
+_Static_assert(sizeof(struct tensor_record) == 80, "tensor_record");
 
 #endif

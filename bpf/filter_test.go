@@ -19,7 +19,7 @@ import (
 // tapped loads the programs with a filter and probes two functions of the stub.
 func tapped(t *testing.T, filter Filter) *Tap {
 	t.Helper()
-	tap, err := Load(MinRingBytes, true, filter)
+	tap, err := Load(MinRingBytes, true, true, filter)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

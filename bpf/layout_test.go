@@ -33,7 +33,7 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 	rows := []pair{
 		{"LOST_CAUSES", LostCauses}, {
 			"RECORD_MEMORY", uintptr(RecordMemory),
-		}, {"RECORD_COVERAGE", uintptr(RecordCoverage)},
+		}, {"RECORD_TENSOR", uintptr(RecordTensor)},
 		{"COOKIE_SHAPE", CookieShape}, {"COOKIE_STREAM", CookieStream}, {"COOKIE_PER_THREAD", CookiePerThread},
 		{"COOKIE_QUIET", CookieQuiet}, {"NAME_BYTES", NameBytes},
 	}
@@ -42,7 +42,8 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 		"copy_record": CopyRecord{}, "sync_record": SyncRecord{}, "thread_record": ThreadRecord{},
 		"name_record":   NameRecord{},
 		"device_record": DeviceRecord{}, "graph_record": GraphRecord{}, "coverage_record": CoverageRecord{},
-		"cpu": cpu{},
+		"tensor_record": TensorRecord{},
+		"cpu":           cpu{},
 	} {
 		rows = append(rows, pair{"sizeof(struct " + name + ")", reflect.TypeOf(record).Size()})
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(record)) {
@@ -69,7 +70,7 @@ func TestGoRecordsMatchEventHeader(t *testing.T) {
 #include <stdio.h>
 #include <linux/types.h>
 #include "event.h"
-struct cpu { __u64 lost[LOST_CAUSES]; __u32 bulk_since_wake; __u32 control_since_wake; };
+struct cpu { __u64 lost[LOST_CAUSES]; __u32 bulk_since_wake; __u32 control_since_wake, tensors_since_wake, zero; };
 int main(void) {
 `)
 	for _, row := range rows {

@@ -22,6 +22,14 @@ struct {
 	__array(values, struct bulk_ring);
 } bulk SEC(".maps");
 
+/* Blocks of PyTorch's allocator: one ring for all CPUs, because the order of a process's blocks must be kept. The
+ * allocator reports under its mutex, so records of one device are in the order of its blocks. The loader sets the
+ * size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} tensors SEC(".maps");
+
 /* A call that was entered and has not returned. */
 struct frame {
 	u64 time;
@@ -97,6 +105,8 @@ struct cpu {
 	u64 lost[LOST_CAUSES];
 	u32 bulk_since_wake;
 	u32 control_since_wake;
+	u32 tensors_since_wake;
+	u32 zero;
 };
 
 struct {

@@ -19,6 +19,7 @@ const (
 	RecordArray
 	RecordGraph
 	RecordCoverage
+	RecordTensor
 )
 
 // The attach cookie: row of schema.Calls, schema.Shape, number of the argument that is the CUDA stream, flags.
@@ -163,6 +164,18 @@ type CoverageRecord struct {
 	Head
 	Address uint64
 	Name    [64]byte
+}
+
+// TensorRecord is one block that PyTorch's allocator handed out, or took back if Bytes is negative. Allocated and
+// Reserved are the allocator's totals of the device after the call.
+type TensorRecord struct {
+	Head
+	Ptr       uint64
+	Bytes     int64
+	Allocated uint64
+	Reserved  uint64
+	Device    int32 // ordinal
+	_         uint32
 }
 
 // As returns raw as a record of type T, nil if raw is shorter. The result borrows raw, which must be 8-byte aligned, as

@@ -21,6 +21,7 @@ static __always_inline int lost(enum loss cause);
 #include "launch.h"
 #include "sync.h"
 #include "names.h"
+#include "tensor.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -66,6 +67,9 @@ SEC("uprobe.multi")
 int graph_launch_enter(struct pt_regs *ctx) { return graph_launch(ctx); }
 SEC("uprobe.multi")
 int host_func_enter(struct pt_regs *ctx) { return host_func(ctx); }
+
+SEC("uprobe.multi")
+int tensor_enter(struct pt_regs *ctx) { return tensor(ctx); }
 
 /* The baseline of the benchmarks: the cost of a probe without work. */
 SEC("uprobe.multi")

@@ -14,19 +14,22 @@ import (
 )
 
 // LostCauses is the number of loss counters, which have the order of schema.Loss.
-const LostCauses = 5
+const LostCauses = 6
 
 // cpu mirrors struct cpu of maps.h.
 type cpu struct {
 	Lost             [LostCauses]uint64
 	BulkSinceWake    uint32
 	ControlSinceWake uint32
+	TensorsSinceWake uint32
+	_                uint32
 }
 
 // Tap holds the loaded programs and their rings. One goroutine at a time calls its methods.
 type Tap struct {
 	Control *ebpf.Map
 	Bulk    []*ebpf.Map // one per group of CPUs
+	Tensors *ebpf.Map   // of one page unless tensors are wanted
 	coll    *ebpf.Collection
 	links   []link.Link // of the process tracepoints; the garbage collector closes links without a reference
 	perCPU  []cpu
@@ -34,10 +37,10 @@ type Tap struct {
 	removal sync.WaitGroup // of perf events
 }
 
-// Load loads the programs into Linux, for uprobe_multi or for perf events. All rings together have at most ringBytes.
-// Fewer than MinRingBytes are for tests, which fill the rings. A process that maps the rings has twice that much memory
-// resident, because Linux maps the data of each ring twice.
-func Load(ringBytes int, multi bool, filter Filter) (*Tap, error) {
+// Load loads the programs into Linux, for uprobe_multi or for perf events. All rings together have at most ringBytes;
+// without tensors they have one page more. Fewer than MinRingBytes are for tests, which fill the rings. A process that
+// maps the rings has twice that much memory resident, because Linux maps the data of each ring twice.
+func Load(ringBytes int, tensors, multi bool, filter Filter) (*Tap, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("count CPUs: %w", err)
@@ -49,7 +52,7 @@ func Load(ringBytes int, multi bool, filter Filter) (*Tap, error) {
 	if err := filter.apply(spec); err != nil {
 		return nil, err
 	}
-	rings := divide(ringBytes, cpus)
+	rings := divide(ringBytes, cpus, tensors)
 	if err := enoughFiles(rings.bulkRings + len(spec.Maps) + len(spec.Programs)); err != nil {
 		return nil, fmt.Errorf("load programs: %w", explain(err))
 	}
@@ -65,7 +68,7 @@ func Load(ringBytes int, multi bool, filter Filter) (*Tap, error) {
 		t.Close()
 		return nil, fmt.Errorf("load programs: %w", explain(err))
 	}
-	t.Control = t.coll.Maps[TapMapControl]
+	t.Control, t.Tensors = t.coll.Maps[TapMapControl], t.coll.Maps[TapMapTensors]
 	t.perCPU = make([]cpu, cpus)
 	return t, nil
 }
@@ -86,7 +89,10 @@ func (t *Tap) addRings(spec *ebpf.CollectionSpec, rings division) error {
 		bulk.Contents = append(bulk.Contents, ebpf.MapKV{Key: uint32(cpu), Value: t.Bulk[rings.ringOf(cpu)]})
 	}
 	spec.Maps[TapMapControl].MaxEntries = uint32(rings.control)
-	if err := spec.Variables[TapVarBulkWakeEvery].Set(rings.wakeEvery()); err != nil {
+	spec.Maps[TapMapTensors].MaxEntries = uint32(rings.tensors)
+	err1 := spec.Variables[TapVarBulkWakeEvery].Set(rings.wakeEvery())
+	err2 := spec.Variables[TapVarTensorWakeEvery].Set(rings.tensorWakeEvery())
+	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("set the number of records between wake-ups: %w", err)
 	}
 	return nil

@@ -26,6 +26,7 @@ const (
 	TapMapFilterUids        = "filter_uids"
 	TapMapOpenCaptures      = "open_captures"
 	TapMapProcesses         = "processes"
+	TapMapTensors           = "tensors"
 	TapMapThreads           = "threads"
 	TapProgArrayExit        = "array_exit"
 	TapProgBatchEnter       = "batch_enter"
@@ -50,10 +51,12 @@ const (
 	TapProgProcessExec      = "process_exec"
 	TapProgProcessExit      = "process_exit"
 	TapProgSyncExit         = "sync_exit"
+	TapProgTensorEnter      = "tensor_enter"
 	TapVarBulkWakeEvery     = "bulk_wake_every"
 	TapVarCapturesBegun     = "captures_begun"
 	TapVarCapturesOpen      = "captures_open"
 	TapVarFilters           = "filters"
+	TapVarTensorWakeEvery   = "tensor_wake_every"
 )
 
 // LoadTap returns the embedded CollectionSpec for Tap.
@@ -121,6 +124,7 @@ type TapProgramSpecs struct {
 	ProcessExec      *ebpf.ProgramSpec `ebpf:"process_exec"`
 	ProcessExit      *ebpf.ProgramSpec `ebpf:"process_exit"`
 	SyncExit         *ebpf.ProgramSpec `ebpf:"sync_exit"`
+	TensorEnter      *ebpf.ProgramSpec `ebpf:"tensor_enter"`
 }
 
 // TapMapSpecs contains maps before they are loaded into the kernel.
@@ -137,6 +141,7 @@ type TapMapSpecs struct {
 	FilterUids    *ebpf.MapSpec `ebpf:"filter_uids"`
 	OpenCaptures  *ebpf.MapSpec `ebpf:"open_captures"`
 	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	Tensors       *ebpf.MapSpec `ebpf:"tensors"`
 	Threads       *ebpf.MapSpec `ebpf:"threads"`
 }
 
@@ -144,10 +149,11 @@ type TapMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TapVariableSpecs struct {
-	BulkWakeEvery *ebpf.VariableSpec `ebpf:"bulk_wake_every"`
-	CapturesBegun *ebpf.VariableSpec `ebpf:"captures_begun"`
-	CapturesOpen  *ebpf.VariableSpec `ebpf:"captures_open"`
-	Filters       *ebpf.VariableSpec `ebpf:"filters"`
+	BulkWakeEvery   *ebpf.VariableSpec `ebpf:"bulk_wake_every"`
+	CapturesBegun   *ebpf.VariableSpec `ebpf:"captures_begun"`
+	CapturesOpen    *ebpf.VariableSpec `ebpf:"captures_open"`
+	Filters         *ebpf.VariableSpec `ebpf:"filters"`
+	TensorWakeEvery *ebpf.VariableSpec `ebpf:"tensor_wake_every"`
 }
 
 // TapObjects contains all objects after they have been loaded into the kernel.
@@ -180,6 +186,7 @@ type TapMaps struct {
 	FilterUids    *ebpf.Map `ebpf:"filter_uids"`
 	OpenCaptures  *ebpf.Map `ebpf:"open_captures"`
 	Processes     *ebpf.Map `ebpf:"processes"`
+	Tensors       *ebpf.Map `ebpf:"tensors"`
 	Threads       *ebpf.Map `ebpf:"threads"`
 }
 
@@ -195,6 +202,7 @@ func (m *TapMaps) Close() error {
 		m.FilterUids,
 		m.OpenCaptures,
 		m.Processes,
+		m.Tensors,
 		m.Threads,
 	)
 }
@@ -203,10 +211,11 @@ func (m *TapMaps) Close() error {
 //
 // It can be passed to LoadTapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TapVariables struct {
-	BulkWakeEvery *ebpf.Variable `ebpf:"bulk_wake_every"`
-	CapturesBegun *ebpf.Variable `ebpf:"captures_begun"`
-	CapturesOpen  *ebpf.Variable `ebpf:"captures_open"`
-	Filters       *ebpf.Variable `ebpf:"filters"`
+	BulkWakeEvery   *ebpf.Variable `ebpf:"bulk_wake_every"`
+	CapturesBegun   *ebpf.Variable `ebpf:"captures_begun"`
+	CapturesOpen    *ebpf.Variable `ebpf:"captures_open"`
+	Filters         *ebpf.Variable `ebpf:"filters"`
+	TensorWakeEvery *ebpf.Variable `ebpf:"tensor_wake_every"`
 }
 
 // TapPrograms contains all programs after they have been loaded into the kernel.
@@ -236,6 +245,7 @@ type TapPrograms struct {
 	ProcessExec      *ebpf.Program `ebpf:"process_exec"`
 	ProcessExit      *ebpf.Program `ebpf:"process_exit"`
 	SyncExit         *ebpf.Program `ebpf:"sync_exit"`
+	TensorEnter      *ebpf.Program `ebpf:"tensor_enter"`
 }
 
 func (p *TapPrograms) Close() error {
@@ -263,6 +273,7 @@ func (p *TapPrograms) Close() error {
 		p.ProcessExec,
 		p.ProcessExit,
 		p.SyncExit,
+		p.TensorEnter,
 	)
 }
 

@@ -4,9 +4,11 @@
 #define GPUTAP_THREAD_H
 
 /* Records of a CPU between two forced wake-ups of the reader, which also polls. A wake-up costs the traced thread 1.2
- * us, so it must be rare. The loader sets the number for bulk rings, by the number of CPUs that share one. */
+ * us, so it must be rare. The loader sets the number for bulk rings, by the number of CPUs that share one, and for the tensor
+ * ring, by its size. */
 #define WAKE_EVERY 4096
 const volatile u32 bulk_wake_every = WAKE_EVERY;
+const volatile u32 tensor_wake_every = WAKE_EVERY;
 
 static __always_inline struct cpu *this_cpu(void)
 {
@@ -40,6 +42,15 @@ static __always_inline u64 control_flags(void)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
+static __always_inline u64 tensor_flags(void)
+{
+	struct cpu *cpu = this_cpu();
+	if (!cpu || ++cpu->tensors_since_wake < tensor_wake_every)
+		return BPF_RB_NO_WAKEUP;
+	cpu->tensors_since_wake = 0;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
 /* Reserves room for a record. NULL: the record is counted as lost. */
 static __always_inline void *control_reserve(u64 bytes)
 {
@@ -56,6 +67,14 @@ static __always_inline void *bulk_reserve(u64 bytes)
 	void *r = ring ? bpf_ringbuf_reserve(ring, bytes, 0) : NULL;
 	if (!r)
 		lost(LOST_BULK_RING);
+	return r;
+}
+
+static __always_inline void *tensor_reserve(u64 bytes)
+{
+	void *r = bpf_ringbuf_reserve(&tensors, bytes, 0);
+	if (!r)
+		lost(LOST_TENSOR_RING);
 	return r;
 }
 

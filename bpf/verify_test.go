@@ -5,7 +5,7 @@ package bpf
 import "testing"
 
 func TestLoad(t *testing.T) {
-	tap, err := Load(MinRingBytes, true, Filter{})
+	tap, err := Load(MinRingBytes, true, true, Filter{})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

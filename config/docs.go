@@ -13,10 +13,11 @@ var docs = map[string]string{
 	"nats.tls.cert_file": "client certificate file",
 	"nats.tls.key_file":  "key file of the client certificate",
 
-	"producer.cluster":   "name of the cluster to which this host belongs",
-	"producer.host":      "name of this host (default: its hostname)",
-	"producer.features":  "kinds of events to watch: memory, launch, copy, sync",
-	"producer.libraries": "driver libraries to watch in addition to those that are found (a list of paths)",
+	"producer.cluster":  "name of the cluster to which this host belongs",
+	"producer.host":     "name of this host (default: its hostname)",
+	"producer.features": "kinds of events to watch: memory, launch, copy, sync, torch",
+	"producer.libraries": "libraries of the driver or of PyTorch to watch in addition to those that are found " +
+		"(a list of paths)",
 	"producer.scan_interval": "time between two scans of /proc for libraries that processes have mapped; " +
 		"at least 1ms",
 	"producer.uprobes": "how to attach probes: multi (one link for each program, Linux 6.6), " +

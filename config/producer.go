@@ -54,21 +54,28 @@ func DefaultProducer() Producer {
 	}
 }
 
+// TorchFeature is the word for tensors, the blocks of PyTorch's allocator.
+const TorchFeature = "torch"
+
+var features = map[string]schema.Kind{
+	"memory": schema.KindMemory, "launch": schema.KindLaunch, "copy": schema.KindCopy, "sync": schema.KindSync,
+	TorchFeature: schema.KindTensor,
+}
+
 // Kinds parses Features.
 func (p Producer) Kinds() ([]schema.Kind, error) {
 	var kinds []schema.Kind
 	for _, f := range p.Features {
-		switch kind := schema.ParseKind(strings.TrimSpace(f)); kind {
-		case schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync:
-			if !slices.Contains(kinds, kind) {
-				kinds = append(kinds, kind)
-			}
-		default:
-			return nil, fmt.Errorf("producer.features: unknown %q; use memory, launch, copy, sync", f)
+		kind, known := features[strings.TrimSpace(f)]
+		if !known {
+			return nil, fmt.Errorf("producer.features: unknown %q; use memory, launch, copy, sync, torch", f)
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
 		}
 	}
 	if len(kinds) == 0 {
-		return nil, errors.New("producer.features: empty; use one or more of memory, launch, copy, sync")
+		return nil, errors.New("producer.features: empty; use one or more of memory, launch, copy, sync, torch")
 	}
 	return kinds, nil
 }

@@ -194,7 +194,7 @@ def main():
     parser.add_argument("--host", default="*",
                         help="follow this host; write dots of its name as underscores (default: all)")
     parser.add_argument("--kind",
-                        help="memory, launch, copy, sync or host; * for all (default: memory; with --save: *)")
+                        help="memory, launch, copy, sync, tensor or host; * for all (default: memory; with --save: *)")
     parser.add_argument("--stream", help="read this JetStream stream from its beginning")
     parser.add_argument("--name", default="follow-" + uuid.uuid4().hex[:8],
                         help="name of the JetStream consumer, where permissions require one")

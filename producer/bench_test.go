@@ -20,7 +20,7 @@ import (
 // filled returns a producer whose rings contain the calls of a workload.
 func filled(b *testing.B, js jetstream.JetStream, function string, calls int) *Producer {
 	cfg := config.DefaultProducer()
-	cfg.Libraries = []string{stubPath}
+	cfg.Libraries = []string{stubPaths[schema.DriverLibrary]}
 	cpus, err := ebpf.PossibleCPU() // Linux divides by all, not by those that this program may use
 	if err != nil {
 		b.Fatal(err)

@@ -89,3 +89,51 @@ func (t *translator) cacheLaunch(l *bpf.LaunchRecord, thread *process.Thread, ge
 	}
 	*t.launchSlot(l) = cachedLaunch{*l, t.known.Version(), generation, *e}
 }
+
+// cachedTensor is the translation of a block of PyTorch's allocator. A later block reuses it if it is by the same
+// thread on the same GPU.
+type cachedTensor struct {
+	bpf.Head
+	device     int32
+	version    uint64
+	generation uint64
+	event      schema.Tensor
+	free       uint32 // index of the call when it takes a block back
+}
+
+// tensor adds the event of a block.
+func (t *translator) tensor(r *bpf.TensorRecord) {
+	if !t.wanted[schema.KindTensor] {
+		return
+	}
+	o, c := t.batches.open[schema.KindTensor], &t.tensors[(r.TID+uint32(r.Device))%uint32(len(t.tensors))]
+	if c.version != t.known.Version() || c.generation != o.generation || c.TID != r.TID ||
+		c.ThreadStart != r.ThreadStart || c.device != r.Device || c.Time > r.Time {
+		t.cacheTensor(c, r, o)
+	}
+	e := c.event
+	e.Time, e.Ptr, e.Allocated, e.Reserved = schema.KTime(r.Time), r.Ptr, r.Allocated, r.Reserved
+	op := schema.OpBlockAlloc
+	e.Bytes = uint64(r.Bytes)
+	if r.Bytes < 0 {
+		op, e.Call, e.Bytes = schema.OpBlockFree, c.free, uint64(-r.Bytes)
+	}
+	o.AddTensor(&e)
+	t.added(schema.KindTensor, op)
+}
+
+// cacheTensor translates the fields that all blocks of a thread on a GPU share.
+func (t *translator) cacheTensor(c *cachedTensor, r *bpf.TensorRecord, o *openBatch) {
+	thread := t.known.Thread(&r.Head)
+	*c = cachedTensor{Head: r.Head, device: r.Device, generation: o.generation}
+	if t.known.Current(thread) {
+		c.version = t.known.Version()
+	}
+	free := schema.Calls[r.Call].Ref()
+	free.Op = schema.OpBlockFree
+	c.free = o.Call(free)
+	c.event.Thread, c.event.Call = threadIndex(o, thread), t.ref(schema.KindTensor, &r.Head)
+	if r.Device >= 0 && r.Device < process.MaxOrdinals {
+		c.event.GPU = o.GPU(t.known.GPU(thread.Process, uint32(r.Device)))
+	}
+}

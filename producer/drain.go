@@ -8,11 +8,19 @@ import (
 
 // drain detaches all probes and reads until a round is empty: then every record has been read.
 func (p *Producer) drain() {
+	p.noteLibraries()
 	p.known.BeginDetach(bootTime())
 	p.probes.Detach()
 	for p.round() > 0 {
 	}
 	p.translator.through = p.translator.now
+}
+
+// noteLibraries keeps the list of attached libraries for the heartbeats after the end of the probes.
+func (p *Producer) noteLibraries() {
+	if libraries := p.probes.Libraries(); len(libraries) > 0 {
+		p.libraries = libraries
+	}
 }
 
 // flush closes the last batches and waits for their acks, unless Run was aborted.

@@ -28,10 +28,16 @@ func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 // small is a producer that reads when the test calls its steps. The CPUs share one small bulk ring. The control ring
 // has 64 KiB, room for the first records of a program, where a name alone takes half a page.
 func small(t *testing.T) *Producer {
+	return smallFor(t, config.DefaultProducer().Features, "stub/libcuda.so.1")
+}
+
+func smallFor(t *testing.T, features []string, libraries ...string) *Producer {
 	producertest.RequireBPF(t)
 	cfg := config.DefaultProducer()
-	cfg.Host, cfg.Libraries, cfg.BatchAge = "test", []string{producertest.Built(t,
-		"stub/libcuda.so.1")}, time.Millisecond
+	cfg.Host, cfg.Features, cfg.BatchAge = "test", features, time.Millisecond
+	for _, library := range libraries {
+		cfg.Libraries = append(cfg.Libraries, producertest.Built(t, library))
+	}
 	cfg.RingBytes = 256 << 10 // less than Validate accepts
 	p, err := New(cfg, "test", newBus(t), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -142,6 +148,32 @@ func TestRingFull(t *testing.T) {
 			next.Finish()
 			check()
 		})
+	}
+}
+
+// TestTensorRingFull: the same for the blocks of PyTorch's allocator, whose log is the truth.
+func TestTensorRingFull(t *testing.T) {
+	p := smallFor(t, []string{"torch"}, "stub/libcuda.so.1", "stub/libc10.so")
+	s := startTensors(t, producertest.Built(t, "workload"), "tensors", "--threads", "2", "--count", "2000")
+	s.Await("mapped")
+	p.steps(t, func() bool { return p.round() == 0 })
+	s.Continue()
+	made := 0
+	for _, step := range []string{"live", "freed"} {
+		blocks := reportsBefore(t, s, step)
+		made += len(blocks[0]) + len(blocks[1])
+		p.steps(t, func() bool { return p.round() == 0 })
+		s.Continue()
+	}
+	s.Finish()
+	seen := p.metrics.events[schema.OpBlockAlloc].Load() + p.metrics.events[schema.OpBlockFree].Load()
+	lost := p.lost()
+	if seen+lost[schema.LossTensorRing] != uint64(made) || lost[schema.LossTensorRing] == 0 || seen == 0 {
+		t.Errorf("%d seen and %d lost of %d blocks", seen, lost[schema.LossTensorRing], made)
+	}
+	lost[schema.LossTensorRing] = 0
+	if lost != ([schema.NumLosses]uint64{}) {
+		t.Errorf("lost besides: %v", lost)
 	}
 }
 

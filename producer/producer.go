@@ -89,7 +89,7 @@ func New(
 	if err != nil {
 		return nil, err
 	}
-	if p.tap, err = bpf.Load(int(cfg.RingBytes), multi, passing); err != nil {
+	if p.tap, err = bpf.Load(int(cfg.RingBytes), wanted.Wants(schema.KindTensor), multi, passing); err != nil {
 		return nil, err
 	}
 	if p.cgroups, err = filter.NewCgroupTree(cfg.Filter, p.tap, log); err != nil {
@@ -125,7 +125,7 @@ func New(
 var returnProbes = preflight.ReturnProbes
 
 // features chooses the calls to probe. Where return probes are not safe, gputap probes only entries: that leaves the
-// launches, without GPUs, and with the kernel names that are readable in memory.
+// launches and PyTorch's blocks, without GPUs, and with the kernel names that are readable in memory.
 func (p *Producer) features() (attach.Features, error) {
 	kinds, err := p.cfg.Kinds()
 	if err != nil || p.cfg.UnsafeReturns {
@@ -135,12 +135,16 @@ func (p *Producer) features() (attach.Features, error) {
 	if unsafe == nil {
 		return attach.NewFeatures(kinds, false), nil
 	}
-	if !slices.Contains(kinds, schema.KindLaunch) {
+	kinds = slices.DeleteFunc(kinds, func(k schema.Kind) bool {
+		return k != schema.KindLaunch && k != schema.KindTensor
+	})
+	if len(kinds) == 0 {
 		return attach.Features{}, fmt.Errorf("%w: the features %s need return probes (%s)", unsafe,
 			strings.Join(p.cfg.Features, ", "), preflight.ReturnProbeRemedy)
 	}
-	p.log.Warn("only launches are watched, without GPUs", "err", unsafe, "remedy", preflight.ReturnProbeRemedy)
-	return attach.NewFeatures([]schema.Kind{schema.KindLaunch}, true), nil
+	p.log.Warn("only launches and PyTorch's blocks are watched, without GPUs", "err", unsafe,
+		"remedy", preflight.ReturnProbeRemedy)
+	return attach.NewFeatures(kinds, true), nil
 }
 
 func (p *Producer) header() (schema.Header, error) {
@@ -332,9 +336,7 @@ func (p *Producer) checkVanished() {
 }
 
 func (p *Producer) heartbeat() {
-	if libraries := p.probes.Libraries(); len(libraries) > 0 {
-		p.libraries = libraries
-	}
+	p.noteLibraries()
 	p.batches.heartbeat(p.libraries, p.known, p.linux, p.version, p.translator.through)
 }
 

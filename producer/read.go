@@ -3,6 +3,7 @@ package producer
 import (
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 // reader reads records from the rings and hands them to the translator. One goroutine uses it.
 type reader struct {
 	control    *bpf.Ring
-	bulk       []*bpf.Ring
-	epoll      *os.File // of all rings, in Go's own poller: no thread blocks
+	bulk       []*bpf.Ring // the last is the tensor ring
+	epoll      *os.File    // of all rings, in Go's own poller: no thread blocks
 	waiting    syscall.RawConn
 	pending    []uint64 // up to where to read each bulk ring in this round
 	translator *translator
@@ -41,10 +42,10 @@ func (r *reader) open(tap *bpf.Tap) error {
 	if r.control, err = r.ring(epoll, tap.Control); err != nil {
 		return fmt.Errorf("open control ring: %w", err)
 	}
-	for i, m := range tap.Bulk {
+	for i, m := range append(slices.Clone(tap.Bulk), tap.Tensors) {
 		ring, err := r.ring(epoll, m)
 		if err != nil {
-			return fmt.Errorf("open bulk ring %d: %w", i, err)
+			return fmt.Errorf("open ring %d: %w", i+1, err)
 		}
 		r.bulk = append(r.bulk, ring)
 	}

@@ -8,12 +8,21 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-const stubPath = "../bin/stub/libcuda.so.1"
+// stubPaths are the stub libraries by the library that they stand for.
+var stubPaths = map[string]string{
+	schema.DriverLibrary: "../bin/stub/libcuda.so.1", schema.TorchLibrary: "../bin/stub/libc10.so",
+}
 
-// TestStubExportsEveryRow: the stub exports every symbol of the call table at an address of its own. Each function
-// begins as the real driver's do.
+// TestStubExportsEveryRow: the stubs export every symbol of the call table at an address of its own. Each function
+// begins as the real driver's do, with an instruction that Linux emulates.
 func TestStubExportsEveryRow(t *testing.T) {
-	file, err := elf.Open(stubPath)
+	for library, path := range stubPaths {
+		t.Run(library, func(t *testing.T) { checkStub(t, library, path) })
+	}
+}
+
+func checkStub(t *testing.T, library, path string) {
+	file, err := elf.Open(path)
 	if err != nil {
 		t.Fatalf("%v: run make stub", err)
 	}
@@ -35,8 +44,8 @@ func TestStubExportsEveryRow(t *testing.T) {
 	}
 	for i := range schema.Calls {
 		c := &schema.Calls[i]
-		if c.Shape == schema.ShapeNone {
-			continue // a process event
+		if c.Shape == schema.ShapeNone || c.Library != library {
+			continue // a process event, or a call of another library
 		}
 		t.Run(c.Symbol, func(t *testing.T) {
 			if address[c.Symbol] == 0 {

@@ -24,6 +24,7 @@ type translator struct {
 
 	launches [256]cachedLaunch
 	memories [16]cachedMemory
+	tensors  [16]cachedTensor
 }
 
 func newTranslator(known *process.Table, batches *batcher, wanted attach.Features, m *metrics) *translator {
@@ -79,6 +80,11 @@ func (t *translator) handle(raw []byte) {
 			c := bpf.As[bpf.CopyRecord](raw)
 			if ok = c != nil; ok {
 				t.copy(c)
+			}
+		case bpf.RecordTensor:
+			r := bpf.As[bpf.TensorRecord](raw)
+			if ok = r != nil; ok {
+				t.tensor(r)
 			}
 		default:
 			ok = t.handleRare(head.Type, raw)

@@ -2,7 +2,9 @@ package producer
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -31,10 +33,13 @@ func newTestTranslator() *translator {
 	}
 	none := func() (lost [schema.NumLosses]uint64) { return lost }
 	batches := newBatcher(limits, schema.Header{Cluster: "c", Host: "h"}, newSpool(1<<20), none)
-	wanted := attach.NewFeatures([]schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync},
-		false)
+	wanted := attach.NewFeatures([]schema.Kind{
+		schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync, schema.KindTensor,
+	}, false)
 	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics())
 }
+
+const reportSymbol = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 
 // record is the bytes of a record, aligned as in a ring.
 func record[T any](r *T) []byte {
@@ -70,6 +75,8 @@ func FuzzHandle(f *testing.F) {
 	f.Add(record(&bpf.GraphRecord{Head: head(f, bpf.RecordGraph, "cuGraphAddChildGraphNode"), Made: 5, Graph: 5}))
 	f.Add(record(&bpf.CoverageRecord{Head: head(f, bpf.RecordCoverage, "cuGetProcAddress_v2"), Address: 1}))
 	f.Add(record(&bpf.SyncRecord{Head: head(f, bpf.RecordSync, "cuCtxSynchronize"), Elapsed: 1}))
+	f.Add(record(&bpf.TensorRecord{Head: head(f, bpf.RecordTensor, reportSymbol), Bytes: -1 << 63, Device: -1}))
+	f.Add(record(&bpf.TensorRecord{Head: head(f, bpf.RecordTensor, reportSymbol), Bytes: 1, Device: 1<<31 - 1}))
 	f.Add(record(&bpf.ThreadRecord{Head: bpf.Head{Type: bpf.RecordThread, Call: 1}}))
 	f.Add(record(&bpf.ThreadRecord{Head: bpf.Head{Type: bpf.RecordEnd}}))
 	f.Add([]byte{1})
@@ -265,4 +272,62 @@ func TestBatchTooLargeForNATSIsLost(t *testing.T) {
 	if l := s.level(); l.droppedEvents != 7 || l.batches != 0 || l.bytes != 0 {
 		t.Errorf("left %+v", l)
 	}
+}
+
+// TestTensors: events of interleaved threads and GPUs keep their own thread, call and GPU.
+func TestTensors(t *testing.T) {
+	r := newTestTranslator()
+	r.begin(5)
+	type place struct {
+		tid    uint32
+		device int32
+	}
+	var want []string
+	places := []place{{1, 0}, {1, 0}, {2, 0}, {1, 3}, {17, 0}, {1, 0}, {1, 16}, {2, -1}, {1, 1 << 20}, {33, 0}}
+	for i, at := range places {
+		one := bpf.TensorRecord{Head: head(t, bpf.RecordTensor, reportSymbol), Ptr: 9, Bytes: 1 << i,
+			Allocated: uint64(i), Reserved: 77, Device: at.device}
+		one.TID, one.Time = at.tid, uint64(10+i)
+		op, ordinal := "block_alloc", fmt.Sprint(at.device)
+		if i%3 == 2 {
+			one.Bytes, op = -one.Bytes, "block_free"
+		}
+		if at.device < 0 || at.device > 1024 {
+			ordinal = "unknown"
+		}
+		r.handle(record(&one))
+		want = append(want, fmt.Sprintln(10+i, at.tid, op, ordinal, 9, 1<<i, i, 77))
+	}
+	var got []string
+	for _, b := range decodable(t, r) {
+		for i := range b.Events {
+			e := b.Tensor(i)
+			ordinal := "unknown"
+			if e.GPU > 0 {
+				ordinal = fmt.Sprint(b.GPUs[e.GPU-1].Ordinal)
+			}
+			got = append(got, fmt.Sprintln(e.Time, b.Threads[e.Thread].TID, b.Calls[e.Call].Op, ordinal, e.Ptr, e.Bytes,
+				e.Allocated, e.Reserved))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+}
+
+// BenchmarkTensors translates the blocks of one thread into encoded batches.
+func BenchmarkTensors(b *testing.B) {
+	r := newTestTranslator()
+	one := bpf.TensorRecord{Head: head(b, bpf.RecordTensor, reportSymbol), Ptr: 1 << 40, Bytes: 512, Reserved: 1 << 30}
+	raw := record(&one)
+	for b.Loop() {
+		one.Time += 1000
+		one.Ptr, one.Bytes = 1<<40+one.Time%4096*512, -one.Bytes
+		one.Allocated = one.Time % 4096 * 512
+		if one.Time%(1<<20) < 1000 {
+			r.begin(schema.KTime(one.Time))
+		}
+		r.handle(raw)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mevents/s")
 }

@@ -45,6 +45,7 @@ const (
 	LossState                   // the entry of a call could not be stored
 	LossRead                    // an argument in the program's memory could not be read
 	LossUnpaired                // a call was entered again before it returned, or returned without an entry
+	LossTensorRing              // the ring of blocks of PyTorch's allocator was full
 	LossSpool                   // spool or outbox overflowed, or an outbox record was corrupt
 	LossOther                   // a cause that this reader does not know
 	NumLosses
@@ -52,7 +53,7 @@ const (
 
 var lossWords = [NumLosses]string{
 	LossControlRing: "control_ring", LossBulkRing: "bulk_ring", LossState: "state", LossRead: "read",
-	LossUnpaired: "unpaired", LossSpool: "spool", LossOther: "other",
+	LossUnpaired: "unpaired", LossTensorRing: "tensor_ring", LossSpool: "spool", LossOther: "other",
 }
 
 // String returns the word on the wire.
@@ -161,7 +162,7 @@ type End struct {
 	Through KTime
 }
 
-// Library is one attached driver library, in a heartbeat.
+// Library is one attached library, in a heartbeat.
 type Library struct {
 	Path     string
 	Inode    uint64

@@ -247,11 +247,13 @@ const (
 	ShapeDevice               // (a1* device, a2 ordinal)
 	ShapeEnumerate            // (a1 handles, a2 count, a3 module or library)
 	ShapeDeviceBytes          // (a1* bytes, a2 ordinal)
+	ShapeBlock                // (a1 pointer, a2 bytes or minus bytes, a3 allocated, a4 reserved, a5 c10::Device)
 	NumShapes
 )
 
-// EntryOnly reports whether the shape has no return probe. A launch costs one trap, and its result is not observed.
-func (s Shape) EntryOnly() bool { return s >= ShapeLaunch && s <= ShapeHostFunc }
+// EntryOnly reports whether the shape has no return probe. A launch costs one trap, and its result is not observed. A
+// block of PyTorch's allocator has no result.
+func (s Shape) EntryOnly() bool { return s >= ShapeLaunch && s <= ShapeHostFunc || s == ShapeBlock }
 
 // MemClass is the class of memory of a memory call.
 type MemClass uint8
@@ -336,7 +338,13 @@ func wordIndex(words []string, w string) int { return max(slices.Index(words, w)
 // CallID is the row of a call in Calls. It is part of the attach cookie and never leaves the host.
 type CallID uint16
 
-// Call is one probed function of the driver library, or one of the two process events in memory batches.
+// Beginnings of the file names of the libraries that have probed functions.
+const (
+	DriverLibrary = "libcuda.so" // the CUDA driver
+	TorchLibrary  = "libc10.so"  // PyTorch's allocator reports its blocks there
+)
+
+// Call is one probed function of a library, or one of the two process events in memory batches.
 type Call struct {
 	Symbol     string
 	Kind       Kind // batch kind; KindNone: only the producer uses the call
@@ -344,8 +352,9 @@ type Call struct {
 	Shape      Shape
 	Class      MemClass
 	Direction  Direction
-	CUDAStream uint8 // number of the argument that is the CUDA stream; 0: none, or inside a struct
-	Unit       uint8 // bytes per element, if the amount counts elements
+	CUDAStream uint8  // number of the argument that is the CUDA stream; 0: none, or inside a struct
+	Unit       uint8  // bytes per element, if the amount counts elements
+	Library    string // DriverLibrary or TorchLibrary
 }
 
 // The two process events. Their rows have no shape: no probe is attached for them.

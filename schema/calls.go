@@ -1,6 +1,9 @@
 package schema
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Calls is the table of probed symbols. The index of a row is its CallID.
 var Calls = allCalls()
@@ -15,13 +18,15 @@ type functions struct {
 	Direction  Direction
 	CUDAStream uint8
 	Unit       uint8
+	Library    string // "" is DriverLibrary
 }
 
 func allCalls() (calls []Call) {
 	for _, f := range probed {
 		for symbol := range strings.FieldsSeq(f.Symbols) {
 			symbol, suffix, perThread := strings.Cut(strings.TrimSuffix(symbol, "]"), "[")
-			call := Call{symbol, f.Op.kind(), f.Op, f.Shape, f.Class, f.Direction, f.CUDAStream, f.Unit}
+			library := cmp.Or(f.Library, DriverLibrary)
+			call := Call{symbol, f.Op.kind(), f.Op, f.Shape, f.Class, f.Direction, f.CUDAStream, f.Unit, library}
 			calls = append(calls, call)
 			if perThread {
 				call.Symbol += suffix
@@ -225,4 +230,10 @@ var probed = []functions{
 	{Symbols: "cuDeviceGet", Op: OpDevice, Shape: ShapeDevice},
 	{Symbols: "cuModuleEnumerateFunctions cuLibraryEnumerateKernels", Op: OpName, Shape: ShapeEnumerate},
 	{Symbols: "cuDeviceTotalMem_v2", Op: OpDevice, Shape: ShapeDeviceBytes},
+
+	// c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device). A negative size is OpBlockFree.
+	{
+		Symbols: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", Op: OpBlockAlloc, Shape: ShapeBlock,
+		Library: TorchLibrary,
+	},
 }

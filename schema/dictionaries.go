@@ -108,7 +108,7 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		Fields: []FieldSpec{
 			{"handle", ContentAddress, ""},
 		}},
-	DictLibraries: {Key: "libs", Doc: "`host` only: attached driver libraries", Fields: []FieldSpec{
+	DictLibraries: {Key: "libs", Doc: "`host` only: attached libraries, of the driver and of PyTorch", Fields: []FieldSpec{
 		{"path", ContentText, ""}, {"inode", ContentNumber, ""}, {"attached", ContentNumber, "symbols with a probe"},
 		{"stepped", ContentNumber, "slow probes among them: Linux single-steps their instruction"},
 		{"absent", ContentList, "symbols that the library does not export"},

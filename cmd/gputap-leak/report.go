@@ -16,8 +16,8 @@ const shown = 20
 // report prints the processes with the most live memory, and the totals of all processes.
 func report(w io.Writer, shards []*fold.Memory) {
 	var r leak.Report
-	for _, tracker := range shards {
-		one := tracker.Report()
+	for _, memory := range shards {
+		one := memory.Tracker.Report()
 		r.Processes = append(r.Processes, one.Processes...)
 		r.Totals.LiveBytes += one.Totals.LiveBytes
 		r.Totals.LiveAllocations += one.Totals.LiveAllocations

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/library"
+	"github.com/gputap/gputap/schema"
 )
 
 // startFirst is the remedy for all that happened before gputap started.
@@ -42,7 +44,47 @@ func auditProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	for i := range holdings {
 		rows = append(rows, checkHolding(&holdings[i])...)
 	}
+	rows = append(rows, checkTorch(library.MappedBy(pid))...)
 	return append(rows, watchProcess(ctx, pid, forTime, libraries)...)
+}
+
+// torchLibraries lists the files of PyTorch's library that running processes have mapped.
+func torchLibraries() (all []library.Mapping) {
+	var scanner library.Scanner
+	_ = scanner.Scan(true, func(_ uint32, found []library.Mapping) { all = append(all, found...) })
+	return all
+}
+
+// checkTorch checks each file of PyTorch's library among mappings. Without such a file it returns no row.
+func checkTorch(mappings []library.Mapping) (rows []finding) {
+	checked := map[library.Inode]bool{}
+	for _, m := range mappings {
+		if library.Of(m.Path) != schema.TorchLibrary || checked[m.Inode] {
+			continue
+		}
+		checked[m.Inode] = true
+		l, err := m.Inspect()
+		switch {
+		case errors.Is(err, library.ErrUnmapped):
+		case err != nil:
+			rows = append(rows, warn("torch", err.Error(), "run as root; check that the file is PyTorch's"))
+		default:
+			rows = append(rows, torchFinding(&l))
+		}
+	}
+	return rows
+}
+
+func torchFinding(l *schema.Library) finding {
+	switch {
+	case l.Attached == 0:
+		return warn("torch", l.Path+" does not export c10::reportMemoryUsageToProfiler as gputap knows it",
+			"none; tensors of this PyTorch are not seen, the driver memory of its allocator is")
+	case l.Stepped > 0:
+		return warn("torch", l.Path+": each block of its allocator costs a single step",
+			"leave out the feature torch if that is too slow")
+	}
+	return pass("torch", l.Path+": the feature torch sees the blocks of its allocator")
 }
 
 func checkHolding(h *library.Holding) []finding {

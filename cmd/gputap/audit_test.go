@@ -5,9 +5,12 @@ package main
 import (
 	"encoding/json"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gputap/gputap/producer/producertest"
 )
 
 // audit runs gputap doctor --pid and returns its rows by the name of their check.
@@ -54,6 +57,43 @@ func TestDoctorAuditsAProcess(t *testing.T) {
 		if f := rows[check]; f.Status != want[0] || !strings.Contains(f.Found, want[1]) {
 			t.Errorf("%s: %+v, want %v", check, f, want)
 		}
+	}
+}
+
+// TestDoctorChecksTorch: doctor names the file of PyTorch's library, and tells whether gputap sees its allocator.
+func TestDoctorChecksTorch(t *testing.T) {
+	requireBPF(t)
+	changed := t.TempDir()
+	for _, file := range []string{"workload", "stub/libcuda.so.1", "stub/changed/libc10.so"} {
+		producertest.CopyFile(t, fixture(t, file), filepath.Join(changed, filepath.Base(file)))
+	}
+	for name, tt := range map[string]struct{ program, path, status, found string }{
+		"as known": {fixture(t, "workload"), fixture(t, "stub/libc10.so"), statusOK, "sees the blocks"},
+		"changed": {filepath.Join(changed, "workload"), filepath.Join(changed, "libc10.so"), statusWarn,
+			"does not export c10::reportMemoryUsageToProfiler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := producertest.StartSteps(t, exec.Command(tt.program, "tensors-late", "--steps"))
+			defer func() {
+				_ = s.Process.Kill()
+				_ = s.Wait()
+			}()
+			for line := ""; line != "step allocated\n"; {
+				var err error
+				if line, err = s.Out.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rows, _ := audit(t, s.Process.Pid, "--for", "1ms")
+			if f := rows["torch"]; f.Status != tt.status || !strings.HasPrefix(f.Found, tt.path) ||
+				!strings.Contains(f.Found, tt.found) {
+				t.Errorf("--pid: %+v, want %+v", f, tt)
+			}
+			stdout, _, _ := gputap(t, "doctor", "--library", fixture(t, "stub/libcuda.so.1"))
+			if !strings.Contains(stdout, tt.path) {
+				t.Errorf("doctor does not name %s:\n%s", tt.path, stdout)
+			}
+		})
 	}
 }
 

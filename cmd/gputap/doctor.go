@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/library"
 	"github.com/gputap/gputap/producer/preflight"
+	"github.com/gputap/gputap/schema"
 )
 
 // finding is the result of one check.
@@ -85,6 +86,7 @@ func checkHost(servers string, libraries []string) []finding {
 	rows := []finding{checkKernel(), checkBTF(), checkCapabilities(), checkPrograms(), checkReturnProbes()}
 	rows = append(rows, checkLockdown()...)
 	rows = append(rows, checkLibraries(libraries)...)
+	rows = append(rows, checkTorch(torchLibraries())...)
 	return append(rows, checkNATS(servers))
 }
 
@@ -157,7 +159,7 @@ func checkLockdown() []finding {
 // checkPrograms loads the BPF programs, which Linux verifies.
 func checkPrograms() finding {
 	const check = "BPF programs"
-	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{})
+	tap, err := bpf.Load(bpf.MinRingBytes, true, bpf.HaveMulti(), bpf.Filter{})
 	if err != nil {
 		return fail(check, err.Error(), "correct the failures above")
 	}
@@ -197,6 +199,9 @@ func checkLibrary(path string) finding {
 	l, _, err := library.Inspect(path)
 	if err != nil {
 		return fail("library", err.Error(), "check that the file is a CUDA driver library")
+	}
+	if library.Of(path) == schema.TorchLibrary {
+		return torchFinding(&l)
 	}
 	found := fmt.Sprintf("%s: %d functions to probe, %d single-stepped, %d absent", path, l.Attached, l.Stepped,
 		len(l.Absent))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -47,7 +48,8 @@ func runCommand(p *app.Process) *cobra.Command {
 this one process. Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
 With CMD, gputap runs CMD and exits after it, when all its events are folded. CMD's standard output goes to
-standard error. Without CMD, gputap runs until --for has passed or a signal arrives.
+standard error. Unless you set --features, gputap then also watches PyTorch's allocator (feature torch).
+Without CMD, gputap runs until --for has passed or a signal arrives.
 
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
 exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only.
@@ -69,6 +71,9 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return app.Usage(fmt.Errorf("unexpected argument %q; write -- before the command to run", args[0]))
 			}
+			if len(args) > 0 {
+				watchTensors(cmd.Flags())
+			}
 			cfg, err := read()
 			if err != nil {
 				return app.Usage(err)
@@ -85,8 +90,15 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	flags.StringVar(&f.record, "record", "", "file into which to record all events: see gputap record")
 	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
 	read = config.Flags(flags, config.DefaultRunCommand())
-	completeWith(cmd, "features", "memory", "launch", "copy", "sync")
+	completeWith(cmd, "features", "memory", "launch", "copy", "sync", config.TorchFeature)
 	return cmd
+}
+
+// watchTensors adds PyTorch's allocator to the features that are watched if no file, variable or flag sets them.
+func watchTensors(flags *pflag.FlagSet) {
+	if features := flags.Lookup("features"); !features.Changed {
+		_ = features.Value.(pflag.SliceValue).Append(config.TorchFeature) // a list of words takes any word
+	}
 }
 
 func (f *runFlags) validate() error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -105,6 +106,65 @@ func TestRunJSON(t *testing.T) {
 	}
 	if p["comm"] != "workload" || p["ended"] != true || p["uid"] != 0.0 {
 		t.Errorf("comm %v, ended %v, uid %v", p["comm"], p["ended"], p["uid"])
+	}
+}
+
+// TestRunShowsTensors: with a command gputap watches PyTorch's allocator unless the user chose the features. The totals
+// are those of the last and of the highest report.
+func TestRunShowsTensors(t *testing.T) {
+	requireBPF(t)
+	command := []string{
+		"--library", fixture(t, "stub/libc10.so"), "--", fixture(t, "workload"), "tensors", "--count", "500",
+	}
+	stdout, stderr, status := gputap(t, runArgs(t, append([]string{"-o", "json"}, command...)...)...)
+	if status != 0 {
+		t.Fatalf("ends with %d: %s", status, stderr)
+	}
+	want := map[string]map[string]uint64{}
+	for line := range strings.Lines(stderr) {
+		var device int
+		var tid, ptr, allocated, reserved uint64
+		var bytes int64
+		if _, err := fmt.Sscanf(line, "block %d %d %v %d %d %d", &device, &tid, &ptr, &bytes, &allocated,
+			&reserved); err != nil {
+			continue
+		}
+		uuid := []string{"GPU-a0b1c2d3-0001-4217-8a5e-6f708192a3b4", "GPU-1f2e3d4c-1112-475b-9dc6-b7a8998a7b6c"}[device]
+		if want[uuid] == nil {
+			want[uuid] = map[string]uint64{}
+		}
+		d := want[uuid]
+		d["allocated_bytes"], d["reserved_bytes"] = allocated, reserved
+		d["peak_allocated_bytes"] = max(d["peak_allocated_bytes"], allocated)
+		d["peak_reserved_bytes"] = max(d["peak_reserved_bytes"], reserved)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	var last struct {
+		Processes []struct {
+			Comm  string
+			Torch map[string]map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if len(last.Processes) != 1 || len(want) != 2 || len(last.Processes[0].Torch) != 2 {
+		t.Fatalf("processes %+v, want one with %v", last.Processes, want)
+	}
+	for uuid, totals := range want {
+		got := last.Processes[0].Torch[uuid]
+		for key, n := range totals {
+			if got[key] != float64(n) {
+				t.Errorf("%s of %s is %v, want %d", key, uuid, got[key], n)
+			}
+		}
+		if got["blocks"] != 0.0 || got["verdict"] != "unknown" {
+			t.Errorf("%s: %v, want no block, since all were taken back", uuid, got)
+		}
+	}
+	stdout, stderr, _ = gputap(t, runArgs(t, append([]string{"--features", "memory"}, command...)...)...)
+	if strings.Contains(stdout, "torch") {
+		t.Errorf("the report shows tensors though the user chose the features: %s%s", stdout, stderr)
 	}
 }
 

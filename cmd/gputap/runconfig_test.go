@@ -26,6 +26,33 @@ func readRun(t *testing.T, args ...string) (config.RunCommand, error) {
 	return read()
 }
 
+// TestACommandIsWatchedForTensors unless a source sets the features.
+func TestACommandIsWatchedForTensors(t *testing.T) {
+	read := func(args ...string) string {
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		read := config.Flags(flags, config.DefaultRunCommand())
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		watchTensors(flags)
+		cfg, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(cfg.Producer.Features, ",")
+	}
+	if got, want := read(), strings.Join(config.DefaultProducer().Features, ",")+",torch"; got != want {
+		t.Errorf("features %s, want %s", got, want)
+	}
+	if got := read("--features", "memory,launch,copy"); got != "memory,launch,copy" {
+		t.Errorf("features %s, want those of the flag", got)
+	}
+	t.Setenv("GPUTAP_PRODUCER__FEATURES", "memory,launch,copy")
+	if got := read(); got != "memory,launch,copy" {
+		t.Errorf("features %s, want those of the variable", got)
+	}
+}
+
 func TestRunReadsFileVariablesAndFlags(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gputap.yaml")
 	text := "embedded:\n  listen: 127.0.0.1:1\nproducer:\n  cluster: file\n  features: [memory]\n  host: file\n" +

@@ -33,6 +33,9 @@ func TestEvidence(t *testing.T) {
 		{"launches lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossBulkRing, 1)
 		}, complete},
+		{"blocks of PyTorch's allocator lost", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
+			lose(h, schema.LossTensorRing, 1)
+		}, complete},
 		{"batches dropped by the spool", func(tr *Tracker, h *consumertest.Host, p *consumertest.Process) {
 			lose(h, schema.LossSpool, 1)
 		}, complete},

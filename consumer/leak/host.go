@@ -139,10 +139,10 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 	return h
 }
 
-// memoryLost sums the loss causes that affect memory events. The bulk rings hold none, and a missing seq proves
-// exactly which batches the spool dropped.
+// memoryLost sums the loss causes that affect memory events. The bulk rings and the tensor ring hold none, and a
+// missing seq proves exactly which batches the spool dropped.
 func memoryLost(b *schema.Batch) uint64 {
-	return b.TotalLost() - b.Lost[schema.LossBulkRing] - b.Lost[schema.LossSpool]
+	return b.TotalLost() - b.Lost[schema.LossBulkRing] - b.Lost[schema.LossTensorRing] - b.Lost[schema.LossSpool]
 }
 
 // endOlderBoots ends the processes of boots whose wall time lies in [from, booted): the host has rebooted since. The

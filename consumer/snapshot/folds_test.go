@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -36,6 +37,7 @@ type suite struct {
 	hostReport func(fold, snapshot.HostID) any // the part of report about one host
 
 	limited bool // the fold limits the series of a metric family and counts the rest as comm="other"
+	tensors bool // the fold reads tensor batches
 	golden  int  // steps of traffic in the golden snapshot
 	damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
 }
@@ -104,6 +106,15 @@ var suites = []suite{
 		},
 		golden: 40, damage: 30,
 	},
+	{
+		name:   "tensor",
+		new:    func() fold { return tensor.New(tensor.Config{Keep: time.Minute}) },
+		report: func(f fold) any { return f.(*tensor.Fold).Report(3) },
+		hostReport: func(f fold, id snapshot.HostID) any {
+			return of(id, f.(*tensor.Fold).Report(3), func(p tensor.Process) snapshot.HostID { return hostOf(p.Info) })
+		},
+		tensors: true, golden: 8, damage: 12,
+	},
 }
 
 // of returns the part of a report that is about one host.
@@ -145,7 +156,7 @@ func (s suite) testGolden(t *testing.T) {
 	file, view := "testdata/"+s.name+"_v1.golden", "testdata/"+s.name+"_v1.txt"
 	if _, err := os.Stat(file); os.IsNotExist(err) {
 		fold := s.new()
-		consumertest.Take(t, fold, consumertest.Traffic(t, 4, s.golden)...)
+		consumertest.Take(t, fold, s.traffic(t, 4, s.golden)...)
 		var w snapshot.Writer
 		for _, section := range consumertest.Sections(t, fold) {
 			w.Section(section)

@@ -40,7 +40,7 @@ func (s suite) run(t *testing.T, e effort) {
 	for n := range e.traffics {
 		t.Run(fmt.Sprint("resume: traffic ", n), func(t *testing.T) {
 			t.Parallel()
-			s.resume(t, consumertest.Traffic(t, n, 120), e.places)
+			s.resume(t, s.traffic(t, n, 120), e.places)
 		})
 	}
 	t.Run("resume: recorded run", func(t *testing.T) {
@@ -67,6 +67,15 @@ func text(tb testing.TB, report any) []byte {
 		tb.Fatal(err)
 	}
 	return text
+}
+
+// traffic returns n steps, and tensor batches between them if the fold reads those.
+func (s suite) traffic(tb testing.TB, seed uint64, n int) []consumertest.Step {
+	steps := consumertest.Traffic(tb, seed, n)
+	if s.tensors {
+		steps = consumertest.WithTensors(tb, seed, steps)
+	}
+	return steps
 }
 
 // resume saves and restores a fold after k steps, for several k. The restored fold must then behave like the fold that
@@ -138,7 +147,7 @@ func (s suite) testCrowd(t *testing.T, places int) {
 // report must then develop as it does in the fold that was not split.
 func (s suite) testSplit(t *testing.T) {
 	t.Parallel()
-	steps := consumertest.Traffic(t, 9, 200)
+	steps := s.traffic(t, 9, 200)
 	whole, half := s.new(), len(steps)/2
 	consumertest.Take(t, whole, steps[:half]...)
 	saved := consumertest.Sections(t, whole)
@@ -168,7 +177,7 @@ func (s suite) testSplit(t *testing.T) {
 
 // damageable returns sections for the damage tests and the steps that follow them.
 func (s suite) damageable(tb testing.TB) ([]snapshot.Section, []consumertest.Step) {
-	steps := consumertest.Traffic(tb, 3, s.damage*3/2)
+	steps := s.traffic(tb, 3, s.damage*3/2)
 	fold := s.new()
 	consumertest.Take(tb, fold, steps[:s.damage]...)
 	return consumertest.Sections(tb, fold), steps[s.damage:]
@@ -279,21 +288,23 @@ func (s suite) testNewer(t *testing.T) {
 
 // FuzzRestore restores arbitrary bytes into a new fold.
 func FuzzRestore(f *testing.F) {
-	steps := consumertest.Traffic(f, 5, 40)
+	traffic := make([][]consumertest.Step, len(suites))
 	for i, s := range suites {
-		fold := s.new()
+		fold, steps := s.new(), s.traffic(f, 5, 40)
+		traffic[i] = steps[30:]
 		consumertest.Take(f, fold, steps[:30]...)
 		for _, section := range consumertest.Sections(f, fold) {
 			f.Add(uint(i), section.Cluster, section.Host, section.Data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, i uint, cluster, host string, data []byte) {
-		s := suites[i%uint(len(suites))]
+		i %= uint(len(suites))
+		s, next := suites[i], traffic[i]
 		fold := s.new()
 		err := fold.Restore(snapshot.Section{Cluster: cluster, Host: host, Data: data})
 		switch {
 		case err == nil:
-			s.use(t, fold, steps[30:]...)
+			s.use(t, fold, next...)
 		case !errors.Is(err, snapshot.ErrDamaged) && !errors.Is(err, snapshot.ErrVersion):
 			t.Fatalf("%s: neither ErrDamaged nor ErrVersion: %v", s.name, err)
 		}

@@ -23,13 +23,15 @@ type attachment struct {
 	returns []io.Closer
 }
 
-// attachFile probes one library. name is its path for users.
+// attachFile probes one library. name is its path for users. A PyTorch library without the wanted function is no error:
+// heartbeats name the function as absent.
 func attachFile(tap *bpf.Tap, file *os.File, number uint64, name string, wanted Features) (*attachment, error) {
-	exports, err := library.Read(file, wanted.calls())
+	of := cmp.Or(library.Of(name), schema.DriverLibrary)
+	exports, err := library.Read(file, wanted.calls(of))
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", name, err)
 	}
-	if len(exports.Sites) == 0 {
+	if len(exports.Sites) == 0 && len(exports.Absent) > 0 && of == schema.DriverLibrary {
 		return nil, fmt.Errorf("attach %s: it exports none of the CUDA driver's functions", name)
 	}
 	executable, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))

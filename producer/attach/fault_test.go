@@ -20,6 +20,7 @@ import (
 
 	"github.com/gputap/gputap/producer/library"
 	"github.com/gputap/gputap/producer/producertest"
+	"github.com/gputap/gputap/schema"
 )
 
 // mapExecutable maps a file into this process as a loader does.
@@ -175,7 +176,7 @@ func TestFileChangesBeforeAttach(t *testing.T) {
 
 // attachLate is attachFile, with a change between reading the exports and probing.
 func attachLate(h *host, file *os.File, between func() error) (*attachment, error) {
-	found, err := library.Read(file, h.wanted.calls())
+	found, err := library.Read(file, h.wanted.calls(schema.DriverLibrary))
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,12 @@ func NewFeatures(kinds []schema.Kind, entriesOnly bool) Features {
 // Wants reports whether events of a kind are wanted.
 func (f Features) Wants(kind schema.Kind) bool { return f.kinds[kind] }
 
-// calls lists the rows of the call table to probe.
-func (f Features) calls() []schema.CallID {
+// calls lists the rows of the call table to probe in a library.
+func (f Features) calls(library string) []schema.CallID {
 	var ids []schema.CallID
 	for id := range schema.Calls {
-		if schema.Calls[id].Needs(f.kinds) && (!f.entriesOnly || schema.Calls[id].Shape.EntryOnly()) {
+		c := &schema.Calls[id]
+		if c.Library == library && c.Needs(f.kinds) && (!f.entriesOnly || c.Shape.EntryOnly()) {
 			ids = append(ids, schema.CallID(id))
 		}
 	}

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gputap/gputap/bpf"
@@ -10,7 +11,7 @@ import (
 
 func TestWantedCallsFollowFeatures(t *testing.T) {
 	has := func(kinds []schema.Kind, symbol string) bool {
-		for _, id := range NewFeatures(kinds, false).calls() {
+		for _, id := range NewFeatures(kinds, false).calls(schema.DriverLibrary) {
 			if schema.Calls[id].Symbol == symbol {
 				return true
 			}
@@ -46,9 +47,29 @@ func TestReturnProgramUnlessEntryOnly(t *testing.T) {
 		if (p.exit == "") != c.Shape.EntryOnly() || p.entry == "" {
 			t.Errorf("%s has %+v", c.Symbol, p)
 		}
-		if c.Shape.EntryOnly() != (p.kind == bpf.RecordLaunch) {
+		if c.Shape.EntryOnly() != (p.kind == bpf.RecordLaunch || p.kind == bpf.RecordTensor) {
 			t.Errorf("%s writes records of type %d", c.Symbol, p.kind)
 		}
+	}
+}
+
+// TestTorchLibraryMakesNobodyLate: only a driver library does, and only its users may call the driver.
+func TestTorchLibraryMakesNobodyLate(t *testing.T) {
+	u := newUsers(0)
+	torch, driver := library.Inode{Dev: 1, Ino: 2}, library.Inode{Dev: 1, Ino: 3}
+	u.add(10, use{inode: torch, torch: true, at: 40})
+	u.add(11, use{inode: torch, torch: true, at: 40})
+	u.add(11, use{inode: driver, at: 40})
+	u.fork(12, 10, 50)
+	for pid, late := range map[uint32]bool{10: false, 11: true, 12: false} {
+		if u.late(pid, 1) != late {
+			t.Errorf("process %d: late %v", pid, !late)
+		}
+	}
+	u.older = map[uint32]bool{10: true, 11: true}
+	running := map[uint32]*library.Process{10: {}, 11: {}}
+	if got := u.olderUsers(running); !slices.Equal(got, []uint64{11}) {
+		t.Errorf("older users are %v, want 11", got)
 	}
 }
 

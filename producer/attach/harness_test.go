@@ -38,11 +38,17 @@ type seen struct {
 // newHost attaches the host's libraries, the stub if none are named.
 func newHost(t testing.TB, libraries ...string) *host {
 	t.Helper()
+	return newHostFor(t, libraries, schema.KindMemory)
+}
+
+// newHostFor attaches the calls that the events of some kinds need.
+func newHostFor(t testing.TB, libraries []string, kinds ...schema.Kind) *host {
+	t.Helper()
 	producertest.RequireBPF(t)
 	if libraries == nil {
 		libraries = []string{producertest.Built(t, "stub/libcuda.so.1")}
 	}
-	tap, err := bpf.Load(bpf.MinRingBytes, bpf.HaveMulti(), bpf.Filter{PIDs: map[uint32]uint64{}})
+	tap, err := bpf.Load(bpf.MinRingBytes, true, bpf.HaveMulti(), bpf.Filter{PIDs: map[uint32]uint64{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +58,7 @@ func newHost(t testing.TB, libraries ...string) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.control.Close)
-	h.Probes = New(tap, NewFeatures([]schema.Kind{schema.KindMemory}, false), libraries, slog.New(slog.DiscardHandler))
+	h.Probes = New(tap, NewFeatures(kinds, false), libraries, slog.New(slog.DiscardHandler))
 	t.Cleanup(h.Close)
 	if h.side == nil {
 		t.Fatal("no perf side-band")

@@ -18,7 +18,7 @@ func newMetrics() *metrics {
 	return &metrics{
 		probes:       gauge("attached_probes", "Probed functions of all attached libraries."),
 		stepped:      gauge("stepped_probes", "Probes that Linux single-steps: about ten times as slow."),
-		libraries:    gauge("attached_libraries", "Driver library files with probes."),
+		libraries:    gauge("attached_libraries", "Library files with probes: of the driver, and of PyTorch."),
 		attachFailed: counter("attach_failures_total", "Libraries that could not be attached."),
 		sideband: gauge("sideband",
 			"1 while side-band records report new mappings; 0 while only scans find them."),
@@ -26,7 +26,7 @@ func newMetrics() *metrics {
 			"Side-band records lost for lack of room; each loss causes a scan."),
 		attachTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "gputap_producer_attach_seconds",
-			Help:    "Time from the mapping of a new driver library to its last probe.",
+			Help:    "Time from the mapping of a new library to its last probe.",
 			Buckets: []float64{.001, .0025, .005, .01, .015, .02, .03, .05, .1, 1},
 		}),
 	}

@@ -166,6 +166,10 @@ func (p *Probes) add(id library.Inode, l *attached) {
 	}
 	l.since = bootTime()
 	p.count(l, 1)
+	if l.library.Attached == 0 {
+		p.log.Warn("library has none of the functions to probe", "library", l.library.Path, "absent", l.library.Absent)
+		return
+	}
 	p.log.Info("library attached", "library", l.library.Path, "probes", l.library.Attached,
 		"stepped", l.library.Stepped, "absent", len(l.library.Absent))
 }

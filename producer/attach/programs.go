@@ -30,6 +30,7 @@ var programsOfShape = map[schema.Shape]programs{
 	schema.ShapeEnumerate:   {bpf.TapProgCallEnter, bpf.TapProgEnumerateExit, bpf.RecordName},
 	schema.ShapeOpen:        {entry: bpf.TapProgOpenEnter},
 	schema.ShapeCopyBatch:   {entry: bpf.TapProgBatchEnter},
+	schema.ShapeBlock:       {entry: bpf.TapProgTensorEnter, kind: bpf.RecordTensor},
 }
 
 // programsOf declares which programs record a call: at entry by its shape, at return by its shape and its op. A call of

@@ -14,7 +14,7 @@ import (
 type sideKind uint8
 
 const (
-	sideMap  sideKind = iota + 1 // a driver library was mapped
+	sideMap  sideKind = iota + 1 // a driver library or PyTorch's was mapped
 	sideName                     // a thread has a new name
 	sideExec                     // the process is a new image
 	sideFork                     // a new process; it starts with the mappings of its parent
@@ -56,7 +56,7 @@ func parseSide(raw []byte) (r sideRecord, ok bool) {
 	r.pid, r.tid = le.Uint32(raw[sideHeader:]), le.Uint32(raw[sideHeader+4:])
 	switch kind {
 	case unix.PERF_RECORD_MMAP2:
-		if len(body) <= sideMapPath || !isDriver(body[sideMapPath:]) {
+		if len(body) <= sideMapPath || !watched(body[sideMapPath:]) {
 			return r, false
 		}
 		r.kind = sideMap
@@ -96,10 +96,12 @@ func parseSide(raw []byte) (r sideRecord, ok bool) {
 	return r, true
 }
 
-// isDriver reports whether a padded path names a driver library. Linux appends " (deleted)" to a deleted one.
-func isDriver(path []byte) bool {
+// watched reports whether a padded path names a driver library or PyTorch's. Linux appends " (deleted)" to a deleted
+// file. The part of the name that decides is so short that its conversion costs no allocation.
+func watched(path []byte) bool {
 	if i := bytes.IndexByte(path, 0); i >= 0 {
 		path = path[:i]
 	}
-	return bytes.HasPrefix(path[bytes.LastIndexByte(path, '/')+1:], []byte("libcuda.so"))
+	name := path[bytes.LastIndexByte(path, '/')+1:]
+	return library.Of(string(name[:min(len(name), 16)])) != ""
 }

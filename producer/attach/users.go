@@ -8,9 +8,10 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// use is a driver library that a process has mapped.
+// use is a library that a process has mapped.
 type use struct {
 	inode library.Inode
+	torch bool         // it is PyTorch's
 	at    schema.KTime // the process made no call before
 	noted schema.KTime // when a scan found it; 0: a record reported the exact time
 }
@@ -48,14 +49,15 @@ func (u *users) add(pid uint32, seen use) bool {
 	return true
 }
 
-// late reports whether a process had a library mapped before its probes were attached.
+// late reports whether a process had a driver library mapped before its probes were attached. PyTorch's library does
+// not count: the allocator's totals show whether there were blocks before.
 func (u *users) late(pid uint32, start schema.KTime) bool {
 	if start < u.began && u.older[pid] {
 		return true
 	}
 	return slices.ContainsFunc(u.byPID[pid], func(s use) bool {
 		l := u.files[s.inode]
-		return l == nil || l.attachment == nil || l.since > s.at
+		return !s.torch && (l == nil || l.attachment == nil || l.since > s.at)
 	})
 }
 
@@ -69,7 +71,7 @@ func (u *users) exec(pid uint32, at schema.KTime) {
 // fork copies the mappings of a parent to a new process.
 func (u *users) fork(pid, parent uint32, at schema.KTime) {
 	for _, s := range u.byPID[parent] {
-		u.add(pid, use{inode: s.inode, at: at})
+		u.add(pid, use{inode: s.inode, torch: s.torch, at: at})
 	}
 }
 
@@ -98,7 +100,8 @@ func (u *users) keep(pid uint32, wanted func(use) bool) {
 func (u *users) olderUsers(running map[uint32]*library.Process) []uint64 {
 	list := []uint64{}
 	for pid := range u.older {
-		if u.byPID[pid] != nil || running[pid].Unreadable {
+		calls := slices.ContainsFunc(u.byPID[pid], func(s use) bool { return !s.torch })
+		if calls || running[pid].Unreadable {
 			list = append(list, uint64(pid))
 		}
 	}

@@ -213,9 +213,13 @@ func (p *Probes) applyOne(r *sideRecord) {
 	}
 }
 
-// addMapping needs p.mu.
+// addMapping needs p.mu. It ignores PyTorch's library unless tensors are wanted.
 func (p *Probes) addMapping(m pending) {
-	if p.users.add(m.PID, use{inode: m.Inode, at: m.at, noted: m.noted}) {
+	torch := library.Of(m.Path) == schema.TorchLibrary
+	if torch && !p.wanted.Wants(schema.KindTensor) {
+		return
+	}
+	if p.users.add(m.PID, use{inode: m.Inode, torch: torch, at: m.at, noted: m.noted}) {
 		note(&p.changes.Late, m.PID, true)
 	}
 	if p.users.files[m.Inode] != nil {

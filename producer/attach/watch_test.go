@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/producer/producertest"
+	"github.com/gputap/gputap/schema"
 )
 
 // TestCopyIsAttachedByItsMapping: a program with a library of its own that calls later loses nothing. It counts as late
@@ -280,4 +281,50 @@ func TestOlderProcessesAreReported(t *testing.T) {
 	h.pass(1)
 	check(map[*producertest.Steps]bool{stays: true, ends: false, later: false})
 	stays.Finish()
+}
+
+// TestTorchLibrary: PyTorch's library is attached when a program loads it, soon after its mapping, and detached when no
+// program has it mapped any more. The program is not late.
+func TestTorchLibrary(t *testing.T) {
+	h := newHostFor(t, []string{producertest.Built(t, "stub/libcuda.so.1")}, schema.KindMemory, schema.KindTensor)
+	h.run(t)
+	program := producertest.Built(t, "workload")
+	dir := filepath.Dir(producertest.Built(t, "stub/libc10.so"))
+	attached := func() bool {
+		return slices.ContainsFunc(h.Libraries(), func(l schema.Library) bool {
+			return l.Path == filepath.Join(dir, "libc10.so")
+		})
+	}
+	if attached() {
+		t.Fatal("the library is attached before any program has loaded it")
+	}
+	s := producertest.StartSteps(t, exec.Command(program, "tensors", "--steps", "--threads", "1", "--count", "1"))
+	s.Await("mapped")
+	producertest.Eventually(t, "libc10.so is attached", attached)
+	skipTo := func(step string) {
+		for line := ""; line != "step "+step+"\n"; {
+			var err error
+			if line, err = s.Out.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, step := range []string{"live", "freed", "unloaded"} {
+		s.Continue()
+		skipTo(step)
+	}
+	h.stop()
+	h.pass(1)
+	if !attached() {
+		t.Error("the library was detached at once")
+	}
+	h.pass(scanEvery + 2) // no record reports that a file was unmapped: a scan finds it
+	if attached() {
+		t.Error("the library stays attached after dlclose")
+	}
+	pid := s.Finish()
+	seen := h.end(t)[pid]
+	if seen == nil || seen.late || seen.allocs == 0 {
+		t.Errorf("seen %+v, want a process that is not late, with allocations", seen)
+	}
 }

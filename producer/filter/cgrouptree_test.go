@@ -18,7 +18,7 @@ import (
 func newTap(t *testing.T) *bpf.Tap {
 	t.Helper()
 	producertest.RequireBPF(t)
-	tap, err := bpf.Load(bpf.MinRingBytes, true, bpf.Filter{Cgroups: bpf.FilterCgroup})
+	tap, err := bpf.Load(bpf.MinRingBytes, false, true, bpf.Filter{Cgroups: bpf.FilterCgroup})
 	if err != nil {
 		t.Fatal(err)
 	}

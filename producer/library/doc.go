@@ -1,4 +1,5 @@
-// Package library finds, opens and reads CUDA driver libraries (libcuda.so.1). It attaches nothing.
+// Package library finds, opens and reads CUDA driver libraries (libcuda.so.1), and PyTorch's libc10.so, to which its
+// allocator reports. It attaches nothing.
 //
 // Finding: OnHost lists the host's own libraries, ForCommand those that a command would load instead, and a Scanner
 // those that running processes have mapped. A process may end or unmap a library at any time; ErrUnmapped says so.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // FuzzRead: any user can write a file with the name of a driver library.
@@ -17,7 +19,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(tinyLibrary(func(_ *elf.Header64, s []elf.Section64) { s[0].Size = 1 << 62 }))
 	f.Add([]byte("just a text that is called libcuda.so.1\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = Read(bytes.NewReader(data), allCalls())
+		_, _ = Read(bytes.NewReader(data), callsOf(schema.DriverLibrary))
 	})
 }
 
@@ -78,7 +80,7 @@ func TestHostileLibraries(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			e, err := Read(bytes.NewReader(tinyLibrary(tt.change)), allCalls())
+			e, err := Read(bytes.NewReader(tinyLibrary(tt.change)), callsOf(schema.DriverLibrary))
 			if (err == nil) != tt.good || tt.good && len(e.Sites) != 1 {
 				t.Errorf("got %+v, %v", e, err)
 			}
@@ -86,7 +88,7 @@ func TestHostileLibraries(t *testing.T) {
 	}
 	t.Run("cut to 200 lengths", func(t *testing.T) {
 		for i := range 200 {
-			if _, err := Read(bytes.NewReader(real[:len(real)*i/200]), allCalls()); err == nil {
+			if _, err := Read(bytes.NewReader(real[:len(real)*i/200]), callsOf(schema.DriverLibrary)); err == nil {
 				t.Errorf("%d of %d bytes are a library", len(real)*i/200, len(real))
 			}
 		}
@@ -104,7 +106,7 @@ func TestHostileLibraries(t *testing.T) {
 		library = append(symbols.Bytes(), bytes.Repeat([]byte{'x'}, table)...)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = Read(bytes.NewReader(library), allCalls())
+		_, _ = Read(bytes.NewReader(library), callsOf(schema.DriverLibrary))
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
 			t.Errorf("%d MiB were allocated", took>>20)

@@ -2,6 +2,7 @@ package library
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -18,14 +19,14 @@ type Site struct {
 	Stepped bool   // Linux single-steps the instruction there: about ten times as slow
 }
 
-// Exports are the functions that a driver library exports.
+// Exports are the functions that a library exports.
 type Exports struct {
 	Sites  []Site            // of the wanted calls
 	Absent []string          // wanted calls that the library does not have
 	Names  map[uint64]string // file offset → function
 }
 
-// Read finds the wanted calls in a driver library. Two symbols with one offset yield one site, so a call is never
+// Read finds the wanted calls in a library. Two symbols with one offset yield one site, so a call is never
 // recorded twice.
 func Read(r io.ReaderAt, wanted []schema.CallID) (*Exports, error) {
 	file, err := readELF(r)
@@ -71,7 +72,22 @@ func Inspect(path string) (schema.Library, *Exports, error) {
 		return schema.Library{}, nil, fmt.Errorf("inspect library: %w", err)
 	}
 	defer file.Close()
-	exports, err := Read(file, allCalls())
+	return inspect(file, path)
+}
+
+// Inspect does the same with the very file that a process has mapped.
+func (m Mapping) Inspect() (schema.Library, error) {
+	file, err := m.Open()
+	if err != nil {
+		return schema.Library{}, fmt.Errorf("inspect %s of process %d: %w", m.Path, m.PID, err)
+	}
+	defer file.Close()
+	l, _, err := inspect(file, m.Path)
+	return l, err
+}
+
+func inspect(file *os.File, path string) (schema.Library, *Exports, error) {
+	exports, err := Read(file, callsOf(cmp.Or(Of(path), schema.DriverLibrary)))
 	if err != nil {
 		return schema.Library{}, nil, fmt.Errorf("inspect %s: %w", path, err)
 	}
@@ -84,10 +100,11 @@ func Inspect(path string) (schema.Library, *Exports, error) {
 	return l, exports, nil
 }
 
-// allCalls lists the calls that all features together probe.
-func allCalls() (ids []schema.CallID) {
+// callsOf lists the calls of a library that all features together probe.
+func callsOf(library string) (ids []schema.CallID) {
 	for id := range schema.Calls {
-		if schema.Calls[id].Shape != schema.ShapeNone { // a process event is no call of a library
+		c := &schema.Calls[id]
+		if c.Shape != schema.ShapeNone && c.Library == library { // a process event is no call of a library
 			ids = append(ids, schema.CallID(id))
 		}
 	}

@@ -3,12 +3,12 @@ package library
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // Inode identifies a file of one file system; a path may name another file in each mount namespace.
@@ -39,32 +39,44 @@ type Mapping struct {
 func (m *Mapping) contains(address uint64) bool { return address >= m.Start && address < m.End }
 
 // driver reports whether a driver library is mapped.
-func (m *Mapping) driver() bool { return strings.HasPrefix(filepath.Base(m.Path), "libcuda.so") }
+func (m *Mapping) driver() bool { return Of(m.Path) == schema.DriverLibrary }
 
-// mappingsOf reads the mappings of a process.
-func mappingsOf(pid uint32) ([]Mapping, error) { return readMaps(pid, pid, "") }
-
-// librariesOf reads the mappings of driver libraries of a process from its thread's maps: those of a leader that ended
-// are empty.
-func librariesOf(pid, thread uint32) ([]Mapping, error) {
-	list, err := readMaps(pid, thread, "/libcuda.so")
-	return slices.DeleteFunc(list, func(m Mapping) bool { return !m.driver() }), err
+// Of returns which library a file is by its name: schema.DriverLibrary or schema.TorchLibrary; "" for other files.
+func Of(path string) string {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	for _, library := range [...]string{schema.DriverLibrary, schema.TorchLibrary} {
+		if strings.HasPrefix(name, library) {
+			return library
+		}
+	}
+	return ""
 }
 
-func readMaps(pid, thread uint32, text string) ([]Mapping, error) {
+// mappingsOf reads the mappings of a process.
+func mappingsOf(pid uint32) ([]Mapping, error) {
+	return readMaps(pid, pid, func(string) bool { return true })
+}
+
+// librariesOf reads the mappings of driver libraries and of PyTorch's library of a process from its thread's maps:
+// those of a leader that ended are empty.
+func librariesOf(pid, thread uint32) ([]Mapping, error) {
+	return readMaps(pid, thread, func(line string) bool { return Of(line) != "" })
+}
+
+func readMaps(pid, thread uint32, wanted func(line string) bool) ([]Mapping, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/maps", pid, thread))
 	if err != nil {
 		return nil, fmt.Errorf("read the mappings of process %d: %w", pid, err)
 	}
-	return parseMaps(string(b), pid, text), nil
+	return parseMaps(string(b), pid, wanted), nil
 }
 
-// parseMaps parses the lines "start-end rights offset major:minor inode path" that contain a text. It leaves out lines
-// that it cannot parse.
-func parseMaps(maps string, pid uint32, text string) []Mapping {
+// parseMaps parses the wanted lines "start-end rights offset major:minor inode path". It leaves out lines that it
+// cannot parse.
+func parseMaps(maps string, pid uint32, wanted func(line string) bool) []Mapping {
 	var list []Mapping
 	for line := range strings.Lines(maps) {
-		if !strings.Contains(line, text) {
+		if !wanted(line) {
 			continue
 		}
 		m := Mapping{PID: pid}

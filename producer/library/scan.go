@@ -10,9 +10,9 @@ import (
 	"github.com/gputap/gputap/producer/procfs"
 )
 
-// Scanner finds driver libraries that running processes have mapped. It remembers the size of each process's address
-// space and reads the maps again only when the size changed: mapping a library changes it. One goroutine at a time may
-// use it.
+// Scanner finds the driver libraries, and PyTorch's, that running processes have mapped. It remembers the size of each
+// process's address space and reads the maps again only when the size changed: mapping a library changes it. One
+// goroutine at a time may use it.
 type Scanner struct {
 	Processes map[uint32]*Process // by pid, of the last scan
 }
@@ -23,8 +23,8 @@ type Process struct {
 	size       string // see addressSpace
 }
 
-// Scan calls visit for each process whose address space changed since the last scan, or for all, with the driver
-// libraries that it has mapped. It leaves out processes that end meanwhile or that it may not read.
+// Scan calls visit for each process whose address space changed since the last scan, or for all, with the libraries
+// that it has mapped. It leaves out processes that end meanwhile or that it may not read.
 func (s *Scanner) Scan(all bool, visit func(pid uint32, found []Mapping)) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Scanner) Scan(all bool, visit func(pid uint32, found []Mapping)) error 
 	return nil
 }
 
-// MappedBy returns the driver libraries that a process has mapped now. It also works while only the leader of the
-// process has ended.
+// MappedBy returns the driver libraries, and PyTorch's, that a process has mapped now. It also works while only the
+// leader of the process has ended.
 func MappedBy(pid uint32) []Mapping {
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, t := range threads {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/producer/procfs"
+
+	"github.com/gputap/gputap/schema"
 )
 
 func TestLibrariesInMaps(t *testing.T) {
@@ -20,11 +22,16 @@ func TestLibrariesInMaps(t *testing.T) {
 7f0000005000-7f0000006000 r-xp 00000000 00:2a 99                         /opt/with space/libcuda.so.1 (deleted)
 7f0000007000-7f0000008000 rw-p 00000000 00:00 0
 7f0000009000-7f000000a000 r-xp 00000000 fd:01 5                          /data/libcuda.so.d/other.so
+7f000000b000-7f000000c000 r-xp 00000000 fd:01 6                          /env/torch/lib/libc10.so
+7f000000d000-7f000000e000 r-xp 00000000 fd:01 7                          /env/torch/lib/libc10_cuda.so
 `
-	found := parseMaps(maps, 12, "/libcuda.so")
+	found := parseMaps(maps, 12, func(line string) bool { return Of(line) != "" })
+	if len(found) != 4 || found[3].Path != "/env/torch/lib/libc10.so" || Of(found[3].Path) != schema.TorchLibrary {
+		t.Fatalf("found %d mappings, want 3 of the driver and 1 of PyTorch: %+v", len(found), found)
+	}
 	found = slices.DeleteFunc(found, func(m Mapping) bool { return !m.driver() })
 	if len(found) != 3 {
-		t.Fatalf("found %d mappings, want 3: %+v", len(found), found)
+		t.Fatalf("found %d mappings of the driver, want 3: %+v", len(found), found)
 	}
 	second := Mapping{PID: 12, Start: 0x7f0000001000, End: 0x7f0000002000, Path: "/usr/lib/libcuda.so.580.159",
 		Inode: Inode{Dev: unix.Mkdev(0xfd, 1), Ino: 4711}, offset: 0x1000, executable: true}

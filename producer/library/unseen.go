@@ -32,7 +32,7 @@ type Images []Mapping
 // ImagesOf reads the images of a process; none when it ended.
 func ImagesOf(pid uint32) Images {
 	libraries, _ := librariesOf(pid, pid)
-	return slices.DeleteFunc(libraries, func(m Mapping) bool { return !m.executable })
+	return slices.DeleteFunc(libraries, func(m Mapping) bool { return !m.executable || !m.driver() })
 }
 
 // Unseen names the function behind an address that a program asked for by name, when gputap does not see its calls. It

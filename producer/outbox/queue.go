@@ -9,7 +9,9 @@ import (
 )
 
 // DropOrder lists the kinds from the least precious, which is dropped first, to the most precious.
-var DropOrder = []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindHost, schema.KindMemory}
+var DropOrder = []schema.Kind{
+	schema.KindLaunch, schema.KindSync, schema.KindCopy, schema.KindTensor, schema.KindHost, schema.KindMemory,
+}
 
 // file is a segment. The outbox's mu guards end, bytes and open.
 type file struct {

@@ -26,9 +26,9 @@ void wait_until(uint64_t instant)
 		;
 }
 
-API void stubNop(uint64_t a, uint64_t b, uint64_t c)
+API void stubNop(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
 {
-	(void)a, (void)b, (void)c;
+	(void)a, (void)b, (void)c, (void)d, (void)e;
 	keep_frame();
 }
 

@@ -20,7 +20,7 @@ enum { STUB_DEVICES = 2 };
 // Not part of CUDA. Each switch applies to the thread that calls it.
 
 // stubNop does nothing and is not counted. Benchmarks use it as a baseline.
-void stubNop(uint64_t a, uint64_t b, uint64_t c);
+void stubNop(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e);
 
 // The next allocation (device, host or cuMemCreate) or free of this thread fails with code. A block whose free failed
 // stays live. Code 0 cancels the request.

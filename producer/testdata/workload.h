@@ -142,6 +142,10 @@ void killed(void);
 void many_captured(void);
 void crowd(void);
 
+// workload_tensors.c
+void tensors(void);
+void tensors_late(void);
+
 // workload_load.c
 void storm(void);
 void rate(void);

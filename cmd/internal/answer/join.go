@@ -13,6 +13,7 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -42,6 +43,10 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 		for _, q := range f.Report() {
 			s.addCopies(&q)
 		}
+	case *tensor.Fold:
+		for _, q := range f.Report(0) {
+			s.addTensors(&q)
+		}
 	case *coverage.Fold:
 		for _, row := range hostRows(f, nil, reader, &query.Question{Detail: true}) {
 			s.addHost(&row)
@@ -68,7 +73,7 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		id:   info.ID,
 		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, Torch: map[string]*Torch{},
 	}
 	if info.Late {
 		p.Evidence = "late"

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/tensor"
 )
 
 // Processes lists processes with the figures of gputap-leak. With q.Detail it joins those of gputap-launch and
@@ -30,7 +32,7 @@ func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process
 		}
 	}
 	if q.Detail {
-		if err := f.addUnseen(ctx, s, q); err != nil {
+		if err := errors.Join(f.addTorch(ctx, s, q), f.addUnseen(ctx, s, q)); err != nil {
 			return nil, err
 		}
 	}
@@ -39,6 +41,16 @@ func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process
 		total = len(s.Processes) // some have launches and no memory
 	}
 	return &List[*Process]{Time: s.Time, Reach: reach, Total: total, Items: s.Processes}, nil
+}
+
+// addTorch adds PyTorch's allocators.
+func (f *Fleet) addTorch(ctx context.Context, s *Snapshot, q query.Question) error {
+	q.What = whatTensors
+	list, _, _, err := rows[tensor.Process](ctx, f, q, "leak")
+	for i := range list {
+		s.addTensors(&list[i])
+	}
+	return err
 }
 
 // addUnseen adds the functions without a probe that processes obtained, from the heartbeats of their hosts.

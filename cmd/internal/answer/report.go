@@ -84,6 +84,7 @@ func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation)
 	}
 	fmt.Fprintln(out)
 	writeMemory(out, p)
+	writeTorch(out, p)
 	writeCalls(out, p)
 	writeThreads(out, s.Time, p, top)
 	writeLaunches(out, p)

@@ -15,6 +15,7 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/tensor"
 )
 
 // Words for Question.What. The comment of each names the folds that have such rows.
@@ -22,6 +23,7 @@ const (
 	whatProcesses = "processes" // leak, launch, bandwidth: one row of the fold's report for each process
 	whatHosts     = "hosts"     // leak, which includes the coverage fold
 	whatKernels   = "kernels"   // launch: one row for each process and CUDA kernel
+	whatTensors   = "tensors"   // leak, which includes the tensor fold: one row for each process
 	whatAlerts    = "alerts"    // anomaly, newest last
 	whatStatus    = "status"    // every fold: one row for the shard
 )
@@ -58,6 +60,10 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 	case *leak.Tracker:
 		if q.What == whatProcesses {
 			return memoryRows(f, q)
+		}
+	case *tensor.Fold:
+		if q.What == whatTensors {
+			return tensorRows(f, q)
 		}
 	case *coverage.Fold:
 		if q.What == whatHosts {

@@ -62,6 +62,7 @@ type Process struct {
 	Recorded             uint64             `json:"recorded"` // launches, copies and sets
 	Waits                Waits              `json:"waits"`
 	Unseen               Unseen             `json:"unseen"`
+	Torch                map[string]*Torch  `json:"torch"` // by GPU
 
 	id schema.ProcessID
 }

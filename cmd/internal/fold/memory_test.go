@@ -41,11 +41,11 @@ func TestMemoryKeepsBothFolds(t *testing.T) {
 			t.Errorf("hosts %+v", hosts)
 		}
 	}
-	if r := second.Report(); r.Totals.LiveBytes != 140<<20 {
+	if r := second.Tracker.Report(); r.Totals.LiveBytes != 140<<20 {
 		t.Errorf("%d bytes are live", r.Totals.LiveBytes)
 	}
 	second.Forget("test", "gpu-1")
-	if r, hosts := second.Report(), second.Hosts.Report(); len(r.Processes) != 1 || len(hosts) != 1 {
+	if r, hosts := second.Tracker.Report(), second.Hosts.Report(); len(r.Processes) != 1 || len(hosts) != 1 {
 		t.Errorf("%d processes and %d hosts are left", len(r.Processes), len(hosts))
 	}
 	bad := sections[0]

@@ -27,7 +27,7 @@ func TestNewHasTheDefaultOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := tracker.Report().Processes; len(got) != row.want || got[0].ID.PID != uint32(45-row.want) {
+		if got := tracker.Tracker.Report().Processes; len(got) != row.want || got[0].ID.PID != uint32(45-row.want) {
 			t.Errorf("%s: %d processes are kept, want %d: %+v", row.name, len(got), row.want, got)
 		}
 	}

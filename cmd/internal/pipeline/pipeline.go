@@ -25,6 +25,7 @@ import (
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
 )
@@ -94,20 +95,24 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
-	p.addFolds(cfg.Producer.Features)
-	return p, nil
+	kinds, err := cfg.Producer.Kinds()
+	p.addFolds(kinds)
+	return p, err
 }
 
-// addFolds adds the folds for which the features have events, each with its consumer.
-func (p *Pipeline) addFolds(features []string) {
+// addFolds adds the folds for which there are events, each with its consumer.
+func (p *Pipeline) addFolds(kinds []schema.Kind) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
 		if m, ok := f.(*fold.Memory); ok {
 			f = m.Tracker // its coverage fold is needed without the feature memory too
 		}
-		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
+		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
 		}
+	}
+	if slices.Contains(kinds, schema.KindTensor) {
+		p.folds = append(p.folds, tensor.New(tensor.Config{}))
 	}
 	p.folds = append(p.folds, coverage.New())
 	for _, f := range p.folds {

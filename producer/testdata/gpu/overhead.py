@@ -1,4 +1,4 @@
-"""Measures what gputap costs a PyTorch training step: off, memory, all features, and CUPTI instead, in turns.
+"""Measures what gputap costs a PyTorch training step: off, memory, torch, all features, and CUPTI instead, in turns.
 
 usage: overhead.py [TURNS]   prints the table of docs/measurements/capture.md
 """
@@ -13,7 +13,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPUTAP = os.path.join(HERE, "../../../bin/gputap")
 TURNS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1] != "step" else 20
-MODES = {"off": None, "memory": "memory", "all features": "memory,launch,copy,sync", "CUPTI": None}
+MODES = {"off": None, "memory": "memory", "torch": "torch",
+         "all features": "memory,launch,copy,sync", "CUPTI": None}
 
 
 def step():
@@ -67,7 +68,7 @@ def main():
     took = {mode: ([], []) for mode in MODES}
     lost = 0
     for turn in range(TURNS):
-        for mode in list(MODES)[turn % 4:] + list(MODES)[:turn % 4]:
+        for mode in list(MODES)[turn % len(MODES):] + list(MODES)[:turn % len(MODES)]:
             tracer = None
             if MODES[mode]:
                 tracer = subprocess.Popen([GPUTAP, "run", "--features", MODES[mode], "-o", "json", "--display-interval", "1h",

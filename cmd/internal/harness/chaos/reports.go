@@ -75,7 +75,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 	for _, state := range states {
 		switch state := state.(type) {
 		case *fold.Memory:
-			for _, p := range state.Report().Processes {
+			for _, p := range state.Tracker.Report().Processes {
 				c.compareMemory(&p, c.expect(p.ID, p.Calls))
 			}
 		case *launch.Histogram:

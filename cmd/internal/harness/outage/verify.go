@@ -212,7 +212,7 @@ func (f *fleet) verifyLeak(ctx context.Context, c *comparison) error {
 	if missing > 0 || lost != [schema.NumLosses]uint64{} {
 		err = fmt.Errorf("gputap-leak: %d batches missing, events lost by cause: %v", missing, lost)
 	}
-	r := reader.Fold.(*fold.Memory).Report()
+	r := reader.Fold.(*fold.Memory).Tracker.Report()
 	evidence := map[string]int{}
 	for i := range r.Processes {
 		evidence[r.Processes[i].Evidence]++
