@@ -12,7 +12,8 @@ import (
 type row struct {
 	gpu      int32 // ordinal in the process's numbering; noGPU: unknown
 	class    schema.MemClass
-	inferred bool // the producer inferred the GPU
+	device   uint8 // index into its process's devices, or noDevice
+	inferred bool  // the producer inferred the GPU
 	uuid     string
 	live     amount
 	peak     uint64
@@ -56,7 +57,7 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 	if len(rows) >= maxRows-int(schema.NumClasses) && gpu != noGPU {
 		return t.row(p, &schema.Memory{Call: m.Call}) // the process has too many GPUs: count under no GPU
 	}
-	p.State.rows = append(rows, row{gpu: gpu, class: class, inferred: inferred})
+	p.State.rows = append(rows, row{gpu: gpu, class: class, device: p.State.device(gpu, class), inferred: inferred})
 	p.State.rows[len(rows)].moveTo(p.State.boot, uuid)
 	return uint8(len(rows))
 }
@@ -104,8 +105,9 @@ func ordinal(gpu int32) string {
 
 // card is one physical GPU of one host, found by its UUID. Processes number their GPUs independently.
 type card struct {
-	live uint64 // bytes of all processes
-	last sample
+	live  uint64 // bytes of all processes
+	bytes uint64 // memory of the GPU; 0: unknown
+	last  sample
 }
 
 const (
@@ -133,6 +135,13 @@ func (h *boot) cardOf(uuid string) *card {
 		h.cards[uuid] = c
 	}
 	return c
+}
+
+// setCapacity stores the memory of a GPU in bytes.
+func (h *boot) setCapacity(uuid string, bytes uint64) {
+	if c := h.cardOf(uuid); c != nil {
+		c.bytes = bytes
+	}
 }
 
 // sample is one answer of cuMemGetInfo, with the live bytes at that moment.
