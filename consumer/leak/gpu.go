@@ -1,10 +1,13 @@
 package leak
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -154,6 +157,14 @@ type sample struct {
 	own, all    uint64 // live bytes of the process that asked, and of all processes of its host
 }
 
+func (c *coder) sample(s *sample) {
+	snapshot.Int(c.Codec, &s.gpu)
+	c.String(&s.uuid)
+	c.Bool(&s.inferred)
+	snapshot.Uint(c.Codec, &s.at)
+	snapshot.Uint(c.Codec, &s.used, &s.total, &s.own, &s.all)
+}
+
 // memInfo stores an answer of cuMemGetInfo with the live bytes of that GPU.
 func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 	s := &p.State
@@ -178,5 +189,32 @@ func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 		s.samples[i] = now
 	case len(s.samples) < maxSamples:
 		s.samples = append(s.samples, now)
+	}
+}
+
+// addCards adds the latest sample of every GPU of a host; of samples of the same time, the largest.
+func (s *scrape) addCards(m *host) {
+	for _, h := range m.boots {
+		for uuid, c := range h.cards {
+			if c.last.at == 0 {
+				continue
+			}
+			id := process.Workload{HostID: m.id, UUID: process.Label(uuid)}.Page()
+			now := unexplainedBytes{h.wall(c.last.at), int64(c.last.used) - int64(c.last.all)}
+			before, known := s.cards[id]
+			if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
+				s.cards[id] = now
+			}
+		}
+	}
+}
+
+// limitCards keeps the first GPUs in order of host name and UUID.
+func (s *scrape) limitCards() {
+	if len(s.cards) > process.MaxSeries {
+		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)
+		for _, id := range all[process.MaxSeries:] {
+			delete(s.cards, id)
+		}
 	}
 }

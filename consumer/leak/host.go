@@ -68,6 +68,18 @@ func (w *windows) observe(width schema.KTime, b *schema.Batch, lost, restarted b
 	}
 }
 
+// windows passes over the windows of a boot.
+func (c *coder) windows(w *windows) {
+	snapshot.Uint(c.Codec, &w.open, &w.seq)
+	snapshot.Uint(c.Codec, &w.known)
+	w.gaps.Code(c.Codec)
+	c.Bool(&w.losing)
+}
+
+// reset removes the windows of a snapshot whose windows have another length. It comes last: the length of a saved
+// series depends on them.
+func (w *windows) reset() { *w = windows{known: w.known, losing: true, seq: w.seq} }
+
 // contradiction is a kind of event that contradicts the state.
 type contradiction int
 

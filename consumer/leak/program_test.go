@@ -29,6 +29,7 @@ type simulation struct {
 	next    uint64       // address
 	class   string       // symbol that allocates
 	losing  bool         // events are lost
+	lossy   map[int]bool // windows in which events were lost; nil: none are
 	events  []event
 	blocks  map[uint64]block
 	steps   []consumertest.Step // what the tracker was given
@@ -36,7 +37,7 @@ type simulation struct {
 	onWindow func(*simulation) // called after each tick that closed a window
 }
 
-// event is an allocation or a free as the program made it.
+// event is an allocation or the free of one, of which no record was lost.
 type event struct {
 	at    schema.KTime // when it counts
 	ptr   uint64
@@ -49,6 +50,7 @@ type block struct {
 	gpu   string
 	born  schema.KTime
 	bytes uint64
+	seen  bool // the allocation was not lost
 }
 
 const heartbeat = 10 * time.Second
@@ -69,10 +71,10 @@ func (s *simulation) alloc(tid uint32, bytes uint64) (ptr uint64) {
 	s.sleep(time.Millisecond)
 	ptr = s.next
 	s.next += 1 << 21
-	b := block{tid, s.p.GPU.UUID, s.now + 1000, bytes}
-	s.events = append(s.events, event{b.born, ptr, bytes, b})
+	b := block{tid, s.p.GPU.UUID, s.now + 1000, bytes, !s.losing}
 	s.blocks[ptr] = b
 	if !s.losing {
+		s.events = append(s.events, event{b.born, ptr, bytes, b})
 		s.p.Call(s.class, tid, schema.Memory{Time: s.now, Duration: 1000, Ptr: ptr, Bytes: bytes})
 	}
 	return ptr
@@ -83,7 +85,9 @@ func (s *simulation) free(ptrs ...uint64) {
 		s.sleep(time.Millisecond)
 		b := s.blocks[ptr]
 		delete(s.blocks, ptr)
-		s.events = append(s.events, event{at: s.now, ptr: ptr, block: b})
+		if b.seen && !s.losing {
+			s.events = append(s.events, event{at: s.now, ptr: ptr, block: b})
+		}
 		if !s.losing {
 			s.p.Free(b.tid, ptr, s.now, 1000)
 		}
@@ -102,6 +106,12 @@ func (s *simulation) sleep(d time.Duration) {
 }
 
 func (s *simulation) flush() {
+	if s.losing {
+		s.host.Header.Lost[schema.LossControlRing]++
+		s.lossy[int((s.now-schema.KTime(heartbeat))/schema.KTime(s.tracker.cfg.Window))] = true
+		s.lossy[int(s.now/schema.KTime(s.tracker.cfg.Window))] = true
+	}
+	s.losing = s.lossy != nil && s.rng.IntN(60) == 0
 	closed := s.now / schema.KTime(s.tracker.cfg.Window)
 	before := (s.now - schema.KTime(heartbeat)) / schema.KTime(s.tracker.cfg.Window)
 	message := s.host.Message()

@@ -167,6 +167,11 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	if !c.Failed() {
 		c.allocations(m)
 	}
+	if c.width != schema.KTime(c.cfg.Window) {
+		for _, h := range c.boots.all {
+			h.windows.reset()
+		}
+	}
 }
 
 // bootsOf passes over the known boots by name, then the boots that only processes refer to, in process order.
@@ -227,14 +232,6 @@ func (c *coder) boot(h *boot) {
 	}
 }
 
-func (c *coder) sample(s *sample) {
-	snapshot.Int(c.Codec, &s.gpu)
-	c.String(&s.uuid)
-	c.Bool(&s.inferred)
-	snapshot.Uint(c.Codec, &s.at)
-	snapshot.Uint(c.Codec, &s.used, &s.total, &s.own, &s.all)
-}
-
 // process passes over a process without its allocations and without the sums over them.
 func (c *coder) process(p *proc) {
 	s := &p.State
@@ -271,8 +268,8 @@ func (c *coder) checkProcess(s *state) {
 			onGPUs++
 		}
 	}
-	if len(s.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) || len(s.samples) > maxSamples || len(s.devices) > maxDevices ||
-		len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
+	if len(s.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) || len(s.samples) > maxSamples ||
+		len(s.devices) > maxDevices || len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
 		c.Fail("%d rows, %d of them on GPUs, %d samples or %d contexts are not allowed", len(s.rows), onGPUs,
 			len(s.samples), len(s.contexts))
 	}

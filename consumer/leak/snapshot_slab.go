@@ -242,11 +242,7 @@ func (c *coder) add(i uint32, handle bool) {
 		s.addresses.insert(&c.slab, i)
 	}
 	s.count(a, by, 1)
-	if d, series := s.seriesOf(a); series != nil && a.kind == memory {
-		series.Restore(a.since, a.bytes)
-	} else if d != nil && a.kind == memory {
-		c.Fail("live memory of an image that has ended")
-	}
+	c.restoreTrend(s, a)
 }
 
 func (c *coder) mappings(p *proc) {

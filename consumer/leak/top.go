@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -171,7 +172,7 @@ type group struct {
 const (
 	maxGroups   = 10   // of one device
 	maxTallies  = 4096 // groups that a scan distinguishes
-	manyWindows = 4    // allocations in so many windows are no load of a model
+	manyWindows = 4    // groups with allocations in fewer windows, such as a model, are kept if there are no others
 )
 
 func (g *group) report(h *boot) Group {
@@ -227,6 +228,9 @@ func (t *Tracker) group(p *proc, device uint8) {
 		return cmp.Or(cmp.Compare(often(&b), often(&a)), a.compare(&b.group))
 	})
 	for i := range all[:min(len(all), maxGroups)] {
+		if rare := often(&all[i]) < manyWindows; rare && often(&all[0]) == manyWindows {
+			break
+		}
 		if all[i].allocations > 0 {
 			d.groups = append(d.groups, all[i].group)
 		}
@@ -245,6 +249,15 @@ func (g *group) add(a *allocation) {
 func (g *group) compare(to *group) int {
 	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations), cmp.Compare(g.tid, to.tid),
 		cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class), cmp.Compare(g.size, to.size))
+}
+
+func (c *coder) group(g *group) {
+	snapshot.Uint(c.Codec, &g.tid)
+	c.Byte(&g.size)
+	c.String(&g.comm)
+	process.CodeWord(c.Codec, &g.class, schema.ParseMemClass)
+	snapshot.Uint(c.Codec, &g.bytes, &g.allocations)
+	snapshot.Uint(c.Codec, &g.oldest)
 }
 
 // eachLive visits the live memory of a process.

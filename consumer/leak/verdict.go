@@ -226,7 +226,15 @@ type Verdict struct {
 	Since             time.Time     // growing and suspect: when growth began
 	FullIn            time.Duration // growing and suspect: time until the GPU is full; 0: unknown
 	Why               string        // one sentence
-	Groups            []Group       // growing and suspect: the largest 10, those that grow steadily first
+	Groups            []Group       // growing and suspect: the largest 10 that grow steadily
+}
+
+// suspected returns the bytes that the verdict suspects. Those of a model that was loaded meanwhile are not growth.
+func (d *device) suspected() uint64 {
+	if d.verdict.State != trend.Suspect {
+		return 0
+	}
+	return min(d.found, d.verdict.Growth)
 }
 
 func (t *Tracker) verdict(p *proc, d *device) Verdict {
@@ -234,15 +242,12 @@ func (t *Tracker) verdict(p *proc, d *device) Verdict {
 	of := s.gpuUse(d.gpu)
 	out := Verdict{
 		GPU: of.UUID, Ordinal: of.Ordinal, Inferred: of.Inferred, State: v.State, At: s.boot.wall(d.judged),
-		SlopeBytesPerHour: v.PerHour, GrowthBytes: v.Growth, Why: t.why(p, d),
+		SuspectBytes: d.suspected(), SlopeBytesPerHour: v.PerHour, GrowthBytes: v.Growth, Why: t.why(p, d),
 	}
 	if !v.State.Grows() {
 		return out
 	}
 	out.Since = s.boot.wall(schema.KTime(v.Onset) * width)
-	if v.State == trend.Suspect {
-		out.SuspectBytes = min(d.found, v.Growth)
-	}
 	if total, used := s.capacity(d.gpu); total > used && v.PerHour > 0 {
 		hours := float64(total-used) / float64(v.PerHour)
 		out.FullIn = time.Duration(min(hours*float64(time.Hour), 1<<62)).Round(time.Second)
@@ -266,7 +271,7 @@ func (t *Tracker) why(p *proc, d *device) string {
 	}
 	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (%s per hour); %s of it is older "+
 		"than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
-		iec(d.found), time.Duration(v.Newest-v.OldUntil)*window)
+		iec(min(d.found, v.Growth)), time.Duration(v.Newest-v.OldUntil)*window)
 	if doubtful(p, p.State.boot.windows.open, schema.KTime(window)) {
 		text += "; at most growing, because the process frees memory from before gputap started"
 	}
@@ -285,14 +290,30 @@ func iec(bytes uint64) string {
 	return fmt.Sprintf("%.4g TiB", amount)
 }
 
-// windows passes over the windows of a boot. A snapshot with windows of another length keeps none.
-func (c *coder) windows(w *windows) {
-	snapshot.Uint(c.Codec, &w.open, &w.seq)
-	snapshot.Uint(c.Codec, &w.known)
-	w.gaps.Code(c.Codec)
-	c.Bool(&w.losing)
-	if c.width != schema.KTime(c.cfg.Window) {
-		*w = windows{known: w.known, losing: true, seq: w.seq}
+// trendGauge is what metrics show of the verdicts of one series.
+type trendGauge struct {
+	suspected, perHour uint64
+	oldest             time.Duration // age
+	judged             bool
+}
+
+// addTrends adds the verdicts of a process.
+func (s *scrape) addTrends(p *proc) {
+	for i := range p.State.devices {
+		d := &p.State.devices[i]
+		id := pageOf(p)
+		id.GPU, id.UUID = ordinal(d.gpu), process.Label(p.State.gpuUse(d.gpu).UUID)
+		if _, known := s.trends[id]; !known && len(s.trends) >= process.MaxSeries-1 {
+			id = processID{workloadID: otherID(0)}
+		}
+		g := s.trends[id]
+		g.suspected += d.suspected()
+		g.perHour += d.verdict.PerHour
+		g.judged = g.judged || d.verdict.State == trend.Steady || d.verdict.State.Grows()
+		for i := range d.groups {
+			g.oldest = max(g.oldest, time.Duration(d.judged-d.groups[i].oldest))
+		}
+		s.trends[id] = g
 	}
 }
 
@@ -318,11 +339,14 @@ func (c *coder) device(s *state, d *device) {
 	}
 }
 
-func (c *coder) group(g *group) {
-	snapshot.Uint(c.Codec, &g.tid)
-	c.Byte(&g.size)
-	c.String(&g.comm)
-	process.CodeWord(c.Codec, &g.class, schema.ParseMemClass)
-	snapshot.Uint(c.Codec, &g.bytes, &g.allocations)
-	snapshot.Uint(c.Codec, &g.oldest)
+// restoreTrend adds a restored allocation to its series.
+func (c *coder) restoreTrend(s *state, a *allocation) {
+	d, series := s.seriesOf(a)
+	switch {
+	case a.kind != memory || d == nil:
+	case series == nil:
+		c.Fail("an image that has ended has live memory")
+	default:
+		series.Restore(a.since, a.bytes)
+	}
 }

@@ -193,13 +193,13 @@ func BenchmarkSeries(b *testing.B) {
 	})
 	b.Run("Judge", func(b *testing.B) {
 		s := NewSeries(time.Minute, 0)
-		for i := range schema.KTime(60) {
+		for i := range schema.KTime(93) {
 			s.Add(i*schema.KTime(20*time.Second), 1<<20)
 		}
 		var g Gaps
 		b.ReportAllocs()
 		for b.Loop() {
-			s.Judge(Verdict{}, 20, &g, Criteria{})
+			s.Judge(Verdict{}, 31, &g, Criteria{})
 		}
 	})
 }
