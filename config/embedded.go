@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 )
 
 // RunCommand is the configuration of gputap run.
@@ -13,6 +14,7 @@ type RunCommand struct {
 	Embedded Embedded `koanf:"embedded"`
 	Producer Producer `koanf:"producer"`
 	Metrics  Metrics  `koanf:"metrics"`
+	Leak     Verdicts `koanf:"leak"`
 }
 
 // Embedded is the section of the NATS server inside gputap run. By default it does not listen.
@@ -34,11 +36,13 @@ const (
 func DefaultRunCommand() RunCommand {
 	return RunCommand{
 		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
-		Metrics: Metrics{Addr: producerMetrics},
+		Metrics: Metrics{Addr: producerMetrics}, Leak: Verdicts{Window: 10 * time.Second},
 	}
 }
 
-func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }
+func (c RunCommand) Validate() error {
+	return cmp.Or(c.Embedded.Validate(), c.Producer.Validate(), c.Leak.Validate())
+}
 
 // Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is
 // the default, for callers that read no configuration.

@@ -105,10 +105,10 @@ type TopRow struct {
 }
 
 // rowScan is how many allocations TopRows may visit.
-const rowScan = 1 << 14
+const rowScan = 1 << 13
 
 // TopRows collapses equal live allocations and returns the n rows with the most bytes, at most 1,000. It visits only
-// the 16,384 largest allocations, as Top does; unseen is the number of all others.
+// the 8,192 largest allocations, as Top does; unseen is the number of all others.
 func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +121,8 @@ func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
 		oldest candidate
 		count  uint64
 	}
-	found, index, all := t.visit(rowScan, rowScan), map[rowID]int{}, []tally{}
+	found, all := t.visit(rowScan, rowScan), []tally{}
+	index := make(map[rowID]int, len(found))
 	for _, m := range t.hosts {
 		unseen += uint64(m.live)
 	}
@@ -186,23 +187,19 @@ func (g *group) report(h *boot) Group {
 
 // group finds the groups of a device whose memory grows. It visits every live allocation of the process once.
 func (t *Tracker) group(p *proc, device uint8) {
-	type groupID struct {
-		thread uint32
-		row    uint8
-		size   uint8
-	}
 	type tally struct {
 		group
 		windows uint64 // bit n: some were allocated in a window n + 64 k
 	}
 	s, d, width := &p.State, &p.State.devices[device], schema.KTime(t.cfg.Window)
 	from, until := schema.KTime(d.verdict.Onset)*width, schema.KTime(d.verdict.OldUntil+1)*width
-	at, all := map[groupID]int{}, []tally{}
-	t.eachLive(s, func(a *allocation) {
+	at, all := map[uint64]int{}, []tally{} // by thread, row and size
+	t.eachLive(p, func(a *allocation) {
 		if s.rows[a.row].device != device || a.since < from {
 			return
 		}
-		id := groupID{a.thread, a.row, uint8(bits.Len64(a.bytes))}
+		size := uint8(bits.Len64(a.bytes))
+		id := uint64(a.thread)<<16 | uint64(a.row)<<8 | uint64(size)
 		i, known := at[id]
 		old := a.since < until
 		if old {
@@ -215,7 +212,7 @@ func (t *Tracker) group(p *proc, device uint8) {
 		default:
 			by := &t.threads.slots[a.thread]
 			i, at[id] = len(all), len(all)
-			all = append(all, tally{group: group{tid: by.tid, comm: by.comm, class: s.rows[a.row].class, size: id.size}})
+			all = append(all, tally{group: group{tid: by.tid, comm: by.comm, class: s.rows[a.row].class, size: size}})
 		}
 		g := &all[i]
 		g.windows |= 1 << (uint64(a.since/width) % 64)
@@ -260,8 +257,25 @@ func (c *coder) group(g *group) {
 	snapshot.Uint(c.Codec, &g.oldest)
 }
 
-// eachLive visits the live memory of a process.
-func (t *Tracker) eachLive(s *state, visit func(*allocation)) {
+// eachLive visits the live memory of a process. If most of the slab belongs to the process, it reads the slab in order:
+// a million allocations take 15 ms then, and 150 ms by their index, because each is in another cache line.
+func (t *Tracker) eachLive(p *proc, visit func(*allocation)) {
+	if 2*p.State.held > uint64(t.slab.used) {
+		t.eachInSlab(p, visit)
+	} else {
+		t.eachInIndex(&p.State, visit)
+	}
+}
+
+func (t *Tracker) eachInSlab(p *proc, visit func(*allocation)) {
+	for i := uint32(1); i <= t.slab.used; i++ {
+		if a := t.slab.at(i); a.kind == memory && t.threads.slots[a.thread].process == p {
+			visit(a)
+		}
+	}
+}
+
+func (t *Tracker) eachInIndex(s *state, visit func(*allocation)) {
 	for _, x := range []*index{&s.addresses, &s.handles} {
 		for _, i := range x.heads {
 			for ; i != 0; i = t.slab.at(i).chain {

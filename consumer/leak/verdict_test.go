@@ -3,6 +3,7 @@ package leak
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -301,6 +302,27 @@ func TestEachGPUHasItsVerdict(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}
+	}
+}
+
+// TestBothScansFindTheSame: the live memory of a process in the slab is that in its indexes and mappings.
+func TestBothScansFindTheSame(t *testing.T) {
+	t.Parallel()
+	fold, visited := shortKeep(), 0
+	for _, step := range consumertest.Traffic(t, 1, 200) {
+		consumertest.Take(t, fold, step)
+		for _, p := range fold.table.All() {
+			inSlab, inIndex := map[*allocation]int{}, map[*allocation]int{}
+			fold.eachInSlab(p, func(a *allocation) { inSlab[a]++ })
+			fold.eachInIndex(&p.State, func(a *allocation) { inIndex[a]++ })
+			if visited += len(inSlab); !maps.Equal(inSlab, inIndex) || uint64(len(inSlab)) != p.State.held {
+				t.Fatalf("process %d holds %d: %d in the slab, %d in its indexes", p.ID.PID, p.State.held, len(inSlab),
+					len(inIndex))
+			}
+		}
+	}
+	if visited == 0 {
+		t.Error("no memory was live")
 	}
 }
 

@@ -93,14 +93,18 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
-	p.addFolds(cfg.Producer.Features)
+	p.addFolds(cfg)
 	return p, nil
 }
 
 // addFolds adds the folds for which the features have events, each with its consumer.
-func (p *Pipeline) addFolds(features []string) {
+func (p *Pipeline) addFolds(cfg config.RunCommand) {
+	features := cfg.Producer.Features
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
+		if entry.Name() == fold.Leak.Name() {
+			f = leak.New(leak.Config{Window: cfg.Leak.Window})
+		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(features, k.String()) }) {
 			p.folds = append(p.folds, f)
 		}
