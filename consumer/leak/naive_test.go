@@ -13,8 +13,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// naive judges a program from its events alone: it replays all of them for every window and tries every pair. It keeps
-// only what a verdict says about the one before. It shares no code with package trend.
+// naive judges a program from its events alone: it replays all of them for every window and tries every pair. It knows the
+// verdict before. It shares no code with package trend.
 type naive struct {
 	state            string
 	onset, last      int // windows

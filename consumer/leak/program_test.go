@@ -32,7 +32,7 @@ type simulation struct {
 	lossy   map[int]bool // windows in which events were lost; nil: none are
 	events  []event
 	blocks  map[uint64]block
-	steps   []consumertest.Step // what the tracker was given
+	steps   []consumertest.Step // all input of the tracker
 
 	onWindow func(*simulation) // called after each tick that closed a window
 }
@@ -146,7 +146,7 @@ func (s *simulation) allocs(tid uint32, n int, bytes uint64, over time.Duration)
 	return ptrs
 }
 
-// work is half a minute of requests that free what they allocate.
+// work is half a minute of requests. They free their memory.
 func (s *simulation) work() {
 	for range 6 {
 		a, b := s.alloc(7, (1+s.rng.Uint64N(64))*mib), s.alloc(8, (1+s.rng.Uint64N(512))*mib)

@@ -121,7 +121,7 @@ var leaks = []struct {
 	}},
 }
 
-// innocents are programs that hold what they need. None is ever Suspect. Those with grows may be Growing for a while.
+// innocents are programs without a leak. None is ever Suspect. Those with grows may be Growing for a while.
 var innocents = []struct {
 	name  string
 	grows bool

@@ -244,8 +244,8 @@ func (g *group) add(a *allocation) {
 
 // compare orders groups by bytes, the largest first.
 func (g *group) compare(to *group) int {
-	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations), cmp.Compare(g.tid, to.tid),
-		cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class), cmp.Compare(g.size, to.size))
+	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations),
+		cmp.Compare(g.tid, to.tid), cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class), cmp.Compare(g.size, to.size))
 }
 
 func (c *coder) group(g *group) {
@@ -257,8 +257,8 @@ func (c *coder) group(g *group) {
 	snapshot.Uint(c.Codec, &g.oldest)
 }
 
-// eachLive visits the live memory of a process. If most of the slab belongs to the process, it reads the slab in order:
-// a million allocations take 15 ms then, and 150 ms by their index, because each is in another cache line.
+// eachLive visits the live memory of a process. If most of the slab belongs to the process, it reads the slab in order.
+// That is ten times as fast as by the index, where each allocation is in another cache line.
 func (t *Tracker) eachLive(p *proc, visit func(*allocation)) {
 	if 2*p.State.held > uint64(t.slab.used) {
 		t.eachInSlab(p, visit)

@@ -158,7 +158,7 @@ func (t *Tracker) endVerdicts(p *proc) {
 	}
 }
 
-// capacity returns the bytes of a GPU and how many of them are used, as far as that is known; a total of 0 is unknown.
+// capacity returns the total and the used bytes of a GPU. A total of 0 is unknown.
 func (s *state) capacity(gpu int32) (total, used uint64) {
 	for i := range s.rows {
 		r := &s.rows[i]

@@ -243,7 +243,8 @@ func TestSizeOfTheGPU(t *testing.T) {
 		fullIn time.Duration
 	}{
 		{"unknown", "GPU-0", 0, nil, trend.Suspect, 0},
-		{"8 GiB", "GPU-0", 8 * gib, nil, trend.Suspect, time.Duration(8192-perMinute*minutes) * time.Minute / perMinute},
+		{"8 GiB", "GPU-0", 8 * gib, nil, trend.Suspect,
+			time.Duration(8*1024-perMinute*minutes) * time.Minute / perMinute},
 		{"80 GiB", "GPU-0", 80 * gib, nil, trend.Growing,
 			time.Duration(80*1024-perMinute*minutes) * time.Minute / perMinute},
 		{"as cuMemGetInfo says", "GPU-0", 0, func(s *simulation) { s.p.MemInfo(3*gib, 4*gib, s.now) }, trend.Suspect,

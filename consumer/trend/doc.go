@@ -25,8 +25,8 @@
 //     counts at most as much as a step. So a buffer that is replaced by larger ones is no growth.
 //
 // A series that passes is Growing. It stays Growing while 70 % of the pairs rise and the last quarter rises at all. It
-// is Suspect if it has grown for 30 windows, so that a cache that fills in fewer than 27 windows never is, and if the
-// growth reaches the limit that the caller gives. Growth is the Theil–Sen slope summed over the time since it began.
+// is Suspect if it has grown for 30 windows and by the limit that the caller gives. A cache that fills in fewer than 26
+// windows never is. Growth is the Theil–Sen slope summed over the time since it began.
 //
 // # Cost
 //
