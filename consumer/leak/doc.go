@@ -8,10 +8,11 @@
 // # Verdicts
 //
 // A process has a Verdict for each GPU: whether its live memory there grows without end. Package trend has the rules.
-// Tick closes the windows of a host and judges; the verdict of an ended process stays as it was. Windows in which memory
-// events may have been lost are excluded. Such a loss happened after the last time that a tick or a batch proved to be
-// complete, and before the report of the loss. The time between two runs of the producer is excluded, too. A process that ran before gputap is at most growing while it
-// frees memory that was never seen.
+// Tick closes the windows of a host and judges. The verdict of an ended process stays as it was.
+//
+// Windows in which memory events may have been lost are excluded. Such a loss happened after the last time that a tick
+// or a batch proved to be complete, and before the report of the loss. The time between two runs of the producer is
+// excluded, too. A process that ran before gputap is at most growing while it frees memory that was never seen.
 //
 // # Order
 //
@@ -71,6 +72,6 @@
 // trends start again. Sums over live allocations are not saved; Restore
 // computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
 //
-// One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
-// The state depends only on the batches, never on the wall clock.
+// One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read
+// meanwhile. The state depends only on the batches, never on the wall clock.
 package leak

@@ -245,7 +245,8 @@ func (g *group) add(a *allocation) {
 // compare orders groups by bytes, the largest first.
 func (g *group) compare(to *group) int {
 	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations),
-		cmp.Compare(g.tid, to.tid), cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class), cmp.Compare(g.size, to.size))
+		cmp.Compare(g.tid, to.tid), cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class),
+		cmp.Compare(g.size, to.size))
 }
 
 func (c *coder) group(g *group) {

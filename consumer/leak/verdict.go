@@ -70,11 +70,10 @@ func (s *state) grow(a *allocation, window time.Duration) {
 	}
 }
 
-// shrink removes an allocation that ends at a time. Records of one address may arrive in the wrong order, so the time
-// may be before the allocation.
+// shrink removes an allocation that ends at a time.
 func (s *state) shrink(a *allocation, at schema.KTime) {
 	if _, series := s.seriesOf(a); series != nil {
-		series.Remove(max(at, a.since), a.since, a.bytes)
+		series.Remove(at, a.since, a.bytes)
 	}
 }
 

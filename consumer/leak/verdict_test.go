@@ -306,6 +306,26 @@ func TestEachGPUHasItsVerdict(t *testing.T) {
 	}
 }
 
+// TestRetainedMemoryIsYoung: a handle that is retained again begins a new life, and its end leaves no old memory.
+func TestRetainedMemoryIsYoung(t *testing.T) {
+	t.Parallel()
+	s := newSimulation(t, Config{})
+	s.onWindow = func(s *simulation) {
+		if s.verdict(0).State.Grows() {
+			t.Error(s)
+		}
+	}
+	end := func(uint64) {}
+	for n := uint64(1); n < 60; n++ {
+		ptr, bytes := n<<40, n*32*mib
+		s.p.Create(9, n, bytes, s.now, 1).Map(9, ptr, bytes, n, s.now+2, 1).Release(9, n, s.now+4, 1)
+		end(n)
+		s.sleep(time.Minute)
+		s.p.Retain(9, n, ptr, s.now, 1)
+		end = func(uint64) { s.p.Unmap(9, ptr, bytes, s.now+6, 1).Release(9, n, s.now+8, 1) }
+	}
+}
+
 // TestBothScansFindTheSame: the live memory of a process in the slab is that in its indexes and mappings.
 func TestBothScansFindTheSame(t *testing.T) {
 	t.Parallel()

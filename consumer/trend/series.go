@@ -64,8 +64,10 @@ func (s *Series) addOutside(w, bytes uint64) {
 	s.born(w, bytes)
 }
 
-// Remove removes memory that was allocated at since and freed at a time. at must not be before since.
+// Remove removes memory that was allocated at since and freed at a time. A time before since counts as since: the
+// probes of two threads race.
 func (s *Series) Remove(at, since schema.KTime, bytes uint64) {
+	at = max(at, since)
 	if at-s.start >= s.width {
 		s.removeOutside(uint64(at/s.width), bytes)
 	} else {

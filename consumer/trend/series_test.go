@@ -70,9 +70,8 @@ func TestMinimaAndSurvivorsEqualAReplay(t *testing.T) {
 				i := rng.IntN(n)
 				born := live[i]
 				live = slices.Delete(live, i, i+1)
-				at = max(at, born.at)
 				s.Remove(at, born.at, uint64(born.bytes))
-				all = append(all, change{at, max(born.at, 1), -born.bytes})
+				all = append(all, change{max(at, born.at), born.at, -born.bytes})
 				continue
 			}
 			c := change{at: max(at, 1), bytes: int64(rng.Uint64N(1000))}
