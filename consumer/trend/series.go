@@ -134,7 +134,7 @@ func (s *Series) shift(w, bytes uint64) {
 	}
 }
 
-// minimum returns the lowest live bytes of a window, and whether they are known.
+// minimum returns the lowest live bytes of a window. A series knows only the newest windows, and whole ones.
 func (s *Series) minimum(w uint64) (bytes uint64, known bool) {
 	switch {
 	case w > s.current:
