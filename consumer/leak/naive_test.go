@@ -24,7 +24,10 @@ type naive struct {
 	windows, ignored int
 	groups           []naiveGroup
 	excluded         map[int]bool
+	minima           map[int]uint64 // of closed windows
 }
+
+func newNaive() *naive { return &naive{excluded: map[int]bool{}, minima: map[int]uint64{}} }
 
 type naiveGroup struct {
 	tid                uint32
@@ -43,7 +46,7 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 		}
 	}
 	before := *n
-	*n = naive{excluded: n.excluded, state: "warming"}
+	*n = naive{excluded: n.excluded, minima: n.minima, state: "warming"}
 	if len(mine) == 0 {
 		return
 	}
@@ -56,7 +59,10 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 	var levels []uint64
 	for w := from; w < open; w++ {
 		if !n.excluded[w] {
-			windows, levels = append(windows, w), append(levels, lowest(mine, schema.KTime(w)*width, width))
+			if _, known := n.minima[w]; !known {
+				n.minima[w] = lowest(mine, schema.KTime(w)*width, width)
+			}
+			windows, levels = append(windows, w), append(levels, n.minima[w])
 		}
 	}
 	n.windows, n.ignored, n.state = len(windows), open-from-len(windows), "unknown"
@@ -299,7 +305,7 @@ func TestVerdictsOfRandomProgramsEqualNaiveOnes(t *testing.T) {
 	for seed := range uint64(24) {
 		s := newSimulation(t, Config{})
 		s.rng = rand.New(rand.NewPCG(seed, 5))
-		n := &naive{excluded: map[int]bool{}}
+		n := newNaive()
 		s.onWindow = func(s *simulation) {
 			before := n.state
 			n.judge(s.events, "GPU-0", int(s.now/schema.KTime(time.Minute)), schema.KTime(time.Minute), 80<<30/200)
@@ -349,7 +355,7 @@ func TestVerdictsEqualNaiveOnes(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := newSimulation(t, Config{Window: time.Duration(40+i) * time.Second})
-				n := &naive{excluded: map[int]bool{}}
+				n := newNaive()
 				if lossy {
 					s.lossy = n.excluded
 				}
