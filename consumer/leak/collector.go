@@ -95,17 +95,7 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	for id, n := range s.reserved {
 		gauge(reservedBytes, n, id.Labels(id.pid)...)
 	}
-	for id, g := range s.trends {
-		gauge(suspectedBytes, g.suspected, id.Labels(id.pid)...)
-		if g.judged {
-			to <- prometheus.MustNewConstMetric(growth, prometheus.GaugeValue, float64(g.perHour)/3600,
-				id.Labels(id.pid)...)
-		}
-		if g.oldest > 0 {
-			to <- prometheus.MustNewConstMetric(oldestAge, prometheus.GaugeValue, g.oldest.Seconds(),
-				id.Labels(id.pid)...)
-		}
-	}
+	s.collectTrends(to)
 	for id, n := range s.cards {
 		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.Host, id.UUID)
 	}
@@ -135,6 +125,22 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 		}
 		for what, n := range q {
 			count(contradictions[what], n, hostname)
+		}
+	}
+}
+
+// collectTrends shows verdicts.
+func (s *scrape) collectTrends(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, id processID) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, id.Labels(id.pid)...)
+	}
+	for id, g := range s.trends {
+		gauge(suspectedBytes, float64(g.suspected), id)
+		if g.judged {
+			gauge(growth, float64(g.perHour)/3600, id)
+		}
+		if g.oldest > 0 {
+			gauge(oldestAge, g.oldest.Seconds(), id)
 		}
 	}
 }
