@@ -76,7 +76,7 @@ func defaultConsumer(port int) ConsumerSections {
 
 // DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
-	return LeakCommand{defaultConsumer(9441), Leak{KeepEnded: keepIdle}}
+	return LeakCommand{defaultConsumer(9441), Leak{Verdicts{Window: time.Minute}, keepIdle}}
 }
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
@@ -113,6 +113,10 @@ func (c ConsumerSections) Validate() error {
 
 func (c ProducerCommand) Validate() error {
 	return cmp.Or(c.NATS.Validate(), c.Producer.Validate(), c.Log.Validate())
+}
+
+func (c LeakCommand) Validate() error {
+	return cmp.Or(c.Leak.Validate(), c.ConsumerSections.Validate())
 }
 
 func (c LaunchCommand) Validate() error {

@@ -14,6 +14,7 @@ type RunCommand struct {
 	Embedded Embedded `koanf:"embedded"`
 	Producer Producer `koanf:"producer"`
 	Metrics  Metrics  `koanf:"metrics"`
+	Leak     Verdicts `koanf:"leak"`
 }
 
 // Embedded is the section of the NATS server inside gputap run. By default it does not listen.
@@ -35,7 +36,7 @@ const (
 func DefaultRunCommand() RunCommand {
 	c := RunCommand{
 		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
-		Metrics: Metrics{Addr: producerMetrics},
+		Metrics: Metrics{Addr: producerMetrics}, Leak: Verdicts{Window: 10 * time.Second},
 	}
 	c.Producer.Heartbeat = runHeartbeat
 	return c
@@ -44,7 +45,9 @@ func DefaultRunCommand() RunCommand {
 // runHeartbeat is shorter than the interval of a fleet: windows under gputap run last seconds and close at heartbeats.
 const runHeartbeat = 2 * time.Second
 
-func (c RunCommand) Validate() error { return cmp.Or(c.Embedded.Validate(), c.Producer.Validate()) }
+func (c RunCommand) Validate() error {
+	return cmp.Or(c.Embedded.Validate(), c.Producer.Validate(), c.Leak.Validate())
+}
 
 // Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is
 // the default, for callers that read no configuration.

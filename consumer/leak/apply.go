@@ -11,7 +11,8 @@ func (t *Tracker) apply(m *schema.Memory) {
 	switch ref.Op {
 	case schema.OpExec:
 		t.endImage(p)
-		p.State.rows, p.State.samples = nil, nil // the new image numbers its GPUs independently
+		s := &p.State
+		s.rows, s.devices, s.samples = nil, nil, nil // the new image numbers its GPUs independently
 		return
 	case schema.OpExit:
 		t.exit(p)
@@ -128,6 +129,7 @@ func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	w.allocated += bytes
 	w.allocs++
 	p.State.count(a, &t.threads.slots[a.thread], 1)
+	p.State.grow(a, t.cfg.Window)
 }
 
 // count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
@@ -226,6 +228,7 @@ func (t *Tracker) reclaim(p *proc, i uint32) {
 	case memory:
 		s.boot.live--
 		t.slab.unlink(s.boot.sizes.of(a.bytes), i)
+		s.shrink(a, t.in.event.Time)
 	case opened:
 		t.slab.unlink(&s.newestHolder, i)
 	}
@@ -245,6 +248,7 @@ func (t *Tracker) exit(p *proc) {
 // endImage turns live memory into unfreed memory. The process no longer counts under its labels.
 func (t *Tracker) endImage(p *proc) {
 	s := &p.State
+	t.endVerdicts(p)
 	s.unclosed += s.holders
 	for _, g := range s.mappings {
 		if t.slab.unmap(g.memory) {

@@ -235,6 +235,7 @@ func BenchmarkReport1M(b *testing.B) {
 		{"Report", func() { tracker.Report() }},
 		{"Top20", func() { tracker.Top(20) }},
 		{"Top1000", func() { tracker.Top(maxTop) }},
+		{"TopRows20", func() { tracker.TopRows(20) }},
 		{"Collect", func() {
 			to := make(chan prometheus.Metric, 10_000)
 			tracker.Collect(to)
@@ -249,6 +250,28 @@ func BenchmarkReport1M(b *testing.B) {
 			}
 			b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
 		})
+	}
+}
+
+// BenchmarkTick closes a window of a process that has leaked a million allocations in 30 windows.
+func BenchmarkTick(b *testing.B) {
+	const n, windows = 1 << 20, 31
+	tracker, h := New(Config{Window: time.Second}), consumertest.Memory(b, "gpu-01")
+	p := h.Process(42, 1, "train")
+	for i := range n {
+		at := schema.KTime(i) * schema.KTime(windows*time.Second) / n
+		p.Alloc(uint32(i%4), 0x7f0000000000+uint64(i)<<9, uint64(512+i%1_000_000), at, 1)
+		if i%4096 == 4095 {
+			apply(b, tracker, h.Batch())
+		}
+	}
+	through := schema.KTime(windows * time.Second)
+	for b.Loop() {
+		tracker.Tick(&h.Header, through)
+		if v := tracker.Report().Processes[0].Verdicts[0]; !v.State.Grows() {
+			b.Fatal(v.Why)
+		}
+		tracker.hosts[tracker.table.All()[0].State.boot.id].boots["boot-1"].windows.open--
 	}
 }
 

@@ -36,6 +36,13 @@ var (
 		"Bytes that were live when their process ended or replaced its image.", "kind")
 	apiErrors = process.Family("gputap_cuda_api_errors_total",
 		"Failed memory calls of the CUDA driver API, by CUresult.", "api", "error")
+	suspectedBytes = process.Family("gputap_leak_suspected_bytes",
+		"Bytes of a running process on one GPU that a verdict suspects to be leaked.", "pid")
+	growth = process.Family("gputap_leak_growth_bytes_per_second",
+		"Growth of the live memory of a running process on one GPU that did not come down again. "+
+			"Without a verdict it has no series.", "pid")
+	oldestAge = process.Family("gputap_leak_oldest_allocation_age_seconds",
+		"Age of the oldest allocation that a growing or suspect verdict names.", "pid")
 	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
 		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", []string{"hostname", "UUID"}, nil)
 	incomplete = prometheus.NewDesc("gputap_leak_state_incomplete",
@@ -59,7 +66,7 @@ var (
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range append(contradictions[:],
 		liveBytes, liveAllocations, peakBytes, holders, reservedBytes, allocatedBytes, freedBytes, allocs, frees,
-		unfreedBytes, apiErrors, unexplained, incomplete) {
+		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, unexplained, incomplete) {
 		to <- d
 	}
 }
@@ -88,6 +95,7 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	for id, n := range s.reserved {
 		gauge(reservedBytes, n, id.Labels(id.pid)...)
 	}
+	s.collectTrends(to)
 	for id, n := range s.cards {
 		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.Host, id.UUID)
 	}
@@ -117,6 +125,22 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 		}
 		for what, n := range q {
 			count(contradictions[what], n, hostname)
+		}
+	}
+}
+
+// collectTrends shows verdicts.
+func (s *scrape) collectTrends(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, id processID) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, id.Labels(id.pid)...)
+	}
+	for id, g := range s.trends {
+		gauge(suspectedBytes, float64(g.suspected), id)
+		if g.judged {
+			gauge(growth, float64(g.perHour)/3600, id)
+		}
+		if g.oldest > 0 {
+			gauge(oldestAge, g.oldest.Seconds(), id)
 		}
 	}
 }
@@ -155,8 +179,9 @@ func resultName(code uint32) string {
 // scrape is the data of one scrape, copied under the lock.
 type scrape struct {
 	gauges     map[processID]gauge
-	reserved   map[processID]uint64 // by pools, without a class
-	incomplete map[processID]uint64 // without a GPU and a class
+	reserved   map[processID]uint64     // by pools, without a class
+	incomplete map[processID]uint64     // without a GPU and a class
+	trends     map[processID]trendGauge // without a class
 	workloads  map[workloadID]*workload
 	failed     map[failedID]uint64
 	unplaced   uint64
@@ -198,11 +223,12 @@ func (t *Tracker) scrape() scrape {
 	s := scrape{
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
-		totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
+		trends: map[processID]trendGauge{}, totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
 			s.addProcess(p)
+			s.addTrends(p)
 		}
 	}
 	s.limitGauges()
@@ -227,11 +253,16 @@ func (s *scrape) addWorkload(w *workload) {
 	}
 }
 
-func (s *scrape) addProcess(p *proc) {
-	var id processID
+// pageOf returns the labels of a process without a GPU and a class.
+func pageOf(p *proc) (id processID) {
 	id.Workload = process.Workload{HostID: p.State.boot.id, Container: process.Label(p.Container),
 		Comm: process.Label(p.Comm)}.Page()
 	id.pid = strconv.FormatUint(uint64(p.ID.PID), 10)
+	return id
+}
+
+func (s *scrape) addProcess(p *proc) {
+	id := pageOf(p)
 	for i := range p.State.rows {
 		r := &p.State.rows[i]
 		of := id
@@ -274,33 +305,6 @@ func (s *scrape) reserve(p *proc, id processID, q *pool) {
 		id = processID{workloadID: otherID(0)}
 	}
 	s.reserved[id] += q.reserved.bytes
-}
-
-// addCards adds the latest sample of every GPU of a host; of samples of the same time, the largest.
-func (s *scrape) addCards(m *host) {
-	for _, h := range m.boots {
-		for uuid, c := range h.cards {
-			if c.last.at == 0 {
-				continue
-			}
-			id := process.Workload{HostID: m.id, UUID: process.Label(uuid)}.Page()
-			now := unexplainedBytes{h.wall(c.last.at), int64(c.last.used) - int64(c.last.all)}
-			before, known := s.cards[id]
-			if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
-				s.cards[id] = now
-			}
-		}
-	}
-}
-
-// limitCards keeps the first GPUs in order of host name and UUID.
-func (s *scrape) limitCards() {
-	if len(s.cards) > process.MaxSeries {
-		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)
-		for _, id := range all[process.MaxSeries:] {
-			delete(s.cards, id)
-		}
-	}
 }
 
 // limitGauges keeps the series with the most live bytes and sums the others.

@@ -68,7 +68,7 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	got := consumertest.Page(t, tracker)
 	for _, family := range []string{
 		"gputap_cuda_memory_live_bytes", "gputap_cuda_memory_allocated_bytes_total", "gputap_cuda_api_errors_total",
-		"gputap_leak_state_incomplete",
+		"gputap_leak_state_incomplete", "gputap_leak_suspected_bytes",
 	} {
 		if n := series(got, family); n > process.MaxSeries || n < process.MaxSeries-2*numOther {
 			t.Errorf("%s: %d series, want slightly fewer than %d", family, n, process.MaxSeries)

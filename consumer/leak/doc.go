@@ -2,8 +2,17 @@
 // allocations per process and GPU.
 //
 // Memory is live from its allocation until it is freed. It is unfreed if it was live when its process ended or
-// replaced its image. The package does not decide whether live memory is leaked. Every process carries the evidence of
-// its numbers: complete, gap (events of its lifetime were lost) or late (it ran before gputap attached).
+// replaced its image. Every process carries the evidence of its numbers: complete, gap (events of its lifetime were
+// lost) or late (it ran before gputap attached).
+//
+// # Verdicts
+//
+// A process has a Verdict for each GPU: whether its live memory there grows without end. Package trend has the rules.
+// Tick closes the windows of a host and judges. The verdict of an ended process stays as it was.
+//
+// Windows in which memory events may have been lost are excluded. Such a loss happened after the last time that a tick
+// or a batch proved to be complete, and before the report of the loss. The time between two runs of the producer is
+// excluded, too. A process that ran before gputap is at most growing while it frees memory that was never seen.
 //
 // # Order
 //
@@ -48,8 +57,10 @@
 // # Limits
 //
 //   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
-//   - The cost of a report, a scrape and Top depends on their own size, not on the number of live allocations. The
-//     end of a context costs time for every allocation of its process.
+//   - The cost of a report, a scrape, Top and TopRows depends on their own size, not on the number of live
+//     allocations. The end of a context costs time for every allocation of its process, and so does the end of a
+//     window while its memory grows.
+//   - A process has verdicts for at most 64 GPUs, each with the largest 10 groups.
 //   - A metric family has at most 2,000 series per shard. The rest is counted as comm="other". Hosts of one name in two
 //     clusters share their series.
 //   - A process has at most 255 contexts and 255 pools, a host at most 4,096 tokens: the newest.
@@ -57,9 +68,10 @@
 //
 // # Snapshots and concurrency
 //
-// A restored fold behaves like one that was never interrupted. Sums over live allocations are not saved; Restore
+// A restored fold behaves like one that was never interrupted. If its windows have another length, all
+// trends start again. Sums over live allocations are not saved; Restore
 // computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
 //
-// One goroutine at a time calls Apply, Lost, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile.
-// The state depends only on the batches, never on the wall clock.
+// One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read
+// meanwhile. The state depends only on the batches, never on the wall clock.
 package leak

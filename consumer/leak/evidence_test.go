@@ -335,9 +335,9 @@ func TestGPUs(t *testing.T) {
 	apply(t, tracker, h.Batch())
 	got := tracker.Report().Processes[0].GPUs
 	want := []GPUUse{
-		{Ordinal: -1, LiveBytes: 1, LiveAllocations: 1},
-		{UUID: "GPU-a", Ordinal: 0, LiveBytes: 8, LiveAllocations: 1},
-		{UUID: "GPU-b", Ordinal: 1, LiveBytes: 2, LiveAllocations: 1},
+		{Ordinal: -1, LiveBytes: 1, LiveAllocations: 1, PeakBytes: 1, PeakAt: wall(101)},
+		{UUID: "GPU-a", Ordinal: 0, LiveBytes: 8, LiveAllocations: 1, PeakBytes: 8, PeakAt: wall(104)},
+		{UUID: "GPU-b", Ordinal: 1, LiveBytes: 2, LiveAllocations: 1, PeakBytes: 6, PeakAt: wall(103)},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %+v, want %+v", got, want)

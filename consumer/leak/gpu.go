@@ -1,10 +1,13 @@
 package leak
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -12,7 +15,8 @@ import (
 type row struct {
 	gpu      int32 // ordinal in the process's numbering; noGPU: unknown
 	class    schema.MemClass
-	inferred bool // the producer inferred the GPU
+	device   uint8 // index into its process's devices, or noDevice
+	inferred bool  // the producer inferred the GPU
 	uuid     string
 	live     amount
 	peak     uint64
@@ -56,7 +60,7 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 	if len(rows) >= maxRows-int(schema.NumClasses) && gpu != noGPU {
 		return t.row(p, &schema.Memory{Call: m.Call}) // the process has too many GPUs: count under no GPU
 	}
-	p.State.rows = append(rows, row{gpu: gpu, class: class, inferred: inferred})
+	p.State.rows = append(rows, row{gpu: gpu, class: class, device: p.State.device(gpu, class), inferred: inferred})
 	p.State.rows[len(rows)].moveTo(p.State.boot, uuid)
 	return uint8(len(rows))
 }
@@ -104,8 +108,9 @@ func ordinal(gpu int32) string {
 
 // card is one physical GPU of one host, found by its UUID. Processes number their GPUs independently.
 type card struct {
-	live uint64 // bytes of all processes
-	last sample
+	live  uint64 // bytes of all processes
+	bytes uint64 // memory of the GPU; 0: unknown
+	last  sample
 }
 
 const (
@@ -135,6 +140,13 @@ func (h *boot) cardOf(uuid string) *card {
 	return c
 }
 
+// setCapacity stores the memory of a GPU in bytes.
+func (h *boot) setCapacity(uuid string, bytes uint64) {
+	if c := h.cardOf(uuid); c != nil {
+		c.bytes = bytes
+	}
+}
+
 // sample is one answer of cuMemGetInfo, with the live bytes at that moment.
 type sample struct {
 	gpu         int32 // ordinal in the process's numbering; noGPU: unknown
@@ -143,6 +155,14 @@ type sample struct {
 	at          schema.KTime
 	used, total uint64 // bytes of the whole GPU
 	own, all    uint64 // live bytes of the process that asked, and of all processes of its host
+}
+
+func (c *coder) sample(s *sample) {
+	snapshot.Int(c.Codec, &s.gpu)
+	c.String(&s.uuid)
+	c.Bool(&s.inferred)
+	snapshot.Uint(c.Codec, &s.at)
+	snapshot.Uint(c.Codec, &s.used, &s.total, &s.own, &s.all)
 }
 
 // memInfo stores an answer of cuMemGetInfo with the live bytes of that GPU.
@@ -169,5 +189,32 @@ func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 		s.samples[i] = now
 	case len(s.samples) < maxSamples:
 		s.samples = append(s.samples, now)
+	}
+}
+
+// addCards adds the latest sample of every GPU of a host; of samples of the same time, the largest.
+func (s *scrape) addCards(m *host) {
+	for _, h := range m.boots {
+		for uuid, c := range h.cards {
+			if c.last.at == 0 {
+				continue
+			}
+			id := process.Workload{HostID: m.id, UUID: process.Label(uuid)}.Page()
+			now := unexplainedBytes{h.wall(c.last.at), int64(c.last.used) - int64(c.last.all)}
+			before, known := s.cards[id]
+			if !known || cmp.Or(now.at.Compare(before.at), cmp.Compare(now.bytes, before.bytes)) > 0 {
+				s.cards[id] = now
+			}
+		}
+	}
+}
+
+// limitCards keeps the first GPUs in order of host name and UUID.
+func (s *scrape) limitCards() {
+	if len(s.cards) > process.MaxSeries {
+		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)
+		for _, id := range all[process.MaxSeries:] {
+			delete(s.cards, id)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package leak
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -55,10 +54,13 @@ type Process struct {
 	Exports         uint64   // calls that made memory available to other processes
 	Pools           []Pool   // in order of first use
 
-	Calls   []process.Call            // in order of first use
-	GPUs    []GPUUse                  // by ordinal
-	Threads []ThreadUse               // with live GPU memory, largest first
-	Classes [schema.NumClasses]uint64 // live bytes by schema.MemClass
+	Calls []process.Call // in order of first use
+	GPUs  []GPUUse       // by ordinal
+	// Verdicts are those of the GPUs on which the process ever held memory, in order of first use. An ended process
+	// keeps its last ones.
+	Verdicts []Verdict
+	Threads  []ThreadUse               // with live GPU memory, largest first
+	Classes  [schema.NumClasses]uint64 // live bytes by schema.MemClass
 }
 
 // ThreadUse is the live GPU memory that one thread allocated. Another thread may free it.
@@ -74,6 +76,8 @@ type GPUUse struct {
 	Ordinal                    int    // in the process's numbering; -1: unknown
 	Inferred                   bool   // the producer inferred the GPU; the program did not name it
 	LiveBytes, LiveAllocations uint64
+	PeakBytes                  uint64 // the most that was live at once
+	PeakAt                     time.Time
 	Info                       *MemInfo // nil if the process never called cuMemGetInfo
 }
 
@@ -123,7 +127,7 @@ func (t *Tracker) Report() Report {
 	c.UnseenEnds = c.ReallocOverLive - min(c.ReallocOverLive, c.LateFrees)
 	threads := t.threadUses()
 	for _, p := range all {
-		out := report(p)
+		out := t.report(p)
 		out.Holders, out.Threads = t.reportHolders(p), threads[p]
 		r.Processes = append(r.Processes, out)
 		r.Totals.LiveBytes += p.State.live.bytes
@@ -149,7 +153,7 @@ func (t *Tracker) threadUses() map[*proc][]ThreadUse {
 	return uses
 }
 
-func report(p *proc) Process {
+func (t *Tracker) report(p *proc) Process {
 	s := &p.State
 	out := Process{
 		Info:  p.Info,
@@ -171,6 +175,12 @@ func report(p *proc) Process {
 	}
 	for i := range s.samples {
 		out.addInfo(s.boot, &s.samples[i])
+	}
+	for i := range s.devices {
+		d := &s.devices[i]
+		g := out.gpu(d.gpu)
+		g.PeakBytes, g.PeakAt = d.peak, s.boot.wall(d.peakAt)
+		out.Verdicts = append(out.Verdicts, t.verdict(p, d))
 	}
 	slices.SortFunc(out.GPUs, func(a, b GPUUse) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out
@@ -194,6 +204,17 @@ func (p *Process) addGPU(r *row) {
 	g.Inferred = g.Inferred && r.inferred
 	g.LiveBytes += r.live.bytes
 	g.LiveAllocations += r.live.allocations
+}
+
+// gpuUse returns the memory of a process on one GPU.
+func (s *state) gpuUse(gpu int32) GPUUse {
+	p := Process{}
+	for i := range s.rows {
+		if r := &s.rows[i]; r.gpu == gpu && r.class.OnGPU() {
+			p.addGPU(r)
+		}
+	}
+	return *p.gpu(gpu)
 }
 
 func (p *Process) addInfo(h *boot, s *sample) {
@@ -233,85 +254,4 @@ func (s *state) reportPools() (list []Pool) {
 		})
 	}
 	return list
-}
-
-const (
-	maxTop  = 1000 // allocations that Top returns
-	topScan = 4096 // allocations that Top may visit, if 64 for each one it returns are fewer
-)
-
-// Allocation is one piece of live memory.
-type Allocation struct {
-	process.Info        // the process that allocated it
-	TID          uint32 // the thread that allocated it
-	ThreadComm   string
-	Ptr          uint64 // address; handle of VMM memory
-	Bytes        uint64
-	GPU          string // UUID; "": unknown
-	Ordinal      int    // of the GPU in the process's numbering; -1: unknown
-	Inferred     bool   // the producer inferred the GPU
-	Class        schema.MemClass
-	At           time.Time // return time of the call that allocated it
-	Symbol       string    // name of that call
-}
-
-// candidate is an allocation with its time.
-type candidate struct {
-	*allocation
-	at time.Time // wall clock: KTimes of two hosts cannot be compared
-}
-
-// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It
-// visits a limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the
-// newest ones of each host.
-func (t *Tracker) Top(n int) []Allocation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	found := t.largest(min(n, maxTop))
-	top := make([]Allocation, 0, len(found))
-	for _, c := range found {
-		top = append(top, t.describe(c))
-	}
-	return top
-}
-
-func (t *Tracker) largest(n int) []candidate {
-	if n <= 0 {
-		return nil
-	}
-	scan := max(64*n, topScan)
-	var found []candidate
-	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
-	var heads []uint32 // of one size class, for every host that has one
-	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
-		heads = heads[:0]
-		for _, m := range hosts {
-			if size < len(m.sizes) && m.sizes[size] != 0 {
-				heads = append(heads, m.sizes[size])
-			}
-		}
-		for k, i := range heads {
-			// the next hosts share the part that a host does not use
-			end := len(found) + (scan-len(found))/(len(heads)-k)
-			for i != 0 && len(found) < end {
-				a := t.slab.at(i)
-				found = append(found, candidate{a, t.threads.slots[a.thread].process.State.boot.wall(a.since)})
-				i = a.next
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
-	})
-	return found[:min(n, len(found))]
-}
-
-func (t *Tracker) describe(c candidate) Allocation {
-	by := &t.threads.slots[c.thread]
-	r := &by.process.State.rows[c.row]
-	return Allocation{
-		Info: by.process.Info, TID: by.tid, ThreadComm: by.comm, Ptr: c.key, Bytes: c.bytes,
-		GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class, At: c.at,
-		Symbol: t.origins.rows[c.origin].Symbol,
-	}
 }

@@ -33,6 +33,7 @@ const (
 	memory    entryKind = iota
 	opened              // a holder: its memory is counted where it was allocated
 	multicast           // an object that memory is bound to
+	unused              // a free entry of the slab
 )
 
 // count is a saturating counter. At its limit it no longer changes, so that memory lives until its process ends.
@@ -79,7 +80,8 @@ func (s *slab) get() uint32 {
 }
 
 func (s *slab) put(i uint32) {
-	s.at(i).next = s.free
+	a := s.at(i)
+	a.next, a.kind = s.free, unused
 	s.free = i
 }
 

@@ -49,6 +49,7 @@ type coder struct {
 	origins  refs[uint8]
 	mapped   refs[uint32] // allocations with mappings
 
+	width  schema.KTime   // of the windows in the snapshot
 	last   allocation     // the next allocation is saved as a difference to it
 	found  map[uint32]int // mappings read so far of each allocation
 	hinted int            // sum of the announced index sizes
@@ -132,6 +133,8 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 		m = &host{id: id, boots: map[string]*boot{}}
 		c.hosts[id] = m
 	}
+	c.width = schema.KTime(c.cfg.Window)
+	snapshot.Uint(c.Codec, &c.width)
 	c.totals.CodeHost(c.Codec, id, 4, func(w *process.Workload) { w.HostID = id })
 	m.totals = c.totals.Find(process.Workload{HostID: id})
 	c.bootsOf(m)
@@ -163,6 +166,11 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	}
 	if !c.Failed() {
 		c.allocations(m)
+	}
+	if c.width != schema.KTime(c.cfg.Window) {
+		for _, h := range c.boots.all {
+			h.windows.reset()
+		}
 	}
 }
 
@@ -200,11 +208,13 @@ func (c *coder) boot(h *boot) {
 	snapshot.Uint(c.Codec, &h.run, &h.lost)
 	snapshot.Uint(c.Codec, &h.last, &h.gap)
 	c.Bool(&h.openGap, &h.seen)
+	c.windows(&h.windows)
 	snapshot.Map(c.Codec, &h.cards, 9, strings.Compare, func(uuid *string, p **card) {
 		if c.Reading() {
 			*p = &card{}
 		}
 		c.String(uuid)
+		snapshot.Uint(c.Codec, &(*p).bytes)
 		c.sample(&(*p).last)
 	})
 	x, tokens := &h.exports, slices.Clone(h.exports.tokens)
@@ -220,14 +230,6 @@ func (c *coder) boot(h *boot) {
 		c.Fail("an unknown GPU, or %d GPUs and %d tokens, at most %d and %d", len(h.cards), len(tokens), maxCards,
 			maxExports)
 	}
-}
-
-func (c *coder) sample(s *sample) {
-	snapshot.Int(c.Codec, &s.gpu)
-	c.String(&s.uuid)
-	c.Bool(&s.inferred)
-	snapshot.Uint(c.Codec, &s.at)
-	snapshot.Uint(c.Codec, &s.used, &s.total, &s.own, &s.all)
 }
 
 // process passes over a process without its allocations and without the sums over them.
@@ -247,11 +249,13 @@ func (c *coder) process(p *proc) {
 		&s.withContext.bytes, &s.withContext.allocations, &s.peak, &s.unclosed, &s.exports)
 	c.index(&s.addresses)
 	c.index(&s.handles)
+	snapshot.List(c.Codec, &s.devices, 16, func(d *device) { c.device(s, d) })
 	snapshot.List(c.Codec, &s.rows, 6, func(r *row) { c.row(s, r) })
 	snapshot.List(c.Codec, &s.contexts, 9, c.context)
 	c.pools(s)
 	snapshot.List(c.Codec, &s.samples, 8, c.sample)
 	snapshot.Uint(c.Codec, &s.run)
+	snapshot.Uint(c.Codec, &s.unmatched)
 	if c.Reading() {
 		c.checkProcess(s)
 	}
@@ -265,7 +269,7 @@ func (c *coder) checkProcess(s *state) {
 		}
 	}
 	if len(s.rows) > maxRows || onGPUs > maxRows-int(schema.NumClasses) || len(s.samples) > maxSamples ||
-		len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
+		len(s.devices) > maxDevices || len(s.contexts) == 0 || len(s.contexts) > maxPlaces {
 		c.Fail("%d rows, %d of them on GPUs, %d samples or %d contexts are not allowed", len(s.rows), onGPUs,
 			len(s.samples), len(s.contexts))
 	}
@@ -313,6 +317,7 @@ func (c *coder) row(s *state, r *row) {
 		r.counter.rows++
 	}
 	r.moved = c.workloads.moved(r)
+	r.device = s.device(r.gpu, r.class)
 	if r.class.OnGPU() {
 		r.card = s.boot.cards[r.uuid]
 	}

@@ -242,6 +242,7 @@ func (c *coder) add(i uint32, handle bool) {
 		s.addresses.insert(&c.slab, i)
 	}
 	s.count(a, by, 1)
+	c.restoreTrend(s, a)
 }
 
 func (c *coder) mappings(p *proc) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
-func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute}) }
+func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute, Window: 10 * time.Second}) }
 
 // view returns everything that the fold shows.
 func view(tb testing.TB, tracker *Tracker) string {

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,11 @@ import (
 type Config struct {
 	// KeepEnded is how long, in event time, an ended process stays in reports; 0: forever.
 	KeepEnded time.Duration
+	// Window is the length of the windows of verdicts; 0: one minute.
+	Window time.Duration
+	// OnVerdict is called with every change of a verdict, in order, after the Apply, Tick or Forget that caused it. It
+	// may read the Tracker. nil: not called.
+	OnVerdict func(Change)
 }
 
 // Tracker is the leak fold: live GPU memory by process.
@@ -33,7 +39,8 @@ type Tracker struct {
 	totals    process.Series[process.Workload, quality, *quality] // of each host
 	batches   uint64
 
-	out snapshot.Writer
+	changes []Change // not reported yet
+	out     snapshot.Writer
 
 	// in resolves the dictionaries of the batch being applied, by index.
 	in struct {
@@ -66,6 +73,7 @@ type state struct {
 	handles     index
 	mappings    []mapping // sorted by address
 	rows        []row
+	devices     []device
 	contexts    []cudaContext
 	pools       []pool
 	samples     []sample // one per GPU that the process queried
@@ -76,8 +84,9 @@ type state struct {
 	hostUnfreed amount // host memory
 	withContext amount // freed by the end of its CUDA context
 	peak        uint64
-	run         uint64 // latest producer run that saw a call of the process
-	held        uint64 // live allocations of every class
+	run         uint64       // latest producer run that saw a call of the process
+	unmatched   schema.KTime // latest free of memory whose allocation was not seen; 0: none
+	held        uint64       // live allocations of every class
 	holders     uint64
 	unclosed    uint64 // holders left when an image ended
 	exports     uint64 // number of export calls
@@ -100,6 +109,7 @@ func (a *amount) change(bytes uint64, n int) {
 
 // New returns an empty Tracker.
 func New(cfg Config) *Tracker {
+	cfg.Window = cmp.Or(cfg.Window, time.Minute)
 	t := &Tracker{
 		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
@@ -123,11 +133,16 @@ func (t *Tracker) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory
 // always returns nil: unusable events are counted.
 func (t *Tracker) Apply(b *schema.Batch) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	h := t.observe(b)
-	if b.Kind != schema.KindMemory {
-		return nil
+	if b.Kind == schema.KindMemory {
+		t.fold(b, h)
 	}
+	t.mu.Unlock()
+	t.reportChanges()
+	return nil
+}
+
+func (t *Tracker) fold(b *schema.Batch, h *boot) {
 	t.begin(b, h)
 	m := &t.in.event
 	for from := 0; from < b.Events; from += prefetchEvents {
@@ -147,7 +162,6 @@ func (t *Tracker) Apply(b *schema.Batch) error {
 		t.endMissing(b, h)
 	}
 	t.in.Batch = nil
-	return nil
 }
 
 // begin resolves the batch's dictionaries once for all its events.
@@ -167,6 +181,11 @@ func (t *Tracker) begin(b *schema.Batch, h *boot) {
 	}
 	for _, ref := range b.Calls {
 		t.in.origins = append(t.in.origins, t.origins.number(ref))
+	}
+	for i := range b.GPUs {
+		if g := &b.GPUs[i]; g.Bytes > 0 {
+			h.setCapacity(g.UUID, g.Bytes)
+		}
 	}
 }
 

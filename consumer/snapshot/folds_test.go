@@ -46,7 +46,7 @@ type suite struct {
 var suites = []suite{
 	{
 		name: "leak",
-		new:  func() fold { return leak.New(leak.Config{KeepEnded: time.Minute}) },
+		new:  func() fold { return leak.New(leak.Config{KeepEnded: time.Minute, Window: 10 * time.Second}) },
 		report: func(f fold) any {
 			return struct {
 				Report leak.Report

@@ -66,6 +66,7 @@ func (m *Memory) Lost(cluster, host, boot string, batches uint64) {
 // Tick tells the parts how far the events of a host are complete.
 func (m *Memory) Tick(h *schema.Header, through schema.KTime) {
 	m.Tensors.Tick(h, through)
+	m.Tracker.Tick(h, through)
 }
 
 // Forget removes a host from all parts.

@@ -9,8 +9,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestMemoryKeepsBothFolds: a snapshot restores the tracker and the hosts, and gives the same bytes again.
-func TestMemoryKeepsBothFolds(t *testing.T) {
+// TestMemoryKeepsItsFolds: a snapshot restores the tracker, the tensors and the hosts, and gives the same bytes again.
+func TestMemoryKeepsItsFolds(t *testing.T) {
 	t.Parallel()
 	first := Leak.New().(*Memory)
 	for _, name := range []string{"gpu-2", "gpu-1"} {
@@ -33,7 +33,7 @@ func TestMemoryKeepsBothFolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again := sectionsOf(t, second); len(again) != 6 || !reflect.DeepEqual(again, sections) {
+	if again := sectionsOf(t, second); len(again) != 9 || !reflect.DeepEqual(again, sections) {
 		t.Errorf("%d sections are %d after a restore, or differ", len(sections), len(again))
 	}
 	for i, want := range []string{"GPU-gpu-1", "GPU-gpu-2"} {

@@ -19,7 +19,7 @@ type raise = func(anomaly.Alert)
 // The registry: one statement per fold. Everything that treats all folds alike reads All.
 var (
 	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, _ raise) *Memory {
-		return newMemory(leak.Config{KeepEnded: c.Leak.KeepEnded})
+		return newMemory(leak.Config{KeepEnded: c.Leak.KeepEnded, Window: c.Leak.Window})
 	})
 	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand, _ raise) *launch.Histogram {
 		return launch.New(launch.Config{Keep: c.Launch.Keep, MaxKernels: c.Launch.MaxKernels})

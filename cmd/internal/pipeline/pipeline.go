@@ -96,16 +96,16 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 		return p, err
 	}
 	kinds, err := cfg.Producer.Kinds()
-	p.addFolds(kinds)
+	p.addFolds(cfg, kinds)
 	return p, err
 }
 
 // addFolds adds the folds for which there are events, each with its consumer.
-func (p *Pipeline) addFolds(kinds []schema.Kind) {
+func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
-		if m, ok := f.(*fold.Memory); ok {
-			f = m.Tracker // its coverage fold is needed without the feature memory too
+		if entry.Name() == fold.Leak.Name() { // its coverage fold is needed without the feature memory too
+			f = leak.New(leak.Config{Window: cfg.Leak.Window})
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)

@@ -1,0 +1,296 @@
+package leak
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	maxTop  = 1000 // allocations that Top returns
+	topScan = 4096 // allocations that Top may visit, if 64 for each one it returns are fewer
+)
+
+// Allocation is one piece of live memory.
+type Allocation struct {
+	process.Info        // the process that allocated it
+	TID          uint32 // the thread that allocated it
+	ThreadComm   string
+	Ptr          uint64 // address; handle of VMM memory
+	Bytes        uint64
+	GPU          string // UUID; "": unknown
+	Ordinal      int    // of the GPU in the process's numbering; -1: unknown
+	Inferred     bool   // the producer inferred the GPU
+	Class        schema.MemClass
+	At           time.Time // return time of the call that allocated it
+	Symbol       string    // name of that call
+}
+
+// candidate is an allocation with its time.
+type candidate struct {
+	*allocation
+	at time.Time // wall clock: KTimes of two hosts cannot be compared
+}
+
+// Top returns the n largest live allocations, at most 1,000, the largest first and, among equals, the oldest first. It
+// visits a limited number of allocations. If more than that have sizes within an eighth of each other, it sees only the
+// newest ones of each host.
+func (t *Tracker) Top(n int) []Allocation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.largest(min(n, maxTop))
+	top := make([]Allocation, 0, len(found))
+	for _, c := range found {
+		top = append(top, t.describe(c))
+	}
+	return top
+}
+
+func (t *Tracker) largest(n int) []candidate {
+	if n <= 0 {
+		return nil
+	}
+	found := t.visit(n, max(64*n, topScan))
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
+	})
+	return found[:min(n, len(found))]
+}
+
+// visit returns at least n allocations, size class by size class from the largest on, but at most scan.
+func (t *Tracker) visit(n, scan int) (found []candidate) {
+	hosts := slices.SortedFunc(maps.Values(t.hosts), func(a, b *host) int { return a.id.Compare(b.id) })
+	var heads []uint32 // of one size class, for every host that has one
+	for size := numSizes - 1; size >= 0 && len(found) < n; size-- {
+		heads = heads[:0]
+		for _, m := range hosts {
+			if size < len(m.sizes) && m.sizes[size] != 0 {
+				heads = append(heads, m.sizes[size])
+			}
+		}
+		for k, i := range heads {
+			// the next hosts share the part that a host does not use
+			end := len(found) + (scan-len(found))/(len(heads)-k)
+			for i != 0 && len(found) < end {
+				a := t.slab.at(i)
+				found = append(found, candidate{a, t.threads.slots[a.thread].process.State.boot.wall(a.since)})
+				i = a.next
+			}
+		}
+	}
+	return found
+}
+
+func (t *Tracker) describe(c candidate) Allocation {
+	by := &t.threads.slots[c.thread]
+	r := &by.process.State.rows[c.row]
+	return Allocation{
+		Info: by.process.Info, TID: by.tid, ThreadComm: by.comm, Ptr: c.key, Bytes: c.bytes,
+		GPU: r.uuid, Ordinal: int(r.gpu), Inferred: r.inferred, Class: r.class, At: c.at,
+		Symbol: t.origins.rows[c.origin].Symbol,
+	}
+}
+
+// TopRow is the live allocations of one thread that have one size, class and GPU.
+type TopRow struct {
+	Allocation // the oldest of them
+	Count      uint64
+	TotalBytes uint64
+}
+
+// rowScan is how many allocations TopRows may visit.
+const rowScan = 1 << 13
+
+// TopRows collapses equal live allocations and returns the n rows with the most bytes, at most 1,000. It visits only
+// the 8,192 largest allocations, as Top does; unseen is the number of all others.
+func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type rowID struct {
+		bytes  uint64
+		thread uint32
+		row    uint8
+	}
+	type tally struct {
+		oldest candidate
+		count  uint64
+	}
+	found, all := t.visit(rowScan, rowScan), []tally{}
+	index := make(map[rowID]int, len(found))
+	for _, m := range t.hosts {
+		unseen += uint64(m.live)
+	}
+	for _, c := range found {
+		id := rowID{c.bytes, c.thread, c.row}
+		i, known := index[id]
+		if !known {
+			i, index[id] = len(all), len(all)
+			all = append(all, tally{oldest: c})
+		}
+		r := &all[i]
+		r.count++
+		if cmp.Or(c.at.Compare(r.oldest.at), cmp.Compare(c.key, r.oldest.key)) < 0 {
+			r.oldest = c
+		}
+	}
+	slices.SortFunc(all, func(a, b tally) int {
+		return cmp.Or(cmp.Compare(b.count*b.oldest.bytes, a.count*a.oldest.bytes), a.oldest.at.Compare(b.oldest.at),
+			cmp.Compare(a.oldest.key, b.oldest.key))
+	})
+	for _, r := range all[:min(len(all), max(n, 0), maxTop)] {
+		rows = append(rows, TopRow{t.describe(r.oldest), r.count, r.count * r.oldest.bytes})
+	}
+	return rows, unseen - uint64(len(found))
+}
+
+// Group is live memory that one thread allocated since growth began, in one class and size class.
+type Group struct {
+	TID         uint32
+	Thread      string // its name
+	Class       schema.MemClass
+	SizeClass   uint64 // the largest power of two that is not above the sizes
+	Bytes       uint64 // without young allocations, which may be freed soon
+	Allocations uint64
+	Oldest      time.Time
+}
+
+type group struct {
+	tid         uint32
+	size        uint8 // bits of the sizes
+	comm        string
+	class       schema.MemClass
+	bytes       uint64
+	allocations uint64
+	oldest      schema.KTime
+}
+
+const (
+	maxGroups   = 10   // of one device
+	maxTallies  = 4096 // groups that a scan distinguishes
+	manyWindows = 4    // groups with allocations in fewer windows, such as a model, are kept if there are no others
+)
+
+func (g *group) report(h *boot) Group {
+	size := uint64(0)
+	if g.size > 0 {
+		size = 1 << (g.size - 1)
+	}
+	return Group{TID: g.tid, Thread: g.comm, Class: g.class, SizeClass: size, Bytes: g.bytes,
+		Allocations: g.allocations, Oldest: h.wall(g.oldest)}
+}
+
+// group finds the groups of a device whose memory grows. It visits every live allocation of the process once.
+func (t *Tracker) group(p *proc, device uint8) {
+	type tally struct {
+		group
+		windows uint64 // bit n: some were allocated in a window n + 64 k
+	}
+	s, d, width := &p.State, &p.State.devices[device], schema.KTime(t.cfg.Window)
+	from, until := schema.KTime(d.verdict.Onset)*width, schema.KTime(d.verdict.OldUntil+1)*width
+	at, all := map[uint64]int{}, []tally{} // by thread, row and size
+	t.eachLive(p, func(a *allocation) {
+		if s.rows[a.row].device != device || a.since < from {
+			return
+		}
+		size := uint8(bits.Len64(a.bytes))
+		id := uint64(a.thread)<<16 | uint64(a.row)<<8 | uint64(size)
+		i, known := at[id]
+		old := a.since < until
+		if old {
+			d.found += a.bytes
+		}
+		switch {
+		case known:
+		case len(all) == maxTallies:
+			return
+		default:
+			by := &t.threads.slots[a.thread]
+			i, at[id] = len(all), len(all)
+			all = append(all, tally{group: group{tid: by.tid, comm: by.comm, class: s.rows[a.row].class, size: size}})
+		}
+		g := &all[i]
+		g.windows |= 1 << (uint64(a.since/width) % 64)
+		if old {
+			g.add(a)
+		}
+	})
+	often := func(g *tally) int { return min(bits.OnesCount64(g.windows), manyWindows) }
+	slices.SortFunc(all, func(a, b tally) int {
+		return cmp.Or(cmp.Compare(often(&b), often(&a)), a.compare(&b.group))
+	})
+	for i := range all[:min(len(all), maxGroups)] {
+		if rare := often(&all[i]) < manyWindows; rare && often(&all[0]) == manyWindows {
+			break
+		}
+		if all[i].allocations > 0 {
+			d.groups = append(d.groups, all[i].group)
+		}
+	}
+}
+
+func (g *group) add(a *allocation) {
+	if g.allocations == 0 || a.since < g.oldest {
+		g.oldest = a.since
+	}
+	g.bytes += a.bytes
+	g.allocations++
+}
+
+// compare orders groups by bytes, the largest first.
+func (g *group) compare(to *group) int {
+	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations),
+		cmp.Compare(g.tid, to.tid), cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class),
+		cmp.Compare(g.size, to.size))
+}
+
+func (c *coder) group(g *group) {
+	snapshot.Uint(c.Codec, &g.tid)
+	c.Byte(&g.size)
+	c.String(&g.comm)
+	process.CodeWord(c.Codec, &g.class, schema.ParseMemClass)
+	snapshot.Uint(c.Codec, &g.bytes, &g.allocations)
+	snapshot.Uint(c.Codec, &g.oldest)
+}
+
+// eachLive visits the live memory of a process. If most of the slab belongs to the process, it reads the slab in order.
+// That is ten times as fast as by the index, where each allocation is in another cache line.
+func (t *Tracker) eachLive(p *proc, visit func(*allocation)) {
+	if 2*p.State.held > uint64(t.slab.used) {
+		t.eachInSlab(p, visit)
+	} else {
+		t.eachInIndex(&p.State, visit)
+	}
+}
+
+func (t *Tracker) eachInSlab(p *proc, visit func(*allocation)) {
+	for i := uint32(1); i <= t.slab.used; i++ {
+		if a := t.slab.at(i); a.kind == memory && t.threads.slots[a.thread].process == p {
+			visit(a)
+		}
+	}
+}
+
+func (t *Tracker) eachInIndex(s *state, visit func(*allocation)) {
+	for _, x := range []*index{&s.addresses, &s.handles} {
+		for _, i := range x.heads {
+			for ; i != 0; i = t.slab.at(i).chain {
+				if a := t.slab.at(i); a.kind == memory {
+					visit(a)
+				}
+			}
+		}
+	}
+	seen := map[uint32]bool{}
+	for _, g := range s.mappings { // only mappings keep some memory
+		if a := t.slab.at(g.memory); g.memory != 0 && a.kind == memory && a.refs == 0 && !seen[g.memory] {
+			seen[g.memory] = true
+			visit(a)
+		}
+	}
+}

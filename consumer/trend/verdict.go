@@ -1,0 +1,232 @@
+package trend
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+// State is the result of a judgement.
+type State uint8
+
+// States of a Series.
+const (
+	Warming State = iota // too young
+	Steady               // does not grow
+	Growing              // grows, and still did at the end
+	Suspect              // has grown for long and by much
+	Unknown              // too many windows are excluded
+	numStates
+)
+
+var stateWords = [numStates]string{
+	Warming: "warming", Steady: "steady", Growing: "growing", Suspect: "suspect", Unknown: "unknown",
+}
+
+// String returns the word in reports and snapshots.
+func (s State) String() string { return stateWords[min(s, Unknown)] }
+
+// Grows reports whether the state is Growing or Suspect.
+func (s State) Grows() bool { return s == Growing || s == Suspect }
+
+// Verdict is a judgement with its evidence. The fields after Excluded are 0 in the states Warming and Unknown, and
+// those after Rising also in the state Steady.
+type Verdict struct {
+	State    State
+	Windows  int // closed windows that count, at most Kept
+	Excluded int // closed windows that do not count because events were lost
+	Newest   uint64
+	PerHour  uint64 // Theil–Sen slope, bytes per hour
+	Rising   int    // percent of the pairs of floors that rise
+
+	Onset    uint64 // window in which growth began
+	Growth   uint64 // bytes since then
+	OldUntil uint64 // newest window whose allocations are older than a quarter of the time
+}
+
+// Criteria are the rules that depend on the subject.
+type Criteria struct {
+	Suspect uint64 // growth that makes a series Suspect, in bytes
+	Doubt   bool   // frees of memory that was never seen: the true level may fall, so Growing is the most
+}
+
+// Judge returns the verdict when all windows before open are closed. last is the verdict before.
+func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdict {
+	from := max(s.first, open-min(open, Kept))
+	if open < from+Fewest {
+		return Verdict{State: Warming, Windows: int(open - min(open, from))}
+	}
+	var f floors
+	f.load(s, from, open, gaps)
+	v := Verdict{State: Unknown, Windows: f.n, Excluded: int(open-from) - f.n}
+	if f.n < Fewest {
+		return v
+	}
+	largest := f.clip()
+	onset := f.onset()
+	grown := f.window[f.n-1] - f.window[onset] + 1
+	base := 0
+	if grown >= Fewest {
+		base = onset
+	}
+	perWindow, rising, pairs := f.theilSen(base)
+	v.State, v.Newest, v.Rising = Steady, f.window[f.n-1], 100*rising/pairs
+	v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
+	continues, half := f.recent(onset, grown/4)
+	strict := rising*100 >= 80*pairs && half
+	loose := last.State.Grows() && rising*100 >= 70*pairs && continues
+	if grown < Fewest || !strict && !loose || !s.survives(&f, onset, grown/2, largest) {
+		return v
+	}
+	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
+	more := float64(grown - 1)
+	if last.State.Grows() {
+		v.Onset, v.Growth = last.Onset, last.Growth
+		more = float64(v.Newest - min(v.Newest, last.Newest))
+	}
+	v.Growth += whole(perWindow * more)
+	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (strict || last.State == Suspect) {
+		v.State = Suspect
+	}
+	return v
+}
+
+// whole rounds a number of bytes. Numbers that no GPU has become 2^62: how larger ones convert depends on the CPU.
+func whole(bytes float64) uint64 { return uint64(min(math.Round(bytes), 1<<62)) }
+
+// survives reports whether the allocations that are older than half of the time and still live explain half of the
+// growth until then.
+func (s *Series) survives(f *floors, onset int, half, largest uint64) bool {
+	old, k := uint64(0), onset
+	for ; f.window[k]+half <= f.window[f.n-1]; k++ {
+		if w := f.window[k]; w <= s.current {
+			old += min(s.births[w%slots], largest)
+		}
+	}
+	return 2*old >= f.level[max(k-1, onset)]-f.level[onset]
+}
+
+// floors are the levels to which memory never returned, of the windows that count.
+type floors struct {
+	n      int
+	window [Kept]uint64 // numbers, rising
+	level  [Kept]uint64 // never falling; after clip above the first
+}
+
+// load reads the windows from one to before another.
+func (f *floors) load(s *Series, from, to uint64, gaps *Gaps) {
+	for w := from; w < to; w++ {
+		if bytes, known := s.minimum(w); known && !gaps.Has(w) {
+			f.window[f.n], f.level[f.n] = w, bytes
+			f.n++
+		}
+	}
+	for k := f.n - 2; k >= 0; k-- {
+		f.level[k] = min(f.level[k], f.level[k+1])
+	}
+}
+
+// clip limits each step to the fourth largest, which it returns, and drops steps across excluded windows.
+func (f *floors) clip() (largest uint64) {
+	var steps, sorted [Kept]uint64
+	for k := 1; k < f.n; k++ {
+		if f.window[k] == f.window[k-1]+1 {
+			steps[k] = f.level[k] - f.level[k-1]
+		}
+	}
+	sorted = steps
+	slices.Sort(sorted[:])
+	largest = sorted[Kept-4]
+	f.level[0] = 0
+	for k := 1; k < f.n; k++ {
+		f.level[k] = f.level[k-1] + min(steps[k], largest)
+	}
+	return largest
+}
+
+// onset returns the index of the window after which memory began to grow: the last one at the lowest floor, or a later
+// one before which floors rose for some windows less than a quarter as fast as after it.
+func (f *floors) onset() (k int) {
+	end := f.n - 1
+	for k = end - pause; k >= pause; k-- {
+		before, after := f.level[k]-f.level[k-pause], f.level[end]-f.level[k]
+		if 4*before*(f.window[end]-f.window[k]) < after*(f.window[k]-f.window[k-pause]) {
+			return k
+		}
+	}
+	for k = 0; k < end && f.level[k+1] == 0; k++ {
+	}
+	return k
+}
+
+// theilSen returns the median of the slopes of all pairs of windows from index base on, in bytes per window, and how
+// many of the pairs rise.
+func (f *floors) theilSen(base int) (slope float64, rising, pairs int) {
+	var slopes [Kept * (Kept - 1) / 2]float64
+	for j := base; j < f.n; j++ {
+		for i := base; i < j; i++ {
+			rise := f.level[j] - f.level[i]
+			if rise > 0 {
+				rising++
+			}
+			slopes[pairs] = float64(rise) / float64(f.window[j]-f.window[i])
+			pairs++
+		}
+	}
+	all := slopes[:pairs]
+	slices.Sort(all)
+	return (all[(pairs-1)/2] + all[pairs/2]) / 2, rising, pairs
+}
+
+// recent reports whether the last quarter of the windows since onset rises, and whether it rises at least half as fast
+// as those before it.
+func (f *floors) recent(onset int, quarter uint64) (rises, half bool) {
+	end := f.n - 1
+	k := end
+	for k > onset && f.window[k]+quarter > f.window[end] {
+		k--
+	}
+	now, before := f.level[end]-f.level[k], f.level[k]-f.level[onset]
+	// both rates are compared as products; levels are far below 2^58
+	return now > 0, 2*now*(f.window[k]-f.window[onset]) >= before*(f.window[end]-f.window[k])
+}
+
+// Code passes over a verdict.
+func (v *Verdict) Code(c *snapshot.Codec) {
+	word := v.State.String()
+	c.String(&word)
+	if c.Reading() {
+		v.State = State(slices.Index(stateWords[:], word))
+		if v.State >= numStates {
+			c.Fail("%q is no state", word)
+			v.State = Unknown
+		}
+	}
+	c.Below(&v.Windows, Kept+1)
+	c.Below(&v.Excluded, Kept+1)
+	c.Below(&v.Rising, 101)
+	snapshot.Uint(c, &v.PerHour, &v.Newest, &v.Onset, &v.Growth, &v.OldUntil)
+}
+
+// Code passes over the series without its live memory, which the caller restores. open is the first window that is not
+// closed. A restored series needs the length of a window from NewSeries.
+func (s *Series) Code(c *snapshot.Codec, open uint64) {
+	snapshot.Uint(c, &s.current, &s.first, &s.before)
+	from := max(s.first, open-min(open, Kept), s.current-min(s.current, slots-1))
+	if c.Reading() {
+		s.start = schema.KTime(s.current) * s.width
+		if s.current > math.MaxUint64/uint64(s.width) || s.first > s.current+1 {
+			c.Fail("window %d is too late, or before %d", s.current, s.first)
+		}
+	}
+	last := s.before
+	for w := from; w <= s.current && !c.Failed(); w++ {
+		more := int64(s.minima[w%slots] - last)
+		snapshot.Int(c, &more)
+		last += uint64(more)
+		s.minima[w%slots] = last
+	}
+}
