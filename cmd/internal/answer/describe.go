@@ -36,6 +36,7 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 		}
 	}
 	writeMemory(out, p)
+	writeVerdicts(out, p)
 	writeTorch(out, p)
 	writeGPUs(out, p)
 	writeThreadUses(out, p)

@@ -74,6 +74,11 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
 		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, Torch: map[string]*Torch{},
+		Verdicts: []Verdict{}, Job: info.Job,
+	}
+	if info.Rank > 0 {
+		rank := info.Rank - 1
+		p.Rank = &rank
 	}
 	if info.Late {
 		p.Evidence = "late"

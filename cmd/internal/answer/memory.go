@@ -3,10 +3,12 @@ package answer
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
@@ -58,6 +60,9 @@ func (p *Process) memory(q *leak.Process) {
 			}
 		}
 	}
+	for i := range q.Verdicts {
+		p.Verdicts = append(p.Verdicts, verdictOf(&q.Verdicts[i], q))
+	}
 	p.Exports = q.Exports
 	p.Holders.Count, p.Holders.UnclosedAtExit = q.HolderCount, q.UnclosedHolders
 	for _, h := range q.Holders {
@@ -68,6 +73,66 @@ func (p *Process) memory(q *leak.Process) {
 			hex(o.Handle), o.Ordinal, o.Imported, o.Destroyed, o.Limit, o.LiveBytes, o.LiveAllocations,
 			o.ReservedBytes, known(o.ReservedAt), o.UsedBytes, known(o.UsedAt),
 		})
+	}
+}
+
+// Verdict says whether the memory of a process on one GPU grows without end.
+type Verdict struct {
+	GPU               string     `json:"gpu"` // UUID, or "unknown"
+	State             string     `json:"state"`
+	SuspectBytes      uint64     `json:"suspect_bytes"`
+	SlopeBytesPerHour uint64     `json:"slope_bytes_per_hour"`
+	Since             *time.Time `json:"since"`           // when growth began; null: there is none
+	FullInSeconds     *float64   `json:"full_in_seconds"` // null: unknown, or no growth
+	Why               string     `json:"why"`
+	Groups            []Group    `json:"groups"`
+	PeakBytes         uint64     `json:"peak_bytes"`
+	PeakTime          *time.Time `json:"peak_time"`
+}
+
+// Group is allocations that explain growth.
+type Group struct {
+	TID           uint32  `json:"tid"`
+	Thread        string  `json:"thread"`
+	Class         string  `json:"class"`
+	SizeClass     uint64  `json:"size_class"` // bytes of the smallest: a power of two
+	Bytes         uint64  `json:"bytes"`
+	Allocations   uint64  `json:"allocations"`
+	OldestSeconds float64 `json:"oldest_seconds"` // age when the verdict was given
+}
+
+func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
+	out := Verdict{
+		GPU: cmp.Or(v.GPU, unknown), State: v.State.String(), SuspectBytes: v.SuspectBytes,
+		SlopeBytesPerHour: v.SlopeBytesPerHour, Since: known(v.Since), Why: v.Why, Groups: []Group{},
+	}
+	if v.FullIn > 0 {
+		seconds := v.FullIn.Seconds()
+		out.FullInSeconds = &seconds
+	}
+	for _, g := range v.Groups {
+		out.Groups = append(out.Groups, Group{
+			g.TID, g.Thread, g.Class.String(), g.SizeClass, g.Bytes, g.Allocations, v.At.Sub(g.Oldest).Seconds(),
+		})
+	}
+	for _, g := range q.GPUs {
+		if g.UUID == v.GPU && g.Ordinal == v.Ordinal {
+			out.PeakBytes, out.PeakTime = g.PeakBytes, known(g.PeakAt)
+		}
+	}
+	return out
+}
+
+// writeVerdicts explains what grows.
+func writeVerdicts(out io.Writer, p *Process) {
+	for i := range p.Verdicts {
+		v := &p.Verdicts[i]
+		fmt.Fprintf(out, "  %.12s %s: %s\n", v.GPU, v.State, v.Why)
+		for _, g := range v.Groups {
+			fmt.Fprintf(out, "    %s in %s of %s and more (%s), thread %d %s, oldest %s\n", app.Bytes(g.Bytes),
+				allocations(g.Allocations), app.Bytes(g.SizeClass), g.Class, g.TID, g.Thread,
+				time.Duration(g.OldestSeconds*float64(time.Second)).Round(time.Second))
+		}
 	}
 }
 
@@ -92,6 +157,9 @@ func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
 		for i := range rows {
 			p := &rows[i]
 			p.Calls, p.Threads, p.Holders, p.Pools = nil, nil, nil, nil
+			for v := range p.Verdicts {
+				p.Verdicts[v].Groups = nil
+			}
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b leak.Process) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })

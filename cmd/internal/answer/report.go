@@ -25,10 +25,10 @@ const (
 
 // Write prints a snapshot for a person: the largest processes, and the largest allocations of all processes. Its cost
 // depends on its own size, not on the number of live allocations.
-func (s *Snapshot) Write(w io.Writer, largest []leak.Allocation) error {
+func (s *Snapshot) Write(w io.Writer, largest []leak.TopRow) error {
 	out := bufio.NewWriter(w)
 	writeHeader(out, s)
-	top := map[schema.ProcessID][]leak.Allocation{}
+	top := map[schema.ProcessID][]leak.TopRow{}
 	for _, a := range largest {
 		top[a.ID] = append(top[a.ID], a)
 	}
@@ -74,7 +74,7 @@ func LostText(lost map[string]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation) {
+func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.TopRow) {
 	fmt.Fprintf(out, "\nPID %d %s   %s", p.PID, p.Comm, userText(p))
 	if p.Container != "" {
 		fmt.Fprintf(out, "   container %.12s", p.Container)
@@ -84,6 +84,7 @@ func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.Allocation)
 	}
 	fmt.Fprintln(out)
 	writeMemory(out, p)
+	writeVerdicts(out, p)
 	writeTorch(out, p)
 	writeCalls(out, p)
 	writeThreads(out, s.Time, p, top)
@@ -151,9 +152,10 @@ func writeCalls(out io.Writer, p *Process) {
 }
 
 // writeThreads groups the largest allocations by thread, the thread with the largest first.
-func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocation) {
+func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.TopRow) {
 	var order []uint32
-	byThread := map[uint32][]leak.Allocation{}
+	shown := uint64(0)
+	byThread := map[uint32][]leak.TopRow{}
 	for _, a := range top {
 		if byThread[a.TID] == nil {
 			order = append(order, a.TID)
@@ -164,11 +166,16 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.Allocatio
 		list := byThread[tid]
 		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
 		for _, a := range list {
-			fmt.Fprintf(out, "    0x%012x  %-12s %-8s %11s  %s\n", a.Ptr, gpuText(a.GPU, a.Inferred), a.Class,
-				app.Bytes(a.Bytes), now.Sub(a.At).Round(time.Second))
+			what, age := fmt.Sprintf("0x%012x", a.Ptr), now.Sub(a.At).Round(time.Second).String()
+			if a.Count > 1 {
+				what, age = fmt.Sprintf("%d × %s", a.Count, app.Bytes(a.Bytes)), "oldest "+age
+			}
+			fmt.Fprintf(out, "    %-16s  %-12s %-8s %11s  %s\n", what, gpuText(a.GPU, a.Inferred), a.Class,
+				app.Bytes(a.TotalBytes), age)
+			shown += a.Count
 		}
 	}
-	if rest := int(p.LiveAllocations) - len(top); rest > 0 && len(top) > 0 {
+	if rest := p.LiveAllocations - min(shown, p.LiveAllocations); rest > 0 && len(top) > 0 {
 		fmt.Fprintf(out, "    … and %d smaller\n", rest)
 	}
 }

@@ -63,6 +63,9 @@ type Process struct {
 	Waits                Waits              `json:"waits"`
 	Unseen               Unseen             `json:"unseen"`
 	Torch                map[string]*Torch  `json:"torch"` // by GPU
+	Verdicts             []Verdict          `json:"verdicts"`
+	Job                  string             `json:"job"`
+	Rank                 *uint32            `json:"rank"` // null if unknown
 
 	id schema.ProcessID
 }

@@ -205,14 +205,14 @@ func (p *Pipeline) Snapshot() *answer.Snapshot {
 	return s
 }
 
-// Largest returns the n largest live allocations.
-func (p *Pipeline) Largest(n int) []leak.Allocation {
+// Largest returns the n rows of equal live allocations with the most bytes.
+func (p *Pipeline) Largest(n int) (rows []leak.TopRow) {
 	for _, f := range p.folds {
 		if tracker, ok := f.(*leak.Tracker); ok {
-			return tracker.Top(n)
+			rows, _ = tracker.TopRows(n)
 		}
 	}
-	return nil
+	return rows
 }
 
 // Lost returns by cause the events that the producer lost, and the batches that are missing or that no consumer could
