@@ -236,12 +236,23 @@ func (b *Book) Hosts() []snapshot.HostID {
 	return slices.AppendSeq(b.raised.Hosts(), maps.Keys(b.hosts))
 }
 
-// Forget removes a host with its alerts and series. No alert of it is reported as cleared.
+// Forget clears the alerts of a host and removes them with the series of the host.
 func (b *Book) Forget(id snapshot.HostID) {
 	if p := b.hosts[id]; p != nil {
-		b.firing -= p.firing
+		for _, e := range p.sorted() {
+			if e.State == Firing {
+				b.clear(p, e, later(p.now, e.Time), "the host was forgotten")
+			}
+		}
 		b.cleared = slices.DeleteFunc(b.cleared, func(e *entry) bool { return e.HostID() == id })
 		delete(b.hosts, id)
 	}
 	b.raised.Forget(id)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

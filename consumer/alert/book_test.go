@@ -106,9 +106,11 @@ func TestClearByProcessAndAge(t *testing.T) {
 	if b.Fires(keyOf("x", 1)) || !b.Fires(keyOf("x", 2)) {
 		t.Error("only the older alert is ten seconds old")
 	}
+	b.Changes()
 	b.Forget(id)
-	if len(b.Alerts()) != 0 || b.firing != 0 || len(b.Hosts()) != 0 {
-		t.Errorf("after Forget: %d alerts, %d firing", len(b.Alerts()), b.firing)
+	if cleared := b.Changes(); len(cleared) != 1 || cleared[0].State != Cleared || len(b.Alerts()) != 0 ||
+		b.firing != 0 || len(b.Hosts()) != 0 {
+		t.Errorf("after Forget: %d alerts, %d firing, changes %+v", len(b.Alerts()), b.firing, cleared)
 	}
 }
 
@@ -208,7 +210,9 @@ func TestJoin(t *testing.T) {
 func TestDamagedAlertsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(b *Book){
-		"an unknown state": func(b *Book) { b.hosts[snapshot.HostID{Cluster: "c", Host: "x"}].entries[0].State = "odd" },
+		"an unknown state": func(b *Book) {
+			b.hosts[snapshot.HostID{Cluster: "c", Host: "x"}].entries[0].State = "odd"
+		},
 		"twice the same alert": func(b *Book) {
 			p := b.hosts[snapshot.HostID{Cluster: "c", Host: "x"}]
 			p.entries = append(p.entries, p.entries[0])
@@ -281,8 +285,9 @@ func TestJSONKeys(t *testing.T) {
 			keys = append(keys, part)
 		}
 	}
-	want := "id state time since rule severity host cluster pid start comm container pod job uid user tid thread_comm " +
-		"address bytes gpu symbol value baseline score repeats message evidence host boot run kind seq seq_from seq_to"
+	want := "id state time since rule severity host cluster pid start comm container pod job uid user tid " +
+		"thread_comm address bytes gpu symbol value baseline score repeats message evidence host boot run kind seq " +
+		"seq_from seq_to"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -1,6 +1,6 @@
 // Package alert is the form of an alert and its life: it fires, repeats, and clears under one id.
 //
-// A fold embeds a Book. The fold says what is odd; the Book decides whether that is a new alert, a repetition of one
+// A fold embeds a Book and hands it findings. The Book decides whether a finding is a new alert, a repetition of one
 // that fires, or a repetition within the cool-down of one that has cleared. The Book also owns the metrics of alerts.
 //
 // # Identity
@@ -11,9 +11,9 @@
 //
 // # Limits
 //
-// A Book keeps every alert that fires and the 1,000 that cleared last. At most 100 alerts of a host and 10,000 of a Book
-// fire at a time. Findings above these limits are counted as suppressed with the reason limit. Where hosts of several
-// Books are joined, more than 10,000 may fire until some clear.
+// A Book keeps every alert that fires and the 1,000 that cleared last. At most 100 alerts of a host and 10,000 of a
+// Book fire at a time. Findings above these limits are counted as suppressed with the reason limit. Where hosts of
+// several Books are joined, more than 10,000 may fire until some clear.
 //
 // # Time and concurrency
 //

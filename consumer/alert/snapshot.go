@@ -63,21 +63,28 @@ func (b *Book) restore(c *snapshot.Codec, e *entry) {
 }
 
 func (e *entry) code(c *snapshot.Codec, id snapshot.HostID) {
-	k, a := &e.key, &e.Alert
+	k := &e.key
 	if c.Reading() {
 		k.Process.Cluster, k.Process.Host = id.Cluster, id.Host
-		a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	}
 	c.String(&k.Rule, &k.Process.BootID, &k.GPU, &k.Detail)
 	snapshot.Uint(c, &k.Process.PID)
 	snapshot.Uint(c, &k.Process.Start)
+	e.Code(c, id)
+	e.Rule = k.Rule
+}
+
+// Code passes over an alert of a host without its rule.
+func (a *Alert) Code(c *snapshot.Codec, id snapshot.HostID) {
+	if c.Reading() {
+		a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
+	}
 	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Job, &a.User, &a.ThreadComm, &a.Address,
 		&a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot, &a.Evidence.Kind)
 	c.Time(&a.Time, &a.Since, &a.Start)
 	snapshot.Uint(c, &a.PID, &a.UID, &a.TID)
 	snapshot.Uint(c, &a.Bytes, &a.Repeats, &a.Evidence.Run, &a.Evidence.Seq, &a.Evidence.SeqFrom, &a.Evidence.SeqTo)
 	c.Float64(&a.Value, &a.Baseline, &a.Score)
-	a.Rule = k.Rule
 }
 
 func sortedHosts(hosts map[snapshot.HostID]*page) []snapshot.HostID {
