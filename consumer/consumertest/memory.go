@@ -185,9 +185,22 @@ func (h *Host) Message() []byte {
 	return slices.Clone(h.builder.Encode(&h.Header))
 }
 
-// Heartbeat returns a heartbeat of the host. Folds do not look at its seq.
-func (h *Host) Heartbeat() *schema.Batch {
-	return Decode(h.tb, slices.Clone(schema.NewBuilder(schema.KindHost).Encode(&h.Header)))
+// Heartbeat returns a heartbeat of the host. Folds do not look at its seq. The heartbeat completes all kinds up to the
+// time through, if there is one.
+func (h *Host) Heartbeat(through ...schema.KTime) *schema.Batch {
+	b := schema.NewBuilder(schema.KindHost)
+	for _, at := range through {
+		b.Ends = endsAt(h.Header.Seq, at)
+	}
+	return Decode(h.tb, slices.Clone(b.Encode(&h.Header)))
+}
+
+// endsAt returns the ends of all kinds at one seq.
+func endsAt(seq uint64, through schema.KTime) (ends []schema.End) {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		ends = append(ends, schema.End{Kind: kind, Seq: seq, Through: through})
+	}
+	return ends
 }
 
 // Decode decodes one message.

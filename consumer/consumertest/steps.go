@@ -30,7 +30,8 @@ type Saved interface {
 	Restore(section snapshot.Section) error
 }
 
-// Take applies steps to the fold. A fold without a Lost method does not see lost batches.
+// Take applies steps to the fold. A fold without a Lost method does not see lost batches. A fold with a Tick method
+// gets the time up to which a heartbeat completes all kinds, as if every batch before the heartbeat had come.
 func Take(tb testing.TB, fold Saved, steps ...Step) {
 	tb.Helper()
 	decoder, batch := schema.NewDecoder(), &schema.Batch{}
@@ -48,6 +49,11 @@ func Take(tb testing.TB, fold Saved, steps ...Step) {
 		}
 		if err := fold.Apply(batch); err != nil {
 			tb.Fatal(err)
+		}
+		if ticking, ok := fold.(interface {
+			Tick(h *schema.Header, through schema.KTime)
+		}); ok && len(batch.Ends) > 0 {
+			ticking.Tick(&batch.Header, batch.Ends[0].Through)
 		}
 	}
 }

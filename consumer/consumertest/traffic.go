@@ -264,5 +264,6 @@ func (r *traffic) heartbeat(h *Host) []byte {
 		Failed: []string{"cuOdd"}, Inode: 7}}
 	b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: r.rng.Uint32N(4), Name: "NVIDIA H200", Bus: "0000:06:00.0"})
 	b.Linux, b.Producer = "6.12", "v1"
+	b.Ends = endsAt(h.Header.Seq, r.now) // the fleet has one clock
 	return r.encode(h, b)
 }
