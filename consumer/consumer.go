@@ -66,11 +66,28 @@ func pullBytes(asked, shards int) int {
 // Each calls see for every shard that is owned and restored, in order. It skips shards of earlier generations when one
 // of a later generation is owned: that has inherited their hosts.
 func (c *Consumer) Each(see func(shard int, fold Stateful)) {
+	for _, s := range c.Shards() {
+		see(s.Number, s.Fold)
+	}
+}
+
+// Shard is a shard that this instance owns and has restored.
+type Shard struct {
+	Number     int
+	Epoch      uint64 // of the claim: it grows with each claim of the shard
+	Reader     *Reader
+	Fold       Stateful
+	Checkpoint time.Time // when the last one was written
+}
+
+// Shards lists the shards that Each sees, in order.
+func (c *Consumer) Shards() (list []Shard) {
 	for _, o := range c.owned() {
-		if !o.Superseded {
-			see(o.Shard, o.Reader.(*statefulReader).fold)
+		if r := o.Reader.(*statefulReader); !o.Superseded {
+			list = append(list, Shard{o.Shard, o.Epoch, r.reader, r.fold, o.Written})
 		}
 	}
+	return list
 }
 
 // statefulReader is a Reader as its shard's owner drives it.

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,7 +19,8 @@ type hostID = snapshot.HostID
 
 // hostState is the state of one host in a Reader.
 type hostState struct {
-	stored    time.Time // when NATS stored its last batch, plus the time in which NATS stored no batch at all
+	heard     time.Time // when NATS stored its last batch
+	stored    time.Time // heard plus the time since in which NATS stored no batch of any host
 	lastEvent time.Time // wall time of its last event
 	gaps      uint64
 	missing   uint64
@@ -39,7 +41,7 @@ func (h hostTable) record(b *schema.Header, stored time.Time, reason string, abs
 		s = &hostState{}
 		h[id] = s
 	}
-	s.stored = stored
+	s.heard, s.stored = stored, stored
 	if absent > 0 && reason == "" {
 		s.gaps++
 		s.missing += absent
@@ -82,4 +84,40 @@ func (h hostTable) forgetSilent(now time.Time) (forgotten []hostID) {
 	}
 	slices.SortFunc(forgotten, hostID.Compare)
 	return forgotten
+}
+
+// HostStatus is what a Reader knows of one host.
+type HostStatus struct {
+	Cluster, Host string
+	Heard         time.Time // when NATS stored its last batch, by the clock of NATS
+	LastEvent     time.Time // wall time of its last event, by the clock of the host
+	Gaps, Missing uint64    // holes in seq, and the batches in them
+	// Lost sums the losses that the producer counted, by cause, over its runs.
+	Lost [schema.NumLosses]uint64
+}
+
+// Hosts lists the hosts of the shard, by cluster and name.
+func (r *Reader) Hosts() []HostStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[hostID]*HostStatus, len(r.hosts))
+	for id, h := range r.hosts {
+		all[id] = &HostStatus{
+			Cluster: id.Cluster, Host: id.Host, Heard: h.heard, LastEvent: h.lastEvent, Gaps: h.gaps, Missing: h.missing,
+		}
+	}
+	for _, runs := range []map[runID]*runState{r.runs.old, r.runs.young} {
+		for id, run := range runs {
+			if h := all[hostID{Cluster: id.cluster, Host: id.host}]; h != nil {
+				for cause, n := range run.lost {
+					h.Lost[cause] += n
+				}
+			}
+		}
+	}
+	list := make([]HostStatus, 0, len(all))
+	for _, id := range slices.SortedFunc(maps.Keys(all), hostID.Compare) {
+		list = append(list, *all[id])
+	}
+	return list
 }

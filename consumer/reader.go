@@ -108,6 +108,17 @@ func (r *Reader) Lost() [schema.NumLosses]uint64 {
 	return r.runs.lost()
 }
 
+// Between calls see between two batches: the fold then holds everything up to message applied of the stream. lastEvent
+// is the wall time of the latest event. Folding waits until see returns.
+func (r *Reader) Between(see func(applied uint64, lastEvent time.Time)) {
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
+	r.mu.Lock()
+	applied, lastEvent := r.applied, r.stats.LastEvent
+	r.mu.Unlock()
+	see(applied, lastEvent)
+}
+
 // Stats returns the counters.
 func (r *Reader) Stats() Stats {
 	r.mu.Lock()

@@ -103,14 +103,14 @@ func (r *Reader) code(c *snapshot.Codec) {
 	codeRuns(c, &r.runs.old)
 	codeRuns(c, &r.runs.young)
 	hosts := (map[hostID]*hostState)(r.hosts)
-	snapshot.Map(c, &hosts, 6, hostID.Compare, func(id *hostID, h **hostState) {
+	snapshot.Map(c, &hosts, 7, hostID.Compare, func(id *hostID, h **hostState) {
 		if c.Reading() {
 			*h = &hostState{}
 		}
 		c.String(&id.Cluster, &id.Host)
 		c.Time(&(*h).lastEvent)
 		snapshot.Uint(c, &(*h).gaps, &(*h).missing)
-		c.Time(&(*h).stored)
+		c.Time(&(*h).heard, &(*h).stored)
 	})
 }
 

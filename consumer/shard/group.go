@@ -106,6 +106,9 @@ func instanceName() string {
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + id[len(id)-6:]
 }
 
+// Instance returns the name of the instance.
+func (g *Group) Instance() string { return g.opts.Instance }
+
 // Ready is closed when the instance has joined the group and has looked at the leases once.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 

@@ -35,6 +35,7 @@ type owner struct {
 	waitsFor int  // shard of the generation before that is not folded to its end, or noShard
 	damaged  bool // a state of the generation before is unusable, so its shards must be owned again
 
+	epoch  uint64                 // of the claim; set before loaded
 	loaded atomic.Pointer[Reader] // nil until the state is restored
 }
 
@@ -89,6 +90,7 @@ func (o *owner) work(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	o.begin()
+	o.epoch = o.manifest.Epoch
 	o.loaded.Store(&o.reader)
 	o.counters.Claims.Add(1)
 	o.progress(restored)

@@ -106,6 +106,7 @@ func (g *Group) inState(want state) (list []int) {
 // Owned is a shard that this instance owns and whose state is restored.
 type Owned struct {
 	Shard      int
+	Epoch      uint64 // of the claim
 	Reader     Reader
 	Superseded bool      // a shard of a later generation, which is owned too, has inherited its hosts
 	Written    time.Time // when the last checkpoint was written
@@ -123,8 +124,8 @@ func (g *Group) Owned() (list []Owned) {
 			continue
 		}
 		if reader := s.owner.loaded.Load(); reader != nil {
-			list = append(list, Owned{Shard: shard, Reader: *reader, Written: *s.owner.written.Load(),
-				Bytes: s.owner.bytes.Load()})
+			list = append(list, Owned{Shard: shard, Epoch: s.owner.epoch, Reader: *reader,
+				Written: *s.owner.written.Load(), Bytes: s.owner.bytes.Load()})
 			last = s.owner
 		}
 	}
