@@ -81,7 +81,7 @@ func DefaultLeakCommand() LeakCommand {
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
-	return AnomalyCommand{defaultConsumer(9442), Anomaly{OOMCooldown: 15 * time.Minute}}
+	return AnomalyCommand{defaultConsumer(9442), DefaultAnomaly()}
 }
 
 // DefaultLaunchCommand returns the configuration without any file, variable or flag.
@@ -113,6 +113,10 @@ func (c ConsumerSections) Validate() error {
 
 func (c ProducerCommand) Validate() error {
 	return cmp.Or(c.NATS.Validate(), c.Producer.Validate(), c.Log.Validate())
+}
+
+func (c AnomalyCommand) Validate() error {
+	return cmp.Or(c.Anomaly.Validate(), c.ConsumerSections.Validate())
 }
 
 func (c LaunchCommand) Validate() error {

@@ -90,7 +90,8 @@ type Key struct {
 	Detail  string           // tells apart findings of one rule, such as the direction of copies
 }
 
-func (k *Key) hostID() snapshot.HostID {
+// HostID returns the host of the finding.
+func (k *Key) HostID() snapshot.HostID {
 	return snapshot.HostID{Cluster: k.Process.Cluster, Host: k.Process.Host}
 }
 

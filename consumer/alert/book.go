@@ -66,7 +66,7 @@ func NewBook(cfg Config) *Book {
 // within the cool-down before at, Fire counts a repetition of it instead. seq is the batch of the finding. build sets
 // everything except ID, State and Time; a zero Since becomes at.
 func (b *Book) Fire(k Key, at time.Time, seq uint64, build func() Alert) bool {
-	p := b.hosts[k.hostID()]
+	p := b.hosts[k.HostID()]
 	if p != nil {
 		if e := p.latest[k]; e != nil && (e.State == Firing || at.Sub(e.Time) < b.cfg.Cooldown) {
 			e.Repeats++
@@ -102,13 +102,13 @@ func (b *Book) Fire(k Key, at time.Time, seq uint64, build func() Alert) bool {
 
 // Fires reports whether the alert of k fires.
 func (b *Book) Fires(k Key) bool {
-	p := b.hosts[k.hostID()]
+	p := b.hosts[k.HostID()]
 	return p != nil && p.latest[k] != nil && p.latest[k].State == Firing
 }
 
 // Clear ends the alert of k, if it fires. why completes the sentence "Cleared: …".
 func (b *Book) Clear(k Key, at time.Time, why string) {
-	if p := b.hosts[k.hostID()]; p != nil {
+	if p := b.hosts[k.HostID()]; p != nil {
 		if e := p.latest[k]; e != nil && e.State == Firing {
 			b.clear(p, e, at, why)
 		}
@@ -146,7 +146,7 @@ func (p *page) sorted() []*entry {
 }
 
 func (b *Book) clear(p *page, e *entry, at time.Time, why string) {
-	e.State, e.Time = Cleared, at
+	e.State, e.Time = Cleared, later(at, e.Time) // events of two threads may be slightly out of order
 	e.Message += " Cleared: " + why + "."
 	p.firing--
 	b.firing--

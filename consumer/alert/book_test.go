@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -270,6 +271,34 @@ func TestMetrics(t *testing.T) {
 	check(want("gpu-01", "train", "GPU-1", Warning, 1, 3) + want("gpu-02", "train", "", Critical, 0, 1))
 	b.Advance(snapshot.HostID{Cluster: "c", Host: "gpu-02"}, at(300))
 	check(want("gpu-01", "train", "GPU-1", Warning, 1, 3) + want("gpu-02", "train", "", Critical, -1, 1))
+}
+
+// Series above the limit count as comm="other", and no alert is missing in the sums.
+func TestSeriesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
+	b := NewBook(Config{Family: "anomaly"})
+	const hosts, each = 30, 90
+	for host := range hosts {
+		for i := range each {
+			b.Fire(keyOf(fmt.Sprint("host-", host), uint32(i)), at(i), 1, func() Alert {
+				return Alert{Severity: Critical, Comm: fmt.Sprintf("job-%d-%d", host, i)}
+			})
+		}
+	}
+	for family, want := range map[string]int{"gputap_anomaly_active{": hosts * each,
+		"gputap_anomaly_events_total{": hosts * each} {
+		series, sum := 0, 0
+		for line := range strings.Lines(string(consumertest.Page(t, scraped{b}))) {
+			if strings.HasPrefix(line, family) {
+				var n int
+				fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &n)
+				series, sum = series+1, sum+n
+			}
+		}
+		if sum != want || series > process.MaxSeries {
+			t.Errorf("%s: %d series of %d alerts, want at most %d of %d", family, series, sum, process.MaxSeries, want)
+		}
+	}
 }
 
 // The JSON keys are a contract.
