@@ -35,6 +35,9 @@ func writeRecording(path string) error {
 	})
 	var out []byte
 	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		if r.open[kind].Events() == 0 {
+			continue
+		}
 		data := r.open[kind].Encode(&schema.Header{
 			Cluster: "recorded", Host: "recorded", BootID: "00000000-0000-4000-8000-000000000000", Run: 1, Seq: 1,
 			ClockOffset: 1,
