@@ -134,6 +134,13 @@ func TestOrdinaryGrowthIsNotOdd(t *testing.T) {
 			w.allocs(p, 30, 20*mib, 6)
 			w.tick(10, 60)
 		}, nil},
+		{"a workspace that is freed and allocated again", everything, func(w *world, p *consumertest.Process) {
+			w.allocs(p, 12, 20*mib, 2)
+			for i := range 10 {
+				p.Free(1, w.alloc(p, 2*gib, 5+3*float64(i)), ktime(6+3*float64(i)), 1)
+			}
+			w.tick(10, 90)
+		}, nil},
 		{"host memory", everything, func(w *world, p *consumertest.Process) {
 			w.allocs(p, 16, 10*mb, 2)
 			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: ktime(5), Ptr: 1 << 20, Bytes: 8 * gib})

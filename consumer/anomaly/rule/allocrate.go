@@ -122,8 +122,8 @@ func (r *allocRate) fireRate(w *Window, s *allocState, n, median float64) {
 		a.Severity, a.Since = alert.Warning, s.began(w)
 		a.Value, a.Baseline = n/seconds, median/seconds
 		a.Score = math.Round(100*n/max(median, 1)) / 100
-		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.4g allocations of GPU memory per second, %.3g times its "+
-			"usual %.4g. Check whether it allocates in a loop that it could run on memory that it keeps.",
+		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.0f allocations of GPU memory per second, %.3g times its "+
+			"usual %.0f. Check whether it allocates in a loop that it could run on memory that it keeps.",
 			a.Comm, a.PID, a.Host, a.Value, a.Score, a.Baseline)
 		return a
 	})

@@ -53,7 +53,7 @@ func (r *oom) Event(e *Event) {
 	case Ended:
 		for i := range s.failures {
 			if f := &s.failures[i]; !f.fired {
-				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, "before the process ended", nil)
+				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, "before the process ended")
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (r *oom) Tick(t *Tick) {
 		for i := range p.State.failures {
 			f := &p.State.failures[i]
 			if !f.fired && elapsed(f.last, t.Through) >= r.Recover {
-				r.critical(p, f, t.now(), t.Host, fmt.Sprintf("for %s", r.Recover), t.Processes)
+				r.critical(p, f, t.now(), t.Host, fmt.Sprintf("for %s", r.Recover))
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func (r *oom) Tick(t *Tick) {
 }
 
 // critical raises the alert. until completes the sentence "nothing like it succeeded …".
-func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until string, others []*Process) {
+func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until string) {
 	f.fired = true
 	a := f.alert
 	a.Severity = alert.Critical
@@ -149,7 +149,7 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	if f.onHost {
 		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
 	} else {
-		parts = append(parts, holders(f.alert.GPU, others)...)
+		parts = append(parts, holders(f.alert.GPU, r.set.of(a.HostID())))
 		parts = append(parts, "Free memory there or request less.")
 	}
 	a.Message = strings.Join(parts, " ")
@@ -172,7 +172,7 @@ func (f *failure) what() string {
 }
 
 // holders says which processes hold most of a GPU, as far as their large allocations tell.
-func holders(uuid string, all []*Process) []string {
+func holders(uuid string, all []*Process) string {
 	type holder struct {
 		p     *Process
 		bytes uint64
@@ -186,7 +186,7 @@ func holders(uuid string, all []*Process) []string {
 		}
 	}
 	if uuid == "" || len(list) == 0 {
-		return []string{"The report of gputap-leak has the processes that hold the GPU."}
+		return "The report of gputap-leak has the processes that hold the GPU."
 	}
 	slices.SortFunc(list, func(a, b holder) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.p.ID.PID, b.p.ID.PID))
@@ -195,7 +195,7 @@ func holders(uuid string, all []*Process) []string {
 	for _, h := range list[:min(len(list), maxHolders)] {
 		names = append(names, fmt.Sprintf("%s (pid %d) %s", h.p.Comm, h.p.ID.PID, iec(float64(h.bytes))))
 	}
-	return []string{fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", "))}
+	return fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", "))
 }
 
 func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {

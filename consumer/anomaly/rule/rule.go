@@ -105,13 +105,14 @@ type Set struct {
 	book    *alert.Book
 	exclude Exclude
 	rules   []Rule
+	of      func(snapshot.HostID) []*Process
 	entries int // large allocations of all processes
 }
 
-// New returns the rules that are on. They raise their alerts in book.
-func New(cfg Config, book *alert.Book) *Set {
+// New returns the rules that are on. They raise their alerts in book. processes returns the processes of a host.
+func New(cfg Config, book *alert.Book, processes func(snapshot.HostID) []*Process) *Set {
 	cfg = cfg.withDefaults()
-	s := &Set{book: book, exclude: cfg.Exclude}
+	s := &Set{book: book, exclude: cfg.Exclude, of: processes}
 	for _, r := range []struct {
 		name string
 		mode Mode
