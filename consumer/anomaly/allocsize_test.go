@@ -194,11 +194,37 @@ func TestGapDoesNotConcernLaterProcesses(t *testing.T) {
 	w.allocs(w.process(41, "other"), 1, mib, 2)
 	w.flush()
 	w.d.Lost("test", "gpu-01", "boot-1", 1)
-	p := w.process(42, "train")
-	w.allocs(p, 16, 10*mb, 3)
-	w.alloc(p, 2096*mib, 6)
+	for _, test := range []struct {
+		pid   uint32
+		start float64
+	}{{42, 3.5}, {43, 2.5}} { // the second may have allocated before
+		p := w.process(test.pid, "train")
+		p.Start = ktime(test.start)
+		w.allocs(p, 16, 10*mb, test.start+0.5)
+		w.alloc(p, 2096*mib, 6)
+	}
 	w.tick(10, 60)
 	w.want(odd)
+}
+
+// A fold that begins in the middle of a stream knows nothing of the allocations before.
+func TestBeginInTheMiddleOfAStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	w.d.Lost("test", "gpu-01", "boot-1", 99)
+	for _, test := range []struct {
+		pid   uint32
+		start float64
+	}{{42, 1}, {43, 101}} {
+		p := w.process(test.pid, "train")
+		p.Start = ktime(test.start)
+		w.allocs(p, 16, 10*mb, 101)
+		w.flush()
+		w.allocs(p, 16, 10*mb, 103)
+		w.alloc(p, 2096*mib, 106)
+	}
+	w.tick(110, 160)
+	w.want("alloc_size warning firing 43")
 }
 
 func TestAllocSizeSettings(t *testing.T) {

@@ -47,7 +47,7 @@ type Detector struct {
 // columns are those of the current batch.
 type columns struct{ times, threads, calls, results, bytes, shapes, durations, gpus, memory []uint64 }
 
-// proc is one process with what the rules know of it.
+// proc is one process with the state of the rules.
 type proc = rule.Process
 
 const (
@@ -99,7 +99,7 @@ func (d *Detector) fold(b *schema.Batch) {
 	}
 	procs := d.table.Threads(b)
 	for _, p := range procs {
-		p.State.Begin(h, p.Late)
+		h.Begin(p)
 	}
 	switch b.Kind {
 	case schema.KindMemory:

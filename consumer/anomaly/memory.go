@@ -5,7 +5,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// action is what the fold does with the events of one call.
+// action says how the fold treats the events of one call.
 type action uint8
 
 const (
@@ -168,9 +168,8 @@ func (d *Detector) other(b *schema.Batch, h *rule.Host, p *proc, i int, do actio
 	case exec, exit:
 		d.rules.Event(e)
 		d.rules.Release(p)
-		if p.Ended = do == exit; do == exec { // what the old image did says nothing about the new one
-			p.State = rule.State{}
-			p.State.Begin(h, false)
+		if p.Ended = do == exit; do == exec { // the history of the old image does not concern the new one
+			p.State.Renew(h)
 		}
 	}
 }

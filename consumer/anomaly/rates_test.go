@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gputap/gputap/consumer/anomaly/rule"
@@ -76,6 +77,17 @@ func TestLaunchCollapse(t *testing.T) {
 		{"half the rate", everything, running(steady, phase{60, 50_000, 0}), nil},
 		{"too early", everything, running(phase{14, 100_000, 0}, phase{40, 10_000, 0}), nil},
 		{"too few launches", everything, running(phase{40, 900, 0}, phase{60, 90, 0}), nil},
+		{"validation for two minutes, and once for four", everything, running(slices.Concat(repeated(3, steady,
+			phase{12, 20_000, 0}), []phase{steady, {23, 20_000, 0}, {5, 100_000, 0}})...), nil},
+		{"a restart of the producer", everything, func(w *world, p *consumertest.Process) {
+			at := w.phases(p, steady)
+			for range 20 { // each run begins in the window and sees a part of it
+				w.host.Header.Run = uint64(ktime(at + 7))
+				w.launch(p, 10_000, at+8)
+				at += 10
+				w.tick(at, at)
+			}
+		}, nil},
 		{"validation for two minutes, often", everything, running(repeated(6, steady, phase{12, 20_000, 0})...), nil},
 		{"checkpoints: no launch for a minute", everything, running(repeated(6, steady, phase{6, 0, 0})...), nil},
 		{"the program waits for input for ever", everything, running(steady, phase{200, 0, 0}), nil},

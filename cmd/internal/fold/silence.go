@@ -21,11 +21,11 @@ const (
 	silencePoll = 5 * time.Second
 )
 
-// silence raises an alert for each host that was heard of and sends nothing any more, and clears it when the host is
-// heard again. Events cannot tell that none come, so this rule alone reads the wall clock and is no part of a fold.
+// silence raises an alert for each known host of which NATS stores nothing any more, and clears it when batches of the
+// host arrive again. Events cannot show that none come, so this rule alone reads the wall clock and is no part of a fold.
 //
-// Each instance judges the shards that it owns, while it is connected and has read all that they store. If no host of a
-// shard with several hosts is heard, the cause lies elsewhere, such as NATS: then one alert is raised for the shard.
+// Each instance judges the shards that it owns, while it is connected and has read all that they store. If all hosts of
+// a shard are silent, and there are several, the cause lies elsewhere: then one alert is raised for the shard.
 // The id of an alert follows from the host and the time when NATS last stored something of it, so the next owner of a
 // shard raises it under the same id.
 type silence struct {

@@ -18,9 +18,9 @@ import (
 // process allocates another of half its size or more, or grows by half its size in smaller ones, within Hold. An
 // allocation of half a GPU or more is a framework's pool.
 //
-// The largest allocation before is the baseline, because the median says nothing about programs whose sizes vary. Ten
-// allocations before it are enough: those of a process that starts with its largest allocation are never exceeded, and
-// a process that grows step by step is told by what follows.
+// The largest allocation before is the baseline, because the median means little where sizes vary. Ten allocations
+// before it are enough. A process that begins with its largest allocation never exceeds it, and the allocations that
+// follow tell a process that grows step by step.
 type allocSize struct {
 	base
 	AllocSize

@@ -9,9 +9,9 @@
 // Rules decide by event time and by the batches alone, so equal batches give equal alerts. Windows and thresholds are
 // those of one process, so hosts do not influence each other.
 //
-// A window that lost events may have touched is not judged. A rule off costs nothing: it is not in the Set, and the Set
-// does not want its kinds. A rule in mode observe raises alerts of severity info.
+// A window that lost events may have touched is not judged. A rule that is off costs nothing: the Set leaves out the
+// rule and the kinds that it alone needs. A rule in mode observe raises alerts of severity info.
 //
-// The state of a process is limited to 16 KiB, beside its large allocations. Of these, a million are known in all
-// processes together; above that limit, memory is not attributed.
+// The state of a process is limited to 16 KiB, beside its large allocations. All
+// processes together keep a million of these; above that limit, memory is not attributed.
 package rule

@@ -101,7 +101,7 @@ func (r *oom) allocated(e *Event, s *State) {
 			a := f.alert
 			a.Severity = alert.Info
 			a.Message = fmt.Sprintf("%s, and %.3g s later an allocation of %s succeeded. Nothing needs to be done, "+
-				"unless this happens often: then request less, or free memory first.", f.what(),
+				"unless this happens often: then request less, or free memory first.", f.request(),
 				elapsed(f.at, e.returned()).Seconds(), iec(float64(e.Bytes)))
 			return a
 		})
@@ -141,7 +141,7 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	f.fired = true
 	a := f.alert
 	a.Severity = alert.Critical
-	parts := []string{fmt.Sprintf("%s, and no allocation like it succeeded %s.", f.what(), until)}
+	parts := []string{fmt.Sprintf("%s, and no allocation like it succeeded %s.", f.request(), until)}
 	if h.gaps != f.gaps {
 		a.Severity = alert.Warning
 		parts = append(parts, "Events were lost meanwhile, so one may have succeeded.")
@@ -157,8 +157,8 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	r.fire(p, r.keyOf(p, f), at, a.Evidence.SeqTo, func() alert.Alert { return a })
 }
 
-// what says what the process asked for.
-func (f *failure) what() string {
+// request describes the failed request.
+func (f *failure) request() string {
 	a, where := &f.alert, "GPU"
 	if f.onHost {
 		where = "pinned host"

@@ -25,7 +25,7 @@ type Rule interface {
 	Tick(t *Tick)
 }
 
-// What says what an Event is about.
+// What is the subject of an Event.
 type What uint8
 
 // Events.
@@ -53,7 +53,7 @@ func (e *Event) returned() schema.KTime { return e.Time + schema.KTime(e.Duratio
 
 func (e *Event) wall() time.Time { return e.Batch.Wall(e.returned()) }
 
-// about returns an alert with what the call tells.
+// about returns an alert with the facts of the call.
 func (e *Event) about() alert.Alert {
 	a := alert.About(&e.Process.Info)
 	thread := &e.Batch.Threads[e.Thread]
@@ -100,7 +100,7 @@ func (w *Window) about(kind schema.Kind, from uint64) alert.Alert {
 
 func (w *Window) end() time.Time { return w.Wall(schema.KTime(w.index+1) * schema.KTime(windowLength)) }
 
-// Set is the rules that are on, with what they share.
+// Set holds the rules that are on and the state that they share.
 type Set struct {
 	book    *alert.Book
 	exclude Exclude

@@ -8,16 +8,15 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Process is a process with what the rules know of it.
+// Process is a process with the state of the rules.
 type Process = process.Entry[State]
 
-// State is what the rules know of one process.
+// State is the state of all rules about one process.
 type State struct {
 	Allocations uint64 // of GPU memory that succeeded
 
-	known  bool   // Begin was called
-	late   bool   // calls before were not seen
-	gaps   uint64 // Host.gaps then
+	known  bool // Begin was called
+	late   bool // it may have made calls before
 	gpus   []gpu
 	large  large
 	counts open[Counts]
@@ -32,7 +31,7 @@ type State struct {
 	pageable  streak
 }
 
-// Counts is what a process did in one window.
+// Counts are the calls and copies of a process in one window.
 type Counts struct {
 	Allocs   uint64
 	Launches uint64 // of kernels, those in graphs included
@@ -51,12 +50,8 @@ type gpu struct {
 // maxGPUs limits the GPUs of a process. Further ones count as the last.
 const maxGPUs = 32
 
-// Begin takes note of the host's interruptions when the process is first seen. late says that it made calls before.
-func (s *State) Begin(h *Host, late bool) {
-	if !s.known {
-		s.known, s.late, s.gaps, s.sizes.gaps = true, late, h.gaps, h.gaps
-	}
-}
+// Renew begins anew: the process has a new image, of which everything was seen.
+func (s *State) Renew(h *Host) { *s = State{known: true, sizes: sizes{gaps: h.gaps}} }
 
 // Watched reports whether rules must see every successful allocation of the process, not only the large ones.
 func (s *State) Watched() bool { return len(s.failures) > 0 }
@@ -104,7 +99,7 @@ func (s *State) At(index Index) *Counts {
 
 // Code passes over the state.
 func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
-	snapshot.Uint(c, &s.Allocations, &s.gaps)
+	snapshot.Uint(c, &s.Allocations)
 	snapshot.Uint(c, &s.first)
 	c.Bool(&s.known, &s.late)
 	snapshot.List(c, &s.gpus, 3, func(g *gpu) {
@@ -127,15 +122,17 @@ func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
 	s.pageable.code(c)
 }
 
-// Host is what the rules know of one host.
+// Host is the state of all rules about one host.
 type Host struct {
 	boot   string
 	offset int64 // wall clock minus boot time: a later boot has a larger one
 	run    uint64
-	next   Index  // window that the next tick closes first; 0: none was closed yet
-	frozen Index  // 1 + index of the last window that lost events; 0: none
-	gaps   uint64 // interruptions of the memory events
+	next   Index        // window that the next tick closes first; 0: none was closed yet
+	frozen Index        // 1 + index of the last window that lost events; 0: none
+	gaps   uint64       // interruptions of the memory events
+	gapAt  schema.KTime // the last one
 	latest schema.KTime
+	seen   [schema.NumKinds]uint64  // run of the last batch of each kind
 	lost   [schema.NumLosses]uint64 // counters of the run
 	spans  open[spans]
 	loss   losses
@@ -155,7 +152,7 @@ func (h *Host) Sees(b *schema.Header) bool {
 		*h = Host{boot: b.BootID, run: b.Run, gaps: h.gaps + 1, loss: h.loss}
 	case b.Run > h.run: // the producer was restarted: calls in between were not seen
 		h.run, h.lost = b.Run, [schema.NumLosses]uint64{}
-		h.gaps++
+		h.gap()
 		h.freeze(schema.KTime(b.Run))
 	}
 	h.offset = b.ClockOffset
@@ -167,10 +164,10 @@ func (h *Host) Sees(b *schema.Header) bool {
 	if b.Run == h.run && b.Lost != h.lost {
 		h.loses(b)
 	}
-	if h.loss.missed {
-		h.loss.missed = false
-		h.loss.reported(b)
+	if h.loss.missed > 0 {
+		h.misses(b)
 	}
+	h.seen[b.Kind] = b.Run
 	h.loss.events += uint64(b.Events)
 	return true
 }
@@ -194,19 +191,43 @@ func (h *Host) loses(b *schema.Header) {
 		h.loss.lost[cause] += n - h.lost[cause]
 		h.lost[cause] = n
 		if schema.Loss(cause) != schema.LossBulkRing {
-			h.gaps++
+			h.gap()
 		}
 	}
 	h.loss.reported(b)
 	h.freeze(max(h.latest, schema.KTime(b.Run)))
 }
 
-// Misses takes note of batches that will never come. The next batch is the evidence.
+// Misses takes note of batches that will never come. The next batch is the one after them.
 func (h *Host) Misses(batches uint64) {
-	h.loss.missing += batches
-	h.loss.missed = true
-	h.gaps++
+	h.loss.missed += batches
+	h.gap()
 	h.freeze(h.latest)
+}
+
+// misses counts the missing batches before b as lost, unless b is the first of its kind and run: then they may be from
+// before the fold began to read.
+func (h *Host) misses(b *schema.Header) {
+	if h.seen[b.Kind] == b.Run {
+		h.loss.missing += h.loss.missed
+		h.loss.reported(b)
+	}
+	h.loss.missed = 0
+	h.gapAt = max(h.gapAt, b.First)
+}
+
+// gap takes note of an interruption of the memory events.
+func (h *Host) gap() {
+	h.gaps++
+	h.gapAt = max(h.gapAt, h.latest)
+}
+
+// Begin takes note of the host's interruptions when a process is first seen.
+func (h *Host) Begin(p *Process) {
+	if s := &p.State; !s.known {
+		s.Renew(h)
+		s.late = p.Late || p.ID.Start < h.gapAt
+	}
 }
 
 // freeze excludes the windows up to that of t.
@@ -218,7 +239,10 @@ func (h *Host) Code(c *snapshot.Codec) {
 	snapshot.Int(c, &h.offset)
 	snapshot.Uint(c, &h.run, &h.gaps)
 	snapshot.Uint(c, &h.next, &h.frozen)
-	snapshot.Uint(c, &h.latest)
+	snapshot.Uint(c, &h.latest, &h.gapAt)
+	for i := range h.seen {
+		snapshot.Uint(c, &h.seen[i])
+	}
 	codeLosses(c, &h.lost)
 	h.spans.code(c, 2*int(schema.NumKinds), func(s *spans) {
 		for i := range s {

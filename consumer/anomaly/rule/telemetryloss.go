@@ -31,7 +31,7 @@ type losses struct {
 	events  uint64                   // that arrived since the last tick
 	total   [schema.NumLosses]uint64 // since the alert fired
 	batches uint64                   // since the alert fired
-	missed  bool                     // since the last batch
+	missed  uint64                   // batches since the last batch
 	firing  bool
 	last    schema.KTime // the tick that saw the last loss
 
@@ -103,10 +103,10 @@ func amounts(lost *[schema.NumLosses]uint64, batches uint64) string {
 func (l *losses) code(c *snapshot.Codec) {
 	codeLosses(c, &l.lost)
 	codeLosses(c, &l.total)
-	snapshot.Uint(c, &l.missing, &l.events, &l.batches, &l.run, &l.from, &l.seq)
+	snapshot.Uint(c, &l.missing, &l.missed, &l.events, &l.batches, &l.run, &l.from, &l.seq)
 	snapshot.Uint(c, &l.last)
 	kind := int(l.kind)
 	c.Below(&kind, int(schema.NumKinds))
 	l.kind = schema.Kind(kind)
-	c.Bool(&l.firing, &l.missed)
+	c.Bool(&l.firing)
 }
