@@ -164,9 +164,12 @@ func TestOrdinaryGrowthIsNotOdd(t *testing.T) {
 		}, nil},
 		{"a process that ran before gputap", late, func(w *world, p *consumertest.Process) {
 			p.Late = true
-			w.allocs(p, 30, 10*mb, 2)
-			w.alloc(p, 2096*mib, 6)
-			w.tick(10, 60)
+			w.allocs(p, 15, 10*mb, 2)
+			w.tick(10, 10)
+			p.Late = false
+			w.allocs(p, 15, 10*mb, 12)
+			w.alloc(p, 2096*mib, 16)
+			w.tick(20, 60)
 		}, nil},
 		{"events were lost before", late, func(w *world, p *consumertest.Process) {
 			w.allocs(p, 16, 10*mb, 2)

@@ -83,7 +83,7 @@ type Window struct {
 	*Tick
 	Process  *Process
 	Counts   Counts
-	Complete bool // no event of it was lost, and the process made calls before it
+	Complete bool // no event of it was lost
 
 	index Index
 	spans spans

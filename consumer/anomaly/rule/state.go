@@ -20,7 +20,6 @@ type State struct {
 	gpus   []gpu
 	large  large
 	counts open[Counts]
-	first  Index // 1 + index of the first window with events
 
 	sizes     sizes
 	failures  []failure
@@ -91,16 +90,12 @@ func (s *State) live() (sum uint64) {
 
 // At returns the counts of a window, to be added to; nil if newer windows have displaced it.
 func (s *State) At(index Index) *Counts {
-	if s.first == 0 {
-		s.first = index + 1
-	}
 	return s.counts.at(index)
 }
 
 // Code passes over the state.
 func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.Allocations)
-	snapshot.Uint(c, &s.first)
 	c.Bool(&s.known, &s.late)
 	snapshot.List(c, &s.gpus, 3, func(g *gpu) {
 		c.String(&g.uuid)
@@ -297,7 +292,7 @@ func (s *Set) window(t *Tick, index Index) {
 			continue
 		}
 		w := &Window{Tick: t, Process: p, Counts: counts, index: index, spans: spans}
-		w.Complete = known && index+1 > t.Host.frozen && p.State.first > 0 && index+1 > p.State.first
+		w.Complete = known && index+1 > t.Host.frozen
 		for _, r := range s.rules {
 			r.Window(w)
 		}
