@@ -16,18 +16,20 @@ func TestAnomalyDefaultsAreValid(t *testing.T) {
 func TestWrongAnomalyValuesNameTheirKey(t *testing.T) {
 	t.Parallel()
 	for key, set := range map[string]func(*Anomaly){
-		"anomaly.mode":                                       func(a *Anomaly) { a.Mode = "on" },
-		"anomaly.rules.oom.mode":                             func(a *Anomaly) { a.Rules.OOM.Mode = "default" },
-		"anomaly.rules.host_silent.mode":                     func(a *Anomaly) { a.Rules.HostSilent.Mode = "" },
-		"anomaly.rules.alloc_size.min_bytes":                 func(a *Anomaly) { a.Rules.AllocSize.MinBytes = 0 },
-		"anomaly.rules.alloc_size.allocations":               func(a *Anomaly) { a.Rules.AllocSize.Allocations = 0 },
-		"anomaly.rules.alloc_size.factor":                    func(a *Anomaly) { a.Rules.AllocSize.Factor = 1 },
-		"anomaly.rules.alloc_size.hold":                      func(a *Anomaly) { a.Rules.AllocSize.Hold = time.Millisecond },
-		"anomaly.rules.launch_collapse.percent":              func(a *Anomaly) { a.Rules.LaunchCollapse.Percent = 50 },
-		"anomaly.rules.copy_regression.percent":              func(a *Anomaly) { a.Rules.CopyRegression.Percent = 100 },
-		"anomaly.rules.pageable_copies.min_bytes_per_second": func(a *Anomaly) { a.Rules.PageableCopies.MinBytesPerSecond = 0 },
-		"anomaly.rules.telemetry_loss.quiet":                 func(a *Anomaly) { a.Rules.TelemetryLoss.Quiet = 0 },
-		"anomaly.exclude.job":                                func(a *Anomaly) { a.Exclude.Job = []string{"ok", "["} },
+		"anomaly.mode":                          func(a *Anomaly) { a.Mode = "on" },
+		"anomaly.rules.oom.mode":                func(a *Anomaly) { a.Rules.OOM.Mode = "default" },
+		"anomaly.rules.host_silent.mode":        func(a *Anomaly) { a.Rules.HostSilent.Mode = "" },
+		"anomaly.rules.alloc_size.min_bytes":    func(a *Anomaly) { a.Rules.AllocSize.MinBytes = 0 },
+		"anomaly.rules.alloc_size.allocations":  func(a *Anomaly) { a.Rules.AllocSize.Allocations = 0 },
+		"anomaly.rules.alloc_size.factor":       func(a *Anomaly) { a.Rules.AllocSize.Factor = 1 },
+		"anomaly.rules.alloc_size.hold":         func(a *Anomaly) { a.Rules.AllocSize.Hold = time.Millisecond },
+		"anomaly.rules.launch_collapse.percent": func(a *Anomaly) { a.Rules.LaunchCollapse.Percent = 50 },
+		"anomaly.rules.copy_regression.percent": func(a *Anomaly) { a.Rules.CopyRegression.Percent = 100 },
+		"anomaly.rules.pageable_copies.min_bytes_per_second": func(a *Anomaly) {
+			a.Rules.PageableCopies.MinBytesPerSecond = 0
+		},
+		"anomaly.rules.telemetry_loss.quiet": func(a *Anomaly) { a.Rules.TelemetryLoss.Quiet = 0 },
+		"anomaly.exclude.job":                func(a *Anomaly) { a.Exclude.Job = []string{"ok", "["} },
 	} {
 		a := DefaultAnomaly()
 		set(&a)

@@ -89,11 +89,13 @@ var docs = map[string]string{
 	"anomaly.rules.pageable_copies.min_bytes_per_second": "lowest rate that counts",
 	"anomaly.rules.telemetry_loss.mode":                  "events of a host were lost: off, observe or alert",
 	"anomaly.rules.telemetry_loss.quiet":                 "time without loss after which the alert clears",
-	"anomaly.rules.host_silent.mode":                     "a host that was heard of sends nothing: off, observe or alert",
-	"anomaly.rules.host_silent.after":                    "time of silence after which the alert fires",
-	"launch.keep":                                        "time for which a process is kept after its last launch (0: always)",
-	"launch.max_kernels":                                 "number of kernel names that are kept for each process",
-	"bandwidth.keep":                                     "time for which a process is kept after its last copy (0: always)",
+
+	"anomaly.rules.host_silent.mode":  "no batch of a host arrives any more: off, observe or alert",
+	"anomaly.rules.host_silent.after": "time of silence after which the alert fires",
+
+	"launch.keep":        "time for which a process is kept after its last launch (0: always)",
+	"launch.max_kernels": "number of kernel names that are kept for each process",
+	"bandwidth.keep":     "time for which a process is kept after its last copy (0: always)",
 
 	"embedded.listen": "address at which other programs may read the stream, such as 127.0.0.1:4222 " +
 		"(port 0: any free port; empty: no listener)",

@@ -1,6 +1,6 @@
-// Package anomaly finds unusual behaviour in the events of a fleet and raises alerts. Package rule holds the rules. This
-// package is the fold that hands them the content of batches: notable memory events one by one, launches and copies as
-// counts of windows, and the losses of each host.
+// Package anomaly finds unusual behaviour in the events of a fleet and raises alerts. Package rule holds the rules.
+// This package is the fold that hands them the content of batches: notable memory events one by one, launches and
+// copies as counts of windows, and the losses of each host.
 //
 // # Order, delivery and limits
 //

@@ -103,8 +103,8 @@ func (r *launchCollapse) fireRate(w *Window, s *launchState, n, median float64) 
 		a.Severity, a.Since = alert.Warning, s.began(w)
 		a.Value, a.Baseline = n/seconds, median/seconds
 		a.Score = math.Round(100*n/median) / 100
-		a.Message = fmt.Sprintf("%s (pid %d) on %s launches %.0f kernels per second, %.3g %% of its usual %.0f, for %.0f"+
-			" s now. Check what it waits for: its input, its CPUs, another rank, or a GPU that throttles.",
+		a.Message = fmt.Sprintf("%s (pid %d) on %s launches %.0f kernels per second, %.3g %% of its usual %.0f, "+
+			"for %.0f s now. Check what it waits for: its input, its CPUs, another rank, or a GPU that throttles.",
 			a.Comm, a.PID, a.Host, a.Value, 100*a.Score, a.Baseline, float64(s.windows)*seconds)
 		return a
 	})

@@ -93,7 +93,7 @@ type Window struct {
 func (w *Window) about(kind schema.Kind, from uint64) alert.Alert {
 	a := alert.About(&w.Process.Info)
 	to := w.spans[kind].to
-	h := w.Tick.Host
+	h := w.Host
 	a.Evidence = alert.Evidence{Boot: h.boot, Run: h.run, Kind: kind.String(), Seq: to, SeqFrom: from, SeqTo: to}
 	return a
 }
