@@ -157,7 +157,8 @@ func (a Anomaly) checkRanges() error {
 		{"copy_regression.percent", r.CopyRegression.Percent, 1, 99},
 	} {
 		if key.n < key.least || key.n > key.most {
-			return fmt.Errorf("anomaly.rules.%s: %d is out of range; use %d to %d", key.name, key.n, key.least, key.most)
+			return fmt.Errorf("anomaly.rules.%s: %d is out of range; use %d to %d", key.name, key.n, key.least,
+				key.most)
 		}
 	}
 	for key, d := range map[string]time.Duration{

@@ -22,7 +22,8 @@ const (
 )
 
 // silence raises an alert for each known host of which NATS stores nothing any more, and clears it when batches of the
-// host arrive again. Events cannot show that none come, so this rule alone reads the wall clock and is no part of a fold.
+// host arrive again. Events cannot show that none come, so this rule alone reads the wall clock and is no part of a
+// fold.
 //
 // Each instance judges the shards that it owns, while it is connected and has read all that they store. If all hosts of
 // a shard are silent, and there are several, the cause lies elsewhere: then one alert is raised for the shard.
@@ -157,8 +158,8 @@ func (s *silence) clear(k alert.Key, at time.Time, why string) {
 }
 
 func (s *silence) fireHost(h *consumer.HostStatus, shard int, now time.Time) {
-	s.fire(keyOfHost(h), shard, h.Heard, now, fmt.Sprintf("Nothing was heard of %s since %s. Check whether the host is "+
-		"up, whether gputap-producer runs there, and whether it reaches NATS.", h.Host, h.Heard.Format(time.RFC3339)))
+	s.fire(keyOfHost(h), shard, h.Heard, now, fmt.Sprintf("Nothing was heard of %s since %s. Check whether the host "+
+		"is up, whether gputap-producer runs there, and whether it reaches NATS.", h.Host, h.Heard.Format(time.RFC3339)))
 }
 
 func (s *silence) fireShard(k alert.Key, shard int, hosts []consumer.HostStatus, now time.Time) {

@@ -159,8 +159,8 @@ func (c *comparison) compareMemory(p *leak.Process, want *published) {
 	}
 }
 
-// compareAlerts expects that each failed allocation is in an alert or counted as suppressed. A failure of a process whose
-// exit was not published may still wait for a success, and no process of the recording has one.
+// compareAlerts expects that each failed allocation is in an alert or counted as suppressed. A failure of a process
+// whose exit was not published may still wait for a success, and no process of the recording has one.
 func (t *truth) compareAlerts(raised, suppressed float64) error {
 	processes, waiting, all := uint64(0), uint64(0), uint64(0)
 	for _, p := range t.processes {
