@@ -86,7 +86,7 @@ func (h hostTable) forgetSilent(now time.Time) (forgotten []hostID) {
 	return forgotten
 }
 
-// HostStatus is what a Reader knows of one host.
+// HostStatus describes one host of a Reader.
 type HostStatus struct {
 	Cluster, Host string
 	Heard         time.Time // when NATS stored its last batch, by the clock of NATS
@@ -103,7 +103,8 @@ func (r *Reader) Hosts() []HostStatus {
 	all := make(map[hostID]*HostStatus, len(r.hosts))
 	for id, h := range r.hosts {
 		all[id] = &HostStatus{
-			Cluster: id.Cluster, Host: id.Host, Heard: h.heard, LastEvent: h.lastEvent, Gaps: h.gaps, Missing: h.missing,
+			Cluster: id.Cluster, Host: id.Host, Heard: h.heard, LastEvent: h.lastEvent,
+			Gaps: h.gaps, Missing: h.missing,
 		}
 	}
 	for _, runs := range []map[runID]*runState{r.runs.old, r.runs.young} {

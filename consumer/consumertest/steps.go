@@ -30,8 +30,8 @@ type Saved interface {
 	Restore(section snapshot.Section) error
 }
 
-// Take applies steps to the fold. A fold without a Lost method does not see lost batches. A fold with a Tick method
-// gets the time up to which a heartbeat completes all kinds, as if every batch before the heartbeat had come.
+// Take applies steps to the fold. A fold without a Lost method does not see lost batches. A heartbeat with ends ticks a
+// fold that has a Tick method: the steps before it are all that it waits for.
 func Take(tb testing.TB, fold Saved, steps ...Step) {
 	tb.Helper()
 	decoder, batch := schema.NewDecoder(), &schema.Batch{}
@@ -50,12 +50,22 @@ func Take(tb testing.TB, fold Saved, steps ...Step) {
 		if err := fold.Apply(batch); err != nil {
 			tb.Fatal(err)
 		}
-		if ticking, ok := fold.(interface {
-			Tick(h *schema.Header, through schema.KTime)
-		}); ok && len(batch.Ends) > 0 {
-			ticking.Tick(&batch.Header, batch.Ends[0].Through)
-		}
+		tick(fold, batch)
 	}
+}
+
+func tick(fold Saved, b *schema.Batch) {
+	ticking, ok := fold.(interface {
+		Tick(h *schema.Header, through schema.KTime)
+	})
+	if !ok || len(b.Ends) == 0 {
+		return
+	}
+	through := b.Ends[0].Through
+	for _, end := range b.Ends {
+		through = min(through, end.Through)
+	}
+	ticking.Tick(&b.Header, through)
 }
 
 // Sections returns copies of the fold's sections.
