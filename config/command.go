@@ -81,7 +81,7 @@ func DefaultLeakCommand() LeakCommand {
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.
 func DefaultAnomalyCommand() AnomalyCommand {
-	return AnomalyCommand{defaultConsumer(9442), Anomaly{OOMCooldown: 15 * time.Minute}}
+	return AnomalyCommand{defaultConsumer(9442), DefaultAnomaly()}
 }
 
 // DefaultLaunchCommand returns the configuration without any file, variable or flag.
@@ -117,6 +117,10 @@ func (c ProducerCommand) Validate() error {
 
 func (c LeakCommand) Validate() error {
 	return cmp.Or(c.Leak.Validate(), c.ConsumerSections.Validate())
+}
+
+func (c AnomalyCommand) Validate() error {
+	return cmp.Or(c.Anomaly.Validate(), c.ConsumerSections.Validate())
 }
 
 func (c LaunchCommand) Validate() error {

@@ -70,13 +70,6 @@ func (v Verdicts) Validate() error {
 	return nil
 }
 
-// Anomaly is the section of the anomaly fold.
-type Anomaly struct {
-	Warmup            time.Duration `koanf:"warmup"`
-	AllocSizeCooldown time.Duration `koanf:"alloc_size_cooldown"`
-	OOMCooldown       time.Duration `koanf:"oom_cooldown"`
-}
-
 // Launch is the section of the launch fold.
 type Launch struct {
 	Keep       time.Duration `koanf:"keep"`

@@ -45,8 +45,10 @@ Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.`,
 		[]string{"--nats.url nats://bus:4222 --metrics-addr :9444", "--display-interval 10s"}, "",
 	},
 	"gputap-anomaly": {
-		"Raise alerts when an allocation has an unusual size and when GPU memory is exhausted." + sharing,
-		[]string{"--nats.url nats://bus:4222 --metrics-addr :9442", "--display-interval 10s"}, "",
+		"Raise alerts about odd allocations, exhausted memory, slow copies, collapsed rates and silent hosts." +
+			sharing,
+		[]string{"--nats.url nats://bus:4222 --metrics-addr :9442", "--anomaly-mode observe --display-interval 10s"},
+		"",
 	},
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +41,7 @@ var folds = []struct {
 				row(p.ID.Cluster, p.ID.Host, p)
 			}
 		}},
-	{func() Stateful { return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Minute}) },
+	{func() Stateful { return anomaly.New(anomaly.Config{}) },
 		func(fold Stateful, row func(cluster, host string, what any)) {
 			for _, a := range fold.(*anomaly.Detector).Alerts() {
 				row(a.Cluster, a.Host, a)

@@ -6,35 +6,39 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 )
 
 const shown = 20
 
-// reporter remembers the alerts that the last report knew.
-type reporter struct{ known map[anomaly.Alert]bool }
+// change is an alert that fired, or that cleared.
+type change struct{ id, state string }
 
-// report prints the newest of the alerts that were raised since the last report.
+// reporter remembers the alerts that the last report knew.
+type reporter struct{ known map[change]bool }
+
+// report prints the newest of the alerts that fired or cleared since the last report.
 func (r *reporter) report(w io.Writer, shards []*anomaly.Detector) {
-	known := map[anomaly.Alert]bool{}
-	var raised []anomaly.Alert
+	known := map[change]bool{}
+	var changed []alert.Alert
 	for _, shard := range shards {
 		for _, a := range shard.Alerts() {
-			if known[a] = true; !r.known[a] {
-				raised = append(raised, a)
+			c := change{a.ID, a.State}
+			if known[c] = true; !r.known[c] {
+				changed = append(changed, a)
 			}
 		}
 	}
 	r.known = known
-	if len(raised) == 0 {
+	if len(changed) == 0 {
 		fmt.Fprintf(w, "no new alerts\n\n")
 		return
 	}
-	t := app.NewTable("TIME", "SEVERITY", "RULE", "HOST", "PID", "COMMAND", "BYTES", "MESSAGE")
-	for _, a := range raised[max(0, len(raised)-shown):] {
-		t.Row(a.Time.UTC().Format(time.RFC3339), a.Severity, a.Rule, a.Host, a.PID, a.Comm, app.Amount(a.Bytes),
-			a.Message)
+	t := app.NewTable("TIME", "STATE", "SEVERITY", "RULE", "HOST", "PID", "COMMAND", "MESSAGE")
+	for _, a := range changed[max(0, len(changed)-shown):] {
+		t.Row(a.Time.UTC().Format(time.RFC3339), a.State, a.Severity, a.Rule, a.Host, a.PID, a.Comm, a.Message)
 	}
 	t.Write(w)
-	fmt.Fprintf(w, "%d new alerts\n\n", len(raised))
+	fmt.Fprintf(w, "%s fired or cleared\n\n", app.Plural(uint64(len(changed)), "alert", "alerts"))
 }

@@ -1,181 +1,203 @@
 package anomaly
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
 
+// Alert is what OnAlert gets.
+type Alert = alert.Alert
+
 // Config configures a Detector. The zero Config is usable.
 type Config struct {
-	// Warmup is how long after the start of a process its allocation sizes are not judged; 0: they are judged from
-	// the 17th allocation on.
-	Warmup time.Duration
-	// AllocSizeCooldown is how long, in event time, another outlier of the same size in a process counts as a
-	// repetition of the last alert; 0: every outlier raises an alert.
-	AllocSizeCooldown time.Duration
-	// OOMCooldown is how long further failures of the same call in a process count as repetitions; 0: 15 minutes.
-	OOMCooldown time.Duration
-	// OnAlert is called with every new alert, in order; nil: not called.
+	Rules rule.Config
+	// OnAlert is called with every alert that fires or clears, in order; nil: not called.
 	OnAlert func(Alert)
 }
 
 // Detector is the anomaly fold.
 type Detector struct {
-	cfg Config
+	onAlert func(Alert)
+	kinds   []schema.Kind
 
-	mu         sync.Mutex
-	table      *process.Table[state]
-	history    history
-	raised     process.Series[raised, process.Count, *process.Count]
-	suppressed map[suppressed]uint64
+	mu    sync.Mutex
+	table *process.Table[rule.State]
+	hosts map[snapshot.HostID]*rule.Host
+	book  *alert.Book
+	rules *rule.Set
 
-	event   event
-	pending []Alert                   // raised by the current batch
-	rules   []func(*Detector, *event) // by call of the current batch
+	event   rule.Event
+	actions []action // by call of the current batch
+	weights []uint64 // by launch shape
+	graphs  []uint64 // kernels by function; 0: no graph
+	counts  []uint64 // by thread
+	columns columns
 
 	out snapshot.Writer
 }
 
-// proc is one process with its baseline.
-type proc = process.Entry[state]
+// columns are those of the current batch.
+type columns struct{ times, threads, calls, results, bytes, shapes, durations, gpus, memory []uint64 }
 
-type state struct {
-	sizes  baseline
-	failed []failed
-}
+// proc is one process with the state of the rules.
+type proc = rule.Process
 
-// silence is how long a process that did not end may be silent before it is forgotten.
-const silence = 24 * time.Hour
+const (
+	keepSilent = 24 * time.Hour   // a process that did not end
+	keepEnded  = 10 * time.Minute // its alerts have cleared before
+)
 
 // New returns an empty Detector.
 func New(cfg Config) *Detector {
-	if cfg.OOMCooldown <= 0 {
-		cfg.OOMCooldown = 15 * time.Minute
-	}
-	return &Detector{
-		cfg: cfg, raised: process.NewSeries[raised, process.Count](rules), suppressed: map[suppressed]uint64{},
+	d := &Detector{onAlert: cfg.OnAlert, hosts: map[snapshot.HostID]*rule.Host{},
+		book: alert.NewBook(alert.Config{Family: "anomaly", Cooldown: cfg.Rules.CooldownTime()}),
 		table: process.NewTable(func(p *proc, silent time.Duration) bool {
-			return silent >= silence || (p.Ended && silent >= time.Minute)
+			return silent >= keepSilent || p.Ended && silent >= keepEnded
 		}),
 	}
+	d.rules = rule.New(cfg.Rules, d.book, d.table.Of)
+	d.kinds = d.rules.Kinds()
+	d.table.OnForget(func(p *proc) {
+		d.rules.Release(p)
+		d.book.ClearProcess(p.ID, p.Last, "the process was forgotten", nil)
+	})
+	return d
 }
 
 // Name returns the fold's name.
 func (d *Detector) Name() string { return "anomaly" }
 
-// Kinds returns the kinds of batches that the fold reads.
-func (d *Detector) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory, schema.KindHost} }
+// Kinds returns the kinds of batches that the rules need.
+func (d *Detector) Kinds() []schema.Kind { return d.kinds }
 
 // Apply folds one batch. One goroutine at a time calls it, in seq order per host and kind. Apply does not keep b. It
 // always returns nil.
 func (d *Detector) Apply(b *schema.Batch) error {
-	if b.Kind != schema.KindMemory {
+	if !slices.Contains(d.kinds, b.Kind) {
 		return nil
 	}
-	d.fold(b)
-	for i := range d.pending {
-		if d.cfg.OnAlert != nil {
-			d.cfg.OnAlert(d.pending[i])
-		}
-	}
-	d.pending = d.pending[:0]
-	return nil
-}
-
-// event is a memory event that a rule judges.
-type event struct {
-	schema.Memory
-	batch   *schema.Batch
-	process *proc
-}
-
-func (e *event) returned() schema.KTime { return e.Time + schema.KTime(e.Duration) }
-
-func (e *event) host() snapshot.HostID {
-	return snapshot.HostID{Cluster: e.batch.Cluster, Host: e.batch.Host}
-}
-
-// fold reads one column of every event, and all columns only of events that a rule judges.
-func (d *Detector) fold(b *schema.Batch) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	procs := d.table.Threads(b)
-	d.rules = d.rules[:0]
-	for i := range b.Calls {
-		d.rules = append(d.rules, ruleOf(&b.Calls[i]))
-	}
-	calls := b.Call()
-	for i := range b.Events {
-		if rule := d.rules[calls.At(i)]; rule != nil {
-			e := &d.event
-			e.Memory, e.batch = b.Memory(i), b
-			e.process = procs[e.Thread]
-			rule(d, e)
-		}
-	}
-}
-
-// ruleOf returns the rule for the events of one call; nil: none.
-func ruleOf(c *schema.CallRef) func(*Detector, *event) {
-	switch c.Op {
-	case schema.OpAlloc, schema.OpCreate:
-		switch {
-		case c.Class.OnGPU():
-			return (*Detector).allocation
-		case c.Class != schema.ClassMulticast: // a multicast object has no memory of its own
-			return (*Detector).oom
-		}
-	case schema.OpExec:
-		return func(_ *Detector, e *event) { e.process.State = state{} } // the baseline is void
-	case schema.OpExit:
-		return func(_ *Detector, e *event) { e.process.Ended = true }
-	}
+	d.fold(b)
+	changes := d.book.Changes()
+	d.mu.Unlock()
+	d.deliver(changes)
 	return nil
 }
 
-// allocation judges an allocation of GPU memory.
-func (d *Detector) allocation(e *event) {
-	if e.Result != 0 {
-		d.oom(e)
+func (d *Detector) fold(b *schema.Batch) {
+	h := d.host(hostOf(&b.Header))
+	if !h.Sees(&b.Header) || b.Kind == schema.KindHost {
 		return
 	}
-	e.process.Ended = false
-	d.allocSize(e)
+	procs := d.table.Threads(b)
+	for _, p := range procs {
+		h.Begin(p)
+	}
+	switch b.Kind {
+	case schema.KindMemory:
+		d.memory(b, h, procs)
+	case schema.KindLaunch:
+		d.launches(b, procs)
+	case schema.KindCopy:
+		d.copies(b, procs)
+	}
 }
 
-// raise stores an alert and returns its number.
-func (d *Detector) raise(a Alert) uint64 {
-	d.pending = append(d.pending, a)
-	w := process.Workload{HostID: a.host(), Container: process.Label(a.Container), Comm: process.Label(a.Comm)}
-	*d.raised.At(raised{w, a.Rule, a.Severity})++
-	return d.history.add(a)
+func hostOf(h *schema.Header) snapshot.HostID {
+	return snapshot.HostID{Cluster: h.Cluster, Host: h.Host}
 }
 
-// Forget removes a host with its processes, series and alerts, between two batches.
-func (d *Detector) Forget(cluster, host string) {
+func (d *Detector) host(id snapshot.HostID) *rule.Host {
+	h := d.hosts[id]
+	if h == nil {
+		h = &rule.Host{}
+		d.hosts[id] = h
+	}
+	return h
+}
+
+// Tick closes the windows of a host that end at through or before.
+func (d *Detector) Tick(header *schema.Header, through schema.KTime) {
+	d.mu.Lock()
+	id := hostOf(header)
+	d.rules.Tick(header, d.host(id), d.table.Of(id), through)
+	changes := d.book.Changes()
+	d.mu.Unlock()
+	d.deliver(changes)
+}
+
+// Lost takes note of batches of a host that the fold will never see.
+func (d *Detector) Lost(cluster, host, _ string, batches uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	id := snapshot.HostID{Cluster: cluster, Host: host}
-	d.table.Forget(id)
-	d.raised.Forget(id)
-	d.history.kept = slices.DeleteFunc(d.history.kept, func(a numbered) bool { return a.host() == id })
+	d.host(snapshot.HostID{Cluster: cluster, Host: host}).Misses(batches)
 }
 
-func (d *Detector) suppress(rule, reason string) { d.suppressed[suppressed{rule, reason}]++ }
+// Forget removes a host with its processes, series and alerts, between two batches. Alerts that fire clear.
+func (d *Detector) Forget(cluster, host string) {
+	d.mu.Lock()
+	id := snapshot.HostID{Cluster: cluster, Host: host}
+	d.table.Forget(id)
+	d.book.Forget(id)
+	delete(d.hosts, id)
+	changes := d.book.Changes()
+	d.mu.Unlock()
+	d.deliver(changes)
+}
 
-// Alerts returns the newest 1,000 alerts, oldest first. Alerts of hosts from several shards are ordered by their
-// numbers.
+func (d *Detector) deliver(changes []Alert) {
+	if d.onAlert == nil {
+		return
+	}
+	for i := range changes {
+		d.onAlert(changes[i])
+	}
+}
+
+// Alerts returns the alerts that fire and the 1,000 that cleared last, oldest first.
 func (d *Detector) Alerts() []Alert {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make([]Alert, 0, len(d.history.kept))
-	for i := range d.history.kept {
-		all = append(all, d.history.kept[i].Alert)
+	return d.book.Alerts()
+}
+
+// Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
+func (d *Detector) Snapshot(yield func(snapshot.Section) error) error {
+	hosts := slices.Concat(d.table.Hosts(), d.book.Hosts(), slices.Collect(maps.Keys(d.hosts)))
+	return d.form().Save(&d.out, hosts, yield)
+}
+
+// Restore restores one section of a snapshot. All calls of Restore come before the first Apply. Restored alerts are
+// not raised again.
+func (d *Detector) Restore(section snapshot.Section) error { return d.form().Restore(section) }
+
+func (d *Detector) form() snapshot.Form {
+	return snapshot.Form{Fold: "anomaly", Version: 1, Lock: &d.mu, Shard: d.codeShard, Host: d.codeHost}
+}
+
+func (d *Detector) codeShard(c *snapshot.Codec) {
+	d.table.CodeShard(c)
+	d.book.CodeShard(c)
+}
+
+func (d *Detector) codeHost(c *snapshot.Codec, id snapshot.HostID) {
+	known := d.hosts[id] != nil
+	if c.Bool(&known); known {
+		d.host(id).Code(c)
 	}
-	return all
+	d.book.CodeHost(c, id)
+	d.table.CodeHost(c, id, func(p *proc) {
+		p.State.Code(c, id)
+		if c.Reading() {
+			d.rules.Restored(p)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/coverage"
@@ -85,7 +86,8 @@ var suites = []suite{
 	{
 		name: "anomaly",
 		new: func() fold {
-			return anomaly.New(anomaly.Config{AllocSizeCooldown: time.Second, Warmup: 10_000})
+			return anomaly.New(anomaly.Config{Rules: rule.Config{Mode: rule.Alert, Cooldown: time.Second,
+				AllocSize: rule.AllocSize{Hold: time.Microsecond}, OOM: rule.OOM{Recover: time.Microsecond}}})
 		},
 		report: func(f fold) any { return f.(*anomaly.Detector).Alerts() },
 		hostReport: func(f fold, id snapshot.HostID) any {
@@ -93,7 +95,7 @@ var suites = []suite{
 				return snapshot.HostID{Cluster: a.Cluster, Host: a.Host}
 			})
 		},
-		limited: true, golden: 40, damage: 30,
+		golden: 40, damage: 30,
 	},
 	{
 		name:   "coverage",

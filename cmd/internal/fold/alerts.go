@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
@@ -25,8 +24,8 @@ const (
 	alertPatience  = 20 * time.Second // longer than a cluster needs to elect leaders after a restart
 )
 
-// alerts publishes the alerts that a fold raises. After a restart the fold raises the same alerts again. Equal message
-// ids make JetStream store each alert once, within the deduplication window of GPUTAP_OUT.
+// alerts publishes the alerts that fire and clear. After a restart a fold raises the same alerts again, under the same
+// ids. Equal message ids make JetStream store each change once, within the deduplication window of GPUTAP_OUT.
 type alerts struct {
 	js       jetstream.JetStream
 	fold     string
@@ -46,31 +45,32 @@ func newAlerts(js jetstream.JetStream, fold string, log *slog.Logger) *alerts {
 }
 
 // publish stores one alert. It blocks the goroutine that applies batches; alerts are rare.
-func (a *alerts) publish(ctx context.Context, alert anomaly.Alert) {
+func (a *alerts) publish(ctx context.Context, one alert.Alert) {
 	reported := a.gaveUp.Load()
 	until := time.Now().Add(a.patience)
-	result, err := a.send(&alert)
+	result, err := a.send(&one)
 	for err != nil && !a.gaveUp.Load() && time.Now().Before(until) && bus.Sleep(ctx, publishRetry) {
-		result, err = a.send(&alert)
+		result, err = a.send(&one)
 	}
 	a.gaveUp.Store(err != nil)
 	a.WithLabelValues("nats", result).Inc()
 	if err != nil && !reported {
-		a.log.Warn("alert not stored; trying once per new alert until NATS stores one", "rule", alert.Rule, "host",
-			alert.Host, "err", err)
+		a.log.Warn("alert not stored; trying once per new alert until NATS stores one", "rule", one.Rule, "host",
+			one.Host, "err", err)
 	}
 }
 
-func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
-	data, err := json.Marshal(alert)
+func (a *alerts) send(one *alert.Alert) (result string, err error) {
+	data, err := json.Marshal(one)
 	if err != nil {
 		return "failed", fmt.Errorf("encode alert: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
 	defer cancel()
-	subject := schema.AlertSubject(a.fold, alert.Cluster, alert.Host)
-	ack, err := a.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}},
-		jetstream.WithMsgID(messageID(alert)), jetstream.WithRetryAttempts(0))
+	message := &nats.Msg{Subject: schema.AlertSubject(a.fold, one.Cluster, one.Host), Data: data,
+		Header: a.headers(one)}
+	ack, err := a.js.PublishMsg(ctx, message, jetstream.WithMsgID(one.ID+"/"+one.State),
+		jetstream.WithRetryAttempts(0))
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return "unstored", err // subscribers received it
@@ -82,9 +82,19 @@ func (a *alerts) send(alert *anomaly.Alert) (result string, err error) {
 	return "stored", nil
 }
 
-// messageID returns the same id whenever the same batch raises the same alert.
-func messageID(a *anomaly.Alert) string {
-	return strings.Join([]string{
-		a.Rule, a.Cluster, a.Host, a.Evidence.Boot, fmt.Sprint(a.PID, a.TID, a.Time.UnixNano()), a.Symbol, a.Address,
-	}, "/")
+// headers returns the attributes of CloudEvents 1.0 in binary mode.
+func (a *alerts) headers(one *alert.Alert) nats.Header {
+	subject := one.Rule
+	if one.PID > 0 {
+		subject = fmt.Sprintf("%s/%d", one.Rule, one.PID)
+	}
+	h := nats.Header{}
+	for name, value := range map[string]string{
+		"ce-specversion": "1.0", "ce-type": "gputap.alert." + one.State, "ce-id": one.ID + "/" + one.State,
+		"ce-source":  "/gputap/" + a.fold + "/" + schema.Token(one.Cluster) + "/" + schema.Token(one.Host),
+		"ce-subject": subject, "ce-time": one.Time.Format(time.RFC3339Nano), "content-type": "application/json",
+	} {
+		h.Set(name, value)
+	}
+	return h
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
@@ -14,7 +15,7 @@ import (
 )
 
 // raise publishes an alert. It is nil where a fold is not run by its program.
-type raise = func(anomaly.Alert)
+type raise = func(alert.Alert)
 
 // The registry: one statement per fold. Everything that treats all folds alike reads All.
 var (
@@ -29,11 +30,8 @@ var (
 			return bandwidth.New(bandwidth.Config{Keep: c.Bandwidth.Keep})
 		})
 	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand, r raise) *anomaly.Detector {
-		return anomaly.New(anomaly.Config{
-			Warmup: c.Anomaly.Warmup, AllocSizeCooldown: c.Anomaly.AllocSizeCooldown,
-			OOMCooldown: c.Anomaly.OOMCooldown, OnAlert: r,
-		})
-	})
+		return newDetector(c.Anomaly, r)
+	}).watching(func(c config.AnomalyCommand) config.HostSilentRule { return silentRule(c.Anomaly) })
 )
 
 var registered []Entry
@@ -84,11 +82,18 @@ type Definition[C Command, F Fold] struct {
 	name     string
 	defaults func() C
 	create   func(C, raise) F
+	silence  func(C) config.HostSilentRule // nil: the program does not watch for silent hosts
 }
 
 func define[C Command, F Fold](name string, defaults func() C, create func(C, raise) F) *Definition[C, F] {
-	d := &Definition[C, F]{name, defaults, create}
+	d := &Definition[C, F]{name: name, defaults: defaults, create: create}
 	registered = append(registered, d)
+	return d
+}
+
+// watching makes the program watch for silent hosts.
+func (d *Definition[C, F]) watching(silence func(C) config.HostSilentRule) *Definition[C, F] {
+	d.silence = silence
 	return d
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/alert"
 )
 
 // Fold is a fold with checkpoints and metrics.
@@ -36,14 +36,21 @@ func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(
 	if err := p.Metrics.Register(alerts); err != nil { // without a series until the fold raises an alert
 		return err
 	}
-	create := func() F { return d.create(cfg, func(a anomaly.Alert) { alerts.publish(ctx, a) }) }
-	return serve(ctx, p, options, js, create, report)
+	raise := func(a alert.Alert) { alerts.publish(ctx, a) }
+	create := func() F { return d.create(cfg, raise) }
+	return serve(ctx, p, options, js, create, report, func(c *consumer.Consumer) *silence {
+		if d.silence == nil || d.silence(cfg).Mode == config.ModeOff {
+			return nil
+		}
+		return newSilence(d.silence(cfg), js.Conn().IsConnected, shardsOf(c), raise)
+	})
 }
 
 // serve folds until ctx ends, with a report of every fold on standard output every cfg.DisplayInterval. It shares the
-// shards with the other instances of the program, or reads one shard alone when cfg names one.
+// shards with the other instances of the program, or reads one shard alone when cfg names one. silent returns what
+// watches for silent hosts, or nil.
 func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js jetstream.JetStream,
-	create func() F, report func(io.Writer, []F),
+	create func() F, report func(io.Writer, []F), silent func(*consumer.Consumer) *silence,
 ) error {
 	if cfg.Shard >= 0 {
 		return serveOneShard(ctx, p, cfg, js, create(), report)
@@ -55,6 +62,12 @@ func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js 
 		return err
 	}
 	defer background(service.Run)()
+	if s := silent(c); s != nil {
+		if err := p.Metrics.Register(s); err != nil {
+			return err
+		}
+		defer s.start()()
+	}
 	readyWhen(p, c.Ready())
 	p.ReadyWhen(c.NotReadyReason)
 	defer p.Report(cfg.DisplayInterval, func(w io.Writer) {

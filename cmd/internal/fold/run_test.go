@@ -16,6 +16,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
 	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/consumertest"
@@ -65,7 +66,7 @@ func TestACommandFromStartToDrain(t *testing.T) {
 				for _, f := range folds {
 					fmt.Fprintln(w, app.Bytes(f.Report().Totals.LiveBytes))
 				}
-			})
+			}, func(*consumer.Consumer) *silence { return nil })
 	}()
 	select {
 	case <-tracker.applied:

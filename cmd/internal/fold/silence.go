@@ -1,0 +1,205 @@
+package fold
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/bus"
+)
+
+const (
+	ruleSilent  = "host_silent"
+	silencePoll = 5 * time.Second
+)
+
+// silence raises an alert for each known host of which NATS stores nothing any more, and clears it when batches of the
+// host arrive again. Events cannot show that none come, so this rule alone reads the wall clock and is no part of a
+// fold.
+//
+// Each instance judges the shards that it owns, while it is connected and has read all that they store. If all hosts of
+// a shard are silent, and there are several, the cause lies elsewhere: then one alert is raised for the shard.
+// The id of an alert follows from the host and the time when NATS last stored something of it, so the next owner of a
+// shard raises it under the same id.
+type silence struct {
+	cfg       config.HostSilentRule
+	shards    func() []heardShard
+	connected func() bool
+	raise     raise
+
+	mu    sync.Mutex
+	book  *alert.Book
+	fired map[alert.Key]int // shard of each alert that fires
+	since time.Time         // when the connection was found working, after it had not been
+}
+
+// heardShard is a shard that this instance owns.
+type heardShard struct {
+	number   int
+	caughtUp bool // everything that it stores is read
+	hosts    []consumer.HostStatus
+}
+
+func newSilence(cfg config.HostSilentRule, connected func() bool, shards func() []heardShard, raise raise) *silence {
+	return &silence{cfg: cfg, shards: shards, connected: connected, raise: raise,
+		book: alert.NewBook(alert.Config{Family: "anomaly"}), fired: map[alert.Key]int{}}
+}
+
+// shardsOf lists the shards that a consumer owns.
+func shardsOf(c *consumer.Consumer) func() []heardShard {
+	return func() (list []heardShard) {
+		for _, s := range c.Shards() {
+			list = append(list, heardShard{s.Number, s.Reader.Stats().Lag == 0, s.Reader.Hosts()})
+		}
+		return list
+	}
+}
+
+// start looks at the hosts until stop is called.
+func (s *silence) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for bus.Sleep(ctx, silencePoll) {
+			s.step()
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (s *silence) step() {
+	s.mu.Lock()
+	now := time.Now()
+	switch {
+	case !s.connected():
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = now
+	}
+	shards := s.shards()
+	s.release(shards, now)
+	// Hosts need time to publish again after an outage.
+	if !s.since.IsZero() && now.Sub(s.since) >= s.cfg.After {
+		for _, shard := range shards {
+			if shard.caughtUp {
+				s.judge(&shard, now)
+			}
+		}
+	}
+	changes := s.book.Changes()
+	s.mu.Unlock()
+	for _, a := range changes {
+		s.raise(a)
+	}
+}
+
+// release drops the alerts of shards that another instance owns now. That instance raises them under the same ids.
+func (s *silence) release(owned []heardShard, now time.Time) {
+	for k, shard := range s.fired {
+		if !slices.ContainsFunc(owned, func(o heardShard) bool { return o.number == shard }) {
+			s.clear(k, now, "another instance owns the shard")
+		}
+	}
+	s.book.Changes()
+}
+
+func (s *silence) judge(shard *heardShard, now time.Time) {
+	heard, silent := map[alert.Key]time.Time{}, []consumer.HostStatus{}
+	for _, h := range shard.hosts {
+		k := keyOfHost(&h)
+		s.book.Advance(k.HostID(), now)
+		if heard[k] = h.Heard; now.Sub(h.Heard) >= s.cfg.After && !h.Heard.IsZero() {
+			silent = append(silent, h)
+		}
+	}
+	whole := alert.Key{Rule: ruleSilent, Detail: fmt.Sprintf("shard %03d", shard.number)}
+	all := len(silent) == len(shard.hosts) && len(silent) > 1
+	for k, number := range s.fired {
+		at, known := heard[k]
+		switch {
+		case number != shard.number:
+		case k == whole && !all:
+			s.clear(k, now, "hosts of the shard are heard again")
+		case k != whole && !known:
+			s.clear(k, now, "the host was forgotten after a day")
+		case k != whole && now.Sub(at) < s.cfg.After:
+			s.clear(k, at, "the host is heard again")
+		}
+	}
+	if all {
+		s.fireShard(whole, shard.number, silent, now)
+		return
+	}
+	for _, h := range silent {
+		s.fireHost(&h, shard.number, now)
+	}
+}
+
+func keyOfHost(h *consumer.HostStatus) alert.Key {
+	k := alert.Key{Rule: ruleSilent}
+	k.Process.Cluster, k.Process.Host = h.Cluster, h.Host
+	return k
+}
+
+func (s *silence) clear(k alert.Key, at time.Time, why string) {
+	s.book.Clear(k, at, why)
+	delete(s.fired, k)
+}
+
+func (s *silence) fireHost(h *consumer.HostStatus, shard int, now time.Time) {
+	s.fire(keyOfHost(h), shard, h.Heard, now, fmt.Sprintf("Nothing was heard of %s since %s. Check whether the host "+
+		"is up, whether gputap-producer runs there, and whether it reaches NATS.", h.Host, h.Heard.Format(time.RFC3339)))
+}
+
+func (s *silence) fireShard(k alert.Key, shard int, hosts []consumer.HostStatus, now time.Time) {
+	newest := slices.MaxFunc(hosts, func(a, b consumer.HostStatus) int { return a.Heard.Compare(b.Heard) }).Heard
+	s.fire(k, shard, newest, now, fmt.Sprintf("Nothing was heard of any of the %d hosts of %s since %s. Check whether "+
+		"producers reach NATS.", len(hosts), k.Detail, newest.Format(time.RFC3339)))
+}
+
+// fire raises an alert, unless it fires already. A later silence of the same host has another id.
+func (s *silence) fire(k alert.Key, shard int, since, now time.Time, message string) {
+	if s.book.Fires(k) {
+		return
+	}
+	s.fired[k] = shard
+	s.book.Fire(k, now, 0, func() alert.Alert {
+		a := alert.Alert{Severity: alert.Warning, Since: since, Message: message, Value: now.Sub(since).Seconds(),
+			Baseline: s.cfg.After.Seconds()}
+		if s.cfg.Mode == config.ModeObserve {
+			a.Severity = alert.Info
+		}
+		return a
+	})
+}
+
+// Describe sends nothing, because the fold has the same families for its own rules.
+func (s *silence) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (s *silence) Collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	send := s.book.Metrics()
+	s.mu.Unlock()
+	send(to)
+}
+
+// silentRule returns the configuration of the rule with the mode of all rules applied.
+func silentRule(c config.Anomaly) config.HostSilentRule {
+	r := c.Rules.HostSilent
+	if c.Mode != config.ModeDefault {
+		r.Mode = cmp.Or(c.Mode, r.Mode)
+	}
+	return r
+}

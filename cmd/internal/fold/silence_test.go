@@ -1,0 +1,183 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/consumertest"
+)
+
+// watch is an instance with shards. Times are relative to its start.
+type watch struct {
+	*silence
+	start    time.Time
+	shards   []heardShard
+	up       bool
+	raised   []alert.Alert
+	reported int
+}
+
+func newWatch(after time.Duration) *watch {
+	w := &watch{start: time.Now(), up: true}
+	w.silence = newSilence(config.HostSilentRule{Mode: config.ModeAlert, After: after}, func() bool { return w.up },
+		func() []heardShard { return w.shards }, func(a alert.Alert) { w.raised = append(w.raised, a) })
+	return w
+}
+
+// owns adds a shard with hosts that are heard now.
+func (w *watch) owns(number int, hosts ...string) {
+	s := heardShard{number: number, caughtUp: true}
+	for _, host := range hosts {
+		s.hosts = append(s.hosts, consumer.HostStatus{Cluster: "c", Host: host, Heard: time.Now()})
+	}
+	w.shards = append(w.shards, s)
+}
+
+// pass lets time pass. All hosts except those named are heard every ten seconds.
+func (w *watch) pass(d time.Duration, silent ...string) {
+	for range d / (10 * time.Second) {
+		time.Sleep(10 * time.Second)
+		for i := range w.shards {
+			for j := range w.shards[i].hosts {
+				if h := &w.shards[i].hosts[j]; !slices.Contains(silent, h.Host) {
+					h.Heard = time.Now()
+				}
+			}
+		}
+		w.step()
+	}
+}
+
+// want compares the alerts since the last call: host, state, and seconds since the start.
+func (w *watch) want(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, a := range w.raised[w.reported:] {
+		got = append(got, fmt.Sprintf("%s %s %.0f since %.0f", a.Host, a.State, a.Time.Sub(w.start).Seconds(),
+			a.Since.Sub(w.start).Seconds()))
+	}
+	w.reported = len(w.raised)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+const after = 2 * time.Minute
+
+func TestSilentHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch(after)
+		w.owns(0, "a", "b", "c")
+		w.pass(10 * time.Minute)
+		w.want(t)
+		w.pass(110*time.Second, "b")
+		w.want(t)
+		w.pass(10*time.Minute, "b")
+		w.want(t, "b firing 720 since 600")
+		page := string(consumertest.Page(t, w))
+		if !strings.Contains(page, `hostname="b",rule="host_silent",severity="warning"} 1`) {
+			t.Errorf("the metrics show\n%s", page)
+		}
+		w.pass(20 * time.Second)
+		w.want(t, "b cleared 1320 since 600")
+		w.pass(5*time.Minute, "b")
+		w.want(t, "b firing 1450 since 1330")
+		if w.raised[0].ID != w.raised[1].ID || w.raised[0].ID == w.raised[2].ID {
+			t.Error("the alerts need one id for each silence")
+		}
+		w.shards[0].hosts = w.shards[0].hosts[:1] // b and c were forgotten
+		w.pass(10 * time.Second)
+		w.want(t, "b cleared 1640 since 1330")
+	})
+}
+
+// All hosts of a shard fall silent together: that is one alert.
+func TestSilentShardIsOneAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch(after)
+		w.owns(0, "a", "b", "c")
+		w.owns(1, "d")
+		w.pass(10 * time.Minute)
+		w.pass(5*time.Minute, "a", "b", "c")
+		w.want(t, " firing 720 since 600")
+		if message := w.raised[0].Message; !strings.Contains(message, "any of the 3 hosts of shard 000") {
+			t.Errorf("the message is %q", message)
+		}
+		w.pass(10*time.Second, "c")
+		w.want(t, " cleared 910 since 600", "c firing 910 since 600")
+		w.pass(5*time.Minute, "c", "d") // the only host of its shard
+		w.want(t, "d firing 1030 since 910")
+	})
+}
+
+// After an outage of NATS the hosts get the time to publish again. Meanwhile nothing is judged.
+func TestOutageIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch(after)
+		w.owns(0, "a", "b", "c")
+		w.pass(10 * time.Minute)
+		w.up = false
+		w.pass(time.Hour, "a", "b", "c")
+		w.up = true
+		w.pass(110*time.Second, "a", "b", "c")
+		w.want(t)
+		w.pass(20*time.Second, "c")
+		w.want(t, "c firing 4330 since 600")
+	})
+}
+
+// A shard that is not read to its end is not judged: its hosts may have been heard.
+func TestLaggingShardIsNotJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch(after)
+		w.owns(0, "a", "b")
+		w.pass(10 * time.Minute)
+		w.shards[0].caughtUp = false
+		w.pass(10*time.Minute, "b")
+		w.want(t)
+		w.shards[0].caughtUp = true
+		w.pass(10*time.Second, "b")
+		w.want(t, "b firing 1210 since 600")
+	})
+}
+
+// An instance that takes a shard over raises the alert under the same id, and the earlier owner says nothing.
+func TestTakeoverKeepsTheID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newWatch(after), newWatch(after)
+		first.owns(0, "a", "b")
+		first.pass(10 * time.Minute)
+		first.pass(5*time.Minute, "b")
+		second.shards, first.shards = first.shards, nil
+		first.pass(10 * time.Second)
+		first.want(t, "b firing 720 since 600")
+		second.pass(after+20*time.Second, "b")
+		second.pass(10 * time.Second)
+		second.want(t, "b firing 1040 since 600", "b cleared 1060 since 600")
+		if first.raised[0].ID != second.raised[0].ID {
+			t.Error("the ids differ")
+		}
+		if len(first.fired) != 0 {
+			t.Errorf("the first owner still keeps %v", first.fired)
+		}
+	})
+}
+
+func TestSilentRuleFollowsTheModeOfAll(t *testing.T) {
+	for mode, want := range map[string]string{
+		config.ModeDefault: config.ModeAlert, config.ModeOff: config.ModeOff, config.ModeObserve: config.ModeObserve,
+	} {
+		c := config.DefaultAnomaly()
+		c.Mode = mode
+		if got := silentRule(c).Mode; got != want {
+			t.Errorf("anomaly.mode %s: %s, want %s", mode, got, want)
+		}
+	}
+}

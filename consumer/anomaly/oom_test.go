@@ -1,0 +1,228 @@
+package anomaly
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	outOf     = "oom critical" + firing
+	outOfOver = "oom critical" + cleared
+	again     = "oom_recovered info" + firing
+	againOver = "oom_recovered info" + cleared
+)
+
+func (w *world) fail(p *consumertest.Process, bytes uint64, at float64) {
+	p.Fail("cuMemAlloc_v2", p.PID, 2, bytes, ktime(at))
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	for _, s := range []scenario{
+		{"the process ends", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			p.Exit(ktime(11))
+			w.tick(20, 40)
+		}, []string{outOf}},
+		{"the process ends, and five minutes pass", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			p.Exit(ktime(11))
+			w.tick(20, 320)
+		}, []string{outOf, outOfOver}},
+		{"ten seconds pass", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			w.tick(20, 30)
+		}, []string{outOf}},
+		{"it goes on failing, in one alert", everything, func(w *world, p *consumertest.Process) {
+			for i := range 60 {
+				w.fail(p, 40*gib, 10+5*float64(i))
+				w.tick(10+5*float64(i), 10+5*float64(i))
+			}
+			w.tick(310, 340)
+		}, []string{outOf}},
+		{"it succeeds after a minute", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			w.tick(20, 60)
+			w.alloc(p, 40*gib, 70)
+			w.tick(80, 80)
+		}, []string{outOf, outOfOver}},
+		{"far smaller allocations succeed", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			w.allocs(p, 20, 20*mib, 11)
+			w.tick(20, 40)
+		}, []string{outOf}},
+		{"memory of another GPU succeeds", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			p.GPU = &schema.GPU{UUID: "GPU-2", Ordinal: 1}
+			w.alloc(p, 4*gib, 12)
+			w.tick(20, 40)
+		}, []string{outOf}},
+		{"pinned memory of the host", everything, func(w *world, p *consumertest.Process) {
+			p.Fail("cuMemHostAlloc", 1, 2, 1<<40, ktime(10))
+			w.alloc(p, 4*gib, 12)
+			w.tick(20, 40)
+		}, []string{outOf}},
+		{"a second time within a quarter of an hour", everything, func(w *world, p *consumertest.Process) {
+			for _, at := range []float64{10, 500} {
+				w.fail(p, 40*gib, at)
+				w.tick(at+10, at+20)
+				w.alloc(p, 40*gib, at+30)
+			}
+			w.tick(600, 700)
+		}, []string{outOf, outOfOver}},
+		{"two GPUs", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			p.GPU = &schema.GPU{UUID: "GPU-2", Ordinal: 1}
+			w.fail(p, 4*gib, 10)
+			w.tick(20, 30)
+		}, []string{outOf, outOf}},
+		{"events were lost meanwhile", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			w.flush()
+			w.host.Header.Lost[schema.LossControlRing]++
+			w.tick(20, 30)
+		}, []string{"oom warning" + firing}},
+	} {
+		s.test(t)
+	}
+}
+
+// Failures that a program recovers from, and failures of other kinds.
+func TestRecoveredOutOfMemory(t *testing.T) {
+	t.Parallel()
+	for _, s := range []scenario{
+		{"the same request succeeds after the cache was freed", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			w.alloc(p, 4*gib, 10.1)
+			w.tick(20, 60)
+		}, []string{again}},
+		{"and a minute passes", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			w.alloc(p, 4*gib, 10.1)
+			w.tick(20, 80)
+		}, []string{again, againOver}},
+		{"half the batch succeeds", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			w.alloc(p, 2*gib, 12)
+			w.tick(20, 60)
+		}, []string{again}},
+		{"ever smaller requests until one succeeds", everything, func(w *world, p *consumertest.Process) {
+			for i := range 6 {
+				w.fail(p, 64*gib>>i, 10+float64(i))
+			}
+			w.alloc(p, gib, 17)
+			w.tick(30, 60)
+		}, []string{again}},
+		{"a small request", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4096, 10)
+			w.alloc(p, 4096, 11)
+			w.tick(20, 60)
+		}, []string{again}},
+		{"pinned memory", everything, func(w *world, p *consumertest.Process) {
+			p.Fail("cuMemHostAlloc", 1, 2, gib, ktime(10))
+			p.Call("cuMemHostAlloc", 1, schema.Memory{Time: ktime(11), Ptr: 1 << 30, Bytes: gib})
+			w.tick(20, 60)
+		}, []string{again}},
+		{"the process ends after it recovered", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 4*gib, 10)
+			w.alloc(p, 4*gib, 10.1)
+			p.Exit(ktime(12))
+			w.tick(20, 60)
+		}, []string{again}},
+		{"another error", everything, func(w *world, p *consumertest.Process) {
+			p.Fail("cuMemAlloc_v2", 1, 1, gib, ktime(10))
+			p.Exit(ktime(12))
+			w.tick(20, 60)
+		}, nil},
+		{"a free that fails", everything, func(w *world, p *consumertest.Process) {
+			p.Fail("cuMemFree_v2", 1, 2, 0, ktime(10))
+			p.Exit(ktime(12))
+			w.tick(20, 60)
+		}, nil},
+	} {
+		s.test(t)
+	}
+}
+
+// Calls that allocate nothing are never judged, however many bytes they name.
+func TestOtherCallsAreNotJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	p := w.process(42, "train")
+	w.allocs(p, 20, 10*mb, 2)
+	huge := schema.Memory{Time: ktime(5), Ptr: 0x7f0000000000, Bytes: 1 << 40}
+	failed := huge
+	failed.Result = outOfMemory
+	for _, symbol := range []string{
+		"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemImportFromShareableHandle", "cuIpcOpenMemHandle",
+		"cuExternalMemoryGetMappedBuffer", "cuMulticastCreate", "cuMulticastBindMem", "cuMemPoolCreate",
+		"cuMemPoolGetAttribute",
+		"cuMemGetInfo_v2", "cuMemPrefetchAsync", "cuModuleLoadData", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
+	} {
+		p.Call(symbol, 1, huge).Call(symbol, 1, failed)
+	}
+	p.Record("cuMemAllocAsync", 1, huge).Record("cuMemAllocAsync", 1, failed)
+	w.tick(10, 60)
+	w.want()
+}
+
+// The message names the processes that hold most of the GPU.
+func TestOutOfMemoryNamesTheHolders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	for i, holding := range []struct {
+		comm  string
+		bytes uint64
+	}{{"small", 2 * gib}, {"large", 40 * gib}, {"train", gib}, {"none", 0}, {"middle", 20 * gib}} {
+		p := w.process(uint32(40+i), holding.comm)
+		if holding.bytes > 0 {
+			w.alloc(p, holding.bytes, 2)
+			p.Free(1, w.alloc(p, 70*gib, 3), ktime(4), 1)
+		}
+	}
+	elsewhere := w.process(50, "elsewhere")
+	elsewhere.GPU = &schema.GPU{UUID: "GPU-2"}
+	w.alloc(elsewhere, 60*gib, 2)
+	w.fail(w.process(42, "train"), 30*gib, 10)
+	w.tick(20, 30)
+	w.want(outOf)
+	want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 (train)" +
+		", and no allocation like it succeeded for 10s. The largest holders of GPU-1: large (pid 41) 40 GiB, middle " +
+		"(pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."
+	if got := w.changes[0].Message; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Every failure is an alert or counted as suppressed.
+func TestEveryFailureIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	failures := 0
+	for pid := range uint32(5) {
+		p := w.process(42+pid, "train")
+		for i := range 7 {
+			w.fail(p, 40*gib, 10+float64(i))
+			failures++
+		}
+		p.Exit(ktime(20 + float64(pid)))
+	}
+	w.tick(30, 60)
+	fired := 0
+	for _, a := range w.changes {
+		if a.State == alert.Firing {
+			fired++
+		}
+	}
+	if n := fired + w.suppressed("oom", "repeat"); n != failures || fired != 5 {
+		t.Errorf("%d alerts and suppressed failures, %d of them alerts; want %d and 5", n, fired, failures)
+	}
+	if !slices.ContainsFunc(w.changes, func(a Alert) bool { return strings.Contains(a.Message, "6 times more") }) {
+		t.Errorf("no message counts the failures: %s", w.changes[0].Message)
+	}
+}

@@ -1,0 +1,212 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
+)
+
+// oom finds processes that ran out of memory and did not recover.
+//
+// PyTorch's allocator frees its cache and tries again, and programs try smaller batches. So a failed allocation waits:
+// if one like it succeeds within Recover, the finding is oom_recovered, an information. If the process ends before, or
+// the time passes, it is critical. An allocation is like it if it takes memory of the same GPU, or pinned memory, and
+// is at least a quarter as large.
+type oom struct {
+	base
+	OOM
+}
+
+const (
+	recovered   = "oom_recovered"
+	maxFailures = 4               // of one process: by GPU, and for pinned memory
+	oomQuiet    = 5 * time.Minute // without a further failure, until an alert clears
+	oomShown    = time.Minute     // how long oom_recovered fires
+	maxHolders  = 3               // named in a message
+)
+
+// failure is the failed allocations of one process on one GPU, or of pinned memory.
+type failure struct {
+	onHost bool
+	gpu    int
+	bytes  uint64 // the largest request
+	at     schema.KTime
+	last   schema.KTime
+	gaps   uint64 // Host.gaps at the first
+	fired  bool
+	alert  alert.Alert // about the first
+}
+
+func (r *oom) Event(e *Event) {
+	s := &e.Process.State
+	switch e.What {
+	case Failed:
+		r.failed(e, s)
+	case Allocated:
+		r.allocated(e, s)
+	case Ended:
+		for i := range s.failures {
+			if f := &s.failures[i]; !f.fired {
+				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, "before the process ended")
+			}
+		}
+	}
+}
+
+func (f *failure) concerns(e *Event) bool {
+	return f.onHost == e.OnHost && (f.onHost || f.gpu == e.GPU)
+}
+
+func (r *oom) failed(e *Event, s *State) {
+	i := slices.IndexFunc(s.failures, func(f failure) bool { return f.concerns(e) })
+	switch {
+	case i < 0 && len(s.failures) == maxFailures:
+		r.suppress("limit")
+		return
+	case i < 0:
+		s.failures = append(s.failures, failure{onHost: e.OnHost, gpu: e.GPU, bytes: e.Bytes, at: e.returned(),
+			last: e.returned(), gaps: e.Host.gaps, alert: e.about()})
+		return
+	}
+	f := &s.failures[i]
+	f.bytes, f.last = e.Bytes, max(f.last, e.returned())
+	if f.fired {
+		r.set.book.Fire(r.keyOf(e.Process, f), e.wall(), e.Batch.Seq, func() alert.Alert { return f.alert })
+		return
+	}
+	f.alert.Repeats++
+	f.alert.Evidence.SeqTo = max(f.alert.Evidence.SeqTo, e.Batch.Seq)
+	r.suppress("repeat")
+}
+
+// allocated ends the wait if the allocation is like the one that failed.
+func (r *oom) allocated(e *Event, s *State) {
+	s.failures = slices.DeleteFunc(s.failures, func(f failure) bool {
+		if !f.concerns(e) || e.Bytes < f.bytes/4 {
+			return false
+		}
+		if f.fired {
+			r.set.book.Clear(r.keyOf(e.Process, &f), e.wall(), "an allocation of "+iec(float64(e.Bytes))+" succeeded")
+			return true
+		}
+		k := r.keyOf(e.Process, &f)
+		k.Rule = recovered
+		r.fire(e.Process, k, e.wall(), e.Batch.Seq, func() alert.Alert {
+			a := f.alert
+			a.Severity = alert.Info
+			a.Message = fmt.Sprintf("%s, and %.3g s later an allocation of %s succeeded. Nothing needs to be done, "+
+				"unless this happens often: then request less, or free memory first.", f.request(),
+				elapsed(f.at, e.returned()).Seconds(), iec(float64(e.Bytes)))
+			return a
+		})
+		return true
+	})
+}
+
+func (r *oom) keyOf(p *Process, f *failure) alert.Key {
+	k := r.key(p, f.alert.GPU)
+	if f.onHost {
+		k.GPU, k.Detail = "", "host"
+	}
+	return k
+}
+
+func (r *oom) Tick(t *Tick) {
+	for _, p := range t.Processes {
+		p.State.failures = slices.DeleteFunc(p.State.failures, func(f failure) bool {
+			if f.fired && elapsed(f.last, t.Through) >= oomQuiet {
+				r.set.book.Clear(r.keyOf(p, &f), t.now(), "no allocation failed for five minutes")
+				return true
+			}
+			return false
+		})
+		for i := range p.State.failures {
+			f := &p.State.failures[i]
+			if !f.fired && elapsed(f.last, t.Through) >= r.Recover {
+				r.critical(p, f, t.now(), t.Host, fmt.Sprintf("for %s", r.Recover))
+			}
+		}
+	}
+	r.set.book.ClearAged(t.id(), recovered, oomShown, t.now(), "it recovered a minute ago")
+}
+
+// critical raises the alert. until completes the sentence "nothing like it succeeded …".
+func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until string) {
+	f.fired = true
+	a := f.alert
+	a.Severity = alert.Critical
+	parts := []string{fmt.Sprintf("%s, and no allocation like it succeeded %s.", f.request(), until)}
+	if h.gaps != f.gaps {
+		a.Severity = alert.Warning
+		parts = append(parts, "Events were lost meanwhile, so one may have succeeded.")
+	}
+	if f.onHost {
+		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
+	} else {
+		parts = append(parts, holders(f.alert.GPU, r.set.of(a.HostID())))
+		parts = append(parts, "Free memory there or request less.")
+	}
+	a.Message = strings.Join(parts, " ")
+	f.alert = a
+	r.fire(p, r.keyOf(p, f), at, a.Evidence.SeqTo, func() alert.Alert { return a })
+}
+
+// request describes the failed request.
+func (f *failure) request() string {
+	a, where := &f.alert, "GPU"
+	if f.onHost {
+		where = "pinned host"
+	}
+	times := ""
+	if a.Repeats > 0 {
+		times = fmt.Sprintf(" and %d times more", a.Repeats)
+	}
+	return fmt.Sprintf("%s (pid %d) on %s ran out of %s memory: %s requested with %s in thread %d (%s)%s", a.Comm,
+		a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, times)
+}
+
+// holders says which processes hold most of a GPU, as far as their large allocations tell.
+func holders(uuid string, all []*Process) string {
+	type holder struct {
+		p     *Process
+		bytes uint64
+	}
+	var list []holder
+	for _, p := range all {
+		for i := range p.State.gpus {
+			if g := &p.State.gpus[i]; g.uuid == uuid && g.live > 0 {
+				list = append(list, holder{p, g.live})
+			}
+		}
+	}
+	if uuid == "" || len(list) == 0 {
+		return "The report of gputap-leak has the processes that hold the GPU."
+	}
+	slices.SortFunc(list, func(a, b holder) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.p.ID.PID, b.p.ID.PID))
+	})
+	var names []string
+	for _, h := range list[:min(len(list), maxHolders)] {
+		names = append(names, fmt.Sprintf("%s (pid %d) %s", h.p.Comm, h.p.ID.PID, iec(float64(h.bytes))))
+	}
+	return fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", "))
+}
+
+func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
+	snapshot.List(c, &s.failures, 60, func(f *failure) {
+		c.Bool(&f.onHost, &f.fired)
+		c.Below(&f.gpu, len(s.gpus))
+		snapshot.Uint(c, &f.bytes, &f.gaps)
+		snapshot.Uint(c, &f.at, &f.last)
+		f.alert.Code(c, id)
+	})
+	if len(s.failures) > maxFailures {
+		c.Fail("more than %d failures", maxFailures)
+	}
+}
