@@ -6,7 +6,7 @@ import sys
 COLUMNS = {
     "memory": "t d th c g r p b x cx po",
     "launch": "t th g s q",
-    "copy": "t d th c g r b dst src q",
+    "copy": "t d th c g r b dst src q hm",
     "sync": "t d th c g r p x q v",
     "tensor": "t th c g p b al re",
     "host": "",
@@ -32,7 +32,8 @@ ROWS = {
 OPS = """alloc free create retain release reserve unreserve map unmap access map_array bind unbind export open close
     prefetch pool_create pool_destroy pool_trim pool_info mem_info context_create context_destroy context_retain
     context_release context_reset module_load module_unload exec exit launch graph_launch graph_upload host_func record
-    copy copy_async set set_async sync query event_record wait_event elapsed stream_create stream_destroy
+    copy copy_async set set_async copied copied_behind sync query event_record wait_event elapsed stream_create stream_destroy
+    resume
     block_alloc block_free""".split()
 
 

@@ -256,6 +256,9 @@ func (b *Batch) Ptr() *Column { return &b.columns[colPtr] }
 // Bytes returns the column of amounts.
 func (b *Batch) Bytes() *Column { return &b.columns[colBytes] }
 
+// HostMem returns the column of classes of host memory of a copy batch: see HostMem.
+func (b *Batch) HostMem() *Column { return &b.columns[colHostMem] }
+
 // Shape returns the column of indices into Shapes.
 func (b *Batch) Shape() *Column { return &b.columns[colShape] }
 

@@ -52,6 +52,8 @@ const (
 	OpCopyAsync         // a copy was submitted
 	OpSet               // memory was set
 	OpSetAsync          // a set was submitted
+	OpCopied            // a wait showed that a copy of op copy_async ended; no kernel was queued before it
+	OpCopiedBehind      // the same, but kernels were queued in its CUDA stream before it
 	OpSync              // the thread waited for the GPU
 	OpQuery             // the thread asked whether the GPU is done; result 600: not yet
 	OpEventRecord       // the CUDA event was enqueued in the CUDA stream
@@ -59,6 +61,7 @@ const (
 	OpElapsed           // the program asked for the GPU time between two CUDA events
 	OpStreamCreate      // a CUDA stream was created
 	OpStreamDestroy     // a CUDA stream was destroyed
+	OpResume            // a thread launched again; Duration is the time since its last wait ended
 	OpBlockAlloc        // PyTorch's caching allocator handed out the block at Ptr
 	OpBlockFree         // PyTorch's caching allocator took back the block at Ptr
 	OpName              // a handle got a kernel name
@@ -114,6 +117,8 @@ var opWords = [NumOps]string{
 	OpCopyAsync:      "copy_async",
 	OpSet:            "set",
 	OpSetAsync:       "set_async",
+	OpCopied:         "copied",
+	OpCopiedBehind:   "copied_behind",
 	OpSync:           "sync",
 	OpQuery:          "query",
 	OpEventRecord:    "event_record",
@@ -121,6 +126,7 @@ var opWords = [NumOps]string{
 	OpElapsed:        "elapsed",
 	OpStreamCreate:   "stream_create",
 	OpStreamDestroy:  "stream_destroy",
+	OpResume:         "resume",
 	OpBlockAlloc:     "block_alloc",
 	OpBlockFree:      "block_free",
 	OpName:           "name",
@@ -331,6 +337,27 @@ func word(words []string, i int) string {
 
 // wordIndex is the inverse of word. An unknown word is 0.
 func wordIndex(words []string, w string) int { return max(slices.Index(words, w), 0) }
+
+// HostMem is the class of the host memory of a copy. A newer producer may write classes from NumHostMems on.
+type HostMem uint32
+
+// Host memory of a copy. The driver stages pageable memory through a buffer of its own.
+const (
+	HostMemUnknown  HostMem = iota // or no host memory
+	HostMemPageable                // the program's ordinary memory
+	HostMemPinned                  // allocated by the driver, registered, or managed
+	NumHostMems
+)
+
+var hostMemWords = [NumHostMems]string{
+	HostMemUnknown: "unknown", HostMemPageable: "pageable", HostMemPinned: "pinned",
+}
+
+// String returns the word in reports and metrics. A number that this reader does not know is unknown.
+func (m HostMem) String() string { return word(hostMemWords[:], int(m)) }
+
+// ParseHostMem is the inverse of String. An unknown word is HostMemUnknown.
+func ParseHostMem(s string) HostMem { return HostMem(wordIndex(hostMemWords[:], s)) }
 
 // CallID is the row of a call in Calls. It is part of the attach cookie and never leaves the host.
 type CallID uint16

@@ -34,6 +34,7 @@ const (
 	colElapsed
 	colAllocated
 	colReserved
+	colHostMem
 	numColumns
 )
 
@@ -108,6 +109,10 @@ var Columns = [numColumns]ColumnSpec{
 	colReserved: {
 		Key: "re", Kinds: tensorOnly, Bits: 64, Unit: "bytes",
 		Doc: "of driver memory that PyTorch's allocator holds on the GPU",
+	},
+	colHostMem: {
+		Key: "hm", Kinds: copyOnly, Bits: 32,
+		Doc: "host memory of the copy: 0 unknown or none, 1 pageable, 2 pinned, registered or managed",
 	},
 }
 
@@ -211,10 +216,10 @@ func (b *Batch) Launch(i int) Launch {
 	}
 }
 
-// Copy is one event of a copy batch: a copy or a set.
+// Copy is one event of a copy batch: a copy or a set, or the end of an asynchronous copy (OpCopied).
 type Copy struct {
 	Time       KTime  // at entry
-	Duration   uint64 // ns in the call: the copy itself when it is synchronous, else its submission
+	Duration   uint64 // ns in the call: the copy itself when it is synchronous, else its submission; OpCopied: its share
 	Thread     uint32 // index into Batch.Threads
 	Call       uint32 // index into Batch.Calls
 	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs
@@ -223,6 +228,7 @@ type Copy struct {
 	Dst        uint64
 	Src        uint64
 	CUDAStream uint32 // index into Batch.CUDAStreams
+	HostMem    HostMem
 }
 
 // AddCopy adds an event to a copy batch.
@@ -238,6 +244,7 @@ func (b *Builder) AddCopy(e *Copy) {
 	c[colDst].add(e.Dst, i)
 	c[colSrc].add(e.Src, i)
 	c[colCUDAStream].add(uint64(e.CUDAStream), i)
+	c[colHostMem].add(uint64(e.HostMem), i)
 	b.events++
 }
 
@@ -248,14 +255,14 @@ func (b *Batch) Copy(i int) Copy {
 		Time: KTime(c[colTime].At(i)), Duration: c[colDuration].At(i), Thread: uint32(c[colThread].At(i)),
 		Call: uint32(c[colCall].At(i)), GPU: uint32(c[colGPU].At(i)), Result: uint32(c[colResult].At(i)),
 		Bytes: c[colBytes].At(i), Dst: c[colDst].At(i), Src: c[colSrc].At(i),
-		CUDAStream: uint32(c[colCUDAStream].At(i)),
+		CUDAStream: uint32(c[colCUDAStream].At(i)), HostMem: HostMem(c[colHostMem].At(i)),
 	}
 }
 
 // Sync is one event of a sync batch.
 type Sync struct {
 	Time       KTime  // at entry
-	Duration   uint64 // ns in the call: the wait, if the call waits
+	Duration   uint64 // ns in the call: the wait, if the call waits; OpResume: since the last wait ended
 	Thread     uint32 // index into Batch.Threads
 	Call       uint32 // index into Batch.Calls
 	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs

@@ -189,6 +189,7 @@ func roundTripCopy(t *testing.T, r source, n int) {
 			Time: r.time(), Duration: r.number(), Thread: thread, Call: b.Call(call("cuMemcpyHtoD_v2").Ref()),
 			Result: uint32(r.number()),
 			Bytes:  r.number(), Dst: r.number(), Src: r.number(), CUDAStream: b.CUDAStream(r.number()),
+			HostMem: schema.HostMem(r.number() % 3),
 		}
 		b.AddCopy(e)
 	}

@@ -270,6 +270,14 @@ func copyGolden() []byte {
 				Time: 30_000_640_000, Duration: 1_000, Bytes: 256, Dst: 0x7f00_0000_0000, Src: 0x7f20_0000_0000,
 			},
 		},
+		{
+			schema.CallRef{Symbol: "cuMemcpyDtoHAsync_v2", Op: schema.OpCopied, Direction: schema.DtoH},
+			schema.Copy{Time: 30_000_500_000, Duration: 9_000, Bytes: 4, HostMem: schema.HostMemPinned},
+		},
+		{
+			schema.CallRef{Symbol: "cuMemcpyHtoDAsync_v2", Op: schema.OpCopiedBehind, Direction: schema.HtoD},
+			schema.Copy{Time: 30_000_800_000, Duration: 900_000, Bytes: 4096, HostMem: schema.HostMemPageable},
+		},
 	} {
 		e.Thread, e.GPU, e.Call, e.CUDAStream = thread, gpu, b.Call(e.call), legacy
 		b.AddCopy(&e.Copy)
@@ -312,6 +320,10 @@ func syncGolden() []byte {
 		e.Thread, e.GPU, e.Call = thread, gpu, b.Call(call(e.symbol).Ref())
 		b.AddSync(&e.Sync)
 	}
+	b.AddSync(&schema.Sync{
+		Time: 40_003_600_000, Duration: 190_000, Thread: thread, GPU: gpu, CUDAStream: own,
+		Call: b.Call(schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpResume}),
+	})
 	return bytes.Clone(b.Encode(header(3)))
 }
 
