@@ -30,11 +30,13 @@ const (
 	minStore             = Bytes(64 << 20)
 )
 
-// DefaultRunCommand returns the configuration of gputap run without any file, variable or flag.
+// DefaultRunCommand returns the configuration of gputap run without any file, variable or flag. It also watches waits:
+// the rates of asynchronous copies and the gaps between launches need them.
 func DefaultRunCommand() RunCommand {
+	p := DefaultProducer()
+	p.Features = append(p.Features, "sync")
 	return RunCommand{
-		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
-		Metrics: Metrics{Addr: producerMetrics},
+		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: p, Metrics: Metrics{Addr: producerMetrics},
 	}
 }
 

@@ -33,7 +33,7 @@ func newTestTranslator() *translator {
 	batches := newBatcher(limits, schema.Header{Cluster: "c", Host: "h"}, newSpool(1<<20), none)
 	wanted := attach.NewFeatures([]schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync},
 		false)
-	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics())
+	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics(), func() uint64 { return 0 })
 }
 
 // record is the bytes of a record, aligned as in a ring.
