@@ -17,7 +17,7 @@ type gaps struct {
 
 const maxGapStreams = 16 // per process
 
-// Gaps is the distribution for one CUDA stream. Bytes of its Powers are ns.
+// Gaps is the distribution for one CUDA stream. Sum and Most are ns; Quantile returns seconds.
 type Gaps struct {
 	CUDAStream uint64
 	Others     bool // of all CUDA streams above the limit
@@ -81,6 +81,6 @@ func (h *Histogram) applyGaps(b *schema.Batch) {
 		e := b.Sync(i)
 		h.begin(b, entries[e.Thread])
 		entries[e.Thread].State.gaps.at(b.CUDAStreams[e.CUDAStream]).
-			Observe(process.SecondsPower(e.Duration), e.Duration, 1)
+			Observe(process.SecondsPower(e.Duration), e.Duration)
 	}
 }

@@ -46,8 +46,8 @@ func (s *sizes) Code(c *snapshot.Codec) {
 // observe counts n launches of one shape.
 func (s *sizes) observe(shape *schema.LaunchShape, n uint64) {
 	blocks, threads := volume(shape.Grid), volume(shape.Block)
-	s.blocks.Observe(process.Power(blocks), blocks, n)
-	s.threads.Observe(process.Power(threads), threads, n)
+	s.blocks.ObserveAll(process.Power(blocks), n, n*blocks)
+	s.threads.ObserveAll(process.Power(threads), n, n*threads)
 }
 
 func volume(d [3]uint32) uint64 { return uint64(d[0]) * uint64(d[1]) * uint64(d[2]) }

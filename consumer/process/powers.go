@@ -15,7 +15,7 @@ import (
 type Powers struct {
 	Count uint64
 	Sum   uint64
-	Most  uint64
+	Most  uint64   // of the values that were observed one by one
 	first int      // exponent of counts[0]
 	all   []uint64 // counts of the buckets; the first and the last are not 0
 }
@@ -34,24 +34,38 @@ func Power(v uint64) int { return bits.Len64(max(v, 1) - 1) }
 
 // SecondsPower returns the bucket of a number of ns, in seconds.
 func SecondsPower(ns uint64) int {
-	fraction, e := math.Frexp(float64(ns) / 1e9)
-	if fraction == 0.5 {
-		e--
+	l := bits.Len64(ns)
+	power := l - minNanoBits
+	if ns > secondBounds[l] {
+		power++
 	}
-	if ns == 0 {
-		return minPower
-	}
-	return max(e, minPower)
+	return max(power, minPower)
 }
 
-// Observe counts a value n times in a bucket.
-func (p *Powers) Observe(bucket int, value, n uint64) {
+// secondBounds has, by the bits of a number of ns, the largest one that is not above a power of two of seconds.
+var secondBounds = func() (bounds [65]uint64) {
+	for l := range bounds {
+		bounds[l] = uint64(math.Ldexp(1e9, l-minNanoBits))
+	}
+	return bounds
+}()
+
+// minNanoBits is the bits of 1e9: 1 s is the only power of two of seconds with that many.
+const minNanoBits = 30
+
+// Observe counts one value.
+func (p *Powers) Observe(bucket int, value uint64) {
+	p.Most = max(p.Most, value)
+	p.ObserveAll(bucket, 1, value)
+}
+
+// ObserveAll counts n values of one bucket by their sum. It leaves Most as it is.
+func (p *Powers) ObserveAll(bucket int, n, sum uint64) {
 	if n == 0 {
 		return
 	}
 	p.Count += n
-	p.Sum += value * n
-	p.Most = max(p.Most, value)
+	p.Sum += sum
 	*p.at(bucket) += n
 }
 
