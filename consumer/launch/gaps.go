@@ -79,7 +79,7 @@ func (h *Histogram) applyGaps(b *schema.Batch) {
 			continue
 		}
 		e := b.Sync(i)
-		h.begin(b, entries[e.Thread])
+		live(b, entries[e.Thread])
 		entries[e.Thread].State.gaps.at(b.CUDAStreams[e.CUDAStream]).
 			Observe(process.SecondsPower(e.Duration), e.Duration)
 	}

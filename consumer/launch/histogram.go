@@ -97,13 +97,15 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 	return nil
 }
 
-// begin notes when the life of a process begins.
-func (h *Histogram) begin(b *schema.Batch, e *process.Entry[state]) {
-	if s := &e.State; s.began.IsZero() {
-		if s.began = e.Start; e.Late {
-			s.began = b.Wall(b.First)
+// live extends the life of a process to the end of a batch that names it.
+func live(b *schema.Batch, e *process.Entry[state]) {
+	s := &e.State
+	if s.last == 0 {
+		if s.began = e.ID.Start; e.Late || s.began == 0 {
+			s.began = b.First
 		}
 	}
+	s.last = max(s.last, b.Last)
 }
 
 // applyLaunches sums the events by process, GPU and launch shape and adds the sums. If there are too many
@@ -111,7 +113,7 @@ func (h *Histogram) begin(b *schema.Batch, e *process.Entry[state]) {
 func (h *Histogram) applyLaunches(b *schema.Batch) {
 	entries := h.processes.Threads(b)
 	for _, e := range entries {
-		h.begin(b, e)
+		live(b, e)
 	}
 	h.threads = b.Thread().Values(h.threads, b.Events)
 	h.shapes = b.Shape().Values(h.shapes, b.Events)

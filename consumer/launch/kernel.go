@@ -2,7 +2,6 @@ package launch
 
 import (
 	"strings"
-	"time"
 
 	"github.com/ianlancetaylor/demangle"
 
@@ -25,7 +24,8 @@ const (
 
 // state is the launches of one process.
 type state struct {
-	began   time.Time          // start of the process, or its first batch if it is late
+	began   schema.KTime       // start of the process, or its first batch if it is late
+	last    schema.KTime       // its last event
 	kernels map[string]*kernel // by mangled name
 	other   tally              // launches of kernels above the limit
 

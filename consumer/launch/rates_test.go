@@ -121,6 +121,9 @@ func compareRates(t *testing.T, h *Histogram, all []launched) {
 		}
 	}
 	p := h.Report()[0]
+	if p.HasMinute != (minute >= uint64(began/60e9)) {
+		t.Errorf("minute %d: known %v", minute, p.HasMinute)
+	}
 	got := map[string]counts{"process": {p.Launches, p.LastMinute}}
 	for _, f := range p.Funcs {
 		got[f.Name] = counts{f.Launches, f.LastMinute}

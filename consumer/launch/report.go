@@ -9,7 +9,7 @@ import (
 )
 
 // Process is the launches of one process. LastMinute is launches within the last complete minute of its host's event
-// time, counted from the boot; 0 unless HasMinute.
+// time, counted from the boot. HasMinute is false if there is none in the life of the process.
 type Process struct {
 	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK
@@ -66,14 +66,14 @@ func (h *Histogram) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		minute, known := h.complete(e.ID)
-		if !known {
+		if known = known && minuteOf(e.State.began) <= minute; !known {
 			minute = noMinute
 		}
 		p := Process{
 			Info: e.Info, Calls: e.Calls.Clone(), Funcs: e.State.report(minute), GraphLaunches: e.State.graphs.launches,
 			GraphLaunchesPartial: e.State.partial, Graphs: e.State.reportGraphs(minute), Recorded: e.State.recorded,
 			HostFuncs: e.State.hostFuncs, Gaps: e.State.gaps.report(), HasMinute: known,
-			Life: max(0, e.Last.Sub(e.State.began)),
+			Life: time.Duration(e.State.last - min(e.State.began, e.State.last)),
 		}
 		for i := range p.Funcs {
 			p.Launches += p.Funcs[i].Launches

@@ -55,7 +55,7 @@ func (l *launches) Code(c *snapshot.Codec) {
 }
 
 func (s *state) code(c *snapshot.Codec, names names) {
-	c.Time(&s.began)
+	snapshot.Uint(c, &s.began, &s.last)
 	s.other.code(c)
 	s.graphs.code(c)
 	snapshot.Uint(c, &s.partial, &s.recorded, &s.hostFuncs)

@@ -71,6 +71,8 @@ static const struct {
 	{ "again-elsewhere", "done",
 	  "2 contexts with one handle, on ordinal 0 and then 1, with launches in each", again_elsewhere },
 	{ "two-devices", "ready", "two processes whose ordinals 0 are different cards", two_devices },
+	{ "gaps", "done",
+	  "--count (200) times a copy, a wait and a launch, with bounds of the times between them", gaps },
 	{ "storm", "ready done", "--threads (all CPUs) launch as fast as they can for --seconds (10)", storm },
 	{ "rate", "ready done", "--rate (4000) calls a second for --seconds (10): allocate and free", rate },
 	{ "killed", "", "kill --count (10000) processes, one after the other, inside a call", killed },

@@ -142,6 +142,9 @@ void killed(void);
 void many_captured(void);
 void crowd(void);
 
+// workload_gaps.c
+void gaps(void);
+
 // workload_load.c
 void storm(void);
 void rate(void);

@@ -37,6 +37,8 @@ type Pipeline struct {
 	js     jetstream.JetStream
 	shard  int // the shard of this host
 
+	features features
+
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
@@ -57,7 +59,7 @@ const (
 // New attaches the probes. A program that starts after New returns is seen from its first call. store is the directory
 // of the streams, or "" for a temporary one.
 func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *Pipeline, err error) {
-	p = &Pipeline{log: log, producerEnded: make(chan struct{})}
+	p = &Pipeline{log: log, producerEnded: make(chan struct{}), features: featuresOf(cfg.Producer.Features)}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -182,7 +184,7 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 func (p *Pipeline) Snapshot() *Snapshot {
 	s := &Snapshot{
 		Time: time.Now().UTC(), Lost: p.Lost(), Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
-		byID: map[schema.ProcessID]*Process{},
+		byID: map[schema.ProcessID]*Process{}, features: p.features,
 	}
 	for _, f := range p.folds {
 		switch f := f.(type) {

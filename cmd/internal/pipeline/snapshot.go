@@ -26,6 +26,7 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{}, id: info.ID,
 		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
+		TopKernels: []KernelRate{}, Graphs: []GraphRate{}, CopyGroups: []CopyGroup{},
 		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}},
 	}
 	if info.Late {
@@ -59,6 +60,7 @@ func (s *Snapshot) addLaunches(report []launch.Process) {
 		for _, f := range q.Funcs {
 			p.kernel(&f)
 		}
+		p.launchRates(q, s.features)
 	}
 }
 
@@ -70,6 +72,7 @@ func (s *Snapshot) addCopies(report []bandwidth.Process) {
 		for _, c := range q.Copies {
 			p.Copies[c.Word()] = &Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
 		}
+		p.copyGroups(q, s.features)
 		p.Recorded += q.Recorded
 		p.Waits = Waits{Calls: q.Waits.Calls, Seconds: float64(q.Waits.NS) / 1e9}
 	}
