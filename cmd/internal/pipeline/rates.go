@@ -231,9 +231,9 @@ func writeGroups(out io.Writer, p *Process) {
 		rate := "submitted only"
 		switch {
 		case g.Throughput != nil && g.Throughput.AtLeast:
-			rate = fmt.Sprintf("≥ %.2f GB/s", g.Throughput.BytesPerSecond/1e9)
+			rate = fmt.Sprintf("≥ %.3g GB/s", g.Throughput.BytesPerSecond/1e9)
 		case g.Throughput != nil:
-			rate = fmt.Sprintf("%.2f GB/s", g.Throughput.BytesPerSecond/1e9)
+			rate = fmt.Sprintf("%.3g GB/s", g.Throughput.BytesPerSecond/1e9)
 		case g.Ended == nil:
 			rate, needs = "needs sync", true
 		}
