@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// round is one line of the scenario gaps: what the program measured around its calls.
+// round is one line of the scenario gaps: bounds that the program measured around its calls.
 type round struct {
 	bytes                            uint64
 	pinned, same                     int
@@ -25,7 +25,7 @@ type round struct {
 }
 
 // TestPairsEqualTheProgramsOwnTimes: each gap and each end of a copy lies within the bounds that the program measured,
-// although its thread changes the CPU in each round. Pageable and pinned memory are told apart.
+// although its thread changes the CPU in each round. Each copy has the class of its memory.
 func TestPairsEqualTheProgramsOwnTimes(t *testing.T) {
 	producertest.RequireBPF(t)
 	js := newBus(t)
@@ -103,7 +103,8 @@ func checkCopies(t *testing.T, messages [][]byte, rounds []round) {
 			case op == schema.OpCopiedBehind != behind:
 				t.Errorf("round %d: op %s, want kernels before it: %v", at, op, behind)
 			case e.Duration < r.copyLow || e.Duration > r.copyUp:
-				t.Errorf("round %d: a copy of %d ns, the program measured %d to %d", at, e.Duration, r.copyLow, r.copyUp)
+				t.Errorf("round %d: a copy of %d ns, the program measured %d to %d", at, e.Duration, r.copyLow,
+					r.copyUp)
 			default:
 				ended++
 			}

@@ -54,7 +54,8 @@ func TestPairsBecomeEvents(t *testing.T) {
 		return record(&bpf.SyncRecord{Head: of(bpf.RecordSync, symbol, at), Duration: d, CUDAStream: q, Result: result})
 	}
 	records := [][]byte{
-		record(&bpf.MemoryRecord{Head: of(bpf.RecordMemory, "cuMemHostAlloc", 10), Ptr: 0x1000, Bytes: 0x1000, Device: -1}),
+		record(&bpf.MemoryRecord{Head: of(bpf.RecordMemory, "cuMemHostAlloc", 10), Ptr: 0x1000, Bytes: 0x1000,
+			Device: -1}),
 		copied("cuMemcpyHtoDAsync_v2", 100, 0x900, 4096),
 		wait("cuStreamSynchronize", 105, 20, 0),
 		launch("cuLaunchKernel", 130, 1), // recorded into a graph

@@ -57,8 +57,8 @@ var (
 	endedBytes = process.Family("gputap_cuda_memcpy_ended_bytes_total",
 		"Bytes of asynchronous copies whose end a wait showed, without those behind kernels.", "kind")
 	endedSeconds = process.Family("gputap_cuda_memcpy_ended_seconds_total",
-		"Time from their submission until the end of that wait. Bytes divided by it are a lower bound of the throughput.",
-		"kind")
+		"Time from their submission until the end of that wait. "+
+			"Bytes divided by it are a lower bound of the throughput.", "kind")
 	waitSeconds = process.Family("gputap_cuda_sync_seconds_total",
 		"Host time in successful calls that wait for the GPU, summed over threads.")
 	waitCalls = process.Family("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.")
@@ -77,7 +77,8 @@ func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
-	moves, waits, sizes, rates, ended := m.moves.Page(), m.waits.Page(), m.sizes.Page(), m.rates.Page(), m.ended.Page()
+	moves, waits, ended := m.moves.Page(), m.waits.Page(), m.ended.Page()
+	sizes, rates := m.sizes.Page(), m.rates.Page()
 	m.mu.Unlock()
 	send := func(d *prometheus.Desc, v float64, labels []string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)

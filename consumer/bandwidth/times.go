@@ -223,7 +223,8 @@ var (
 	copySizes = prometheus.NewDesc("gputap_cuda_memcpy_size_bytes",
 		"Bytes of a successful copy. Mode sync: copied; mode async: submitted.", []string{"comm", "kind", "mode"}, nil)
 	callSeconds = prometheus.NewDesc("gputap_cuda_memcpy_call_seconds",
-		"Host time in a successful call that copies. Mode async: its submission.", []string{"comm", "kind", "mode"}, nil)
+		"Host time in a successful call that copies. Mode async: its submission.", []string{"comm", "kind", "mode"},
+		nil)
 	throughput = prometheus.NewDesc("gputap_cuda_memcpy_throughput_bytes_per_second",
 		"Throughput of a successful synchronous copy of at least 64 KiB.", []string{"hostname", "gpu", "UUID", "kind"},
 		nil)

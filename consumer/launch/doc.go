@@ -1,5 +1,5 @@
-// Package launch answers what runs: it counts the CUDA kernels, launch shapes and graphs that each process launches, and
-// how long its threads take to launch again after a wait. It folds launch batches and sync batches.
+// Package launch answers what runs: it counts the CUDA kernels, launch shapes and graphs that each process launches,
+// and how long its threads take to launch again after a wait. It folds launch batches and sync batches.
 //
 // # Launches
 //
@@ -14,8 +14,8 @@
 //
 // # Rates
 //
-// A kernel, shape and graph has its launches of the last complete minute of its host's event time. Minutes are counted
-// from the boot. A minute is complete when a later event or heartbeat of the host came. The life of a process begins
+// Each kernel, shape and graph has its launches of the last complete minute of event time. Minutes are counted from the
+// boot of the host. A minute is complete when a later event or heartbeat of the host came. The life of a process begins
 // with its start, or with its first batch if it is late, and ends with its last event.
 //
 // The gaps come from the producer (schema.OpResume) with the features launch and sync. Their distribution has

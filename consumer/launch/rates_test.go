@@ -40,7 +40,8 @@ func send(t testing.TB, h *Histogram, boot string, late bool, events ...launched
 				Func: b.Func(schema.Func{Handle: e.graph})}
 			if !graphs[e.graph] {
 				b.Graph(schema.Graph{Func: s.Func, Partial: e.graph%2 == 0, Nodes: []schema.Node{
-					{Func: b.Func(schema.Func{Name: "a"}), Count: 2}, {Func: b.Func(schema.Func{Name: "node"}), Count: 1},
+					{Func: b.Func(schema.Func{Name: "a"}), Count: 2},
+					{Func: b.Func(schema.Func{Name: "node"}), Count: 1},
 				}})
 			}
 			graphs[e.graph] = true

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/consumer/process"
 )
 
-// Process is the launches of one process. LastMinute is launches within the last complete minute of its host's event
-// time, counted from the boot. HasMinute is false if there is none in the life of the process.
+// Process is the launches of one process. LastMinute counts the launches of the last complete minute of event time;
+// minutes are counted from the boot. HasMinute is false if the process is younger than that minute.
 type Process struct {
 	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK

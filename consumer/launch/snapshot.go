@@ -13,7 +13,8 @@ import (
 // Snapshot passes the state to yield, one section per host. Counts by kernel name are in the section of no host. The
 // goroutine that calls Apply calls Snapshot.
 func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
-	return h.form().Save(&h.out, slices.Concat(h.processes.Hosts(), h.workloads.Hosts(), slices.Collect(maps.Keys(h.clocks))), yield)
+	hosts := slices.Concat(h.processes.Hosts(), h.workloads.Hosts(), slices.Collect(maps.Keys(h.clocks)))
+	return h.form().Save(&h.out, hosts, yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
@@ -73,7 +74,7 @@ func (s *state) code(c *snapshot.Codec, names names) {
 			*p = &executable{}
 		}
 		x := *p
-		x.tally.code(c)
+		x.code(c)
 		snapshot.Uint(c, &x.kernels)
 		c.Bool(&x.partial)
 	})
@@ -91,7 +92,7 @@ func (k *kernel) code(c *snapshot.Codec) {
 			snapshot.Uint(c, &s.grid[i], &s.block[i])
 		}
 		snapshot.Uint(c, &s.sharedBytes)
-		s.tally.code(c)
+		s.code(c)
 	})
 	if len(k.shapes) > maxShapes {
 		c.Fail("more than %d shapes", maxShapes)

@@ -48,7 +48,7 @@ func (t *tally) code(c *snapshot.Codec) {
 // clock is the event time of one host.
 type clock struct {
 	boot string
-	now  schema.KTime // the latest that is known
+	now  schema.KTime // the latest time of an event or heartbeat
 }
 
 // advance notes that a host has reached a time of a boot.

@@ -10,9 +10,9 @@
 // the same thread. If the thread waits again before, only the last wait counts.
 //
 // Copies. A copy ends with the first successful wait for its CUDA stream or CUDA context that was entered after the
-// copy returned. It is never reported when, before that wait, a kernel was launched in its CUDA stream, or a copy of
-// another direction or host memory was submitted there, or a synchronous copy between host and GPU waited there. The
-// default CUDA streams of an unknown context are not followed.
+// copy returned. The end is not reported if one of these came between them in the CUDA stream: a launch of a kernel, a
+// copy of another direction or host memory, or a synchronous copy between host and GPU. The default CUDA streams of an
+// unknown context are not followed.
 //
 // Loss. When records were lost, or more notes came than the bounds allow, pairs that may be wrong are left out. Unknown
 // counts the waits whose gap was left out.

@@ -38,7 +38,7 @@ type Stream struct {
 	notes   []streamNote
 	pending []Copy // that no wait ended yet, in order of entry
 	behind  bool   // kernels were launched before the pending copies
-	spoiled bool   // no copy can be told before the next wait
+	spoiled bool   // no copy is added before the next wait
 	waited  uint64 // entry of the last wait
 	ran     uint64 // entry of the latest launch, or time of the last doubt
 	lostAt  uint64 // see Pairs.lostAt
@@ -153,7 +153,7 @@ func (s *Stream) extendBlock(from, to uint64) bool {
 	return true
 }
 
-// doubt drops what is known up to a time: anything may have happened before.
+// doubt drops the pending copies, and assumes a launch at a time: records up to it are missing.
 func (s *Stream) doubt(at uint64) {
 	s.pending, s.spoiled, s.ran = nil, true, max(s.ran, at)
 }

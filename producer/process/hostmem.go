@@ -16,7 +16,7 @@ type hostMem struct {
 	forgotten uint64         // time up to which ended ranges were forgotten early
 	users     map[uint64]int // of primary contexts, by handle
 	managed   int            // ranges of managed memory that exist
-	gap       bool           // ranges are missing: no memory is known to be pageable
+	gap       bool           // ranges are missing: other memory may be pageable or not
 }
 
 type hostRange struct {

@@ -79,7 +79,7 @@ func TestHostMem(t *testing.T) {
 	}
 }
 
-// Without all allocations no memory is known to be pageable.
+// If allocations are missing, memory of no known range is unknown, not pageable.
 func TestHostMemIsUnknownWithGaps(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

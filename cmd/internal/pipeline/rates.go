@@ -94,7 +94,10 @@ func featuresOf(kinds []string) features {
 // launchRates adds the rates of one process. Kernels with the same name, for example in two modules, are separate.
 func (p *Process) launchRates(q *launch.Process, f features) {
 	rate := func(n, minute, of uint64) Rate {
-		r := Rate{Launches: n, PerSecond: perSecond(float64(n), q.Life.Seconds()), Share: float64(n) / float64(max(of, 1))}
+		r := Rate{Launches: n, Share: float64(n) / float64(max(of, 1))}
+		if q.Life > 0 {
+			r.PerSecond = float64(n) / q.Life.Seconds()
+		}
 		if q.HasMinute {
 			r.LastMinute = new(float64(minute) / time.Minute.Seconds())
 		}
@@ -133,13 +136,6 @@ func (p *Process) launchRates(q *launch.Process, f features) {
 	}
 }
 
-func perSecond(n, seconds float64) float64 {
-	if seconds <= 0 {
-		return 0
-	}
-	return n / seconds
-}
-
 // copyGroups adds the groups of copies of one process.
 func (p *Process) copyGroups(q *bandwidth.Process, f features) {
 	for i := range q.Groups {
@@ -158,7 +154,8 @@ func (p *Process) copyGroups(q *bandwidth.Process, f features) {
 
 func copyUse(u bandwidth.Use) CopyUse { return CopyUse{u.Calls, u.Bytes, float64(u.NS) / 1e9} }
 
-// throughputOf returns the throughput of the synchronous copies, else of those that ended, else of those behind kernels.
+// throughputOf returns the throughput of the synchronous copies, else of those that ended, else of those behind
+// kernels.
 func throughputOf(g *bandwidth.Group) *CopyRate {
 	for i, u := range []bandwidth.Use{g.Sync, g.Ended, g.Behind} {
 		if u.NS > 0 && u.Bytes > 0 {
@@ -210,7 +207,8 @@ func writeGaps(out io.Writer, p *Process) {
 		fmt.Fprintln(out, "  from a wait to the next launch: needs --features launch,sync")
 	}
 	for _, g := range p.Gaps[:min(maxGaps, len(p.Gaps))] {
-		fmt.Fprintf(out, "  from a wait to the next launch in CUDA stream %s: %s, half up to %s, 99 %% up to %s, max %s\n",
+		fmt.Fprintf(out, "  from a wait to the next launch in CUDA stream %s: %s, "+
+			"half up to %s, 99 %% up to %s, max %s\n",
 			g.CUDAStream, app.Plural(g.Count, "gap", "gaps"), short(g.P50), short(g.P99), short(g.Max))
 	}
 }
@@ -225,7 +223,8 @@ func writeGroups(out io.Writer, p *Process) {
 	if len(p.CopyGroups) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "    %-12s %-7s %-8s %-8s %9s %11s %15s\n", "GPU", "copies", "size", "host", "calls", "bytes", "throughput")
+	fmt.Fprintf(out, "    %-12s %-7s %-8s %-8s %9s %11s %15s\n", "GPU", "copies", "size", "host", "calls", "bytes",
+		"throughput")
 	needs := false
 	for _, g := range p.CopyGroups[:min(maxGroups, len(p.CopyGroups))] {
 		rate := "submitted only"
@@ -237,8 +236,8 @@ func writeGroups(out io.Writer, p *Process) {
 		case g.Ended == nil:
 			rate, needs = "needs sync", true
 		}
-		fmt.Fprintf(out, "    %-12.12s %-7s %-8s %-8s %9d %11s %15s\n", g.GPU, g.Direction, g.Size, g.HostMemory, g.Calls,
-			app.Bytes(g.Bytes), rate)
+		fmt.Fprintf(out, "    %-12.12s %-7s %-8s %-8s %9d %11s %15s\n", g.GPU, g.Direction, g.Size, g.HostMemory,
+			g.Calls, app.Bytes(g.Bytes), rate)
 	}
 	if more := len(p.CopyGroups) - maxGroups; more > 0 {
 		fmt.Fprintf(out, "    … and %d more rows (-o json shows all)\n", more)
