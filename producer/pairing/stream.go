@@ -110,10 +110,17 @@ func (p *Pairs) Stream(of *Process, at Place) *Stream {
 }
 
 func (of *Process) find(key streamKey) *Stream {
-	if of.last == nil || of.last.key != key {
-		of.last = of.streams[key]
+	switch {
+	case of.last != nil && of.last.key == key:
+		return of.last
+	case len(of.streams) == 0:
+		return nil
 	}
-	return of.last
+	if s := of.streams[key]; s != nil {
+		of.last = s
+		return s
+	}
+	return nil
 }
 
 // add returns a new CUDA stream, in place of idle ones if there are too many; nil if there is no room.
