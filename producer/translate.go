@@ -317,6 +317,7 @@ func elapsed(ms float32) uint64 {
 // then on.
 func (t *translator) end(e *bpf.ThreadRecord) {
 	leader := t.known.LearnEnd(e)
+	clear(t.launches[:]) // they refer to threads
 	o := t.batches.open[schema.KindMemory]
 	o.AddMemory(&schema.Memory{
 		Time: schema.KTime(e.Time), Thread: threadIndex(o, leader), Call: t.ref(schema.KindMemory, &e.Head),
