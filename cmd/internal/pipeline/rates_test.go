@@ -79,7 +79,7 @@ func TestThroughputOfCopies(t *testing.T) {
 	}
 }
 
-// A report says what it lacks.
+// A report names the features that it lacks.
 func TestGapsNeedSync(t *testing.T) {
 	t.Parallel()
 	for _, features := range [][]string{paired, {"launch"}} {
