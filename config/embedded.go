@@ -32,14 +32,15 @@ const (
 	minStore             = Bytes(64 << 20)
 )
 
-// DefaultRunCommand returns the configuration of gputap run without any file, variable or flag.
+// DefaultRunCommand returns the configuration of gputap run without any file, variable or flag. It also watches waits:
+// the rates of asynchronous copies and the gaps between launches need them.
 func DefaultRunCommand() RunCommand {
-	c := RunCommand{
-		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: DefaultProducer(),
-		Metrics: Metrics{Addr: producerMetrics}, Leak: Verdicts{Window: 10 * time.Second},
+	p := DefaultProducer()
+	p.Features, p.Heartbeat = append(p.Features, "sync"), runHeartbeat
+	return RunCommand{
+		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: p, Metrics: Metrics{Addr: producerMetrics},
+		Leak: Verdicts{Window: 10 * time.Second},
 	}
-	c.Producer.Heartbeat = runHeartbeat
-	return c
 }
 
 // runHeartbeat is shorter than the interval of a fleet: windows under gputap run last seconds and close at heartbeats.

@@ -294,3 +294,11 @@ func TestEveryKeyIsDocumentedAndAFlag(t *testing.T) {
 		}
 	}
 }
+
+// gputap run watches waits without being asked: rates of copies and gaps between launches need them.
+func TestRunWatchesWaits(t *testing.T) {
+	run, producer := DefaultRunCommand().Producer.Features, DefaultProducer().Features
+	if !slices.Contains(run, "sync") || slices.Contains(producer, "sync") || !slices.Contains(run, "memory") {
+		t.Errorf("features of run %v, of the producer %v", run, producer)
+	}
+}

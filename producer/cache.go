@@ -29,6 +29,7 @@ type cachedLaunch struct {
 	version    uint64
 	generation uint64
 	event      schema.Launch
+	paired     paired
 }
 
 func (c *cachedLaunch) matches(l *bpf.LaunchRecord) bool {
@@ -61,7 +62,8 @@ func (t *translator) addCachedMemory(m *bpf.MemoryRecord) bool {
 
 // cacheMemory stores a translation, if it holds for later records. generation is that of the batch with the event.
 func (t *translator) cacheMemory(m *process.MemoryCall, generation uint64, e *schema.Memory) {
-	if !process.Plain(m.MemoryRecord, schema.Calls[m.Call].Op) ||
+	op := schema.Calls[m.Call].Op
+	if !process.Plain(m.MemoryRecord, op) || op == schema.OpFree && m.Thread.Process.HasManaged() ||
 		!m.Thread.Process.DevicesSettled(schema.KTime(m.Time), m.CUDAStream) || !t.known.Current(m.Thread) {
 		return
 	}
@@ -75,19 +77,24 @@ func (t *translator) addCachedLaunch(l *bpf.LaunchRecord) bool {
 		return false
 	}
 	c.event.Time = schema.KTime(l.Time)
+	if c.paired.thread != nil {
+		t.pairs.Launch(c.paired.thread, c.paired.stream, l)
+	}
 	o.AddLaunch(&c.event)
 	t.added(schema.KindLaunch, schema.OpLaunch)
 	return true
 }
 
 // cacheLaunch stores a translation, if it holds for later records.
-func (t *translator) cacheLaunch(l *bpf.LaunchRecord, thread *process.Thread, generation uint64, e *schema.Launch) {
+func (t *translator) cacheLaunch(
+	l *bpf.LaunchRecord, thread *process.Thread, generation uint64, e *schema.Launch, noted paired,
+) {
 	p, at := thread.Process, schema.KTime(l.Time)
 	if schema.Calls[l.Call].Op != schema.OpLaunch || l.Capture != 0 || !p.FunctionSettled(l.Func, at) ||
 		!p.DevicesSettled(at, l.CUDAStream) || !t.known.Current(thread) {
 		return
 	}
-	*t.launchSlot(l) = cachedLaunch{*l, t.known.Version(), generation, *e}
+	*t.launchSlot(l) = cachedLaunch{*l, t.known.Version(), generation, *e, noted}
 }
 
 // cachedTensor is the translation of a block of PyTorch's allocator. A later block reuses it if it is by the same

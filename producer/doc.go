@@ -4,8 +4,13 @@
 // record and turns both into an event; batch.go adds the event to the open batch of its kind; publish.go publishes the
 // batch, through the spool. No step calls back.
 //
+// Derived figures belong to consumers, with two exceptions: the producer pairs launches, copies and waits (package
+// pairing), and says which copies use pinned host memory. Batches of different kinds have no order between each other,
+// so no consumer can tell. The events of pairs join the batches of copies and waits at the end of a round of reading.
+//
 // The packages below it do the rest: attach keeps probes on every driver library, which library finds and reads;
-// process knows the traced processes; filter chooses them; preflight checks what this Linux allows; procfs reads /proc.
+// process knows the traced processes; pairing finds gaps and ends of copies; filter chooses processes; preflight checks
+// what this Linux allows; procfs reads /proc.
 //
 // Order. Memory events are published in the order in which the calls returned, on one ring for the whole host. Launches
 // and copies are in order per CPU only; their times order them. Batches of one kind are published in order of seq, one

@@ -23,7 +23,7 @@ func fleetBus(t *testing.T) (as func(user, inbox string) jetstream.JetStream) {
 	t.Helper()
 	dir, keys := t.TempDir(), map[string]nkeys.KeyPair{}
 	for _, user := range []string{"ADMIN", "LEAK", "ANOMALY", "LAUNCH", "BANDWIDTH", "RECORDER",
-		"READER_CLUSTER", "READER_KIND", "GPU_1", "GPU_2"} {
+		"READER_CLUSTER", "READER_KIND", "VIEWER", "GPU_1", "GPU_2"} {
 		var err error
 		if keys[user], err = nkeys.CreateUser(); err != nil {
 			t.Fatal(err)

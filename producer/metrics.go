@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
@@ -15,6 +16,7 @@ type metrics struct {
 	events      [schema.NumOps]atomic.Uint64
 	malformed   atomic.Uint64 // records that no program of this build writes
 	discarded   atomic.Uint64 // processes whose handles were discarded
+	unpaired    atomic.Uint64 // waits whose gap to the next launch is not known
 	batches     [schema.NumKinds]atomic.Uint64
 	batchErrors atomic.Uint64
 	bytes       atomic.Uint64
@@ -55,6 +57,29 @@ func (m *metrics) acked(batch *outbox.Batch, took time.Duration) {
 	if batch.Events > 0 && !batch.Earlier { // else its clock may be of another boot
 		m.eventAge.Observe(float64(bootTime()-batch.Last) / 1e9)
 	}
+}
+
+// lostRecords returns the number of records that Linux could not write.
+func (p *Producer) lostRecords() (n uint64) {
+	lost := p.lost()
+	for _, cause := range lost[:bpf.LostCauses] {
+		n += cause
+	}
+	return n
+}
+
+// lost collects the loss counters of Linux and of the spool.
+func (p *Producer) lost() (all [schema.NumLosses]uint64) {
+	counted, err := p.tap.Lost()
+	if err != nil {
+		p.log.Error("cannot read the loss counters", "err", err)
+	}
+	copy(all[:], counted[:])
+	all[schema.LossSpool] = p.spool.level().droppedEvents
+	for cause, n := range all {
+		p.metrics.lost[cause].Store(n)
+	}
+	return all
 }
 
 // Describe sends nothing: the collector is unchecked, since labels depend on what happened.
@@ -98,6 +123,9 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	send.gauge("traced_processes", "Running processes that made calls.", float64(m.processes.Load()))
 	send.counter("forgotten_processes_total",
 		"Processes whose names and graphs were discarded because programs made too many handles.", m.discarded.Load())
+	send.counter("unknown_gaps_total",
+		"Waits whose time until the thread's next launch is not known, because records were lost or out of order.",
+		m.unpaired.Load())
 	send.counter("malformed_records_total", "Ring records that no program of this build writes.", m.malformed.Load())
 	p.probes.Collect(out)
 	m.batchEvents.Collect(out)

@@ -108,7 +108,7 @@ func New(
 		events: cfg.BatchEvents, bytes: int(cfg.BatchBytes), maxBytes: int(cfg.BatchMaxBytes), age: cfg.BatchAge,
 	}
 	p.batches = newBatcher(limits, header, p.spool, p.lost)
-	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics)
+	p.translator = newTranslator(p.known, p.batches, wanted, p.metrics, p.lostRecords)
 	p.translator.through = schema.KTime(header.Run) // no probe was attached before
 	p.reader = &reader{translator: p.translator, metrics: p.metrics}
 	if err = p.reader.open(p.tap); err == nil {
@@ -338,20 +338,6 @@ func (p *Producer) checkVanished() {
 func (p *Producer) heartbeat() {
 	p.noteLibraries()
 	p.batches.heartbeat(p.libraries, p.known, p.linux, p.version, p.translator.through)
-}
-
-// lost collects the loss counters of Linux and of the spool.
-func (p *Producer) lost() (all [schema.NumLosses]uint64) {
-	counted, err := p.tap.Lost()
-	if err != nil {
-		p.log.Error("cannot read the loss counters", "err", err)
-	}
-	copy(all[:], counted[:])
-	all[schema.LossSpool] = p.spool.level().droppedEvents
-	for cause, n := range all {
-		p.metrics.lost[cause].Store(n)
-	}
-	return all
 }
 
 // Close releases a Producer whose Run is not called; Run releases it itself.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/producer/attach"
+	"github.com/gputap/gputap/producer/pairing"
 	"github.com/gputap/gputap/producer/process"
 	"github.com/gputap/gputap/schema"
 )
@@ -21,16 +22,25 @@ type translator struct {
 	through schema.KTime          // every record of a call that returned before it was translated
 	counted [schema.NumOps]uint64 // events of this round
 	calls   []process.Index       // in the dictionaries of the open batches, by call
+	pairs   *pairing.Pairs        // nil if the kinds that it needs are not wanted
+	lost    func() uint64         // records that Linux could not write, so far
 
 	launches [256]cachedLaunch
 	memories [16]cachedMemory
 	tensors  [16]cachedTensor
 }
 
-func newTranslator(known *process.Table, batches *batcher, wanted attach.Features, m *metrics) *translator {
-	t := &translator{known: known, batches: batches, metrics: m, calls: make([]process.Index, len(schema.Calls))}
+func newTranslator(
+	known *process.Table, batches *batcher, wanted attach.Features, m *metrics, lost func() uint64,
+) *translator {
+	t := &translator{
+		known: known, batches: batches, metrics: m, calls: make([]process.Index, len(schema.Calls)), lost: lost,
+	}
 	for kind := range t.wanted {
 		t.wanted[kind] = wanted.Wants(schema.Kind(kind))
+	}
+	if t.wanted[schema.KindLaunch] && t.wanted[schema.KindSync] {
+		t.pairs = pairing.New(t.wanted[schema.KindCopy])
 	}
 	return t
 }
@@ -45,9 +55,10 @@ func (t *translator) begin(now schema.KTime) {
 // between the two, or halt a container that used up its CPU time.
 const submitTime = schema.KTime(250 * time.Millisecond)
 
-// finish ends a round, which read every record that was in a ring when it began. It adds the counted events to the
-// metrics.
+// finish ends a round, which read every record that was in a ring when it began. It adds the events of the pairs that
+// the round completed, and the counted events to the metrics.
 func (t *translator) finish() {
+	t.addPairs()
 	t.through = max(t.through, t.now-min(t.now, submitTime))
 	for op, n := range t.counted {
 		if n > 0 {
@@ -231,7 +242,8 @@ func (t *translator) launch(l *bpf.LaunchRecord, thread *process.Thread) {
 		}),
 		CUDAStream: streamIndex(o, thread, l.CUDAStream),
 	}
-	t.cacheLaunch(l, thread, o.generation, &e)
+	paired := t.pairLaunch(l, thread)
+	t.cacheLaunch(l, thread, o.generation, &e, paired)
 	o.AddLaunch(&e)
 	t.added(schema.KindLaunch, call.Op)
 }
@@ -277,49 +289,10 @@ func (t *translator) executableIndex(o *openBatch, p *process.Process, handle ui
 	return c.Index
 }
 
-func (t *translator) copy(c *bpf.CopyRecord) {
-	if !t.wanted[schema.KindCopy] {
-		return
-	}
-	o, call, at := t.batches.open[schema.KindCopy], &schema.Calls[c.Call], schema.KTime(c.Time)
-	thread := t.known.Thread(&c.Head)
-	bytes := c.Bytes
-	if call.Unit != 0 {
-		bytes *= uint64(call.Unit)
-	}
-	ref := t.ref(schema.KindCopy, &c.Head)
-	if c.SrcType|c.DstType != 0 && c.Capture == 0 && call.Direction == schema.DirDefault {
-		known := call.Ref()
-		known.Direction = direction(c.SrcType, c.DstType)
-		ref = o.Call(known)
-	}
-	o.AddCopy(&schema.Copy{
-		Time: at, Duration: c.Duration, Thread: threadIndex(o, thread), Call: ref,
-		GPU:    t.contextGPU(o, thread, thread.Process.ContextOf(&c.Head, c.CUDAStream), at),
-		Result: c.Result, Bytes: bytes, Dst: c.Dst, Src: c.Src, CUDAStream: streamIndex(o, thread, c.CUDAStream),
-	})
-	t.added(schema.KindCopy, call.Op)
-}
-
-// direction returns that of a copy between two CUmemorytypes.
-func direction(src, dst uint16) schema.Direction {
-	const host, device, array, unified = 1, 2, 3, 4
-	onGPU := func(t uint16) bool { return t == device || t == array }
-	switch {
-	case src == host && onGPU(dst):
-		return schema.HtoD
-	case onGPU(src) && dst == host:
-		return schema.DtoH
-	case onGPU(src) && onGPU(dst):
-		return schema.DtoD
-	case src == host && dst == host:
-		return schema.HtoH
-	}
-	return schema.DirDefault
-}
-
 func (t *translator) sync(s *bpf.SyncRecord) {
-	t.addSync(&s.Head, t.known.Thread(&s.Head), &schema.Sync{
+	thread := t.known.Thread(&s.Head)
+	t.pairWait(s, thread)
+	t.addSync(&s.Head, thread, &schema.Sync{
 		Duration: s.Duration, Result: s.Result, CUDAEvent: s.Handle, Until: s.Until, Elapsed: elapsed(s.Elapsed),
 	}, s.CUDAStream)
 }
@@ -357,6 +330,7 @@ func elapsed(ms float32) uint64 {
 // then on.
 func (t *translator) end(e *bpf.ThreadRecord) {
 	leader := t.known.LearnEnd(e)
+	clear(t.launches[:]) // they refer to threads
 	o := t.batches.open[schema.KindMemory]
 	o.AddMemory(&schema.Memory{
 		Time: schema.KTime(e.Time), Thread: threadIndex(o, leader), Call: t.ref(schema.KindMemory, &e.Head),

@@ -36,7 +36,7 @@ func newTestTranslator() *translator {
 	wanted := attach.NewFeatures([]schema.Kind{
 		schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindSync, schema.KindTensor,
 	}, false)
-	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics())
+	return newTranslator(process.NewTable(noLibraries{}), batches, wanted, newMetrics(), func() uint64 { return 0 })
 }
 
 const reportSymbol = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"

@@ -52,7 +52,7 @@ const (
 	OpCopyAsync         // a copy was submitted
 	OpSet               // memory was set
 	OpSetAsync          // a set was submitted
-	OpCopied            // a wait showed that a copy of op copy_async ended; no kernel was queued before it
+	OpCopied            // a wait showed the end of a copy_async; Duration is its share of the time until then
 	OpCopiedBehind      // the same, but kernels were queued in its CUDA stream before it
 	OpSync              // the thread waited for the GPU
 	OpQuery             // the thread asked whether the GPU is done; result 600: not yet

@@ -219,7 +219,7 @@ func (b *Batch) Launch(i int) Launch {
 // Copy is one event of a copy batch: a copy or a set, or the end of an asynchronous copy (OpCopied).
 type Copy struct {
 	Time       KTime  // at entry
-	Duration   uint64 // ns in the call: the copy itself when it is synchronous, else its submission; OpCopied: its share
+	Duration   uint64 // ns in the call: the copy itself when it is synchronous, else its submission; see OpCopied
 	Thread     uint32 // index into Batch.Threads
 	Call       uint32 // index into Batch.Calls
 	GPU        uint32 // 0: unknown, else 1 + index into Batch.GPUs

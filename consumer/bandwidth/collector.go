@@ -28,8 +28,10 @@ func (s series) Compare(to series) int {
 	return cmp.Or(s.Workload.Compare(to.Workload), cmp.Compare(s.row, to.row), sync)
 }
 
-func (s series) mode() string {
-	if s.async {
+func (s series) mode() string { return modeOf(s.async) }
+
+func modeOf(async bool) string {
+	if async {
 		return "async"
 	}
 	return "sync"
@@ -52,6 +54,11 @@ var (
 	busySeconds = process.Family("gputap_cuda_memcpy_busy_seconds_total",
 		"Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.",
 		"kind")
+	endedBytes = process.Family("gputap_cuda_memcpy_ended_bytes_total",
+		"Bytes of asynchronous copies whose end a wait showed, without those behind kernels.", "kind")
+	endedSeconds = process.Family("gputap_cuda_memcpy_ended_seconds_total",
+		"Time from their submission until the end of that wait. "+
+			"Bytes divided by it are a lower bound of the throughput.", "kind")
 	waitSeconds = process.Family("gputap_cuda_sync_seconds_total",
 		"Host time in successful calls that wait for the GPU, summed over threads.")
 	waitCalls = process.Family("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.")
@@ -60,7 +67,8 @@ var (
 // Describe implements prometheus.Collector.
 func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls,
+		copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls, copySizes, callSeconds,
+		throughput, endedBytes, endedSeconds,
 	} {
 		to <- d
 	}
@@ -69,7 +77,8 @@ func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
-	moves, waits := m.moves.Page(), m.waits.Page()
+	moves, waits, ended := m.moves.Page(), m.waits.Page(), m.ended.Page()
+	sizes, rates := m.sizes.Page(), m.rates.Page()
 	m.mu.Unlock()
 	send := func(d *prometheus.Desc, v float64, labels []string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
@@ -86,6 +95,17 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 		}
 		send(copiedBytes, float64(s.bytes), k.Labels(kind, k.mode()))
 		send(copyCalls, float64(s.calls), k.Labels(kind, k.mode()))
+	}
+	for k, s := range ended {
+		send(endedBytes, float64(s.bytes), k.Labels(kindWords[k.row]))
+		send(endedSeconds, float64(s.busy)/1e9, k.Labels(kindWords[k.row]))
+	}
+	for k, s := range sizes {
+		to <- s.bytes.Metric(copySizes, 1, bytePowers, k.comm, kindWords[k.row], modeOf(k.async))
+		to <- s.seconds.Metric(callSeconds, 1e9, secondPowers, k.comm, kindWords[k.row], modeOf(k.async))
+	}
+	for k, r := range rates {
+		to <- r.Metric(throughput, 1, speedPowers, k.Host, k.gpu, k.uuid, kindWords[k.row])
 	}
 	for k, w := range waits {
 		send(waitSeconds, float64(w.NS)/1e9, k.Labels())

@@ -241,7 +241,9 @@ gputap_cuda_memset_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",
 # TYPE gputap_cuda_memset_calls_total counter
 gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 1
 `
-	if err := testutil.CollectAndCompare(m, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(m, strings.NewReader(want), "gputap_cuda_memcpy_busy_seconds_total",
+		"gputap_cuda_memcpy_bytes_total", "gputap_cuda_memcpy_calls_total", "gputap_cuda_memset_bytes_total",
+		"gputap_cuda_memset_calls_total"); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {

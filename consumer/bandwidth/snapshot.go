@@ -10,7 +10,7 @@ import (
 
 // Snapshot passes the state to yield, one section per host. The goroutine that calls Apply calls Snapshot.
 func (m *Meter) Snapshot(yield func(snapshot.Section) error) error {
-	hosts := slices.Concat(m.processes.Hosts(), m.moves.Hosts(), m.waits.Hosts())
+	hosts := slices.Concat(m.processes.Hosts(), m.moves.Hosts(), m.ended.Hosts(), m.waits.Hosts(), m.rates.Hosts())
 	return m.form().Save(&m.out, hosts, yield)
 }
 
@@ -24,13 +24,31 @@ func (m *Meter) form() snapshot.Form {
 func (m *Meter) codeShard(c *snapshot.Codec) {
 	m.processes.CodeShard(c)
 	m.moves.CodeOthers(c, 5, func(k *series) { k.codeRow(c) })
+	m.ended.CodeOthers(c, 5, func(k *series) { k.codeRow(c) })
 	m.waits.CodeOthers(c, 2, func(*process.Workload) {})
+	size := func(k *sizeKey) {
+		process.CodeLabels(c, &k.comm)
+		codeRow(c, &k.row)
+		c.Bool(&k.async)
+	}
+	m.sizes.CodeOthers(c, 13, size)
+	m.sizes.CodeHost(c, snapshot.HostID{}, 13, size)
+	m.rates.CodeOthers(c, 6, func(k *rateKey) { codeRow(c, &k.row) })
 }
 
 func (m *Meter) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 	m.moves.CodeHost(c, id, 9, func(k *series) {
 		k.Code(c, id)
 		k.codeRow(c)
+	})
+	m.ended.CodeHost(c, id, 9, func(k *series) {
+		k.Code(c, id)
+		k.codeRow(c)
+	})
+	m.rates.CodeHost(c, id, 8, func(k *rateKey) {
+		k.HostID = id
+		process.CodeLabels(c, &k.gpu, &k.uuid)
+		codeRow(c, &k.row)
 	})
 	m.waits.CodeHost(c, id, 6, func(w *process.Workload) { w.Code(c, id) })
 	m.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c) })
@@ -63,19 +81,24 @@ func (s *sum) Code(c *snapshot.Codec) { snapshot.Uint(c, &s.calls, &s.bytes, &s.
 // Code passes over the counts.
 func (w *Waits) Code(c *snapshot.Codec) { snapshot.Uint(c, &w.Calls, &w.NS) }
 
-// code passes over the rows in use.
+// code passes over the rows.
 func (s *state) code(c *snapshot.Codec) {
 	s.waits.Code(c)
 	snapshot.Uint(c, &s.recorded)
-	var used []schema.Direction
-	for row := range numRows {
-		if s.sync[row] != (sum{}) || s.async[row] != (sum{}) {
-			used = append(used, row)
+	snapshot.Map(c, &s.rows, 16, rowKey.compare, func(k *rowKey, r **row) {
+		c.String(&k.gpu)
+		codeRow(c, &k.row)
+		snapshot.Uint(c, &k.class)
+		process.CodeWord(c, &k.hostMem, schema.ParseHostMem)
+		if k.class >= NumSizeClasses {
+			c.Fail("size class %d", k.class)
 		}
-	}
-	snapshot.List(c, &used, 7, func(row *schema.Direction) {
-		codeRow(c, row)
-		s.sync[*row].Code(c)
-		s.async[*row].Code(c)
+		if c.Reading() {
+			*r = &row{}
+		}
+		(*r).sync.Code(c)
+		(*r).async.Code(c)
+		(*r).ended.Code(c)
+		(*r).behind.Code(c)
 	})
 }

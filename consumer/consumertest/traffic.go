@@ -231,13 +231,17 @@ func (r *traffic) copies(h *Host) []byte {
 			c = &schema.Calls[r.rng.IntN(len(schema.Calls))]
 		}
 		ref := c.Ref()
-		if r.rng.IntN(10) == 0 {
+		switch n := r.rng.IntN(10); {
+		case n == 0:
 			ref.Op = schema.OpRecord
+		case n < 4 && ref.Op == schema.OpCopyAsync:
+			ref.Op = []schema.Op{schema.OpCopied, schema.OpCopiedBehind}[n%2]
 		}
 		b.AddCopy(&schema.Copy{
 			Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu, Call: b.Call(ref),
-			Bytes:  r.rng.Uint64N(1 << 20),
-			Result: r.rng.Uint32N(5) / 4, CUDAStream: b.CUDAStream(0),
+			Bytes:   r.rng.Uint64N(1 << (8 + r.rng.Uint64N(20))),
+			HostMem: schema.HostMem(r.rng.Uint32N(3)),
+			Result:  r.rng.Uint32N(5) / 4, CUDAStream: b.CUDAStream(0),
 		})
 	}
 	return r.encode(h, b)
@@ -248,9 +252,14 @@ func (r *traffic) syncs(h *Host) []byte {
 	for range 10 {
 		r.now += 100
 		thread, gpu := r.thread(h, b)
+		e := schema.Sync{Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu,
+			CUDAStream: b.CUDAStream(r.rng.Uint64N(20)), Result: r.rng.Uint32N(8) / 7}
 		ref := schema.CallRef{Symbol: "cuCtxSynchronize", Op: schema.OpSync}
-		b.AddSync(&schema.Sync{Time: r.now, Duration: r.rng.Uint64N(1000), Thread: thread, GPU: gpu,
-			Call: b.Call(ref), CUDAStream: b.CUDAStream(0), Result: r.rng.Uint32N(8) / 7})
+		if r.rng.IntN(3) == 0 {
+			ref, e.Result = schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpResume}, 0
+		}
+		e.Call = b.Call(ref)
+		b.AddSync(&e)
 	}
 	return r.encode(h, b)
 }

@@ -22,7 +22,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{kernelLaunches, graphLaunches, graphKernels, partialGraphs, launchesByName} {
+	for _, d := range []*prometheus.Desc{kernelLaunches, graphLaunches, graphKernels, partialGraphs, launchesByName,
+		gridBlocks, blockThreads} {
 		to <- d
 	}
 }
@@ -30,7 +31,7 @@ func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	h.mu.Lock()
-	workloads, byName := h.workloads.Page(), h.byName.counts.Page()
+	workloads, byName, sizes := h.workloads.Page(), h.byName.counts.Page(), h.sizes.Page()
 	h.mu.Unlock()
 	send := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
@@ -47,5 +48,11 @@ func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	}
 	for k, n := range byName {
 		send(launchesByName, uint64(n), k.comm, k.kernel)
+	}
+	for comm, s := range sizes {
+		if s.blocks.Count > 0 {
+			to <- s.blocks.Metric(gridBlocks, 1, blockPowers, string(comm))
+			to <- s.threads.Metric(blockThreads, 1, threadPowers, string(comm))
+		}
 	}
 }

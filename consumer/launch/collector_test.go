@@ -44,7 +44,9 @@ gputap_cuda_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",h
 gputap_cuda_kernel_launches_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example"} 14
 gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="1",hostname="gpu01.example"} 2
 `
-	if err := testutil.CollectAndCompare(h, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(h, strings.NewReader(want), "gputap_cuda_graph_kernel_launches_total",
+		"gputap_cuda_graph_launches_partial_total", "gputap_cuda_graph_launches_total",
+		"gputap_cuda_kernel_launches_by_name_total", "gputap_cuda_kernel_launches_total"); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.CollectAndLint(h); err != nil || len(problems) > 0 {

@@ -1,4 +1,5 @@
-// Package launch answers what runs: it counts the CUDA kernels, launch shapes and graphs that each process launches.
+// Package launch answers what runs: it counts the CUDA kernels, launch shapes and graphs that each process launches,
+// and how long its threads take to launch again after a wait. It folds launch batches and sync batches.
 //
 // # Launches
 //
@@ -11,10 +12,20 @@
 // as partial. Graph launches above 131,072 graph nodes in one batch also count as partial. Launches recorded into a
 // graph did not run and are counted separately, as are host functions.
 //
+// # Rates
+//
+// Each kernel, shape and graph has its launches of the last complete minute of event time. Minutes are counted from the
+// boot of the host. A minute is complete when a later event or heartbeat of the host came. The life of a process begins
+// with its start, or with its first batch if it is late, and ends with its last event.
+//
+// The gaps come from the producer (schema.OpResume) with the features launch and sync. Their distribution has
+// one bucket for each power of two of seconds.
+//
 // # Limits
 //
 // A process has at most Config.MaxKernels kernel names; further kernels count as "other". A kernel keeps its first 8
-// launch shapes. A metric family has at most 2,000 series per shard; everything above counts as comm="other".
+// launch shapes, a process its first 64 executable graphs and the gaps of its first 16 CUDA streams; the gaps of others
+// are joined. A metric family has at most 2,000 series per shard; everything above counts as comm="other".
 //
 // The counters of metrics belong to workloads and outlive processes. A counter by kernel name never decreases, and no
 // launch counts under two names. A kernel gets a series when it has enough launches (see byName) and keeps it. Its

@@ -22,15 +22,19 @@ type Histogram struct {
 	threads    []uint64                    // columns of the current batch
 	shapes     []uint64
 	gpus       []uint64
+	times      []uint64
+	calls      []uint64
 	graphs     []int          // of the current batch, by function: 1 + index into Batch.Graphs; 0: none
 	runs       map[run]uint64 // launches of graphs in the current batch
 	order      []run          // keys of runs in order of first use
 
 	mu        sync.Mutex
 	processes *process.Table[state]
+	clocks    map[snapshot.HostID]*clock
 	names     names
 	workloads process.Series[process.Workload, launches, *launches]
 	byName    byName
+	sizes     process.Series[program, sizes, *sizes]
 
 	out snapshot.Writer
 }
@@ -60,6 +64,8 @@ func New(cfg Config) *Histogram {
 		names:      names{},
 		workloads:  process.NewSeries[process.Workload, launches](1),
 		byName:     newByName(),
+		clocks:     map[snapshot.HostID]*clock{},
+		sizes:      process.NewSeries[program, sizes](process.MaxSeries - process.MaxHistograms + 1),
 	}
 	if h.maxKernels <= 0 {
 		h.maxKernels = 10_000
@@ -71,21 +77,49 @@ func New(cfg Config) *Histogram {
 func (h *Histogram) Name() string { return "launch" }
 
 // Kinds returns the kinds of batches that the fold reads.
-func (h *Histogram) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch, schema.KindHost} }
+func (h *Histogram) Kinds() []schema.Kind {
+	return []schema.Kind{schema.KindLaunch, schema.KindSync, schema.KindHost}
+}
 
 // Apply counts one batch. It ignores heartbeats.
 func (h *Histogram) Apply(b *schema.Batch) error {
-	if b.Kind != schema.KindLaunch {
-		return nil
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch b.Kind {
+	case schema.KindLaunch:
+		h.applyLaunches(b)
+	case schema.KindSync:
+		h.applyGaps(b)
+	}
+	if b.Events > 0 {
+		h.advance(&b.Header, b.Last)
+	}
+	return nil
+}
+
+// live extends the life of a process to the end of a batch that names it.
+func live(b *schema.Batch, e *process.Entry[state]) {
+	s := &e.State
+	if s.last == 0 {
+		if s.began = e.ID.Start; e.Late || s.began == 0 {
+			s.began = b.First
+		}
+	}
+	s.last = max(s.last, b.Last)
+}
+
+// applyLaunches sums the events by process, GPU and launch shape and adds the sums. If there are too many
+// combinations, or the batch has events of several minutes, it adds event by event.
+func (h *Histogram) applyLaunches(b *schema.Batch) {
 	entries := h.processes.Threads(b)
+	for _, e := range entries {
+		live(b, e)
+	}
 	h.threads = b.Thread().Values(h.threads, b.Events)
 	h.shapes = b.Shape().Values(h.shapes, b.Events)
 	h.gpus = b.GPU().Values(h.gpus, b.Events)
 	h.index(b)
-	if h.grid.Load(b, entries, len(b.Shapes)) {
+	if minute := minuteOf(b.First); minute == minuteOf(b.Last) && h.grid.Load(b, entries, len(b.Shapes)) {
 		h.sum(b)
 		at, to := process.Cell[state]{}, target{}
 		for next, n := range h.grid.All() {
@@ -93,16 +127,17 @@ func (h *Histogram) Apply(b *schema.Batch) error {
 				to = h.target(b, next.Entry, next.GPU)
 			}
 			at = next
-			h.add(b, to, &b.Shapes[at.Row], n)
+			h.add(b, to, &b.Shapes[at.Row], n, minute)
 		}
 		h.grid.Release()
 	} else {
+		h.times = b.Time().Values(h.times, b.Events)
 		for i, t := range h.threads {
-			h.add(b, h.target(b, entries[t], int(h.gpus[i])), &b.Shapes[h.shapes[i]], 1)
+			h.add(b, h.target(b, entries[t], int(h.gpus[i])), &b.Shapes[h.shapes[i]], 1,
+				minuteOf(schema.KTime(h.times[i])))
 		}
 	}
 	h.runGraphs(b)
-	return nil
 }
 
 // sum counts the events in the grid, with two column reads and one increment per event if all ran on one GPU.
@@ -128,6 +163,7 @@ func (h *Histogram) Forget(cluster, host string) {
 	id := snapshot.HostID{Cluster: cluster, Host: host}
 	h.processes.Forget(id)
 	h.workloads.Forget(id)
+	delete(h.clocks, id)
 }
 
 // target is where the launches of one process on one GPU count.
@@ -135,15 +171,16 @@ type target struct {
 	entry    *process.Entry[state]
 	workload *launches
 	comm     *comm
+	sizes    *sizes
 }
 
 func (h *Histogram) target(b *schema.Batch, e *process.Entry[state], gpu int) target {
 	w := process.NewWorkload(b, &e.Info, gpu)
-	return target{e, h.workloads.At(w), h.byName.comm(w.Comm)}
+	return target{e, h.workloads.At(w), h.byName.comm(w.Comm), h.sizes.At(program(w.Comm))}
 }
 
-// add counts n launches of one shape.
-func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n uint64) {
+// add counts n launches of one shape in one minute.
+func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n, minute uint64) {
 	call, s := &b.Calls[shape.Call], &to.entry.State
 	count := to.entry.Calls.Find(call)
 	if call.Op == schema.OpRecord {
@@ -154,13 +191,14 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 	count.OK += n
 	switch call.Op {
 	case schema.OpLaunch:
-		if k := h.kernel(b, to, shape.Func, n); k != nil {
-			k.addShape(shape, n)
+		to.sizes.observe(shape, n)
+		if k := h.kernel(b, to, shape.Func, n, minute); k != nil {
+			k.addShape(shape, n, minute)
 		}
 	case schema.OpGraphLaunch:
-		s.graphs += n
+		s.graphs.add(n, minute)
 		to.workload.graphs += n
-		r := run{to, h.graphs[shape.Func]}
+		r := run{to, shape.Func, minute}
 		if h.runs[r] == 0 {
 			h.order = append(h.order, r)
 		}
@@ -171,18 +209,19 @@ func (h *Histogram) add(b *schema.Batch, to target, shape *schema.LaunchShape, n
 }
 
 // kernel counts n launches of one function. It returns nil if the process has too many kernel names.
-func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n uint64) *kernel {
+func (h *Histogram) kernel(b *schema.Batch, to target, function uint32, n, minute uint64) *kernel {
 	f := &b.Funcs[function]
 	name := h.names.lookup(f.Name)
 	to.workload.kernels += n
 	h.byName.add(to.comm, name.label, n)
-	return to.entry.State.add(name, f.Read, n, h.maxKernels)
+	return to.entry.State.add(name, f.Read, n, minute, h.maxKernels)
 }
 
-// run is one executable graph of a batch, launched by one process on one GPU.
+// run is one executable graph of a batch, launched by one process on one GPU in one minute.
 type run struct {
-	to    target
-	graph int // as in Histogram.graphs
+	to       target
+	function uint32 // index into Batch.Funcs
+	minute   uint64
 }
 
 // maxNodes limits the graph nodes that are counted per batch, to twice what its lists can hold: usually one process
@@ -195,11 +234,11 @@ func (h *Histogram) runGraphs(b *schema.Batch) {
 	left := maxNodes
 	for _, r := range h.order {
 		g := schema.Graph{Partial: true}
-		if r.graph > 0 && len(b.Graphs[r.graph-1].Nodes) <= left {
-			g = b.Graphs[r.graph-1]
+		if i := h.graphs[r.function]; i > 0 && len(b.Graphs[i-1].Nodes) <= left {
+			g = b.Graphs[i-1]
 		}
 		left -= len(g.Nodes)
-		h.graph(b, r.to, &g, h.runs[r])
+		h.graph(b, r, &g, h.runs[r])
 	}
 	clear(h.runs)
 	clear(h.order) // the process table may forget their processes
@@ -207,20 +246,26 @@ func (h *Histogram) runGraphs(b *schema.Batch) {
 }
 
 // graph counts what n launches of one executable graph run.
-func (h *Histogram) graph(b *schema.Batch, to target, g *schema.Graph, n uint64) {
+func (h *Histogram) graph(b *schema.Batch, r run, g *schema.Graph, n uint64) {
+	to, kernels := r.to, uint64(0)
 	if g.Partial {
 		to.entry.State.partial += n
 		to.workload.partial += n
 	}
 	for _, node := range g.Nodes {
+		kernels += uint64(node.Count)
 		launches := n * uint64(node.Count)
 		if launches == 0 {
 			continue
 		}
 		to.workload.fromGraphs += launches
-		if k := h.kernel(b, to, node.Func, launches); k != nil {
+		if k := h.kernel(b, to, node.Func, launches, r.minute); k != nil {
 			k.fromGraphs += launches
 		}
+	}
+	if x := to.entry.State.executable(b.Funcs[r.function].Handle); x != nil {
+		x.add(n, r.minute)
+		x.kernels, x.partial = kernels, g.Partial
 	}
 }
 

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,7 +13,8 @@ import (
 // Snapshot passes the state to yield, one section per host. Counts by kernel name are in the section of no host. The
 // goroutine that calls Apply calls Snapshot.
 func (h *Histogram) Snapshot(yield func(snapshot.Section) error) error {
-	return h.form().Save(&h.out, slices.Concat(h.processes.Hosts(), h.workloads.Hosts()), yield)
+	hosts := slices.Concat(h.processes.Hosts(), h.workloads.Hosts(), slices.Collect(maps.Keys(h.clocks)))
+	return h.form().Save(&h.out, hosts, yield)
 }
 
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
@@ -25,11 +28,26 @@ func (h *Histogram) codeShard(c *snapshot.Codec) {
 	h.processes.CodeShard(c)
 	h.workloads.CodeOthers(c, 4, func(*process.Workload) {})
 	h.byName.code(c)
+	h.sizes.CodeOthers(c, 10, func(*program) {})
+	h.sizes.CodeHost(c, snapshot.HostID{}, 11, func(p *program) { process.CodeLabels(c, (*string)(p)) })
 }
 
 func (h *Histogram) codeHost(c *snapshot.Codec, id snapshot.HostID) {
+	h.codeClock(c, id)
 	h.workloads.CodeHost(c, id, 8, func(w *process.Workload) { w.Code(c, id) })
 	h.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c, h.names) })
+}
+
+func (h *Histogram) codeClock(c *snapshot.Codec, id snapshot.HostID) {
+	known := h.clocks[id] != nil
+	if c.Bool(&known); !known {
+		return
+	}
+	if c.Reading() {
+		h.clocks[id] = &clock{}
+	}
+	c.String(&h.clocks[id].boot)
+	snapshot.Uint(c, &h.clocks[id].now)
 }
 
 // Code passes over the counts.
@@ -38,26 +56,47 @@ func (l *launches) Code(c *snapshot.Codec) {
 }
 
 func (s *state) code(c *snapshot.Codec, names names) {
-	snapshot.Uint(c, &s.other, &s.graphs, &s.partial, &s.recorded, &s.hostFuncs)
-	snapshot.Map(c, &s.kernels, 5, strings.Compare, func(mangled *string, p **kernel) {
+	snapshot.Uint(c, &s.began, &s.last)
+	s.other.code(c)
+	s.graphs.code(c)
+	snapshot.Uint(c, &s.partial, &s.recorded, &s.hostFuncs)
+	s.gaps.code(c)
+	snapshot.Map(c, &s.kernels, 8, strings.Compare, func(mangled *string, p **kernel) {
 		c.String(mangled)
 		if c.Reading() {
 			*p = &kernel{name: names.lookup(*mangled)}
 		}
-		k := *p
-		c.Bool(&k.read)
-		snapshot.Uint(c, &k.launches, &k.fromGraphs)
-		snapshot.List(c, &k.shapes, 8, func(s *Shape) {
-			for i := range 3 {
-				snapshot.Uint(c, &s.Grid[i], &s.Block[i])
-			}
-			snapshot.Uint(c, &s.SharedBytes)
-			snapshot.Uint(c, &s.Launches)
-		})
-		if len(k.shapes) > maxShapes {
-			c.Fail("more than %d shapes", maxShapes)
-		}
+		(*p).code(c)
 	})
+	snapshot.Map(c, &s.executables, 7, cmp.Compare, func(handle *uint64, p **executable) {
+		snapshot.Uint(c, handle)
+		if c.Reading() {
+			*p = &executable{}
+		}
+		x := *p
+		x.code(c)
+		snapshot.Uint(c, &x.kernels)
+		c.Bool(&x.partial)
+	})
+	if len(s.executables) > maxExecutables {
+		c.Fail("more than %d executable graphs", maxExecutables)
+	}
+}
+
+func (k *kernel) code(c *snapshot.Codec) {
+	c.Bool(&k.read)
+	k.tally.code(c)
+	snapshot.Uint(c, &k.fromGraphs)
+	snapshot.List(c, &k.shapes, 11, func(s *shape) {
+		for i := range 3 {
+			snapshot.Uint(c, &s.grid[i], &s.block[i])
+		}
+		snapshot.Uint(c, &s.sharedBytes)
+		s.code(c)
+	})
+	if len(k.shapes) > maxShapes {
+		c.Fail("more than %d shapes", maxShapes)
+	}
 }
 
 // code passes over every series, and for each comm over its named kernels and the launches of its waiting kernels.

@@ -73,7 +73,7 @@ func (t *Table) Trim(limit int) (discarded int) {
 }
 
 func (p *Process) bytes() int {
-	size := handleBytes * (len(p.contexts) + len(p.streams) + len(p.pools))
+	size := handleBytes * (len(p.contexts) + len(p.streams) + len(p.pools) + len(p.reached))
 	for _, f := range p.funcs {
 		size += functionBytes + len(f.Name)
 	}
@@ -98,6 +98,7 @@ func (g *Graph) bytes() int {
 func (p *Process) discard() {
 	p.funcs = map[uint64]*Function{}
 	p.graphs = newGraphs(true, p.budget)
+	p.hostMem = hostMem{gap: true}
 	d := &p.devices
 	primaries := slices.Collect(maps.Values(d.primaries))
 	maps.DeleteFunc(d.contexts, func(context uint64, _ *contextDevice) bool {

@@ -1,4 +1,5 @@
-// Package process is the table of traced processes: their identity, threads, GPUs, kernels and graphs.
+// Package process is the table of traced processes: their identity, threads, GPUs, kernels, graphs and pinned host
+// memory. It also keeps the state of package pairing for each process and thread.
 //
 // A Table learns from a record before the record is translated (learn.go), and answers questions while it is
 // translated. Learning never changes a record; answers never depend on an open batch.

@@ -101,21 +101,26 @@ type MemoryCall struct {
 	Device int32  // as recorded, or the ordinal that the table knows
 }
 
-// Plain reports whether a memory record is an allocation or free that teaches nothing: it names no pool, and no
-// capture turned it into a graph node.
+// Plain reports whether a memory record is an allocation or free that teaches nothing: it names no pool, no capture
+// turned it into a graph node, and its call is not one for host memory. A free of managed memory looks plain, too.
 func Plain(m *bpf.MemoryRecord, op schema.Op) bool {
-	return (op == schema.OpAlloc || op == schema.OpFree) && m.Pool == 0 && m.Capture == 0
+	return (op == schema.OpAlloc || op == schema.OpFree) && m.Pool == 0 && m.Capture == 0 &&
+		!reachable(schema.Calls[m.Call].Class)
 }
 
 // LearnMemory notes contexts, CUDA streams, pools, modules and graph nodes that a call makes or ends.
 func (t *Table) LearnMemory(m *bpf.MemoryRecord) MemoryCall {
 	op := schema.Calls[m.Call].Op
 	c := MemoryCall{MemoryRecord: m, Thread: t.Thread(&m.Head), Ptr: m.Ptr, Device: m.Device}
+	p := c.Thread.Process
 	if Plain(m, op) {
+		if op == schema.OpFree && p.HasManaged() {
+			p.learnHostMem(m, op)
+		}
 		return c
 	}
 	t.version++
-	p := c.Thread.Process
+	p.learnHostMem(m, op)
 	d := &p.devices
 	switch op {
 	case schema.OpContextCreate, schema.OpContextRetain:

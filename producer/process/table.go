@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/gputap/gputap/bpf"
+	"github.com/gputap/gputap/producer/pairing"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -12,9 +13,11 @@ import (
 type Process struct {
 	schema.Process
 	Index Index
+	Pairs pairing.Process // only the translation uses it
 
 	devices
 	graphs
+	hostMem
 	funcs    map[uint64]*Function
 	coverage coverage
 	ended    schema.KTime // 0 while it runs
@@ -29,6 +32,7 @@ type Thread struct {
 	TID     uint32
 	Comm    string
 	Indexes ThreadIndexes
+	Pairs   pairing.Thread // only the translation uses it
 
 	seen   uint32  // the expiry round of its last event
 	since  uint64  // when this image made its first call

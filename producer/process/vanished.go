@@ -19,6 +19,7 @@ func (t *Table) Vanished(lost uint64) (ends []bpf.ThreadRecord) {
 	}
 	for p := range t.all() {
 		p.doubted = p.doubted || t.checks > 0
+		p.gap = p.gap || t.checks > 0
 		// Without identity.listed, /proc lists another pid namespace.
 		if !t.identity.listed || !p.doubted || p.ended != 0 || procfs.Running(p.PID, p.Start) {
 			continue

@@ -75,6 +75,8 @@ static const struct {
 	  "--threads (4) take and return --count (1000) blocks of PyTorch's allocator each, on 2 devices", tensors },
 	{ "tensors-late", "allocated live", "3 such blocks before the tracer attaches, then 1 returned and 1 taken",
 	  tensors_late },
+	{ "gaps", "done",
+	  "--count (200) times a copy, a wait and a launch, with bounds of the times between them", gaps },
 	{ "storm", "ready done", "--threads (all CPUs) launch as fast as they can for --seconds (10)", storm },
 	{ "rate", "ready done", "--rate (4000) calls a second for --seconds (10): allocate and free", rate },
 	{ "killed", "", "kill --count (10000) processes, one after the other, inside a call", killed },

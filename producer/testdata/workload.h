@@ -145,6 +145,8 @@ void crowd(void);
 // workload_tensors.c
 void tensors(void);
 void tensors_late(void);
+// workload_gaps.c
+void gaps(void);
 
 // workload_load.c
 void storm(void);

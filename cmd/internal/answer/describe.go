@@ -42,7 +42,9 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	writeThreadUses(out, p)
 	writeCalls(out, p)
 	writeLaunches(out, p)
+	writeGaps(out, p)
 	writeCopies(out, p)
+	writeGroups(out, p)
 	if p.Waits.Calls > 0 {
 		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
 			app.Plural(p.Waits.Calls, "call", "calls"))

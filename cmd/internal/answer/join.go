@@ -73,7 +73,8 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		id:   info.ID,
 		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, Torch: map[string]*Torch{},
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, TopKernels: []KernelRate{}, Graphs: []GraphRate{},
+		CopyGroups: []CopyGroup{}, Torch: map[string]*Torch{},
 		Verdicts: []Verdict{}, Job: info.Job,
 	}
 	if info.Rank > 0 {
@@ -97,4 +98,15 @@ func (p *Process) calls(list []process.Call) {
 		}
 		p.Calls[c.Symbol] = &Call{OK: c.OK, Failed: c.Failed, Errors: c.Errors, Recorded: c.Recorded}
 	}
+}
+
+// features are the kinds of events that this run watches, as far as answers depend on them.
+type features struct{ paired bool } // launches and waits
+
+// Watches tells which features are watched. Without it only what depends on none of them is known.
+func (s *Snapshot) Watches(names []string) { s.features = featuresOf(names) }
+
+func featuresOf(kinds []string) features {
+	return features{slices.Contains(kinds, schema.KindLaunch.String()) &&
+		slices.Contains(kinds, schema.KindSync.String())}
 }

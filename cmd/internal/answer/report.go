@@ -2,7 +2,6 @@ package answer
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -89,7 +88,9 @@ func writeProcess(out io.Writer, s *Snapshot, p *Process, top []leak.TopRow) {
 	writeCalls(out, p)
 	writeThreads(out, s.Time, p, top)
 	writeLaunches(out, p)
+	writeGaps(out, p)
 	writeCopies(out, p)
+	writeGroups(out, p)
 	if p.Waits.Calls > 0 {
 		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
 			app.Plural(p.Waits.Calls, "call", "calls"))
@@ -208,22 +209,14 @@ func writeLaunches(out io.Writer, p *Process) {
 	for _, n := range p.Launches {
 		total += n
 	}
-	names := slices.SortedFunc(maps.Keys(p.Launches), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.Launches[b], p.Launches[a]), cmp.Compare(a, b))
-	})
 	fmt.Fprintf(out, "  %s of %s   %s", app.Plural(total, "launch", "launches"),
-		app.Plural(uint64(len(names)), "kernel", "kernels"),
+		app.Plural(uint64(len(p.TopKernels)), "kernel", "kernels"),
 		app.Plural(p.GraphLaunches, "graph launch", "graph launches"))
 	if p.GraphLaunchesPartial > 0 {
 		fmt.Fprintf(out, ", %d of them with unknown kernels", p.GraphLaunchesPartial)
 	}
 	fmt.Fprintln(out)
-	for _, name := range names[:min(maxKernels, len(names))] {
-		fmt.Fprintf(out, "    %10d  %s\n", p.Launches[name], app.Shorten(name, 100))
-	}
-	if more := len(names) - maxKernels; more > 0 {
-		fmt.Fprintf(out, "    … and %d more kernels\n", more)
-	}
+	writeTopKernels(out, p)
 }
 
 func writeCopies(out io.Writer, p *Process) {

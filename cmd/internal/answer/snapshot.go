@@ -17,7 +17,8 @@ type Snapshot struct {
 	Counters  Counters          `json:"counters"`
 	Hosts     []Host            `json:"hosts"`
 
-	byID map[schema.ProcessID]*Process
+	byID     map[schema.ProcessID]*Process
+	features features
 }
 
 // Process is one process with the figures of all folds.
@@ -61,6 +62,10 @@ type Process struct {
 	HostFuncs            uint64             `json:"host_functions"`
 	Recorded             uint64             `json:"recorded"` // launches, copies and sets
 	Waits                Waits              `json:"waits"`
+	TopKernels           []KernelRate       `json:"top_kernels"` // most launched first
+	Graphs               []GraphRate        `json:"graphs"`
+	Gaps                 []LaunchGaps       `json:"launch_gaps"`
+	CopyGroups           []CopyGroup        `json:"copy_groups"`
 	Unseen               Unseen             `json:"unseen"`
 	Torch                map[string]*Torch  `json:"torch"` // by GPU
 	Verdicts             []Verdict          `json:"verdicts"`

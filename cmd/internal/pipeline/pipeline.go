@@ -37,6 +37,8 @@ type Pipeline struct {
 	js     jetstream.JetStream
 	shard  int // the shard of this host
 
+	features []string // that the producer watches
+
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
@@ -59,7 +61,7 @@ const (
 // New attaches the probes. A program that starts after New returns is seen from its first call. store is the directory
 // of the streams, or "" for a temporary one.
 func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *Pipeline, err error) {
-	p = &Pipeline{log: log, producerEnded: make(chan struct{})}
+	p = &Pipeline{log: log, producerEnded: make(chan struct{}), features: cfg.Producer.Features}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -197,6 +199,7 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 // Snapshot reads the folds. The process with the most live memory comes first.
 func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s := answer.New(time.Now())
+	s.Watches(p.features)
 	s.Lost = p.Lost()
 	for i, f := range p.folds {
 		s.Add(f, p.consumers[i])
