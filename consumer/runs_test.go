@@ -31,7 +31,8 @@ func TestCompleteWhenEveryKindHasCome(t *testing.T) {
 		steps []step
 	}{
 		{"batches before the heartbeat", []step{
-			{batch: batch(schema.KindMemory, 1)}, {batch: batch(schema.KindLaunch, 1)}, {ends: beat(1, 1, 9, 100), want: 100},
+			{batch: batch(schema.KindMemory, 1)}, {batch: batch(schema.KindLaunch, 1)},
+			{ends: beat(1, 1, 9, 100), want: 100},
 		}},
 		{"batches behind the heartbeat", []step{
 			{ends: beat(2, 1, 9, 100)}, {batch: batch(schema.KindMemory, 1)}, {batch: batch(schema.KindLaunch, 1)},

@@ -149,7 +149,7 @@ func writeGoEnv(t *testing.T, path string) {
 // than the stub.
 func copyPrograms(t *testing.T, from, to string) {
 	t.Helper()
-	for _, pattern := range []string{"gputap*", "stub/*", "workload"} {
+	for _, pattern := range []string{"gputap*", "stub/*.so*", "stub/*/*.so", "workload"} {
 		files, err := filepath.Glob(filepath.Join(from, pattern))
 		for _, file := range files {
 			copied := filepath.Join(to, strings.TrimPrefix(file, from))

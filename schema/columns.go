@@ -74,8 +74,8 @@ var Columns = [numColumns]ColumnSpec{
 	colResult: {Key: "r", Kinds: returning, Bits: 32, Unit: "CUresult", Doc: "result of the call; 0 is success"},
 	colPtr: {
 		Key: "p", Kinds: pointed, Bits: 64, Content: ContentAddress,
-		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for; tensor: address " +
-			"of the block",
+		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for; " +
+			"tensor: address of the block",
 	},
 	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor}, Bits: 64, Unit: "bytes", Doc: "amount"},
 	colAux: {

@@ -338,7 +338,10 @@ func tensorGolden() []byte {
 	free := b.Call(schema.CallRef{Symbol: report, Op: schema.OpBlockFree})
 	for _, e := range []schema.Tensor{
 		{Time: 50_000_000_000, Call: alloc, Ptr: 0x7f40_0000_0000, Bytes: 512, Allocated: 512, Reserved: 2 << 20},
-		{Time: 50_000_010_000, Call: alloc, Ptr: 0x7f40_0000_0200, Bytes: 3 << 20, Allocated: 3<<20 + 512, Reserved: 22 << 20},
+		{
+			Time: 50_000_010_000, Call: alloc, Ptr: 0x7f40_0000_0200, Bytes: 3 << 20, Allocated: 3<<20 + 512,
+			Reserved: 22 << 20,
+		},
 		{Time: 50_000_030_000, Call: free, Ptr: 0x7f40_0000_0000, Bytes: 512, Allocated: 3 << 20, Reserved: 22 << 20},
 	} {
 		e.Thread, e.GPU = thread, gpu

@@ -41,7 +41,7 @@ func TestACommandIsWatchedForTensors(t *testing.T) {
 		}
 		return strings.Join(cfg.Producer.Features, ",")
 	}
-	if got, want := read(), strings.Join(config.DefaultProducer().Features, ",")+",torch"; got != want {
+	if got, want := read(), strings.Join(config.DefaultRunCommand().Producer.Features, ",")+",torch"; got != want {
 		t.Errorf("features %s, want %s", got, want)
 	}
 	if got := read("--features", "memory,launch,copy"); got != "memory,launch,copy" {

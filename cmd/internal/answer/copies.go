@@ -123,6 +123,6 @@ func writeGroups(out io.Writer, p *Process) {
 		fmt.Fprintf(out, "    … and %d more rows (-o json shows all)\n", more)
 	}
 	if needs {
-		fmt.Fprintln(out, "    throughput of asynchronous copies needs --features launch,copy,sync")
+		fmt.Fprintln(out, "    throughput of asynchronous copies: needs the features launch, copy and sync")
 	}
 }

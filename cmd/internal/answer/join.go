@@ -70,12 +70,11 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		PID: info.ID.PID, Start: info.Start, Comm: info.Comm, Exe: info.Exe, UID: info.UID, Container: info.Container,
 		Cluster: info.ID.Cluster, Host: info.ID.Host, Evidence: "complete", Calls: map[string]*Call{},
 		GPUs: map[string]*GPU{}, Launches: map[string]uint64{}, Copies: map[string]*Copy{}, Threads: []Thread{},
-		id:   info.ID,
-		User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
+		id: info.ID, User: info.User, Pod: info.Pod, Unit: info.Unit, Cgroup: info.Cgroup, NSPID: info.NSPID,
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
-		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, TopKernels: []KernelRate{}, Graphs: []GraphRate{},
-		CopyGroups: []CopyGroup{}, Torch: map[string]*Torch{},
-		Verdicts: []Verdict{}, Job: info.Job,
+		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, TopKernels: []KernelRate{},
+		Graphs: []GraphRate{}, CopyGroups: []CopyGroup{}, Torch: map[string]*Torch{}, Verdicts: []Verdict{},
+		Job: info.Job,
 	}
 	if info.Rank > 0 {
 		rank := info.Rank - 1

@@ -201,7 +201,7 @@ func rateText(r Rate) string {
 // writeGaps prints the gaps between waits and launches.
 func writeGaps(out io.Writer, p *Process) {
 	if len(p.TopKernels) > 0 && p.Gaps == nil {
-		fmt.Fprintln(out, "  from a wait to the next launch: needs --features launch,sync")
+		fmt.Fprintln(out, "  from a wait to the next launch: needs the features launch and sync")
 	}
 	for _, g := range p.Gaps[:min(maxGaps, len(p.Gaps))] {
 		fmt.Fprintf(out, "  from a wait to the next launch in CUDA stream %s: %s, "+

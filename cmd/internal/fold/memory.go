@@ -14,8 +14,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Memory is the fold of gputap-leak: the tracker, PyTorch's tensors, and the coverage fold for its hosts and GPUs. A
-// fold of every host must be in one program, and the tracker reads the heartbeats already. Coverage has no metrics here.
+// Memory is the fold of gputap-leak: the tracker, PyTorch's tensors, and the coverage fold for its hosts and GPUs. One
+// program must know every host, and the tracker reads the heartbeats already. Coverage has no metrics here.
 type Memory struct {
 	Tracker *leak.Tracker
 	Tensors *tensor.Fold

@@ -159,7 +159,8 @@ func (s *silence) clear(k alert.Key, at time.Time, why string) {
 
 func (s *silence) fireHost(h *consumer.HostStatus, shard int, now time.Time) {
 	s.fire(keyOfHost(h), shard, h.Heard, now, fmt.Sprintf("Nothing was heard of %s since %s. Check whether the host "+
-		"is up, whether gputap-producer runs there, and whether it reaches NATS.", h.Host, h.Heard.Format(time.RFC3339)))
+		"is up, whether gputap-producer runs there, and whether it reaches NATS.", h.Host,
+		h.Heard.Format(time.RFC3339)))
 }
 
 func (s *silence) fireShard(k alert.Key, shard int, hosts []consumer.HostStatus, now time.Time) {

@@ -34,6 +34,8 @@ var (
 		Classes:  map[string]uint64{"device": 61 << 30, "pool": 300 << 20},
 		Calls:    map[string]*answer.Call{"cuMemAlloc_v2": {OK: 900, Failed: 1, Errors: map[uint32]uint64{2: 1}}},
 		Launches: map[string]uint64{"gemm<float>(float*, int)": 120_000},
+		TopKernels: []answer.KernelRate{{Kernel: "gemm<float>(float*, int)", Rate: answer.Rate{Launches: 120_000,
+			PerSecond: 11.1, Share: 1}}},
 		Copies:   map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
 		Waits:    answer.Waits{Calls: 12, Seconds: 1.5},
 	}
