@@ -18,7 +18,9 @@ func (d *Detector) launches(b *schema.Batch, procs []*proc) {
 	if anyPartial || index != rule.IndexOf(b.Last) {
 		c.times = b.Time().Values(c.times, b.Events)
 		for i, shape := range c.shapes {
-			if to := procs[c.threads[i]].State.At(rule.IndexOf(schema.KTime(c.times[i]))); to != nil {
+			s := &procs[c.threads[i]].State
+			s.Launched(b.First)
+			if to := s.At(rule.IndexOf(schema.KTime(c.times[i]))); to != nil {
 				to.Launches += d.weights[shape] &^ partial
 				to.Unknown = to.Unknown || d.weights[shape] >= partial
 			}
@@ -34,7 +36,9 @@ func (d *Detector) launches(b *schema.Batch, procs []*proc) {
 		if n == 0 {
 			continue
 		}
-		if to := procs[thread].State.At(index); to != nil {
+		s := &procs[thread].State
+		s.Launched(b.First)
+		if to := s.At(index); to != nil {
 			to.Launches += n
 		}
 	}

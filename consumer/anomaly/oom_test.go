@@ -56,6 +56,17 @@ func TestOutOfMemory(t *testing.T) {
 			w.allocs(p, 20, 20*mib, 11)
 			w.tick(20, 40)
 		}, []string{outOf}},
+		{"it goes on launching kernels", everything, func(w *world, p *consumertest.Process) {
+			w.launch(p, 5, 9)
+			w.fail(p, 40*gib, 10)
+			w.launch(p, 5, 12)
+			w.tick(20, 40)
+		}, []string{again}},
+		{"it launched kernels only before", everything, func(w *world, p *consumertest.Process) {
+			w.launch(p, 5, 9)
+			w.fail(p, 40*gib, 10)
+			w.tick(20, 40)
+		}, []string{outOf}},
 		{"memory of another GPU succeeds", everything, func(w *world, p *consumertest.Process) {
 			w.fail(p, 4*gib, 10)
 			p.GPU = &schema.GPU{UUID: "GPU-2", Ordinal: 1}

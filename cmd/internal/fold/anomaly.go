@@ -2,6 +2,7 @@ package fold
 
 import (
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/anomaly/rule"
 )
@@ -44,4 +45,11 @@ func modeOf(mode string) rule.Mode {
 		return ""
 	}
 	return rule.Mode(mode)
+}
+
+// AlertingDetector returns an empty anomaly fold with the default thresholds and every rule in mode alert.
+func AlertingDetector(raise func(alert.Alert)) *anomaly.Detector {
+	c := config.DefaultAnomalyCommand().Anomaly
+	c.Mode = config.ModeAlert
+	return newDetector(c, raise)
 }

@@ -36,8 +36,8 @@ var (
 		Launches: map[string]uint64{"gemm<float>(float*, int)": 120_000},
 		TopKernels: []answer.KernelRate{{Kernel: "gemm<float>(float*, int)", Rate: answer.Rate{Launches: 120_000,
 			PerSecond: 11.1, Share: 1}}},
-		Copies:   map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
-		Waits:    answer.Waits{Calls: 12, Seconds: 1.5},
+		Copies: map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
+		Waits:  answer.Waits{Calls: 12, Seconds: 1.5},
 	}
 	leaker = &answer.Process{
 		Cluster: "prod", Host: "gpu-2", PID: 88, Comm: "serve", UID: 33, Evidence: "gap", Ended: true,

@@ -15,13 +15,16 @@ import (
 // oom finds processes that ran out of memory and did not recover.
 //
 // PyTorch's allocator frees its cache and tries again, and programs try smaller batches. So a failed allocation waits:
-// if one like it succeeds within Recover, the finding is oom_recovered, an information. If the process ends before, or
-// the time passes, it is critical. An allocation is like it if it takes memory of the same GPU, or pinned memory, and
-// is at least a quarter as large.
+// if one like it succeeds within Recover, the finding is oom_recovered, an information. The same holds if the process
+// goes on launching kernels: then a smaller batch fits into memory that its allocator holds already. If the process ends
+// before, or the time passes, it is critical. An allocation is like it if it takes memory of the same GPU, or pinned
+// memory, and is at least a quarter as large.
 type oom struct {
 	base
 	OOM
 }
+
+func (*oom) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch} }
 
 const (
 	recovered   = "oom_recovered"
@@ -95,17 +98,22 @@ func (r *oom) allocated(e *Event, s *State) {
 			r.set.book.Clear(r.keyOf(e.Process, &f), e.wall(), "an allocation of "+iec(float64(e.Bytes))+" succeeded")
 			return true
 		}
-		k := r.keyOf(e.Process, &f)
-		k.Rule = recovered
-		r.fire(e.Process, k, e.wall(), e.Batch.Seq, func() alert.Alert {
-			a := f.alert
-			a.Severity = alert.Info
-			a.Message = fmt.Sprintf("%s, and %.3g s later an allocation of %s succeeded. Nothing needs to be done, "+
-				"unless this happens often: then request less, or free memory first.", f.request(),
-				elapsed(f.at, e.returned()).Seconds(), iec(float64(e.Bytes)))
-			return a
-		})
+		r.recovered(e.Process, &f, e.wall(), e.Batch.Seq, fmt.Sprintf("%.3g s later an allocation of %s succeeded",
+			elapsed(f.at, e.returned()).Seconds(), iec(float64(e.Bytes))))
 		return true
+	})
+}
+
+// recovered raises the information. how completes the sentence "ran out of memory, and …".
+func (r *oom) recovered(p *Process, f *failure, at time.Time, seq uint64, how string) {
+	k := r.keyOf(p, f)
+	k.Rule = recovered
+	r.fire(p, k, at, seq, func() alert.Alert {
+		a := f.alert
+		a.Severity = alert.Info
+		a.Message = fmt.Sprintf("%s, and %s. Nothing needs to be done, unless this happens often: then request less, "+
+			"or free memory first.", f.request(), how)
+		return a
 	})
 }
 
@@ -120,8 +128,12 @@ func (r *oom) keyOf(p *Process, f *failure) alert.Key {
 func (r *oom) Tick(t *Tick) {
 	for _, p := range t.Processes {
 		p.State.failures = slices.DeleteFunc(p.State.failures, func(f failure) bool {
-			if f.fired && elapsed(f.last, t.Through) >= oomQuiet {
+			switch {
+			case f.fired && elapsed(f.last, t.Through) >= oomQuiet:
 				r.set.book.Clear(r.keyOf(p, &f), t.now(), "no allocation failed for five minutes")
+				return true
+			case !f.fired && elapsed(f.last, t.Through) >= r.Recover && p.State.launched > f.last:
+				r.recovered(p, &f, t.now(), f.alert.Evidence.SeqTo, "the process went on launching kernels")
 				return true
 			}
 			return false

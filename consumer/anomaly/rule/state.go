@@ -15,11 +15,12 @@ type Process = process.Entry[State]
 type State struct {
 	Allocations uint64 // of GPU memory that succeeded
 
-	known  bool // Begin was called
-	late   bool // it may have made calls before
-	gpus   []gpu
-	large  large
-	counts open[Counts]
+	known    bool // Begin was called
+	late     bool // it may have made calls before
+	gpus     []gpu
+	large    large
+	counts   open[Counts]
+	launched schema.KTime // some kernel was launched at that time or later
 
 	sizes     sizes
 	failures  []failure
@@ -29,6 +30,9 @@ type State struct {
 	routeKeys []uint32 // of the routes, to find one fast
 	pageable  streak
 }
+
+// Launched tells that the process launched kernels at a time or later.
+func (s *State) Launched(at schema.KTime) { s.launched = max(s.launched, at) }
 
 // Counts are the calls and copies of a process in one window.
 type Counts struct {
@@ -96,6 +100,7 @@ func (s *State) At(index Index) *Counts {
 // Code passes over the state.
 func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.Allocations)
+	snapshot.Uint(c, &s.launched)
 	c.Bool(&s.known, &s.late)
 	snapshot.List(c, &s.gpus, 3, func(g *gpu) {
 		c.String(&g.uuid)

@@ -1,0 +1,162 @@
+package corpus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/trend"
+	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// Factor is how much slower than recorded event time runs: 80 s become 40 min.
+const Factor = 30
+
+// Labels are the labels.json of a half of the corpus, which programs/run.py writes.
+type Labels struct {
+	Recordings []struct {
+		File string `json:"file"`
+	} `json:"recordings"`
+	Programs map[string]Label `json:"programs"`
+}
+
+// Label is what one program says of itself.
+type Label struct {
+	Name        string  `json:"name"`
+	Label       string  `json:"label"` // leak or innocent
+	LeakedBytes uint64  `json:"leaked_bytes"`
+	Seconds     float64 `json:"seconds"`
+	PID         uint32  `json:"pid"`
+	Recording   string  `json:"recording"`
+}
+
+// Finding is what gputap said of one program.
+type Finding struct {
+	Label
+	State        trend.State // the gravest that any of its processes had
+	GrowingAfter float64     // stretched minutes from the start of the process to the first growing verdict; 0: none
+	SuspectAfter float64
+	SuspectBytes uint64
+	Why          string         // of the last growing or suspect verdict
+	Alerts       map[string]int // by rule, info included
+	Grave        []string       // messages of alerts above info
+}
+
+// Judge folds the recordings of a directory, with event time stretched, every rule in mode alert and the default
+// windows, and returns what was found for each program, sorted by name.
+func Judge(dir string) ([]Finding, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "labels.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read the labels: %w", err)
+	}
+	var labels Labels
+	if err := json.Unmarshal(data, &labels); err != nil {
+		return nil, fmt.Errorf("read the labels: %w", err)
+	}
+	found := map[string]*Finding{}
+	for name, l := range labels.Programs {
+		found[name] = &Finding{Label: l, Alerts: map[string]int{}}
+	}
+	for _, r := range labels.Recordings {
+		if err := judge(filepath.Join(dir, r.File), found); err != nil {
+			return nil, err
+		}
+	}
+	var all []Finding
+	for _, f := range found {
+		all = append(all, *f)
+	}
+	slices.SortFunc(all, func(a, b Finding) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// judge folds one recording.
+func judge(path string, found map[string]*Finding) error {
+	r, err := recording.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	tracker := leak.New(leak.Config{OnVerdict: func(c leak.Change) { noteVerdict(found[c.Comm], &c) }})
+	detector := fold.AlertingDetector(func(a alert.Alert) { noteAlert(found[a.Comm], &a) })
+	var replays []*consumer.Replay
+	for _, f := range []consumer.Stateful{tracker, detector} {
+		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
+	}
+	s := stretcher{decoder: schema.NewDecoder()}
+	for m, err := range r.Messages(recording.Filter{}) {
+		if err != nil {
+			return err
+		}
+		if m.Data, err = s.message(m.Data); err != nil {
+			return err
+		}
+		for _, p := range replays {
+			p.Apply(&m)
+		}
+	}
+	return nil
+}
+
+// stretcher stretches messages.
+type stretcher struct {
+	decoder  *schema.Decoder
+	batch    schema.Batch
+	builders [schema.NumKinds]*schema.Builder
+}
+
+func (s *stretcher) message(data []byte) ([]byte, error) {
+	b := &s.batch
+	if err := s.decoder.Decode(data, b); err != nil {
+		return nil, err
+	}
+	if b.Kind == schema.KindNone {
+		return nil, errors.New("the recording has a batch of an unknown kind")
+	}
+	if s.builders[b.Kind] == nil {
+		s.builders[b.Kind] = schema.NewBuilder(b.Kind)
+	}
+	to := s.builders[b.Kind]
+	to.Reset()
+	stretch(b, to, Factor)
+	h := b.Header
+	h.Run *= Factor
+	return to.Encode(&h), nil
+}
+
+func noteVerdict(f *Finding, c *leak.Change) {
+	if f == nil || !c.Verdict.State.Grows() {
+		return
+	}
+	minutes := c.Verdict.At.Sub(c.Start).Minutes()
+	f.State = max(f.State, c.Verdict.State)
+	if f.Why = c.Verdict.Why; f.GrowingAfter == 0 {
+		f.GrowingAfter = minutes
+	}
+	if c.Verdict.State == trend.Suspect {
+		f.SuspectBytes = max(f.SuspectBytes, c.Verdict.SuspectBytes)
+		if f.SuspectAfter == 0 {
+			f.SuspectAfter = minutes
+		}
+	}
+}
+
+func noteAlert(f *Finding, a *alert.Alert) {
+	if f == nil || a.State != alert.Firing {
+		return
+	}
+	f.Alerts[a.Rule]++
+	if a.Severity != alert.Info {
+		f.Grave = append(f.Grave, a.Rule+": "+a.Message)
+	}
+}
