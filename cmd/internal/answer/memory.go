@@ -12,6 +12,7 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -123,10 +124,13 @@ func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
 	return out
 }
 
-// writeVerdicts explains what grows.
+// writeVerdicts prints the verdicts of processes that are old enough to have one.
 func writeVerdicts(out io.Writer, p *Process) {
 	for i := range p.Verdicts {
 		v := &p.Verdicts[i]
+		if v.State == trend.Warming.String() {
+			continue
+		}
 		fmt.Fprintf(out, "  %.12s %s: %s\n", v.GPU, v.State, v.Why)
 		for _, g := range v.Groups {
 			fmt.Fprintf(out, "    %s in %s of %s and more (%s), thread %d %s, oldest %s\n", app.Bytes(g.Bytes),

@@ -90,7 +90,8 @@ func TestGapsNeedSync(t *testing.T) {
 		p := joined(features, []launch.Process{{Funcs: []launch.Func{{Name: "a", Launches: 1}}}}, nil)
 		var out strings.Builder
 		writeGaps(&out, p)
-		if needs := strings.Contains(out.String(), "needs the features launch and sync"); needs != (len(features) == 1) {
+		needs := strings.Contains(out.String(), "needs the features launch and sync")
+		if needs != (len(features) == 1) {
 			t.Errorf("%v: %q", features, out.String())
 		}
 	}

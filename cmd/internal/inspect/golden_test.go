@@ -34,6 +34,12 @@ var (
 		Classes:  map[string]uint64{"device": 61 << 30, "pool": 300 << 20},
 		Calls:    map[string]*answer.Call{"cuMemAlloc_v2": {OK: 900, Failed: 1, Errors: map[uint32]uint64{2: 1}}},
 		Launches: map[string]uint64{"gemm<float>(float*, int)": 120_000},
+		Verdicts: []answer.Verdict{
+			{GPU: "GPU-b0b1c2d3-0000-4000-8000-000000000001", State: "steady"},
+			{GPU: "GPU-a0b1c2d3-0000-4000-8000-000000000001", State: "growing", SlopeBytesPerHour: 3 << 30,
+				Why: "live memory grows"},
+		},
+		Job: "slurm:17", Rank: new(uint32(3)),
 		TopKernels: []answer.KernelRate{{Kernel: "gemm<float>(float*, int)", Rate: answer.Rate{Launches: 120_000,
 			PerSecond: 11.1, Share: 1}}},
 		Copies: map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},

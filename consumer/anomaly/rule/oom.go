@@ -16,9 +16,9 @@ import (
 //
 // PyTorch's allocator frees its cache and tries again, and programs try smaller batches. So a failed allocation waits:
 // if one like it succeeds within Recover, the finding is oom_recovered, an information. The same holds if the process
-// goes on launching kernels: then a smaller batch fits into memory that its allocator holds already. If the process ends
-// before, or the time passes, it is critical. An allocation is like it if it takes memory of the same GPU, or pinned
-// memory, and is at least a quarter as large.
+// goes on launching kernels: then a smaller batch fits into memory that its allocator holds already. If the process
+// ends before, or the time passes, it is critical. An allocation is like it if it takes memory of the same GPU, or
+// pinned memory, and is at least a quarter as large.
 type oom struct {
 	base
 	OOM

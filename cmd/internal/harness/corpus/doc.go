@@ -11,7 +11,7 @@
 //
 //   - testdata/first and testdata/second hold recordings of the programs on an NVIDIA H200, with the labels.
 //
-//   - Judge folds a recording with event time stretched, and says what gputap found in each program.
+//   - Judge folds a recording with event time stretched, and returns the findings for each program.
 //
 // Nobody chose the programs' rates by gputap's thresholds, and nobody had seen a recording when these were chosen.
 package corpus
