@@ -274,6 +274,8 @@ func TestFilter(t *testing.T) {
 		{"exact names", Filter{Cluster: "c", Host: "gpu-1", User: "ann", Comm: "a/[b]", PID: 7}, true},
 		{"patterns", Filter{Cluster: "?", Host: "gpu-*", User: "a*", Comm: "a*]"}, true},
 		{"uid", Filter{User: "1000"}, true},
+		{"jobs", Filter{Job: "slurm:*"}, true},
+		{"another job", Filter{Job: "slurm:1"}, false},
 		{"another cluster", Filter{Cluster: "d"}, false},
 		{"a prefix", Filter{Host: "gpu"}, false},
 		{"another user", Filter{User: "bob"}, false},
@@ -282,7 +284,8 @@ func TestFilter(t *testing.T) {
 		{"another process", Filter{PID: 8}, false},
 		{"class", Filter{Host: "gpu-[2-9]"}, false},
 	} {
-		if got := r.filter.Process("c", "gpu-1", "ann", 1000, "a/[b]", 7); got != r.want {
+		if got := r.filter.Process(&Subject{Cluster: "c", Host: "gpu-1", User: "ann", UID: 1000, Comm: "a/[b]", PID: 7,
+			Job: "slurm:17"}); got != r.want {
 			t.Errorf("%s: %t", r.name, got)
 		}
 	}
@@ -296,7 +299,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"what":"x","host":"[","limit":-1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := Parse(data); err == nil {
-			q.Process("c", "h", "u", 1, "comm", 1)
+			q.Process(&Subject{Cluster: "c", Host: "h", User: "u", UID: 1, Comm: "comm", PID: 1, Job: "j"})
 		}
 	})
 }

@@ -23,6 +23,7 @@ type Filter struct {
 	Host    string `json:"host,omitempty"`
 	User    string `json:"user,omitempty"` // name, or uid in digits
 	Comm    string `json:"comm,omitempty"`
+	Job     string `json:"job,omitempty"`
 	PID     uint32 `json:"pid,omitempty"`
 }
 
@@ -42,7 +43,7 @@ func Parse(data []byte) (*Question, error) {
 // Validate rejects patterns that are not closed.
 func (f *Filter) Validate() error {
 	for _, row := range []struct{ name, pattern string }{
-		{"cluster", f.Cluster}, {"host", f.Host}, {"user", f.User}, {"comm", f.Comm},
+		{"cluster", f.Cluster}, {"host", f.Host}, {"user", f.User}, {"comm", f.Comm}, {"job", f.Job},
 	} {
 		if _, err := path.Match(row.pattern, ""); err != nil {
 			return fmt.Errorf("%s %q is not a pattern: %w; use *, ? and [a-z]", row.name, row.pattern, err)
@@ -51,10 +52,17 @@ func (f *Filter) Validate() error {
 	return nil
 }
 
+// Subject is the process of a row.
+type Subject struct {
+	Cluster, Host, User, Comm, Job string
+	UID, PID                       uint32
+}
+
 // Process reports whether the filter selects a process.
-func (f *Filter) Process(cluster, host, user string, uid uint32, comm string, pid uint32) bool {
-	return f.OfHost(cluster, host) && matches(f.Comm, comm) && (f.PID == 0 || f.PID == pid) &&
-		(f.User == "" || matches(f.User, user) || f.User == strconv.FormatUint(uint64(uid), 10))
+func (f *Filter) Process(s *Subject) bool {
+	return f.OfHost(s.Cluster, s.Host) && matches(f.Comm, s.Comm) && matches(f.Job, s.Job) &&
+		(f.PID == 0 || f.PID == s.PID) &&
+		(f.User == "" || matches(f.User, s.User) || f.User == strconv.FormatUint(uint64(s.UID), 10))
 }
 
 // OfHost reports whether the filter selects a host. It reads only Cluster and Host.

@@ -11,7 +11,8 @@ import (
 // alertRows are the newest alerts first. An alert names no user: the filter takes its uid.
 func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
 	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
-		return !q.Process(a.Cluster, a.Host, "", a.UID, a.Comm, a.PID)
+		return !q.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
+			UID: a.UID, PID: a.PID})
 	})
 	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)

@@ -102,7 +102,8 @@ func (p *Part) tracker() *leak.Tracker {
 func selected[T any](rows []T, q *query.Question, info func(*T) *process.Info) []T {
 	return slices.DeleteFunc(rows, func(row T) bool {
 		i := info(&row)
-		return !q.Process(i.ID.Cluster, i.ID.Host, i.User, i.UID, i.Comm, i.ID.PID)
+		return !q.Process(&query.Subject{Cluster: i.ID.Cluster, Host: i.ID.Host, User: i.User, Comm: i.Comm,
+			Job: i.Job, UID: i.UID, PID: i.ID.PID})
 	})
 }
 

@@ -49,6 +49,7 @@ func (q *question) addFilters(cmd *cobra.Command) {
 	flags.StringVar(&q.Host, "host", "", "only this host, or those of a pattern")
 	flags.StringVar(&q.User, "user", "", "only processes of this user name, uid or pattern")
 	flags.StringVar(&q.Comm, "comm", "", "only processes of this command name or pattern")
+	flags.StringVar(&q.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")
 }
 
 func (q *question) validate() error {

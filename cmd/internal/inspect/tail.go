@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -153,7 +154,8 @@ func (t *tail) print(out io.Writer, b *schema.Batch, left *int) (done bool, err 
 	encoder.SetEscapeHTML(false) // kernel names have angle brackets
 	for i := range b.Events {
 		p := &b.Processes[b.Threads[b.Thread().At(i)].Process]
-		if !t.Process(b.Cluster, b.Host, p.User, p.UID, p.Comm, p.PID) {
+		if !t.Process(&query.Subject{Cluster: b.Cluster, Host: b.Host, User: p.User, Comm: p.Comm, Job: p.Job, UID: p.UID,
+			PID: p.PID}) {
 			continue
 		}
 		e := eventOf(b, i)
