@@ -17,6 +17,13 @@ type Anomaly struct {
 	Rules    AnomalyRules   `koanf:"rules"`
 }
 
+// Alerting is the part of the section of the anomaly fold that gputap run has, too.
+type Alerting struct {
+	Mode string `koanf:"mode" flag:"anomaly-mode"`
+}
+
+func (a Alerting) Validate() error { return checkMode("anomaly.mode", a.Mode, ModeDefault) }
+
 // AnomalyExclude lists processes about which no alert is raised.
 type AnomalyExclude struct {
 	Comm []string `koanf:"comm"`

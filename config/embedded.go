@@ -15,6 +15,7 @@ type RunCommand struct {
 	Producer Producer `koanf:"producer"`
 	Metrics  Metrics  `koanf:"metrics"`
 	Leak     Verdicts `koanf:"leak"`
+	Anomaly  Alerting `koanf:"anomaly"`
 }
 
 // Embedded is the section of the NATS server inside gputap run. By default it does not listen.
@@ -39,7 +40,7 @@ func DefaultRunCommand() RunCommand {
 	p.Features, p.Heartbeat = append(p.Features, "sync"), runHeartbeat
 	return RunCommand{
 		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: p, Metrics: Metrics{Addr: producerMetrics},
-		Leak: Verdicts{Window: 10 * time.Second},
+		Leak: Verdicts{Window: 10 * time.Second}, Anomaly: Alerting{Mode: ModeDefault},
 	}
 }
 
@@ -47,7 +48,7 @@ func DefaultRunCommand() RunCommand {
 const runHeartbeat = 2 * time.Second
 
 func (c RunCommand) Validate() error {
-	return cmp.Or(c.Embedded.Validate(), c.Producer.Validate(), c.Leak.Validate())
+	return cmp.Or(c.Embedded.Validate(), c.Producer.Validate(), c.Leak.Validate(), c.Anomaly.Validate())
 }
 
 // Validate rejects an address that other machines can reach without TLS, and a store that is too small. A size of 0 is

@@ -47,9 +47,9 @@ func modeOf(mode string) rule.Mode {
 	return rule.Mode(mode)
 }
 
-// AlertingDetector returns an empty anomaly fold with the default thresholds and every rule in mode alert.
-func AlertingDetector(raise func(alert.Alert)) *anomaly.Detector {
+// DetectorIn returns an empty anomaly fold with the default thresholds and all rules in a mode of config.
+func DetectorIn(mode string, raise func(alert.Alert)) *anomaly.Detector {
 	c := config.DefaultAnomalyCommand().Anomaly
-	c.Mode = config.ModeAlert
+	c.Mode = mode
 	return newDetector(c, raise)
 }

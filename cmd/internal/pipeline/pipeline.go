@@ -106,8 +106,11 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
-		if entry.Name() == fold.Leak.Name() { // its coverage fold is needed without the feature memory too
+		switch entry.Name() {
+		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
 			f = leak.New(leak.Config{Window: cfg.Leak.Window})
+		case fold.Anomaly.Name():
+			f = fold.DetectorIn(cfg.Anomaly.Mode, nil)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)

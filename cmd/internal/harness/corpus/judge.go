@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/leak"
@@ -88,7 +89,7 @@ func judge(path string, found map[string]*Finding) error {
 	}
 	defer func() { _ = r.Close() }()
 	tracker := leak.New(leak.Config{OnVerdict: func(c leak.Change) { noteVerdict(found[c.Comm], &c) }})
-	detector := fold.AlertingDetector(func(a alert.Alert) { noteAlert(found[a.Comm], &a) })
+	detector := fold.DetectorIn(config.ModeAlert, func(a alert.Alert) { noteAlert(found[a.Comm], &a) })
 	var replays []*consumer.Replay
 	for _, f := range []consumer.Stateful{tracker, detector} {
 		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
