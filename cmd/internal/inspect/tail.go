@@ -154,8 +154,8 @@ func (t *tail) print(out io.Writer, b *schema.Batch, left *int) (done bool, err 
 	encoder.SetEscapeHTML(false) // kernel names have angle brackets
 	for i := range b.Events {
 		p := &b.Processes[b.Threads[b.Thread().At(i)].Process]
-		if !t.Process(&query.Subject{Cluster: b.Cluster, Host: b.Host, User: p.User, Comm: p.Comm, Job: p.Job, UID: p.UID,
-			PID: p.PID}) {
+		if !t.Process(&query.Subject{Cluster: b.Cluster, Host: b.Host, User: p.User, Comm: p.Comm, Job: p.Job,
+			UID: p.UID, PID: p.PID}) {
 			continue
 		}
 		e := eventOf(b, i)
