@@ -37,8 +37,11 @@ var skipped = []struct{ pattern, reason string }{
 
 // endless are the commands that run until they are stopped: a reader gives each its own terminal.
 var endless = regexp.MustCompile(`^(sudo )?(\w+=\S+\s+(\\\s+)?)*(bin/)?` +
-	`(nats-server\b|gputap-\w+|gputap run\b|` +
+	`(nats-server\b|prometheus\b|gputap-\w+|gputap run\b|` +
 	`gputap stream dlq .*--follow|gputap simulate\b|gputap record --|python3 examples/follow.py\b|bin/quota\b)`)
+
+// prometheus are the commands that need Debian's package of that name.
+var prometheus = regexp.MustCompile(`^(prometheus|promtool)\b|127\.0\.0\.1:9090`)
 
 // ending are the ways in which those end by themselves.
 var ending = regexp.MustCompile(`--for\b|--duration\b|--until\b|--help\b|--version\b|--print-config\b| -- |\||^(sudo )?timeout\b`)
@@ -203,6 +206,11 @@ func (p page) needsRoot() bool {
 }
 
 func skipReason(c command) string {
+	if prometheus.MatchString(c.text) && os.Getenv("GPUTAP_REQUIRE_PROMTOOL") == "" {
+		if _, err := exec.LookPath("prometheus"); err != nil {
+			return "needs Debian's package prometheus"
+		}
+	}
 	for _, s := range skipped {
 		if regexp.MustCompile(s.pattern).MatchString(c.text) {
 			return s.reason
