@@ -114,13 +114,15 @@ lint: ## run gofmt, go vet and golangci-lint
 	@test -x $(TOOLS)/golangci-lint || GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
 	$(TOOLS)/golangci-lint run --build-tags bpf
 
-generate: ## compile the BPF objects (needs $(CLANG) and libbpf-dev)
+generate: ## compile the BPF objects (needs $(CLANG) and libbpf-dev), and write the tables of docs/metrics.md
 	$(GO) generate ./bpf
+	$(GO) test -count=1 ./schema/metric -update
 
 verify: ## check that generated files and go.mod are current
 	@$(CLANG) --version | grep -q '16\.0\.6' || { echo 'verify needs clang 16.0.6: apt-get install clang-16 llvm-16 libbpf-dev'; exit 1; }
 	$(GO) generate ./bpf
 	git diff --exit-code -- bpf
+	$(GO) test -count=1 -run TestDocumented ./schema/metric
 	$(GO) mod tidy -diff
 	$(GO) mod verify >/dev/null
 

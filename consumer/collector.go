@@ -9,30 +9,20 @@ import (
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return instanceDesc(name, help, append([]string{"shard"}, labels...)...)
-}
-
-func instanceDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("gputap_consumer_"+name, help, append([]string{"consumer"}, labels...), nil)
-}
-
 var (
-	descBatches     = desc("batches_total", "Messages read, by outcome.", "result")
-	descEvents      = desc("events_total", "Events applied.", "kind")
-	descLag         = desc("lag_messages", "Messages of the shard that are stored and not read yet.")
-	descDeadLetters = desc("dead_letters_total", "Useless messages, by whether they were copied to the dead letters.",
-		"result")
-	descUnseen = desc("unseen_batches_total",
-		"Batches from before the first one read of a producer run that do not count as lost, by reason.", "reason")
-	descGaps = desc("sequence_gaps_total", "Gaps in the sequence numbers of a host's batches.", "cluster",
-		"hostname")
-	descGapBatches = desc("gap_batches_total", "Batches missing in those gaps: lost.", "cluster", "hostname")
-	descLastEvent  = desc("host_last_event_timestamp_seconds", "Wall time of a host's last event.", "cluster",
-		"hostname")
-	descLost = desc("producer_lost_events_total", "Events that producers counted as lost, by cause.", "reason")
+	descBatches     = metric.Desc("gputap_consumer_batches_total")
+	descEvents      = metric.Desc("gputap_consumer_events_total")
+	descLag         = metric.Desc("gputap_consumer_lag_messages")
+	descDeadLetters = metric.Desc("gputap_consumer_dead_letters_total")
+	descUnseen      = metric.Desc("gputap_consumer_unseen_batches_total")
+	descGaps        = metric.Desc("gputap_consumer_sequence_gaps_total")
+	descGapBatches  = metric.Desc("gputap_consumer_gap_batches_total")
+	descLastEvent   = metric.Desc("gputap_consumer_host_last_event_timestamp_seconds")
+	descLastHeard   = metric.Desc("gputap_consumer_host_last_heard_timestamp_seconds")
+	descLost        = metric.Desc("gputap_consumer_producer_lost_events_total")
 )
 
 // timing holds the histograms that each batch updates.
@@ -42,18 +32,16 @@ type timing struct {
 }
 
 func newTiming(fold string, shard int) timing {
-	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_consumer_" + name, Help: help, Buckets: buckets,
-			ConstLabels:                 prometheus.Labels{"consumer": fold, "shard": shardLabel(shard)},
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
-			NativeHistogramMinResetDuration: time.Hour,
-		})
+	histogram := func(name string, buckets ...float64) prometheus.Histogram {
+		opts := metric.HistogramOpts(name, prometheus.Labels{"consumer": fold, "shard": shardLabel(shard)}, buckets...)
+		opts.NativeHistogramBucketFactor, opts.NativeHistogramMaxBucketNumber = 1.1, 160
+		opts.NativeHistogramMinResetDuration = time.Hour
+		return prometheus.NewHistogram(opts)
 	}
 	return timing{
-		delay: histogram("event_delay_seconds", "Age of a batch's last event when the batch was applied.",
+		delay: histogram("gputap_consumer_event_delay_seconds",
 			.005, .01, .025, .05, .1, .25, .5, 1, 5, 30, 300),
-		handle: histogram("handler_duration_seconds", "Time to decode and apply one message.",
+		handle: histogram("gputap_consumer_handler_duration_seconds",
 			.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .01, .1, 1),
 	}
 }
@@ -85,6 +73,9 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 		if h.lastEvent.After(sum.lastEvent) {
 			sum.lastEvent = h.lastEvent
 		}
+		if h.heard.After(sum.heard) {
+			sum.heard = h.heard
+		}
 		perHost[id] = sum
 	}
 	r.mu.Unlock()
@@ -115,6 +106,9 @@ func (r *Reader) Collect(to chan<- prometheus.Metric) {
 		if !h.lastEvent.IsZero() {
 			gauge(descLastEvent, float64(h.lastEvent.UnixNano())/1e9, id.Cluster, id.Host)
 		}
+		if !h.heard.IsZero() {
+			gauge(descLastHeard, float64(h.heard.UnixNano())/1e9, id.Cluster, id.Host)
+		}
 	}
 	r.timing.delay.Collect(to)
 	r.timing.handle.Collect(to)
@@ -139,18 +133,17 @@ func senders(to chan<- prometheus.Metric, first ...string) (
 func shardLabel(shard int) string { return fmt.Sprintf("%03d", shard) }
 
 var (
-	descOwned      = instanceDesc("owned_shards", "Shards that this instance owns and folds.")
-	descClaims     = instanceDesc("claims_total", "Shards acquired and restored.")
-	descHandOvers  = instanceDesc("hand_overs_total", "Shards released to their preferred instance.")
-	descLeasesLost = instanceDesc("leases_lost_total", "Shards lost because their lease was not renewed in time.")
-	descFenced     = instanceDesc("fenced_total", "Checkpoints refused because another instance had claimed the shard.")
-	descRebuilt    = instanceDesc("states_rebuilt_total", "Unusable saved states that were rebuilt from the stream.")
-	descNewer      = instanceDesc("newer_states_total",
-		"Saved states of a newer program that were left to newer instances.")
-	descCommits = instanceDesc("checkpoints_total", "Checkpoints, by result.", "result")
+	descOwned      = metric.Desc("gputap_consumer_owned_shards")
+	descClaims     = metric.Desc("gputap_consumer_claims_total")
+	descHandOvers  = metric.Desc("gputap_consumer_hand_overs_total")
+	descLeasesLost = metric.Desc("gputap_consumer_leases_lost_total")
+	descFenced     = metric.Desc("gputap_consumer_fenced_total")
+	descRebuilt    = metric.Desc("gputap_consumer_states_rebuilt_total")
+	descNewer      = metric.Desc("gputap_consumer_newer_states_total")
+	descCommits    = metric.Desc("gputap_consumer_checkpoints_total")
 
-	descCheckpointAge   = desc("checkpoint_age_seconds", "Time since the last checkpoint of the shard.")
-	descCheckpointBytes = desc("checkpoint_bytes", "Size of the shard's last checkpoint.")
+	descCheckpointAge   = metric.Desc("gputap_consumer_checkpoint_age_seconds")
+	descCheckpointBytes = metric.Desc("gputap_consumer_checkpoint_bytes")
 )
 
 // Describe sends nothing: shards come and go between scrapes.

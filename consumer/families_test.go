@@ -258,7 +258,7 @@ func TestSupersededShardsAreNotShown(t *testing.T) {
 			}
 			page := string(consumertest.Page(t, c))
 			for _, line := range []string{
-				fmt.Sprintf(`gputap_cuda_memory_allocated_bytes_total{UUID="",comm="x",container="",gpu="",hostname="h",kind="device"} %d`, 1000*len(tt.shown)),
+				fmt.Sprintf(`gputap_cuda_memory_allocated_bytes_total{UUID="",cluster="test",comm="x",container="",gpu="",hostname="h",job="",kind="device",pod="",unit="",user=""} %d`, 1000*len(tt.shown)),
 				fmt.Sprintf(`gputap_consumer_owned_shards{consumer="leak"} %d`, len(tt.loaded)),
 			} {
 				if len(tt.shown) > 0 && !strings.Contains(page, line+"\n") {

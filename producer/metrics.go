@@ -9,6 +9,7 @@ import (
 	"github.com/gputap/gputap/bpf"
 	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // metrics are written by the reading goroutine and the publishers, and read by the scrape. Package attach has its own.
@@ -32,18 +33,12 @@ type metrics struct {
 func newMetrics() *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30}
 	return &metrics{
-		batchEvents: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_batch_events", Help: "Events in a batch.",
-			Buckets: []float64{1, 8, 64, 512, 4096, 32768},
-		}),
-		publishTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_publish_duration_seconds", Help: "Time from publishing a batch to its ack.",
-			Buckets: buckets,
-		}),
-		eventAge: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gputap_producer_event_age_seconds", Help: "Age of a batch's last event at its ack.",
-			Buckets: buckets,
-		}),
+		batchEvents: prometheus.NewHistogram(metric.HistogramOpts("gputap_producer_batch_events", nil,
+			1, 8, 64, 512, 4096, 32768)),
+		publishTime: prometheus.NewHistogram(metric.HistogramOpts("gputap_producer_publish_duration_seconds", nil,
+			buckets...)),
+		eventAge: prometheus.NewHistogram(metric.HistogramOpts("gputap_producer_event_age_seconds", nil,
+			buckets...)),
 	}
 }
 
@@ -82,7 +77,7 @@ func (p *Producer) lost() (all [schema.NumLosses]uint64) {
 	return all
 }
 
-// Describe sends nothing: the collector is unchecked, since labels depend on what happened.
+// Describe sends nothing: the collector is unchecked, because some families have no series yet.
 func (p *Producer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the counters. The only locks that it takes are those of the spool and the outbox, which are held for
@@ -92,41 +87,37 @@ func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	send := samples(out)
 	for op := range m.events {
 		if n := m.events[op].Load(); n > 0 {
-			send.counter("events_total", "Events read from the rings, by what the call does.", n,
-				"op", schema.Op(op).String())
+			send.counter("events_total", n, schema.Op(op).String())
 		}
 	}
 	for cause := range m.lost {
 		if cause := schema.Loss(cause); cause != schema.LossOther {
-			send.counter("events_lost_total", "Lost events, by cause.", m.lost[cause].Load(), "reason", cause.String())
+			send.counter("events_lost_total", m.lost[cause].Load(), cause.String())
 		}
 	}
 	acked := uint64(0)
 	for kind := range m.batches {
 		acked += m.batches[kind].Load()
 	}
-	batchesHelp := "Acked batches, and failed publishes, which are retried."
-	send.counter("batches_total", batchesHelp, acked, "result", "acked")
-	send.counter("batches_total", batchesHelp, m.batchErrors.Load(), "result", "error")
-	send.counter("published_bytes_total", "Bytes of acked batches.", m.bytes.Load())
-	send.gauge("spool_bytes", "Bytes of queued and in-flight batches.", float64(level.bytes))
-	send.gauge("spool_batches", "Queued and in-flight batches.", float64(level.batches))
+	send.counter("batches_total", acked, "acked")
+	send.counter("batches_total", m.batchErrors.Load(), "error")
+	send.counter("published_bytes_total", m.bytes.Load())
+	send.gauge("spool_bytes", float64(level.bytes))
+	send.gauge("spool_batches", float64(level.batches))
 	if p.spool.outbox != nil {
 		collectOutbox(out, &level)
 	}
-	send.gauge("inflight_publishes", "Batches published and not acked.", float64(m.inFlight.Load()))
-	send.gauge("ringbuf_used_ratio", "Fill of the fullest ring at the last read.", float64(m.ringFill.Load())/1000)
-	send.gauge("nats_connected", "1 while NATS is connected.", oneIf(p.js.Conn().IsConnected()))
+	send.gauge("inflight_publishes", float64(m.inFlight.Load()))
+	send.gauge("ringbuf_used_ratio", float64(m.ringFill.Load())/1000)
+	send.gauge("nats_connected", oneIf(p.js.Conn().IsConnected()))
+	send.counter("nats_reconnects_total", p.js.Conn().Stats().Reconnects)
 	if route := p.route.now.Load(); route != nil {
-		send.gauge("shard", "Shard of this host's batches; absent until the topology was read.", float64(route.shard))
+		send.gauge("shard", float64(route.shard))
 	}
-	send.gauge("traced_processes", "Running processes that made calls.", float64(m.processes.Load()))
-	send.counter("forgotten_processes_total",
-		"Processes whose names and graphs were discarded because programs made too many handles.", m.discarded.Load())
-	send.counter("unknown_gaps_total",
-		"Waits whose time until the thread's next launch is not known, because records were lost or out of order.",
-		m.unpaired.Load())
-	send.counter("malformed_records_total", "Ring records that no program of this build writes.", m.malformed.Load())
+	send.gauge("traced_processes", float64(m.processes.Load()))
+	send.counter("forgotten_processes_total", m.discarded.Load())
+	send.counter("unknown_gaps_total", m.unpaired.Load())
+	send.counter("malformed_records_total", m.malformed.Load())
 	p.probes.Collect(out)
 	m.batchEvents.Collect(out)
 	m.publishTime.Collect(out)
@@ -138,33 +129,26 @@ func collectOutbox(out chan<- prometheus.Metric, l *spoolLevel) {
 	if l.oldest != 0 {
 		age = max(0, time.Since(time.Unix(0, l.oldest)).Seconds())
 	}
-	send.gauge("outbox_bytes", "Bytes of the outbox's files.", float64(l.outbox.Bytes))
-	send.gauge("outbox_batches", "Batches in the outbox that are not acked.", float64(l.outbox.Batches))
-	send.gauge("outbox_oldest_seconds", "Age of the oldest batch that is not acked; 0: none.", age)
-	send.counter("outbox_dropped_batches_total",
-		"Batches evicted because of producer.outbox_max_bytes; their events count as lost.", l.outbox.Dropped)
-	send.counter("outbox_write_errors_total", "Failed writes to the outbox.", l.outbox.WriteErrors)
-	send.counter("outbox_damaged_total", "Corrupt outbox records found, after a crash or on a bad disk.",
-		l.outbox.Corrupt)
-	send.gauge("outbox_writable", "1 while the outbox can be written; 0 while only memory holds batches.",
-		oneIf(l.outbox.Writable))
+	send.gauge("outbox_bytes", float64(l.outbox.Bytes))
+	send.gauge("outbox_batches", float64(l.outbox.Batches))
+	send.gauge("outbox_oldest_seconds", age)
+	send.counter("outbox_dropped_batches_total", l.outbox.Dropped)
+	send.counter("outbox_write_errors_total", l.outbox.WriteErrors)
+	send.counter("outbox_damaged_total", l.outbox.Corrupt)
+	send.gauge("outbox_writable", oneIf(l.outbox.Writable))
 }
 
-// samples sends metrics with a name below gputap_producer_ and with up to one label.
+// samples sends metrics with a name below gputap_producer_.
 type samples chan<- prometheus.Metric
 
-func (s samples) gauge(name, help string, v float64) { s.send(prometheus.GaugeValue, name, help, v) }
+func (s samples) gauge(name string, v float64) { s.send(prometheus.GaugeValue, name, v) }
 
-func (s samples) counter(name, help string, v uint64, label ...string) {
-	s.send(prometheus.CounterValue, name, help, float64(v), label...)
+func (s samples) counter(name string, v uint64, labels ...string) {
+	s.send(prometheus.CounterValue, name, float64(v), labels...)
 }
 
-func (s samples) send(kind prometheus.ValueType, name, help string, v float64, label ...string) {
-	var labels prometheus.Labels
-	if len(label) > 0 {
-		labels = prometheus.Labels{label[0]: label[1]}
-	}
-	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("gputap_producer_"+name, help, nil, labels), kind, v)
+func (s samples) send(kind prometheus.ValueType, name string, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(metric.Desc("gputap_producer_"+name), kind, v, labels...)
 }
 
 func oneIf(is bool) float64 {

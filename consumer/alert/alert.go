@@ -37,6 +37,7 @@ type Alert struct {
 	Comm       string    `json:"comm"`
 	Container  string    `json:"container"` // "": outside containers
 	Pod        string    `json:"pod"`       // UID of the Kubernetes pod; "": outside pods
+	Unit       string    `json:"unit"`      // systemd unit; "": without one
 	Job        string    `json:"job"`       // "": outside jobs
 	UID        uint32    `json:"uid"`
 	User       string    `json:"user"` // name of the UID; "": unknown
@@ -75,7 +76,7 @@ func EvidenceOf(h *schema.Header) Evidence {
 func About(i *process.Info) Alert {
 	return Alert{
 		Host: i.ID.Host, Cluster: i.ID.Cluster, PID: i.ID.PID, Start: i.Start, Comm: i.Comm, Container: i.Container,
-		Pod: i.Pod, Job: i.Job, UID: i.UID, User: i.User,
+		Pod: i.Pod, Unit: i.Unit, Job: i.Job, UID: i.UID, User: i.User,
 	}
 }
 

@@ -92,7 +92,7 @@ func TestLife(t *testing.T) {
 // The ends of processes and the passing of time clear the right alerts.
 func TestClearByProcessAndAge(t *testing.T) {
 	t.Parallel()
-	b := NewBook(Config{})
+	b := NewBook(Config{Family: "anomaly"})
 	fire(b, "x", 1, 0)
 	fire(b, "x", 2, 1)
 	other := keyOf("x", 1)
@@ -117,7 +117,7 @@ func TestClearByProcessAndAge(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	b := NewBook(Config{})
+	b := NewBook(Config{Family: "anomaly"})
 	for i := range 105 {
 		fire(b, "x", uint32(i), i)
 	}
@@ -172,7 +172,7 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	var saved []snapshot.Section
 	for i, host := range []string{"x", "y"} {
-		b := NewBook(Config{})
+		b := NewBook(Config{Family: "anomaly"})
 		for n := range 800 {
 			fire(b, host, uint32(n), n)
 			b.Clear(keyOf(host, uint32(n)), at(10_000+2*n+i), "it is over")
@@ -182,7 +182,7 @@ func TestJoin(t *testing.T) {
 	}
 	var views [2][]Alert
 	for i := range views {
-		b := NewBook(Config{})
+		b := NewBook(Config{Family: "anomaly"})
 		for _, s := range saved {
 			if err := form(b).Restore(s); err != nil {
 				t.Fatal(err)
@@ -192,7 +192,7 @@ func TestJoin(t *testing.T) {
 			t.Error("restored alerts are reported as changes")
 		}
 		views[i] = b.Alerts()
-		again := NewBook(Config{})
+		again := NewBook(Config{Family: "anomaly"})
 		for _, s := range sections(b) {
 			if err := form(again).Restore(s); err != nil {
 				t.Fatal(err)
@@ -219,10 +219,10 @@ func TestDamagedAlertsAreRefused(t *testing.T) {
 			p.entries = append(p.entries, p.entries[0])
 		},
 	} {
-		b := NewBook(Config{})
+		b := NewBook(Config{Family: "anomaly"})
 		fire(b, "x", 1, 1)
 		damage(b)
-		if err := form(NewBook(Config{})).Restore(sections(b)[1]); !errors.Is(err, snapshot.ErrDamaged) {
+		if err := form(NewBook(Config{Family: "anomaly"})).Restore(sections(b)[1]); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
 	}
@@ -246,8 +246,8 @@ func TestMetrics(t *testing.T) {
 	b.Fire(keyOf("gpu-02", 1), at(0), 1, some)
 	b.Clear(keyOf("gpu-02", 1), at(0), "it is over")
 	want := func(host, comm, uuid, severity string, active, events int) (lines string) {
-		labels := fmt.Sprintf(`{UUID=%q,comm=%q,container="",hostname=%q,rule="oom",severity=%q}`, uuid, comm, host,
-			severity)
+		labels := fmt.Sprintf(`{UUID=%q,cluster="c",comm=%q,container="",gpu="",hostname=%q,job="",pod="",rule="oom",`+
+			`severity=%q,unit="",user=""}`, uuid, comm, host, severity)
 		if active >= 0 {
 			lines = fmt.Sprintf("gputap_anomaly_active%s %d\n", labels, active)
 		}
@@ -314,7 +314,7 @@ func TestJSONKeys(t *testing.T) {
 			keys = append(keys, part)
 		}
 	}
-	want := "id state time since rule severity host cluster pid start comm container pod job uid user tid " +
+	want := "id state time since rule severity host cluster pid start comm container pod unit job uid user tid " +
 		"thread_comm address bytes gpu symbol value baseline score repeats message evidence host boot run kind seq " +
 		"seq_from seq_to"
 	if got := strings.Join(keys, " "); got != want {

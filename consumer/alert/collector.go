@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 const (
@@ -22,8 +23,11 @@ type raised struct {
 }
 
 func raisedOf(a *Alert) raised {
-	w := process.Workload{HostID: a.HostID(), UUID: process.Label(a.GPU), Container: process.Label(a.Container),
-		Comm: process.Label(a.Comm)}
+	w := process.Workload{
+		HostID: a.HostID(), UUID: process.Label(a.GPU), Pod: process.Label(a.Pod),
+		Container: process.Label(a.Container), Unit: process.Label(a.Unit), User: process.Label(a.User),
+		Job: process.Label(a.Job), Comm: process.Label(a.Comm),
+	}
 	return raised{w, a.Rule, a.Severity}
 }
 
@@ -48,13 +52,10 @@ func (s suppressed) compare(to suppressed) int {
 type families struct{ active, events, suppressed *prometheus.Desc }
 
 func newFamilies(family string) families {
-	labels := []string{"hostname", "UUID", "container", "comm", "rule", "severity"}
 	return families{
-		active: prometheus.NewDesc("gputap_"+family+"_active",
-			"Alerts that fire; 0 for five minutes of event time after the last one cleared.", labels, nil),
-		events: prometheus.NewDesc("gputap_"+family+"_events_total", "Alerts raised by rule.", labels, nil),
-		suppressed: prometheus.NewDesc("gputap_"+family+"_suppressed_total",
-			"Findings that raised no alert, by reason.", []string{"rule", "reason"}, nil),
+		active:     metric.Desc("gputap_" + family + "_active"),
+		events:     metric.Desc("gputap_" + family + "_events_total"),
+		suppressed: metric.Desc("gputap_" + family + "_suppressed_total"),
 	}
 }
 
@@ -72,11 +73,11 @@ func (b *Book) Metrics() (send func(to chan<- prometheus.Metric)) {
 	return func(to chan<- prometheus.Metric) {
 		for r, n := range active {
 			to <- prometheus.MustNewConstMetric(b.families.active, prometheus.GaugeValue, float64(n),
-				r.Host, r.UUID, r.Container, r.Comm, r.rule, r.severity)
+				r.Labels(r.rule, r.severity)...)
 		}
 		for r, n := range counts {
 			to <- prometheus.MustNewConstMetric(b.families.events, prometheus.CounterValue, float64(n),
-				r.Host, r.UUID, r.Container, r.Comm, r.rule, r.severity)
+				r.Labels(r.rule, r.severity)...)
 		}
 		for s, n := range findings {
 			to <- prometheus.MustNewConstMetric(b.families.suppressed, prometheus.CounterValue, float64(n), s.rule,

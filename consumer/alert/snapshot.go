@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	leastEntry  = 57 // bytes of the smallest alert in a snapshot
-	leastRaised = 6
+	leastEntry  = 58 // bytes of the smallest alert in a snapshot
+	leastRaised = process.MinWorkload + 3
 )
 
 // CodeShard passes over the counts that belong to no host.
@@ -25,8 +25,8 @@ func (b *Book) CodeShard(c *snapshot.Codec) {
 // CodeHost passes over the alerts and counts of one host. Restored alerts are no changes.
 func (b *Book) CodeHost(c *snapshot.Codec, id snapshot.HostID) {
 	b.raised.CodeHost(c, id, leastRaised, func(k *raised) {
-		k.HostID = id
-		process.CodeLabels(c, &k.UUID, &k.Container, &k.Comm, &k.rule, &k.severity)
+		k.Code(c, id)
+		process.CodeLabels(c, &k.rule, &k.severity)
 	})
 	p := b.hosts[id]
 	if p == nil {
@@ -79,7 +79,7 @@ func (a *Alert) Code(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() {
 		a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	}
-	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Job, &a.User, &a.ThreadComm, &a.Address,
+	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Unit, &a.Job, &a.User, &a.ThreadComm, &a.Address,
 		&a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot, &a.Evidence.Kind)
 	c.Time(&a.Time, &a.Since, &a.Start)
 	snapshot.Uint(c, &a.PID, &a.UID, &a.TID)

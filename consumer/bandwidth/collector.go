@@ -7,6 +7,7 @@ import (
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // series is the labels of one sum. The family of busy seconds has no mode; its copies are synchronous.
@@ -43,25 +44,15 @@ var kindWords = [schema.NumDirections]string{
 }
 
 var (
-	copiedBytes = process.Family("gputap_cuda_memcpy_bytes_total",
-		"Bytes of successful copies. Mode sync: copied; mode async: submitted.", "kind", "mode")
-	copyCalls = process.Family("gputap_cuda_memcpy_calls_total",
-		"Successful copies. Mode sync: done; mode async: submitted.", "kind", "mode")
-	setBytes = process.Family("gputap_cuda_memset_bytes_total",
-		"Bytes of successful memory sets. Mode sync: set; mode async: submitted.", "mode")
-	setCalls = process.Family("gputap_cuda_memset_calls_total",
-		"Successful memory sets. Mode sync: done; mode async: submitted.", "mode")
-	busySeconds = process.Family("gputap_cuda_memcpy_busy_seconds_total",
-		"Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.",
-		"kind")
-	endedBytes = process.Family("gputap_cuda_memcpy_ended_bytes_total",
-		"Bytes of asynchronous copies whose end a wait showed, without those behind kernels.", "kind")
-	endedSeconds = process.Family("gputap_cuda_memcpy_ended_seconds_total",
-		"Time from their submission until the end of that wait. "+
-			"Bytes divided by it are a lower bound of the throughput.", "kind")
-	waitSeconds = process.Family("gputap_cuda_sync_seconds_total",
-		"Host time in successful calls that wait for the GPU, summed over threads.")
-	waitCalls = process.Family("gputap_cuda_sync_calls_total", "Successful calls that wait for the GPU.")
+	copiedBytes  = metric.Desc("gputap_cuda_memcpy_bytes_total")
+	copyCalls    = metric.Desc("gputap_cuda_memcpy_calls_total")
+	setBytes     = metric.Desc("gputap_cuda_memset_bytes_total")
+	setCalls     = metric.Desc("gputap_cuda_memset_calls_total")
+	busySeconds  = metric.Desc("gputap_cuda_memcpy_busy_seconds_total")
+	endedBytes   = metric.Desc("gputap_cuda_memcpy_ended_bytes_total")
+	endedSeconds = metric.Desc("gputap_cuda_memcpy_ended_seconds_total")
+	waitSeconds  = metric.Desc("gputap_cuda_sync_seconds_total")
+	waitCalls    = metric.Desc("gputap_cuda_sync_calls_total")
 )
 
 // Describe implements prometheus.Collector.
@@ -105,7 +96,7 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 		to <- s.seconds.Metric(callSeconds, 1e9, secondPowers, k.comm, kindWords[k.row], modeOf(k.async))
 	}
 	for k, r := range rates {
-		to <- r.Metric(throughput, 1, speedPowers, k.Host, k.gpu, k.uuid, kindWords[k.row])
+		to <- r.Metric(throughput, 1, speedPowers, k.Cluster, k.Host, k.gpu, k.uuid, kindWords[k.row])
 	}
 	for k, w := range waits {
 		send(waitSeconds, float64(w.NS)/1e9, k.Labels())

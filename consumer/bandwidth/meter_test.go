@@ -222,24 +222,24 @@ func TestMetrics(t *testing.T) {
 	want := `
 # HELP gputap_cuda_memcpy_busy_seconds_total Host time in successful synchronous copy calls. Bytes of mode sync divided by this time are the throughput.
 # TYPE gputap_cuda_memcpy_busy_seconds_total counter
-gputap_cuda_memcpy_busy_seconds_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h"} 0.25
-gputap_cuda_memcpy_busy_seconds_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d"} 2
+gputap_cuda_memcpy_busy_seconds_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",kind="d2h",pod="",unit="",user=""} 0.25
+gputap_cuda_memcpy_busy_seconds_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",kind="h2d",pod="",unit="",user=""} 2
 # HELP gputap_cuda_memcpy_bytes_total Bytes of successful copies. Mode sync: copied; mode async: submitted.
 # TYPE gputap_cuda_memcpy_bytes_total counter
-gputap_cuda_memcpy_bytes_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h",mode="sync"} 5
-gputap_cuda_memcpy_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="async"} 1000
-gputap_cuda_memcpy_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="sync"} 301
+gputap_cuda_memcpy_bytes_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",kind="d2h",mode="sync",pod="",unit="",user=""} 5
+gputap_cuda_memcpy_bytes_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",kind="h2d",mode="async",pod="",unit="",user=""} 1000
+gputap_cuda_memcpy_bytes_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",kind="h2d",mode="sync",pod="",unit="",user=""} 301
 # HELP gputap_cuda_memcpy_calls_total Successful copies. Mode sync: done; mode async: submitted.
 # TYPE gputap_cuda_memcpy_calls_total counter
-gputap_cuda_memcpy_calls_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",kind="d2h",mode="sync"} 1
-gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="async"} 1
-gputap_cuda_memcpy_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",kind="h2d",mode="sync"} 3
+gputap_cuda_memcpy_calls_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",kind="d2h",mode="sync",pod="",unit="",user=""} 1
+gputap_cuda_memcpy_calls_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",kind="h2d",mode="async",pod="",unit="",user=""} 1
+gputap_cuda_memcpy_calls_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",kind="h2d",mode="sync",pod="",unit="",user=""} 3
 # HELP gputap_cuda_memset_bytes_total Bytes of successful memory sets. Mode sync: set; mode async: submitted.
 # TYPE gputap_cuda_memset_bytes_total counter
-gputap_cuda_memset_bytes_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 64
+gputap_cuda_memset_bytes_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",mode="sync",pod="",unit="",user=""} 64
 # HELP gputap_cuda_memset_calls_total Successful memory sets. Mode sync: done; mode async: submitted.
 # TYPE gputap_cuda_memset_calls_total counter
-gputap_cuda_memset_calls_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example",mode="sync"} 1
+gputap_cuda_memset_calls_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",mode="sync",pod="",unit="",user=""} 1
 `
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want), "gputap_cuda_memcpy_busy_seconds_total",
 		"gputap_cuda_memcpy_bytes_total", "gputap_cuda_memcpy_calls_total", "gputap_cuda_memset_bytes_total",

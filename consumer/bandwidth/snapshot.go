@@ -37,11 +37,11 @@ func (m *Meter) codeShard(c *snapshot.Codec) {
 }
 
 func (m *Meter) codeHost(c *snapshot.Codec, id snapshot.HostID) {
-	m.moves.CodeHost(c, id, 9, func(k *series) {
+	m.moves.CodeHost(c, id, process.MinWorkload+5, func(k *series) {
 		k.Code(c, id)
 		k.codeRow(c)
 	})
-	m.ended.CodeHost(c, id, 9, func(k *series) {
+	m.ended.CodeHost(c, id, process.MinWorkload+5, func(k *series) {
 		k.Code(c, id)
 		k.codeRow(c)
 	})
@@ -50,7 +50,7 @@ func (m *Meter) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 		process.CodeLabels(c, &k.gpu, &k.uuid)
 		codeRow(c, &k.row)
 	})
-	m.waits.CodeHost(c, id, 6, func(w *process.Workload) { w.Code(c, id) })
+	m.waits.CodeHost(c, id, process.MinWorkload+2, func(w *process.Workload) { w.Code(c, id) })
 	m.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c) })
 }
 

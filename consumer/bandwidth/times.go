@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"math"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // sizeKey is the labels of the histograms of sizes and durations. It belongs to no host: a histogram has many series.
@@ -75,7 +74,7 @@ func (k rateKey) Other() rateKey { return rateKey{uuid: process.Other, row: k.ro
 
 // Page returns the key as metrics show it.
 func (k rateKey) Page() rateKey {
-	k.Cluster, k.Host = "", process.Label(k.Host)
+	k.Cluster, k.Host = process.Label(k.Cluster), process.Label(k.Host)
 	return k
 }
 
@@ -220,12 +219,7 @@ var (
 )
 
 var (
-	copySizes = prometheus.NewDesc("gputap_cuda_memcpy_size_bytes",
-		"Bytes of a successful copy. Mode sync: copied; mode async: submitted.", []string{"comm", "kind", "mode"}, nil)
-	callSeconds = prometheus.NewDesc("gputap_cuda_memcpy_call_seconds",
-		"Host time in a successful call that copies. Mode async: its submission.", []string{"comm", "kind", "mode"},
-		nil)
-	throughput = prometheus.NewDesc("gputap_cuda_memcpy_throughput_bytes_per_second",
-		"Throughput of a successful synchronous copy of at least 64 KiB.", []string{"hostname", "gpu", "UUID", "kind"},
-		nil)
+	copySizes   = metric.Desc("gputap_cuda_memcpy_size_bytes")
+	callSeconds = metric.Desc("gputap_cuda_memcpy_call_seconds")
+	throughput  = metric.Desc("gputap_cuda_memcpy_throughput_bytes_per_second")
 )

@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 			{Path: "/\xff/libcuda.so.1", Inode: 3, Attached: 5},
 			{Path: "/\xfe/libcuda.so.1", Inode: 4, Attached: 6}, // the same label
 		}
-		b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0"})
+		b.GPU(schema.GPU{UUID: "GPU-1", Ordinal: 3, Name: "NVIDIA H200", Bus: "0000:06:00.0", Bytes: 150e9})
 		b.GPU(schema.GPU{UUID: "GPU-\xff", Ordinal: 4, Bus: "bus"})
 		b.GPU(schema.GPU{UUID: "GPU-\xfe", Ordinal: 4, Bus: "bus"})
 		b.GPU(schema.GPU{UUID: "GPU-2", Ordinal: 5, Bus: "\xff"})
@@ -89,20 +89,23 @@ func TestMetrics(t *testing.T) {
 	want := `
 # HELP gputap_gpu_info GPUs of a host. The value is always 1.
 # TYPE gputap_gpu_info gauge
-gputap_gpu_info{UUID="GPU-1",gpu="3",hostname="a",model_name="NVIDIA H200",pci_bus_id="0000:06:00.0"} 1
-gputap_gpu_info{UUID="GPU-2",gpu="5",hostname="a",model_name="",pci_bus_id="�"} 1
-gputap_gpu_info{UUID="GPU-�",gpu="4",hostname="a",model_name="",pci_bus_id="bus"} 1
+gputap_gpu_info{UUID="GPU-1",cluster="c",gpu="3",hostname="a",model_name="NVIDIA H200",pci_bus_id="0000:06:00.0"} 1
+gputap_gpu_info{UUID="GPU-2",cluster="c",gpu="5",hostname="a",model_name="",pci_bus_id="�"} 1
+gputap_gpu_info{UUID="GPU-�",cluster="c",gpu="4",hostname="a",model_name="",pci_bus_id="bus"} 1
+# HELP gputap_gpu_memory_bytes Memory of a GPU; absent while unknown.
+# TYPE gputap_gpu_memory_bytes gauge
+gputap_gpu_memory_bytes{UUID="GPU-1",cluster="c",gpu="3",hostname="a"} 1.5e+11
 # HELP gputap_library_symbols Driver functions that gputap knows, by library and state of the probe: attached, absent or failed.
 # TYPE gputap_library_symbols gauge
-gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="absent"} 0
-gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="attached"} 5
-gputap_library_symbols{hostname="a",library="/�/libcuda.so.1",state="failed"} 0
-gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="absent"} 1
-gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="attached"} 220
-gputap_library_symbols{hostname="a",library="/lib/libcuda.so.1",state="failed"} 0
+gputap_library_symbols{cluster="c",hostname="a",library="/�/libcuda.so.1",state="absent"} 0
+gputap_library_symbols{cluster="c",hostname="a",library="/�/libcuda.so.1",state="attached"} 5
+gputap_library_symbols{cluster="c",hostname="a",library="/�/libcuda.so.1",state="failed"} 0
+gputap_library_symbols{cluster="c",hostname="a",library="/lib/libcuda.so.1",state="absent"} 1
+gputap_library_symbols{cluster="c",hostname="a",library="/lib/libcuda.so.1",state="attached"} 220
+gputap_library_symbols{cluster="c",hostname="a",library="/lib/libcuda.so.1",state="failed"} 0
 # HELP gputap_unseen_functions Driver functions without a probe that processes looked up and that handle memory or submit work.
 # TYPE gputap_unseen_functions gauge
-gputap_unseen_functions{hostname="a"} 2
+gputap_unseen_functions{cluster="c",hostname="a"} 2
 `
 	if err := testutil.CollectAndCompare(f, strings.NewReader(want)); err != nil {
 		t.Error(err)

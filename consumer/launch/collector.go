@@ -3,21 +3,15 @@ package launch
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 var (
-	kernelLaunches = process.Family("gputap_cuda_kernel_launches_total",
-		"CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.")
-	graphLaunches = process.Family("gputap_cuda_graph_launches_total", "Executable graphs launched.")
-	graphKernels  = process.Family("gputap_cuda_graph_kernel_launches_total",
-		"CUDA kernels launched inside executable graphs, a part of all launched kernels.")
-	partialGraphs = process.Family("gputap_cuda_graph_launches_partial_total",
-		"Executable graphs launched whose CUDA kernels are not all known.")
-	launchesByName = prometheus.NewDesc("gputap_cuda_kernel_launches_by_name_total",
-		"CUDA kernels launched, by name without template arguments. "+
-			"Each comm has series for its most launched kernels; the others count as other.",
-		[]string{"comm", "kernel"}, nil)
+	kernelLaunches = metric.Desc("gputap_cuda_kernel_launches_total")
+	graphLaunches  = metric.Desc("gputap_cuda_graph_launches_total")
+	graphKernels   = metric.Desc("gputap_cuda_graph_kernel_launches_total")
+	partialGraphs  = metric.Desc("gputap_cuda_graph_launches_partial_total")
+	launchesByName = metric.Desc("gputap_cuda_kernel_launches_by_name_total")
 )
 
 // Describe implements prometheus.Collector.

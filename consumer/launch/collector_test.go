@@ -25,24 +25,24 @@ func TestMetrics(t *testing.T) {
 	want := `
 # HELP gputap_cuda_graph_kernel_launches_total CUDA kernels launched inside executable graphs, a part of all launched kernels.
 # TYPE gputap_cuda_graph_kernel_launches_total counter
-gputap_cuda_graph_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 0
+gputap_cuda_graph_kernel_launches_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",pod="",unit="",user=""} 0
 # HELP gputap_cuda_graph_launches_partial_total Executable graphs launched whose CUDA kernels are not all known.
 # TYPE gputap_cuda_graph_launches_partial_total counter
-gputap_cuda_graph_launches_partial_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
+gputap_cuda_graph_launches_partial_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",pod="",unit="",user=""} 10
 # HELP gputap_cuda_graph_launches_total Executable graphs launched.
 # TYPE gputap_cuda_graph_launches_total counter
-gputap_cuda_graph_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 10
+gputap_cuda_graph_launches_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",pod="",unit="",user=""} 10
 # HELP gputap_cuda_kernel_launches_by_name_total CUDA kernels launched, by name without template arguments. Each comm has series for its most launched kernels; the others count as other.
 # TYPE gputap_cuda_kernel_launches_by_name_total counter
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="axpy"} 14
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="at::native::vectorized_elementwise_kernel"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="train",kernel="other"} 1
 gputap_cuda_kernel_launches_by_name_total{comm="v�llm",kernel="unknown"} 2
-# HELP gputap_cuda_kernel_launches_total CUDA kernels launched, including those inside graphs. gpu is the ordinal in the process, empty while unknown.
+# HELP gputap_cuda_kernel_launches_total CUDA kernels launched, including those inside graphs.
 # TYPE gputap_cuda_kernel_launches_total counter
-gputap_cuda_kernel_launches_total{UUID="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example"} 2
-gputap_cuda_kernel_launches_total{UUID="GPU-0",comm="train",container="c0",gpu="0",hostname="gpu01.example"} 14
-gputap_cuda_kernel_launches_total{UUID="GPU-1",comm="train",container="c0",gpu="1",hostname="gpu01.example"} 2
+gputap_cuda_kernel_launches_total{UUID="",cluster="",comm="v�llm",container="c0",gpu="",hostname="gpu01.example",job="",pod="",unit="",user=""} 2
+gputap_cuda_kernel_launches_total{UUID="GPU-0",cluster="",comm="train",container="c0",gpu="0",hostname="gpu01.example",job="",pod="",unit="",user=""} 14
+gputap_cuda_kernel_launches_total{UUID="GPU-1",cluster="",comm="train",container="c0",gpu="1",hostname="gpu01.example",job="",pod="",unit="",user=""} 2
 `
 	if err := testutil.CollectAndCompare(h, strings.NewReader(want), "gputap_cuda_graph_kernel_launches_total",
 		"gputap_cuda_graph_launches_partial_total", "gputap_cuda_graph_launches_total",

@@ -3,11 +3,10 @@ package launch
 import (
 	"cmp"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // program is the comm of a histogram. It belongs to no host: a histogram has many series.
@@ -59,8 +58,6 @@ var (
 )
 
 var (
-	gridBlocks = prometheus.NewDesc("gputap_cuda_kernel_grid_blocks",
-		"Thread blocks in the grid of a CUDA kernel, without those inside graphs.", []string{"comm"}, nil)
-	blockThreads = prometheus.NewDesc("gputap_cuda_kernel_block_threads",
-		"Threads in a block of a CUDA kernel, without those inside graphs.", []string{"comm"}, nil)
+	gridBlocks   = metric.Desc("gputap_cuda_kernel_grid_blocks")
+	blockThreads = metric.Desc("gputap_cuda_kernel_block_threads")
 )

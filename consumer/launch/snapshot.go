@@ -34,7 +34,7 @@ func (h *Histogram) codeShard(c *snapshot.Codec) {
 
 func (h *Histogram) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 	h.codeClock(c, id)
-	h.workloads.CodeHost(c, id, 8, func(w *process.Workload) { w.Code(c, id) })
+	h.workloads.CodeHost(c, id, process.MinWorkload+4, func(w *process.Workload) { w.Code(c, id) })
 	h.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c, h.names) })
 }
 

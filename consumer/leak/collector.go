@@ -10,55 +10,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 var (
-	liveBytes = process.Family("gputap_cuda_memory_live_bytes",
-		"Bytes that a running process holds. "+
-			"Kinds pinned and registered are host memory, all others GPU memory.", "pid", "kind")
-	liveAllocations = process.Family("gputap_cuda_memory_live_allocations",
-		"Live allocations of a running process.", "pid", "kind")
-	peakBytes = process.Family("gputap_cuda_memory_peak_bytes",
-		"Largest number of bytes that a running process held at once.", "pid", "kind")
-	holders = process.Family("gputap_cuda_memory_holders",
-		"Pieces of memory that a running process opened and did not close. "+
-			"Their bytes count in the process that allocated them.", "pid", "kind")
-	reservedBytes = process.Family("gputap_cuda_pool_reserved_bytes",
-		"Bytes reserved by the memory pools of a running process, "+
-			"as the driver last reported them to the process.", "pid")
-	allocatedBytes = process.Family("gputap_cuda_memory_allocated_bytes_total",
-		"Bytes allocated. Allocated bytes equal freed plus live plus unfreed-at-exit bytes.", "kind")
-	freedBytes   = process.Family("gputap_cuda_memory_freed_bytes_total", "Bytes freed.", "kind")
-	allocs       = process.Family("gputap_cuda_memory_allocs_total", "Successful allocations.", "kind")
-	frees        = process.Family("gputap_cuda_memory_frees_total", "Freed allocations.", "kind")
-	unfreedBytes = process.Family("gputap_leak_unfreed_at_exit_bytes_total",
-		"Bytes that were live when their process ended or replaced its image.", "kind")
-	apiErrors = process.Family("gputap_cuda_api_errors_total",
-		"Failed memory calls of the CUDA driver API, by CUresult.", "api", "error")
-	suspectedBytes = process.Family("gputap_leak_suspected_bytes",
-		"Bytes of a running process on one GPU that a verdict suspects to be leaked.", "pid")
-	growth = process.Family("gputap_leak_growth_bytes_per_second",
-		"Growth of the live memory of a running process on one GPU that did not come down again. "+
-			"Without a verdict it has no series.", "pid")
-	oldestAge = process.Family("gputap_leak_oldest_allocation_age_seconds",
-		"Age of the oldest allocation that a growing or suspect verdict names.", "pid")
-	unexplained = prometheus.NewDesc("gputap_leak_unexplained_bytes",
-		"Used bytes of a GPU minus live bytes, at the latest cuMemGetInfo call.", []string{"hostname", "UUID"}, nil)
-	incomplete = prometheus.NewDesc("gputap_leak_state_incomplete",
-		"1 if the numbers of a running process are incomplete: events were lost, or it ran before gputap attached.",
-		[]string{"hostname", "container", "comm", "pid"}, nil)
-	contradictions = [numContradictions]*prometheus.Desc{
-		unmatchedFree: prometheus.NewDesc("gputap_leak_unmatched_frees_total",
-			"Successful frees of memory whose allocation was not seen.", []string{"hostname"}, nil),
-		reallocOverLive: prometheus.NewDesc("gputap_leak_realloc_over_live_total",
-			"Allocations at an address that was live. "+
-				"Minus the late frees, this is the number of frees that were never seen.", []string{"hostname"}, nil),
-		lateFree: prometheus.NewDesc("gputap_leak_late_frees_total",
-			"Frees whose record arrived after the next allocation of the same address.", []string{"hostname"}, nil),
-		unknownContext: prometheus.NewDesc("gputap_leak_unknown_contexts_total",
-			"CUDA context calls whose effect on memory is unknown. Live bytes may be too high.", []string{"hostname"},
-			nil),
+	liveBytes       = metric.Desc("gputap_cuda_memory_live_bytes")
+	liveAllocations = metric.Desc("gputap_cuda_memory_live_allocations")
+	peakBytes       = metric.Desc("gputap_cuda_memory_peak_bytes")
+	holders         = metric.Desc("gputap_cuda_memory_holders")
+	reservedBytes   = metric.Desc("gputap_cuda_pool_reserved_bytes")
+	allocatedBytes  = metric.Desc("gputap_cuda_memory_allocated_bytes_total")
+	freedBytes      = metric.Desc("gputap_cuda_memory_freed_bytes_total")
+	allocs          = metric.Desc("gputap_cuda_memory_allocs_total")
+	frees           = metric.Desc("gputap_cuda_memory_frees_total")
+	unfreedBytes    = metric.Desc("gputap_leak_unfreed_at_exit_bytes_total")
+	apiErrors       = metric.Desc("gputap_cuda_api_errors_total")
+	suspectedBytes  = metric.Desc("gputap_leak_suspected_bytes")
+	growth          = metric.Desc("gputap_leak_growth_bytes_per_second")
+	oldestAge       = metric.Desc("gputap_leak_oldest_allocation_age_seconds")
+	verdicts        = metric.Desc("gputap_leak_verdicts")
+	unexplained     = metric.Desc("gputap_leak_unexplained_bytes")
+	incomplete      = metric.Desc("gputap_leak_state_incomplete")
+	contradictions  = [numContradictions]*prometheus.Desc{
+		unmatchedFree:   metric.Desc("gputap_leak_unmatched_frees_total"),
+		reallocOverLive: metric.Desc("gputap_leak_realloc_over_live_total"),
+		lateFree:        metric.Desc("gputap_leak_late_frees_total"),
+		unknownContext:  metric.Desc("gputap_leak_unknown_contexts_total"),
 	}
 )
 
@@ -66,7 +45,7 @@ var (
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range append(contradictions[:],
 		liveBytes, liveAllocations, peakBytes, holders, reservedBytes, allocatedBytes, freedBytes, allocs, frees,
-		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, unexplained, incomplete) {
+		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, verdicts, unexplained, incomplete) {
 		to <- d
 	}
 }
@@ -97,10 +76,11 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	}
 	s.collectTrends(to)
 	for id, n := range s.cards {
-		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.Host, id.UUID)
+		to <- prometheus.MustNewConstMetric(unexplained, prometheus.GaugeValue, float64(n.bytes), id.Cluster, id.Host,
+			id.UUID)
 	}
 	for id, is := range s.incomplete {
-		gauge(incomplete, is, id.Host, id.Container, id.Comm, id.pid)
+		gauge(incomplete, is, id.Labels(id.pid)...)
 	}
 	for id, w := range s.workloads {
 		if owned(id.class, w.allocs) {
@@ -124,7 +104,7 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 			hostname = process.Other
 		}
 		for what, n := range q {
-			count(contradictions[what], n, hostname)
+			count(contradictions[what], n, host.Cluster, hostname)
 		}
 	}
 }
@@ -136,6 +116,12 @@ func (s *scrape) collectTrends(to chan<- prometheus.Metric) {
 	}
 	for id, g := range s.trends {
 		gauge(suspectedBytes, float64(g.suspected), id)
+		for state, n := range g.states {
+			if n > 0 {
+				to <- prometheus.MustNewConstMetric(verdicts, prometheus.GaugeValue, float64(n),
+					id.Labels(id.pid, trend.State(state).String())...)
+			}
+		}
 		if g.judged {
 			gauge(growth, float64(g.perHour)/3600, id)
 		}
@@ -186,18 +172,17 @@ type scrape struct {
 	failed     map[failedID]uint64
 	unplaced   uint64
 	totals     map[process.Workload]quality          // by host
-	cards      map[process.Workload]unexplainedBytes // by host name and UUID
+	cards      map[process.Workload]unexplainedBytes // by host and UUID
 }
 
-// processID and failedID are the labels of one series. Processes with equal labels share the series, for example on
-// hosts of the same name in two clusters.
+// processID and failedID are the labels of one series. Processes with equal labels share the series.
 type processID struct {
 	workloadID
 	pid string
 }
 
 func (a processID) compare(b processID) int {
-	return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.pid, b.pid), cmp.Compare(a.GPU, b.GPU),
+	return cmp.Or(a.HostID.Compare(b.HostID), cmp.Compare(a.pid, b.pid), cmp.Compare(a.GPU, b.GPU),
 		cmp.Compare(a.class, b.class), a.Compare(b.Workload))
 }
 
@@ -255,8 +240,7 @@ func (s *scrape) addWorkload(w *workload) {
 
 // pageOf returns the labels of a process without a GPU and a class.
 func pageOf(p *proc) (id processID) {
-	id.Workload = process.Workload{HostID: p.State.boot.id, Container: process.Label(p.Container),
-		Comm: process.Label(p.Comm)}.Page()
+	id.Workload = process.WorkloadOf(&p.Info).Page()
 	id.pid = strconv.FormatUint(uint64(p.ID.PID), 10)
 	return id
 }

@@ -89,7 +89,7 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 	if want := uint64(processes * (processes + 1) / 2); allocated != want || live != want || failed != 3*processes {
 		t.Errorf("allocated %d, live %d, want %d; failed %d, want %d", allocated, live, want, failed, 3*processes)
 	}
-	largest := process.Workload{HostID: snapshot.HostID{Host: "gpu-01"}, Comm: "job-2499"}
+	largest := process.Workload{HostID: snapshot.HostID{Cluster: "test", Host: "gpu-01"}, Comm: "job-2499"}
 	if _, shown := s.gauges[processID{workloadID{largest, schema.ClassDevice}, "2599"}]; !shown {
 		t.Error("the largest process has no series")
 	}

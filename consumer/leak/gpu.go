@@ -78,10 +78,9 @@ func (r *row) moveTo(h *boot, uuid string) {
 // workload returns the counters of a row. It looks them up again after the row's labels changed.
 func (t *Tracker) workload(p *proc, r *row) *workload {
 	if r.counter == nil {
-		r.counter = t.workloads.acquire(workloadID{process.Workload{
-			HostID: p.State.boot.id, GPU: ordinal(r.gpu), UUID: process.Label(r.uuid),
-			Container: process.Label(p.Container), Comm: process.Label(p.State.comm),
-		}, r.class})
+		w := process.WorkloadOf(&p.Info)
+		w.GPU, w.UUID, w.Comm = ordinal(r.gpu), process.Label(r.uuid), process.Label(p.State.comm)
+		r.counter = t.workloads.acquire(workloadID{w, r.class})
 	}
 	return r.counter
 }
@@ -209,7 +208,7 @@ func (s *scrape) addCards(m *host) {
 	}
 }
 
-// limitCards keeps the first GPUs in order of host name and UUID.
+// limitCards keeps the first GPUs in order of host and UUID.
 func (s *scrape) limitCards() {
 	if len(s.cards) > process.MaxSeries {
 		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)

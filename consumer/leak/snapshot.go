@@ -139,7 +139,7 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	m.totals = c.totals.Find(process.Workload{HostID: id})
 	c.bootsOf(m)
 	slices.SortFunc(workloads, func(a, b *workload) int { return a.compare(&b.workloadID) })
-	snapshot.List(c.Codec, &workloads, 12, func(w **workload) {
+	snapshot.List(c.Codec, &workloads, process.MinWorkload+8, func(w **workload) {
 		k := workloadID{}
 		if !c.Reading() {
 			k = (*w).workloadID

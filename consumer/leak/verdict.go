@@ -294,6 +294,7 @@ type trendGauge struct {
 	suspected, perHour uint64
 	oldest             time.Duration // age
 	judged             bool
+	states             [trend.Unknown + 1]uint64 // devices by verdict
 }
 
 // addTrends adds the verdicts of a process.
@@ -312,6 +313,7 @@ func (s *scrape) addTrends(p *proc) {
 		for i := range d.groups {
 			g.oldest = max(g.oldest, time.Duration(d.judged-d.groups[i].oldest))
 		}
+		g.states[d.verdict.State]++
 		s.trends[id] = g
 	}
 }

@@ -294,10 +294,10 @@ func TestEachGPUHasItsVerdict(t *testing.T) {
 	}
 	page := string(consumertest.Page(t, s.tracker))
 	for _, want := range []string{
-		`gputap_leak_suspected_bytes{UUID="GPU-0",comm="serve",container="",gpu="0",hostname="gpu-01",pid="42"} 0`,
-		fmt.Sprintf(`gputap_leak_suspected_bytes{UUID="GPU-1",comm="serve",container="",gpu="1",hostname="gpu-01",pid="42"} `+
+		`gputap_leak_suspected_bytes{UUID="GPU-0",cluster="test",comm="serve",container="",gpu="0",hostname="gpu-01",job="",pid="42",pod="",unit="",user=""} 0`,
+		fmt.Sprintf(`gputap_leak_suspected_bytes{UUID="GPU-1",cluster="test",comm="serve",container="",gpu="1",hostname="gpu-01",job="",pid="42",pod="",unit="",user=""} `+
 			"%s", strconv.FormatFloat(float64(p.Verdicts[1].SuspectBytes), 'g', -1, 64)),
-		`gputap_leak_growth_bytes_per_second{UUID="GPU-1",comm="serve",container="",gpu="1",hostname="gpu-01",pid="42"} 559240.5`,
+		`gputap_leak_growth_bytes_per_second{UUID="GPU-1",cluster="test",comm="serve",container="",gpu="1",hostname="gpu-01",job="",pid="42",pod="",unit="",user=""} 559240.5`,
 		`gputap_leak_oldest_allocation_age_seconds{UUID="GPU-1",`,
 	} {
 		if !strings.Contains(page, want) {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -19,19 +17,31 @@ const Other = "other"
 func Label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Workload identifies the counters of one program on one GPU. It has no PID, because a counter with a PID would start
-// at 0 with every restart. All strings except those of the HostID are labels.
+// at 0 with every restart. All strings except those of the HostID are labels; "" is unknown, or none.
 type Workload struct {
 	snapshot.HostID
-	GPU       string // ordinal in the process's numbering; "": unknown
+	GPU       string // ordinal in the process's numbering
 	UUID      string
+	Pod       string
 	Container string
+	Unit      string
+	User      string
+	Job       string
 	Comm      string
+}
+
+// WorkloadOf returns the workload of a process without a GPU.
+func WorkloadOf(i *Info) Workload {
+	return Workload{
+		HostID: snapshot.HostID{Cluster: i.ID.Cluster, Host: i.ID.Host}, Pod: Label(i.Pod),
+		Container: Label(i.Container), Unit: Label(i.Unit), User: Label(i.User), Job: Label(i.Job), Comm: Label(i.Comm),
+	}
 }
 
 // NewWorkload returns the workload of a process in a batch. gpu is 0 if unknown, otherwise 1 + an index into b.GPUs.
 func NewWorkload(b *schema.Batch, i *Info, gpu int) Workload {
-	w := Workload{HostID: snapshot.HostID{Cluster: b.Cluster, Host: b.Host}, Container: Label(i.Container),
-		Comm: Label(i.Comm)}
+	w := WorkloadOf(i)
+	w.HostID = snapshot.HostID{Cluster: b.Cluster, Host: b.Host}
 	if gpu > 0 {
 		w.GPU, w.UUID = strconv.Itoa(int(b.GPUs[gpu-1].Ordinal)), Label(b.GPUs[gpu-1].UUID)
 	}
@@ -44,33 +54,32 @@ func (w Workload) Owner() snapshot.HostID { return w.HostID }
 // Other returns the workload of everything above the limit of series. It belongs to no host.
 func (w Workload) Other() Workload { return Workload{Comm: Other} }
 
-// Page returns the workload as metrics show it. They have no cluster: hosts of one name in two clusters share series.
+// Page returns the workload as metrics show it. Names of hosts that are not UTF-8 may become the same label.
 func (w Workload) Page() Workload {
-	w.Cluster, w.Host = "", Label(w.Host)
+	w.Cluster, w.Host = Label(w.Cluster), Label(w.Host)
 	return w
 }
 
-// Family describes a metric family with the labels of a workload and more.
-func Family(name, help string, more ...string) *prometheus.Desc {
-	labels := append([]string{"hostname", "gpu", "UUID", "container", "comm"}, more...)
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-// Labels returns the values of the labels of a Family.
+// Labels returns the values of metric.Workload, and more.
 func (w Workload) Labels(more ...string) []string {
-	return append([]string{w.Host, w.GPU, w.UUID, w.Container, w.Comm}, more...)
+	return append([]string{w.Cluster, w.Host, w.GPU, w.UUID, w.Pod, w.Container, w.Unit, w.User, w.Job, w.Comm},
+		more...)
 }
 
 // Compare orders by host, then by labels.
 func (w Workload) Compare(to Workload) int {
 	return cmp.Or(w.HostID.Compare(to.HostID), cmp.Compare(w.GPU, to.GPU), cmp.Compare(w.UUID, to.UUID),
-		cmp.Compare(w.Container, to.Container), cmp.Compare(w.Comm, to.Comm))
+		cmp.Compare(w.Pod, to.Pod), cmp.Compare(w.Container, to.Container), cmp.Compare(w.Unit, to.Unit),
+		cmp.Compare(w.User, to.User), cmp.Compare(w.Job, to.Job), cmp.Compare(w.Comm, to.Comm))
 }
+
+// MinWorkload is the least number of bytes that Code writes.
+const MinWorkload = 8
 
 // Code passes over the labels of a workload of a host.
 func (w *Workload) Code(c *snapshot.Codec, id snapshot.HostID) {
 	w.HostID = id
-	CodeLabels(c, &w.GPU, &w.UUID, &w.Container, &w.Comm)
+	CodeLabels(c, &w.GPU, &w.UUID, &w.Pod, &w.Container, &w.Unit, &w.User, &w.Job, &w.Comm)
 }
 
 // CodeLabels passes over labels. It refuses a string that Label would change.

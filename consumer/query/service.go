@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // Shard is a shard that this process owns.
@@ -65,10 +66,8 @@ func NewService(opts Options, nc *nats.Conn, log *slog.Logger) *Service {
 	opts.Interval = cmp.Or(opts.Interval, defaultInterval)
 	return &Service{
 		opts: opts, nc: nc, log: log, queue: make(chan *reply, maxQueued),
-		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gputap_consumer_questions_total", ConstLabels: prometheus.Labels{"consumer": opts.Fold},
-			Help: "Questions by result: answered, failed, rejected (too many at once) or moved (the shard was lost).",
-		}, []string{"result"}),
+		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts(metric.Opts("gputap_consumer_questions_total",
+			prometheus.Labels{"consumer": opts.Fold})), []string{"result"}),
 	}
 }
 

@@ -6,30 +6,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 var (
-	allocatedBytes = process.Family("gputap_torch_allocated_bytes",
-		"Bytes of the blocks that PyTorch's allocator has handed out to a running process.", "pid")
-	reservedBytes = process.Family("gputap_torch_reserved_bytes",
-		"Bytes of driver memory that PyTorch's allocator holds in a running process.", "pid")
-	liveBlocks = process.Family("gputap_torch_blocks",
-		"Blocks that PyTorch's allocator has handed out to a running process.", "pid")
+	allocatedBytes = metric.Desc("gputap_torch_allocated_bytes")
+	reservedBytes  = metric.Desc("gputap_torch_reserved_bytes")
+	cachedBytes    = metric.Desc("gputap_torch_cached_bytes")
+	peakAllocated  = metric.Desc("gputap_torch_peak_allocated_bytes")
+	peakReserved   = metric.Desc("gputap_torch_peak_reserved_bytes")
+	liveBlocks     = metric.Desc("gputap_torch_blocks")
 )
 
 // sample is the figures of one process on one GPU.
 type sample struct {
 	process.Workload
-	pid                         string
-	allocated, reserved, blocks uint64
+	pid                                 string
+	allocated, reserved, cached, blocks uint64
+	peakAllocated, peakReserved         uint64
 }
 
 // Describe implements prometheus.Collector.
 func (f *Fold) Describe(to chan<- *prometheus.Desc) {
-	to <- allocatedBytes
-	to <- reservedBytes
-	to <- liveBlocks
+	for _, d := range []*prometheus.Desc{allocatedBytes, reservedBytes, cachedBytes, peakAllocated, peakReserved,
+		liveBlocks} {
+		to <- d
+	}
 }
 
 // Collect implements prometheus.Collector. It copies the figures under the lock and builds the metrics without it.
@@ -40,6 +42,9 @@ func (f *Fold) Collect(to chan<- prometheus.Metric) {
 		}
 		send(allocatedBytes, s.allocated)
 		send(reservedBytes, s.reserved)
+		send(cachedBytes, s.cached)
+		send(peakAllocated, s.peakAllocated)
+		send(peakReserved, s.peakReserved)
 		send(liveBlocks, s.blocks)
 	}
 }
@@ -52,7 +57,7 @@ func (f *Fold) samples() []sample {
 		process.Workload
 		pid string
 	}
-	at := map[key]int{} // hosts of one name in two clusters share series
+	at := map[key]int{}
 	var all []sample
 	for _, p := range f.processes.All() {
 		if p.Ended {
@@ -75,6 +80,9 @@ func (f *Fold) samples() []sample {
 			}
 			all[i].allocated += d.allocated.now
 			all[i].reserved += d.reserved.now
+			all[i].cached += d.cached()
+			all[i].peakAllocated += d.allocated.peak
+			all[i].peakReserved += d.reserved.peak
 			all[i].blocks += d.blocks
 		}
 	}
@@ -82,10 +90,8 @@ func (f *Fold) samples() []sample {
 }
 
 func (d *device) workload(i *process.Info) process.Workload {
-	w := process.Workload{
-		HostID: snapshot.HostID{Cluster: i.ID.Cluster, Host: i.ID.Host},
-		UUID:   process.Label(d.uuid), Container: process.Label(i.Container), Comm: process.Label(i.Comm),
-	}
+	w := process.WorkloadOf(i)
+	w.UUID = process.Label(d.uuid)
 	if d.ordinal != noGPU {
 		w.GPU = strconv.Itoa(int(d.ordinal))
 	}

@@ -40,6 +40,9 @@ type device struct {
 	sizes  sizes
 }
 
+// cached returns the bytes that the allocator holds without a block in them.
+func (d *device) cached() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
+
 // level is an amount over time.
 type level struct {
 	now, peak uint64

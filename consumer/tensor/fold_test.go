@@ -423,7 +423,7 @@ func TestMetrics(t *testing.T) {
 	if n := strings.Count(page, "\ngputap_torch_allocated_bytes{"); n != 2000 {
 		t.Errorf("%d series, want 2000", n)
 	}
-	if other := `gputap_torch_allocated_bytes{UUID="",comm="other",container="",gpu="",hostname="",pid=""} 103`; !strings.
+	if other := `gputap_torch_allocated_bytes{UUID="",cluster="",comm="other",container="",gpu="",hostname="",job="",pid="",pod="",unit="",user=""} 103`; !strings.
 		Contains(page, other) {
 		t.Errorf("the page lacks %s", other)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 // version is set by the linker.
@@ -97,11 +98,9 @@ func Main(name string, run func(context.Context, *Process) error) {
 
 func registry(name string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "gputap_build_info", Help: "Always 1; the labels describe the build.",
-		ConstLabels: prometheus.Labels{"component": name, "version": Version(), "revision": revision(),
-			"goversion": runtime.Version()},
-	})
+	info := prometheus.NewGauge(prometheus.GaugeOpts(metric.Opts("gputap_build_info", prometheus.Labels{
+		"component": name, "version": Version(), "revision": revision(), "goversion": runtime.Version(),
+	})))
 	info.Set(1)
 	r.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r

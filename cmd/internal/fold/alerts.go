@@ -16,6 +16,7 @@ import (
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 const (
@@ -37,11 +38,8 @@ type alerts struct {
 
 func newAlerts(js jetstream.JetStream, fold string, log *slog.Logger) *alerts {
 	return &alerts{js: js, fold: fold, log: log, patience: alertPatience,
-		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gputap_" + fold + "_notifications_total",
-			Help: "Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or " +
-				"failed.",
-		}, []string{"sink", "result"})}
+		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts(metric.Opts("gputap_consumer_notifications_total",
+			prometheus.Labels{"consumer": fold})), []string{"sink", "result"})}
 }
 
 // publish stores one alert. It blocks the goroutine that applies batches; alerts are rare.

@@ -15,7 +15,7 @@ import (
 )
 
 // Memory is the fold of gputap-leak: the tracker, PyTorch's tensors, and the coverage fold for its hosts and GPUs. One
-// program must know every host, and the tracker reads the heartbeats already. Coverage has no metrics here.
+// program must know every host, and the tracker reads the heartbeats already.
 type Memory struct {
 	Tracker *leak.Tracker
 	Tensors *tensor.Fold
@@ -99,12 +99,14 @@ func (m *Memory) Restore(s snapshot.Section) error {
 
 // Describe implements prometheus.Collector.
 func (m *Memory) Describe(to chan<- *prometheus.Desc) {
+	m.Hosts.Describe(to)
 	m.Tensors.Describe(to)
 	m.Tracker.Describe(to)
 }
 
 // Collect implements prometheus.Collector.
 func (m *Memory) Collect(to chan<- prometheus.Metric) {
+	m.Hosts.Collect(to)
 	m.Tensors.Collect(to)
 	m.Tracker.Collect(to)
 }

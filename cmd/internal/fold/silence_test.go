@@ -82,7 +82,7 @@ func TestSilentHost(t *testing.T) {
 		w.pass(10*time.Minute, "b")
 		w.want(t, "b firing 720 since 600")
 		page := string(consumertest.Page(t, w))
-		if !strings.Contains(page, `hostname="b",rule="host_silent",severity="warning"} 1`) {
+		if !strings.Contains(page, `hostname="b",job="",pod="",rule="host_silent",severity="warning",unit="",user=""} 1`) {
 			t.Errorf("the metrics show\n%s", page)
 		}
 		w.pass(20 * time.Second)

@@ -83,7 +83,7 @@ func TestOpenWindowsKeepWhatWasAdded(t *testing.T) {
 func TestLargeAllocationsEqualAMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
-	s := New(Config{}, alert.NewBook(alert.Config{}), nil)
+	s := New(Config{}, alert.NewBook(alert.Config{Family: "anomaly"}), nil)
 	procs, truth := []*Process{{}, {}, {}}, make([]map[uint64]uint64, 3)
 	for i := range procs {
 		procs[i].State.gpus, truth[i] = make([]gpu, 2), map[uint64]uint64{}
