@@ -206,10 +206,9 @@ func (p page) needsRoot() bool {
 }
 
 func skipReason(c command) string {
-	if prometheus.MatchString(c.text) && os.Getenv("GPUTAP_REQUIRE_PROMTOOL") == "" {
-		if _, err := exec.LookPath("prometheus"); err != nil {
-			return "needs Debian's package prometheus"
-		}
+	_, err := exec.LookPath("prometheus")
+	if err != nil && prometheus.MatchString(c.text) && os.Getenv("GPUTAP_REQUIRE_PROMTOOL") == "" {
+		return "needs Debian's package prometheus"
 	}
 	for _, s := range skipped {
 		if regexp.MustCompile(s.pattern).MatchString(c.text) {

@@ -5,14 +5,12 @@ package monitoring
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -47,8 +45,8 @@ func startFleet(t *testing.T) (targets map[string][]string) {
 	check(t, err)
 
 	publishLeaky(t, js, topology.Shard)
-	_, err = js.Publish(t.Context(), schema.Subject(topology.Shard("lab", "gpu-odd"), "lab", "gpu-odd", schema.KindMemory),
-		[]byte("no batch"))
+	odd := schema.Subject(topology.Shard(leakCluster, "gpu-odd"), leakCluster, "gpu-odd", schema.KindMemory)
+	_, err = js.Publish(t.Context(), odd, []byte("no batch"))
 	check(t, err)
 
 	targets = map[string][]string{}
@@ -57,9 +55,10 @@ func startFleet(t *testing.T) (targets map[string][]string) {
 		args := []string{"--nats.url", url, "--metrics-addr", "127.0.0.1:0", "--consumer.checkpoint", "1s"}
 		targets[job] = append(targets[job], startProgram(t, built(t, "gputap-"+name), servingMetrics, args...))
 	}
-	targets["gputap-producer"] = []string{startProgram(t, built(t, "gputap-producer"), servingMetrics, "--nats.url", url,
-		"--metrics-addr", "127.0.0.1:0", "--library", built(t, "stub/libcuda.so.1"), "--producer.cluster", "lab",
-		"--producer.host", "gpu-real", "--producer.heartbeat", "1s")}
+	producer := startProgram(t, built(t, "gputap-producer"), servingMetrics, "--nats.url", url,
+		"--metrics-addr", "127.0.0.1:0", "--library", built(t, "stub/libcuda.so.1"), "--producer.cluster", leakCluster,
+		"--producer.host", "gpu-real", "--producer.heartbeat", "1s")
+	targets["gputap-producer"] = []string{producer}
 	startProgram(t, built(t, "workload"), nil, "rate", "--rate", "500", "--seconds", "120")
 	startSimulation(t, nc)
 	return targets
@@ -85,8 +84,8 @@ func startServer(t *testing.T) (url string) {
 func startSimulation(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	s, err := simulate.New(simulate.Options{
-		Conns: []*nats.Conn{nc}, Cluster: "sim", Hosts: simulatedHosts, Rate: 3000, Seed: 1, BatchAge: 200 * time.Millisecond,
-		Lose: 0.05, Drain: time.Second, Log: slog.New(slog.DiscardHandler),
+		Conns: []*nats.Conn{nc}, Cluster: "sim", Hosts: simulatedHosts, Rate: 3000, Seed: 1,
+		BatchAge: 200 * time.Millisecond, Lose: 0.05, Drain: time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,9 +197,9 @@ func startPrometheus(t *testing.T, path string, targets map[string][]string) *ap
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
 	check(t, os.WriteFile(file, data, 0o644))
-	address := startProgram(t, path, listeningOn, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"),
-		"--web.listen-address", "127.0.0.1:0")
-	a := &api{t: t, address: "http://" + strings.TrimSpace(address)}
+	address := startProgram(t, path, listeningOn, "--config.file", file, "--web.listen-address", "127.0.0.1:0",
+		"--storage.tsdb.path", filepath.Join(dir, "data"))
+	a := &api{t: t, address: "http://" + address}
 	a.eventually("Prometheus is ready", func() bool {
 		response, err := http.Get(a.address + "/-/ready")
 		if err != nil {
@@ -217,7 +216,7 @@ func (a *api) eventually(what string, is func() bool) {
 	a.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(300 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			a.t.Fatal(fmt.Sprint(what, ": not within 30 s"))
+			a.t.Fatal(what + ": not within 30 s")
 		}
 	}
 }
