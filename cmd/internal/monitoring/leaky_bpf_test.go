@@ -18,6 +18,8 @@ const (
 	leakHost    = "gpu-leak"
 	leakComm    = "train"
 	leakPID     = 42
+	leakUser    = "ann"
+	leakJob     = "slurm:7.0"
 	leakMinutes = 40
 	leakBytes   = 32 << 20
 )
@@ -40,6 +42,7 @@ func publishLeaky(t *testing.T, js jetstream.JetStream, shard func(cluster, host
 	h.Header.Cluster = leakCluster
 	h.Header.ClockOffset = time.Now().Add(-leakMinutes*time.Minute - boot).UnixNano()
 	p := h.Process(leakPID, schema.KTime(boot), leakComm)
+	p.User, p.Job = leakUser, leakJob
 	p.GPU = &schema.GPU{UUID: "GPU-1", Bytes: 80 << 30}
 	l := &leaky{t: t, js: js, host: h, process: p, subject: func(k schema.Kind) string {
 		return schema.Subject(shard(leakCluster, leakHost), leakCluster, leakHost, k)

@@ -12,6 +12,7 @@ import (
 
 var (
 	selector = regexp.MustCompile(`\b(gputap_\w+)(?:\{([^}]*)\})?`)
+	several  = regexp.MustCompile(`\{__name__=~"([^"]+)",([^}]*)\}`) // metrics by a pattern
 	matcher  = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
 	grouping = regexp.MustCompile(`\b(?:by|on|without) \(([^)]*)\)`)
 	suffix   = regexp.MustCompile(`_(bucket|sum|count)$`)
@@ -35,6 +36,19 @@ func family(series string) *metric.Family {
 func checkNames(t *testing.T, where, query string) {
 	t.Helper()
 	known := slices.Clone(byPrometheus)
+	for _, s := range several.FindAllStringSubmatch(query, -1) {
+		pattern, found := regexp.MustCompile("^(?:"+s[1]+")$"), false
+		for _, f := range metric.Families {
+			if pattern.MatchString(f.Name) {
+				found = true
+				checkNames(t, where, f.Name+"{"+s[2]+"}")
+				known = append(known, f.Labels...)
+			}
+		}
+		if !found {
+			t.Errorf("%s: schema/metric has no %s", where, s[1])
+		}
+	}
 	for _, s := range selector.FindAllStringSubmatch(query, -1) {
 		f := family(s[1])
 		if f == nil {
