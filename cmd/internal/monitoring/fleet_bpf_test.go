@@ -119,7 +119,7 @@ var (
 	listeningOn    = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 )
 
-// startProgram runs a program until the test ends, and returns what the pattern finds in its log.
+// startProgram runs a program until the test ends, and returns the first match of the pattern in its log.
 func startProgram(t *testing.T, path string, pattern *regexp.Regexp, args ...string) (found string) {
 	t.Helper()
 	log := &logged{pattern: pattern, found: make(chan string, 1)}

@@ -140,7 +140,7 @@ func checkVariables(a *api, all map[string]*dashboard) {
 	}
 }
 
-// checkTruth holds panels to what the test has published.
+// checkTruth compares panels with the events that the test has published.
 func checkTruth(a *api, all map[string]*dashboard) {
 	a.t.Helper()
 	panel := func(file, title string) string {
