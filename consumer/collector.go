@@ -149,26 +149,17 @@ var (
 // Describe sends nothing: shards come and go between scrapes.
 func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the metrics of every owned shard, and merges those of the folds that Each sees: where two shards have a
-// series with the same labels, it sends their sum, or the largest value where a sum means nothing.
+// Collect sends the metrics of the instance, and the Page of the readers of every owned shard and of the folds that Each
+// sees. Where two shards have a series with the same labels, it sends their sum, or the largest value where a sum means
+// nothing.
 func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	gauge, counter := senders(to, c.fold)
-	merged := newFamilies()
 	owned := c.owned()
 	for _, o := range owned {
-		r := o.Reader.(*statefulReader)
-		r.reader.Collect(to)
 		gauge(descCheckpointAge, time.Since(o.Written).Seconds(), shardLabel(o.Shard))
 		gauge(descCheckpointBytes, float64(o.Bytes), shardLabel(o.Shard))
-		if collector, ok := r.fold.(prometheus.Collector); ok && !o.Superseded {
-			if err := merged.add(collector); err != nil {
-				to <- prometheus.NewInvalidMetric(descOwned, err)
-			}
-		}
 	}
-	for _, m := range merged.order {
-		to <- m
-	}
+	c.page.Collect(to)
 	gauge(descOwned, float64(len(owned)))
 	n := c.Counters()
 	counter(descClaims, n.Claims.Load())
@@ -179,4 +170,15 @@ func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	counter(descNewer, n.Newer.Load())
 	counter(descCommits, n.Commits.Load(), "committed")
 	counter(descCommits, n.Failed.Load(), "failed")
+}
+
+func (c *Consumer) collectors() (all []prometheus.Collector) {
+	for _, o := range c.owned() {
+		r := o.Reader.(*statefulReader)
+		all = append(all, r.reader)
+		if collector, ok := r.fold.(prometheus.Collector); ok && !o.Superseded {
+			all = append(all, collector)
+		}
+	}
+	return all
 }

@@ -31,6 +31,7 @@ type Consumer struct {
 	*shard.Group
 	fold  string
 	owned func() []shard.Owned // the group's
+	page  *Page
 }
 
 // New returns a Consumer that does nothing until Run. newFold returns an empty state for one shard.
@@ -48,7 +49,9 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 		return &statefulReader{r, fold}
 	}
 	g := shard.New(group, js, log)
-	return &Consumer{Group: g, fold: first.Name(), owned: g.Owned}
+	c := &Consumer{Group: g, fold: first.Name(), owned: g.Owned}
+	c.page = NewPage(c.fold, c.collectors)
+	return c
 }
 
 const (

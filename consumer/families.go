@@ -10,14 +10,19 @@ import (
 
 // families merges the metrics of several folds: series of the same name and labels become one.
 type families struct {
-	names  map[*prometheus.Desc]string // text that is equal for equal descriptions
+	names  map[*prometheus.Desc]family
 	series map[string]*merged
 	order  []*merged
 	key    []byte // reused
 }
 
+type family struct {
+	name string
+	text string // equal for equal descriptions
+}
+
 func newFamilies() *families {
-	return &families{names: map[*prometheus.Desc]string{}, series: map[string]*merged{}}
+	return &families{names: map[*prometheus.Desc]family{}, series: map[string]*merged{}}
 }
 
 func (f *families) add(collector prometheus.Collector) error {
@@ -40,37 +45,49 @@ func (f *families) addMetric(m prometheus.Metric) error {
 	if err := m.Write(written); err != nil {
 		return err
 	}
-	name, known := f.names[desc]
+	of, known := f.names[desc]
 	if !known {
-		name = desc.String()
-		f.names[desc] = name
+		text := desc.String()
+		_, name, _ := strings.Cut(text, `fqName: "`)
+		name, _, _ = strings.Cut(name, `"`)
+		of = family{name, text}
+		f.names[desc] = of
 	}
-	f.key = append(f.key[:0], name...)
-	for _, l := range written.Label { // sorted by name
-		f.key = append(append(f.key, 0xff), l.GetValue()...)
-	}
+	f.key = appendKey(f.key[:0], of.text, written.Label)
 	if have := f.series[string(f.key)]; have != nil {
-		have.add(name, written)
+		have.add(written)
 		return nil
 	}
-	one := &merged{desc, written}
-	f.series[string(f.key)] = one
+	one := &merged{desc, of, string(f.key), written}
+	f.series[one.key] = one
 	f.order = append(f.order, one)
 	return nil
+}
+
+// appendKey appends what identifies a series: the text of its description and the values of its labels, which are
+// sorted by name.
+func appendKey(key []byte, text string, labels []*dto.LabelPair) []byte {
+	key = append(key, text...)
+	for _, l := range labels {
+		key = append(append(key, 0xff), l.GetValue()...)
+	}
+	return key
 }
 
 // merged is the sum of several metrics.
 type merged struct {
 	desc   *prometheus.Desc
+	family family
+	key    string
 	metric *dto.Metric
 }
 
-func (have *merged) add(name string, m *dto.Metric) {
+func (have *merged) add(m *dto.Metric) {
 	to := have.metric
 	switch {
 	case m.Counter != nil:
 		*to.Counter.Value += m.Counter.GetValue()
-	case m.Gauge != nil && takesLargest(name):
+	case m.Gauge != nil && takesLargest(have.family.name):
 		*to.Gauge.Value = max(to.Gauge.GetValue(), m.Gauge.GetValue())
 	case m.Gauge != nil:
 		*to.Gauge.Value += m.Gauge.GetValue()
@@ -80,16 +97,16 @@ func (have *merged) add(name string, m *dto.Metric) {
 }
 
 // takesLargest reports whether the largest value counts instead of the sum: for times, for booleans, and for what
-// several hosts report of one GPU. name is the text of a description.
+// several hosts report of one GPU.
 func takesLargest(name string) bool {
-	return slices.ContainsFunc([]string{`_timestamp_seconds"`, `_incomplete"`, `_info"`, `_unexplained_bytes"`},
-		func(end string) bool {
-			return strings.Contains(name, end)
-		})
+	return slices.ContainsFunc([]string{"_timestamp_seconds", "_incomplete", "_info", "_unexplained_bytes",
+		"_age_seconds"},
+		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// addHistogram adds classic buckets, which are the same in all shards of a fold.
+// addHistogram adds classic buckets, which are the same in all shards of a fold, and drops the native ones.
 func addHistogram(to, more *dto.Histogram) {
+	dropNative(to)
 	*to.SampleCount += more.GetSampleCount()
 	*to.SampleSum += more.GetSampleSum()
 	for i, b := range more.GetBucket() {
@@ -97,6 +114,12 @@ func addHistogram(to, more *dto.Histogram) {
 			*to.Bucket[i].CumulativeCount += b.GetCumulativeCount()
 		}
 	}
+}
+
+// dropNative makes a histogram a classic one.
+func dropNative(h *dto.Histogram) {
+	h.Schema, h.ZeroThreshold, h.ZeroCount = nil, nil, nil
+	h.PositiveSpan, h.PositiveDelta, h.NegativeSpan, h.NegativeDelta = nil, nil, nil, nil
 }
 
 func (have *merged) Desc() *prometheus.Desc { return have.desc }

@@ -66,6 +66,11 @@ func (b *Book) Describe(to chan<- *prometheus.Desc) {
 	to <- b.families.suppressed
 }
 
+// Overflow reports how often an alert was counted as other. The fold calls it with its lock held.
+func (b *Book) Overflow(see func(family string, times uint64)) {
+	see("gputap_"+b.cfg.Family+"_events_total", b.raised.Overflow())
+}
+
 // Metrics returns a function that sends the metrics as they are now. The fold calls Metrics with its lock held, and
 // the function without it.
 func (b *Book) Metrics() (send func(to chan<- prometheus.Metric)) {

@@ -65,6 +65,17 @@ func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
+// Overflow reports, by family, how often a series was counted as other since the fold was made.
+func (m *Meter) Overflow(see func(family string, times uint64)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	see("gputap_cuda_memcpy_bytes_total", m.moves.Overflow())
+	see("gputap_cuda_memcpy_ended_bytes_total", m.ended.Overflow())
+	see("gputap_cuda_sync_calls_total", m.waits.Overflow())
+	see("gputap_cuda_memcpy_size_bytes", m.sizes.Overflow())
+	see("gputap_cuda_memcpy_throughput_bytes_per_second", m.rates.Overflow())
+}
+
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()

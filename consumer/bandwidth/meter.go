@@ -245,6 +245,11 @@ func (m *Meter) add(b *schema.Batch, at process.Cell[state], s *sum) {
 
 func (m *Meter) applyWaits(b *schema.Batch) {
 	entries := m.processes.Threads(b)
+	var of struct { // where the last event counted
+		entry *process.Entry[state]
+		gpu   uint32
+		waits *Waits
+	}
 	for i := range b.Events {
 		e := b.Sync(i)
 		p, call := entries[e.Thread], &b.Calls[e.Call]
@@ -257,6 +262,9 @@ func (m *Meter) applyWaits(b *schema.Batch) {
 		}
 		one := Waits{1, e.Duration}
 		p.State.waits.Add(&one)
-		m.waits.At(process.NewWorkload(b, &p.Info, int(e.GPU))).Add(&one)
+		if of.entry != p || of.gpu != e.GPU {
+			of.entry, of.gpu, of.waits = p, e.GPU, m.waits.At(process.NewWorkload(b, &p.Info, int(e.GPU)))
+		}
+		of.waits.Add(&one)
 	}
 }

@@ -70,7 +70,9 @@ type rateKey struct {
 func (k rateKey) Owner() snapshot.HostID { return k.HostID }
 
 // Other returns the key of everything above the limit of series. It belongs to no host.
-func (k rateKey) Other() rateKey { return rateKey{uuid: process.Other, row: k.row} }
+func (k rateKey) Other() rateKey {
+	return rateKey{HostID: snapshot.HostID{Host: process.Other}, row: k.row}
+}
 
 // Page returns the key as metrics show it.
 func (k rateKey) Page() rateKey {

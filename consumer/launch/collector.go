@@ -22,6 +22,15 @@ func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
+// Overflow reports, by family, how often a series was counted as other since the fold was made.
+func (h *Histogram) Overflow(see func(family string, times uint64)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	see("gputap_cuda_kernel_launches_total", h.workloads.Overflow())
+	see("gputap_cuda_kernel_launches_by_name_total", h.byName.counts.Overflow())
+	see("gputap_cuda_kernel_grid_blocks", h.sizes.Overflow())
+}
+
 // Collect implements prometheus.Collector. It copies the state under the lock and builds the metrics without it.
 func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	h.mu.Lock()

@@ -62,6 +62,7 @@ type workloads struct {
 	failures int    // number of entries of all failed maps
 	unplaced uint64 // failed calls above the limit of series
 	releases uint64
+	above    uint64 // times that a row counted as other; not saved
 }
 
 // acquire returns the workload with this id for one more row, adding it if it is new.
@@ -70,6 +71,7 @@ func (w *workloads) acquire(id workloadID) *workload {
 	switch {
 	case c != nil:
 	case len(w.index) >= process.MaxSeries-numOther && !w.evict():
+		w.above++
 		c = w.other(id.class)
 	default:
 		c = &workload{workloadID: id}

@@ -173,6 +173,7 @@ type scrape struct {
 	unplaced   uint64
 	totals     map[process.Workload]quality          // by host
 	cards      map[process.Workload]unexplainedBytes // by host and UUID
+	above      map[string]uint64                     // series above the limit, by family
 }
 
 // processID and failedID are the labels of one series. Processes with equal labels share the series.
@@ -209,6 +210,7 @@ func (t *Tracker) scrape() scrape {
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
 		trends: map[processID]trendGauge{}, totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
+		above: t.above,
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
@@ -259,7 +261,7 @@ func (s *scrape) addProcess(p *proc) {
 		}
 	}
 	if len(s.incomplete) >= process.MaxSeries-1 {
-		id = processID{workloadID: otherID(0)}
+		id = s.other("gputap_leak_state_incomplete")
 	}
 	var is uint64
 	if evidence(p) != complete {
@@ -286,9 +288,27 @@ func (s *scrape) reserve(p *proc, id processID, q *pool) {
 		}
 	}
 	if _, known := s.reserved[id]; !known && len(s.reserved) >= process.MaxSeries-1 {
-		id = processID{workloadID: otherID(0)}
+		id = s.other("gputap_cuda_pool_reserved_bytes")
 	}
 	s.reserved[id] += q.reserved.bytes
+}
+
+// other returns the labels of everything above the limit of a family, and counts that.
+func (s *scrape) other(family string) processID {
+	s.above[family]++
+	return processID{workloadID: otherID(0)}
+}
+
+// Overflow reports, by family, how often a series was counted as other or left out since the fold was made.
+func (t *Tracker) Overflow(see func(family string, times uint64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for family, times := range t.above {
+		see(family, times)
+	}
+	see("gputap_cuda_memory_allocated_bytes_total", t.workloads.above)
+	see("gputap_cuda_api_errors_total", t.workloads.unplaced)
+	see("gputap_leak_unmatched_frees_total", t.totals.Overflow())
 }
 
 // limitGauges keeps the series with the most live bytes and sums the others.
@@ -300,6 +320,7 @@ func (s *scrape) limitGauges() {
 		return cmp.Or(cmp.Compare(s.gauges[b].live.bytes, s.gauges[a].live.bytes), a.compare(b))
 	})
 	for _, id := range all[process.MaxSeries-numOther:] {
+		s.above["gputap_cuda_memory_live_bytes"]++
 		g := s.gauges[id]
 		delete(s.gauges, id)
 		s.addGauge(processID{workloadID: otherID(id.class)}, g)

@@ -213,6 +213,7 @@ func (s *scrape) limitCards() {
 	if len(s.cards) > process.MaxSeries {
 		all := slices.SortedFunc(maps.Keys(s.cards), process.Workload.Compare)
 		for _, id := range all[process.MaxSeries:] {
+			s.above["gputap_leak_unexplained_bytes"]++
 			delete(s.cards, id)
 		}
 	}

@@ -34,6 +34,7 @@ type Tracker struct {
 	origins   origins
 	threads   threads
 	workloads workloads
+	above     map[string]uint64                                   // series that scrapes found above the limit, by family; not saved
 	counters  Counters                                            // except those in quality
 	quality   quality                                             // of all hosts
 	totals    process.Series[process.Workload, quality, *quality] // of each host
@@ -113,8 +114,8 @@ func New(cfg Config) *Tracker {
 	t := &Tracker{
 		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
 		threads:   newThreads(),
-		workloads: workloads{index: map[workloadID]*workload{}},
-		totals:    process.NewSeries[process.Workload, quality](1),
+		workloads: workloads{index: map[workloadID]*workload{}}, above: map[string]uint64{},
+		totals: process.NewSeries[process.Workload, quality](1),
 	}
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
 		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded

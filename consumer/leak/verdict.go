@@ -304,7 +304,7 @@ func (s *scrape) addTrends(p *proc) {
 		id := pageOf(p)
 		id.GPU, id.UUID = ordinal(d.gpu), process.Label(p.State.gpuUse(d.gpu).UUID)
 		if _, known := s.trends[id]; !known && len(s.trends) >= process.MaxSeries-1 {
-			id = processID{workloadID: otherID(0)}
+			id = s.other("gputap_leak_verdicts")
 		}
 		g := s.trends[id]
 		g.suspected += d.suspected()

@@ -16,6 +16,7 @@ type Series[K Key[K], V any, P Counts[V]] struct {
 	hosts  map[snapshot.HostID]map[K]P
 	others map[K]P
 	left   int // series until the limit
+	above  uint64
 }
 
 // Key identifies a series. State is kept per cluster and host.
@@ -46,6 +47,7 @@ func (s *Series[K, V, P]) At(k K) P {
 		return v
 	}
 	if s.left <= 0 {
+		s.above++
 		return s.other(k)
 	}
 	if of == nil {
@@ -56,6 +58,9 @@ func (s *Series[K, V, P]) At(k K) P {
 	of[k] = new(V)
 	return of[k]
 }
+
+// Overflow returns how often At has returned the counts of an Other because of the limit. It is not saved.
+func (s *Series[K, V, P]) Overflow() uint64 { return s.above }
 
 // Find returns the counts of k, without adding a series: if it has none, those of its Other.
 func (s *Series[K, V, P]) Find(k K) P {

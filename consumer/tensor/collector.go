@@ -49,6 +49,13 @@ func (f *Fold) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// Overflow reports how often a scrape counted a series as other since the fold was made.
+func (f *Fold) Overflow(see func(family string, times uint64)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	see("gputap_torch_allocated_bytes", f.above)
+}
+
 // samples returns the series of the running processes, each once. Series above the limit are summed in one.
 func (f *Fold) samples() []sample {
 	f.mu.Lock()
@@ -70,6 +77,7 @@ func (f *Fold) samples() []sample {
 			k := key{d.workload(&p.Info).Page(), strconv.Itoa(int(p.ID.PID))}
 			i, known := at[k]
 			if !known && len(all) >= process.MaxSeries-1 {
+				f.above++
 				k = key{Workload: process.Workload{Comm: process.Other}}
 				i, known = at[k]
 			}

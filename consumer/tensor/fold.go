@@ -19,6 +19,7 @@ type Fold struct {
 	mu        sync.Mutex
 	processes *process.Table[state]
 	hosts     map[snapshot.HostID]host
+	above     uint64 // series that scrapes found above the limit; not saved
 
 	out snapshot.Writer
 }

@@ -104,6 +104,12 @@ func (m *Memory) Describe(to chan<- *prometheus.Desc) {
 	m.Tracker.Describe(to)
 }
 
+// Overflow reports how often the parts counted a series as other.
+func (m *Memory) Overflow(see func(family string, times uint64)) {
+	m.Tensors.Overflow(see)
+	m.Tracker.Overflow(see)
+}
+
 // Collect implements prometheus.Collector.
 func (m *Memory) Collect(to chan<- prometheus.Metric) {
 	m.Hosts.Collect(to)

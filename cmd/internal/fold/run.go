@@ -88,7 +88,8 @@ func serveOneShard[F Fold](ctx context.Context, p *app.Process, cfg config.Consu
 	c := consumer.NewReader(consumer.ReaderOptions{
 		Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: int(cfg.PullMaxBytes),
 	}, js, f, p.Log)
-	if err := errors.Join(p.Metrics.Register(f), p.Metrics.Register(c)); err != nil {
+	page := consumer.NewPage(f.Name(), func() []prometheus.Collector { return []prometheus.Collector{f, c} })
+	if err := p.Metrics.Register(page); err != nil {
 		return err
 	}
 	readyWhen(p, c.Ready())

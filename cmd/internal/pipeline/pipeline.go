@@ -194,7 +194,8 @@ func (p *Pipeline) Close() {
 func (p *Pipeline) Collectors() []prometheus.Collector {
 	list := []prometheus.Collector{p.producer}
 	for i, f := range p.folds {
-		list = append(list, f, p.consumers[i])
+		parts := []prometheus.Collector{f, p.consumers[i]}
+		list = append(list, consumer.NewPage(f.Name(), func() []prometheus.Collector { return parts }))
 	}
 	return list
 }
