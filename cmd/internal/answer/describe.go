@@ -41,6 +41,7 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	writeTorch(out, p)
 	writeGPUs(out, p)
 	writeThreadUses(out, p)
+	writeLargest(out, p, now)
 	writeCalls(out, p)
 	writeLaunches(out, p)
 	writeGaps(out, p)
