@@ -29,7 +29,7 @@ type Activity struct {
 	*Process
 	LaunchRate *float64 // launches per second, in the last minute if it lived so long; nil: unknown
 	WaitShare  *float64 // seconds of waiting by second of its life, summed over threads; nil: unknown
-	CopyBytes  uint64
+	Copied     *uint64  // bytes; nil: unknown
 }
 
 // Overview asks leak, launch, bandwidth and anomaly at once. Folds that no instance runs leave their figures empty.
@@ -105,9 +105,6 @@ func (o *Overview) addProcesses(processes []leak.Process, launches []launch.Proc
 	lives, at := map[*Process]time.Duration{}, map[*Process]*Activity{}
 	for _, p := range s.Processes {
 		a := &Activity{Process: p}
-		for _, c := range p.Copies {
-			a.CopyBytes += c.Bytes
-		}
 		o.Processes = append(o.Processes, a)
 		at[p], lives[p] = a, o.Time.Sub(p.Start)
 	}
@@ -121,6 +118,10 @@ func (o *Overview) addProcesses(processes []leak.Process, launches []launch.Proc
 	}
 	for i := range copies {
 		p := s.byID[copies[i].ID]
+		at[p].Copied = new(uint64)
+		for _, c := range p.Copies {
+			*at[p].Copied += c.Bytes
+		}
 		if life := lives[p].Seconds(); p.Waits.Calls > 0 && life > 0 {
 			at[p].WaitShare = new(p.Waits.Seconds / life)
 		}

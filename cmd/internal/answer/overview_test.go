@@ -40,22 +40,23 @@ func TestActivityOfProcesses(t *testing.T) {
 		})
 	var got []string
 	for _, a := range o.Processes {
-		text := func(v *float64) string {
-			if v == nil {
-				return "-"
-			}
-			return fmt.Sprint(*v)
-		}
-		got = append(got, fmt.Sprintf("%s %s live %d launches/s %s wait %s copied %d", a.Comm, a.State(), a.LiveBytes,
-			text(a.LaunchRate), text(a.WaitShare), a.CopyBytes))
+		got = append(got, fmt.Sprintf("%s %s live %d launches/s %s wait %s copied %s", a.Comm, a.State(), a.LiveBytes,
+			text(a.LaunchRate), text(a.WaitShare), text(a.Copied)))
 	}
 	want := []string{
 		"job-1 running,late live 5242880 launches/s 0.5 wait 0.25 copied 11",
 		"job-2 suspect live 0 launches/s - wait 0.25 copied 0",
-		"job-3 running live 0 launches/s 10 wait - copied 0",
-		"job-4 running live 0 launches/s - wait - copied 0",
+		"job-3 running live 0 launches/s 10 wait - copied -",
+		"job-4 running live 0 launches/s - wait - copied -",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+func text[T any](v *T) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v)
 }
