@@ -178,6 +178,9 @@ func (s *fleetSource) Process(ctx context.Context, subject screen.Subject) (foun
 		if i := slices.IndexFunc(list.Items, subject.Is); i >= 0 {
 			found = list.Items[i]
 		}
+		if found == nil || found.LiveAllocations > 0 && len(found.Largest) == 0 {
+			return list.Incomplete() // the shard of the process may be missing
+		}
 		return nil
 	})
 	return found, err
