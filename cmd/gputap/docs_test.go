@@ -27,7 +27,8 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 		answer.Snapshot{}, answer.Process{}, answer.HostMemory{}, answer.Call{}, answer.GPU{},
 		answer.Copy{},
 		answer.Counters{}, answer.MemoryInfo{}, answer.Holders{}, answer.Holder{}, answer.Pool{},
-		answer.Kernel{}, answer.Host{}, answer.HostGPU{}, answer.HostLibrary{}, answer.List[int]{}, answer.Reach{},
+		answer.Allocation{}, answer.Kernel{}, answer.Host{}, answer.HostGPU{}, answer.HostLibrary{},
+		answer.List[int]{}, answer.Reach{},
 		answer.FleetHost{}, answer.FleetGPU{}, answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{},
 		answer.Status{}, answer.HostHealth{}, answer.SilentHost{}, answer.FoldHealth{}, answer.AlertHealth{},
 	} {

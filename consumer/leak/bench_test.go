@@ -228,6 +228,7 @@ func name(n int) string {
 
 func BenchmarkReport1M(b *testing.B) {
 	tracker := million(b, 1<<20)
+	id := tracker.Report().Processes[0].ID
 	for _, read := range []struct {
 		name string
 		once func()
@@ -236,6 +237,8 @@ func BenchmarkReport1M(b *testing.B) {
 		{"Top20", func() { tracker.Top(20) }},
 		{"Top1000", func() { tracker.Top(maxTop) }},
 		{"TopRows20", func() { tracker.TopRows(20) }},
+		{"LargestOf1000", func() { tracker.LargestOf(id, maxTop) }},
+		{"LargestOfNone", func() { tracker.LargestOf(schema.ProcessID{Cluster: id.Cluster, Host: id.Host}, maxTop) }},
 		{"Collect", func() {
 			to := make(chan prometheus.Metric, 10_000)
 			tracker.Collect(to)

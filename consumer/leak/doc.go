@@ -57,7 +57,7 @@
 // # Limits
 //
 //   - A live allocation needs less than 64 bytes of memory and at most 17 bytes of snapshot without any regularity.
-//   - The cost of a report, a scrape, Top and TopRows depends on their own size, not on the number of live
+//   - The cost of a report, a scrape, Top, TopRows and LargestOf depends on their own size, not on the number of live
 //     allocations. The end of a context costs time for every allocation of its process, and so does the end of a
 //     window while its memory grows.
 //   - A process has verdicts for at most 64 GPUs, each with the largest 10 groups.

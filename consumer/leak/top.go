@@ -56,7 +56,11 @@ func (t *Tracker) largest(n int) []candidate {
 	if n <= 0 {
 		return nil
 	}
-	found := t.visit(n, max(64*n, topScan))
+	return first(n, t.visit(n, max(64*n, topScan)))
+}
+
+// first returns the n largest of those found, of equal ones the oldest.
+func first(n int, found []candidate) []candidate {
 	slices.SortFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
 	})

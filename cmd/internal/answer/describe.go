@@ -29,7 +29,7 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 		fmt.Fprintf(out, "  %s\n", text)
 	}
 	for _, row := range [][2]string{
-		{"exe", p.Exe}, {"job", jobText(p)}, {"container", p.Container}, {"pod", p.Pod}, {"unit", p.Unit},
+		{"exe", p.Exe}, {"job", p.JobText()}, {"container", p.Container}, {"pod", p.Pod}, {"unit", p.Unit},
 		{"cgroup", p.Cgroup},
 	} {
 		if row[1] != "" {
@@ -41,6 +41,7 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	writeTorch(out, p)
 	writeGPUs(out, p)
 	writeThreadUses(out, p)
+	writeLargest(out, p, now)
 	writeCalls(out, p)
 	writeLaunches(out, p)
 	writeGaps(out, p)
@@ -54,14 +55,6 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 		fmt.Fprintf(out, "  functions without a probe, whose calls are not seen: %s\n",
 			app.Shorten(strings.Join(p.Unseen.Functions, ", "), 200))
 	}
-}
-
-// jobText returns the job of a process with its rank; "" outside jobs.
-func jobText(p *Process) string {
-	if p.Rank == nil {
-		return p.Job
-	}
-	return fmt.Sprintf("%s rank %d", p.Job, *p.Rank)
 }
 
 // owner is the user name that the host of the process knows, or the uid. This machine may give the uid another name.

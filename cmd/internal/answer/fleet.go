@@ -40,6 +40,10 @@ type Reach struct {
 	reasons []string
 }
 
+func newReach(shards int) Reach {
+	return Reach{Shards: shards, Answered: shards, Missing: []int{}, NotRunning: []string{}}
+}
+
 // Incomplete returns which shards are missing and why, or nil.
 func (r *Reach) Incomplete() error {
 	if len(r.Missing) == 0 {
@@ -91,7 +95,7 @@ func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (
 		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, fold, topology.Numbers(), q) })
 	}
 	group.Wait()
-	r = Reach{Shards: topology.Shards, Answered: topology.Shards, Missing: []int{}, NotRunning: []string{}}
+	r = newReach(topology.Shards)
 	for i, a := range answers {
 		if errs[i] != nil {
 			return nil, r, errs[i]

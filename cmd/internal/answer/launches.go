@@ -45,17 +45,16 @@ func (p *Process) kernel(f *launch.Func) {
 
 func launchInfo(p *launch.Process) *process.Info { return &p.Info }
 
-// launches counts the launches of all kernels, those of graphs included.
-func launches(p *launch.Process) (n uint64) {
-	for i := range p.Funcs {
-		n += p.Funcs[i].Launches
-	}
-	return n
-}
-
-// launchRows are the processes with the most launches first.
+// launchRows are the processes with the most launches first. Without detail they have only their sums.
 func launchRows(h *launch.Histogram, q *query.Question) (iter.Seq[any], int) {
-	return largest(selected(h.Report(), q, launchInfo), q.Limit, launches)
+	rows := selected(h.Report(), q, launchInfo)
+	if !q.Detail {
+		for i := range rows {
+			p := &rows[i]
+			p.Calls, p.Funcs, p.Graphs, p.Gaps = nil, nil, nil, nil
+		}
+	}
+	return largest(rows, q.Limit, func(p *launch.Process) uint64 { return p.Launches })
 }
 
 // kernelRow is one CUDA kernel of one process.

@@ -20,12 +20,14 @@ import (
 
 // Words for Question.What. The comment of each names the folds that have such rows.
 const (
-	whatProcesses = "processes" // leak, launch, bandwidth: one row of the fold's report for each process
-	whatHosts     = "hosts"     // leak, which includes the coverage fold
-	whatKernels   = "kernels"   // launch: one row for each process and CUDA kernel
-	whatTensors   = "tensors"   // leak, which includes the tensor fold: one row for each process
-	whatAlerts    = "alerts"    // anomaly, newest last
-	whatStatus    = "status"    // every fold: one row for the shard
+	whatProcesses   = "processes"   // leak, launch, bandwidth: one row of the fold's report for each process
+	whatHosts       = "hosts"       // leak, which includes the coverage fold
+	whatKernels     = "kernels"     // launch: one row for each process and CUDA kernel
+	whatTensors     = "tensors"     // leak, which includes the tensor fold: one row for each process
+	whatAlerts      = "alerts"      // anomaly, newest last
+	whatFiring      = "firing"      // anomaly: the alerts that fire, newest last
+	whatAllocations = "allocations" // leak: the largest live allocations of the processes
+	whatStatus      = "status"      // every fold: one row for the shard
 )
 
 // Part is one shard of the folds that answer together.
@@ -58,8 +60,11 @@ func (p *Part) Take(q *query.Question) (taken query.Taken, err error) {
 func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
-		if q.What == whatProcesses {
+		switch q.What {
+		case whatProcesses:
 			return memoryRows(f, q)
+		case whatAllocations:
+			return allocationRows(f, q)
 		}
 	case *tensor.Fold:
 		if q.What == whatTensors {
@@ -81,7 +86,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 			return copyRows(f, q)
 		}
 	case *anomaly.Detector:
-		if q.What == whatAlerts {
+		if q.What == whatAlerts || q.What == whatFiring {
 			return alertRows(f, q)
 		}
 	}

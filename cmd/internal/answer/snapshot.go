@@ -70,7 +70,8 @@ type Process struct {
 	Torch                map[string]*Torch  `json:"torch"` // by GPU
 	Verdicts             []Verdict          `json:"verdicts"`
 	Job                  string             `json:"job"`
-	Rank                 *uint32            `json:"rank"` // null if unknown
+	Rank                 *uint32            `json:"rank"`                          // null if unknown
+	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
 	id schema.ProcessID
 }

@@ -29,7 +29,7 @@ func (t *Table) Row(cells ...any) {
 	for i, c := range cells[:min(len(cells), len(row))] {
 		switch c := c.(type) {
 		case string:
-			row[i] = printable(c)
+			row[i] = Printable(c)
 		case Amount:
 			row[i], t.right[i] = Bytes(uint64(c)), true
 		default:
@@ -39,8 +39,8 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable replaces control characters, because a program may have any name.
-func printable(s string) string {
+// Printable replaces control characters, because a program may have any name.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError {
 			return '?'

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // Bytes formats a number of bytes: exact below 1 KiB, else with two decimals in steps of 1024. It stays our own code,
@@ -20,6 +21,20 @@ func Bytes(n uint64) string {
 		}
 	}
 	return fmt.Sprintf("%.2f %s", value, unit)
+}
+
+// Age formats a duration in its largest unit: 4s, 12m, 3h, 5d.
+func Age(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
 }
 
 // Plural formats a count with its noun: 1 host, 2 hosts.

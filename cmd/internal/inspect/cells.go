@@ -2,11 +2,10 @@ package inspect
 
 import (
 	"cmp"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 // age formats the time that has passed, in its largest unit: 4s, 12m, 3h, 5d. It is "-" for a time that is not known.
@@ -14,20 +13,8 @@ func age(since *time.Time, now time.Time) string {
 	if since == nil || since.IsZero() {
 		return "-"
 	}
-	switch d := max(0, now.Sub(*since)); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	default:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
+	return app.Age(now.Sub(*since))
 }
-
-// user is the name that the host knows, or the uid.
-func user(name string, uid uint32) string { return cmp.Or(name, strconv.FormatUint(uint64(uid), 10)) }
 
 // moment returns the zero time for a time that is not known.
 func moment(t *time.Time) time.Time {

@@ -15,9 +15,9 @@ import (
 
 const defaultTimeout = 2 * time.Second
 
-// Commands returns get, describe, status and tail.
+// Commands returns top, get, describe, status and tail.
 func Commands(p *app.Process) []*cobra.Command {
-	return []*cobra.Command{getCommand(p), describeCommand(p), statusCommand(p), tailCommand(p)}
+	return []*cobra.Command{topCommand(p), getCommand(p), describeCommand(p), statusCommand(p), tailCommand(p)}
 }
 
 // question is the common part of the commands: whom to ask, about what, and how long to wait.

@@ -11,8 +11,9 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer/query"
 )
+
+const maxLargest = 20 // allocations of a process
 
 func describeCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
@@ -24,9 +25,9 @@ func describeCommand(p *app.Process) *cobra.Command {
 	q := newQuestion(p, cmd)
 	process := &cobra.Command{
 		Use: "process [HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
-		Long: `Show memory, calls, threads, kernels and copies of one process, from gputap-leak, and from gputap-launch and
-gputap-bandwidth if they run. Without a host, all processes with the PID are shown. PIDs are reused: an ended process
-may have the PID of a running one.
+		Long: `Show memory, the largest 20 allocations, calls, threads, kernels and copies of one process, from gputap-leak, and
+from gputap-launch and gputap-bandwidth if they run. Without a host, all processes with the PID are shown. PIDs are
+reused: an ended process may have the PID of a running one.
 
 With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 
@@ -70,7 +71,7 @@ func (q *question) parse(name string) error {
 func (q *question) describe(ctx context.Context, fleet *answer.Fleet, name string, format *format) error {
 	var list *answer.List[*answer.Process]
 	err := q.ask(ctx, func(ctx context.Context) (err error) {
-		list, err = fleet.Processes(ctx, query.Question{Filter: q.Filter, Detail: true})
+		list, err = fleet.Describe(ctx, q.Filter, maxLargest)
 		return err
 	})
 	if err != nil {

@@ -24,7 +24,21 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-func TestMain(m *testing.M) { os.Exit(bustest.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		app.Main("gputap", func(ctx context.Context, p *app.Process) error {
+			return command(p, p.Args).ExecuteContext(ctx)
+		})
+	}
+	os.Exit(bustest.Main(m))
+}
+
+func command(p *app.Process, args []string) *cobra.Command {
+	root := &cobra.Command{Use: "gputap", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands(p)...)
+	root.SetArgs(args)
+	return root
+}
 
 const shards = 3
 
@@ -42,6 +56,7 @@ type held struct {
 // simFleet is a NATS server with shards and the truth about the processes whose events it stores.
 type simFleet struct {
 	tb        testing.TB
+	server    *server.Server
 	url       string
 	js        jetstream.JetStream
 	shards    int
@@ -52,7 +67,8 @@ type simFleet struct {
 func newFleet(tb testing.TB, shards int) *simFleet {
 	tb.Helper()
 	f := &simFleet{tb: tb, shards: shards, stored: map[int]uint64{}}
-	f.url = bustest.Run(tb, &server.Options{JetStream: true}).ClientURL()
+	f.server = bustest.Run(tb, &server.Options{JetStream: true})
+	f.url = f.server.ClientURL()
 	f.js = bustest.Dial(tb, f.url)
 	f.check(bus.EnsureStreams(tb.Context(), f.js, bus.StreamOptions{Shards: shards}))
 	return f
@@ -154,9 +170,6 @@ func (f *simFleet) typed(args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: &out, Stderr: &errs,
 		Log: slog.New(slog.DiscardHandler)}
-	root := &cobra.Command{Use: "gputap", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Commands(p)...)
-	root.SetArgs(append(args, "--nats.url", f.url))
-	err = root.ExecuteContext(f.tb.Context())
+	err = command(p, append(args, "--nats.url", f.url)).ExecuteContext(f.tb.Context())
 	return out.String(), errs.String(), err
 }

@@ -230,6 +230,14 @@ func TestStatusAndDescription(t *testing.T) {
 	if len(got.Items) != 1 || got.Items[0].LiveBytes != want.live || got.Items[0].Comm != want.comm {
 		t.Errorf("%s/%d is %s", want.host, want.pid, stdout)
 	}
+	largest := answer.Allocation{Address: "0x200000000", Bytes: want.live, Class: "device", GPU: "GPU-" + want.host,
+		TID: 8, Symbol: "cuMemAlloc_v2"}
+	if list := got.Items[0].Largest; len(list) == 1 {
+		largest.Thread, largest.Since = list[0].Thread, list[0].Since
+	}
+	if !slices.Equal(got.Items[0].Largest, []answer.Allocation{largest}) {
+		t.Errorf("the largest allocations are %+v, want %+v", got.Items[0].Largest, largest)
+	}
 	live := app.Bytes(want.live)
 	if stdout, _, err := f.typed("describe", "process", fmt.Sprint(want.pid)); err != nil ||
 		strings.Count(stdout, "\nwest/gpu-") != 4 || !strings.Contains(stdout, "live "+live+" in 1 allocation") {

@@ -30,18 +30,18 @@ var processes = resource[process]{
 		{"CLUSTER", true, func(p *process, _ time.Time) any { return (*p).Cluster }},
 		{"HOST", false, func(p *process, _ time.Time) any { return (*p).Host }},
 		{"PID", false, func(p *process, _ time.Time) any { return (*p).PID }},
-		{"USER", false, func(p *process, _ time.Time) any { return user((*p).User, (*p).UID) }},
+		{"USER", false, func(p *process, _ time.Time) any { return (*p).UserText() }},
 		{"COMMAND", false, func(p *process, _ time.Time) any { return (*p).Comm }},
-		{"STATE", false, func(p *process, _ time.Time) any { return state(*p) }},
+		{"STATE", false, func(p *process, _ time.Time) any { return (*p).State() }},
 		{"LIVE", false, func(p *process, _ time.Time) any { return app.Amount((*p).LiveBytes) }},
 		{"PEAK", false, func(p *process, _ time.Time) any { return app.Amount((*p).PeakBytes) }},
 		{"UNFREED", false, func(p *process, _ time.Time) any { return app.Amount((*p).UnfreedBytes) }},
-		{"GROWTH/H", true, func(p *process, _ time.Time) any { return app.Amount(growth(p)) }},
+		{"GROWTH/H", true, func(p *process, _ time.Time) any { return app.Amount((*p).Growth()) }},
 		{"ALLOCATIONS", true, func(p *process, _ time.Time) any { return (*p).LiveAllocations }},
-		{"GPUS", true, func(p *process, _ time.Time) any { return busyGPUs(*p) }},
+		{"GPUS", true, func(p *process, _ time.Time) any { return (*p).BusyGPUs() }},
 		{"EVIDENCE", true, func(p *process, _ time.Time) any { return (*p).Evidence }},
 		{"STARTED", true, func(p *process, now time.Time) any { return age(&(*p).Start, now) }},
-		{"JOB", true, func(p *process, _ time.Time) any { return job(*p) }},
+		{"JOB", true, func(p *process, _ time.Time) any { return (*p).JobText() }},
 		{"CONTAINER", true, func(p *process, _ time.Time) any { return fmt.Sprintf("%.12s", (*p).Container) }},
 		{"UNIT", true, func(p *process, _ time.Time) any { return (*p).Unit }},
 	},
@@ -52,7 +52,7 @@ var processes = resource[process]{
 		}},
 		{"peak", most(func(p *process) uint64 { return (*p).PeakBytes })},
 		{"unfreed", most(func(p *process) uint64 { return (*p).UnfreedBytes })},
-		{"growth", most(growth)},
+		{"growth", most(func(p *process) uint64 { return (*p).Growth() })},
 		{"allocations", most(func(p *process) uint64 { return (*p).LiveAllocations })},
 		{"host", least(func(p *process) string { return (*p).Host })},
 		{"started", most(func(p *process) uint64 { return uint64((*p).Start.UnixNano()) })},
@@ -61,52 +61,6 @@ var processes = resource[process]{
 		return cmp.Or(named((*a).Cluster, (*a).Host, (*b).Cluster, (*b).Host), cmp.Compare((*a).PID, (*b).PID),
 			(*a).Start.Compare((*b).Start))
 	},
-}
-
-// state is ended, growing or suspect if the memory on some GPU is, or running; with a mark if not all of its calls were
-// seen.
-func state(p process) string {
-	s := "running"
-	for i := range p.Verdicts {
-		if v := p.Verdicts[i].State; v == "suspect" || v == "growing" && s != "suspect" {
-			s = v
-		}
-	}
-	if p.Ended {
-		s = "ended"
-	}
-	if p.Evidence != "complete" {
-		s += "," + p.Evidence
-	}
-	return s
-}
-
-// growth returns the bytes by which the memory of a process grows in an hour, on GPUs on which it grows without end.
-func growth(p *process) (sum uint64) {
-	for i := range (*p).Verdicts {
-		if v := &(*p).Verdicts[i]; v.State == "suspect" || v.State == "growing" {
-			sum += v.SlopeBytesPerHour
-		}
-	}
-	return sum
-}
-
-// job returns the job of a process, and its rank.
-func job(p process) string {
-	if p.Rank == nil {
-		return p.Job
-	}
-	return fmt.Sprintf("%s rank %d", p.Job, *p.Rank)
-}
-
-// busyGPUs counts the GPUs on which a process holds memory.
-func busyGPUs(p process) (n int) {
-	for _, g := range p.GPUs {
-		if g.LiveBytes > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 var hosts = resource[answer.FleetHost]{

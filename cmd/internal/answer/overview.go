@@ -1,0 +1,140 @@
+package answer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/query"
+)
+
+// Overview is a fleet at one moment: the figures of each process that fit into one line, the hosts, and the alerts that
+// fire.
+type Overview struct {
+	Time time.Time
+	Reach
+	Processes []*Activity
+	Hosts     int             // 0 without gputap-leak
+	Heard     int             // hosts, in the last 30 s
+	Firing    []anomaly.Alert // newest first
+}
+
+// Activity is a process with its rates. Its details, such as Calls and Kernels, are empty.
+type Activity struct {
+	*Process
+	LaunchRate *float64 // launches per second, in the last minute if it lived so long; nil: unknown
+	WaitShare  *float64 // seconds of waiting by second of its life, summed over threads; nil: unknown
+	Copied     *uint64  // bytes; nil: unknown
+}
+
+// Overview asks leak, launch, bandwidth and anomaly at once. Folds that no instance runs leave their figures empty.
+func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, error) {
+	topology, err := f.client.Topology(ctx)
+	if err != nil {
+		return nil, err
+	}
+	questions := []struct{ fold, what string }{
+		{"leak", whatProcesses}, {"launch", whatProcesses}, {"bandwidth", whatProcesses}, {"leak", whatHosts},
+		{"anomaly", whatFiring},
+	}
+	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
+	var group sync.WaitGroup
+	for i, q := range questions {
+		group.Go(func() {
+			answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), query.Question{What: q.what, Filter: filter})
+		})
+	}
+	group.Wait()
+	o := &Overview{Time: time.Now().UTC(), Reach: newReach(topology.Shards)}
+	for i, a := range answers {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		o.Reach.add(a, i == 0)
+	}
+	o.NotRunning = slices.Compact(slices.Sorted(slices.Values(o.NotRunning)))
+	return o, o.join(answers)
+}
+
+// join joins the answers of leak, launch, bandwidth, leak and anomaly.
+func (o *Overview) join(answers []*query.Answer) error {
+	processes, err := query.Rows[leak.Process](answers[0])
+	if err != nil {
+		return err
+	}
+	launches, err := query.Rows[launch.Process](answers[1])
+	if err != nil {
+		return err
+	}
+	copies, err := query.Rows[bandwidth.Process](answers[2])
+	if err != nil {
+		return err
+	}
+	hosts, err := query.Rows[hostRow](answers[3])
+	if err != nil {
+		return err
+	}
+	o.addProcesses(processes, launches, copies)
+	o.Hosts = len(hosts)
+	for i := range hosts {
+		if o.Time.Sub(hosts[i].Status.Heard) <= silentAfter {
+			o.Heard++
+		}
+	}
+	o.Firing, err = query.Rows[anomaly.Alert](answers[4])
+	slices.SortStableFunc(o.Firing, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	return err
+}
+
+func (o *Overview) addProcesses(processes []leak.Process, launches []launch.Process, copies []bandwidth.Process) {
+	s := New(o.Time)
+	for i := range processes {
+		s.addProcess(&processes[i])
+	}
+	for i := range launches {
+		s.process(&launches[i].Info)
+	}
+	for i := range copies {
+		s.addCopies(&copies[i])
+	}
+	lives, at := map[*Process]time.Duration{}, map[*Process]*Activity{}
+	for _, p := range s.Processes {
+		a := &Activity{Process: p}
+		o.Processes = append(o.Processes, a)
+		at[p], lives[p] = a, o.Time.Sub(p.Start)
+	}
+	for i := range launches {
+		q := &launches[i]
+		p := s.byID[q.ID]
+		if q.Life > 0 {
+			lives[p] = q.Life
+		}
+		at[p].LaunchRate = perSecond(q)
+	}
+	for i := range copies {
+		p := s.byID[copies[i].ID]
+		at[p].Copied = new(uint64)
+		for _, c := range p.Copies {
+			*at[p].Copied += c.Bytes
+		}
+		if life := lives[p].Seconds(); p.Waits.Calls > 0 && life > 0 {
+			at[p].WaitShare = new(p.Waits.Seconds / life)
+		}
+	}
+}
+
+// perSecond returns the launches per second of the last complete minute, else over the life of the process.
+func perSecond(q *launch.Process) *float64 {
+	switch {
+	case q.HasMinute:
+		return new(float64(q.LastMinute) / time.Minute.Seconds())
+	case q.Life > 0:
+		return new(float64(q.Launches) / q.Life.Seconds())
+	}
+	return nil
+}

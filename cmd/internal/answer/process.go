@@ -1,0 +1,63 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/gputap/gputap/consumer/trend"
+)
+
+// State is ended, growing or suspect if the memory on some GPU is, or running; with a mark if not all of its calls were
+// seen.
+func (p *Process) State() string {
+	s := "running"
+	for i := range p.Verdicts {
+		if v := &p.Verdicts[i]; v.Grows() && s != trend.Suspect.String() {
+			s = v.State
+		}
+	}
+	if p.Ended {
+		s = "ended"
+	}
+	if p.Evidence != "complete" {
+		s += "," + p.Evidence
+	}
+	return s
+}
+
+// Growth returns the bytes by which the memory of a process grows in an hour, on GPUs on which it grows without end.
+func (p *Process) Growth() (sum uint64) {
+	for i := range p.Verdicts {
+		if v := &p.Verdicts[i]; v.Grows() {
+			sum += v.SlopeBytesPerHour
+		}
+	}
+	return sum
+}
+
+// Grows reports whether memory grows without end.
+func (v *Verdict) Grows() bool {
+	return v.State == trend.Suspect.String() || v.State == trend.Growing.String()
+}
+
+// BusyGPUs counts the GPUs on which a process holds memory.
+func (p *Process) BusyGPUs() (n int) {
+	for _, g := range p.GPUs {
+		if g.LiveBytes > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// JobText returns the job of a process with its rank; "" outside jobs.
+func (p *Process) JobText() string {
+	if p.Rank == nil {
+		return p.Job
+	}
+	return fmt.Sprintf("%s rank %d", p.Job, *p.Rank)
+}
+
+// UserText is the user name that the host knows, or the uid.
+func (p *Process) UserText() string { return cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10)) }
