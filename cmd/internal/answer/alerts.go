@@ -8,12 +8,16 @@ import (
 	"github.com/gputap/gputap/consumer/query"
 )
 
-// alertRows are the newest alerts first. An alert names no user: the filter takes its uid.
+// alertRows are the newest alerts first.
 func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
 	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
-		return !q.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
-			UID: a.UID, PID: a.PID})
+		return !selects(&q.Filter, &a)
 	})
 	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)
+}
+
+func selects(f *query.Filter, a *anomaly.Alert) bool {
+	return f.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
+		UID: a.UID, PID: a.PID})
 }
