@@ -143,11 +143,12 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				fmt.Fprintln(l.p.Stdout)
 			}
 			return l.show(list, func(w io.Writer) {
-				if len(list.Items) == 0 {
+				switch {
+				case len(list.Items) > 0:
+					r.table(list, l.format.name == "wide").Write(w)
+				case list.Incomplete() == nil: // otherwise nobody knows
 					fmt.Fprintln(l.p.Stderr, "no", r.name)
-					return
 				}
-				r.table(list, l.format.name == "wide").Write(w)
 			})
 		})
 	})
