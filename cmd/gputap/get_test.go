@@ -81,3 +81,55 @@ func TestGetShowsWhatRunReports(t *testing.T) {
 		t.Errorf("gputap get shows\n%v\ngputap run reports\n%v", got, want)
 	}
 }
+
+// TestRunStoresItsAlerts: a program runs out of memory and ends. Its alert is in the stream of the run and in its report.
+func TestRunStoresItsAlerts(t *testing.T) {
+	requireBPF(t)
+	run := exec.Command(fixture(t, "gputap"), runArgs(t, "-o", "json", "--display-interval", "1h")...)
+	var out, logs bytes.Buffer
+	run.Stdout, run.Stderr = &out, &logs
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = run.Process.Kill() }()
+	pid := strconv.Itoa(run.Process.Pid)
+	deadline := time.Now().Add(30 * time.Second)
+	history := func(want int) (items []map[string]any) {
+		for len(items) < want || items == nil {
+			stdout, _, status := gputap(t, "get", "alerts", "--since", "1h", "--comm", "workload", "--pid", pid, "-o",
+				"json")
+			var answer struct{ Items []map[string]any }
+			if status == 0 && json.Unmarshal([]byte(stdout), &answer) != nil {
+				t.Fatalf("not JSON: %s", stdout)
+			}
+			if items = answer.Items; time.Now().After(deadline) {
+				t.Fatalf("%d alerts, want %d; %s", len(items), want, logs.String())
+			}
+		}
+		return items
+	}
+	history(0) // the socket answers, and the probes are attached
+	load := exec.Command(fixture(t, "workload"), "hard-alloc-fail")
+	if err := load.Run(); err != nil {
+		t.Fatal(err)
+	}
+	got := history(1)
+	if err := run.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, logs.String())
+	}
+	var last struct{ Alerts []map[string]any }
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0]["pid"] != float64(load.Process.Pid) || got[0]["rule"] != "oom" ||
+		got[0]["state"] != "firing" {
+		t.Errorf("the stream has %v", got)
+	}
+	if !reflect.DeepEqual(got, last.Alerts) {
+		t.Errorf("gputap get shows\n%v\ngputap run reports\n%v", got, last.Alerts)
+	}
+}

@@ -100,10 +100,10 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 		}
 		o.Selection.Kinds = append(o.Selection.Kinds, kind)
 	}
-	if o.Since, err = parseTime(c.since, now); err != nil {
+	if o.Since, err = app.ParseTime(c.since, now); err != nil {
 		return o, fmt.Errorf("--since: %w", err)
 	}
-	if o.Until, err = parseTime(c.until, now); err != nil {
+	if o.Until, err = app.ParseTime(c.until, now); err != nil {
 		return o, fmt.Errorf("--until: %w", err)
 	}
 	switch {
@@ -120,21 +120,6 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 		return o, fmt.Errorf("--since %s: it is not before --until", c.since)
 	}
 	return o, nil
-}
-
-// parseTime reads RFC 3339, or a duration before now. "" is the zero time.
-func parseTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fmt.Errorf("%q is not a time; use 2026-01-02T15:04:05Z, or 10m for ten minutes ago", text)
-	}
-	return at, nil
 }
 
 // recordProgress returns the line of progress. With until it estimates the end from the time that is covered.

@@ -41,7 +41,7 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 		Example: `  gputap simulate --nats.url nats://bus:4222
   gputap simulate --nats.url nats://bus:4222 --hosts 1000 --events-per-second 200000 --duration 60s -o json
   gputap simulate --nats.url nats://bus:4222 --hosts 50 --lose 0.01 --log truth.log
-  gputap simulate --nats.url nats://bus:4222 --hosts 80 --jobs 10 --slow-rank 30%`,
+  gputap simulate --nats.url nats://bus:4222 --hosts 80 --jobs 10 --slow-rank 30% --leak-rank 16MiB`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
@@ -64,6 +64,8 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs of 8 ranks, each rank on one of the first hosts")
 	flags.Var((*percentage)(&c.SlowRank), "slow-rank",
 		"by how much rank 3 of the first job computes longer, such as 30%")
+	flags.Var((*config.Bytes)(&c.LeakRank), "leak-rank",
+		"bytes that rank 5 of the first job allocates in a second and never frees, such as 16MiB")
 	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")
 	flags.BoolVar(&c.Resume, "resume", false,
 		"continue a simulation that was killed: publish the batches of the --log file again that may not be stored")
@@ -114,6 +116,8 @@ func (c *simulation) check() error {
 		return fmt.Errorf("--jobs %d: use 0 or more", c.Jobs)
 	case c.SlowRank > 0 && c.Jobs == 0:
 		return errors.New("--slow-rank: there are no jobs; set --jobs")
+	case c.LeakRank > 0 && c.Jobs == 0:
+		return errors.New("--leak-rank: there are no jobs; set --jobs")
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %s: use 0 or more", c.Duration)
 	case c.Drain < 0:

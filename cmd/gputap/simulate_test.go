@@ -60,6 +60,7 @@ func TestSimulateCommand(t *testing.T) {
 		"--cluster":           {"simulate", "--nats.url", url, "--duration", "1ms", "--cluster", ""},
 		"--resume":            {"simulate", "--nats.url", url, "--duration", "1ms", "--resume"},
 		"--slow-rank: there":  {"simulate", "--nats.url", url, "--slow-rank", "30%"},
+		"--leak-rank: there":  {"simulate", "--nats.url", url, "--leak-rank", "1MiB"},
 		"no percentage":       {"simulate", "--nats.url", url, "--jobs", "1", "--slow-rank", "0.3"},
 		"9 jobs have 72":      {"simulate", "--nats.url", url, "--jobs", "9", "--hosts", "71"},
 		"--output":            {"simulate", "--nats.url", url, "-o", "xml"},

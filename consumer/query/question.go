@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // Question asks every shard of a fold for rows.
@@ -56,6 +58,19 @@ func (f *Filter) Validate() error {
 type Subject struct {
 	Cluster, Host, User, Comm, Job string
 	UID, PID                       uint32
+}
+
+// ClusterToken returns the token of a subject that selects the cluster: its name, or * for a pattern.
+func (f *Filter) ClusterToken() string { return token(f.Cluster) }
+
+// HostToken returns the token of a subject that selects the host: its name, or * for a pattern.
+func (f *Filter) HostToken() string { return token(f.Host) }
+
+func token(pattern string) string {
+	if pattern == "" || strings.ContainsAny(pattern, "*?[") {
+		return "*"
+	}
+	return schema.Token(pattern)
 }
 
 // Process reports whether the filter selects a process.

@@ -9,13 +9,16 @@ import (
 	"github.com/gputap/gputap/consumer/query"
 )
 
-// alertRows are the newest alerts first, or those of them that fire. An alert names no user: the filter takes its uid.
+// alertRows are the newest alerts first, or those of them that fire.
 func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
 	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
-		return q.What == whatFiring && a.State != alert.Firing ||
-			!q.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
-				UID: a.UID, PID: a.PID})
+		return q.What == whatFiring && a.State != alert.Firing || !selects(&q.Filter, &a)
 	})
 	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)
+}
+
+func selects(f *query.Filter, a *anomaly.Alert) bool {
+	return f.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
+		UID: a.UID, PID: a.PID})
 }

@@ -118,7 +118,7 @@ func writeGroups(out io.Writer, p *Process) {
 			rate = fmt.Sprintf("≥ %.3g GB/s", g.Throughput.BytesPerSecond/1e9)
 		case g.Throughput != nil:
 			rate = fmt.Sprintf("%.3g GB/s", g.Throughput.BytesPerSecond/1e9)
-		case g.Ended == nil:
+		case g.Ended == nil && p.Waits.Calls == 0: // with waits, the features are on
 			rate, needs = "needs sync", true
 		}
 		fmt.Fprintf(out, "    %-12.12s %-7s %-8s %-8s %9d %11s %15s\n", g.GPU, g.Direction, g.Size, g.HostMemory,

@@ -14,21 +14,30 @@ import (
 )
 
 // Fleet asks the consumers of a bus and joins their replies.
-type Fleet struct{ client *query.Client }
+type Fleet struct {
+	nc     *nats.Conn
+	client *query.Client
+}
 
 // NewFleet returns a Fleet that asks over a connection.
-func NewFleet(nc *nats.Conn) *Fleet { return &Fleet{query.NewClient(nc)} }
+func NewFleet(nc *nats.Conn) *Fleet { return &Fleet{nc, query.NewClient(nc)} }
 
 // List is the answer to one question: items of a kind, and which shards they come from.
 type List[T any] struct {
 	Time time.Time `json:"time"`
 	Reach
-	Total int `json:"total"` // items of the shards that answered, before the limit
-	Items []T `json:"items"`
+	Begins *time.Time `json:"begins,omitempty"` // of a history: since when it is complete
+	Total  int        `json:"total"`            // items of the shards that answered, before the limit
+	Items  []T        `json:"items"`
+
+	remarks []string
 }
 
 // More returns how many items the limit hides.
 func (l *List[T]) More() int { return l.Total - len(l.Items) }
+
+// Remarks returns sentences about what the items lack.
+func (l *List[T]) Remarks() []string { return l.remarks }
 
 // Reach says which shards answered.
 type Reach struct {

@@ -199,7 +199,7 @@ func rateText(r Rate) string {
 
 // writeGaps prints the gaps between waits and launches.
 func writeGaps(out io.Writer, p *Process) {
-	if len(p.TopKernels) > 0 && p.Gaps == nil {
+	if len(p.TopKernels) > 0 && p.Gaps == nil && p.Waits.Calls == 0 { // with waits, the features are on
 		fmt.Fprintln(out, "  from a wait to the next launch: needs the features launch and sync")
 	}
 	for _, g := range p.Gaps[:min(maxGaps, len(p.Gaps))] {

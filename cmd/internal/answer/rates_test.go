@@ -96,3 +96,20 @@ func TestGapsNeedSync(t *testing.T) {
 		}
 	}
 }
+
+// A fleet does not say which features its hosts watch. A process that waited was watched with sync.
+func TestWaitsShowThatSyncIsWatched(t *testing.T) {
+	t.Parallel()
+	group := bandwidth.Group{Async: bandwidth.Use{Calls: 1, Bytes: 9}}
+	p := joined(nil, []launch.Process{{Funcs: []launch.Func{{Name: "a", Launches: 1}}}},
+		[]bandwidth.Process{{Groups: []bandwidth.Group{group}}})
+	for _, waits := range []uint64{0, 3} {
+		p.Waits.Calls = waits
+		var out strings.Builder
+		writeGaps(&out, p)
+		writeGroups(&out, p)
+		if got, want := strings.Count(out.String(), "needs the features"), 2-min(int(waits), 2); got != want {
+			t.Errorf("%d waits: %q", waits, out.String())
+		}
+	}
+}

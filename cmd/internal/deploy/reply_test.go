@@ -26,7 +26,8 @@ func callsOf(user, to string) []call {
 		return []call{{"gputap.v1.ev.0.default." + user + ".memory", "no batch"}, {topologyGet, ""}, {topologyGet, "x"}}
 	}
 	if user == "viewer" {
-		return []call{{"gputap.v1.q.leak.0", `{"what":"hosts"}`}, {"gputap.v1.q.leak.0", ""}, {topologyGet, ""}}
+		return []call{{"gputap.v1.q.leak.0", `{"what":"hosts"}`}, {"gputap.v1.q.leak.0", ""}, {topologyGet, ""},
+			{alertsInfo, ""}, {alertsGet, `{"next_by_subj":"gputap.v1.out.alert.>","batch":9}`}, {alertsGet, "x"}}
 	}
 	filter := map[string]string{"reader-default": "gputap.v1.ev.*.default.>",
 		"reader-memory": "gputap.v1.ev.*.*.*.memory"}[user]

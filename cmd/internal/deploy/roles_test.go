@@ -18,7 +18,11 @@ type rights struct {
 	hear, deaf       []string
 }
 
-const topologyGet = "$JS.API.DIRECT.GET.KV_gputap_meta.$KV.gputap_meta.topology"
+const (
+	topologyGet = "$JS.API.DIRECT.GET.KV_gputap_meta.$KV.gputap_meta.topology"
+	alertsInfo  = "$JS.API.STREAM.INFO.GPUTAP_OUT"
+	alertsGet   = "$JS.API.DIRECT.GET.GPUTAP_OUT"
+)
 
 var everybodysLimits = rights{
 	refused: []string{
@@ -77,7 +81,7 @@ var roles = map[string]rights{
 			"$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.reader-default", "$JS.ACK.GPUTAP_EV_000.reader-default.1.1.1.1.0",
 			"$JS.API.CONSUMER.DELETE.GPUTAP_EV_000.reader-default",
 		},
-		refused: append(readerLimits("reader-default"),
+		refused: append(readerLimits("reader-default"), alertsInfo, alertsGet,
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-default.gputap.v1.ev.*.other.>",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-default.gputap.v1.ev.0.*.gpu-1.memory",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-memory.gputap.v1.ev.*.default.>"),
@@ -87,9 +91,11 @@ var roles = map[string]rights{
 			"_INBOX.gputap-leak.>", "gputap.v1.dlq.>"},
 	},
 	"viewer": {
-		publish: []string{"gputap.v1.q.leak.0", "gputap.v1.q.anomaly.15", topologyGet},
+		publish: []string{"gputap.v1.q.leak.0", "gputap.v1.q.anomaly.15", topologyGet, alertsInfo, alertsGet},
 		refused: append(readerLimits("viewer")[:len(readerLimits("viewer"))-1], // it may read the topology
 			"gputap.v1.q.leak", "gputap.v1.q.leak.0.x", "$JS.API.INFO", "$SRV.PING",
+			"$JS.API.STREAM.INFO.GPUTAP_EV_000", "$JS.API.DIRECT.GET.GPUTAP_STATE", "$JS.API.STREAM.PURGE.GPUTAP_OUT",
+			"$JS.API.CONSUMER.CREATE.GPUTAP_OUT.viewer", "$JS.API.STREAM.MSG.DELETE.GPUTAP_OUT",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.viewer.gputap.v1.ev.*.default.>"),
 		hear: []string{"gputap.v1.ev.*.*.*.*", "gputap.v1.ev.*.default.*.memory", "gputap.v1.out.alert.leak.default.*",
 			"_INBOX.gputap.x"},
@@ -100,7 +106,7 @@ var roles = map[string]rights{
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-memory.gputap.v1.ev.*.*.*.memory",
 			"$JS.API.CONSUMER.MSG.NEXT.GPUTAP_EV_000.reader-memory",
 		},
-		refused: append(readerLimits("reader-memory"),
+		refused: append(readerLimits("reader-memory"), alertsInfo, alertsGet,
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-memory.gputap.v1.ev.*.*.*.launch",
 			"$JS.API.CONSUMER.CREATE.GPUTAP_EV_000.reader-memory.gputap.v1.ev.*.*.*.*"),
 		hear: []string{"gputap.v1.ev.*.*.*.memory", "_INBOX.reader-memory.x"},

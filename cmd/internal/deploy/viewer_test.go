@@ -9,13 +9,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
 // TestViewerAsksFolds: with each kind of user, a fold answers a viewer from another account and the admin in its own.
-// The fold needs no more rights than its role has. The viewer hears live events and alerts.
+// The fold needs no more rights than its role has. The viewer hears live events and alerts, and reads stored alerts.
 func TestViewerAsksFolds(t *testing.T) {
 	t.Parallel()
 	seeds := newKeys(t)
@@ -66,12 +67,14 @@ func TestViewerAsksFolds(t *testing.T) {
 			check(t, err)
 			check(t, viewer.Flush())
 			check(t, as("gpu-1").Publish(event, nil))
-			check(t, leak.Publish(alert, nil))
+			check(t, leak.Publish(alert, []byte(`{"id":"a1","state":"firing","host":"gpu-1"}`)))
 			for sub, want := range map[*nats.Subscription]string{events: event, alerts: alert} {
 				if m, err := sub.NextMsg(20 * time.Second); err != nil || m.Subject != want {
 					t.Errorf("heard %+v, %v; want %s", m, err, want)
 				}
 			}
+			readsAlerts(t, viewer)
+			readsAlerts(t, admin)
 			if err := viewer.LastError(); err != nil {
 				t.Errorf("the viewer lacks a right: %v", err)
 			}
@@ -112,4 +115,14 @@ func asks(t *testing.T, nc *nats.Conn) {
 	if len(rows) != 300_000 || rows[299_999] != 299_999 || a.Replies[0].Number < 3 {
 		t.Errorf("%d rows, missing %+v", len(rows), a.Missing)
 	}
+}
+
+// readsAlerts reads the one stored alert, which may be stored after viewers heard it.
+func readsAlerts(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	eventually(t, "the alert is stored", func() bool {
+		list, err := answer.NewFleet(nc).AlertHistory(t.Context(), query.Question{}, time.Now().Add(-time.Hour))
+		check(t, err)
+		return len(list.Items) == 1 && list.Items[0].ID == "a1"
+	})
 }

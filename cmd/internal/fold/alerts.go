@@ -25,9 +25,9 @@ const (
 	alertPatience  = 20 * time.Second // longer than a cluster needs to elect leaders after a restart
 )
 
-// alerts publishes the alerts that fire and clear. After a restart a fold raises the same alerts again, under the same
+// Alerts publishes the alerts that fire and clear. After a restart a fold raises the same alerts again, under the same
 // ids. Equal message ids make JetStream store each change once, within the deduplication window of GPUTAP_OUT.
-type alerts struct {
+type Alerts struct {
 	js       jetstream.JetStream
 	fold     string
 	log      *slog.Logger
@@ -36,14 +36,16 @@ type alerts struct {
 	*prometheus.CounterVec
 }
 
-func newAlerts(js jetstream.JetStream, fold string, log *slog.Logger) *alerts {
-	return &alerts{js: js, fold: fold, log: log, patience: alertPatience,
+// NewAlerts returns Alerts of a fold. They have a metric, which the caller registers.
+func NewAlerts(js jetstream.JetStream, fold string, log *slog.Logger) *Alerts {
+	return &Alerts{js: js, fold: fold, log: log, patience: alertPatience,
 		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts(metric.Opts("gputap_consumer_notifications_total",
 			prometheus.Labels{"consumer": fold})), []string{"sink", "result"})}
 }
 
-// publish stores one alert. It blocks the goroutine that applies batches; alerts are rare.
-func (a *alerts) publish(ctx context.Context, one alert.Alert) {
+// Publish stores one alert. It blocks the goroutine that applies batches; alerts are rare. The end of ctx ends its
+// attempts.
+func (a *Alerts) Publish(ctx context.Context, one alert.Alert) {
 	reported := a.gaveUp.Load()
 	until := time.Now().Add(a.patience)
 	result, err := a.send(&one)
@@ -58,7 +60,7 @@ func (a *alerts) publish(ctx context.Context, one alert.Alert) {
 	}
 }
 
-func (a *alerts) send(one *alert.Alert) (result string, err error) {
+func (a *Alerts) send(one *alert.Alert) (result string, err error) {
 	data, err := json.Marshal(one)
 	if err != nil {
 		return "failed", fmt.Errorf("encode alert: %w", err)
@@ -81,7 +83,7 @@ func (a *alerts) send(one *alert.Alert) (result string, err error) {
 }
 
 // headers returns the attributes of CloudEvents 1.0 in binary mode.
-func (a *alerts) headers(one *alert.Alert) nats.Header {
+func (a *Alerts) headers(one *alert.Alert) nats.Header {
 	subject := one.Rule
 	if one.PID > 0 {
 		subject = fmt.Sprintf("%s/%d", one.Rule, one.PID)

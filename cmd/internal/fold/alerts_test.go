@@ -20,20 +20,20 @@ import (
 
 func TestAlertIsStoredOnce(t *testing.T) {
 	js := bustest.Connect(t)
-	a := newAlerts(js, "anomaly", slog.New(slog.DiscardHandler))
+	a := NewAlerts(js, "anomaly", slog.New(slog.DiscardHandler))
 	a.patience = 0
 	one := alert.Alert{
 		ID: "a1", State: alert.Firing, Rule: "oom", Severity: alert.Critical, Cluster: "c", Host: "gpu.1", PID: 7,
 		Comm: "python3", Time: time.Unix(1, 0).UTC(), Evidence: alert.Evidence{Host: "gpu.1", Boot: "b", Seq: 3},
 	}
-	a.publish(t.Context(), one) // the stream does not exist yet
+	a.Publish(t.Context(), one) // the stream does not exist yet
 	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.publish(t.Context(), one)
-	a.publish(t.Context(), one) // as after a restart
+	a.Publish(t.Context(), one)
+	a.Publish(t.Context(), one) // as after a restart
 	one.State = alert.Cleared
-	a.publish(t.Context(), one)
+	a.Publish(t.Context(), one)
 	for result, want := range map[string]float64{"unstored": 1, "stored": 2, "known": 1, "failed": 0} {
 		if got := testutil.ToFloat64(a.WithLabelValues("nats", result)); got != want {
 			t.Errorf("%s: %v, want %v", result, got, want)
@@ -66,27 +66,27 @@ func TestAlertIsStoredOnce(t *testing.T) {
 func TestFirstAlertWaitsForNATS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &unavailableJetStream{until: time.Now().Add(alertPatience / 2)}
-		a := newAlerts(bus, "anomaly", slog.New(slog.DiscardHandler))
+		a := NewAlerts(bus, "anomaly", slog.New(slog.DiscardHandler))
 		count := func(result string) float64 { return testutil.ToFloat64(a.WithLabelValues("nats", result)) }
-		a.publish(t.Context(), alert.Alert{PID: 1})
+		a.Publish(t.Context(), alert.Alert{PID: 1})
 		if count("stored") != 1 || time.Now().Before(bus.until) {
 			t.Errorf("after a short outage %v alerts are stored, want 1", count("stored"))
 		}
 		bus.until = time.Now().Add(time.Hour)
 		began := time.Now()
-		a.publish(t.Context(), alert.Alert{PID: 2})
+		a.Publish(t.Context(), alert.Alert{PID: 2})
 		if took := time.Since(began); count("unstored") != 1 || took < alertPatience || took > 2*alertPatience {
 			t.Errorf("%v alerts were given up after %s, want 1", count("unstored"), took)
 		}
 		began = time.Now()
-		a.publish(t.Context(), alert.Alert{PID: 3})
+		a.Publish(t.Context(), alert.Alert{PID: 3})
 		if took := time.Since(began); count("unstored") != 2 || took != 0 {
 			t.Errorf("%v alerts were given up, the last one after %s; want 2 and 0s", count("unstored"), took)
 		}
 		bus.until = time.Now()
-		a.publish(t.Context(), alert.Alert{PID: 4})
+		a.Publish(t.Context(), alert.Alert{PID: 4})
 		bus.until = time.Now().Add(time.Second)
-		a.publish(t.Context(), alert.Alert{PID: 5})
+		a.Publish(t.Context(), alert.Alert{PID: 5})
 		if count("stored") != 3 {
 			t.Errorf("%v alerts are stored after the outage, want 3", count("stored"))
 		}

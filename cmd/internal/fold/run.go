@@ -32,11 +32,11 @@ func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(
 		return err
 	}
 	defer stop()
-	alerts := newAlerts(js, d.name, p.Log)
+	alerts := NewAlerts(js, d.name, p.Log)
 	if err := p.Metrics.Register(alerts); err != nil { // without a series until the fold raises an alert
 		return err
 	}
-	raise := func(a alert.Alert) { alerts.publish(ctx, a) }
+	raise := func(a alert.Alert) { alerts.Publish(ctx, a) }
 	create := func() F { return d.create(cfg, raise) }
 	return serve(ctx, p, options, js, create, report, func(c *consumer.Consumer) *silence {
 		if d.silence == nil || d.silence(cfg).Mode == config.ModeOff {

@@ -24,6 +24,7 @@ type listing struct {
 	sort   string
 	format *format
 	watch  time.Duration
+	since  string // of a history; "": what the consumers know now
 }
 
 func getCommand(p *app.Process) *cobra.Command {
@@ -42,6 +43,7 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 N
   gputap get hosts --sort heard                               # the host that was silent for longest comes first
   gputap get kernels --comm python3 --limit 10
   gputap get gpus -o json
+  gputap get alerts --since 1h                                # also those that have cleared
   gputap get processes --watch`,
 	}
 	q := newQuestion(p, cmd)
@@ -62,7 +64,9 @@ type resource[T any] struct {
 	orders      []order[T] // the first is the default: the order in which shards answer
 	ask         func(*answer.Fleet, context.Context, query.Question) (*answer.List[T], error)
 	detail      bool // JSON needs a question with detail
-	tie         func(a, b *T) int
+	// history asks for what NATS has stored since a time; nil: there is no history.
+	history func(*answer.Fleet, context.Context, query.Question, time.Time) (*answer.List[T], error)
+	tie     func(a, b *T) int
 }
 
 // column is one column of a table. The cell may depend on the time of the answer.
@@ -91,6 +95,9 @@ func add[T any](q *question, to *cobra.Command, r resource[T]) {
 	flags.SortFlags = false
 	flags.IntVar(&l.limit, "limit", defaultLimit, "most items to show; 0: all")
 	flags.StringVar(&l.sort, "sort", sorts[0], "order of the items: "+strings.Join(sorts, ", "))
+	if r.history != nil {
+		flags.StringVar(&l.since, "since", "", "show the history since this time, such as 1h or 2026-01-02T15:04:05Z")
+	}
 	l.format = addFormat(cmd, "table", "wide", "json")
 	flags.DurationVar(&l.watch, "watch", 0, "ask again after this time, until a signal arrives")
 	flags.Lookup("watch").NoOptDefVal = "2s"
@@ -113,6 +120,10 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 	case l.limit < 0 || l.watch < 0:
 		return app.Usage(fmt.Errorf("--limit %d, --watch %s: use 0 or more", l.limit, l.watch))
 	}
+	ask, err := r.asking(l.since)
+	if err != nil {
+		return app.Usage(err)
+	}
 	q := query.Question{Filter: l.Filter, Detail: r.detail && l.format.json()}
 	if by == 0 {
 		q.Limit = l.limit // shards send their largest items alone
@@ -121,7 +132,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 		return repeat(ctx, l.watch, func(again bool) error {
 			var list *answer.List[T]
 			err := l.ask(ctx, func(ctx context.Context) (err error) {
-				list, err = r.ask(fleet, ctx, q)
+				list, err = ask(fleet, ctx, q)
 				return err
 			})
 			if err != nil {
@@ -132,23 +143,44 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				fmt.Fprintln(l.p.Stdout)
 			}
 			return l.show(list, func(w io.Writer) {
-				if len(list.Items) == 0 {
+				switch {
+				case len(list.Items) > 0:
+					r.table(list, l.format.name == "wide").Write(w)
+				case list.Incomplete() == nil: // otherwise nobody knows
 					fmt.Fprintln(l.p.Stderr, "no", r.name)
-					return
 				}
-				r.table(list, l.format.name == "wide").Write(w)
 			})
 		})
 	})
+}
+
+// asking returns what asks for the items: those of the consumers, or with a time the history since then.
+func (r *resource[T]) asking(since string) (
+	func(*answer.Fleet, context.Context, query.Question) (*answer.List[T], error), error,
+) {
+	if since == "" {
+		return r.ask, nil
+	}
+	if _, err := app.ParseTime(since, time.Now()); err != nil {
+		return nil, fmt.Errorf("--since: %w", err)
+	}
+	return func(fleet *answer.Fleet, ctx context.Context, q query.Question) (*answer.List[T], error) {
+		from, _ := app.ParseTime(since, time.Now()) // a duration moves with --watch
+		return r.history(fleet, ctx, q, from)
+	}, nil
 }
 
 // show writes a list, and returns an error that names missing shards.
 func (l *listing) show(list interface {
 	Incomplete() error
 	More() int
+	Remarks() []string
 }, table func(io.Writer)) error {
 	if err := l.format.write(l.p.Stdout, list, table); err != nil {
 		return err
+	}
+	for _, remark := range list.Remarks() {
+		fmt.Fprintln(l.p.Stderr, remark)
 	}
 	if more := list.More(); more > 0 && !l.format.json() {
 		fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)

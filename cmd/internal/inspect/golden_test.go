@@ -83,7 +83,8 @@ func TestTables(t *testing.T) {
 		answer.FleetCopy{Who: who, Direction: "set", Copy: answer.Copy{Calls: 2, Bytes: 1 << 10, AsyncCalls: 2,
 			AsyncBytes: 1 << 10}})
 	golden(t, &out, alerts, anomaly.Alert{Cluster: "prod", Host: "gpu-17", PID: 4021337, Comm: "python3", Rule: "oom",
-		Severity: "critical", Time: *ago(12 * time.Minute), Message: "cuMemAlloc_v2 of 2 GiB failed"})
+		ID: "a1b2c3d4", State: "firing", Severity: "critical",
+		Time: *ago(12 * time.Minute), Message: "cuMemAlloc_v2 of 2 GiB failed"})
 	consumertest.GoldenFile(t, "testdata/tables.txt", out.Bytes())
 }
 

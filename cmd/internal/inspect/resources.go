@@ -191,16 +191,18 @@ func rate(c *answer.FleetCopy) string {
 }
 
 var alerts = resource[anomaly.Alert]{
-	name: "alerts", short: "The newest alerts", ask: (*answer.Fleet).Alerts,
+	name: "alerts", short: "The newest alerts", ask: (*answer.Fleet).Alerts, history: (*answer.Fleet).AlertHistory,
 	columns: []column[anomaly.Alert]{
 		{"CLUSTER", true, func(a *anomaly.Alert, _ time.Time) any { return a.Cluster }},
 		{"AGE", false, func(a *anomaly.Alert, now time.Time) any { return age(&a.Time, now) }},
+		{"STATE", false, func(a *anomaly.Alert, _ time.Time) any { return a.State }},
 		{"SEVERITY", false, func(a *anomaly.Alert, _ time.Time) any { return a.Severity }},
 		{"RULE", false, func(a *anomaly.Alert, _ time.Time) any { return a.Rule }},
 		{"HOST", false, func(a *anomaly.Alert, _ time.Time) any { return a.Host }},
 		{"PID", false, func(a *anomaly.Alert, _ time.Time) any { return a.PID }},
 		{"COMMAND", false, func(a *anomaly.Alert, _ time.Time) any { return a.Comm }},
 		{"TIME", true, func(a *anomaly.Alert, _ time.Time) any { return a.Time.UTC().Format(time.RFC3339) }},
+		{"ID", true, func(a *anomaly.Alert, _ time.Time) any { return a.ID }},
 		{"MESSAGE", false, func(a *anomaly.Alert, _ time.Time) any { return a.Message }},
 	},
 	orders: []order[anomaly.Alert]{

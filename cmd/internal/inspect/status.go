@@ -86,14 +86,25 @@ func writeStatus(w io.Writer, s *answer.Status) {
 			line("", "%v", err)
 		}
 	}
-	alerts := fmt.Sprintf("%d in the last hour", s.Alerts.Recent)
-	if a := s.Alerts.Newest; a != nil {
-		alerts += fmt.Sprintf("; newest %s ago: %s on %s", age(&a.Time, s.Time), a.Rule, a.Host)
-	}
-	line("alerts", "%s", alerts)
+	line("alerts", "%s", alertsText(s))
 	if s.Healthy {
 		line("verdict", "healthy")
+	} else {
+		line("verdict", "unhealthy")
 	}
+}
+
+func alertsText(s *answer.Status) string {
+	for i := range s.Folds {
+		if f := &s.Folds[i]; f.Fold == "anomaly" && !f.Running() {
+			return "unknown without gputap-anomaly; gputap get alerts --since 1h shows the stored ones"
+		}
+	}
+	text := fmt.Sprintf("%d in the last hour", s.Alerts.Recent)
+	if a := s.Alerts.Newest; a != nil {
+		text += fmt.Sprintf("; newest %s ago: %s on %s", age(&a.Time, s.Time), a.Rule, a.Host)
+	}
+	return text
 }
 
 func silentText(s *answer.Status) string {

@@ -109,17 +109,11 @@ func (t *tail) run(ctx context.Context) error {
 
 // subject selects as much as a subject can: exact names, and the kind.
 func (t *tail) subject(kind schema.Kind) string {
-	token := func(name string) string {
-		if name == "" || strings.ContainsAny(name, "*?[") {
-			return "*"
-		}
-		return schema.Token(name)
-	}
 	word := "*"
 	if kind != schema.KindNone {
 		word = kind.String()
 	}
-	return "gputap.v1.ev.*." + token(t.Cluster) + "." + token(t.Host) + "." + word
+	return "gputap.v1.ev.*." + t.ClusterToken() + "." + t.HostToken() + "." + word
 }
 
 // follow prints until ctx ends, the limit is reached, or the connection or the output fails.

@@ -22,6 +22,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/local"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
@@ -42,12 +43,14 @@ type Pipeline struct {
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
+	alerts    *fold.Alerts       // stores the alerts of the fold anomaly
 	recorder  *recorder          // nil without Record
 	socket    *local.Listener    // nil without Listen
 
 	log            *slog.Logger
 	stopProducer   context.CancelFunc
 	stopConsumers  context.CancelFunc
+	stopAlerts     context.CancelFunc // ends the attempts to store them
 	producerEnded  chan struct{}
 	producerErr    error
 	consumersEnded sync.WaitGroup
@@ -98,19 +101,21 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 		return p, err
 	}
 	kinds, err := cfg.Producer.Kinds()
-	p.addFolds(cfg, kinds)
+	alerting, stopAlerts := context.WithCancel(context.Background())
+	p.alerts, p.stopAlerts = fold.NewAlerts(p.js, fold.Anomaly.Name(), log), stopAlerts
+	p.addFolds(cfg, kinds, func(a alert.Alert) { p.alerts.Publish(alerting, a) })
 	return p, err
 }
 
-// addFolds adds the folds for which there are events, each with its consumer.
-func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
+// addFolds adds the folds for which there are events, each with its consumer. raise gets their alerts.
+func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind, raise func(alert.Alert)) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
 		switch entry.Name() {
 		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
 			f = leak.New(leak.Config{Window: cfg.Leak.Window})
 		case fold.Anomaly.Name():
-			f = fold.DetectorIn(cfg.Anomaly.Mode, nil)
+			f = fold.DetectorIn(cfg.Anomaly.Mode, raise)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
@@ -180,6 +185,9 @@ func (p *Pipeline) Close() {
 		<-p.producerEnded
 		p.stopConsumers()
 	}
+	if p.stopAlerts != nil {
+		p.stopAlerts()
+	}
 	_ = p.EndRecording() // after an error; it was logged
 	if p.nc != nil {
 		p.nc.Close() // ends the consumers' requests, which would otherwise wait for their timeout
@@ -192,7 +200,7 @@ func (p *Pipeline) Close() {
 
 // Collectors returns the collectors of the producer, the consumers and the folds.
 func (p *Pipeline) Collectors() []prometheus.Collector {
-	list := []prometheus.Collector{p.producer}
+	list := []prometheus.Collector{p.producer, p.alerts}
 	for i, f := range p.folds {
 		parts := []prometheus.Collector{f, p.consumers[i]}
 		list = append(list, consumer.NewPage(f.Name(), func() []prometheus.Collector { return parts }))

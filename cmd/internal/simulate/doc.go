@@ -16,7 +16,8 @@
 //
 // Jobs. With Options.Jobs the first hosts do not replay the recording. Each has one rank of a job of eight: one process
 // that computes and then waits for the slowest rank, step by step, with noise of 2 % and rare disturbances. All ranks
-// of a job launch equally often. With Options.SlowRank one rank computes longer, so it waits less than the others.
+// of a job launch equally often. With Options.SlowRank one rank computes longer, so it waits less than the others. With
+// Options.LeakRank another rank allocates memory in each step and never frees it.
 //
 // Delivery. Seq counts without gaps in each (host, boot, run, kind). Batches of one host and kind are published in
 // order, one in flight, and retried until acked; like a producer's, a batch may be stored twice. At most 64 MiB are in

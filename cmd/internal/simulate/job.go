@@ -15,7 +15,9 @@ const (
 	ranks = 8
 	// slowRank is the rank of the first job that Options.SlowRank slows.
 	slowRank = 3
-	firstJob = 1000
+	// leakingRank is the rank of the first job that leaks Options.LeakRank.
+	leakingRank = 5
+	firstJob    = 1000
 
 	launches     = 24           // of each rank in a training step
 	stepEvents   = launches + 2 // with a copy and a wait
@@ -31,6 +33,7 @@ type rank struct {
 	number  int
 	compute schema.KTime // of a step, without noise
 	slow    float64      // by how much the slow rank computes longer; 0: no rank is slow
+	leak    int64        // bytes that it allocates in a second and never frees
 	random  *rand.Rand
 	process schema.Process
 	gpu     schema.GPU
@@ -80,6 +83,9 @@ func (f *fleet) rank(host int) *rank {
 	}
 	if job == 0 {
 		r.slow = f.SlowRank
+		if r.number == leakingRank {
+			r.leak = f.LeakRank
+		}
 	}
 	return r
 }
@@ -151,6 +157,9 @@ func (r *rank) train() {
 		r.pending = append(r.pending, call{Call: submit, at: r.start + own*(1+i)/(launches+2), name: name})
 	}
 	r.pending = append(r.pending, call{Call: wait, at: r.start + own, took: end - own})
+	if leaked := uint64(float64(r.leak) * float64(end) / float64(time.Second)); leaked > 0 {
+		r.pending = append(r.pending, call{Call: allocate, at: r.start + own/50, took: 1000, bytes: leaked})
+	}
 	r.start += end
 }
 

@@ -33,6 +33,7 @@ type Options struct {
 	Restart  bool          // a new run of the producer in each life
 	Jobs     int           // jobs of 8 ranks each, on the first hosts, instead of the recording
 	SlowRank float64       // by how much rank 3 of the first job computes longer, such as 0.3
+	LeakRank int64         // bytes that rank 5 of the first job allocates in a second and never frees
 	LogPath  string        // "": no log
 	Resume   bool          // continue the log LogPath: publish batches again that may not have been acked
 	Drain    time.Duration // time to wait for the last acks
