@@ -47,7 +47,8 @@ var prometheus = regexp.MustCompile(`^(prometheus|promtool)\b|127\.0\.0\.1:9090`
 var ending = regexp.MustCompile(`--for\b|--duration\b|--until\b|--help\b|--version\b|--print-config\b| -- |\||^(sudo )?timeout\b`)
 
 // repeatable are the commands that change nothing: they run again until their output is the one shown.
-var repeatable = regexp.MustCompile(`^(sudo )?(bin/)?(curl\b|gputap stream (info|dlq)\b|gputap (get|describe|status)\b|gputap doctor\b)`)
+var repeatable = regexp.MustCompile(`^(sudo )?(\w+=\S+ )*(bin/)?` +
+	`(curl\b|gputap stream (info|dlq)\b|gputap (get|describe|status|top)\b|gputap doctor\b)`)
 
 // shortened are durations that a measurement needs, each with one that is enough to test the command.
 var shortened = []string{

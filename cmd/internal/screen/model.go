@@ -27,6 +27,7 @@ type Model struct {
 	ask           func(about *Subject) answered
 	opts          Options
 	width, height int
+	once          bool // nobody presses a key
 
 	overview *answer.Overview // the last answer; nil before the first
 	process  *answer.Process  // of the pages below the list; nil before its answer

@@ -140,7 +140,7 @@ func TestOnce(t *testing.T) {
 	if err != nil || incomplete == nil || !strings.HasPrefix(incomplete.Error(), "14 of 16 shards answered") {
 		t.Errorf("ends with %v, %v", incomplete, err)
 	}
-	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 9 ||
+	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 10 ||
 		!strings.Contains(out.String(), "\n suspect      gpu-17 ") {
 		t.Errorf("prints\n%s", out.String())
 	}

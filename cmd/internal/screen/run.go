@@ -27,7 +27,7 @@ func Run(ctx context.Context, source Source, opts Options, in, out *os.File) err
 // Once asks once and writes one screen of a size. It also returns an error if a shard is missing.
 func Once(ctx context.Context, source Source, opts Options, width, height int, to io.Writer) (incomplete, err error) {
 	m := New(ctx, source, opts)
-	m.width, m.height = width, height
+	m.width, m.height, m.once = width, height, true
 	a := m.ask(nil)
 	if a.err != nil {
 		return nil, a.err

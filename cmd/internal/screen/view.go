@@ -31,12 +31,20 @@ func (m *Model) lines() []string {
 		lines = append(lines, "")
 	}
 	lines = lines[:max(1, m.height)]
-	lines[len(lines)-1] = m.foot()
+	if !m.once {
+		lines[len(lines)-1] = m.foot()
+	}
 	return lines
 }
 
 // body is how many rows of the table the screen shows.
-func (m *Model) body() int { return max(1, m.height-len(m.head())-2) }
+func (m *Model) body() int {
+	rows := m.height - len(m.head()) - 1
+	if !m.once {
+		rows-- // the last line
+	}
+	return max(1, rows)
+}
 
 // head is the lines above the table.
 func (m *Model) head() []string {
@@ -206,7 +214,7 @@ func (m *Model) row(r *row, columns []column, places []int, now time.Time, marke
 		shown = append(shown, cells[place])
 	}
 	text := ansi.Truncate(line(columns, shown), m.width, "")
-	if marked && m.opts.Styles != Plain {
+	if marked && !m.once {
 		return m.opts.Styles.paint(">"+text[1:], reverse)
 	}
 	if first := 1 + columns[0].width; r.style != "" && len(text) > first {
@@ -224,8 +232,6 @@ func (m *Model) foot() string {
 		return m.opts.Styles.paint(m.cut("cannot refresh: "+m.err.Error()), red)
 	case m.overview == nil:
 		return m.cut("asking the consumers…")
-	case m.opts.Styles == Plain:
-		return ""
 	}
 	return m.cut("? help  / filter  < > sort  space pause  enter open  esc back  q quit")
 }
