@@ -85,7 +85,7 @@ func checkFlags(t *testing.T, dir string) {
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
 		{"gputap", "record", "inspect"},
 		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "describe", "process"},
-		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},
+		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"}, {"gputap", "top"},
 		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
 		{"gputap", "stream", "rm"},
 	}
