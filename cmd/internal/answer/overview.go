@@ -40,7 +40,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 	}
 	questions := []struct{ fold, what string }{
 		{"leak", whatProcesses}, {"launch", whatProcesses}, {"bandwidth", whatProcesses}, {"leak", whatHosts},
-		{"anomaly", whatFiring},
+		{"anomaly", whatFiring}, // alerts come last
 	}
 	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
 	var group sync.WaitGroup
@@ -61,7 +61,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 	return o, o.join(answers)
 }
 
-// join joins the answers of leak, launch, bandwidth, leak and anomaly.
+// join joins the answers to the questions of Overview.
 func (o *Overview) join(answers []*query.Answer) error {
 	processes, err := query.Rows[leak.Process](answers[0])
 	if err != nil {
@@ -86,9 +86,15 @@ func (o *Overview) join(answers []*query.Answer) error {
 			o.Heard++
 		}
 	}
-	o.Firing, err = query.Rows[anomaly.Alert](answers[4])
+	for _, a := range answers[4:] {
+		firing, err := query.Rows[anomaly.Alert](a)
+		if err != nil {
+			return err
+		}
+		o.Firing = append(o.Firing, firing...)
+	}
 	slices.SortStableFunc(o.Firing, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
-	return err
+	return nil
 }
 
 func (o *Overview) addProcesses(processes []leak.Process, launches []launch.Process, copies []bandwidth.Process) {

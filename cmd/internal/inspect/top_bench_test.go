@@ -98,7 +98,7 @@ func (f *simFleet) simulate(hosts int) {
 	})
 }
 
-// everyHost waits until every host is heard of and holds memory, and returns one process.
+// everyHost waits until the consumers know every host, and returns one process that holds memory.
 func (f *simFleet) everyHost(source *fleetSource, hosts int) screen.Subject {
 	f.tb.Helper()
 	for until := time.Now().Add(time.Minute); ; {

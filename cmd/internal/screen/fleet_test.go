@@ -38,7 +38,8 @@ func trainer() *answer.Process {
 		GPUs: map[string]*answer.GPU{gpu1: {LiveBytes: 61 << 30}, gpu2: {LiveBytes: 300 << 20}},
 		Verdicts: []answer.Verdict{
 			{GPU: gpu1, State: "suspect", SlopeBytesPerHour: 3<<30 + 512<<20, SuspectBytes: 7 << 30,
-				Why: "live memory grew by 7.00 GiB in 2h; full in 22h",
+				Why: "live memory has grown by 7.00 GiB in 2h0m0s and does not come down (3.50 GiB per hour); 6.20 GiB of " +
+					"it is older than 7m0s and still live; the GPU is full in 22h0m0s",
 				Groups: []answer.Group{
 					{TID: 4021337, Thread: "python3", Class: "device", SizeClass: 16 << 20, Bytes: 7 << 30, Allocations: 350,
 						OldestSeconds: 7200},

@@ -37,7 +37,7 @@ func TestGoldenScreens(t *testing.T) {
 			tty := run(t, fleet(60), options(Colours), size.width, size.height)
 			settled(t, tty, "processes-"+size.name, "q quit", "gpu-17", "ALERT")
 			tty.Type("\r")
-			settled(t, tty, "process-"+size.name, "OLDEST", "loader", "suspect: live memory grew")
+			settled(t, tty, "process-"+size.name, "OLDEST", "loader", "suspect: live memory has grown")
 			tty.Type("\x1b[B\x1b[B\r") // down, down
 			settled(t, tty, "group-"+size.name, "ADDRESS", "allocations of thread")
 			tty.Type("?")

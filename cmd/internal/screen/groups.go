@@ -12,7 +12,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 )
 
-// groupKey is what the allocations of a group have in common.
+// groupKey is the properties that all allocations of a group share.
 type groupKey struct {
 	tid   uint32
 	class string

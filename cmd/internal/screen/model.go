@@ -37,7 +37,7 @@ type Model struct {
 	paused   bool
 
 	order  int
-	pages  []page // the list, then a process, then a group; the last one is shown
+	pages  []page // the list, then a process, then a group; the screen shows the last one
 	rows   []row  // of that page
 	help   bool
 	typing bool // a filter
@@ -50,7 +50,7 @@ type page struct {
 	filter  string
 	key     string // of the row under the cursor; "": the first row, whichever it is
 	cursor  int
-	top     int // first row that is shown
+	top     int // first row on the screen
 }
 
 // New returns a screen that shows nothing before its first answer.

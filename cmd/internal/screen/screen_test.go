@@ -256,6 +256,6 @@ func TestKeysWorkWhileAQuestionWaits(t *testing.T) {
 	tty.Type("x ")
 	tty.AwaitText("asking the consumers")
 	if len(asked) != 0 {
-		t.Errorf("%d more questions are asked at once", len(asked))
+		t.Errorf("%d more questions run at once", len(asked))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/answer"
 )
 
-// Source answers the questions of a screen. One question is asked at a time.
+// Source answers the questions of a screen, which asks one at a time.
 type Source interface {
 	// Overview returns all processes that the screen is about.
 	Overview(ctx context.Context) (*answer.Overview, error)

@@ -22,7 +22,7 @@ type column struct {
 // row is one row of a table.
 type row struct {
 	key    string // the same after each answer
-	search string // what the filter looks at
+	search string // text for the filter
 	cells  func(now time.Time) []string
 	style  style // of the first cell
 }

@@ -113,7 +113,7 @@ func when(is bool, s style) style {
 	return bold
 }
 
-// answer says how complete and how old the answer is, and how it is shown.
+// answer names the shards that answered, the age of the answer, the order, and the filters.
 func (m *Model) answer() string {
 	o := m.overview
 	parts := []string{fmt.Sprintf("%d of %d shards", o.Answered, o.Shards)}
@@ -150,7 +150,7 @@ func (m *Model) alert() string {
 	return m.opts.Styles.paint(m.cut(text), red)
 }
 
-const maxWhy = 3 // verdicts of a process
+const maxWhy = 4 // lines about the verdicts of a process
 
 // description is the lines about one process.
 func (m *Model) description() []string {
@@ -167,10 +167,12 @@ func (m *Model) description() []string {
 	}
 	lines := []string{title}
 	for i := range p.Verdicts {
-		if v := &p.Verdicts[i]; v.Grows() && len(lines) <= maxWhy {
-			lines = append(lines, fmt.Sprintf("%.12s %s: %s", v.GPU, v.State, v.Why))
+		if v := &p.Verdicts[i]; v.Grows() {
+			why := app.Printable(fmt.Sprintf("%.12s %s: %s", v.GPU, v.State, v.Why))
+			lines = append(lines, strings.Split(ansi.Wordwrap(why, m.width, ""), "\n")...)
 		}
 	}
+	lines = lines[:min(len(lines), 1+maxWhy)]
 	all := p.LiveAllocations + p.HostMemory.LiveAllocations
 	of := fmt.Sprintf("live %s, peak %s; ", app.Bytes(p.LiveBytes), app.Bytes(p.PeakBytes))
 	if n := uint64(len(p.Largest)); n < all {

@@ -1,3 +1,2 @@
-// Package terminal is a terminal for tests: a pseudo-terminal of Linux, and an emulator that shows what a program wrote
-// to it.
+// Package terminal is a terminal for tests: a pseudo-terminal of Linux, and an emulator that keeps the screen.
 package terminal

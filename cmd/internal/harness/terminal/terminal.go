@@ -76,7 +76,7 @@ func open() (master, program *os.File, err error) {
 	return master, program, err
 }
 
-// show writes to the emulator what the program writes.
+// show copies the output of the program to the emulator.
 func (t *Terminal) show() {
 	buf := make([]byte, 64<<10)
 	for {
