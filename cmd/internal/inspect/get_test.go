@@ -165,6 +165,11 @@ func TestMissingShardIsNamed(t *testing.T) {
 			t.Errorf("%s is not in %s", part, stdout)
 		}
 	}
+	stdout, _, err = f.typed("top", "--once")
+	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "missing: 1") ||
+		!strings.Contains(stdout, "2 of 3 shards; missing: 1") {
+		t.Errorf("top --once ends with %d, %v, and prints\n%s", app.ExitCode(err), err, stdout)
+	}
 	if _, _, err := f.typed("get", "alerts"); app.ExitCode(err) != 4 ||
 		!strings.Contains(err.Error(), "no instance of gputap-anomaly answers") {
 		t.Errorf("without gputap-anomaly: %v", err)

@@ -75,7 +75,7 @@ func (q *question) top(ctx context.Context, f *topFlags) error {
 	case f.interval <= 0:
 		return app.Usage(fmt.Errorf("--interval %s: use more than 0", f.interval))
 	case !f.once && !(app.IsTerminal(q.p.Stdout) && term.IsTerminal(int(os.Stdin.Fd()))):
-		return app.Usage(errors.New("show the screen: standard input and output are no terminal; use --once"))
+		return app.Usage(errors.New("show the screen: standard input or output is not a terminal; use --once"))
 	}
 	if err := q.validate(); err != nil {
 		return err

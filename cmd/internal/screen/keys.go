@@ -30,6 +30,8 @@ func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
 		return tea.Quit
+	case key == "ctrl+z":
+		return tea.Suspend
 	case m.typing:
 		m.typeKey(key, msg.Text)
 		return nil
