@@ -31,6 +31,7 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 		Example: `  sudo gputap run                       # watch this host
   sudo gputap run -- python3 train.py   # watch one command
   sudo gputap demo                      # see it work without a GPU
+  gputap top                            # who holds memory, who leaks, who waits
   gputap doctor                         # list what is missing on this host, with remedies`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
