@@ -124,18 +124,9 @@ func grown(m, before *dto.Metric) *dto.Metric {
 		}
 		return &dto.Metric{Counter: &dto.Counter{Value: &v}}
 	}
-	h, was := m.Histogram, before.GetHistogram()
-	if was.GetSampleCount() > h.GetSampleCount() || len(was.GetBucket()) != len(h.Bucket) {
-		was = nil
-	}
-	sum := &dto.Histogram{SampleCount: new(h.GetSampleCount() - was.GetSampleCount()),
-		SampleSum: new(h.GetSampleSum() - was.GetSampleSum())}
-	for i, b := range h.Bucket {
-		n := b.GetCumulativeCount()
-		if was != nil {
-			n -= was.Bucket[i].GetCumulativeCount()
-		}
-		sum.Bucket = append(sum.Bucket, &dto.Bucket{UpperBound: b.UpperBound, CumulativeCount: &n})
+	sum, was := copyHistogram(m.Histogram), before.GetHistogram()
+	if was.GetSampleCount() <= sum.GetSampleCount() && len(was.GetBucket()) == len(sum.Bucket) {
+		addHistogram(sum, was, -1)
 	}
 	return &dto.Metric{Histogram: sum}
 }

@@ -36,6 +36,7 @@ type Page struct {
 	ledgers  map[string]*ledger // by family
 	overflow map[string]uint64  // by family
 	seen     map[overflowing]map[string]uint64
+	totals   totals
 }
 
 // limits are numbers of series.
@@ -46,8 +47,8 @@ type overflowing interface {
 	Overflow(see func(family string, times uint64))
 }
 
-// NewPage returns the page of a consumer. parts lists its collectors at the time of a scrape. Series of several parts
-// with the same labels are merged.
+// NewPage returns the page of a consumer. parts lists its collectors, which are pointers, at the time of a scrape.
+// Series of several parts with the same labels are merged.
 func NewPage(consumer string, parts func() []prometheus.Collector) *Page {
 	return &Page{consumer: consumer, parts: parts, limits: limits{process.MaxSeries, maxPage}, ledgers: map[string]*ledger{}, overflow: map[string]uint64{},
 		seen: map[overflowing]map[string]uint64{}}
@@ -60,7 +61,8 @@ func (p *Page) Describe(chan<- *prometheus.Desc) {}
 func (p *Page) Collect(to chan<- prometheus.Metric) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, parts := newFamilies(), p.parts()
+	all, shared, parts := newFamilies(), p.totals.begin(), p.parts()
+	all.take = shared.take
 	for _, part := range parts {
 		if err := all.add(part); err != nil {
 			to <- prometheus.NewInvalidMetric(descShown, err)
@@ -68,7 +70,7 @@ func (p *Page) Collect(to chan<- prometheus.Metric) {
 	}
 	p.addOverflow(parts)
 	groups := map[string][]*merged{}
-	for _, m := range all.order {
+	for _, m := range append(all.order, shared.end()...) {
 		if scopeOf(m.metric) == unlimited {
 			to <- m
 		} else {

@@ -77,8 +77,8 @@ func scrapePage(t *testing.T, p *Page) map[string]map[string]*dto.Metric {
 	return page
 }
 
-func pageOf(parts ...prometheus.Collector) *Page {
-	p := NewPage("leak", func() []prometheus.Collector { return parts })
+func pageOf(part sampled) *Page {
+	p := NewPage("leak", func() []prometheus.Collector { return []prometheus.Collector{&part} })
 	p.limits = limits{200, 2000} // a tenth: the tests are faster
 	return p
 }
