@@ -161,6 +161,9 @@ func TestPages(t *testing.T) {
 			"gputap_leak_verdicts{" + fmt.Sprintf(who, `pid="42",`, `state="suspect",`, "1"),
 			"gputap_leak_growth_bytes_per_second{" + fmt.Sprintf(who, `pid="42",`, "", "559240.5"),
 			"gputap_torch_cached_bytes{" + fmt.Sprintf(who, `pid="42",`, "", "1.7825792e+07"),
+			`gputap_consumer_state_processes{consumer="leak"} 8`, // four for each cluster
+			`gputap_consumer_state_allocations{consumer="leak"} 84`,
+			`gputap_consumer_state_allocations{consumer="tensor"} 2`,
 			`gputap_gpu_memory_bytes{UUID="GPU-1",cluster="east",gpu="3",hostname="gpu-01"} 1.5e+11`,
 		},
 		"launch": {
