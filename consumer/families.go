@@ -14,6 +14,8 @@ type families struct {
 	series map[string]*merged
 	order  []*merged
 	key    []byte // reused
+
+	take func(of prometheus.Collector, m *merged) bool // nil, or reports that it has taken a metric
 }
 
 type family struct {
@@ -33,14 +35,14 @@ func (f *families) add(collector prometheus.Collector) error {
 	}()
 	var first error
 	for m := range metrics { // until the collector ends: else it would block for ever
-		if err := f.addMetric(m); err != nil && first == nil {
+		if err := f.addMetric(collector, m); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-func (f *families) addMetric(m prometheus.Metric) error {
+func (f *families) addMetric(from prometheus.Collector, m prometheus.Metric) error {
 	desc, written := m.Desc(), &dto.Metric{}
 	if err := m.Write(written); err != nil {
 		return err
@@ -59,6 +61,9 @@ func (f *families) addMetric(m prometheus.Metric) error {
 		return nil
 	}
 	one := &merged{desc, of, string(f.key), written}
+	if f.take != nil && f.take(from, one) {
+		return nil
+	}
 	f.series[one.key] = one
 	f.order = append(f.order, one)
 	return nil
@@ -92,7 +97,7 @@ func (have *merged) add(m *dto.Metric) {
 	case m.Gauge != nil:
 		*to.Gauge.Value += m.Gauge.GetValue()
 	case m.Histogram != nil:
-		addHistogram(to.Histogram, m.Histogram)
+		addHistogram(to.Histogram, m.Histogram, 1)
 	}
 }
 
@@ -102,24 +107,6 @@ func takesLargest(name string) bool {
 	return slices.ContainsFunc([]string{"_timestamp_seconds", "_incomplete", "_info", "_unexplained_bytes",
 		"_age_seconds"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
-}
-
-// addHistogram adds classic buckets, which are the same in all shards of a fold, and drops the native ones.
-func addHistogram(to, more *dto.Histogram) {
-	dropNative(to)
-	*to.SampleCount += more.GetSampleCount()
-	*to.SampleSum += more.GetSampleSum()
-	for i, b := range more.GetBucket() {
-		if i < len(to.Bucket) {
-			*to.Bucket[i].CumulativeCount += b.GetCumulativeCount()
-		}
-	}
-}
-
-// dropNative makes a histogram a classic one.
-func dropNative(h *dto.Histogram) {
-	h.Schema, h.ZeroThreshold, h.ZeroCount = nil, nil, nil
-	h.PositiveSpan, h.PositiveDelta, h.NegativeSpan, h.NegativeDelta = nil, nil, nil, nil
 }
 
 func (have *merged) Desc() *prometheus.Desc { return have.desc }

@@ -162,7 +162,8 @@ func BenchmarkScrapeShards(b *testing.B) {
 		}
 		many = append(many, folds)
 	}
-	for name, list := range map[string][]prometheus.Collector{"merged": {many}, "plain": one} {
+	page := NewPage("leak", func() []prometheus.Collector { return []prometheus.Collector{&many} })
+	for name, list := range map[string][]prometheus.Collector{"merged": {many}, "plain": one, "page": {page}} {
 		b.Run(name, func(b *testing.B) {
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(list...)

@@ -7,12 +7,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// ledger remembers what the last scrape showed of a family.
+// ledger remembers the series of a family that the last scrape showed, and those that it folded into others.
 type ledger struct {
 	scrape uint64
 	shown  map[string]uint64      // by key: the last scrape; counters and histograms alone
 	folded map[string]*dto.Metric // by key: the last value that others include
-	others map[string]*merged     // by key: the sums of what was folded
+	others map[string]*merged     // by key: the sums of the folded series
 }
 
 // limit returns the series to show, at most so many and those of others, and how many were folded or left out.
@@ -85,7 +85,7 @@ func valueOf(m *dto.Metric) float64 {
 	return float64(m.Histogram.GetSampleCount())
 }
 
-// fold adds what a series has grown by since the last scrape.
+// fold adds the growth of a series since the last scrape to its other.
 func (l *ledger) fold(m *merged) {
 	labels := otherLabels(m.metric)
 	key := string(appendKey(nil, m.family.text, labels))
@@ -98,7 +98,7 @@ func (l *ledger) fold(m *merged) {
 	l.others[key] = &merged{m.desc, m.family, key, more}
 }
 
-// withOthers returns the sums of what was folded, each with what the parts had counted as other.
+// withOthers returns the others, each with the series of the same labels that the parts sent.
 func (l *ledger) withOthers(counted map[string]*merged) (all []*merged) {
 	for key, of := range l.others {
 		sum := &merged{of.desc, of.family, key, grown(of.metric, nil)}
@@ -112,7 +112,7 @@ func (l *ledger) withOthers(counted map[string]*merged) (all []*merged) {
 	return slices.AppendSeq(all, maps.Values(counted))
 }
 
-// grown returns a copy of a value without labels, less what it was before. A counter below that began anew.
+// grown returns the growth of a value, without labels. A counter below its earlier value began anew.
 func grown(m, before *dto.Metric) *dto.Metric {
 	switch {
 	case m.Gauge != nil:
@@ -124,18 +124,9 @@ func grown(m, before *dto.Metric) *dto.Metric {
 		}
 		return &dto.Metric{Counter: &dto.Counter{Value: &v}}
 	}
-	h, was := m.Histogram, before.GetHistogram()
-	if was.GetSampleCount() > h.GetSampleCount() || len(was.GetBucket()) != len(h.Bucket) {
-		was = nil
-	}
-	sum := &dto.Histogram{SampleCount: new(h.GetSampleCount() - was.GetSampleCount()),
-		SampleSum: new(h.GetSampleSum() - was.GetSampleSum())}
-	for i, b := range h.Bucket {
-		n := b.GetCumulativeCount()
-		if was != nil {
-			n -= was.Bucket[i].GetCumulativeCount()
-		}
-		sum.Bucket = append(sum.Bucket, &dto.Bucket{UpperBound: b.UpperBound, CumulativeCount: &n})
+	sum, was := copyHistogram(m.Histogram), before.GetHistogram()
+	if was.GetSampleCount() <= sum.GetSampleCount() && len(was.GetBucket()) == len(sum.Bucket) {
+		addHistogram(sum, was, -1)
 	}
 	return &dto.Metric{Histogram: sum}
 }

@@ -23,10 +23,10 @@ var (
 // Page is the metrics of one consumer within two limits: 2,000 series for each family that names programs or hosts, and
 // 20,000 for these families together. It is a prometheus.Collector.
 //
-// Above a limit, families with a comm count the rest as comm="other" with the other labels of a workload empty.
-// Counters and histograms of hosts count it as hostname="other", and gauges of hosts leave it out. A gauge shows its
-// largest series. A counter or histogram that was shown stays shown while it exists, and what is counted as other
-// stays there: no counter goes backwards.
+// Above a limit, a family with a comm adds the rest to comm="other", with the other labels of a workload empty. A
+// family of hosts adds it to hostname="other" if it is a counter or histogram; a gauge of hosts leaves it out. Gauges
+// show their largest series. Counters and histograms keep the series that they have shown, and other never loses a
+// part: no counter goes backwards.
 type Page struct {
 	consumer string
 	parts    func() []prometheus.Collector
@@ -36,6 +36,7 @@ type Page struct {
 	ledgers  map[string]*ledger // by family
 	overflow map[string]uint64  // by family
 	seen     map[overflowing]map[string]uint64
+	totals   totals
 }
 
 // limits are numbers of series.
@@ -46,8 +47,8 @@ type overflowing interface {
 	Overflow(see func(family string, times uint64))
 }
 
-// NewPage returns the page of a consumer. parts lists its collectors at the time of a scrape. Series of several parts
-// with the same labels are merged.
+// NewPage returns the page of a consumer. parts lists its collectors, which are pointers, at the time of a scrape.
+// Series of several parts with the same labels are merged.
 func NewPage(consumer string, parts func() []prometheus.Collector) *Page {
 	return &Page{consumer: consumer, parts: parts, limits: limits{process.MaxSeries, maxPage}, ledgers: map[string]*ledger{}, overflow: map[string]uint64{},
 		seen: map[overflowing]map[string]uint64{}}
@@ -60,7 +61,8 @@ func (p *Page) Describe(chan<- *prometheus.Desc) {}
 func (p *Page) Collect(to chan<- prometheus.Metric) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, parts := newFamilies(), p.parts()
+	all, shared, parts := newFamilies(), p.totals.begin(), p.parts()
+	all.take = shared.take
 	for _, part := range parts {
 		if err := all.add(part); err != nil {
 			to <- prometheus.NewInvalidMetric(descShown, err)
@@ -68,7 +70,7 @@ func (p *Page) Collect(to chan<- prometheus.Metric) {
 	}
 	p.addOverflow(parts)
 	groups := map[string][]*merged{}
-	for _, m := range all.order {
+	for _, m := range append(all.order, shared.end()...) {
 		if scopeOf(m.metric) == unlimited {
 			to <- m
 		} else {
@@ -103,7 +105,7 @@ func (p *Page) ledger(family string) *ledger {
 	return l
 }
 
-// addOverflow adds what the parts have counted since the last scrape.
+// addOverflow adds the overflow of the parts since the last scrape.
 func (p *Page) addOverflow(parts []prometheus.Collector) {
 	seen := make(map[overflowing]map[string]uint64, len(p.seen))
 	for _, part := range parts {
@@ -121,7 +123,8 @@ func (p *Page) addOverflow(parts []prometheus.Collector) {
 	p.seen = seen
 }
 
-// level returns the limit of every family, in series: as many as there is room for. The counters that were shown stay.
+// level returns the limit of every family, in series, so that the page has room for all. It counts the counters and
+// histograms that limit keeps.
 func (p *Page) level(groups map[string][]*merged) int {
 	total := func(level int) (n int) {
 		for name, series := range groups {

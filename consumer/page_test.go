@@ -77,8 +77,8 @@ func scrapePage(t *testing.T, p *Page) map[string]map[string]*dto.Metric {
 	return page
 }
 
-func pageOf(parts ...prometheus.Collector) *Page {
-	p := NewPage("leak", func() []prometheus.Collector { return parts })
+func pageOf(part sampled) *Page {
+	p := NewPage("leak", func() []prometheus.Collector { return []prometheus.Collector{&part} })
 	p.limits = limits{200, 2000} // a tenth: the tests are faster
 	return p
 }
@@ -184,74 +184,89 @@ func TestPageHasALimitForAllFamilies(t *testing.T) {
 	}
 }
 
-// TestNoCounterGoesBack changes series at random: they grow, begin anew, disappear and return. The truth is the sum of
-// all growth that a scrape can see.
+// churn changes counters at random: they grow, begin anew, disappear and return. truth is the growth of the series that
+// are not shown, as far as scrapes can see it.
+type churn struct {
+	random        *rand.Rand
+	values, sizes map[int]float64
+	hidden        map[int]float64 // by number, as the last scrape saw them
+	truth         float64
+}
+
+func (c *churn) change() {
+	for i := range 260 {
+		switch c.random.IntN(12) {
+		case 0:
+			delete(c.values, i)
+			delete(c.sizes, i)
+		case 1:
+			c.values[i] = 1 // began anew
+		default:
+			c.values[i] += float64(c.random.IntN(100))
+			c.sizes[i%50] += float64(c.random.IntN(9))
+		}
+	}
+}
+
+func (c *churn) see(page map[string]map[string]*dto.Metric) {
+	for i := range 260 {
+		v, exists := c.values[i]
+		if !exists || page[allocated][labelsOf(i)] != nil {
+			delete(c.hidden, i)
+			continue
+		}
+		if c.truth += v; c.hidden[i] <= v {
+			c.truth -= c.hidden[i]
+		}
+		c.hidden[i] = v
+	}
+}
+
+func labelsOf(i int) string { return fmt.Sprintf("comm=program-%d hostname=host-%d kind=same", i, i) }
+
+// checkOther fails if the series of comm="other" of a family is gone, smaller, or has impossible buckets.
+func checkOther(t *testing.T, before, page map[string]*dto.Metric) {
+	t.Helper()
+	for labels, was := range before {
+		if !strings.Contains(labels, "comm=other") {
+			continue
+		}
+		now := page[labels]
+		if now == nil || valueOf(now) < valueOf(was) {
+			t.Fatalf("%s went back from %v to %v", labels, was, now)
+		}
+		for b, bucket := range now.GetHistogram().GetBucket() {
+			if n := bucket.GetCumulativeCount(); n < was.Histogram.Bucket[b].GetCumulativeCount() ||
+				n > now.Histogram.GetSampleCount() {
+				t.Fatalf("a bucket of %s went back or has too many: %v", labels, now)
+			}
+		}
+	}
+}
+
 func TestNoCounterGoesBack(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	values, sizes := map[int]float64{}, map[int]float64{}
-	p := pageOf(sampled{allocated: values, blocks: sizes, live: many(210, func(int) float64 { return 1 })})
+	c := churn{random: rand.New(rand.NewPCG(1, 2)), values: map[int]float64{}, sizes: map[int]float64{},
+		hidden: map[int]float64{}}
+	p := pageOf(sampled{allocated: c.values, blocks: c.sizes, live: many(210, func(int) float64 { return 1 })})
 	var before map[string]map[string]*dto.Metric
-	seen, truth := map[int]float64{}, 0.0
 	for round := range 12 {
-		for i := range 260 {
-			switch random.IntN(12) {
-			case 0:
-				delete(values, i)
-				delete(sizes, i)
-			case 1:
-				values[i] = 1 // began anew
-			default:
-				values[i] += float64(random.IntN(100))
-				sizes[i%50] += float64(random.IntN(9))
-			}
-		}
+		c.change()
 		page := scrapePage(t, p)
-		total := 0.0
-		for _, family := range []string{allocated, blocks} {
-			for labels, was := range before[family] {
-				now := page[family][labels]
-				if now == nil && strings.Contains(labels, "hostname") {
-					var i int
-					if _, err := fmt.Sscanf(labels, "comm=program-%d", &i); err != nil {
-						t.Fatal(err)
-					}
-					if _, exists := values[i]; exists {
-						t.Fatalf("round %d: %s %s exists and is not shown any more", round, family, labels)
-					}
-				}
-				if strings.Contains(labels, "comm=other") && (now == nil || valueOf(now) < valueOf(was)) {
-					t.Fatalf("round %d: %s %s went back from %v to %v", round, family, labels, was, now)
-				}
-				for b := range now.GetHistogram().GetBucket() {
-					n := now.Histogram.Bucket[b].GetCumulativeCount()
-					if strings.Contains(labels, "comm=other") && (n < was.Histogram.Bucket[b].GetCumulativeCount() ||
-						n > now.Histogram.GetSampleCount()) {
-						t.Fatalf("round %d: a bucket of %s went back or has too many: %v", round, labels, now)
-					}
-				}
+		checkOther(t, before[allocated], page[allocated])
+		checkOther(t, before[blocks], page[blocks])
+		for i := range c.values {
+			if before[allocated][labelsOf(i)] != nil && page[allocated][labelsOf(i)] == nil {
+				t.Fatalf("round %d: program %d was shown, still exists, and is not shown any more", round, i)
 			}
 		}
-		for i := range 260 {
-			v, exists := values[i]
-			if page[allocated][fmt.Sprintf("comm=program-%d hostname=host-%d kind=same", i, i)] != nil || !exists {
-				delete(seen, i)
-				continue
-			}
-			if truth += v; seen[i] <= v {
-				truth -= seen[i]
-			}
-			seen[i] = v
-		}
-		if other := page[allocated]["comm=other kind=same"]; other != nil {
-			total = other.GetCounter().GetValue()
-		}
-		if total != truth {
-			t.Fatalf("round %d: other has %g, want %g", round, total, truth)
+		c.see(page)
+		if other := page[allocated]["comm=other kind=same"].GetCounter().GetValue(); other != c.truth {
+			t.Fatalf("round %d: other has %g, want %g", round, other, c.truth)
 		}
 		before = page
 	}
-	if truth == 0 {
+	if c.truth == 0 {
 		t.Fatal("nothing was counted as other")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +18,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/gputap/gputap/schema/metric"
 )
 
 func requireBPF(t *testing.T) {
@@ -274,6 +280,7 @@ func TestMetricsPage(t *testing.T) {
 			t.Errorf("no %s on the page", w)
 		}
 	}
+	checkFamilies(t, page)
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		if os.Getenv("GPUTAP_REQUIRE_PROMTOOL") != "" {
@@ -285,6 +292,25 @@ func TestMetricsPage(t *testing.T) {
 	check.Stdin = strings.NewReader(page)
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v: %s", err, out)
+	}
+}
+
+// checkFamilies compares a page of gputap run with the table. The producer shows all of its families, except those of
+// an outbox.
+func checkFamilies(t *testing.T, page string) {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, difference := range metric.Check(slices.Collect(maps.Values(families))) {
+		t.Error(difference)
+	}
+	for _, f := range metric.Families {
+		if f.Component == metric.Producer && families[f.Name] == nil && !strings.Contains(f.Name, "_outbox_") {
+			t.Errorf("%s is in the table and not on the page", f.Name)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ var (
 // Describe implements prometheus.Collector.
 func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls, copySizes, callSeconds,
+		process.DescProcesses, copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls, copySizes, callSeconds,
 		throughput, endedBytes, endedSeconds,
 	} {
 		to <- d
@@ -81,7 +81,9 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
 	moves, waits, ended := m.moves.Page(), m.waits.Page(), m.ended.Page()
 	sizes, rates := m.sizes.Page(), m.rates.Page()
+	processes := m.processes.Size(m.Name())
 	m.mu.Unlock()
+	to <- processes
 	send := func(d *prometheus.Desc, v float64, labels []string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}

@@ -3,6 +3,7 @@ package launch
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema/metric"
 )
 
@@ -16,7 +17,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{kernelLaunches, graphLaunches, graphKernels, partialGraphs, launchesByName,
+	for _, d := range []*prometheus.Desc{process.DescProcesses, kernelLaunches, graphLaunches, graphKernels, partialGraphs, launchesByName,
 		gridBlocks, blockThreads} {
 		to <- d
 	}
@@ -35,7 +36,9 @@ func (h *Histogram) Overflow(see func(family string, times uint64)) {
 func (h *Histogram) Collect(to chan<- prometheus.Metric) {
 	h.mu.Lock()
 	workloads, byName, sizes := h.workloads.Page(), h.byName.counts.Page(), h.sizes.Page()
+	processes := h.processes.Size(h.Name())
 	h.mu.Unlock()
+	to <- processes
 	send := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}

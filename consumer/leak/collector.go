@@ -16,24 +16,25 @@ import (
 )
 
 var (
-	liveBytes       = metric.Desc("gputap_cuda_memory_live_bytes")
-	liveAllocations = metric.Desc("gputap_cuda_memory_live_allocations")
-	peakBytes       = metric.Desc("gputap_cuda_memory_peak_bytes")
-	holders         = metric.Desc("gputap_cuda_memory_holders")
-	reservedBytes   = metric.Desc("gputap_cuda_pool_reserved_bytes")
-	allocatedBytes  = metric.Desc("gputap_cuda_memory_allocated_bytes_total")
-	freedBytes      = metric.Desc("gputap_cuda_memory_freed_bytes_total")
-	allocs          = metric.Desc("gputap_cuda_memory_allocs_total")
-	frees           = metric.Desc("gputap_cuda_memory_frees_total")
-	unfreedBytes    = metric.Desc("gputap_leak_unfreed_at_exit_bytes_total")
-	apiErrors       = metric.Desc("gputap_cuda_api_errors_total")
-	suspectedBytes  = metric.Desc("gputap_leak_suspected_bytes")
-	growth          = metric.Desc("gputap_leak_growth_bytes_per_second")
-	oldestAge       = metric.Desc("gputap_leak_oldest_allocation_age_seconds")
-	verdicts        = metric.Desc("gputap_leak_verdicts")
-	unexplained     = metric.Desc("gputap_leak_unexplained_bytes")
-	incomplete      = metric.Desc("gputap_leak_state_incomplete")
-	contradictions  = [numContradictions]*prometheus.Desc{
+	liveBytes        = metric.Desc("gputap_cuda_memory_live_bytes")
+	liveAllocations  = metric.Desc("gputap_cuda_memory_live_allocations")
+	peakBytes        = metric.Desc("gputap_cuda_memory_peak_bytes")
+	holders          = metric.Desc("gputap_cuda_memory_holders")
+	reservedBytes    = metric.Desc("gputap_cuda_pool_reserved_bytes")
+	allocatedBytes   = metric.Desc("gputap_cuda_memory_allocated_bytes_total")
+	freedBytes       = metric.Desc("gputap_cuda_memory_freed_bytes_total")
+	allocs           = metric.Desc("gputap_cuda_memory_allocs_total")
+	frees            = metric.Desc("gputap_cuda_memory_frees_total")
+	unfreedBytes     = metric.Desc("gputap_leak_unfreed_at_exit_bytes_total")
+	apiErrors        = metric.Desc("gputap_cuda_api_errors_total")
+	suspectedBytes   = metric.Desc("gputap_leak_suspected_bytes")
+	growth           = metric.Desc("gputap_leak_growth_bytes_per_second")
+	oldestAge        = metric.Desc("gputap_leak_oldest_allocation_age_seconds")
+	verdicts         = metric.Desc("gputap_leak_verdicts")
+	stateAllocations = metric.Desc("gputap_consumer_state_allocations")
+	unexplained      = metric.Desc("gputap_leak_unexplained_bytes")
+	incomplete       = metric.Desc("gputap_leak_state_incomplete")
+	contradictions   = [numContradictions]*prometheus.Desc{
 		unmatchedFree:   metric.Desc("gputap_leak_unmatched_frees_total"),
 		reallocOverLive: metric.Desc("gputap_leak_realloc_over_live_total"),
 		lateFree:        metric.Desc("gputap_leak_late_frees_total"),
@@ -45,7 +46,8 @@ var (
 func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range append(contradictions[:],
 		liveBytes, liveAllocations, peakBytes, holders, reservedBytes, allocatedBytes, freedBytes, allocs, frees,
-		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, verdicts, unexplained, incomplete) {
+		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, verdicts, unexplained, incomplete,
+		process.DescProcesses, stateAllocations) {
 		to <- d
 	}
 }
@@ -60,6 +62,8 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
+	to <- s.processes
+	gauge(stateAllocations, s.allocations, t.Name())
 	for id, g := range s.gauges {
 		labels := id.Labels(id.pid, id.class.String())
 		if id.class == schema.ClassIPC || id.class == schema.ClassExternal || g.holders > 0 {
@@ -164,6 +168,9 @@ func resultName(code uint32) string {
 
 // scrape is the data of one scrape, copied under the lock.
 type scrape struct {
+	processes   prometheus.Metric
+	allocations uint64
+
 	gauges     map[processID]gauge
 	reserved   map[processID]uint64     // by pools, without a class
 	incomplete map[processID]uint64     // without a GPU and a class
@@ -210,7 +217,7 @@ func (t *Tracker) scrape() scrape {
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
 		trends: map[processID]trendGauge{}, totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
-		above: t.above,
+		above: t.above, processes: t.table.Size(t.Name()),
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
@@ -223,6 +230,7 @@ func (t *Tracker) scrape() scrape {
 		s.addWorkload(w)
 	}
 	for _, m := range t.hosts {
+		s.allocations += uint64(m.live)
 		s.addCards(m)
 	}
 	s.limitCards()

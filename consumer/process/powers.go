@@ -133,7 +133,7 @@ func (p *Powers) Code(c *snapshot.Codec) {
 // value of Sum that counts as 1.
 func (p *Powers) Metric(desc *prometheus.Desc, unit float64, classic []int, labels ...string) prometheus.Metric {
 	h := &dto.Histogram{
-		SampleCount: &p.Count, SampleSum: new(float64(p.Sum) / unit),
+		SampleCount: new(p.Count), SampleSum: new(float64(p.Sum) / unit),
 		Schema: new(int32(0)), ZeroThreshold: new(0.0), ZeroCount: new(uint64(0)),
 	}
 	for _, e := range classic {

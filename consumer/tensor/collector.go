@@ -10,12 +10,13 @@ import (
 )
 
 var (
-	allocatedBytes = metric.Desc("gputap_torch_allocated_bytes")
-	reservedBytes  = metric.Desc("gputap_torch_reserved_bytes")
-	cachedBytes    = metric.Desc("gputap_torch_cached_bytes")
-	peakAllocated  = metric.Desc("gputap_torch_peak_allocated_bytes")
-	peakReserved   = metric.Desc("gputap_torch_peak_reserved_bytes")
-	liveBlocks     = metric.Desc("gputap_torch_blocks")
+	allocatedBytes   = metric.Desc("gputap_torch_allocated_bytes")
+	reservedBytes    = metric.Desc("gputap_torch_reserved_bytes")
+	cachedBytes      = metric.Desc("gputap_torch_cached_bytes")
+	peakAllocated    = metric.Desc("gputap_torch_peak_allocated_bytes")
+	peakReserved     = metric.Desc("gputap_torch_peak_reserved_bytes")
+	stateAllocations = metric.Desc("gputap_consumer_state_allocations")
+	liveBlocks       = metric.Desc("gputap_torch_blocks")
 )
 
 // sample is the figures of one process on one GPU.
@@ -28,7 +29,7 @@ type sample struct {
 
 // Describe implements prometheus.Collector.
 func (f *Fold) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{allocatedBytes, reservedBytes, cachedBytes, peakAllocated, peakReserved,
+	for _, d := range []*prometheus.Desc{process.DescProcesses, stateAllocations, allocatedBytes, reservedBytes, cachedBytes, peakAllocated, peakReserved,
 		liveBlocks} {
 		to <- d
 	}
@@ -36,7 +37,10 @@ func (f *Fold) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. It copies the figures under the lock and builds the metrics without it.
 func (f *Fold) Collect(to chan<- prometheus.Metric) {
-	for _, s := range f.samples() {
+	all, processes, blocks := f.samples()
+	to <- processes
+	to <- prometheus.MustNewConstMetric(stateAllocations, prometheus.GaugeValue, float64(blocks), f.Name())
+	for _, s := range all {
 		send := func(d *prometheus.Desc, v uint64) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), s.Labels(s.pid)...)
 		}
@@ -56,8 +60,9 @@ func (f *Fold) Overflow(see func(family string, times uint64)) {
 	see("gputap_torch_allocated_bytes", f.above)
 }
 
-// samples returns the series of the running processes, each once. Series above the limit are summed in one.
-func (f *Fold) samples() []sample {
+// samples returns the series of the running processes, each once, and the size of the state. Series above the limit are
+// summed in one.
+func (f *Fold) samples() (all []sample, processes prometheus.Metric, blocks uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	type key struct {
@@ -65,7 +70,6 @@ func (f *Fold) samples() []sample {
 		pid string
 	}
 	at := map[key]int{}
-	var all []sample
 	for _, p := range f.processes.All() {
 		if p.Ended {
 			continue
@@ -74,6 +78,7 @@ func (f *Fold) samples() []sample {
 			if d.last == 0 {
 				continue
 			}
+			blocks += d.blocks
 			k := key{d.workload(&p.Info).Page(), strconv.Itoa(int(p.ID.PID))}
 			i, known := at[k]
 			if !known && len(all) >= process.MaxSeries-1 {
@@ -94,7 +99,7 @@ func (f *Fold) samples() []sample {
 			all[i].blocks += d.blocks
 		}
 	}
-	return all
+	return all, f.processes.Size(f.Name()), blocks
 }
 
 func (d *device) workload(i *process.Info) process.Workload {

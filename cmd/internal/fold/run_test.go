@@ -22,6 +22,7 @@ import (
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/metric"
 )
 
 func TestMain(m *testing.M) { os.Exit(bustest.Main(m)) }
@@ -78,12 +79,39 @@ func TestACommandFromStartToDrain(t *testing.T) {
 			t.Errorf("%s answers %.100q", path, body)
 		}
 	}
+	checkPage(t, p.Metrics)
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if out.String() != "70.00 MiB\n" {
 		t.Errorf("the last report is %q", out.String())
+	}
+}
+
+// checkPage compares the page of a consumer that owns a shard with the table. Only what has not happened is absent.
+func checkPage(t *testing.T, page prometheus.Gatherer) {
+	t.Helper()
+	families, err := page.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, difference := range metric.Check(families) {
+		t.Error(difference)
+	}
+	shown := map[string]bool{}
+	for _, f := range families {
+		shown[f.GetName()] = true
+	}
+	for _, f := range metric.Families {
+		switch f.Name {
+		case "gputap_consumer_questions_total", "gputap_consumer_notifications_total",
+			"gputap_consumer_series_overflow_total":
+		default:
+			if f.Component == metric.Consumer && !shown[f.Name] {
+				t.Errorf("%s is in the table and not on the page", f.Name)
+			}
+		}
 	}
 }
 
