@@ -84,8 +84,9 @@ func checkFlags(t *testing.T, dir string) {
 	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
 		{"gputap", "record", "inspect"},
-		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "describe", "process"},
-		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"}, {"gputap", "top"},
+		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "get", "alerts"},
+		{"gputap", "describe", "process"},
+		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},
 		{"gputap", "stream", "init"}, {"gputap", "stream", "info"}, {"gputap", "stream", "dlq"},
 		{"gputap", "stream", "rm"},
 	}

@@ -32,3 +32,11 @@ func named(clusterA, hostA, clusterB, hostB string) int {
 func ofWho(a, b *answer.Who) int {
 	return cmp.Or(named(a.Cluster, a.Host, b.Cluster, b.Host), cmp.Compare(a.PID, b.PID), a.Start.Compare(b.Start))
 }
+
+// orDash is a PID, or "-" where an alert is about a host.
+func orDash(pid uint32) any {
+	if pid == 0 {
+		return "-"
+	}
+	return pid
+}

@@ -96,7 +96,8 @@ func add[T any](q *question, to *cobra.Command, r resource[T]) {
 	flags.IntVar(&l.limit, "limit", defaultLimit, "most items to show; 0: all")
 	flags.StringVar(&l.sort, "sort", sorts[0], "order of the items: "+strings.Join(sorts, ", "))
 	if r.history != nil {
-		flags.StringVar(&l.since, "since", "", "show the history since this time, such as 1h or 2026-01-02T15:04:05Z")
+		flags.StringVar(&l.since, "since", "",
+			"show what NATS has stored since this time, such as 1h or 2026-01-02T15:04:05Z")
 	}
 	l.format = addFormat(cmd, "table", "wide", "json")
 	flags.DurationVar(&l.watch, "watch", 0, "ask again after this time, until a signal arrives")

@@ -84,7 +84,9 @@ func TestTables(t *testing.T) {
 			AsyncBytes: 1 << 10}})
 	golden(t, &out, alerts, anomaly.Alert{Cluster: "prod", Host: "gpu-17", PID: 4021337, Comm: "python3", Rule: "oom",
 		ID: "a1b2c3d4", State: "firing", Severity: "critical",
-		Time: *ago(12 * time.Minute), Message: "cuMemAlloc_v2 of 2 GiB failed"})
+		Time: *ago(12 * time.Minute), Message: "cuMemAlloc_v2 of 2 GiB failed"},
+		anomaly.Alert{ID: "e5f60718", State: "cleared", Severity: "warning", Rule: "host_silent", Cluster: "prod",
+			Host: "gpu-9", Time: *ago(2 * time.Hour), Message: "Nothing was heard of gpu-9"})
 	consumertest.GoldenFile(t, "testdata/tables.txt", out.Bytes())
 }
 
