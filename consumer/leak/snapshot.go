@@ -167,9 +167,9 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	if !c.Failed() {
 		c.allocations(m)
 	}
-	if c.width != schema.KTime(c.cfg.Window) {
+	if c.width != schema.KTime(c.cfg.Window) { // last: the length of a saved series depends on the windows
 		for _, h := range c.boots.all {
-			h.windows.reset()
+			h.windows.Reset()
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (c *coder) boot(h *boot) {
 	snapshot.Uint(c.Codec, &h.run, &h.lost)
 	snapshot.Uint(c.Codec, &h.last, &h.gap)
 	c.Bool(&h.openGap, &h.seen)
-	c.windows(&h.windows)
+	h.windows.Code(c.Codec)
 	snapshot.Map(c.Codec, &h.cards, 9, strings.Compare, func(uuid *string, p **card) {
 		if c.Reading() {
 			*p = &card{}

@@ -97,17 +97,9 @@ func (t *Tracker) Tick(h *schema.Header, through schema.KTime) {
 }
 
 func (t *Tracker) endWindows(h *boot, through schema.KTime) {
-	w, width := &h.windows, schema.KTime(t.cfg.Window)
-	if w.losing {
-		w.gaps.Mark(width, w.known, through)
-		w.losing = false
-	}
-	w.known = max(w.known, through)
-	open := uint64(through / width)
-	if open <= w.open {
+	if !h.windows.Close(schema.KTime(t.cfg.Window), through) {
 		return
 	}
-	w.open = open
 	for _, p := range t.table.Of(h.id) {
 		if p.State.boot != h || p.Ended {
 			continue
@@ -127,10 +119,10 @@ func (t *Tracker) judge(p *proc, i uint8) {
 	}
 	total, _ := s.capacity(d.gpu)
 	before := d.verdict.State
-	d.verdict = d.series.Judge(d.verdict, w.open, &w.gaps, trend.Criteria{
-		Suspect: max(minSuspect, total/gpuPart), Doubt: doubtful(p, w.open, width),
+	d.verdict = d.series.Judge(d.verdict, w.Open, &w.Gaps, trend.Criteria{
+		Suspect: max(minSuspect, total/gpuPart), Doubt: doubtful(p, w.Open, width),
 	})
-	d.judged, d.groups, d.found = schema.KTime(w.open)*width, nil, 0
+	d.judged, d.groups, d.found = schema.KTime(w.Open)*width, nil, 0
 	if d.verdict.State.Grows() {
 		t.group(p, i)
 	}
@@ -199,7 +191,7 @@ type Change struct {
 func (t *Tracker) change(p *proc, d *device, from trend.State, ended bool) {
 	if t.cfg.OnVerdict != nil {
 		h := p.State.boot
-		t.changes = append(t.changes, Change{p.Info, from, t.verdict(p, d), ended, h.run, h.windows.seq})
+		t.changes = append(t.changes, Change{p.Info, from, t.verdict(p, d), ended, h.run, h.windows.Seq})
 	}
 }
 
@@ -271,7 +263,7 @@ func (t *Tracker) why(p *proc, d *device) string {
 	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (%s per hour); %s of it is older "+
 		"than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
 		iec(min(d.found, v.Growth)), time.Duration(v.Newest-v.OldUntil)*window)
-	if doubtful(p, p.State.boot.windows.open, schema.KTime(window)) {
+	if doubtful(p, p.State.boot.windows.Open, schema.KTime(window)) {
 		text += "; at most growing, because the process frees memory from before gputap started"
 	}
 	return text
@@ -331,10 +323,10 @@ func (c *coder) device(s *state, d *device) {
 	if c.Reading() {
 		d.series = trend.NewSeries(time.Duration(c.width), 0)
 	}
-	d.series.Code(c.Codec, s.boot.windows.open)
+	d.series.Code(c.Codec, s.boot.windows.Open)
 	if c.width != schema.KTime(c.cfg.Window) {
 		*d = device{gpu: d.gpu, peak: d.peak, peakAt: d.peakAt,
-			series: trend.NewSeries(c.cfg.Window, s.boot.windows.known)}
+			series: trend.NewSeries(c.cfg.Window, s.boot.windows.Known())}
 	}
 }
 
