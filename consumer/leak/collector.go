@@ -69,12 +69,14 @@ func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 		unfreedBytes, apiErrors, suspectedBytes, growth, oldestAge, unexplained, incomplete) {
 		to <- d
 	}
+	t.book.Describe(to)
 }
 
 // Collect implements prometheus.Collector. It builds the metrics from a copy of the state; ended processes are not in
 // it.
 func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	s := t.scrape()
+	s.alerts(to)
 	gauge := func(d *prometheus.Desc, v uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
@@ -187,6 +189,7 @@ type scrape struct {
 	unplaced   uint64
 	totals     map[process.Workload]quality          // by host
 	cards      map[process.Workload]unexplainedBytes // by host name and UUID
+	alerts     func(chan<- prometheus.Metric)
 }
 
 // processID and failedID are the labels of one series. Processes with equal labels share the series, for example on
@@ -224,11 +227,12 @@ func (t *Tracker) scrape() scrape {
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
 		trends: map[processID]trendGauge{}, totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
+		alerts: t.book.Metrics(),
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
 			s.addProcess(p)
-			s.addTrends(p)
+			s.addTrends(t, p)
 		}
 	}
 	s.limitGauges()

@@ -78,14 +78,14 @@ func (t *Tracker) count(p *proc, what contradiction) {
 // it is a new host. The goroutine that calls Apply calls Forget.
 func (t *Tracker) Forget(cluster, hostname string) {
 	t.mu.Lock()
+	defer t.unlock()
 	if m := t.hosts[snapshot.HostID{Cluster: cluster, Host: hostname}]; m != nil {
 		t.forget(m)
 	}
-	t.mu.Unlock()
-	t.reportChanges()
 }
 
 func (t *Tracker) forget(m *host) {
+	t.book.Forget(m.id)
 	t.table.Forget(m.id)
 	t.workloads.removeHost(m.id)
 	t.totals.Forget(m.id)

@@ -194,17 +194,21 @@ func (f *floors) recent(onset int, quarter uint64) (rises, half bool) {
 	return now > 0, 2*now*(f.window[k]-f.window[onset]) >= before*(f.window[end]-f.window[k])
 }
 
-// Code passes over a verdict.
-func (v *Verdict) Code(c *snapshot.Codec) {
-	word := v.State.String()
+// CodeState passes over a state.
+func CodeState(c *snapshot.Codec, s *State) {
+	word := s.String()
 	c.String(&word)
 	if c.Reading() {
-		v.State = State(slices.Index(stateWords[:], word))
-		if v.State >= numStates {
+		if *s = State(slices.Index(stateWords[:], word)); *s >= numStates {
 			c.Fail("%q is no state", word)
-			v.State = Unknown
+			*s = Unknown
 		}
 	}
+}
+
+// Code passes over a verdict.
+func (v *Verdict) Code(c *snapshot.Codec) {
+	CodeState(c, &v.State)
 	c.Below(&v.Windows, Kept+1)
 	c.Below(&v.Excluded, Kept+1)
 	c.Below(&v.Rising, 101)
