@@ -50,6 +50,7 @@ type Verdict struct {
 // Criteria are the rules that depend on the subject.
 type Criteria struct {
 	Suspect uint64 // growth that makes a series Suspect, in bytes
+	Level   bool   // the series has no allocations, which could explain its growth
 	Doubt   bool   // frees of memory that was never seen: the true level may fall, so Growing is the most
 }
 
@@ -78,7 +79,7 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	continues, half := f.recent(onset, grown/4)
 	strict := rising*100 >= 80*pairs && half
 	loose := last.State.Grows() && rising*100 >= 70*pairs && continues
-	if grown < Fewest || !strict && !loose || !s.survives(&f, onset, grown/2, largest) {
+	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
 		return v
 	}
 	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4

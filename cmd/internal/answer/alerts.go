@@ -4,16 +4,16 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/query"
 )
 
 // alertRows are the newest alerts first. An alert names no user: the filter takes its uid.
-func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
-	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
+func alertRows(all []alert.Alert, q *query.Question) (iter.Seq[any], int) {
+	rows := slices.DeleteFunc(all, func(a alert.Alert) bool {
 		return !q.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
 			UID: a.UID, PID: a.PID})
 	})
-	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(rows, func(a, b alert.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)
 }

@@ -24,7 +24,7 @@ const (
 	whatHosts     = "hosts"     // leak, which includes the coverage fold
 	whatKernels   = "kernels"   // launch: one row for each process and CUDA kernel
 	whatTensors   = "tensors"   // leak, which includes the tensor fold: one row for each process
-	whatAlerts    = "alerts"    // anomaly, newest last
+	whatAlerts    = "alerts"    // leak, anomaly: newest first
 	whatStatus    = "status"    // every fold: one row for the shard
 )
 
@@ -61,6 +61,9 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		if q.What == whatProcesses {
 			return memoryRows(f, q)
 		}
+		if q.What == whatAlerts {
+			return alertRows(f.Alerts(), q)
+		}
 	case *tensor.Fold:
 		if q.What == whatTensors {
 			return tensorRows(f, q)
@@ -82,7 +85,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		}
 	case *anomaly.Detector:
 		if q.What == whatAlerts {
-			return alertRows(f, q)
+			return alertRows(f.Alerts(), q)
 		}
 	}
 	return nil, 0
