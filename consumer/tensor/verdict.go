@@ -43,7 +43,7 @@ func (f *Fold) judge(id snapshot.HostID, bootID string, b *boot) {
 			}
 			limit := max(minSuspect, d.total/gpuPart)
 			d.verdict = d.series.Judge(d.verdict, w.Open, &w.Gaps, trend.Criteria{
-				Suspect: limit, Doubt: f.doubtful(d, w.Open),
+				Suspect: limit, Residue: true, Doubt: f.doubtful(d, w.Open),
 			})
 			d.cached = d.cache.Judge(d.cached, w.Open, &w.Gaps, trend.Criteria{Suspect: limit, Level: true})
 			d.judged, d.suspected = schema.KTime(w.Open)*schema.KTime(f.window), 0

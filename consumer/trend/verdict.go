@@ -51,6 +51,7 @@ type Verdict struct {
 type Criteria struct {
 	Suspect uint64 // growth that makes a series Suspect, in bytes
 	Level   bool   // the series has no allocations, which could explain its growth
+	Residue bool   // survivors may prove growth that fluctuation hides; it alone makes no series Suspect
 	Doubt   bool   // frees of memory that was never seen: the true level may fall, so Growing is the most
 }
 
@@ -80,7 +81,16 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	strict := rising*100 >= 80*pairs && half
 	loose := last.State.Grows() && rising*100 >= 70*pairs && continues
 	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
-		return v
+		left, holds := 0.0, false
+		if c.Residue {
+			left, holds = s.residue(&f)
+		}
+		if !holds {
+			return v
+		}
+		strict, onset, perWindow = false, 0, left
+		v.PerHour = whole(left * (float64(time.Hour) / float64(s.width)))
+		grown = f.window[f.n-1] - f.window[0] + 1
 	}
 	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
 	more := float64(grown - 1)
