@@ -8,7 +8,6 @@ const most = Kept - 2
 // residue finds growth that is smaller than the fluctuation of the memory. Floors do not show it, but its survivors do:
 // each window leaves as much memory that is never freed as the others. It holds if
 //
-//   - four of five windows left between half and twice the median of all windows,
 //   - the medians of the older half, of the newer half and of the last quarter differ by a quarter at most; so what is
 //     left does not shrink with age, as a cache does whose entries are replaced at random,
 //   - the level rises at least three quarters as fast, by the Theil–Sen slope of the minima. So a cache that replaces its oldest
@@ -27,15 +26,6 @@ func (s *Series) residue(f *floors) (perWindow float64, holds bool) {
 	all := medianOf(left[:f.n])
 	older, newer, last := medianOf(left[:old/2]), medianOf(left[old/2:old]), medianOf(left[old:f.n])
 	if f.n < most || all == 0 || 4*min(older, newer, last) < 3*max(older, newer, min(last, newer)) {
-		return 0, false
-	}
-	even := 0
-	for _, bytes := range left[:old] {
-		if 2*bytes >= all && bytes <= 2*all {
-			even++
-		}
-	}
-	if 5*even < 4*old {
 		return 0, false
 	}
 	return float64(all), 4*s.slope(f) >= 3*float64(all)
