@@ -70,6 +70,11 @@ func TestLeakGrowth(t *testing.T) {
 		{"the GPU is full soon at once", Rules{}, 2 * gib, func(s *simulation) {
 			s.until(40*time.Minute, func() { leaking(s) })
 		}, []string{growing + " critical firing 42"}},
+		{"the GPU has room again", Rules{}, 2 * gib, func(s *simulation) {
+			s.until(40*time.Minute, func() { leaking(s) })
+			s.p.MemInfo(gib, 100*gib, s.now)
+			s.until(50*time.Minute, func() { leaking(s) })
+		}, []string{growing + " critical firing 42"}},
 		{"mode observe", Rules{Mode: alert.ModeObserve}, 2 * gib, func(s *simulation) {
 			s.until(40*time.Minute, func() { leaking(s) })
 		}, []string{growing + " info firing 42"}},
@@ -179,6 +184,13 @@ func TestUnfreedAtExit(t *testing.T) {
 			s.free(all[1:]...)
 			exit(s)
 		}, one},
+		{"restored before it ends", func(s *simulation) {
+			all := held(s, 10, 512*mib)
+			s.free(all[1:]...)
+			s.flush()
+			s.tracker = consumertest.Restore(t, New(s.tracker.cfg), consumertest.Sections(t, s.tracker))
+			exit(s)
+		}, one},
 		{"ten minutes later", func(s *simulation) {
 			all := held(s, 10, 512*mib)
 			s.free(all[1:]...)
@@ -219,6 +231,12 @@ func TestUnfreedAtExit(t *testing.T) {
 		{"it ran before gputap", func(s *simulation) {
 			s.p.Late = true
 			s.free(held(s, 10, 512*mib)[1:]...)
+			exit(s)
+		}, nil},
+		{"the rest ends with its context", func(s *simulation) {
+			s.p.RetainContext(7, s.now).In(7)
+			s.free(held(s, 10, 512*mib)[1:]...)
+			s.p.ResetContext(7, s.now)
 			exit(s)
 		}, nil},
 		{"it calls exec", func(s *simulation) {
