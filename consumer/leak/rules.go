@@ -3,6 +3,7 @@ package leak
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/consumer/alert"
@@ -108,7 +109,8 @@ func (t *Tracker) describeGrowth(p *proc, v *Verdict, level alarm) alert.Alert {
 	case v.Full:
 		full = " The GPU is full."
 	case v.FullIn > 0:
-		full = fmt.Sprintf(" At this rate the GPU is full in %s.", v.FullIn.Round(time.Minute))
+		full = fmt.Sprintf(" At this rate the GPU is full in %s.",
+			strings.TrimSuffix(v.FullIn.Round(time.Minute).String(), "0s"))
 	}
 	if len(v.Groups) > 0 {
 		g := &v.Groups[0]
