@@ -80,6 +80,6 @@
 // computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
 //
 // One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read
-// meanwhile. The goroutine of Apply, Tick or Forget calls OnVerdict and OnAlert without the lock. The state depends only
-// on the batches, never on the wall clock.
+// meanwhile. The goroutine of Apply, Tick or Forget calls OnVerdict and OnAlert without the lock. The state depends
+// only on the batches, never on the wall clock.
 package leak

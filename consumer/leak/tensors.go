@@ -7,8 +7,8 @@ import (
 	"github.com/gputap/gputap/consumer/trend"
 )
 
-// Tensors is the verdict of another fold about the tensors of a process on one GPU. They lie in memory that an allocator
-// keeps, so they may leak while the memory does not grow.
+// Tensors is the verdict of another fold about the tensors of a process on one GPU. They lie in memory that an
+// allocator keeps, so they may leak while the memory does not grow.
 type Tensors struct {
 	State        trend.State
 	Since        time.Time // growing and suspect: when growth began

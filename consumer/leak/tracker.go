@@ -122,8 +122,8 @@ func (a *amount) change(bytes uint64, n int) {
 func New(cfg Config) *Tracker {
 	cfg.Window = cmp.Or(cfg.Window, time.Minute)
 	t := &Tracker{
-		cfg: cfg, rules: cfg.Rules.withDefaults(), hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
-		threads:   newThreads(),
+		cfg: cfg, rules: cfg.Rules.withDefaults(), hosts: map[snapshot.HostID]*host{},
+		pids: map[pid]*proc{}, origins: newOrigins(), threads: newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}},
 		totals:    process.NewSeries[process.Workload, quality](1),
 	}

@@ -19,8 +19,8 @@
 //
 // The blocks of a process on one GPU have a verdict: whether they grow without end. So has the cache. Package trend has
 // the rules. Tick closes the windows of a host and judges. Windows in which tensor events may have been lost are
-// excluded. A process whose blocks were handed out before gputap attached is at most growing while it frees such blocks.
-// The verdict of an ended process stays as it was.
+// excluded. A process with blocks that were handed out before gputap attached is at most growing while it frees such
+// blocks. The verdict of an ended process stays as it was.
 //
 // # Order and ends
 //

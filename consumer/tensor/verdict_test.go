@@ -212,7 +212,8 @@ func TestCacheIsToldApartFromTensors(t *testing.T) {
 	}
 }
 
-// TestSurvivorsShowWhatFluctuationHides: the bytes in use vary by 1 GiB, and some MiB a minute are kept, or only seem to be.
+// TestSurvivorsShowWhatFluctuationHides: the bytes in use vary by 1 GiB, and some MiB a minute are kept, or only seem
+// to be.
 func TestSurvivorsShowWhatFluctuationHides(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -10,8 +10,8 @@ const most = Kept - 2
 //
 //   - the medians of the older half, of the newer half and of the last quarter differ by a quarter at most; so what is
 //     left does not shrink with age, as a cache does whose entries are replaced at random,
-//   - the level rises at least three quarters as fast, by the Theil–Sen slope of the minima. So a cache that replaces its oldest
-//     entries is no growth.
+//   - the level rises at least three quarters as fast, by the Theil–Sen slope of the minima. So a cache that replaces
+//     its oldest entries is no growth.
 //
 // It returns bytes per window.
 func (s *Series) residue(f *floors) (perWindow float64, holds bool) {

@@ -21,7 +21,7 @@ func (anomalyProgram) run(ctx context.Context, p *app.Process) error {
 	return fold.Anomaly.Run(ctx, p, func(io.Writer, []*anomaly.Detector) {})
 }
 
-// TestAlertsOfAllFoldsAreShown: one process runs out of memory, which gputap-anomaly finds, and frees half of its memory
+// TestAlertsOfAllFoldsAreShown: one process runs out of memory, which gputap-anomaly finds. It frees half of its memory
 // before it ends, which gputap-leak finds. NATS stores both alerts.
 func TestAlertsOfAllFoldsAreShown(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/consumer/trend"
 )
 
-// notFound are leaks that begin so late that the recording ends first: leak_late leaks in 18 windows, of which a verdict
+// notFound are leaks that begin so late that the recording ends first: leak_late leaks in 18 windows, and a verdict
 // needs 20.
 var notFound = []string{"leak_late"}
 
