@@ -61,9 +61,9 @@ var docs = map[string]string{
 	"leak.window": "length of the windows of verdicts; a leak is suspect after 30 of them, so use more than a " +
 		"thirtieth of the longest time that a model or a cache takes to load",
 	"leak.keep_ended": "time for which reports keep an ended process (0: always)",
-	"leak.mode":       "mode of both rules: off, observe (alerts have severity info), alert, or default (each rule " +
+	"leak.mode": "mode of both rules: off, observe (alerts have severity info), alert, or default (each rule " +
 		"its own)",
-	"leak.cooldown":   "time after an alert cleared in which the same finding raises no other",
+	"leak.cooldown": "time after an alert cleared in which the same finding raises no other",
 	"leak.exclude.comm": "commands about which no alert is raised: patterns such as bench*, or for one rule " +
 		"leak_growth=bench*",
 	"leak.exclude.user":           "users about whose processes no alert is raised (patterns)",

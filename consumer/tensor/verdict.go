@@ -104,6 +104,9 @@ func hostID(p *process.Entry[state]) snapshot.HostID {
 func (f *Fold) why(d *device) string {
 	v, c := &d.verdict, &d.cached
 	switch {
+	case v.Hidden:
+		return fmt.Sprintf("each window of %s leaves tensors of PyTorch behind (%s per hour), while the bytes in use "+
+			"fluctuate by more", f.window, iec(v.PerHour))
 	case v.State.Grows():
 		text := fmt.Sprintf("PyTorch's tensors have grown by %s in %s and do not come down (%s per hour); %s of it is "+
 			"older than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*f.window, iec(v.PerHour),

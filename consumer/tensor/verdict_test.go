@@ -255,27 +255,29 @@ func TestSurvivorsShowWhatFluctuationHides(t *testing.T) {
 			for range 100 {
 				row.keep(p, &kept) // the ring and the cache are full when the program is first judged
 			}
-			grew := 0
+			grew, hidden := 0, false
 			p.minutes(60, func() {
 				row.keep(p, &kept)
 				if p.rng.IntN(3) == 0 {
-					for _, ptr := range batch {
-						p.free(ptr)
-					}
+					old := batch
 					batch = nil
 					for range 4 + p.rng.IntN(16) {
 						batch = append(batch, p.alloc(64*mib))
+					}
+					for _, ptr := range old {
+						p.free(ptr)
 					}
 				}
 			}, func() {
 				if p.verdict().State == trend.Suspect && !row.grows {
 					t.Fatal("suspect")
 				}
-				if p.verdict().State.Grows() {
+				if v := p.verdict(); v.State.Grows() {
 					grew++
+					hidden = hidden || strings.HasPrefix(v.Why, "each window of 1m0s leaves tensors of PyTorch behind")
 				}
 			})
-			if row.grows != (grew > 20) || !row.grows && grew > 3 { // chance
+			if row.grows && !hidden || row.grows != (grew > 20) || !row.grows && grew > 8 { // chance: the fluctuation rises for a while
 				t.Errorf("it grows in %d of 120 half minutes", grew)
 			}
 		})

@@ -45,6 +45,7 @@ type Verdict struct {
 	Onset    uint64 // window in which growth began
 	Growth   uint64 // bytes since then
 	OldUntil uint64 // newest window whose allocations are older than a quarter of the time
+	Hidden   bool   // survivors alone show the growth
 }
 
 // Criteria are the rules that depend on the subject.
@@ -79,22 +80,22 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
 	continues, half := f.recent(onset, grown/4)
 	strict := rising*100 >= 80*pairs && half
-	loose := last.State.Grows() && rising*100 >= 70*pairs && continues
+	loose := last.State.Grows() && !last.Hidden && rising*100 >= 70*pairs && continues
 	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
-		left, holds := 0.0, false
-		if c.Residue {
-			left, holds = s.residue(&f)
+		strict, v.Hidden = false, last.State != Suspect
+		if !c.Residue {
+			return v.steady()
 		}
-		if !holds {
-			return v
+		var holds bool
+		if perWindow, holds = s.residue(&f); !holds {
+			return v.steady()
 		}
-		strict, onset, perWindow = false, 0, left
-		v.PerHour = whole(left * (float64(time.Hour) / float64(s.width)))
-		grown = f.window[f.n-1] - f.window[0] + 1
+		onset, grown = 0, v.Newest-f.window[0]+1
+		v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
 	}
 	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
 	more := float64(grown - 1)
-	if last.State.Grows() {
+	if last.State.Grows() && last.Hidden == v.Hidden {
 		v.Onset, v.Growth = last.Onset, last.Growth
 		more = float64(v.Newest - min(v.Newest, last.Newest))
 	}
@@ -102,6 +103,11 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (strict || last.State == Suspect) {
 		v.State = Suspect
 	}
+	return v
+}
+
+func (v Verdict) steady() Verdict {
+	v.Hidden = false
 	return v
 }
 
@@ -224,6 +230,7 @@ func (v *Verdict) Code(c *snapshot.Codec) {
 	c.Below(&v.Excluded, Kept+1)
 	c.Below(&v.Rising, 101)
 	snapshot.Uint(c, &v.PerHour, &v.Newest, &v.Onset, &v.Growth, &v.OldUntil)
+	c.Bool(&v.Hidden)
 }
 
 // Code passes over the series without its live memory, which the caller restores. open is the first window that is not
