@@ -10,11 +10,11 @@ import (
 
 // Anomaly is the section of the anomaly fold.
 type Anomaly struct {
-	Mode     string         `koanf:"mode" flag:"anomaly-mode"`
-	Warmup   time.Duration  `koanf:"warmup"`
-	Cooldown time.Duration  `koanf:"cooldown"`
-	Exclude  AnomalyExclude `koanf:"exclude"`
-	Rules    AnomalyRules   `koanf:"rules"`
+	Mode     string        `koanf:"mode" flag:"anomaly-mode"`
+	Warmup   time.Duration `koanf:"warmup"`
+	Cooldown time.Duration `koanf:"cooldown"`
+	Exclude  Exclude       `koanf:"exclude"`
+	Rules    AnomalyRules  `koanf:"rules"`
 }
 
 // Alerting is the part of the section of the anomaly fold that gputap run has, too.
@@ -24,8 +24,8 @@ type Alerting struct {
 
 func (a Alerting) Validate() error { return checkMode("anomaly.mode", a.Mode, ModeDefault) }
 
-// AnomalyExclude lists processes about which no alert is raised.
-type AnomalyExclude struct {
+// Exclude lists processes about which no alert is raised.
+type Exclude struct {
 	Comm []string `koanf:"comm"`
 	User []string `koanf:"user"`
 	Job  []string `koanf:"job"`
@@ -176,12 +176,15 @@ func (a Anomaly) checkRanges() error {
 			return fmt.Errorf("anomaly.rules.%s: %s is too short; use at least 1s", key, d)
 		}
 	}
-	for key, patterns := range map[string][]string{
-		"comm": a.Exclude.Comm, "user": a.Exclude.User, "job": a.Exclude.Job,
-	} {
+	return a.Exclude.validate("anomaly")
+}
+
+// validate checks the patterns in a section.
+func (e Exclude) validate(section string) error {
+	for key, patterns := range map[string][]string{"comm": e.Comm, "user": e.User, "job": e.Job} {
 		for _, p := range patterns {
 			if _, err := path.Match(p, ""); err != nil {
-				return fmt.Errorf("anomaly.exclude.%s: %q is not a pattern; use *, ? and [a-z]", key, p)
+				return fmt.Errorf("%s.exclude.%s: %q is not a pattern; use *, ? and [a-z]", section, key, p)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func defaultConsumer(port int) ConsumerSections {
 
 // DefaultLeakCommand returns the configuration without any file, variable or flag.
 func DefaultLeakCommand() LeakCommand {
-	return LeakCommand{defaultConsumer(9441), Leak{Verdicts{Window: time.Minute}, keepIdle}}
+	return LeakCommand{defaultConsumer(9441), DefaultLeak()}
 }
 
 // DefaultAnomalyCommand returns the configuration without any file, variable or flag.

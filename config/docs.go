@@ -61,6 +61,18 @@ var docs = map[string]string{
 	"leak.window": "length of the windows of verdicts; a leak is suspect after 30 of them, so use more than a " +
 		"thirtieth of the longest time that a model or a cache takes to load",
 	"leak.keep_ended": "time for which reports keep an ended process (0: always)",
+	"leak.mode": "mode of both rules: off, observe (alerts have severity info), alert, or default (each rule " +
+		"its own)",
+	"leak.cooldown": "time after an alert cleared in which the same finding raises no other",
+	"leak.exclude.comm": "commands about which no alert is raised: patterns such as bench*, or for one rule " +
+		"leak_growth=bench*",
+	"leak.exclude.user":           "users about whose processes no alert is raised (patterns)",
+	"leak.exclude.job":            "jobs about whose processes no alert is raised (patterns)",
+	"leak.rules.leak_growth.mode": "memory grows without end: off, observe or alert",
+	"leak.rules.unfreed_at_exit.mode": "a process freed most of its memory before it ended, and not all: off, " +
+		"observe or alert",
+	"leak.rules.unfreed_at_exit.min_bytes": "smallest amount that is judged; half a per cent of the GPU if that is " +
+		"more",
 	"anomaly.mode": "mode of all rules: off, observe (alerts have severity info), alert, or default (each rule " +
 		"its own)",
 	"anomaly.warmup":   "time after the start of a process in which no allocation size is an outlier",

@@ -50,26 +50,6 @@ func (c Consumer) Validate() error {
 	return err
 }
 
-// Leak is the section of the leak fold.
-type Leak struct {
-	Verdicts  `koanf:",squash"`
-	KeepEnded time.Duration `koanf:"keep_ended"`
-}
-
-// Verdicts is the part of the section of the leak fold that gputap run has, too.
-type Verdicts struct {
-	Window time.Duration `koanf:"window" flag:"leak-window"`
-}
-
-const minWindow = time.Second
-
-func (v Verdicts) Validate() error {
-	if v.Window < minWindow {
-		return fmt.Errorf("leak.window: %s is too short; use at least %s", v.Window, minWindow)
-	}
-	return nil
-}
-
 // Launch is the section of the launch fold.
 type Launch struct {
 	Keep       time.Duration `koanf:"keep"`

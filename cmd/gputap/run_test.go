@@ -164,7 +164,7 @@ func TestRunShowsTensors(t *testing.T) {
 				t.Errorf("%s of %s is %v, want %d", key, uuid, got[key], n)
 			}
 		}
-		if got["blocks"] != 0.0 || got["verdict"] != "unknown" {
+		if got["blocks"] != 0.0 || got["verdict"] != "warming" {
 			t.Errorf("%s: %v, want no block, since all were taken back", uuid, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
@@ -244,11 +245,11 @@ func TestAllocSizeSettings(t *testing.T) {
 		{"its own mode", rule.Config{AllocSize: rule.AllocSize{Mode: rule.Observe}}, seed,
 			[]string{"alloc_size info" + firing}},
 		{"warm-up", rule.Config{Warmup: time.Minute}, seed, nil},
-		{"the command is excluded", rule.Config{Exclude: rule.Exclude{Comm: []string{"x", "tr*"}}}, seed, nil},
-		{"the user is excluded", rule.Config{Exclude: rule.Exclude{User: []string{"ann"}}}, seed, nil},
-		{"the job is excluded", rule.Config{Exclude: rule.Exclude{Job: []string{"slurm:*"}}}, seed, nil},
-		{"excluded from this rule", rule.Config{Exclude: rule.Exclude{Comm: []string{"alloc_size=train"}}}, seed, nil},
-		{"excluded from another rule", rule.Config{Exclude: rule.Exclude{Comm: []string{"oom=train"}}}, seed,
+		{"the command is excluded", rule.Config{Exclude: alert.Exclude{Comm: []string{"x", "tr*"}}}, seed, nil},
+		{"the user is excluded", rule.Config{Exclude: alert.Exclude{User: []string{"ann"}}}, seed, nil},
+		{"the job is excluded", rule.Config{Exclude: alert.Exclude{Job: []string{"slurm:*"}}}, seed, nil},
+		{"excluded from this rule", rule.Config{Exclude: alert.Exclude{Comm: []string{"alloc_size=train"}}}, seed, nil},
+		{"excluded from another rule", rule.Config{Exclude: alert.Exclude{Comm: []string{"oom=train"}}}, seed,
 			[]string{odd}},
 		{"a larger minimum", rule.Config{AllocSize: rule.AllocSize{MinBytes: 4 * gib}}, seed, nil},
 		{"a longer hold", rule.Config{AllocSize: rule.AllocSize{Hold: time.Minute}}, seed, nil},

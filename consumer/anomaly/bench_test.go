@@ -72,7 +72,7 @@ func BenchmarkApply(b *testing.B) {
 		message []byte
 	}{
 		{"ordinary", memoryBatch(b, 0)}, {"large", memoryBatch(b, 64)}, {"segments", memoryBatch(b, 1)},
-		{"launches", launchBatch()}, {"copies", copyBatch()},
+		{"launches", launchBatch()}, {"copies", copyBatch()}, {"tensors", tensorBatch()},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			decoder, batch := schema.NewDecoder(), &schema.Batch{}

@@ -108,6 +108,8 @@ func (d *Detector) fold(b *schema.Batch) {
 		d.launches(b, procs)
 	case schema.KindCopy:
 		d.copies(b, procs)
+	case schema.KindTensor:
+		d.tensors(b, procs)
 	}
 }
 

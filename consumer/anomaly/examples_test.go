@@ -27,8 +27,9 @@ func TestPageShowsAnAlertOfEachRule(t *testing.T) {
 			w.tick(10, 60)
 		},
 		"oom": func(w *world, p *consumertest.Process) {
-			w.alloc(w.process(41, "serve"), 60*gib, 2)
-			w.fail(p, 40*gib, 10)
+			w.alloc(w.process(41, "serve"), 20*gib, 2)
+			w.torch(p, 9, [2]uint64{30, 58})
+			w.fail(p, 20*gib, 10)
 			p.Exit(ktime(11))
 			w.tick(20, 20)
 		},

@@ -172,7 +172,10 @@ func TestKindsFollowFromTheRules(t *testing.T) {
 		rules rule.Config
 		want  []schema.Kind
 	}{
-		{rule.Config{}, []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindHost}},
+		{rule.Config{}, []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy, schema.KindTensor,
+			schema.KindHost}},
+		{only(func(c *rule.Config) { c.OOM.Mode = rule.Alert }),
+			[]schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindTensor, schema.KindHost}},
 		{rule.Config{Mode: rule.Off}, []schema.Kind{schema.KindMemory, schema.KindHost}},
 		{only(func(c *rule.Config) { c.CopyRegression.Mode = rule.Alert }),
 			[]schema.Kind{schema.KindMemory, schema.KindCopy, schema.KindHost}},

@@ -12,9 +12,11 @@ func (t *Tracker) apply(m *schema.Memory) {
 	case schema.OpExec:
 		t.endImage(p)
 		s := &p.State
+		s.teardown = teardown{}
 		s.rows, s.devices, s.samples = nil, nil, nil // the new image numbers its GPUs independently
 		return
 	case schema.OpExit:
+		t.judgeExit(p, m)
 		t.exit(p)
 		return
 	}
@@ -130,6 +132,9 @@ func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	w.allocs++
 	p.State.count(a, &t.threads.slots[a.thread], 1)
 	p.State.grow(a, t.cfg.Window)
+	if p.State.rows[a.row].device != noDevice {
+		p.State.teardown.allocated(a.since)
+	}
 }
 
 // count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
@@ -195,8 +200,17 @@ func (t *Tracker) drop(p *proc, x *index, i uint32) {
 	}
 }
 
-// remove takes an entry out of every sum and reclaims it. Memory counts as freed.
+// remove takes an entry that the program freed out of every sum and reclaims it.
 func (t *Tracker) remove(p *proc, i uint32) {
+	s := &p.State
+	if a := t.slab.at(i); a.kind == memory && s.rows[a.row].device != noDevice {
+		s.teardown.free(a, t.in.event.Time)
+	}
+	t.removeFreed(p, i)
+}
+
+// removeFreed takes an entry out of every sum and reclaims it. Memory counts as freed.
+func (t *Tracker) removeFreed(p *proc, i uint32) {
 	if a := t.slab.at(i); a.kind == memory {
 		w := t.workload(p, &p.State.rows[a.row])
 		w.freed += a.bytes

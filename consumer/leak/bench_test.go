@@ -274,7 +274,7 @@ func BenchmarkTick(b *testing.B) {
 		if v := tracker.Report().Processes[0].Verdicts[0]; !v.State.Grows() {
 			b.Fatal(v.Why)
 		}
-		tracker.hosts[tracker.table.All()[0].State.boot.id].boots["boot-1"].windows.open--
+		tracker.hosts[tracker.table.All()[0].State.boot.id].boots["boot-1"].windows.Open--
 	}
 }
 

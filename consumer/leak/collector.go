@@ -50,12 +50,14 @@ func (t *Tracker) Describe(to chan<- *prometheus.Desc) {
 		process.DescProcesses, stateAllocations) {
 		to <- d
 	}
+	t.book.Describe(to)
 }
 
 // Collect implements prometheus.Collector. It builds the metrics from a copy of the state; ended processes are not in
 // it.
 func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 	s := t.scrape()
+	s.alerts(to)
 	gauge := func(d *prometheus.Desc, v uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
@@ -181,6 +183,7 @@ type scrape struct {
 	totals     map[process.Workload]quality          // by host
 	cards      map[process.Workload]unexplainedBytes // by host and UUID
 	above      map[string]uint64                     // series above the limit, by family
+	alerts     func(chan<- prometheus.Metric)
 }
 
 // processID and failedID are the labels of one series. Processes with equal labels share the series.
@@ -217,12 +220,12 @@ func (t *Tracker) scrape() scrape {
 		gauges: map[processID]gauge{}, reserved: map[processID]uint64{}, incomplete: map[processID]uint64{},
 		workloads: map[workloadID]*workload{}, failed: map[failedID]uint64{}, unplaced: t.workloads.unplaced,
 		trends: map[processID]trendGauge{}, totals: t.totals.Page(), cards: map[process.Workload]unexplainedBytes{},
-		above: t.above, processes: t.table.Size(t.Name()),
+		above: t.above, processes: t.table.Size(t.Name()), alerts: t.book.Metrics(),
 	}
 	for _, p := range t.table.All() {
 		if !p.Ended && len(p.State.rows) > 0 {
 			s.addProcess(p)
-			s.addTrends(p)
+			s.addTrends(t, p)
 		}
 	}
 	s.limitGauges()
@@ -317,6 +320,7 @@ func (t *Tracker) Overflow(see func(family string, times uint64)) {
 	see("gputap_cuda_memory_allocated_bytes_total", t.workloads.above)
 	see("gputap_cuda_api_errors_total", t.workloads.unplaced)
 	see("gputap_leak_unmatched_frees_total", t.totals.Overflow())
+	t.book.Overflow(see)
 }
 
 // limitGauges keeps the series with the most live bytes and sums the others.

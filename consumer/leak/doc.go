@@ -14,6 +14,13 @@
 // or a batch proved to be complete, and before the report of the loss. The time between two runs of the producer is
 // excluded, too. A process that ran before gputap is at most growing while it frees memory that was never seen.
 //
+// Another fold may know the tensors in the memory (Config.Tensors). The graver state of the two is shown.
+//
+// # Alerts
+//
+// leak_growth fires while memory is suspect, and is critical if the GPU is full within an hour. unfreed_at_exit fires
+// when a process freed most of its memory before it ended, and not the rest. Package alert has their life.
+//
 // # Order
 //
 // An allocation takes effect at its return, a free at its entry. The probes of two threads race, so records of one
@@ -73,5 +80,6 @@
 // computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
 //
 // One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read
-// meanwhile. The state depends only on the batches, never on the wall clock.
+// meanwhile. The goroutine of Apply, Tick or Forget calls OnVerdict and OnAlert without the lock. The state depends
+// only on the batches, never on the wall clock.
 package leak

@@ -25,60 +25,18 @@ type host struct {
 type boot struct {
 	*host
 	bootID  string
-	offset  int64        // wall clock minus KTime, ns
-	run     uint64       // latest producer run
-	lost    uint64       // memory events lost in that run
-	last    schema.KTime // time of the latest event
-	gap     schema.KTime // latest time at which events may have been lost; 0: none
-	openGap bool         // the gap extends to the next memory batch with events
-	seen    bool         // a batch of this boot was applied
-	windows windows
+	offset  int64         // wall clock minus KTime, ns
+	run     uint64        // latest producer run
+	lost    uint64        // memory events lost in that run
+	last    schema.KTime  // time of the latest event
+	gap     schema.KTime  // latest time at which events may have been lost; 0: none
+	openGap bool          // the gap extends to the next memory batch with events
+	seen    bool          // a batch of this boot was applied
+	windows trend.Windows // of memory events
 
 	cards   map[string]*card // by UUID
 	exports exports
 }
-
-// windows says which windows of a boot are closed, and in which events were lost.
-type windows struct {
-	open   uint64       // first window that is not closed
-	known  schema.KTime // all that happened before was seen or is excluded
-	gaps   trend.Gaps
-	losing bool   // events were lost after known, until a time that is not known yet
-	seq    uint64 // of the latest memory batch of the latest run
-}
-
-// observe takes the header of a batch of the latest run. lost reports that the batch says so, restarted that it is the
-// first of a new run.
-func (w *windows) observe(width schema.KTime, b *schema.Batch, lost, restarted bool) {
-	memory := b.Kind == schema.KindMemory && b.Events > 0
-	if w.losing && memory {
-		w.gaps.Mark(width, w.known, b.First)
-		w.losing = false
-	}
-	if restarted {
-		w.gaps.Mark(width, w.known, schema.KTime(b.Run))
-		w.seq = 0
-	}
-	if lost {
-		w.gaps.Mark(width, w.known, b.Last) // Last is 0 in a heartbeat
-		w.losing = w.losing || !memory      // until the next tick
-	}
-	if memory {
-		w.known, w.seq = max(w.known, b.Last), b.Seq
-	}
-}
-
-// windows passes over the windows of a boot.
-func (c *coder) windows(w *windows) {
-	snapshot.Uint(c.Codec, &w.open, &w.seq)
-	snapshot.Uint(c.Codec, &w.known)
-	w.gaps.Code(c.Codec)
-	c.Bool(&w.losing)
-}
-
-// reset removes the windows of a snapshot whose windows have another length. It comes last: the length of a saved
-// series depends on them.
-func (w *windows) reset() { *w = windows{known: w.known, losing: true, seq: w.seq} }
 
 // contradiction is a kind of event that contradicts the state.
 type contradiction int
@@ -120,14 +78,14 @@ func (t *Tracker) count(p *proc, what contradiction) {
 // it is a new host. The goroutine that calls Apply calls Forget.
 func (t *Tracker) Forget(cluster, hostname string) {
 	t.mu.Lock()
+	defer t.unlock()
 	if m := t.hosts[snapshot.HostID{Cluster: cluster, Host: hostname}]; m != nil {
 		t.forget(m)
 	}
-	t.mu.Unlock()
-	t.reportChanges()
 }
 
 func (t *Tracker) forget(m *host) {
+	t.book.Forget(m.id)
 	t.table.Forget(m.id)
 	t.workloads.removeHost(m.id)
 	t.totals.Forget(m.id)
@@ -174,7 +132,7 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 	}
 	end := max(h.last, b.Last)
 	lost := memoryLost(b)
-	h.windows.observe(schema.KTime(t.cfg.Window), b, lost > h.lost, b.Run > h.run && h.run != 0)
+	h.windows.Observe(schema.KTime(t.cfg.Window), &b.Header, schema.KindMemory, lost > h.lost, b.Run > h.run && h.run != 0)
 	if lost > h.lost || (b.Run > h.run && h.run != 0) {
 		h.markGap(end)
 		h.openGap = h.openGap || b.Events == 0 // a heartbeat does not say when the gap ends
@@ -260,7 +218,8 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 	defer t.mu.Unlock()
 	h := t.bootOf(cluster, hostname, boot)
 	h.markGap(h.last)
-	h.openGap, h.windows.losing = true, true
+	h.openGap = true
+	h.windows.Lose()
 }
 
 // markGap records that events may have been lost up to this time.

@@ -232,7 +232,7 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 			}
 			s.withContext.add(a.bytes)
 		}
-		t.remove(p, n)
+		t.removeFreed(p, n)
 		return true
 	})
 }

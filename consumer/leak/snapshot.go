@@ -57,6 +57,7 @@ type coder struct {
 
 func (c *coder) shard() {
 	c.table.CodeShard(c.Codec)
+	c.book.CodeShard(c.Codec)
 	q, n := &c.quality, &c.Tracker.counters
 	snapshot.Uint(c.Codec, &q[unmatchedFree], &q[reallocOverLive], &q[lateFree], &n.NullFrees, &n.UnknownHandles,
 		&q[unknownContext], &n.UnknownOps)
@@ -137,6 +138,7 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	snapshot.Uint(c.Codec, &c.width)
 	c.totals.CodeHost(c.Codec, id, 4, func(w *process.Workload) { w.HostID = id })
 	m.totals = c.totals.Find(process.Workload{HostID: id})
+	c.book.CodeHost(c.Codec, id)
 	c.bootsOf(m)
 	slices.SortFunc(workloads, func(a, b *workload) int { return a.compare(&b.workloadID) })
 	snapshot.List(c.Codec, &workloads, process.MinWorkload+8, func(w **workload) {
@@ -167,9 +169,9 @@ func (c *coder) host(id snapshot.HostID, workloads []*workload) {
 	if !c.Failed() {
 		c.allocations(m)
 	}
-	if c.width != schema.KTime(c.cfg.Window) {
+	if c.width != schema.KTime(c.cfg.Window) { // last: the length of a saved series depends on the windows
 		for _, h := range c.boots.all {
-			h.windows.reset()
+			h.windows.Reset()
 		}
 	}
 }
@@ -208,7 +210,7 @@ func (c *coder) boot(h *boot) {
 	snapshot.Uint(c.Codec, &h.run, &h.lost)
 	snapshot.Uint(c.Codec, &h.last, &h.gap)
 	c.Bool(&h.openGap, &h.seen)
-	c.windows(&h.windows)
+	h.windows.Code(c.Codec)
 	snapshot.Map(c.Codec, &h.cards, 9, strings.Compare, func(uuid *string, p **card) {
 		if c.Reading() {
 			*p = &card{}
@@ -255,7 +257,8 @@ func (c *coder) process(p *proc) {
 	c.pools(s)
 	snapshot.List(c.Codec, &s.samples, 8, c.sample)
 	snapshot.Uint(c.Codec, &s.run)
-	snapshot.Uint(c.Codec, &s.unmatched)
+	snapshot.Uint(c.Codec, &s.unmatched, &s.teardown.began)
+	snapshot.Uint(c.Codec, &s.teardown.freed.bytes, &s.teardown.freed.allocations)
 	if c.Reading() {
 		c.checkProcess(s)
 	}

@@ -16,7 +16,7 @@ func shortKeep() *Tracker { return New(Config{KeepEnded: time.Minute, Window: 10
 // view returns everything that the fold shows.
 func view(tb testing.TB, tracker *Tracker) string {
 	tb.Helper()
-	shown, err := json.MarshalIndent([]any{tracker.Report(), tracker.Top(3)}, "", " ")
+	shown, err := json.MarshalIndent([]any{tracker.Report(), tracker.Top(3), tracker.Alerts()}, "", " ")
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
@@ -20,13 +21,22 @@ type Config struct {
 	// OnVerdict is called with every change of a verdict, in order, after the Apply, Tick or Forget that caused it. It
 	// may read the Tracker. nil: not called.
 	OnVerdict func(Change)
+	// Rules are those that raise alerts.
+	Rules Rules
+	// OnAlert is called with every alert that fires or clears, in order, like OnVerdict. nil: not called.
+	OnAlert func(alert.Alert)
+	// Tensors returns the verdict about the tensors of a process on the GPU of an ordinal, if it has tensors. It is
+	// called with the lock held. nil: no tensors are known.
+	Tensors func(of schema.ProcessID, ordinal int32) (v Tensors, known bool)
 }
 
 // Tracker is the leak fold: live GPU memory by process.
 type Tracker struct {
-	cfg Config
+	cfg   Config
+	rules Rules
 
 	mu        sync.Mutex
+	book      *alert.Book
 	table     *process.Table[state]
 	hosts     map[snapshot.HostID]*host
 	pids      map[pid]*proc // the latest process with each PID
@@ -85,7 +95,8 @@ type state struct {
 	hostUnfreed amount // host memory
 	withContext amount // freed by the end of its CUDA context
 	peak        uint64
-	run         uint64       // latest producer run that saw a call of the process
+	run         uint64 // latest producer run that saw a call of the process
+	teardown    teardown
 	unmatched   schema.KTime // latest free of memory whose allocation was not seen; 0: none
 	held        uint64       // live allocations of every class
 	holders     uint64
@@ -112,11 +123,12 @@ func (a *amount) change(bytes uint64, n int) {
 func New(cfg Config) *Tracker {
 	cfg.Window = cmp.Or(cfg.Window, time.Minute)
 	t := &Tracker{
-		cfg: cfg, hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{}, origins: newOrigins(),
-		threads:   newThreads(),
+		cfg: cfg, rules: cfg.Rules.withDefaults(), hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{},
+		origins: newOrigins(), threads: newThreads(),
 		workloads: workloads{index: map[workloadID]*workload{}}, above: map[string]uint64{},
 		totals: process.NewSeries[process.Workload, quality](1),
 	}
+	t.book = alert.NewBook(alert.Config{Family: "leak", Cooldown: t.rules.Cooldown})
 	t.table = process.NewTable(func(p *proc, silent time.Duration) bool {
 		return cfg.KeepEnded > 0 && p.Ended && silent >= cfg.KeepEnded
 	})
@@ -134,12 +146,11 @@ func (t *Tracker) Kinds() []schema.Kind { return []schema.Kind{schema.KindMemory
 // always returns nil: unusable events are counted.
 func (t *Tracker) Apply(b *schema.Batch) error {
 	t.mu.Lock()
+	defer t.unlock()
 	h := t.observe(b)
 	if b.Kind == schema.KindMemory {
 		t.fold(b, h)
 	}
-	t.mu.Unlock()
-	t.reportChanges()
 	return nil
 }
 

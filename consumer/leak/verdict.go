@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/trend"
@@ -20,6 +21,10 @@ type device struct {
 	judged  schema.KTime // end of the last window of verdict
 	groups  []group      // of verdict, while memory grows
 	found   uint64       // bytes of all groups, also those that are not kept
+	shown   trend.State  // of verdict or of the tensors
+
+	alarm    alarm
+	alarmGPU string // UUID in the key of the alert
 }
 
 const (
@@ -89,25 +94,18 @@ func (s *state) move(a *allocation, to schema.KTime) {
 // calls Apply calls Tick when every event up to that time was applied.
 func (t *Tracker) Tick(h *schema.Header, through schema.KTime) {
 	t.mu.Lock()
+	defer t.unlock()
 	if m := t.hosts[snapshot.HostID{Cluster: h.Cluster, Host: h.Host}]; m != nil && m.boots[h.BootID] != nil {
-		t.endWindows(m.boots[h.BootID], through)
+		b := m.boots[h.BootID]
+		t.endWindows(b, through)
+		t.advance(m.id, b.wall(through))
 	}
-	t.mu.Unlock()
-	t.reportChanges()
 }
 
 func (t *Tracker) endWindows(h *boot, through schema.KTime) {
-	w, width := &h.windows, schema.KTime(t.cfg.Window)
-	if w.losing {
-		w.gaps.Mark(width, w.known, through)
-		w.losing = false
-	}
-	w.known = max(w.known, through)
-	open := uint64(through / width)
-	if open <= w.open {
+	if !h.windows.Close(schema.KTime(t.cfg.Window), through) {
 		return
 	}
-	w.open = open
 	for _, p := range t.table.Of(h.id) {
 		if p.State.boot != h || p.Ended {
 			continue
@@ -126,17 +124,19 @@ func (t *Tracker) judge(p *proc, i uint8) {
 		return
 	}
 	total, _ := s.capacity(d.gpu)
-	before := d.verdict.State
-	d.verdict = d.series.Judge(d.verdict, w.open, &w.gaps, trend.Criteria{
-		Suspect: max(minSuspect, total/gpuPart), Doubt: doubtful(p, w.open, width),
+	d.verdict = d.series.Judge(d.verdict, w.Open, &w.Gaps, trend.Criteria{
+		Suspect: limit(total), Doubt: doubtful(p, w.Open, width),
 	})
-	d.judged, d.groups, d.found = schema.KTime(w.open)*width, nil, 0
+	d.judged, d.groups, d.found = schema.KTime(w.Open)*width, nil, 0
 	if d.verdict.State.Grows() {
 		t.group(p, i)
 	}
-	if d.verdict.State != before {
+	if now := t.stateOf(p, d); now != d.shown {
+		before := d.shown
+		d.shown = now
 		t.change(p, d, before, false)
 	}
+	t.alarm(p, d)
 }
 
 // doubtful reports that a process ran before gputap and, in the windows that are judged, freed memory from that time.
@@ -146,14 +146,16 @@ func doubtful(p *proc, open uint64, width schema.KTime) bool {
 	return p.Late && at > 0 && uint64(at/width)+trend.Kept >= open
 }
 
-// endVerdicts keeps the last verdicts of an image that ends.
+// endVerdicts keeps the last verdicts of an image that ends, and clears its alerts.
 func (t *Tracker) endVerdicts(p *proc) {
 	for i := range p.State.devices {
 		d := &p.State.devices[i]
-		if d.series != nil && d.verdict.State.Grows() {
-			t.change(p, d, d.verdict.State, true)
+		if d.series != nil && d.shown.Grows() {
+			t.change(p, d, d.shown, true)
 		}
-		d.series = nil
+		if d.series, d.alarm = nil, quiet; d.shown == trend.Suspect {
+			t.book.ClearProcess(p.ID, p.State.boot.wall(p.State.boot.last), "the process ended", nil)
+		}
 	}
 }
 
@@ -199,19 +201,27 @@ type Change struct {
 func (t *Tracker) change(p *proc, d *device, from trend.State, ended bool) {
 	if t.cfg.OnVerdict != nil {
 		h := p.State.boot
-		t.changes = append(t.changes, Change{p.Info, from, t.verdict(p, d), ended, h.run, h.windows.seq})
+		t.changes = append(t.changes, Change{p.Info, from, t.verdict(p, d), ended, h.run, h.windows.Seq})
 	}
 }
 
-// reportChanges calls OnVerdict without the lock.
-func (t *Tracker) reportChanges() {
+// unlock releases the lock, and reports what changed while it was held.
+func (t *Tracker) unlock() {
+	alerts := t.book.Changes()
+	t.mu.Unlock()
 	for i := range t.changes {
 		t.cfg.OnVerdict(t.changes[i])
 	}
 	t.changes = t.changes[:0]
+	if t.cfg.OnAlert == nil {
+		return
+	}
+	for i := range alerts {
+		t.cfg.OnAlert(alerts[i])
+	}
 }
 
-// Verdict says whether the memory of a process on one GPU grows without end.
+// Verdict says whether the memory of a process on one GPU grows without end, or the tensors in it.
 type Verdict struct {
 	GPU      string // UUID; "": unknown
 	Ordinal  int    // in the process's numbering; -1: unknown
@@ -224,8 +234,10 @@ type Verdict struct {
 	GrowthBytes       uint64        // growing and suspect: growth since Since
 	Since             time.Time     // growing and suspect: when growth began
 	FullIn            time.Duration // growing and suspect: time until the GPU is full; 0: unknown
-	Why               string        // one sentence
-	Groups            []Group       // growing and suspect: the largest 10 that grow steadily
+	Full              bool          // growing and suspect: it is full
+	Evidence          alert.Evidence
+	Why               string  // one sentence
+	Groups            []Group // growing and suspect: the largest 10 that grow steadily
 }
 
 // suspected returns the bytes that the verdict suspects. Those of a model that was loaded meanwhile are not growth.
@@ -243,18 +255,35 @@ func (t *Tracker) verdict(p *proc, d *device) Verdict {
 		GPU: of.UUID, Ordinal: of.Ordinal, Inferred: of.Inferred, State: v.State, At: s.boot.wall(d.judged),
 		SuspectBytes: d.suspected(), SlopeBytesPerHour: v.PerHour, GrowthBytes: v.Growth, Why: t.why(p, d),
 	}
-	if !v.State.Grows() {
-		return out
+	if v.State.Grows() {
+		out.Since, out.Evidence = s.boot.wall(schema.KTime(v.Onset)*width), t.growthEvidence(p, v)
+		for i := range d.groups {
+			out.Groups = append(out.Groups, d.groups[i].report(s.boot))
+		}
 	}
-	out.Since = s.boot.wall(schema.KTime(v.Onset) * width)
-	if total, used := s.capacity(d.gpu); total > used && v.PerHour > 0 {
-		hours := float64(total-used) / float64(v.PerHour)
-		out.FullIn = time.Duration(min(hours*float64(time.Hour), 1<<62)).Round(time.Second)
+	tensors, known := t.tensors(p, d)
+	if known {
+		out.join(&tensors)
 	}
-	for i := range d.groups {
-		out.Groups = append(out.Groups, d.groups[i].report(s.boot))
+	if out.State.Grows() {
+		spare := uint64(0)
+		if !v.State.Grows() {
+			spare = tensors.Cached
+		}
+		out.FullIn, out.Full = s.fullIn(d.gpu, spare, out.SlopeBytesPerHour)
 	}
 	return out
+}
+
+// fullIn returns the time until a GPU is full, and whether it is full. spare is free memory that counts as used.
+func (s *state) fullIn(gpu int32, spare, perHour uint64) (in time.Duration, full bool) {
+	total, used := s.capacity(gpu)
+	used -= min(used, spare)
+	if total <= used || perHour == 0 {
+		return 0, total > 0 && total <= used
+	}
+	hours := float64(total-used) / float64(perHour)
+	return time.Duration(min(hours*float64(time.Hour), 1<<62)).Round(time.Second), false
 }
 
 // why explains a verdict with its numbers.
@@ -271,7 +300,7 @@ func (t *Tracker) why(p *proc, d *device) string {
 	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (%s per hour); %s of it is older "+
 		"than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
 		iec(min(d.found, v.Growth)), time.Duration(v.Newest-v.OldUntil)*window)
-	if doubtful(p, p.State.boot.windows.open, schema.KTime(window)) {
+	if doubtful(p, p.State.boot.windows.Open, schema.KTime(window)) {
 		text += "; at most growing, because the process frees memory from before gputap started"
 	}
 	return text
@@ -289,35 +318,6 @@ func iec(bytes uint64) string {
 	return fmt.Sprintf("%.4g TiB", amount)
 }
 
-// trendGauge is what metrics show of the verdicts of one series.
-type trendGauge struct {
-	suspected, perHour uint64
-	oldest             time.Duration // age
-	judged             bool
-	states             [trend.Unknown + 1]uint64 // devices by verdict
-}
-
-// addTrends adds the verdicts of a process.
-func (s *scrape) addTrends(p *proc) {
-	for i := range p.State.devices {
-		d := &p.State.devices[i]
-		id := pageOf(p)
-		id.GPU, id.UUID = ordinal(d.gpu), process.Label(p.State.gpuUse(d.gpu).UUID)
-		if _, known := s.trends[id]; !known && len(s.trends) >= process.MaxSeries-1 {
-			id = s.other("gputap_leak_verdicts")
-		}
-		g := s.trends[id]
-		g.suspected += d.suspected()
-		g.perHour += d.verdict.PerHour
-		g.judged = g.judged || d.verdict.State == trend.Steady || d.verdict.State.Grows()
-		for i := range d.groups {
-			g.oldest = max(g.oldest, time.Duration(d.judged-d.groups[i].oldest))
-		}
-		g.states[d.verdict.State]++
-		s.trends[id] = g
-	}
-}
-
 // device passes over a device. Its live memory follows later.
 func (c *coder) device(s *state, d *device) {
 	snapshot.Int(c.Codec, &d.gpu)
@@ -325,6 +325,11 @@ func (c *coder) device(s *state, d *device) {
 	snapshot.Uint(c.Codec, &d.peakAt, &d.judged)
 	d.verdict.Code(c.Codec)
 	snapshot.Uint(c.Codec, &d.found)
+	trend.CodeState(c.Codec, &d.shown)
+	level := int(d.alarm)
+	c.Below(&level, int(numAlarms))
+	d.alarm = alarm(level)
+	c.String(&d.alarmGPU)
 	snapshot.List(c.Codec, &d.groups, 8, c.group)
 	begun := d.series != nil
 	if c.Bool(&begun); !begun {
@@ -333,10 +338,10 @@ func (c *coder) device(s *state, d *device) {
 	if c.Reading() {
 		d.series = trend.NewSeries(time.Duration(c.width), 0)
 	}
-	d.series.Code(c.Codec, s.boot.windows.open)
+	d.series.Code(c.Codec, s.boot.windows.Open)
 	if c.width != schema.KTime(c.cfg.Window) {
-		*d = device{gpu: d.gpu, peak: d.peak, peakAt: d.peakAt,
-			series: trend.NewSeries(c.cfg.Window, s.boot.windows.known)}
+		*d = device{gpu: d.gpu, peak: d.peak, peakAt: d.peakAt, alarm: d.alarm, alarmGPU: d.alarmGPU,
+			series: trend.NewSeries(c.cfg.Window, s.boot.windows.Known())}
 	}
 }
 

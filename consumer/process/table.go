@@ -144,6 +144,9 @@ func (t *Table[S]) applyLastRows(b *schema.Batch) {
 	}
 }
 
+// Find returns the entry of a process, or nil.
+func (t *Table[S]) Find(id schema.ProcessID) *Entry[S] { return t.entries[id] }
+
 // All returns the processes in order of first sight.
 func (t *Table[S]) All() []*Entry[S] {
 	return slices.SortedFunc(maps.Values(t.entries), func(a, b *Entry[S]) int {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -52,7 +53,8 @@ var suites = []suite{
 			return struct {
 				Report leak.Report
 				Top    []leak.Allocation
-			}{f.(*leak.Tracker).Report(), f.(*leak.Tracker).Top(3)}
+				Alerts []alert.Alert
+			}{f.(*leak.Tracker).Report(), f.(*leak.Tracker).Top(3), f.(*leak.Tracker).Alerts()}
 		},
 		hostReport: func(f fold, id snapshot.HostID) any {
 			return of(id, f.(*leak.Tracker).Report().Processes, func(p leak.Process) snapshot.HostID {
@@ -95,7 +97,7 @@ var suites = []suite{
 				return snapshot.HostID{Cluster: a.Cluster, Host: a.Host}
 			})
 		},
-		golden: 40, damage: 30,
+		tensors: true, golden: 40, damage: 30,
 	},
 	{
 		name:   "coverage",

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -91,7 +92,7 @@ func filled(n int) *Fold {
 	d := s.device(0)
 	for i := range n {
 		e := schema.Tensor{Time: schema.KTime(i + 1), Ptr: 1<<40 + uint64(i)<<9, Bytes: 512 + uint64(i%1000)<<12}
-		s.apply(d, &e, 7, false)
+		s.apply(d, &e, 7, false, time.Minute)
 	}
 	return f
 }

@@ -1,6 +1,11 @@
 package tensor
 
-import "github.com/gputap/gputap/schema"
+import (
+	"time"
+
+	"github.com/gputap/gputap/consumer/trend"
+	"github.com/gputap/gputap/schema"
+)
 
 const (
 	noGPU      = int32(-1) // an unknown ordinal
@@ -32,6 +37,15 @@ type device struct {
 	early     uint64 // bytes of blocks that were handed out before the first report
 	unmatched uint64 // frees of blocks that were not seen
 	replaced  uint64 // allocations at the address of a live block
+	total     uint64 // memory of the GPU in bytes; 0: unknown
+
+	series    *trend.Series // of the blocks; nil before the first report, and after the end
+	cache     *trend.Series // of reserved minus allocated bytes
+	verdict   trend.Verdict // about the blocks
+	cached    trend.Verdict // about the cache
+	judged    schema.KTime  // end of the last window of both
+	suspected uint64        // bytes of old blocks that explain the growth
+	oddFree   schema.KTime  // latest free of a block that was not seen; 0: none
 
 	// Sums over the blocks.
 	index  uint32 // into the process's devices
@@ -40,8 +54,8 @@ type device struct {
 	sizes  sizes
 }
 
-// cached returns the bytes that the allocator holds without a block in them.
-func (d *device) cached() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
+// cacheBytes returns the bytes that the allocator holds without a block in them.
+func (d *device) cacheBytes() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
 
 // level is an amount over time.
 type level struct {
@@ -63,6 +77,7 @@ func (s *state) on(b *schema.Batch, gpu uint32) *device {
 	}
 	g := &b.GPUs[gpu-1]
 	d := s.device(int32(min(g.Ordinal, 1<<30)))
+	d.total = max(d.total, g.Bytes)
 	if g.UUID != "" && d.ordinal != noGPU {
 		d.uuid, d.inferred = g.UUID, g.Inferred
 	}
@@ -96,33 +111,48 @@ func (s *state) name(t *schema.Thread) {
 }
 
 // apply takes one report.
-func (s *state) apply(d *device, e *schema.Tensor, tid uint32, free bool) {
+func (s *state) apply(d *device, e *schema.Tensor, tid uint32, free bool, window time.Duration) {
 	if e.Time <= s.cut {
 		return
 	}
 	if d.last == 0 {
 		d.first(e, free)
 	}
+	if d.series == nil {
+		d.begin(window, e.Time)
+	}
 	d.last = e.Time
 	d.allocated.set(e.Allocated, e.Time)
 	d.reserved.set(e.Reserved, e.Time)
+	d.cache.Set(e.Time, d.cachedBytes())
 	link := s.blocks.find(e.Ptr)
 	switch {
 	case free && link == nil:
 		d.unmatched++
+		d.oddFree = e.Time
 		return
 	case free:
-		s.take(link)
+		s.take(link, e.Time)
 		return
 	case link != nil:
 		d.replaced++
-		s.take(link)
+		s.take(link, e.Time)
 	}
 	i := s.blocks.get()
 	b := s.blocks.at(i)
 	b.ptr, b.bytes, b.since, b.tid, b.device = e.Ptr, e.Bytes, e.Time, tid, d.index
 	s.hand(d, i)
+	d.series.Add(b.since, b.bytes)
 }
+
+// begin begins the trends.
+func (d *device) begin(window time.Duration, at schema.KTime) {
+	d.series, d.cache = trend.NewSeries(window, at), trend.NewSeries(window, at)
+	d.verdict, d.cached, d.judged, d.suspected = trend.Verdict{}, trend.Verdict{}, 0, 0
+}
+
+// cachedBytes are the bytes that the allocator holds without a block in them.
+func (d *device) cachedBytes() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
 
 // first sets the bytes of the blocks that were handed out before the first report.
 func (d *device) first(e *schema.Tensor, free bool) {
@@ -142,11 +172,12 @@ func (s *state) hand(d *device, i uint32) {
 	s.blocks.push(d.sizes.of(b.bytes), i)
 }
 
-// take removes the block behind a link of the index.
-func (s *state) take(link *uint32) {
+// take removes the block behind a link of the index at a time.
+func (s *state) take(link *uint32, at schema.KTime) {
 	i := *link
 	b := s.blocks.at(i)
 	d := s.devices[b.device]
+	d.series.Remove(at, b.since, b.bytes)
 	d.blocks--
 	d.bytes -= b.bytes
 	s.blocks.remove(link)
@@ -155,23 +186,38 @@ func (s *state) take(link *uint32) {
 }
 
 // exec ends the image that ran until a time. Reports after that time are of the next image and may have come already.
-func (s *state) exec(at schema.KTime) {
+func (s *state) exec(at schema.KTime, window time.Duration) {
 	s.cut = max(s.cut, at)
 	for _, d := range s.devices {
 		for i := range d.sizes {
 			for next := d.sizes[i]; next != 0; {
 				b := s.blocks.at(next)
 				if next = b.next; b.since <= at {
-					s.take(s.blocks.find(b.ptr))
+					s.take(s.blocks.find(b.ptr), at)
 				}
 			}
 		}
 		if d.last <= at {
-			*d = device{ordinal: d.ordinal, uuid: d.uuid, inferred: d.inferred, index: d.index, sizes: d.sizes}
+			*d = device{ordinal: d.ordinal, uuid: d.uuid, inferred: d.inferred, index: d.index, sizes: d.sizes,
+				total: d.total}
 			continue
+		}
+		if d.series != nil {
+			s.beginAgain(d, window)
 		}
 		d.allocated.after(at, d.last)
 		d.reserved.after(at, d.last)
+	}
+}
+
+// beginAgain begins the trends of an image whose first reports have come already.
+func (s *state) beginAgain(d *device, window time.Duration) {
+	d.begin(window, d.last)
+	d.cache.Restore(d.last, d.cachedBytes())
+	for _, head := range d.sizes {
+		for i := head; i != 0; i = s.blocks.at(i).next {
+			d.series.Restore(s.blocks.at(i).since, s.blocks.at(i).bytes)
+		}
 	}
 }
 
@@ -186,7 +232,7 @@ func (l *level) after(at, last schema.KTime) {
 func (s *state) release() {
 	s.released, s.blocks, s.comms = true, blocks{}, nil
 	for _, d := range s.devices {
-		d.sizes = nil
+		d.sizes, d.series, d.cache = nil, nil, nil
 	}
 }
 

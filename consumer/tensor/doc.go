@@ -15,6 +15,13 @@
 // fewer than its tensors. Lost events and batches, and a restart of the producer, are a gap for all processes of the
 // host that then run.
 //
+// # Verdicts
+//
+// The blocks of a process on one GPU have a verdict: whether they grow without end. So has the cache. Package trend has
+// the rules. Tick closes the windows of a host and judges. Windows in which tensor events may have been lost are
+// excluded. A process with blocks that were handed out before gputap attached is at most growing while it frees such
+// blocks. The verdict of an ended process stays as it was.
+//
 // # Order and ends
 //
 // The reports of one GPU of one process arrive in the order of the allocator. Memory batches and tensor batches arrive
@@ -24,7 +31,7 @@
 //
 // # Limits
 //
-//   - A live block needs less than 64 bytes of memory.
+//   - A live block needs less than 64 bytes of memory, a GPU of a process 3 KiB.
 //   - The cost of a report or scrape depends on the number of processes, not on the number of blocks.
 //   - A process has at most 64 GPUs; those above count as one of unknown ordinal. The names of its threads are kept for
 //     1,024 threads.

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -11,12 +12,14 @@ import (
 
 // Config configures a Fold. The zero Config is usable.
 type Config struct {
-	Keep time.Duration // a process is forgotten this long after its last event; 0: never
+	Keep   time.Duration // a process is forgotten this long after its last event; 0: never
+	Window time.Duration // length of the windows of verdicts; 0: one minute
 }
 
 // Fold keeps the allocators of all processes.
 type Fold struct {
 	mu        sync.Mutex
+	window    time.Duration
 	processes *process.Table[state]
 	hosts     map[snapshot.HostID]host
 	above     uint64 // series that scrapes found above the limit; not saved
@@ -27,6 +30,7 @@ type Fold struct {
 // New returns an empty Fold.
 func New(cfg Config) *Fold {
 	return &Fold{
+		window:    cmp.Or(cfg.Window, time.Minute),
 		processes: process.NewTable(process.Silent[state](cfg.Keep)), hosts: map[snapshot.HostID]host{},
 	}
 }
@@ -79,7 +83,7 @@ func (f *Fold) applyBlocks(b *schema.Batch) {
 		if e.Thread != thread || e.GPU != gpu {
 			thread, gpu, d = e.Thread, e.GPU, s.on(b, e.GPU)
 		}
-		s.apply(d, &e, b.Threads[thread].TID, op == schema.OpBlockFree)
+		s.apply(d, &e, b.Threads[thread].TID, op == schema.OpBlockFree, f.window)
 	}
 }
 
@@ -96,7 +100,7 @@ func (f *Fold) applyEnds(b *schema.Batch) {
 	for i := range b.Events {
 		switch b.Calls[b.Call().At(i)].Op {
 		case schema.OpExec:
-			entries[b.Thread().At(i)].State.exec(schema.KTime(b.Time().At(i)))
+			entries[b.Thread().At(i)].State.exec(schema.KTime(b.Time().At(i)), f.window)
 		case schema.OpExit:
 			end(entries[b.Thread().At(i)], schema.KTime(b.Time().At(i)))
 		}
@@ -110,11 +114,16 @@ func end(p *process.Entry[state], at schema.KTime) {
 	}
 }
 
-// Tick drops the blocks of the processes that ended before a time until which all events of the host have been seen.
+// Tick closes the windows that end before a time until which all events of the host have been seen, and judges the
+// processes. It drops the blocks of the processes that ended before that time.
 func (f *Fold) Tick(h *schema.Header, through schema.KTime) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, p := range f.processes.Of(snapshot.HostID{Cluster: h.Cluster, Host: h.Host}) {
+	id := hostOf(h)
+	if b := f.hosts[id][h.BootID]; b != nil && b.windows.Close(schema.KTime(f.window), through) {
+		f.judge(id, h.BootID, b)
+	}
+	for _, p := range f.processes.Of(id) {
 		if p.Ended && p.ID.BootID == h.BootID && p.State.ended <= through && !p.State.released {
 			p.State.release()
 		}

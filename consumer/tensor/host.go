@@ -6,6 +6,7 @@ import (
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -19,6 +20,8 @@ type boot struct {
 	offset int64  // wall clock minus KTime, ns: orders boots
 	run    uint64 // latest producer run
 	lost   uint64 // tensor events lost in that run
+
+	windows trend.Windows // of tensor events
 }
 
 func hostOf(h *schema.Header) snapshot.HostID {
@@ -49,9 +52,11 @@ func (f *Fold) observe(b *schema.Batch) {
 	case b.Run > t.run, lost(b) > t.lost:
 		f.markGap(id, b.BootID)
 	}
-	if b.Run > t.run {
+	restarted := b.Run > t.run
+	if restarted {
 		t.run, t.lost = b.Run, 0
 	}
+	t.windows.Observe(schema.KTime(f.window), &b.Header, schema.KindTensor, lost(b) > t.lost, restarted)
 	t.lost = max(t.lost, lost(b))
 }
 
@@ -132,7 +137,11 @@ func (f *Fold) Lost(cluster, hostname, bootID string, batches uint64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.markGap(snapshot.HostID{Cluster: cluster, Host: hostname}, bootID)
+	id := snapshot.HostID{Cluster: cluster, Host: hostname}
+	f.markGap(id, bootID)
+	if t := f.hosts[id][bootID]; t != nil {
+		t.windows.Lose()
+	}
 }
 
 // Evidence of a process's blocks.

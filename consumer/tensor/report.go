@@ -29,6 +29,7 @@ type GPU struct {
 	BlockBytes     uint64    // of them; equal to Allocated if all reports were seen
 	UnmatchedFrees uint64
 	Replaced       uint64
+	Verdict        Verdict
 	Largest        []Block // the largest first
 }
 
@@ -61,7 +62,7 @@ func (f *Fold) Report(largest int) []Process {
 		q := Process{Info: p.Info, Ended: p.Ended, Evidence: evidence(p)}
 		for _, d := range p.State.devices {
 			if d.last != 0 { // else an exec ended its reports
-				q.GPUs = append(q.GPUs, describe(p, d, largest))
+				q.GPUs = append(q.GPUs, f.describe(p, d, largest))
 			}
 		}
 		if len(q.GPUs) > 0 {
@@ -71,18 +72,22 @@ func (f *Fold) Report(largest int) []Process {
 	return report
 }
 
-func describe(p *process.Entry[state], d *device, largest int) GPU {
-	wall := func(at schema.KTime) time.Time {
-		if at == 0 {
-			return time.Time{}
-		}
-		return p.Start.Add(time.Duration(at - p.ID.Start))
+// wall converts a time of a process's host to wall time. 0 stands for never.
+func wall(p *process.Entry[state], at schema.KTime) time.Time {
+	if at == 0 {
+		return time.Time{}
 	}
+	return p.Start.Add(time.Duration(at - p.ID.Start))
+}
+
+func (f *Fold) describe(p *process.Entry[state], d *device, largest int) GPU {
+	wall := func(at schema.KTime) time.Time { return wall(p, at) }
 	g := GPU{
 		UUID: d.uuid, Ordinal: d.ordinal, Inferred: d.inferred, Last: wall(d.last),
 		Allocated: Level{d.allocated.now, d.allocated.peak, wall(d.allocated.peakAt)},
 		Reserved:  Level{d.reserved.now, d.reserved.peak, wall(d.reserved.peakAt)},
 		Blocks:    d.blocks, BlockBytes: d.bytes, UnmatchedFrees: d.unmatched, Replaced: d.replaced,
+		Verdict: f.verdict(p, d),
 	}
 	for _, b := range p.State.largest(d, largest) {
 		g.Largest = append(g.Largest, Block{b.ptr, b.bytes, b.tid, p.State.comms[b.tid], wall(b.since)})

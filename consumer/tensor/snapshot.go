@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,6 +26,8 @@ func (f *Fold) form() snapshot.Form {
 }
 
 func (f *Fold) codeHost(c *snapshot.Codec, id snapshot.HostID) {
+	width := schema.KTime(f.window)
+	snapshot.Uint(c, &width)
 	h := f.hosts[id]
 	snapshot.Map(c, (*map[string]*boot)(&h), 4, cmp.Compare, func(bootID *string, t **boot) {
 		if c.Reading() {
@@ -32,6 +36,7 @@ func (f *Fold) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 		c.String(bootID)
 		snapshot.Int(c, &(*t).offset)
 		snapshot.Uint(c, &(*t).run, &(*t).lost)
+		(*t).windows.Code(c)
 	})
 	if len(h) > maxBoots {
 		c.Fail("more than %d boots", maxBoots)
@@ -39,16 +44,39 @@ func (f *Fold) codeHost(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() && h != nil {
 		f.hosts[id] = h
 	}
-	f.processes.CodeHost(c, id, func(e *process.Entry[state]) { e.State.code(c) })
+	f.processes.CodeHost(c, id, func(e *process.Entry[state]) {
+		open := uint64(0)
+		if b := h[e.ID.BootID]; b != nil {
+			open = b.windows.Open
+		}
+		e.State.code(c, time.Duration(width), open)
+		if width != schema.KTime(f.window) {
+			e.State.beginAllAgain(f.window)
+		}
+	})
+	if width != schema.KTime(f.window) { // last: the length of a saved series depends on the windows
+		for _, b := range h {
+			b.windows.Reset()
+		}
+	}
+}
+
+// beginAllAgain begins the trends anew, with windows of another length.
+func (s *state) beginAllAgain(window time.Duration) {
+	for _, d := range s.devices {
+		if d.series != nil {
+			s.beginAgain(d, window)
+		}
+	}
 }
 
 // leastDevice and leastBlock are the smallest sizes in bytes.
 const (
-	leastDevice = 14
+	leastDevice = 36
 	leastBlock  = 4
 )
 
-func (s *state) code(c *snapshot.Codec) {
+func (s *state) code(c *snapshot.Codec, width time.Duration, open uint64) {
 	snapshot.Uint(c, &s.run)
 	snapshot.Uint(c, &s.cut, &s.ended)
 	c.Bool(&s.gap, &s.released)
@@ -60,7 +88,7 @@ func (s *state) code(c *snapshot.Codec) {
 		if c.Reading() {
 			*d = &device{index: uint32(len(s.devices) - 1)}
 		}
-		(*d).code(c)
+		(*d).code(c, width, open)
 		s.codeBlocks(c, *d)
 	})
 	if len(s.comms) > maxThreads || len(s.devices) > maxDevices {
@@ -73,7 +101,7 @@ func (s *state) code(c *snapshot.Codec) {
 	}
 }
 
-func (d *device) code(c *snapshot.Codec) {
+func (d *device) code(c *snapshot.Codec, width time.Duration, open uint64) {
 	snapshot.Int(c, &d.ordinal)
 	c.String(&d.uuid)
 	c.Bool(&d.inferred)
@@ -82,7 +110,20 @@ func (d *device) code(c *snapshot.Codec) {
 		snapshot.Uint(c, &l.now, &l.peak)
 		snapshot.Uint(c, &l.peakAt)
 	}
-	snapshot.Uint(c, &d.early, &d.unmatched, &d.replaced)
+	snapshot.Uint(c, &d.early, &d.unmatched, &d.replaced, &d.total, &d.suspected)
+	snapshot.Uint(c, &d.judged, &d.oddFree)
+	d.verdict.Code(c)
+	d.cached.Code(c)
+	begun := d.series != nil
+	if c.Bool(&begun); !begun {
+		return
+	}
+	if c.Reading() {
+		d.series, d.cache = trend.NewSeries(width, 0), trend.NewSeries(width, 0)
+		d.cache.Restore(d.last, d.cachedBytes())
+	}
+	d.series.Code(c, open)
+	d.cache.Code(c, open)
 }
 
 // codeBlocks passes over the blocks of a GPU in the order in which they go to the front of their lists. Of dropped
@@ -124,10 +165,13 @@ func (s *state) restore(c *snapshot.Codec, d *device, b *block) {
 	case c.Failed():
 	case s.blocks.find(b.ptr) != nil:
 		c.Fail("a block appears twice")
+	case d.series == nil:
+		c.Fail("an allocator that was never used has blocks")
 	default:
 		i := s.blocks.get()
 		b.device = d.index
 		*s.blocks.at(i) = *b
 		s.hand(d, i)
+		d.series.Restore(b.since, b.bytes)
 	}
 }

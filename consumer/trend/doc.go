@@ -28,6 +28,12 @@
 // is Suspect if it has grown for 30 windows and by the limit that the caller gives. A cache that fills in fewer than 26
 // windows never is. Growth is the Theil–Sen slope summed over the time since it began.
 //
+// Where the caller asks for it (Residue), a series that fails is Growing if its survivors prove that it grows by less
+// than it fluctuates: each of 28 windows left about as much memory behind, whatever its age, and the minima rise as
+// fast. Such a series is Suspect only if it once passes the rules above.
+//
+// A series of levels without allocations (Set, Level) skips rule 6.
+//
 // # Cost
 //
 // Add and Remove take constant time and do not allocate. Judge takes about 10 µs and does not allocate. A Series takes

@@ -96,6 +96,26 @@ func (s *Series) removeOutside(w, bytes uint64) {
 	}
 }
 
+// Set sets the live bytes of a series that has no allocations. Judge it with Criteria.Level. A time before the newest
+// window counts as in it.
+func (s *Series) Set(at schema.KTime, bytes uint64) {
+	if w := uint64(at / s.width); w > s.current {
+		s.advance(w)
+	}
+	s.live = bytes
+	low := &s.minima[s.current%slots]
+	*low = min(*low, bytes)
+}
+
+// Old returns the bytes that were allocated in the windows that a verdict calls old, since growth began, and are still
+// live. Only the newest 64 windows are known.
+func (s *Series) Old(v *Verdict) (bytes uint64) {
+	for w := max(v.Onset, s.current-min(s.current, slots-1)); w <= min(v.OldUntil, s.current); w++ {
+		bytes += s.births[w%slots]
+	}
+	return bytes
+}
+
 // Restore adds memory that a restored snapshot has as live. It changes no minimum.
 func (s *Series) Restore(since schema.KTime, bytes uint64) {
 	s.live += bytes

@@ -45,11 +45,14 @@ type Verdict struct {
 	Onset    uint64 // window in which growth began
 	Growth   uint64 // bytes since then
 	OldUntil uint64 // newest window whose allocations are older than a quarter of the time
+	Hidden   bool   // survivors alone show the growth
 }
 
 // Criteria are the rules that depend on the subject.
 type Criteria struct {
 	Suspect uint64 // growth that makes a series Suspect, in bytes
+	Level   bool   // the series has no allocations, which could explain its growth
+	Residue bool   // survivors may prove growth that fluctuation hides; it alone makes no series Suspect
 	Doubt   bool   // frees of memory that was never seen: the true level may fall, so Growing is the most
 }
 
@@ -77,13 +80,22 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
 	continues, half := f.recent(onset, grown/4)
 	strict := rising*100 >= 80*pairs && half
-	loose := last.State.Grows() && rising*100 >= 70*pairs && continues
-	if grown < Fewest || !strict && !loose || !s.survives(&f, onset, grown/2, largest) {
-		return v
+	loose := last.State.Grows() && !last.Hidden && rising*100 >= 70*pairs && continues
+	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
+		strict, v.Hidden = false, last.State != Suspect
+		if !c.Residue {
+			return v.steady()
+		}
+		var holds bool
+		if perWindow, holds = s.residue(&f); !holds {
+			return v.steady()
+		}
+		onset, grown = 0, v.Newest-f.window[0]+1
+		v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
 	}
 	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
 	more := float64(grown - 1)
-	if last.State.Grows() {
+	if last.State.Grows() && last.Hidden == v.Hidden {
 		v.Onset, v.Growth = last.Onset, last.Growth
 		more = float64(v.Newest - min(v.Newest, last.Newest))
 	}
@@ -91,6 +103,11 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (strict || last.State == Suspect) {
 		v.State = Suspect
 	}
+	return v
+}
+
+func (v Verdict) steady() Verdict {
+	v.Hidden = false
 	return v
 }
 
@@ -194,21 +211,26 @@ func (f *floors) recent(onset int, quarter uint64) (rises, half bool) {
 	return now > 0, 2*now*(f.window[k]-f.window[onset]) >= before*(f.window[end]-f.window[k])
 }
 
-// Code passes over a verdict.
-func (v *Verdict) Code(c *snapshot.Codec) {
-	word := v.State.String()
+// CodeState passes over a state.
+func CodeState(c *snapshot.Codec, s *State) {
+	word := s.String()
 	c.String(&word)
 	if c.Reading() {
-		v.State = State(slices.Index(stateWords[:], word))
-		if v.State >= numStates {
+		if *s = State(slices.Index(stateWords[:], word)); *s >= numStates {
 			c.Fail("%q is no state", word)
-			v.State = Unknown
+			*s = Unknown
 		}
 	}
+}
+
+// Code passes over a verdict.
+func (v *Verdict) Code(c *snapshot.Codec) {
+	CodeState(c, &v.State)
 	c.Below(&v.Windows, Kept+1)
 	c.Below(&v.Excluded, Kept+1)
 	c.Below(&v.Rising, 101)
 	snapshot.Uint(c, &v.PerHour, &v.Newest, &v.Onset, &v.Growth, &v.OldUntil)
+	c.Bool(&v.Hidden)
 }
 
 // Code passes over the series without its live memory, which the caller restores. open is the first window that is not

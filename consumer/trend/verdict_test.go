@@ -45,7 +45,7 @@ func TestVerdictsAreSavedAndRestored(t *testing.T) {
 	t.Parallel()
 	for state := range numStates {
 		v := Verdict{State: state, Windows: 29, Excluded: 1, Newest: 40, PerHour: 1 << 40, Rising: 99, Onset: 3,
-			Growth: 1 << 50, OldUntil: 33}
+			Growth: 1 << 50, OldUntil: 33, Hidden: true}
 		var w snapshot.Writer
 		v.Code(&snapshot.Codec{Writer: &w})
 		var got Verdict

@@ -5,20 +5,19 @@ import (
 	"slices"
 
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/query"
 )
 
 // alertRows are the newest alerts first, or those of them that fire.
-func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
-	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
+func alertRows(all []alert.Alert, q *query.Question) (iter.Seq[any], int) {
+	rows := slices.DeleteFunc(all, func(a alert.Alert) bool {
 		return q.What == whatFiring && a.State != alert.Firing || !selects(&q.Filter, &a)
 	})
-	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(rows, func(a, b alert.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)
 }
 
-func selects(f *query.Filter, a *anomaly.Alert) bool {
+func selects(f *query.Filter, a *alert.Alert) bool {
 	return f.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
 		UID: a.UID, PID: a.PID})
 }

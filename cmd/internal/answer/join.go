@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
@@ -22,7 +23,7 @@ const unknown = "unknown"
 // New returns a Snapshot of nothing.
 func New(at time.Time) *Snapshot {
 	return &Snapshot{
-		Time: at.UTC(), Lost: map[string]uint64{}, Processes: []*Process{}, Alerts: []anomaly.Alert{}, Hosts: []Host{},
+		Time: at.UTC(), Lost: map[string]uint64{}, Processes: []*Process{}, Alerts: []alert.Alert{}, Hosts: []Host{},
 		byID: map[schema.ProcessID]*Process{},
 	}
 }
@@ -33,8 +34,9 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
 		s.addMemory(f.Report())
+		s.addAlerts(f.Alerts())
 	case *anomaly.Detector:
-		s.Alerts = append(s.Alerts, f.Alerts()...)
+		s.addAlerts(f.Alerts())
 	case *launch.Histogram:
 		for _, q := range f.Report() {
 			s.addLaunches(&q)
@@ -52,6 +54,12 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 			s.addHost(&row)
 		}
 	}
+}
+
+// addAlerts adds the alerts of a fold. Those of all folds are sorted, the oldest first.
+func (s *Snapshot) addAlerts(more []alert.Alert) {
+	s.Alerts = append(s.Alerts, more...)
+	slices.SortStableFunc(s.Alerts, func(a, b alert.Alert) int { return a.Compare(&b) })
 }
 
 // Sort puts the process with the most live memory first.

@@ -234,13 +234,21 @@ func (f *Fleet) Copies(ctx context.Context, q query.Question) (*List[FleetCopy],
 	return &List[FleetCopy]{Time: time.Now().UTC(), Reach: reach, Total: len(items), Items: items}, nil
 }
 
-// Alerts lists the newest alerts that gputap-anomaly keeps.
+// Alerts lists the alerts that gputap-anomaly and gputap-leak keep, the newest first.
 func (f *Fleet) Alerts(ctx context.Context, q query.Question) (*List[anomaly.Alert], error) {
 	q.What = whatAlerts
-	list, total, reach, err := rows[anomaly.Alert](ctx, f, q, "anomaly")
+	answers, reach, err := f.ask(ctx, q, "anomaly", "leak")
 	if err != nil {
 		return nil, err
 	}
-	items := append([]anomaly.Alert{}, list...) // JSON has no null
+	total, items := 0, []anomaly.Alert{} // JSON has no null
+	for _, a := range answers {
+		list, err := query.Rows[anomaly.Alert](a)
+		if err != nil {
+			return nil, err
+		}
+		items, total = append(items, list...), total+a.Total()
+	}
+	slices.SortStableFunc(items, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
 	return &List[anomaly.Alert]{Time: time.Now().UTC(), Reach: reach, Total: total, Items: items}, nil
 }

@@ -40,7 +40,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 	}
 	questions := []struct{ fold, what string }{
 		{"leak", whatProcesses}, {"launch", whatProcesses}, {"bandwidth", whatProcesses}, {"leak", whatHosts},
-		{"anomaly", whatFiring}, // alerts come last
+		{"anomaly", whatFiring}, {"leak", whatFiring}, // alerts come last
 	}
 	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
 	var group sync.WaitGroup

@@ -24,8 +24,8 @@ const (
 	whatHosts       = "hosts"       // leak, which includes the coverage fold
 	whatKernels     = "kernels"     // launch: one row for each process and CUDA kernel
 	whatTensors     = "tensors"     // leak, which includes the tensor fold: one row for each process
-	whatAlerts      = "alerts"      // anomaly, newest last
-	whatFiring      = "firing"      // anomaly: the alerts that fire, newest last
+	whatAlerts      = "alerts"      // leak, anomaly: newest first
+	whatFiring      = "firing"      // leak, anomaly: the alerts that fire, newest first
 	whatAllocations = "allocations" // leak: the largest live allocations of the processes
 	whatStatus      = "status"      // every fold: one row for the shard
 )
@@ -65,6 +65,8 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 			return memoryRows(f, q)
 		case whatAllocations:
 			return allocationRows(f, q)
+		case whatAlerts, whatFiring:
+			return alertRows(f.Alerts(), q)
 		}
 	case *tensor.Fold:
 		if q.What == whatTensors {
@@ -87,7 +89,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		}
 	case *anomaly.Detector:
 		if q.What == whatAlerts || q.What == whatFiring {
-			return alertRows(f, q)
+			return alertRows(f.Alerts(), q)
 		}
 	}
 	return nil, 0

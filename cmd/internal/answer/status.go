@@ -55,7 +55,7 @@ type FoldHealth struct {
 	Invalid    uint64     `json:"invalid"`    // batches that the fold could not use
 }
 
-// AlertHealth counts the alerts that gputap-anomaly keeps.
+// AlertHealth counts the alerts that gputap-anomaly and gputap-leak keep.
 type AlertHealth struct {
 	Recent int            `json:"recent"` // of the last hour
 	Newest *anomaly.Alert `json:"newest"`

@@ -12,6 +12,7 @@ import (
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/tensor"
+	"github.com/gputap/gputap/consumer/trend"
 )
 
 // Torch is PyTorch's allocator in a process on one GPU.
@@ -21,7 +22,11 @@ type Torch struct {
 	PeakAllocatedBytes uint64 `json:"peak_allocated_bytes"`
 	PeakReservedBytes  uint64 `json:"peak_reserved_bytes"`
 	Blocks             uint64 `json:"blocks"`
-	Verdict            string `json:"verdict"`
+	Verdict            string `json:"verdict"` // about the blocks
+	CacheVerdict       string `json:"cache_verdict"`
+	SlopeBytesPerHour  uint64 `json:"slope_bytes_per_hour"` // of the blocks
+	SuspectBytes       uint64 `json:"suspect_bytes"`
+	Why                string `json:"why"`
 }
 
 // addTensors adds the allocators of a process. GPUs whose UUID is unknown are summed.
@@ -30,7 +35,9 @@ func (s *Snapshot) addTensors(q *tensor.Process) {
 	for _, g := range q.GPUs {
 		uuid := cmp.Or(g.UUID, unknown)
 		if p.Torch[uuid] == nil {
-			p.Torch[uuid] = &Torch{Verdict: unknown}
+			v := &g.Verdict
+			p.Torch[uuid] = &Torch{Verdict: v.State.String(), CacheVerdict: v.Cache.String(),
+				SlopeBytesPerHour: v.PerHour, SuspectBytes: v.SuspectBytes, Why: v.Why}
 		}
 		t := p.Torch[uuid]
 		t.AllocatedBytes += g.Allocated.Bytes
@@ -59,5 +66,8 @@ func writeTorch(out io.Writer, p *Process) {
 		fmt.Fprintf(out, "  torch %.12s: allocated %s, reserved %s (cached %s), %s\n", uuid,
 			app.Bytes(t.AllocatedBytes), app.Bytes(t.ReservedBytes), app.Bytes(cached),
 			app.Plural(t.Blocks, "block", "blocks"))
+		if t.Verdict != trend.Warming.String() {
+			fmt.Fprintf(out, "    %s: %s\n", t.Verdict, t.Why)
+		}
 	}
 }

@@ -16,7 +16,7 @@ func rulesOf(c config.Anomaly) rule.Config {
 	r := &c.Rules
 	return rule.Config{
 		Mode: modeOf(c.Mode), Warmup: c.Warmup, Cooldown: c.Cooldown,
-		Exclude: rule.Exclude{Comm: c.Exclude.Comm, User: c.Exclude.User, Job: c.Exclude.Job},
+		Exclude: alert.Exclude{Comm: c.Exclude.Comm, User: c.Exclude.User, Job: c.Exclude.Job},
 		AllocSize: rule.AllocSize{
 			Mode: modeOf(r.AllocSize.Mode), MinBytes: uint64(r.AllocSize.MinBytes), Factor: r.AllocSize.Factor,
 			Allocations: r.AllocSize.Allocations, Hold: r.AllocSize.Hold,

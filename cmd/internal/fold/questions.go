@@ -19,7 +19,7 @@ func questions(c *consumer.Consumer, name string, nc *nats.Conn, log *slog.Logge
 		Fold: name, Instance: c.Instance(), Version: app.Version(),
 		Shards: func() (list []query.Shard) {
 			for _, s := range c.Shards() {
-				part := &answer.Part{Reader: s.Reader, Folds: parts(s.Fold), Checkpoint: s.Checkpoint}
+				part := &answer.Part{Reader: s.Reader, Folds: Parts(s.Fold), Checkpoint: s.Checkpoint}
 				list = append(list, query.Shard{Number: s.Number, Epoch: s.Epoch, Take: part.Take})
 			}
 			return list
@@ -27,8 +27,8 @@ func questions(c *consumer.Consumer, name string, nc *nats.Conn, log *slog.Logge
 	}, nc, log)
 }
 
-// parts returns the folds that a fold is made of.
-func parts(f consumer.Fold) []consumer.Fold {
+// Parts returns the folds that a fold is made of.
+func Parts(f consumer.Fold) []consumer.Fold {
 	if m, ok := f.(*Memory); ok {
 		return m.Parts()
 	}

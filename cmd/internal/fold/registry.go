@@ -10,7 +10,6 @@ import (
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -19,8 +18,8 @@ type raise = func(alert.Alert)
 
 // The registry: one statement per fold. Everything that treats all folds alike reads All.
 var (
-	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, _ raise) *Memory {
-		return newMemory(leak.Config{KeepEnded: c.Leak.KeepEnded, Window: c.Leak.Window})
+	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, r raise) *Memory {
+		return newMemory(c.Leak, r)
 	})
 	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand, _ raise) *launch.Histogram {
 		return launch.New(launch.Config{Keep: c.Launch.Keep, MaxKernels: c.Launch.MaxKernels})

@@ -171,7 +171,7 @@ func TestMissingShardIsNamed(t *testing.T) {
 		t.Errorf("top --once ends with %d, %v, and prints\n%s", app.ExitCode(err), err, stdout)
 	}
 	if _, _, err := f.typed("get", "alerts"); app.ExitCode(err) != 4 ||
-		!strings.Contains(err.Error(), "no instance of gputap-anomaly answers") {
+		!strings.Contains(err.Error(), "missing: 0, 1, 2 (anomaly: no instance owns it; leak: no instance owns it)") {
 		t.Errorf("without gputap-anomaly: %v", err)
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
 )
@@ -113,16 +112,13 @@ func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind, raise fu
 		f := entry.NewUnlimited()
 		switch entry.Name() {
 		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
-			f = leak.New(leak.Config{Window: cfg.Leak.Window})
+			f = fold.MemoryIn(cfg.Anomaly.Mode, cfg.Leak.Window, nil)
 		case fold.Anomaly.Name():
 			f = fold.DetectorIn(cfg.Anomaly.Mode, raise)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
 		}
-	}
-	if slices.Contains(kinds, schema.KindTensor) {
-		p.folds = append(p.folds, tensor.New(tensor.Config{}))
 	}
 	p.folds = append(p.folds, coverage.New())
 	for _, f := range p.folds {
@@ -214,7 +210,9 @@ func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s.Watches(p.features)
 	s.Lost = p.Lost()
 	for i, f := range p.folds {
-		s.Add(f, p.consumers[i])
+		for _, part := range fold.Parts(f) {
+			s.Add(part, p.consumers[i])
+		}
 	}
 	s.Sort()
 	return s
@@ -223,8 +221,8 @@ func (p *Pipeline) Snapshot() *answer.Snapshot {
 // Largest returns the n rows of equal live allocations with the most bytes.
 func (p *Pipeline) Largest(n int) (rows []leak.TopRow) {
 	for _, f := range p.folds {
-		if tracker, ok := f.(*leak.Tracker); ok {
-			rows, _ = tracker.TopRows(n)
+		if memory, ok := f.(*fold.Memory); ok {
+			rows, _ = memory.Tracker.TopRows(n)
 		}
 	}
 	return rows

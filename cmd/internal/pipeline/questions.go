@@ -7,9 +7,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/local"
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/query"
 )
 
@@ -27,12 +25,12 @@ func (p *Pipeline) Listen() {
 // services returns a service for each fold, as consumers of a fleet have it. The one of leak includes coverage.
 func (p *Pipeline) services() (list []*query.Service) {
 	hosts := len(p.folds) - 1
-	memory := slices.IndexFunc(p.folds, func(f fold.Fold) bool { _, is := f.(*leak.Tracker); return is })
+	memory := slices.IndexFunc(p.folds, func(f fold.Fold) bool { _, is := f.(*fold.Memory); return is })
 	for i, f := range p.folds {
-		part := &answer.Part{Reader: p.consumers[i], Folds: []consumer.Fold{f}}
+		part := &answer.Part{Reader: p.consumers[i], Folds: fold.Parts(f)}
 		name := f.Name()
 		switch f.(type) {
-		case *leak.Tracker:
+		case *fold.Memory:
 			part.Folds = append(part.Folds, p.folds[hosts])
 		case *coverage.Fold:
 			if memory >= 0 {

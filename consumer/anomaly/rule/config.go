@@ -3,16 +3,18 @@ package rule
 import (
 	"cmp"
 	"time"
+
+	"github.com/gputap/gputap/consumer/alert"
 )
 
 // Mode says what a rule does with a finding.
-type Mode string
+type Mode = alert.Mode
 
 // Modes. The empty Mode of a rule is its default.
 const (
-	Off     Mode = "off"     // the rule does not run
-	Observe Mode = "observe" // alerts have severity info
-	Alert   Mode = "alert"
+	Off     = alert.ModeOff
+	Observe = alert.ModeObserve
+	Alert   = alert.ModeAlert
 )
 
 // Config configures the rules. The zero Config is usable: 0 stands for the default of each threshold.
@@ -20,10 +22,7 @@ type Config struct {
 	Mode     Mode          // of all rules; "": each has its own
 	Warmup   time.Duration // after the start of a process, how long alloc_size does not judge it; 0: not at all
 	Cooldown time.Duration // after an alert cleared, how long an equal finding raises none; 0: 15 minutes
-
-	// Exclude lists processes about which no rule raises an alert. An entry is a pattern of path.Match, or RULE=PATTERN
-	// for one rule.
-	Exclude Exclude
+	Exclude  alert.Exclude
 
 	AllocSize      AllocSize
 	OOM            OOM
@@ -33,9 +32,6 @@ type Config struct {
 	PageableCopies PageableCopies
 	TelemetryLoss  TelemetryLoss
 }
-
-// Exclude holds patterns of names of commands, users and jobs.
-type Exclude struct{ Comm, User, Job []string }
 
 // AllocSize configures alloc_size.
 type AllocSize struct {

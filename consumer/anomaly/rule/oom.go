@@ -24,7 +24,7 @@ type oom struct {
 	OOM
 }
 
-func (*oom) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch} }
+func (*oom) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch, schema.KindTensor} }
 
 const (
 	recovered   = "oom_recovered"
@@ -42,8 +42,12 @@ type failure struct {
 	at     schema.KTime
 	last   schema.KTime
 	gaps   uint64 // Host.gaps at the first
-	fired  bool
-	alert  alert.Alert // about the first
+
+	held    uint64  // bytes of the process's large allocations at the last
+	tensors tensors // at the last
+
+	fired bool
+	alert alert.Alert // about the first
 }
 
 func (r *oom) Event(e *Event) {
@@ -74,11 +78,13 @@ func (r *oom) failed(e *Event, s *State) {
 		return
 	case i < 0:
 		s.failures = append(s.failures, failure{onHost: e.OnHost, gpu: e.GPU, bytes: e.Bytes, at: e.returned(),
-			last: e.returned(), gaps: e.Host.gaps, alert: e.about()})
+			last: e.returned(), gaps: e.Host.gaps, alert: e.about(), held: s.gpus[e.GPU].live,
+			tensors: s.gpus[e.GPU].tensors})
 		return
 	}
 	f := &s.failures[i]
 	f.bytes, f.last = e.Bytes, max(f.last, e.returned())
+	f.held, f.tensors = s.gpus[e.GPU].live, s.gpus[e.GPU].tensors
 	if f.fired {
 		r.set.book.Fire(r.keyOf(e.Process, f), e.wall(), e.Batch.Seq, func() alert.Alert { return f.alert })
 		return
@@ -161,8 +167,7 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	if f.onHost {
 		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
 	} else {
-		parts = append(parts, holders(f.alert.GPU, r.set.of(a.HostID())))
-		parts = append(parts, "Free memory there or request less.")
+		parts = append(parts, holders(f.alert.GPU, r.set.of(a.HostID())), f.advice())
 	}
 	a.Message = strings.Join(parts, " ")
 	f.alert = a
@@ -210,11 +215,46 @@ func holders(uuid string, all []*Process) string {
 	return fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", "))
 }
 
+// tensors are the totals of PyTorch's allocator on one GPU.
+type tensors struct {
+	at                  schema.KTime // 0: it made no report
+	allocated, reserved uint64
+}
+
+func (t *tensors) code(c *snapshot.Codec) {
+	snapshot.Uint(c, &t.at)
+	snapshot.Uint(c, &t.allocated, &t.reserved)
+}
+
+// advice says what to do. If PyTorch's allocator had more free memory than was requested, the memory is fragmented: the
+// allocator could neither use it nor give it back to the driver. The allocator does not report what it gives back, so
+// it holds at most what the process holds.
+func (f *failure) advice() string {
+	if f.tensors.at == 0 {
+		return "Free memory there or request less."
+	}
+	reserved := f.tensors.reserved
+	if f.held > 0 {
+		reserved = min(reserved, f.held)
+	}
+	cached := reserved - min(reserved, f.tensors.allocated)
+	facts := fmt.Sprintf("PyTorch had %s allocated and %s reserved, so %s cached", iec(float64(f.tensors.allocated)),
+		iec(float64(reserved)), iec(float64(cached)))
+	if cached >= f.bytes {
+		return fmt.Sprintf("Fragmentation: %s, which is enough for the %s requested, but in pieces. Set "+
+			"PYTORCH_ALLOC_CONF=expandable_segments:True, or allocate in fewer different sizes.", facts,
+			iec(float64(f.bytes)))
+	}
+	return fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less, or free memory there.", facts,
+		iec(float64(f.bytes)))
+}
+
 func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
-	snapshot.List(c, &s.failures, 60, func(f *failure) {
+	snapshot.List(c, &s.failures, 64, func(f *failure) {
 		c.Bool(&f.onHost, &f.fired)
 		c.Below(&f.gpu, len(s.gpus))
-		snapshot.Uint(c, &f.bytes, &f.gaps)
+		snapshot.Uint(c, &f.bytes, &f.gaps, &f.held)
+		f.tensors.code(c)
 		snapshot.Uint(c, &f.at, &f.last)
 		f.alert.Code(c, id)
 	})

@@ -2,13 +2,11 @@ package rule
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/schema"
 )
@@ -103,7 +101,7 @@ func (w *Window) end() time.Time { return w.Wall(schema.KTime(w.index+1) * schem
 // Set holds the rules that are on and the state that they share.
 type Set struct {
 	book    *alert.Book
-	exclude Exclude
+	exclude alert.Exclude
 	rules   []Rule
 	of      func(snapshot.HostID) []*Process
 	entries int // large allocations of all processes
@@ -182,7 +180,7 @@ func (b *base) key(p *Process, gpu string) alert.Key {
 
 // fire raises an alert about a process, unless it is excluded.
 func (b *base) fire(p *Process, k alert.Key, at time.Time, seq uint64, build func() alert.Alert) bool {
-	if b.set.excluded(k.Rule, &p.Info) {
+	if b.set.exclude.Excludes(k.Rule, &p.Info) {
 		b.suppress("excluded")
 		return false
 	}
@@ -200,31 +198,6 @@ func (b *base) raise(k alert.Key, at time.Time, seq uint64, build func() alert.A
 }
 
 func (b *base) suppress(reason string) { b.set.book.Suppress(b.name, reason) }
-
-func (s *Set) excluded(rule string, i *process.Info) bool {
-	return matches(s.exclude.Comm, rule, i.Comm) || matches(s.exclude.User, rule, i.User) ||
-		matches(s.exclude.Job, rule, i.Job)
-}
-
-// matches reports whether a name matches one of the patterns. The empty name is unknown and matches none.
-func matches(patterns []string, rule, name string) bool {
-	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
-		if of, rest, ok := strings.Cut(pattern, "="); ok && names[of] {
-			if of != rule {
-				return false
-			}
-			pattern = rest
-		}
-		matched, err := path.Match(pattern, name)
-		return matched && err == nil
-	})
-}
-
-// names are the names of all rules that raise alerts about processes.
-var names = map[string]bool{
-	"alloc_size": true, "oom": true, "oom_recovered": true, "alloc_rate": true, "launch_collapse": true,
-	"copy_regression": true, "pageable_copies": true,
-}
 
 // iec formats bytes with binary units.
 func iec(bytes float64) string {

@@ -48,6 +48,8 @@ type gpu struct {
 	uuid string
 	size uint64 // 0: unknown
 	live uint64 // bytes
+
+	tensors tensors
 }
 
 // maxGPUs limits the GPUs of a process. Further ones count as the last.
@@ -84,6 +86,19 @@ func (s *State) GPU(b *schema.Batch, index uint32) int {
 // UUID returns the UUID of a GPU, "" if unknown.
 func (s *State) UUID(gpu int) string { return s.gpus[gpu].uuid }
 
+// Tensors tells the totals of PyTorch's allocator on a GPU at a time.
+func (s *State) Tensors(gpu int, at schema.KTime, allocated, reserved uint64) {
+	now := tensors{at, allocated, reserved}
+	if at >= s.gpus[gpu].tensors.at {
+		s.gpus[gpu].tensors = now
+	}
+	for i := range s.failures {
+		if f := &s.failures[i]; !f.onHost && f.gpu == gpu && at <= f.last {
+			f.tensors = now
+		}
+	}
+}
+
 // live returns the bytes of the live large allocations on all GPUs.
 func (s *State) live() (sum uint64) {
 	for i := range s.gpus {
@@ -102,9 +117,10 @@ func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.Allocations)
 	snapshot.Uint(c, &s.launched)
 	c.Bool(&s.known, &s.late)
-	snapshot.List(c, &s.gpus, 3, func(g *gpu) {
+	snapshot.List(c, &s.gpus, 6, func(g *gpu) {
 		c.String(&g.uuid)
 		snapshot.Uint(c, &g.size, &g.live)
+		g.tensors.code(c)
 	})
 	if len(s.gpus) > maxGPUs {
 		c.Fail("more than %d GPUs", maxGPUs)
@@ -190,7 +206,7 @@ func (h *Host) loses(b *schema.Header) {
 		}
 		h.loss.lost[cause] += n - h.lost[cause]
 		h.lost[cause] = n
-		if schema.Loss(cause) != schema.LossBulkRing {
+		if l := schema.Loss(cause); l != schema.LossBulkRing && l != schema.LossTensorRing {
 			h.gap()
 		}
 	}

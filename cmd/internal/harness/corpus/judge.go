@@ -88,10 +88,14 @@ func judge(path string, found map[string]*Finding) error {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	tracker := leak.New(leak.Config{OnVerdict: func(c leak.Change) { noteVerdict(found[c.Comm], &c) }})
-	detector := fold.DetectorIn(config.ModeAlert, func(a alert.Alert) { noteAlert(found[a.Comm], &a) })
+	note := func(a alert.Alert) { noteAlert(found[a.Comm], &a) }
+	memory := fold.NewMemory(leak.Config{
+		OnVerdict: func(c leak.Change) { noteVerdict(found[c.Comm], &c) },
+		Rules:     leak.Rules{Mode: alert.ModeAlert}, OnAlert: note,
+	})
+	detector := fold.DetectorIn(config.ModeAlert, note)
 	var replays []*consumer.Replay
-	for _, f := range []consumer.Stateful{tracker, detector} {
+	for _, f := range []consumer.Stateful{memory, detector} {
 		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
 	}
 	s := stretcher{decoder: schema.NewDecoder()}

@@ -9,8 +9,9 @@ import (
 	"github.com/gputap/gputap/consumer/trend"
 )
 
-// notFound are leaks inside PyTorch's pool, or that begin so late that the recording ends first. No verdict finds them.
-var notFound = []string{"leak_churn", "leak_late"}
+// notFound are leaks that begin so late that the recording ends first: leak_late leaks in 18 windows, and a verdict
+// needs 20.
+var notFound = []string{"leak_late"}
 
 // TestJudge holds the verdicts and the alerts of all rules to the labels.
 func TestJudge(t *testing.T) {

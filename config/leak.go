@@ -1,0 +1,67 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// Leak is the section of the leak fold.
+type Leak struct {
+	Verdicts  `koanf:",squash"`
+	KeepEnded time.Duration `koanf:"keep_ended"`
+	Mode      string        `koanf:"mode"`
+	Cooldown  time.Duration `koanf:"cooldown"`
+	Exclude   Exclude       `koanf:"exclude"`
+	Rules     LeakRules     `koanf:"rules"`
+}
+
+// LeakRules holds a section for each rule.
+type LeakRules struct {
+	Growth  LeakGrowthRule    `koanf:"leak_growth"`
+	Unfreed UnfreedAtExitRule `koanf:"unfreed_at_exit"`
+}
+
+// LeakGrowthRule is the section of the rule leak_growth.
+type LeakGrowthRule struct {
+	Mode string `koanf:"mode"`
+}
+
+// UnfreedAtExitRule is the section of the rule unfreed_at_exit.
+type UnfreedAtExitRule struct {
+	Mode     string `koanf:"mode"`
+	MinBytes Bytes  `koanf:"min_bytes"`
+}
+
+// DefaultLeak returns the section without any file, variable or flag.
+func DefaultLeak() Leak {
+	return Leak{
+		Verdicts: Verdicts{Window: time.Minute}, KeepEnded: keepIdle, Mode: ModeDefault, Cooldown: 15 * time.Minute,
+		Rules: LeakRules{LeakGrowthRule{ModeAlert}, UnfreedAtExitRule{ModeObserve, 256 << 20}},
+	}
+}
+
+// Validate names the first key with a wrong value.
+func (l Leak) Validate() error {
+	r := &l.Rules
+	if r.Unfreed.MinBytes < 1 {
+		return fmt.Errorf("leak.rules.unfreed_at_exit.min_bytes: %s is too small; use 1 or more", r.Unfreed.MinBytes)
+	}
+	return cmp.Or(l.Verdicts.Validate(), checkMode("leak.mode", l.Mode, ModeDefault),
+		checkMode("leak.rules.leak_growth.mode", r.Growth.Mode),
+		checkMode("leak.rules.unfreed_at_exit.mode", r.Unfreed.Mode), l.Exclude.validate("leak"))
+}
+
+// Verdicts is the part of the section of the leak fold that gputap run has, too.
+type Verdicts struct {
+	Window time.Duration `koanf:"window" flag:"leak-window"`
+}
+
+const minWindow = time.Second
+
+func (v Verdicts) Validate() error {
+	if v.Window < minWindow {
+		return fmt.Errorf("leak.window: %s is too short; use at least %s", v.Window, minWindow)
+	}
+	return nil
+}
