@@ -149,9 +149,9 @@ var (
 // Describe sends nothing: shards come and go between scrapes.
 func (c *Consumer) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the metrics of the instance, and the Page of the readers of every owned shard and of the folds that Each
-// sees. Where two shards have a series with the same labels, it sends their sum, or the largest value where a sum means
-// nothing.
+// Collect sends the metrics of the instance, and the Page of the readers of every owned shard and of the folds that
+// Each sees. Where two shards have a series with the same labels, it sends their sum, or the largest value where a sum
+// means nothing.
 func (c *Consumer) Collect(to chan<- prometheus.Metric) {
 	gauge, counter := senders(to, c.fold)
 	owned := c.owned()

@@ -50,8 +50,10 @@ type overflowing interface {
 // NewPage returns the page of a consumer. parts lists its collectors, which are pointers, at the time of a scrape.
 // Series of several parts with the same labels are merged.
 func NewPage(consumer string, parts func() []prometheus.Collector) *Page {
-	return &Page{consumer: consumer, parts: parts, limits: limits{process.MaxSeries, maxPage}, ledgers: map[string]*ledger{}, overflow: map[string]uint64{},
-		seen: map[overflowing]map[string]uint64{}}
+	return &Page{
+		consumer: consumer, parts: parts, limits: limits{process.MaxSeries, maxPage}, ledgers: map[string]*ledger{},
+		overflow: map[string]uint64{}, seen: map[overflowing]map[string]uint64{},
+	}
 }
 
 // Describe sends nothing: shards come and go between scrapes.

@@ -136,8 +136,9 @@ func TestPageCountsTheRestAsOther(t *testing.T) {
 				want)
 		}
 		label := "consumer=leak family=" + row.family
-		if got := page["gputap_consumer_series_overflow_total"][label].GetCounter().GetValue(); got != float64(row.folded) {
-			t.Errorf("%s: %g counted as overflow, want %d", row.family, got, row.folded)
+		overflow := page["gputap_consumer_series_overflow_total"][label].GetCounter().GetValue()
+		if overflow != float64(row.folded) {
+			t.Errorf("%s: %g counted as overflow, want %d", row.family, overflow, row.folded)
 		}
 		each := map[bool]int{true: 6, false: 1}[row.family == blocks]
 		if got := page["gputap_consumer_series"][label].GetGauge().GetValue(); got != float64(each*len(series)) {

@@ -12,8 +12,8 @@ import (
 	"github.com/gputap/gputap/schema/metric"
 )
 
-// TestPrometheusExamples checks the YAML of docs/prometheus.md with promtool. The rules run over series as dcgm-exporter
-// and gputap show them.
+// TestPrometheusExamples checks the YAML of docs/prometheus.md with promtool. The rules run over series as
+// dcgm-exporter and gputap show them.
 func TestPrometheusExamples(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("promtool")

@@ -222,7 +222,8 @@ func TestDamagedAlertsAreRefused(t *testing.T) {
 		b := NewBook(Config{Family: "anomaly"})
 		fire(b, "x", 1, 1)
 		damage(b)
-		if err := form(NewBook(Config{Family: "anomaly"})).Restore(sections(b)[1]); !errors.Is(err, snapshot.ErrDamaged) {
+		into := NewBook(Config{Family: "anomaly"})
+		if err := form(into).Restore(sections(b)[1]); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
 	}

@@ -79,8 +79,8 @@ func (a *Alert) Code(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() {
 		a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	}
-	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Unit, &a.Job, &a.User, &a.ThreadComm, &a.Address,
-		&a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot, &a.Evidence.Kind)
+	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Unit, &a.Job, &a.User, &a.ThreadComm,
+		&a.Address, &a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot, &a.Evidence.Kind)
 	c.Time(&a.Time, &a.Since, &a.Start)
 	snapshot.Uint(c, &a.PID, &a.UID, &a.TID)
 	snapshot.Uint(c, &a.Bytes, &a.Repeats, &a.Evidence.Run, &a.Evidence.Seq, &a.Evidence.SeqFrom, &a.Evidence.SeqTo)

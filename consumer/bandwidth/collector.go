@@ -58,8 +58,8 @@ var (
 // Describe implements prometheus.Collector.
 func (m *Meter) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		process.DescProcesses, copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls, copySizes, callSeconds,
-		throughput, endedBytes, endedSeconds,
+		process.DescProcesses, copiedBytes, copyCalls, busySeconds, setBytes, setCalls, waitSeconds, waitCalls,
+		copySizes, callSeconds, throughput, endedBytes, endedSeconds,
 	} {
 		to <- d
 	}

@@ -17,8 +17,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (h *Histogram) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{process.DescProcesses, kernelLaunches, graphLaunches, graphKernels, partialGraphs, launchesByName,
-		gridBlocks, blockThreads} {
+	for _, d := range []*prometheus.Desc{process.DescProcesses, kernelLaunches, graphLaunches, graphKernels,
+		partialGraphs, launchesByName, gridBlocks, blockThreads} {
 		to <- d
 	}
 }

@@ -44,11 +44,12 @@ type Tracker struct {
 	origins   origins
 	threads   threads
 	workloads workloads
-	above     map[string]uint64                                   // series that scrapes found above the limit, by family; not saved
 	counters  Counters                                            // except those in quality
 	quality   quality                                             // of all hosts
 	totals    process.Series[process.Workload, quality, *quality] // of each host
 	batches   uint64
+
+	above map[string]uint64 // series above the limit in scrapes, by family; not saved
 
 	changes []Change // not reported yet
 	out     snapshot.Writer

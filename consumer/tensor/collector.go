@@ -29,8 +29,8 @@ type sample struct {
 
 // Describe implements prometheus.Collector.
 func (f *Fold) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{process.DescProcesses, stateAllocations, allocatedBytes, reservedBytes, cachedBytes, peakAllocated, peakReserved,
-		liveBlocks} {
+	for _, d := range []*prometheus.Desc{process.DescProcesses, stateAllocations, allocatedBytes, reservedBytes,
+		cachedBytes, peakAllocated, peakReserved, liveBlocks} {
 		to <- d
 	}
 }

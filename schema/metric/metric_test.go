@@ -72,8 +72,8 @@ func (s scraped) Collect(to chan<- prometheus.Metric) {
 
 func TestCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
-	const name, help = "gputap_unseen_functions", "Driver functions without a probe that processes looked up and that " +
-		"handle memory or submit work."
+	const name = "gputap_unseen_functions"
+	const help = "Driver functions without a probe that processes looked up and that handle memory or submit work."
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
