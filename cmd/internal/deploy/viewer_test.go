@@ -120,8 +120,10 @@ func asks(t *testing.T, nc *nats.Conn) {
 // readsAlerts reads the one stored alert, which may be stored after viewers heard it.
 func readsAlerts(t *testing.T, nc *nats.Conn) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // without a right no answer comes
+	defer cancel()
 	eventually(t, "the alert is stored", func() bool {
-		list, err := answer.NewFleet(nc).AlertHistory(t.Context(), query.Question{}, time.Now().Add(-time.Hour))
+		list, err := answer.NewFleet(nc).AlertHistory(ctx, query.Question{}, time.Now().Add(-time.Hour))
 		check(t, err)
 		return len(list.Items) == 1 && list.Items[0].ID == "a1"
 	})
