@@ -30,7 +30,7 @@ Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.`,
 		"; 6 privileges are missing",
 	},
 	"gputap-leak": {
-		"Report the memory that every process holds, and the memory that it did not free." + sharing,
+		"Report the memory that every process holds and did not free, and raise alerts about leaks." + sharing,
 		[]string{
 			"--nats.url nats://bus:4222 --metrics-addr :9441", "--display-interval 10s",
 			"--consumer.shard 3 --consumer.from 2026-11-20T08:00:00Z --display-interval 10s",

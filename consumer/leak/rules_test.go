@@ -55,6 +55,14 @@ func TestLeakGrowth(t *testing.T) {
 			s.until(45*time.Minute, func() { leaking(s) })
 			s.until(80*time.Minute, func() { s.sleep(heartbeat) })
 		}, []string{warning, cleared}},
+		{"the windows get another length, and the process ends", Rules{}, 80 * gib, func(s *simulation) {
+			s.until(45*time.Minute, func() { leaking(s) })
+			cfg := s.tracker.cfg
+			cfg.Window = 10 * time.Second
+			s.tracker = consumertest.Restore(t, New(cfg), consumertest.Sections(t, s.tracker))
+			s.p.Exit(s.now)
+			s.flush()
+		}, []string{warning, cleared}},
 		{"grows too little", Rules{}, 80 * gib, func(s *simulation) {
 			s.until(time.Hour, func() { s.alloc(9, 2*mib); s.sleep(time.Minute) })
 		}, nil},

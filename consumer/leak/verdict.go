@@ -153,9 +153,10 @@ func (t *Tracker) endVerdicts(p *proc) {
 		if d.series != nil && d.shown.Grows() {
 			t.change(p, d, d.shown, true)
 		}
-		if d.series, d.alarm = nil, quiet; d.shown == trend.Suspect {
-			t.book.ClearProcess(p.ID, p.State.boot.wall(p.State.boot.last), "the process ended", nil)
+		if d.alarm != quiet {
+			t.book.Clear(keyOfGrowth(p, d.alarmGPU, d.alarm), p.State.boot.wall(p.State.boot.last), "the process ended")
 		}
+		d.series, d.alarm = nil, quiet
 	}
 }
 

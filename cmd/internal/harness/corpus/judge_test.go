@@ -33,6 +33,8 @@ func TestJudge(t *testing.T) {
 					t.Errorf("%s leaks: %s", f.Name, f.State)
 				case f.Label.Label == "innocent" && (f.State == trend.Suspect || len(f.Grave) > 0):
 					t.Errorf("%s is innocent: %s, %q", f.Name, f.Why, f.Grave)
+				case (f.State == trend.Suspect) != (f.Alerts["leak_growth"] > 0):
+					t.Errorf("%s is %s and raised %v", f.Name, f.State, f.Alerts)
 				}
 			}
 		})
