@@ -64,6 +64,12 @@ func TestOddAllocationIsFound(t *testing.T) {
 			}
 			w.tick(10, 60)
 		}, []string{odd, oddGone}},
+		{"a caching allocator with two segments, after 30 windows of work", everything,
+			func(w *world, p *consumertest.Process) {
+				w.allocs(p, 2, 20*mib, 2)
+				w.alloc(p, 2*gib, w.phases(p, phase{31, 1000, 0})+1)
+				w.tick(340, 400)
+			}, []string{odd}},
 		{"a pool of the driver, small allocations before", everything, func(w *world, p *consumertest.Process) {
 			for i := range uint64(40) {
 				p.AllocPool(1, 1<<30+i<<20, 4096, 0, ktime(2))
@@ -156,6 +162,17 @@ func TestOrdinaryGrowthIsNotOdd(t *testing.T) {
 			w.allocs(p, 9, 10*mb, 2)
 			w.alloc(p, 2096*mib, 4)
 			w.tick(10, 60)
+		}, nil},
+		{"two allocations before, and 28 windows of work", everything, func(w *world, p *consumertest.Process) {
+			w.allocs(p, 2, 20*mib, 2)
+			w.alloc(p, 2*gib, w.phases(p, phase{28, 1000, 0})+1)
+			w.tick(310, 400)
+		}, nil},
+		{"two allocations before, and 31 windows without work", everything, func(w *world, p *consumertest.Process) {
+			w.allocs(p, 2, 20*mib, 2)
+			w.tick(10, 330)
+			w.alloc(p, 2*gib, 331)
+			w.tick(340, 400)
 		}, nil},
 		{"an image that replaced another", everything, func(w *world, p *consumertest.Process) {
 			w.allocs(p, 16, 10*mb, 2)

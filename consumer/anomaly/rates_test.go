@@ -194,6 +194,8 @@ func TestAllocationRate(t *testing.T) {
 			[]string{moreAllocs, moreAllocOver}},
 		{"for good: it is the usual rate after ten minutes", everything, running(usual, phase{70, 50_000, 3000}),
 			[]string{moreAllocs, moreAllocOver}},
+		{"a caching allocator that is emptied after each step", everything, running(phase{1, 50_000, 20},
+			phase{40, 50_000, 0}, phase{6, 50_000, 1500}), []string{moreAllocs}},
 		{"without launches", everything, running(phase{40, 0, 300}, phase{6, 0, 2000}), []string{moreAllocs}},
 		{"slightly more work, far more allocations", everything, running(usual, phase{6, 60_000, 4000}),
 			[]string{moreAllocs}},

@@ -11,11 +11,12 @@ import (
 
 // allocRate finds processes that allocate GPU memory far more often than before.
 //
-// The baseline is the median of the last ten minutes in which the process allocated; five are enough. A window is odd
-// if it has Factor times as many allocations, and also twice as many as the largest window before. More work means more
-// allocations: if the process launches kernels, the allocations for each launch must have grown by Factor too. Three
-// windows in a row fire. The alert clears after three windows below half the threshold, and after ten minutes, because
-// the new rate is then the usual one.
+// The baseline is the median of the last ten minutes in which the process allocated or launched kernels; five are
+// enough. A program with a caching allocator seldom allocates, so its baseline is 0. A window is odd if it has Factor
+// times as many allocations, and also twice as many as the largest window before. More work means more allocations: if
+// the process launches kernels, the allocations for each launch must have grown by Factor too. Three windows in a row
+// fire. The alert clears after three windows below half the threshold, and after ten minutes, because the new rate is
+// then the usual one.
 type allocRate struct {
 	base
 	AllocRate
@@ -41,7 +42,7 @@ func (*allocRate) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch
 
 func (r *allocRate) Window(w *Window) {
 	s, n := &w.Process.State.allocs, float64(w.Counts.Allocs)
-	if n == 0 && !s.firing {
+	if n == 0 && w.Counts.Launches == 0 && !s.firing {
 		s.ends()
 		return
 	}
@@ -109,8 +110,8 @@ func (r *allocRate) firing(w *Window, s *allocState, n, median float64) {
 func (s *allocState) learn(w *Window, n float64) {
 	s.usual.add(n)
 	s.largest = max(s.largest, n)
-	if each := perLaunch(w); each > 0 {
-		s.each.add(each)
+	if w.Counts.Launches > 0 {
+		s.each.add(perLaunch(w))
 	}
 }
 
@@ -122,9 +123,13 @@ func (r *allocRate) fireRate(w *Window, s *allocState, n, median float64) {
 		a.Severity, a.Since = alert.Warning, s.began(w)
 		a.Value, a.Baseline = n/seconds, median/seconds
 		a.Score = math.Round(100*n/max(median, 1)) / 100
-		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.0f allocations of GPU memory per second, %.3g times its "+
-			"usual %.0f. Check whether it allocates in a loop that it could run on memory that it keeps.",
-			a.Comm, a.PID, a.Host, a.Value, a.Score, a.Baseline)
+		usual := fmt.Sprintf("%.3g times its usual %.3g", a.Score, a.Baseline)
+		if median == 0 {
+			usual = "and seldom made any before"
+		}
+		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.0f allocations of GPU memory per second, %s. Check whether "+
+			"it allocates in a loop that it could run on memory that it keeps.",
+			a.Comm, a.PID, a.Host, a.Value, usual)
 		return a
 	})
 }

@@ -19,8 +19,9 @@ import (
 // allocation of half a GPU or more is a framework's pool.
 //
 // The largest allocation before is the baseline, because the median means little where sizes vary. Ten allocations
-// before it are enough. A process that begins with its largest allocation never exceeds it, and the allocations that
-// follow tell a process that grows step by step.
+// before it are enough, or 30 windows in which the process launched kernels and made no large allocation: a program
+// with a caching allocator makes few. A process that begins with its largest allocation never exceeds it, and the
+// allocations that follow tell a process that grows step by step.
 type allocSize struct {
 	base
 	AllocSize
@@ -36,6 +37,7 @@ type sizes struct {
 	largest uint64 // of those that are no anomaly
 	gaps    uint64 // Host.gaps when the count began
 	skipped uint64 // State.Allocations when the count began
+	quiet   uint64 // windows with launches since the last large allocation
 	held    *held
 	odd     uint64 // Key of the allocation whose alert fires; 0: none
 	oddGPU  string
@@ -48,6 +50,15 @@ type held struct {
 	live       uint64 // of the process, with it
 	freed      bool
 	alert      alert.Alert
+}
+
+// Kinds returns the launches, which tell that a process worked without large allocations.
+func (*allocSize) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch} }
+
+func (r *allocSize) Window(w *Window) {
+	if s := &w.Process.State.sizes; w.Complete && w.Counts.Launches > 0 {
+		s.quiet++
+	}
 }
 
 func (r *allocSize) Event(e *Event) {
@@ -82,7 +93,9 @@ func (r *allocSize) allocated(e *Event, s *sizes) {
 	if h := s.held; h != nil && (e.Bytes >= h.bytes/2 || state.live() >= h.live+h.bytes/2) {
 		r.drop(s, "followed")
 	}
-	if reason := r.ordinary(e, s); reason != "" {
+	reason := r.ordinary(e, s)
+	s.quiet = 0
+	if reason != "" {
 		s.largest = max(s.largest, e.Bytes)
 		if reason != "small" {
 			r.suppress(reason)
@@ -99,8 +112,11 @@ func (r *allocSize) allocated(e *Event, s *sizes) {
 func (r *allocSize) ordinary(e *Event, s *sizes) string {
 	state := &e.Process.State
 	need := uint64(r.Allocations)
-	if state.late || s.skipped > 0 {
+	switch {
+	case state.late || s.skipped > 0:
 		need = unseenAllocations
+	case s.quiet >= warmWindows:
+		need = 0
 	}
 	before := max(s.largest, LargeBytes)
 	switch g := &state.gpus[e.GPU]; {
@@ -180,7 +196,7 @@ func elapsed(from, to schema.KTime) time.Duration {
 }
 
 func (s *sizes) code(c *snapshot.Codec, id snapshot.HostID) {
-	snapshot.Uint(c, &s.largest, &s.gaps, &s.skipped, &s.odd)
+	snapshot.Uint(c, &s.largest, &s.gaps, &s.skipped, &s.quiet, &s.odd)
 	c.String(&s.oddGPU)
 	waits := s.held != nil
 	if c.Bool(&waits); !waits {

@@ -20,25 +20,24 @@ import (
 	"github.com/gputap/gputap/schema/recording"
 )
 
-// Factor is how much slower than recorded event time runs: 80 s become 40 min.
-const Factor = 30
-
 // Labels are the labels.json of a half of the corpus, which programs/run.py writes.
 type Labels struct {
 	Recordings []struct {
-		File string `json:"file"`
+		File   string `json:"file"`
+		Factor int    `json:"factor"` // how much slower than recorded event time runs: with 30, 80 s become 40 min
 	} `json:"recordings"`
 	Programs map[string]Label `json:"programs"`
 }
 
 // Label is what one program says of itself.
 type Label struct {
-	Name        string  `json:"name"`
-	Label       string  `json:"label"` // leak or innocent
-	LeakedBytes uint64  `json:"leaked_bytes"`
-	Seconds     float64 `json:"seconds"`
-	PID         uint32  `json:"pid"`
-	Recording   string  `json:"recording"`
+	Name        string   `json:"name"`
+	Label       string   `json:"label"` // leak, innocent or odd
+	Expect      []string `json:"expect"`
+	LeakedBytes uint64   `json:"leaked_bytes"`
+	Seconds     float64  `json:"seconds"`
+	PID         uint32   `json:"pid"`
+	Recording   string   `json:"recording"`
 }
 
 // Finding is what gputap said of one program.
@@ -69,7 +68,7 @@ func Judge(dir string) ([]Finding, error) {
 		found[name] = &Finding{Label: l, Alerts: map[string]int{}}
 	}
 	for _, r := range labels.Recordings {
-		if err := judge(filepath.Join(dir, r.File), found); err != nil {
+		if err := judge(filepath.Join(dir, r.File), schema.KTime(r.Factor), found); err != nil {
 			return nil, err
 		}
 	}
@@ -82,7 +81,7 @@ func Judge(dir string) ([]Finding, error) {
 }
 
 // judge folds one recording.
-func judge(path string, found map[string]*Finding) error {
+func judge(path string, factor schema.KTime, found map[string]*Finding) error {
 	r, err := recording.Open(path)
 	if err != nil {
 		return err
@@ -98,7 +97,7 @@ func judge(path string, found map[string]*Finding) error {
 	for _, f := range []consumer.Stateful{memory, detector} {
 		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
 	}
-	s := stretcher{decoder: schema.NewDecoder()}
+	s := stretcher{decoder: schema.NewDecoder(), factor: factor}
 	for m, err := range r.Messages(recording.Filter{}) {
 		if err != nil {
 			return err
@@ -115,6 +114,7 @@ func judge(path string, found map[string]*Finding) error {
 
 // stretcher stretches messages.
 type stretcher struct {
+	factor   schema.KTime
 	decoder  *schema.Decoder
 	batch    schema.Batch
 	builders [schema.NumKinds]*schema.Builder
@@ -133,9 +133,9 @@ func (s *stretcher) message(data []byte) ([]byte, error) {
 	}
 	to := s.builders[b.Kind]
 	to.Reset()
-	stretch(b, to, Factor)
+	stretch(b, to, s.factor)
 	h := b.Header
-	h.Run *= Factor
+	h.Run *= uint64(s.factor)
 	return to.Encode(&h), nil
 }
 

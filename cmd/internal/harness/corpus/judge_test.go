@@ -16,7 +16,7 @@ var notFound = []string{"leak_late"}
 // TestJudge holds the verdicts and the alerts of all rules to the labels.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	for _, half := range []string{"first", "second"} {
+	for _, half := range []string{"first", "second", "third"} {
 		t.Run(half, func(t *testing.T) {
 			t.Parallel()
 			all, err := Judge("testdata/" + half)

@@ -42,13 +42,17 @@ class Driver:
             self.call("cuInit", 0)
         except (OSError, RuntimeError) as error:
             program.missing(f"the NVIDIA driver: {error}")
-        device, context = ctypes.c_int(), ctypes.c_void_p()
+        device, self.context = ctypes.c_int(), ctypes.c_void_p()
         module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        self.bind()
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)
         self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"increment")
+
+    def bind(self):
+        """Makes the context current in the calling thread."""
+        self.call("cuCtxSetCurrent", self.context)
 
     def call(self, name, *arguments):
         """Calls one function of the driver."""

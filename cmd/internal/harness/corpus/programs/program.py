@@ -5,7 +5,7 @@ and a request every 0.1 s for a request every 3 s. Rates in the comments are in 
 
 The last line is one JSON object:
   name          file name without .py, also the process name in Linux
-  label         leak or innocent
+  label         leak, innocent, or odd: one rule of the anomaly fold must find it
   expect        states and rules, one of which must be reported for a leak; empty: no suspect and no alert
   leaked_bytes  GPU memory that the program kept without need at its end, by its own count
   seconds       from the end of its imports to its end
@@ -89,9 +89,18 @@ class Program:
             self.pause(due - time.monotonic())
 
 
-def run(main, label, expect=()):
+def run_one(programs, expect):
+    """Runs the program that the first argument names. Its name is that of the file, and its own."""
+    stem = pathlib.Path(sys.argv[0]).stem
+    mains = {main.__name__: main for main in programs}
+    if len(sys.argv) < 2 or sys.argv[1] not in mains:
+        sys.exit(f"usage: {stem}.py {'|'.join(mains)} [--seconds N]")
+    run(mains[sys.argv[1]], "odd", expect, f"{stem}_{sys.argv.pop(1)}")
+
+
+def run(main, label, expect=(), name=None):
     """Runs main(program), which returns the bytes that it leaked or None, and prints the last line."""
-    name = pathlib.Path(sys.argv[0]).stem
+    name = name or pathlib.Path(sys.argv[0]).stem
     set_thread_name(name)
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS,

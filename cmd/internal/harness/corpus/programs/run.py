@@ -7,7 +7,7 @@ Example, as root:
 For each group of --parallel programs it starts the command of --record, waits --settle seconds, and runs the programs.
 Then it sends SIGINT to the command and waits for its end. --out receives the recordings, the output of every command,
 and labels.json:
-  recordings  file, exit status of the recorder, names of the programs
+  recordings  file, exit status of the recorder, factor of time, names of the programs
   programs    the last line of each program, with pid, status and recording
   failed      status and end of the error output of each program that printed no line; status 77: something is missing
 
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -31,8 +32,20 @@ STOP_SECONDS = 120
 
 
 def known_programs():
-    """Returns the names of all programs in this directory."""
-    return sorted(path.stem for kind in ("leak_*.py", "ok_*.py") for path in HERE.glob(kind))
+    """Returns the names of all programs in this directory. Files with the prefix odd_ hold several."""
+    names = [path.stem for kind in ("leak_*.py", "ok_*.py") for path in HERE.glob(kind)]
+    for path in HERE.glob("odd_*.py"):
+        listed = re.search(r"run_one\(\[([^]]*)\]", path.read_text())
+        names += [f"{path.stem}_{name}" for name in listed[1].split(", ")]
+    return sorted(names)
+
+
+def command(name):
+    """Returns the file and the arguments of a program."""
+    kind, word, *rest = name.split("_")
+    if kind == "odd":
+        return [str(HERE / f"{kind}_{word}.py"), *rest]
+    return [str(HERE / f"{name}.py")]
 
 
 def arguments():
@@ -44,6 +57,7 @@ def arguments():
     parser.add_argument("--record", default=RECORD, help="command that records; {file} is the file (%(default)s)")
     parser.add_argument("--settle", type=float, default=5, help="seconds from the recorder's start to the programs (5)")
     parser.add_argument("--seconds", type=float, default=80, help="length of each program (80)")
+    parser.add_argument("--factor", type=int, default=30, help="how much slower tests let event time run (30)")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for the results")
     options = parser.parse_args()
     options.programs = [name for name in options.programs.split(",") if name]
@@ -86,7 +100,7 @@ def start(name, options):
     """Starts one program in a process group of its own, so that its workers can be ended with it."""
     with open(options.out / f"{name}.out", "wb") as out, open(options.out / f"{name}.err", "wb") as err:
         return subprocess.Popen(
-            [sys.executable, str(HERE / f"{name}.py"), "--seconds", str(options.seconds)],
+            [sys.executable, *command(name), "--seconds", str(options.seconds)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
 
 
@@ -123,7 +137,8 @@ def record_group(number, names, options, results):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         status = recorder.stop()
-    results["recordings"].append({"file": recorder.file.name, "status": status, "programs": names})
+    results["recordings"].append({"file": recorder.file.name, "status": status, "factor": options.factor,
+                                  "programs": names})
 
 
 def main():
