@@ -52,7 +52,7 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 	}
 	from := max(int(mine[0].at/width)+1, open-30)
 	n.windows = max(0, open-from)
-	if open-from < 20 {
+	if open-from < 17 {
 		return
 	}
 	var windows []int
@@ -66,7 +66,7 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 		}
 	}
 	n.windows, n.ignored, n.state = len(windows), open-from-len(windows), "unknown"
-	if len(windows) < 20 {
+	if len(windows) < 17 {
 		return
 	}
 	n.state = "steady"
@@ -75,13 +75,13 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 	end := len(windows) - 1
 	grown := windows[end] - windows[begin] + 1
 	first := 0
-	if grown >= 20 {
+	if grown >= 17 {
 		first = begin
 	}
 	slope, rising := slopes(windows[first:], levels[first:])
 	n.perHour = uint64(math.Round(slope * 3600e9 / float64(width)))
-	growing := grown >= 20 && rising >= 0.8 && keepsGoing(windows, levels, begin, grown/4, 0.5) ||
-		before.grows() && grown >= 20 && rising >= 0.7 && keepsGoing(windows, levels, begin, grown/4, 0)
+	growing := grown >= 17 && rising >= 0.8 && keepsGoing(windows, levels, begin, grown/4, 0.5) ||
+		before.grows() && grown >= 17 && rising >= 0.7 && keepsGoing(windows, levels, begin, grown/4, 0)
 	if !growing || !survive(mine, windows, levels, begin, grown, cap, width) {
 		return
 	}

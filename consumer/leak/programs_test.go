@@ -133,13 +133,13 @@ var innocents = []struct {
 		s.allocs(1, 32, 3*gib/2, time.Minute)
 		s.until(long, s.work)
 	}},
-	{"loads a model for 15 minutes", false, func(s *simulation) {
-		s.allocs(1, 150, 300*mib, 15*time.Minute)
+	{"loads a model for 12 minutes", false, func(s *simulation) {
+		s.allocs(1, 150, 300*mib, 12*time.Minute)
 		s.until(long, s.work)
 	}},
-	{"loads a model for 15 minutes after 20", false, func(s *simulation) {
+	{"loads a model for 12 minutes after 20", false, func(s *simulation) {
 		s.until(20*time.Minute, s.work)
-		s.allocs(1, 150, 300*mib, 15*time.Minute)
+		s.allocs(1, 150, 300*mib, 12*time.Minute)
 		s.until(long, s.work)
 	}},
 	{"steps to a plateau", false, func(s *simulation) {
@@ -261,9 +261,9 @@ var innocents = []struct {
 			s.sleep(3 * time.Second)
 		})
 	}},
-	{"fourteen threads get a workspace each", false, func(s *simulation) {
+	{"eleven threads get a workspace each", false, func(s *simulation) {
 		s.load()
-		s.every(time.Minute, 16*time.Minute, func(n int) { s.alloc(uint32(100+n), 32*mib) })
+		s.every(time.Minute, 13*time.Minute, func(n int) { s.alloc(uint32(100+n), 32*mib) })
 		s.until(long, s.work)
 	}},
 	{"kernels that are loaded on first use", true, func(s *simulation) {

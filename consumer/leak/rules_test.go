@@ -144,8 +144,8 @@ func TestLeakGrowthNamesTheNumbers(t *testing.T) {
 	}
 	s.checkEvidence(t, &a)
 	page := string(consumertest.Page(t, s.tracker))
-	if !strings.Contains(page, `gputap_leak_active{UUID="GPU-0",comm="serve",container="",hostname="gpu-01",`+
-		`rule="leak_growth",severity="warning"} 1`) {
+	if !strings.Contains(page, `gputap_leak_active{UUID="GPU-0",cluster="test",comm="serve",container="",gpu="",`+
+		`hostname="gpu-01",job="",pod="",rule="leak_growth",severity="warning",unit="",user=""} 1`) {
 		t.Errorf("the page does not show that the alert fires:\n%s", page)
 	}
 }

@@ -89,12 +89,12 @@ func TestGapsExcludeWindows(t *testing.T) {
 			s.beat = s.now + schema.KTime(heartbeat)
 			s.host.Header.Run = uint64(s.now)
 		}, 4},
-		{"twelve minutes with loss", func(s *simulation) {
-			for range 12 {
+		{"fifteen minutes with loss", func(s *simulation) {
+			for range 15 {
 				s.host.Header.Lost[schema.LossState]++
 				s.sleep(time.Minute)
 			}
-		}, 12},
+		}, 15},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := newSimulation(t, Config{})
@@ -112,7 +112,7 @@ func TestGapsExcludeWindows(t *testing.T) {
 			s.sleep(heartbeat)
 			d := s.tracker.table.All()[0].State.devices[0].verdict
 			want := fmt.Sprintf("%d of 30 windows have lost events", row.want)
-			if d.Excluded != row.want || d.Windows != 30-row.want || (d.State == trend.Unknown) != (row.want > 10) ||
+			if d.Excluded != row.want || d.Windows != 30-row.want || (d.State == trend.Unknown) != (row.want > 13) ||
 				d.State == trend.Unknown && s.verdict(0).Why != want {
 				t.Errorf("%d of %d windows are excluded, want %d: %s", d.Excluded, d.Windows+d.Excluded, row.want, s)
 			}
@@ -153,7 +153,7 @@ func TestBootsHaveTheirOwnTime(t *testing.T) {
 	if old := all[0].Verdicts[0].State; old != trend.Suspect || !all[0].Ended {
 		t.Errorf("the process before the reboot is %s", old)
 	}
-	if young := all[1].Verdicts[0]; young.State != trend.Warming || !strings.HasPrefix(young.Why, "9 of the first 20") {
+	if young := all[1].Verdicts[0]; young.State != trend.Warming || !strings.HasPrefix(young.Why, "9 of the first 17") {
 		t.Errorf("the process after the reboot: %+v", young)
 	}
 }

@@ -11,7 +11,7 @@ const (
 	Kept = 30
 	// Fewest is the number of windows without which there is no verdict. Fewer could not tell a leak from the load of
 	// a model, and a leak must be Growing within 30 windows.
-	Fewest = 20
+	Fewest = 17
 
 	// pause is the number of windows in which growth must go on: every sixth window may have all of it.
 	pause = 7

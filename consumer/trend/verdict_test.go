@@ -33,7 +33,7 @@ func TestShortRampsAreNoLeaks(t *testing.T) {
 	for _, quiet := range []uint64{0, 5, 20, 40} {
 		for ramp := range uint64(40) {
 			got := worst(quiet, ramp)
-			if ramp <= 16 && got != Warming || ramp >= 20 && !got.Grows() || ramp < 26 && got == Suspect ||
+			if ramp <= 13 && got != Warming || ramp >= 17 && !got.Grows() || ramp < 26 && got == Suspect ||
 				ramp >= 30 && got != Suspect {
 				t.Errorf("%d quiet windows, then %d that grow: %s", quiet, ramp, got)
 			}

@@ -81,7 +81,16 @@ func (m *machine) memory() (batches [][]byte) {
 	batches = append(batches, slices.Clone(m.Message()), m.heartbeat(end+2*minute))
 	m.Process(44, 30*minute, "serve").Exit(end + 2*minute + 1)
 	m.Process(45, 30*minute, "serve").Exit(end + 2*minute + 1)
+	m.late()
 	return append(batches, slices.Clone(m.Message()), m.heartbeat(end+3*minute))
+}
+
+// late adds a process that ran before the producer, frees 2 GiB before it ends, and does not free 1 GiB.
+func (m *machine) late() {
+	p := m.Process(46, minute, "late")
+	p.Late, p.GPU = true, m.p.GPU
+	p.Alloc(46, 1<<41, 1<<30, 2*minute, 1).Alloc(46, 2<<41, 2<<30, 2*minute, 1).
+		Free(46, 2<<41, end+2*minute, 1).Exit(end + 2*minute + 1)
 }
 
 func (m *machine) heartbeat(at schema.KTime) []byte {
@@ -161,7 +170,7 @@ func TestPages(t *testing.T) {
 			"gputap_leak_verdicts{" + fmt.Sprintf(who, `pid="42",`, `state="suspect",`, "1"),
 			"gputap_leak_growth_bytes_per_second{" + fmt.Sprintf(who, `pid="42",`, "", "559240.5"),
 			"gputap_torch_cached_bytes{" + fmt.Sprintf(who, `pid="42",`, "", "1.7825792e+07"),
-			`gputap_consumer_state_processes{consumer="leak"} 8`, // four for each cluster
+			`gputap_consumer_state_processes{consumer="leak"} 10`, // five for each cluster
 			`gputap_consumer_state_allocations{consumer="leak"} 84`,
 			`gputap_consumer_state_allocations{consumer="tensor"} 2`,
 			`gputap_gpu_memory_bytes{UUID="GPU-1",cluster="east",gpu="3",hostname="gpu-01"} 1.5e+11`,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +42,38 @@ func python(t *testing.T) string {
 	return ""
 }
 
+// programRun is how to run one program.
+type programRun struct {
+	name, label string
+	command     []string // arguments of the interpreter
+}
+
+var listed = regexp.MustCompile(`run_one\(\[([^]]*)\]`)
+
+// programsOf returns the programs of a file; none if it is a part of programs.
+func programsOf(t *testing.T, file string) (all []programRun) {
+	t.Helper()
+	name := strings.TrimSuffix(filepath.Base(file), ".py")
+	switch kind, _, _ := strings.Cut(name, "_"); kind {
+	case "leak", "ok":
+		label := map[string]string{"leak": "leak", "ok": "innocent"}[kind]
+		return []programRun{{name, label, []string{"-B", file}}}
+	case "odd":
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := listed.FindSubmatch(source)
+		if m == nil {
+			t.Fatalf("%s: no list of programs", file)
+		}
+		for one := range strings.SplitSeq(string(m[1]), ", ") {
+			all = append(all, programRun{name + "_" + one, "odd", []string{"-B", file, one}})
+		}
+	}
+	return all
+}
+
 // TestProgramsRunOrNameWhatIsMissing runs one turn of each program, on most machines without a GPU.
 func TestProgramsRunOrNameWhatIsMissing(t *testing.T) {
 	files, err := filepath.Glob("programs/*_*.py")
@@ -48,19 +81,18 @@ func TestProgramsRunOrNameWhatIsMissing(t *testing.T) {
 		t.Fatalf("%d programs, %v", len(files), err)
 	}
 	interpreter := python(t)
+	var runs []programRun
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".py")
-		kind, _, _ := strings.Cut(name, "_")
-		label := map[string]string{"leak": "leak", "ok": "innocent"}[kind]
-		if label == "" {
-			continue // a part of programs
-		}
+		runs = append(runs, programsOf(t, file)...)
+	}
+	for _, r := range runs {
+		name, label := r.name, r.label
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if len(name) > 15 {
 				t.Errorf("%q does not fit into the name of a process", name)
 			}
-			out, err := exec.CommandContext(t.Context(), interpreter, "-B", file, "--seconds", "0").Output()
+			out, err := exec.CommandContext(t.Context(), interpreter, append(r.command, "--seconds", "0")...).Output()
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.ExitCode() == missing {
 				if !strings.HasPrefix(string(exit.Stderr), name+": cannot run: ") || len(out) > 0 {
@@ -75,7 +107,7 @@ func TestProgramsRunOrNameWhatIsMissing(t *testing.T) {
 			if err := json.Unmarshal(out, &l); err != nil {
 				t.Fatalf("output %q: %v", out, err)
 			}
-			if l.Name != name || l.Label != label || (label == "leak") != (len(l.Expect) > 0) {
+			if l.Name != name || l.Label != label || (label == "innocent") != (len(l.Expect) == 0) {
 				t.Errorf("last line %+v", l)
 			}
 		})

@@ -49,8 +49,9 @@ def lock(program):
 
 def log(program):
     """Each step writes its state into a pipe whose reader becomes slow."""
-    reader = subprocess.Popen(["sh", "-c", f"sleep {BEGIN + 5}; while head -c 65536 >/dev/null; do sleep 0.2; done"],
-                              stdin=subprocess.PIPE)
+    program.torch()  # before the reader starts
+    reader = subprocess.Popen(
+        ["sh", "-c", f"sleep {BEGIN + 5}; while head -c 65536 | grep -q .; do sleep 0.2; done"], stdin=subprocess.PIPE)
     line = b"x" * 65536
     for _ in steps(program):
         if odd(program):
