@@ -4,7 +4,7 @@ import "time"
 
 // RankWindow is the length of the windows of rank batches. They are aligned in wall time, so that the windows of hosts
 // compare.
-const RankWindow = 5 * time.Second
+const RankWindow = 2 * time.Second
 
 // Activity is a class of CUDA calls in a rank batch.
 type Activity uint8

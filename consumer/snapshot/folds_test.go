@@ -11,14 +11,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/job"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/rank"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/schema"
@@ -37,10 +40,11 @@ type suite struct {
 	report     func(fold) any                  // everything that the fold reports
 	hostReport func(fold, snapshot.HostID) any // the part of report about one host
 
-	limited bool // the fold limits the series of a metric family and counts the rest as comm="other"
-	tensors bool // the fold reads tensor batches
-	golden  int  // steps of traffic in the golden snapshot
-	damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
+	limited bool                                                        // the fold limits the series of a metric family and counts the rest as comm="other"
+	tensors bool                                                        // the fold reads tensor batches
+	steps   func(tb testing.TB, seed uint64, n int) []consumertest.Step // its traffic; nil: of every kind
+	golden  int                                                         // steps of traffic in the golden snapshot
+	damage  int                                                         // steps of traffic in the snapshot that is damaged; half as many follow
 }
 
 // Every fold that saves its state has a row here.
@@ -116,6 +120,24 @@ var suites = []suite{
 			return of(id, f.(*tensor.Fold).Report(3), func(p tensor.Process) snapshot.HostID { return hostOf(p.Info) })
 		},
 		tensors: true, golden: 8, damage: 12,
+	},
+	{
+		name:       "rank",
+		new:        func() fold { return rank.New(rank.Config{}) },
+		report:     func(fold) any { return nil }, // the sections and the metrics are all that it shows
+		hostReport: func(fold, snapshot.HostID) any { return nil },
+		steps:      rankTraffic, golden: 100, damage: 90,
+	},
+	{
+		name:   "job",
+		new:    func() fold { return job.New(job.Config{Severity: alert.Warning}) },
+		report: func(f fold) any { return []any{f.(*job.Fold).Report(), f.(*job.Fold).Alerts()} },
+		hostReport: func(f fold, id snapshot.HostID) any {
+			return of(id, f.(*job.Fold).Report(), func(j job.Job) snapshot.HostID {
+				return snapshot.HostID{Cluster: j.Cluster, Host: j.Name}
+			})
+		},
+		steps: jobTraffic, golden: 20, damage: 20,
 	},
 }
 
