@@ -4,16 +4,25 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/gputap/gputap/consumer/anomaly"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/query"
 )
 
-// alertRows are the newest alerts first. An alert names no user: the filter takes its uid.
-func alertRows(d *anomaly.Detector, q *query.Question) (iter.Seq[any], int) {
-	rows := slices.DeleteFunc(d.Alerts(), func(a anomaly.Alert) bool {
+// alertRows are the newest alerts of all folds first. An alert names no user: the filter takes its uid.
+func (p *Part) alertRows(q *query.Question) (iter.Seq[any], int) {
+	rows, found := []alert.Alert{}, false
+	for _, f := range p.Folds {
+		if f, ok := f.(interface{ Alerts() []alert.Alert }); ok {
+			rows, found = append(rows, f.Alerts()...), true
+		}
+	}
+	if !found {
+		return nil, 0
+	}
+	rows = slices.DeleteFunc(rows, func(a alert.Alert) bool {
 		return !q.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
 			UID: a.UID, PID: a.PID})
 	})
-	slices.SortStableFunc(rows, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(rows, func(a, b alert.Alert) int { return b.Time.Compare(a.Time) })
 	return cut(rows, q.Limit)
 }

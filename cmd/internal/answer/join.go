@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
@@ -33,7 +34,7 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
 		s.addMemory(f.Report())
-	case *anomaly.Detector:
+	case interface{ Alerts() []alert.Alert }:
 		s.Alerts = append(s.Alerts, f.Alerts()...)
 	case *launch.Histogram:
 		for _, q := range f.Report() {

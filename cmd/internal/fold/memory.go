@@ -1,101 +1,30 @@
 package fold
 
 import (
-	"errors"
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/tensor"
-	"github.com/gputap/gputap/schema"
 )
 
 // Memory is the fold of gputap-leak: the tracker, PyTorch's tensors, and the coverage fold for its hosts and GPUs. One
 // program must know every host, and the tracker reads the heartbeats already. Coverage has no metrics here.
 type Memory struct {
+	composite
 	Tracker *leak.Tracker
 	Tensors *tensor.Fold
 	Hosts   *coverage.Fold
 }
 
 func newMemory(c leak.Config) *Memory {
-	return &Memory{leak.New(c), tensor.New(tensor.Config{Keep: c.KeepEnded}), coverage.New()}
+	m := &Memory{Tracker: leak.New(c), Tensors: tensor.New(tensor.Config{Keep: c.KeepEnded}), Hosts: coverage.New()}
+	m.composite = newComposite(m.Hosts, m.Tensors, m.Tracker)
+	return m
 }
-
-// parts are in the order in which their sections are saved.
-func (m *Memory) parts() []consumer.Stateful {
-	return []consumer.Stateful{m.Hosts, m.Tensors, m.Tracker}
-}
-
-// Parts returns the folds of which m is made.
-func (m *Memory) Parts() []consumer.Fold { return []consumer.Fold{m.Tracker, m.Tensors, m.Hosts} }
 
 // Name returns that of the tracker.
 func (m *Memory) Name() string { return m.Tracker.Name() }
-
-// Kinds returns the kinds that any part reads.
-func (m *Memory) Kinds() (kinds []schema.Kind) {
-	for _, f := range m.parts() {
-		kinds = append(kinds, f.Kinds()...)
-	}
-	slices.Sort(kinds)
-	return slices.Compact(kinds)
-}
-
-// Apply gives a batch to the parts that read its kind.
-func (m *Memory) Apply(b *schema.Batch) error {
-	var failed error
-	for _, f := range m.parts() {
-		if slices.Contains(f.Kinds(), b.Kind) {
-			failed = errors.Join(failed, f.Apply(b))
-		}
-	}
-	return failed
-}
-
-// Lost reports lost batches to both parts with events: which kind they had is not known.
-func (m *Memory) Lost(cluster, host, boot string, batches uint64) {
-	m.Tensors.Lost(cluster, host, boot, batches)
-	m.Tracker.Lost(cluster, host, boot, batches)
-}
-
-// Tick tells the parts how far the events of a host are complete.
-func (m *Memory) Tick(h *schema.Header, through schema.KTime) {
-	m.Tensors.Tick(h, through)
-	m.Tracker.Tick(h, through)
-}
-
-// Forget removes a host from all parts.
-func (m *Memory) Forget(cluster, host string) {
-	m.Hosts.Forget(cluster, host)
-	m.Tensors.Forget(cluster, host)
-	m.Tracker.Forget(cluster, host)
-}
-
-// Snapshot yields the sections of each part.
-func (m *Memory) Snapshot(yield func(snapshot.Section) error) error {
-	for _, f := range m.parts() {
-		if err := f.Snapshot(yield); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Restore restores one section of the part that saved it.
-func (m *Memory) Restore(s snapshot.Section) error {
-	name := snapshot.NewReader(s.Data).String() // each section begins with the name of its fold
-	for _, f := range m.parts() {
-		if f.Name() == name {
-			return f.Restore(s)
-		}
-	}
-	return m.Tracker.Restore(s) // which returns the error
-}
 
 // Describe implements prometheus.Collector.
 func (m *Memory) Describe(to chan<- *prometheus.Desc) {

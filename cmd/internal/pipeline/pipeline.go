@@ -46,6 +46,8 @@ type Pipeline struct {
 	socket    *local.Listener    // nil without Listen
 
 	log            *slog.Logger
+	publishing     context.Context // of the folds that publish
+	stopPublishing context.CancelFunc
 	stopProducer   context.CancelFunc
 	stopConsumers  context.CancelFunc
 	producerEnded  chan struct{}
@@ -62,6 +64,7 @@ const (
 // of the streams, or "" for a temporary one.
 func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *Pipeline, err error) {
 	p = &Pipeline{log: log, producerEnded: make(chan struct{}), features: cfg.Producer.Features}
+	p.publishing, p.stopPublishing = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -110,7 +113,7 @@ func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
 		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
 			f = leak.New(leak.Config{Window: cfg.Leak.Window})
 		case fold.Anomaly.Name():
-			f = fold.DetectorIn(cfg.Anomaly.Mode, nil)
+			f = fold.AnomaliesIn(p.publishing, cfg.Anomaly.Mode, p.js, p.log)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
@@ -181,6 +184,7 @@ func (p *Pipeline) Close() {
 		p.stopConsumers()
 	}
 	_ = p.EndRecording() // after an error; it was logged
+	p.stopPublishing()
 	if p.nc != nil {
 		p.nc.Close() // ends the consumers' requests, which would otherwise wait for their timeout
 	}

@@ -32,6 +32,8 @@ func (p *Pipeline) services() (list []*query.Service) {
 		part := &answer.Part{Reader: p.consumers[i], Folds: []consumer.Fold{f}}
 		name := f.Name()
 		switch f.(type) {
+		case *fold.Anomalies:
+			part.Folds = f.(*fold.Anomalies).Parts()
 		case *leak.Tracker:
 			part.Folds = append(part.Folds, p.folds[hosts])
 		case *coverage.Fold:

@@ -202,8 +202,12 @@ func (b *base) raise(k alert.Key, at time.Time, seq uint64, build func() alert.A
 func (b *base) suppress(reason string) { b.set.book.Suppress(b.name, reason) }
 
 func (s *Set) excluded(rule string, i *process.Info) bool {
-	return matches(s.exclude.Comm, rule, i.Comm) || matches(s.exclude.User, rule, i.User) ||
-		matches(s.exclude.Job, rule, i.Job)
+	return s.exclude.Match(rule, i)
+}
+
+// Match reports whether a rule raises no alert about a process.
+func (e Exclude) Match(rule string, i *process.Info) bool {
+	return matches(e.Comm, rule, i.Comm) || matches(e.User, rule, i.User) || matches(e.Job, rule, i.Job)
 }
 
 // matches reports whether a name matches one of the patterns. The empty name is unknown and matches none.
@@ -223,7 +227,7 @@ func matches(patterns []string, rule, name string) bool {
 // names are the names of all rules that raise alerts about processes.
 var names = map[string]bool{
 	"alloc_size": true, "oom": true, "oom_recovered": true, "alloc_rate": true, "launch_collapse": true,
-	"copy_regression": true, "pageable_copies": true,
+	"copy_regression": true, "pageable_copies": true, "straggler": true,
 }
 
 // iec formats bytes with binary units.
