@@ -21,6 +21,9 @@ type Job struct {
 	// Step adds the calls of one training step of all ranks.
 	Step func(*Job)
 
+	// Clock returns how wrong the wall clock of a host is; nil: they are right.
+	Clock func(host int) time.Duration
+
 	Random *rand.Rand
 	Calls  [][]JobCall     // by rank, in order
 	At     []time.Duration // when each rank goes on
@@ -225,6 +228,10 @@ func callOf(tb testing.TB, symbol string) *schema.Call {
 
 func (h *jobHost) encode(b *schema.Builder) []byte {
 	h.seq[b.Kind()]++
+	offset := offsetOf(h.number)
+	if h.job.Clock != nil {
+		offset += int64(h.job.Clock(h.number))
+	}
 	return slices.Clone(b.Encode(&schema.Header{Cluster: "test", Host: fmt.Sprintf("%s-%d", h.job.Name, h.number),
-		BootID: fmt.Sprint("boot-", h.number), Run: 1, Seq: h.seq[b.Kind()], ClockOffset: offsetOf(h.number)}))
+		BootID: fmt.Sprint("boot-", h.number), Run: 1, Seq: h.seq[b.Kind()], ClockOffset: offset}))
 }

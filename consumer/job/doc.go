@@ -23,6 +23,11 @@
 //
 // The rule cannot name a rank whose GPU alone is slow: its CPU waits as long as those of the others.
 //
+// # Clocks
+//
+// Windows of hosts compare by their wall time. Where the clock of a host is wrong by more than 20 s, its windows
+// compare with those that other hosts sent at the same time. Times in alerts are those of the host.
+//
 // # Delivery and limits
 //
 // Batches arrive once each, in seq order per job, host boot and run; those of several hosts in any order. A window of a

@@ -17,6 +17,7 @@ const (
 	maxMembers  = 65_536 // of all jobs
 	maxRanks    = 8192   // of a job
 	maxOpen     = 30     // windows of a job: one minute
+	maxShift    = 10     // windows by which hosts may differ
 	leastRanks  = 4
 	straggler   = "straggler"
 	windowNanos = int64(schema.RankWindow)
@@ -49,11 +50,13 @@ type job struct {
 	id      snapshot.HostID
 	ranks   uint32 // expected; 0: unknown
 	members map[uint32]*member
-	open    []*window // by number
-	next    int64     // number after the last window that is closed
-	missing []uint32  // ranks that the last closed window lacked
-	waiting float64   // share of the time that the median rank waited in the last judged window
-	last    []outcome // of the judged windows, at most three
+	shifts  map[boot]int64 // what to add to the numbers of windows of hosts
+	newest  int64          // number of the newest window
+	open    []*window      // by number
+	next    int64          // number after the last window that is closed
+	missing []uint32       // ranks that the last closed window lacked
+	waiting float64        // share of the time that the median rank waited in the last judged window
+	last    []outcome      // of the judged windows, at most three
 	firing  []*suspect
 	spread  map[place]float64 // of the ranks in earlier windows
 }
@@ -70,9 +73,13 @@ type window struct {
 	cells  map[uint32]*cell
 }
 
+// boot is one boot of a host.
+type boot struct{ host, id string }
+
 // cell is one rank in one window.
 type cell struct {
 	id       schema.ProcessID
+	number   int64 // of the window by the clock of its host
 	launches uint64
 	run, seq uint64 // of its batch
 	waits    []wait
@@ -117,9 +124,10 @@ func (f *Fold) fold(b *schema.Batch) {
 			f.ignored += uint64(len(b.Processes))
 			return
 		}
-		j = &job{id: id, members: map[uint32]*member{}, spread: map[place]float64{}}
+		j = newJob(id)
 		f.jobs[id] = j
 	}
+	shift := j.shift(b)
 	var c *cell
 	for i := range b.Events {
 		e := b.Rank(i)
@@ -130,7 +138,7 @@ func (f *Fold) fold(b *schema.Batch) {
 		case e.From == schema.NoActivity && e.To == schema.NoActivity:
 			f.leave(j, b, row, e.Time)
 		case e.From == schema.NoActivity && e.To == schema.Launching: // the first row of a window
-			c = f.begin(j, b, row, &e)
+			c = f.begin(j, b, row, &e, shift)
 		case c != nil:
 			c.add(&e)
 		}
@@ -139,6 +147,34 @@ func (f *Fold) fold(b *schema.Batch) {
 	if len(j.members) == 0 {
 		delete(f.jobs, id)
 	}
+}
+
+func newJob(id snapshot.HostID) *job {
+	return &job{id: id, members: map[uint32]*member{}, spread: map[place]float64{}, shifts: map[boot]int64{}}
+}
+
+// numberOf returns the number of the window that begins at a time.
+func numberOf(b *schema.Batch, t schema.KTime) int64 {
+	return (b.Wall(t).UnixNano() + windowNanos/2) / windowNanos
+}
+
+// shift returns what to add to the numbers of the windows of a host, whose clock may be wrong. All hosts send their
+// newest windows when they end. So a new host whose newest window differs from that of the job by more than 20 s gets
+// the number of the latter. A host that falls behind later is late, not wrong; one that gets ahead was late before.
+func (j *job) shift(b *schema.Batch) int64 {
+	host, number := boot{b.Origin, b.BootID}, numberOf(b, b.Last)
+	shift, known := j.shifts[host]
+	if j.newest == 0 {
+		j.newest = number
+	}
+	if ahead := number + shift - j.newest; ahead > maxShift || !known && ahead < -maxShift {
+		if shift = j.newest - number; max(shift, -shift) <= maxShift {
+			shift = 0
+		}
+	}
+	j.shifts[host] = shift
+	j.newest = max(j.newest, number+shift)
+	return shift
 }
 
 // idOf returns the identity of a process of a batch. It runs on the origin.
@@ -150,12 +186,12 @@ func idOf(b *schema.Batch, row *schema.Process) schema.ProcessID {
 
 // begin returns the empty cell of a rank in a window; nil if there is a better one, or the window is closed. Several
 // processes of one rank may use CUDA: the one that launches most counts.
-func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Rank) *cell {
-	number := (b.Wall(e.Time).UnixNano() + windowNanos/2) / windowNanos
-	if number < j.next {
+func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Rank, shift int64) *cell {
+	own := numberOf(b, e.Time)
+	if own+shift < j.next {
 		return nil
 	}
-	w := j.window(number)
+	w := j.window(own + shift)
 	id, c := idOf(b, row), w.cells[row.Rank-1]
 	if c != nil && c.launches >= e.Count {
 		return nil
@@ -163,7 +199,7 @@ func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Ran
 	if !f.join(j, b, row, id) {
 		return nil
 	}
-	c = &cell{id: id, launches: e.Count, run: b.Run, seq: b.Seq}
+	c = &cell{id: id, number: own, launches: e.Count, run: b.Run, seq: b.Seq}
 	w.cells[row.Rank-1] = c
 	return c
 }
@@ -207,6 +243,12 @@ func (f *Fold) leave(j *job, b *schema.Batch, row *schema.Process, at schema.KTi
 		f.replace(j, rank, b.Wall(at), "the process ended")
 		delete(j.members, rank)
 		f.members--
+		for _, other := range j.members {
+			if other.ID.Host == b.Origin && other.ID.BootID == b.BootID {
+				return
+			}
+		}
+		delete(j.shifts, boot{b.Origin, b.BootID})
 	}
 }
 

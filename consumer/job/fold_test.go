@@ -112,6 +112,35 @@ func TestSlowRankIsNamed(t *testing.T) {
 	}
 }
 
+// A host whose clock is wrong does not keep its job from being judged: neither if it is the slow one, nor if it sends
+// the first or the last summary.
+func TestWrongClocks(t *testing.T) {
+	t.Parallel()
+	for wrong, slow := range map[int]int{0: 5, 1: 1, 7: 5, 5: 5} {
+		for _, by := range []time.Duration{-9 * time.Minute, 7*time.Minute + 123*time.Millisecond, 45 * time.Second} {
+			p := newPair(t)
+			j := &consumertest.Job{Name: "slurm:7", Ranks: 8, Random: source(9), Clock: func(host int) time.Duration {
+				if host == wrong {
+					return by
+				}
+				return 0
+			}, Step: consumertest.NCCL(30, slow, 100*time.Millisecond, 30*time.Millisecond, 0)}
+			p.take(j.Messages(t, 45*time.Second))
+			if len(p.fired) != 1 || p.fired[0].rank != fmt.Sprint("Rank ", slow) || p.fired[0].at > 22*time.Second {
+				t.Errorf("the clock of host %d is wrong by %s: fired %v, want rank %d", wrong, by, p.fired, slow)
+				continue
+			}
+			own := time.Duration(0)
+			if slow == wrong {
+				own = by
+			}
+			if off := p.alerts[0].Time.Sub(consumertest.Wall.Add(own)); off < 0 || off > 20*time.Second {
+				t.Errorf("the alert fires at %s of the host's clock", off)
+			}
+		}
+	}
+}
+
 // ordinary is a job with the noise of ordinary ones: steps vary, some are disturbed on one rank, ranks differ by one or
 // two percent for good, and rank 0 logs now and then. A step takes least to one second.
 func ordinary(seed uint64, most int, least time.Duration) *consumertest.Job {

@@ -44,7 +44,7 @@ func (c *cell) add(e *schema.Rank) {
 
 // outcome is the verdict on one window.
 type outcome struct {
-	number   int64
+	number   int64  // of the window, by the clock of that rank
 	against  uint32 // 1 + rank; 0: nobody
 	seq      uint64 // of the batch of that rank
 	place    place
@@ -76,8 +76,7 @@ func (f *Fold) compare(j *job, w *window) {
 	if len(j.last) > toFire {
 		j.last = slices.Delete(j.last, 0, 1)
 	}
-	end := time.Unix(0, (w.number+1)*windowNanos).UTC()
-	f.book.Advance(j.id, end)
+	f.book.Advance(j.id, endOf(w.number))
 	for _, s := range slices.Clone(j.firing) {
 		switch {
 		case o.against == s.rank+1:
@@ -87,20 +86,22 @@ func (f *Fold) compare(j *job, w *window) {
 		default:
 			s.good++
 		}
-		if s.good >= toClear {
-			f.clear(j, s.rank, end, "it waited with the others in three windows")
+		if c := w.cells[s.rank]; c != nil && s.good >= toClear {
+			f.clear(j, s.rank, endOf(c.number), "it waited with the others in three windows")
 		}
 	}
 	if o.against > 0 {
-		f.accuse(j, w, &o, end)
+		f.accuse(j, w, &o)
 	}
 }
+
+// endOf returns when a window ended.
+func endOf(number int64) time.Time { return time.Unix(0, (number+1)*windowNanos).UTC() }
 
 // window compares the ranks at every place at which one of them waits. waiting reports whether most of them wait
 // somewhere.
 func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 	n := int(j.ranks)
-	worst.number = w.number
 	var used [numPlaces]bool
 	totals := make([]float64, n)
 	for rank := range uint32(n) {
@@ -129,7 +130,8 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 		o := g.place(j, place(p))
 		waiting = waiting || o.others >= leastWaiting
 		if o.against > 0 && o.distance > worst.distance {
-			o.number, o.place, o.seq = w.number, place(p), w.cells[o.against-1].seq
+			c := w.cells[o.against-1]
+			o.number, o.place, o.seq = c.number, place(p), c.seq
 			worst = o
 		}
 	}
@@ -174,7 +176,7 @@ func middle(v []float64) float64 {
 }
 
 // accuse raises an alert about a rank if enough windows are against it.
-func (f *Fold) accuse(j *job, w *window, o *outcome, end time.Time) {
+func (f *Fold) accuse(j *job, w *window, o *outcome) {
 	windows, first := 0, *o
 	for _, before := range slices.Backward(j.last) {
 		if before.against == o.against {
@@ -192,7 +194,7 @@ func (f *Fold) accuse(j *job, w *window, o *outcome, end time.Time) {
 		return
 	}
 	k := alert.Key{Rule: straggler, Process: m.ID, Job: j.id.Host}
-	fired := f.book.Fire(k, end, c.seq, func() alert.Alert {
+	fired := f.book.Fire(k, endOf(o.number), c.seq, func() alert.Alert {
 		a := alert.About(&m.Info)
 		a.Severity, a.Since = f.cfg.Severity, time.Unix(0, first.number*windowNanos).UTC()
 		a.Value, a.Baseline, a.Score = round(o.share), round(o.others), round(o.score)

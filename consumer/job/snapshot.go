@@ -32,11 +32,12 @@ func (f *Fold) codeShard(c *snapshot.Codec) {
 const (
 	leastMember  = 24
 	leastWindow  = 2
-	leastCell    = 9
+	leastCell    = 10
 	leastWait    = 9
 	leastOutcome = 36
 	leastSuspect = 6
 	leastSpreads = 9
+	leastShift   = 3
 )
 
 func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
@@ -51,11 +52,15 @@ func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
 		return
 	}
 	if j == nil {
-		j = &job{id: id, members: map[uint32]*member{}, spread: map[place]float64{}}
+		j = newJob(id)
 		f.jobs[id] = j
 	}
 	snapshot.Uint(c, &j.ranks)
-	snapshot.Int(c, &j.next)
+	snapshot.Int(c, &j.next, &j.newest)
+	snapshot.Map(c, &j.shifts, leastShift, boot.compare, func(of *boot, shift *int64) {
+		c.String(&of.host, &of.id)
+		snapshot.Int(c, shift)
+	})
 	c.Float64(&j.waiting)
 	codeRanks(c, &j.missing)
 	snapshot.Map(c, &j.members, leastMember, cmp.Compare[uint32], func(rank *uint32, m **member) {
@@ -88,6 +93,10 @@ func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
 	}
 }
 
+func (b boot) compare(to boot) int {
+	return cmp.Or(cmp.Compare(b.host, to.host), cmp.Compare(b.id, to.id))
+}
+
 // check refuses what Apply would not leave behind.
 func (j *job) check(c *snapshot.Codec) {
 	sorted := slices.IsSortedFunc(j.open, func(a, b *window) int { return cmp.Compare(a.number, b.number) })
@@ -115,6 +124,7 @@ func (w *window) code(c *snapshot.Codec, id snapshot.HostID) {
 		one := *at
 		snapshot.Uint(c, rank)
 		codeProcess(c, &one.id, id)
+		snapshot.Int(c, &one.number)
 		snapshot.Uint(c, &one.launches, &one.run, &one.seq)
 		snapshot.List(c, &one.waits, leastWait, func(w *wait) {
 			codePlace(c, &w.place)
