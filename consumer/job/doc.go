@@ -25,8 +25,11 @@
 //
 // # Clocks
 //
-// Windows of hosts compare by their wall time. Where the clock of a host is wrong by more than 20 s, its windows
-// compare with those that other hosts sent at the same time. Times in alerts are those of the host.
+// Windows of hosts compare by their wall time. Where the clock of a host is wrong by more than 20 s, the start of its
+// process tells by how much, because the processes of a job start together. Its windows then compare with those that
+// other hosts send at the same time. Times in alerts are those of the host.
+//
+// A shard may be late by one minute. If it is later than that, its ranks are missing until it has caught up.
 //
 // # Delivery and limits
 //

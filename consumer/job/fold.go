@@ -52,6 +52,7 @@ type job struct {
 	members map[uint32]*member
 	shifts  map[boot]int64 // what to add to the numbers of windows of hosts
 	newest  int64          // number of the newest window
+	started int64          // number of the window in which the first process started
 	open    []*window      // by number
 	next    int64          // number after the last window that is closed
 	missing []uint32       // ranks that the last closed window lacked
@@ -158,18 +159,25 @@ func numberOf(b *schema.Batch, t schema.KTime) int64 {
 	return (b.Wall(t).UnixNano() + windowNanos/2) / windowNanos
 }
 
-// shift returns what to add to the numbers of the windows of a host, whose clock may be wrong. All hosts send their
-// newest windows when they end. So a new host whose newest window differs from that of the job by more than 20 s gets
-// the number of the latter. A host that falls behind later is late, not wrong; one that gets ahead was late before.
+// shift returns what to add to the numbers of the windows of a host. It is 0, unless the newest window of the host is far
+// from that of the job, and its process started at another time than the first one of the job: then its clock is wrong.
+// If the process started at the same time, the host or its shard is late.
 func (j *job) shift(b *schema.Batch) int64 {
-	host, number := boot{b.Origin, b.BootID}, numberOf(b, b.Last)
-	shift, known := j.shifts[host]
+	host, number, started := boot{b.Origin, b.BootID}, numberOf(b, b.Last), numberOf(b, b.Processes[0].Start)
 	if j.newest == 0 {
-		j.newest = number
+		j.newest, j.started = number, started
 	}
-	if ahead := number + shift - j.newest; ahead > maxShift || !known && ahead < -maxShift {
-		if shift = j.newest - number; max(shift, -shift) <= maxShift {
+	near := func(number, most int64) bool { return number-j.newest <= most && j.newest-number <= most }
+	shift, known := j.shifts[host]
+	if !known || !near(number+shift, maxShift) {
+		wrong := started - j.started
+		switch {
+		case near(number, maxShift) || max(wrong, -wrong) <= maxShift:
 			shift = 0
+		case near(number-wrong, maxOpen):
+			shift = j.newest - number
+		default:
+			shift = -wrong
 		}
 	}
 	j.shifts[host] = shift

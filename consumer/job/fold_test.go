@@ -141,6 +141,25 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// Shards are read at different speeds. A shard that is 40 s late keeps nothing from being judged; one that is later than
+// a minute lets only the windows be judged that it shares with the others. Nobody is named wrongly.
+func TestLateShards(t *testing.T) {
+	t.Parallel()
+	for _, until := range []time.Duration{40 * time.Second, 5 * time.Minute} {
+		p := newPair(t)
+		j := &consumertest.Job{Name: "slurm:7", Ranks: 8, PerHost: 4, Random: source(9), Every: 5 * time.Second,
+			Step: consumertest.NCCL(5, 1, 400*time.Millisecond, 120*time.Millisecond, 0)}
+		messages := j.Messages(t, until)
+		slices.SortStableFunc(messages, func(a, b consumertest.Message) int {
+			return strings.Compare(consumertest.Decode(t, a.Data).Host, consumertest.Decode(t, b.Data).Host)
+		})
+		p.take(messages)
+		if len(p.fired) != 1 || p.fired[0].rank != "Rank 1" {
+			t.Errorf("late by %s: fired %v, want rank 1", until, p.fired)
+		}
+	}
+}
+
 // ordinary is a job with the noise of ordinary ones: steps vary, some are disturbed on one rank, ranks differ by one or
 // two percent for good, and rank 0 logs now and then. A step takes least to one second.
 func ordinary(seed uint64, most int, least time.Duration) *consumertest.Job {

@@ -56,7 +56,7 @@ func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
 		f.jobs[id] = j
 	}
 	snapshot.Uint(c, &j.ranks)
-	snapshot.Int(c, &j.next, &j.newest)
+	snapshot.Int(c, &j.next, &j.newest, &j.started)
 	snapshot.Map(c, &j.shifts, leastShift, boot.compare, func(of *boot, shift *int64) {
 		c.String(&of.host, &of.id)
 		snapshot.Int(c, shift)
