@@ -12,8 +12,9 @@
 //   - it lies at least four deviations below them. A deviation follows from the mean distance of the others from their
 //     median, now or in the last windows, whatever is larger; it is at least two percent of the time.
 //
-// Three windows in a row against one rank raise the alert; three in a row that are not against it clear it. Windows in
-// which hardly anybody waits say nothing, but twelve of them in a row clear it, too. Where most ranks wait less
+// Three windows in a row against one rank raise the alert. It clears when the rank waits for three quarters of the time
+// of the others or more, in three windows in a row, or when twelve in a row are not against it. Windows in which hardly
+// anybody waits say nothing. Where most ranks wait less
 // together, their median falls, and nobody is named. With three windows instead of two of three, none of 300 jobs with
 // random noise had an alert in ten minutes; with two of three, seven of 100 had one.
 //

@@ -17,8 +17,9 @@ const (
 	deviations   = 1.2533 // a deviation in mean distances, of normal noise
 	memory       = 8      // windows that make the usual spread
 	toFire       = 3      // windows in a row that say something
-	toClear      = 12     // windows in a row without waits, or with waits of all ranks, which count as four
-	waited       = 4
+	toClear      = 12     // windows in a row that are not against the rank
+	waited       = 4      // of which those count as so many in which it waits with the others
+	likeOthers   = 0.75   // of their waiting, at the place of the alert
 )
 
 // place is where a rank waits: classes of calls before and after a pause, or the class of calls alone.
@@ -58,12 +59,14 @@ type outcome struct {
 type suspect struct {
 	rank uint32
 	key  alert.Key
-	good uint64 // windows in a row that are not against it
+	at   place
+	good uint64 // windows in a row that are not against it; see waited
 }
 
 // judge holds memory that comparisons share.
 type judge struct {
-	shares [numPlaces][]float64 // by rank
+	used   [numPlaces]bool      // by a rank of the window
+	shares [numPlaces][]float64 // of used places, by rank
 	others []float64
 }
 
@@ -81,7 +84,7 @@ func (f *Fold) compare(j *job, w *window) {
 		switch {
 		case o.against == s.rank+1:
 			s.good = 0
-		case waiting:
+		case f.judge.waits(s, int(j.ranks)):
 			s.good += waited
 		default:
 			s.good++
@@ -102,12 +105,12 @@ func endOf(number int64) time.Time { return time.Unix(0, (number+1)*windowNanos)
 // somewhere.
 func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 	n := int(j.ranks)
-	var used [numPlaces]bool
+	g.used = [numPlaces]bool{}
 	totals := make([]float64, n)
 	for rank := range uint32(n) {
 		for _, at := range w.cells[rank].waits {
-			if !used[at.place] {
-				used[at.place] = true
+			if !g.used[at.place] {
+				g.used[at.place] = true
 				g.shares[at.place] = append(g.shares[at.place][:0], make([]float64, n)...)
 			}
 			g.shares[at.place][rank] += at.share
@@ -123,8 +126,8 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 	if n < leastRanks {
 		return worst, false
 	}
-	for p := range used {
-		if !used[p] {
+	for p := range g.used {
+		if !g.used[p] {
 			continue
 		}
 		o := g.place(j, place(p))
@@ -136,6 +139,17 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 		}
 	}
 	return worst, waiting
+}
+
+// waits reports whether a rank waits with the others where it did not when the alert fired.
+func (g *judge) waits(s *suspect, ranks int) bool {
+	if !g.used[s.at] || int(s.rank) >= ranks {
+		return false
+	}
+	shares := g.shares[s.at]
+	g.others = append(append(g.others[:0], shares[:s.rank]...), shares[s.rank+1:]...)
+	others := middle(g.others)
+	return others >= leastWaiting && shares[s.rank] >= likeOthers*others
 }
 
 // place compares the shares of the ranks at one place.
@@ -204,7 +218,7 @@ func (f *Fold) accuse(j *job, w *window, o *outcome) {
 		return a
 	})
 	if fired {
-		j.firing = append(j.firing, &suspect{rank: rank, key: k})
+		j.firing = append(j.firing, &suspect{rank: rank, key: k, at: o.place})
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	leastCell    = 10
 	leastWait    = 9
 	leastOutcome = 36
-	leastSuspect = 6
+	leastSuspect = 7
 	leastSpreads = 9
 	leastShift   = 3
 )
@@ -160,6 +160,7 @@ func (o *outcome) code(c *snapshot.Codec) {
 func (s *suspect) code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.rank)
 	snapshot.Uint(c, &s.good)
+	codePlace(c, &s.at)
 	if c.Reading() {
 		s.key.Rule, s.key.Job = straggler, id.Host
 	}
