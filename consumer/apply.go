@@ -178,8 +178,8 @@ func (r *Reader) logAbsent(b *schema.Batch, reason string, batches uint64) {
 	r.warn("missing batches", "host", b.Host, "kind", b.Kind.String(), "seq", b.Seq, "batches", batches)
 }
 
-// reportLoss tells the fold about batches that it will not see. Heartbeats hold no events, and a fold of ranks sees that
-// a window of a rank is missing.
+// reportLoss tells the fold about batches that it will not see. Heartbeats hold no events, and a fold of ranks sees
+// that a window of a rank is missing.
 func (r *Reader) reportLoss(b *schema.Batch, batches uint64) {
 	if b.Kind != schema.KindHost && b.Kind != schema.KindRank {
 		r.callLost(b, batches)

@@ -43,8 +43,8 @@ const (
 
 var (
 	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor, KindRank}
-	observed   = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor} // by a probe
-	returning  = []Kind{KindMemory, KindCopy, KindSync}                         // a launch and a tensor have no return probe
+	observed   = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor}
+	returning  = []Kind{KindMemory, KindCopy, KindSync} // a launch and a tensor have no return probe
 	called     = []Kind{KindMemory, KindCopy, KindSync, KindTensor}
 	onStream   = []Kind{KindLaunch, KindCopy, KindSync}
 	addressed  = []Kind{KindMemory, KindSync}
@@ -63,7 +63,8 @@ var (
 // line in that event's Add and Read methods.
 var Columns = [numColumns]ColumnSpec{
 	colTime: {
-		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns", Doc: "KTime at entry of the call; rank: start of the window",
+		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns",
+		Doc: "KTime at entry of the call; rank: start of the window",
 	},
 	colDuration: {
 		Key: "d", Kinds: timed, Bits: 64, Unit: "ns", Doc: "from entry to return of the call; rank: sum in the window",
@@ -85,7 +86,9 @@ var Columns = [numColumns]ColumnSpec{
 		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for; " +
 			"tensor: address of the block",
 	},
-	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor, KindRank}, Bits: 64, Unit: "bytes", Doc: "amount"},
+	colBytes: {
+		Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor, KindRank}, Bits: 64, Unit: "bytes", Doc: "amount",
+	},
 	colAux: {
 		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
 		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; " +

@@ -92,8 +92,8 @@ func Gloo(launches, slow int, sleep time.Duration) func(*Job) {
 	}
 }
 
-// NCCL is a training step whose gradients the GPUs exchange. Ranks wait for the slowest one in the queue of launches for
-// the share queued of the time, and for the rest in a sync. The slow rank works longer before it launches.
+// NCCL is a training step whose gradients the GPUs exchange. Ranks wait for the slowest one in the queue of launches
+// for the share queued of the time, and for the rest in a sync. The slow rank works longer before it launches.
 func NCCL(launches, slow int, work, more time.Duration, queued float64) func(*Job) {
 	return func(j *Job) {
 		for rank := range j.Ranks {
@@ -139,7 +139,8 @@ type Message struct {
 }
 
 // Messages returns the batches and heartbeats of all hosts until a time, in the order in which NATS stores them. The
-// batches of each kind come once a second or Every so often, and heartbeats every ten seconds, of each host at another moment.
+// batches of each kind come once a second or Every so often, and heartbeats every ten seconds, of each host at another
+// moment.
 func (j *Job) Messages(tb testing.TB, until time.Duration) (all []Message) {
 	j.Play(until)
 	perHost := max(1, j.PerHost)
@@ -182,7 +183,8 @@ func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) 
 			b := schema.NewBuilder(schema.KindHost)
 			for _, kind := range []schema.Kind{schema.KindLaunch, schema.KindCopy, schema.KindSync} {
 				if h.seq[kind] > 0 {
-					b.Ends = append(b.Ends, schema.End{Kind: kind, Seq: h.seq[kind], Through: h.job.KTime(h.number, beat)})
+					b.Ends = append(b.Ends, schema.End{Kind: kind, Seq: h.seq[kind],
+						Through: h.job.KTime(h.number, beat)})
 				}
 			}
 			list = append(list, Message{at, h.encode(b)})

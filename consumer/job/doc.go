@@ -4,23 +4,23 @@
 // # The rule straggler
 //
 // Ranks of a job work in step: the others wait for a slow one. So the slow rank is the one that does not wait where the
-// others wait: in calls that wait for the GPU, or in pauses between two classes of calls. A window of two seconds counts
-// against the rank that waits least at such a place, if
+// others wait: in calls that wait for the GPU, or in pauses between two classes of calls. A window of two seconds
+// counts against the rank that waits least at such a place, if
 //
 //   - the others wait there for 5 % of the time or more, by their median,
 //   - it waits for at most half of that, and
 //   - it lies at least four deviations below them. A deviation follows from the mean distance of the others from their
 //     median, now or in the last windows, whatever is larger; it is at least two percent of the time.
 //
-// Three windows in a row against one rank raise the alert. It clears when the rank waits for three quarters of the time
-// of the others or more, in three windows in a row, or when twelve in a row are not against it. Windows in which hardly
-// anybody waits say nothing. Where most ranks wait less
-// together, their median falls, and nobody is named. With three windows instead of two of three, none of 300 jobs with
-// random noise had an alert in ten minutes; with two of three, seven of 100 had one.
+// Three windows in a row against one rank raise the alert. It clears after three windows in a row in which the rank
+// waits at least three quarters as long as the others. It also clears after twelve windows in a row that are not
+// against it. Windows in which hardly anybody waits say nothing. Where most ranks wait less together, their median
+// falls, and nobody is named. With three windows instead of two of three, none of 300 jobs with random noise had an
+// alert in ten minutes; with two of three, seven of 100 had one.
 //
-// A window is judged when all ranks have sent it. Windows in which ranks are missing are not judged, and the report says
-// so. Jobs of fewer than four ranks, or of an unknown number, are not judged either: three ranks are too few to tell
-// which is the odd one.
+// A window is judged when all ranks have sent it. Windows in which ranks are missing are not judged, and the report
+// says so. Jobs of fewer than four ranks, or of an unknown number, are not judged either: three ranks are too few to
+// tell which is the odd one.
 //
 // The rule cannot name a rank whose GPU alone is slow: its CPU waits as long as those of the others.
 //

@@ -159,9 +159,9 @@ func numberOf(b *schema.Batch, t schema.KTime) int64 {
 	return (b.Wall(t).UnixNano() + windowNanos/2) / windowNanos
 }
 
-// shift returns what to add to the numbers of the windows of a host. It is 0, unless the newest window of the host is far
-// from that of the job, and its process started at another time than the first one of the job: then its clock is wrong.
-// If the process started at the same time, the host or its shard is late.
+// shift returns what to add to the numbers of the windows of a host. It is 0, unless the newest window of the host is
+// far from that of the job, and its process started at another time than the first one of the job: then its clock is
+// wrong. If the process started at the same time, the host or its shard is late.
 func (j *job) shift(b *schema.Batch) int64 {
 	host, number, started := boot{b.Origin, b.BootID}, numberOf(b, b.Last), numberOf(b, b.Processes[0].Start)
 	if j.newest == 0 {
@@ -214,7 +214,9 @@ func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Ran
 
 // window returns an open window.
 func (j *job) window(number int64) *window {
-	i, found := slices.BinarySearchFunc(j.open, number, func(w *window, n int64) int { return cmp.Compare(w.number, n) })
+	i, found := slices.BinarySearchFunc(j.open, number, func(w *window, n int64) int {
+		return cmp.Compare(w.number, n)
+	})
 	if !found {
 		j.open = slices.Insert(j.open, i, &window{number: number, cells: map[uint32]*cell{}})
 	}

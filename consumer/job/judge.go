@@ -249,6 +249,6 @@ func describe(j *job, m *member, rank uint32, o *outcome) string {
 	default:
 		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s, it %.0f %%", others, from, to, own)
 	}
-	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s. Check its CPUs, "+
-		"its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host, j.ranks-1, where)
+	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s. Check its "+
+		"CPUs, its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host, j.ranks-1, where)
 }

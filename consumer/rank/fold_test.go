@@ -79,7 +79,8 @@ func truth(j *consumertest.Job, until time.Duration) map[cell]schema.Rank {
 			at = next
 		}
 	}
-	classes := map[string]schema.Activity{consumertest.JobLaunch: schema.Launching, consumertest.JobWait: schema.Syncing,
+	classes := map[string]schema.Activity{consumertest.JobLaunch: schema.Launching,
+		consumertest.JobWait: schema.Syncing,
 		consumertest.JobHtoD: schema.CopyingHtoD, consumertest.JobDtoH: schema.CopyingDtoH}
 	for rank, calls := range j.Calls {
 		for i, c := range calls {
@@ -210,7 +211,8 @@ func TestKindsArriveInAnyOrder(t *testing.T) {
 	compare(t, got, want)
 }
 
-// A fold that was saved and restored at any moment publishes the same bytes as one that was not, under the same numbers.
+// A fold that was saved and restored at any moment publishes the same bytes as one that was not, under the same
+// numbers.
 func TestRestoredFoldPublishesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	j := &consumertest.Job{Name: "slurm:1", Ranks: 4, PerHost: 2, Step: consumertest.Gloo(20, 3, 20*time.Millisecond),

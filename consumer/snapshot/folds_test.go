@@ -35,16 +35,17 @@ type fold interface {
 
 // suite is the snapshot tests of one fold. Reports are compared as JSON.
 type suite struct {
+	steps func(tb testing.TB, seed uint64, n int) []consumertest.Step // its traffic; nil: of every kind
+
 	name       string
 	new        func() fold
 	report     func(fold) any                  // everything that the fold reports
 	hostReport func(fold, snapshot.HostID) any // the part of report about one host
 
-	limited bool                                                        // the fold limits the series of a metric family and counts the rest as comm="other"
-	tensors bool                                                        // the fold reads tensor batches
-	steps   func(tb testing.TB, seed uint64, n int) []consumertest.Step // its traffic; nil: of every kind
-	golden  int                                                         // steps of traffic in the golden snapshot
-	damage  int                                                         // steps of traffic in the snapshot that is damaged; half as many follow
+	limited bool // the fold limits the series of a metric family and counts the rest as comm="other"
+	tensors bool // the fold reads tensor batches
+	golden  int  // steps of traffic in the golden snapshot
+	damage  int  // steps of traffic in the snapshot that is damaged; half as many follow
 }
 
 // Every fold that saves its state has a row here.

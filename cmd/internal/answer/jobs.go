@@ -14,8 +14,8 @@ import (
 func jobRows(f *job.Fold, q *query.Question) (iter.Seq[any], int) {
 	rows := slices.DeleteFunc(f.Report(), func(j job.Job) bool {
 		return !slices.ContainsFunc(j.Members, func(m job.Member) bool {
-			return q.Process(&query.Subject{Cluster: m.ID.Cluster, Host: m.ID.Host, User: m.User, Comm: m.Comm, Job: m.Job,
-				UID: m.UID, PID: m.ID.PID})
+			return q.Process(&query.Subject{Cluster: m.ID.Cluster, Host: m.ID.Host, User: m.User, Comm: m.Comm,
+				Job: m.Job, UID: m.UID, PID: m.ID.PID})
 		})
 	})
 	return cut(rows, q.Limit)

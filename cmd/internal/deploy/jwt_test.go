@@ -26,7 +26,8 @@ type issuer struct {
 
 // accountOf is the account of each role.
 var accountOf = map[string]string{
-	"admin": "BUS", "fold": "BUS", "anomaly": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS", "viewer": "READERS",
+	"admin": "BUS", "fold": "BUS", "anomaly": "BUS", "recorder": "BUS",
+	"host": "HOSTS", "reader": "READERS", "viewer": "READERS",
 }
 
 // newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.

@@ -18,8 +18,8 @@ import (
 	"github.com/gputap/gputap/consumer/rank"
 )
 
-// Anomalies is the fold of gputap-anomaly: the rules about processes and hosts, the summaries of ranks, and the rule that
-// compares the ranks of a job. Ranks publishes to the shards of the jobs, from where Jobs reads.
+// Anomalies is the fold of gputap-anomaly: the rules about processes and hosts, the summaries of ranks, and the rule
+// that compares the ranks of a job. Ranks publishes to the shards of the jobs, from where Jobs reads.
 type Anomalies struct {
 	composite
 	Detector *anomaly.Detector

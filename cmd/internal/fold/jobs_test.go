@@ -41,7 +41,8 @@ func readAll(t *testing.T, js jetstream.JetStream) *watchers {
 	for i := range w.folds {
 		to := outputs{summarize: func(one rank.Summary) { s.publish(t.Context(), one) }}
 		w.folds[i] = newAnomalies(config.DefaultAnomaly(), to)
-		w.readers[i] = consumer.NewReader(consumer.ReaderOptions{Shard: i}, js, w.folds[i], slog.New(slog.DiscardHandler))
+		w.readers[i] = consumer.NewReader(consumer.ReaderOptions{Shard: i}, js, w.folds[i],
+			slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {

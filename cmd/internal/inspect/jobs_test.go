@@ -50,7 +50,8 @@ func TestJobsNameTheSlowRank(t *testing.T) {
 		one.User != "ada" || one.UID != 1000 || !slices.Equal(one.Hosts, hosts) || len(one.Missing) > 0 {
 		t.Errorf("the job is %+v", one)
 	}
-	// Seven ranks wait for 80 ms of a step of 280 ms, and rank 6 for 20 ms. All pause between launches for nearly all of the rest.
+	// Seven ranks wait for 80 ms of a step of 280 ms, and rank 6 for 20 ms. All pause between launches for nearly all
+	// of the rest.
 	for _, p := range one.Processes {
 		if p.PID != 100+p.Rank || p.Host != hosts[p.Rank/2] || p.Comm != "train" || p.Waiting < .9 {
 			t.Errorf("rank %d is %+v", p.Rank, p)

@@ -12,8 +12,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestSlowRankIsNamed: the rule straggler names the slow rank of the first job within 20 s, and no rank of the others. A
-// host of the first job has a wrong clock.
+// TestSlowRankIsNamed: the rule straggler names the slow rank of the first job within 20 s, and no rank of the others.
+// A host of the first job has a wrong clock.
 func TestSlowRankIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, perHost := range map[string]float64{"usual": 300, "steps of a second": 26} {
