@@ -167,7 +167,7 @@ func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) 
 	var next [64]int // call of each rank
 	beat := 500*time.Millisecond + time.Duration(h.number)*1300*time.Millisecond%(10*time.Second)
 	for at := interval; at <= until; at += interval {
-		builders := map[schema.Kind]*schema.Builder{}
+		builders := map[schema.Kind]*jobBatch{}
 		for rank := h.first; rank < h.last; rank++ {
 			i := &next[rank-h.first]
 			for calls := h.job.Calls[rank]; *i < len(calls) && calls[*i].At+calls[*i].Took < at; *i++ {
@@ -176,7 +176,7 @@ func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) 
 		}
 		for _, kind := range []schema.Kind{schema.KindSync, schema.KindCopy, schema.KindLaunch} {
 			if b := builders[kind]; b != nil {
-				list = append(list, Message{at, h.encode(b)})
+				list = append(list, Message{at, h.encode(b.Builder)})
 			}
 		}
 		for ; beat < at; beat += 10 * time.Second {
@@ -193,7 +193,14 @@ func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) 
 	return list
 }
 
-func (h *jobHost) add(tb testing.TB, builders map[schema.Kind]*schema.Builder, rank int, call *JobCall) {
+// jobBatch is an open batch, with the thread of the rank whose calls are added.
+type jobBatch struct {
+	*schema.Builder
+	rank   int
+	thread uint32
+}
+
+func (h *jobHost) add(tb testing.TB, builders map[schema.Kind]*jobBatch, rank int, call *JobCall) {
 	c := h.calls[call.Symbol]
 	if c == nil {
 		c = callOf(tb, call.Symbol)
@@ -201,12 +208,14 @@ func (h *jobHost) add(tb testing.TB, builders map[schema.Kind]*schema.Builder, r
 	}
 	b := builders[c.Kind]
 	if b == nil {
-		b = schema.NewBuilder(c.Kind)
+		b = &jobBatch{Builder: schema.NewBuilder(c.Kind), rank: -1}
 		builders[c.Kind] = b
 	}
-	p := h.job.Process(rank)
-	thread := b.Thread(schema.Thread{Process: b.Process(p), TID: p.PID, Comm: p.Comm})
-	ref, at := b.Call(c.Ref()), h.job.KTime(h.number, call.At)
+	if b.rank != rank {
+		p := h.job.Process(rank)
+		b.rank, b.thread = rank, b.Thread(schema.Thread{Process: b.Process(p), TID: p.PID, Comm: p.Comm})
+	}
+	thread, ref, at := b.thread, b.Call(c.Ref()), h.job.KTime(h.number, call.At)
 	switch c.Kind {
 	case schema.KindLaunch:
 		b.AddLaunch(&schema.Launch{Time: at, Thread: thread, Shape: b.Shape(schema.LaunchShape{Call: ref,
