@@ -39,6 +39,7 @@ type AnomalyRules struct {
 	LaunchCollapse LaunchCollapseRule `koanf:"launch_collapse"`
 	CopyRegression CopyRegressionRule `koanf:"copy_regression"`
 	PageableCopies PageableCopiesRule `koanf:"pageable_copies"`
+	Straggler      StragglerRule      `koanf:"straggler"`
 	TelemetryLoss  TelemetryLossRule  `koanf:"telemetry_loss"`
 	HostSilent     HostSilentRule     `koanf:"host_silent"`
 }
@@ -85,6 +86,11 @@ type PageableCopiesRule struct {
 	MinBytesPerSecond Bytes  `koanf:"min_bytes_per_second"`
 }
 
+// StragglerRule is the section of the rule straggler.
+type StragglerRule struct {
+	Mode string `koanf:"mode"`
+}
+
 // TelemetryLossRule is the section of the rule telemetry_loss.
 type TelemetryLossRule struct {
 	Mode  string        `koanf:"mode"`
@@ -117,6 +123,7 @@ func DefaultAnomaly() Anomaly {
 			LaunchCollapse: LaunchCollapseRule{ModeObserve, 30, 100, 3 * time.Minute},
 			CopyRegression: CopyRegressionRule{ModeObserve, 20},
 			PageableCopies: PageableCopiesRule{ModeObserve, 25 << 20},
+			Straggler:      StragglerRule{ModeObserve},
 			TelemetryLoss:  TelemetryLossRule{ModeAlert, time.Minute},
 			HostSilent:     HostSilentRule{ModeAlert, 2 * time.Minute},
 		},
@@ -133,7 +140,7 @@ func (a Anomaly) Validate() error {
 		"alloc_size": r.AllocSize.Mode, "oom": r.OOM.Mode, "alloc_rate": r.AllocRate.Mode,
 		"launch_collapse": r.LaunchCollapse.Mode, "copy_regression": r.CopyRegression.Mode,
 		"pageable_copies": r.PageableCopies.Mode, "telemetry_loss": r.TelemetryLoss.Mode,
-		"host_silent": r.HostSilent.Mode,
+		"host_silent": r.HostSilent.Mode, "straggler": r.Straggler.Mode,
 	} {
 		if err := checkMode("anomaly.rules."+rule+".mode", mode); err != nil {
 			return err

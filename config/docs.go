@@ -92,6 +92,7 @@ var docs = map[string]string{
 	"anomaly.rules.oom.recover": "time to wait for a similar allocation that succeeds",
 	"anomaly.rules.alloc_rate.mode": "a process allocates far more often than before: off, observe or " +
 		"alert",
+	"anomaly.rules.straggler.mode":            "a rank holds up the others of its job: off, observe or alert",
 	"anomaly.rules.alloc_rate.factor":         "so many times its usual rate",
 	"anomaly.rules.alloc_rate.min_per_second": "lowest rate that is odd",
 	"anomaly.rules.launch_collapse.mode": "a process launches far fewer kernels than before: off, observe or " +

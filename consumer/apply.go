@@ -163,7 +163,7 @@ func (r *Reader) prove(b *schema.Batch) bool {
 		r.logAbsent(b, reason, absent)
 		r.reportLoss(b, absent)
 	}
-	if _, forgot := r.fold.(forgetful); cameBack && forgot {
+	if _, forgot := r.fold.(forgetful); cameBack && forgot && b.Kind != schema.KindRank {
 		r.callLost(b, 1)
 	}
 	return true
@@ -178,9 +178,10 @@ func (r *Reader) logAbsent(b *schema.Batch, reason string, batches uint64) {
 	r.warn("missing batches", "host", b.Host, "kind", b.Kind.String(), "seq", b.Seq, "batches", batches)
 }
 
-// reportLoss tells the fold about batches that it will not see. Heartbeats hold no events.
+// reportLoss tells the fold about batches that it will not see. Heartbeats hold no events, and a fold of ranks sees
+// that a window of a rank is missing.
 func (r *Reader) reportLoss(b *schema.Batch, batches uint64) {
-	if b.Kind != schema.KindHost {
+	if b.Kind != schema.KindHost && b.Kind != schema.KindRank {
 		r.callLost(b, batches)
 	}
 }

@@ -24,6 +24,7 @@ type hostState struct {
 	lastEvent time.Time // wall time of its last event
 	gaps      uint64
 	missing   uint64
+	job       bool // a job, in whose place summaries of ranks stand
 }
 
 // hostTable holds at most maxHosts. It evicts the host that has been silent for longest; of several, the first by name.
@@ -41,7 +42,7 @@ func (h hostTable) record(b *schema.Header, stored time.Time, reason string, abs
 		s = &hostState{}
 		h[id] = s
 	}
-	s.heard, s.stored = stored, stored
+	s.heard, s.stored, s.job = stored, stored, b.Kind == schema.KindRank
 	if absent > 0 && reason == "" {
 		s.gaps++
 		s.missing += absent
@@ -96,12 +97,15 @@ type HostStatus struct {
 	Lost [schema.NumLosses]uint64
 }
 
-// Hosts lists the hosts of the shard, by cluster and name.
+// Hosts lists the hosts of the shard, by cluster and name. Jobs of which summaries of ranks come are no hosts.
 func (r *Reader) Hosts() []HostStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[hostID]*HostStatus, len(r.hosts))
 	for id, h := range r.hosts {
+		if h.job {
+			continue
+		}
 		all[id] = &HostStatus{
 			Cluster: id.Cluster, Host: id.Host, Heard: h.heard, LastEvent: h.lastEvent,
 			Gaps: h.gaps, Missing: h.missing,

@@ -103,7 +103,7 @@ func (r *Reader) code(c *snapshot.Codec) {
 	codeRuns(c, &r.runs.old)
 	codeRuns(c, &r.runs.young)
 	hosts := (map[hostID]*hostState)(r.hosts)
-	snapshot.Map(c, &hosts, 7, hostID.Compare, func(id *hostID, h **hostState) {
+	snapshot.Map(c, &hosts, 8, hostID.Compare, func(id *hostID, h **hostState) {
 		if c.Reading() {
 			*h = &hostState{}
 		}
@@ -111,6 +111,7 @@ func (r *Reader) code(c *snapshot.Codec) {
 		c.Time(&(*h).lastEvent)
 		snapshot.Uint(c, &(*h).gaps, &(*h).missing)
 		c.Time(&(*h).heard, &(*h).stored)
+		c.Bool(&(*h).job)
 	})
 }
 

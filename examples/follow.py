@@ -155,6 +155,8 @@ def as_json(b, event):
 
 def as_text(b, event):
     """Returns an event as time, cluster, host, op, function and the named values that are set."""
+    if b["k"] == "rank":  # it has no calls
+        return as_json(b, event)
     call, thread = event.get("c") or event["s"], event["th"]
     values = {name: thread[name] for name in ("pid", "comm", "user", "pod")}
     values["container"] = thread["container"][:12]

@@ -10,6 +10,7 @@ COLUMNS = {
     "sync": "t d th c g r p x q v",
     "tensor": "t th c g p b al re",
     "host": "",
+    "rank": "t d th b fr to no",
 }
 ROWS = {
     "procs": {"pid": 0, "start": 0, "uid": 0, "comm": "", "exe": "", "container": "", "late": 0, "user": "",
@@ -87,6 +88,8 @@ def dictionaries(b):
     if b["k"] == "host":
         yield f"linux={b.get('linux', '')} prod={b.get('prod', '')}"
         yield from ("gpu " + text(gpu) for gpu in rows(b, "gpus"))
+    if b["k"] == "rank":
+        yield f"on={b.get('on', '')}"
     for library in rows(b, "libs"):
         yield " ".join(["lib", library.pop("path"), *(f"{name}={text(v)}" for name, v in library.items())])
     for c in rows(b, "cover"):

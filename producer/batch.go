@@ -48,7 +48,7 @@ type openBatch struct {
 
 func newBatcher(limits batchLimits, header schema.Header, s *spool, lost func() [schema.NumLosses]uint64) *batcher {
 	b := &batcher{limits: limits, header: header, spool: s, lost: lost}
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+	for kind := schema.KindMemory; kind <= schema.KindHost; kind++ {
 		b.open[kind] = &openBatch{Builder: schema.NewBuilder(kind), generation: 1, graphs: map[graphKey]bool{}}
 	}
 	return b

@@ -74,7 +74,7 @@ func BenchmarkRingToBatch(b *testing.B) {
 func (p *Producer) take(b *testing.B) {
 	p.reader.drain()
 	p.batches.closeAll()
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+	for kind := schema.KindMemory; kind <= schema.KindHost; kind++ {
 		for p.spool.waiting(kind) > 0 {
 			if _, err := p.spool.next(b.Context(), kind); err != nil {
 				b.Fatal(err)

@@ -64,7 +64,7 @@ func run(t *testing.T, commands ...*exec.Cmd) {
 // callers returns the pids in the batches of all kinds, heartbeats included.
 func callers(t *testing.T, messages [][]byte) []uint32 {
 	var pids []uint32
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+	for kind := schema.KindMemory; kind <= schema.KindHost; kind++ {
 		for _, p := range processesIn(t, messages, kind) {
 			if !slices.Contains(pids, p.PID) {
 				pids = append(pids, p.PID)

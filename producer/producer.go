@@ -255,7 +255,7 @@ func (p *Producer) watch(ctx context.Context) error {
 	reading, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	group.Go(func() { p.route.run(publishing, abort) })
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+	for kind := schema.KindMemory; kind <= schema.KindHost; kind++ {
 		sender := p.publisher(kind)
 		group.Go(func() { sender.run(publishing) })
 	}

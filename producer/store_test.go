@@ -485,7 +485,7 @@ func startRun(t *testing.T, bus *unreliableNATS, dir, boot string, number uint64
 	js := bus.connect()
 	route := newRouter(js, "c", "h", 0, quiet())
 	route.follow(schema.Topology{Generation: 1, Shards: 1}, time.Now())
-	for kind := schema.KindMemory; kind < schema.NumKinds; kind++ {
+	for kind := schema.KindMemory; kind <= schema.KindHost; kind++ {
 		p := &publisher{js: js, spool: r.s, kind: kind, route: route, metrics: newMetrics(), log: quiet()}
 		publishers.Go(func() { p.run(publishing) })
 	}

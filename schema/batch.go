@@ -21,12 +21,13 @@ const (
 	KindSync        // waits for the GPU, CUDA events and CUDA streams
 	KindTensor      // blocks of PyTorch's caching allocator
 	KindHost        // heartbeat of a host: no events
+	KindRank        // what the ranks of a job did in a window; a consumer publishes it, not a producer
 	NumKinds
 )
 
 var kindWords = [NumKinds]string{
 	KindNone: "", KindMemory: "memory", KindLaunch: "launch", KindCopy: "copy", KindSync: "sync",
-	KindTensor: "tensor", KindHost: "host",
+	KindTensor: "tensor", KindHost: "host", KindRank: "rank",
 }
 
 // String returns the word on the wire and in subjects.
@@ -228,6 +229,7 @@ type Batch struct {
 	Ends      []End      // heartbeat only: of every kind with events
 	Linux     string     // heartbeat only: release of the host's Linux
 	Producer  string     // heartbeat only: version of the producer
+	Origin    string     // rank only: host on which the processes run; Host is the job
 
 	columns [numColumns]Column
 	nodes   []Node // of all Graphs

@@ -53,6 +53,8 @@ type Builder struct {
 
 	Older []uint64 // see Batch.Older; Reset clears it
 
+	Origin string // rank batches only: see Batch.Origin. Reset keeps it.
+
 	// Heartbeats only. Reset keeps them.
 	Libraries []Library
 	Coverage  []Coverage
@@ -161,7 +163,7 @@ func (b *Builder) Graph(g Graph) {
 func (b *Builder) Size() int {
 	size := 1024 + b.strings + 65*len(b.processes.values) + 16*len(b.threads.values) + 31*len(b.gpus.values) +
 		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
-		9*len(b.cudaStreams.values) + 5*len(b.Older)
+		9*len(b.cudaStreams.values) + 5*len(b.Older) + len(b.Origin)
 	for _, id := range kindColumns[b.kind] {
 		size += 24 + int(b.columns[id].width())*b.events
 	}

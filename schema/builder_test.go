@@ -157,6 +157,12 @@ func addWide(b *schema.Builder, i uint32) {
 			Time: schema.KTime(wide), Thread: th, Call: c, GPU: gpu, Ptr: wide, Bytes: wide, Allocated: wide,
 			Reserved: wide,
 		})
+	case schema.KindRank:
+		b.Origin = strings.Repeat("o", 255)
+		b.AddRank(&schema.Rank{
+			Time: schema.KTime(wide), Duration: wide, Thread: th, Bytes: wide, From: schema.Allocating,
+			To: schema.Allocating, Count: wide,
+		})
 	}
 }
 
@@ -349,6 +355,7 @@ func TestEveryFieldTravels(t *testing.T) {
 	trip(t, schema.KindCopy, (*schema.Builder).AddCopy, (*schema.Batch).Copy)
 	trip(t, schema.KindSync, (*schema.Builder).AddSync, (*schema.Batch).Sync)
 	trip(t, schema.KindTensor, (*schema.Builder).AddTensor, (*schema.Batch).Tensor)
+	trip(t, schema.KindRank, (*schema.Builder).AddRank, (*schema.Batch).Rank)
 }
 
 func trip[E any](t *testing.T, kind schema.Kind, add func(*schema.Builder, *E), read func(*schema.Batch, int) E) {

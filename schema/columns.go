@@ -35,11 +35,15 @@ const (
 	colAllocated
 	colReserved
 	colHostMem
+	colFrom
+	colTo
+	colCount
 	numColumns
 )
 
 var (
-	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor}
+	everyEvent = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor, KindRank}
+	observed   = []Kind{KindMemory, KindLaunch, KindCopy, KindSync, KindTensor}
 	returning  = []Kind{KindMemory, KindCopy, KindSync} // a launch and a tensor have no return probe
 	called     = []Kind{KindMemory, KindCopy, KindSync, KindTensor}
 	onStream   = []Kind{KindLaunch, KindCopy, KindSync}
@@ -50,6 +54,8 @@ var (
 	copyOnly   = []Kind{KindCopy}
 	syncOnly   = []Kind{KindSync}
 	tensorOnly = []Kind{KindTensor}
+	timed      = []Kind{KindMemory, KindCopy, KindSync, KindRank}
+	rankOnly   = []Kind{KindRank}
 )
 
 // Columns is the one table of columns. The builder, the encoder, Decode's checks, docs/columns.md and
@@ -57,9 +63,12 @@ var (
 // line in that event's Add and Read methods.
 var Columns = [numColumns]ColumnSpec{
 	colTime: {
-		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns", Doc: "KTime at entry of the call",
+		Key: "t", Kinds: everyEvent, Bits: 64, Content: ContentTime, Unit: "ns",
+		Doc: "KTime at entry of the call; rank: start of the window",
 	},
-	colDuration: {Key: "d", Kinds: returning, Bits: 64, Unit: "ns", Doc: "from entry to return of the call"},
+	colDuration: {
+		Key: "d", Kinds: timed, Bits: 64, Unit: "ns", Doc: "from entry to return of the call; rank: sum in the window",
+	},
 	colThread: {
 		Key: "th", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictThreads, Doc: "calling thread",
 	},
@@ -68,7 +77,7 @@ var Columns = [numColumns]ColumnSpec{
 		Doc: "the call; a launch finds its call in its shape",
 	},
 	colGPU: {
-		Key: "g", Kinds: everyEvent, Bits: 32, Content: ContentIndex, Dictionary: DictGPUs, Optional: true,
+		Key: "g", Kinds: observed, Bits: 32, Content: ContentIndex, Dictionary: DictGPUs, Optional: true,
 		Doc: "GPU of the call",
 	},
 	colResult: {Key: "r", Kinds: returning, Bits: 32, Unit: "CUresult", Doc: "result of the call; 0 is success"},
@@ -77,7 +86,9 @@ var Columns = [numColumns]ColumnSpec{
 		Doc: "memory: address or handle, as the op says; sync: CUDA event, or the context waited for; " +
 			"tensor: address of the block",
 	},
-	colBytes: {Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor}, Bits: 64, Unit: "bytes", Doc: "amount"},
+	colBytes: {
+		Key: "b", Kinds: []Kind{KindMemory, KindCopy, KindTensor, KindRank}, Bits: 64, Unit: "bytes", Doc: "amount",
+	},
 	colAux: {
 		Key: "x", Kinds: addressed, Bits: 64, Content: ContentAddress,
 		Doc: "memory: as the op says, else the CUDA stream of a stream-ordered call; " +
@@ -114,6 +125,16 @@ var Columns = [numColumns]ColumnSpec{
 		Key: "hm", Kinds: copyOnly, Bits: 32,
 		Doc: "host memory of the copy: 0 unknown or none, 1 pageable, 2 pinned, registered or managed",
 	},
+	colFrom: {
+		Key: "fr", Kinds: rankOnly, Bits: 32,
+		Doc: "class of the calls before a pause; 0: the row is about the calls of class `to` themselves",
+	},
+	colTo: {
+		Key: "to", Kinds: rankOnly, Bits: 32,
+		Doc: "class of the calls, or of the calls after a pause: 1 launch, 2 copy HtoD, 3 copy DtoH, 4 other copy or " +
+			"set, 5 sync, 6 memory; 0: no call came yet, and with `fr` 0 the process has ended",
+	},
+	colCount: {Key: "no", Kinds: rankOnly, Bits: 64, Doc: "number of calls or pauses"},
 }
 
 // columnKeys and kindColumns are made from Columns, whose rows are too wide to search for every message.

@@ -137,6 +137,8 @@ func (d *Decoder) entry(key []byte, b *Batch) error {
 		return d.text(&b.Linux)
 	case keyProducer:
 		return d.text(&b.Producer)
+	case keyOrigin:
+		return d.text(&b.Origin)
 	case keyOlder:
 		b.Older = []uint64{}
 		return d.numbers(&b.Older)

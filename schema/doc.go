@@ -9,6 +9,9 @@
 // order of Columns, and takes the smallest value of a column as its base and the smallest width. A string is bytes as
 // Linux reported them, mostly UTF-8.
 //
+// Consumers publish batches of kind rank, which are about the ranks of one job on one host. There, Host is the job and
+// Origin the host, the boot is that of the host, and the run is the start of the first window of the batches.
+//
 // The comments of the Op constants explain each op and its use of the columns p, b and x. Ops from OpName on never
 // travel. MemClass.OnGPU and MemClass.OnHost say where memory is counted.
 //

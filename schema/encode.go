@@ -40,6 +40,7 @@ const (
 	keyLinux       = "linux"
 	keyProducer    = "prod"
 	keyOlder       = "older"
+	keyOrigin      = "on"
 )
 
 // Encode returns the batch as one message and leaves the Builder unchanged. h provides identity, seq, clock and losses;
@@ -54,6 +55,9 @@ func (b *Builder) Encode(h *Header) []byte {
 	if b.kind == KindHost {
 		w.text(keyLinux, b.Linux)
 		w.text(keyProducer, b.Producer)
+	}
+	if b.kind == KindRank {
+		w.text(keyOrigin, b.Origin)
 	}
 	if b.Older != nil {
 		w.numbers(keyOlder, b.Older)

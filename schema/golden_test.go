@@ -28,6 +28,7 @@ var goldens = []golden{
 	{"sync", syncGolden},
 	{"tensor", tensorGolden},
 	{"host", hostGolden},
+	{"rank", rankGolden},
 	{"small", smallGolden},
 	{"newer_minor", newerMinorGolden},
 	{"newer_kind", newerKindGolden},
@@ -376,6 +377,26 @@ func hostGolden() []byte {
 		{Kind: schema.KindTensor, Seq: 0, Through: 60_000_000_000},
 	}
 	return bytes.Clone(b.Encode(header(12)))
+}
+
+func rankGolden() []byte {
+	b := schema.NewBuilder(schema.KindRank)
+	b.Origin = "gpu01.example"
+	thread := b.Thread(schema.Thread{Process: b.Process(train), TID: 4242, Comm: "python3"})
+	for _, e := range []schema.Rank{
+		{Time: 60_000_000_000, To: schema.Launching, Count: 25_000},
+		{Time: 60_000_000_000, To: schema.CopyingDtoH, Duration: 7_000_000, Count: 250, Bytes: 1 << 30},
+		{
+			Time: 60_000_000_000, From: schema.CopyingDtoH, To: schema.CopyingHtoD, Duration: 1_400_000_000, Count: 250,
+		},
+		{Time: 65_000_000_000},
+	} {
+		e.Thread = thread
+		b.AddRank(&e)
+	}
+	h := header(2)
+	h.Host, h.Run, h.Lost = train.Job, 60_000_000_000, [schema.NumLosses]uint64{}
+	return bytes.Clone(b.Encode(h))
 }
 
 // smallGolden is the annotated example of docs/wire.md.

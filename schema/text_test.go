@@ -50,6 +50,9 @@ func heartbeatText(w *strings.Builder, b *schema.Batch) {
 			fmt.Fprintf(w, "gpu %s\n", gpuText(b, 1+uint32(i)))
 		}
 	}
+	if b.Kind == schema.KindRank {
+		fmt.Fprintf(w, "on=%s\n", b.Origin)
+	}
 	for _, l := range b.Libraries {
 		fmt.Fprintf(w, "lib %s inode=%d attached=%d stepped=%d absent=%s failed=%s\n",
 			l.Path, l.Inode, l.Attached, l.Stepped, strings.Join(l.Absent, ","), strings.Join(l.Failed, ","))

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/anomaly"
 )
 
 const shown = 20
@@ -19,7 +19,7 @@ type change struct{ id, state string }
 type reporter struct{ known map[change]bool }
 
 // report prints the newest of the alerts that fired or cleared since the last report.
-func (r *reporter) report(w io.Writer, shards []*anomaly.Detector) {
+func (r *reporter) report(w io.Writer, shards []*fold.Anomalies) {
 	known := map[change]bool{}
 	var changed []alert.Alert
 	for _, shard := range shards {

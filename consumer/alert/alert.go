@@ -89,18 +89,19 @@ type Key struct {
 	Process schema.ProcessID // without PID: the host itself
 	GPU     string           // UUID; "": unknown, or the finding is not about one GPU
 	Detail  string           // tells apart findings of one rule, such as the direction of copies
+	Job     string           // the finding is about a job: its fold keeps the state of jobs, not of hosts
 }
 
-// HostID returns the host of the finding.
+// HostID returns the host of the finding, or the job, under which a Book keeps it.
 func (k *Key) HostID() snapshot.HostID {
-	return snapshot.HostID{Cluster: k.Process.Cluster, Host: k.Process.Host}
+	return snapshot.HostID{Cluster: k.Process.Cluster, Host: cmp.Or(k.Job, k.Process.Host)}
 }
 
 // ID returns the id of the alert of a Key that holds since a time.
 func (k *Key) ID(since time.Time) string {
 	p := &k.Process
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %d %d %q %q %d", k.Rule, p.Cluster, p.Host, p.BootID, p.PID,
-		p.Start, k.GPU, k.Detail, since.UnixNano()))
+		p.Start, k.GPU, cmp.Or(k.Detail, k.Job), since.UnixNano()))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -85,7 +85,7 @@ func (b *Book) Fire(k Key, at time.Time, seq uint64, build func() Alert) bool {
 	}
 	a := build()
 	a.State, a.Time, a.Rule = Firing, at, k.Rule
-	a.Cluster, a.Host, a.Evidence.Host = k.Process.Cluster, k.Process.Host, k.Process.Host
+	a.Cluster, a.Host, a.Evidence.Host = k.Process.Cluster, k.Process.Host, k.HostID().Host
 	if a.Since.IsZero() {
 		a.Since = at
 	}
@@ -163,22 +163,22 @@ func (b *Book) keep(e *entry) {
 	}
 	old := b.cleared[0]
 	b.cleared = slices.Delete(b.cleared, 0, 1)
-	p := b.hosts[old.HostID()]
+	p := b.hosts[old.key.HostID()]
 	p.entries = slices.DeleteFunc(p.entries, func(e *entry) bool { return e == old })
 	if p.latest[old.key] == old {
 		delete(p.latest, old.key)
 	}
 	if len(p.entries) == 0 {
-		delete(b.hosts, old.HostID())
+		delete(b.hosts, old.key.HostID())
 	}
 }
 
 // add adds an alert to its host. It returns false if the host already has one of that id.
 func (b *Book) add(e *entry) bool {
-	p := b.hosts[e.HostID()]
+	p := b.hosts[e.key.HostID()]
 	if p == nil {
 		p = &page{latest: map[Key]*entry{}}
-		b.hosts[e.HostID()] = p
+		b.hosts[e.key.HostID()] = p
 	}
 	if slices.ContainsFunc(p.entries, func(old *entry) bool { return old.ID == e.ID }) {
 		return false
@@ -244,7 +244,7 @@ func (b *Book) Forget(id snapshot.HostID) {
 				b.clear(p, e, later(p.now, e.Time), "the host was forgotten")
 			}
 		}
-		b.cleared = slices.DeleteFunc(b.cleared, func(e *entry) bool { return e.HostID() == id })
+		b.cleared = slices.DeleteFunc(b.cleared, func(e *entry) bool { return e.key.HostID() == id })
 		delete(b.hosts, id)
 	}
 	b.raised.Forget(id)

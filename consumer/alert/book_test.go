@@ -67,7 +67,8 @@ func TestLife(t *testing.T) {
 	var ids []string
 	for _, a := range b.Changes() {
 		pid := uint32(1)
-		if a.ID == (&Key{"oom", keyOf("x", 2).Process, "GPU-1", ""}).ID(at(6)) {
+		second := keyOf("x", 2)
+		if a.ID == second.ID(at(6)) {
 			pid = 2
 		}
 		got = append(got, change{pid, a.State, int(a.Time.Sub(at(0)).Seconds()), a.Repeats, a.Evidence.SeqTo})

@@ -44,5 +44,5 @@ func matches(patterns []string, rule, name string) bool {
 // aboutProcesses are the rules that raise alerts about processes.
 var aboutProcesses = []string{
 	"alloc_size", "oom", "oom_recovered", "alloc_rate", "launch_collapse", "copy_regression", "pageable_copies",
-	"leak_growth", "unfreed_at_exit",
+	"leak_growth", "unfreed_at_exit", "straggler",
 }

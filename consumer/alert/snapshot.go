@@ -67,11 +67,14 @@ func (e *entry) code(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() {
 		k.Process.Cluster, k.Process.Host = id.Cluster, id.Host
 	}
-	c.String(&k.Rule, &k.Process.BootID, &k.GPU, &k.Detail)
+	c.String(&k.Rule, &k.Process.BootID, &k.GPU, &k.Detail, &k.Job)
+	if k.Job != "" {
+		c.String(&k.Process.Host)
+	}
 	snapshot.Uint(c, &k.Process.PID)
 	snapshot.Uint(c, &k.Process.Start)
 	e.Code(c, id)
-	e.Rule = k.Rule
+	e.Rule, e.Host = k.Rule, k.Process.Host
 }
 
 // Code passes over an alert of a host without its rule.

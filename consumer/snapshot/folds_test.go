@@ -17,9 +17,11 @@ import (
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/job"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/rank"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/schema"
@@ -33,6 +35,8 @@ type fold interface {
 
 // suite is the snapshot tests of one fold. Reports are compared as JSON.
 type suite struct {
+	steps func(tb testing.TB, seed uint64, n int) []consumertest.Step // its traffic; nil: of every kind
+
 	name       string
 	new        func() fold
 	report     func(fold) any                  // everything that the fold reports
@@ -118,6 +122,24 @@ var suites = []suite{
 			return of(id, f.(*tensor.Fold).Report(3), func(p tensor.Process) snapshot.HostID { return hostOf(p.Info) })
 		},
 		tensors: true, golden: 8, damage: 12,
+	},
+	{
+		name:       "rank",
+		new:        func() fold { return rank.New(rank.Config{}) },
+		report:     func(fold) any { return nil }, // the sections and the metrics are all that it shows
+		hostReport: func(fold, snapshot.HostID) any { return nil },
+		steps:      rankTraffic, golden: 100, damage: 90,
+	},
+	{
+		name:   "job",
+		new:    func() fold { return job.New(job.Config{Severity: alert.Warning}) },
+		report: func(f fold) any { return []any{f.(*job.Fold).Report(), f.(*job.Fold).Alerts()} },
+		hostReport: func(f fold, id snapshot.HostID) any {
+			return of(id, f.(*job.Fold).Report(), func(j job.Job) snapshot.HostID {
+				return snapshot.HostID{Cluster: j.Cluster, Host: j.Name}
+			})
+		},
+		steps: jobTraffic, golden: 20, damage: 20,
 	},
 }
 

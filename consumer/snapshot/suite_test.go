@@ -71,6 +71,9 @@ func text(tb testing.TB, report any) []byte {
 
 // traffic returns n steps, and tensor batches between them if the fold reads those.
 func (s suite) traffic(tb testing.TB, seed uint64, n int) []consumertest.Step {
+	if s.steps != nil {
+		return s.steps(tb, seed, n)
+	}
 	steps := consumertest.Traffic(tb, seed, n)
 	if s.tensors {
 		steps = consumertest.WithTensors(tb, seed, steps)

@@ -86,6 +86,16 @@ func alertFamilies(fold string, component Component) []Family {
 				"Findings that raised no alert, by reason."}))
 }
 
+var jobFamilies = of(Anomaly, LifeShard, nil,
+	row{"gputap_anomaly_jobs", Gauge, []string{"state"}, "Jobs whose ranks send summaries, by state."},
+	row{"gputap_anomaly_rank_windows_total", Counter, []string{"result"},
+		"Windows of two seconds of the ranks of jobs: summarized, or incomplete because events were lost."},
+	row{"gputap_anomaly_ranks_ignored_total", Counter, nil,
+		"Threads of ranks in batches that were ignored because there are too many processes."},
+	row{"gputap_anomaly_job_ranks_ignored_total", Counter, nil,
+		"Ranks in summaries that were ignored because there are too many."},
+)
+
 var launchFamilies = slices.Concat(
 	of(Launch, LifeHost, Workload,
 		row{"gputap_cuda_kernel_launches_total", Counter, nil, "CUDA kernels launched, including those inside graphs."},

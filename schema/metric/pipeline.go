@@ -94,6 +94,8 @@ var consumerFamilies = slices.Concat(
 			"Live allocations, or blocks of PyTorch's allocator, in the state."},
 		row{"gputap_consumer_notifications_total", Counter, []string{"sink", "result"},
 			"Published alerts by result: stored, known (a duplicate), unstored (no stream accepts alerts) or failed."},
+		row{"gputap_consumer_summaries_total", Counter, []string{"result"},
+			"Published summaries of the ranks of a job by result: stored or failed. gputap-anomaly publishes them."},
 		row{"gputap_consumer_series", Gauge, []string{"family"},
 			"Series on this page, by family, for the families that have a limit."},
 		row{"gputap_consumer_series_overflow_total", Counter, []string{"family"},

@@ -8,9 +8,18 @@ import (
 	"github.com/gputap/gputap/consumer/query"
 )
 
-// alertRows are the newest alerts first, or those of them that fire.
-func alertRows(all []alert.Alert, q *query.Question) (iter.Seq[any], int) {
-	rows := slices.DeleteFunc(all, func(a alert.Alert) bool {
+// alertRows are the newest alerts of all folds first, or those of them that fire.
+func (p *Part) alertRows(q *query.Question) (iter.Seq[any], int) {
+	rows, found := []alert.Alert{}, false
+	for _, f := range p.Folds {
+		if f, ok := f.(interface{ Alerts() []alert.Alert }); ok {
+			rows, found = append(rows, f.Alerts()...), true
+		}
+	}
+	if !found {
+		return nil, 0
+	}
+	rows = slices.DeleteFunc(rows, func(a alert.Alert) bool {
 		return q.What == whatFiring && a.State != alert.Firing || !selects(&q.Filter, &a)
 	})
 	slices.SortStableFunc(rows, func(a, b alert.Alert) int { return b.Time.Compare(a.Time) })

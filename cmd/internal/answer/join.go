@@ -7,7 +7,6 @@ import (
 
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/launch"
@@ -35,7 +34,7 @@ func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	case *leak.Tracker:
 		s.addMemory(f.Report())
 		s.addAlerts(f.Alerts())
-	case *anomaly.Detector:
+	case interface{ Alerts() []alert.Alert }:
 		s.addAlerts(f.Alerts())
 	case *launch.Histogram:
 		for _, q := range f.Report() {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/consumer/job"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
@@ -27,6 +27,7 @@ const (
 	whatAlerts      = "alerts"      // leak, anomaly: newest first
 	whatFiring      = "firing"      // leak, anomaly: the alerts that fire, newest first
 	whatAllocations = "allocations" // leak: the largest live allocations of the processes
+	whatJobs        = "jobs"        // anomaly, which includes the job fold
 	whatStatus      = "status"      // every fold: one row for the shard
 )
 
@@ -41,10 +42,14 @@ type Part struct {
 func (p *Part) Take(q *query.Question) (taken query.Taken, err error) {
 	p.Reader.Between(func(applied uint64, lastEvent time.Time) {
 		taken.Applied, taken.EventTime = applied, lastEvent
-		if q.What == whatStatus {
-			row := statusOf(p)
-			taken.Rows, taken.Total = each([]statusRow{row}), 1
+		switch q.What {
+		case whatStatus:
+			taken.Rows, taken.Total = each([]statusRow{statusOf(p)}), 1
 			return
+		case whatAlerts, whatFiring:
+			if taken.Rows, taken.Total = p.alertRows(q); taken.Rows != nil {
+				return
+			}
 		}
 		for _, f := range p.Folds {
 			if taken.Rows, taken.Total = p.rows(f, q); taken.Rows != nil {
@@ -65,8 +70,6 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 			return memoryRows(f, q)
 		case whatAllocations:
 			return allocationRows(f, q)
-		case whatAlerts, whatFiring:
-			return alertRows(f.Alerts(), q)
 		}
 	case *tensor.Fold:
 		if q.What == whatTensors {
@@ -87,9 +90,9 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		if q.What == whatProcesses {
 			return copyRows(f, q)
 		}
-	case *anomaly.Detector:
-		if q.What == whatAlerts || q.What == whatFiring {
-			return alertRows(f.Alerts(), q)
+	case *job.Fold:
+		if q.What == whatJobs {
+			return jobRows(f, q)
 		}
 	}
 	return nil, 0

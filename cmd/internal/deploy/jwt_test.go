@@ -26,7 +26,8 @@ type issuer struct {
 
 // accountOf is the account of each role.
 var accountOf = map[string]string{
-	"admin": "BUS", "fold": "BUS", "recorder": "BUS", "host": "HOSTS", "reader": "READERS", "viewer": "READERS",
+	"admin": "BUS", "fold": "BUS", "anomaly": "BUS", "recorder": "BUS",
+	"host": "HOSTS", "reader": "READERS", "viewer": "READERS",
 }
 
 // newIssuer creates operator and accounts, and the accounts.conf that jwt.conf includes.
@@ -164,8 +165,9 @@ func TestJWTUsersHaveTheirRoles(t *testing.T) {
 	readStored(t, reader, "reader-default", "gputap.v1.ev.*.default.>",
 		[]string{"gputap.v1.ev.0.default.gpu-1.memory", "gputap.v1.ev.0.default.gpu-2.memory"})
 
-	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "reader-default": "reader",
-		"recorder": "recorder", "viewer": "viewer"}
+	as := map[string]string{"gpu-1": "host", "leak": "fold", "launch": "fold", "anomaly": "anomaly",
+		"reader-default": "reader",
+		"recorder":       "recorder", "viewer": "viewer"}
 	for user, role := range as {
 		t.Run(user, func(t *testing.T) {
 			nc, _ := join(t, user, with(jwts.creds(role, user, 0)), quiet())
@@ -193,6 +195,7 @@ func TestJWTRolesEqualNkeyRoles(t *testing.T) {
 	check(t, err)
 	for role, like := range map[string]struct{ text, name string }{
 		"fold":     {block(t, string(conf), "\nLEAK: {"), "leak"},
+		"anomaly":  {block(t, string(conf), "\nANOMALY: {"), "anomaly"},
 		"reader":   {block(t, string(conf), "\nREADER_CLUSTER: {"), "reader-default"},
 		"recorder": {block(t, string(conf), "\nRECORDER: {"), "recorder"},
 		"viewer":   {block(t, string(conf), "\nVIEWER: {"), "viewer"},

@@ -1,11 +1,62 @@
 package fold
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/anomaly/rule"
+	"github.com/gputap/gputap/consumer/job"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/rank"
 )
+
+// Anomalies is the fold of gputap-anomaly: the rules about processes and hosts, the summaries of ranks, and the rule
+// that compares the ranks of a job. Ranks publishes to the shards of the jobs, from where Jobs reads.
+type Anomalies struct {
+	composite
+	Detector *anomaly.Detector
+	Ranks    *rank.Fold
+	Jobs     *job.Fold
+}
+
+func newAnomalies(c config.Anomaly, to outputs) *Anomalies {
+	w := &Anomalies{Detector: newDetector(c, to.raise), Ranks: rank.New(rank.Config{Publish: to.summarize})}
+	exclude := rulesOf(c).Exclude
+	w.Jobs = job.New(job.Config{
+		Severity: stragglerSeverity(c), Cooldown: c.Cooldown,
+		Excluded: func(i *process.Info) bool { return exclude.Excludes("straggler", i) }, OnAlert: to.raise,
+	})
+	w.composite = newComposite(w.Detector, w.Ranks, w.Jobs)
+	return w
+}
+
+// stragglerSeverity returns that of the alerts; "": the rule is off.
+func stragglerSeverity(c config.Anomaly) string {
+	switch cmp.Or(modeOf(c.Mode), modeOf(c.Rules.Straggler.Mode)) {
+	case alert.ModeOff:
+		return ""
+	case alert.ModeAlert:
+		return alert.Warning
+	}
+	return alert.Info
+}
+
+// Name returns that of the detector.
+func (w *Anomalies) Name() string { return w.Detector.Name() }
+
+// Alerts returns the alerts of all rules, oldest first.
+func (w *Anomalies) Alerts() []alert.Alert {
+	all := slices.Concat(w.Detector.Alerts(), w.Jobs.Alerts())
+	slices.SortFunc(all, func(a, b alert.Alert) int { return a.Compare(&b) })
+	return all
+}
 
 // newDetector returns the anomaly fold of a configuration.
 func newDetector(c config.Anomaly, r raise) *anomaly.Detector {
@@ -52,4 +103,13 @@ func DetectorIn(mode string, raise func(alert.Alert)) *anomaly.Detector {
 	c := config.DefaultAnomalyCommand().Anomaly
 	c.Mode = mode
 	return newDetector(c, raise)
+}
+
+// AnomaliesIn returns an empty fold of gputap-anomaly as DetectorIn does, which publishes summaries of ranks to js.
+func AnomaliesIn(ctx context.Context, mode string, js jetstream.JetStream, raise func(alert.Alert), log *slog.Logger,
+) *Anomalies {
+	c := config.DefaultAnomalyCommand().Anomaly
+	c.Mode = mode
+	s := newSummaries(js, "anomaly", log)
+	return newAnomalies(c, outputs{raise, func(one rank.Summary) { s.publish(ctx, one) }})
 }

@@ -196,7 +196,11 @@ func TestPages(t *testing.T) {
 		}
 		clusters := map[string]int{}
 		for line := range strings.Lines(page) {
-			if family, of, found := strings.Cut(line, "{"); found {
+			family, of, labelled := strings.Cut(line, "{")
+			if family, _, plain := strings.Cut(line, " "); plain && !labelled {
+				shown[family] = true
+			}
+			if labelled {
 				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 					shown[strings.TrimSuffix(family, suffix)] = true
 				}

@@ -29,7 +29,7 @@ func questions(c *consumer.Consumer, name string, nc *nats.Conn, log *slog.Logge
 
 // Parts returns the folds that a fold is made of.
 func Parts(f consumer.Fold) []consumer.Fold {
-	if m, ok := f.(*Memory); ok {
+	if m, ok := f.(interface{ Parts() []consumer.Fold }); ok {
 		return m.Parts()
 	}
 	return []consumer.Fold{f}

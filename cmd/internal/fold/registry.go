@@ -7,29 +7,35 @@ import (
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/rank"
 	"github.com/gputap/gputap/schema"
 )
 
 // raise publishes an alert. It is nil where a fold is not run by its program.
 type raise = func(alert.Alert)
 
+// outputs are what a fold publishes. They are nil where a fold is not run by its program.
+type outputs struct {
+	raise
+	summarize func(rank.Summary)
+}
+
 // The registry: one statement per fold. Everything that treats all folds alike reads All.
 var (
-	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, r raise) *Memory {
-		return newMemory(c.Leak, r)
+	Leak = define("leak", config.DefaultLeakCommand, func(c config.LeakCommand, to outputs) *Memory {
+		return newMemory(c.Leak, to.raise)
 	})
-	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand, _ raise) *launch.Histogram {
+	Launch = define("launch", config.DefaultLaunchCommand, func(c config.LaunchCommand, _ outputs) *launch.Histogram {
 		return launch.New(launch.Config{Keep: c.Launch.Keep, MaxKernels: c.Launch.MaxKernels})
 	})
 	Bandwidth = define("bandwidth", config.DefaultBandwidthCommand,
-		func(c config.BandwidthCommand, _ raise) *bandwidth.Meter {
+		func(c config.BandwidthCommand, _ outputs) *bandwidth.Meter {
 			return bandwidth.New(bandwidth.Config{Keep: c.Bandwidth.Keep})
 		})
-	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand, r raise) *anomaly.Detector {
-		return newDetector(c.Anomaly, r)
+	Anomaly = define("anomaly", config.DefaultAnomalyCommand, func(c config.AnomalyCommand, to outputs) *Anomalies {
+		return newAnomalies(c.Anomaly, to)
 	}).watching(func(c config.AnomalyCommand) config.HostSilentRule { return silentRule(c.Anomaly) })
 )
 
@@ -80,11 +86,11 @@ type Command interface {
 type Definition[C Command, F Fold] struct {
 	name     string
 	defaults func() C
-	create   func(C, raise) F
+	create   func(C, outputs) F
 	silence  func(C) config.HostSilentRule // nil: the program does not watch for silent hosts
 }
 
-func define[C Command, F Fold](name string, defaults func() C, create func(C, raise) F) *Definition[C, F] {
+func define[C Command, F Fold](name string, defaults func() C, create func(C, outputs) F) *Definition[C, F] {
 	d := &Definition[C, F]{name: name, defaults: defaults, create: create}
 	registered = append(registered, d)
 	return d
@@ -98,11 +104,11 @@ func (d *Definition[C, F]) watching(silence func(C) config.HostSilentRule) *Defi
 
 func (d *Definition[C, F]) Name() string { return d.name }
 
-func (d *Definition[C, F]) New() Fold { return d.create(d.defaults(), nil) }
+func (d *Definition[C, F]) New() Fold { return d.create(d.defaults(), outputs{}) }
 
 func (d *Definition[C, F]) NewUnlimited() Fold {
 	var zero C
-	return d.create(zero, nil)
+	return d.create(zero, outputs{})
 }
 
 func (d *Definition[C, F]) Kinds() []schema.Kind { return d.New().Kinds() }

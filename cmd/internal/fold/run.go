@@ -12,6 +12,7 @@ import (
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/rank"
 )
 
 // Fold is a fold with checkpoints and metrics.
@@ -33,11 +34,14 @@ func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(
 	}
 	defer stop()
 	alerts := NewAlerts(js, d.name, p.Log)
-	if err := p.Metrics.Register(alerts); err != nil { // without a series until the fold raises an alert
+	summaries := newSummaries(js, d.name, p.Log)
+	// They have no series until the fold raises an alert or summarizes.
+	if err := errors.Join(p.Metrics.Register(alerts), p.Metrics.Register(summaries)); err != nil {
 		return err
 	}
 	raise := func(a alert.Alert) { alerts.Publish(ctx, a) }
-	create := func() F { return d.create(cfg, raise) }
+	to := outputs{raise, func(s rank.Summary) { summaries.publish(ctx, s) }}
+	create := func() F { return d.create(cfg, to) }
 	return serve(ctx, p, options, js, create, report, func(c *consumer.Consumer) *silence {
 		if d.silence == nil || d.silence(cfg).Mode == config.ModeOff {
 			return nil

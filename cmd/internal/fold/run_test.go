@@ -106,7 +106,7 @@ func checkPage(t *testing.T, page prometheus.Gatherer) {
 	for _, f := range metric.Families {
 		switch f.Name {
 		case "gputap_consumer_questions_total", "gputap_consumer_notifications_total",
-			"gputap_consumer_series_overflow_total":
+			"gputap_consumer_summaries_total", "gputap_consumer_series_overflow_total":
 		default:
 			if f.Component == metric.Consumer && !shown[f.Name] {
 				t.Errorf("%s is in the table and not on the page", f.Name)

@@ -30,7 +30,7 @@ type listing struct {
 func getCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "List processes, hosts, GPUs, kernels, copies or alerts of a fleet",
+		Short: "List processes, hosts, GPUs, kernels, copies, jobs or alerts of a fleet",
 		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. A table shows the largest
 50 items; --limit 0 shows all.
 
@@ -42,6 +42,7 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 N
   gputap get processes --host 'gpu-1*' --user ann -o wide
   gputap get hosts --sort heard                               # the host that was silent for longest comes first
   gputap get kernels --comm python3 --limit 10
+  gputap get jobs                                             # which rank holds up the others
   gputap get gpus -o json
   gputap get alerts --since 1h                                # also those that have cleared
   gputap get processes --watch`,
@@ -53,6 +54,7 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 N
 	add(q, cmd, gpus)
 	add(q, cmd, kernels)
 	add(q, cmd, copies)
+	add(q, cmd, jobs)
 	add(q, cmd, alerts)
 	return cmd
 }

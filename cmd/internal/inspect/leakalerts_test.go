@@ -1,25 +1,14 @@
 package inspect
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
-	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer/alert"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
-
-type anomalyProgram struct{}
-
-func (anomalyProgram) run(ctx context.Context, p *app.Process) error {
-	return fold.Anomaly.Run(ctx, p, func(io.Writer, []*anomaly.Detector) {})
-}
 
 // TestAlertsOfAllFoldsAreShown: one process runs out of memory, which gputap-anomaly finds. It frees half of its memory
 // before it ends, which gputap-leak finds. NATS stores both alerts.

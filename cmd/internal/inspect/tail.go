@@ -60,17 +60,15 @@ missing.`,
 
 // eventKinds are the kinds that have events.
 func eventKinds() (words []string) {
-	for kind := schema.KindNone + 1; kind < schema.NumKinds; kind++ {
-		if kind != schema.KindHost {
-			words = append(words, kind.String())
-		}
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		words = append(words, kind.String())
 	}
 	return words
 }
 
 func (t *tail) run(ctx context.Context) error {
 	kind := schema.ParseKind(t.kind)
-	if t.kind != "" && (kind == schema.KindNone || kind == schema.KindHost) {
+	if t.kind != "" && (kind == schema.KindNone || kind >= schema.KindHost) {
 		return app.Usage(fmt.Errorf("--kind %q: use %s", t.kind, strings.Join(eventKinds(), ", ")))
 	}
 	if t.limit < 0 {
@@ -133,6 +131,9 @@ func (t *tail) follow(ctx context.Context, sub *nats.Subscription, out *bufio.Wr
 			if t.malformed++; t.malformed == 1 {
 				fmt.Fprintf(t.p.Stderr, "left out a batch on %s: %v; the next ones are counted alone\n", m.Subject, err)
 			}
+			continue
+		}
+		if batch.Kind == schema.KindRank { // a consumer computed it: it has no calls
 			continue
 		}
 		done, err := t.print(out, batch, &left)

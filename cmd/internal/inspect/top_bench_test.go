@@ -16,7 +16,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/screen"
 	"github.com/gputap/gputap/cmd/internal/simulate"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
 )
@@ -44,7 +43,7 @@ func benchmarkTop(b *testing.B, hosts int) {
 		return fold.Bandwidth.Run(ctx, p, func(io.Writer, []*bandwidth.Meter) {})
 	}))
 	f.consume("anomaly", programFunc(func(ctx context.Context, p *app.Process) error {
-		return fold.Anomaly.Run(ctx, p, func(io.Writer, []*anomaly.Detector) {})
+		return fold.Anomaly.Run(ctx, p, func(io.Writer, []*fold.Anomalies) {})
 	}))
 	f.simulate(hosts)
 	p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,

@@ -42,14 +42,15 @@ type Pipeline struct {
 	producer  *producer.Producer
 	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
 	consumers []*consumer.Reader // one for each fold
-	alerts    *fold.Alerts       // stores the alerts of the fold anomaly
+	alerts    []*fold.Alerts     // store the alerts of the folds
 	recorder  *recorder          // nil without Record
 	socket    *local.Listener    // nil without Listen
 
 	log            *slog.Logger
+	publishing     context.Context // of the folds that publish
+	stopPublishing context.CancelFunc
 	stopProducer   context.CancelFunc
 	stopConsumers  context.CancelFunc
-	stopAlerts     context.CancelFunc // ends the attempts to store them
 	producerEnded  chan struct{}
 	producerErr    error
 	consumersEnded sync.WaitGroup
@@ -64,6 +65,7 @@ const (
 // of the streams, or "" for a temporary one.
 func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Logger) (p *Pipeline, err error) {
 	p = &Pipeline{log: log, producerEnded: make(chan struct{}), features: cfg.Producer.Features}
+	p.publishing, p.stopPublishing = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -100,21 +102,26 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 		return p, err
 	}
 	kinds, err := cfg.Producer.Kinds()
-	alerting, stopAlerts := context.WithCancel(context.Background())
-	p.alerts, p.stopAlerts = fold.NewAlerts(p.js, fold.Anomaly.Name(), log), stopAlerts
-	p.addFolds(cfg, kinds, func(a alert.Alert) { p.alerts.Publish(alerting, a) })
+	p.addFolds(cfg, kinds)
 	return p, err
 }
 
-// addFolds adds the folds for which there are events, each with its consumer. raise gets their alerts.
-func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind, raise func(alert.Alert)) {
+// raise returns what stores the alerts of a fold.
+func (p *Pipeline) raise(name string) func(alert.Alert) {
+	alerts := fold.NewAlerts(p.js, name, p.log)
+	p.alerts = append(p.alerts, alerts)
+	return func(a alert.Alert) { alerts.Publish(p.publishing, a) }
+}
+
+// addFolds adds the folds for which there are events, each with its consumer.
+func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
 		switch entry.Name() {
 		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
-			f = fold.MemoryIn(cfg.Anomaly.Mode, cfg.Leak.Window, nil)
+			f = fold.MemoryIn(cfg.Anomaly.Mode, cfg.Leak.Window, p.raise(entry.Name()))
 		case fold.Anomaly.Name():
-			f = fold.DetectorIn(cfg.Anomaly.Mode, raise)
+			f = fold.AnomaliesIn(p.publishing, cfg.Anomaly.Mode, p.js, p.raise(entry.Name()), p.log)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.folds = append(p.folds, f)
@@ -181,10 +188,8 @@ func (p *Pipeline) Close() {
 		<-p.producerEnded
 		p.stopConsumers()
 	}
-	if p.stopAlerts != nil {
-		p.stopAlerts()
-	}
 	_ = p.EndRecording() // after an error; it was logged
+	p.stopPublishing()
 	if p.nc != nil {
 		p.nc.Close() // ends the consumers' requests, which would otherwise wait for their timeout
 	}
@@ -196,7 +201,10 @@ func (p *Pipeline) Close() {
 
 // Collectors returns the collectors of the producer, the consumers and the folds.
 func (p *Pipeline) Collectors() []prometheus.Collector {
-	list := []prometheus.Collector{p.producer, p.alerts}
+	list := []prometheus.Collector{p.producer}
+	for _, a := range p.alerts {
+		list = append(list, a)
+	}
 	for i, f := range p.folds {
 		parts := []prometheus.Collector{f, p.consumers[i]}
 		list = append(list, consumer.NewPage(f.Name(), func() []prometheus.Collector { return parts }))

@@ -17,7 +17,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/cluster"
 	"github.com/gputap/gputap/consumer"
-	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
@@ -96,7 +95,7 @@ func (t *truth) compareReports(entry fold.Entry, states []consumer.Stateful) err
 				}
 				compareCounts(c, p.ID, "copies", got, c.expect(p.ID, p.Calls).copies)
 			}
-		case *anomaly.Detector:
+		case *fold.Anomalies:
 			raised += metric(state, "gputap_anomaly_events_total", "oom")
 			suppressed += metric(state, "gputap_anomaly_suppressed_total", "oom")
 		default:

@@ -1,0 +1,45 @@
+// Package job compares the ranks of each job by the summaries of package rank, and names the one that holds up the
+// others.
+//
+// # The rule straggler
+//
+// Ranks of a job work in step: the others wait for a slow one. So the slow rank is the one that does not wait where the
+// others wait: in calls that wait for the GPU, or in pauses between two classes of calls. A window of two seconds
+// counts against the rank that waits least at such a place, if
+//
+//   - the others wait there for 5 % of the time or more, by their median,
+//   - it waits for at most half of that, and
+//   - it lies at least four deviations below them. A deviation follows from the mean distance of the others from their
+//     median, now or in the last windows, whatever is larger; it is at least two percent of the time.
+//
+// Three windows in a row against one rank raise the alert. It clears after three windows in a row in which the rank
+// waits at least three quarters as long as the others. It also clears after twelve windows in a row that are not
+// against it. Windows in which hardly anybody waits say nothing. Where most ranks wait less together, their median
+// falls, and nobody is named. With three windows instead of two of three, none of 300 jobs with random noise had an
+// alert in ten minutes; with two of three, seven of 100 had one.
+//
+// A window is judged when all ranks have sent it. Windows in which ranks are missing are not judged, and the report
+// says so. Jobs of fewer than four ranks, or of an unknown number, are not judged either: three ranks are too few to
+// tell which is the odd one.
+//
+// The rule cannot name a rank whose GPU alone is slow: its CPU waits as long as those of the others.
+//
+// # Clocks
+//
+// Windows of hosts compare by their wall time. Where the clock of a host is wrong by more than 20 s, the start of its
+// process tells by how much, because the processes of a job start together. Its windows then compare with those that
+// other hosts send at the same time. Times in alerts are those of the host.
+//
+// A shard may be late by one minute. If it is later than that, its ranks are missing until it has caught up.
+//
+// # Delivery and limits
+//
+// Batches arrive once each, in seq order per job, host boot and run; those of several hosts in any order. A window of a
+// rank that comes twice counts once. The state depends only on the batches. At most 4,096 jobs with 65,536 ranks, of
+// which each job has 8,192 or fewer, are kept; the rest is counted. A job keeps thirty open windows.
+//
+// A restored fold behaves like one that was never interrupted and does not raise its alerts again.
+//
+// One goroutine at a time calls Apply, Forget, Snapshot and Restore. Any number of goroutines may read meanwhile. The
+// goroutine of Apply or Forget calls OnAlert without holding the lock.
+package job

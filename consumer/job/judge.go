@@ -1,0 +1,254 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/schema"
+)
+
+const (
+	leastWaiting = 0.05 // share of the time that the others wait
+	mostShare    = 0.5  // of their waiting, for the slow rank
+	leastScore   = -4.0
+	leastSpread  = 0.02
+	deviations   = 1.2533 // a deviation in mean distances, of normal noise
+	memory       = 8      // windows that make the usual spread
+	toFire       = 3      // windows in a row that say something
+	toClear      = 12     // windows in a row that are not against the rank
+	waited       = 4      // of which those count as so many in which it waits with the others
+	likeOthers   = 0.75   // of their waiting, at the place of the alert
+)
+
+// place is where a rank waits: classes of calls before and after a pause, or the class of calls alone.
+type place uint8
+
+const numPlaces = int(schema.NumActivities) * int(schema.NumActivities)
+
+func placeOf(from, to schema.Activity) place {
+	return place(int(from)*int(schema.NumActivities) + int(to))
+}
+
+func (p place) from() schema.Activity { return schema.Activity(int(p) / int(schema.NumActivities)) }
+func (p place) to() schema.Activity   { return schema.Activity(int(p) % int(schema.NumActivities)) }
+
+// add adds the time of a row at which the rank waited.
+func (c *cell) add(e *schema.Rank) {
+	if e.From == schema.NoActivity && e.To != schema.Syncing || e.Duration == 0 {
+		return
+	}
+	share := min(1, float64(e.Duration)/float64(schema.RankWindow))
+	c.waits = append(c.waits, wait{placeOf(e.From, e.To), share})
+}
+
+// outcome is the verdict on one window.
+type outcome struct {
+	number   int64  // of the window, by the clock of that rank
+	against  uint32 // 1 + rank; 0: nobody
+	seq      uint64 // of the batch of that rank
+	place    place
+	share    float64 // of the time that the rank waits
+	others   float64 // that the others wait, by their median
+	score    float64 // distance in deviations
+	distance float64
+}
+
+// suspect is a rank about which an alert fires.
+type suspect struct {
+	rank uint32
+	key  alert.Key
+	at   place
+	good uint64 // windows in a row that are not against it; see waited
+}
+
+// judge holds memory that comparisons share.
+type judge struct {
+	used   [numPlaces]bool      // by a rank of the window
+	shares [numPlaces][]float64 // of used places, by rank
+	others []float64
+}
+
+// compare judges a window in which no rank is missing.
+func (f *Fold) compare(j *job, w *window) {
+	o, waiting := f.judge.window(j, w)
+	if waiting { // else it says nothing
+		j.last = append(j.last, o)
+	}
+	if len(j.last) > toFire {
+		j.last = slices.Delete(j.last, 0, 1)
+	}
+	f.book.Advance(j.id, endOf(w.number))
+	for _, s := range slices.Clone(j.firing) {
+		switch {
+		case o.against == s.rank+1:
+			s.good = 0
+		case f.judge.waits(s, int(j.ranks)):
+			s.good += waited
+		default:
+			s.good++
+		}
+		if c := w.cells[s.rank]; c != nil && s.good >= toClear {
+			f.clear(j, s.rank, endOf(c.number), "it waited with the others in three windows")
+		}
+	}
+	if o.against > 0 {
+		f.accuse(j, w, &o)
+	}
+}
+
+// endOf returns when a window ended.
+func endOf(number int64) time.Time { return time.Unix(0, (number+1)*windowNanos).UTC() }
+
+// window compares the ranks at every place at which one of them waits. waiting reports whether most of them wait
+// somewhere.
+func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
+	n := int(j.ranks)
+	g.used = [numPlaces]bool{}
+	totals := make([]float64, n)
+	for rank := range uint32(n) {
+		for _, at := range w.cells[rank].waits {
+			if !g.used[at.place] {
+				g.used[at.place] = true
+				g.shares[at.place] = append(g.shares[at.place][:0], make([]float64, n)...)
+			}
+			g.shares[at.place][rank] += at.share
+			totals[rank] += at.share
+		}
+	}
+	for rank, m := range j.members {
+		if int(rank) < n {
+			m.waiting = min(1, totals[rank])
+		}
+	}
+	j.waiting = min(1, middle(totals))
+	if n < leastRanks {
+		return worst, false
+	}
+	for p := range g.used {
+		if !g.used[p] {
+			continue
+		}
+		o := g.place(j, place(p))
+		waiting = waiting || o.others >= leastWaiting
+		if o.against > 0 && o.distance > worst.distance {
+			c := w.cells[o.against-1]
+			o.number, o.place, o.seq = c.number, place(p), c.seq
+			worst = o
+		}
+	}
+	return worst, waiting
+}
+
+// waits reports whether a rank waits with the others where it did not when the alert fired.
+func (g *judge) waits(s *suspect, ranks int) bool {
+	if !g.used[s.at] || int(s.rank) >= ranks {
+		return false
+	}
+	shares := g.shares[s.at]
+	g.others = append(append(g.others[:0], shares[:s.rank]...), shares[s.rank+1:]...)
+	others := middle(g.others)
+	return others >= leastWaiting && shares[s.rank] >= likeOthers*others
+}
+
+// place compares the shares of the ranks at one place.
+func (g *judge) place(j *job, at place) (o outcome) {
+	least, shares := 0, g.shares[at]
+	for rank, share := range shares {
+		if share < shares[least] {
+			least = rank
+		}
+	}
+	g.others = append(append(g.others[:0], shares[:least]...), shares[least+1:]...)
+	o.share, o.others = shares[least], middle(g.others)
+	o.distance = o.others - o.share
+	if o.others < leastWaiting {
+		return o
+	}
+	sum := 0.0
+	for _, share := range g.others {
+		sum += max(share-o.others, o.others-share)
+	}
+	now := deviations * sum / float64(len(g.others))
+	usual, known := j.spread[at]
+	if !known {
+		usual = now
+	}
+	j.spread[at] = usual + (now-usual)/memory
+	o.score = -o.distance / max(leastSpread, usual, now)
+	if o.score <= leastScore && o.share <= mostShare*o.others {
+		o.against = uint32(least) + 1
+	}
+	return o
+}
+
+// middle sorts v and returns its median.
+func middle(v []float64) float64 {
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// accuse raises an alert about a rank if enough windows are against it.
+func (f *Fold) accuse(j *job, w *window, o *outcome) {
+	windows, first := 0, *o
+	for _, before := range slices.Backward(j.last) {
+		if before.against == o.against {
+			windows++
+			first = before
+		}
+	}
+	rank := o.against - 1
+	m, c := j.members[rank], w.cells[rank]
+	if windows < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
+		return
+	}
+	if f.cfg.Excluded != nil && f.cfg.Excluded(&m.Info) {
+		f.book.Suppress(straggler, "excluded")
+		return
+	}
+	k := alert.Key{Rule: straggler, Process: m.ID, Job: j.id.Host}
+	fired := f.book.Fire(k, endOf(o.number), c.seq, func() alert.Alert {
+		a := alert.About(&m.Info)
+		a.Severity, a.Since = f.cfg.Severity, time.Unix(0, first.number*windowNanos).UTC()
+		a.Value, a.Baseline, a.Score = round(o.share), round(o.others), round(o.score)
+		a.Message = describe(j, m, rank, o)
+		a.Evidence = alert.Evidence{Boot: m.ID.BootID, Run: c.run, Kind: schema.KindRank.String(), Seq: c.seq,
+			SeqFrom: min(first.seq, c.seq), SeqTo: c.seq}
+		return a
+	})
+	if fired {
+		j.firing = append(j.firing, &suspect{rank: rank, key: k, at: o.place})
+	}
+}
+
+// replace ends what is known of a rank, because another process has it or none.
+func (f *Fold) replace(j *job, rank uint32, at time.Time, why string) {
+	f.clear(j, rank, at, why)
+	j.last = slices.DeleteFunc(j.last, func(o outcome) bool { return o.against == rank+1 })
+}
+
+// clear ends the alert about a rank, if one fires.
+func (f *Fold) clear(j *job, rank uint32, at time.Time, why string) {
+	j.firing = slices.DeleteFunc(j.firing, func(s *suspect) bool {
+		if s.rank == rank {
+			f.book.Clear(s.key, at, why)
+		}
+		return s.rank == rank
+	})
+}
+
+func describe(j *job, m *member, rank uint32, o *outcome) string {
+	others, own := 100*o.others, 100*o.share
+	where := ""
+	switch from, to := o.place.from(), o.place.to(); {
+	case from == schema.NoActivity:
+		where = fmt.Sprintf("they are in calls that wait for the GPU %.0f %% of the time, it %.0f %%", others, own)
+	case to == schema.NoActivity:
+		where = fmt.Sprintf("they pause after calls of class %s %.0f %% of the time, it %.0f %%", from, others, own)
+	default:
+		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s, it %.0f %%", others, from, to, own)
+	}
+	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s. Check its "+
+		"CPUs, its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host, j.ranks-1, where)
+}

@@ -1,0 +1,87 @@
+package job
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gputap/gputap/consumer/process"
+)
+
+// States of a Job.
+const (
+	Running    = "running"
+	Straggler  = "straggler"  // an alert of the rule would fire or fires
+	Incomplete = "incomplete" // ranks are missing: it is not judged
+	Small      = "small"      // fewer than four ranks: it is not judged
+	Unknown    = "unknown"    // the number of ranks is unknown: it is not judged
+)
+
+// Job is the report of one job.
+type Job struct {
+	Cluster, Name string
+	Ranks         uint32 // expected; 0: unknown
+	State         string
+	Members       []Member // by rank
+	Missing       []uint32 // ranks that the last window lacked
+	Slow          []uint32 // ranks that hold up the others
+	Waiting       float64  // share of the time that the median rank waited in the last judged window; 0 to 1
+}
+
+// Member is the process of one rank.
+type Member struct {
+	process.Info
+	Waiting float64 // share of the time
+}
+
+// Report returns all jobs by cluster and name.
+func (f *Fold) Report() []Job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Job, 0, len(f.jobs))
+	for _, j := range f.jobs {
+		one := Job{Cluster: j.id.Cluster, Name: j.id.Host, Ranks: j.ranks, State: j.state(), Waiting: round(j.waiting),
+			Missing: slices.Clone(j.missing), Slow: j.slow()}
+		for _, rank := range slices.Sorted(maps.Keys(j.members)) {
+			m := j.members[rank]
+			one.Members = append(one.Members, Member{m.Info, round(m.waiting)})
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+func (j *job) state() string {
+	switch {
+	case j.ranks == 0:
+		return Unknown
+	case j.ranks < leastRanks:
+		return Small
+	case len(j.slow()) > 0:
+		return Straggler
+	case len(j.missing) > 0 || len(j.members) < int(j.ranks):
+		return Incomplete
+	}
+	return Running
+}
+
+// slow returns the ranks of firing alerts, and the one that enough windows in a row are against.
+func (j *job) slow() (ranks []uint32) {
+	for _, s := range j.firing {
+		ranks = append(ranks, s.rank)
+	}
+	if len(j.last) == toFire && j.last[0].against > 0 && !slices.ContainsFunc(j.last, func(o outcome) bool {
+		return o.against != j.last[0].against
+	}) {
+		ranks = append(ranks, j.last[0].against-1)
+	}
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+// round keeps four digits behind the point.
+func round(v float64) float64 { return math.Round(1e4*v) / 1e4 }

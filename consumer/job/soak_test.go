@@ -1,0 +1,13 @@
+//go:build soak
+
+package job
+
+import (
+	"testing"
+	"time"
+)
+
+func TestManyOrdinaryJobsRaiseNothing(t *testing.T) {
+	t.Parallel()
+	quiet(t, 300, 16, 100*time.Millisecond)
+}
