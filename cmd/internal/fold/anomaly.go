@@ -98,18 +98,17 @@ func modeOf(mode string) rule.Mode {
 	return rule.Mode(mode)
 }
 
-// DetectorIn returns an empty anomaly fold with the default thresholds and all rules in a mode of config.
-func DetectorIn(mode string, raise func(alert.Alert)) *anomaly.Detector {
+// AnomaliesWith returns an empty fold of gputap-anomaly with the default thresholds and all rules in a mode of config.
+// The functions may be nil.
+func AnomaliesWith(mode string, raise func(alert.Alert), summarize func(rank.Summary)) *Anomalies {
 	c := config.DefaultAnomalyCommand().Anomaly
 	c.Mode = mode
-	return newDetector(c, raise)
+	return newAnomalies(c, outputs{raise, summarize})
 }
 
-// AnomaliesIn returns an empty fold of gputap-anomaly as DetectorIn does, which publishes summaries of ranks to js.
+// AnomaliesIn returns a fold as AnomaliesWith does, which publishes summaries of ranks to js until ctx ends.
 func AnomaliesIn(ctx context.Context, mode string, js jetstream.JetStream, raise func(alert.Alert), log *slog.Logger,
 ) *Anomalies {
-	c := config.DefaultAnomalyCommand().Anomaly
-	c.Mode = mode
-	s := newSummaries(js, "anomaly", log)
-	return newAnomalies(c, outputs{raise, func(one rank.Summary) { s.publish(ctx, one) }})
+	s := newSummaries(js, Anomaly.Name(), log)
+	return AnomaliesWith(mode, raise, func(one rank.Summary) { s.publish(ctx, one) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/rank"
 	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
@@ -92,10 +93,19 @@ func judge(path string, factor schema.KTime, found map[string]*Finding) error {
 		OnVerdict: func(c leak.Change) { noteVerdict(found[c.Comm], &c) },
 		Rules:     leak.Rules{Mode: alert.ModeAlert}, OnAlert: note,
 	})
-	detector := fold.DetectorIn(config.ModeAlert, note)
+	var summaries []rank.Summary // that the fold anomaly published and did not read yet
+	anomalies := fold.AnomaliesWith(config.ModeAlert, note, func(s rank.Summary) { summaries = append(summaries, s) })
 	var replays []*consumer.Replay
-	for _, f := range []consumer.Stateful{memory, detector} {
+	for _, f := range []consumer.Stateful{memory, anomalies} {
 		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
+	}
+	read := uint64(0) // messages
+	apply := func(m *recording.Message) {
+		read++
+		m.Sequence = read
+		for _, p := range replays {
+			p.Apply(m)
+		}
 	}
 	s := stretcher{decoder: schema.NewDecoder(), factor: factor}
 	for m, err := range r.Messages(recording.Filter{}) {
@@ -105,8 +115,11 @@ func judge(path string, factor schema.KTime, found map[string]*Finding) error {
 		if m.Data, err = s.message(m.Data); err != nil {
 			return err
 		}
-		for _, p := range replays {
-			p.Apply(&m)
+		apply(&m)
+		for ; len(summaries) > 0; summaries = summaries[1:] {
+			one := &summaries[0]
+			apply(&recording.Message{Subject: schema.Subject(0, one.Cluster, one.Job, schema.KindRank), Stored: m.Stored,
+				Data: one.Message})
 		}
 	}
 	return nil

@@ -34,6 +34,9 @@ func finds(t *testing.T, f *Finding) bool {
 			if f.Alerts[rule] == 0 {
 				return false
 			}
+			if rule == "straggler" && !strings.Contains(strings.Join(f.Grave, " "), "straggler: Rank 2 of ") {
+				t.Errorf("%s slows rank 2 down: %q", f.Name, f.Grave)
+			}
 		}
 	}
 	return true

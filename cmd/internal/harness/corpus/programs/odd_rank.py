@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from program import MIB, run_one
+from program import MIB, MISSING, run_one
 from training import Training
 
 RANKS, SLOW = 4, 2
@@ -45,8 +45,11 @@ def ranks(program, wait):
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(RANKS)}
     processes = [subprocess.Popen([sys.executable, *name, "--seconds", str(program.seconds)], stdout=subprocess.DEVNULL,
                                   env={**environment, "RANK": str(number)}) for number in range(RANKS)]
-    if any(process.wait(program.seconds + 90) != 0 for process in processes):
-        raise RuntimeError("a rank failed")
+    statuses = [process.wait(program.seconds + 90) for process in processes]
+    if MISSING in statuses:
+        sys.exit(MISSING)  # the rank said what is missing
+    if any(statuses):
+        raise RuntimeError(f"ranks ended with {statuses}")
     return None
 
 
