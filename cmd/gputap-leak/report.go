@@ -30,7 +30,8 @@ func report(w io.Writer, shards []*fold.Memory) {
 	t := app.NewTable("HOST", "PID", "COMMAND", "STATE", "LIVE", "ALLOCATIONS", "PEAK", "UNFREED AT EXIT", "EVIDENCE")
 	for i := range r.Processes[:min(shown, len(r.Processes))] {
 		p := &r.Processes[i]
-		t.Row(p.ID.Host, p.ID.PID, p.Comm, state(p), app.Amount(p.LiveBytes), p.LiveAllocations, app.Amount(p.PeakBytes),
+		t.Row(p.ID.Host, p.ID.PID, p.Comm, state(p), app.Amount(p.LiveBytes), p.LiveAllocations,
+			app.Amount(p.PeakBytes),
 			app.Amount(p.UnfreedBytes), p.Evidence)
 	}
 	t.Write(w)

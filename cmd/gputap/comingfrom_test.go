@@ -18,7 +18,8 @@ import (
 var older = map[string][]string{
 	"GPUprobe": {
 		"--memleak", "--cudatrace", "--bandwidth-util", "--metrics-addr", "--display-interval", "--libcudart-path",
-		"--help", "--version", "cuda_memory_leaks", "cuda_kernel_launches", "cuda_error_histogram", "total_cuda_mallocs",
+		"--help", "--version", "cuda_memory_leaks", "cuda_kernel_launches", "cuda_error_histogram",
+		"total_cuda_mallocs",
 		"num_successful_mallocs", "num_failed_mallocs", "num_successful_frees", "num_failed_frees",
 		"per-process memory maps", "0 Bytes", "WARN: cudaFree() called on unallocated region", "total kernel launches",
 		"Traced N cudaMemcpy calls", "H2D", "D2H", "bytes/sec for", "per-process error histograms",
@@ -26,7 +27,8 @@ var older = map[string][]string{
 	},
 	"gpu-memleak-trace": {
 		"--trace-print", "--interval", "--export-metrics", "--update-interval", "--libcuda-path", "--log-verbose",
-		"--debug", "--print-events", "--print-malloc-only-events", "--print-json", "Pid", "Tid", "DeviceID", "Uid", "Size",
+		"--debug", "--print-events", "--print-malloc-only-events", "--print-json", "Pid", "Tid", "DeviceID", "Uid",
+		"Size",
 		"Dptr", "Comm", "EventType", "Retval", "TsNs", "Scan Time", "DEV", "UID", "TotalSize", "LastTs",
 		"Top allocations for TID", "TOTAL LEAKED", "NO EVENT.", "gpu_stressor.py", "gpu_mem_stressor.py",
 		"gpu_mem_threads_leak.py", "gpu_alloc_anomaly.py", "memleak_stressor.py", "train_simulator.py",
@@ -44,7 +46,8 @@ var older = map[string][]string{
 
 // notOurs are code words of the page, outside of the first columns, that belong to no program of gputap.
 var notOurs = []string{
-	"libcuda.so.1", "5s", "-g", "malloc", "CUDA_VISIBLE_DEVICES", "CUDA_ERROR_OUT_OF_MEMORY", "/livez", "/readyz", "# EOF",
+	"libcuda.so.1", "5s", "-g", "malloc", "CUDA_VISIBLE_DEVICES", "CUDA_ERROR_OUT_OF_MEMORY", "/livez", "/readyz",
+	"# EOF",
 	".sqlite", ".tsv",
 }
 

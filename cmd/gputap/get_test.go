@@ -82,7 +82,8 @@ func TestGetShowsWhatRunReports(t *testing.T) {
 	}
 }
 
-// TestRunStoresItsAlerts: a program runs out of memory and ends. Its alert is in the stream of the run and in its report.
+// TestRunStoresItsAlerts: a program runs out of memory and ends. Its alert is in the stream of the run and in its
+// report.
 func TestRunStoresItsAlerts(t *testing.T) {
 	requireBPF(t)
 	run := exec.Command(fixture(t, "gputap"), runArgs(t, "-o", "json", "--display-interval", "1h")...)

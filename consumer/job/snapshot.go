@@ -111,7 +111,7 @@ func codeRanks(c *snapshot.Codec, ranks *[]uint32) {
 
 func (m *member) code(c *snapshot.Codec, id snapshot.HostID) {
 	c.String(&m.ID.Host)
-	m.Info.Code(c, snapshot.HostID{Cluster: id.Cluster, Host: m.ID.Host})
+	m.Code(c, snapshot.HostID{Cluster: id.Cluster, Host: m.ID.Host})
 	c.Float64(&m.waiting)
 }
 

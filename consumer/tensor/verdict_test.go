@@ -277,7 +277,8 @@ func TestSurvivorsShowWhatFluctuationHides(t *testing.T) {
 					hidden = hidden || strings.HasPrefix(v.Why, "each window of 1m0s leaves tensors of PyTorch behind")
 				}
 			})
-			if row.grows && !hidden || row.grows != (grew > 20) || !row.grows && grew > 8 { // chance: the fluctuation rises for a while
+			// By chance the fluctuation rises for a while.
+			if row.grows && !hidden || row.grows != (grew > 20) || !row.grows && grew > 8 {
 				t.Errorf("it grows in %d of 120 half minutes", grew)
 			}
 		})

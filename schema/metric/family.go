@@ -74,7 +74,8 @@ func with(labels []string, more ...string) []string { return slices.Concat(label
 
 // Families are all families, by component.
 var Families = slices.Concat(programFamilies, producerFamilies, consumerFamilies, memoryFamilies, torchFamilies,
-	hostFamilies, alertFamilies("leak", Leak), alertFamilies("anomaly", Anomaly), jobFamilies, launchFamilies, bandwidthFamilies)
+	hostFamilies, alertFamilies("leak", Leak), alertFamilies("anomaly", Anomaly), jobFamilies, launchFamilies,
+	bandwidthFamilies)
 
 var byName = func() map[string]*Family {
 	all := make(map[string]*Family, len(Families))

@@ -83,9 +83,11 @@ func writeLargest(out io.Writer, p *Process, now time.Time) {
 	if len(p.Largest) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "  largest allocations: %d of %d\n", len(p.Largest), p.LiveAllocations+p.HostMemory.LiveAllocations)
+	fmt.Fprintf(out, "  largest allocations: %d of %d\n", len(p.Largest),
+		p.LiveAllocations+p.HostMemory.LiveAllocations)
 	for _, a := range p.Largest {
-		fmt.Fprintf(out, "    %-16s %11s  %-10s %-12.12s  thread %d %s, %s old\n", a.Address, app.Bytes(a.Bytes), a.Class,
+		fmt.Fprintf(out, "    %-16s %11s  %-10s %-12.12s  thread %d %s, %s old\n", a.Address, app.Bytes(a.Bytes),
+			a.Class,
 			a.GPU, a.TID, a.Thread, now.Sub(a.Since).Round(time.Second))
 	}
 }

@@ -52,7 +52,8 @@ func (f *Fleet) AlertHistory(ctx context.Context, q query.Question, since time.T
 			begins.Format("2006-01-02 15:04:05Z")))
 	}
 	if h.malformed > 0 {
-		list.remarks = append(list.remarks, fmt.Sprintf("%d messages of %s were left out: they are not alerts", h.malformed,
+		list.remarks = append(list.remarks, fmt.Sprintf("%d messages of %s were left out: they are not alerts",
+			h.malformed,
 			schema.OutStream))
 	}
 	return list, nil

@@ -46,7 +46,8 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 	var group sync.WaitGroup
 	for i, q := range questions {
 		group.Go(func() {
-			answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), query.Question{What: q.what, Filter: filter})
+			one := query.Question{What: q.what, Filter: filter}
+			answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), one)
 		})
 	}
 	group.Wait()
@@ -55,7 +56,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		o.Reach.add(a, i == 0)
+		o.add(a, i == 0)
 	}
 	o.NotRunning = slices.Compact(slices.Sorted(slices.Values(o.NotRunning)))
 	return o, o.join(answers)

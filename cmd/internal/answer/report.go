@@ -31,17 +31,26 @@ func (s *Snapshot) Write(w io.Writer, largest []leak.TopRow) error {
 	for _, a := range largest {
 		top[a.ID] = append(top[a.ID], a)
 	}
-	for i, q := range s.Processes {
+	shown := slices.DeleteFunc(slices.Clone(s.Processes), (*Process).idle)
+	for i, q := range shown {
 		if i == maxProcesses {
-			fmt.Fprintf(out, "… and %d more processes (-o json shows all)\n", len(s.Processes)-i)
+			fmt.Fprintf(out, "… and %d more processes (-o json shows all)\n", len(shown)-i)
 			break
 		}
 		writeProcess(out, s, q, top[q.id])
+	}
+	if idle := len(s.Processes) - len(shown); idle > 0 {
+		fmt.Fprintf(out, "\n%s ended without a call that gputap watches\n", app.Plural(uint64(idle), "process", "processes"))
 	}
 	for _, a := range s.Alerts[max(0, len(s.Alerts)-maxAlerts):] {
 		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
 	}
 	return out.Flush()
+}
+
+// idle reports whether a process ended without a call that gputap watches. Helpers that only load the driver do.
+func (p *Process) idle() bool {
+	return p.Ended && len(p.Calls) == 0 && len(p.Copies) == 0 && p.PeakBytes == 0
 }
 
 func writeHeader(out io.Writer, s *Snapshot) {

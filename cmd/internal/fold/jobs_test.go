@@ -131,10 +131,7 @@ func TestStragglerOfAJobOnSeveralShards(t *testing.T) {
 }
 
 func jobSections(t *testing.T, f *Anomalies) (list []snapshot.Section) {
-	for _, s := range consumertest.Sections(t, f.Jobs) {
-		list = append(list, s)
-	}
-	return list
+	return append(list, consumertest.Sections(t, f.Jobs)...)
 }
 
 // A summary follows its job to the newest generation of shards. Without a stream it is counted as failed, in bounded

@@ -64,7 +64,7 @@ func (m *machine) memory() (batches [][]byte) {
 		Free(42, 3<<40, 2*minute+1, 1).Open(42, 4<<40, 77, 2*minute+2, 1).PoolInfo(9, 5, 3*mib, 2*minute+3).
 		Fail("cuMemAlloc_v2", 42, 2, 80<<30, 2*minute+4).MemInfo(50*mib, 80<<30, 2*minute+5)
 	gone := m.Process(43, minute, "python3")
-	gone.Process.Pod, gone.GPU = "other-pod", m.p.GPU
+	gone.Pod, gone.GPU = "other-pod", m.p.GPU
 	gone.Alloc(43, 5<<40, 8*mib, 2*minute, 1).Fail("cuMemAlloc_v2", 43, 2, 80<<30, 2*minute+6).Exit(3 * minute)
 	for at := 3 * minute; at < end; at += minute {
 		m.p.Alloc(42, 6<<40+uint64(at), 32*mib, at, 1)

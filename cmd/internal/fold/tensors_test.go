@@ -17,7 +17,8 @@ import (
 func TestTensorsInSteadyMemoryAreSuspect(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][]string{
-		config.ModeDefault: {"leak_growth warning firing tensor"}, config.ModeAlert: {"leak_growth warning firing tensor"},
+		config.ModeDefault: {"leak_growth warning firing tensor"},
+		config.ModeAlert:   {"leak_growth warning firing tensor"},
 		config.ModeObserve: {"leak_growth info firing tensor"}, config.ModeOff: nil,
 	} {
 		var got []string

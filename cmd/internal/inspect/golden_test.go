@@ -45,7 +45,8 @@ var (
 		Copies: map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
 		Waits:  answer.Waits{Calls: 12, Seconds: 1.5},
 		Largest: []answer.Allocation{
-			{Address: "0x7f2c00000000", Bytes: 32 << 30, Class: "device", GPU: "GPU-a0b1c2d3-0000-4000-8000-000000000001",
+			{Address: "0x7f2c00000000", Bytes: 32 << 30, Class: "device",
+				GPU: "GPU-a0b1c2d3-0000-4000-8000-000000000001",
 				TID: 4021337, Thread: "python3", Since: *ago(2 * time.Hour), Symbol: "cuMemAlloc_v2"},
 			{Address: "0x7f2b00000000", Bytes: 300 << 20, Class: "pool", GPU: "unknown", TID: 4021400, Thread: "loader",
 				Since: *ago(90 * time.Second), Symbol: "cuMemAllocAsync"},

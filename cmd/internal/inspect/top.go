@@ -74,7 +74,7 @@ func (q *question) top(ctx context.Context, f *topFlags) error {
 		return app.Usage(fmt.Errorf("--sort %q: unknown order; use %s", f.sort, strings.Join(screen.Orders(), ", ")))
 	case f.interval <= 0:
 		return app.Usage(fmt.Errorf("--interval %s: use more than 0", f.interval))
-	case !f.once && !(app.IsTerminal(q.p.Stdout) && term.IsTerminal(int(os.Stdin.Fd()))):
+	case !f.once && (!app.IsTerminal(q.p.Stdout) || !term.IsTerminal(int(os.Stdin.Fd()))):
 		return app.Usage(errors.New("show the screen: standard input or output is not a terminal; use --once"))
 	}
 	if err := q.validate(); err != nil {

@@ -113,7 +113,8 @@ func TestTopOnce(t *testing.T) {
 		t.Fatalf("ends with %v, %s", err, stderr)
 	}
 	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-	if len(lines) != 7 || !strings.HasPrefix(lines[0], "2 hosts  6 processes") || !strings.HasPrefix(lines[3], " running") ||
+	if len(lines) != 7 || !strings.HasPrefix(lines[0], "2 hosts  6 processes") ||
+		!strings.HasPrefix(lines[3], " running") ||
 		!strings.HasSuffix(lines[1], "by host  cluster=east host=gpu-[24]") || strings.Contains(stdout, "\x1b") {
 		t.Errorf("prints %d lines\n%s", len(lines), stdout)
 	}

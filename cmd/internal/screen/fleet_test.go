@@ -38,7 +38,8 @@ func trainer() *answer.Process {
 		GPUs: map[string]*answer.GPU{gpu1: {LiveBytes: 61 << 30}, gpu2: {LiveBytes: 300 << 20}},
 		Verdicts: []answer.Verdict{
 			{GPU: gpu1, State: "suspect", SlopeBytesPerHour: 3<<30 + 512<<20, SuspectBytes: 7 << 30,
-				Why: "live memory has grown by 7.00 GiB in 2h0m0s and does not come down (3.50 GiB per hour); 6.20 GiB of " +
+				Why: "live memory has grown by 7.00 GiB in 2h0m0s and does not come down " +
+					"(3.50 GiB per hour); 6.20 GiB of " +
 					"it is older than 7m0s and still live; the GPU is full in 22h0m0s",
 				Groups: []answer.Group{
 					{TID: 4021337, Thread: "python3", Class: "device", SizeClass: 16 << 20, Bytes: 7 << 30, Allocations: 350,
@@ -53,7 +54,8 @@ func trainer() *answer.Process {
 	add := func(n int, bytes uint64, class, gpu string, tid uint32, thread, symbol string) {
 		for i := range n {
 			p.Largest = append(p.Largest, answer.Allocation{
-				Address: fmt.Sprintf("0x7f%02x%08x", len(p.Largest), i<<25), Bytes: bytes, Class: class, GPU: gpu, TID: tid,
+				Address: fmt.Sprintf("0x7f%02x%08x", len(p.Largest), i<<25), Bytes: bytes, Class: class,
+				GPU: gpu, TID: tid,
 				Thread: thread, Since: ago(time.Duration(len(p.Largest)+1) * time.Minute), Symbol: symbol})
 		}
 	}

@@ -91,7 +91,7 @@ var groupColumns = []column{
 func groupRow(g *group) row {
 	cells := []string{g.state, threadText(g.tid, g.thread), g.gpu, g.class, powerText(g.size), fmt.Sprint(g.count),
 		app.Bytes(g.bytes)}
-	r := row{key: g.groupKey.String(), search: fmt.Sprint(cells), cells: func(now time.Time) []string {
+	r := row{key: g.String(), search: fmt.Sprint(cells), cells: func(now time.Time) []string {
 		return append(slices.Clone(cells), app.Age(now.Sub(g.oldest)))
 	}}
 	r.style = styleOf(g.state)

@@ -130,7 +130,7 @@ func (m *Model) open() tea.Cmd {
 	p.key = m.rows[p.cursor].key
 	if len(m.pages) == 2 {
 		for _, g := range groups(m.process, m.overview.Time) {
-			if g.groupKey.String() == p.key {
+			if g.String() == p.key {
 				m.pages = append(m.pages, page{subject: p.subject, group: g.groupKey})
 			}
 		}

@@ -124,7 +124,9 @@ func TestFilter(t *testing.T) {
 	tty.AwaitText("show rows with: GPU-10_")
 	tty.Type("9\x7f3\r") // 9, backspace, 3, enter
 	shows(t, tty, `4 rows with "GPU-103"`, "1012", "1013", "1014", "1015")
-	for _, row := range []struct{ text, pid string }{{"growing", "4242"}, {"triton", "4242"}, {"slurm:17", "4021337"}, {"bo", "7"}} {
+	for _, row := range []struct{ text, pid string }{
+		{"growing", "4242"}, {"triton", "4242"}, {"slurm:17", "4021337"}, {"bo", "7"},
+	} {
 		tty.Type("/" + strings.Repeat("\x7f", 20) + row.text + "\r")
 		shows(t, tty, fmt.Sprintf("1 row with %q", row.text), row.pid)
 	}
