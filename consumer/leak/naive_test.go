@@ -19,6 +19,7 @@ import (
 type naive struct {
 	state            string
 	onset, last      int // windows
+	fading           bool
 	growth, perHour  uint64
 	suspectBytes     uint64
 	windows, ignored int
@@ -83,6 +84,10 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 	growing := grown >= 17 && rising >= 0.8 && keepsGoing(windows, levels, begin, grown/4, 0.5) ||
 		before.grows() && grown >= 17 && rising >= 0.7 && keepsGoing(windows, levels, begin, grown/4, 0)
 	if !growing || !survive(mine, windows, levels, begin, grown, cap, width) {
+		if before.grows() && !before.fading { // one such window changes nothing
+			before.windows, before.ignored, before.fading = n.windows, n.ignored, true
+			*n = before
+		}
 		return
 	}
 	n.state, n.onset, n.last = "growing", windows[begin], windows[end]

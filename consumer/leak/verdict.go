@@ -127,9 +127,12 @@ func (t *Tracker) judge(p *proc, i uint8) {
 	d.verdict = d.series.Judge(d.verdict, w.Open, &w.Gaps, trend.Criteria{
 		Suspect: limit(total), Doubt: doubtful(p, w.Open, width),
 	})
-	d.judged, d.groups, d.found = schema.KTime(w.Open)*width, nil, 0
-	if d.verdict.State.Grows() {
-		t.group(p, i)
+	d.judged = schema.KTime(w.Open) * width
+	if !d.verdict.Fading { // else its evidence is that of the window before
+		d.groups, d.found = nil, 0
+		if d.verdict.State.Grows() {
+			t.group(p, i)
+		}
 	}
 	if now := t.stateOf(p, d); now != d.shown {
 		before := d.shown

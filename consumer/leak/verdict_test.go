@@ -140,6 +140,27 @@ func TestLostFreesAreNoGrowth(t *testing.T) {
 	}
 }
 
+// TestTeardownKeepsTheVerdict: a program that leaks frees all of its memory and ends a moment later. A window closes in
+// between.
+func TestTeardownKeepsTheVerdict(t *testing.T) {
+	t.Parallel()
+	s := newSimulation(t, Config{})
+	var leaked []uint64
+	s.until(40*time.Minute, func() { leaked = append(leaked, s.alloc(9, 16*mib)); s.sleep(30 * time.Second) })
+	before := s.verdict(0)
+	s.free(leaked...)
+	s.sleep(time.Minute + heartbeat)
+	s.p.Exit(s.now)
+	s.flush()
+	v := s.verdict(0)
+	if before.State != trend.Suspect || v.State != trend.Suspect || v.SuspectBytes == 0 || len(v.Groups) == 0 {
+		t.Errorf("%s with %d bytes before the end, then %s", before.State, before.SuspectBytes, s)
+	}
+	if live := s.tracker.Report().Totals.LiveBytes; live != 0 {
+		t.Errorf("%d bytes are live", live)
+	}
+}
+
 // TestBootsHaveTheirOwnTime: after a reboot KTime begins again.
 func TestBootsHaveTheirOwnTime(t *testing.T) {
 	t.Parallel()

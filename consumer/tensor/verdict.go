@@ -46,9 +46,13 @@ func (f *Fold) judge(id snapshot.HostID, bootID string, b *boot) {
 				Suspect: limit, Residue: true, Doubt: f.doubtful(d, w.Open),
 			})
 			d.cached = d.cache.Judge(d.cached, w.Open, &w.Gaps, trend.Criteria{Suspect: limit, Level: true})
-			d.judged, d.suspected = schema.KTime(w.Open)*schema.KTime(f.window), 0
-			if d.verdict.State.Grows() {
+			d.judged = schema.KTime(w.Open) * schema.KTime(f.window)
+			switch {
+			case d.verdict.Fading: // its evidence is that of the window before
+			case d.verdict.State.Grows():
 				d.suspected = min(d.series.Old(&d.verdict), d.verdict.Growth)
+			default:
+				d.suspected = 0
 			}
 		}
 	}

@@ -46,6 +46,7 @@ type Verdict struct {
 	Growth   uint64 // bytes since then
 	OldUntil uint64 // newest window whose allocations are older than a quarter of the time
 	Hidden   bool   // survivors alone show the growth
+	Fading   bool   // the last window no longer shows the growth; another such window makes the series Steady
 }
 
 // Criteria are the rules that depend on the subject.
@@ -84,11 +85,11 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
 		strict, v.Hidden = false, last.State != Suspect
 		if !c.Residue {
-			return v.steady()
+			return v.steady(last)
 		}
 		var holds bool
 		if perWindow, holds = s.residue(&f); !holds {
-			return v.steady()
+			return v.steady(last)
 		}
 		onset, grown = 0, v.Newest-f.window[0]+1
 		v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
@@ -106,7 +107,13 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	return v
 }
 
-func (v Verdict) steady() Verdict {
+// steady returns v, unless the series grew in the window before: a program frees its memory before it ends, and the last
+// verdict of a process must not depend on whether a window closes in between.
+func (v Verdict) steady(last Verdict) Verdict {
+	if last.State.Grows() && !last.Fading {
+		last.Fading, last.Windows, last.Excluded = true, v.Windows, v.Excluded
+		return last
+	}
 	v.Hidden = false
 	return v
 }
@@ -230,7 +237,7 @@ func (v *Verdict) Code(c *snapshot.Codec) {
 	c.Below(&v.Excluded, Kept+1)
 	c.Below(&v.Rising, 101)
 	snapshot.Uint(c, &v.PerHour, &v.Newest, &v.Onset, &v.Growth, &v.OldUntil)
-	c.Bool(&v.Hidden)
+	c.Bool(&v.Hidden, &v.Fading)
 }
 
 // Code passes over the series without its live memory, which the caller restores. open is the first window that is not
