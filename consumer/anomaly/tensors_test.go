@@ -35,7 +35,8 @@ func TestOutOfMemoryIsToldApart(t *testing.T) {
 		{"fragmented", func(w *world, p *consumertest.Process) {
 			w.torch(p, 9, [2]uint64{70, 76}, [2]uint64{50, 76})
 			w.fail(p, 20*gib, 10)
-		}, fragmented + "50 GiB allocated and 76 GiB reserved, so 26 GiB cached, which is enough for the 20 GiB requested"},
+		}, fragmented + "50 GiB allocated and 76 GiB reserved, so 26 GiB cached, " +
+			"which is enough for the 20 GiB requested"},
 		{"exactly as much is cached", func(w *world, p *consumertest.Process) {
 			w.torch(p, 9, [2]uint64{56, 76})
 			w.fail(p, 20*gib, 10)

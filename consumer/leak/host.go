@@ -132,7 +132,8 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 	}
 	end := max(h.last, b.Last)
 	lost := memoryLost(b)
-	h.windows.Observe(schema.KTime(t.cfg.Window), &b.Header, schema.KindMemory, lost > h.lost, b.Run > h.run && h.run != 0)
+	h.windows.Observe(schema.KTime(t.cfg.Window), &b.Header, schema.KindMemory, lost > h.lost,
+		b.Run > h.run && h.run != 0)
 	if lost > h.lost || (b.Run > h.run && h.run != 0) {
 		h.markGap(end)
 		h.openGap = h.openGap || b.Events == 0 // a heartbeat does not say when the gap ends

@@ -8,9 +8,9 @@ import (
 // ownScan is how many allocations LargestOf may visit.
 const ownScan = 1 << 16
 
-// LargestOf returns the n largest live allocations of one process, at most 1,000, in the order of Top. It visits at most
-// 65,536 allocations of the host, from the largest size class on: smaller ones of a process whose host has more are not
-// seen.
+// LargestOf returns the n largest live allocations of one process, at most 1,000, in the order of Top. It visits at
+// most 65,536 allocations of the host, from the largest size class on: smaller ones of a process whose host has more
+// are not seen.
 func (t *Tracker) LargestOf(id schema.ProcessID, n int) []Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -133,7 +133,8 @@ func TestLeakGrowthNamesTheNumbers(t *testing.T) {
 	if a.Since.Sub(wall(first)).Abs() > 8*time.Minute {
 		t.Errorf("it grows since %s, want %s", a.Since, wall(first))
 	}
-	if a.Baseline != float64(80*gib/200) || a.TID != 9 || a.GPU != "GPU-0" || a.Bytes == 0 || float64(a.Bytes) > a.Value {
+	if a.Baseline != float64(80*gib/200) || a.TID != 9 || a.GPU != "GPU-0" || a.Bytes == 0 ||
+		float64(a.Bytes) > a.Value {
 		t.Errorf("baseline %.0f, thread %d, GPU %q, %d bytes", a.Baseline, a.TID, a.GPU, a.Bytes)
 	}
 	for _, want := range []string{"serve (pid 42) on gpu-01 leaks memory of GPU-0: live memory has grown by ",

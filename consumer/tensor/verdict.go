@@ -20,7 +20,8 @@ type Verdict struct {
 	PerHour      uint64    // bytes by which the tensors grow: Theil–Sen slope of the minima
 	CachePerHour uint64
 	GrowthBytes  uint64 // tensors grow: since Since
-	SuspectBytes uint64 // tensors are suspect: those that were allocated since Since, are still live and no longer young
+	// tensors are suspect: those that were allocated since Since, are still live and no longer young
+	SuspectBytes uint64
 	Why          string // one sentence, without a full stop
 	Evidence     alert.Evidence
 }

@@ -305,7 +305,8 @@ func TestRestoredVerdictsGoOn(t *testing.T) {
 	if s := cut.verdict().State; s != trend.Suspect {
 		t.Errorf("the program is %s", s)
 	}
-	short := consumertest.Restore(t, tensor.New(tensor.Config{Window: 10 * time.Second}), consumertest.Sections(t, cut.f))
+	short := consumertest.Restore(t, tensor.New(tensor.Config{Window: 10 * time.Second}),
+		consumertest.Sections(t, cut.f))
 	if v := only(t, short).GPUs[0].Verdict; v.State != trend.Warming {
 		t.Errorf("with windows of another length it is %s", v.State)
 	}

@@ -40,7 +40,8 @@ func (s *Snapshot) Write(w io.Writer, largest []leak.TopRow) error {
 		writeProcess(out, s, q, top[q.id])
 	}
 	if idle := len(s.Processes) - len(shown); idle > 0 {
-		fmt.Fprintf(out, "\n%s ended without a call that gputap watches\n", app.Plural(uint64(idle), "process", "processes"))
+		fmt.Fprintf(out, "\n%s ended without a call that gputap watches\n",
+			app.Plural(uint64(idle), "process", "processes"))
 	}
 	for _, a := range s.Alerts[max(0, len(s.Alerts)-maxAlerts):] {
 		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)

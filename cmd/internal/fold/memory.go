@@ -14,8 +14,8 @@ import (
 )
 
 // Memory is the fold of gputap-leak: the tracker, PyTorch's tensors, and the coverage fold for its hosts and GPUs. One
-// program must know every host, and the tracker reads the heartbeats already. The tensors close their windows before the
-// tracker, which raises alerts about both.
+// program must know every host, and the tracker reads the heartbeats already. The tensors close their windows before
+// the tracker, which raises alerts about both.
 type Memory struct {
 	composite
 	Tracker *leak.Tracker

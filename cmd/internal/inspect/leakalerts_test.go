@@ -30,7 +30,8 @@ func TestAlertsOfAllFoldsAreShown(t *testing.T) {
 	for _, a := range alerts.Items {
 		found[a.Rule+" "+a.Severity] = a.Bytes
 	}
-	if len(found) != 2 || found["oom critical"] != 7<<30 || found["unfreed_at_exit info"] != 1<<30 || alerts.Total != 2 {
+	if len(found) != 2 || found["oom critical"] != 7<<30 || found["unfreed_at_exit info"] != 1<<30 ||
+		alerts.Total != 2 {
 		t.Errorf("found %v of %d", found, alerts.Total)
 	}
 	if others := list[alert.Alert](f, "alerts", "--comm", "other"); len(others.Items) > 0 {

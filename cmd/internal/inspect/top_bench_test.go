@@ -25,8 +25,9 @@ type programFunc func(ctx context.Context, p *app.Process) error
 
 func (f programFunc) run(ctx context.Context, p *app.Process) error { return f(ctx, p) }
 
-// BenchmarkTop refreshes the screen of a simulated fleet: four folds, 16 shards, while the hosts publish 20,000 events a
-// second. One refresh asks the folds and draws a screen of 160 by 50; with a process open it also asks for that process.
+// BenchmarkTop refreshes the screen of a simulated fleet: four folds, 16 shards, while the hosts publish 20,000 events
+// a second. One refresh asks the folds and draws a screen of 160 by 50; with a process open it also asks for that
+// process.
 func BenchmarkTop(b *testing.B) {
 	for _, hosts := range []int{200, 1000} {
 		b.Run(fmt.Sprint(hosts), func(b *testing.B) { benchmarkTop(b, hosts) })

@@ -31,8 +31,8 @@ func (f *simFleet) start(tty *terminal.Terminal, environment []string, args ...s
 	return cmd
 }
 
-// TestTopOnATerminal runs gputap top on a terminal against a fleet: it sorts, opens a process down to the address of its
-// allocation, follows the size of the terminal, and ends with the key q.
+// TestTopOnATerminal runs gputap top on a terminal against a fleet: it sorts, opens a process down to the address of
+// its allocation, follows the size of the terminal, and ends with the key q.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	f := leakFleet(t)
@@ -133,7 +133,8 @@ func TestWrongFlagsOfTop(t *testing.T) {
 		"top --once --host gpu-[": `--host "gpu-["`, "top x": "unknown command",
 	} {
 		_, _, err := f.typed(strings.Fields(line)...)
-		if code := app.ExitCode(err); err == nil || code != 2 && line != "top x" || !strings.Contains(err.Error(), want) {
+		if code := app.ExitCode(err); err == nil || code != 2 && line != "top x" ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s ends with %d, %v", line, app.ExitCode(err), err)
 		}
 	}

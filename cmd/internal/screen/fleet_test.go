@@ -42,10 +42,10 @@ func trainer() *answer.Process {
 					"(3.50 GiB per hour); 6.20 GiB of " +
 					"it is older than 7m0s and still live; the GPU is full in 22h0m0s",
 				Groups: []answer.Group{
-					{TID: 4021337, Thread: "python3", Class: "device", SizeClass: 16 << 20, Bytes: 7 << 30, Allocations: 350,
-						OldestSeconds: 7200},
-					{TID: 4021390, Thread: "cache", Class: "device", SizeClass: 4 << 10, Bytes: 1 << 20, Allocations: 200,
-						OldestSeconds: 600},
+					{TID: 4021337, Thread: "python3", Class: "device", SizeClass: 16 << 20, Bytes: 7 << 30,
+						Allocations: 350, OldestSeconds: 7200},
+					{TID: 4021390, Thread: "cache", Class: "device", SizeClass: 4 << 10, Bytes: 1 << 20,
+						Allocations: 200, OldestSeconds: 600},
 				}},
 			{GPU: gpu2, State: "steady"},
 		},
@@ -72,17 +72,19 @@ func overview(more int) *answer.Overview {
 		{Process: trainer(), LaunchRate: new(1234.5), WaitShare: new(.314), Copied: new(uint64(3 << 40))},
 		{Process: &answer.Process{Cluster: "prod", Host: "gpu-2", PID: 88, Comm: "serve", UID: 33, Evidence: "gap",
 			Ended: true, Start: ago(50 * time.Hour), PeakBytes: 20 << 20, UnfreedBytes: 512}},
-		{Process: &answer.Process{Cluster: "prod", Host: "gpu-2", PID: 4242, Comm: "Triton\x1b[2J", User: "svc-inference",
-			Evidence: "late", Start: ago(9 * time.Minute), LiveBytes: 1023<<20 + 1014<<10, PeakBytes: 2 << 30,
-			LiveAllocations: 12, Verdicts: []answer.Verdict{{State: "growing", SlopeBytesPerHour: 64 << 20}}},
+		{Process: &answer.Process{Cluster: "prod", Host: "gpu-2", PID: 4242, Comm: "Triton\x1b[2J",
+			User: "svc-inference", Evidence: "late", Start: ago(9 * time.Minute), LiveBytes: 1023<<20 + 1014<<10,
+			PeakBytes: 2 << 30, LiveAllocations: 12,
+			Verdicts: []answer.Verdict{{State: "growing", SlopeBytesPerHour: 64 << 20}}},
 			LaunchRate: new(0.25), Copied: new(uint64(12))},
 		{Process: &answer.Process{Cluster: "lab", Host: "workstation.of.somebody.example.org", PID: 7, Comm: "学習プログラム",
 			User: "bo", Evidence: "complete", Start: ago(time.Second), LiveBytes: 8 << 20, PeakBytes: 8 << 20},
 			WaitShare: new(1.9)},
 	}
 	for i := range more {
-		list = append(list, &answer.Activity{Process: &answer.Process{Cluster: "prod", Host: fmt.Sprintf("gpu-1%02d", i/4),
-			PID: uint32(1000 + i), Comm: "worker", User: "ann", Evidence: "complete", Start: ago(time.Hour),
+		list = append(list, &answer.Activity{Process: &answer.Process{Cluster: "prod",
+			Host: fmt.Sprintf("gpu-1%02d", i/4), PID: uint32(1000 + i), Comm: "worker", User: "ann",
+			Evidence: "complete", Start: ago(time.Hour),
 			LiveBytes: uint64(more-i) << 10, PeakBytes: uint64(1+i*37%more) << 20, LiveAllocations: uint64(i)},
 			LaunchRate: new(float64(i * 7 % 11))})
 	}

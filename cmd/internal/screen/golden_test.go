@@ -24,8 +24,8 @@ func settled(t *testing.T, tty *terminal.Terminal, name string, texts ...string)
 	}
 }
 
-// TestGoldenScreens shows a fleet on a narrow and on a wide terminal, opens a process and one of its groups, and asks for
-// help.
+// TestGoldenScreens shows a fleet on a narrow and on a wide terminal, opens a process and one of its groups, and asks
+// for help.
 func TestGoldenScreens(t *testing.T) {
 	t.Parallel()
 	for _, size := range []struct {

@@ -124,7 +124,8 @@ func TestProcessThatIsGone(t *testing.T) {
 	m := New(t.Context(), source, options(Marks))
 	m.Update(m.ask(nil))
 	m.Update(press(m, tea.KeyEnter)())
-	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text, "no consumer knows process gpu-17/4021337 any more") {
+	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text,
+		"no consumer knows process gpu-17/4021337 any more") {
 		t.Errorf("the screen is\n%s", text)
 	}
 	press(m, tea.KeyEnter, tea.KeyDown, tea.KeyEsc)

@@ -142,7 +142,8 @@ func styleOf(state string) style {
 	return ""
 }
 
-// columnsOfProcesses returns the columns. That of the order takes the rank of the growth, so that every screen shows it.
+// columnsOfProcesses returns the columns. That of the order takes the rank of the growth, so that every screen shows
+// it.
 func columnsOfProcesses(by int) (list []column) {
 	for _, c := range processColumns {
 		list = append(list, c.column)

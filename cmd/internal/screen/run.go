@@ -16,8 +16,8 @@ import (
 func Run(ctx context.Context, source Source, opts Options, in, out *os.File) error {
 	ctx, stop := context.WithCancel(ctx) // ends the question that is being asked
 	defer stop()
-	program := tea.NewProgram(New(ctx, source, opts), tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(in),
-		tea.WithOutput(out), tea.WithColorProfile(colorprofile.ANSI))
+	program := tea.NewProgram(New(ctx, source, opts), tea.WithContext(ctx), tea.WithoutSignalHandler(),
+		tea.WithInput(in), tea.WithOutput(out), tea.WithColorProfile(colorprofile.ANSI))
 	if _, err := program.Run(); err != nil && !errors.Is(err, tea.ErrProgramKilled) {
 		return fmt.Errorf("show the screen: %w", err)
 	}

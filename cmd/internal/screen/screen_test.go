@@ -57,7 +57,9 @@ func TestOrdersEqualAnotherSort(t *testing.T) {
 		name string
 		of   func(a *answer.Activity) string
 	}{
-		{"live", func(a *answer.Activity) string { return number(float64(a.LiveBytes)) + number(float64(a.UnfreedBytes)) }},
+		{"live", func(a *answer.Activity) string {
+			return number(float64(a.LiveBytes)) + number(float64(a.UnfreedBytes))
+		}},
 		{"peak", func(a *answer.Activity) string { return number(float64(a.PeakBytes)) }},
 		{"growth", func(a *answer.Activity) string {
 			sum := 0.0

@@ -245,8 +245,8 @@ func (f *failure) advice() string {
 			"PYTORCH_ALLOC_CONF=expandable_segments:True, or allocate in fewer different sizes.", facts,
 			iec(float64(f.bytes)))
 	}
-	return fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less, or free memory there.", facts,
-		iec(float64(f.bytes)))
+	return fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less, or free memory there.",
+		facts, iec(float64(f.bytes)))
 }
 
 func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {

@@ -118,8 +118,8 @@ func judge(path string, factor schema.KTime, found map[string]*Finding) error {
 		apply(&m)
 		for ; len(summaries) > 0; summaries = summaries[1:] {
 			one := &summaries[0]
-			apply(&recording.Message{Subject: schema.Subject(0, one.Cluster, one.Job, schema.KindRank), Stored: m.Stored,
-				Data: one.Message})
+			apply(&recording.Message{Subject: schema.Subject(0, one.Cluster, one.Job, schema.KindRank),
+				Stored: m.Stored, Data: one.Message})
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ var notFound = []string{
 	"odd_exit_grown",  // leaves less than 0.5 % of the GPU
 }
 
-// finds reports whether a finding has the state or the alert that its label asks for, and nothing graver than asked for.
+// finds reports whether a finding has the state or the alert that its label asks for, and nothing graver than asked
+// for.
 func finds(t *testing.T, f *Finding) bool {
 	t.Helper()
 	switch f.Label.Label {
