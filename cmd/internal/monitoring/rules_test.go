@@ -99,36 +99,37 @@ func TestEachAlertIsTestedBothWays(t *testing.T) {
 	}
 }
 
-// TestAlertsPageHasEachAlert: the table of docs/alerts.md names the alerts in their order, and each runbook is a
-// heading of that page.
-func TestAlertsPageHasEachAlert(t *testing.T) {
+// TestDocsHaveEachAlert: the table of docs/dashboards.md names the alerts in their order, and each runbook is a heading
+// of its page.
+func TestDocsHaveEachAlert(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../../docs/alerts.md")
-	check(t, err)
-	page := string(data)
+	headings := map[string]bool{} // page#anchor
 	var named, want []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Gputap\\w+)` \\|").FindAllStringSubmatch(page, -1) {
-		named = append(named, m[1])
-	}
-	headings := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(page, -1) {
-		headings[strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")] = true
+	for _, page := range []string{"alerts.md", "dashboards.md"} {
+		data, err := os.ReadFile("../../../docs/" + page)
+		check(t, err)
+		for _, m := range regexp.MustCompile("(?m)^\\| `(Gputap\\w+)` \\|").FindAllStringSubmatch(string(data), -1) {
+			named = append(named, m[1])
+		}
+		for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(data), -1) {
+			headings[page+"#"+strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")] = true
+		}
 	}
 	for _, r := range rules(t) {
 		if r.Alert == "" {
 			continue
 		}
 		want = append(want, r.Alert)
-		_, anchor, found := strings.Cut(r.Annotations["runbook_url"], "docs/alerts.md#")
-		if !found || !headings[anchor] && anchor != "{{ $labels.rule }}" {
-			t.Errorf("%s: docs/alerts.md has no heading for the runbook %q", r.Alert, r.Annotations["runbook_url"])
+		_, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "/docs/")
+		if !headings[anchor] && anchor != "alerts.md#{{ $labels.rule }}" {
+			t.Errorf("%s: the docs have no heading for the runbook %q", r.Alert, r.Annotations["runbook_url"])
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s needs a summary and a description", r.Alert)
 		}
 	}
 	if !slices.Equal(named, want) {
-		t.Errorf("docs/alerts.md has the alerts %q, the rules have %q", named, want)
+		t.Errorf("the docs have the alerts %q, the rules have %q", named, want)
 	}
 }
 
