@@ -107,8 +107,8 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	return v
 }
 
-// steady returns v, unless the series grew in the window before: a program frees its memory before it ends, and the last
-// verdict of a process must not depend on whether a window closes in between.
+// steady returns v, unless the series grew in the window before: a program frees its memory before it ends, and the
+// last verdict of a process must not depend on whether a window closes in between.
 func (v Verdict) steady(last Verdict) Verdict {
 	if last.State.Grows() && !last.Fading {
 		last.Fading, last.Windows, last.Excluded = true, v.Windows, v.Excluded

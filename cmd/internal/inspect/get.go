@@ -74,7 +74,7 @@ type resource[T any] struct {
 // column is one column of a table. The cell may depend on the time of the answer.
 type column[T any] struct {
 	title string
-	wide  bool // shown by -o wide only
+	wide  bool // shown by -o wide, and if --sort names it
 	cell  func(item *T, now time.Time) any
 }
 
@@ -148,7 +148,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 			return l.show(list, func(w io.Writer) {
 				switch {
 				case len(list.Items) > 0:
-					r.table(list, l.format.name == "wide").Write(w)
+					r.table(list, l.format.name == "wide", l.sort).Write(w)
 				case list.Incomplete() == nil: // otherwise nobody knows
 					fmt.Fprintln(l.p.Stderr, "no", r.name)
 				}
@@ -226,20 +226,20 @@ func (r *resource[T]) sort(list *answer.List[T], compare func(a, b *T) int, limi
 	}
 }
 
-func (r *resource[T]) table(list *answer.List[T], wide bool) *app.Table {
+func (r *resource[T]) table(list *answer.List[T], wide bool, order string) *app.Table {
+	asked := order != r.orders[0].name
+	shown := slices.DeleteFunc(slices.Clone(r.columns), func(c column[T]) bool {
+		return c.wide && !wide && (!asked || !strings.HasPrefix(strings.ToLower(c.title), order))
+	})
 	var titles []string
-	for _, c := range r.columns {
-		if wide || !c.wide {
-			titles = append(titles, c.title)
-		}
+	for _, c := range shown {
+		titles = append(titles, c.title)
 	}
 	t := app.NewTable(titles...)
 	for i := range list.Items {
 		var cells []any
-		for _, c := range r.columns {
-			if wide || !c.wide {
-				cells = append(cells, c.cell(&list.Items[i], list.Time))
-			}
+		for _, c := range shown {
+			cells = append(cells, c.cell(&list.Items[i], list.Time))
 		}
 		t.Row(cells...)
 	}

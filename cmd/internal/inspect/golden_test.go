@@ -95,7 +95,7 @@ func golden[T any](t *testing.T, out *bytes.Buffer, r resource[T], items ...T) {
 	l := &answer.List[T]{Time: now, Items: items}
 	for _, wide := range []bool{false, true} {
 		var table bytes.Buffer
-		r.table(l, wide).Write(&table)
+		r.table(l, wide, "live").Write(&table)
 		for line := range strings.Lines(table.String()) {
 			if n := utf8.RuneCountInString(line) - 1; n > 80 && !wide && r.name != "kernels" && r.name != "alerts" {
 				t.Errorf("%s: a line has %d columns: %s", r.name, n, line)
