@@ -30,7 +30,7 @@ var skipped = []struct{ pattern, reason string }{
 	{`^tar -xzf bin/scale.tar.gz`, "unpacks for a machine of 16 CPUs"},
 	{`^make test-(outage|old-linux)`, "needs qemu"},
 	{`^bin/tools/oldlinux`, "needs qemu"},
-	{`^make test-gpu|^(sudo )?python3 producer/testdata/gpu/`, "needs a GPU"},
+	{`^make test-gpu|^(sudo )?python3 producer/testdata/gpu/|verdicts\.py`, "needs a GPU"},
 	{`^sudo bin/gputap run -- python train.py`, "needs a GPU"},
 	{`^sudo bin/gputap doctor --pid "\$\(pgrep`, "needs a GPU"},
 }
