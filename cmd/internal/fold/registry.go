@@ -102,6 +102,15 @@ func (d *Definition[C, F]) watching(silence func(C) config.HostSilentRule) *Defi
 	return d
 }
 
+// With returns the fold with other options, and with functions that receive its alerts and summaries. They may be nil.
+// The entry is not registered.
+func (d *Definition[C, F]) With(c C, raise func(alert.Alert), summarize func(rank.Summary)) Entry {
+	with := *d
+	with.defaults = func() C { return c }
+	with.create = func(c C, _ outputs) F { return d.create(c, outputs{raise, summarize}) }
+	return &with
+}
+
 func (d *Definition[C, F]) Name() string { return d.name }
 
 func (d *Definition[C, F]) New() Fold { return d.create(d.defaults(), outputs{}) }

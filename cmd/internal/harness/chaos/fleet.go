@@ -106,6 +106,9 @@ func (f *fleet) start(ctx context.Context) (err error) {
 				f.firstProgram("gputap-" + name), "--nats.url", f.urls(), "--metrics.addr", "",
 				"--display-interval", "0", "--log.format", "text",
 			}}
+			if name == fold.Leak.Name() {
+				p.Args = append(p.Args, "--leak-window", leakWindow.String())
+			}
 			f.consumers = append(f.consumers, p)
 			if err := f.Start(p); err != nil {
 				return err
@@ -129,8 +132,8 @@ func (f *fleet) start(ctx context.Context) (err error) {
 // clusterOf is the cluster of a simulator's hosts.
 func clusterOf(simulator int) string { return fmt.Sprintf("sim%d", simulator) }
 
-// startSimulators starts one simulator whose hosts publish everything, and others whose hosts withhold batches and
-// whose producers restart.
+// startSimulators starts one simulator whose hosts publish everything and that has a leaking rank, and others whose hosts
+// withhold batches and whose producers restart. All have jobs.
 func (f *fleet) startSimulators() error {
 	recording := f.Path("recording")
 	if err := writeRecording(recording); err != nil {
@@ -143,8 +146,11 @@ func (f *fleet) startSimulators() error {
 			"--events-per-second", strconv.Itoa(f.rate / simulators),
 			"--seed", strconv.FormatUint(f.seed, 10), "--log", f.truthLog(i), "--resume",
 			"--duration", "24h", "--drain", "90s", "--profile", recording,
+			"--jobs", strconv.Itoa(jobs), "--slow-rank", "30%",
 		}}
-		if i > 0 {
+		if i == 0 {
+			p.Args = append(p.Args, "--leak-rank", "16MiB")
+		} else {
 			p.Args = append(p.Args, "--restart", "--lose", "0.02")
 		}
 		f.simulators = append(f.simulators, p)

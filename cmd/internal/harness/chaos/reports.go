@@ -27,7 +27,7 @@ import (
 // verifyReports compares the reports of the committed states with the published events.
 func (f *fleet) verifyReports(ctx context.Context, t *truth) error {
 	var faults []error
-	for _, entry := range fold.All() {
+	for _, entry := range entriesTo(newOutputs()) {
 		folds, err := f.restoreStates(ctx, entry)
 		if err != nil {
 			return err

@@ -20,15 +20,16 @@ import (
 
 // repeats counts batches that are stored again.
 type repeats struct {
-	total uint64
+	total uint64 // without summaries of ranks
 	of    [shards][schema.NumKinds]uint64
 }
 
 // verifyStreams checks that each shard's stream holds exactly the published batches of its hosts: under their subjects,
 // unchanged and in order. A batch may be stored again if its ack was lost or its simulator restarted. The repeat
-// comes before the next batch of its kind, or after it if a node that was cut off or killed forwarded it late.
-func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
-	again := &repeats{}
+// comes before the next batch of its kind, or after it if a node that was cut off or killed forwarded it late. The
+// streams also hold the summaries of ranks.
+func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, *summaries, error) {
+	again, ofRanks := &repeats{}, newSummaries()
 	decoder := schema.NewDecoder()
 	var b schema.Batch
 	stored := map[origin]int{} // batches, without repeats
@@ -39,6 +40,9 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
 			}
 			if err := decoder.Decode(m.Data(), &b); err != nil {
 				return err
+			}
+			if b.Kind == schema.KindRank {
+				return ofRanks.add(shard, m.Subject(), m.Data(), &b)
 			}
 			at, got := originOf(&b), batchOf(&b, m.Data())
 			own := fmt.Sprintf("gputap.v1.ev.%d.%s.%s.%s", shard, b.Cluster, b.Host, b.Kind)
@@ -58,15 +62,16 @@ func (f *fleet) verifyStreams(ctx context.Context, t *truth) (*repeats, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		again.of[shard][schema.KindRank] = ofRanks.again[shard]
 	}
 	for at, want := range t.batches {
 		if stored[at] != len(want) {
-			return nil, fmt.Errorf("%s: %d batches are stored, %d were published", at, stored[at], len(want))
+			return nil, nil, fmt.Errorf("%s: %d batches are stored, %d were published", at, stored[at], len(want))
 		}
 	}
-	return again, nil
+	return again, ofRanks, nil
 }
 
 // damaged is an invalid batch that all folds read. One is published to each shard before the fleet is disturbed. An
@@ -112,8 +117,8 @@ func (f *fleet) verifyDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// alert is the part of a published alert that is compared here.
-type alert struct {
+// oomAlert is the part of an alert of the rule oom that is compared with the published events.
+type oomAlert struct {
 	Cluster, Host, Symbol string
 	PID                   uint32
 	Evidence              struct{ Boot string }
@@ -122,17 +127,17 @@ type alert struct {
 // verifyAlerts checks that alerts about exhausted memory are stored, and that all of them are of processes whose
 // allocations failed. How many there are is only reported: an alert is lost if NATS is unreachable for too long.
 func (f *fleet) verifyAlerts(ctx context.Context, t *truth) error {
-	raised, stored := map[alert]bool{}, map[alert]bool{}
+	raised, stored := map[oomAlert]bool{}, map[oomAlert]bool{}
 	for id, p := range t.processes {
 		for symbol := range p.failed {
-			a := alert{Cluster: id.Cluster, Host: id.Host, Symbol: symbol, PID: id.PID}
+			a := oomAlert{Cluster: id.Cluster, Host: id.Host, Symbol: symbol, PID: id.PID}
 			a.Evidence.Boot = id.BootID
 			raised[a] = true
 		}
 	}
 	err := cluster.EveryMessage(ctx, f.js, schema.OutStream, func(m jetstream.Msg) error {
 		var a struct {
-			alert
+			oomAlert
 			Rule string
 		}
 		if err := json.Unmarshal(m.Data(), &a); err != nil {
@@ -141,10 +146,10 @@ func (f *fleet) verifyAlerts(ctx context.Context, t *truth) error {
 		if !strings.HasPrefix(a.Rule, "oom") {
 			return nil // about hosts whose batches were withheld
 		}
-		if !raised[a.alert] {
+		if !raised[a.oomAlert] {
 			return fmt.Errorf("alert %s: no such failed allocation was published", m.Data())
 		}
-		stored[a.alert] = true
+		stored[a.oomAlert] = true
 		return nil
 	})
 	if err != nil {
