@@ -82,6 +82,23 @@ var judged = map[string]func(jobHost) bool{
 	},
 }
 
+// waitForAlerts waits until the slow rank and the leaking one have alerts, which a kill of their simulator would delay.
+func (f *fleet) waitForAlerts(ctx context.Context) error {
+	return cluster.Until(ctx, 2*time.Minute, func() error {
+		absent := maps.Clone(judged)
+		err := cluster.EveryMessage(ctx, f.js, schema.OutStream, func(m jetstream.Msg) error {
+			var a struct{ Rule string }
+			err := json.Unmarshal(m.Data(), &a)
+			delete(absent, a.Rule)
+			return err
+		})
+		if err == nil && len(absent) > 0 {
+			err = fmt.Errorf("no alert of the rules %v is stored", slices.Sorted(maps.Keys(absent)))
+		}
+		return err
+	})
+}
+
 // storedAlerts are the alerts in the stream GPUTAP_OUT, without those of the wall clock.
 type storedAlerts struct {
 	seen  map[change]bool
