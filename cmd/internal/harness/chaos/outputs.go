@@ -130,9 +130,9 @@ func (s *storedAlerts) add(data []byte, want map[change]string) error {
 	return nil
 }
 
-// verifyOutputs checks that each stored alert fires once and clears at most once, byte for byte as an undisturbed reader
-// raises it, and that the slow rank and the leaking one have alerts. An alert may be absent if NATS could not be reached
-// for too long.
+// verifyOutputs checks the alerts in GPUTAP_OUT. Each fires once and clears at most once, byte for byte as an
+// undisturbed reader raises it. The slow rank and the leaking one must have alerts. Others may be absent, because NATS
+// could not be reached for too long.
 func (f *fleet) verifyOutputs(ctx context.Context, want *outputs) error {
 	stored := storedAlerts{map[change]bool{}, map[string]int{}}
 	var faults []error

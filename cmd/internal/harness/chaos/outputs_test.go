@@ -15,12 +15,13 @@ const jobSubject = "gputap.v1.ev.%d.sim0.slurm:1000_0.rank"
 func summaryMessage(seq, run uint64, launches uint64) []byte {
 	b := schema.NewBuilder(schema.KindRank)
 	b.Origin = nameOfHost(0)
-	thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 1, Job: nameOfJob(0), Rank: 1, Ranks: 8})})
+	process := b.Process(schema.Process{PID: 1, Job: nameOfJob(0), Rank: 1, Ranks: 8})
+	thread := b.Thread(schema.Thread{Process: process})
 	b.AddRank(&schema.Rank{Time: 1, Thread: thread, To: schema.Launching, Count: launches})
 	return b.Encode(&schema.Header{Cluster: clusterOf(0), Host: nameOfJob(0), BootID: "b", Run: run, Seq: seq})
 }
 
-// TestSummariesComeAtLeastOnce: a summary may be stored again, and late. It may not have other bytes or another subject.
+// TestSummariesComeAtLeastOnce: a summary may be stored again, and late, but not with other bytes or elsewhere.
 func TestSummariesComeAtLeastOnce(t *testing.T) {
 	shard := schema.Shard(clusterOf(0), nameOfJob(0), shards)
 	type message struct{ seq, run, launches uint64 }
@@ -110,9 +111,11 @@ func TestSummariesAreThoseOfUndisturbedReaders(t *testing.T) {
 
 // TestStoredAlertsAreThoseOfUndisturbedReaders: each fires once and clears once, and is about the right process.
 func TestStoredAlertsAreThoseOfUndisturbedReaders(t *testing.T) {
-	const slow = `{"id":"a","state":"firing","rule":"straggler","cluster":"sim1","host":"sim-0003","job":"slurm:1000.0"}`
+	const slow = `{"id":"a","state":"firing","rule":"straggler",` +
+		`"cluster":"sim1","host":"sim-0003","job":"slurm:1000.0"}`
 	cleared := strings.Replace(slow, "firing", "cleared", 1)
-	const leaks = `{"id":"b","state":"firing","rule":"leak_growth","cluster":"sim0","host":"sim-0005","job":"slurm:1000.0"}`
+	const leaks = `{"id":"b","state":"firing","rule":"leak_growth",` +
+		`"cluster":"sim0","host":"sim-0005","job":"slurm:1000.0"}`
 	otherRank := strings.Replace(slow, "sim-0003", "sim-0004", 1)
 	otherJob := strings.Replace(slow, "1000", "1001", 1)
 	otherCluster := strings.Replace(leaks, "sim0", "sim1", 1)
