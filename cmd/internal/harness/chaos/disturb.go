@@ -26,6 +26,9 @@ func (f *fleet) disturb(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := f.waitForAlerts(ctx); err != nil {
+		return err
+	}
 	began, plan := time.Now(), f.plan()
 	for time.Since(began) < f.duration || len(plan) > 0 {
 		if err := cluster.CheckRunning(f.processes()...); err != nil {

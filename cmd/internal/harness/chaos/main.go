@@ -12,6 +12,10 @@
 //   - A committed state differs in any byte from the state of an undisturbed reader.
 //   - A damaged batch is not in the dead letters exactly once for each fold.
 //   - No alert is stored, or one whose failed allocation was never published.
+//   - A stored alert differs in any byte from that of an undisturbed reader, or is stored twice.
+//   - The rule straggler does not name the slow rank of a job, or leak_growth the leaking one, or one of them names
+//     another process.
+//   - A rank has no stored summary, or one is not that of an undisturbed reader.
 //   - The stream stored a commit that is older than the one that it replaced.
 //   - A program crashed or ended with a status other than 0.
 //   - Something that the run must exercise did not happen: a takeover, a commit of a fenced instance, a repeated batch,
@@ -65,6 +69,9 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
+	if least := simulators * jobs * ranksOfJob; o.hosts < least {
+		return fmt.Errorf("-hosts %d: the ranks of the jobs need %d", o.hosts, least)
+	}
 	w, err := cluster.NewWorkspace("", "chaos", os.Stdout)
 	if err != nil {
 		return err

@@ -82,6 +82,23 @@ var judged = map[string]func(jobHost) bool{
 	},
 }
 
+// waitForAlerts waits until the slow rank and the leaking one have alerts, which a kill of their simulator would delay.
+func (f *fleet) waitForAlerts(ctx context.Context) error {
+	return cluster.Until(ctx, 2*time.Minute, func() error {
+		absent := maps.Clone(judged)
+		err := cluster.EveryMessage(ctx, f.js, schema.OutStream, func(m jetstream.Msg) error {
+			var a struct{ Rule string }
+			err := json.Unmarshal(m.Data(), &a)
+			delete(absent, a.Rule)
+			return err
+		})
+		if err == nil && len(absent) > 0 {
+			err = fmt.Errorf("no alert of the rules %v is stored", slices.Sorted(maps.Keys(absent)))
+		}
+		return err
+	})
+}
+
 // storedAlerts are the alerts in the stream GPUTAP_OUT, without those of the wall clock.
 type storedAlerts struct {
 	seen  map[change]bool
@@ -113,9 +130,9 @@ func (s *storedAlerts) add(data []byte, want map[change]string) error {
 	return nil
 }
 
-// verifyOutputs checks that each stored alert fires once and clears at most once, byte for byte as an undisturbed reader
-// raises it, and that the slow rank and the leaking one have alerts. An alert may be absent if NATS could not be reached
-// for too long.
+// verifyOutputs checks the alerts in GPUTAP_OUT. Each fires once and clears at most once, byte for byte as an
+// undisturbed reader raises it. The slow rank and the leaking one must have alerts. Others may be absent, because NATS
+// could not be reached for too long.
 func (f *fleet) verifyOutputs(ctx context.Context, want *outputs) error {
 	stored := storedAlerts{map[change]bool{}, map[string]int{}}
 	var faults []error

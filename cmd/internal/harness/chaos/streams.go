@@ -127,8 +127,11 @@ type oomAlert struct {
 // verifyAlerts checks that alerts about exhausted memory are stored, and that all of them are of processes whose
 // allocations failed. How many there are is only reported: an alert is lost if NATS is unreachable for too long.
 func (f *fleet) verifyAlerts(ctx context.Context, t *truth) error {
-	raised, stored := map[oomAlert]bool{}, map[oomAlert]bool{}
+	raised, stored, running := map[oomAlert]bool{}, map[oomAlert]bool{}, 0
 	for id, p := range t.processes {
+		if len(p.failed) > 0 && !p.exited {
+			running++
+		}
 		for symbol := range p.failed {
 			a := oomAlert{Cluster: id.Cluster, Host: id.Host, Symbol: symbol, PID: id.PID}
 			a.Evidence.Boot = id.BootID
@@ -155,7 +158,8 @@ func (f *fleet) verifyAlerts(ctx context.Context, t *truth) error {
 	if err != nil {
 		return err
 	}
-	f.Say("%d of %d alerts are stored in %s", len(stored), len(raised), schema.OutStream)
+	f.Say("%d alerts of the rule oom are stored; %d processes had failed allocations, and %d of them did not exit",
+		len(stored), len(raised), running)
 	if len(stored) == 0 {
 		return errors.New("no alert was published")
 	}
