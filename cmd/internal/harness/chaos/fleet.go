@@ -132,8 +132,8 @@ func (f *fleet) start(ctx context.Context) (err error) {
 // clusterOf is the cluster of a simulator's hosts.
 func clusterOf(simulator int) string { return fmt.Sprintf("sim%d", simulator) }
 
-// startSimulators starts one simulator whose hosts publish everything, and others whose hosts withhold batches and whose
-// producers restart. All have jobs with a slow rank. A rank of the first simulator leaks.
+// startSimulators starts one simulator whose hosts publish everything, and others whose hosts withhold batches and
+// whose producers restart. All have jobs with a slow rank. A rank of the first simulator leaks.
 func (f *fleet) startSimulators() error {
 	recording := f.Path("recording")
 	if err := writeRecording(recording); err != nil {

@@ -89,8 +89,8 @@ func (s *summaries) compare(want map[summary]uint64) (absent int, err error) {
 	for one, sum := range s.sums {
 		seen[one.jobHost] = true
 		if expected, known := want[one]; !known || expected != sum {
-			faults = append(faults, fmt.Errorf("summary %d of %s is stored, but an undisturbed reader publishes another "+
-				"or none", one.seq, one))
+			faults = append(faults, fmt.Errorf("summary %d of %s is stored, but an undisturbed reader "+
+				"publishes another or none", one.seq, one))
 		}
 	}
 	for one := range want {
@@ -102,7 +102,8 @@ func (s *summaries) compare(want map[summary]uint64) (absent int, err error) {
 		for i := range jobs * ranksOfJob {
 			of := jobHost{clusterOf(simulator), nameOfJob(i / ranksOfJob), nameOfHost(i)}
 			if !seen[of] {
-				faults = append(faults, fmt.Errorf("no summary of %s/%s in job %s is stored", of.cluster, of.host, of.job))
+				faults = append(faults, fmt.Errorf("no summary of %s/%s in job %s is stored", of.cluster, of.host,
+					of.job))
 			}
 			delete(seen, of)
 		}

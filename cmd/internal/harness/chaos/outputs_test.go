@@ -90,8 +90,8 @@ func TestSummariesAreThoseOfUndisturbedReaders(t *testing.T) {
 	}{
 		{"equal", func(*summaries, map[summary]uint64) {}, 0, ""},
 		{"one is not stored", func(_ *summaries, want map[summary]uint64) { want[second] = 8 }, 1, ""},
-		{"other bytes", func(_ *summaries, want map[summary]uint64) { want[first] = 8 }, 0, "publishes another or none"},
-		{"one too many", func(s *summaries, _ map[summary]uint64) { s.sums[second] = 8 }, 0, "publishes another or none"},
+		{"other bytes", func(_ *summaries, want map[summary]uint64) { want[first] = 8 }, 0, "another or none"},
+		{"one too many", func(s *summaries, _ map[summary]uint64) { s.sums[second] = 8 }, 0, "another or none"},
 		{"a rank has none", func(s *summaries, want map[summary]uint64) {
 			delete(s.sums, first)
 			delete(want, first)
@@ -117,6 +117,7 @@ func TestStoredAlertsAreThoseOfUndisturbedReaders(t *testing.T) {
 	const leaks = `{"id":"b","state":"firing","rule":"leak_growth",` +
 		`"cluster":"sim0","host":"sim-0005","job":"slurm:1000.0"}`
 	otherRank := strings.Replace(slow, "sim-0003", "sim-0004", 1)
+	otherTime := strings.Replace(slow, "{", `{"time":1,`, 1)
 	otherJob := strings.Replace(slow, "1000", "1001", 1)
 	otherCluster := strings.Replace(leaks, "sim0", "sim1", 1)
 	for _, row := range []struct {
@@ -128,7 +129,7 @@ func TestStoredAlertsAreThoseOfUndisturbedReaders(t *testing.T) {
 		{"one is not stored", []string{slow, cleared}, []string{slow}, ""},
 		{"twice", []string{slow}, []string{slow, slow}, "is stored twice"},
 		{"not raised", []string{slow}, []string{leaks}, "an undisturbed reader raises"},
-		{"of another time", []string{slow}, []string{strings.Replace(slow, "{", `{"time":1,`, 1)}, "undisturbed reader"},
+		{"of another time", []string{slow}, []string{otherTime}, "undisturbed reader"},
 		{"another rank", []string{otherRank}, []string{otherRank}, "about another process"},
 		{"another job", []string{otherJob}, []string{otherJob}, "about another process"},
 		{"another cluster", []string{otherCluster}, []string{otherCluster}, "about another process"},
