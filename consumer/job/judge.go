@@ -114,7 +114,9 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 				g.shares[at.place] = append(g.shares[at.place][:0], make([]float64, n)...)
 			}
 			g.shares[at.place][rank] += at.share
-			totals[rank] += at.share
+			if at.place == placeOf(schema.NoActivity, schema.Syncing) {
+				totals[rank] += at.share
+			}
 		}
 	}
 	for rank, m := range j.members {

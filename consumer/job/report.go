@@ -26,13 +26,13 @@ type Job struct {
 	Members       []Member // by rank
 	Missing       []uint32 // ranks that the last window lacked
 	Slow          []uint32 // ranks that hold up the others
-	Waiting       float64  // share of the time that the median rank waited in the last judged window; 0 to 1
+	Waiting       float64  // share of the last window that the median rank spent in calls that wait for the GPU
 }
 
 // Member is the process of one rank.
 type Member struct {
 	process.Info
-	Waiting float64 // share of the time
+	Waiting float64 // share of the last window in calls that wait for the GPU
 }
 
 // Report returns all jobs by cluster and name.

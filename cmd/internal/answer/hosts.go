@@ -56,6 +56,21 @@ func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Qu
 	return rows
 }
 
+// AddLastEvents takes the last events of the hosts from a reader.
+func (s *Snapshot) AddLastEvents(r *consumer.Reader) {
+	for _, status := range r.Hosts() {
+		for i := range s.Hosts {
+			h := &s.Hosts[i]
+			if h.Cluster != status.Cluster || h.Host != status.Host || status.LastEvent.IsZero() {
+				continue
+			}
+			if h.LastEvent == nil || h.LastEvent.Before(status.LastEvent) {
+				h.LastEvent = &status.LastEvent
+			}
+		}
+	}
+}
+
 func (s *Snapshot) addHost(row *hostRow) {
 	h, beat := &row.Status, &row.Beat
 	host := Host{

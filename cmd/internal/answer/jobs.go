@@ -30,7 +30,7 @@ type FleetJob struct {
 	Seen      int       `json:"ranks_seen"`    // that run
 	Missing   []uint32  `json:"missing_ranks"` // in the last window
 	Slow      []uint32  `json:"slow_ranks"`    // that hold up the others
-	Waiting   float64   `json:"waiting"`       // share of the last window in which the median rank waits or pauses
+	Waiting   float64   `json:"waiting"`       // share of the last window in which the median rank waits for the GPU
 	Hosts     []string  `json:"hosts"`
 	User      string    `json:"user"`
 	UID       uint32    `json:"uid"`

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -131,13 +132,22 @@ func writeVerdicts(out io.Writer, p *Process) {
 		if v.State == trend.Warming.String() {
 			continue
 		}
-		fmt.Fprintf(out, "  %.12s %s: %s\n", v.GPU, v.State, v.Why)
+		fmt.Fprintf(out, "  %.12s %s: %s%s\n", v.GPU, v.State, v.Why, v.FullText())
 		for _, g := range v.Groups {
 			fmt.Fprintf(out, "    %s in %s of %s and more (%s), thread %d %s, oldest %s\n", app.Bytes(g.Bytes),
 				allocations(g.Allocations), app.Bytes(g.SizeClass), g.Class, g.TID, g.Thread,
 				time.Duration(g.OldestSeconds*float64(time.Second)).Round(time.Second))
 		}
 	}
+}
+
+// FullText says when the GPU is full at the rate of the verdict, "" if that is not known.
+func (v *Verdict) FullText() string {
+	if v.FullInSeconds == nil {
+		return ""
+	}
+	full := time.Duration(*v.FullInSeconds * float64(time.Second)).Round(time.Minute)
+	return "; the GPU is full in " + strings.TrimSuffix(full.String(), "0s")
 }
 
 func hex(v uint64) string {

@@ -187,7 +187,7 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.TopRow) {
 		}
 	}
 	if rest := p.LiveAllocations - min(shown, p.LiveAllocations); rest > 0 && len(top) > 0 {
-		fmt.Fprintf(out, "    … and %d smaller\n", rest)
+		fmt.Fprintf(out, "    … and %d more, of the smallest size shown or less\n", rest)
 	}
 }
 

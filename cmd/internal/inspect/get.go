@@ -117,7 +117,11 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 	by := slices.IndexFunc(r.orders, func(o order[T]) bool { return o.name == l.sort })
 	switch {
 	case by < 0:
-		return app.Usage(fmt.Errorf("--sort %q: unknown order; see gputap get %s --help", l.sort, r.name))
+		var names []string
+		for _, o := range r.orders {
+			names = append(names, o.name)
+		}
+		return app.Usage(fmt.Errorf("--sort %q: unknown order; use %s", l.sort, strings.Join(names, ", ")))
 	case l.format.validate() != nil:
 		return l.format.validate()
 	case l.limit < 0 || l.watch < 0:

@@ -102,7 +102,7 @@ var gpus = resource[answer.FleetGPU]{
 		{"CLUSTER", true, func(g *answer.FleetGPU, _ time.Time) any { return g.Cluster }},
 		{"HOST", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Host }},
 		{"GPU", false, func(g *answer.FleetGPU, _ time.Time) any { return fmt.Sprintf("%.12s", g.UUID) }},
-		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Name }},
+		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return cmp.Or(g.Name, "-") }},
 		{"PROCESSES", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Processes }},
 		{"LIVE", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(g.LiveBytes) }},
 		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, usedBytes) }},

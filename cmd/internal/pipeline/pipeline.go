@@ -222,6 +222,9 @@ func (p *Pipeline) Snapshot() *answer.Snapshot {
 			s.Add(part, p.consumers[i])
 		}
 	}
+	for _, c := range p.consumers { // each reads other kinds
+		s.AddLastEvents(c)
+	}
 	s.Sort()
 	return s
 }

@@ -168,7 +168,7 @@ func (m *Model) description() []string {
 	lines := []string{title}
 	for i := range p.Verdicts {
 		if v := &p.Verdicts[i]; v.Grows() {
-			why := app.Printable(fmt.Sprintf("%.12s %s: %s", v.GPU, v.State, v.Why))
+			why := app.Printable(fmt.Sprintf("%.12s %s: %s%s", v.GPU, v.State, v.Why, v.FullText()))
 			lines = append(lines, strings.Split(ansi.Wordwrap(why, m.width, ""), "\n")...)
 		}
 	}

@@ -182,7 +182,10 @@ func (f *failure) request() string {
 	}
 	times := ""
 	if a.Repeats > 0 {
-		times = fmt.Sprintf(" and %d times more", a.Repeats)
+		times = " and once more"
+		if a.Repeats > 1 {
+			times = fmt.Sprintf(" and %d times more", a.Repeats)
+		}
 	}
 	return fmt.Sprintf("%s (pid %d) on %s ran out of %s memory: %s requested with %s in thread %d (%s)%s", a.Comm,
 		a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, times)
