@@ -3,6 +3,7 @@ package leak
 import (
 	"cmp"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -106,6 +107,7 @@ type TopRow struct {
 	Allocation // the oldest of them
 	Count      uint64
 	TotalBytes uint64
+	Partial    bool // there may be more of them, and older ones: not all were visited
 }
 
 // rowScan is how many allocations TopRows may visit.
@@ -130,7 +132,9 @@ func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
 	for _, m := range t.hosts {
 		unseen += uint64(m.live)
 	}
+	smallest := uint64(math.MaxUint64)
 	for _, c := range found {
+		smallest = min(smallest, c.bytes)
 		id := rowID{c.bytes, c.thread, c.row}
 		i, known := index[id]
 		if !known {
@@ -148,7 +152,8 @@ func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
 			cmp.Compare(a.oldest.key, b.oldest.key))
 	})
 	for _, r := range all[:min(len(all), max(n, 0), maxTop)] {
-		rows = append(rows, TopRow{t.describe(r.oldest), r.count, r.count * r.oldest.bytes})
+		rows = append(rows, TopRow{t.describe(r.oldest), r.count, r.count * r.oldest.bytes,
+			unseen > uint64(len(found)) && r.oldest.bytes == smallest})
 	}
 	return rows, unseen - uint64(len(found))
 }

@@ -181,6 +181,9 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.TopRow) {
 			if a.Count > 1 {
 				what, age = fmt.Sprintf("%d × %s", a.Count, app.Bytes(a.Bytes)), "oldest "+age
 			}
+			if a.Partial {
+				what, age = "≥"+what, age+" or older"
+			}
 			fmt.Fprintf(out, "    %-16s  %-12s %-8s %11s  %s\n", what, gpuText(a.GPU, a.Inferred), a.Class,
 				app.Bytes(a.TotalBytes), age)
 			shown += a.Count
