@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -445,7 +446,21 @@ func TestTopRowsCollapseEqualAllocations(t *testing.T) {
 	if rows, _ := tracker.TopRows(-1); len(rows) != 0 {
 		t.Errorf("%d rows, want none", len(rows))
 	}
+	if slices.ContainsFunc(rows, func(r TopRow) bool { return r.Partial }) {
+		t.Errorf("all were visited, and a row is partial: %+v", rows)
+	}
 	const many = 20_000
+	equal := New(Config{})
+	p = h.Process(43, 1, "train")
+	p.Alloc(7, 1<<50, 30*mib, 900, 1)
+	for i := range uint64(rowScan) {
+		p.Alloc(7, 1<<51+i<<20, mib, schema.KTime(1000+i), 1)
+	}
+	apply(t, equal, h.Batch())
+	rows, _ = equal.TopRows(10)
+	if len(rows) != 2 || !rows[0].Partial || rows[0].Bytes != mib || rows[1].Partial {
+		t.Errorf("one allocation of 1 MiB was not visited: %+v", rows)
+	}
 	big := million(t, many)
 	if _, unseen := big.TopRows(5); unseen != many-rowScan {
 		t.Errorf("%d unseen, want %d", unseen, many-rowScan)
