@@ -202,6 +202,26 @@ func (e *entry) newer(old *entry) bool {
 	return old.Compare(&e.Alert) < 0
 }
 
+// Drop removes the alerts of k. Nothing clears: another instance raises them from now on.
+func (b *Book) Drop(k Key) {
+	id := k.HostID()
+	p := b.hosts[id]
+	if p == nil {
+		return
+	}
+	p.entries = slices.DeleteFunc(p.entries, func(e *entry) bool {
+		if e.key == k && e.State == Firing {
+			p.firing--
+			b.firing--
+		}
+		return e.key == k
+	})
+	b.cleared = slices.DeleteFunc(b.cleared, func(e *entry) bool { return e.key == k })
+	if delete(p.latest, k); len(p.entries) == 0 {
+		delete(b.hosts, id)
+	}
+}
+
 // Suppress counts a finding of a rule that raised no alert.
 func (b *Book) Suppress(rule, reason string) { b.suppressed[suppressed{rule, reason}]++ }
 

@@ -19,6 +19,9 @@ func (p *Part) alertRows(q *query.Question) (iter.Seq[any], int) {
 	if !found {
 		return nil, 0
 	}
+	if p.Silent != nil {
+		rows = append(rows, p.Silent()...)
+	}
 	rows = slices.DeleteFunc(rows, func(a alert.Alert) bool {
 		return q.What == whatFiring && a.State != alert.Firing || !selects(&q.Filter, &a)
 	})

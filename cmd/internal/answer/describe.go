@@ -36,12 +36,17 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 			fmt.Fprintf(out, "  %-9s %s\n", row[0], row[1])
 		}
 	}
+	if p.silent && !p.Ended {
+		fmt.Fprintf(out, "  silent: nothing was heard of its host for %s; the figures are from then\n",
+			now.Sub(*p.Heard).Round(time.Second))
+	}
 	writeMemory(out, p)
 	writeVerdicts(out, p)
 	writeTorch(out, p)
 	writeGPUs(out, p)
 	writeThreadUses(out, p)
 	writeLargest(out, p, now)
+	writeBlocks(out, p, now)
 	writeCalls(out, p)
 	writeLaunches(out, p)
 	writeGaps(out, p)

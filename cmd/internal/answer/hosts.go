@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"time"
+
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
@@ -54,6 +56,15 @@ func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Qu
 		}
 	}
 	return rows
+}
+
+// heardOf returns when NATS stored the last batch of each host.
+func heardOf(r *consumer.Reader) map[snapshot.HostID]time.Time {
+	heard := map[snapshot.HostID]time.Time{}
+	for _, h := range r.Hosts() {
+		heard[snapshot.HostID{Cluster: h.Cluster, Host: h.Host}] = h.Heard
+	}
+	return heard
 }
 
 // AddLastEvents takes the last events of the hosts from a reader.

@@ -32,7 +32,7 @@ func New(at time.Time) *Snapshot {
 func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
-		s.addMemory(f.Report())
+		s.addMemory(f.Report(), heardOf(reader))
 		s.addAlerts(f.Alerts())
 	case interface{ Alerts() []alert.Alert }:
 		s.addAlerts(f.Alerts())

@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
-func (s *Snapshot) addMemory(report leak.Report) {
+func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.Time) {
 	c := report.Counters
 	s.Counters = Counters{
 		UnmatchedFrees: c.UnmatchedFrees, ReallocOverLive: c.ReallocOverLive, LateFrees: c.LateFrees,
@@ -25,11 +27,17 @@ func (s *Snapshot) addMemory(report leak.Report) {
 		UnknownContexts: c.UnknownContexts,
 	}
 	for i := range report.Processes {
-		s.addProcess(&report.Processes[i])
+		q := &report.Processes[i]
+		s.addProcess(&memoryRow{*q, heard[snapshot.HostID{Cluster: q.ID.Cluster, Host: q.ID.Host}]})
 	}
 }
 
-func (s *Snapshot) addProcess(q *leak.Process) { s.process(&q.Info).memory(q) }
+func (s *Snapshot) addProcess(q *memoryRow) {
+	p := s.process(&q.Info)
+	p.memory(&q.Process)
+	p.Heard = known(q.Heard)
+	p.silent = p.Heard != nil && s.Time.Sub(*p.Heard) > silentAfter
+}
 
 func (p *Process) memory(q *leak.Process) {
 	p.Ended, p.Evidence = q.Ended, q.Evidence
@@ -164,9 +172,18 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
+// memoryRow is a process of the leak fold.
+type memoryRow struct {
+	leak.Process
+	Heard time.Time // when NATS stored the last batch of its host; zero: unknown
+}
+
 // memoryRows are the processes with the most live memory first, and of equal ones that with the most unfreed memory.
-func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
-	rows := selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info })
+func memoryRows(t *leak.Tracker, r *consumer.Reader, q *query.Question) (iter.Seq[any], int) {
+	heard, rows := heardOf(r), []memoryRow{}
+	for _, p := range selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info }) {
+		rows = append(rows, memoryRow{p, heard[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]})
+	}
 	if !q.Detail {
 		for i := range rows {
 			p := &rows[i]
@@ -176,6 +193,6 @@ func memoryRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
 			}
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b leak.Process) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })
-	return largest(rows, q.Limit, func(p *leak.Process) uint64 { return p.LiveBytes })
+	slices.SortStableFunc(rows, func(a, b memoryRow) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })
+	return largest(rows, q.Limit, func(p *memoryRow) uint64 { return p.LiveBytes })
 }

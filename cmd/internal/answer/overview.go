@@ -9,7 +9,6 @@ import (
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/query"
 )
 
@@ -64,7 +63,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 
 // join joins the answers to the questions of Overview.
 func (o *Overview) join(answers []*query.Answer) error {
-	processes, err := query.Rows[leak.Process](answers[0])
+	processes, err := query.Rows[memoryRow](answers[0])
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (o *Overview) join(answers []*query.Answer) error {
 	return nil
 }
 
-func (o *Overview) addProcesses(processes []leak.Process, launches []launch.Process, copies []bandwidth.Process) {
+func (o *Overview) addProcesses(processes []memoryRow, launches []launch.Process, copies []bandwidth.Process) {
 	s := New(o.Time)
 	for i := range processes {
 		s.addProcess(&processes[i])

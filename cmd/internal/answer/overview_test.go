@@ -24,9 +24,12 @@ func TestActivityOfProcesses(t *testing.T) {
 	}
 	o := &Overview{Time: began.Add(200 * time.Second)}
 	o.addProcesses(
-		[]leak.Process{
-			{Info: info(1), Evidence: "late", LiveBytes: 5 << 20},
-			{Info: info(2), Evidence: "complete", Verdicts: []leak.Verdict{{State: trend.Suspect}}},
+		[]memoryRow{
+			{leak.Process{Info: info(1), Evidence: "late", LiveBytes: 5 << 20}, o.Time.Add(-30 * time.Second)},
+			{leak.Process{Info: info(2), Evidence: "complete", Verdicts: []leak.Verdict{{State: trend.Suspect}}}, o.Time},
+			{leak.Process{Info: info(5), Evidence: "gap", Verdicts: []leak.Verdict{{State: trend.Growing}}},
+				o.Time.Add(-31 * time.Second)},
+			{leak.Process{Info: info(6), Evidence: "complete", Ended: true}, began},
 		},
 		[]launch.Process{
 			{Info: info(1), Launches: 900, LastMinute: 30, HasMinute: true, Life: 100 * time.Second},
@@ -46,6 +49,8 @@ func TestActivityOfProcesses(t *testing.T) {
 	want := []string{
 		"job-1 running,late live 5242880 launches/s 0.5 wait 0.25 copied 11",
 		"job-2 suspect live 0 launches/s - wait 0.25 copied 0",
+		"job-5 silent,gap live 0 launches/s - wait - copied -",
+		"job-6 ended live 0 launches/s - wait - copied -",
 		"job-3 running live 0 launches/s 10 wait - copied -",
 		"job-4 running live 0 launches/s - wait - copied -",
 	}

@@ -8,20 +8,28 @@ import (
 	"github.com/gputap/gputap/consumer/trend"
 )
 
-// State is ended, growing or suspect if the memory on some GPU is, or running; with a mark if not all of its calls were
-// seen.
+// State is ended; silent, if the host of the process is; growing or suspect, if the memory on some GPU is; or running.
+// It has a mark if not all calls of the process were seen.
 func (p *Process) State() string {
+	s := p.progress()
+	if p.Evidence != "complete" {
+		s += "," + p.Evidence
+	}
+	return s
+}
+
+func (p *Process) progress() string {
+	switch {
+	case p.Ended:
+		return "ended"
+	case p.silent:
+		return "silent"
+	}
 	s := "running"
 	for i := range p.Verdicts {
 		if v := &p.Verdicts[i]; v.Grows() && s != trend.Suspect.String() {
 			s = v.State
 		}
-	}
-	if p.Ended {
-		s = "ended"
-	}
-	if p.Evidence != "complete" {
-		s += "," + p.Evidence
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/job"
@@ -36,6 +37,8 @@ type Part struct {
 	Reader     *consumer.Reader
 	Folds      []consumer.Fold
 	Checkpoint time.Time // when the last one was written; zero: the state is not saved
+	// Silent returns the alerts about silent hosts of the shard. Nil: nothing watches for them.
+	Silent func() []alert.Alert
 }
 
 // Take copies the rows that a question asks for, between two batches.
@@ -67,7 +70,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 	case *leak.Tracker:
 		switch q.What {
 		case whatProcesses:
-			return memoryRows(f, q)
+			return memoryRows(f, p.Reader, q)
 		case whatAllocations:
 			return allocationRows(f, q)
 		}

@@ -69,11 +69,13 @@ type Process struct {
 	Unseen               Unseen             `json:"unseen"`
 	Torch                map[string]*Torch  `json:"torch"` // by GPU
 	Verdicts             []Verdict          `json:"verdicts"`
+	Heard                *time.Time         `json:"heard"` // when NATS stored the last batch of its host; null: unknown
 	Job                  string             `json:"job"`
 	Rank                 *uint32            `json:"rank"`                          // null if unknown
 	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
-	id schema.ProcessID
+	id     schema.ProcessID
+	silent bool // its host is: the figures are old
 }
 
 // ID returns the identity of the process.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/process"
@@ -19,6 +20,7 @@ import (
 type Torch struct {
 	AllocatedBytes     uint64 `json:"allocated_bytes"`
 	ReservedBytes      uint64 `json:"reserved_bytes"`
+	CachedBytes        uint64 `json:"cached_bytes"` // reserved and not allocated
 	PeakAllocatedBytes uint64 `json:"peak_allocated_bytes"`
 	PeakReservedBytes  uint64 `json:"peak_reserved_bytes"`
 	Blocks             uint64 `json:"blocks"`
@@ -27,7 +29,21 @@ type Torch struct {
 	SlopeBytesPerHour  uint64 `json:"slope_bytes_per_hour"` // of the blocks
 	SuspectBytes       uint64 `json:"suspect_bytes"`
 	Why                string `json:"why"`
+
+	LargestBlocks []Block `json:"largest_blocks,omitempty"` // of gputap describe only
 }
+
+// Block is memory that PyTorch's allocator handed out.
+type Block struct {
+	Address string    `json:"address"`
+	Bytes   uint64    `json:"bytes"`
+	TID     uint32    `json:"tid"`
+	Thread  string    `json:"thread"`
+	Since   time.Time `json:"since"`
+}
+
+// maxBlocks is how many blocks of a GPU an answer about one process has.
+const maxBlocks = 10
 
 // addTensors adds the allocators of a process. GPUs whose UUID is unknown are summed.
 func (s *Snapshot) addTensors(q *tensor.Process) {
@@ -42,15 +58,24 @@ func (s *Snapshot) addTensors(q *tensor.Process) {
 		t := p.Torch[uuid]
 		t.AllocatedBytes += g.Allocated.Bytes
 		t.ReservedBytes += g.Reserved.Bytes
+		t.CachedBytes += g.Cached()
 		t.PeakAllocatedBytes += g.Allocated.Peak
 		t.PeakReservedBytes += g.Reserved.Peak
 		t.Blocks += g.Blocks
+		for _, b := range g.Largest {
+			t.LargestBlocks = append(t.LargestBlocks, Block{hex(b.Ptr), b.Bytes, b.TID, b.Comm, b.At})
+		}
 	}
 }
 
-// tensorRows are the processes with the most driver memory of PyTorch first.
+// tensorRows are the processes with the most driver memory of PyTorch first. About one process, they have its largest
+// blocks.
 func tensorRows(f *tensor.Fold, q *query.Question) (iter.Seq[any], int) {
-	rows := selected(f.Report(0), q, func(p *tensor.Process) *process.Info { return &p.Info })
+	largestBlocks := 0
+	if q.PID != 0 {
+		largestBlocks = maxBlocks
+	}
+	rows := selected(f.Report(largestBlocks), q, func(p *tensor.Process) *process.Info { return &p.Info })
 	return largest(rows, q.Limit, func(p *tensor.Process) (n uint64) {
 		for i := range p.GPUs {
 			n += p.GPUs[i].Reserved.Bytes
@@ -62,12 +87,26 @@ func tensorRows(f *tensor.Fold, q *query.Question) (iter.Seq[any], int) {
 func writeTorch(out io.Writer, p *Process) {
 	for _, uuid := range slices.Sorted(maps.Keys(p.Torch)) {
 		t := p.Torch[uuid]
-		cached := t.ReservedBytes - min(t.ReservedBytes, t.AllocatedBytes)
 		fmt.Fprintf(out, "  torch %.12s: allocated %s, reserved %s (cached %s), %s\n", uuid,
-			app.Bytes(t.AllocatedBytes), app.Bytes(t.ReservedBytes), app.Bytes(cached),
+			app.Bytes(t.AllocatedBytes), app.Bytes(t.ReservedBytes), app.Bytes(t.CachedBytes),
 			app.Plural(t.Blocks, "block", "blocks"))
 		if t.Verdict != trend.Warming.String() {
 			fmt.Fprintf(out, "    %s: %s\n", t.Verdict, t.Why)
+		}
+	}
+}
+
+// writeBlocks prints the largest blocks of PyTorch's allocator.
+func writeBlocks(out io.Writer, p *Process, now time.Time) {
+	for _, uuid := range slices.Sorted(maps.Keys(p.Torch)) {
+		t := p.Torch[uuid]
+		if len(t.LargestBlocks) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "  largest blocks of PyTorch on %.12s: %d of %d\n", uuid, len(t.LargestBlocks), t.Blocks)
+		for _, b := range t.LargestBlocks {
+			fmt.Fprintf(out, "    %-16s %11s  thread %d %s, %s old\n", b.Address, app.Bytes(b.Bytes), b.TID, b.Thread,
+				now.Sub(b.Since).Round(time.Second))
 		}
 	}
 }

@@ -61,16 +61,17 @@ func serve[F Fold](ctx context.Context, p *app.Process, cfg config.Consumer, js 
 	}
 	opts := consumer.Options{Instance: cfg.Instance, Checkpoint: cfg.Checkpoint, PullMaxBytes: int(cfg.PullMaxBytes)}
 	c := consumer.New(opts, js, func() consumer.Stateful { return create() }, p.Log)
-	service := questions(c, create().Name(), js.Conn(), p.Log)
+	watch := silent(c)
+	service := questions(c, create().Name(), watch, js.Conn(), p.Log)
 	if err := errors.Join(p.Metrics.Register(c), p.Metrics.Register(service)); err != nil {
 		return err
 	}
 	defer background(service.Run)()
-	if s := silent(c); s != nil {
-		if err := p.Metrics.Register(s); err != nil {
+	if watch != nil {
+		if err := p.Metrics.Register(watch); err != nil {
 			return err
 		}
-		defer s.start()()
+		defer watch.start()()
 	}
 	readyWhen(p, c.Ready())
 	p.ReadyWhen(c.NotReadyReason)

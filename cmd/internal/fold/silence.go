@@ -35,10 +35,11 @@ type silence struct {
 	connected func() bool
 	raise     raise
 
-	mu    sync.Mutex
-	book  *alert.Book
-	fired map[alert.Key]int // shard of each alert that fires
-	since time.Time         // when the connection was found working, after it had not been
+	mu     sync.Mutex
+	book   *alert.Book
+	fired  map[alert.Key]int // shard of each alert that fires
+	raised map[string]int    // shard of each alert, by id
+	since  time.Time         // when the connection was found working, after it had not been
 }
 
 // heardShard is a shard that this instance owns.
@@ -50,7 +51,8 @@ type heardShard struct {
 
 func newSilence(cfg config.HostSilentRule, connected func() bool, shards func() []heardShard, raise raise) *silence {
 	return &silence{cfg: cfg, shards: shards, connected: connected, raise: raise,
-		book: alert.NewBook(alert.Config{Family: "anomaly"}), fired: map[alert.Key]int{}}
+		book: alert.NewBook(alert.Config{Family: "anomaly"}), fired: map[alert.Key]int{},
+		raised: map[string]int{}}
 }
 
 // shardsOf lists the shards that a consumer owns.
@@ -88,7 +90,7 @@ func (s *silence) step() {
 		s.since = now
 	}
 	shards := s.shards()
-	s.release(shards, now)
+	s.release(shards)
 	// Hosts need time to publish again after an outage.
 	if !s.since.IsZero() && now.Sub(s.since) >= s.cfg.After {
 		for _, shard := range shards {
@@ -105,13 +107,25 @@ func (s *silence) step() {
 }
 
 // release drops the alerts of shards that another instance owns now. That instance raises them under the same ids.
-func (s *silence) release(owned []heardShard, now time.Time) {
+func (s *silence) release(owned []heardShard) {
 	for k, shard := range s.fired {
 		if !slices.ContainsFunc(owned, func(o heardShard) bool { return o.number == shard }) {
-			s.clear(k, now, "another instance owns the shard")
+			s.book.Drop(k)
+			delete(s.fired, k)
 		}
 	}
-	s.book.Changes()
+}
+
+// alerts returns the alerts of a shard that this instance owns: those that fire, and those that cleared last.
+func (s *silence) alerts(shard int) []alert.Alert {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, kept := s.book.Alerts(), map[string]int{}
+	for i := range all {
+		kept[all[i].ID] = s.raised[all[i].ID]
+	}
+	s.raised = kept // the book keeps a limited number
+	return slices.DeleteFunc(all, func(a alert.Alert) bool { return kept[a.ID] != shard })
 }
 
 func (s *silence) judge(shard *heardShard, now time.Time) {
@@ -174,7 +188,7 @@ func (s *silence) fire(k alert.Key, shard int, since, now time.Time, message str
 	if s.book.Fires(k) {
 		return
 	}
-	s.fired[k] = shard
+	s.fired[k], s.raised[k.ID(since)] = shard, shard
 	s.book.Fire(k, now, 0, func() alert.Alert {
 		a := alert.Alert{Severity: alert.Warning, Since: since, Message: message, Value: now.Sub(since).Seconds(),
 			Baseline: s.cfg.After.Seconds()}

@@ -98,6 +98,45 @@ func TestSilentHost(t *testing.T) {
 	})
 }
 
+// A shard that leaves and comes back while a host of it is silent: the alert is raised again under the same id, and
+// clears. Each shard lists its own alerts alone.
+func TestSilentHostWhoseShardReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch(after)
+		w.owns(0, "a", "b")
+		w.owns(1, "d", "e")
+		w.pass(10*time.Minute, "d")
+		w.pass(2*time.Minute, "b", "d")
+		w.want(t, "d firing 130 since 0", "b firing 720 since 600")
+		listed := func(shard int) (list []string) {
+			for _, a := range w.alerts(shard) {
+				list = append(list, a.Host+" "+a.State)
+			}
+			return list
+		}
+		if got := fmt.Sprint(listed(0), listed(1), listed(2)); got != "[b firing] [d firing] []" {
+			t.Errorf("the shards list %s", got)
+		}
+		left := w.shards[0]
+		w.shards = w.shards[1:]
+		w.pass(10*time.Second, "d")
+		if got := listed(0); got != nil {
+			t.Errorf("the shard that left lists %s", got)
+		}
+		w.shards = append(w.shards, left)
+		w.pass(10*time.Second, "b", "d")
+		w.want(t, "b firing 740 since 600")
+		if w.raised[1].ID != w.raised[2].ID {
+			t.Error("the alert has another id")
+		}
+		w.pass(10*time.Second, "d")
+		w.want(t, "b cleared 750 since 600")
+		if got := fmt.Sprint(listed(0), listed(1)); got != "[b cleared] [d firing]" {
+			t.Errorf("the shards list %s", got)
+		}
+	})
+}
+
 // All hosts of a shard fall silent together: that is one alert.
 func TestSilentShardIsOneAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
