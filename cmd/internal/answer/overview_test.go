@@ -26,7 +26,8 @@ func TestActivityOfProcesses(t *testing.T) {
 	o.addProcesses(
 		[]memoryRow{
 			{leak.Process{Info: info(1), Evidence: "late", LiveBytes: 5 << 20}, o.Time.Add(-30 * time.Second)},
-			{leak.Process{Info: info(2), Evidence: "complete", Verdicts: []leak.Verdict{{State: trend.Suspect}}}, o.Time},
+			{leak.Process{Info: info(2), Evidence: "complete", Verdicts: []leak.Verdict{{State: trend.Suspect}}},
+				o.Time},
 			{leak.Process{Info: info(5), Evidence: "gap", Verdicts: []leak.Verdict{{State: trend.Growing}}},
 				o.Time.Add(-31 * time.Second)},
 			{leak.Process{Info: info(6), Evidence: "complete", Ended: true}, began},
