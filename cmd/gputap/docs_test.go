@@ -20,25 +20,19 @@ func docsPage(t *testing.T, name string) string {
 	return string(data)
 }
 
-// TestOutputPageHasEveryKey holds the page to the keys of gputap run, and to the causes of loss.
-func TestOutputPageHasEveryKey(t *testing.T) {
-	page := docsPage(t, "output.md")
-	for _, v := range []any{
-		answer.Snapshot{}, answer.Process{}, answer.HostMemory{}, answer.Call{}, answer.GPU{},
-		answer.Copy{},
-		answer.Counters{}, answer.MemoryInfo{}, answer.Holders{}, answer.Holder{}, answer.Pool{},
+// TestPagesHaveEveryKey holds the pages to the keys of gputap run and of the answers, and to the causes of loss.
+func TestPagesHaveEveryKey(t *testing.T) {
+	page, answers := docsPage(t, "output.md"), docsPage(t, "answers.md")
+	explains(t, page, answer.Snapshot{}, answer.Process{}, answer.HostMemory{}, answer.Call{}, answer.GPU{},
+		answer.Copy{}, answer.Counters{}, answer.MemoryInfo{}, answer.Holders{}, answer.Holder{}, answer.Pool{},
 		answer.Allocation{}, answer.Kernel{}, answer.Host{}, answer.HostGPU{}, answer.HostLibrary{},
-		answer.List[int]{}, answer.Reach{},
-		answer.FleetHost{}, answer.FleetGPU{}, answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{},
+		answer.Torch{}, answer.Block{}, answer.Verdict{}, answer.Group{}, answer.Waits{}, answer.Unseen{},
+		answer.Rate{}, answer.KernelRate{}, answer.ShapeRate{}, answer.GraphRate{}, answer.LaunchGaps{},
+		answer.CopyGroup{}, answer.CopyUse{}, answer.CopyRate{}, answer.Thread{})
+	explains(t, answers, answer.List[int]{}, answer.Reach{}, answer.FleetHost{}, answer.FleetGPU{},
+		answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{}, answer.FleetJob{}, answer.JobRank{},
 		answer.Status{}, answer.HostHealth{}, answer.SilentHost{}, answer.FoldHealth{}, answer.AlertHealth{},
-	} {
-		for i := range reflect.TypeOf(v).NumField() {
-			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
-			if key != "" && !strings.Contains(page, "`"+key+"`") {
-				t.Errorf("docs/output.md does not explain %s", key)
-			}
-		}
-	}
+		answer.Top{}, answer.TopItem{})
 	for cause := schema.Loss(0); cause < schema.LossOther; cause++ {
 		if !strings.Contains(page, "`"+cause.String()+"`") {
 			t.Errorf("docs/output.md does not explain the loss %s", cause)
@@ -46,18 +40,21 @@ func TestOutputPageHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestOutputPageHasEveryStreamKey holds the page to the keys of gputap stream.
-func TestOutputPageHasEveryStreamKey(t *testing.T) {
-	page := docsPage(t, "output.md")
-	for _, v := range []any{
-		busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{}, initJSON{}, bus.Step{},
-		schema.Topology{},
-	} {
+// explains reports the JSON keys of the values that a page does not explain.
+func explains(t *testing.T, page string, values ...any) {
+	t.Helper()
+	for _, v := range values {
 		for i := range reflect.TypeOf(v).NumField() {
 			key, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			if key != "" && !strings.Contains(page, "`"+key+"`") {
-				t.Errorf("docs/output.md does not explain %s", key)
+				t.Errorf("the page does not explain %s of %T", key, v)
 			}
 		}
 	}
+}
+
+// TestAnswersPageHasEveryStreamKey holds the page to the keys of gputap stream.
+func TestAnswersPageHasEveryStreamKey(t *testing.T) {
+	explains(t, docsPage(t, "answers.md"), busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{},
+		initJSON{}, bus.Step{}, schema.Topology{})
 }

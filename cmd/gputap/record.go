@@ -52,9 +52,9 @@ unreachable.`,
 	flags.StringVar(&c.until, "until", "", "end before what NATS stored at this time (default: at Ctrl-C)")
 	flags.StringVar(&c.cluster, "cluster", "", "record only this cluster")
 	flags.StringVar(&c.host, "host", "", "record only this host")
-	flags.StringSliceVar(&c.kinds, "kind", nil, "record only these kinds: memory, launch, copy, sync, host")
+	flags.StringSliceVar(&c.kinds, "kind", nil, "record only these kinds: memory, launch, copy, sync, tensor, host")
 	flags.Var(&c.maxFileBytes, "max-file-bytes", "size at which to begin another numbered file (default: one file)")
-	completeWith(cmd, "kind", "memory", "launch", "copy", "sync", "host")
+	completeWith(cmd, "kind", "memory", "launch", "copy", "sync", "tensor", "host")
 	cmd.AddCommand(inspectCommand(p))
 	return cmd
 }

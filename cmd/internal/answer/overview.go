@@ -31,6 +31,47 @@ type Activity struct {
 	Copied     *uint64  // bytes; nil: unknown
 }
 
+// TopItem is a process of gputap top -o json.
+type TopItem struct {
+	Who
+	Job                string     `json:"job"`
+	Rank               *uint32    `json:"rank"`  // null if unknown
+	State              string     `json:"state"` // as the screen shows it
+	Heard              *time.Time `json:"heard"`
+	LiveBytes          uint64     `json:"live_bytes"`
+	LiveAllocations    uint64     `json:"live_allocations"`
+	PeakBytes          uint64     `json:"peak_bytes"`
+	UnfreedBytes       uint64     `json:"unfreed_at_exit_bytes"`
+	GrowthBytesPerHour uint64     `json:"growth_bytes_per_hour"`
+	GPUs               int        `json:"gpus"` // with live memory
+	LaunchesPerSecond  *float64   `json:"launches_per_second"`
+	WaitShare          *float64   `json:"wait_share"`
+	CopiedBytes        *uint64    `json:"copied_bytes"`
+}
+
+// Top is the answer of gputap top -o json.
+type Top struct {
+	List[TopItem]
+	Hosts  int             `json:"hosts"`
+	Heard  int             `json:"heard"`  // hosts, in the last 30 s
+	Firing []anomaly.Alert `json:"firing"` // newest first
+}
+
+// Top returns the overview in the order of its processes.
+func (o *Overview) Top() *Top {
+	t := &Top{Hosts: o.Hosts, Heard: o.Heard, Firing: append([]anomaly.Alert{}, o.Firing...),
+		List: List[TopItem]{Time: o.Time, Reach: o.Reach, Total: len(o.Processes), Items: []TopItem{}}}
+	for _, a := range o.Processes {
+		t.Items = append(t.Items, TopItem{
+			Who: Who{a.Cluster, a.Host, a.PID, a.Start, a.Comm, a.UID, a.User}, Job: a.Job, Rank: a.Rank,
+			State: a.State(), Heard: a.Heard, LiveBytes: a.LiveBytes, LiveAllocations: a.LiveAllocations,
+			PeakBytes: a.PeakBytes, UnfreedBytes: a.UnfreedBytes, GrowthBytesPerHour: a.Growth(), GPUs: a.BusyGPUs(),
+			LaunchesPerSecond: a.LaunchRate, WaitShare: a.WaitShare, CopiedBytes: a.Copied,
+		})
+	}
+	return t
+}
+
 // Overview asks leak, launch, bandwidth and anomaly at once. Folds that no instance runs leave their figures empty.
 func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, error) {
 	topology, err := f.client.Topology(ctx)

@@ -73,8 +73,8 @@ func statusOf(p *Part) statusRow {
 	return statusRow{Lag: s.Lag, Checkpoint: p.Checkpoint, Invalid: s.Invalid + s.Refused}
 }
 
-// Status asks all folds. A fold that no instance runs is no problem, except leak.
-func (f *Fleet) Status(ctx context.Context) (*Status, error) {
+// Status asks all folds. A fold that no instance runs is no problem, except leak. The filter selects hosts and alerts.
+func (f *Fleet) Status(ctx context.Context, filter query.Filter) (*Status, error) {
 	s := &Status{Time: time.Now().UTC(), Problems: []string{}, Lost: map[string]uint64{}}
 	for _, fold := range []string{"leak", "launch", "bandwidth", "anomaly"} {
 		health, err := f.foldHealth(ctx, fold)
@@ -83,12 +83,12 @@ func (f *Fleet) Status(ctx context.Context) (*Status, error) {
 		}
 		s.Folds = append(s.Folds, health)
 	}
-	hosts, err := f.Hosts(ctx, query.Question{})
+	hosts, err := f.Hosts(ctx, query.Question{Filter: filter})
 	if err != nil {
 		return nil, err
 	}
 	s.addHosts(hosts.Items)
-	alerts, err := f.Alerts(ctx, query.Question{Limit: 1000})
+	alerts, err := f.Alerts(ctx, query.Question{Filter: filter, Limit: 1000})
 	if err != nil {
 		return nil, err
 	}

@@ -42,11 +42,17 @@ func newQuestion(p *app.Process, cmd *cobra.Command) *question {
 	return q
 }
 
-// addFilters adds the flags that select processes.
-func (q *question) addFilters(cmd *cobra.Command) {
+// addHostFilters adds the flags that select hosts.
+func (q *question) addHostFilters(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
 	flags.StringVar(&q.Host, "host", "", "only this host, or those of a pattern")
+}
+
+// addFilters adds the flags that select processes.
+func (q *question) addFilters(cmd *cobra.Command) {
+	q.addHostFilters(cmd)
+	flags := cmd.PersistentFlags()
 	flags.StringVar(&q.User, "user", "", "only processes of this user name, uid or pattern")
 	flags.StringVar(&q.Comm, "comm", "", "only processes of this command name or pattern")
 	flags.StringVar(&q.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")

@@ -37,7 +37,7 @@ Exit status: 0 success; 1 there is no such process, or another error; 2 wrong fl
   gputap describe process 4242 -o json`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	process.Flags().StringVar(&q.Cluster, "cluster", "", "only this cluster")
+	q.addFilters(process)
 	format := addFormat(process, "text", "json")
 	process.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := q.parse(args[0]); err != nil {
@@ -58,7 +58,7 @@ Exit status: 0 success; 1 there is no such process, or another error; 2 wrong fl
 func (q *question) parse(name string) error {
 	host, number, named := strings.Cut(name, "/")
 	if !named {
-		host, number = "", name
+		host, number = q.Host, name
 	}
 	pid, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || pid == 0 || named && host == "" {

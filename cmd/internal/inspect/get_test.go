@@ -224,6 +224,10 @@ func TestStatusAndDescription(t *testing.T) {
 		leak.Lag != 0 || leak.Checkpoint == nil || s.Folds[1].Running() {
 		t.Errorf("status %s", stdout)
 	}
+	stdout, _, err = f.typed("status", "--cluster", "west", "--host", "gpu-[1-3]")
+	if err != nil || !strings.Contains(stdout, "2 of 2 heard") {
+		t.Errorf("status of two hosts: %v\n%s", err, stdout)
+	}
 	if stdout, _, err := f.typed("status"); err != nil || !strings.Contains(stdout, "8 of 8 heard") {
 		t.Errorf("status: %v\n%s", err, stdout)
 	}

@@ -19,16 +19,19 @@ func statusCommand(p *app.Process) *cobra.Command {
 		Short: "Is the pipeline healthy: hosts, losses, shards, checkpoints and alerts in ten lines",
 		Long: `Ask all folds how they are doing. Unhealthy are: a host that was silent for 30 s, a shard that no instance answers
 for or that lags by 1,000 messages, a checkpoint older than 5 minutes, and a fleet without gputap-leak. Losses and
-alerts are shown; they do not change the verdict, because they stay after their cause is gone.
+alerts are shown; they do not change the verdict, because they stay after their cause is gone. --cluster and --host
+select hosts and alerts; the folds are those of all hosts.
 
 With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 
 Exit status: 0 healthy; 1 an error; 2 wrong flags; 3 unhealthy; 5 NATS is unreachable; 6 privileges are missing.`,
 		Example: `  gputap status --nats.url nats://bus:4222
+  gputap status --cluster prod
   gputap status -o json | python3 -m json.tool`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	q := newQuestion(p, cmd)
+	q.addHostFilters(cmd)
 	format := addFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := format.validate(); err != nil {
@@ -37,7 +40,7 @@ Exit status: 0 healthy; 1 an error; 2 wrong flags; 3 unhealthy; 5 NATS is unreac
 		return q.with(cmd.Context(), func(ctx context.Context, fleet *answer.Fleet) error {
 			var s *answer.Status
 			err := q.ask(ctx, func(ctx context.Context) (err error) {
-				s, err = fleet.Status(ctx)
+				s, err = fleet.Status(ctx, q.Filter)
 				return err
 			})
 			if err != nil {

@@ -85,14 +85,14 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 
 func TestOutputPageHasEveryKeyOfAnEvent(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/output.md")
+	page, err := os.ReadFile("../../../docs/answers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range reflect.TypeOf(event{}).NumField() {
 		key, _, _ := strings.Cut(reflect.TypeOf(event{}).Field(i).Tag.Get("json"), ",")
 		if !strings.Contains(string(page), "`"+key+"`") {
-			t.Errorf("docs/output.md does not explain %s", key)
+			t.Errorf("docs/answers.md does not explain %s", key)
 		}
 	}
 }

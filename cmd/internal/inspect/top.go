@@ -33,6 +33,7 @@ type topFlags struct {
 	interval time.Duration
 	sort     string
 	once     bool
+	*format
 }
 
 func topCommand(p *app.Process) *cobra.Command {
@@ -46,14 +47,16 @@ columns shows all figures, one of 80 the main ones.
 
 With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 --once prints one screen and exits; it needs no terminal. Its size is COLUMNS and LINES, else that of the terminal, else
-80 by 24. NO_COLOR switches colours off; a word says the same as each colour.
+80 by 24. -o json prints all processes once, as one object. NO_COLOR switches colours off; a word says the same as each
+colour.
 
-Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer (--once); 5 NATS is unreachable;
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer (--once, -o json); 5 NATS is unreachable;
 6 privileges are missing.`,
 		Example: `  gputap top                                              # a gputap run of this host
   gputap top --nats.url nats://bus:4222 --sort growth     # who leaks
   gputap top --host 'gpu-1*' --user ann --interval 5s
-  LINES=20 gputap top --once --sort wait`,
+  LINES=20 gputap top --once --sort wait
+  gputap top -o json --sort growth`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	q := newQuestion(p, cmd)
@@ -63,6 +66,7 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer (--o
 	flags.DurationVar(&f.interval, "interval", 2*time.Second, "time between an answer and the next question")
 	flags.StringVar(&f.sort, "sort", screen.Orders()[0], "order of the processes: "+strings.Join(screen.Orders(), ", "))
 	flags.BoolVar(&f.once, "once", false, "print one screen and exit")
+	f.format = addFormat(cmd, "screen", "json")
 	complete(cmd, "sort", screen.Orders()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return q.top(cmd.Context(), &f) }
 	return cmd
@@ -70,11 +74,13 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer (--o
 
 func (q *question) top(ctx context.Context, f *topFlags) error {
 	switch {
+	case f.validate() != nil:
+		return f.validate()
 	case !slices.Contains(screen.Orders(), f.sort):
 		return app.Usage(fmt.Errorf("--sort %q: unknown order; use %s", f.sort, strings.Join(screen.Orders(), ", ")))
 	case f.interval <= 0:
 		return app.Usage(fmt.Errorf("--interval %s: use more than 0", f.interval))
-	case !f.once && (!app.IsTerminal(q.p.Stdout) || !term.IsTerminal(int(os.Stdin.Fd()))):
+	case !f.once && !f.json() && (!app.IsTerminal(q.p.Stdout) || !term.IsTerminal(int(os.Stdin.Fd()))):
 		return app.Usage(errors.New("show the screen: standard input or output is not a terminal; use --once"))
 	}
 	if err := q.validate(); err != nil {
@@ -86,6 +92,9 @@ func (q *question) top(ctx context.Context, f *topFlags) error {
 		return err
 	}
 	defer source.close()
+	if f.json() {
+		return source.print(ctx, f)
+	}
 	options := screen.Options{Interval: f.interval, Sort: f.sort, Scope: q.scope(), Styles: q.styles(), Now: time.Now}
 	if !f.once {
 		return screen.Run(ctx, source, options, os.Stdin, q.p.Stdout.(*os.File))
@@ -96,6 +105,22 @@ func (q *question) top(ctx context.Context, f *topFlags) error {
 		err = app.Incomplete(incomplete)
 	}
 	return err
+}
+
+// print writes all processes as one JSON object.
+func (s *fleetSource) print(ctx context.Context, f *topFlags) error {
+	o, err := s.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	screen.Sort(o.Processes, f.sort)
+	if err := f.write(s.p.Stdout, o.Top(), nil); err != nil {
+		return err
+	}
+	if err := o.Incomplete(); err != nil {
+		return app.Incomplete(err)
+	}
+	return nil
 }
 
 // scope is the filters that are set.

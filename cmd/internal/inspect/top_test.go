@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -136,6 +137,46 @@ func TestWrongFlagsOfTop(t *testing.T) {
 		if code := app.ExitCode(err); err == nil || code != 2 && line != "top x" ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s ends with %d, %v", line, app.ExitCode(err), err)
+		}
+	}
+}
+
+// TestTopAsJSON compares the processes with the truth. The folds that do not run leave their figures null.
+func TestTopAsJSON(t *testing.T) {
+	t.Parallel()
+	f := leakFleet(t)
+	stdout, _, err := f.typed("top", "-o", "json", "--sort", "peak", "--cluster", "west")
+	f.check(err)
+	var got struct {
+		Hosts, Heard, Total int
+		Items               []struct {
+			Host, Comm, State string
+			PID               uint32
+			Live              uint64   `json:"live_bytes"`
+			Peak              uint64   `json:"peak_bytes"`
+			Launches          *float64 `json:"launches_per_second"`
+		}
+	}
+	f.check(json.Unmarshal([]byte(stdout), &got))
+	want := slices.DeleteFunc(slices.Clone(f.processes), func(p held) bool { return p.cluster != "west" })
+	slices.SortStableFunc(want, func(a, b held) int {
+		return slices.Compare([]int{int(b.peak >> 10), strings.Compare(a.host, b.host), int(a.pid)},
+			[]int{int(a.peak >> 10), 0, int(b.pid)})
+	})
+	if got.Hosts != 4 || got.Heard != 4 || got.Total != len(want) || len(got.Items) != len(want) {
+		t.Fatalf("got %d hosts, %d heard, %d of %d items, want %d", got.Hosts, got.Heard, len(got.Items), got.Total,
+			len(want))
+	}
+	for i, p := range got.Items {
+		state := "running"
+		if want[i].ended {
+			state = "ended"
+		}
+		is := held{host: p.Host, pid: p.PID, comm: p.Comm, live: p.Live, peak: p.Peak}
+		w := want[i]
+		if is != (held{host: w.host, pid: w.pid, comm: w.comm, live: w.live, peak: w.peak}) || p.State != state ||
+			p.Launches != nil {
+			t.Errorf("item %d is %+v, want %+v", i, p, w)
 		}
 	}
 }

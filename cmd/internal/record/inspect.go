@@ -14,7 +14,7 @@ import (
 	"github.com/gputap/gputap/schema/recording"
 )
 
-// Inspection describes one file. Its JSON keys are a contract: docs/output.md.
+// Inspection describes one file. Its JSON keys are a contract: docs/answers.md.
 type Inspection struct {
 	File     string      `json:"file"`
 	Bytes    int64       `json:"bytes"`

@@ -108,6 +108,11 @@ func Orders() (names []string) {
 	return names
 }
 
+// Sort sorts processes by the order of a name, which is one of Orders.
+func Sort(list []*answer.Activity, name string) {
+	sortProcesses(list, max(0, slices.IndexFunc(orders, func(o order) bool { return o.name == name })))
+}
+
 // sortProcesses sorts by an order. Equal processes are in order of cluster, host, PID and start.
 func sortProcesses(list []activity, by int) {
 	slices.SortFunc(list, func(a, b activity) int {
