@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -87,4 +88,38 @@ func TestScrapeDoesNotChangeState(t *testing.T) {
 	if state, err := r.State(fold); err != nil || !bytes.Equal(state, before) {
 		t.Fatalf("a scrape changed the state: %d bytes, and %d before, %v", len(state), len(before), err)
 	}
+}
+
+// TestCheckpointMetricsAfterTakeover: age and size are those of the restored checkpoint.
+func TestCheckpointMetricsAfterTakeover(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.send("h")
+	before := f.instance("before", newChain)
+	eventually(t, "it is saved", func() bool { return before.Counters().Commits.Load() > 0 })
+	before.stop()
+	saved, err := shard.Saved(t.Context(), f.admin, "chain", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := f.instance("after", newChain)
+	eventually(t, "it is taken up", func() bool { return len(i.shards()) == 1 })
+	age := time.Since(saved.Written)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(i)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]float64{}
+	for _, f := range families {
+		shown[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	if got := shown["gputap_consumer_checkpoint_age_seconds"]; got < age.Seconds() {
+		t.Errorf("the checkpoint is %g s old, want at least %g s", got, age.Seconds())
+	}
+	if got := shown["gputap_consumer_checkpoint_bytes"]; got != float64(len(saved.State)) {
+		t.Errorf("the checkpoint has %g bytes, want %d", got, len(saved.State))
+	}
+	i.stop()
 }

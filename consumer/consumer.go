@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/page"
 	"github.com/gputap/gputap/consumer/shard"
 	"github.com/gputap/gputap/consumer/snapshot"
 )
@@ -31,7 +32,7 @@ type Consumer struct {
 	*shard.Group
 	fold  string
 	owned func() []shard.Owned // the group's
-	page  *Page
+	page  *page.Page
 }
 
 // New returns a Consumer that does nothing until Run. newFold returns an empty state for one shard.
@@ -50,7 +51,7 @@ func New(opts Options, js jetstream.JetStream, newFold func() Stateful, log *slo
 	}
 	g := shard.New(group, js, log)
 	c := &Consumer{Group: g, fold: first.Name(), owned: g.Owned}
-	c.page = NewPage(c.fold, c.collectors)
+	c.page = page.New(c.fold, c.collectors)
 	return c
 }
 

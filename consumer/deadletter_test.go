@@ -209,7 +209,7 @@ func TestDeadLetterIsLogged(t *testing.T) {
 	t.Parallel()
 	js := connectReady(t)
 	for kept, data := range map[bool][]byte{true: {1}, false: make([]byte, js.Conn().MaxPayload())} {
-		var log page
+		var log logPage
 		r := NewReader(ReaderOptions{}, js, &recorder{}, slog.New(slog.NewTextHandler(&log, nil)))
 		r.deadLetter(useless{data: data},
 			&jetstream.MsgMetadata{Stream: "S", Sequence: jetstream.SequencePair{Stream: 7}}, errNoSeq)

@@ -30,7 +30,7 @@ type fleet struct {
 	lease time.Duration
 	// rebuild is how long an unusable state waits; 0: three leases
 	rebuild time.Duration
-	log     page
+	log     logPage
 	seqs    map[string]uint64
 	sums    map[string]uint64 // expected chain of each host
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// page is a log of several goroutines.
-type page struct {
+// logPage is a log of several goroutines.
+type logPage struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (p *page) Write(line []byte) (int, error) {
+func (p *logPage) Write(line []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.Write(line)
 }
 
-func (p *page) contains(text string) bool {
+func (p *logPage) contains(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Contains(p.text.String(), text)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/consumer/page"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/metric"
 )
@@ -151,7 +151,7 @@ func pageOf(t *testing.T, e Entry) string {
 			}
 		}
 	}
-	return string(consumertest.Page(t, consumer.NewPage(f.Name(),
+	return string(consumertest.Page(t, page.New(f.Name(),
 		func() []prometheus.Collector { return []prometheus.Collector{f} })))
 }
 

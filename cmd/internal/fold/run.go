@@ -12,6 +12,7 @@ import (
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/page"
 	"github.com/gputap/gputap/consumer/rank"
 )
 
@@ -93,7 +94,7 @@ func serveOneShard[F Fold](ctx context.Context, p *app.Process, cfg config.Consu
 	c := consumer.NewReader(consumer.ReaderOptions{
 		Shard: cfg.Shard, New: onlyNew, Since: since, PullMaxBytes: int(cfg.PullMaxBytes),
 	}, js, f, p.Log)
-	page := consumer.NewPage(f.Name(), func() []prometheus.Collector { return []prometheus.Collector{f, c} })
+	page := page.New(f.Name(), func() []prometheus.Collector { return []prometheus.Collector{f, c} })
 	if err := p.Metrics.Register(page); err != nil {
 		return err
 	}

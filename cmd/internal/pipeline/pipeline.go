@@ -26,6 +26,7 @@ import (
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/page"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
 )
@@ -207,7 +208,7 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	}
 	for i, f := range p.folds {
 		parts := []prometheus.Collector{f, p.consumers[i]}
-		list = append(list, consumer.NewPage(f.Name(), func() []prometheus.Collector { return parts }))
+		list = append(list, page.New(f.Name(), func() []prometheus.Collector { return parts }))
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package consumer
+package page
 
 import (
 	"fmt"
@@ -78,7 +78,7 @@ func scrapePage(t *testing.T, p *Page) map[string]map[string]*dto.Metric {
 }
 
 func pageOf(part sampled) *Page {
-	p := NewPage("leak", func() []prometheus.Collector { return []prometheus.Collector{&part} })
+	p := New("leak", func() []prometheus.Collector { return []prometheus.Collector{&part} })
 	p.limits = limits{200, 2000} // a tenth: the tests are faster
 	return p
 }
@@ -154,7 +154,7 @@ func TestPageCountsTheRestAsOther(t *testing.T) {
 
 func TestPageHasALimitForAllFamilies(t *testing.T) {
 	t.Parallel()
-	if got := NewPage("leak", nil).limits; got != (limits{2000, 20_000}) {
+	if got := New("leak", nil).limits; got != (limits{2000, 20_000}) {
 		t.Errorf("the limits are %v", got)
 	}
 	full := sampled{}
@@ -287,7 +287,7 @@ func TestPageAddsTheOverflowOfItsParts(t *testing.T) {
 	above := uint64(7)
 	part := &limited{sampled{allocated: {1: 1}}, &above}
 	parts := []prometheus.Collector{part}
-	p := NewPage("leak", func() []prometheus.Collector { return parts })
+	p := New("leak", func() []prometheus.Collector { return parts })
 	total := func() float64 {
 		return scrapePage(t, p)["gputap_consumer_series_overflow_total"]["consumer=leak family="+
 			allocated].GetCounter().GetValue()

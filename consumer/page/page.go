@@ -1,4 +1,4 @@
-package consumer
+package page
 
 import (
 	"slices"
@@ -47,9 +47,9 @@ type overflowing interface {
 	Overflow(see func(family string, times uint64))
 }
 
-// NewPage returns the page of a consumer. parts lists its collectors, which are pointers, at the time of a scrape.
+// New returns the page of a consumer. parts lists its collectors, which are pointers, at the time of a scrape.
 // Series of several parts with the same labels are merged.
-func NewPage(consumer string, parts func() []prometheus.Collector) *Page {
+func New(consumer string, parts func() []prometheus.Collector) *Page {
 	return &Page{
 		consumer: consumer, parts: parts, limits: limits{process.MaxSeries, maxPage}, ledgers: map[string]*ledger{},
 		overflow: map[string]uint64{}, seen: map[overflowing]map[string]uint64{},
@@ -79,7 +79,6 @@ func (p *Page) Collect(to chan<- prometheus.Metric) {
 			groups[m.family.name] = append(groups[m.family.name], m)
 		}
 	}
-	gauge, counter := senders(to, p.consumer)
 	level := p.level(groups)
 	for name, series := range groups {
 		shown, folded := p.ledger(name).limit(series, level)
@@ -89,11 +88,11 @@ func (p *Page) Collect(to chan<- prometheus.Metric) {
 			n += weight(m.metric)
 		}
 		p.overflow[name] += folded
-		gauge(descShown, float64(n), name)
+		to <- prometheus.MustNewConstMetric(descShown, prometheus.GaugeValue, float64(n), p.consumer, name)
 	}
 	for name, times := range p.overflow {
 		if times > 0 {
-			counter(descOverflow, times, name)
+			to <- prometheus.MustNewConstMetric(descOverflow, prometheus.CounterValue, float64(times), p.consumer, name)
 		}
 	}
 }

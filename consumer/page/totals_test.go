@@ -1,4 +1,4 @@
-package consumer
+package page
 
 import (
 	"maps"
@@ -41,7 +41,7 @@ func TestTotalsOverAMove(t *testing.T) {
 	owned := [2][]prometheus.Collector{{first, second}, {third}}
 	var pages [2]*Page
 	for i := range pages {
-		pages[i] = NewPage("launch", func() []prometheus.Collector { return owned[i] })
+		pages[i] = New("launch", func() []prometheus.Collector { return owned[i] })
 	}
 	read := func(i int) (counter float64, h *dto.Histogram) {
 		page := scrapePage(t, pages[i])
