@@ -1,0 +1,51 @@
+package naive
+
+import "github.com/gputap/gputap/schema"
+
+// allocator is PyTorch's allocator of one process on one GPU.
+type allocator struct {
+	allocated, reserved, peakAllocated, peakReserved uint64
+	blocks                                           map[uint64]bool // by address
+}
+
+// torch returns the allocators of a process by GPU. The events before its last exec belong to another image.
+func (l *Log) torch(id schema.ProcessID) Object {
+	cut := schema.KTime(0)
+	for _, e := range l.of(schema.KindMemory, id) {
+		if e.call.Op == schema.OpExec {
+			cut = e.Time
+		}
+	}
+	gpus := map[string]*allocator{}
+	for _, e := range l.of(schema.KindTensor, id) {
+		if e.Time <= cut {
+			continue
+		}
+		uuid := "unknown"
+		if e.gpu != nil && e.gpu.UUID != "" {
+			uuid = e.gpu.UUID
+		}
+		a := gpus[uuid]
+		if a == nil {
+			a = &allocator{blocks: map[uint64]bool{}}
+			gpus[uuid] = a
+			if e.call.Op == schema.OpBlockFree { // the block was handed out before the first report
+				a.peakAllocated = e.allocated + e.Bytes
+			}
+		}
+		a.allocated, a.reserved = e.allocated, e.reserved
+		a.peakAllocated, a.peakReserved = max(a.peakAllocated, e.allocated), max(a.peakReserved, e.reserved)
+		for _, other := range gpus { // addresses are of the process
+			delete(other.blocks, e.Ptr)
+		}
+		if e.call.Op == schema.OpBlockAlloc {
+			a.blocks[e.Ptr] = true
+		}
+	}
+	out := Object{}
+	for uuid, a := range gpus {
+		out[uuid] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved, "blocks": len(a.blocks),
+			"peak_allocated_bytes": a.peakAllocated, "peak_reserved_bytes": a.peakReserved}
+	}
+	return out
+}
