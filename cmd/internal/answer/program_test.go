@@ -31,6 +31,7 @@ type job struct {
 	gpus      []*schema.GPU // nil: unknown
 	allocated uint64        // by PyTorch
 	queues    []uint64
+	uses      int
 }
 
 func newMachine(tb testing.TB, rng *rand.Rand, cluster, host, boot string, offset int64,
@@ -63,7 +64,10 @@ func (m *machine) begin(pid uint32) {
 		j.gpus = append(j.gpus, &schema.GPU{UUID: fmt.Sprintf("GPU-%s-%d", m.Header.Host, (ordinal+pid)%2),
 			Ordinal: ordinal, Inferred: pid%2 == 0})
 	}
-	if pid == 103 {
+	switch pid {
+	case 101:
+		j.gpus = j.gpus[:1]
+	case 103:
 		j.gpus = []*schema.GPU{nil}
 	}
 	m.programs = append(m.programs, j)
@@ -74,11 +78,15 @@ func (m *machine) begin(pid uint32) {
 	m.memory++
 }
 
-// use makes a GPU of the program and its primary context current.
+// use makes a GPU of the program and its primary context current. One program asks late which GPU it has.
 func (j *job) use(n int) {
 	j.GPU, j.Context = j.gpus[n], 0
-	if j.GPU != nil {
-		j.Context = 0x1000 + uint64(n)
+	if j.GPU == nil {
+		return
+	}
+	j.Context = 0x1000 + uint64(n)
+	if j.uses++; j.PID == 101 && j.uses < 60 {
+		j.GPU = &schema.GPU{Ordinal: j.GPU.Ordinal}
 	}
 }
 

@@ -104,25 +104,19 @@ func (w *world) apply(e *event) {
 		return
 	case e.Result != 0:
 		p.touch(e)
-		p.name(e)
 		return
 	}
-	p.name(e)
 	w.effect(p, e)
 	if e.call.Op == schema.OpMemInfo {
 		w.sample(p, e)
 	}
 }
 
-// touch notes that a call of GPU memory named a GPU.
+// touch notes which GPU a call named that allocated or opened memory, failed, or asked for memory.
 func (p *program) touch(e *event) {
 	if e.call.Class.OnGPU() {
 		p.peaks[e.ordinal()] = p.peaks[e.ordinal()]
 	}
-}
-
-// name notes which GPU an ordinal is.
-func (p *program) name(e *event) {
 	if e.gpu != nil && e.gpu.UUID != "" {
 		p.uuids[e.ordinal()], p.inferred[e.ordinal()] = e.gpu.UUID, e.gpu.Inferred
 	}
@@ -282,6 +276,7 @@ func (p *program) evidence() string {
 
 // sample notes an answer of cuMemGetInfo, and what was live on that GPU at the same time.
 func (w *world) sample(p *program, e *event) {
+	p.touch(e)
 	s := sample{event: *e, own: p.on(e.ordinal()).bytes}
 	s.all = s.own
 	if e.gpu != nil && e.gpu.UUID != "" {

@@ -1,6 +1,10 @@
 package naive
 
-import "github.com/gputap/gputap/schema"
+import (
+	"cmp"
+
+	"github.com/gputap/gputap/schema"
+)
 
 // allocator is PyTorch's allocator of one process on one GPU.
 type allocator struct {
@@ -16,19 +20,18 @@ func (l *Log) torch(id schema.ProcessID) Object {
 			cut = e.Time
 		}
 	}
-	gpus := map[string]*allocator{}
+	gpus, uuids := map[int]*allocator{}, map[int]string{}
 	for _, e := range l.of(schema.KindTensor, id) {
+		if e.gpu != nil && e.gpu.UUID != "" {
+			uuids[e.ordinal()] = e.gpu.UUID
+		}
 		if e.Time <= cut {
 			continue
 		}
-		uuid := "unknown"
-		if e.gpu != nil && e.gpu.UUID != "" {
-			uuid = e.gpu.UUID
-		}
-		a := gpus[uuid]
+		a := gpus[e.ordinal()]
 		if a == nil {
 			a = &allocator{blocks: map[uint64]bool{}}
-			gpus[uuid] = a
+			gpus[e.ordinal()] = a
 			if e.call.Op == schema.OpBlockFree { // the block was handed out before the first report
 				a.peakAllocated = e.allocated + e.Bytes
 			}
@@ -43,8 +46,8 @@ func (l *Log) torch(id schema.ProcessID) Object {
 		}
 	}
 	out := Object{}
-	for uuid, a := range gpus {
-		out[uuid] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved, "blocks": len(a.blocks),
+	for ordinal, a := range gpus {
+		out[cmp.Or(uuids[ordinal], "unknown")] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved, "blocks": len(a.blocks),
 			"peak_allocated_bytes": a.peakAllocated, "peak_reserved_bytes": a.peakReserved}
 	}
 	return out
