@@ -153,8 +153,8 @@ func (p *Process) launchRates(q *launch.Process) {
 		}
 		longest := float64(g.Most) / 1e9
 		p.Gaps = append(p.Gaps, LaunchGaps{
-			name, g.Count, float64(g.Sum) / 1e9, min(g.Quantile(.5), longest), min(g.Quantile(.9), longest),
-			min(g.Quantile(.99), longest), longest,
+			name, g.Count, float64(g.Sum) / 1e9, min(g.P50, longest), min(g.P90, longest),
+			min(g.P99, longest), longest,
 		})
 	}
 }
