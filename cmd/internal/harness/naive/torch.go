@@ -47,8 +47,8 @@ func (l *Log) torch(id schema.ProcessID) Object {
 	}
 	out := Object{}
 	for ordinal, a := range gpus {
-		out[cmp.Or(uuids[ordinal], "unknown")] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved, "blocks": len(a.blocks),
-			"peak_allocated_bytes": a.peakAllocated, "peak_reserved_bytes": a.peakReserved}
+		out[cmp.Or(uuids[ordinal], "unknown")] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved,
+			"blocks": len(a.blocks), "peak_allocated_bytes": a.peakAllocated, "peak_reserved_bytes": a.peakReserved}
 	}
 	return out
 }
