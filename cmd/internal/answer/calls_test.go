@@ -38,7 +38,7 @@ func (j *job) memory() {
 	case 18:
 		j.Free(tid, 0, at, 1).Export(tid, key<<21, 1<<40+key%5, at)
 	default:
-		j.unusual(r.IntN(12), key, tid, bytes, d, early)
+		j.unusual(r.IntN(14), key, tid, bytes, d, early)
 	}
 }
 
@@ -62,14 +62,14 @@ func (j *job) unusual(what int, key uint64, tid uint32, bytes, d uint64, early s
 		j.Close(tid, key%4<<50, early, d)
 	case 7:
 		j.Import(tid, key%6, 1<<40+key%5, at, d)
-	case 8:
+	case 8, 9, 10:
 		j.MemInfo(bytes, 80<<30, at)
-	case 9:
-		j.PoolInfo(1+key%3, 5+key%3, bytes, at)
-	case 10:
-		j.pools(key)
 	case 11:
-		j.contexts(key)
+		j.PoolInfo(1+key%3, 5+key%3, bytes, at)
+	case 12:
+		j.pools(key)
+	case 13:
+		j.contexts(key, early)
 	}
 }
 
@@ -85,7 +85,8 @@ func (j *job) pools(key uint64) {
 	}
 }
 
-func (j *job) contexts(key uint64) {
+// contexts makes a call about a context. An end may have begun before the last allocation returned.
+func (j *job) contexts(key uint64, early schema.KTime) {
 	at, own := j.m.now, 0x2000+key%2
 	if j.Context == 0 {
 		return
@@ -94,15 +95,15 @@ func (j *job) contexts(key uint64) {
 	case 0:
 		j.RetainContext(j.Context, at)
 	case 1, 2:
-		j.ReleaseContext(j.Context, at)
+		j.ReleaseContext(j.Context, early)
 	case 3:
-		j.ResetContext(j.Context, at)
+		j.Alloc(j.PID, key<<21, key<<20, at, 4e6).ResetContext(j.Context, at+1e6) // another thread allocates
 	case 4:
 		j.CreateContext(own, at, 1)
 	case 5, 6:
 		j.In(own).Alloc(j.PID, key<<21, key<<20, at, 1)
 	case 7:
-		j.DestroyContext(own, at, 1)
+		j.DestroyContext(own, early, 1)
 	}
 }
 

@@ -93,7 +93,7 @@ func (j *job) use(n int) {
 // run makes n calls.
 func (m *machine) run(n int) {
 	for range n {
-		m.now += schema.KTime(m.rng.Uint64N(200e6))
+		m.now += schema.KTime(m.rng.Uint64N([]uint64{1e6, 400e6}[m.rng.IntN(2)]))
 		i := m.rng.IntN(len(m.programs))
 		j := m.programs[i]
 		j.use(m.rng.IntN(len(j.gpus)))
