@@ -17,11 +17,18 @@ type gaps struct {
 
 const maxGapStreams = 16 // per process
 
-// Gaps is the distribution for one CUDA stream. Sum and Most are ns; Quantile returns seconds.
+// Gaps is the distribution for one CUDA stream, in a form that can travel. Sum and Most are ns. Quantiles are seconds:
+// the ends of their buckets.
 type Gaps struct {
-	CUDAStream uint64
-	Others     bool // of all CUDA streams above the limit
-	process.Powers
+	CUDAStream    uint64
+	Others        bool // of all CUDA streams above the limit
+	Count         uint64
+	Sum, Most     uint64
+	P50, P90, P99 float64
+}
+
+func gapsOf(cudaStream uint64, others bool, p *process.Powers) Gaps {
+	return Gaps{cudaStream, others, p.Count, p.Sum, p.Most, p.Quantile(.5), p.Quantile(.9), p.Quantile(.99)}
 }
 
 func (g *gaps) at(cudaStream uint64) *process.Powers {
@@ -42,13 +49,13 @@ func (g *gaps) at(cudaStream uint64) *process.Powers {
 // report returns the CUDA streams with the most gaps first, and then the others.
 func (g *gaps) report() (list []Gaps) {
 	for q, p := range g.streams {
-		list = append(list, Gaps{CUDAStream: q, Powers: p.Clone()})
+		list = append(list, gapsOf(q, false, p))
 	}
 	slices.SortFunc(list, func(a, b Gaps) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.CUDAStream, b.CUDAStream))
 	})
 	if g.others.Count > 0 {
-		list = append(list, Gaps{Others: true, Powers: g.others.Clone()})
+		list = append(list, gapsOf(0, true, &g.others))
 	}
 	return list
 }

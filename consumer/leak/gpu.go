@@ -48,6 +48,7 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 		if r.uuid != uuid && uuid != "" && (r.uuid == "" || confirmed) {
 			r.moveTo(p.State.boot, uuid)
 			r.moved = t.workloads.moved(r)
+			t.nameGPU(p, gpu, uuid, inferred)
 		}
 		if r.moved && r.live.allocations == 0 {
 			t.detachRow(r)
@@ -62,7 +63,21 @@ func (t *Tracker) row(p *proc, m *schema.Memory) uint8 {
 	}
 	p.State.rows = append(rows, row{gpu: gpu, class: class, device: p.State.device(gpu, class), inferred: inferred})
 	p.State.rows[len(rows)].moveTo(p.State.boot, uuid)
+	t.nameGPU(p, gpu, uuid, inferred)
 	return uint8(len(rows))
+}
+
+// nameGPU assigns the rows of a GPU whose UUID was unknown so far: no event of their class may come any more.
+func (t *Tracker) nameGPU(p *proc, gpu int32, uuid string, inferred bool) {
+	if uuid == "" {
+		return
+	}
+	for i := range p.State.rows {
+		if r := &p.State.rows[i]; r.gpu == gpu && r.uuid == "" {
+			r.moveTo(p.State.boot, uuid)
+			r.moved, r.inferred = t.workloads.moved(r), inferred
+		}
+	}
 }
 
 // moveTo assigns a row to another GPU because a later event named the GPU better.
@@ -171,6 +186,7 @@ func (t *Tracker) memInfo(p *proc, m *schema.Memory) {
 	if m.GPU > 0 {
 		g := &t.in.GPUs[m.GPU-1]
 		now.gpu, now.uuid, now.inferred = int32(g.Ordinal), g.UUID, g.Inferred
+		t.nameGPU(p, now.gpu, now.uuid, now.inferred)
 	}
 	for i := range s.rows {
 		if r := &s.rows[i]; r.gpu == now.gpu && r.class.OnGPU() {

@@ -8,7 +8,6 @@ import (
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/snapshot"
-	"github.com/gputap/gputap/schema"
 )
 
 // hostRow is one host, as the reader and the coverage fold know it.
@@ -67,21 +66,6 @@ func heardOf(r *consumer.Reader) map[snapshot.HostID]time.Time {
 	return heard
 }
 
-// AddLastEvents takes the last events of the hosts from a reader.
-func (s *Snapshot) AddLastEvents(r *consumer.Reader) {
-	for _, status := range r.Hosts() {
-		for i := range s.Hosts {
-			h := &s.Hosts[i]
-			if h.Cluster != status.Cluster || h.Host != status.Host || status.LastEvent.IsZero() {
-				continue
-			}
-			if h.LastEvent == nil || h.LastEvent.Before(status.LastEvent) {
-				h.LastEvent = &status.LastEvent
-			}
-		}
-	}
-}
-
 func (s *Snapshot) addHost(row *hostRow) {
 	h, beat := &row.Status, &row.Beat
 	host := Host{
@@ -89,14 +73,7 @@ func (s *Snapshot) addHost(row *hostRow) {
 		Linux: beat.Linux, Producer: beat.Producer, GPUs: []HostGPU{}, Libraries: []HostLibrary{},
 		Lost: map[string]uint64{}, LateProcesses: row.Late,
 	}
-	for cause, n := range h.Lost {
-		if n > 0 {
-			host.Lost[schema.Loss(cause).String()] = n
-		}
-	}
-	if h.Missing > 0 {
-		host.Lost["missing_batches"] = h.Missing
-	}
+	host.addLost(h)
 	for _, g := range beat.GPUs {
 		host.GPUs = append(host.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
 	}

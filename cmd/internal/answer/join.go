@@ -90,6 +90,9 @@ func (s *Snapshot) process(info *process.Info) *Process {
 	if info.Late {
 		p.Evidence = "late"
 	}
+	if s.features.paired {
+		p.Gaps = []LaunchGaps{}
+	}
 	s.byID[info.ID] = p
 	s.Processes = append(s.Processes, p)
 	return p

@@ -22,7 +22,7 @@ func (s *Snapshot) addLaunches(q *launch.Process) {
 	for _, f := range q.Funcs {
 		p.kernel(&f)
 	}
-	p.launchRates(q, s.features)
+	p.launchRates(q)
 }
 
 // kernel adds the launches of one function. Functions with the same name, for example in two modules, are summed.
@@ -118,7 +118,7 @@ type LaunchGaps struct {
 }
 
 // launchRates adds the rates of one process. Kernels with the same name, for example in two modules, are separate.
-func (p *Process) launchRates(q *launch.Process, f features) {
+func (p *Process) launchRates(q *launch.Process) {
 	rate := func(n, minute, of uint64) Rate {
 		r := Rate{Launches: n, Share: float64(n) / float64(max(of, 1))}
 		if q.Life > 0 {
@@ -142,9 +142,6 @@ func (p *Process) launchRates(q *launch.Process, f features) {
 		p.Graphs = append(p.Graphs,
 			GraphRate{hex(g.Handle), g.Kernels, g.Partial, rate(g.Launches, g.LastMinute, q.GraphLaunches)})
 	}
-	if f.paired {
-		p.Gaps = []LaunchGaps{}
-	}
 	for i := range q.Gaps {
 		g := &q.Gaps[i]
 		name := hex(g.CUDAStream)
@@ -156,8 +153,8 @@ func (p *Process) launchRates(q *launch.Process, f features) {
 		}
 		longest := float64(g.Most) / 1e9
 		p.Gaps = append(p.Gaps, LaunchGaps{
-			name, g.Count, float64(g.Sum) / 1e9, min(g.Quantile(.5), longest), min(g.Quantile(.9), longest),
-			min(g.Quantile(.99), longest), longest,
+			name, g.Count, float64(g.Sum) / 1e9, min(g.P50, longest), min(g.P90, longest),
+			min(g.P99, longest), longest,
 		})
 	}
 }

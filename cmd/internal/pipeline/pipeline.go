@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -217,15 +216,12 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s := answer.New(time.Now())
 	s.Watches(p.features)
-	s.Lost = p.Lost()
 	for i, f := range p.folds {
 		for _, part := range fold.Parts(f) {
 			s.Add(part, p.consumers[i])
 		}
 	}
-	for _, c := range p.consumers { // each reads other kinds
-		s.AddLastEvents(c)
-	}
+	s.AddReaders(p.consumers)
 	s.Sort()
 	return s
 }
@@ -240,19 +236,5 @@ func (p *Pipeline) Largest(n int) (rows []leak.TopRow) {
 	return rows
 }
 
-// Lost returns by cause the events that the producer lost, and the batches that are missing or that no consumer could
-// apply.
-func (p *Pipeline) Lost() map[string]uint64 {
-	lost := map[string]uint64{}
-	for _, c := range p.consumers {
-		for cause, n := range c.Lost() {
-			name := schema.Loss(cause).String()
-			lost[name] = max(lost[name], n)
-		}
-		s := c.Stats()
-		lost["missing_batches"] += s.Missing
-		lost["invalid_batches"] += s.Invalid + s.Refused
-	}
-	maps.DeleteFunc(lost, func(_ string, n uint64) bool { return n == 0 })
-	return lost
-}
+// Lost returns by cause what was lost: see answer.Lost.
+func (p *Pipeline) Lost() map[string]uint64 { return answer.Lost(p.consumers) }

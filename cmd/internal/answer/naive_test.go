@@ -1,0 +1,129 @@
+package answer_test
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/harness/naive"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
+	"github.com/gputap/gputap/consumer/coverage"
+	"github.com/gputap/gputap/schema"
+)
+
+func TestMain(m *testing.M) { os.Exit(bustest.Main(m)) }
+
+// published is a stream with the events of a fleet.
+type published struct {
+	js  jetstream.JetStream
+	log naive.Log
+}
+
+// publish publishes the events of three hosts in two clusters. One of them reboots.
+func publish(t *testing.T, seed uint64, shards int) *published {
+	t.Helper()
+	p := &published{js: bustest.Connect(t)}
+	must(t, bus.EnsureStreams(t.Context(), p.js, bus.StreamOptions{Shards: shards}))
+	send := func(h *schema.Header, message []byte) {
+		must(t, p.log.Add(message))
+		shard := schema.Shard(h.Cluster, h.Host, shards)
+		_, err := p.js.Publish(t.Context(), schema.Subject(shard, h.Cluster, h.Host, h.Kind), message)
+		must(t, err)
+	}
+	rng := rand.New(rand.NewPCG(seed, 11))
+	for _, m := range []struct {
+		cluster, host, boot string
+		offset              int64
+	}{{"east", "a", "1", 0}, {"east", "b", "1", 7e9}, {"west", "a", "1", 3e9}, {"east", "b", "2", 900e9}} {
+		newMachine(t, rng, m.cluster, m.host, m.boot, m.offset, send).run(1500)
+	}
+	return p
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns a reader that has given all messages of a shard to a fold.
+func (p *published) read(t *testing.T, shard int, f consumer.Fold) *consumer.Reader {
+	t.Helper()
+	r := consumer.NewReader(consumer.ReaderOptions{Shard: shard}, p.js, f, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stream, err := p.js.Stream(ctx, schema.StreamName(shard))
+	must(t, err)
+	must(t, r.WaitFor(ctx, stream.CachedInfo().State.LastSeq))
+	cancel()
+	must(t, <-done)
+	return r
+}
+
+// snapshot reads the stream with all folds, as gputap run does.
+func (p *published) snapshot(t *testing.T) *answer.Snapshot {
+	t.Helper()
+	s := answer.New(time.Now())
+	s.Watches([]string{"memory", "launch", "copy", "sync"})
+	folds := []consumer.Fold{fold.MemoryIn("off", 0, nil)}
+	for _, e := range fold.All() {
+		if e.Name() != "leak" {
+			folds = append(folds, e.NewUnlimited())
+		}
+	}
+	folds = append(folds, coverage.New())
+	var readers []*consumer.Reader
+	for _, f := range folds {
+		r := p.read(t, 0, f)
+		readers = append(readers, r)
+		for _, part := range fold.Parts(f) {
+			s.Add(part, r)
+		}
+	}
+	s.AddReaders(readers)
+	s.Sort()
+	return s
+}
+
+// notCounted are the keys that the naive count leaves out, with what compares them.
+var notCounted = []string{
+	"/time", "/final", "/hosts/*/heard", "/processes/*/heard", // wall time
+	"/alerts", // each rule has tests with alerts made by hand
+	// the naive verdicts of consumer/leak, and verdict_test.go of consumer/leak and consumer/tensor
+	"/processes/*/verdicts/*/state", "/processes/*/verdicts/*/since", "/processes/*/verdicts/*/suspect_bytes",
+	"/processes/*/verdicts/*/slope_bytes_per_hour", "/processes/*/verdicts/*/full_in_seconds",
+	"/processes/*/verdicts/*/why", "/processes/*/verdicts/*/groups",
+	"/processes/*/torch/*/verdict", "/processes/*/torch/*/cache_verdict", "/processes/*/torch/*/why",
+	"/processes/*/torch/*/slope_bytes_per_hour", "/processes/*/torch/*/suspect_bytes",
+}
+
+// unordered are lists without an order, or whose order among equals is not defined.
+var unordered = map[string]string{"/processes/*/pools": "handle", "/processes/*/verdicts": "gpu",
+	"/processes/*/top_kernels/*/shapes": "grid"}
+
+// TestReportEqualsNaiveCount compares every key of a report with a naive count over the same events.
+func TestReportEqualsNaiveCount(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2) {
+		p := publish(t, seed, 1)
+		differences, err := naive.Differences(p.snapshot(t), p.log.Report(true), notCounted, unordered)
+		must(t, err)
+		for i, d := range differences {
+			if i == 20 {
+				t.Fatalf("… and %d more", len(differences)-i)
+			}
+			t.Errorf("seed %d: %s", seed, d)
+		}
+	}
+}
