@@ -9,7 +9,7 @@ import (
 )
 
 // Process is the launches of one process. LastMinute counts the launches of the last complete minute of event time;
-// minutes are counted from the boot. HasMinute is false if the process is younger than that minute.
+// minutes are counted from the boot. HasMinute is false if the process began after that minute did.
 type Process struct {
 	process.Info
 	Calls         []process.Call // launches have no return probe: every call counts as OK
@@ -66,7 +66,7 @@ func (h *Histogram) Report() []Process {
 	report := make([]Process, 0, len(all))
 	for _, e := range all {
 		minute, known := h.complete(e.ID)
-		if known = known && minuteOf(e.State.began) <= minute; !known {
+		if known = known && uint64(e.State.began) <= minute*60e9; !known {
 			minute = noMinute
 		}
 		p := Process{

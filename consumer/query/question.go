@@ -80,6 +80,9 @@ func (f *Filter) Process(s *Subject) bool {
 		(f.User == "" || matches(f.User, s.User) || f.User == strconv.FormatUint(uint64(s.UID), 10))
 }
 
+// OfProcesses reports whether the filter selects processes by more than their host.
+func (f *Filter) OfProcesses() bool { return f.User != "" || f.Comm != "" || f.Job != "" || f.PID != 0 }
+
 // OfHost reports whether the filter selects a host. It reads only Cluster and Host.
 func (f *Filter) OfHost(cluster, host string) bool {
 	return matches(f.Cluster, cluster) && matches(f.Host, host)

@@ -1,11 +1,13 @@
 package answer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/snapshot"
 )
@@ -21,7 +23,7 @@ type hostRow struct {
 }
 
 // hostRows joins the hosts of a reader with their last heartbeats, in the order of the reader. Without a tracker there
-// are no sums of processes.
+// are no sums of processes. If the question selects processes, the rows are the hosts on which such processes run.
 func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Question) (rows []hostRow) {
 	beats := map[snapshot.HostID]coverage.Host{}
 	for _, h := range f.Report() {
@@ -47,12 +49,15 @@ func hostRows(f *coverage.Fold, t *leak.Tracker, r *consumer.Reader, q *query.Qu
 	if t == nil {
 		return rows
 	}
-	for _, p := range t.Report().Processes {
+	for _, p := range selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info }) {
 		i, known := at[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]
 		if known && !p.Ended {
 			rows[i].Running++
 			rows[i].LiveBytes += p.LiveBytes
 		}
+	}
+	if q.OfProcesses() && !q.Detail { // details of ended processes count too
+		rows = slices.DeleteFunc(rows, func(r hostRow) bool { return r.Running == 0 })
 	}
 	return rows
 }

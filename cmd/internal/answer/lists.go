@@ -116,7 +116,8 @@ type FleetGPU struct {
 	Info      *MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
 }
 
-// GPUs lists the GPUs of the hosts, and GPUs that only processes name.
+// GPUs lists the GPUs of the hosts, and GPUs that only processes name. If the question selects processes, it lists the
+// GPUs on which these have live memory.
 func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], error) {
 	q.Limit = 0 // items are sums of rows
 	hosts, err := f.Hosts(ctx, q)
@@ -143,7 +144,7 @@ func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], er
 		}
 	}
 	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool {
-		return g.UUID == unknown && g.LiveBytes == 0
+		return (g.UUID == unknown || q.OfProcesses()) && g.LiveBytes == 0
 	})
 	return &List[FleetGPU]{Time: hosts.Time, Reach: hosts.Reach, Total: len(items), Items: items}, nil
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/metric"
 )
@@ -97,4 +99,15 @@ func (a *Alerts) headers(one *alert.Alert) nats.Header {
 		h.Set(name, value)
 	}
 	return h
+}
+
+// storedAlerts returns a function that reads all alerts that NATS keeps, each in its last state.
+func storedAlerts(nc *nats.Conn) func(context.Context) ([]alert.Alert, error) {
+	return func(ctx context.Context) ([]alert.Alert, error) {
+		list, err := answer.NewFleet(nc).AlertHistory(ctx, query.Question{}, time.Unix(0, 0))
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	}
 }

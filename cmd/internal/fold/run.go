@@ -47,7 +47,7 @@ func (d *Definition[C, F]) Run(ctx context.Context, p *app.Process, report func(
 		if d.silence == nil || d.silence(cfg).Mode == config.ModeOff {
 			return nil
 		}
-		return newSilence(d.silence(cfg), js.Conn().IsConnected, shardsOf(c), raise)
+		return newSilence(d.silence(cfg), js.Conn().IsConnected, shardsOf(c), storedAlerts(js.Conn()), raise)
 	})
 }
 

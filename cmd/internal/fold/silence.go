@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 const (
 	ruleSilent  = "host_silent"
 	silencePoll = 5 * time.Second
+	readTimeout = 10 * time.Second // to read the stored alerts
 )
 
 // silence raises an alert for each known host of which NATS stores nothing any more, and clears it when batches of the
@@ -28,11 +30,13 @@ const (
 // Each instance judges the shards that it owns, while it is connected and has read all that they store. If all hosts of
 // a shard are silent, and there are several, the cause lies elsewhere: then one alert is raised for the shard.
 // The id of an alert follows from the host and the time when NATS last stored something of it, so the next owner of a
-// shard raises it under the same id.
+// shard raises it under the same id. An owner reads which alerts the one before it has left firing: the hosts may have
+// returned meanwhile.
 type silence struct {
 	cfg       config.HostSilentRule
 	shards    func() []heardShard
 	connected func() bool
+	stored    func(context.Context) ([]alert.Alert, error) // all alerts that NATS keeps
 	raise     raise
 
 	mu     sync.Mutex
@@ -40,6 +44,7 @@ type silence struct {
 	fired  map[alert.Key]int // shard of each alert that fires
 	raised map[string]int    // shard of each alert, by id
 	since  time.Time         // when the connection was found working, after it had not been
+	read   map[int]bool      // shards whose stored alerts were adopted
 }
 
 // heardShard is a shard that this instance owns.
@@ -49,10 +54,11 @@ type heardShard struct {
 	hosts    []consumer.HostStatus
 }
 
-func newSilence(cfg config.HostSilentRule, connected func() bool, shards func() []heardShard, raise raise) *silence {
-	return &silence{cfg: cfg, shards: shards, connected: connected, raise: raise,
+func newSilence(cfg config.HostSilentRule, connected func() bool, shards func() []heardShard,
+	stored func(context.Context) ([]alert.Alert, error), raise raise) *silence {
+	return &silence{cfg: cfg, shards: shards, connected: connected, stored: stored, raise: raise,
 		book: alert.NewBook(alert.Config{Family: "anomaly"}), fired: map[alert.Key]int{},
-		raised: map[string]int{}}
+		raised: map[string]int{}, read: map[int]bool{}}
 }
 
 // shardsOf lists the shards that a consumer owns.
@@ -71,7 +77,7 @@ func (s *silence) start() (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for bus.Sleep(ctx, silencePoll) {
-			s.step()
+			s.step(ctx)
 		}
 	})
 	return func() {
@@ -80,7 +86,9 @@ func (s *silence) start() (stop func()) {
 	}
 }
 
-func (s *silence) step() {
+func (s *silence) step(ctx context.Context) {
+	shards := s.shards()
+	left := s.left(ctx, shards)
 	s.mu.Lock()
 	now := time.Now()
 	switch {
@@ -89,8 +97,10 @@ func (s *silence) step() {
 	case s.since.IsZero():
 		s.since = now
 	}
-	shards := s.shards()
 	s.release(shards)
+	for _, shard := range shards {
+		s.adopt(&shard, left)
+	}
 	// Hosts need time to publish again after an outage.
 	if !s.since.IsZero() && now.Sub(s.since) >= s.cfg.After {
 		for _, shard := range shards {
@@ -106,6 +116,39 @@ func (s *silence) step() {
 	}
 }
 
+// left returns the stored alerts that fire, if a shard is new here. The next step tries again after a failure.
+func (s *silence) left(ctx context.Context, owned []heardShard) (firing []alert.Alert) {
+	if !slices.ContainsFunc(owned, func(o heardShard) bool { return o.caughtUp && !s.read[o.number] }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	all, err := s.stored(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, o := range owned {
+		s.read[o.number] = s.read[o.number] || o.caughtUp
+	}
+	return slices.DeleteFunc(all, func(a alert.Alert) bool { return a.Rule != ruleSilent || a.State != alert.Firing })
+}
+
+// adopt makes the alerts of a shard that another owner has left firing those of this one.
+func (s *silence) adopt(shard *heardShard, left []alert.Alert) {
+	keys := []alert.Key{keyOfShard(shard.number)}
+	for _, h := range shard.hosts {
+		keys = append(keys, keyOfHost(&h))
+	}
+	for _, a := range left {
+		i := slices.IndexFunc(keys, func(k alert.Key) bool { return k.ID(a.Since) == a.ID })
+		if i >= 0 && !s.book.Fires(keys[i]) {
+			s.fired[keys[i]], s.raised[a.ID] = shard.number, shard.number
+			s.book.Fire(keys[i], a.Time, 0, func() alert.Alert { return a })
+		}
+	}
+	s.book.Changes() // they are stored
+}
+
 // release drops the alerts of shards that another instance owns now. That instance raises them under the same ids.
 func (s *silence) release(owned []heardShard) {
 	for k, shard := range s.fired {
@@ -114,6 +157,9 @@ func (s *silence) release(owned []heardShard) {
 			delete(s.fired, k)
 		}
 	}
+	maps.DeleteFunc(s.read, func(shard int, _ bool) bool {
+		return !slices.ContainsFunc(owned, func(o heardShard) bool { return o.number == shard })
+	})
 }
 
 // alerts returns the alerts of a shard that this instance owns: those that fire, and those that cleared last.
@@ -137,7 +183,7 @@ func (s *silence) judge(shard *heardShard, now time.Time) {
 			silent = append(silent, h)
 		}
 	}
-	whole := alert.Key{Rule: ruleSilent, Detail: fmt.Sprintf("shard %03d", shard.number)}
+	whole := keyOfShard(shard.number)
 	all := len(silent) == len(shard.hosts) && len(silent) > 1
 	for k, number := range s.fired {
 		at, known := heard[k]
@@ -158,6 +204,11 @@ func (s *silence) judge(shard *heardShard, now time.Time) {
 	for _, h := range silent {
 		s.fireHost(&h, shard.number, now)
 	}
+}
+
+// keyOfShard is that of the alert about all hosts of a shard.
+func keyOfShard(number int) alert.Key {
+	return alert.Key{Rule: ruleSilent, Detail: fmt.Sprintf("shard %03d", number)}
 }
 
 func keyOfHost(h *consumer.HostStatus) alert.Key {

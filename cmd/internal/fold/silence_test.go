@@ -1,6 +1,8 @@
 package fold
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,12 +24,15 @@ type watch struct {
 	up       bool
 	raised   []alert.Alert
 	reported int
+	kept     []alert.Alert // that NATS stores
+	fails    error         // of reading them
 }
 
 func newWatch(after time.Duration) *watch {
 	w := &watch{start: time.Now(), up: true}
 	w.silence = newSilence(config.HostSilentRule{Mode: config.ModeAlert, After: after}, func() bool { return w.up },
-		func() []heardShard { return w.shards }, func(a alert.Alert) { w.raised = append(w.raised, a) })
+		func() []heardShard { return w.shards }, func(context.Context) ([]alert.Alert, error) { return w.kept, w.fails },
+		func(a alert.Alert) { w.raised = append(w.raised, a) })
 	return w
 }
 
@@ -51,7 +56,7 @@ func (w *watch) pass(d time.Duration, silent ...string) {
 				}
 			}
 		}
-		w.step()
+		w.step(context.Background())
 	}
 }
 
@@ -134,6 +139,35 @@ func TestSilentHostWhoseShardReturns(t *testing.T) {
 		if got := fmt.Sprint(listed(0), listed(1)); got != "[b cleared] [d firing]" {
 			t.Errorf("the shards list %s", got)
 		}
+	})
+}
+
+// An instance that was killed has left alerts firing. The next one clears those of hosts that returned meanwhile, as
+// soon as it can read them, and does not raise the others again.
+func TestSilentHostsOfAKilledInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := newWatch(after)
+		before.owns(0, "a", "b", "c")
+		before.owns(1, "d", "e")
+		before.pass(10 * time.Minute)
+		before.pass(5*time.Minute, "b", "c", "d", "e")
+		before.want(t, "b firing 720 since 600", "c firing 720 since 600", " firing 720 since 600")
+		w := newWatch(after)
+		w.start, w.shards, w.kept, w.fails = before.start, before.shards, before.raised, errors.New("unreachable")
+		w.pass(5*time.Minute, "c")
+		w.want(t, "c firing 1030 since 600") // it is stored once: the id is the same
+		w.fails = nil
+		w.pass(10*time.Second, "c")
+		w.want(t, "b cleared 1210 since 600", " cleared 1210 since 600")
+		if w.raised[0].ID != before.raised[1].ID || w.raised[1].ID != before.raised[0].ID {
+			t.Error("the alerts have other ids")
+		}
+		third := newWatch(after)
+		third.start, third.shards, third.kept = w.start, w.shards, append(before.raised, w.raised...)[1:2]
+		third.pass(5*time.Minute, "c")
+		third.want(t)
+		third.pass(10 * time.Second)
+		third.want(t, "c cleared 1520 since 600")
 	})
 }
 

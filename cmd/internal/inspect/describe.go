@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func describeCommand(p *app.Process) *cobra.Command {
 	}
 	q := newQuestion(p, cmd)
 	process := &cobra.Command{
-		Use: "process [HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
+		Use: "process [[CLUSTER/]HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
 		Long: `Show memory, the largest 20 allocations, calls, threads, kernels and copies of one process, from gputap-leak, and
 from gputap-launch and gputap-bandwidth if they run. Without a host, all processes with the PID are shown. PIDs are
 reused: an ended process may have the PID of a running one.
@@ -54,17 +55,21 @@ Exit status: 0 success; 1 there is no such process, or another error; 2 wrong fl
 	return cmd
 }
 
-// parse sets the filter to a process: HOST/PID or PID.
+// parse sets the filter to a process: CLUSTER/HOST/PID, HOST/PID or PID.
 func (q *question) parse(name string) error {
-	host, number, named := strings.Cut(name, "/")
-	if !named {
-		host, number = q.Host, name
+	parts := strings.Split(name, "/")
+	last := len(parts) - 1
+	pid, err := strconv.ParseUint(parts[last], 10, 32)
+	if err != nil || pid == 0 || last > 2 || slices.Contains(parts, "") {
+		return fmt.Errorf("process %q: not a process; use CLUSTER/HOST/PID, HOST/PID or PID", name)
 	}
-	pid, err := strconv.ParseUint(number, 10, 32)
-	if err != nil || pid == 0 || named && host == "" {
-		return fmt.Errorf("process %q: not a process; use HOST/PID or PID", name)
+	q.PID = uint32(pid)
+	if last >= 1 {
+		q.Host = parts[last-1]
 	}
-	q.Host, q.PID = host, uint32(pid)
+	if last == 2 {
+		q.Cluster = parts[0]
+	}
 	return nil
 }
 

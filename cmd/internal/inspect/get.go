@@ -78,6 +78,16 @@ type column[T any] struct {
 	cell  func(item *T, now time.Time) any
 }
 
+// clusterTitle is the title of a column that is shown if the items are of several clusters.
+const clusterTitle = "CLUSTER"
+
+// differs reports whether the items have different cells.
+func (c *column[T]) differs(list *answer.List[T]) bool {
+	return slices.ContainsFunc(list.Items, func(item T) bool {
+		return c.cell(&item, list.Time) != c.cell(&list.Items[0], list.Time)
+	})
+}
+
 type order[T any] struct {
 	name    string
 	compare func(a, b *T) int
@@ -233,7 +243,8 @@ func (r *resource[T]) sort(list *answer.List[T], compare func(a, b *T) int, limi
 func (r *resource[T]) table(list *answer.List[T], wide bool, order string) *app.Table {
 	asked := order != r.orders[0].name
 	shown := slices.DeleteFunc(slices.Clone(r.columns), func(c column[T]) bool {
-		return c.wide && !wide && (!asked || !strings.HasPrefix(strings.ToLower(c.title), order))
+		return c.wide && !wide && (!asked || !strings.HasPrefix(strings.ToLower(c.title), order)) &&
+			(c.title != clusterTitle || !c.differs(list))
 	})
 	var titles []string
 	for _, c := range shown {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -135,6 +136,43 @@ func TestHostsAndGPUsEqualTheTruth(t *testing.T) {
 	}
 }
 
+// TestHostsAndGPUsOfSelectedProcesses: hosts and GPUs count the selected processes alone.
+func TestHostsAndGPUsOfSelectedProcesses(t *testing.T) {
+	t.Parallel()
+	f := leakFleet(t)
+	for flags, selects := range map[string]func(held) bool{
+		"--user user1":             func(p held) bool { return p.user == "user1" },
+		"--comm job-2 --host *[3]": func(p held) bool { return p.comm == "job-2" && p.host == "gpu-3" },
+		"--comm nope":              func(held) bool { return false },
+		"--job none":               func(held) bool { return false },
+	} {
+		live, running := map[string]uint64{}, map[string]int{}
+		for _, p := range f.processes {
+			if selects(p) && !p.ended {
+				live[p.host] += p.live
+				running[p.host]++
+			}
+		}
+		gotLive, gotRunning, gpus := map[string]uint64{}, map[string]int{}, map[string]uint64{}
+		for _, h := range list[answer.FleetHost](f, append([]string{"hosts"}, strings.Fields(flags)...)...).Items {
+			gotLive[h.Host.Host], gotRunning[h.Host.Host] = h.LiveBytes, h.Processes
+		}
+		for _, g := range list[answer.FleetGPU](f, append([]string{"gpus"}, strings.Fields(flags)...)...).Items {
+			gpus[g.Host] = g.LiveBytes
+		}
+		if !maps.Equal(gotLive, live) || !maps.Equal(gotRunning, running) || !maps.Equal(gpus, live) {
+			t.Errorf("%s: hosts %v, %v, GPUs %v, want %v, %v", flags, gotLive, gotRunning, gpus, live, running)
+		}
+	}
+	for flags, shown := range map[string]bool{"get hosts": true, "get hosts --cluster east": false,
+		"get processes --limit 9": true} {
+		stdout, _, err := f.typed(strings.Fields(flags)...)
+		if f.check(err); strings.HasPrefix(stdout, "CLUSTER ") != shown {
+			t.Errorf("%s prints\n%s", flags, stdout)
+		}
+	}
+}
+
 // TestMissingShardIsNamed: two of three shards have an owner that answers.
 func TestMissingShardIsNamed(t *testing.T) {
 	t.Parallel()
@@ -252,7 +290,8 @@ func TestStatusAndDescription(t *testing.T) {
 		strings.Count(stdout, "\nwest/gpu-") != 4 || !strings.Contains(stdout, "live "+live+" in 1 allocation") {
 		t.Errorf("PID %d: %v\n%s", want.pid, err, stdout)
 	}
-	for name, status := range map[string]int{"gpu-3/9999": 1, "gpu-3/x": 2, "/7": 2, "0": 2} {
+	for name, status := range map[string]int{"gpu-3/9999": 1, "gpu-3/x": 2, "/7": 2, "0": 2, "a/b/c/7": 2,
+		"east/gpu-3/7": 1} {
 		if _, _, err := f.typed("describe", "process", name); app.ExitCode(err) != status {
 			t.Errorf("describe process %s ends with %d, %v", name, app.ExitCode(err), err)
 		}

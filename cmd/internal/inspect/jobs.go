@@ -12,7 +12,7 @@ import (
 var jobs = resource[answer.FleetJob]{
 	name: "jobs", short: "Jobs, and the rank that holds up the others", ask: (*answer.Fleet).Jobs,
 	columns: []column[answer.FleetJob]{
-		{"CLUSTER", true, func(j *answer.FleetJob, _ time.Time) any { return j.Cluster }},
+		{clusterTitle, true, func(j *answer.FleetJob, _ time.Time) any { return j.Cluster }},
 		{"JOB", false, func(j *answer.FleetJob, _ time.Time) any { return j.Job }},
 		{"RANKS", false, func(j *answer.FleetJob, _ time.Time) any { return seen(j) }},
 		{"HOSTS", false, func(j *answer.FleetJob, _ time.Time) any { return len(j.Hosts) }},

@@ -27,7 +27,7 @@ var processes = resource[process]{
 	name: "processes", short: "Processes by GPU memory: who holds it", detail: true,
 	ask: (*answer.Fleet).Processes,
 	columns: []column[process]{
-		{"CLUSTER", true, func(p *process, _ time.Time) any { return (*p).Cluster }},
+		{clusterTitle, true, func(p *process, _ time.Time) any { return (*p).Cluster }},
 		{"HOST", false, func(p *process, _ time.Time) any { return (*p).Host }},
 		{"PID", false, func(p *process, _ time.Time) any { return (*p).PID }},
 		{"USER", false, func(p *process, _ time.Time) any { return (*p).UserText() }},
@@ -66,7 +66,7 @@ var processes = resource[process]{
 var hosts = resource[answer.FleetHost]{
 	name: "hosts", short: "Hosts, and when they were last heard of", ask: (*answer.Fleet).Hosts,
 	columns: []column[answer.FleetHost]{
-		{"CLUSTER", true, func(h *answer.FleetHost, _ time.Time) any { return h.Cluster }},
+		{clusterTitle, true, func(h *answer.FleetHost, _ time.Time) any { return h.Cluster }},
 		{"HOST", false, func(h *answer.FleetHost, _ time.Time) any { return h.Host.Host }},
 		{"HEARD", false, func(h *answer.FleetHost, now time.Time) any { return age(h.Heard, now) }},
 		{"GPUS", false, func(h *answer.FleetHost, _ time.Time) any { return len(h.GPUs) }},
@@ -99,7 +99,7 @@ func lost(h *answer.FleetHost) (n uint64) {
 var gpus = resource[answer.FleetGPU]{
 	name: "gpus", short: "GPUs by the live memory of their processes", ask: (*answer.Fleet).GPUs,
 	columns: []column[answer.FleetGPU]{
-		{"CLUSTER", true, func(g *answer.FleetGPU, _ time.Time) any { return g.Cluster }},
+		{clusterTitle, true, func(g *answer.FleetGPU, _ time.Time) any { return g.Cluster }},
 		{"HOST", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Host }},
 		{"GPU", false, func(g *answer.FleetGPU, _ time.Time) any { return fmt.Sprintf("%.12s", g.UUID) }},
 		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return cmp.Or(g.Name, "-") }},
@@ -139,7 +139,7 @@ func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
 var kernels = resource[answer.FleetKernel]{
 	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,
 	columns: []column[answer.FleetKernel]{
-		{"CLUSTER", true, func(k *answer.FleetKernel, _ time.Time) any { return k.Cluster }},
+		{clusterTitle, true, func(k *answer.FleetKernel, _ time.Time) any { return k.Cluster }},
 		{"HOST", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Host }},
 		{"PID", false, func(k *answer.FleetKernel, _ time.Time) any { return k.PID }},
 		{"COMMAND", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Comm }},
@@ -161,7 +161,7 @@ var kernels = resource[answer.FleetKernel]{
 var copies = resource[answer.FleetCopy]{
 	name: "copies", short: "Copies and sets by process and direction", ask: (*answer.Fleet).Copies,
 	columns: []column[answer.FleetCopy]{
-		{"CLUSTER", true, func(c *answer.FleetCopy, _ time.Time) any { return c.Cluster }},
+		{clusterTitle, true, func(c *answer.FleetCopy, _ time.Time) any { return c.Cluster }},
 		{"HOST", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Host }},
 		{"PID", false, func(c *answer.FleetCopy, _ time.Time) any { return c.PID }},
 		{"COMMAND", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Comm }},
@@ -193,7 +193,7 @@ func rate(c *answer.FleetCopy) string {
 var alerts = resource[anomaly.Alert]{
 	name: "alerts", short: "The newest alerts", ask: (*answer.Fleet).Alerts, history: (*answer.Fleet).AlertHistory,
 	columns: []column[anomaly.Alert]{
-		{"CLUSTER", true, func(a *anomaly.Alert, _ time.Time) any { return a.Cluster }},
+		{clusterTitle, true, func(a *anomaly.Alert, _ time.Time) any { return a.Cluster }},
 		{"AGE", false, func(a *anomaly.Alert, now time.Time) any { return age(&a.Time, now) }},
 		{"STATE", false, func(a *anomaly.Alert, _ time.Time) any { return a.State }},
 		{"SEVERITY", false, func(a *anomaly.Alert, _ time.Time) any { return a.Severity }},

@@ -49,7 +49,7 @@ type executable struct {
 type launches struct {
 	seconds     float64 // life
 	minute      uint64  // the last complete one
-	known       bool    // the process is as old as that minute
+	known       bool    // the process has lived through that minute
 	kernels     []*kernel
 	executables []*executable
 	all, graphs rated
@@ -87,7 +87,7 @@ func (l *Log) launchesOf(id schema.ProcessID) *launches {
 	boot, now := l.reached(id.Cluster, id.Host)
 	if boot == id.BootID && minuteOf(now) > 0 {
 		q.minute = minuteOf(now) - 1
-		q.known = minuteOf(began) <= q.minute
+		q.known = uint64(began) <= q.minute*60e9
 	}
 	for i := range own {
 		if own[i].kind == schema.KindLaunch {
