@@ -97,6 +97,16 @@ type HostStatus struct {
 	Lost [schema.NumLosses]uint64
 }
 
+// Heard returns when NATS stored the last batch of a host, or of a job of which summaries of ranks come; zero: never.
+func (r *Reader) Heard(cluster, name string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.hosts[hostID{Cluster: cluster, Host: name}]; h != nil {
+		return h.heard
+	}
+	return time.Time{}
+}
+
 // Hosts lists the hosts of the shard, by cluster and name. Jobs of which summaries of ranks come are no hosts.
 func (r *Reader) Hosts() []HostStatus {
 	r.mu.Lock()

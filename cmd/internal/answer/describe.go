@@ -37,8 +37,9 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 		}
 	}
 	if p.silent && !p.Ended {
-		fmt.Fprintf(out, "  silent: nothing was heard of its host for %s; the figures are from then\n",
+		fmt.Fprintf(out, "  silent: nothing was heard of its host for %s; figures and ages are from then\n",
 			now.Sub(*p.Heard).Round(time.Second))
+		now = *p.Heard
 	}
 	writeMemory(out, p)
 	writeVerdicts(out, p)

@@ -31,6 +31,11 @@ type Activity struct {
 	Copied     *uint64  // bytes; nil: unknown
 }
 
+// SeveralClusters reports whether the processes are of more than one cluster.
+func (o *Overview) SeveralClusters() bool {
+	return slices.ContainsFunc(o.Processes, func(a *Activity) bool { return a.Cluster != o.Processes[0].Cluster })
+}
+
 // TopItem is a process of gputap top -o json.
 type TopItem struct {
 	Who

@@ -95,7 +95,7 @@ func (p *Part) rows(fold consumer.Fold, q *query.Question) (iter.Seq[any], int) 
 		}
 	case *job.Fold:
 		if q.What == whatJobs {
-			return jobRows(f, q)
+			return jobRows(f, p.Reader, q)
 		}
 	}
 	return nil, 0

@@ -134,6 +134,16 @@ func (f *Fleet) foldHealth(ctx context.Context, fold string) (h FoldHealth, err 
 // Running reports whether any instance runs the fold.
 func (h *FoldHealth) Running() bool { return len(h.NotRunning) == 0 }
 
+// NotRunning lists the folds that no instance runs.
+func (s *Status) NotRunning() (names []string) {
+	for i := range s.Folds {
+		if !s.Folds[i].Running() {
+			names = append(names, s.Folds[i].Fold)
+		}
+	}
+	return names
+}
+
 func (s *Status) addHosts(hosts []FleetHost) {
 	s.Hosts = HostHealth{Known: len(hosts), Silent: []SilentHost{}}
 	for i := range hosts {

@@ -31,7 +31,8 @@ type watch struct {
 func newWatch(after time.Duration) *watch {
 	w := &watch{start: time.Now(), up: true}
 	w.silence = newSilence(config.HostSilentRule{Mode: config.ModeAlert, After: after}, func() bool { return w.up },
-		func() []heardShard { return w.shards }, func(context.Context) ([]alert.Alert, error) { return w.kept, w.fails },
+		func() []heardShard { return w.shards },
+		func(context.Context) ([]alert.Alert, error) { return w.kept, w.fails },
 		func(a alert.Alert) { w.raised = append(w.raised, a) })
 	return w
 }

@@ -18,16 +18,32 @@ var jobs = resource[answer.FleetJob]{
 		{"HOSTS", false, func(j *answer.FleetJob, _ time.Time) any { return len(j.Hosts) }},
 		{"USER", false, func(j *answer.FleetJob, _ time.Time) any { return cmp.Or(j.User, fmt.Sprint(j.UID)) }},
 		{"STATE", false, func(j *answer.FleetJob, _ time.Time) any { return j.State }},
-		{"WAITING", false, func(j *answer.FleetJob, _ time.Time) any { return fmt.Sprintf("%.0f %%", 100*j.Waiting) }},
+		{"WAITING", false, func(j *answer.FleetJob, _ time.Time) any { return percent(j.Waiting) }},
 		{"SLOW", false, func(j *answer.FleetJob, _ time.Time) any { return slow(j) }},
 		{"MISSING", true, func(j *answer.FleetJob, _ time.Time) any { return numbers(j.Missing) }},
 	},
 	orders: []order[answer.FleetJob]{
 		{"job", least(func(j *answer.FleetJob) string { return j.Job })},
-		{"waiting", func(a, b *answer.FleetJob) int { return cmp.Compare(b.Waiting, a.Waiting) }},
+		{"waiting", func(a, b *answer.FleetJob) int {
+			return cmp.Compare(orZero(b.Waiting), orZero(a.Waiting))
+		}},
 		{"ranks", most(func(j *answer.FleetJob) uint64 { return uint64(j.Ranks) })},
 	},
 	tie: func(a, b *answer.FleetJob) int { return named(a.Cluster, a.Job, b.Cluster, b.Job) },
+}
+
+func percent(share *float64) string {
+	if share == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100**share)
+}
+
+func orZero(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
 }
 
 // seen returns the ranks that run, of those that the job has.

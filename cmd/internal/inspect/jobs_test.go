@@ -58,7 +58,8 @@ func TestJobsNameTheSlowRank(t *testing.T) {
 		if p.Rank == 6 {
 			want = 20. / 280
 		}
-		if p.PID != 100+p.Rank || p.Host != hosts[p.Rank/2] || p.Comm != "train" || math.Abs(p.Waiting-want) > .03 {
+		if p.PID != 100+p.Rank || p.Host != hosts[p.Rank/2] || p.Comm != "train" || p.Waiting == nil ||
+			math.Abs(*p.Waiting-want) > .03 {
 			t.Errorf("rank %d is %+v", p.Rank, p)
 		}
 	}

@@ -90,11 +90,14 @@ func writeStatus(w io.Writer, s *answer.Status) {
 		}
 	}
 	line("alerts", "%s", alertsText(s))
+	verdict := "unhealthy"
 	if s.Healthy {
-		line("verdict", "healthy")
-	} else {
-		line("verdict", "unhealthy")
+		verdict = "healthy"
 	}
+	if absent := s.NotRunning(); len(absent) > 0 {
+		verdict += "; not running: " + strings.Join(absent, ", ")
+	}
+	line("verdict", "%s", verdict)
 }
 
 func alertsText(s *answer.Status) string {

@@ -148,13 +148,16 @@ func styleOf(state string) style {
 }
 
 // columnsOfProcesses returns the columns. That of the order takes the rank of the growth, so that every screen shows
-// it.
-func columnsOfProcesses(by int) (list []column) {
+// it. The column of the cluster is the first optional one if there are several clusters.
+func columnsOfProcesses(by int, clusters bool) (list []column) {
 	for _, c := range processColumns {
 		list = append(list, c.column)
 	}
 	at := func(title string) *column {
 		return &list[slices.IndexFunc(list, func(c column) bool { return c.title == title })]
+	}
+	if clusters {
+		at("CLUSTER").rank = 1
 	}
 	if sorted, growth := at(orders[by].title), at(growthTitle); sorted.rank > growth.rank {
 		sorted.rank, growth.rank = growth.rank, sorted.rank

@@ -178,11 +178,11 @@ func TestDrillDown(t *testing.T) {
 	tty := run(t, fleet(40), options(Colours), 160, 24)
 	tty.AwaitText(">suspect")
 	tty.Type(end)
-	tty.AwaitText(">ended,gap    gpu-2")
+	tty.AwaitText(">ended,gap    prod      gpu-2")
 	tty.Type(home)
 	tty.AwaitText(">suspect")
 	tty.Type(pageDown)
-	tty.AwaitText(">running      gpu-104")
+	tty.AwaitText(">running      prod      gpu-104")
 	tty.Type(home + down + "\r")
 	tty.AwaitText("prod/gpu-2/4242 Triton?[2J", "0 of 12 allocations")
 	tty.Type("\x1b")
@@ -207,7 +207,7 @@ func TestResize(t *testing.T) {
 		width, height int
 		has, lacks    string
 	}{
-		{80, 24, "GROWTH/H\n", "PEAK"}, {160, 12, "GPUS JOB", "CLUSTER"}, {40, 10, "PID USER\n", "COMMAND"},
+		{80, 24, "GROWTH/H\n", "PEAK"}, {160, 12, "STATE        CLUSTER", "AGE"}, {40, 10, "PID USER\n", "COMMAND"},
 		{3, 2, "19…\n? …", "STATE"}, {250, 70, "CLUSTER", "PID USER\n"},
 	} {
 		tty.Resize(size.width, size.height)

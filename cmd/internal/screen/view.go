@@ -191,7 +191,7 @@ func (m *Model) table() (lines []string) {
 	all, now := allocationColumns, time.Time{}
 	switch len(m.pages) {
 	case 1:
-		all = columnsOfProcesses(m.order)
+		all = columnsOfProcesses(m.order, m.overview != nil && m.overview.SeveralClusters())
 	case 2:
 		all = groupColumns
 	}
