@@ -305,7 +305,7 @@ func TestUnhealthyFleet(t *testing.T) {
 	if app.ExitCode(err) != 3 || !strings.Contains(err.Error(), "gputap-leak does not run") ||
 		!strings.Contains(stdout, "hosts      unknown without gputap-leak") ||
 		!strings.Contains(stdout, "alerts     unknown without gputap-anomaly") ||
-		!strings.HasSuffix(stdout, "verdict    unhealthy\n") {
+		!strings.HasSuffix(stdout, "verdict    unhealthy; not running: leak, launch, bandwidth, anomaly\n") {
 		t.Errorf("without consumers: %v\n%s", err, stdout)
 	}
 	if stdout, stderr, err := f.typed("get", "hosts"); app.ExitCode(err) != 4 || stdout+stderr != "" {
