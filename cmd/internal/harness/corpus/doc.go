@@ -11,6 +11,9 @@
 //
 //   - testdata/first and testdata/second hold recordings of the programs on an NVIDIA H200, with the labels.
 //
+//   - The programs without a recording here were written later, by somebody who did not know the rules.
+//     docs/detection.md has what is found in them.
+//
 //   - Judge folds a recording with event time stretched, and returns the findings for each program.
 //
 // Nobody chose the programs' rates by gputap's thresholds, and nobody had seen a recording when these were chosen.

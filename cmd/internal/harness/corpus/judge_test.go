@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -59,6 +60,42 @@ func (s *score) add(f *Finding, rule string) {
 	}
 }
 
+var recordings = flag.String("recordings", "", "directory that programs/run.py wrote, for TestJudgeRecordings")
+
+// TestJudgeRecordings prints the findings of recordings that are not in the tree. It holds them to the labels of
+// their programs: no innocent one is suspect or raises an alert above info.
+func TestJudgeRecordings(t *testing.T) {
+	if *recordings == "" {
+		t.Skip("no -recordings")
+	}
+	all, err := Judge(*recordings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, innocent, grow := map[string]int{}, 0, 0
+	for _, f := range all {
+		log(t, &f)
+		found[f.Label.Label]++
+		switch {
+		case f.Label.Label == "leak" && f.State.Grows():
+			grow++
+		case f.Label.Label == "innocent" && (f.State == trend.Suspect || len(f.Grave) > 0):
+			t.Errorf("%s is innocent: %s, %q", f.Name, f.Why, f.Grave)
+		case f.Label.Label == "innocent" && f.State.Grows():
+			innocent++
+		}
+	}
+	t.Logf("leaks found %d of %d; innocent and growing for a time %d of %d", grow, found["leak"], innocent,
+		found["innocent"])
+}
+
+func log(t *testing.T, f *Finding) {
+	t.Helper()
+	t.Logf("%-16s %-8s %-8s leaked %5d MiB  growing after %3.0f  suspect after %3.0f  %s  %s", f.Name,
+		f.Label.Label, f.State, f.LeakedBytes>>20, f.GrowingAfter, f.SuspectAfter,
+		strings.Join(slices.Sorted(maps.Keys(f.Alerts)), ","), strings.Join(f.Grave, "; "))
+}
+
 // TestJudge holds the verdicts and the alerts of all rules, each in mode alert, to the labels.
 func TestJudge(t *testing.T) {
 	t.Parallel()
@@ -71,9 +108,7 @@ func TestJudge(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range all {
-			t.Logf("%-16s %-8s %-8s leaked %5d MiB  growing after %3.0f  suspect after %3.0f  %s  %s", f.Name,
-				f.Label.Label, f.State, f.LeakedBytes>>20, f.GrowingAfter, f.SuspectAfter,
-				strings.Join(slices.Sorted(maps.Keys(f.Alerts)), ","), strings.Join(f.Grave, "; "))
+			log(t, &f)
 			if found := finds(t, &f); found == slices.Contains(notFound, f.Name) {
 				t.Errorf("%s is found: %v (%s, %v)", f.Name, found, f.State, f.Alerts)
 			}
