@@ -10,7 +10,9 @@ func (t *Tracker) apply(m *schema.Memory) {
 	p, ref := t.in.procs[m.Thread], &t.in.Calls[m.Call]
 	switch ref.Op {
 	case schema.OpExec:
+		t.unfreed = Replaced
 		t.endImage(p)
+		t.unfreed = Unfreed
 		s := &p.State
 		s.teardown = teardown{}
 		s.rows, s.devices, s.samples = nil, nil, nil // the new image numbers its GPUs independently
@@ -135,6 +137,7 @@ func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
 	if p.State.rows[a.row].device != noDevice {
 		p.State.teardown.allocated(a.since)
 	}
+	t.move(p, i, Allocated)
 }
 
 // count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
@@ -215,6 +218,7 @@ func (t *Tracker) removeFreed(p *proc, i uint32) {
 		w := t.workload(p, &p.State.rows[a.row])
 		w.freed += a.bytes
 		w.frees++
+		t.move(p, i, Freed)
 	}
 	t.reclaim(p, i)
 }
@@ -231,6 +235,7 @@ func (t *Tracker) removeUnfreed(p *proc, i uint32) {
 		case r.class.OnHost():
 			s.hostUnfreed.add(a.bytes)
 		}
+		t.move(p, i, t.unfreed)
 	}
 	t.reclaim(p, i)
 }

@@ -273,7 +273,7 @@ func (t *Tracker) eachLive(p *proc, visit func(*allocation)) {
 	if 2*p.State.held > uint64(t.slab.used) {
 		t.eachInSlab(p, visit)
 	} else {
-		t.eachInIndex(&p.State, visit)
+		t.eachInIndex(&p.State, func(i uint32) { visit(t.slab.at(i)) })
 	}
 }
 
@@ -285,12 +285,13 @@ func (t *Tracker) eachInSlab(p *proc, visit func(*allocation)) {
 	}
 }
 
-func (t *Tracker) eachInIndex(s *state, visit func(*allocation)) {
+// eachInIndex visits the numbers of the live memory of a process.
+func (t *Tracker) eachInIndex(s *state, visit func(i uint32)) {
 	for _, x := range []*index{&s.addresses, &s.handles} {
 		for _, i := range x.heads {
 			for ; i != 0; i = t.slab.at(i).chain {
-				if a := t.slab.at(i); a.kind == memory {
-					visit(a)
+				if t.slab.at(i).kind == memory {
+					visit(i)
 				}
 			}
 		}
@@ -299,7 +300,7 @@ func (t *Tracker) eachInIndex(s *state, visit func(*allocation)) {
 	for _, g := range s.mappings { // only mappings keep some memory
 		if a := t.slab.at(g.memory); g.memory != 0 && a.kind == memory && a.refs == 0 && !seen[g.memory] {
 			seen[g.memory] = true
-			visit(a)
+			visit(g.memory)
 		}
 	}
 }

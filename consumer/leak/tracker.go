@@ -25,6 +25,9 @@ type Config struct {
 	Rules Rules
 	// OnAlert is called with every alert that fires or clears, in order, like OnVerdict. nil: not called.
 	OnAlert func(alert.Alert)
+	// OnMovement is called with the lock held for all memory that becomes live, and that is no longer live. It must not
+	// call the Tracker. nil: not called.
+	OnMovement func(*Movement)
 	// Tensors returns the verdict about the tensors of a process on the GPU of an ordinal, if it has tensors. It is
 	// called with the lock held. nil: no tensors are known.
 	Tensors func(of schema.ProcessID, ordinal int32) (v Tensors, known bool)
@@ -52,6 +55,8 @@ type Tracker struct {
 	above map[string]uint64 // series above the limit in scrapes, by family; not saved
 
 	changes []Change // not reported yet
+	moved   Movement // reused
+	unfreed Cause    // of memory that an image leaves
 	out     snapshot.Writer
 
 	// in resolves the dictionaries of the batch being applied, by index.
@@ -125,7 +130,7 @@ func New(cfg Config) *Tracker {
 	cfg.Window = cmp.Or(cfg.Window, time.Minute)
 	t := &Tracker{
 		cfg: cfg, rules: cfg.Rules.withDefaults(), hosts: map[snapshot.HostID]*host{}, pids: map[pid]*proc{},
-		origins: newOrigins(), threads: newThreads(),
+		origins: newOrigins(), threads: newThreads(), unfreed: Unfreed,
 		workloads: workloads{index: map[workloadID]*workload{}}, above: map[string]uint64{},
 		totals: process.NewSeries[process.Workload, quality](1),
 	}

@@ -1,0 +1,82 @@
+package analysis
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Process is a process whose memory moved, or was live at the beginning.
+type Process struct {
+	process.Info
+	GPUs   []GPU   // on which it allocated, in order of first sight
+	Groups []Group // of its memory
+
+	journal *Journal
+	offset  int64        // wall clock minus KTime
+	begin   schema.KTime // of the range; 0: the process is seen from its start
+	at      map[groupKey]uint32
+	changes uint32 // allocations so far
+
+	sorted []change // by time, not in the file
+	late   []change // each earlier than one before it
+	newest schema.KTime
+	runs   []run
+}
+
+// GPU is a GPU as a process sees it.
+type GPU struct {
+	UUID    string // "": unknown
+	Ordinal int32  // in the numbering of the process; -1: unknown
+}
+
+// Group is memory that one thread allocated with one call on one GPU, from one place of the program.
+type Group struct {
+	GPU    int // index into GPUs
+	Class  schema.MemClass
+	TID    uint32
+	Thread string // its name
+	Symbol string
+}
+
+type groupKey struct {
+	gpu    int
+	class  schema.MemClass
+	tid    uint32
+	thread string
+	symbol string
+}
+
+// group returns the index of a movement's group, adding it if it is new.
+func (p *Process) group(m *leak.Movement) uint32 {
+	key := groupKey{p.gpu(m), m.Class, m.TID, m.Thread, m.Symbol}
+	if i, known := p.at[key]; known {
+		return i
+	}
+	i := uint32(len(p.Groups))
+	p.at[key] = i
+	p.Groups = append(p.Groups, Group{key.gpu, key.class, key.tid, key.thread, key.symbol})
+	return i
+}
+
+// gpu returns the index of a movement's GPU. A UUID that becomes known later names the GPU of earlier movements, too.
+func (p *Process) gpu(m *leak.Movement) int {
+	for i := range p.GPUs {
+		g := &p.GPUs[i]
+		if g.Ordinal == m.GPUNo && (g.UUID == m.GPU || g.UUID == "" || m.GPU == "") {
+			g.UUID = cmp.Or(g.UUID, m.GPU)
+			return i
+		}
+	}
+	p.GPUs = append(p.GPUs, GPU{m.GPU, m.GPUNo})
+	return len(p.GPUs) - 1
+}
+
+// wall converts a time of the process's host.
+func (p *Process) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+p.offset).UTC() }
+
+// Partial reports whether the range begins within the life of the process.
+func (p *Process) Partial() bool { return p.begin > p.ID.Start }

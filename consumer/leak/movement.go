@@ -1,0 +1,64 @@
+package leak
+
+import (
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Cause says why memory became live, or is no longer live.
+type Cause uint8
+
+const (
+	Allocated Cause = iota
+	Freed           // by a call, or with its CUDA context
+	Replaced        // unfreed when its process called exec
+	Unfreed         // unfreed when its process ended, or was evicted
+	Known           // live when Live was called
+)
+
+// Movement is memory that became live, or is no longer live. A Tracker reuses it: a receiver must not keep it, nor its
+// Info.
+type Movement struct {
+	Cause  Cause
+	Slot   uint32        // of the memory: no other live memory has it
+	Info   *process.Info // of its process
+	Offset int64         // wall clock minus KTime of its host, as known now, in ns
+	Last   schema.KTime  // of the latest event of its host
+	// At is the return time of the call that allocated it, or the entry time of the one that freed it. A movement may
+	// be earlier than those before it: calls of two threads overlap.
+	At     schema.KTime
+	Ptr    uint64 // address, or handle of physical memory
+	Bytes  uint64
+	GPU    string // UUID; "": unknown
+	GPUNo  int32  // in the numbering of the process; -1: unknown
+	Class  schema.MemClass
+	TID    uint32 // the thread that allocated it
+	Thread string // its name
+	Symbol string // the call that allocated it
+}
+
+// move reports a movement of memory i.
+func (t *Tracker) move(p *proc, i uint32, cause Cause) {
+	if t.cfg.OnMovement == nil {
+		return
+	}
+	a, m := t.slab.at(i), &t.moved
+	by, r := &t.threads.slots[a.thread], &p.State.rows[a.row]
+	if m.At = a.since; cause != Allocated && cause != Known {
+		m.At = t.in.event.Time
+	}
+	m.Cause, m.Slot, m.Info, m.Offset, m.Last = cause, i, &p.Info, p.State.boot.offset, p.State.boot.last
+	m.Ptr, m.Bytes, m.GPU, m.GPUNo, m.Class = a.key, a.bytes, r.uuid, r.gpu, r.class
+	m.TID, m.Thread, m.Symbol = by.tid, by.comm, t.origins.rows[a.origin].Symbol
+	t.cfg.OnMovement(m)
+}
+
+// Live reports all live memory as Known, in no order. A receiver of movements calls it after Restore, whose memory has
+// not moved.
+func (t *Tracker) Live() {
+	t.mu.Lock()
+	defer t.unlock()
+	for _, p := range t.table.All() {
+		t.eachInIndex(&p.State, func(i uint32) { t.move(p, i, Known) })
+	}
+}
