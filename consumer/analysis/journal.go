@@ -91,7 +91,8 @@ func (j *Journal) add(p *Process, c change) {
 	}
 	largest := slices.MaxFunc(j.processes, func(a, b *Process) int { return a.held() - b.held() })
 	if err := largest.spill(&j.file); err != nil {
-		j.err = fmt.Errorf("write changes of memory to a temporary file: %w; set TMPDIR to a directory with more room", err)
+		j.err = fmt.Errorf("write changes of memory to a temporary file: %w; set TMPDIR to a directory with more room",
+			err)
 	}
 	j.buffered = 0
 	for _, p := range j.processes {

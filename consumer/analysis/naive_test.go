@@ -189,7 +189,8 @@ func compare(t *testing.T, seed uint64, p *Process, lives []*life) {
 		})
 		sameLive(t, seed, leaks[i].Live, of, func(l *life) bool { return l.until == 0 })
 		last := usageOf(t, p, OnGPU(i))
-		if n := len(last); n == 0 || leaks[i].Bytes != last[n-1].bytes || leaks[i].Bytes != points[len(points)-1].bytes {
+		end := points[len(points)-1].bytes
+		if n := len(last); n == 0 || leaks[i].Bytes != end || last[n-1].bytes != end {
 			t.Errorf("seed %d: %d bytes leak, the curve ends elsewhere", seed, leaks[i].Bytes)
 		}
 	}

@@ -1,0 +1,260 @@
+package analyze
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/source"
+)
+
+const exitStatus = `
+Exit status: 0 success; 1 an error; 2 wrong flags; 3 a condition of --fail-on holds; 4 the data are incomplete, and the
+answer says what is missing.`
+
+// Command returns gputap analyze.
+func Command(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "analyze",
+		Short: "Answer questions about a recording: peaks, curves and leaks of memory",
+		Long: `Answer questions about the memory of processes in a recording. The state at the beginning of the recording is known;
+what cannot be known is named, never guessed.
+` + exitStatus,
+		Example: `  gputap analyze watermark run.gputap
+  gputap analyze usage run.gputap -o csv --step 1s
+  gputap analyze leakage run.gputap --fail-on 'leak>100MiB'`,
+	}
+	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
+		func(q *question, m *memory) (map[string]uint64, error) {
+			r, err := m.watermark(&q.Range)
+			return q.values(m, "peak", largestOf(r)), errors.Join(err, show(q, r, "PEAK"))
+		}))
+	cmd.AddCommand(memoryCommand(p, "leakage", "What was never freed: live at the end, or when the process ended",
+		func(q *question, m *memory) (map[string]uint64, error) {
+			r, err := m.leakage(&q.Range)
+			return q.values(m, "leak", largestOf(r)), errors.Join(err, show(q, r, "LIVE AT END"))
+		}))
+	cmd.AddCommand(usageCommand(p))
+	return cmd
+}
+
+// question is one command line.
+type question struct {
+	p     *app.Process
+	since string
+	until string
+	out   string
+	by    string
+	step  time.Duration
+	fail  []string
+	Range
+
+	conditions []condition
+}
+
+func memoryCommand(p *app.Process, name, short string, answer func(*question, *memory) (map[string]uint64, error),
+) *cobra.Command {
+	q := &question{p: p}
+	cmd := &cobra.Command{
+		Use: name + " FILE", Short: short, Long: short + ".\n" + exitStatus,
+		Example: "  gputap analyze " + name + " run.gputap\n  gputap analyze " + name + " run.gputap --pid 4242 -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return q.run(cmd.Context(), args[0], func(m *memory) (map[string]uint64, error) { return answer(q, m) })
+		},
+	}
+	q.flags(cmd, "text", "json", "csv")
+	return cmd
+}
+
+func usageCommand(p *app.Process) *cobra.Command {
+	q := &question{p: p}
+	names := slices.Sorted(maps.Keys(splits))
+	cmd := &cobra.Command{
+		Use: "usage FILE", Short: "The memory of each process over time: every change",
+		Long: "The memory of each process over time: every change, or the highest of each --step.\n" + exitStatus,
+		Example: `  gputap analyze usage run.gputap -o json
+  gputap analyze usage run.gputap -o csv --by class --step 1s
+  gputap analyze usage run.gputap -o nsys-tsv --pid 4242    # the columns of the older scripts`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, known := splits[q.by]; !known || q.step < 0 {
+				return app.Usage(fmt.Errorf("--by %q, --step %s: use one of %s, and 0 or more", q.by, q.step,
+					strings.Join(names, ", ")))
+			}
+			return q.run(cmd.Context(), args[0], func(m *memory) (map[string]uint64, error) {
+				return q.values(m, "", 0), q.usage(m)
+			})
+		},
+	}
+	q.flags(cmd, "csv", "json", "nsys-tsv")
+	cmd.Flags().StringVar(&q.by, "by", byGPU, "split the memory of a GPU by "+strings.Join(names, ", "))
+	cmd.Flags().DurationVar(&q.step, "step", 0, "show the highest amount of each step of time, instead of every change")
+	return cmd
+}
+
+func (q *question) flags(cmd *cobra.Command, formats ...string) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
+	flags.StringVar(&q.since, "since", "", "begin with what NATS stored at this time")
+	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
+	flags.StringVar(&q.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
+	flags.StringVar(&q.Host, "host", "", "only this host, or those of a pattern")
+	flags.StringVar(&q.User, "user", "", "only processes of this user name, uid or pattern")
+	flags.StringVar(&q.Comm, "comm", "", "only processes of this command name or pattern")
+	flags.StringVar(&q.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")
+	flags.Uint32Var(&q.PID, "pid", 0, "only processes with this PID")
+	flags.StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'; of "+
+		strings.Join(measures, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
+}
+
+// parse checks the flags.
+func (q *question) parse(formats []string) (err error) {
+	if !slices.Contains(formats, q.out) {
+		return app.Usage(fmt.Errorf("--output %q: use %s", q.out, strings.Join(formats, ", ")))
+	}
+	if err := q.Validate(); err != nil {
+		return app.Usage(fmt.Errorf("--%w", err))
+	}
+	for _, one := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"since", q.since, &q.Since}, {"until", q.until, &q.Until}} {
+		if one.text == "" {
+			continue
+		}
+		if *one.to, err = app.ParseTime(one.text, time.Now()); err != nil {
+			return app.Usage(fmt.Errorf("--%s: %w", one.name, err))
+		}
+	}
+	for _, text := range q.fail {
+		c, err := parseCondition(text)
+		if err != nil {
+			return app.Usage(err)
+		}
+		q.conditions = append(q.conditions, c)
+	}
+	return nil
+}
+
+// run reads the file, answers, and returns what the exit status follows from.
+func (q *question) run(ctx context.Context, path string, answer func(*memory) (map[string]uint64, error)) error {
+	s, err := source.Open(path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	m, err := readMemory(ctx, s, &q.Range, q.p.Log)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	values, err := answer(m)
+	if err != nil {
+		return fmt.Errorf("analyze %s: %w", path, err)
+	}
+	if texts := exceeded(q.conditions, values); len(texts) > 0 {
+		return app.Findings(errors.New(strings.Join(texts, "; ")))
+	}
+	if len(m.Missing) > 0 {
+		return app.Incomplete(errors.New("the data are incomplete: " + strings.Join(m.Missing, "; ")))
+	}
+	return nil
+}
+
+// values returns the measures of an answer. The measure of memory is name; "": none.
+func (q *question) values(m *memory, name string, largest uint64) map[string]uint64 {
+	v := map[string]uint64{"unmatched_frees": m.Findings.UnmatchedFrees, "failed_calls": m.Findings.Failed}
+	if name != "" {
+		v[name] = largest
+	}
+	return v
+}
+
+// largestOf returns the memory of the process with the most.
+func largestOf[T any](r *Result[T]) (n uint64) {
+	if r == nil {
+		return 0
+	}
+	for i := range r.Processes {
+		n = max(n, r.Processes[i].bytes)
+	}
+	return n
+}
+
+func show[T figure](q *question, r *Result[T], title string) error {
+	switch {
+	case r == nil:
+		return nil
+	case q.out == "json":
+		out := json.NewEncoder(q.p.Stdout)
+		out.SetEscapeHTML(false)
+		return out.Encode(r)
+	case q.out == "csv":
+		return writeCSV(q.p.Stdout, r)
+	}
+	writeText(q.p.Stdout, r, title)
+	return nil
+}
+
+func (q *question) usage(m *memory) error {
+	switch q.out {
+	case "json":
+		return m.writeUsage(q.p.Stdout, &q.Range, q.by, q.step)
+	case "nsys-tsv":
+		return m.writeTSV(q.p.Stdout, &q.Range)
+	}
+	out := csv.NewWriter(q.p.Stdout)
+	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes"}) // out keeps its errors
+	for _, p := range m.selected(&q.Range) {
+		for _, c := range curves(p, q.by) {
+			who := []string{p.ID.Host, strconv.Itoa(int(p.ID.PID)), p.Comm, nameOf(&p.GPUs[c.gpu]), c.name}
+			err := c.points(p, q.step, func(at time.Time, bytes uint64) {
+				_ = out.Write(append(who[:5:5], at.Format(time.RFC3339Nano), strconv.FormatInt(at.UnixNano(), 10),
+					strconv.FormatUint(bytes, 10)))
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// writeTSV writes the curve of one process with the columns of the older scripts. Memory from a call that was seen is
+// that of the class driver; the class valid needs call stacks.
+func (m *memory) writeTSV(to io.Writer, r *Range) error {
+	list := m.selected(r)
+	if len(list) != 1 {
+		return app.Usage(fmt.Errorf("-o nsys-tsv shows one process, and %d are selected; use --pid and --host",
+			len(list)))
+	}
+	if _, err := fmt.Fprint(to, "time(ns)\ttotal (B)\tvalid (B)\tinvalid (B)\tdriver (B)\n"); err != nil {
+		return err
+	}
+	var begin time.Time
+	var failed error
+	err := list[0].Usage(nil, func(at time.Time, bytes uint64) bool {
+		if begin.IsZero() {
+			begin = at
+		}
+		_, failed = fmt.Fprintf(to, "%d\t%d\t0\t0\t%d\n", at.Sub(begin).Nanoseconds(), bytes, bytes)
+		return failed == nil
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,5 @@
+// Package source opens what the offline commands read: a recording of gputap.
+//
+// A Source yields messages in the order of the file. It skips damaged blocks and keeps their offsets: the answers say
+// what is missing.
+package source

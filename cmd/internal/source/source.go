@@ -1,0 +1,66 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// Source is an open recording.
+type Source struct {
+	Name    string // as the user gave it
+	Streams []recording.Stream
+	Damages []recording.Damage // that were read so far, each once
+
+	reader *recording.Reader
+	seen   map[int64]bool // offsets of damages
+}
+
+// Open opens a file.
+func Open(path string) (*Source, error) {
+	reader, err := recording.Open(path)
+	if errors.Is(err, recording.ErrNotRecording) {
+		return nil, app.Usage(fmt.Errorf("%w; make one with gputap record or gputap run --record", err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{Name: path, reader: reader, seen: map[int64]bool{}}
+	if _, s.Streams, err = reader.Streams(); err != nil {
+		_ = reader.Close() // it was only read
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the file.
+func (s *Source) Close() { _ = s.reader.Close() } // it was only read
+
+// State yields the sections of state at the beginning.
+func (s *Source) State() iter.Seq2[recording.Section, error] { return whole(s, s.reader.State()) }
+
+// Messages yields the selected messages. Data are valid until the next message.
+func (s *Source) Messages(f recording.Filter) iter.Seq2[recording.Message, error] {
+	return whole(s, s.reader.Messages(f))
+}
+
+// whole yields all items that are not damaged. An error is the last item.
+func whole[T any](s *Source, all iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for item, err := range all {
+			if damage, is := errors.AsType[*recording.Damage](err); is {
+				if !s.seen[damage.Offset] {
+					s.seen[damage.Offset] = true
+					s.Damages = append(s.Damages, *damage)
+				}
+				continue
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
