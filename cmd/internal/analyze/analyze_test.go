@@ -114,7 +114,8 @@ func brief(t *testing.T, text, amount, when string) (list []string) {
 			line := fmt.Sprint(process["pid"], " ", gpu, " ", figure[amount], " ", figure[when])
 			for _, l := range figure["live"].([]any) {
 				a := l.(map[string]any)
-				line += fmt.Sprintf(" %v:%v:%v:%v:%v:%v", a["address"], a["bytes"], a["class"], a["tid"], a["symbol"], a["time"])
+				line += fmt.Sprintf(" %v:%v:%v:%v:%v:%v", a["address"], a["bytes"], a["class"], a["tid"], a["symbol"],
+					a["time"])
 			}
 			list = append(list, line)
 		}
