@@ -158,6 +158,9 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				fmt.Fprintln(l.p.Stdout)
 			}
 			return l.show(list, func(w io.Writer) {
+				if l.watch > 0 {
+					fmt.Fprintln(w, list.Time.UTC().Format("2006-01-02 15:04:05Z"))
+				}
 				switch {
 				case len(list.Items) > 0:
 					r.table(list, l.format.name == "wide", l.sort).Write(w)
@@ -197,7 +200,7 @@ func (l *listing) show(list interface {
 	for _, remark := range list.Remarks() {
 		fmt.Fprintln(l.p.Stderr, remark)
 	}
-	if more := list.More(); more > 0 && !l.format.json() {
+	if more := list.More(); more > 0 {
 		fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)
 	}
 	if err := list.Incomplete(); err != nil {
@@ -214,13 +217,15 @@ func repeat(ctx context.Context, interval time.Duration, do func(again bool) err
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for err == nil || app.ExitCode(err) == 4 {
+	for ctx.Err() == nil && (err == nil || app.ExitCode(err) == 4) {
 		select {
 		case <-tick.C:
 			err = do(true)
 		case <-ctx.Done():
-			return nil
 		}
+	}
+	if ctx.Err() != nil { // the last question may have been interrupted
+		return nil
 	}
 	return err
 }

@@ -196,7 +196,7 @@ func rate(c *answer.FleetCopy) string {
 	if c.BusySeconds == 0 {
 		return "-"
 	}
-	return app.Bytes(uint64(float64(c.Bytes-c.AsyncBytes)/c.BusySeconds)) + "/s"
+	return fmt.Sprintf("%.2f GB/s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9)
 }
 
 var alerts = resource[anomaly.Alert]{
