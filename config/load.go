@@ -38,7 +38,7 @@ func Load[T validator](name string, args []string, defaults T) (T, error) {
 		if errors.Is(err, pflag.ErrHelp) {
 			return none, ErrHelp
 		}
-		return none, fmt.Errorf("%w; see %s --help", err, name)
+		return none, fmt.Errorf("%w; see %s --help", FlagError(err), name)
 	}
 	if flags.NArg() > 0 {
 		return none, fmt.Errorf("unexpected argument %q; see %s --help", flags.Arg(0), name)

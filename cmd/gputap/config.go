@@ -48,6 +48,7 @@ func configCommand() *cobra.Command {
 and reads its file and its variables. Passwords are hidden.
 
 Programs: ` + list + `
+
 Exit status: 0 printed; 2 wrong flags or configuration.`,
 		Example:   "  gputap config print leak > gputap.yaml\n  gputap config print producer --config gputap.yaml",
 		ValidArgs: names, DisableFlagParsing: true,
@@ -68,7 +69,12 @@ Exit status: 0 printed; 2 wrong flags or configuration.`,
 		}
 		return nil
 	}
-	cmd := &cobra.Command{Use: "config", Short: "Print the configuration of a program", Example: show.Example}
+	cmd := &cobra.Command{
+		Use: "config", Short: "Print the configuration of a program", Example: show.Example,
+		Long: `Print the configuration of a program.
+
+Exit status: 0 printed; 2 wrong flags or configuration.`,
+	}
 	cmd.AddCommand(show)
 	return group(cmd)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,16 +41,13 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return app.Usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+		return app.Usage(fmt.Errorf("%w; see %s --help", config.FlagError(err), cmd.CommandPath()))
 	})
 	group(root).AddCommand(commands(p)...)
 	root.SetGlobalNormalizationFunc(config.FlagName)
 	rejectUnknownTopics(root)
-	err := root.ExecuteContext(ctx)
-	if err != nil && isUsage(err) {
-		return app.Usage(err)
-	}
-	return err
+	explainArguments(root)
+	return root.ExecuteContext(ctx)
 }
 
 func commands(p *app.Process) []*cobra.Command {
@@ -110,14 +108,35 @@ func rejectUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// isUsage recognises cobra's own errors about the command line, for which cobra has no type.
-func isUsage(err error) bool {
-	for _, prefix := range []string{"unknown command", "accepts ", "requires ", "unknown shorthand", "unknown flag"} {
-		if strings.HasPrefix(err.Error(), prefix) {
-			return true
-		}
+// optional matches the parts of an argument's name that may be left out: [HOST/]PID, FILE….
+var optional = regexp.MustCompile(`\[[^]]*\]|…`)
+
+// explainArguments replaces cobra's errors about arguments by ones that name the argument, for a command and those
+// below it. Errors that already have an exit status stay.
+func explainArguments(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		explainArguments(c)
 	}
-	return false
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		switch {
+		case err == nil || app.ExitCode(err) != 1:
+			return err
+		case len(args) == 0:
+			_, names, _ := strings.Cut(cmd.Use, " ")
+			return app.Usage(fmt.Errorf("no %s given; use %s %s", optional.ReplaceAllString(names, ""),
+				cmd.CommandPath(), names))
+		}
+		first := 0 // unexpected argument
+		for check(cmd, args[:first+1]) == nil {
+			first++
+		}
+		return app.Usage(fmt.Errorf("unexpected argument %q; see %s --help", args[first], cmd.CommandPath()))
+	}
 }
 
 // privilege gives missing privileges, and a Linux without safe return probes, their exit status.

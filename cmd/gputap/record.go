@@ -69,6 +69,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer conns[0].Close()
+	c.p.Drains()
 	o.JetStream, o.Log = js, c.p.Log
 	r := record.New(o)
 	stop := app.Progress(c.p.Stderr, recordProgress(r, o.Until))

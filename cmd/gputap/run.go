@@ -18,6 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/cmd/internal/record"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/library"
 )
@@ -55,7 +56,8 @@ Every flag is also a YAML key (--config) and a variable: --producer.cluster is G
 exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only.
 
 Without --store, the streams are in a temporary directory that gputap removes at its end. If a run was killed, the
-next run removes its directory. --store-max-bytes limits the size of the store.
+next run removes its directory. --store-max-bytes limits the size of the store. A run continues the file of --record
+only if the run before had the same --store.
 
 Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0 after a clean end; 1 an error;
 2 wrong flags or configuration; 4 events were lost; 6 privileges are missing.`,
@@ -124,6 +126,7 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // 20 to 30 MiB less resident memory for a tenth more CPU, measured under load
 	}
+	p.Drains()
 	pipe, err := pipeline.New(ctx, cfg, f.store, p.Log)
 	if err != nil {
 		return privilege(err)
@@ -140,7 +143,11 @@ func (f *runFlags) run(ctx context.Context, p *app.Process, cfg config.RunComman
 		p.Log.Warn("cannot serve /metrics", "addr", cfg.Metrics.Addr, "err", err)
 	}
 	if f.record != "" {
-		if err := pipe.Record(f.record); err != nil {
+		err := pipe.Record(f.record)
+		if errors.Is(err, record.ErrOtherStream) {
+			err = fmt.Errorf("--record %s: %w; to continue a file, give both runs the same --store", f.record, err)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,8 @@ func TestRunRecord(t *testing.T) {
 		}
 	}
 	if _, stderr, status := gputap(t, runArgs(t, "--record", file, "--", "true")...); status != 1 ||
-		!bytes.Contains([]byte(stderr), []byte("record into another file")) {
+		!bytes.Contains([]byte(stderr), []byte("record into another file; to continue a file, give both runs the same "+
+			"--store")) {
 		t.Errorf("on a new store it ends with %d: %s", status, stderr)
 	}
 	stored := storedMessages(t, store)

@@ -87,6 +87,7 @@ func (c *simulation) run(ctx context.Context) error {
 	if err != nil {
 		return app.Usage(err)
 	}
+	c.p.Drains()
 	stop := app.Progress(c.p.Stderr, progress(s))
 	err = s.Run(ctx)
 	stop()

@@ -15,6 +15,8 @@ import (
 // connectTime is how long a command waits for NATS. Daemons retry without end.
 var connectTime = 5 * time.Second // tests shorten it
 
+const busExitStatus = "Exit status: 0 success; 1 an error; 2 wrong flags; 5 NATS is unreachable."
+
 // busCommand is the common part of the commands about a bus.
 type busCommand struct {
 	p       *app.Process
@@ -27,7 +29,7 @@ func streamCommand(p *app.Process) *cobra.Command {
 		Use: "stream", Short: "Create, show and remove the JetStream streams of a fleet",
 		Long: `Create, show and remove the JetStream streams of a fleet.
 
-Exit status: 0 success; 1 an error; 2 wrong flags; 5 NATS is unreachable.`,
+` + busExitStatus,
 		Example: "  gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3\n" +
 			"  gputap stream info --nats.url nats://bus:4222",
 	}

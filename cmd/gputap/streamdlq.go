@@ -36,7 +36,9 @@ func streamDLQCommand(b *busCommand) *cobra.Command {
 		Short: "List the dead letters: batches that a consumer rejected",
 		Long: `List the dead letters. A consumer writes a copy of a batch here if it cannot decode the batch, if the batch names
 another host than its subject, or if the fold returns an error. The list shows the time, fold, shard, subject,
-error and size. --show decodes one dead letter; --raw writes its bytes, for examples/read_batch.py.`,
+error and size. --show decodes one dead letter; --raw writes its bytes, for examples/read_batch.py.
+
+` + busExitStatus,
 		Example: `  gputap stream dlq --nats.url nats://bus:4222 --last 20
   gputap stream dlq --nats.url nats://bus:4222 --follow -o json
   gputap stream dlq --nats.url nats://bus:4222 --show 7

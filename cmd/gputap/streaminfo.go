@@ -28,7 +28,9 @@ func streamInfoCommand(b *busCommand) *cobra.Command {
 		Short: "Show shards, messages, hosts and consumers of a bus",
 		Long: `Show the generations of shards, the contents of each JetStream stream, and the folds: which instance owns which
 shard, and its lag in messages. A stream without a generation is left over from an interrupted init. The next
-init uses it, or gputap stream rm removes it.`,
+init uses it, or gputap stream rm removes it.
+
+` + busExitStatus,
 		Example: "  gputap stream info --nats.url nats://bus:4222\n" +
 			"  gputap stream info --nats.url nats://bus:4222 -o json",
 	}

@@ -32,7 +32,9 @@ previous generation are sealed. They stay readable until gputap stream rm --gene
 
 JetStream reserves disk space: --max-bytes for events, a quarter of it for checkpoints, and up to 3/16 of it (at most
 320 MiB) for dead letters and alerts. A cluster reserves --replicas times as much. When the checkpoint stream is
-full, new checkpoints are rejected; none is evicted.`,
+full, new checkpoints are rejected; none is evicted.
+
+` + busExitStatus,
 		Example: `  gputap stream init --nats.url nats://bus:4222
   gputap stream init --nats.url nats://bus:4222 --shards 16 --replicas 3 --max-age 48h --max-bytes 400GiB
   gputap stream init --nats.url nats://bus:4222 --shards 32 --dry-run`,

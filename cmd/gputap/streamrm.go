@@ -28,7 +28,9 @@ func streamRemoveCommand(b *busCommand) *cobra.Command {
 --generation removes only the events and checkpoints of a closed generation, which every fold must have read.
 --fold removes only the checkpoints of a fold that no longer runs.
 
-Producers queue their batches until gputap stream init creates the streams again. Run an interrupted rm again.`,
+Producers queue their batches until gputap stream init creates the streams again. Run an interrupted rm again.
+
+` + busExitStatus,
 		Example: "  gputap stream rm --nats.url nats://bus:4222 --generation 1\n" +
 			"  gputap stream rm --nats.url nats://bus:4222 --fold quota\n" +
 			"  gputap stream rm --nats.url nats://bus:4222 --yes",

@@ -13,6 +13,7 @@ func versionCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of gputap, of Go and the platform",
+		Long:    "Print the version of gputap, of Go and the platform.\n\nExit status: 0 success; 2 wrong flags.",
 		Example: "  gputap version\n  gputap version -o json",
 		Args:    cobra.NoArgs,
 	}

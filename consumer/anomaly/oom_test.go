@@ -182,31 +182,66 @@ func TestOtherCallsAreNotJudged(t *testing.T) {
 	w.want()
 }
 
-// The message names the processes that hold most of the GPU.
+// The message names the processes that hold most of the GPU. A process that has ended holds nothing any more.
 func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, everything)
-	for i, holding := range []struct {
-		comm  string
-		bytes uint64
-	}{{"small", 2 * gib}, {"large", 40 * gib}, {"train", gib}, {"none", 0}, {"middle", 20 * gib}} {
-		p := w.process(uint32(40+i), holding.comm)
-		if holding.bytes > 0 {
-			w.alloc(p, holding.bytes, 2)
-			p.Free(1, w.alloc(p, 70*gib, 3), ktime(4), 1)
+	const held, ends = " succeeded for 10s. ", " succeeded before the process ended. "
+	for _, row := range []struct {
+		name     string
+		train    uint64 // held by the process that fails
+		others   bool
+		ended    bool
+		reported bool // PyTorch reports its blocks
+		want     string
+	}{
+		{"it runs on", gib, true, false, false, held + "The largest holders of GPU-1: large (pid 41) 40 GiB, middle " +
+			"(pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
+		{"it runs on and holds most", 50 * gib, true, false, false, held + "The largest holders of GPU-1: train " +
+			"(pid 42) 50 GiB, large (pid 41) 40 GiB, middle (pid 44) 20 GiB. Free memory there or request less."},
+		{"it ended and held most", 50 * gib, true, true, false, ends + "Until then it held 50 GiB of GPU-1 itself. " +
+			"The largest holders of GPU-1: large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. " +
+			"Free memory there or request less."},
+		{"it ended and held all", 50 * gib, false, true, false, ends + "Until then it held 50 GiB of GPU-1 itself; " +
+			"no other process is known to hold memory there. Request less."},
+		{"it ended and held all, with PyTorch", 50 * gib, false, true, true, ends + "Until then it held 50 GiB of " +
+			"GPU-1 itself; no other process is known to hold memory there. Out of memory by use: PyTorch had 40 GiB " +
+			"allocated and 48 GiB reserved, so 8 GiB cached, less than the 30 GiB requested. Request less."},
+		{"it ended and held nothing", 0, false, true, false, ends + "The report of gputap-leak has the processes " +
+			"that hold the GPU. Free memory there or request less."},
+	} {
+		w := newWorld(t, everything)
+		hold := func(pid uint32, comm string, bytes uint64) {
+			p := w.process(pid, comm)
+			if bytes > 0 {
+				w.alloc(p, bytes, 2)
+				p.Free(1, w.alloc(p, 70*gib, 3), ktime(4), 1)
+			}
 		}
-	}
-	elsewhere := w.process(50, "elsewhere")
-	elsewhere.GPU = &schema.GPU{UUID: "GPU-2"}
-	w.alloc(elsewhere, 60*gib, 2)
-	w.fail(w.process(42, "train"), 30*gib, 10)
-	w.tick(20, 30)
-	w.want(outOf)
-	want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 (train)" +
-		", and no allocation like it succeeded for 10s. The largest holders of GPU-1: large (pid 41) 40 GiB, middle " +
-		"(pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."
-	if got := w.changes[0].Message; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		hold(42, "train", row.train)
+		if row.others {
+			hold(40, "small", 2*gib)
+			hold(41, "large", 40*gib)
+			hold(43, "none", 0)
+			hold(44, "middle", 20*gib)
+		}
+		elsewhere := w.process(50, "elsewhere")
+		elsewhere.GPU = &schema.GPU{UUID: "GPU-2"}
+		w.alloc(elsewhere, 60*gib, 2)
+		train := w.process(42, "train")
+		if row.reported {
+			w.torch(train, 5, [2]uint64{40, 48})
+		}
+		w.fail(train, 30*gib, 10)
+		if row.ended {
+			train.Exit(ktime(11))
+		}
+		w.tick(20, 30)
+		w.want(outOf)
+		want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 " +
+			"(train), and no allocation like it" + row.want
+		if got := w.changes[0].Message; got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", row.name, got, want)
+		}
 	}
 }
 

@@ -99,7 +99,8 @@ func (t *Tracker) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	for id, n := range s.failed {
-		count(apiErrors, n, id.Labels(id.symbol, resultName(id.result))...)
+		result := cmp.Or(ResultName(id.result), strconv.FormatUint(uint64(id.result), 10))
+		count(apiErrors, n, id.Labels(id.symbol, result)...)
 	}
 	if s.unplaced > 0 {
 		count(apiErrors, s.unplaced, process.Workload{}.Other().Labels(process.Other, process.Other)...)
@@ -164,9 +165,8 @@ var results = map[uint32]string{
 	906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", 999: "CUDA_ERROR_UNKNOWN",
 }
 
-func resultName(code uint32) string {
-	return cmp.Or(results[code], strconv.FormatUint(uint64(code), 10))
-}
+// ResultName returns the driver's name of a CUresult, such as CUDA_ERROR_OUT_OF_MEMORY, or "" if this table lacks it.
+func ResultName(code uint32) string { return results[code] }
 
 // scrape is the data of one scrape, copied under the lock.
 type scrape struct {

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -44,7 +45,7 @@ func (s *Snapshot) Write(w io.Writer, largest []leak.TopRow) error {
 			app.Plural(uint64(idle), "process", "processes"))
 	}
 	for _, a := range s.Alerts[max(0, len(s.Alerts)-maxAlerts):] {
-		fmt.Fprintf(out, "\nALERT %s: %s\n", a.Rule, a.Message)
+		fmt.Fprintf(out, "\nALERT %s %s: %s\n", a.Severity, a.Rule, a.Message)
 	}
 	return out.Flush()
 }
@@ -156,10 +157,15 @@ func writeCalls(out io.Writer, p *Process) {
 		c := p.Calls[symbol]
 		fmt.Fprintf(out, "  %-28s %10d ok %8d failed", symbol, c.OK, c.Failed)
 		for _, code := range slices.Sorted(maps.Keys(c.Errors)) {
-			fmt.Fprintf(out, "   CUresult %d × %d", code, c.Errors[code])
+			fmt.Fprintf(out, "   %s × %d", ResultText(code), c.Errors[code])
 		}
 		fmt.Fprintln(out)
 	}
+}
+
+// ResultText is the name of a CUresult, or its number if the name is not known.
+func ResultText(code uint32) string {
+	return cmp.Or(leak.ResultName(code), fmt.Sprint("CUresult ", code))
 }
 
 // writeThreads groups the largest allocations by thread, the thread with the largest first.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gputap/gputap/consumer/alert"
 )
 
 // Many programs load the driver and call nothing, such as the loader of a library. A report only counts them.
@@ -26,6 +28,28 @@ func TestReportOmitsProcessesWithoutCalls(t *testing.T) {
 	} {
 		if strings.Contains(text, part) != want {
 			t.Errorf("%q is shown: %v\n%s", part, !want, text)
+		}
+	}
+}
+
+func TestReportNamesResultsAndSeverity(t *testing.T) {
+	t.Parallel()
+	p := &Process{Calls: map[string]*Call{
+		"cuMemAlloc_v2": {OK: 1, Failed: 5, Errors: map[uint32]uint64{2: 4, 12345: 1}},
+	}}
+	s := &Snapshot{Processes: []*Process{p}, Alerts: []alert.Alert{
+		{Rule: "oom", Severity: alert.Critical, Message: "train ran out of GPU memory"},
+	}}
+	var out strings.Builder
+	if err := s.Write(&out, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"5 failed   CUDA_ERROR_OUT_OF_MEMORY × 4   CUresult 12345 × 1\n",
+		"\nALERT critical oom: train ran out of GPU memory\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }

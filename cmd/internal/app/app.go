@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -60,6 +61,8 @@ type Process struct {
 	// Delays between attempts to connect to NATS; 0: the default. Tests shorten them.
 	reconnectWait, reconnectJitter time.Duration
 
+	drains atomic.Bool
+
 	mu     sync.Mutex
 	checks []func() error // conditions of /readyz
 	links  []*link        // one for each connection to NATS
@@ -79,7 +82,9 @@ func Main(name string, run func(context.Context, *Process) error) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		first := <-signals
-		p.Log.Info("draining; a second signal exits at once", "signal", first.String())
+		if p.drains.Load() {
+			p.Log.Info("draining; a second signal exits at once", "signal", first.String())
+		}
 		stop()
 		second := <-signals
 		if number, ok := second.(syscall.Signal); ok {
@@ -95,6 +100,9 @@ func Main(name string, run func(context.Context, *Process) error) {
 	}
 	os.Exit(ExitCode(err))
 }
+
+// Drains makes the first signal log that the program drains. A program that keeps nothing ends without a line.
+func (p *Process) Drains() { p.drains.Store(true) }
 
 func registry(name string) *prometheus.Registry {
 	r := prometheus.NewRegistry()

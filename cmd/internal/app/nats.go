@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,7 +34,7 @@ var errUnreachable = errors.New("NATS is unreachable")
 //
 // Reply subjects begin with _INBOX.<program> unless c has another prefix, so that permissions can keep one user from
 // reading the replies to another.
-func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error) {
+func (p *Process) Connect(c config.NATS, more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, Usage(err)
 	}
@@ -50,6 +51,7 @@ func (p *Process) Connect(c config.NATS) (*nats.Conn, jetstream.JetStream, error
 	options = append(options, nats.Name(cmp.Or(c.Name, p.Name)), nats.CustomInboxPrefix(c.InboxPrefix),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort()) // a server may accept rotated credentials later
+	options = append(options, more...)
 	nc, err := nats.Connect(c.URL, append(options, l.options(wait, jitter)...)...)
 	if err != nil {
 		// An unreachable server is not an error here. The remaining errors are about the configuration.
@@ -92,6 +94,9 @@ func (p *Process) ConnectError(c config.NATS) error {
 		rejected, dial := l.connectError()
 		if rejected != nil {
 			return Unreachable(rejected)
+		}
+		if errors.Is(dial, nats.ErrNoServers) { // nats.go replaces the error of a refused connection
+			dial = syscall.ECONNREFUSED
 		}
 		cause = cmp.Or(dial, cause)
 	}

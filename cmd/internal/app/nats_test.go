@@ -283,3 +283,12 @@ func TestMissingPermissionExplainsTimeout(t *testing.T) {
 		return errors.Is(p.ExplainTimeout(noAnswer), noAnswer) && !strings.Contains(ready(), asks)
 	})
 }
+
+func TestRefusedConnectionIsNamed(t *testing.T) {
+	t.Parallel()
+	p := &Process{links: []*link{{dialErr: nats.ErrNoServers}}}
+	err := p.ConnectError(config.NATS{URL: "nats://127.0.0.1:1"})
+	if ExitCode(err) != 5 || !strings.Contains(err.Error(), "at nats://127.0.0.1:1: connection refused; start") {
+		t.Errorf("it is %v", err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 			err := Usage(errors.New(`unknown command "nats://me:S3CRET@bus"`))
 			p.Log.Info("tried nats://me:S3CRET@bus", "url", "nats://S3CRET@bus", "err", err)
 			return err
+		}
+		if mode != "quiet" {
+			p.Drains()
 		}
 		fmt.Fprintln(p.Stdout, "ready")
 		<-ctx.Done()
@@ -47,6 +51,8 @@ func TestSignals(t *testing.T) {
 		want    int
 	}{
 		{"drains", []syscall.Signal{syscall.SIGTERM}, 0},
+		{"quiet", []syscall.Signal{syscall.SIGTERM}, 0},
+		{"quiet", []syscall.Signal{syscall.SIGINT}, 0},
 		{"loss", []syscall.Signal{syscall.SIGINT}, 4},
 		{"stuck", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
 		{"stuck", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 143},
@@ -55,6 +61,8 @@ func TestSignals(t *testing.T) {
 		t.Run(fmt.Sprint(tt.mode, tt.signals), func(t *testing.T) {
 			child := exec.CommandContext(t.Context(), os.Args[0])
 			child.Env = append(os.Environ(), asChild+"="+tt.mode)
+			var logs bytes.Buffer
+			child.Stderr = &logs
 			out, err := child.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -81,6 +89,10 @@ func TestSignals(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("ends with %d (%v), want %d", got, err, tt.want)
+			}
+			quiet := tt.mode == "quiet"
+			if quiet && logs.Len() > 0 || !quiet && !strings.Contains(logs.String(), "draining") {
+				t.Errorf("%s logs %q", tt.mode, logs.String())
 			}
 		})
 	}

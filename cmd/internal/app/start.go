@@ -15,6 +15,7 @@ import (
 // both.
 func (p *Process) Start(ctx context.Context, n config.NATS, m config.Metrics, l config.Log) (js jetstream.JetStream,
 	stop func(), err error) {
+	p.Drains()
 	p.Logging(l)
 	_, stopServing, err := p.Serve(ctx, m.Addr)
 	if err != nil {

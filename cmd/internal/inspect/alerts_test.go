@@ -75,6 +75,11 @@ func TestAlertHistory(t *testing.T) {
 		!strings.Contains(stderr, "the alerts stream begins at ") || !strings.Contains(stderr, "and 3 more") {
 		t.Errorf("shows\n%s%s", stdout, stderr)
 	}
+	stdout, stderr, err = f.typed("get", "alerts", "--since", "1h", "--limit", "1", "-o", "json")
+	f.check(err)
+	if strings.Contains(stdout, "more") || !strings.Contains(stderr, "… and 3 more; --limit 0 shows all\n") {
+		t.Errorf("-o json shows\n%s%s", stdout, stderr)
+	}
 	if _, stderr, err = f.typed("get", "alerts", "--since", exact(last)); err != nil || stderr != "" {
 		t.Errorf("since a time after the stream was created: %v, %s", err, stderr)
 	}

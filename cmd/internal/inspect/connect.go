@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	connectTime = 5 * time.Second
+	connectTime = 5 * time.Second // if --timeout is longer
 	urlFlag     = "nats.url"
 	urlVariable = "GPUTAP_NATS__URL"
 )
@@ -28,7 +29,7 @@ func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
 		if err := config.CheckVariables(); err != nil {
 			return nil, app.Usage(err)
 		}
-		return connectLocal(q.pid)
+		return connectLocal(q.pid, q.timeout)
 	}
 	if q.pid != 0 {
 		return nil, app.Usage(errors.New("--pid and --nats.url: set only one"))
@@ -37,19 +38,27 @@ func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
 	if err != nil {
 		return nil, app.Usage(err)
 	}
-	nc, _, err := q.p.Connect(cfg)
+	began := time.Now()
+	all, each := connectTimes(q.timeout, 1+strings.Count(cfg.URL, ","))
+	nc, _, err := q.p.Connect(cfg, nats.Timeout(each)) // tries each server once
 	if err != nil {
 		return nil, err
 	}
-	if err := q.p.Reach(ctx, cfg, nc, connectTime); err != nil {
+	if err := q.p.Reach(ctx, cfg, nc, all-time.Since(began)); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return nc, nil
 }
 
+// connectTimes returns how long it may take to connect, and how long one of the servers may take.
+func connectTimes(timeout time.Duration, servers int) (all, each time.Duration) {
+	all = min(timeout, connectTime)
+	return all, min(all/time.Duration(servers), nats.DefaultTimeout)
+}
+
 // connectLocal connects through the socket of a gputap run. It does not reconnect.
-func connectLocal(pid int) (*nats.Conn, error) {
+func connectLocal(pid int, timeout time.Duration) (*nats.Conn, error) {
 	path, err := local.Find(pid)
 	if errors.Is(err, local.ErrNone) {
 		return nil, app.Unreachable(fmt.Errorf("find consumers to ask: %w; start gputap run, or name the bus of a "+
@@ -58,8 +67,9 @@ func connectLocal(pid int) (*nats.Conn, error) {
 	if err != nil {
 		return nil, app.Privilege(err)
 	}
-	nc, err := nats.Connect(nats.DefaultURL, nats.SetCustomDialer(unixDialer(path)), nats.UserInfo(embedded.Viewer, ""),
-		nats.NoReconnect(), nats.Name("gputap"))
+	_, each := connectTimes(timeout, 1)
+	nc, err := nats.Connect(nats.DefaultURL, nats.Timeout(each), nats.SetCustomDialer(unixDialer(path)),
+		nats.UserInfo(embedded.Viewer, ""), nats.NoReconnect(), nats.Name("gputap"))
 	if err != nil {
 		return nil, app.Unreachable(fmt.Errorf("connect to gputap run at %s: %w", path, err))
 	}

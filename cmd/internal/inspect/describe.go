@@ -19,7 +19,9 @@ const maxLargest = 20 // allocations of a process
 func describeCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "describe", Short: "Show everything about one process",
-		Long: `Show everything that the consumers of a fleet, or a gputap run of this host, know about one process.`,
+		Long: `Show everything that the consumers of a fleet, or a gputap run of this host, know about one process.
+
+` + exitStatus,
 		Example: `  gputap describe process gpu-1/4242 --nats.url nats://bus:4222
   gputap describe process 4242`,
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
+	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/schema"
 )
@@ -84,7 +85,7 @@ func (e *event) line() string {
 		fmt.Fprintf(&out, "  %s", time.Duration(e.Seconds*1e9))
 	}
 	if e.Result != 0 {
-		fmt.Fprintf(&out, "  failed: CUresult %d", e.Result)
+		fmt.Fprintf(&out, "  failed: %s", answer.ResultText(e.Result))
 	}
 	return strings.Map(func(r rune) rune { // a program may have any name
 		if r < ' ' || r == 0x7f {

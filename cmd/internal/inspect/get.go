@@ -17,6 +17,14 @@ import (
 
 const defaultLimit = 50
 
+// whoAnswers and exitStatus are parts of the help of several commands.
+const (
+	whoAnswers = `With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this
+host.`
+	exitStatus = `Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 NATS is unreachable;
+6 privileges are missing.`
+)
+
 // listing is the flags of one command below gputap get.
 type listing struct {
 	*question
@@ -34,10 +42,7 @@ func getCommand(p *app.Process) *cobra.Command {
 		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. A table shows the largest
 50 items; --limit 0 shows all.
 
-With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
-
-Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 NATS is unreachable;
-6 privileges are missing.`,
+` + whoAnswers + "\n\n" + exitStatus,
 		Example: `  gputap get processes --nats.url nats://bus:4222            # who holds memory
   gputap get processes --host 'gpu-1*' --user ann -o wide
   gputap get hosts --sort heard                               # the host that was silent for longest comes first
@@ -62,6 +67,7 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 a shard did not answer; 5 N
 // resource is one kind of items.
 type resource[T any] struct {
 	name, short string
+	examples    string // lines of the help
 	columns     []column[T]
 	orders      []order[T] // the first is the default: the order in which shards answer
 	ask         func(*answer.Fleet, context.Context, query.Question) (*answer.List[T], error)
@@ -100,7 +106,9 @@ func add[T any](q *question, to *cobra.Command, r resource[T]) {
 		sorts = append(sorts, o.name)
 	}
 	cmd := &cobra.Command{
-		Use: r.name, Short: r.short, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: r.name, Short: r.short, Example: r.examples,
+		Long: r.short + ".\n\n" + whoAnswers + "\n\n" + exitStatus,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return get(cmd.Context(), l, r) },
 	}
 	flags := cmd.Flags()
@@ -160,6 +168,9 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				fmt.Fprintln(l.p.Stdout)
 			}
 			return l.show(list, func(w io.Writer) {
+				if l.watch > 0 {
+					fmt.Fprintln(w, list.Time.UTC().Format("2006-01-02 15:04:05Z"))
+				}
 				switch {
 				case len(list.Items) > 0:
 					r.table(list, l.format.name == "wide", l.sort).Write(w)
@@ -199,7 +210,7 @@ func (l *listing) show(list interface {
 	for _, remark := range list.Remarks() {
 		fmt.Fprintln(l.p.Stderr, remark)
 	}
-	if more := list.More(); more > 0 && !l.format.json() {
+	if more := list.More(); more > 0 {
 		fmt.Fprintf(l.p.Stderr, "… and %d more; --limit 0 shows all\n", more)
 	}
 	if err := list.Incomplete(); err != nil {
@@ -216,13 +227,15 @@ func repeat(ctx context.Context, interval time.Duration, do func(again bool) err
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for err == nil || app.ExitCode(err) == 4 {
+	for ctx.Err() == nil && (err == nil || app.ExitCode(err) == 4) {
 		select {
 		case <-tick.C:
 			err = do(true)
 		case <-ctx.Done():
-			return nil
 		}
+	}
+	if ctx.Err() != nil { // the last question may have been interrupted
+		return nil
 	}
 	return err
 }

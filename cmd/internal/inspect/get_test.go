@@ -1,17 +1,24 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -314,5 +321,77 @@ func TestUnhealthyFleet(t *testing.T) {
 	f.url = bustest.NewServer(t, "").Connect().Conn().ConnectedUrl()
 	if _, _, err := f.typed("status"); app.ExitCode(err) != 1 || !strings.Contains(err.Error(), "stream init") {
 		t.Errorf("without streams: %v", err)
+	}
+}
+
+// cancelling is standard output. It ends a watch after some lines.
+type cancelling struct {
+	bytes.Buffer
+	lines  int
+	cancel func()
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	n, err := c.Buffer.Write(p)
+	if bytes.Count(c.Bytes(), []byte("\n")) >= c.lines {
+		c.cancel()
+	}
+	return n, err
+}
+
+func TestWatchPrintsTheTimeOfEachTable(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.host("east", "gpu-0", 1)
+	f.consume("leak", leakProgram{})
+	f.settled("leak")
+	for args, want := range map[string]string{
+		"":        `^20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ\nHOST .*\ngpu-0 .*\n\n20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ\nHOST .*\ngpu-0 .*\n`,
+		"-o json": `^{"time":.*}\n{"time":.*}\n`,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &cancelling{lines: strings.Count(want, `\n`), cancel: cancel}
+		p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: out, Stderr: io.Discard,
+			Log: slog.New(slog.DiscardHandler)}
+		line := append([]string{"get", "hosts", "--watch=1ms", "--nats.url", f.url}, strings.Fields(args)...)
+		if err := command(p, line).ExecuteContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%s shows\n%s", args, out.String())
+		}
+	}
+}
+
+func TestTimeToConnectIsWithinTimeout(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, row := range []struct {
+		timeout   time.Duration
+		servers   int
+		all, each time.Duration
+	}{
+		{2 * s, 1, 2 * s, 2 * s}, {s, 1, s, s}, {3 * s, 3, 3 * s, s},
+		{time.Minute, 1, connectTime, nats.DefaultTimeout},
+	} {
+		if all, each := connectTimes(row.timeout, row.servers); all != row.all || each != row.each {
+			t.Errorf("--timeout %s and %d servers: %s and %s", row.timeout, row.servers, all, each)
+		}
+	}
+}
+
+func TestInterruptedQuestionEndsWatchWithoutError(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	err := repeat(ctx, time.Hour, func(bool) error {
+		cancel()
+		return fmt.Errorf("read the topology: %w", ctx.Err())
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	failed := errors.New("the stream is gone")
+	if err := repeat(t.Context(), time.Hour, func(bool) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("a question that fails ends with %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 var jobs = resource[answer.FleetJob]{
 	name: "jobs", short: "Jobs, and the rank that holds up the others", ask: (*answer.Fleet).Jobs,
+	examples: "  gputap get jobs --sort waiting\n  gputap get jobs --job 'slurm:*' -o wide --watch=10s",
 	columns: []column[answer.FleetJob]{
 		{clusterTitle, true, func(j *answer.FleetJob, _ time.Time) any { return j.Cluster }},
 		{"JOB", false, func(j *answer.FleetJob, _ time.Time) any { return j.Job }},

@@ -26,6 +26,9 @@ type process = *answer.Process
 var processes = resource[process]{
 	name: "processes", short: "Processes by GPU memory: who holds it", detail: true,
 	ask: (*answer.Fleet).Processes,
+	examples: "  gputap get processes --host 'gpu-1*' --user ann -o wide\n" +
+		"  gputap get processes --sort growth --limit 10 --watch\n" +
+		"  gputap get processes --nats.url nats://bus:4222 -o json",
 	columns: []column[process]{
 		{clusterTitle, true, func(p *process, _ time.Time) any { return (*p).Cluster }},
 		{"HOST", false, func(p *process, _ time.Time) any { return (*p).Host }},
@@ -65,6 +68,8 @@ var processes = resource[process]{
 
 var hosts = resource[answer.FleetHost]{
 	name: "hosts", short: "Hosts, and when they were last heard of", ask: (*answer.Fleet).Hosts,
+	examples: "  gputap get hosts --sort heard              # the host that was silent for longest comes first\n" +
+		"  gputap get hosts --sort lost -o wide",
 	columns: []column[answer.FleetHost]{
 		{clusterTitle, true, func(h *answer.FleetHost, _ time.Time) any { return h.Cluster }},
 		{"HOST", false, func(h *answer.FleetHost, _ time.Time) any { return h.Host.Host }},
@@ -98,6 +103,7 @@ func lost(h *answer.FleetHost) (n uint64) {
 
 var gpus = resource[answer.FleetGPU]{
 	name: "gpus", short: "GPUs by the live memory of their processes", ask: (*answer.Fleet).GPUs,
+	examples: "  gputap get gpus --host 'gpu-1*'\n  gputap get gpus --limit 0 -o json",
 	columns: []column[answer.FleetGPU]{
 		{clusterTitle, true, func(g *answer.FleetGPU, _ time.Time) any { return g.Cluster }},
 		{"HOST", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Host }},
@@ -138,6 +144,8 @@ func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
 
 var kernels = resource[answer.FleetKernel]{
 	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,
+	examples: "  gputap get kernels --comm python3 --limit 10\n" +
+		"  gputap get kernels --job slurm:1000.0 --sort host -o wide",
 	columns: []column[answer.FleetKernel]{
 		{clusterTitle, true, func(k *answer.FleetKernel, _ time.Time) any { return k.Cluster }},
 		{"HOST", false, func(k *answer.FleetKernel, _ time.Time) any { return k.Host }},
@@ -160,6 +168,7 @@ var kernels = resource[answer.FleetKernel]{
 
 var copies = resource[answer.FleetCopy]{
 	name: "copies", short: "Copies and sets by process and direction", ask: (*answer.Fleet).Copies,
+	examples: "  gputap get copies --host gpu-1 --sort calls\n  gputap get copies --user ann -o wide",
 	columns: []column[answer.FleetCopy]{
 		{clusterTitle, true, func(c *answer.FleetCopy, _ time.Time) any { return c.Cluster }},
 		{"HOST", false, func(c *answer.FleetCopy, _ time.Time) any { return c.Host }},
@@ -187,11 +196,13 @@ func rate(c *answer.FleetCopy) string {
 	if c.BusySeconds == 0 {
 		return "-"
 	}
-	return app.Bytes(uint64(float64(c.Bytes-c.AsyncBytes)/c.BusySeconds)) + "/s"
+	return fmt.Sprintf("%.2f GB/s", float64(c.Bytes-c.AsyncBytes)/c.BusySeconds/1e9)
 }
 
 var alerts = resource[anomaly.Alert]{
 	name: "alerts", short: "The newest alerts", ask: (*answer.Fleet).Alerts, history: (*answer.Fleet).AlertHistory,
+	examples: "  gputap get alerts --since 1h               # also those that have cleared\n" +
+		"  gputap get alerts --host 'gpu-1*' --sort rule -o json",
 	columns: []column[anomaly.Alert]{
 		{clusterTitle, true, func(a *anomaly.Alert, _ time.Time) any { return a.Cluster }},
 		{"AGE", false, func(a *anomaly.Alert, now time.Time) any { return age(&a.Time, now) }},

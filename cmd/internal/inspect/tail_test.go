@@ -48,7 +48,8 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	for line, want := range map[string][]string{
 		"--user ann --kind memory": {
 			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  70.00 MiB  at 0x1000  GPU-a0b1c2d3  5µs",
-			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  1.00 TiB  GPU-a0b1c2d3  1ns  failed: CUresult 2",
+			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  1.00 TiB  GPU-a0b1c2d3  1ns  " +
+				"failed: CUDA_ERROR_OUT_OF_MEMORY",
 		},
 		"--kind launch --host gpu-?": {
 			"22:13:20.000000  gpu-1  7 python3  cuLaunchKernel  gemm(float*) <<<4×2×1, 256×1×1>>>",

@@ -97,7 +97,7 @@ func (s *source) run(ctx context.Context) error {
 		switch {
 		case s.ended || ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errOtherStream) || errors.Is(err, nats.ErrConnectionClosed):
+		case errors.Is(err, ErrOtherStream) || errors.Is(err, nats.ErrConnectionClosed):
 			return err
 		case errors.Is(err, errReset):
 			logged = false
@@ -129,8 +129,8 @@ func (s *source) gone(ctx context.Context) bool {
 var (
 	// errReset means that a JetStream consumer cannot continue. The next one begins behind the last message.
 	errReset = errors.New("the fetch was reset")
-	// errOtherStream means that messages of the stream cannot follow those that were read.
-	errOtherStream = errors.New("the stream is another one")
+	// ErrOtherStream means that messages of the stream cannot follow those that were read.
+	ErrOtherStream = errors.New("the stream is another one")
 )
 
 // checkStream refuses a stream that is not the one that was read.
@@ -138,11 +138,11 @@ func (s *source) checkStream(info *jetstream.StreamInfo) error {
 	switch {
 	case !info.Created.Equal(s.stream.Created):
 		return fmt.Errorf("%w: %s was created at %s, and the recorded one at %s: record into another file",
-			errOtherStream, s.stream.Name, info.Created.UTC().Format(time.RFC3339),
+			ErrOtherStream, s.stream.Name, info.Created.UTC().Format(time.RFC3339),
 			s.stream.Created.UTC().Format(time.RFC3339))
 	case info.State.LastSeq < s.position:
 		return fmt.Errorf("%w: %s ends with message %d, and message %d is recorded: record into another file",
-			errOtherStream, s.stream.Name, info.State.LastSeq, s.position)
+			ErrOtherStream, s.stream.Name, info.State.LastSeq, s.position)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (r *oom) Event(e *Event) {
 	case Ended:
 		for i := range s.failures {
 			if f := &s.failures[i]; !f.fired {
-				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, "before the process ended")
+				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, true, "before the process ended")
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func (r *oom) Tick(t *Tick) {
 		for i := range p.State.failures {
 			f := &p.State.failures[i]
 			if !f.fired && elapsed(f.last, t.Through) >= r.Recover {
-				r.critical(p, f, t.now(), t.Host, fmt.Sprintf("for %s", r.Recover))
+				r.critical(p, f, t.now(), t.Host, false, fmt.Sprintf("for %s", r.Recover))
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (r *oom) Tick(t *Tick) {
 }
 
 // critical raises the alert. until completes the sentence "nothing like it succeeded …".
-func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until string) {
+func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, ended bool, until string) {
 	f.fired = true
 	a := f.alert
 	a.Severity = alert.Critical
@@ -167,7 +167,8 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	if f.onHost {
 		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
 	} else {
-		parts = append(parts, holders(f.alert.GPU, r.set.of(a.HostID())), f.advice())
+		text, others := holders(f.alert.GPU, r.set.of(a.HostID()), p, ended)
+		parts = append(parts, text, f.advice(others))
 	}
 	a.Message = strings.Join(parts, " ")
 	f.alert = a
@@ -191,22 +192,37 @@ func (f *failure) request() string {
 		a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, times)
 }
 
-// holders says which processes hold most of a GPU, as far as their large allocations tell.
-func holders(uuid string, all []*Process) string {
+// holders says which processes hold most of a GPU, as far as their large allocations tell. The process that ran out of
+// memory is one of them unless it has ended. others is false if no other process can free memory there.
+func holders(uuid string, all []*Process, failed *Process, ended bool) (text string, others bool) {
 	type holder struct {
 		p     *Process
 		bytes uint64
 	}
 	var list []holder
+	var own uint64 // of the process that has ended
 	for _, p := range all {
 		for i := range p.State.gpus {
-			if g := &p.State.gpus[i]; g.uuid == uuid && g.live > 0 {
+			g := &p.State.gpus[i]
+			switch {
+			case uuid == "" || g.uuid != uuid || g.live == 0:
+			case ended && p == failed:
+				own = g.live
+			default:
 				list = append(list, holder{p, g.live})
 			}
 		}
 	}
-	if uuid == "" || len(list) == 0 {
-		return "The report of gputap-leak has the processes that hold the GPU."
+	if own > 0 {
+		text = fmt.Sprintf("Until then it held %s of %s itself", iec(float64(own)), uuid)
+	}
+	switch {
+	case len(list) == 0 && own > 0:
+		return text + "; no other process is known to hold memory there.", false
+	case len(list) == 0:
+		return "The report of gputap-leak has the processes that hold the GPU.", true
+	case own > 0:
+		text += ". "
 	}
 	slices.SortFunc(list, func(a, b holder) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.p.ID.PID, b.p.ID.PID))
@@ -215,7 +231,7 @@ func holders(uuid string, all []*Process) string {
 	for _, h := range list[:min(len(list), maxHolders)] {
 		names = append(names, fmt.Sprintf("%s (pid %d) %s", h.p.Comm, h.p.ID.PID, iec(float64(h.bytes))))
 	}
-	return fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", "))
+	return text + fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", ")), true
 }
 
 // tensors are the totals of PyTorch's allocator on one GPU.
@@ -231,10 +247,13 @@ func (t *tensors) code(c *snapshot.Codec) {
 
 // advice says what to do. If PyTorch's allocator had more free memory than was requested, the memory is fragmented: the
 // allocator could neither use it nor give it back to the driver. The allocator does not report what it gives back, so
-// it holds at most what the process holds.
-func (f *failure) advice() string {
-	if f.tensors.at == 0 {
+// it holds at most what the process holds. others says whether another process may free memory.
+func (f *failure) advice(others bool) string {
+	switch {
+	case f.tensors.at == 0 && others:
 		return "Free memory there or request less."
+	case f.tensors.at == 0:
+		return "Request less."
 	}
 	reserved := f.tensors.reserved
 	if f.held > 0 {
@@ -248,8 +267,12 @@ func (f *failure) advice() string {
 			"PYTORCH_ALLOC_CONF=expandable_segments:True, or allocate in fewer different sizes.", facts,
 			iec(float64(f.bytes)))
 	}
-	return fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less, or free memory there.",
-		facts, iec(float64(f.bytes)))
+	text := fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less", facts,
+		iec(float64(f.bytes)))
+	if others {
+		text += ", or free memory there"
+	}
+	return text + "."
 }
 
 func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
