@@ -70,7 +70,7 @@ func memoryCommand(p *app.Process, name, short string, answer func(*question, *m
 		Use: name + " FILE", Short: short, Long: short + ".\n" + exitStatus,
 		Example: "  gputap analyze " + name + " run.gputap\n" +
 			"  gputap analyze " + name + " run.gputap --pid 4242 -o json",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return q.run(cmd.Context(), args[0], func(m *memory) (map[string]uint64, error) { return answer(q, m) })
 		},
