@@ -41,7 +41,7 @@ func TestErrorsNameFlagsAndArguments(t *testing.T) {
 		"get hosts --limit x":    `--limit "x": expected a whole number; see gputap get hosts --help`,
 		"top --interval 2":       `--interval "2": expected a number with a unit, such as 5s, 10m or 1h; see gputap top --help`,
 		"record inspect":         "no FILE given; use gputap record inspect FILE…",
-		"describe process":       "no PID given; use gputap describe process [HOST/]PID",
+		"describe process":       "no PID given; use gputap describe process [CLUSTER/][HOST/]PID",
 		"describe process 1 2 3": `unexpected argument "2"; see gputap describe process --help`,
 		"get hosts all":          `unexpected argument "all"; see gputap get hosts --help`,
 		"stream init now":        `unexpected argument "now"; see gputap stream init --help`,

@@ -27,7 +27,7 @@ func describeCommand(p *app.Process) *cobra.Command {
 	}
 	q := newQuestion(p, cmd)
 	process := &cobra.Command{
-		Use: "process [[CLUSTER/]HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
+		Use: "process [CLUSTER/][HOST/]PID", Short: "Show memory, calls, kernels and copies of one process",
 		Long: `Show memory, the largest 20 allocations, calls, threads, kernels and copies of one process, from gputap-leak, and
 from gputap-launch and gputap-bandwidth if they run. Without a host, all processes with the PID are shown. PIDs are
 reused: an ended process may have the PID of a running one.
