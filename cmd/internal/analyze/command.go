@@ -27,25 +27,26 @@ answer says what is missing.`
 func Command(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "analyze",
-		Short: "Answer questions about a recording: peaks, curves and leaks of memory",
-		Long: `Answer questions about the memory of processes in a recording. The state at the beginning of the recording is known;
+		Short: "Answer questions about a recording: peaks, curves and leaks of memory, launches, copies",
+		Long: `Answer questions about the processes in a recording. The state at the beginning of the recording is known;
 what cannot be known is named, never guessed.
 ` + exitStatus,
 		Example: `  gputap analyze watermark run.gputap
   gputap analyze usage run.gputap -o csv --step 1s
-  gputap analyze leakage run.gputap --fail-on 'leak>100MiB'`,
+  gputap analyze leakage run.gputap --fail-on 'leak>100MiB'
+  gputap analyze launches run.gputap --comm python3`,
 	}
 	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
 		func(q *question, m *memory) (map[string]uint64, error) {
 			r, err := m.watermark(&q.Range)
-			return q.values(m, "peak", largestOf(r)), errors.Join(err, show(q, r, "PEAK"))
+			return q.values(m, "peak", largestOf(r)), errors.Join(err, show(q, r, titlePeak))
 		}))
 	cmd.AddCommand(memoryCommand(p, "leakage", "What was never freed: live at the end, or when the process ended",
 		func(q *question, m *memory) (map[string]uint64, error) {
 			r, err := m.leakage(&q.Range)
 			return q.values(m, "leak", largestOf(r)), errors.Join(err, show(q, r, "LIVE AT END"))
 		}))
-	cmd.AddCommand(usageCommand(p))
+	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p))
 	return cmd
 }
 
@@ -171,10 +172,15 @@ func (q *question) run(ctx context.Context, path string, answer func(*memory) (m
 	if texts := exceeded(q.conditions, values); len(texts) > 0 {
 		return app.Findings(errors.New(strings.Join(texts, "; ")))
 	}
-	if len(m.Missing) > 0 {
-		return app.Incomplete(errors.New("the data are incomplete: " + strings.Join(m.Missing, "; ")))
+	return incomplete(m.Missing)
+}
+
+// incomplete returns an error that names what is missing, or nil.
+func incomplete(missing []string) error {
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
+	return app.Incomplete(errors.New("the data are incomplete: " + strings.Join(missing, "; ")))
 }
 
 // values returns the measures of an answer. The measure of memory is name; "": none.

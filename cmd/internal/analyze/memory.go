@@ -161,10 +161,7 @@ func (m *memory) missing(s *source.Source) {
 				textOf(stream.Since)))
 		}
 	}
-	for _, d := range s.Damages {
-		m.Missing = append(m.Missing, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes,
-			d.Offset, d.Reason))
-	}
+	m.Missing = append(m.Missing, damagesOf(s)...)
 }
 
 func textOf(t time.Time) string {

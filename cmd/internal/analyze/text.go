@@ -15,6 +15,8 @@ import (
 const (
 	maxProcesses = 20 // shown as text
 	maxRows      = 10 // of one GPU
+
+	titlePeak = "PEAK"
 )
 
 // figure is what text and CSV show of a process on one GPU.
@@ -33,13 +35,18 @@ func (l Leak) live() *Live    { return &l.Live }
 
 // writeText prints the processes, and the largest groups of equal allocations of each GPU.
 func writeText[T figure](to io.Writer, r *Result[T], title string) {
-	table := app.NewTable("HOST", "PID", "COMMAND", "GPU", title, "ALLOCATIONS", "TIME")
+	columns := []string{"HOST", "PID", "COMMAND", "GPU", title, "ALLOCATIONS"}
+	if title == titlePeak {
+		columns = append(columns, "TIME")
+	}
+	table := app.NewTable(columns...)
 	for i := range r.Processes[:min(maxProcesses, len(r.Processes))] {
 		p := &r.Processes[i]
 		for _, gpu := range p.order {
 			f := p.GPUs[gpu]
-			table.Row(p.Host, p.PID, p.Comm, fmt.Sprintf("%.12s", gpu), app.Amount(f.amount()), len(f.live().List),
-				cmp.Or(f.when(), "-"))
+			cells := []any{p.Host, p.PID, p.Comm, fmt.Sprintf("%.12s", gpu), app.Amount(f.amount()),
+				len(f.live().List), f.when()}
+			table.Row(cells[:len(columns)]...)
 		}
 	}
 	table.Write(to)

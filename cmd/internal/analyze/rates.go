@@ -1,0 +1,190 @@
+package analyze
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/bandwidth"
+	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// Launches are the kernels and graphs that a process launched.
+type Launches struct {
+	Who
+	Launches      map[string]uint64   `json:"launches"` // by kernel, those of graphs included
+	GraphLaunches uint64              `json:"graph_launches"`
+	TopKernels    []answer.KernelRate `json:"top_kernels"`
+	Graphs        []answer.GraphRate  `json:"graphs"`
+	Gaps          []answer.LaunchGaps `json:"launch_gaps"`
+}
+
+// Copies are the copies and sets of a process.
+type Copies struct {
+	Who
+	Copies map[string]*answer.Copy `json:"copies"` // by direction
+	Groups []answer.CopyGroup      `json:"copy_groups"`
+	Waits  answer.Waits            `json:"waits"`
+}
+
+// Rates is the answer about launches or copies. Its keys are those of gputap run.
+type Rates[T any] struct {
+	Processes []T      `json:"processes"`
+	Complete  bool     `json:"complete"`
+	Missing   []string `json:"missing"`
+}
+
+// readRates folds the events of a range, which these folds count from zero on.
+func readRates(ctx context.Context, s *source.Source, r *Range, create func() consumer.Stateful, log *slog.Logger) (
+	*answer.Snapshot, []string, error) {
+	folds, replays := map[int]consumer.Stateful{}, map[int]*consumer.Replay{}
+	for m, err := range s.Messages(recording.Filter{Since: r.Since, Until: r.Until}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("analyze %s: %w", s.Name, err)
+		}
+		if folds[m.Shard] == nil {
+			folds[m.Shard] = create()
+			replays[m.Shard] = consumer.NewReplay(m.Shard, folds[m.Shard], false, log)
+		}
+		replays[m.Shard].Apply(&m)
+	}
+	all := answer.New(time.Now())
+	for _, f := range folds {
+		all.Add(f, nil) // these folds need no reader
+	}
+	all.Processes = slices.DeleteFunc(all.Processes, func(p *answer.Process) bool {
+		return !r.Process(&query.Subject{Cluster: p.Cluster, Host: p.Host, User: p.User, Comm: p.Comm, Job: p.Job,
+			UID: p.UID, PID: p.PID})
+	})
+	return all, damagesOf(s), nil
+}
+
+// damagesOf lists the damages of a source.
+func damagesOf(s *source.Source) (texts []string) {
+	for _, d := range s.Damages {
+		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
+			d.Reason))
+	}
+	return texts
+}
+
+func whoIs(p *answer.Process) Who {
+	return Who{p.PID, p.Host, p.Cluster, p.Start, p.Comm, p.UID, p.User, p.Job, p.Rank}
+}
+
+func launchesCommand(p *app.Process) *cobra.Command {
+	create := func() consumer.Stateful { return launch.New(launch.Config{}) }
+	return ratesCommand(p, "launches", "The kernels and graphs of each process", create,
+		func(one *answer.Process) (Launches, uint64) {
+			l := Launches{whoIs(one), one.Launches, one.GraphLaunches, one.TopKernels, one.Graphs, one.Gaps}
+			total := uint64(0)
+			for _, n := range one.Launches {
+				total += n
+			}
+			return l, total
+		}, writeLaunches)
+}
+
+func bandwidthCommand(p *app.Process) *cobra.Command {
+	create := func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) }
+	return ratesCommand(p, "bandwidth", "The copies and sets of each process", create,
+		func(one *answer.Process) (Copies, uint64) {
+			c, total := Copies{whoIs(one), one.Copies, one.CopyGroups, one.Waits}, uint64(0)
+			for _, of := range one.Copies {
+				total += of.Bytes
+			}
+			return c, total
+		}, writeCopies)
+}
+
+// ratesCommand returns a command that shows the processes with a measure above 0, the largest first.
+func ratesCommand[T any](p *app.Process, name, short string, create func() consumer.Stateful,
+	of func(*answer.Process) (T, uint64), text func(io.Writer, []T)) *cobra.Command {
+	q := &question{p: p}
+	cmd := &cobra.Command{
+		Use: name + " FILE", Short: short, Long: short + ", within the range.\n" + exitStatus,
+		Example: "  gputap analyze " + name + " run.gputap\n" +
+			"  gputap analyze " + name + " run.gputap --comm python3 -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := source.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			all, missing, err := readRates(cmd.Context(), s, &q.Range, create, p.Log)
+			if err != nil {
+				return err
+			}
+			r := Rates[T]{[]T{}, len(missing) == 0, append([]string{}, missing...)}
+			measures := map[*answer.Process]uint64{}
+			for _, one := range all.Processes {
+				_, measures[one] = of(one)
+			}
+			slices.SortStableFunc(all.Processes, func(a, b *answer.Process) int {
+				return cmp.Compare(measures[b], measures[a])
+			})
+			for _, one := range all.Processes {
+				if measures[one] > 0 {
+					shown, _ := of(one)
+					r.Processes = append(r.Processes, shown)
+				}
+			}
+			if q.out == "json" {
+				err = json.NewEncoder(p.Stdout).Encode(r)
+			} else {
+				text(p.Stdout, r.Processes)
+			}
+			return cmp.Or(err, incomplete(missing))
+		},
+	}
+	q.flags(cmd, "text", "json")
+	return cmd
+}
+
+func writeLaunches(to io.Writer, list []Launches) {
+	table := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "PER SECOND", "SHARE", "KERNEL")
+	for i := range list {
+		l := &list[i]
+		for _, k := range l.TopKernels[:min(maxRows, len(l.TopKernels))] {
+			table.Row(l.Host, l.PID, l.Comm, k.Launches, fmt.Sprintf("%.4g", k.PerSecond),
+				fmt.Sprintf("%.1f %%", 100*k.Share), app.Shorten(k.Kernel, 60))
+		}
+	}
+	table.Write(to)
+}
+
+func writeCopies(to io.Writer, list []Copies) {
+	table := app.NewTable("HOST", "PID", "COMMAND", "GPU", "DIRECTION", "SIZE", "HOST MEMORY", "CALLS", "BYTES", "RATE")
+	for i := range list {
+		c := &list[i]
+		for _, g := range c.Groups {
+			rate := "-"
+			if t := g.Throughput; t != nil {
+				rate = fmt.Sprintf("%.3g GB/s", t.BytesPerSecond/1e9)
+				if t.AtLeast {
+					rate = "≥ " + rate
+				}
+			}
+			table.Row(c.Host, c.PID, c.Comm, fmt.Sprintf("%.12s", g.GPU), g.Direction, g.Size, g.HostMemory, g.Calls,
+				app.Amount(g.Bytes), rate)
+		}
+	}
+	table.Write(to)
+}
