@@ -1,0 +1,85 @@
+package plot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gputap/gputap/cmd/internal/plot/canvas"
+)
+
+// Size is the size of a picture in pixels.
+type Size struct{ Width, Height int }
+
+// DefaultSize suits a page and a screen. Fonts grow with the size, so a larger picture shows the same at more pixels.
+var DefaultSize = Size{1200, 600}
+
+const (
+	leastWidth, leastHeight = 320, 200
+	mostPixels              = 64 << 20 // 256 MiB as an image in memory
+)
+
+func (s Size) validate() error {
+	switch {
+	case s.Width < leastWidth || s.Height < leastHeight:
+		return fmt.Errorf("a chart of %d×%d pixels is too small; the least is %d×%d",
+			s.Width, s.Height, leastWidth, leastHeight)
+	case s.Width > mostPixels/s.Height:
+		return fmt.Errorf("a chart of %d×%d pixels is too large; the most are %d million pixels",
+			s.Width, s.Height, mostPixels>>20)
+	}
+	return nil
+}
+
+// Format is the form of a picture.
+type Format uint8
+
+// The forms.
+const (
+	PNG Format = iota
+	SVG
+)
+
+// FormatOf returns the form that a path's extension names.
+func FormatOf(path string) (Format, error) {
+	switch extension := strings.ToLower(filepath.Ext(path)); extension {
+	case ".png":
+		return PNG, nil
+	case ".svg":
+		return SVG, nil
+	case "":
+		return 0, fmt.Errorf("chart file %q has no extension; use .png or .svg", path)
+	default:
+		return 0, fmt.Errorf("chart file %q: cannot draw %q; use .png or .svg", path, extension)
+	}
+}
+
+// Write draws the chart.
+func (c Chart) Write(w io.Writer, f Format, s Size) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	picture := canvas.NewPNG(s.Width, s.Height)
+	if f == SVG {
+		picture = canvas.NewSVG(s.Width, s.Height, c.Title)
+	}
+	newSheet(c, picture, s).draw()
+	return picture.Encode(w)
+}
+
+// WriteFile draws the chart into a file, in the form of its extension. A file of that name is replaced. On an error,
+// no file is created.
+func (c Chart) WriteFile(path string, s Size) error {
+	format, err := FormatOf(path)
+	if err != nil {
+		return err
+	}
+	var picture bytes.Buffer
+	if err := c.Write(&picture, format, s); err != nil {
+		return err
+	}
+	return os.WriteFile(path, picture.Bytes(), 0o644)
+}
