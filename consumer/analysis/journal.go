@@ -63,6 +63,8 @@ func (j *Journal) Receiver() func(*leak.Movement) {
 			j.add(p, change{at: m.At, bytes: m.Bytes, ptr: m.Ptr, id: s.id, group: s.group})
 		case leak.Freed, leak.Replaced:
 			j.add(s.process, change{at: max(m.At, s.at), bytes: m.Bytes, ptr: m.Ptr, id: s.id, group: s.group | freed})
+		case leak.Unfreed:
+			s.process.ended = max(m.At, s.process.ended)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Process struct {
 	journal *Journal
 	offset  int64        // wall clock minus KTime
 	begin   schema.KTime // of the range; 0: the process is seen from its start
+	ended   schema.KTime // when its unfreed memory ended with it; 0: it runs, or freed all
 	at      map[groupKey]uint32
 	changes uint32 // allocations so far
 
@@ -77,6 +78,14 @@ func (p *Process) gpu(m *leak.Movement) int {
 
 // wall converts a time of the process's host.
 func (p *Process) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+p.offset).UTC() }
+
+// Ended returns when the memory that the process had not freed ended with it; zero: it runs, or it freed all.
+func (p *Process) Ended() time.Time {
+	if p.ended == 0 {
+		return time.Time{}
+	}
+	return p.wall(p.ended)
+}
 
 // Partial reports whether the range begins within the life of the process.
 func (p *Process) Partial() bool { return p.begin > p.ID.Start }

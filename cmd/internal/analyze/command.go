@@ -110,6 +110,16 @@ func (q *question) flags(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
+	q.rangeFlags(cmd)
+	flags.StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'; of "+
+		strings.Join(measures, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
+}
+
+// rangeFlags adds the flags of the range.
+func (q *question) rangeFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&q.since, "since", "", "begin with what NATS stored at this time")
 	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
 	flags.StringVar(&q.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
@@ -118,10 +128,6 @@ func (q *question) flags(cmd *cobra.Command, formats ...string) {
 	flags.StringVar(&q.Comm, "comm", "", "only processes of this command name or pattern")
 	flags.StringVar(&q.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")
 	flags.Uint32Var(&q.PID, "pid", 0, "only processes with this PID")
-	flags.StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'; of "+
-		strings.Join(measures, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
 }
 
 // parse checks the flags.
