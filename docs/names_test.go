@@ -75,6 +75,7 @@ func TestCodeInSentences(t *testing.T) {
 // foreignFlags are flags that pages name and that belong to other programs than gputap's.
 var foreignFlags = []string{
 	"--json", "--server", "--save", "--kind", "--stream", "--ca", "--cert", "--key", "--host", "--batches",
+	"--query-gpu", "--format",
 }
 
 // checkFlags checks gputap's commands and flags that pages name outside of blocks, by the help of the programs in dir.
@@ -83,7 +84,8 @@ func checkFlags(t *testing.T, dir string) {
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
 	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
-		{"gputap", "record", "inspect"},
+		{"gputap", "record", "inspect"}, {"gputap", "analyze", "leakage"}, {"gputap", "analyze", "usage"},
+		{"gputap", "plot", "usage"},
 		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "get", "alerts"},
 		{"gputap", "describe", "process"},
 		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gputap/gputap/cmd/internal/analyze"
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
@@ -33,6 +34,9 @@ func TestPagesHaveEveryKey(t *testing.T) {
 		answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{}, answer.FleetJob{}, answer.JobRank{},
 		answer.Status{}, answer.HostHealth{}, answer.SilentHost{}, answer.FoldHealth{}, answer.AlertHealth{},
 		answer.Top{}, answer.TopItem{})
+	explains(t, docsPage(t, "analyze.md"), analyze.Who{}, analyze.Allocation{}, analyze.Group{}, analyze.Live{},
+		analyze.Peak{}, analyze.Leak{}, analyze.Process[int]{}, analyze.Result[int]{}, analyze.Findings{},
+		analyze.Launches{}, analyze.Copies{}, analyze.Rates[int]{})
 	for cause := schema.Loss(0); cause < schema.LossOther; cause++ {
 		if !strings.Contains(page, "`"+cause.String()+"`") {
 			t.Errorf("docs/output.md does not explain the loss %s", cause)

@@ -201,6 +201,7 @@ func TestTextsSuggestFlagsOfTheirProgram(t *testing.T) {
 		}
 	}
 	all := map[string]bool{"version": true, "help": true}
+	all["query-gpu"], all["format"] = true, true // of nvidia-smi
 	for _, set := range flags {
 		set.VisitAll(func(f *pflag.Flag) { all[f.Name] = true })
 	}

@@ -193,7 +193,8 @@ func pointsOf(p *analysis.Process, area string, name func(*analysis.Process, *an
 	failed *error) iter.Seq[plot.Point] {
 	return func(yield func(plot.Point) bool) {
 		goOn := true
-		err := p.Usage(func(g *analysis.Group) bool { return name(p, g) == area }, func(at time.Time, bytes uint64) bool {
+		keep := func(g *analysis.Group) bool { return name(p, g) == area }
+		err := p.Usage(keep, func(at time.Time, bytes uint64) bool {
 			goOn = yield(plot.Point{At: at.Sub(begin), Value: float64(bytes)})
 			return goOn
 		})

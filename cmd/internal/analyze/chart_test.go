@@ -22,8 +22,10 @@ func TestSumOfSteps(t *testing.T) {
 	t.Parallel()
 	a := []plot.Point{{At: 1, Value: 10}, {At: 4, Value: 30}, {At: 9}}
 	b := []plot.Point{{At: 2, Value: 5}, {At: 4, Value: 7}}
-	got := slices.Collect(sum([]iter.Seq[plot.Point]{slices.Values(a), slices.Values(b), slices.Values([]plot.Point{})}))
-	want := []plot.Point{{At: 1, Value: 10}, {At: 2, Value: 15}, {At: 4, Value: 35}, {At: 4, Value: 37}, {At: 9, Value: 7}}
+	none := slices.Values([]plot.Point{})
+	got := slices.Collect(sum([]iter.Seq[plot.Point]{slices.Values(a), slices.Values(b), none}))
+	want := []plot.Point{{At: 1, Value: 10}, {At: 2, Value: 15}, {At: 4, Value: 35}, {At: 4, Value: 37},
+		{At: 9, Value: 7}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
