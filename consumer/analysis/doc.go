@@ -17,7 +17,7 @@
 //
 // # Memory
 //
-// A Journal holds at most 2 Mi changes (64 MiB) and writes the others to a temporary file without a name, about 10
+// A Journal holds at most 1 Mi changes (32 MiB) and writes the others to a temporary file without a name, about 10
 // bytes each. A figure about a process needs memory for its live allocations, not for its changes.
 //
 // # Concurrency

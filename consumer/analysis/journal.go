@@ -9,12 +9,13 @@ import (
 )
 
 // maxBuffered is how many changes a Journal holds in memory.
-const maxBuffered = 1 << 21
+const maxBuffered = 1 << 20
 
 // Journal collects the movements of the memory of processes.
 type Journal struct {
 	processes []*Process // in order of first sight
 	byID      map[schema.ProcessID]*Process
+	last      *Process // of the last movement
 	file      runFile
 	buffered  int
 	limit     int // of buffered
@@ -31,7 +32,12 @@ func NewJournal(dir string) *Journal {
 func (j *Journal) Close() { j.file.close() }
 
 // Processes returns all processes in order of first sight, and the first error of the temporary file.
-func (j *Journal) Processes() ([]*Process, error) { return j.processes, j.err }
+func (j *Journal) Processes() ([]*Process, error) {
+	for _, p := range j.processes {
+		p.Info = *p.info
+	}
+	return j.processes, j.err
+}
 
 // slot is live memory of a Tracker.
 type slot struct {
@@ -71,13 +77,16 @@ func (j *Journal) Receiver() func(*leak.Movement) {
 
 // process returns the process of a movement.
 func (j *Journal) process(m *leak.Movement) *Process {
-	p := j.byID[m.Info.ID]
-	if p == nil {
-		p = &Process{journal: j, at: map[groupKey]uint32{}}
-		j.byID[m.Info.ID] = p
-		j.processes = append(j.processes, p)
+	p := j.last
+	if p == nil || p.info != m.Info {
+		if p = j.byID[m.Info.ID]; p == nil {
+			p = &Process{journal: j, at: map[groupKey]uint32{}}
+			j.byID[m.Info.ID] = p
+			j.processes = append(j.processes, p)
+		}
+		j.last, p.info = p, m.Info
 	}
-	p.Info, p.offset = *m.Info, m.Offset
+	p.offset = m.Offset
 	return p
 }
 

@@ -16,11 +16,14 @@ type Process struct {
 	Groups []Group // of its memory
 
 	journal *Journal
-	offset  int64        // wall clock minus KTime
-	begin   schema.KTime // of the range; 0: the process is seen from its start
-	ended   schema.KTime // when its unfreed memory ended with it; 0: it runs, or freed all
+	info    *process.Info // of the Tracker
+	offset  int64         // wall clock minus KTime
+	begin   schema.KTime  // of the range; 0: the process is seen from its start
+	ended   schema.KTime  // when its unfreed memory ended with it; 0: it runs, or freed all
 	at      map[groupKey]uint32
-	changes uint32 // allocations so far
+	latest  groupKey // that was looked up last
+	number  uint32   // its index
+	changes uint32   // allocations so far
 
 	sorted []change // by time, not in the file
 	late   []change // each earlier than one before it
@@ -54,12 +57,16 @@ type groupKey struct {
 // group returns the index of a movement's group, adding it if it is new.
 func (p *Process) group(m *leak.Movement) uint32 {
 	key := groupKey{p.gpu(m), m.Class, m.TID, m.Thread, m.Symbol}
-	if i, known := p.at[key]; known {
-		return i
+	if len(p.Groups) > 0 && key == p.latest {
+		return p.number
 	}
-	i := uint32(len(p.Groups))
-	p.at[key] = i
-	p.Groups = append(p.Groups, Group{key.gpu, key.class, key.tid, key.thread, key.symbol})
+	i, known := p.at[key]
+	if !known {
+		i = uint32(len(p.Groups))
+		p.at[key] = i
+		p.Groups = append(p.Groups, Group{key.gpu, key.class, key.tid, key.thread, key.symbol})
+	}
+	p.latest, p.number = key, i
 	return i
 }
 

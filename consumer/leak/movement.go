@@ -16,12 +16,11 @@ const (
 	Known           // live when Live was called
 )
 
-// Movement is memory that became live, or is no longer live. A Tracker reuses it: a receiver must not keep it, nor its
-// Info.
+// Movement is memory that became live, or is no longer live. A Tracker reuses it: a receiver must not keep it.
 type Movement struct {
 	Cause  Cause
 	Slot   uint32        // of the memory: no other live memory has it
-	Info   *process.Info // of its process
+	Info   *process.Info // of its process: always the same pointer for a process; it changes with later calls
 	Offset int64         // wall clock minus KTime of its host, as known now, in ns
 	Last   schema.KTime  // of the latest event of its host
 	// At is the return time of the call that allocated it, or the entry time of the one that freed it. A movement may

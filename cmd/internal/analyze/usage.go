@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -63,17 +64,18 @@ func (c *curve) points(p *analysis.Process, step time.Duration, visit func(at ti
 		bytes uint64
 	}
 	var highest, last point
+	until := int64(math.MinInt64) // end of the step, in ns since 1970
 	err := p.Usage(c.keep, func(at time.Time, bytes uint64) bool {
-		switch {
-		case last.at.IsZero():
-			highest = point{at, bytes}
-		case at.Truncate(step).After(last.at.Truncate(step)):
-			visit(highest.at, highest.bytes)
-			highest = point{at, bytes}
-		case bytes > highest.bytes:
-			highest = point{at, bytes}
-		}
 		last = point{at, bytes}
+		switch now := at.UnixNano(); {
+		case now >= until:
+			if until != math.MinInt64 {
+				visit(highest.at, highest.bytes)
+			}
+			highest, until = last, (now/int64(step)+1)*int64(step)
+		case bytes > highest.bytes:
+			highest = last
+		}
 		return true
 	})
 	if !last.at.IsZero() {
