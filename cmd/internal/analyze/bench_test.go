@@ -71,7 +71,8 @@ func writeLarge(b *testing.B, path string, events int) {
 		for range batch / 2 {
 			ptr := uint64(written/2%live+1) << 21
 			if written/2 >= live {
-				builder.AddMemory(&schema.Memory{Time: now, Duration: 300, Thread: thread, Call: free, GPU: gpu, Ptr: ptr})
+				builder.AddMemory(&schema.Memory{Time: now, Duration: 300, Thread: thread, Call: free, GPU: gpu,
+					Ptr: ptr})
 			}
 			now += 1000
 			builder.AddMemory(&schema.Memory{Time: now, Duration: 300, Thread: thread, Call: alloc, GPU: gpu, Ptr: ptr,
