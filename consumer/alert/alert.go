@@ -83,6 +83,14 @@ func About(i *process.Info) Alert {
 // HostID returns the host that the alert is about.
 func (a *Alert) HostID() snapshot.HostID { return snapshot.HostID{Cluster: a.Cluster, Host: a.Host} }
 
+// Subject returns the rule, and the host if the alert is about one: "oom on gpu-1".
+func (a *Alert) Subject() string {
+	if a.Host == "" {
+		return a.Rule
+	}
+	return a.Rule + " on " + a.Host
+}
+
 // Key tells findings apart. At most one alert of a Key fires at a time.
 type Key struct {
 	Rule    string

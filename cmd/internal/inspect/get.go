@@ -87,11 +87,18 @@ type column[T any] struct {
 // clusterTitle is the title of a column that is shown if the items are of several clusters.
 const clusterTitle = "CLUSTER"
 
-// differs reports whether the items have different cells.
+// differs reports whether the items have different cells. Empty ones do not count.
 func (c *column[T]) differs(list *answer.List[T]) bool {
-	return slices.ContainsFunc(list.Items, func(item T) bool {
-		return c.cell(&item, list.Time) != c.cell(&list.Items[0], list.Time)
-	})
+	first := any("")
+	for i := range list.Items {
+		switch cell := c.cell(&list.Items[i], list.Time); {
+		case first == "":
+			first = cell
+		case cell != "" && cell != first:
+			return true
+		}
+	}
+	return false
 }
 
 type order[T any] struct {

@@ -108,7 +108,7 @@ func alertsText(s *answer.Status) string {
 	}
 	text := fmt.Sprintf("%d in the last hour", s.Alerts.Recent)
 	if a := s.Alerts.Newest; a != nil {
-		text += fmt.Sprintf("; newest %s ago: %s on %s", age(&a.Time, s.Time), a.Rule, a.Host)
+		text += fmt.Sprintf("; newest %s ago: %s", age(&a.Time, s.Time), a.Subject())
 	}
 	return text
 }

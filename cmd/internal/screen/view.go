@@ -145,8 +145,8 @@ func (m *Model) alert() string {
 		return ""
 	}
 	a := &m.overview.Firing[0]
-	text := fmt.Sprintf("ALERT %s %s on %s, %s ago: %s", a.Severity, a.Rule, a.Host,
-		app.Age(m.overview.Time.Sub(a.Time)), a.Message)
+	text := fmt.Sprintf("ALERT %s %s, %s ago: %s", a.Severity, a.Subject(), app.Age(m.overview.Time.Sub(a.Time)),
+		a.Message)
 	return m.opts.Styles.paint(m.cut(text), red)
 }
 
