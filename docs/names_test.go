@@ -75,6 +75,7 @@ func TestCodeInSentences(t *testing.T) {
 // foreignFlags are flags that pages name and that belong to other programs than gputap's.
 var foreignFlags = []string{
 	"--json", "--server", "--save", "--kind", "--stream", "--ca", "--cert", "--key", "--host", "--batches",
+	"--cuda-memory-usage", "--cudabacktrace", // of nsys
 }
 
 // checkFlags checks gputap's commands and flags that pages name outside of blocks, by the help of the programs in dir.

@@ -54,7 +54,8 @@ var releases = []release{
 	{name: "2023.4", enums: true, tables: []string{always, enums, events(
 		`, localMemoryPoolAddress INTEGER, localMemoryPoolReleaseThreshold INTEGER, localMemoryPoolSize INTEGER,
 		localMemoryPoolUtilizedSize INTEGER, importedMemoryPoolAddress INTEGER, importedMemoryPoolProcessId INTEGER`,
-		", mangledName INTEGER, graphNodeId INTEGER", ", graphNodeId INTEGER", ", graphNodeId INTEGER, memKind INTEGER")}},
+		", mangledName INTEGER, graphNodeId INTEGER", ", graphNodeId INTEGER",
+		", graphNodeId INTEGER, memKind INTEGER")}},
 	{name: "2025.1", enums: true, shift: 40, tables: []string{always, enums, events(
 		`, streamId INTEGER, localMemoryPoolAddress INTEGER, localMemoryPoolReleaseThreshold INTEGER,
 		localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER, importedMemoryPoolAddress INTEGER,
