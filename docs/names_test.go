@@ -76,6 +76,7 @@ func TestCodeInSentences(t *testing.T) {
 var foreignFlags = []string{
 	"--json", "--server", "--save", "--kind", "--stream", "--ca", "--cert", "--key", "--host", "--batches",
 	"--query-gpu", "--format",
+	"--cuda-memory-usage", "--cudabacktrace", // of nsys
 }
 
 // checkFlags checks gputap's commands and flags that pages name outside of blocks, by the help of the programs in dir.

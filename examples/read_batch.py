@@ -4,7 +4,7 @@ import sys
 
 # Generated from schema.Columns and schema.Dictionaries by: go test ./schema -update
 COLUMNS = {
-    "memory": "t d th c g r p b x cx po",
+    "memory": "t d th c g r p b x cx po st",
     "launch": "t th g s q",
     "copy": "t d th c g r b dst src q hm",
     "sync": "t d th c g r p x q v",
@@ -26,6 +26,7 @@ ROWS = {
     "libs": {"path": "", "inode": 0, "attached": 0, "stepped": 0, "absent": [], "failed": []},
     "cover": {"process": 0, "asked": 0, "outside": [], "tables": 0},
     "ends": {"kind": "", "seq": 0, "through": 0},
+    "stacks": {"frames": [], "name": ""},
 }
 # end of the generated tables
 
@@ -62,6 +63,7 @@ def tables(b):
         "cx": [{}] + [{"handle": c["handle"], **gpus[c["gpu"]]} for c in rows(b, "ctxs")],
         "s": [{**calls[s.pop("call")], **funcs[s.pop("func")], **s} for s in rows(b, "shapes")],
         "q": [{"handle": handle} for handle in b.get("streams", [])],
+        "st": [{}] + rows(b, "stacks"),
     }
 
 
@@ -77,7 +79,7 @@ def text(value):
     """Returns a number as it is, and a list or the fields of an entry separated by commas."""
     if isinstance(value, dict):
         value = list(value.values())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ",".join(map(text, value)) if isinstance(value, list) else str(value)
 
 
 def dictionaries(b):

@@ -147,6 +147,12 @@ type LaunchShape struct {
 	SharedBytes uint32
 }
 
+// Stack is one call stack.
+type Stack struct {
+	Frames []string // functions, innermost first; " (module)" follows the function if it is known
+	Name   string   // name of the variable that was allocated; "" if unknown
+}
+
 // Coverage lists, in a heartbeat, the calls of one process that gputap cannot observe.
 type Coverage struct {
 	Process      uint32   // index into Batch.Processes
@@ -220,6 +226,7 @@ type Batch struct {
 	Contexts    []Context
 	Shapes      []LaunchShape
 	CUDAStreams []uint64
+	Stacks      []Stack // memory only
 	// Older lists the PIDs of live processes that started before this run of the producer and may have made calls.
 	// A process has ended if it started before this run, made no call in it, and is not listed. nil: this batch
 	// has no list.

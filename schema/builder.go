@@ -2,6 +2,8 @@ package schema
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -50,6 +52,10 @@ type Builder struct {
 	cudaStreams dictionary[uint64]
 	graphs      []Graph
 	nodes       []Node // of all graphs
+	stacks      []Stack
+	stackIndex  map[string]uint32
+	frames      int    // of all stacks
+	stackKey    []byte // of the stack at hand
 
 	Older []uint64 // see Batch.Older; Reset clears it
 
@@ -90,6 +96,8 @@ func (b *Builder) Reset() {
 	b.contexts.reset()
 	b.cudaStreams.reset()
 	b.graphs, b.nodes = b.graphs[:0], b.nodes[:0]
+	clear(b.stackIndex)
+	b.stacks, b.frames = emptied(b.stacks), 0
 }
 
 // Kind returns the kind of the batch.
@@ -146,6 +154,31 @@ func (b *Builder) Shape(s LaunchShape) uint32 { return intern(b, &b.shapes, s, 0
 // CUDAStream interns a CUDA stream handle; see Process.
 func (b *Builder) CUDAStream(handle uint64) uint32 { return intern(b, &b.cudaStreams, handle, 0) }
 
+// Stack interns a call stack and returns 1 + its index, the value of the stack column. It copies the frames. It returns
+// 0, unknown, if a message cannot hold the stack beside those that it has.
+func (b *Builder) Stack(s Stack) uint32 {
+	key := binary.AppendUvarint(b.stackKey[:0], uint64(len(s.Frames)))
+	for _, f := range s.Frames {
+		key = append(binary.AppendUvarint(key, uint64(len(f))), f...)
+	}
+	key = append(key, s.Name...)
+	b.stackKey = key
+	if i, ok := b.stackIndex[string(key)]; ok {
+		return 1 + i
+	}
+	if b.frames+len(s.Frames) > maxListed || len(b.stacks) == maxRows {
+		return 0
+	}
+	if b.stackIndex == nil {
+		b.stackIndex = map[string]uint32{}
+	}
+	b.stackIndex[string(key)] = uint32(len(b.stacks))
+	b.stacks = append(b.stacks, Stack{slices.Clone(s.Frames), s.Name})
+	b.frames += len(s.Frames)
+	b.strings += listSize(s.Frames) + len(s.Name)
+	return uint32(len(b.stacks))
+}
+
 // Graph adds the nodes of an executable graph. Call it once in each batch that launches the graph. It copies the nodes.
 // Above the limit of a message it drops nodes and marks the graph as partial.
 func (b *Builder) Graph(g Graph) {
@@ -163,7 +196,7 @@ func (b *Builder) Graph(g Graph) {
 func (b *Builder) Size() int {
 	size := 1024 + b.strings + 65*len(b.processes.values) + 16*len(b.threads.values) + 31*len(b.gpus.values) +
 		52*len(b.calls.values) + 17*len(b.funcs.values) + 48*len(b.shapes.values) + 15*len(b.contexts.values) +
-		9*len(b.cudaStreams.values) + 5*len(b.Older) + len(b.Origin)
+		9*len(b.cudaStreams.values) + 9*len(b.stacks) + 5*len(b.Older) + len(b.Origin)
 	for _, id := range kindColumns[b.kind] {
 		size += 24 + int(b.columns[id].width())*b.events
 	}

@@ -98,6 +98,12 @@ func TestSizeOfDictionaries(t *testing.T) {
 			b.Context(schema.Context{Handle: most - uint64(i),
 				GPU: top})
 		}},
+		{"stacks", func(b *schema.Builder, i uint32) {
+			b.Stack(schema.Stack{Frames: slices.Repeat([]string{strings.Repeat("f", 300)}, 3), Name: fmt.Sprint(i)})
+		}},
+		{"empty frames", func(b *schema.Builder, i uint32) {
+			b.Stack(schema.Stack{Frames: make([]string, i/10), Name: fmt.Sprint(i)})
+		}},
 		{"CUDA streams", func(b *schema.Builder, i uint32) { b.CUDAStream(most - uint64(i)) }},
 	}
 	for _, tt := range tests {
@@ -139,6 +145,7 @@ func addWide(b *schema.Builder, i uint32) {
 		b.AddMemory(&schema.Memory{
 			Time: schema.KTime(wide), Duration: wide, Thread: th, Call: c, GPU: gpu, Result: top, Ptr: wide,
 			Bytes: wide, Aux: wide, Context: cuda, Pool: wide,
+			Stack: b.Stack(schema.Stack{Frames: []string{strings.Repeat("f", 300) + id, "main"}, Name: id}),
 		})
 	case schema.KindLaunch:
 		b.AddLaunch(&schema.Launch{Time: schema.KTime(wide), Thread: th, GPU: gpu, Shape: s, CUDAStream: q})
@@ -297,6 +304,49 @@ func TestHugeGraphsAreCut(t *testing.T) {
 	}
 }
 
+// TestStacksAboveTheLimitAreUnknown: a stack that a message cannot hold is unknown, and never costs the batch.
+func TestStacksAboveTheLimitAreUnknown(t *testing.T) {
+	b := schema.NewBuilder(schema.KindMemory)
+	th, c := b.Thread(schema.Thread{Process: b.Process(idle)}), b.Call(call("cuMemAlloc_v2").Ref())
+	for i, want := range []uint32{1, 2, 1, 0, 0, 3} {
+		frames := make([]string, []int{60_000, 70_000, 60_000, 1_073, 131_073, 1_072}[i])
+		got := b.Stack(schema.Stack{Frames: frames})
+		if got != want {
+			t.Errorf("stack %d of %d frames has the index %d, want %d", i, len(frames), got, want)
+		}
+		b.AddMemory(&schema.Memory{Thread: th, Call: c, Stack: got})
+	}
+	var got schema.Batch
+	if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil || len(got.Stacks) != 3 {
+		t.Fatalf("%d stacks, %v", len(got.Stacks), err)
+	}
+}
+
+// TestUnusedStacksCostNothing: a batch without stacks has neither the dictionary nor the column, also after one that
+// had them.
+func TestUnusedStacksCostNothing(t *testing.T) {
+	b := schema.NewBuilder(schema.KindMemory)
+	for range 2 {
+		th, c := b.Thread(schema.Thread{Process: b.Process(idle)}), b.Call(call("cuMemAlloc_v2").Ref())
+		b.AddMemory(&schema.Memory{Thread: th, Call: c})
+		data := b.Encode(header(1))
+		if bytes.Contains(data, []byte("\xa2st")) || bytes.Contains(data, []byte("stacks")) {
+			t.Errorf("the message has stacks: %q", data)
+		}
+		frames := []string{"main"}
+		b.AddMemory(&schema.Memory{Thread: th, Call: c, Stack: b.Stack(schema.Stack{Frames: frames})})
+		frames[0] = "overwritten" // the Builder has copied it
+		var got schema.Batch
+		if err := schema.NewDecoder().Decode(b.Encode(header(1)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Memory(0).Stack != 0 || got.Memory(1).Stack != 1 || got.Stacks[0].Frames[0] != "main" {
+			t.Errorf("events %+v, %+v, stacks %v", got.Memory(0), got.Memory(1), got.Stacks)
+		}
+		b.Reset()
+	}
+}
+
 // TestLongNamesAreCut: a name above the limit costs its tail, never the batch.
 func TestLongNamesAreCut(t *testing.T) {
 	b := schema.NewBuilder(schema.KindLaunch)
@@ -368,6 +418,7 @@ func trip[E any](t *testing.T, kind schema.Kind, add func(*schema.Builder, *E), 
 		b.Shape(schema.LaunchShape{Call: c, Func: f, SharedBytes: i})
 		b.Context(schema.Context{Handle: uint64(i)})
 		b.CUDAStream(uint64(i))
+		b.Stack(schema.Stack{Name: fmt.Sprint(i)})
 	}
 	var event E
 	fields := reflect.ValueOf(&event).Elem()

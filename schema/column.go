@@ -123,6 +123,17 @@ func (c *columnBuilder) add(v uint64, i int) {
 	c.values = append(c.values, v)
 }
 
+// addRare adds value i of a rare column. It stores nothing before the first value above 0.
+func (c *columnBuilder) addRare(v uint64, i int) {
+	if v == 0 && c.max == 0 {
+		return
+	}
+	if c.max == 0 && i > 0 {
+		c.min = 0
+	}
+	c.add(v, i)
+}
+
 // fill stores n equal values, because another value follows.
 func (c *columnBuilder) fill(n int) {
 	for len(c.values) < n {

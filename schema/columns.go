@@ -8,6 +8,7 @@ type ColumnSpec struct {
 	Content    Content
 	Dictionary Dictionary // that an index points into
 	Optional   bool       // of an index: 0 is unknown, else 1 + the index
+	Rare       bool       // a writer leaves the column out while every value is 0
 	Unit       string
 	Doc        string
 }
@@ -38,6 +39,7 @@ const (
 	colFrom
 	colTo
 	colCount
+	colStack
 	numColumns
 )
 
@@ -135,12 +137,17 @@ var Columns = [numColumns]ColumnSpec{
 			"set, 5 sync, 6 memory; 0: no call came yet, and with `fr` 0 the process has ended",
 	},
 	colCount: {Key: "no", Kinds: rankOnly, Bits: 64, Doc: "number of calls or pauses"},
+	colStack: {
+		Key: "st", Kinds: memoryOnly, Bits: 32, Content: ContentIndex, Dictionary: DictStacks, Optional: true,
+		Rare: true, Doc: "call stack of the call",
+	},
 }
 
-// columnKeys and kindColumns are made from Columns, whose rows are too wide to search for every message.
+// These are made from Columns, whose rows are too wide to search for every message.
 var (
 	columnKeys  = keysOfColumns()
 	kindColumns = columnsOfKinds()
+	rareColumns = rareOfColumns()
 )
 
 func keysOfColumns() (keys [numColumns]string) {
@@ -148,6 +155,13 @@ func keysOfColumns() (keys [numColumns]string) {
 		keys[id] = Columns[id].Key
 	}
 	return keys
+}
+
+func rareOfColumns() (rare [numColumns]bool) {
+	for id := range Columns {
+		rare[id] = Columns[id].Rare
+	}
+	return rare
 }
 
 func columnsOfKinds() (columns [NumKinds][]columnID) {
@@ -172,6 +186,7 @@ type Memory struct {
 	Aux      uint64 // the CUDA stream of a stream-ordered call, unless Op says otherwise
 	Context  uint32 // current context; 0: unknown, else 1 + index into Batch.Contexts
 	Pool     uint64 // handle of the pool that an allocation names; 0: the default pool, or no pool
+	Stack    uint32 // 0: unknown, else 1 + index into Batch.Stacks
 }
 
 // AddMemory adds an event to a memory batch.
@@ -188,6 +203,7 @@ func (b *Builder) AddMemory(e *Memory) {
 	c[colAux].add(e.Aux, i)
 	c[colContext].add(uint64(e.Context), i)
 	c[colPool].add(e.Pool, i)
+	c[colStack].addRare(uint64(e.Stack), i)
 	b.events++
 }
 
@@ -199,7 +215,7 @@ func (b *Batch) ReadMemory(i int, m *Memory) {
 	m.Thread, m.Call = uint32(c[colThread].At(i)), uint32(c[colCall].At(i))
 	m.GPU, m.Result = uint32(c[colGPU].At(i)), uint32(c[colResult].At(i))
 	m.Ptr, m.Bytes, m.Aux = c[colPtr].At(i), c[colBytes].At(i), c[colAux].At(i)
-	m.Context, m.Pool = uint32(c[colContext].At(i)), c[colPool].At(i)
+	m.Context, m.Pool, m.Stack = uint32(c[colContext].At(i)), c[colPool].At(i), uint32(c[colStack].At(i))
 }
 
 // Memory returns event i of a memory batch; see ReadMemory.

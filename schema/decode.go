@@ -81,8 +81,9 @@ func (b *Batch) clear() {
 		Processes: emptied(b.Processes), Threads: emptied(b.Threads), GPUs: emptied(b.GPUs), Calls: emptied(b.Calls),
 		Funcs: emptied(b.Funcs), Graphs: emptied(b.Graphs), Contexts: b.Contexts[:0], Shapes: b.Shapes[:0],
 		CUDAStreams: b.CUDAStreams[:0], Libraries: emptied(b.Libraries), Coverage: emptied(b.Coverage),
-		Ends:  b.Ends[:0],
-		nodes: b.nodes[:0],
+		Ends:   b.Ends[:0],
+		Stacks: emptied(b.Stacks),
+		nodes:  b.nodes[:0],
 	}
 }
 
@@ -174,6 +175,8 @@ func (d *Decoder) dictionary(key []byte, b *Batch) error {
 		return readRows(d, &b.Coverage, (*row).coverage)
 	case keyEnds:
 		return readRows(d, &b.Ends, (*row).end)
+	case keyStacks:
+		return readRows(d, &b.Stacks, (*row).stack)
 	}
 	return d.skip(0)
 }

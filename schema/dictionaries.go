@@ -32,6 +32,7 @@ const (
 	DictLibraries
 	DictCoverage
 	DictEnds
+	DictStacks
 	numDictionaries
 )
 
@@ -126,6 +127,10 @@ var Dictionaries = [numDictionaries]DictionarySpec{
 		{"seq", ContentNumber, "later batches of this kind and run contain no call that returned before `through`"},
 		{"through", ContentTime, "KTime"},
 	}},
+	DictStacks: {Key: "stacks", Doc: "`memory` only: call stacks", Fields: []FieldSpec{
+		{"frames", ContentList, "functions, innermost first; ` (module)` follows the function if it is known"},
+		{"name", ContentText, "name of the variable that was allocated"},
+	}},
 }
 
 // entries is the number of entries of a dictionary that columns point into.
@@ -133,5 +138,6 @@ func (b *Batch) entries(d Dictionary) int {
 	return [numDictionaries]int{
 		DictThreads: len(b.Threads), DictGPUs: len(b.GPUs), DictCalls: len(b.Calls), DictShapes: len(b.Shapes),
 		DictContexts: len(b.Contexts), DictCUDAStreams: len(b.CUDAStreams),
+		DictStacks: len(b.Stacks),
 	}[d]
 }

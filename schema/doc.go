@@ -5,9 +5,9 @@
 // # Message
 //
 // One message is one batch: events of one host and one kind. A batch decodes alone: it contains every process, GPU,
-// call and name that its events refer to. A writer leaves out empty dictionaries, writes the columns of a kind in the
-// order of Columns, and takes the smallest value of a column as its base and the smallest width. A string is bytes as
-// Linux reported them, mostly UTF-8.
+// call and name that its events refer to. A writer leaves out empty dictionaries, and rare columns without a value
+// above 0. It writes the other columns of a kind in the order of Columns, and takes the smallest value of a column as
+// its base and the smallest width. A string is bytes as Linux reported them, mostly UTF-8.
 //
 // Consumers publish batches of kind rank, which are about the ranks of one job on one host. There, Host is the job and
 // Origin the host, the boot is that of the host, and the run is the start of the first window of the batches.

@@ -41,6 +41,7 @@ const (
 	keyProducer    = "prod"
 	keyOlder       = "older"
 	keyOrigin      = "on"
+	keyStacks      = "stacks"
 )
 
 // Encode returns the batch as one message and leaves the Builder unchanged. h provides identity, seq, clock and losses;
@@ -112,14 +113,17 @@ func (b *Builder) writeDictionaries(w *writer) {
 	writeRows(w, DictLibraries, b.Libraries, (*row).library)
 	writeRows(w, DictCoverage, b.Coverage, (*row).coverage)
 	writeRows(w, DictEnds, b.Ends, (*row).end)
+	writeRows(w, DictStacks, b.stacks, (*row).stack)
 }
 
 func (b *Builder) writeColumns(w *writer) {
-	ids := kindColumns[b.kind]
 	w.key(keyColumns)
-	_ = w.enc.EncodeMapLen(len(ids))
-	for _, id := range ids {
+	_ = w.enc.EncodeMapLen(b.writtenColumns())
+	for _, id := range kindColumns[b.kind] {
 		c := &b.columns[id]
+		if rareColumns[id] && c.max == 0 {
+			continue
+		}
 		width := c.width()
 		_ = w.enc.EncodeString(columnKeys[id])
 		_ = w.enc.EncodeArrayLen(3)
@@ -128,6 +132,15 @@ func (b *Builder) writeColumns(w *writer) {
 		b.scratch = c.appendData(b.scratch[:0], width)
 		_ = w.enc.EncodeBytes(b.scratch)
 	}
+}
+
+func (b *Builder) writtenColumns() (n int) {
+	for _, id := range kindColumns[b.kind] {
+		if !rareColumns[id] || b.columns[id].max > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // writer writes the entries of an envelope to a bytes.Buffer. It ignores errors, because such a write cannot fail.

@@ -97,6 +97,7 @@ func roundTripMemory(t *testing.T, r source, n int) {
 	b := schema.NewBuilder(schema.KindMemory)
 	events := make([]schema.Memory, n)
 	var contexts []schema.Context
+	var stacks []schema.Stack
 	for i := range events {
 		gpu := b.GPU(schema.GPU{Ordinal: uint32(r.IntN(8)), Inferred: r.IntN(2) > 0}) - uint32(r.IntN(2))
 		c := schema.Context{Handle: r.number(), GPU: gpu}
@@ -106,6 +107,10 @@ func roundTripMemory(t *testing.T, r source, n int) {
 			Aux:    r.number(),
 			Thread: b.Thread(schema.Thread{Process: b.Process(r.process()), TID: uint32(r.number())}),
 			Call:   b.Call(r.call()), GPU: gpu, Pool: r.number(), Context: b.Context(c),
+		}
+		s := r.stack()
+		if e.Stack = b.Stack(s); int(e.Stack) > len(stacks) {
+			stacks = append(stacks, s)
 		}
 		if int(e.Context) > len(contexts) {
 			contexts = append(contexts, c)
@@ -118,6 +123,17 @@ func roundTripMemory(t *testing.T, r source, n int) {
 	if !slices.Equal(batch.Contexts, contexts) {
 		t.Fatalf("contexts %v, want %v", batch.Contexts, contexts)
 	}
+	if !slices.EqualFunc(batch.Stacks, stacks, func(a, b schema.Stack) bool {
+		return a.Name == b.Name && slices.Equal(a.Frames, b.Frames)
+	}) {
+		t.Fatalf("stacks %v, want %v", batch.Stacks, stacks)
+	}
+}
+
+// stack is one of many whose frames begin alike, and whose texts are the same when they are joined.
+func (r source) stack() schema.Stack {
+	frames := strings.Split(strings.Repeat("ab", r.IntN(20)), []string{"a", "b", "ba", "c"}[r.IntN(4)])
+	return schema.Stack{Frames: frames[:r.IntN(len(frames)+1)], Name: frames[r.IntN(len(frames))]}
 }
 
 // process is one of nine, every field set in some.

@@ -28,6 +28,7 @@ var goldens = []golden{
 	{"sync", syncGolden},
 	{"tensor", tensorGolden},
 	{"host", hostGolden},
+	{"stacks", stacksGolden},
 	{"rank", rankGolden},
 	{"small", smallGolden},
 	{"newer_minor", newerMinorGolden},
@@ -187,6 +188,30 @@ func memoryGolden() []byte {
 	})
 	b.Older = []uint64{7, 4100}
 	return bytes.Clone(b.Encode(header(1)))
+}
+
+// stacksGolden is a memory batch with call stacks, as package nsys writes it.
+func stacksGolden() []byte {
+	b := schema.NewBuilder(schema.KindMemory)
+	thread := b.Thread(schema.Thread{Process: b.Process(schema.Process{PID: 4242, Comm: "train"}), TID: 4243})
+	gpu := b.GPU(schema.GPU{Ordinal: 1})
+	alloc := b.Call(schema.CallRef{Symbol: "cudaMalloc_v3020", Op: schema.OpAlloc, Class: schema.ClassDevice})
+	static := b.Call(schema.CallRef{Op: schema.OpAlloc, Class: schema.ClassManaged})
+	free := b.Call(schema.CallRef{Symbol: "cudaFree_v3020", Op: schema.OpFree, Class: schema.ClassDevice})
+	deep := schema.Stack{Frames: []string{"cudaMalloc (/opt/cuda/libcudart.so.12)", "grow(int) (/app/train)", "main"}}
+	for _, e := range []schema.Memory{
+		{Time: 70_000_000, Call: alloc, Ptr: 0x7f00_0000_0000, Bytes: 1 << 20, Stack: b.Stack(deep)},
+		{
+			Time: 70_001_000, Call: static, Ptr: 0x7f00_1000_0000, Bytes: 4096,
+			Stack: b.Stack(schema.Stack{Name: "table"}),
+		},
+		{Time: 70_002_000, Call: alloc, Ptr: 0x7f00_2000_0000, Bytes: 1 << 20, Stack: b.Stack(deep)},
+		{Time: 70_003_000, Call: free, Ptr: 0x7f00_0000_0000, Bytes: 1 << 20},
+	} {
+		e.Thread, e.GPU = thread, gpu
+		b.AddMemory(&e)
+	}
+	return bytes.Clone(b.Encode(header(5)))
 }
 
 func launchGolden() []byte {

@@ -26,7 +26,7 @@ func good(replace ...any) []byte {
 	}
 	cols := object{
 		"t", col(5, 1, 0, 1), "th", col(0, 0), "g", col(0, 1, 0, 1), "s", col(0, 0), "q", col(0, 0), "c", col(0, 0),
-		"cx", col(0, 0),
+		"cx", col(0, 0), "st", col(0, 0),
 	}
 	for i := 0; i < len(replace); i += 2 {
 		if !o.set(replace[i], replace[i+1]) && !cols.set(replace[i], replace[i+1]) {
@@ -137,6 +137,13 @@ func TestHostile(t *testing.T) {
 		{"context beyond its dictionary", memory("cx", col(0, 1, 0, 2))},
 		{"context without a dictionary", memory("ctxs", []any{})},
 		{"wrapping context", memory("cx", col(uint64(math.MaxUint64), 1, 0, 2))},
+		{"stack beyond its dictionary", memory("st", col(0, 1, 0, 2), "stacks", []any{[]any{}})},
+		{"stack without a dictionary", memory("st", col(0, 1, 0, 1))},
+		{"wrapping stack", memory("st", col(uint64(math.MaxUint64), 1, 0, 2), "stacks", []any{[]any{}})},
+		{"5 more claim 20 M stacks", append([]byte("\x81\xa6stacks"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"frames claim 20 M", append([]byte("\x81\xa6stacks\x91\x92"), 0xdd, 0x01, 0x31, 0x2d, 0x00)},
+		{"frames above the cap", memory("stacks", []any{[]any{make([]any, 1<<17+1)}})},
+		{"a number among frames", memory("stacks", []any{[]any{[]any{1}}})},
 		{"thread index of 33 bits", good("threads", []any{[]any{1 << 32, 1, ""}})},
 		{"negative pid", good("procs", []any{[]any{-1}})},
 		{"pid as text", good("procs", []any{[]any{"1"}})},
@@ -311,7 +318,7 @@ func TestReusedBatchKeepsNoStrings(t *testing.T) {
 		"threads", []any{[]any{0, 0, "s"}}, "gpus", []any{[]any{"s", 0, 0, "s", "s"}}, "calls", []any{[]any{"s"}},
 		"funcs", []any{[]any{"s"}},
 		"graphs", []any{[]any{0, 0, []any{0, 1}}}, "libs", []any{[]any{"s", 0, 0, 0, []any{"s"}, []any{"s"}}},
-		"cover", []any{[]any{0, 0, []any{"s"}}},
+		"cover", []any{[]any{0, 0, []any{"s"}}}, "stacks", []any{[]any{[]any{"s"}, "s"}},
 	}
 	empty := make(object, len(full))
 	copy(empty, full)
@@ -335,6 +342,7 @@ func TestReusedBatchKeepsNoStrings(t *testing.T) {
 		kept(t, name, b.Graphs)
 		kept(t, name, b.Libraries)
 		kept(t, name, b.Coverage)
+		kept(t, name, b.Stacks)
 	}
 }
 

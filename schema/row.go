@@ -101,6 +101,11 @@ func (r *row) coverage(c *Coverage) {
 	number(r, &c.ExportTables)
 }
 
+func (r *row) stack(s *Stack) {
+	r.list(&s.Frames)
+	r.text(&s.Name)
+}
+
 func (r *row) end(e *End) {
 	wordOf(r, &e.Kind, kindWords[:])
 	number(r, &e.Seq)

@@ -97,6 +97,12 @@ func valueText(b *schema.Batch, d schema.Dictionary, v uint64) string {
 			s.Grid[2], s.Block[0], s.Block[1], s.Block[2], s.SharedBytes)
 	case schema.DictCUDAStreams:
 		return fmt.Sprint(b.CUDAStreams[i])
+	case schema.DictStacks:
+		if i == 0 {
+			return ""
+		}
+		s := b.Stacks[i-1]
+		return strings.Join(s.Frames, ",") + "," + s.Name
 	}
 	return fmt.Sprint(v)
 }
