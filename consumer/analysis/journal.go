@@ -18,14 +18,17 @@ type Journal struct {
 	last      *Process // of the last movement
 	file      runFile
 	buffered  int
-	limit     int // of buffered
+	limit     int               // of buffered
+	stacks    map[string]string // equal texts of stacks share their memory
+	text      []byte            // reused
 	err       error
 }
 
 // NewJournal returns an empty Journal that writes to a temporary file in dir if it must; "": the default directory for
 // temporary files.
 func NewJournal(dir string) *Journal {
-	return &Journal{byID: map[schema.ProcessID]*Process{}, file: runFile{dir: dir}, limit: maxBuffered}
+	return &Journal{byID: map[schema.ProcessID]*Process{}, file: runFile{dir: dir}, limit: maxBuffered,
+		stacks: map[string]string{}}
 }
 
 // Close removes the temporary file.
@@ -88,6 +91,23 @@ func (j *Journal) process(m *leak.Movement) *Process {
 	}
 	p.offset = m.Offset
 	return p
+}
+
+// stack returns a text that is equal for equal stacks.
+func (j *Journal) stack(s *schema.Stack) string {
+	if s == nil {
+		return ""
+	}
+	j.text = append(j.text[:0], s.Name...)
+	for _, frame := range s.Frames {
+		j.text = append(append(j.text, '\n'), frame...)
+	}
+	text, known := j.stacks[string(j.text)]
+	if !known {
+		text = string(j.text)
+		j.stacks[text] = text
+	}
+	return text
 }
 
 func (j *Journal) add(p *Process, c change) {

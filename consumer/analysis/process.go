@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/leak"
@@ -37,13 +38,15 @@ type GPU struct {
 	Ordinal int32  // in the numbering of the process; -1: unknown
 }
 
-// Group is memory that one thread allocated with one call on one GPU, from one place of the program.
+// Group is memory that one thread allocated with one call on one GPU, from one place of the program if that is known.
 type Group struct {
 	GPU    int // index into GPUs
 	Class  schema.MemClass
 	TID    uint32
 	Thread string // its name
 	Symbol string
+	Stack  []string // innermost first; empty: unknown
+	Name   string   // of the variable; "": unknown
 }
 
 type groupKey struct {
@@ -52,11 +55,12 @@ type groupKey struct {
 	tid    uint32
 	thread string
 	symbol string
+	stack  string // its frames and its name, separated by line feeds
 }
 
 // group returns the index of a movement's group, adding it if it is new.
 func (p *Process) group(m *leak.Movement) uint32 {
-	key := groupKey{p.gpu(m), m.Class, m.TID, m.Thread, m.Symbol}
+	key := groupKey{p.gpu(m), m.Class, m.TID, m.Thread, m.Symbol, p.journal.stack(m.Stack)}
 	if len(p.Groups) > 0 && key == p.latest {
 		return p.number
 	}
@@ -64,7 +68,11 @@ func (p *Process) group(m *leak.Movement) uint32 {
 	if !known {
 		i = uint32(len(p.Groups))
 		p.at[key] = i
-		p.Groups = append(p.Groups, Group{key.gpu, key.class, key.tid, key.thread, key.symbol})
+		g := Group{GPU: key.gpu, Class: key.class, TID: key.tid, Thread: key.thread, Symbol: key.symbol}
+		if m.Stack != nil {
+			g.Stack, g.Name = slices.Clone(m.Stack.Frames), m.Stack.Name
+		}
+		p.Groups = append(p.Groups, g)
 	}
 	p.latest, p.number = key, i
 	return i

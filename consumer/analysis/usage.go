@@ -6,27 +6,40 @@ import "time"
 // live bytes of its groups. Memory from before the range is one change at its beginning. Usage stops when visit returns
 // false. A nil keep selects all.
 func (p *Process) Usage(keep func(*Group) bool, visit func(at time.Time, bytes uint64) bool) error {
-	selected := make([]bool, len(p.Groups))
+	if keep == nil {
+		keep = func(*Group) bool { return true }
+	}
+	return p.Classes([]func(*Group) bool{keep}, func(at time.Time, bytes []uint64) bool { return visit(at, bytes[0]) })
+}
+
+// Classes is Usage for several classes of groups at once. A group belongs to the first class that keeps it. visit gets
+// the live bytes of each class, and must not keep them.
+func (p *Process) Classes(classes []func(*Group) bool, visit func(at time.Time, bytes []uint64) bool) error {
+	of := make([]int, len(p.Groups)) // class by group; -1: none
 	for i := range p.Groups {
-		selected[i] = keep == nil || keep(&p.Groups[i])
+		of[i] = -1
+		for class := len(classes) - 1; class >= 0; class-- {
+			if classes[class](&p.Groups[i]) {
+				of[i] = class
+			}
+		}
 	}
-	live, before, ended := uint64(0), false, false
-	flush := func() bool {
-		before = false
-		return visit(p.wall(p.begin), live)
-	}
+	live, before, ended := make([]uint64, len(classes)), false, false
 	err := p.each(func(c *change) bool {
-		if !selected[c.group&^freed] {
+		class := of[c.group&^freed]
+		if class < 0 {
 			return true
 		}
-		if before && c.at >= p.begin && !flush() {
-			ended = true
-			return false
+		if before && c.at >= p.begin {
+			if before = false; !visit(p.wall(p.begin), live) {
+				ended = true
+				return false
+			}
 		}
 		if c.group&freed != 0 {
-			live -= c.bytes
+			live[class] -= c.bytes
 		} else {
-			live += c.bytes
+			live[class] += c.bytes
 		}
 		if c.at < p.begin {
 			before = true
@@ -36,7 +49,7 @@ func (p *Process) Usage(keep func(*Group) bool, visit func(at time.Time, bytes u
 		return !ended
 	})
 	if err == nil && before && !ended {
-		flush()
+		visit(p.wall(p.begin), live)
 	}
 	return err
 }

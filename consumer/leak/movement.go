@@ -34,6 +34,9 @@ type Movement struct {
 	TID    uint32 // the thread that allocated it
 	Thread string // its name
 	Symbol string // the call that allocated it
+	// Stack is the call stack of an allocation that an event reports; nil: unknown. It is valid until the receiver
+	// returns.
+	Stack *schema.Stack
 }
 
 // move reports a movement of memory i.
@@ -48,7 +51,10 @@ func (t *Tracker) move(p *proc, i uint32, cause Cause) {
 	}
 	m.Cause, m.Slot, m.Info, m.Offset, m.Last = cause, i, &p.Info, p.State.boot.offset, p.State.boot.last
 	m.Ptr, m.Bytes, m.GPU, m.GPUNo, m.Class = a.key, a.bytes, r.uuid, r.gpu, r.class
-	m.TID, m.Thread, m.Symbol = by.tid, by.comm, t.origins.rows[a.origin].Symbol
+	m.TID, m.Thread, m.Symbol, m.Stack = by.tid, by.comm, t.origins.rows[a.origin].Symbol, nil
+	if i := t.in.event.Stack; cause == Allocated && i > 0 {
+		m.Stack = &t.in.Stacks[i-1]
+	}
 	t.cfg.OnMovement(m)
 }
 

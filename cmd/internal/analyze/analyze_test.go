@@ -220,7 +220,7 @@ func TestConditionsAndIncompleteData(t *testing.T) {
 		"watermark " + foreign:                           {2, "not a recording of gputap"},
 		"watermark " + filepath.Join(foreign, "none"):    {1, "open the recording"},
 		"watermark " + path + " -o xml":                  {2, "text, json, csv"},
-		"usage " + path + " --by colour":                 {2, "class, gpu, symbol, thread"},
+		"usage " + path + " --by colour":                 {2, "class, gpu, name, stack, symbol, thread"},
 		"usage " + path + " -o nsys-tsv":                 {2, "2 are selected"},
 		"usage " + path + " --since yesterday":           {2, "--since"},
 		"watermark " + path + " --host [":                {2, "--host"},

@@ -93,7 +93,7 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 
 // draw reads the recording and writes the chart.
 func (c *picture) draw(ctx context.Context, path string, stacked bool) error {
-	s, err := source.Open(path)
+	s, err := source.Open(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/consumer/analysis"
 )
 
 const exitStatus = `
@@ -161,7 +162,7 @@ func (q *question) parse(formats []string) (err error) {
 
 // run reads the file, answers, and returns what the exit status follows from.
 func (q *question) run(ctx context.Context, path string, answer func(*memory) (map[string]uint64, error)) error {
-	s, err := source.Open(path)
+	s, err := source.Open(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -249,8 +250,14 @@ func (q *question) usage(m *memory) error {
 	return out.Error()
 }
 
-// writeTSV writes the curve of one process with the columns of the older scripts. Memory from a call that was seen is
-// that of the class driver; the class valid needs call stacks.
+// scriptClasses are the classes of the older scripts: the call stack is known, nothing is known, the call is known.
+var scriptClasses = []func(*analysis.Group) bool{
+	func(g *analysis.Group) bool { return len(g.Stack) > 0 },
+	func(g *analysis.Group) bool { return len(g.Stack) == 0 && g.Symbol == "" },
+	func(g *analysis.Group) bool { return len(g.Stack) == 0 && g.Symbol != "" },
+}
+
+// writeTSV writes the curve of one process with the columns of the older scripts.
 func (m *memory) writeTSV(to io.Writer, r *Range) error {
 	list := m.selected(r)
 	if len(list) != 1 {
@@ -262,11 +269,12 @@ func (m *memory) writeTSV(to io.Writer, r *Range) error {
 	}
 	var begin time.Time
 	var failed error
-	err := list[0].Usage(nil, func(at time.Time, bytes uint64) bool {
+	err := list[0].Classes(scriptClasses, func(at time.Time, bytes []uint64) bool {
 		if begin.IsZero() {
 			begin = at
 		}
-		_, failed = fmt.Fprintf(to, "%d\t%d\t0\t0\t%d\n", at.Sub(begin).Nanoseconds(), bytes, bytes)
+		_, failed = fmt.Fprintf(to, "%d\t%d\t%d\t%d\t%d\n", at.Sub(begin).Nanoseconds(), bytes[0]+bytes[1]+bytes[2],
+			bytes[0], bytes[1], bytes[2])
 		return failed == nil
 	})
 	return errors.Join(err, failed)

@@ -35,7 +35,8 @@ type Findings struct {
 	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
 	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
 	UnknownContexts uint64 `json:"unknown_contexts"`
-	Failed          uint64 `json:"failed_calls"` // of the memory functions
+	Failed          uint64 `json:"failed_calls"`    // of the memory functions
+	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
 }
 
 // shardFold is the leak fold of one shard.
@@ -151,6 +152,12 @@ func (m *memory) count(report leak.Report) {
 
 // missing adds what the source lacks.
 func (m *memory) missing(s *source.Source) {
+	if n := s.Nsight; n != nil {
+		m.Findings.SizeMismatches = n.SizeMismatches
+		if n.Malformed > 0 {
+			m.Missing = append(m.Missing, fmt.Sprintf("%d rows of the export cannot be used", n.Malformed))
+		}
+	}
 	for _, stream := range s.Streams {
 		switch stream.State {
 		case recording.KnowledgeNone:

@@ -123,7 +123,7 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 			"  gputap analyze " + name + " run.gputap --comm python3 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := source.Open(args[0])
+			s, err := source.Open(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -41,16 +41,19 @@ type Allocation struct {
 	Thread  string    `json:"thread"`
 	Symbol  string    `json:"symbol"` // of the call that allocated it
 	Stack   []string  `json:"stack"`  // innermost first; empty if the source has none
+	Name    string    `json:"name"`   // of the variable; "": unknown
 }
 
-// Group is allocations of one class, thread and call.
+// Group is allocations of one class, thread, call and call stack.
 type Group struct {
-	Class       string `json:"class"`
-	TID         uint32 `json:"tid"`
-	Thread      string `json:"thread"`
-	Symbol      string `json:"symbol"`
-	Bytes       uint64 `json:"bytes"`
-	Allocations uint64 `json:"allocations"`
+	Class       string   `json:"class"`
+	TID         uint32   `json:"tid"`
+	Thread      string   `json:"thread"`
+	Symbol      string   `json:"symbol"`
+	Stack       []string `json:"stack"`
+	Name        string   `json:"name"`
+	Bytes       uint64   `json:"bytes"`
+	Allocations uint64   `json:"allocations"`
 }
 
 // Live is what a process had live on one GPU at some moment.
@@ -68,13 +71,14 @@ func liveOf(list []analysis.Allocation) Live {
 		l.Classes[a.Class.String()] += a.Bytes
 		if _, known := at[a.Group]; !known {
 			at[a.Group] = len(l.Groups)
-			l.Groups = append(l.Groups, Group{Class: a.Class.String(), TID: a.TID, Thread: a.Thread, Symbol: a.Symbol})
+			l.Groups = append(l.Groups, Group{Class: a.Class.String(), TID: a.TID, Thread: a.Thread, Symbol: a.Symbol,
+				Stack: append([]string{}, a.Stack...), Name: a.Name})
 		}
 		g := &l.Groups[at[a.Group]]
 		g.Bytes += a.Bytes
 		g.Allocations++
 		l.List = append(l.List, Allocation{fmt.Sprintf("%#x", a.Ptr), a.Bytes, a.Class.String(), a.Time, a.TID,
-			a.Thread, a.Symbol, []string{}})
+			a.Thread, a.Symbol, append([]string{}, a.Stack...), a.Name})
 	}
 	slices.SortStableFunc(l.Groups, func(a, b Group) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return l

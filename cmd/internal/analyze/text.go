@@ -108,6 +108,7 @@ func writeFindings(to io.Writer, f Findings, missing []string) {
 		{f.LateFrees, "frees of memory that such an allocation had ended"},
 		{f.UnknownContexts, "calls with an unknown CUDA context"},
 		{f.Failed, "calls that failed"},
+		{f.SizeMismatches, "frees of another size than the allocation"},
 	} {
 		if one.n > 0 {
 			fmt.Fprintf(to, "\n%s: %d", one.text, one.n)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/consumer/analysis"
@@ -26,6 +27,8 @@ var splits = map[string]func(*analysis.Group) string{
 	"class":  func(g *analysis.Group) string { return g.Class.String() },
 	"thread": func(g *analysis.Group) string { return strconv.Itoa(int(g.TID)) + " " + g.Thread },
 	"symbol": func(g *analysis.Group) string { return g.Symbol },
+	"stack":  func(g *analysis.Group) string { return strings.Join(g.Stack, " < ") },
+	"name":   func(g *analysis.Group) string { return g.Name }, // of the variable
 }
 
 // curves lists the curves of a process, those of a GPU together.

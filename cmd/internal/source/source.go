@@ -1,11 +1,13 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/producer/nsys"
 	"github.com/gputap/gputap/schema/recording"
 )
 
@@ -14,13 +16,21 @@ type Source struct {
 	Name    string // as the user gave it
 	Streams []recording.Stream
 	Damages []recording.Damage // that were read so far, each once
+	Nsight  *nsys.Summary      // of an export of Nsight Systems; nil: it is a recording of gputap
 
 	reader *recording.Reader
 	seen   map[int64]bool // offsets of damages
 }
 
-// Open opens a file.
-func Open(path string) (*Source, error) {
+// Open opens a recording, or an export of Nsight Systems, which it converts.
+func Open(ctx context.Context, path string) (*Source, error) {
+	if nsys.Is(path) {
+		return openNsight(ctx, path)
+	}
+	return openRecording(path)
+}
+
+func openRecording(path string) (*Source, error) {
 	reader, err := recording.Open(path)
 	if errors.Is(err, recording.ErrNotRecording) {
 		return nil, app.Usage(fmt.Errorf("%w; make one with gputap record or gputap run --record", err))
