@@ -83,7 +83,8 @@ func TestComingFromNamesEveryOldThing(t *testing.T) {
 func TestComingFromNamesWhatExists(t *testing.T) {
 	t.Parallel()
 	page := docsPage(t, "coming-from.md")
-	keys := docsPage(t, "output.md") + docsPage(t, "answers.md") + docsPage(t, "alerts.md")
+	keys := docsPage(t, "output.md") + docsPage(t, "answers.md") + docsPage(t, "alerts.md") +
+		docsPage(t, "analyze.md")
 	metrics := labelsOfMetrics()
 	checked := map[string]int{}
 	fenced := false

@@ -201,7 +201,9 @@ func TestTextsSuggestFlagsOfTheirProgram(t *testing.T) {
 		}
 	}
 	all := map[string]bool{"version": true, "help": true}
-	all["query-gpu"], all["format"] = true, true // of nvidia-smi
+	for _, name := range []string{"query-gpu", "format", "cuda-memory-usage", "cudabacktrace", "type"} {
+		all[name] = true // of nvidia-smi and nsys
+	}
 	for _, set := range flags {
 		set.VisitAll(func(f *pflag.Flag) { all[f.Name] = true })
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	_ "github.com/gputap/gputap/producer/nsys" // has the driver of the export that the test makes
 )
 
 // export is a report of a process that allocates 4096, 8192 and 64 bytes and frees the first, once with another size.
@@ -21,8 +20,8 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NO
 CREATE TABLE CUDA_CALLCHAINS (id INTEGER NOT NULL, symbol INTEGER NOT NULL, module INTEGER NOT NULL,
 	unresolved INTEGER, originalIP INTEGER, stackDepth INTEGER NOT NULL);
 CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER NOT NULL, globalPid INTEGER NOT NULL,
-	deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL, bytes INTEGER NOT NULL,
-	memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER, streamId INTEGER);
+	deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL,
+	bytes INTEGER NOT NULL, memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER, streamId INTEGER);
 INSERT INTO StringIds VALUES (1, 'cudaMalloc_v3020'), (3, 'cudaFree_v3020'), (4, 'cudaMalloc'), (5, 'main'),
 	(6, 'libcudart'), (7, 'app');
 INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1700000000000000000, '', '');
