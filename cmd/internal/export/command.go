@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
@@ -33,7 +35,7 @@ type mover interface {
 type form struct {
 	name, short, long string
 	example           string
-	open              func(*options) (sink, error)
+	open              func(*options, *source.Source) (sink, error)
 	flags             func(*options, *cobra.Command) // nil: none of its own
 }
 
@@ -41,10 +43,11 @@ type form struct {
 type options struct {
 	p *app.Process
 	source.Range
-	path  string // of the recording
-	out   string
-	kind  string
-	files files
+	path     string // of the recording
+	out      string
+	kind     string
+	minBytes config.Bytes
+	files    files
 }
 
 // Command returns gputap export.
@@ -54,9 +57,10 @@ func Command(p *app.Process) *cobra.Command {
 		Short: "Convert a recording into the forms of other programs",
 		Long:  "Convert the events of a recording into the forms of other programs.\n" + exitStatus,
 		Example: `  gputap export jsonl run.gputap -o -
-  gputap export csv run.gputap -o events/`,
+  gputap export csv run.gputap -o events/
+  gputap export perfetto run.gputap -o trace.json`,
 	}
-	for _, f := range []form{jsonlForm, csvForm} {
+	for _, f := range []form{jsonlForm, csvForm, perfettoForm} {
 		cmd.AddCommand(formCommand(p, f))
 	}
 	return cmd
@@ -99,7 +103,7 @@ func addKind(o *options, cmd *cobra.Command) {
 }
 
 // run converts the recording.
-func (o *options) run(ctx context.Context, open func(*options) (sink, error)) error {
+func (o *options) run(ctx context.Context, open func(*options, *source.Source) (sink, error)) error {
 	s, err := source.Open(o.path)
 	if err != nil {
 		return err
@@ -107,9 +111,12 @@ func (o *options) run(ctx context.Context, open func(*options) (sink, error)) er
 	defer s.Close()
 	o.files.stdout = o.p.Stdout
 	defer o.files.discard()
-	to, err := open(o)
+	to, err := open(o, s)
 	if err != nil {
 		return err
+	}
+	if c, closes := to.(io.Closer); closes {
+		defer func() { _ = c.Close() }() // it is only memory and a temporary file
 	}
 	missing, err := o.convert(ctx, s, to)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/event"
+	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -81,7 +82,7 @@ type table struct {
 	columns []csvColumn
 }
 
-func openTables(o *options) (sink, error) {
+func openTables(o *options, _ *source.Source) (sink, error) {
 	t := &tables{o: o}
 	if kind, known := event.ParseKind(o.kind); known {
 		return t, t.create(kind, o.out)

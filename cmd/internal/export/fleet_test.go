@@ -196,7 +196,7 @@ func (f *fleet) record() string {
 		for again := range 2 {
 			check(f.t, w.Append(&recording.Message{Sequence: uint64(2*i + again + 1),
 				Stored: time.Unix(0, wallOffset).Add(time.Duration(i) * time.Second), Data: data,
-				Subject: schema.Subject(0, "test", "gpu", f.kinds[i])}))
+				Subject: schema.Subject(0, "test", consumertest.Decode(f.t, data).Host, f.kinds[i])}))
 		}
 	}
 	check(f.t, w.Close())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/gputap/gputap/cmd/internal/event"
+	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -13,7 +14,7 @@ var jsonlForm = form{
 	example: `  gputap export jsonl run.gputap -o -
   gputap export jsonl run.gputap -o launches.jsonl --kind launch --comm python3`,
 	flags: addKind,
-	open: func(o *options) (sink, error) {
+	open: func(o *options, _ *source.Source) (sink, error) {
 		out, err := o.files.create(o.out)
 		if err != nil {
 			return nil, err
