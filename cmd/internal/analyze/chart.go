@@ -86,7 +86,7 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 	flags.IntVar(&c.size.Height, "height", c.size.Height, "height in pixels")
 	flags.StringVar(&c.smi, "smi", "", "CSV file of nvidia-smi to draw on top")
 	flags.DurationVar(&c.offset, "smi-offset", 0, "time to add to the times of nvidia-smi")
-	c.rangeFlags(cmd)
+	c.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("output") // the flag exists
 	return cmd
 }
@@ -110,7 +110,7 @@ func (c *picture) draw(ctx context.Context, path string, stacked bool) error {
 	if err := chart.WriteFile(c.file, c.size); err != nil {
 		return err
 	}
-	return incomplete(m.Missing)
+	return source.Incomplete(m.Missing)
 }
 
 func (c *picture) chart(m *memory, stacked bool) (*plot.Chart, error) {

@@ -53,13 +53,11 @@ what cannot be known is named, never guessed.
 
 // question is one command line.
 type question struct {
-	p     *app.Process
-	since string
-	until string
-	out   string
-	by    string
-	step  time.Duration
-	fail  []string
+	p    *app.Process
+	out  string
+	by   string
+	step time.Duration
+	fail []string
 	Range
 
 	conditions []condition
@@ -111,24 +109,11 @@ func (q *question) flags(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
-	q.rangeFlags(cmd)
+	q.AddFlags(cmd)
 	flags.StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'; of "+
 		strings.Join(measures, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
-}
-
-// rangeFlags adds the flags of the range.
-func (q *question) rangeFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&q.since, "since", "", "begin with what NATS stored at this time")
-	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
-	flags.StringVar(&q.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
-	flags.StringVar(&q.Host, "host", "", "only this host, or those of a pattern")
-	flags.StringVar(&q.User, "user", "", "only processes of this user name, uid or pattern")
-	flags.StringVar(&q.Comm, "comm", "", "only processes of this command name or pattern")
-	flags.StringVar(&q.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")
-	flags.Uint32Var(&q.PID, "pid", 0, "only processes with this PID")
 }
 
 // parse checks the flags.
@@ -136,19 +121,8 @@ func (q *question) parse(formats []string) (err error) {
 	if !slices.Contains(formats, q.out) {
 		return app.Usage(fmt.Errorf("--output %q: use %s", q.out, strings.Join(formats, ", ")))
 	}
-	if err := q.Validate(); err != nil {
-		return app.Usage(fmt.Errorf("--%w", err))
-	}
-	for _, one := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"since", q.since, &q.Since}, {"until", q.until, &q.Until}} {
-		if one.text == "" {
-			continue
-		}
-		if *one.to, err = app.ParseTime(one.text, time.Now()); err != nil {
-			return app.Usage(fmt.Errorf("--%s: %w", one.name, err))
-		}
+	if err := q.Parse(); err != nil {
+		return err
 	}
 	for _, text := range q.fail {
 		c, err := parseCondition(text)
@@ -179,15 +153,7 @@ func (q *question) run(ctx context.Context, path string, answer func(*memory) (m
 	if texts := exceeded(q.conditions, values); len(texts) > 0 {
 		return app.Findings(errors.New(strings.Join(texts, "; ")))
 	}
-	return incomplete(m.Missing)
-}
-
-// incomplete returns an error that names what is missing, or nil.
-func incomplete(missing []string) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	return app.Incomplete(errors.New("the data are incomplete: " + strings.Join(missing, "; ")))
+	return source.Incomplete(m.Missing)
 }
 
 // values returns the measures of an answer. The measure of memory is name; "": none.

@@ -72,16 +72,7 @@ func readRates(ctx context.Context, s *source.Source, r *Range, create func() co
 		return !r.Process(&query.Subject{Cluster: p.Cluster, Host: p.Host, User: p.User, Comm: p.Comm, Job: p.Job,
 			UID: p.UID, PID: p.PID})
 	})
-	return all, damagesOf(s), nil
-}
-
-// damagesOf lists the damages of a source.
-func damagesOf(s *source.Source) (texts []string) {
-	for _, d := range s.Damages {
-		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
-			d.Reason))
-	}
-	return texts
+	return all, s.Missing(), nil
 }
 
 func whoIs(p *answer.Process) Who {
@@ -151,7 +142,7 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 			} else {
 				text(p.Stdout, r.Processes)
 			}
-			return cmp.Or(err, incomplete(missing))
+			return cmp.Or(err, source.Incomplete(missing))
 		},
 	}
 	q.flags(cmd, "text", "json")

@@ -3,7 +3,6 @@ package inspect
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
@@ -50,26 +50,18 @@ missing.`,
 	t := &tail{question: newQuestion(p, cmd)}
 	t.addFilters(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&t.kind, "kind", "", "only calls of this kind: "+strings.Join(eventKinds(), ", "))
+	flags.StringVar(&t.kind, "kind", "", "only calls of this kind: "+strings.Join(event.Kinds(), ", "))
 	flags.IntVar(&t.limit, "limit", 0, "end after so many calls (default: never)")
 	t.format = addFormat(cmd, "text", "json")
-	complete(cmd, "kind", eventKinds()...)
+	complete(cmd, "kind", event.Kinds()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context()) }
 	return cmd
 }
 
-// eventKinds are the kinds that have events.
-func eventKinds() (words []string) {
-	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
-		words = append(words, kind.String())
-	}
-	return words
-}
-
 func (t *tail) run(ctx context.Context) error {
-	kind := schema.ParseKind(t.kind)
-	if t.kind != "" && (kind == schema.KindNone || kind >= schema.KindHost) {
-		return app.Usage(fmt.Errorf("--kind %q: use %s", t.kind, strings.Join(eventKinds(), ", ")))
+	kind, known := event.ParseKind(t.kind)
+	if t.kind != "" && !known {
+		return app.Usage(fmt.Errorf("--kind %q: use %s", t.kind, strings.Join(event.Kinds(), ", ")))
 	}
 	if t.limit < 0 {
 		return app.Usage(fmt.Errorf("--limit %d: use 0 or more", t.limit))
@@ -145,19 +137,18 @@ func (t *tail) follow(ctx context.Context, sub *nats.Subscription, out *bufio.Wr
 
 // print writes the selected events of a batch. done means that the limit is reached.
 func (t *tail) print(out io.Writer, b *schema.Batch, left *int) (done bool, err error) {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false) // kernel names have angle brackets
+	encoder := event.NewEncoder(out)
 	for i := range b.Events {
 		p := &b.Processes[b.Threads[b.Thread().At(i)].Process]
 		if !t.Process(&query.Subject{Cluster: b.Cluster, Host: b.Host, User: p.User, Comm: p.Comm, Job: p.Job,
 			UID: p.UID, PID: p.PID}) {
 			continue
 		}
-		e := eventOf(b, i)
+		e := event.Of(b, i)
 		if t.format.json() {
 			err = encoder.Encode(&e)
 		} else {
-			_, err = fmt.Fprintln(out, e.line())
+			_, err = fmt.Fprintln(out, e.Line())
 		}
 		if *left--; err != nil || *left == 0 {
 			return true, err

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
@@ -76,7 +77,7 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	var e event
+	var e event.Event
 	if err := json.Unmarshal([]byte(got[0]), &e); err != nil || e.Bytes != 70<<20 || e.TID != 8 ||
 		e.Cluster != "test" || e.Address != "0x1000" || e.Seconds != 5e-6 ||
 		!e.Time.Equal(time.Unix(1_700_000_000, 100)) {
@@ -90,8 +91,8 @@ func TestOutputPageHasEveryKeyOfAnEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range reflect.TypeOf(event{}).NumField() {
-		key, _, _ := strings.Cut(reflect.TypeOf(event{}).Field(i).Tag.Get("json"), ",")
+	for i := range reflect.TypeOf(event.Event{}).NumField() {
+		key, _, _ := strings.Cut(reflect.TypeOf(event.Event{}).Field(i).Tag.Get("json"), ",")
 		if !strings.Contains(string(page), "`"+key+"`") {
 			t.Errorf("docs/answers.md does not explain %s", key)
 		}

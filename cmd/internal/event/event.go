@@ -1,8 +1,10 @@
-package inspect
+package event
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -13,8 +15,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// event is one CUDA call as gputap tail prints it. Keys that a kind lacks are left out.
-type event struct {
+// Event is one CUDA call. Keys that a kind lacks are left out.
+type Event struct {
 	Time      time.Time `json:"time"` // entry of the call, wall clock of the host
 	Cluster   string    `json:"cluster"`
 	Host      string    `json:"host"`
@@ -35,10 +37,10 @@ type event struct {
 	Block     []uint32  `json:"block,omitempty"`
 }
 
-// eventOf reads event i of a batch. A column that the kind lacks reads as 0.
-func eventOf(b *schema.Batch, i int) event {
+// Of reads event i of a batch. A column that the kind lacks reads as 0.
+func Of(b *schema.Batch, i int) Event {
 	thread := &b.Threads[b.Thread().At(i)]
-	e := event{
+	e := Event{
 		Time: b.Wall(schema.KTime(b.Time().At(i))), Cluster: b.Cluster, Host: b.Host, Kind: b.Kind.String(),
 		PID: b.Processes[thread.Process].PID, TID: thread.TID, Comm: b.Processes[thread.Process].Comm,
 		Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i), Seconds: float64(b.Duration().At(i)) / 1e9,
@@ -60,8 +62,8 @@ func eventOf(b *schema.Batch, i int) event {
 	return e
 }
 
-// line formats an event for a person.
-func (e *event) line() string {
+// Line formats an event for a person.
+func (e *Event) Line() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm, e.Symbol)
 	for _, word := range []string{e.Class, e.Direction} {
@@ -93,6 +95,27 @@ func (e *event) line() string {
 		}
 		return r
 	}, out.String())
+}
+
+// Kinds are the kinds that have events.
+func Kinds() (words []string) {
+	for kind := schema.KindMemory; kind < schema.KindHost; kind++ {
+		words = append(words, kind.String())
+	}
+	return words
+}
+
+// ParseKind returns the kind of one of the words of Kinds.
+func ParseKind(word string) (kind schema.Kind, found bool) {
+	kind = schema.ParseKind(word)
+	return kind, kind > schema.KindNone && kind < schema.KindHost
+}
+
+// NewEncoder returns an encoder of events, one line each.
+func NewEncoder(out io.Writer) *json.Encoder {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false) // kernel names have angle brackets
+	return encoder
 }
 
 func dimensions(d []uint32) string {

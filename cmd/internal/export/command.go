@@ -1,0 +1,178 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/event"
+	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+const exitStatus = `
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 the data are incomplete, and a message says what is missing.`
+
+// sink writes one form.
+type sink interface {
+	event(b *schema.Batch, i int) error // event i of a batch, which is valid during the call
+	finish() error
+}
+
+// mover is a sink that also needs the movements of memory. receiver returns the receiver of those of one shard.
+type mover interface {
+	receiver() func(*leak.Movement)
+}
+
+// form is one form of the output.
+type form struct {
+	name, short, long string
+	example           string
+	open              func(*options, *source.Source) (sink, error)
+	flags             func(*options, *cobra.Command) // nil: none of its own
+}
+
+// options are the flags.
+type options struct {
+	p *app.Process
+	source.Range
+	path     string // of the recording
+	out      string
+	kind     string
+	minBytes config.Bytes
+	files    files
+}
+
+// Command returns gputap export.
+func Command(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Convert a recording into the forms of other programs",
+		Long:  "Convert the events of a recording into the forms of other programs.\n" + exitStatus,
+		Example: `  gputap export jsonl run.gputap -o -
+  gputap export csv run.gputap -o events/
+  gputap export perfetto run.gputap -o trace.json`,
+	}
+	for _, f := range []form{jsonlForm, csvForm, perfettoForm, pprofForm, memoryVizForm} {
+		cmd.AddCommand(formCommand(p, f))
+	}
+	return cmd
+}
+
+func formCommand(p *app.Process, f form) *cobra.Command {
+	o := &options{p: p}
+	cmd := &cobra.Command{
+		Use: f.name + " FILE -o OUT", Short: f.short, Long: f.short + ".\n" + f.long + exitStatus, Example: f.example,
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			return o.run(cmd.Context(), f.open)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&o.out, "output", "o", "", "file to write; -: standard output")
+	if f.flags != nil {
+		f.flags(o, cmd)
+	}
+	o.AddFlags(cmd)
+	_ = cmd.MarkFlagRequired("output") // the flag exists
+	return cmd
+}
+
+func (o *options) check() error {
+	if _, known := event.ParseKind(o.kind); o.kind != "" && !known {
+		return app.Usage(fmt.Errorf("--kind %q: use %s", o.kind, strings.Join(event.Kinds(), ", ")))
+	}
+	return o.Parse()
+}
+
+// addKind adds the flag --kind.
+func addKind(o *options, cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.kind, "kind", "", "only events of this kind: "+strings.Join(event.Kinds(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("kind",
+		cobra.FixedCompletions(event.Kinds(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// run converts the recording.
+func (o *options) run(ctx context.Context, open func(*options, *source.Source) (sink, error)) error {
+	s, err := source.Open(ctx, o.path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	o.files.stdout = o.p.Stdout
+	defer o.files.discard()
+	to, err := open(o, s)
+	if err != nil {
+		return err
+	}
+	if c, closes := to.(io.Closer); closes {
+		defer func() { _ = c.Close() }() // it is only memory and a temporary file
+	}
+	missing, err := o.convert(ctx, s, to)
+	if err == nil {
+		err = to.finish()
+	}
+	if err == nil {
+		err = o.files.commit()
+	}
+	if err != nil {
+		return fmt.Errorf("export %s: %w", o.path, err)
+	}
+	return source.Incomplete(missing)
+}
+
+// convert gives all events of the range to a sink.
+func (o *options) convert(ctx context.Context, s *source.Source, to sink) (missing []string, err error) {
+	r := &reader{Range: &o.Range, decoder: schema.NewDecoder(), to: to, last: map[batchOrder]uint64{},
+		lost: map[hostRun]losses{}}
+	if m, moves := to.(mover); moves {
+		receiver := func() func(*leak.Movement) { return selected(&o.Range, m.receiver()) }
+		_, missing, err = s.Movements(ctx, &o.Range, receiver, r.read, o.p.Log)
+		return append(missing, r.missing()...), err
+	}
+	filter := recording.Filter{Since: o.Since, Until: o.Until}
+	if kind, known := event.ParseKind(o.kind); known {
+		filter.Kinds = []schema.Kind{kind}
+	}
+	for m, err := range s.Messages(filter) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = r.read(&m)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return append(s.Missing(), r.missing()...), nil
+}
+
+// selected passes on the movements of the processes that a range selects. What a process allocated under another name
+// stays unselected when it is freed.
+func selected(r *source.Range, receive func(*leak.Movement)) func(*leak.Movement) {
+	slots := map[uint32]struct{}{}
+	return func(m *leak.Movement) {
+		if m.Cause == leak.Allocated || m.Cause == leak.Known {
+			if r.Selects(m.Info) {
+				slots[m.Slot] = struct{}{}
+				receive(m)
+			}
+			return
+		}
+		if _, has := slots[m.Slot]; has {
+			delete(slots, m.Slot)
+			receive(m)
+		}
+	}
+}

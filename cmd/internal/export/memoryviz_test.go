@@ -1,0 +1,261 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+)
+
+const python = "/usr/bin/python3"
+
+// unpickled loads a pickle with Python and returns it as JSON.
+func unpickled(t *testing.T, data []byte) []byte {
+	t.Helper()
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs " + python)
+	}
+	cmd := exec.Command(python, "-c", "import json, pickle, sys\n"+
+		"json.dump(pickle.load(sys.stdin.buffer), sys.stdout)")
+	cmd.Stdin = bytes.NewReader(data)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	check(t, err)
+	return out
+}
+
+type vizFrame struct {
+	Filename, Name string
+	Line           int
+}
+
+type vizSnapshot struct {
+	Segments []struct {
+		Device        int
+		Address       uint64
+		TotalSize     uint64 `json:"total_size"`
+		Stream        *int
+		SegmentType   string `json:"segment_type"`
+		AllocatedSize uint64 `json:"allocated_size"`
+		ActiveSize    uint64 `json:"active_size"`
+		Frames        []vizFrame
+		Blocks        []struct {
+			Address, Size uint64
+			RequestedSize uint64 `json:"requested_size"`
+			State         string
+			Frames        []vizFrame
+		}
+	}
+	DeviceTraces [][]struct {
+		Action     string
+		Addr, Size uint64
+		Stream     *int
+		TimeUS     int64 `json:"time_us"`
+		Frames     []vizFrame
+	} `json:"device_traces"`
+}
+
+func TestMemoryVizEqualsNaiveFigures(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 8)
+	path := f.record()
+	_, err := typed(t, "memory-viz", path, "-o", "-", "--host", "gpu-1")
+	if app.ExitCode(err) != 2 || !strings.Contains(err.Error(), "2 are selected: gpu-1/100 train, gpu-1/101 serve") {
+		t.Error(err)
+	}
+	var s vizSnapshot
+	data := exported(t, "memory-viz", path, "-o", "-", "--host", "gpu-1", "--pid", "100")
+	check(t, json.Unmarshal(unpickled(t, data), &s))
+
+	wantReserved, wantActive, actions := uint64(0), uint64(0), map[string]int{}
+	segments := map[uint64]*life{}
+	for _, l := range f.lives {
+		if l.host != "gpu-1" || l.pid != 100 {
+			continue
+		}
+		segments[l.ptr] = l
+		actions["segment_alloc"]++
+		if l.until == 0 {
+			wantReserved += l.bytes
+		} else {
+			actions["segment_free"]++
+		}
+	}
+	for _, b := range f.blocks {
+		if b.host != "gpu-1" || b.pid != 100 {
+			continue
+		}
+		within, live := segments[b.ptr], b.until == 0
+		actions["alloc"]++
+		if within == nil { // it has a segment of its own
+			actions["segment_alloc"]++
+			if live {
+				wantReserved += b.bytes
+			} else {
+				actions["segment_free"]++
+			}
+		} else {
+			live = live && within.until == 0
+		}
+		if live {
+			wantActive += b.bytes
+		} else {
+			actions["free_requested"]++
+			actions["free_completed"]++
+		}
+	}
+	reserved, active := s.totals(t)
+	if reserved != wantReserved || active != wantActive || active == 0 {
+		t.Errorf("%d bytes are reserved and %d active, want %d, %d", reserved, active, wantReserved, wantActive)
+	}
+	if len(s.DeviceTraces) != 1 {
+		t.Fatalf("%d devices", len(s.DeviceTraces))
+	}
+	last := int64(0)
+	for _, e := range s.DeviceTraces[0] {
+		actions[e.Action]--
+		if e.TimeUS < last || e.Stream == nil || len(e.Frames) != 1 || e.Frames[0].Name == "" {
+			t.Fatalf("%+v", e)
+		}
+		last = e.TimeUS
+	}
+	for name, n := range actions {
+		if n != 0 {
+			t.Errorf("%d actions %s are missing", n, name)
+		}
+	}
+}
+
+// totals returns the bytes of segments and active blocks. The blocks of a segment lie side by side.
+func (s *vizSnapshot) totals(t *testing.T) (reserved, active uint64) {
+	t.Helper()
+	for _, segment := range s.Segments {
+		at, allocated := segment.Address, uint64(0)
+		for _, b := range segment.Blocks {
+			if b.Address != at || b.RequestedSize != b.Size || len(b.Frames) != 1 {
+				t.Fatalf("block %+v is not at %#x", b, at)
+			}
+			at += b.Size
+			if b.State == "active_allocated" {
+				allocated += b.Size
+			}
+		}
+		if at != segment.Address+segment.TotalSize || segment.AllocatedSize != allocated || segment.Stream == nil ||
+			segment.ActiveSize != allocated || segment.SegmentType == "" {
+			t.Fatalf("segment %+v", segment)
+		}
+		reserved += segment.TotalSize
+		active += allocated
+	}
+	return reserved, active
+}
+
+// TestDeviceStateSuitsTheViewer applies arbitrary actions. At every moment, each block lies in segments, and areas do
+// not overlap: the viewer fails otherwise.
+func TestDeviceStateSuitsTheViewer(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var s deviceState
+		segments, blocks := map[uint64]area{}, map[uint64]area{}
+		s.write = func(name string, a *area, _ int64) {
+			of := blocks
+			if strings.HasPrefix(name, "segment") {
+				of = segments
+			}
+			_, has := of[a.addr]
+			switch {
+			case name == "free_requested":
+			case strings.HasSuffix(name, "alloc") || name == "segment_map":
+				if has {
+					t.Fatalf("seed %d: %s at %#x, where something is", seed, name, a.addr)
+				}
+				of[a.addr] = *a
+			default:
+				delete(of, a.addr)
+			}
+		}
+		for range 500 {
+			a := action{addr: 1 + rng.Uint64N(200), bytes: 1 + rng.Uint64N(20), verb: verb(rng.IntN(4)),
+				vmm: rng.IntN(3) == 0}
+			s.apply(&a)
+			disjoint(t, s.segments, segments)
+			disjoint(t, s.blocks, blocks)
+			for i := range s.blocks {
+				if !s.segments.holds(&s.blocks[i]) {
+					t.Fatalf("seed %d: block %+v has no segment", seed, s.blocks[i])
+				}
+			}
+		}
+	}
+}
+
+func disjoint(t *testing.T, got areas, written map[uint64]area) {
+	t.Helper()
+	end := uint64(0)
+	for _, a := range got {
+		if a.addr < end || written[a.addr] != a {
+			t.Fatalf("%+v overlaps, or was written as %+v", a, written[a.addr])
+		}
+		end = a.end()
+	}
+	if len(got) != len(written) {
+		t.Fatalf("%d areas, %d were written", len(got), len(written))
+	}
+}
+
+// TestPhysicalMemoryIsWhereItIsMapped uses a handle twice, as the driver does.
+func TestPhysicalMemoryIsWhereItIsMapped(t *testing.T) {
+	t.Parallel()
+	v := memoryViz{
+		actions: []action{{at: 10, addr: 7, verb: segmentAlloc, vmm: true},
+			{at: 30, addr: 7, verb: segmentFree, vmm: true}, {at: 40, addr: 7, verb: segmentAlloc, vmm: true}, {at: 40, addr: 8, verb: segmentAlloc, vmm: true}},
+		maps: []mapping{{45, 7, 0x2000}, {15, 7, 0x1000}, {20, 7, 0x5000}},
+	}
+	v.resolve()
+	for i, want := range []uint64{0x1000, 0x1000, 0x2000, 8} {
+		if v.actions[i].addr != want {
+			t.Errorf("action %d is at %#x, want %#x", i, v.actions[i].addr, want)
+		}
+	}
+}
+
+func TestPicklesLoadInPython(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := newPickler(&out)
+	numbers := []uint64{0, 1, 127, 128, 255, 256, 1<<15 - 1, 1 << 31, 1<<63 - 1, 1 << 63, math.MaxUint64}
+	p.dict(func() {
+		p.text("numbers")
+		p.list()
+		for _, n := range numbers {
+			p.item(func() { p.number(n) })
+		}
+		p.text("texts")
+		p.list()
+		for _, s := range []string{"", "é", "numbers", "é"} {
+			p.item(func() { p.text(s) })
+		}
+		p.text("pair")
+		p.pair(1, 2)
+		p.text("truths")
+		p.list()
+		p.item(func() { p.truth(true) })
+		p.item(func() { p.truth(false) })
+		p.text("empty")
+		p.dict(func() {})
+	})
+	check(t, p.end())
+	const want = `{"numbers": [0, 1, 127, 128, 255, 256, 32767, 2147483648, 9223372036854775807, 9223372036854775808, ` +
+		`18446744073709551615], "texts": ["", "\u00e9", "numbers", "\u00e9"], "pair": [1, 2], "truths": [true, false], ` +
+		`"empty": {}}`
+	if got := string(unpickled(t, out.Bytes())); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,143 @@
+package export
+
+import (
+	"slices"
+)
+
+// area is live memory of a device: a segment or a block.
+type area struct {
+	addr, bytes uint64
+	frame       uint32
+	vmm         bool // a segment that is a part of an expandable one
+	own         bool // a segment that nobody saw: it is made for a block
+}
+
+func (a *area) end() uint64 { return a.addr + a.bytes }
+
+// areas are in the order of their addresses.
+type areas []area
+
+// from returns the index of the first area that ends behind addr.
+func (l areas) from(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(l, addr, func(a area, addr uint64) int {
+		if a.end() <= addr {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// at returns the index of the area that begins at addr, or -1.
+func (l areas) at(addr uint64) int {
+	if i := l.from(addr); i < len(l) && l[i].addr == addr {
+		return i
+	}
+	return -1
+}
+
+// holds reports whether segments hold a block. A block may be in several neighbours of one expandable segment.
+func (l areas) holds(block *area) bool {
+	addr := block.addr
+	for i := l.from(addr); i < len(l) && l[i].addr <= addr; i++ {
+		if addr = l[i].end(); addr >= block.end() {
+			return true
+		}
+		if !l[i].vmm {
+			return false
+		}
+	}
+	return false
+}
+
+// deviceState is the memory of one device while its actions are written. The viewer cannot draw a block outside of
+// the segments, nor two in one place. So a block without a segment gets one, and what was not seen to end ends when
+// its place is taken.
+type deviceState struct {
+	segments, blocks areas
+	write            func(name string, a *area, at int64)
+}
+
+func (s *deviceState) apply(a *action) {
+	one := area{addr: a.addr, bytes: a.bytes, frame: a.frame, vmm: a.vmm}
+	switch a.verb {
+	case segmentAlloc:
+		s.clear(&s.segments, &one, a.at, s.freeSegment)
+		s.insert(&s.segments, one)
+		if !a.known {
+			s.write(segmentName(&one, "segment_alloc", "segment_map"), &one, a.at)
+		}
+	case segmentFree:
+		if i := s.segments.at(a.addr); i >= 0 {
+			s.freeSegment(i, a.at)
+		}
+	case blockAlloc:
+		s.clear(&s.blocks, &one, a.at, s.freeBlock)
+		if !s.segments.holds(&one) {
+			own := area{addr: one.addr, bytes: one.bytes, frame: one.frame, own: true}
+			s.clear(&s.segments, &own, a.at, s.freeSegment)
+			s.insert(&s.segments, own)
+			s.write("segment_alloc", &own, a.at)
+		}
+		s.insert(&s.blocks, one)
+		s.write("alloc", &one, a.at)
+	case blockFree:
+		if i := s.blocks.at(a.addr); i >= 0 {
+			s.freeBlock(i, a.at)
+		} else if s.segments.holds(&one) { // it was handed out before the range
+			s.writeFree(&one, a.at)
+		}
+	}
+}
+
+func (s *deviceState) insert(l *areas, one area) { *l = slices.Insert(*l, l.from(one.addr), one) }
+
+// clear frees what is in the place of an area.
+func (s *deviceState) clear(l *areas, place *area, at int64, free func(i int, at int64)) {
+	for i := l.from(place.addr); i < len(*l) && (*l)[i].addr < place.end(); i = l.from(place.addr) {
+		free(i, at)
+	}
+}
+
+func (s *deviceState) freeSegment(i int, at int64) {
+	one := s.segments[i]
+	s.clear(&s.blocks, &one, at, s.freeBlock)
+	if i = s.segments.at(one.addr); i < 0 { // it was the block's own
+		return
+	}
+	s.segments = slices.Delete(s.segments, i, i+1)
+	s.write(segmentName(&one, "segment_free", "segment_unmap"), &one, at)
+}
+
+func (s *deviceState) freeBlock(i int, at int64) {
+	one := s.blocks[i]
+	s.blocks = slices.Delete(s.blocks, i, i+1)
+	s.writeFree(&one, at)
+	if i := s.segments.at(one.addr); i >= 0 && s.segments[i].own {
+		s.freeSegment(i, at)
+	}
+}
+
+func (s *deviceState) writeFree(one *area, at int64) {
+	s.write("free_requested", one, at)
+	s.write("free_completed", one, at)
+}
+
+func segmentName(a *area, whole, part string) string {
+	if a.vmm {
+		return part
+	}
+	return whole
+}
+
+// merged joins neighbours of one expandable segment.
+func (l areas) merged() (list areas) {
+	for _, a := range l {
+		if n := len(list); n > 0 && a.vmm && list[n-1].vmm && list[n-1].end() == a.addr {
+			list[n-1].bytes += a.bytes
+			continue
+		}
+		list = append(list, a)
+	}
+	return list
+}

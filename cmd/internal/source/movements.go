@@ -1,0 +1,201 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// Findings counts events that do not fit together.
+type Findings struct {
+	UnmatchedFrees  uint64 `json:"unmatched_frees"` // of memory whose allocation was not seen
+	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
+	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
+	UnknownContexts uint64 `json:"unknown_contexts"`
+	Failed          uint64 `json:"failed_calls"`    // of the memory functions
+	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
+}
+
+// movements folds the memory events of all shards.
+type movements struct {
+	source   *Source
+	receiver func() func(*leak.Movement)
+	visit    func(*recording.Message) error
+	log      *slog.Logger
+	folds    map[int]*shardFold
+	findings Findings
+	missing  []string
+}
+
+// shardFold is the leak fold of one shard.
+type shardFold struct {
+	*consumer.Replay
+	tracker *leak.Tracker
+	receive func(*leak.Movement)
+	within  bool // the range has begun
+}
+
+// begin makes the fold report movements from now on, and first what is live.
+func (f *shardFold) begin() {
+	if !f.within {
+		f.within = true
+		f.tracker.Live()
+	}
+}
+
+// Movements folds the memory events of all processes up to the end of a range, from the state at the beginning of the
+// recording on. receiver returns the receiver of the movements of one shard: those in the range, and before them what
+// was live at its beginning. After each message in the range, Movements calls visit with it, unless it is nil.
+// missing are sentences about what is not known.
+func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*leak.Movement),
+	visit func(*recording.Message) error, log *slog.Logger) (f Findings, missing []string, err error) {
+	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{}}
+	if err = m.restore(); err == nil {
+		err = m.read(ctx, r)
+	}
+	for _, f := range m.folds {
+		f.begin() // the range may have no messages of the shard
+		m.count(f.tracker.Report())
+	}
+	if s.Nsight != nil {
+		m.findings.SizeMismatches = s.Nsight.SizeMismatches
+	}
+	return m.findings, append(m.missing, append(s.beginnings(), s.Missing()...)...), err
+}
+
+// fold returns the fold of a shard.
+func (m *movements) fold(shard int) *shardFold {
+	f := m.folds[shard]
+	if f == nil {
+		f = &shardFold{receive: m.receiver()}
+		f.tracker = leak.New(leak.Config{OnMovement: func(move *leak.Movement) {
+			if f.within {
+				f.receive(move)
+			}
+		}})
+		f.Replay = consumer.NewReplay(shard, f.tracker, m.source.fromFirst(shard), m.log)
+		m.folds[shard] = f
+	}
+	return f
+}
+
+// restore restores the state at the beginning.
+func (m *movements) restore() error {
+	for section, err := range m.source.State() {
+		if err != nil {
+			return err
+		}
+		if section.Fold != "leak" {
+			continue
+		}
+		if err := m.fold(section.Shard).Restore(section); err != nil {
+			m.missing = append(m.missing, fmt.Sprintf("shard %d: the state at the beginning cannot be used: %v",
+				section.Shard, err))
+			break
+		}
+	}
+	return nil
+}
+
+func (m *movements) read(ctx context.Context, r *Range) error {
+	for message, err := range m.source.Messages(recording.Filter{Until: r.Until}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		f, within := m.fold(message.Shard), !message.Stored.Before(r.Since)
+		if within {
+			f.begin()
+		}
+		f.Apply(&message)
+		if within && m.visit != nil {
+			if err := m.visit(&message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *movements) count(report leak.Report) {
+	c := report.Counters
+	m.findings.UnmatchedFrees += c.UnmatchedFrees
+	m.findings.Reallocations += c.ReallocOverLive
+	m.findings.LateFrees += c.LateFrees
+	m.findings.UnknownContexts += c.UnknownContexts
+	evidence := map[string]uint64{}
+	for i := range report.Processes {
+		p := &report.Processes[i]
+		evidence[p.Evidence]++
+		for _, call := range p.Calls {
+			m.findings.Failed += call.Failed
+		}
+	}
+	if n := evidence["late"]; n > 0 {
+		m.missing = append(m.missing, app.Plural(n, "process", "processes")+" ran before gputap did: earlier "+
+			"allocations are unknown")
+	}
+	if n := evidence["gap"]; n > 0 {
+		m.missing = append(m.missing, "events of "+app.Plural(n, "process", "processes")+" were lost")
+	}
+}
+
+// fromFirst reports whether a shard is recorded from its first message on.
+func (s *Source) fromFirst(shard int) bool {
+	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
+		return stream.Shard == shard && stream.State == recording.KnowledgeComplete
+	})
+}
+
+// beginnings returns sentences about what the state at the beginning lacks.
+func (s *Source) beginnings() (texts []string) {
+	for _, stream := range s.Streams {
+		switch stream.State {
+		case recording.KnowledgeNone:
+			texts = append(texts, fmt.Sprintf("shard %d: allocations from before the recording are unknown",
+				stream.Shard))
+		case recording.KnowledgePartial:
+			texts = append(texts, fmt.Sprintf("shard %d: allocations from before %s are unknown", stream.Shard,
+				textOf(stream.Since)))
+		}
+	}
+	return texts
+}
+
+// Missing returns a sentence for each damage of the file that was read so far, and about rows of an export.
+func (s *Source) Missing() (texts []string) {
+	if s.Nsight != nil && s.Nsight.Malformed > 0 {
+		texts = append(texts, fmt.Sprintf("%d rows of the export cannot be used", s.Nsight.Malformed))
+	}
+	for _, d := range s.Damages {
+		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
+			d.Reason))
+	}
+	return texts
+}
+
+// Incomplete returns an error that names what is missing, or nil.
+func Incomplete(missing []string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return app.Incomplete(errors.New("the data are incomplete: " + strings.Join(missing, "; ")))
+}
+
+func textOf(t time.Time) string {
+	if t.IsZero() {
+		return "its beginning"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}

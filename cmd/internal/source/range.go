@@ -1,0 +1,65 @@
+package source
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
+)
+
+// Range selects what a command reads: a range of time, and processes.
+type Range struct {
+	query.Filter
+	Since, Until time.Time // when NATS stored the messages; zero: no limit
+
+	since, until string // as typed
+}
+
+// AddFlags adds the flags of the range to a command.
+func (r *Range) AddFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time")
+	flags.StringVar(&r.until, "until", "", "end before what NATS stored at this time")
+	flags.StringVar(&r.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
+	flags.StringVar(&r.Host, "host", "", "only this host, or those of a pattern")
+	flags.StringVar(&r.User, "user", "", "only processes of this user name, uid or pattern")
+	flags.StringVar(&r.Comm, "comm", "", "only processes of this command name or pattern")
+	flags.StringVar(&r.Job, "job", "", "only processes of this job, or of those of a pattern such as 'slurm:*'")
+	flags.Uint32Var(&r.PID, "pid", 0, "only processes with this PID")
+}
+
+// Parse checks the values of the flags.
+func (r *Range) Parse() (err error) {
+	if err := r.Validate(); err != nil {
+		return app.Usage(fmt.Errorf("--%w", err))
+	}
+	for _, one := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"since", r.since, &r.Since}, {"until", r.until, &r.Until}} {
+		if one.text == "" {
+			continue
+		}
+		if *one.to, err = app.ParseTime(one.text, time.Now()); err != nil {
+			return app.Usage(fmt.Errorf("--%s: %w", one.name, err))
+		}
+	}
+	return nil
+}
+
+// Selects reports whether the range has a process.
+func (r *Range) Selects(p *process.Info) bool {
+	return r.Process(&query.Subject{Cluster: p.ID.Cluster, Host: p.ID.Host, User: p.User, Comm: p.Comm, Job: p.Job,
+		UID: p.UID, PID: p.ID.PID})
+}
+
+// SelectsRow reports whether the range has process p of a batch.
+func (r *Range) SelectsRow(b *schema.Batch, p *schema.Process) bool {
+	return r.Process(&query.Subject{Cluster: b.Cluster, Host: b.Host, User: p.User, Comm: p.Comm, Job: p.Job,
+		UID: p.UID, PID: p.PID})
+}
