@@ -62,7 +62,8 @@ func (s *Selection) Equal(to *Selection) bool {
 	sorted := func(kinds []schema.Kind) []schema.Kind {
 		return slices.Compact(slices.Sorted(slices.Values(kinds)))
 	}
-	return s.Cluster == to.Cluster && s.Host == to.Host && s.Job == to.Job && slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
+	return s.Cluster == to.Cluster && s.Host == to.Host && s.Job == to.Job &&
+		slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
 }
 
 // Filter selects messages of a recording. The zero Filter selects all.
