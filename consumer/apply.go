@@ -148,7 +148,7 @@ func (r *Reader) prove(b *schema.Batch) bool {
 	absent := b.Seq - last - 1
 	reason := ""
 	if absent > 0 && last == 0 {
-		reason = r.unseenReason()
+		reason = r.unseenReason(b.Kind)
 	}
 	r.mu.Lock()
 	r.stats.countAbsent(reason, absent)

@@ -102,7 +102,7 @@ func (r *Reader) Heard(cluster, name string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.hosts[hostID{Cluster: cluster, Host: name}]; h != nil {
-		return h.heard
+		return h.heard.Add(r.heardLater)
 	}
 	return time.Time{}
 }
@@ -117,7 +117,7 @@ func (r *Reader) Hosts() []HostStatus {
 			continue
 		}
 		all[id] = &HostStatus{
-			Cluster: id.Cluster, Host: id.Host, Heard: h.heard, LastEvent: h.lastEvent,
+			Cluster: id.Cluster, Host: id.Host, Heard: h.heard.Add(r.heardLater), LastEvent: h.lastEvent,
 			Gaps: h.gaps, Missing: h.missing,
 		}
 	}

@@ -66,6 +66,8 @@ type Reader struct {
 	newest  uint64 // last JetStream sequence that NATS has stored, as far as known
 	runs    runs
 	hosts   hostTable
+
+	heardLater time.Duration // added to the times that Heard and Hosts return: see Replay.ShowHeard
 }
 
 // NewReader returns a Reader that does nothing until Run.

@@ -5,14 +5,16 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
 
 // Replay feeds one fold with the messages of one shard that the caller has read, as a Reader does with those of its
 // stream: it drops duplicates, and reports absent batches to the fold. It needs no NATS and stores no dead letters. One
-// goroutine uses a Replay at a time.
+// goroutine uses a Replay at a time; others may use its Reader meanwhile.
 type Replay struct {
 	reader *Reader
 	fold   Stateful
@@ -22,15 +24,38 @@ type Replay struct {
 // NewReplay returns a Replay with a new fold. whole says that state and messages together begin with the first message
 // of the shard; otherwise batches from before the first one of a producer run do not count as lost.
 func NewReplay(shard int, fold Stateful, whole bool, log *slog.Logger) *Replay {
-	p := &Replay{NewReader(ReaderOptions{Shard: shard}, nil, fold, log), fold, whole}
+	p := &Replay{reader: NewReader(ReaderOptions{Shard: shard}, nil, fold, log), fold: fold, whole: whole}
 	p.reader.start.truncated = !whole
 	return p
+}
+
+// WholeFor limits whole to these kinds: the state does not cover the others. Batches of the others from before their
+// first one do not count as lost. Call it before Restore.
+func (p *Replay) WholeFor(kinds ...schema.Kind) {
+	for kind := range schema.NumKinds {
+		p.reader.start.uncovered[kind] = !slices.Contains(kinds, kind)
+	}
+}
+
+// Fold returns the fold.
+func (p *Replay) Fold() Stateful { return p.fold }
+
+// Reader returns the Reader that does the work, for its figures. It must not be run.
+func (p *Replay) Reader() *Reader { return p.reader }
+
+// ShowHeard adds a duration to the times at which the Reader says that it heard a host. A program that replays old
+// messages as if they came now uses it. The state keeps the times of the messages.
+func (p *Replay) ShowHeard(later time.Duration) {
+	p.reader.mu.Lock()
+	defer p.reader.mu.Unlock()
+	p.reader.heardLater = later
 }
 
 // RestoreCheckpoint loads a checkpoint of the shard, before the first Apply. If hosts is not nil, it loads only the
 // hosts that hosts accepts, and nothing that belongs to no host.
 func (p *Replay) RestoreCheckpoint(state []byte, hosts func(cluster, host string) bool) error {
 	err := p.reader.restore(state, p.fold, hosts)
+	p.reader.runs.forgetKinds(p.reader.start.uncovered)
 	p.reader.start.truncated = p.reader.start.truncated || !p.whole
 	return err
 }
@@ -56,6 +81,8 @@ func (p *Replay) Restore(s recording.Section) error {
 // or useless.
 func (p *Replay) Apply(m *recording.Message) {
 	r := p.reader
+	r.stepping.Lock()
+	defer r.stepping.Unlock()
 	if m.Sequence <= r.Applied() {
 		return
 	}

@@ -155,3 +155,34 @@ func TestReplayOfAPart(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayOfCoveredKinds continues a state that covers memory events alone: a hole in them is lost, and batches of
+// another kind from before the first one are not.
+func TestReplayOfCoveredKinds(t *testing.T) {
+	t.Parallel()
+	log, at := slog.New(slog.DiscardHandler), time.Unix(1_700_000_000, 0)
+	message := func(sequence uint64, kind schema.Kind, seq uint64) *recording.Message {
+		return &recording.Message{Sequence: sequence, Stored: at, Subject: schema.Subject(0, "c", "h", kind),
+			Data: encode(kind, headerAt("h", seq, at))}
+	}
+	before := NewReplay(0, newChain(), true, log)
+	before.Apply(message(1, schema.KindMemory, 1))
+	before.Apply(message(2, schema.KindHost, 1)) // the last one that this state knows of
+	p := NewReplay(0, newChain(), true, log)
+	p.WholeFor(schema.KindMemory)
+	for _, s := range sectionsOf(t, before) {
+		if err := p.Restore(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Apply(message(8, schema.KindHost, 5))
+	p.Apply(message(9, schema.KindMemory, 4))
+	p.Apply(message(10, schema.KindHost, 7))
+	if s := p.Reader().Stats(); s.Missing != 3 || s.Gaps != 2 || s.Retention != 4 {
+		t.Errorf("%+v", s)
+	}
+	p.ShowHeard(time.Hour)
+	if heard := p.Reader().Heard("c", "h"); !heard.Equal(at.Add(time.Hour)) {
+		t.Errorf("heard at %s", heard)
+	}
+}

@@ -112,6 +112,19 @@ func (r *runs) of(h *schema.Header) *runState {
 	return s
 }
 
+// forgetKinds forgets which batches of some kinds came.
+func (r *runs) forgetKinds(kinds [schema.NumKinds]bool) {
+	for _, half := range []map[runID]*runState{r.young, r.old} {
+		for _, s := range half {
+			for kind, forget := range kinds {
+				if forget {
+					s.seq[kind] = 0
+				}
+			}
+		}
+	}
+}
+
 func (r *runs) lost() [schema.NumLosses]uint64 {
 	sum := r.forgotten
 	addLosses(&sum, r.young)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/schema"
 )
 
 // startPoint is where reading began, and identifies the stream after a reset.
@@ -17,10 +18,11 @@ type startPoint struct {
 	late  bool // reading began after the stream's beginning, as ReaderOptions ask
 	// when reading began, the beginning was removed, or lies in earlier generations that were not folded
 	truncated bool
-	complete  bool      // the state covers what earlier generations held of the shard's hosts
-	created   time.Time // when the stream was created
-	stored    time.Time // when NATS stored the last message read; during a step, the current one
-	firstSeq  uint64    // oldest message of the stream when last looked at
+	uncovered [schema.NumKinds]bool // kinds that the restored state of a Replay does not cover
+	complete  bool                  // the state covers what earlier generations held of the shard's hosts
+	created   time.Time             // when the stream was created
+	stored    time.Time             // when NATS stored the last message read; during a step, the current one
+	firstSeq  uint64                // oldest message of the stream when last looked at
 }
 
 // startConfig says where the next fetch starts: after the last message read, if the stream is the same. It returns an
@@ -97,12 +99,12 @@ func (r *Reader) positionLocked() bus.Position {
 	return bus.Position{Sequence: r.Applied(), Stored: r.start.stored, Created: r.start.created}
 }
 
-// unseenReason returns why batches before the first one of a run do not count as lost; "": they do.
-func (r *Reader) unseenReason() string {
+// unseenReason returns why batches of a kind before the first one of a run do not count as lost; "": they do.
+func (r *Reader) unseenReason(kind schema.Kind) string {
 	switch {
 	case r.start.late:
 		return reasonLateStart
-	case r.start.truncated || r.retentionBegan():
+	case r.start.truncated || r.start.uncovered[kind] || r.retentionBegan():
 		return reasonRetention
 	}
 	return ""

@@ -259,7 +259,7 @@ func TestUnseenReasonWaitsForAnswer(t *testing.T) {
 	}
 	r := newReader(ReaderOptions{}, js, newChain(), slog.New(slog.DiscardHandler))
 	r.jsStream = &hesitantStream{Stream: s}
-	if reason := r.unseenReason(); reason != reasonRetention {
+	if reason := r.unseenReason(schema.KindMemory); reason != reasonRetention {
 		t.Errorf("the reason is %q", reason)
 	}
 }

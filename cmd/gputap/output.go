@@ -70,6 +70,13 @@ func completeWith(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// completeFiles offers files of an extension as the arguments of a command.
+func completeFiles(cmd *cobra.Command, extension string) {
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{extension}, cobra.ShellCompDirectiveFilterFileExt
+	}
+}
+
 // timestamp formats a time for a table; the zero time is "".
 func timestamp(t time.Time) string {
 	if t.IsZero() {

@@ -12,16 +12,13 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/record"
 	"github.com/gputap/gputap/config"
-	"github.com/gputap/gputap/schema"
-	"github.com/gputap/gputap/schema/recording"
 )
 
 // recordFlags are the flags of gputap record.
 type recordFlags struct {
 	busCommand
+	selectFlags
 	output, since, until string
-	cluster, host        string
-	kinds                []string
 	maxFileBytes         config.Bytes
 }
 
@@ -50,11 +47,8 @@ unreachable.`,
 	flags.StringVarP(&c.output, "output", "o", "", "file to write; - is standard output")
 	flags.StringVar(&c.since, "since", "", "begin with what NATS stored at this time (default: with new messages)")
 	flags.StringVar(&c.until, "until", "", "end before what NATS stored at this time (default: at Ctrl-C)")
-	flags.StringVar(&c.cluster, "cluster", "", "record only this cluster")
-	flags.StringVar(&c.host, "host", "", "record only this host")
-	flags.StringSliceVar(&c.kinds, "kind", nil, "record only these kinds: memory, launch, copy, sync, tensor, host")
+	c.addFlags(cmd, "record")
 	flags.Var(&c.maxFileBytes, "max-file-bytes", "size at which to begin another numbered file (default: one file)")
-	completeWith(cmd, "kind", "memory", "launch", "copy", "sync", "tensor", "host")
 	cmd.AddCommand(inspectCommand(p))
 	return cmd
 }
@@ -71,7 +65,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	defer conns[0].Close()
 	o.JetStream, o.Log = js, c.p.Log
 	r := record.New(o)
-	stop := app.Progress(c.p.Stderr, recordProgress(r, o.Until))
+	stop := app.Progress(c.p.Stderr, record.ProgressLine(r, o.Until))
 	err = r.Run(ctx)
 	stop()
 	if err != nil {
@@ -92,13 +86,8 @@ func (c *recordFlags) run(ctx context.Context) error {
 // options checks the flags.
 func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 	o = record.Options{Path: c.output, MaxFileBytes: int64(c.maxFileBytes)}
-	o.Selection = recording.Selection{Cluster: c.cluster, Host: c.host}
-	for _, word := range c.kinds {
-		kind := schema.ParseKind(word)
-		if kind == schema.KindNone {
-			return o, fmt.Errorf("--kind: unknown %q; use memory, launch, copy, sync or host", word)
-		}
-		o.Selection.Kinds = append(o.Selection.Kinds, kind)
+	if o.Selection, err = c.selection(); err != nil {
+		return o, err
 	}
 	if o.Since, err = app.ParseTime(c.since, now); err != nil {
 		return o, fmt.Errorf("--since: %w", err)
@@ -120,31 +109,6 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 		return o, fmt.Errorf("--since %s: it is not before --until", c.since)
 	}
 	return o, nil
-}
-
-// recordProgress returns the line of progress. With until it estimates the end from the time that is covered.
-func recordProgress(r *record.Recorder, until time.Time) func() string {
-	began, before := time.Now(), record.Stats{}
-	return func() string {
-		s := r.Stats()
-		line := fmt.Sprintf("%s  %d messages  %d events (%d/s)  %s covered", app.Bytes(uint64(s.Bytes)), s.Messages,
-			s.Events, s.Events-before.Events, s.Last.Sub(s.First).Round(time.Second))
-		before = s
-		if left := remaining(&s, until, time.Since(began)); left > 0 {
-			line += fmt.Sprintf("  ETA %s", left.Round(time.Second))
-		}
-		return line
-	}
-}
-
-// remaining estimates how long a recorder needs until a time, or returns 0.
-func remaining(s *record.Stats, until time.Time, elapsed time.Duration) time.Duration {
-	covered := s.Last.Sub(s.First)
-	if until.IsZero() || covered <= 0 {
-		return 0
-	}
-	reading := time.Duration(float64(elapsed) * float64(until.Sub(s.Last)) / float64(covered))
-	return max(reading, time.Until(until))
 }
 
 func writeRecorded(to io.Writer, s *record.Stats) {

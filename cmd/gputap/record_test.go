@@ -139,8 +139,8 @@ func TestRecordOptions(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := &app.Process{Stdout: io.Discard, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
 	c := recordFlags{
-		busCommand: busCommand{p: p}, output: "x", since: "90m", until: "2026-01-02T03:00:00+01:00", cluster: "c",
-		host: "h", kinds: []string{"host", "copy"}, maxFileBytes: 5,
+		busCommand: busCommand{p: p}, output: "x", since: "90m", until: "2026-01-02T03:00:00+01:00",
+		selectFlags: selectFlags{cluster: "c", host: "h", kinds: []string{"host", "copy"}}, maxFileBytes: 5,
 	}
 	o, err := c.options(now)
 	if err != nil {
@@ -154,19 +154,6 @@ func TestRecordOptions(t *testing.T) {
 	o.Until = o.Until.UTC()
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
-	}
-}
-
-// TestRemaining estimates the time that a recorder needs.
-func TestRemaining(t *testing.T) {
-	t.Parallel()
-	first := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	s := record.Stats{First: first, Last: first.Add(time.Hour)}
-	if got := remaining(&s, first.Add(4*time.Hour), 10*time.Second); got != 30*time.Second {
-		t.Errorf("one of four hours took 10 s, and three hours need %s", got)
-	}
-	if got := remaining(&s, time.Time{}, time.Second); got != 0 {
-		t.Errorf("without an end: %s", got)
 	}
 }
 

@@ -95,6 +95,17 @@ func (r *Reader) Blocks() iter.Seq2[*Block, error] {
 	}
 }
 
+// Summaries yields the summary of each block. It does not read or check the contents.
+func (r *Reader) Summaries() iter.Seq2[*Block, error] {
+	return func(yield func(*Block, error) bool) {
+		for b, err := range r.walk(func(*Block) bool { return false }) {
+			if !yield(&b.Block, err) {
+				return
+			}
+		}
+	}
+}
+
 // Streams returns the selection, and the streams that the file records.
 func (r *Reader) Streams() (Selection, []Stream, error) {
 	var found Recorded

@@ -5,11 +5,13 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// AddReaders takes the losses, and the last events of the hosts, from the readers of one stream. A reader knows only
+// AddReaders adds the losses, and the last events of the hosts, of the readers of one stream. A reader knows only
 // the kinds that its fold reads. Several read the same kind, so their counts are not summed: the largest one is that of
 // the anomaly fold, which reads every kind of a host.
 func (s *Snapshot) AddReaders(readers []*consumer.Reader) {
-	s.Lost = Lost(readers)
+	for cause, n := range Lost(readers) {
+		s.Lost[cause] += n
+	}
 	for _, r := range readers {
 		for _, status := range r.Hosts() {
 			for i := range s.Hosts {

@@ -21,11 +21,13 @@ import (
 
 func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.Time) {
 	c := report.Counters
-	s.Counters = Counters{
-		UnmatchedFrees: c.UnmatchedFrees, ReallocOverLive: c.ReallocOverLive, LateFrees: c.LateFrees,
-		UnseenEnds: c.UnseenEnds, NullFrees: c.NullFrees, UnknownHandles: c.UnknownHandles,
-		UnknownContexts: c.UnknownContexts,
-	}
+	s.Counters.UnmatchedFrees += c.UnmatchedFrees
+	s.Counters.ReallocOverLive += c.ReallocOverLive
+	s.Counters.LateFrees += c.LateFrees
+	s.Counters.UnseenEnds += c.UnseenEnds
+	s.Counters.NullFrees += c.NullFrees
+	s.Counters.UnknownHandles += c.UnknownHandles
+	s.Counters.UnknownContexts += c.UnknownContexts
 	for i := range report.Processes {
 		q := &report.Processes[i]
 		s.addProcess(&memoryRow{*q, heard[snapshot.HostID{Cluster: q.ID.Cluster, Host: q.ID.Host}]})

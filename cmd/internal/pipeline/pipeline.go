@@ -35,16 +35,14 @@ type Pipeline struct {
 	server *embedded.Server
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	shard  int // the shard of this host
 
 	features []string // that the producer watches
 
-	producer  *producer.Producer
-	folds     []fold.Fold        // coverage comes last: it adds to the processes of the others
-	consumers []*consumer.Reader // one for each fold
-	alerts    []*fold.Alerts     // store the alerts of the folds
-	recorder  *recorder          // nil without Record
-	socket    *local.Listener    // nil without Listen
+	producer *producer.Producer
+	folds    fold.Set        // of the shard of this host
+	alerts   []*fold.Alerts  // store the alerts of the folds
+	recorder *recorder       // nil without Record
+	socket   *local.Listener // nil without Listen
 
 	log            *slog.Logger
 	publishing     context.Context // of the folds that publish
@@ -97,7 +95,7 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if err != nil {
 		return p, err
 	}
-	p.shard = topology.First // a kept store may have closed generations
+	p.folds.Shard = topology.First // a kept store may have closed generations
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
@@ -124,13 +122,14 @@ func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
 			f = fold.AnomaliesIn(p.publishing, cfg.Anomaly.Mode, p.js, p.raise(entry.Name()), p.log)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
-			p.folds = append(p.folds, f)
+			p.addFold(f)
 		}
 	}
-	p.folds = append(p.folds, coverage.New())
-	for _, f := range p.folds {
-		p.consumers = append(p.consumers, consumer.NewReader(consumer.ReaderOptions{Shard: p.shard}, p.js, f, p.log))
-	}
+	p.addFold(coverage.New())
+}
+
+func (p *Pipeline) addFold(f fold.Fold) {
+	p.folds.Add(f, consumer.NewReader(consumer.ReaderOptions{Shard: p.folds.Shard}, p.js, f, p.log))
 }
 
 // Start starts the producer and the consumers.
@@ -138,14 +137,14 @@ func (p *Pipeline) Start() {
 	var consuming, producing context.Context
 	consuming, p.stopConsumers = context.WithCancel(context.Background())
 	producing, p.stopProducer = context.WithCancel(context.Background())
-	for _, c := range p.consumers {
+	for _, c := range p.folds.Readers {
 		p.consumersEnded.Go(func() {
 			if err := c.Run(consuming); err != nil {
 				p.log.Error("consumer failed", "err", err)
 			}
 		})
 	}
-	for _, service := range p.services() {
+	for _, service := range fold.Services([]*fold.Set{&p.folds}, p.nc, p.log) {
 		p.consumersEnded.Go(func() { service.Run(consuming) })
 	}
 	go func() {
@@ -166,11 +165,11 @@ func (p *Pipeline) Drain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	jsStream, err := p.js.Stream(ctx, schema.StreamName(p.shard))
+	jsStream, err := p.js.Stream(ctx, schema.StreamName(p.folds.Shard))
 	if err != nil {
 		return fmt.Errorf("read the state of the stream: %w", err)
 	}
-	for _, c := range p.consumers {
+	for _, c := range p.folds.Readers {
 		if err := c.WaitFor(ctx, jsStream.CachedInfo().State.LastSeq); err != nil {
 			return err
 		}
@@ -205,8 +204,8 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	for _, a := range p.alerts {
 		list = append(list, a)
 	}
-	for i, f := range p.folds {
-		parts := []prometheus.Collector{f, p.consumers[i]}
+	for i, f := range p.folds.Folds {
+		parts := []prometheus.Collector{f, p.folds.Readers[i]}
 		list = append(list, page.New(f.Name(), func() []prometheus.Collector { return parts }))
 	}
 	return list
@@ -216,25 +215,13 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s := answer.New(time.Now())
 	s.Watches(p.features)
-	for i, f := range p.folds {
-		for _, part := range fold.Parts(f) {
-			s.Add(part, p.consumers[i])
-		}
-	}
-	s.AddReaders(p.consumers)
+	p.folds.AddTo(s)
 	s.Sort()
 	return s
 }
 
 // Largest returns the n rows of equal live allocations with the most bytes.
-func (p *Pipeline) Largest(n int) (rows []leak.TopRow) {
-	for _, f := range p.folds {
-		if memory, ok := f.(*fold.Memory); ok {
-			rows, _ = memory.Tracker.TopRows(n)
-		}
-	}
-	return rows
-}
+func (p *Pipeline) Largest(n int) []leak.TopRow { return fold.Largest([]*fold.Set{&p.folds}, n) }
 
 // Lost returns by cause what was lost: see answer.Lost.
-func (p *Pipeline) Lost() map[string]uint64 { return answer.Lost(p.consumers) }
+func (p *Pipeline) Lost() map[string]uint64 { return answer.Lost(p.folds.Readers) }

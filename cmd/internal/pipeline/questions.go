@@ -1,15 +1,6 @@
 package pipeline
 
-import (
-	"slices"
-
-	"github.com/gputap/gputap/cmd/internal/answer"
-	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/cmd/internal/fold"
-	"github.com/gputap/gputap/cmd/internal/local"
-	"github.com/gputap/gputap/consumer/coverage"
-	"github.com/gputap/gputap/consumer/query"
-)
+import "github.com/gputap/gputap/cmd/internal/local"
 
 // Listen makes the socket through which commands of this host ask the folds. Without a socket everything else works.
 func (p *Pipeline) Listen() {
@@ -20,28 +11,4 @@ func (p *Pipeline) Listen() {
 	}
 	p.socket = socket
 	p.log.Debug("commands of this host may ask this run", "socket", socket.Path())
-}
-
-// services returns a service for each fold, as consumers of a fleet have it. The one of leak includes coverage.
-func (p *Pipeline) services() (list []*query.Service) {
-	hosts := len(p.folds) - 1
-	memory := slices.IndexFunc(p.folds, func(f fold.Fold) bool { _, is := f.(*fold.Memory); return is })
-	for i, f := range p.folds {
-		part := &answer.Part{Reader: p.consumers[i], Folds: fold.Parts(f)}
-		name := f.Name()
-		switch f.(type) {
-		case *fold.Memory:
-			part.Folds = append(part.Folds, p.folds[hosts])
-		case *coverage.Fold:
-			if memory >= 0 {
-				continue
-			}
-			name = "leak"
-		}
-		list = append(list, query.NewService(query.Options{
-			Fold: name, Instance: "run", Version: app.Version(),
-			Shards: func() []query.Shard { return []query.Shard{{Number: p.shard, Epoch: 1, Take: part.Take}} },
-		}, p.nc, p.log))
-	}
-	return list
 }

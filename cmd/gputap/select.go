@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// selectFlags select messages for a recording.
+type selectFlags struct {
+	cluster, host string
+	kinds         []string
+}
+
+var kindWords = []string{"memory", "launch", "copy", "sync", "tensor", "host", "rank"}
+
+// addFlags adds the flags. verb is what happens to the selected messages.
+func (s *selectFlags) addFlags(cmd *cobra.Command, verb string) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.cluster, "cluster", "", verb+" only this cluster")
+	flags.StringVar(&s.host, "host", "", verb+" only this host")
+	flags.StringSliceVar(&s.kinds, "kind", nil,
+		verb+" only these kinds: memory, launch, copy, sync, tensor, host, rank")
+	completeWith(cmd, "kind", kindWords...)
+}
+
+func (s *selectFlags) selection() (recording.Selection, error) {
+	selection := recording.Selection{Cluster: s.cluster, Host: s.host}
+	for _, word := range s.kinds {
+		kind := schema.ParseKind(word)
+		if kind == schema.KindNone {
+			return selection, fmt.Errorf("--kind: unknown %q; use memory, launch, copy, sync, tensor, host or rank",
+				word)
+		}
+		selection.Kinds = append(selection.Kinds, kind)
+	}
+	return selection, nil
+}

@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/gputap/gputap/schema/recording"
+)
+
+// File is a recording, or the selected part of one.
+type File struct {
+	path      string
+	selection recording.Selection
+	log       *slog.Logger
+	in        *recording.Reader
+	streams   []recording.Stream // of each shard, in order
+	summary   Summary
+	damages   map[int64]bool // offsets of those that were reported
+}
+
+// Summary says what a recording holds. It does not count what lies in damaged parts.
+type Summary struct {
+	Messages    uint64 // of the blocks with selected messages
+	First, Last time.Time
+	Kinds       []string
+}
+
+// Open opens a recording. Close it after use.
+func Open(path string, s recording.Selection, log *slog.Logger) (*File, error) {
+	in, err := recording.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, selection: s, log: log, in: in, damages: map[int64]bool{}}
+	if err := f.summarize(); err != nil {
+		_ = in.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close closes the recording.
+func (f *File) Close() error { return f.in.Close() }
+
+// Summary returns what the recording holds.
+func (f *File) Summary() Summary { return f.summary }
+
+// Damages returns how many damaged parts were found so far.
+func (f *File) Damages() int { return len(f.damages) }
+
+// summarize reads the summaries of all blocks.
+func (f *File) summarize() error {
+	byShard := map[int]recording.Stream{}
+	for b, err := range f.in.Summaries() {
+		if err != nil {
+			if err := f.report(err); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, s := range b.Streams {
+			byShard[s.Shard] = s
+		}
+		f.add(b, byShard)
+	}
+	for _, s := range byShard {
+		f.streams = append(f.streams, s)
+	}
+	slices.SortFunc(f.streams, func(a, b recording.Stream) int { return a.Shard - b.Shard })
+	return nil
+}
+
+// add adds a block of messages to the summary. A shard whose stream lies in a damaged block is known by its messages.
+func (f *File) add(b *recording.Block, byShard map[int]recording.Stream) {
+	s := &f.summary
+	if b.Type != recording.TypeMessages {
+		return
+	}
+	if s.First.IsZero() || b.Since.Before(s.First) {
+		s.First = b.Since
+	}
+	if b.Until.After(s.Last) {
+		s.Last = b.Until
+	}
+	for _, r := range b.Shards {
+		s.Messages += r.Messages
+		if _, known := byShard[r.Shard]; !known {
+			byShard[r.Shard] = recording.Stream{Shard: r.Shard, After: max(r.First, 1) - 1,
+				State: recording.KnowledgeNone}
+		}
+	}
+	for _, k := range b.Kinds {
+		if !slices.Contains(s.Kinds, k.Kind) {
+			s.Kinds = append(s.Kinds, k.Kind)
+		}
+	}
+}
+
+// report logs a damage once. It returns any other error.
+func (f *File) report(err error) error {
+	d, isDamage := errors.AsType[*recording.Damage](err)
+	if !isDamage {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	if !f.damages[d.Offset] {
+		f.damages[d.Offset] = true
+		f.log.Warn("the recording is damaged; continuing behind it", "file", f.path, "offset", d.Offset, "bytes",
+			d.Bytes, "err", d.Reason)
+	}
+	return nil
+}
+
+// sections yields the selected sections of state.
+func (f *File) sections() iter.Seq2[recording.Section, error] {
+	return func(yield func(recording.Section, error) bool) {
+		for s, err := range f.in.State() {
+			if err != nil {
+				if err := f.report(err); err != nil {
+					yield(s, err)
+					return
+				}
+				continue
+			}
+			if f.hasState(&s) && !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// hasState reports whether a section belongs to the selection. With selected hosts, what belongs to no host does not.
+func (f *File) hasState(s *recording.Section) bool {
+	if f.selection.Cluster == "" && f.selection.Host == "" {
+		return true
+	}
+	return (s.Cluster != "" || s.Host != "") && f.selection.HasHost(s.Cluster, s.Host)
+}
+
+// inFileOrder yields the selected messages as the file has them. Data are valid until the next message.
+func (f *File) inFileOrder() iter.Seq2[*recording.Message, error] {
+	return f.messages(f.in, recording.Filter{Selection: f.selection})
+}
+
+func (f *File) messages(in *recording.Reader, filter recording.Filter) iter.Seq2[*recording.Message, error] {
+	return func(yield func(*recording.Message, error) bool) {
+		for m, err := range in.Messages(filter) {
+			if err != nil {
+				if err := f.report(err); err != nil {
+					yield(nil, err)
+					return
+				}
+				continue
+			}
+			if !yield(&m, nil) {
+				return
+			}
+		}
+	}
+}
