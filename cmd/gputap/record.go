@@ -31,12 +31,16 @@ func recordCommand(p *app.Process) *cobra.Command {
 Without --until, record follows the streams until a signal arrives. An existing recording of the same streams is
 continued behind its last messages; --since has no effect then. After kill -9, run the same command again.
 
+--job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
+no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
+
 A time is RFC 3339 (2026-01-02T15:04:05Z) or a duration before now (10m).
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 4 messages were removed before they were read; 5 NATS is
 unreachable.`,
 		Example: `  gputap record --nats.url nats://bus:4222 --since 1h --until 0s -o hour.gtr
   gputap record --nats.url nats://bus:4222 --cluster lab --host gpu-7 --kind memory,host -o gpu-7.gtr
+  gputap record --nats.url nats://bus:4222 --job 'llama-*' -o llama.gtr
   gputap record --nats.url nats://bus:4222 --max-file-bytes 1GiB -o fleet.gtr   # fleet-000001.gtr, …
   gputap record inspect hour.gtr`,
 		Args: cobra.NoArgs,

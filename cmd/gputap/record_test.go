@@ -114,6 +114,8 @@ func TestRecordRefuses(t *testing.T) {
 		{"--until", 2, []string{"-o", "x", "--until", "-1m"}},
 		{"not before --until", 2, []string{"-o", "x", "--since", "1m", "--until", "2m"}},
 		{"--kind", 2, []string{"-o", "x", "--kind", "memory,lauch"}},
+		{"--job", 2, []string{"-o", "x", "--job", "["}},
+		{"--job", 2, []string{"-o", "x", "--job", "a", "--kind", "host"}},
 		{"--max-file-bytes", 2, []string{"-o", "-", "--max-file-bytes", "1GiB"}},
 		{"max-file-bytes", 2, []string{"-o", "x", "--max-file-bytes", "much"}},
 		{"not a recording", 1, []string{"-o", other}},

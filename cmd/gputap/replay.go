@@ -51,6 +51,8 @@ func replayCommand(p *app.Process) *cobra.Command {
 host. A bus that holds batches of the same hosts, boots and runs is refused, because its consumers would drop the
 messages as duplicates.
 
+--job selects the hosts on which a job runs at some time, with all their messages.
+
 A time is RFC 3339 (2026-01-02T15:04:05Z) or a duration before now (10m).
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 4 the recording is damaged, events were lost, or a signal ended the

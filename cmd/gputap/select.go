@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,8 +13,8 @@ import (
 
 // selectFlags select messages for a recording.
 type selectFlags struct {
-	cluster, host string
-	kinds         []string
+	cluster, host, job string
+	kinds              []string
 }
 
 var kindWords = []string{"memory", "launch", "copy", "sync", "tensor", "host", "rank"}
@@ -22,6 +24,7 @@ func (s *selectFlags) addFlags(cmd *cobra.Command, verb string) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.cluster, "cluster", "", verb+" only this cluster")
 	flags.StringVar(&s.host, "host", "", verb+" only this host")
+	flags.StringVar(&s.job, "job", "", verb+" only hosts on which a job of this pattern runs")
 	flags.StringSliceVar(&s.kinds, "kind", nil,
 		verb+" only these kinds: memory, launch, copy, sync, tensor, host, rank")
 	completeWith(cmd, "kind", kindWords...)
@@ -36,6 +39,12 @@ func (s *selectFlags) selection() (recording.Selection, error) {
 				word)
 		}
 		selection.Kinds = append(selection.Kinds, kind)
+	}
+	if _, err := recording.NewJobHosts(s.job); err != nil {
+		return selection, fmt.Errorf("--job: %w", err)
+	}
+	if selection.Job = s.job; s.job != "" && slices.Equal(selection.Kinds, []schema.Kind{schema.KindHost}) {
+		return selection, errors.New("--job: heartbeats do not name jobs; select more kinds")
 	}
 	return selection, nil
 }

@@ -12,9 +12,10 @@ import (
 // Recorded describes the contents of a file when Append opened it.
 type Recorded struct {
 	Selection Selection
-	Streams   []Stream // in the order of the file; none: nothing is recorded yet
-	Last      []Range  // of each shard with messages, over the whole file
-	Cut       int64    // bytes of an incomplete end that Append removed
+	Streams   []Stream      // in the order of the file; none: nothing is recorded yet
+	Last      []Range       // of each shard with messages, over the whole file
+	Hosts     map[Host]bool // of messages and of state
+	Cut       int64         // bytes of an incomplete end that Append removed
 }
 
 // Append opens a recording to append to it, or creates it, and locks it. It refuses a file that is not a recording. It
@@ -139,6 +140,17 @@ func (f *Recorded) add(b *Block) {
 	if b.Type == TypeStreams {
 		f.Selection = b.Selection
 		f.Streams = append(f.Streams, b.Streams...)
+	}
+	if f.Hosts == nil {
+		f.Hosts = map[Host]bool{}
+	}
+	for _, h := range b.Hosts {
+		f.Hosts[h] = true
+	}
+	for i := range b.parts {
+		if s := &b.parts[i].section; s.Cluster != "" || s.Host != "" {
+			f.Hosts[HostOf(s.Cluster, s.Host)] = true
+		}
 	}
 	for _, r := range b.Shards {
 		i := slices.IndexFunc(f.Last, func(to Range) bool { return to.Shard == r.Shard })

@@ -20,10 +20,22 @@ type Message struct {
 	Data     []byte
 }
 
+// Host returns the host of the message.
+func (m *Message) Host() Host {
+	cluster, host, _ := splitSubject(m.Subject)
+	return Host{cluster, host}
+}
+
+// HostOf returns the host that has these names.
+func HostOf(cluster, host string) Host { return Host{schema.Token(cluster), schema.Token(host)} }
+
 // Selection says which messages a recording has. The zero Selection selects all.
 type Selection struct {
 	Cluster, Host string        // ""  selects all
 	Kinds         []schema.Kind // none selects all
+	// Job selects the hosts on which a job of this pattern runs, each from the first message on that names a process of
+	// the job. "" selects all. The methods of Selection do not look at it: see JobHosts.
+	Job string
 }
 
 // Matches reports whether the selection has messages of a subject.
@@ -50,7 +62,7 @@ func (s *Selection) Equal(to *Selection) bool {
 	sorted := func(kinds []schema.Kind) []schema.Kind {
 		return slices.Compact(slices.Sorted(slices.Values(kinds)))
 	}
-	return s.Cluster == to.Cluster && s.Host == to.Host && slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
+	return s.Cluster == to.Cluster && s.Host == to.Host && s.Job == to.Job && slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
 }
 
 // Filter selects messages of a recording. The zero Filter selects all.

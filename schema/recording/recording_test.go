@@ -229,7 +229,8 @@ func TestFilter(t *testing.T) {
 		{"kind", Filter{Selection: Selection{Kinds: []schema.Kind{schema.KindHost, schema.KindCopy}}},
 			func(m *Message) bool { return token(m, 6) == "host" }},
 		{"all of them",
-			Filter{Selection{"c1", "gpu-1", []schema.Kind{schema.KindSync}}, all[20].Stored, all[180].Stored, []int{1}},
+			Filter{Selection{Cluster: "c1", Host: "gpu-1", Kinds: []schema.Kind{schema.KindSync}}, all[20].Stored,
+				all[180].Stored, []int{1}},
 			func(m *Message) bool {
 				return !m.Stored.Before(all[20].Stored) && m.Stored.Before(all[180].Stored) &&
 					m.Subject == "gputap.v1.ev.1.c1.gpu-1.sync"

@@ -80,6 +80,7 @@ const (
 	keyKinds    = "kinds"
 	keyCluster  = "cluster"
 	keyHost     = "host"
+	keyJob      = "job"
 	keyOnly     = "only"
 	keyStreams  = "streams"
 	keySections = "sections"
@@ -107,10 +108,17 @@ func (b *Block) encode() []byte {
 			p.list(3).string(k.Kind).uint(k.Messages, k.Events)
 		}
 	case TypeStreams:
-		p.mapHeader(5)
+		s, keys := &b.Selection, 5
+		if s.Job != "" {
+			keys++
+		}
+		p.mapHeader(keys)
 		p.text(keyType, string(b.Type))
-		p.text(keyCluster, b.Selection.Cluster)
-		p.text(keyHost, b.Selection.Host)
+		p.text(keyCluster, s.Cluster)
+		p.text(keyHost, s.Host)
+		if s.Job != "" {
+			p.text(keyJob, s.Job)
+		}
 		p.key(keyOnly).list(len(b.Selection.Kinds))
 		for _, k := range b.Selection.Kinds {
 			p.string(k.String())
@@ -153,6 +161,8 @@ func decodeSummary(data []byte) (*Block, error) {
 			b.Selection.Cluster = u.string(maxName)
 		case keyHost:
 			b.Selection.Host = u.string(maxName)
+		case keyJob:
+			b.Selection.Job = u.string(maxName)
 		case keyOnly:
 			for range u.listLength() {
 				b.Selection.Kinds = append(b.Selection.Kinds, schema.ParseKind(u.string(maxName)))

@@ -31,9 +31,14 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 		}
 	}
 	slices.Sort(shards)
+	if r.jobs != nil {
+		for h := range found.Hosts {
+			r.jobs.Add(h)
+		}
+	}
 	if !found.isNew() && !found.Selection.Equal(&r.Selection) {
 		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, "+
-			"--host and --kind, or another file", r.out.path, SelectionText(&found.Selection))
+			"--host, --job and --kind, or another file", r.out.path, SelectionText(&found.Selection))
 	}
 	checkpoints := map[int]shard.SavedState{}
 	for _, number := range shards { // before the first messages are chosen: later checkpoints are beyond them
@@ -148,7 +153,7 @@ func (r *Recorder) writeBeginning(sources []*source) error {
 func (r *Recorder) log(sources []*source) {
 	incomplete := 0
 	for _, s := range sources {
-		if s.stream.State == recording.KnowledgePartial {
+		if s.stream.State == recording.KnowledgePartial && r.jobs == nil {
 			incomplete++
 		}
 	}
@@ -172,6 +177,9 @@ func SelectionText(s *recording.Selection) string {
 	}
 	if s.Host != "" {
 		text += " host " + s.Host
+	}
+	if s.Job != "" {
+		text += " job " + s.Job
 	}
 	for i, k := range s.Kinds {
 		if i == 0 {

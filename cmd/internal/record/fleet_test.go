@@ -41,6 +41,7 @@ type fleet struct {
 	beats     *schema.Builder
 	published []published
 	now       schema.KTime
+	jobs      map[string]string // of the process on each host
 }
 
 // published is one stored message and how it changes the live bytes of its host.
@@ -90,6 +91,7 @@ func (f *fleet) publish(n int) {
 			continue
 		}
 		p, delta := h.Process(7, 1, "train"), int64(0)
+		p.Job = f.jobs[h.Header.Host]
 		for range 1 + f.rng.IntN(4) {
 			f.now += 1000
 			ptr, amount := uint64(f.now)<<16, 1+f.rng.Int64N(1<<20)

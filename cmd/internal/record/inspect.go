@@ -35,6 +35,7 @@ type Inspection struct {
 type Selected struct {
 	Cluster string   `json:"cluster"`
 	Host    string   `json:"host"`
+	Job     string   `json:"job"`
 	Kinds   []string `json:"kinds"`
 }
 
@@ -147,7 +148,8 @@ func (r *Inspection) addStreams(b *recording.Block, shards map[int]*Shard) {
 	if b.Type != recording.TypeStreams {
 		return
 	}
-	r.Selected = Selected{Cluster: b.Selection.Cluster, Host: b.Selection.Host, Kinds: []string{}}
+	r.Selected = Selected{Cluster: b.Selection.Cluster, Host: b.Selection.Host, Job: b.Selection.Job,
+		Kinds: []string{}}
 	for _, k := range b.Selection.Kinds {
 		r.Selected.Kinds = append(r.Selected.Kinds, k.String())
 	}
@@ -237,7 +239,7 @@ func (r *Inspection) Write(w io.Writer) {
 }
 
 func (s *Selected) text() string {
-	selection := recording.Selection{Cluster: s.Cluster, Host: s.Host}
+	selection := recording.Selection{Cluster: s.Cluster, Host: s.Host, Job: s.Job}
 	for _, k := range s.Kinds {
 		selection.Kinds = append(selection.Kinds, schema.ParseKind(k))
 	}

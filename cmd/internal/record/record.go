@@ -77,6 +77,7 @@ type Recorder struct {
 	ended   chan error               // of each source, nil or its error
 	found   chan []*source           // for shards that were added
 	replays map[int]*consumer.Replay // of each shard, with rotation
+	jobs    *recording.JobHosts      // nil without a selected job
 
 	topologyTime  time.Duration // between two looks at the topology
 	noCheckpoints bool          // NATS does not let this user read checkpoints
@@ -115,6 +116,11 @@ func (r *Recorder) Stats() Stats {
 func (r *Recorder) Run(ctx context.Context) (err error) {
 	reading, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
+	if r.Selection.Job != "" {
+		if r.jobs, err = recording.NewJobHosts(r.Selection.Job); err != nil {
+			return err
+		}
+	}
 	if r.out, err = openOutput(&r.Options); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (r *Recorder) newSource(shard int, info *jetstream.StreamInfo, shards int) 
 		stream: recording.Stream{Shard: shard, Name: info.Config.Name, Created: info.Created},
 	}
 	s.take = func(ctx context.Context, m *recording.Message) error {
-		if !r.Selection.Matches(m.Subject) {
+		if !r.Selection.Matches(m.Subject) || r.jobs != nil && !r.jobs.Matches(m) {
 			return nil
 		}
 		select {

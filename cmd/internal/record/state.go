@@ -36,7 +36,8 @@ func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.Stre
 		return nil
 	}
 	p, from := r.restore(s, info, saved, firstGeneration)
-	if err := r.fold(ctx, p, s, from); err != nil {
+	err := r.fold(ctx, p, s, from)
+	if err != nil {
 		return err
 	}
 	s.stream.State = recording.KnowledgeComplete
@@ -46,10 +47,16 @@ func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.Stre
 			s.stream.Since = info.State.FirstTime
 		}
 	}
+	if r.jobs != nil { // a host on which the job starts later begins in the middle of its batches
+		s.stream.State = recording.KnowledgePartial
+		if p, err = r.ofJob(p, s.shard); err != nil {
+			return err
+		}
+	}
 	if r.MaxFileBytes > 0 {
 		r.replays[s.shard] = p
 	}
-	if err := p.Sections(r.out.addSection); err != nil {
+	if err = p.Sections(r.out.addSection); err != nil {
 		return fmt.Errorf("record the state of shard %d: %w", s.shard, err)
 	}
 	return nil
@@ -75,6 +82,23 @@ func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.Sa
 	}
 	whole := before(info) == 0 && firstGeneration
 	return consumer.NewReplay(s.shard, newLeak(), whole, r.Log), before(info)
+}
+
+// ofJob returns a fold with only the hosts on which the selected job runs.
+func (r *Recorder) ofJob(p *consumer.Replay, shard int) (*consumer.Replay, error) {
+	for _, q := range p.Fold().(*leak.Tracker).Report().Processes {
+		if !q.Ended && r.jobs.Is(q.Info.Job) {
+			r.jobs.Add(recording.HostOf(q.ID.Cluster, q.ID.Host))
+		}
+	}
+	only := consumer.NewReplay(shard, newLeak(), false, r.Log)
+	err := p.Sections(func(s recording.Section) error {
+		if s.Cluster+s.Host != "" && !r.jobs.Has(recording.HostOf(s.Cluster, s.Host)) {
+			return nil
+		}
+		return only.Restore(s)
+	})
+	return only, err
 }
 
 // checkpoint reads the newest checkpoint of leak. A user without the permission records without checkpoints: NATS does

@@ -15,6 +15,7 @@ import (
 type File struct {
 	path      string
 	selection recording.Selection
+	jobs      *recording.JobHosts // on which the selected job runs; nil without one
 	log       *slog.Logger
 	in        *recording.Reader
 	streams   []recording.Stream // of each shard, in order
@@ -36,7 +37,11 @@ func Open(path string, s recording.Selection, log *slog.Logger) (*File, error) {
 		return nil, err
 	}
 	f := &File{path: path, selection: s, log: log, in: in, damages: map[int64]bool{}}
-	if err := f.summarize(); err != nil {
+	err = f.summarize()
+	if err == nil && s.Job != "" {
+		err = f.findJob()
+	}
+	if err != nil {
 		_ = in.Close()
 		return nil, err
 	}
@@ -134,10 +139,11 @@ func (f *File) sections() iter.Seq2[recording.Section, error] {
 
 // hasState reports whether a section belongs to the selection. With selected hosts, what belongs to no host does not.
 func (f *File) hasState(s *recording.Section) bool {
-	if f.selection.Cluster == "" && f.selection.Host == "" {
+	if f.selection.Cluster == "" && f.selection.Host == "" && f.jobs == nil {
 		return true
 	}
-	return (s.Cluster != "" || s.Host != "") && f.selection.HasHost(s.Cluster, s.Host)
+	return (s.Cluster != "" || s.Host != "") && f.selection.HasHost(s.Cluster, s.Host) &&
+		(f.jobs == nil || f.jobs.Has(recording.HostOf(s.Cluster, s.Host)))
 }
 
 // inFileOrder yields the selected messages as the file has them. Data are valid until the next message.
@@ -153,6 +159,9 @@ func (f *File) messages(in *recording.Reader, filter recording.Filter) iter.Seq2
 					yield(nil, err)
 					return
 				}
+				continue
+			}
+			if f.jobs != nil && !f.jobs.Has(m.Host()) {
 				continue
 			}
 			if !yield(&m, nil) {

@@ -243,3 +243,32 @@ func check(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestReplayOfJob replays the hosts on which a job runs, with all their messages: nothing is missing between them.
+func TestReplayOfJob(t *testing.T) {
+	t.Parallel()
+	live := startLive(t, 2)
+	live.simulate(simulate.Options{Hosts: 12, Jobs: 1}) // a job of 8 ranks on the first 8 hosts
+	live.settle()
+	all := replayed(t, live.record(time.Unix(1, 0)), Pace{}, recording.Selection{}).Snapshot()
+	job := ""
+	for _, p := range all.Processes {
+		job = max(job, p.Job)
+	}
+	for _, since := range []time.Time{time.Unix(1, 0), live.storedAt(0, live.last(0)/2)} {
+		path := live.record(since)
+		r := replayed(t, path, Pace{}, recording.Selection{Job: job})
+		s := r.Snapshot()
+		if len(s.Hosts) != 8 || len(r.Lost()) > 0 || job == "" {
+			t.Errorf("%d hosts of job %q, lost %v", len(s.Hosts), job, r.Lost())
+		}
+		for _, p := range s.Processes {
+			if p.Host > "sim-0007" {
+				t.Errorf("a process of host %s", p.Host)
+			}
+		}
+		if none := replayed(t, path, Pace{}, recording.Selection{Job: "none"}); none.Stats().Messages > 0 {
+			t.Errorf("%d messages of no job", none.Stats().Messages)
+		}
+	}
+}
