@@ -87,7 +87,7 @@ func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.Sa
 // ofJob returns a fold with only the hosts on which the selected job runs.
 func (r *Recorder) ofJob(p *consumer.Replay, shard int) (*consumer.Replay, error) {
 	for _, q := range p.Fold().(*leak.Tracker).Report().Processes {
-		if !q.Ended && r.jobs.Is(q.Info.Job) {
+		if !q.Ended && r.jobs.Is(q.Job) {
 			r.jobs.Add(recording.HostOf(q.ID.Cluster, q.ID.Host))
 		}
 	}

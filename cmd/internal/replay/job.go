@@ -50,7 +50,7 @@ func (f *File) findInState(jobs *recording.JobHosts) error {
 	}
 	for _, p := range byShard {
 		for _, q := range p.Fold().(*leak.Tracker).Report().Processes {
-			if !q.Ended && jobs.Is(q.Info.Job) {
+			if !q.Ended && jobs.Is(q.Job) {
 				jobs.Add(recording.HostOf(q.ID.Cluster, q.ID.Host))
 			}
 		}
