@@ -16,9 +16,10 @@ import (
 // stream: it drops duplicates, and reports absent batches to the fold. It needs no NATS and stores no dead letters. One
 // goroutine uses a Replay at a time; others may use its Reader meanwhile.
 type Replay struct {
-	reader *Reader
-	fold   Stateful
-	whole  bool
+	reader    *Reader
+	fold      Stateful
+	whole     bool
+	pseudonym func(schema.Private, string) string // see Redact; nil: names stay
 }
 
 // NewReplay returns a Replay with a new fold. whole says that state and messages together begin with the first message
@@ -35,6 +36,26 @@ func (p *Replay) WholeFor(kinds ...schema.Kind) {
 	for kind := range schema.NumKinds {
 		p.reader.start.uncovered[kind] = !slices.Contains(kinds, kind)
 	}
+}
+
+// Redact makes Sections write pseudonyms for private strings. It reports whether the fold can do that.
+func (p *Replay) Redact(pseudonym func(schema.Private, string) string) bool {
+	f, ok := p.fold.(interface {
+		Redact(func(schema.Private, string) string)
+	})
+	if ok {
+		f.Redact(pseudonym)
+		p.pseudonym = pseudonym
+	}
+	return ok
+}
+
+// name returns what Sections write for a name of a section.
+func (p *Replay) name(what schema.Private, name string) string {
+	if p.pseudonym == nil || name == "" {
+		return name
+	}
+	return p.pseudonym(what, name)
 }
 
 // Fold returns the fold.
@@ -108,7 +129,7 @@ func (p *Replay) Whole() bool { return !p.reader.start.truncated && !p.reader.st
 func (p *Replay) Sections(yield func(recording.Section) error) error {
 	r := p.reader
 	readers := r.split()
-	var w snapshot.Writer
+	w := snapshot.Writer{Pseudonym: p.pseudonym}
 	section := func(id hostID, of *Section) error {
 		w.Reset()
 		w.Uint(stateForm)
@@ -117,13 +138,14 @@ func (p *Replay) Sections(yield func(recording.Section) error) error {
 			part = &Reader{start: r.start}
 		}
 		part.code(&snapshot.Codec{Writer: &w})
+		cluster, host := p.name(schema.PrivateCluster, id.Cluster), p.name(schema.PrivateHost, id.Host)
 		if of != nil {
-			w.Section(*of)
+			w.Section(Section{Cluster: cluster, Host: host, Data: of.Data})
 		}
 		delete(readers, id)
 		return yield(recording.Section{
 			Fold: p.fold.Name(), Form: stateForm, Shard: r.opts.Shard, Sequence: r.Applied(), Stored: r.start.stored,
-			Cluster: id.Cluster, Host: id.Host, Data: w.Data(),
+			Cluster: cluster, Host: host, Data: w.Data(),
 		})
 	}
 	err := guard(func() error {

@@ -107,7 +107,8 @@ func (r *Reader) code(c *snapshot.Codec) {
 		if c.Reading() {
 			*h = &hostState{}
 		}
-		c.String(&id.Cluster, &id.Host)
+		c.Private(schema.PrivateCluster, &id.Cluster)
+		c.Private(schema.PrivateHost, &id.Host)
 		c.Time(&(*h).lastEvent)
 		snapshot.Uint(c, &(*h).gaps, &(*h).missing)
 		c.Time(&(*h).heard, &(*h).stored)
@@ -121,7 +122,9 @@ func codeRuns(c *snapshot.Codec, all *map[runID]*runState) {
 		if c.Reading() {
 			*s = &runState{}
 		}
-		c.String(&id.cluster, &id.host, &id.boot)
+		c.Private(schema.PrivateCluster, &id.cluster)
+		c.Private(schema.PrivateHost, &id.host)
+		c.String(&id.boot)
 		snapshot.Uint(c, &id.run)
 		codeCounts(c, (*s).seq[:])
 		codeCounts(c, (*s).lost[:])

@@ -85,8 +85,7 @@ func checkFlags(t *testing.T, dir string) {
 	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[\w.-]+)`) // a flag's own line, not an example
 	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
-		{"gputap", "record", "inspect"}, {"gputap", "analyze", "leakage"}, {"gputap", "analyze", "usage"},
-		{"gputap", "plot", "usage"},
+		{"gputap", "record", "inspect"}, {"gputap", "record", "redact"}, {"gputap", "replay"},
 		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "get", "alerts"},
 		{"gputap", "describe", "process"},
 		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},

@@ -60,5 +60,5 @@ func explains(t *testing.T, page string, values ...any) {
 // TestAnswersPageHasEveryStreamKey holds the page to the keys of gputap stream.
 func TestAnswersPageHasEveryStreamKey(t *testing.T) {
 	explains(t, docsPage(t, "answers.md"), busJSON{}, streamJSON{}, foldJSON{}, letter{}, headJSON{}, batchJSON{},
-		initJSON{}, bus.Step{}, schema.Topology{})
+		initJSON{}, bus.Step{}, schema.Topology{}, replayedJSON{})
 }

@@ -20,6 +20,7 @@ type recordFlags struct {
 	selectFlags
 	output, since, until string
 	maxFileBytes         config.Bytes
+	redact               bool
 }
 
 func recordCommand(p *app.Process) *cobra.Command {
@@ -29,7 +30,11 @@ func recordCommand(p *app.Process) *cobra.Command {
 		Short: "Record events of a fleet into a file",
 		Long: `Record the messages of the streams into a file. The file begins with the live allocations known at its start.
 Without --until, record follows the streams until a signal arrives. An existing recording of the same streams is
-continued behind its last messages; --since has no effect then. After kill -9, run the same command again.
+continued behind its last messages; --since has no effect then. After kill -9, run the same command again. A recording
+with --redact cannot be continued.
+
+--job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
+no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
 
 --job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
 no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
@@ -53,7 +58,8 @@ unreachable.`,
 	flags.StringVar(&c.until, "until", "", "end before what NATS stored at this time (default: at Ctrl-C)")
 	c.addFlags(cmd, "record")
 	flags.Var(&c.maxFileBytes, "max-file-bytes", "size at which to begin another numbered file (default: one file)")
-	cmd.AddCommand(inspectCommand(p))
+	flags.BoolVar(&c.redact, "redact", false, "replace private names by pseudonyms: see gputap record redact")
+	cmd.AddCommand(inspectCommand(p), redactCommand(p))
 	return cmd
 }
 
@@ -90,7 +96,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 
 // options checks the flags.
 func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
-	o = record.Options{Path: c.output, MaxFileBytes: int64(c.maxFileBytes)}
+	o = record.Options{Path: c.output, MaxFileBytes: int64(c.maxFileBytes), Redact: c.redact}
 	if o.Selection, err = c.selection(); err != nil {
 		return o, err
 	}

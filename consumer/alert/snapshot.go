@@ -6,6 +6,7 @@ import (
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/schema"
 )
 
 const (
@@ -67,9 +68,10 @@ func (e *entry) code(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() {
 		k.Process.Cluster, k.Process.Host = id.Cluster, id.Host
 	}
-	c.String(&k.Rule, &k.Process.BootID, &k.GPU, &k.Detail, &k.Job)
+	c.String(&k.Rule, &k.Process.BootID, &k.GPU, &k.Detail)
+	c.Private(schema.PrivateJob, &k.Job)
 	if k.Job != "" {
-		c.String(&k.Process.Host)
+		c.Private(schema.PrivateHost, &k.Process.Host)
 	}
 	snapshot.Uint(c, &k.Process.PID)
 	snapshot.Uint(c, &k.Process.Start)
@@ -82,8 +84,16 @@ func (a *Alert) Code(c *snapshot.Codec, id snapshot.HostID) {
 	if c.Reading() {
 		a.Cluster, a.Host, a.Evidence.Host = id.Cluster, id.Host, id.Host
 	}
-	c.String(&a.ID, &a.State, &a.Severity, &a.Comm, &a.Container, &a.Pod, &a.Unit, &a.Job, &a.User, &a.ThreadComm,
-		&a.Address, &a.GPU, &a.Symbol, &a.Message, &a.Evidence.Boot, &a.Evidence.Kind)
+	c.Private(schema.PrivateAlert, &a.ID)
+	c.String(&a.State, &a.Severity, &a.Comm)
+	c.Private(schema.PrivateContainer, &a.Container)
+	c.Private(schema.PrivatePod, &a.Pod)
+	c.Private(schema.PrivateUnit, &a.Unit)
+	c.Private(schema.PrivateJob, &a.Job)
+	c.Private(schema.PrivateUser, &a.User)
+	c.String(&a.ThreadComm, &a.Address, &a.GPU, &a.Symbol)
+	c.Private(schema.PrivateText, &a.Message)
+	c.String(&a.Evidence.Boot, &a.Evidence.Kind)
 	c.Time(&a.Time, &a.Since, &a.Start)
 	snapshot.Uint(c, &a.PID, &a.UID, &a.TID)
 	snapshot.Uint(c, &a.Bytes, &a.Repeats, &a.Evidence.Run, &a.Evidence.Seq, &a.Evidence.SeqFrom, &a.Evidence.SeqTo)

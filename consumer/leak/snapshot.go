@@ -20,6 +20,9 @@ func (t *Tracker) Snapshot(yield func(snapshot.Section) error) error {
 	return t.form(workloads).Save(&t.out, slices.Collect(maps.Keys(t.hosts)), yield)
 }
 
+// Redact makes Snapshot write pseudonyms for private strings. The names of the sections stay.
+func (t *Tracker) Redact(pseudonym func(schema.Private, string) string) { t.out.Pseudonym = pseudonym }
+
 // Restore restores one section of a snapshot. All calls of Restore come before the first Apply.
 func (t *Tracker) Restore(section snapshot.Section) error { return t.form(nil).Restore(section) }
 

@@ -79,14 +79,30 @@ const MinWorkload = 8
 // Code passes over the labels of a workload of a host.
 func (w *Workload) Code(c *snapshot.Codec, id snapshot.HostID) {
 	w.HostID = id
-	CodeLabels(c, &w.GPU, &w.UUID, &w.Pod, &w.Container, &w.Unit, &w.User, &w.Job, &w.Comm)
+	CodeLabels(c, &w.GPU, &w.UUID)
+	codePrivate(c, schema.PrivatePod, &w.Pod)
+	codePrivate(c, schema.PrivateContainer, &w.Container)
+	codePrivate(c, schema.PrivateUnit, &w.Unit)
+	codePrivate(c, schema.PrivateUser, &w.User)
+	codePrivate(c, schema.PrivateJob, &w.Job)
+	CodeLabels(c, &w.Comm)
 }
 
 // CodeLabels passes over labels. It refuses a string that Label would change.
 func CodeLabels(c *snapshot.Codec, labels ...*string) {
 	for _, label := range labels {
-		if c.String(label); c.Reading() && !utf8.ValidString(*label) {
-			c.Fail("label %q is not valid UTF-8", *label)
-		}
+		codePrivate(c, schema.PrivateNone, label)
+	}
+}
+
+// codePrivate passes over a label that may be private.
+func codePrivate(c *snapshot.Codec, what schema.Private, label *string) {
+	if what == schema.PrivateNone {
+		c.String(label)
+	} else {
+		c.Private(what, label)
+	}
+	if c.Reading() && !utf8.ValidString(*label) {
+		c.Fail("label %q is not valid UTF-8", *label)
 	}
 }

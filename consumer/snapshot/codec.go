@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // Codec passes over state in one direction: it writes the values that it is given, or sets them to the values that
@@ -31,6 +33,20 @@ func (c *Codec) Failed() bool { return c.Reading() && c.Reader.err != nil }
 func (c *Codec) Bool(values ...*bool) { each(c, values, (*Writer).Bool, (*Reader).Bool) }
 
 func (c *Codec) String(values ...*string) { each(c, values, (*Writer).String, (*Reader).String) }
+
+// Private passes over strings that a Writer with a Pseudonym replaces. The values stay.
+func (c *Codec) Private(what schema.Private, values ...*string) {
+	for _, v := range values {
+		switch {
+		case c.Reading():
+			*v = c.Reader.String()
+		case c.Writer.Pseudonym == nil || *v == "":
+			c.Writer.String(*v)
+		default:
+			c.Writer.String(c.Writer.Pseudonym(what, *v))
+		}
+	}
+}
 
 func (c *Codec) Time(values ...*time.Time) { each(c, values, (*Writer).Time, (*Reader).Time) }
 

@@ -4,10 +4,15 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/gputap/gputap/schema"
 )
 
 // Writer appends values to one buffer. The zero Writer is ready.
 type Writer struct {
+	// Pseudonym returns what is written for a private string; nil: the string.
+	Pseudonym func(schema.Private, string) string
+
 	buf     []byte
 	strings map[string]uint64 // number of each string since the last Reset, from 2 on
 }

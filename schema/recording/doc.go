@@ -1,5 +1,5 @@
 // Package recording is the file form of recorded messages: the messages of the shards' JetStream streams, unchanged,
-// and the state of folds before the first of them. docs/recording.md specifies the bytes.
+// and the state of folds before the first of them. docs/recording-form.md specifies the bytes.
 //
 // Order. A file keeps the messages of a shard in the order of their sequences, each once. The order between shards is
 // the one in which they were appended.

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// TestPageShowsTheBytes compares the bytes in docs/recording.md with a recording of one stream.
+// TestPageShowsTheBytes compares the bytes in docs/recording-form.md with a recording of one stream.
 func TestPageShowsTheBytes(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/recording.md")
+	page, err := os.ReadFile("../../docs/recording-form.md")
 	check(t, err)
 	_, block, found := strings.Cut(string(page), "```hex\n")
 	block, _, ends := strings.Cut(block, "```")
 	if !found || !ends {
-		t.Fatal("docs/recording.md has no hex block")
+		t.Fatal("docs/recording-form.md has no hex block")
 	}
 	var digits strings.Builder
 	for line := range strings.Lines(block) {

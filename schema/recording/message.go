@@ -36,6 +36,8 @@ type Selection struct {
 	// Job selects the hosts on which a job of this pattern runs, each from the first message on that names a process of
 	// the job. "" selects all. The methods of Selection do not look at it: see JobHosts.
 	Job string
+	// Redacted says that names are pseudonyms, also those above. Such a recording cannot be continued.
+	Redacted bool
 }
 
 // Matches reports whether the selection has messages of a subject.
@@ -63,7 +65,7 @@ func (s *Selection) Equal(to *Selection) bool {
 		return slices.Compact(slices.Sorted(slices.Values(kinds)))
 	}
 	return s.Cluster == to.Cluster && s.Host == to.Host && s.Job == to.Job &&
-		slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
+		s.Redacted == to.Redacted && slices.Equal(sorted(s.Kinds), sorted(to.Kinds))
 }
 
 // Filter selects messages of a recording. The zero Filter selects all.

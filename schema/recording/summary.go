@@ -70,7 +70,7 @@ const (
 	KnowledgeComplete Knowledge = "complete" // all events
 )
 
-// Keys of a summary. docs/recording.md explains them.
+// Keys of a summary. docs/recording-form.md explains them.
 const (
 	keyType     = "type"
 	keySince    = "since"
@@ -81,6 +81,7 @@ const (
 	keyCluster  = "cluster"
 	keyHost     = "host"
 	keyJob      = "job"
+	keyRedacted = "redacted"
 	keyOnly     = "only"
 	keyStreams  = "streams"
 	keySections = "sections"
@@ -112,12 +113,18 @@ func (b *Block) encode() []byte {
 		if s.Job != "" {
 			keys++
 		}
+		if s.Redacted {
+			keys++
+		}
 		p.mapHeader(keys)
 		p.text(keyType, string(b.Type))
 		p.text(keyCluster, s.Cluster)
 		p.text(keyHost, s.Host)
 		if s.Job != "" {
 			p.text(keyJob, s.Job)
+		}
+		if s.Redacted {
+			p.key(keyRedacted).uint(1)
 		}
 		p.key(keyOnly).list(len(b.Selection.Kinds))
 		for _, k := range b.Selection.Kinds {
@@ -163,6 +170,8 @@ func decodeSummary(data []byte) (*Block, error) {
 			b.Selection.Host = u.string(maxName)
 		case keyJob:
 			b.Selection.Job = u.string(maxName)
+		case keyRedacted:
+			b.Selection.Redacted = u.uint() != 0
 		case keyOnly:
 			for range u.listLength() {
 				b.Selection.Kinds = append(b.Selection.Kinds, schema.ParseKind(u.string(maxName)))

@@ -36,6 +36,10 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 			r.jobs.Add(h)
 		}
 	}
+	if !found.isNew() && (found.Selection.Redacted || r.Redact) {
+		return nil, fmt.Errorf("continue the recording %s: its names would get other pseudonyms than before: choose "+
+			"another file", r.out.path)
+	}
 	if !found.isNew() && !found.Selection.Equal(&r.Selection) {
 		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, "+
 			"--host, --job and --kind, or another file", r.out.path, SelectionText(&found.Selection))
@@ -188,7 +192,10 @@ func SelectionText(s *recording.Selection) string {
 		text += " " + k.String()
 	}
 	if text == "" {
-		return "everything"
+		text = " everything"
+	}
+	if s.Redacted {
+		text += ", with pseudonyms"
 	}
 	return text[1:]
 }

@@ -37,6 +37,8 @@ type Selected struct {
 	Host    string   `json:"host"`
 	Job     string   `json:"job"`
 	Kinds   []string `json:"kinds"`
+
+	Redacted bool `json:"redacted"` // names are pseudonyms
 }
 
 // Shard describes the messages of one shard.
@@ -149,7 +151,7 @@ func (r *Inspection) addStreams(b *recording.Block, shards map[int]*Shard) {
 		return
 	}
 	r.Selected = Selected{Cluster: b.Selection.Cluster, Host: b.Selection.Host, Job: b.Selection.Job,
-		Kinds: []string{}}
+		Kinds: []string{}, Redacted: b.Selection.Redacted}
 	for _, k := range b.Selection.Kinds {
 		r.Selected.Kinds = append(r.Selected.Kinds, k.String())
 	}
@@ -239,7 +241,7 @@ func (r *Inspection) Write(w io.Writer) {
 }
 
 func (s *Selected) text() string {
-	selection := recording.Selection{Cluster: s.Cluster, Host: s.Host, Job: s.Job}
+	selection := recording.Selection{Cluster: s.Cluster, Host: s.Host, Job: s.Job, Redacted: s.Redacted}
 	for _, k := range s.Kinds {
 		selection.Kinds = append(selection.Kinds, schema.ParseKind(k))
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gputap/gputap/cmd/internal/redact"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -20,6 +21,7 @@ type output struct {
 	files  int    // written by this recorder
 	w      *recording.Writer
 	found  *continued
+	redact *redact.Redactor // nil: names stay
 
 	streams  []recording.Stream // of the current file
 	last     map[int]uint64     // last sequence of each shard
@@ -57,6 +59,9 @@ func (f *continued) hasShard(shard int) bool {
 // openOutput opens the file to continue, or a new one.
 func openOutput(o *Options) (*output, error) {
 	out := &output{Options: o, path: o.Path, found: &continued{}, last: map[int]uint64{}}
+	if o.Redact {
+		out.redact = redact.New(o.Log)
+	}
 	var err error
 	if o.Path == "" {
 		out.w, err = recording.NewWriter(o.To)
@@ -127,18 +132,37 @@ func lastNumber(path string) (last int, err error) {
 	return last, nil
 }
 
-func (o *output) addSection(s recording.Section) error { return o.w.AddSection(s) }
+func (o *output) addSection(s recording.Section) (err error) {
+	if o.redact != nil {
+		if s, err = o.redact.Section(s); err != nil {
+			return err
+		}
+	}
+	return o.w.AddSection(s)
+}
 
 func (o *output) addStreams(streams []recording.Stream) error {
 	if len(streams) == 0 {
 		return nil
 	}
 	o.streams = append(o.streams[:len(o.streams):len(o.streams)], streams...)
-	return o.w.AddStreams(o.Selection, streams)
+	selection := o.Selection
+	if o.redact != nil {
+		selection = o.redact.Selection(selection)
+	}
+	return o.w.AddStreams(selection, streams)
 }
 
 func (o *output) append(m *recording.Message) error {
-	if err := o.w.Append(m); err != nil {
+	written := m
+	if o.redact != nil {
+		redacted, err := o.redact.Message(m)
+		if err != nil {
+			return err
+		}
+		written = &redacted
+	}
+	if err := o.w.Append(written); err != nil {
 		return err
 	}
 	o.last[m.Shard], o.started = m.Sequence, true

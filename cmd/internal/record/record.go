@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/redact"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
@@ -27,6 +28,7 @@ type Options struct {
 	To           io.Writer // instead of a file, if Path is ""
 	MaxFileBytes int64     // a file ends with the block that reaches this size; 0: no rotation
 	Selection    recording.Selection
+	Redact       bool          // replace private names by pseudonyms
 	Since        time.Time     // begin with what NATS stored at this time or later; zero: with new messages
 	Until        time.Time     // end before what NATS stored at this time; zero: when ctx ends
 	Drain        time.Duration // most time to record the stored messages after ctx ends; 0: 10 s
@@ -48,6 +50,7 @@ type Stats struct {
 	Shards            int
 	Removed           uint64    // messages that retention removed before they were read
 	TooLong           uint64    // messages above the limit of a recording
+	LeftOut           uint64    // messages that could not be redacted
 	First, Last       time.Time // when NATS stored the first and the last recorded message
 	Incomplete        int       // shards whose state does not cover all earlier events
 	Path              string    // of the current file
@@ -63,6 +66,9 @@ func (s *Stats) Lost() error {
 			app.Plural(s.Removed, "message", "messages"))
 	case s.TooLong > 0:
 		return fmt.Errorf("record the streams: %s were too long", app.Plural(s.TooLong, "message", "messages"))
+	case s.LeftOut > 0:
+		return fmt.Errorf("record the streams: %s could not be redacted and were left out",
+			app.Plural(s.LeftOut, "message", "messages"))
 	}
 	return nil
 }
@@ -230,11 +236,16 @@ func (r *Recorder) rest() error {
 // append records one message.
 func (r *Recorder) append(m *recording.Message) error {
 	err := r.out.append(m)
-	if errors.Is(err, recording.ErrTooLong) {
+	tooLong, leftOut := errors.Is(err, recording.ErrTooLong), errors.Is(err, redact.ErrLeftOut)
+	if tooLong || leftOut {
 		r.Log.Warn("message not recorded", "err", err)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.stats.TooLong++
+		if tooLong {
+			r.stats.TooLong++
+		} else {
+			r.stats.LeftOut++
+		}
 		return nil
 	}
 	if err != nil {

@@ -7,7 +7,7 @@
 // MaxIdle. A late message does not delay the next one. At speed 0, every message is due at once.
 //
 // Folds. The folds are those of gputap run. Each takes the messages of a recording as it would take them from a stream,
-// with their sequences and times, so its state is, byte for byte, that of a fold that began with the first recorded
+// with their sequences and times. So its state equals, byte for byte, that of a fold that began with the first recorded
 // message. The messages do not pass through NATS, which would give them new sequences and times. The embedded server
 // only answers the questions of gputap get and gputap top.
 //

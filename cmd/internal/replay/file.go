@@ -23,7 +23,7 @@ type File struct {
 	damages   map[int64]bool // offsets of those that were reported
 }
 
-// Summary says what a recording holds. It does not count what lies in damaged parts.
+// Summary describes the contents of a recording without its damaged parts.
 type Summary struct {
 	Messages    uint64 // of the blocks with selected messages
 	First, Last time.Time
@@ -51,7 +51,7 @@ func Open(path string, s recording.Selection, log *slog.Logger) (*File, error) {
 // Close closes the recording.
 func (f *File) Close() error { return f.in.Close() }
 
-// Summary returns what the recording holds.
+// Summary describes the recording.
 func (f *File) Summary() Summary { return f.summary }
 
 // Damages returns how many damaged parts were found so far.
@@ -79,7 +79,8 @@ func (f *File) summarize() error {
 	return nil
 }
 
-// add adds a block of messages to the summary. A shard whose stream lies in a damaged block is known by its messages.
+// add adds a block of messages to the summary. If the stream of a shard lies in a damaged block, the messages still name
+// the shard.
 func (f *File) add(b *recording.Block, byShard map[int]recording.Stream) {
 	s := &f.summary
 	if b.Type != recording.TypeMessages {

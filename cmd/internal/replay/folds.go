@@ -107,7 +107,7 @@ func (f *folds) snapshot(at time.Time, kinds []string) *answer.Snapshot {
 	return s
 }
 
-// lost returns by cause what was lost: see answer.Lost.
+// lost returns the lost events by cause: see answer.Lost.
 func (f *folds) lost() map[string]uint64 {
 	sum := map[string]uint64{}
 	for _, set := range f.sets {

@@ -3,10 +3,14 @@ package replay
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/record"
+	"github.com/gputap/gputap/cmd/internal/redact"
 	"github.com/gputap/gputap/cmd/internal/simulate"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
@@ -271,4 +276,63 @@ func TestReplayOfJob(t *testing.T) {
 			t.Errorf("%d messages of no job", none.Stats().Messages)
 		}
 	}
+}
+
+// TestRedactedReplay redacts a recording, and a bus while it is recorded: the folds report the same numbers.
+func TestRedactedReplay(t *testing.T) {
+	t.Parallel()
+	live := startLive(t, 2)
+	live.simulate(simulate.Options{Hosts: 10, Jobs: 1, LeakRank: 16 << 20, SlowRank: 0.5})
+	live.settle()
+	original := live.record(live.storedAt(0, live.last(0)/2))
+	dir := t.TempDir()
+	copied, recorded := filepath.Join(dir, "copied.gtr"), filepath.Join(dir, "recorded.gtr")
+	file, err := os.Create(copied)
+	check(t, err)
+	_, err = redact.File(t.Context(), original, file, discard)
+	check(t, errors.Join(err, file.Close()))
+	o := record.Options{JetStream: live.js, Path: recorded, Since: live.storedAt(0, live.last(0)/2), Until: time.Now(),
+		Redact: true, Log: discard}
+	check(t, record.New(o).Run(t.Context()))
+	if err := record.New(o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "pseudonyms") {
+		t.Errorf("a redacted recording is continued: %v", err)
+	}
+	want := numbers(t, replayed(t, original, Pace{}, recording.Selection{}))
+	for _, path := range []string{copied, recorded} {
+		data, err := os.ReadFile(path)
+		check(t, err)
+		if bytes.Contains(data, []byte("sim-0")) {
+			t.Errorf("%s: a host's name is left", path)
+		}
+		if got := numbers(t, replayed(t, path, Pace{}, recording.Selection{})); got != want {
+			t.Errorf("%s: the report is\n%s\nwant\n%s", path, got, want)
+		}
+	}
+}
+
+// numbers returns a report without names.
+func numbers(t *testing.T, l *Local) string {
+	t.Helper()
+	s := l.Snapshot()
+	var lines []string
+	for _, p := range s.Processes {
+		for _, name := range []*string{&p.Cluster, &p.Host, &p.Job, &p.User, &p.Exe, &p.Cgroup, &p.Unit, &p.Pod,
+			&p.Container} {
+			*name = ""
+		}
+		line, err := json.Marshal(p)
+		check(t, err)
+		lines = append(lines, string(line))
+	}
+	for _, a := range s.Alerts {
+		lines = append(lines, fmt.Sprint(a.Rule, a.Severity, a.State, a.PID, a.Bytes, a.Value, a.Time))
+	}
+	for _, h := range s.Hosts {
+		lines = append(lines, fmt.Sprint(h.Lost, h.LateProcesses, h.GPUs, h.LastEvent))
+	}
+	if len(s.Alerts) == 0 || len(s.Hosts) != 10 {
+		t.Errorf("%d alerts, %d hosts", len(s.Alerts), len(s.Hosts))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

@@ -80,7 +80,7 @@ func (l *Local) Snapshot() *answer.Snapshot {
 // Largest returns the n rows of equal live allocations with the most bytes.
 func (l *Local) Largest(n int) []leak.TopRow { return fold.Largest(l.folds.sets, n) }
 
-// Lost returns by cause what was lost: see answer.Lost.
+// Lost returns the lost events by cause: see answer.Lost.
 func (l *Local) Lost() map[string]uint64 { return l.folds.lost() }
 
 // Close ends the server.

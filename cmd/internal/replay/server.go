@@ -27,7 +27,7 @@ type server struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	alerts map[string]*fold.Alerts
-	socket *local.Listener // nil if there is none
+	socket *local.Listener // nil before answer
 
 	ctx     context.Context // of the alerts and the answers
 	cancel  context.CancelFunc

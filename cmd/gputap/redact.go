@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/redact"
+)
+
+func redactCommand(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "redact FILE -o FILE",
+		Short: "Copy a recording and replace private names",
+		Long: `Copy a recording and replace private names by pseudonyms such as user-3f2a91c06b7d, so that the copy may be shared:
+users, jobs, paths of programs, libraries and control groups, containers, pods, units, hosts and clusters. Equal names
+have equal pseudonyms in the copy, also in its state and subjects. The pseudonyms are keyed hashes, and the key is not
+stored. Texts of alerts are removed.
+
+Names of programs (comm), threads and CUDA kernels stay, and so do UUIDs of GPUs, boot ids, PIDs, UIDs and times. A
+message that is no valid batch is left out.
+
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 the recording is damaged, or messages were left out.`,
+		Example: "  gputap record redact hour.gtr -o shared.gtr\n" +
+			"  gputap record --nats.url nats://bus:4222 --redact -o shared.gtr",
+		Args: cobra.ExactArgs(1),
+	}
+	output := cmd.Flags().StringP("output", "o", "", "new file to write; - is standard output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return redactFile(cmd.Context(), p, args[0], *output) }
+	completeFiles(cmd, "gtr")
+	return cmd
+}
+
+// redactFile writes a redacted copy. After an error it leaves no file.
+func redactFile(ctx context.Context, p *app.Process, in, out string) error {
+	switch {
+	case out == "":
+		return app.Usage(errors.New("--output: empty; set the file to write with -o FILE"))
+	case out == "-" && app.IsTerminal(p.Stdout):
+		return app.Usage(errors.New("--output -: standard output is a terminal; redirect it, or use -o FILE"))
+	case out == "-":
+		s, err := redact.File(ctx, in, p.Stdout, p.Log)
+		if err != nil {
+			return err
+		}
+		return concludeRedaction(p.Stderr, "standard output", s)
+	}
+	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("create the redacted recording: %w", err)
+	}
+	s, err := redact.File(ctx, in, file, p.Log)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		_ = os.Remove(out)
+		return err
+	}
+	return concludeRedaction(p.Stdout, out, s)
+}
+
+func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
+	w := &errorWriter{Writer: to}
+	writeLine(w, "%s: %s, %s with %s", out, app.Bytes(uint64(s.Bytes)), app.Plural(s.Messages, "message", "messages"),
+		app.Plural(s.Events, "event", "events"))
+	switch {
+	case s.Damages > 0:
+		return app.Incomplete(fmt.Errorf("redact the recording: %s damaged; the log names them",
+			app.Plural(s.Damages, "part is", "parts are")))
+	case s.LeftOut > 0:
+		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because the names in them are not known",
+			app.Plural(s.LeftOut, "part was", "parts were")))
+	}
+	return w.err
+}
