@@ -133,7 +133,7 @@ func TestReplayRefuses(t *testing.T) {
 		args   []string
 	}{
 		{"--since", 2, nil},
-		{"accepts at most 1 arg", 2, []string{"a", "b"}},
+		{"unexpected argument \"b\"", 2, []string{"a", "b"}},
 		{"not with a recording", 2, []string{"x", "--since", "1m"}},
 		{"not before --until", 2, []string{"--since", "1m", "--until", "2m"}},
 		{"not in the past", 2, []string{"--since", "1m", "--until", "2999-01-02T03:04:05Z"}},
