@@ -34,7 +34,8 @@ what cannot be known is named, never guessed.
 		Example: `  gputap analyze watermark run.gputap
   gputap analyze usage run.gputap -o csv --step 1s
   gputap analyze leakage run.gputap --fail-on 'leak>100MiB'
-  gputap analyze launches run.gputap --comm python3`,
+  gputap analyze launches run.gputap --comm python3
+  gputap analyze diff good.gputap bad.gputap`,
 	}
 	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
 		func(q *question, m *memory) (map[string]uint64, error) {
@@ -46,7 +47,7 @@ what cannot be known is named, never guessed.
 			r, err := m.leakage(&q.Range)
 			return q.values(m, "leak", largestOf(r)), errors.Join(err, show(q, r, "LIVE AT END"))
 		}))
-	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p))
+	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p), diffCommand(p))
 	return cmd
 }
 
@@ -122,6 +123,12 @@ func (q *question) rangeFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&q.since, "since", "", "begin with what NATS stored at this time")
 	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
+	q.processFlags(cmd)
+}
+
+// processFlags adds the flags that select processes.
+func (q *question) processFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
 	flags.StringVar(&q.Host, "host", "", "only this host, or those of a pattern")
 	flags.StringVar(&q.User, "user", "", "only processes of this user name, uid or pattern")

@@ -27,6 +27,8 @@ type memory struct {
 	*analysis.Journal
 	Findings Findings
 	Missing  []string // sentences about what is not known
+
+	end time.Time // when NATS stored the last message
 }
 
 // Findings counts events that do not fit together.
@@ -93,7 +95,7 @@ func (m *memory) read(ctx context.Context, s *source.Source, r *Range, fold func
 		if err != nil {
 			return err
 		}
-		if section.Fold != "leak" {
+		if section.Fold != "leak" || fromFirst(s, section.Shard) {
 			continue
 		}
 		if err := fold(section.Shard).Restore(section); err != nil {
@@ -115,8 +117,16 @@ func (m *memory) read(ctx context.Context, s *source.Source, r *Range, fold func
 			f.begin()
 		}
 		f.Apply(&message)
+		m.end = message.Stored
 	}
 	return nil
+}
+
+// fromFirst reports whether the first message of a shard is recorded: the state before it is empty.
+func fromFirst(s *source.Source, shard int) bool {
+	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
+		return stream.Shard == shard && stream.State == recording.KnowledgeComplete && stream.After == 0
+	})
 }
 
 // whole reports whether a shard is recorded from its first message on.

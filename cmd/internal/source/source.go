@@ -11,9 +11,10 @@ import (
 
 // Source is an open recording.
 type Source struct {
-	Name    string // as the user gave it
-	Streams []recording.Stream
-	Damages []recording.Damage // that were read so far, each once
+	Name      string // as the user gave it
+	Selection recording.Selection
+	Streams   []recording.Stream
+	Damages   []recording.Damage // that were read so far, each once
 
 	reader *recording.Reader
 	seen   map[int64]bool // offsets of damages
@@ -29,7 +30,7 @@ func Open(path string) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{Name: path, reader: reader, seen: map[int64]bool{}}
-	if _, s.Streams, err = reader.Streams(); err != nil {
+	if s.Selection, s.Streams, err = reader.Streams(); err != nil {
 		_ = reader.Close() // it was only read
 		return nil, err
 	}
