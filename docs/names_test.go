@@ -85,7 +85,7 @@ func checkFlags(t *testing.T, dir string) {
 	commands := [][]string{
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
 		{"gputap", "record", "inspect"}, {"gputap", "analyze", "leakage"}, {"gputap", "analyze", "usage"},
-		{"gputap", "analyze", "diff"}, {"gputap", "plot", "usage"},
+		{"gputap", "analyze", "diff"}, {"gputap", "anomaly", "backtest"}, {"gputap", "plot", "usage"},
 		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "get", "alerts"},
 		{"gputap", "describe", "process"},
 		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},
