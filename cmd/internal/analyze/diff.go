@@ -13,7 +13,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 )
 
-// What a row is about, and what is counted of it.
+// The subjects of rows, and their measures.
 const (
 	whatProcess = "process"
 	whatMemory  = "memory"
@@ -126,7 +126,7 @@ func compare(a, b *side) *Diff {
 	return d
 }
 
-// work returns what the processes of a role did, which may be nothing.
+// work returns the work of a role, which may be empty.
 func (s *side) work(r role) *work { return cmp.Or(s.processes[r], &work{}) }
 
 // union returns the sorted keys of two maps.

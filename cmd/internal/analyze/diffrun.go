@@ -54,7 +54,7 @@ func roleOf(w *Who) role {
 	return role{w.Comm, int64(*w.Rank)}
 }
 
-// work is what the processes of a role did.
+// work is the memory, launches and copies of the processes of a role.
 type work struct {
 	Figures
 	groups map[groupName]float64

@@ -174,7 +174,8 @@ func TestVariablesAreCurrent(t *testing.T) {
 	}
 }
 
-// TestRange ends before the second group of alerts, or begins behind the first. The rules read what is before.
+// TestRange ends before the second group of alerts, or begins behind the first. The rules read the earlier messages in
+// both cases.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	const between = "2026-11-23T22:13:00Z"
@@ -331,7 +332,7 @@ func TestLowerFactorRaisesAnAlert(t *testing.T) {
 }
 
 // TestStateAtTheBeginning ends a process that frees most of what it allocated before the recording. The rules of
-// gputap-leak know that from the state; the others say that they do not know what was before.
+// gputap-leak know that from the state. The answer names the missing history of the other rules.
 func TestStateAtTheBeginning(t *testing.T) {
 	t.Parallel()
 	h := consumertest.Memory(t, "gpu-7")

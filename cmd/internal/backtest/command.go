@@ -50,7 +50,7 @@ func backtestCommand(p *app.Process) *cobra.Command {
 		Long: `Run the alert rules of gputap-anomaly and gputap-leak over a recording, once with the current configuration and once
 with a changed one, and compare the alerts. The current configuration is that of the defaults and the variables
 (GPUTAP_ANOMALY__…, GPUTAP_LEAK__…). --config and --set change keys of it; gputap config print anomaly lists them.
-The rule host_silent reads the wall clock and does not take part.
+The rule host_silent does not run: it reads the wall clock.
 ` + exitStatus,
 		Example: `  gputap anomaly backtest run.gputap --set ` + example + `
   gputap anomaly backtest run.gputap --set anomaly.rules.alloc_size.factor=4 --set leak.window=30s -o json
@@ -174,7 +174,7 @@ func (q *question) read(ctx context.Context, s *source.Source) error {
 	return nil
 }
 
-// missing lists what the rules could not know.
+// missing lists the gaps in the data.
 func (q *question) missing(s *source.Source) (texts []string) {
 	for _, stream := range s.Streams {
 		if !q.knowsAll[stream.Shard] {

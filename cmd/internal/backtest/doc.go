@@ -2,7 +2,7 @@
 // recording, once with the current configuration and once with a changed one, and compares the alerts.
 //
 // Both runs read every message once, in the order of the file. They use event times alone, so equal input and equal
-// configurations give equal alerts. The rule host_silent reads the wall clock and does not take part.
+// configurations give equal alerts. The rule host_silent does not run: it reads the wall clock.
 //
 // The JSON keys of Result are a contract: docs/backtest.md. Text is for people and may change.
 package backtest

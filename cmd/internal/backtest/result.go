@@ -8,7 +8,7 @@ import (
 	"github.com/gputap/gputap/consumer/alert"
 )
 
-// Counts are what one configuration made of the findings of a rule.
+// Counts are the alerts and the suppressed findings of a rule with one configuration.
 type Counts struct {
 	Alerts     map[string]uint64 `json:"alerts"`     // by severity
 	Suppressed map[string]uint64 `json:"suppressed"` // by reason
@@ -82,7 +82,7 @@ func (i *incident) matches(to *incident) bool {
 		(to.cleared.IsZero() || !i.fired.After(to.cleared))
 }
 
-// subject is what an alert is about.
+// subject names the rule, and the process or job, of an alert.
 type subject struct {
 	rule, cluster, host, job, gpu string
 	pid                           uint32

@@ -94,7 +94,7 @@ func (v *variant) begin() {
 	}
 }
 
-// apply takes the next message of the recording. The summaries of ranks are made anew from the events: recorded ones
+// apply takes the next message of the recording. It computes the summaries of ranks from the events: recorded summaries
 // are of another instance, with other numbers.
 func (v *variant) apply(m *recording.Message, whole bool) {
 	v.memoryOf(m.Shard, whole).replay.Apply(m)
