@@ -12,19 +12,26 @@ import (
 // checkKeys returns an error for the first key that no program has. Keys of other programs are correct, so that one
 // file and one environment may serve all of them.
 func checkKeys(k *koanf.Koanf) error {
-	_, byName := known()
-	keys := slices.Sorted(maps.Values(byName))
 	for _, key := range k.Keys() {
-		if slices.Contains(keys, key) {
-			continue
+		if err := CheckKey(key); err != nil {
+			return err
 		}
-		hint := "--help lists the keys"
-		if nearest := Nearest(key, keys); nearest != "" {
-			hint = "did you mean " + nearest + "?"
-		}
-		return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), hint)
 	}
 	return nil
+}
+
+// CheckKey returns an error if no program has the key. It names the nearest one.
+func CheckKey(key string) error {
+	_, byName := known()
+	keys := slices.Sorted(maps.Values(byName))
+	if slices.Contains(keys, key) {
+		return nil
+	}
+	hint := "--help lists the keys"
+	if nearest := Nearest(key, keys); nearest != "" {
+		hint = "did you mean " + nearest + "?"
+	}
+	return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), hint)
 }
 
 // Nearest returns the known word that differs from word by a typing mistake, or "". One edit is allowed, or two if the

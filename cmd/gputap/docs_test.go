@@ -8,6 +8,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/analyze"
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/backtest"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
@@ -37,6 +38,8 @@ func TestPagesHaveEveryKey(t *testing.T) {
 	explains(t, docsPage(t, "analyze.md"), analyze.Who{}, analyze.Allocation{}, analyze.Group{}, analyze.Live{},
 		analyze.Peak{}, analyze.Leak{}, analyze.Process[int]{}, analyze.Result[int]{}, analyze.Findings{},
 		analyze.Launches{}, analyze.Copies{}, analyze.Rates[int]{})
+	explains(t, docsPage(t, "backtest.md"), backtest.Result{}, backtest.Rule{}, backtest.Counts{})
+	explains(t, docsPage(t, "diff.md"), analyze.Diff{}, analyze.ProcessDiff{}, analyze.Figures{}, analyze.GroupDiff{})
 	for cause := schema.Loss(0); cause < schema.LossOther; cause++ {
 		if !strings.Contains(page, "`"+cause.String()+"`") {
 			t.Errorf("docs/output.md does not explain the loss %s", cause)

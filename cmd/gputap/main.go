@@ -14,6 +14,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/analyze"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/backtest"
 	"github.com/gputap/gputap/cmd/internal/export"
 	"github.com/gputap/gputap/cmd/internal/inspect"
 	"github.com/gputap/gputap/config"
@@ -54,8 +55,8 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 func commands(p *app.Process) []*cobra.Command {
 	list := []*cobra.Command{
 		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), recordCommand(p), replayCommand(p),
-		analyze.Command(p), analyze.PlotCommand(p), export.Command(p), simulateCommand(p), configCommand(),
-		versionCommand(p),
+		analyze.Command(p), analyze.PlotCommand(p), export.Command(p), group(backtest.Command(p)), simulateCommand(p),
+		configCommand(), versionCommand(p),
 	}
 	for _, c := range inspect.Commands(p) {
 		if c.HasSubCommands() {

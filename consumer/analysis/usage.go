@@ -56,3 +56,14 @@ func (p *Process) Classes(classes []func(*Group) bool, visit func(at time.Time, 
 
 // OnGPU selects the groups of one GPU of the process.
 func OnGPU(gpu int) func(*Group) bool { return func(g *Group) bool { return g.GPU == gpu } }
+
+// Allocations calls visit with the group and the bytes of every allocation, in order, without those from before the
+// range.
+func (p *Process) Allocations(visit func(g *Group, bytes uint64)) error {
+	return p.each(func(c *change) bool {
+		if c.group&freed == 0 && c.at > p.begin { // begin is that of the last event before the range
+			visit(&p.Groups[c.group], c.bytes)
+		}
+		return true
+	})
+}

@@ -35,7 +35,8 @@ what cannot be known is named, never guessed.
 		Example: `  gputap analyze watermark run.gputap
   gputap analyze usage run.gputap -o csv --step 1s
   gputap analyze leakage run.gputap --fail-on 'leak>100MiB'
-  gputap analyze launches run.gputap --comm python3`,
+  gputap analyze launches run.gputap --comm python3
+  gputap analyze diff good.gputap bad.gputap`,
 	}
 	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
 		func(q *question, m *memory) (map[string]uint64, error) {
@@ -47,7 +48,7 @@ what cannot be known is named, never guessed.
 			r, err := m.leakage(&q.Range)
 			return q.values(m, "leak", largestOf(r)), errors.Join(err, show(q, r, "LIVE AT END"))
 		}))
-	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p))
+	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p), diffCommand(p))
 	return cmd
 }
 

@@ -94,7 +94,7 @@ func (m *movements) restore() error {
 		if err != nil {
 			return err
 		}
-		if section.Fold != "leak" {
+		if section.Fold != "leak" || m.source.first(section.Shard) {
 			continue
 		}
 		if err := m.fold(section.Shard).Restore(section); err != nil {
@@ -119,6 +119,7 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 			f.begin()
 		}
 		f.Apply(&message)
+		m.source.End = message.Stored
 		if within && m.visit != nil {
 			if err := m.visit(&message); err != nil {
 				return err
@@ -155,6 +156,13 @@ func (m *movements) count(report leak.Report) {
 func (s *Source) fromFirst(shard int) bool {
 	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
 		return stream.Shard == shard && stream.State == recording.KnowledgeComplete
+	})
+}
+
+// first reports whether the first message of a shard is recorded: the state before it is empty.
+func (s *Source) first(shard int) bool {
+	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
+		return stream.Shard == shard && stream.State == recording.KnowledgeComplete && stream.After == 0
 	})
 }
 

@@ -25,6 +25,12 @@ func (r *Range) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time")
 	flags.StringVar(&r.until, "until", "", "end before what NATS stored at this time")
+	r.AddProcessFlags(cmd)
+}
+
+// AddProcessFlags adds the flags that select processes.
+func (r *Range) AddProcessFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&r.Cluster, "cluster", "", "only this cluster, or those of a pattern such as 'prod-*'")
 	flags.StringVar(&r.Host, "host", "", "only this host, or those of a pattern")
 	flags.StringVar(&r.User, "user", "", "only processes of this user name, uid or pattern")

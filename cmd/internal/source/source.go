@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/producer/nsys"
@@ -13,10 +14,12 @@ import (
 
 // Source is an open recording.
 type Source struct {
-	Name    string // as the user gave it
-	Streams []recording.Stream
-	Damages []recording.Damage // that were read so far, each once
-	Nsight  *nsys.Summary      // of an export of Nsight Systems; nil: it is a recording of gputap
+	Name      string // as the user gave it
+	Selection recording.Selection
+	Streams   []recording.Stream
+	Damages   []recording.Damage // that were read so far, each once
+	Nsight    *nsys.Summary      // of an export of Nsight Systems; nil: it is a recording of gputap
+	End       time.Time          // when NATS stored the last message that Movements read; zero: none
 
 	reader *recording.Reader
 	seen   map[int64]bool // offsets of damages
@@ -39,7 +42,7 @@ func openRecording(path string) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{Name: path, reader: reader, seen: map[int64]bool{}}
-	if _, s.Streams, err = reader.Streams(); err != nil {
+	if s.Selection, s.Streams, err = reader.Streams(); err != nil {
 		_ = reader.Close() // it was only read
 		return nil, err
 	}

@@ -1,0 +1,190 @@
+package backtest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/schema/recording"
+)
+
+const exitStatus = `
+Exit status: 0 success; 1 an error; 2 wrong flags or configuration; 4 the data are incomplete, and the answer says what
+is missing.`
+
+// Command returns gputap anomaly.
+func Command(p *app.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "anomaly", Short: "Try other thresholds of the alert rules on a recording",
+		Long:    "Try other thresholds of the alert rules on a recording.\n" + exitStatus,
+		Example: "  gputap anomaly backtest run.gputap --set " + example,
+	}
+	cmd.AddCommand(backtestCommand(p))
+	return cmd
+}
+
+// question is one command line.
+type question struct {
+	p                  *app.Process
+	since, until       string
+	begin, end         time.Time // zero: no limit
+	file, out          string
+	set                []string
+	current, changed   *variant
+	knowsAll, complete map[int]bool // shards: recorded from the first message on; with state at the beginning
+}
+
+func backtestCommand(p *app.Process) *cobra.Command {
+	q := &question{p: p}
+	cmd := &cobra.Command{
+		Use: "backtest FILE", Short: "Compare the alerts of a recording with those of other thresholds",
+		Long: `Run the alert rules of gputap-anomaly and gputap-leak over a recording, once with the current configuration and once
+with a changed one, and compare the alerts. The current configuration is that of the defaults and the variables
+(GPUTAP_ANOMALY__…, GPUTAP_LEAK__…). --config and --set change keys of it; gputap config print anomaly lists them.
+The rule host_silent does not run: it reads the wall clock.
+` + exitStatus,
+		Example: `  gputap anomaly backtest run.gputap --set ` + example + `
+  gputap anomaly backtest run.gputap --set anomaly.rules.alloc_size.factor=4 --set leak.window=30s -o json
+  gputap anomaly backtest run.gputap --config new.yaml --since 2026-11-24T03:00:00Z`,
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(*cobra.Command, []string) error { return q.parse() },
+		RunE:    func(cmd *cobra.Command, args []string) error { return q.run(cmd.Context(), args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&q.set, "set", nil, "change a key of the configuration: KEY=VALUE")
+	flags.StringVar(&q.file, "config", "", "YAML file with the changed configuration")
+	flags.StringVar(&q.since, "since", "", "show alerts from what NATS stored at this time on; rules read all before")
+	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
+	flags.StringVarP(&q.out, "output", "o", "text", "output format: text, json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"},
+		cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// parse checks the flags.
+func (q *question) parse() (err error) {
+	if q.out != "text" && q.out != "json" {
+		return app.Usage(fmt.Errorf("--output %q: use text, json", q.out))
+	}
+	now := time.Now()
+	if q.begin, err = app.ParseTime(q.since, now); err != nil {
+		return app.Usage(fmt.Errorf("--since: %w", err))
+	}
+	if q.end, err = app.ParseTime(q.until, now); err != nil {
+		return app.Usage(fmt.Errorf("--until: %w", err))
+	}
+	return nil
+}
+
+func (q *question) run(ctx context.Context, path string) error {
+	current, changed, err := load(q.file, q.set)
+	if err != nil {
+		return err
+	}
+	s, err := source.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	q.know(s)
+	whole := len(q.knowsAll) == len(s.Streams)
+	q.current, q.changed = newVariant(current, whole, q.p.Log), newVariant(changed, whole, q.p.Log)
+	missing, err := q.restore(s)
+	if err == nil {
+		err = q.read(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("backtest %s: %w", path, err)
+	}
+	result := compare(q.current, q.changed, append(missing, q.missing(s)...))
+	if q.out == "json" {
+		out := json.NewEncoder(q.p.Stdout)
+		out.SetEscapeHTML(false)
+		err = out.Encode(result)
+	} else {
+		result.write(q.p.Stdout)
+	}
+	if !result.Complete {
+		err = cmp.Or(err, app.Incomplete(errors.New("the data are incomplete: "+strings.Join(result.Missing, "; "))))
+	}
+	return err
+}
+
+// know notes which shards are recorded from their first message on, and which have a state at the beginning.
+func (q *question) know(s *source.Source) {
+	q.knowsAll, q.complete = map[int]bool{}, map[int]bool{}
+	for _, stream := range s.Streams {
+		if stream.State == recording.KnowledgeComplete {
+			q.complete[stream.Shard] = true
+			if stream.After == 0 {
+				q.knowsAll[stream.Shard] = true
+			}
+		}
+	}
+}
+
+// restore loads the allocations at the beginning. It returns why it could not. The state before a first message is
+// empty.
+func (q *question) restore(s *source.Source) (missing []string, err error) {
+	failed := map[int]bool{}
+	for section, err := range s.State() {
+		if err != nil {
+			return nil, err
+		}
+		if section.Fold != "leak" || q.knowsAll[section.Shard] || failed[section.Shard] {
+			continue
+		}
+		for _, v := range []*variant{q.current, q.changed} {
+			if err := v.restore(section, q.complete[section.Shard]); err != nil && !failed[section.Shard] {
+				failed[section.Shard] = true
+				missing = append(missing, err.Error())
+			}
+		}
+	}
+	return missing, nil
+}
+
+func (q *question) read(ctx context.Context, s *source.Source) error {
+	for m, err := range s.Messages(recording.Filter{Until: q.end}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		for _, v := range []*variant{q.current, q.changed} {
+			if !m.Stored.Before(q.begin) {
+				v.begin()
+			}
+			v.apply(&m, q.complete[m.Shard])
+		}
+	}
+	q.current.begin() // the range may have no messages
+	q.changed.begin()
+	return nil
+}
+
+// missing lists the gaps in the data.
+func (q *question) missing(s *source.Source) (texts []string) {
+	for _, stream := range s.Streams {
+		if !q.knowsAll[stream.Shard] {
+			texts = append(texts, fmt.Sprintf("shard %d: events from before the recording are unknown to the rules, "+
+				"which compare with them", stream.Shard))
+		}
+	}
+	for _, d := range s.Damages {
+		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
+			d.Reason))
+	}
+	return slices.Compact(texts)
+}
