@@ -215,7 +215,8 @@ func TestPhysicalMemoryIsWhereItIsMapped(t *testing.T) {
 	t.Parallel()
 	v := memoryViz{
 		actions: []action{{at: 10, addr: 7, verb: segmentAlloc, vmm: true},
-			{at: 30, addr: 7, verb: segmentFree, vmm: true}, {at: 40, addr: 7, verb: segmentAlloc, vmm: true}, {at: 40, addr: 8, verb: segmentAlloc, vmm: true}},
+			{at: 30, addr: 7, verb: segmentFree, vmm: true}, {at: 40, addr: 7, verb: segmentAlloc, vmm: true},
+			{at: 40, addr: 8, verb: segmentAlloc, vmm: true}},
 		maps: []mapping{{45, 7, 0x2000}, {15, 7, 0x1000}, {20, 7, 0x5000}},
 	}
 	v.resolve()
