@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/source"
 )
 
 // The subjects of rows, and their measures.
@@ -104,7 +105,7 @@ func (q *question) diff(ctx context.Context, pathA, pathB string) error {
 	} else {
 		writeDiff(q.p.Stdout, d)
 	}
-	return cmp.Or(err, incomplete(d.Missing))
+	return cmp.Or(err, source.Incomplete(d.Missing))
 }
 
 // compare returns the differences of two runs.

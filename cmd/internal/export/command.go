@@ -60,7 +60,7 @@ func Command(p *app.Process) *cobra.Command {
   gputap export csv run.gputap -o events/
   gputap export perfetto run.gputap -o trace.json`,
 	}
-	for _, f := range []form{jsonlForm, csvForm, perfettoForm, pprofForm, memoryVizForm} {
+	for _, f := range []form{jsonlForm, csvForm, perfettoForm, pprofForm, memoryVizForm, parquetForm} {
 		cmd.AddCommand(formCommand(p, f))
 	}
 	return cmd

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
 )
 
 // traceObject is an event as the specification of the trace event format has it.
@@ -198,5 +202,41 @@ func (f *fleet) compareCounters(file *traceFile) {
 	}
 	if len(points) != len(wantPoints) {
 		f.t.Errorf("%d counters, want %d", len(points), len(wantPoints))
+	}
+}
+
+// TestTraceShowsMemoryFromBeforeAndItsEnd begins behind an allocation, and has the end of its process.
+func TestTraceShowsMemoryFromBeforeAndItsEnd(t *testing.T) {
+	t.Parallel()
+	h := consumertest.Memory(t, "gpu-1")
+	p := h.Process(7, 1, "train")
+	p.GPU = &schema.GPU{UUID: "GPU-0"}
+	f := &fleet{t: t}
+	p.Alloc(7, 0x1000, 4<<20, 1e9, 5)
+	f.add(schema.KindMemory, h.Message())
+	p.Alloc(7, 0x800000, 2<<20, 3e9, 5)
+	f.add(schema.KindMemory, h.Message())
+	p.Free(7, 0x800000, 4e9, 5).Exit(5e9)
+	f.add(schema.KindMemory, h.Message())
+	since := time.Unix(0, wallOffset).Add(time.Second).UTC().Format(time.RFC3339)
+	file := parseTrace(t, exported(t, "perfetto", f.record(), "-o", "-", "--since", since))
+	var got []string
+	for _, e := range file.TraceEvents {
+		switch {
+		case e.Ph == "b":
+			got = append(got, fmt.Sprint("begin ", e.Args["address"], " at ", *e.Ts, " since ", e.Args["allocated"]))
+		case e.Ph == "e":
+			got = append(got, fmt.Sprint(e.Args["end"], " at ", *e.Ts))
+		case e.Ph == "C" && strings.HasSuffix(e.Name, "GPU-0"):
+			got = append(got, fmt.Sprint(e.Args["bytes"], " at ", *e.Ts))
+		}
+	}
+	want := []string{
+		"begin 0x800000 at 0.005 since <nil>", "freed at 1e+06",
+		"begin 0x1000 at 0 since 2023-11-14T22:13:21.000000005Z", "unfreed at 2e+06",
+		"4.194304e+06 at 0", "6.291456e+06 at 0.005", "4.194304e+06 at 1e+06", "0 at 2e+06",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
