@@ -169,7 +169,7 @@ func (c *converter) merge(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("table %s: %w", next.table, err)
 		}
-		if c.First == 0 {
+		if n == 0 {
 			c.First = next.at
 		}
 		c.Last = next.at

@@ -22,6 +22,9 @@ func (m *maker) event(o *openBatch, b *schema.Batch, i int, at schema.KTime) {
 			c.GPU = m.gpu(o, b, c.GPU)
 			e.Context = o.Context(c)
 		}
+		if e.Stack > 0 {
+			e.Stack = o.Stack(b.Stacks[e.Stack-1])
+		}
 		e.Time, e.Duration, e.Thread, e.GPU, e.Call = at, duration, thread, gpu, o.Call(b.Calls[e.Call])
 		o.AddMemory(&e)
 	case schema.KindLaunch:

@@ -54,6 +54,9 @@ func (m *move) apply(b *schema.Batch, to *schema.Builder) {
 	for _, handle := range b.CUDAStreams {
 		to.CUDAStream(m.handle(handle))
 	}
+	for _, s := range b.Stacks {
+		to.Stack(s)
+	}
 	to.Libraries, to.Linux, to.Producer = b.Libraries, b.Linux, b.Producer
 	m.events(b, to)
 }

@@ -90,7 +90,7 @@ func equalBatches(t *testing.T, name string, want, got *schema.Batch) {
 		{want.Processes, got.Processes}, {want.Threads, got.Threads}, {want.GPUs, got.GPUs}, {want.Calls, got.Calls},
 		{want.Funcs, got.Funcs}, {want.Graphs, got.Graphs}, {want.Contexts, got.Contexts}, {want.Shapes, got.Shapes},
 		{want.CUDAStreams, got.CUDAStreams}, {want.Libraries, got.Libraries}, {want.Linux, got.Linux},
-		{want.Producer, got.Producer},
+		{want.Producer, got.Producer}, {want.Stacks, got.Stacks},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Fatalf("%s:\n%+v, want\n%+v", name, pair[1], pair[0])

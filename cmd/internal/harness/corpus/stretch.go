@@ -34,6 +34,9 @@ func stretch(b *schema.Batch, to *schema.Builder, factor schema.KTime) {
 	for _, handle := range b.CUDAStreams {
 		to.CUDAStream(handle)
 	}
+	for _, stack := range b.Stacks {
+		to.Stack(stack)
+	}
 	to.Libraries, to.Linux, to.Producer, to.Coverage = b.Libraries, b.Linux, b.Producer, b.Coverage
 	to.Older, to.Ends = b.Older, to.Ends[:0]
 	for _, e := range b.Ends {
