@@ -87,7 +87,7 @@ func checkFlags(t *testing.T, dir string) {
 		{"gputap", "run"}, {"gputap", "demo"}, {"gputap", "doctor"}, {"gputap", "simulate"}, {"gputap", "record"},
 		{"gputap", "record", "inspect"}, {"gputap", "record", "redact"}, {"gputap", "replay"},
 		{"gputap", "analyze", "leakage"}, {"gputap", "analyze", "usage"}, {"gputap", "plot", "usage"},
-		{"gputap", "analyze", "diff"}, {"gputap", "anomaly", "backtest"},
+		{"gputap", "analyze", "diff"}, {"gputap", "anomaly", "backtest"}, {"gputap", "export", "perfetto"},
 		{"gputap", "config", "print", "leak"}, {"gputap", "get", "processes"}, {"gputap", "get", "alerts"},
 		{"gputap", "describe", "process"},
 		{"gputap", "status"}, {"gputap", "tail"}, {"gputap", "top"},

@@ -12,7 +12,7 @@ type Private uint8
 
 // Values of Private.
 const (
-	PrivateNone Private = iota // may be shown: names of programs, threads, CUDA kernels, GPUs and calls
+	PrivateNone Private = iota // may be shown: names of programs, threads, functions, variables, GPUs and calls
 	PrivateCluster
 	PrivateHost
 	PrivateJob

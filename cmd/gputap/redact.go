@@ -15,7 +15,7 @@ import (
 
 func redactCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "redact FILE -o FILE",
+		Use:   "redact FILE",
 		Short: "Copy a recording and replace private names",
 		Long: `Copy a recording and replace private names by pseudonyms such as user-3f2a91c06b7d, so that the copy may be shared:
 users, jobs, paths of programs, libraries and control groups, containers, pods, units, hosts and clusters. Equal names

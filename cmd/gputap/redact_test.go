@@ -61,7 +61,7 @@ func TestRedactCommand(t *testing.T) {
 		{"damaged", 4, []string{file, "-o", filepath.Join(dir, "damaged.gtr")}},
 		{"file exists", 1, []string{file, "-o", copied}},
 		{"--output", 2, []string{file}},
-		{"accepts 1 arg", 2, []string{"-o", "x"}},
+		{"no FILE given", 2, []string{"-o", "x"}},
 		{"no such file", 1, []string{"/no/such/file", "-o", filepath.Join(dir, "none.gtr")}},
 	} {
 		_, err := typed(t, append([]string{"record", "redact"}, tt.args...)...)

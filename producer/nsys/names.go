@@ -176,6 +176,7 @@ func (n *names) frame(r [3]any) (string, error) {
 	if function == "" {
 		function = fmt.Sprintf("%#x", bits(r[2]))
 	}
+	module = module[strings.LastIndexAny(module, `/\`)+1:] // a path may name users
 	if module == "" {
 		return function, nil
 	}

@@ -58,7 +58,7 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 	c := &picture{question: question{p: p}, size: plot.DefaultSize}
 	words := slices.Sorted(maps.Keys(stacks))
 	cmd := &cobra.Command{
-		Use: name + " FILE -o CHART", Short: short,
+		Use: name + " FILE", Short: short,
 		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
   nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv
 ` + exitStatus,

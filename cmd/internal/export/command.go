@@ -69,7 +69,7 @@ func Command(p *app.Process) *cobra.Command {
 func formCommand(p *app.Process, f form) *cobra.Command {
 	o := &options{p: p}
 	cmd := &cobra.Command{
-		Use: f.name + " FILE -o OUT", Short: f.short, Long: f.short + ".\n" + f.long + exitStatus, Example: f.example,
+		Use: f.name + " FILE", Short: f.short, Long: f.short + ".\n" + f.long + exitStatus, Example: f.example,
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: func(cmd *cobra.Command, args []string) error {
