@@ -302,7 +302,7 @@ func (x *export) count(e *event, held *[]block, known map[[2]uint64]int) {
 	if len(x.stacks) < 100_000 && (e.chain > 0 || e.name != nil) {
 		var list []string
 		for i := range e.chain {
-			list = append(list, frames[i]+" ("+modules[min(i, 1)]+")")
+			list = append(list, frames[i]+" ("+filepath.Base(modules[min(i, 1)])+")")
 		}
 		name, _ := e.name.(string)
 		x.stacks[e.at] += strings.Join(list, " < ") + "|" + name + ";"
