@@ -103,7 +103,8 @@ func TestEveryTextIsJudged(t *testing.T) {
 	}
 	shown := []string{
 		"procs.comm", "threads.comm", "gpus.uuid", "gpus.model", "gpus.bus", "calls.symbol", "calls.op", "calls.class",
-		"calls.direction", "funcs.name", "ends.kind", "graphs.nodes", "libs.absent", "libs.failed", "cover.outside", "stacks.frames", "stacks.name",
+		"calls.direction", "funcs.name", "ends.kind", "graphs.nodes", "libs.absent", "libs.failed", "cover.outside",
+		"stacks.frames", "stacks.name",
 	}
 	for _, d := range schema.Dictionaries {
 		for _, f := range d.Fields {

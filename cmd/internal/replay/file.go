@@ -79,8 +79,8 @@ func (f *File) summarize() error {
 	return nil
 }
 
-// add adds a block of messages to the summary. If the stream of a shard lies in a damaged block, the messages still name
-// the shard.
+// add adds a block of messages to the summary. If the stream of a shard lies in a damaged block, the messages
+// still name the shard.
 func (f *File) add(b *recording.Block, byShard map[int]recording.Stream) {
 	s := &f.summary
 	if b.Type != recording.TypeMessages {
