@@ -11,8 +11,7 @@
 //
 //   - testdata/first and testdata/second hold recordings of the programs on an NVIDIA H200, with the labels.
 //
-//   - The programs without a recording here were written later, by somebody who did not know the rules.
-//     docs/detection.md has what is found in them.
+//   - Some programs have no recording here. docs/detection.md has the findings about them.
 //
 //   - Judge folds a recording with event time stretched, and returns the findings for each program.
 //
