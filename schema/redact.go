@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
@@ -41,6 +42,7 @@ var privateFields = map[Dictionary]map[string]Private{
 		"pod": PrivatePod, "unit": PrivateUnit, "job": PrivateJob,
 	},
 	DictLibraries: {"path": PrivatePath},
+	DictStacks:    {"frames": PrivatePath}, // of the module behind a function
 }
 
 // Redact appends a message to dst in which each private string is replaced by what pseudonym returns, which is not
@@ -117,6 +119,8 @@ func (r *redaction) rows(spec *DictionarySpec, private map[string]Private) error
 			switch {
 			case i >= len(spec.Fields):
 				err = r.remove()
+			case spec.Fields[i].Name == "frames":
+				err = r.frames()
 			case private[spec.Fields[i].Name] != PrivateNone:
 				err = r.replace(private[spec.Fields[i].Name])
 			default:
@@ -141,6 +145,54 @@ func (r *redaction) replace(what Private) error {
 	r.out = appendString(r.out, r.pseudonym(what, string(s)))
 	r.copied = r.at()
 	return nil
+}
+
+// frames passes over the frames of a call stack. Functions stay, and paths of modules are replaced.
+func (r *redaction) frames() error {
+	n, err := r.length()
+	for range n {
+		at := r.at()
+		var frame []byte
+		if frame, err = r.word(); err != nil {
+			return err
+		}
+		function, module, found := cutModule(string(frame))
+		if !found {
+			continue
+		}
+		r.out = append(r.out, r.data[r.copied:at]...)
+		if module != "" {
+			module = r.pseudonym(PrivatePath, module)
+		}
+		r.out = appendString(r.out, function+" ("+module+")")
+		r.copied = r.at()
+	}
+	return err
+}
+
+// cutModule returns the function and the module of a frame: "function (module)". Either may have brackets. If those do
+// not match, all behind the first one counts as the module.
+func cutModule(frame string) (function, module string, found bool) {
+	if !strings.HasSuffix(frame, ")") || !strings.Contains(frame, " (") {
+		return frame, "", false
+	}
+	at, open := len(frame), 0
+	for at > 0 && (open > 0 || at == len(frame)) {
+		at--
+		switch frame[at] {
+		case ')':
+			open++
+		case '(':
+			open--
+		}
+	}
+	switch {
+	case open > 0:
+		at = strings.Index(frame, " (") + 1
+	case at == 0 || frame[at-1] != ' ':
+		return frame, "", false
+	}
+	return frame[:at-1], frame[at+1 : len(frame)-1], true
 }
 
 // remove replaces the next value by nil.

@@ -89,8 +89,38 @@ func rename(b *schema.Batch) {
 		replace(schema.PrivateUnit, &p.Unit)
 		replace(schema.PrivateJob, &p.Job)
 	}
+	for i := range b.Stacks {
+		for j, frame := range b.Stacks[i].Frames {
+			if function, module, found := strings.Cut(strings.TrimSuffix(frame, ")"), " ("); found {
+				b.Stacks[i].Frames[j] = function + " (" + secret(schema.PrivatePath, module) + ")"
+			}
+		}
+	}
 	for i := range b.Libraries {
 		replace(schema.PrivatePath, &b.Libraries[i].Path)
+	}
+}
+
+// TestRedactFrames replaces the modules of call stacks. Functions stay.
+func TestRedactFrames(t *testing.T) {
+	t.Parallel()
+	h := schema.Header{Cluster: "c", Host: "h", BootID: "b", Run: 1, Seq: 1}
+	builder := schema.NewBuilder(schema.KindMemory)
+	builder.Stack(schema.Stack{Name: "weights", Frames: []string{
+		"f(int) (/home/ada/lib.so)", "main (/usr/bin/train (deleted))", "g(float)", "h()", "k ()", "m (/a)b)",
+	}})
+	var b, got schema.Batch
+	data, err := schema.NewDecoder().Redact(nil, builder.Encode(&h), &b, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.NewDecoder().Decode(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"f(int) (<path /HOME/ADA/LIB.SO>)", "main (<path /USR/BIN/TRAIN (DELETED)>)", "g(float)", "h()",
+		"k ()", "m (<path /A)B>)"}
+	if !slices.Equal(got.Stacks[0].Frames, want) || got.Stacks[0].Name != "weights" {
+		t.Errorf("%q, want %q", got.Stacks, want)
 	}
 }
 
@@ -99,12 +129,12 @@ func TestEveryTextIsJudged(t *testing.T) {
 	t.Parallel()
 	private := []string{
 		"procs.exe", "procs.container", "procs.user", "procs.cgroup", "procs.pod", "procs.unit", "procs.job",
-		"libs.path",
+		"libs.path", "stacks.frames",
 	}
 	shown := []string{
 		"procs.comm", "threads.comm", "gpus.uuid", "gpus.model", "gpus.bus", "calls.symbol", "calls.op", "calls.class",
 		"calls.direction", "funcs.name", "ends.kind", "graphs.nodes", "libs.absent", "libs.failed", "cover.outside",
-		"stacks.frames", "stacks.name",
+		"stacks.name",
 	}
 	for _, d := range schema.Dictionaries {
 		for _, f := range d.Fields {
