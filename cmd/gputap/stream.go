@@ -64,9 +64,8 @@ func (b *busCommand) connect(ctx context.Context, n int) (conns []*nats.Conn, js
 	}
 	for len(conns) < n && err == nil {
 		var nc *nats.Conn
-		if nc, js, err = b.p.Connect(cfg); err == nil {
+		if nc, js, err = b.p.Dial(ctx, cfg, connectTime); err == nil {
 			conns = append(conns, nc)
-			err = b.p.Reach(ctx, cfg, nc, connectTime)
 		}
 	}
 	if err != nil {

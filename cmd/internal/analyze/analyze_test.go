@@ -32,21 +32,7 @@ var wallStart = time.Unix(1_700_000_000, 0).UTC()
 //	serve (8): 10 at 1 s, 20 at 4 s on GPU-1, 5 managed at 5 s, frees 10 at 6 s and ends at 9 s
 func recorded(t *testing.T, state bool) string {
 	t.Helper()
-	h := consumertest.Memory(t, "gpu-7")
-	train, serve := h.Process(7, second/2, "train"), h.Process(8, second/2, "serve")
-	train.GPU, serve.GPU = &schema.GPU{UUID: "GPU-0"}, &schema.GPU{UUID: "GPU-1", Ordinal: 1}
-	train.Alloc(7, 0x100, 100, second, 0)
-	serve.Alloc(8, 0x100, 10, second, 0)
-	messages := [][]byte{bytes.Clone(h.Message())}
-	train.Alloc(9, 0x200, 50, 2*second, 0)
-	train.Call("cuMemHostAlloc", 7, schema.Memory{Time: 2 * second, Ptr: 0x300, Bytes: 30})
-	train.Free(7, 0x100, 3*second, 0)
-	messages = append(messages, bytes.Clone(h.Message()))
-	serve.Alloc(8, 0x200, 20, 4*second, 0)
-	serve.Call("cuMemAllocManaged", 8, schema.Memory{Time: 5 * second, Ptr: 0x300, Bytes: 5})
-	serve.Free(8, 0x100, 6*second, 0).Free(8, 0x900, 7*second, 0).Exit(9 * second)
-	messages = append(messages, bytes.Clone(h.Message()))
-
+	messages := twoProcesses(t)
 	path := filepath.Join(t.TempDir(), "run.gputap")
 	file, err := os.Create(path)
 	check(t, err)
@@ -71,6 +57,25 @@ func recorded(t *testing.T, state bool) string {
 	}
 	check(t, w.Close())
 	return path
+}
+
+// twoProcesses returns the three messages of recorded.
+func twoProcesses(t *testing.T) [][]byte {
+	t.Helper()
+	h := consumertest.Memory(t, "gpu-7")
+	train, serve := h.Process(7, second/2, "train"), h.Process(8, second/2, "serve")
+	train.GPU, serve.GPU = &schema.GPU{UUID: "GPU-0"}, &schema.GPU{UUID: "GPU-1", Ordinal: 1}
+	train.Alloc(7, 0x100, 100, second, 0)
+	serve.Alloc(8, 0x100, 10, second, 0)
+	messages := [][]byte{bytes.Clone(h.Message())}
+	train.Alloc(9, 0x200, 50, 2*second, 0)
+	train.Call("cuMemHostAlloc", 7, schema.Memory{Time: 2 * second, Ptr: 0x300, Bytes: 30})
+	train.Free(7, 0x100, 3*second, 0)
+	messages = append(messages, bytes.Clone(h.Message()))
+	serve.Alloc(8, 0x200, 20, 4*second, 0)
+	serve.Call("cuMemAllocManaged", 8, schema.Memory{Time: 5 * second, Ptr: 0x300, Bytes: 5})
+	serve.Free(8, 0x100, 6*second, 0).Free(8, 0x900, 7*second, 0).Exit(9 * second)
+	return append(messages, bytes.Clone(h.Message()))
 }
 
 func check(t *testing.T, err error) {

@@ -58,13 +58,13 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 	c := &picture{question: question{p: p}, size: plot.DefaultSize}
 	words := slices.Sorted(maps.Keys(stacks))
 	cmd := &cobra.Command{
-		Use: name + " FILE", Short: short,
+		Use: name + source.Argument, Short: short,
 		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
   nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv
 ` + exitStatus,
 		Example: "  gputap plot " + name + " run.gputap -o chart.png\n" +
 			"  gputap plot " + name + " run.gputap -o chart.svg --pid 4242 --width 800",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
 			if _, err := plot.FormatOf(c.file); err != nil {
 				return app.Usage(err)
@@ -74,7 +74,7 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 			}
 			return c.parse([]string{""})
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return c.draw(cmd.Context(), args[0], stacked) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.draw(cmd.Context(), args, stacked) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -92,8 +92,8 @@ func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Comman
 }
 
 // draw reads the recording and writes the chart.
-func (c *picture) draw(ctx context.Context, path string, stacked bool) error {
-	s, err := source.Open(ctx, path)
+func (c *picture) draw(ctx context.Context, args []string, stacked bool) error {
+	s, err := c.Open(ctx, c.p, args, memoryKinds...)
 	if err != nil {
 		return err
 	}

@@ -22,20 +22,21 @@ import (
 
 const exitStatus = `
 Exit status: 0 success; 1 an error; 2 wrong flags; 3 a condition of --fail-on holds; 4 the data are incomplete, and the
-answer says what is missing.`
+answer says what is missing; 5 NATS is unreachable.`
 
 // Command returns gputap analyze.
 func Command(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "analyze",
 		Short: "Answer questions about a recording: peaks, curves and leaks of memory, launches, copies",
-		Long: `Answer questions about the processes in a recording. The state at the beginning of the recording is known;
-what cannot be known is named, never guessed.
+		Long: `Answer questions about the processes in a recording, or in a range of a bus if no FILE is given. The state at the
+beginning is known; what cannot be known is named, never guessed.
 ` + exitStatus,
 		Example: `  gputap analyze watermark run.gputap
   gputap analyze usage run.gputap -o csv --step 1s
   gputap analyze leakage run.gputap --fail-on 'leak>100MiB'
   gputap analyze launches run.gputap --comm python3
+  gputap analyze watermark --nats.url nats://bus:4222 --since 2026-01-02T03:00:00Z --until 2026-01-02T03:30:00Z
   gputap analyze diff good.gputap bad.gputap`,
 	}
 	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
@@ -68,12 +69,13 @@ func memoryCommand(p *app.Process, name, short string, answer func(*question, *m
 ) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
-		Use: name + " FILE", Short: short, Long: short + ".\n" + exitStatus,
+		Use: name + source.Argument, Short: short, Long: short + ".\n" + exitStatus,
 		Example: "  gputap analyze " + name + " run.gputap\n" +
-			"  gputap analyze " + name + " run.gputap --pid 4242 -o json",
-		Args: cobra.ExactArgs(1),
+			"  gputap analyze " + name + " run.gputap --pid 4242 -o json\n" +
+			"  gputap analyze " + name + " --nats.url nats://bus:4222 --since 30m --until 10m --host gpu-7",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return q.run(cmd.Context(), args[0], func(m *memory) (map[string]uint64, error) { return answer(q, m) })
+			return q.run(cmd.Context(), args, func(m *memory) (map[string]uint64, error) { return answer(q, m) })
 		},
 	}
 	q.flags(cmd, "text", "json", "csv")
@@ -84,18 +86,18 @@ func usageCommand(p *app.Process) *cobra.Command {
 	q := &question{p: p}
 	names := slices.Sorted(maps.Keys(splits))
 	cmd := &cobra.Command{
-		Use: "usage FILE", Short: "The memory of each process over time: every change",
+		Use: "usage" + source.Argument, Short: "The memory of each process over time: every change",
 		Long: "The memory of each process over time: every change, or the highest of each --step.\n" + exitStatus,
 		Example: `  gputap analyze usage run.gputap -o json
   gputap analyze usage run.gputap -o csv --by class --step 1s
   gputap analyze usage run.gputap -o nsys-tsv --pid 4242    # the columns of the older scripts`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, known := splits[q.by]; !known || q.step < 0 {
 				return app.Usage(fmt.Errorf("--by %q, --step %s: use one of %s, and 0 or more", q.by, q.step,
 					strings.Join(names, ", ")))
 			}
-			return q.run(cmd.Context(), args[0], func(m *memory) (map[string]uint64, error) {
+			return q.run(cmd.Context(), args, func(m *memory) (map[string]uint64, error) {
 				return q.values(m, "", 0), q.usage(m)
 			})
 		},
@@ -135,9 +137,9 @@ func (q *question) parse(formats []string) (err error) {
 	return nil
 }
 
-// run reads the file, answers, and returns what the exit status follows from.
-func (q *question) run(ctx context.Context, path string, answer func(*memory) (map[string]uint64, error)) error {
-	s, err := source.Open(ctx, path)
+// run reads a file or a range of a bus, answers, and returns what the exit status follows from.
+func (q *question) run(ctx context.Context, args []string, answer func(*memory) (map[string]uint64, error)) error {
+	s, err := q.Open(ctx, q.p, args, memoryKinds...)
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (q *question) run(ctx context.Context, path string, answer func(*memory) (m
 	defer m.Close()
 	values, err := answer(m)
 	if err != nil {
-		return fmt.Errorf("analyze %s: %w", path, err)
+		return fmt.Errorf("analyze %s: %w", s.Name, err)
 	}
 	if texts := exceeded(q.conditions, values); len(texts) > 0 {
 		return app.Findings(errors.New(strings.Join(texts, "; ")))

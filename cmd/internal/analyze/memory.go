@@ -7,6 +7,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer/analysis"
+	"github.com/gputap/gputap/schema"
 )
 
 // Range selects what is analyzed.
@@ -14,6 +15,9 @@ type Range = source.Range
 
 // Findings counts events that do not fit together.
 type Findings = source.Findings
+
+// memoryKinds are the kinds of events from which the answers about memory come.
+var memoryKinds = []schema.Kind{schema.KindMemory, schema.KindHost}
 
 // memory is the movements of memory in a range of a source.
 type memory struct {

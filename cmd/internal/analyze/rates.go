@@ -109,12 +109,12 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 	of func(*answer.Process) (T, uint64), text func(io.Writer, []T)) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
-		Use: name + " FILE", Short: short, Long: short + ", within the range.\n" + exitStatus,
+		Use: name + source.Argument, Short: short, Long: short + ", within the range.\n" + exitStatus,
 		Example: "  gputap analyze " + name + " run.gputap\n" +
 			"  gputap analyze " + name + " run.gputap --comm python3 -o json",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := source.Open(cmd.Context(), args[0])
+			s, err := q.Open(cmd.Context(), p, args, create().Kinds()...)
 			if err != nil {
 				return err
 			}

@@ -71,8 +71,23 @@ func (p *Process) Connect(c config.NATS, more ...nats.Option) (*nats.Conn, jetst
 	return nc, js, nil
 }
 
-// Reach waits until a new connection is established, for a command that does not wait without end.
-func (p *Process) Reach(ctx context.Context, c config.NATS, nc *nats.Conn, patience time.Duration) error {
+// Dial connects for a command: it waits until the connection is established. The caller closes it.
+func (p *Process) Dial(ctx context.Context, c config.NATS, patience time.Duration, more ...nats.Option) (*nats.Conn,
+	jetstream.JetStream, error) {
+	began := time.Now()
+	nc, js, err := p.Connect(c, more...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.reach(ctx, c, nc, patience-time.Since(began)); err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return nc, js, nil
+}
+
+// reach waits until a new connection is established.
+func (p *Process) reach(ctx context.Context, c config.NATS, nc *nats.Conn, patience time.Duration) error {
 	connected := nc.StatusChanged(nats.CONNECTED)
 	if nc.IsConnected() {
 		return nil
@@ -87,7 +102,7 @@ func (p *Process) Reach(ctx context.Context, c config.NATS, nc *nats.Conn, patie
 	}
 }
 
-// ConnectError returns the reason why there is no connection, for a command that stops waiting.
+// ConnectError returns the reason why there is no connection.
 func (p *Process) ConnectError(c config.NATS) error {
 	cause := errUnreachable
 	for _, l := range p.allLinks() {

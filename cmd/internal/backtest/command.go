@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ import (
 
 const exitStatus = `
 Exit status: 0 success; 1 an error; 2 wrong flags or configuration; 4 the data are incomplete, and the answer says what
-is missing.`
+is missing; 5 NATS is unreachable.`
 
 // Command returns gputap anomaly.
 func Command(p *app.Process) *cobra.Command {
@@ -34,9 +33,8 @@ func Command(p *app.Process) *cobra.Command {
 
 // question is one command line.
 type question struct {
-	p                  *app.Process
-	since, until       string
-	begin, end         time.Time // zero: no limit
+	p *app.Process
+	source.Range
 	file, out          string
 	set                []string
 	current, changed   *variant
@@ -46,52 +44,46 @@ type question struct {
 func backtestCommand(p *app.Process) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
-		Use: "backtest FILE", Short: "Compare the alerts of a recording with those of other thresholds",
+		Use: "backtest" + source.Argument, Short: "Compare the alerts of a recording with those of other thresholds",
 		Long: `Run the alert rules of gputap-anomaly and gputap-leak over a recording, once with the current configuration and once
 with a changed one, and compare the alerts. The current configuration is that of the defaults and the variables
 (GPUTAP_ANOMALY__…, GPUTAP_LEAK__…). --config and --set change keys of it; gputap config print anomaly lists them.
+With --since, only alerts from that time on are shown; of a FILE, the rules also read what is before.
 The rule host_silent does not run: it reads the wall clock.
 ` + exitStatus,
 		Example: `  gputap anomaly backtest run.gputap --set ` + example + `
   gputap anomaly backtest run.gputap --set anomaly.rules.alloc_size.factor=4 --set leak.window=30s -o json
   gputap anomaly backtest run.gputap --config new.yaml --since 2026-11-24T03:00:00Z`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		PreRunE: func(*cobra.Command, []string) error { return q.parse() },
-		RunE:    func(cmd *cobra.Command, args []string) error { return q.run(cmd.Context(), args[0]) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return q.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&q.set, "set", nil, "change a key of the configuration: KEY=VALUE")
 	flags.StringVar(&q.file, "config", "", "YAML file with the changed configuration")
-	flags.StringVar(&q.since, "since", "", "show alerts from what NATS stored at this time on; rules read all before")
-	flags.StringVar(&q.until, "until", "", "end before what NATS stored at this time")
+	q.AddTimeFlags(cmd)
 	flags.StringVarP(&q.out, "output", "o", "text", "output format: text, json")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"},
 		cobra.ShellCompDirectiveNoFileComp))
+	q.AddBusFlags(cmd)
 	return cmd
 }
 
 // parse checks the flags.
-func (q *question) parse() (err error) {
+func (q *question) parse() error {
 	if q.out != "text" && q.out != "json" {
 		return app.Usage(fmt.Errorf("--output %q: use text, json", q.out))
 	}
-	now := time.Now()
-	if q.begin, err = app.ParseTime(q.since, now); err != nil {
-		return app.Usage(fmt.Errorf("--since: %w", err))
-	}
-	if q.end, err = app.ParseTime(q.until, now); err != nil {
-		return app.Usage(fmt.Errorf("--until: %w", err))
-	}
-	return nil
+	return q.Parse()
 }
 
-func (q *question) run(ctx context.Context, path string) error {
+func (q *question) run(ctx context.Context, args []string) error {
 	current, changed, err := load(q.file, q.set)
 	if err != nil {
 		return err
 	}
-	s, err := source.Open(ctx, path)
+	s, err := q.Open(ctx, q.p, args)
 	if err != nil {
 		return err
 	}
@@ -104,7 +96,7 @@ func (q *question) run(ctx context.Context, path string) error {
 		err = q.read(ctx, s)
 	}
 	if err != nil {
-		return fmt.Errorf("backtest %s: %w", path, err)
+		return fmt.Errorf("backtest %s: %w", s.Name, err)
 	}
 	result := compare(q.current, q.changed, append(missing, q.missing(s)...))
 	if q.out == "json" {
@@ -155,7 +147,7 @@ func (q *question) restore(s *source.Source) (missing []string, err error) {
 }
 
 func (q *question) read(ctx context.Context, s *source.Source) error {
-	for m, err := range s.Messages(recording.Filter{Until: q.end}) {
+	for m, err := range s.Messages(recording.Filter{Until: q.Until}) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -163,7 +155,7 @@ func (q *question) read(ctx context.Context, s *source.Source) error {
 			return err
 		}
 		for _, v := range []*variant{q.current, q.changed} {
-			if !m.Stored.Before(q.begin) {
+			if !m.Stored.Before(q.Since) {
 				v.begin()
 			}
 			v.apply(&m, q.complete[m.Shard])
@@ -182,9 +174,5 @@ func (q *question) missing(s *source.Source) (texts []string) {
 				"which compare with them", stream.Shard))
 		}
 	}
-	for _, d := range s.Damages {
-		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
-			d.Reason))
-	}
-	return slices.Compact(texts)
+	return slices.Compact(append(texts, s.Missing()...))
 }

@@ -18,7 +18,8 @@ import (
 )
 
 const exitStatus = `
-Exit status: 0 success; 1 an error; 2 wrong flags; 4 the data are incomplete, and a message says what is missing.`
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 the data are incomplete, and a message says what is missing;
+5 NATS is unreachable.`
 
 // sink writes one form.
 type sink interface {
@@ -43,7 +44,6 @@ type form struct {
 type options struct {
 	p *app.Process
 	source.Range
-	path     string // of the recording
 	out      string
 	kind     string
 	minBytes config.Bytes
@@ -69,13 +69,10 @@ func Command(p *app.Process) *cobra.Command {
 func formCommand(p *app.Process, f form) *cobra.Command {
 	o := &options{p: p}
 	cmd := &cobra.Command{
-		Use: f.name + " FILE", Short: f.short, Long: f.short + ".\n" + f.long + exitStatus, Example: f.example,
-		Args:    cobra.ExactArgs(1),
+		Use: f.name + source.Argument, Short: f.short, Long: f.short + ".\n" + f.long + exitStatus, Example: f.example,
+		Args:    cobra.MaximumNArgs(1),
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.path = args[0]
-			return o.run(cmd.Context(), f.open)
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args, f.open) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -102,9 +99,9 @@ func addKind(o *options, cmd *cobra.Command) {
 		cobra.FixedCompletions(event.Kinds(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// run converts the recording.
-func (o *options) run(ctx context.Context, open func(*options, *source.Source) (sink, error)) error {
-	s, err := source.Open(ctx, o.path)
+// run converts a recording or a range of a bus.
+func (o *options) run(ctx context.Context, args []string, open func(*options, *source.Source) (sink, error)) error {
+	s, err := o.Open(ctx, o.p, args)
 	if err != nil {
 		return err
 	}
@@ -126,7 +123,7 @@ func (o *options) run(ctx context.Context, open func(*options, *source.Source) (
 		err = o.files.commit()
 	}
 	if err != nil {
-		return fmt.Errorf("export %s: %w", o.path, err)
+		return fmt.Errorf("export %s: %w", s.Name, err)
 	}
 	return source.Incomplete(missing)
 }

@@ -38,17 +38,9 @@ func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
 	if err != nil {
 		return nil, app.Usage(err)
 	}
-	began := time.Now()
 	all, each := connectTimes(q.timeout, 1+strings.Count(cfg.URL, ","))
-	nc, _, err := q.p.Connect(cfg, nats.Timeout(each)) // tries each server once
-	if err != nil {
-		return nil, err
-	}
-	if err := q.p.Reach(ctx, cfg, nc, all-time.Since(began)); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return nc, nil
+	nc, _, err := q.p.Dial(ctx, cfg, all, nats.Timeout(each)) // tries each server once
+	return nc, err
 }
 
 // connectTimes returns how long it may take to connect, and how long one of the servers may take.

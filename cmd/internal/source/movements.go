@@ -181,8 +181,12 @@ func (s *Source) beginnings() (texts []string) {
 	return texts
 }
 
-// Missing returns a sentence for each damage of the file that was read so far, and about rows of an export.
+// Missing returns sentences about what the source lacks: messages of a bus, rows of an export, and each damage of the
+// file that was read so far.
 func (s *Source) Missing() (texts []string) {
+	if s.lost != nil {
+		texts = append(texts, s.lost.Error())
+	}
 	if s.Nsight != nil && s.Nsight.Malformed > 0 {
 		texts = append(texts, fmt.Sprintf("%d rows of the export cannot be used", s.Nsight.Malformed))
 	}

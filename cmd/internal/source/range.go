@@ -7,26 +7,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
-// Range selects what a command reads: a range of time, and processes.
+// Range selects what a command reads: a range of time of a recording or of a bus, and processes.
 type Range struct {
 	query.Filter
 	Since, Until time.Time // when NATS stored the messages; zero: no limit
 
 	since, until string // as typed
+	readBus      func() (config.NATS, error)
 }
 
 // AddFlags adds the flags of the range to a command.
 func (r *Range) AddFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time")
-	flags.StringVar(&r.until, "until", "", "end before what NATS stored at this time")
+	r.AddTimeFlags(cmd)
 	r.AddProcessFlags(cmd)
+	r.AddBusFlags(cmd)
 }
+
+// AddTimeFlags adds the flags of the range of time.
+func (r *Range) AddTimeFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time, such as 10m or 2026-01-02T03:00:00Z")
+	flags.StringVar(&r.until, "until", "", "end before what NATS stored at this time")
+}
+
+// AddBusFlags adds the flags of the bus from which a command without FILE reads.
+func (r *Range) AddBusFlags(cmd *cobra.Command) { r.readBus = config.BusFlags(cmd.Flags()) }
 
 // AddProcessFlags adds the flags that select processes.
 func (r *Range) AddProcessFlags(cmd *cobra.Command) {
@@ -44,6 +55,7 @@ func (r *Range) Parse() (err error) {
 	if err := r.Validate(); err != nil {
 		return app.Usage(fmt.Errorf("--%w", err))
 	}
+	now := time.Now()
 	for _, one := range []struct {
 		name, text string
 		to         *time.Time
@@ -51,11 +63,11 @@ func (r *Range) Parse() (err error) {
 		if one.text == "" {
 			continue
 		}
-		if *one.to, err = app.ParseTime(one.text, time.Now()); err != nil {
+		if *one.to, err = app.ParseTime(one.text, now); err != nil {
 			return app.Usage(fmt.Errorf("--%s: %w", one.name, err))
 		}
 	}
-	return nil
+	return r.check(now)
 }
 
 // Selects reports whether the range has a process.

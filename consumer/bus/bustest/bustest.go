@@ -130,6 +130,9 @@ func (s *Server) Start() {
 	}
 }
 
+// URL returns the address of the server.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
 // Stop stops the server and waits until it has.
 func (s *Server) Stop() { stop(s.server) }
 
