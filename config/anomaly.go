@@ -17,13 +17,6 @@ type Anomaly struct {
 	Rules    AnomalyRules  `koanf:"rules"`
 }
 
-// Alerting is the part of the section of the anomaly fold that gputap run has, too.
-type Alerting struct {
-	Mode string `koanf:"mode" flag:"anomaly-mode"`
-}
-
-func (a Alerting) Validate() error { return checkMode("anomaly.mode", a.Mode, ModeDefault) }
-
 // Exclude lists processes about which no alert is raised.
 type Exclude struct {
 	Comm []string `koanf:"comm"`

@@ -14,8 +14,8 @@ type RunCommand struct {
 	Embedded Embedded `koanf:"embedded"`
 	Producer Producer `koanf:"producer"`
 	Metrics  Metrics  `koanf:"metrics"`
-	Leak     Verdicts `koanf:"leak"`
-	Anomaly  Alerting `koanf:"anomaly"`
+	Leak     Leak     `koanf:"leak"`
+	Anomaly  Anomaly  `koanf:"anomaly"`
 }
 
 // Embedded is the section of the NATS server inside gputap run. By default it does not listen.
@@ -38,9 +38,11 @@ const (
 func DefaultRunCommand() RunCommand {
 	p := DefaultProducer()
 	p.Features, p.Heartbeat = append(p.Features, "sync"), runHeartbeat
+	leak := DefaultLeak()
+	leak.Window, leak.KeepEnded = 10*time.Second, 0
 	return RunCommand{
 		Embedded: Embedded{StoreMaxBytes: DefaultStoreMaxBytes}, Producer: p, Metrics: Metrics{Addr: producerMetrics},
-		Leak: Verdicts{Window: 10 * time.Second}, Anomaly: Alerting{Mode: ModeDefault},
+		Leak: leak, Anomaly: DefaultAnomaly(),
 	}
 }
 

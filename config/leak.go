@@ -8,7 +8,7 @@ import (
 
 // Leak is the section of the leak fold.
 type Leak struct {
-	Verdicts  `koanf:",squash"`
+	Window    time.Duration `koanf:"window" flag:"leak-window"`
 	KeepEnded time.Duration `koanf:"keep_ended"`
 	Mode      string        `koanf:"mode"`
 	Cooldown  time.Duration `koanf:"cooldown"`
@@ -36,7 +36,7 @@ type UnfreedAtExitRule struct {
 // DefaultLeak returns the section without any file, variable or flag.
 func DefaultLeak() Leak {
 	return Leak{
-		Verdicts: Verdicts{Window: time.Minute}, KeepEnded: keepIdle, Mode: ModeDefault, Cooldown: 15 * time.Minute,
+		Window: time.Minute, KeepEnded: keepIdle, Mode: ModeDefault, Cooldown: 15 * time.Minute,
 		Rules: LeakRules{LeakGrowthRule{ModeAlert}, UnfreedAtExitRule{ModeObserve, 256 << 20}},
 	}
 }
@@ -47,21 +47,12 @@ func (l Leak) Validate() error {
 	if r.Unfreed.MinBytes < 1 {
 		return fmt.Errorf("leak.rules.unfreed_at_exit.min_bytes: %s is too small; use 1 or more", r.Unfreed.MinBytes)
 	}
-	return cmp.Or(l.Verdicts.Validate(), checkMode("leak.mode", l.Mode, ModeDefault),
+	if l.Window < minWindow {
+		return fmt.Errorf("leak.window: %s is too short; use at least %s", l.Window, minWindow)
+	}
+	return cmp.Or(checkMode("leak.mode", l.Mode, ModeDefault),
 		checkMode("leak.rules.leak_growth.mode", r.Growth.Mode),
 		checkMode("leak.rules.unfreed_at_exit.mode", r.Unfreed.Mode), l.Exclude.validate("leak"))
 }
 
-// Verdicts is the part of the section of the leak fold that gputap run has, too.
-type Verdicts struct {
-	Window time.Duration `koanf:"window" flag:"leak-window"`
-}
-
 const minWindow = time.Second
-
-func (v Verdicts) Validate() error {
-	if v.Window < minWindow {
-		return fmt.Errorf("leak.window: %s is too short; use at least %s", v.Window, minWindow)
-	}
-	return nil
-}

@@ -107,11 +107,11 @@ func unlessUnseen(check, found string, functions []string) finding {
 
 // watchProcess watches one process for a while.
 func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, libraries []string) (rows []finding) {
-	cfg := config.DefaultProducer()
-	cfg.Features = []string{"memory", "launch", "copy", "sync"}
-	cfg.Filter.PID = []string{strconv.FormatUint(uint64(pid), 10)}
-	cfg.Libraries = libraries
-	pipe, err := pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", slog.New(slog.DiscardHandler))
+	cfg := config.DefaultRunCommand()
+	cfg.Metrics.Addr = ""
+	cfg.Producer.Filter.PID = []string{strconv.FormatUint(uint64(pid), 10)}
+	cfg.Producer.Libraries = libraries
+	pipe, err := pipeline.New(ctx, cfg, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []finding{fail("watch", err.Error(), "run gputap doctor without --pid")}
 	}

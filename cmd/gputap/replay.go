@@ -186,8 +186,10 @@ func (c *replayFlags) replay(ctx context.Context, path string, s recording.Selec
 
 // replayHere replays into folds of this process and writes their report.
 func (c *replayFlags) replayHere(ctx context.Context, f *replay.File) error {
+	cfg := config.DefaultRunCommand()
+	cfg.Leak.Window = c.window
 	l, err := replay.NewLocal(ctx, f, replay.LocalOptions{
-		Pace: c.pace, Consumers: c.consumers, Window: c.window, Mode: config.ModeDefault, Listen: c.pace.Speed > 0,
+		Pace: c.pace, Consumers: c.consumers, Leak: cfg.Leak, Anomaly: cfg.Anomaly, Listen: c.pace.Speed > 0,
 	}, c.p.Log)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -53,7 +54,8 @@ standard error. Unless you set --features, gputap then also watches PyTorch's al
 Without CMD, gputap runs until --for has passed or a signal arrives.
 
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
-exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only.
+exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only. The keys of
+the alert rules are not listed below: gputap config print run shows them.
 
 Without --store, the streams are in a temporary directory that gputap removes at its end. If a run was killed, the
 next run removes its directory. --store-max-bytes limits the size of the store. A run continues the file of --record
@@ -92,6 +94,7 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 	flags.StringVar(&f.record, "record", "", "file into which to record all events: see gputap record")
 	flags.StringVar(&f.store, "store", "", "directory in which to keep the streams (default: a temporary one)")
 	read = config.Flags(flags, config.DefaultRunCommand())
+	flags.VisitAll(func(f *pflag.Flag) { f.Hidden = strings.Contains(f.Name, ".rules.") }) // the help names their keys
 	completeWith(cmd, "features", "memory", "launch", "copy", "sync", config.TorchFeature)
 	return cmd
 }

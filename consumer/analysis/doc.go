@@ -4,6 +4,8 @@
 // A Journal collects the movements of memory that a leak.Tracker reports. Then each Process gives its changes in the
 // order of their times, as often as they are needed.
 //
+// A second Journal may collect what PyTorch's caching allocator holds: TorchReceiver.
+//
 // # Order
 //
 // An allocation takes effect when its call returned, a free when its call was entered. Changes of equal time keep the

@@ -60,7 +60,7 @@ type groupKey struct {
 
 // group returns the index of a movement's group, adding it if it is new.
 func (p *Process) group(m *leak.Movement) uint32 {
-	key := groupKey{p.gpu(m), m.Class, m.TID, m.Thread, m.Symbol, p.journal.stack(m.Stack)}
+	key := groupKey{p.gpu(m.GPU, m.GPUNo), m.Class, m.TID, m.Thread, m.Symbol, p.journal.stack(m.Stack)}
 	if len(p.Groups) > 0 && key == p.latest {
 		return p.number
 	}
@@ -78,16 +78,16 @@ func (p *Process) group(m *leak.Movement) uint32 {
 	return i
 }
 
-// gpu returns the index of a movement's GPU. A UUID that becomes known later names the GPU of earlier movements, too.
-func (p *Process) gpu(m *leak.Movement) int {
+// gpu returns the index of a GPU. A UUID that becomes known later names the GPU of earlier movements, too.
+func (p *Process) gpu(uuid string, ordinal int32) int {
 	for i := range p.GPUs {
 		g := &p.GPUs[i]
-		if g.Ordinal == m.GPUNo && (g.UUID == m.GPU || g.UUID == "" || m.GPU == "") {
-			g.UUID = cmp.Or(g.UUID, m.GPU)
+		if g.Ordinal == ordinal && (g.UUID == uuid || g.UUID == "" || uuid == "") {
+			g.UUID = cmp.Or(g.UUID, uuid)
 			return i
 		}
 	}
-	p.GPUs = append(p.GPUs, GPU{m.GPU, m.GPUNo})
+	p.GPUs = append(p.GPUs, GPU{uuid, ordinal})
 	return len(p.GPUs) - 1
 }
 

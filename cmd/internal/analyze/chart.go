@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -11,131 +10,48 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/plot"
 	"github.com/gputap/gputap/cmd/internal/plot/smi"
-	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer/analysis"
+	"github.com/gputap/gputap/schema"
 )
-
-// picture is the flags of gputap plot.
-type picture struct {
-	question
-	file   string
-	smi    string
-	offset time.Duration
-	size   plot.Size
-}
 
 // stacks are the words of plot's --by: what is one area.
 var stacks = map[string]func(p *analysis.Process, g *analysis.Group) string{
-	"process": func(p *analysis.Process, _ *analysis.Group) string { return fmt.Sprintf("%s (%d)", p.Comm, p.ID.PID) },
+	byProcess: func(p *analysis.Process, _ *analysis.Group) string { return fmt.Sprintf("%s (%d)", p.Comm, p.ID.PID) },
 	"class":   func(_ *analysis.Process, g *analysis.Group) string { return g.Class.String() },
 	"job":     func(p *analysis.Process, _ *analysis.Group) string { return cmp.Or(p.Job, "no job") },
 	"host":    func(p *analysis.Process, _ *analysis.Group) string { return p.ID.Host },
+	byTorch:   func(_ *analysis.Process, g *analysis.Group) string { return torchAreas[g.Name] },
 }
 
 const byProcess = "process"
 
-// PlotCommand returns gputap plot.
-func PlotCommand(p *app.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "plot", Short: "Draw the memory of processes in a recording as PNG or SVG",
-		Long: "Draw the memory of processes in a recording as PNG or SVG.\n" + exitStatus,
-		Example: `  gputap plot usage run.gputap -o usage.png
-  gputap plot usage run.gputap -o usage.svg --by class --smi smi.csv
-  gputap plot watermark run.gputap -o peaks.png --comm python3`,
-	}
-	cmd.AddCommand(
-		plotCommand(p, "usage", "GPU memory over time, stacked", true),
-		plotCommand(p, "watermark", "GPU memory of each process over time, with its highest point", false))
-	return cmd
-}
+var torchAreas = map[string]string{analysis.Tensors: "PyTorch tensors", analysis.Cached: "PyTorch cache"}
 
-func plotCommand(p *app.Process, name, short string, stacked bool) *cobra.Command {
-	c := &picture{question: question{p: p}, size: plot.DefaultSize}
-	words := slices.Sorted(maps.Keys(stacks))
-	cmd := &cobra.Command{
-		Use: name + source.Argument, Short: short,
-		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
-  nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv
-` + exitStatus,
-		Example: "  gputap plot " + name + " run.gputap -o chart.png\n" +
-			"  gputap plot " + name + " run.gputap -o chart.svg --pid 4242 --width 800",
-		Args: cobra.MaximumNArgs(1),
-		PreRunE: func(*cobra.Command, []string) error {
-			if _, err := plot.FormatOf(c.file); err != nil {
-				return app.Usage(err)
-			}
-			if stacks[c.by] == nil {
-				return app.Usage(fmt.Errorf("--by %q: use %s", c.by, strings.Join(words, ", ")))
-			}
-			return c.parse([]string{""})
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return c.draw(cmd.Context(), args, stacked) },
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVarP(&c.file, "output", "o", "", "file to write, .png or .svg")
-	if c.by = byProcess; stacked {
-		flags.StringVar(&c.by, "by", byProcess, "what is one area: "+strings.Join(words, ", "))
-	}
-	flags.IntVar(&c.size.Width, "width", c.size.Width, "width in pixels")
-	flags.IntVar(&c.size.Height, "height", c.size.Height, "height in pixels")
-	flags.StringVar(&c.smi, "smi", "", "CSV file of nvidia-smi to draw on top")
-	flags.DurationVar(&c.offset, "smi-offset", 0, "time to add to the times of nvidia-smi")
-	c.AddFlags(cmd)
-	_ = cmd.MarkFlagRequired("output") // the flag exists
-	return cmd
-}
-
-// draw reads the recording and writes the chart.
-func (c *picture) draw(ctx context.Context, args []string, stacked bool) error {
-	s, err := c.Open(ctx, c.p, args, memoryKinds...)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	m, err := readMemory(ctx, s, &c.Range, c.p.Log)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	chart, err := c.chart(m, stacked)
-	if err != nil {
-		return err
-	}
-	if err := chart.WriteFile(c.file, c.size); err != nil {
-		return err
-	}
-	return source.Incomplete(m.Missing)
-}
-
-func (c *picture) chart(m *memory, stacked bool) (*plot.Chart, error) {
-	list := m.selected(&c.Range)
+// memoryChart draws the memory of one source.
+func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
+	list := m.split(&c.Range, c.by)
 	chart := &plot.Chart{Title: "GPU memory by " + c.by, YLabel: "GPU memory", Unit: plot.Bytes, Stacked: stacked,
 		Subtitle: subtitle(list), Note: strings.Join(m.Missing, "; ")}
-	for _, p := range list { // the first point of any
-		err := p.Usage(nil, func(at time.Time, _ uint64) bool {
-			if chart.Begin.IsZero() || at.Before(chart.Begin) {
-				chart.Begin = at
-			}
-			return false
-		})
-		if err != nil {
-			return nil, err
-		}
+	if c.by == byTorch {
+		chart.Title = "GPU memory of PyTorch's allocator"
+	}
+	ends := endsOf(m.selected(&c.Range))
+	var err error
+	if chart.Begin, err = firstPoint(list); err != nil {
+		return nil, err
 	}
 	parts := map[string][]iter.Seq[plot.Point]{}
 	var failed error
 	for _, p := range list {
 		for _, name := range namesOf(p, stacks[c.by]) {
-			parts[name] = append(parts[name], pointsOf(p, name, stacks[c.by], chart.Begin, &failed))
+			keep := func(g *analysis.Group) bool { return stacks[c.by](p, g) == name }
+			parts[name] = append(parts[name], pointsOf(p, keep, chart.Begin, ends[p.ID], &failed))
 		}
 		if !stacked || len(list) == 1 {
-			if err := mark(chart, p); err != nil {
+			if err := mark(chart, p, chart.Begin, "watermark"); err != nil {
 				return nil, err
 			}
 		}
@@ -144,6 +60,59 @@ func (c *picture) chart(m *memory, stacked bool) (*plot.Chart, error) {
 		chart.Series = append(chart.Series, plot.Series{Name: name, Step: true, Points: sum(parts[name])})
 	}
 	return chart, cmp.Or(failed, c.overlay(chart))
+}
+
+// runsChart draws the memory of several sources as lines that begin together.
+func (c *picture) runsChart(names []string, runs []*memory) (*plot.Chart, error) {
+	chart := &plot.Chart{Title: "GPU memory of each run", YLabel: "GPU memory", Unit: plot.Bytes}
+	var failed error
+	for i, m := range runs {
+		list := m.selected(&c.Range)
+		begin, err := firstPoint(list)
+		if err != nil {
+			return nil, err
+		}
+		ends := endsOf(list)
+		var parts []iter.Seq[plot.Point]
+		for _, p := range list {
+			parts = append(parts, pointsOf(p, nil, begin, ends[p.ID], &failed))
+		}
+		chart.Series = append(chart.Series, plot.Series{Name: names[i], Step: true, Points: sum(parts)})
+		if len(list) == 1 {
+			if err := mark(chart, list[0], begin, names[i]); err != nil {
+				return nil, err
+			}
+		}
+		for _, text := range m.Missing {
+			chart.Note = strings.TrimPrefix(chart.Note+"; "+names[i]+": "+text, "; ")
+		}
+	}
+	return chart, failed
+}
+
+// firstPoint returns the time of the first change of any process.
+func firstPoint(list []*analysis.Process) (begin time.Time, err error) {
+	for _, p := range list {
+		err := p.Usage(nil, func(at time.Time, _ uint64) bool {
+			if begin.IsZero() || at.Before(begin) {
+				begin = at
+			}
+			return false
+		})
+		if err != nil {
+			return begin, err
+		}
+	}
+	return begin, nil
+}
+
+// endsOf returns when the processes ended that had not freed all.
+func endsOf(list []*analysis.Process) map[schema.ProcessID]time.Time {
+	ends := map[schema.ProcessID]time.Time{}
+	for _, p := range list {
+		ends[p.ID] = p.Ended()
+	}
+	return ends
 }
 
 // overlay adds the log of nvidia-smi.
@@ -188,18 +157,17 @@ func namesOf(p *analysis.Process, name func(*analysis.Process, *analysis.Group) 
 	return slices.Compact(names)
 }
 
-// pointsOf yields the memory of a process that belongs to an area.
-func pointsOf(p *analysis.Process, area string, name func(*analysis.Process, *analysis.Group) string, begin time.Time,
-	failed *error) iter.Seq[plot.Point] {
+// pointsOf yields the memory of a process in the groups that keep selects; its last point is that of its end.
+func pointsOf(p *analysis.Process, keep func(*analysis.Group) bool, begin, end time.Time, failed *error,
+) iter.Seq[plot.Point] {
 	return func(yield func(plot.Point) bool) {
 		goOn := true
-		keep := func(g *analysis.Group) bool { return name(p, g) == area }
 		err := p.Usage(keep, func(at time.Time, bytes uint64) bool {
 			goOn = yield(plot.Point{At: at.Sub(begin), Value: float64(bytes)})
 			return goOn
 		})
-		if *failed = cmp.Or(*failed, err); goOn && !p.Ended().IsZero() {
-			yield(plot.Point{At: p.Ended().Sub(begin)})
+		if *failed = cmp.Or(*failed, err); goOn && !end.IsZero() {
+			yield(plot.Point{At: end.Sub(begin)})
 		}
 	}
 }
@@ -239,17 +207,17 @@ func sum(parts []iter.Seq[plot.Point]) iter.Seq[plot.Point] {
 	}
 }
 
-// mark adds the watermark of a process: of all its GPUs together.
-func mark(chart *plot.Chart, p *analysis.Process) error {
+// mark adds the highest point of a process: of all its GPUs together.
+func mark(chart *plot.Chart, p *analysis.Process, begin time.Time, text string) error {
 	var highest plot.Point
 	err := p.Usage(nil, func(at time.Time, bytes uint64) bool {
 		if v := float64(bytes); v > highest.Value {
-			highest = plot.Point{At: at.Sub(chart.Begin), Value: v}
+			highest = plot.Point{At: at.Sub(begin), Value: v}
 		}
 		return true
 	})
 	if highest.Value > 0 {
-		chart.Marks = append(chart.Marks, plot.Mark{At: highest.At, Value: highest.Value, Text: "watermark"})
+		chart.Marks = append(chart.Marks, plot.Mark{At: highest.At, Value: highest.Value, Text: text})
 	}
 	return err
 }

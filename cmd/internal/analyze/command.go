@@ -139,12 +139,12 @@ func (q *question) parse(formats []string) (err error) {
 
 // run reads a file or a range of a bus, answers, and returns what the exit status follows from.
 func (q *question) run(ctx context.Context, args []string, answer func(*memory) (map[string]uint64, error)) error {
-	s, err := q.Open(ctx, q.p, args, memoryKinds...)
+	s, err := q.Open(ctx, q.p, args, memoryKinds(q.by)...)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	m, err := readMemory(ctx, s, &q.Range, q.p.Log)
+	m, err := readMemory(ctx, s, &q.Range, q.by == byTorch, q.p.Log)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (q *question) usage(m *memory) error {
 	}
 	out := csv.NewWriter(q.p.Stdout)
 	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes"}) // out keeps its errors
-	for _, p := range m.selected(&q.Range) {
+	for _, p := range m.split(&q.Range, q.by) {
 		for _, c := range curves(p, q.by) {
 			who := []string{p.ID.Host, strconv.Itoa(int(p.ID.PID)), p.Comm, nameOf(&p.GPUs[c.gpu]), c.name}
 			err := c.points(p, q.step, func(at time.Time, bytes uint64) {

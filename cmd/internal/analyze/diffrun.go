@@ -96,7 +96,7 @@ func readSide(ctx context.Context, path string, r *Range, log *slog.Logger) (*si
 		return nil, err
 	}
 	defer s.Close()
-	m, err := readMemory(ctx, s, r, log)
+	m, err := readMemory(ctx, s, r, false, log)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ var splits = map[string]func(*analysis.Group) string{
 	"symbol": func(g *analysis.Group) string { return g.Symbol },
 	"stack":  func(g *analysis.Group) string { return strings.Join(g.Stack, " < ") },
 	"name":   func(g *analysis.Group) string { return g.Name }, // of the variable
+	byTorch:  func(g *analysis.Group) string { return g.Name }, // Tensors or Cached
 }
 
 // curves lists the curves of a process, those of a GPU together.
@@ -93,7 +94,7 @@ func (c *curve) points(p *analysis.Process, step time.Duration, visit func(at ti
 func (m *memory) writeUsage(to io.Writer, r *Range, by string, step time.Duration) error {
 	out := bufio.NewWriterSize(to, 1<<16)
 	fmt.Fprint(out, `{"processes":[`)
-	for i, p := range m.selected(r) {
+	for i, p := range m.split(r, by) {
 		if i > 0 {
 			fmt.Fprint(out, ",")
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/naive"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
@@ -76,7 +77,7 @@ func (p *published) snapshot(t *testing.T) *answer.Snapshot {
 	t.Helper()
 	s := answer.New(time.Now())
 	s.Watches([]string{"memory", "launch", "copy", "sync"})
-	folds := []consumer.Fold{fold.MemoryIn("off", 0, nil)}
+	folds := []consumer.Fold{fold.MemoryOfRun(config.Leak{Mode: "off"}, nil)}
 	for _, e := range fold.All() {
 		if e.Name() != "leak" {
 			folds = append(folds, e.NewUnlimited())

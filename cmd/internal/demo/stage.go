@@ -49,10 +49,10 @@ type stage struct {
 
 // attach starts a pipeline that watches the stub library.
 func (s *stage) attach(ctx context.Context) (err error) {
-	cfg := config.DefaultProducer()
-	cfg.Features = []string{"memory", "launch", "copy", "sync"}
-	cfg.Libraries = []string{filepath.Join(s.Dir, "stub", "libcuda.so.1")}
-	if s.pipe, err = pipeline.New(ctx, config.RunCommand{Producer: cfg}, "", s.Log); err != nil {
+	cfg := config.DefaultRunCommand()
+	cfg.Metrics.Addr = ""
+	cfg.Producer.Libraries = []string{filepath.Join(s.Dir, "stub", "libcuda.so.1")}
+	if s.pipe, err = pipeline.New(ctx, cfg, "", s.Log); err != nil {
 		s.pipe = nil
 		return err
 	}

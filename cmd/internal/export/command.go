@@ -130,12 +130,11 @@ func (o *options) run(ctx context.Context, args []string, open func(*options, *s
 
 // convert gives all events of the range to a sink.
 func (o *options) convert(ctx context.Context, s *source.Source, to sink) (missing []string, err error) {
-	r := &reader{Range: &o.Range, decoder: schema.NewDecoder(), to: to, last: map[batchOrder]uint64{},
-		lost: map[hostRun]losses{}}
+	r := &reader{source.NewBatches(&o.Range), to}
 	if m, moves := to.(mover); moves {
 		receiver := func() func(*leak.Movement) { return selected(&o.Range, m.receiver()) }
 		_, missing, err = s.Movements(ctx, &o.Range, receiver, r.read, o.p.Log)
-		return append(missing, r.missing()...), err
+		return append(missing, r.batches.Missing()...), err
 	}
 	filter := recording.Filter{Since: o.Since, Until: o.Until}
 	if kind, known := event.ParseKind(o.kind); known {
@@ -152,7 +151,7 @@ func (o *options) convert(ctx context.Context, s *source.Source, to sink) (missi
 			return nil, err
 		}
 	}
-	return append(s.Missing(), r.missing()...), nil
+	return append(s.Missing(), r.batches.Missing()...), nil
 }
 
 // selected passes on the movements of the processes that a range selects. What a process allocated under another name

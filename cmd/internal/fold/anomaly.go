@@ -98,17 +98,14 @@ func modeOf(mode string) rule.Mode {
 	return rule.Mode(mode)
 }
 
-// AnomaliesWith returns an empty fold of gputap-anomaly with the default thresholds and all rules in a mode of config.
-// The functions may be nil.
-func AnomaliesWith(mode string, raise func(alert.Alert), summarize func(rank.Summary)) *Anomalies {
-	c := config.DefaultAnomalyCommand().Anomaly
-	c.Mode = mode
+// NewAnomalies returns an empty fold of gputap-anomaly. The functions may be nil.
+func NewAnomalies(c config.Anomaly, raise func(alert.Alert), summarize func(rank.Summary)) *Anomalies {
 	return newAnomalies(c, outputs{raise, summarize})
 }
 
-// AnomaliesIn returns a fold as AnomaliesWith does, which publishes summaries of ranks to js until ctx ends.
-func AnomaliesIn(ctx context.Context, mode string, js jetstream.JetStream, raise func(alert.Alert), log *slog.Logger,
-) *Anomalies {
+// AnomaliesIn returns a fold as NewAnomalies does, which publishes summaries of ranks to js until ctx ends.
+func AnomaliesIn(ctx context.Context, c config.Anomaly, js jetstream.JetStream, raise func(alert.Alert),
+	log *slog.Logger) *Anomalies {
 	s := newSummaries(js, Anomaly.Name(), log)
-	return AnomaliesWith(mode, raise, func(one rank.Summary) { s.publish(ctx, one) })
+	return NewAnomalies(c, raise, func(one rank.Summary) { s.publish(ctx, one) })
 }

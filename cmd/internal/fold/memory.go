@@ -2,7 +2,6 @@ package fold
 
 import (
 	"slices"
-	"time"
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
@@ -44,15 +43,15 @@ func newTracking(c leak.Config) *Memory {
 	return m
 }
 
-// MemoryIn returns an empty Memory of gputap run, with all rules in a mode of config. raise may be nil.
-func MemoryIn(mode string, window time.Duration, raise func(alert.Alert)) *Memory {
-	c := config.DefaultLeak()
-	c.Mode = mode
-	return newTracking(leak.Config{Window: window, Rules: leakRules(c), OnAlert: raise})
+// MemoryOfRun returns an empty Memory of gputap run. raise may be nil.
+func MemoryOfRun(c config.Leak, raise func(alert.Alert)) *Memory {
+	return newTracking(leakConfig(c, raise))
 }
 
-func newMemory(c config.Leak, r raise) *Memory {
-	return NewMemory(leak.Config{KeepEnded: c.KeepEnded, Window: c.Window, Rules: leakRules(c), OnAlert: r})
+func newMemory(c config.Leak, r raise) *Memory { return NewMemory(leakConfig(c, r)) }
+
+func leakConfig(c config.Leak, raise func(alert.Alert)) leak.Config {
+	return leak.Config{KeepEnded: c.KeepEnded, Window: c.Window, Rules: leakRules(c), OnAlert: raise}
 }
 
 func leakRules(c config.Leak) leak.Rules {

@@ -132,7 +132,7 @@ func TestAlertsSurviveReshardAndTakeover(t *testing.T) {
 		changes  int // of all alerts
 	}{
 		{"straggler", slowRank, func(ctx context.Context, js jetstream.JetStream, to *raised) consumer.Stateful {
-			return AnomaliesIn(ctx, config.ModeDefault, js, to.add, slog.New(slog.DiscardHandler))
+			return AnomaliesIn(ctx, config.DefaultAnomaly(), js, to.add, slog.New(slog.DiscardHandler))
 		}, 1, 2},
 		{"leak_growth", leakingRank, func(_ context.Context, _ jetstream.JetStream, to *raised) consumer.Stateful {
 			c := config.DefaultLeak()

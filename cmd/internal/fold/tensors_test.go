@@ -22,7 +22,9 @@ func TestTensorsInSteadyMemoryAreSuspect(t *testing.T) {
 		config.ModeObserve: {"leak_growth info firing tensor"}, config.ModeOff: nil,
 	} {
 		var got []string
-		m := MemoryIn(mode, time.Minute, func(a alert.Alert) {
+		c := config.DefaultLeak()
+		c.Mode = mode
+		m := MemoryOfRun(c, func(a alert.Alert) {
 			got = append(got, fmt.Sprintf("%s %s %s %s", a.Rule, a.Severity, a.State, a.Evidence.Kind))
 		})
 		h := consumertest.Memory(t, "gpu-1")

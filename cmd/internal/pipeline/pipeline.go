@@ -113,13 +113,16 @@ func (p *Pipeline) raise(name string) func(alert.Alert) {
 
 // addFolds adds the folds for which there are events, each with its consumer.
 func (p *Pipeline) addFolds(cfg config.RunCommand, kinds []schema.Kind) {
+	if cfg.Leak.Mode == config.ModeDefault {
+		cfg.Leak.Mode = cfg.Anomaly.Mode // --anomaly-mode sets all rules
+	}
 	for _, entry := range fold.All() {
 		f := entry.NewUnlimited()
 		switch entry.Name() {
 		case fold.Leak.Name(): // its coverage fold is needed without the feature memory too
-			f = fold.MemoryIn(cfg.Anomaly.Mode, cfg.Leak.Window, p.raise(entry.Name()))
+			f = fold.MemoryOfRun(cfg.Leak, p.raise(entry.Name()))
 		case fold.Anomaly.Name():
-			f = fold.AnomaliesIn(p.publishing, cfg.Anomaly.Mode, p.js, p.raise(entry.Name()), p.log)
+			f = fold.AnomaliesIn(p.publishing, cfg.Anomaly, p.js, p.raise(entry.Name()), p.log)
 		}
 		if slices.ContainsFunc(f.Kinds(), func(k schema.Kind) bool { return slices.Contains(kinds, k) }) {
 			p.addFold(f)

@@ -76,16 +76,21 @@ func startLive(t *testing.T, shards int) *liveRun {
 // folds are those that a replay with the same options makes, but for the summaries of ranks, which are published.
 func (l *liveRun) folds() []fold.Fold {
 	quiet := func(string) func(alert.Alert) { return nil }
-	list := create(&LocalOptions{Window: window, Mode: config.ModeDefault}, quiet)
+	list := create(&LocalOptions{Leak: leakOfRun(), Anomaly: config.DefaultAnomaly()}, quiet)
 	for i, f := range list {
 		if f.Name() == fold.Anomaly.Name() {
-			list[i] = fold.AnomaliesIn(l.ctx, config.ModeDefault, l.js, nil, discard)
+			list[i] = fold.AnomaliesIn(l.ctx, config.DefaultAnomaly(), l.js, nil, discard)
 		}
 	}
 	return list
 }
 
-const window = time.Minute
+// leakOfRun judges windows as gputap-leak does.
+func leakOfRun() config.Leak {
+	c := config.DefaultRunCommand().Leak
+	c.Window = time.Minute
+	return c
+}
 
 // simulate publishes two minutes of a fleet with a job.
 func (l *liveRun) simulate(o simulate.Options) {
@@ -153,7 +158,7 @@ func replayed(t *testing.T, path string, pace Pace, s recording.Selection) *Loca
 	f, err := Open(path, s, discard)
 	check(t, err)
 	t.Cleanup(func() { _ = f.Close() })
-	l, err := NewLocal(t.Context(), f, LocalOptions{Pace: pace, Window: window, Mode: config.ModeDefault}, discard)
+	l, err := NewLocal(t.Context(), f, LocalOptions{Pace: pace, Leak: leakOfRun(), Anomaly: config.DefaultAnomaly()}, discard)
 	check(t, err)
 	t.Cleanup(l.Close)
 	check(t, l.Run(t.Context()))

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/leak"
 )
@@ -15,10 +15,10 @@ import (
 // LocalOptions of a Local.
 type LocalOptions struct {
 	Pace
-	Consumers []string      // names of fold.Names; none: all
-	Window    time.Duration // of the verdicts of leak
-	Mode      string        // of all rules, as in config.Alerting
-	Listen    bool          // answer commands of this host during the replay
+	Consumers []string // names of fold.Names; none: all
+	Leak      config.Leak
+	Anomaly   config.Anomaly
+	Listen    bool // answer commands of this host during the replay
 }
 
 // Local replays a recording into the folds of gputap run.
@@ -58,9 +58,9 @@ func create(o *LocalOptions, raise func(name string) func(alert.Alert)) (list []
 		switch {
 		case len(o.Consumers) > 0 && !slices.Contains(o.Consumers, name):
 		case name == fold.Leak.Name():
-			list = append(list, fold.MemoryIn(o.Mode, o.Window, raise(name)))
+			list = append(list, fold.MemoryOfRun(o.Leak, raise(name)))
 		case name == fold.Anomaly.Name():
-			list = append(list, fold.AnomaliesWith(o.Mode, raise(name), nil))
+			list = append(list, fold.NewAnomalies(o.Anomaly, raise(name), nil))
 		default:
 			list = append(list, entry.NewUnlimited())
 		}

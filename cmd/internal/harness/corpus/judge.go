@@ -94,7 +94,9 @@ func judge(path string, factor schema.KTime, found map[string]*Finding) error {
 		Rules:     leak.Rules{Mode: alert.ModeAlert}, OnAlert: note,
 	})
 	var summaries []rank.Summary // that the fold anomaly published and did not read yet
-	anomalies := fold.AnomaliesWith(config.ModeAlert, note, func(s rank.Summary) { summaries = append(summaries, s) })
+	rules := config.DefaultAnomaly()
+	rules.Mode = config.ModeAlert
+	anomalies := fold.NewAnomalies(rules, note, func(s rank.Summary) { summaries = append(summaries, s) })
 	var replays []*consumer.Replay
 	for _, f := range []consumer.Stateful{memory, anomalies} {
 		replays = append(replays, consumer.NewReplay(0, f, true, slog.New(slog.DiscardHandler)))
