@@ -5,10 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"slices"
-
-	"github.com/klauspost/compress/s2"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -26,8 +25,8 @@ type change struct {
 const freed = 1 << 31
 
 const (
-	changeBytes = 32
-	blockLen    = 4096 // changes of one block of the file
+	blockHead = 8
+	blockLen  = 4096 // changes of one block of the file
 )
 
 // held is how many changes are in memory.
@@ -74,8 +73,7 @@ type runFile struct {
 	dir  string
 	file *os.File
 	end  int64
-	raw  []byte
-	out  []byte
+	out  []byte // reused
 }
 
 func (f *runFile) close() {
@@ -84,7 +82,7 @@ func (f *runFile) close() {
 	}
 }
 
-// write appends changes in blocks: the length of the compressed block, then the block.
+// write appends changes in blocks: the lengths of the block in changes and in bytes, then the block.
 func (f *runFile) write(changes []change) (r run, err error) {
 	if f.file == nil {
 		if f.file, err = os.CreateTemp(f.dir, "gputap-changes-*"); err != nil {
@@ -96,38 +94,58 @@ func (f *runFile) write(changes []change) (r run, err error) {
 	}
 	r.offset = f.end
 	for block := range slices.Chunk(changes, blockLen) {
-		f.raw = f.raw[:0]
+		out, before := append(f.out[:0], make([]byte, blockHead)...), change{}
 		for i := range block {
-			f.raw = block[i].append(f.raw)
+			out = block[i].append(out, &before)
+			before = block[i]
 		}
-		packed := s2.Encode(f.out, f.raw)
-		f.out = packed[:cap(packed)]
-		head := binary.LittleEndian.AppendUint32(f.raw[:0], uint32(len(packed)))
-		if _, err := f.file.Write(append(head, packed...)); err != nil {
+		binary.LittleEndian.PutUint32(out, uint32(len(block)))
+		binary.LittleEndian.PutUint32(out[4:], uint32(len(out)-blockHead))
+		if _, err := f.file.Write(out); err != nil {
 			return r, err
 		}
-		f.end += int64(4 + len(packed))
+		f.end += int64(len(out))
+		f.out = out
 	}
 	r.bytes = f.end - r.offset
 	return r, nil
 }
 
-func (c *change) append(to []byte) []byte {
-	to = binary.LittleEndian.AppendUint64(to, uint64(c.at))
-	to = binary.LittleEndian.AppendUint64(to, c.bytes)
-	to = binary.LittleEndian.AppendUint64(to, c.ptr)
-	to = binary.LittleEndian.AppendUint32(to, c.id)
-	return binary.LittleEndian.AppendUint32(to, c.group)
+// append appends a change as varints. What usually grows little by little is the difference to the change before.
+func (c *change) append(to []byte, before *change) []byte {
+	to = binary.AppendVarint(to, int64(c.at-before.at))
+	to = binary.AppendVarint(to, int64(c.ptr-before.ptr))
+	to = binary.AppendVarint(to, int64(c.id)-int64(before.id))
+	to = binary.AppendUvarint(to, c.bytes)
+	return binary.AppendUvarint(to, uint64(bits.RotateLeft32(c.group, 1))) // the bit freed comes last
+}
+
+// read is the inverse of append. It returns the rest of from, or nil if from is damaged.
+func (c *change) read(from []byte, before *change) []byte {
+	at, n := binary.Varint(from)
+	from = from[max(n, 0):]
+	ptr, n2 := binary.Varint(from)
+	from = from[max(n2, 0):]
+	id, n3 := binary.Varint(from)
+	from = from[max(n3, 0):]
+	size, n4 := binary.Uvarint(from)
+	from = from[max(n4, 0):]
+	group, n5 := binary.Uvarint(from)
+	if min(n, n2, n3, n4, n5) <= 0 {
+		return nil
+	}
+	*c = change{before.at + schema.KTime(at), size, before.ptr + uint64(ptr), uint32(int64(before.id) + id),
+		bits.RotateLeft32(uint32(group), -1)}
+	return from[n5:]
 }
 
 // source gives the changes of one run, or of those in memory.
 type source struct {
-	from   *bufio.Reader // nil: in memory
-	block  []change
-	buf    []change // of block
-	packed []byte
-	raw    []byte
-	err    error
+	from  *bufio.Reader // nil: in memory
+	block []change
+	buf   []change // of block
+	raw   []byte
+	err   error
 }
 
 // fill makes block not empty, unless there are no more changes.
@@ -135,25 +153,25 @@ func (s *source) fill() bool {
 	if len(s.block) > 0 || s.from == nil || s.err != nil {
 		return len(s.block) > 0
 	}
-	var length [4]byte
-	if _, err := io.ReadFull(s.from, length[:]); err != nil {
+	var head [blockHead]byte
+	if _, err := io.ReadFull(s.from, head[:]); err != nil {
 		if err != io.EOF {
 			s.err = err
 		}
 		return false
 	}
-	n := int(binary.LittleEndian.Uint32(length[:]))
-	s.packed = slices.Grow(s.packed[:0], n)[:n]
-	if _, s.err = io.ReadFull(s.from, s.packed); s.err != nil {
+	changes, n := int(binary.LittleEndian.Uint32(head[:])), int(binary.LittleEndian.Uint32(head[4:]))
+	s.raw, s.buf = slices.Grow(s.raw[:0], n)[:n], slices.Grow(s.buf[:0], changes)[:changes]
+	if _, s.err = io.ReadFull(s.from, s.raw); s.err != nil {
 		return false
 	}
-	if s.raw, s.err = s2.Decode(s.raw[:cap(s.raw)], s.packed); s.err != nil {
-		return false
-	}
-	s.buf = slices.Grow(s.buf[:0], blockLen)
-	for b := s.raw; len(b) >= changeBytes; b = b[changeBytes:] {
-		s.buf = append(s.buf, change{schema.KTime(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint64(b[8:]),
-			binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint32(b[24:]), binary.LittleEndian.Uint32(b[28:])})
+	from, before := s.raw, &change{}
+	for i := range s.buf {
+		if from = s.buf[i].read(from, before); from == nil {
+			s.err = io.ErrUnexpectedEOF
+			return false
+		}
+		before = &s.buf[i]
 	}
 	s.block = s.buf
 	return len(s.block) > 0

@@ -2,7 +2,8 @@
 
 Needs bin/gputap, PyTorch and nvidia-smi, and root.
 usage: recording_check.py DIR   writes the recording, the log of nvidia-smi, charts and exports into DIR and prints
-                                tables; exits with status 3 when a figure differs
+                                tables; exits with status 3 when a figure differs. A recording that DIR has already is
+                                compared again, which needs no GPU.
 """
 import datetime
 import json
@@ -46,7 +47,9 @@ def program(directory):
     del cache[::2]
     moment("every second dropped")
     torch.cuda.empty_cache()
+    small = torch.empty(1, device="cuda")  # emptying the cache is reported with the next block
     moment("cache emptied")
+    del small
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         kept = [torch.empty((1 + 3 * i) * 100_000, device="cuda") for i in range(64)]
@@ -68,9 +71,8 @@ def run(*args, allowed=(0,)):
     return done.stdout
 
 
-def record(directory):
+def record(directory, log):
     """Records the program beside a log of nvidia-smi."""
-    log = os.path.join(directory, "smi.csv")
     with open(log, "w") as out:
         smi = subprocess.Popen(["nvidia-smi", "--query-gpu=timestamp,index,memory.used", "--format=csv", "-lms", "100"],
                                stdout=out)
@@ -80,7 +82,6 @@ def record(directory):
         time.sleep(1)
         smi.terminate()
         smi.wait()
-    return log
 
 
 def smi_used(log, ns):
@@ -108,22 +109,25 @@ def value_at(points, ns):
     return bytes_
 
 
-def compare_moments(truth, usage, log):
+def compare_moments(truth, torch, usage, log):
     """Prints gputap's bytes at each moment beside PyTorch's and nvidia-smi's. Returns the number of differences."""
     differ = 0
     points = next(iter(usage["gpus"].values()))["points"]
+    series = {s["name"]: s["points"] for s in next(iter(torch["gpus"].values()))["series"]}
     first = truth["moments"][0]
     base_smi, base = smi_used(log, first["ns"]), value_at(points, first["ns"])
-    print("| moment | reserved, memory_stats | gputap | nvidia-smi since the context | gputap since then | |")
-    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    print("| moment | allocated | gputap | reserved | gputap | nvidia-smi since the context | gputap since then | |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     for m in truth["moments"]:
-        mine = value_at(points, m["ns"])
+        allocated = value_at(series["tensors"], m["ns"])
+        reserved = allocated + value_at(series["cached"], m["ns"])
+        mine = value_at(points, m["ns"]) - base
         smi = smi_used(log, m["ns"]) - base_smi
-        off = abs(mine - base - smi) / smi if smi > 1024 * MIB else 0
-        ok = mine == m["reserved"] and off <= 0.02
+        off = abs(mine - smi) / smi if smi > 1024 * MIB else 0
+        ok = allocated == m["allocated"] and reserved == m["reserved"] and off <= 0.02
         differ += not ok
-        print("| %s | %d | %d | %d | %d | %s |" % (m["name"], m["reserved"], mine, smi, mine - base,
-                                                   "%.2f %%" % (100 * off) if ok else "differs: %.2f %%" % (100 * off)))
+        print("| %s | %d | %d | %d | %d | %d | %d | %s%.2f %% |" % (
+            m["name"], m["allocated"], allocated, m["reserved"], reserved, smi, mine, "" if ok else "differs: ", 100 * off))
     return differ
 
 
@@ -145,21 +149,27 @@ def compare_snapshot(truth, directory):
     print("| segments, by address and size | %d | %d | %d |" % (len(theirs), len(ours), len(ours.keys() & theirs.keys())))
     print("| blocks, by address and size | %d | %d | %d |" % (len(their_blocks), len(blocks), len(blocks & their_blocks)))
     print("| segments whose CUDA stream is equal | | | %d |" % streams)
-    return (ours.keys() != theirs.keys()) + (blocks != their_blocks)
+    others = [s for k, s in ours.items() if k not in theirs]
+    print("| segments of gputap alone, without a block of PyTorch | | %d | |" % sum(not any(
+        b["state"] == "active_allocated" for b in s["blocks"]) for s in others))
+    return len(theirs.keys() - ours.keys()) + (blocks != their_blocks)
 
 
 def main(directory):
     os.makedirs(directory, exist_ok=True)
-    log = record(directory)
-    recording = os.path.join(directory, "run.gputap")
+    log, recording = os.path.join(directory, "smi.csv"), os.path.join(directory, "run.gputap")
+    if not os.path.exists(recording):
+        record(directory, log)
     with open(os.path.join(directory, "torch.json")) as file:
         truth = json.load(file)
     pid = ["--pid", str(truth["pid"])]
-    usage = json.loads(run("analyze", "usage", recording, "-o", "json", *pid))["processes"][0]
-    differ = compare_moments(truth, usage, log) + compare_snapshot(truth, directory)
+    usage, torch = (json.loads(run("analyze", "usage", recording, "-o", "json", "--by", by, *pid))["processes"][0]
+                    for by in ("gpu", "torch"))
+    differ = compare_moments(truth, torch, usage, log) + compare_snapshot(truth, directory)
     print("\n" + run("analyze", "watermark", recording, *pid))
     run("plot", "usage", recording, "--smi", log, "-o", os.path.join(directory, "usage.png"), *pid)
-    run("plot", "usage", recording, "--by", "class", "-o", os.path.join(directory, "classes.png"))
+    run("plot", "usage", recording, "--by", "torch", "--smi", log, "-o", os.path.join(directory, "torch.png"), *pid)
+    run("plot", "bandwidth", recording, "-o", os.path.join(directory, "copies.png"))
     run("export", "perfetto", recording, "-o", os.path.join(directory, "trace.json"))
     run("export", "pprof", recording, "-o", os.path.join(directory, "memory.pprof"))
     print("%d figures differ" % differ)
