@@ -121,6 +121,8 @@ func (m *machine) run(n int) {
 		}
 	}
 	m.flush(true)
+	m.programs[0].launch() // the last batch is no heartbeat
+	m.flush(false)
 }
 
 // end ends a program. Another one gets its PID, or a new one.
