@@ -70,8 +70,17 @@ func later(a *time.Time, b time.Time) *time.Time {
 }
 
 func (h *Host) addLost(status *consumer.HostStatus) {
-	for cause, n := range status.Lost {
-		losses(h.Lost).raise(schema.Loss(cause).String(), n)
+	for cause, n := range lossesOf(status) {
+		losses(h.Lost).raise(cause, n)
 	}
-	losses(h.Lost).raise("missing_batches", status.Missing)
+}
+
+// lossesOf returns the losses of a host that a reader knows.
+func lossesOf(status *consumer.HostStatus) losses {
+	lost := losses{}
+	for cause, n := range status.Lost {
+		lost.raise(schema.Loss(cause).String(), n)
+	}
+	lost.raise("missing_batches", status.Missing)
+	return lost
 }

@@ -32,6 +32,7 @@ type message struct {
 	Message
 	header schema.Header
 	valid  bool // it is a batch, of the host and kind that its subject names
+	again  bool // it came before
 }
 
 // batch is a header, with its place among the others.
@@ -92,8 +93,9 @@ func (l *Log) Add(m Message) {
 	b := &schema.Batch{}
 	err := schema.NewDecoder().Decode(m.Data, b)
 	valid := err == nil && b.Seq > 0 && m.Subject == schema.Subject(m.Shard, b.Cluster, b.Host, b.Kind)
-	l.messages = append(l.messages, message{m, b.Header, valid})
-	if !valid || l.repeats(&b.Header) {
+	again := valid && l.repeats(&b.Header)
+	l.messages = append(l.messages, message{m, b.Header, valid, again})
+	if !valid || again {
 		return
 	}
 	header := batch{b.Header, len(l.batches), m.Stored}
@@ -108,10 +110,23 @@ func (l *Log) Add(m Message) {
 
 // repeats reports whether a batch, or a later one of its producer and kind, came before.
 func (l *Log) repeats(h *schema.Header) bool {
-	return slices.ContainsFunc(l.batches, func(b batch) bool {
-		return b.Cluster == h.Cluster && b.Host == h.Host && b.BootID == h.BootID && b.Run == h.Run &&
-			b.Kind == h.Kind && b.Seq >= h.Seq
-	})
+	for i := range l.batches {
+		if b := &l.batches[i]; b.Seq >= h.Seq && b.Kind == h.Kind && b.Cluster == h.Cluster && b.Host == h.Host &&
+			b.BootID == h.BootID && b.Run == h.Run {
+			return true
+		}
+	}
+	return false
+}
+
+// Sequence returns that of a batch in its stream.
+func (l *Log) Sequence(h *schema.Header) uint64 {
+	for i := range l.messages {
+		if m := &l.messages[i]; m.valid && m.header == *h {
+			return m.Sequence
+		}
+	}
+	return 0
 }
 
 // only returns the log without the batches of other kinds.
