@@ -9,6 +9,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/harness/naive"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/query"
 )
@@ -78,4 +79,13 @@ func TestFleetEqualsNaiveCount(t *testing.T) {
 	compare("kernels", items(t, kernels, err), p.log.FleetRows("kernels", "kernel"), nil, "start")
 	copies, err := f.Copies(ctx, all)
 	compare("copies", items(t, copies, err), p.log.FleetRows("copies", "direction"), nil, "start")
+	now := time.Now().UTC()
+	o, err := answer.OverviewAt(f, ctx, query.Filter{}, now)
+	must(t, err)
+	same(t, "top", o.Top(), p.log.Top(now, shards, nil, nil), []string{"/firing"}, map[string]string{"/items": "start"})
+	late := p.log.Hosts()[1].(naive.Object)["heard"].(time.Time).Add(30 * time.Second)
+	o, err = answer.OverviewAt(f, ctx, query.Filter{}, late)
+	must(t, err)
+	same(t, "top after a silence", o.Top(), p.log.Top(late, shards, nil, nil), []string{"/firing"},
+		map[string]string{"/items": "start"})
 }

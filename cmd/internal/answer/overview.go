@@ -107,7 +107,8 @@ func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Ti
 		}
 		o.add(a, i == 0)
 	}
-	o.NotRunning = slices.Compact(slices.Sorted(slices.Values(o.NotRunning)))
+	slices.Sort(o.NotRunning)
+	o.NotRunning = slices.Compact(o.NotRunning) // JSON has no null
 	return o, o.join(answers)
 }
 
