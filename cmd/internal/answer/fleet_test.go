@@ -42,11 +42,7 @@ func (p *published) serve(t *testing.T, shards int) *answer.Fleet {
 }
 
 // notOfProcesses are the keys of a process that the naive count leaves out: see notCounted.
-var notOfProcesses = []string{
-	"/*/verdicts/*/state", "/*/verdicts/*/since", "/*/verdicts/*/suspect_bytes", "/*/verdicts/*/slope_bytes_per_hour",
-	"/*/verdicts/*/full_in_seconds", "/*/verdicts/*/why", "/*/verdicts/*/groups", "/*/torch/*/verdict",
-	"/*/torch/*/cache_verdict", "/*/torch/*/why", "/*/torch/*/slope_bytes_per_hour", "/*/torch/*/suspect_bytes",
-}
+var notOfProcesses = []string{"/*/verdicts/*/why", "/*/torch/*/why"}
 
 // items returns the items of an answer that is complete.
 func items[T any](t *testing.T, list *answer.List[T], err error) []T {

@@ -16,7 +16,7 @@ import (
 
 var number = regexp.MustCompile(`(?:^|[^\w.])(0x[0-9a-f]+|\d[\d.hms]*(?: (?:[KMGT]i)?B\b)?)`)
 
-// figures replaces the message of each alert in an answer by its numbers.
+// figures replaces the message of each alert and the reason of each verdict in an answer by its numbers.
 func figures(t *testing.T, v any) (out any) {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -33,12 +33,14 @@ func replace(v any) {
 			replace(one)
 		}
 	case map[string]any:
-		if text, ok := v["message"].(string); ok {
-			numbers := []string{}
-			for _, found := range number.FindAllStringSubmatch(text, -1) {
-				numbers = append(numbers, strings.TrimRight(found[1], "."))
+		for _, key := range []string{"message", "why"} {
+			if text, ok := v[key].(string); ok {
+				numbers := []string{}
+				for _, found := range number.FindAllStringSubmatch(text, -1) {
+					numbers = append(numbers, strings.TrimRight(found[1], "."))
+				}
+				v[key] = numbers
 			}
-			v["message"] = numbers
 		}
 		for _, one := range v {
 			replace(one)
@@ -61,4 +63,15 @@ func TestAlertsEqualNaiveCount(t *testing.T) {
 	must(t, err)
 	got := figures(t, s.Alerts)
 	same(t, "status", got, naive.Object{"recent": len(want), "newest": want[0]}, []string{"/newest/id"}, nil)
+
+	verdict, perHour := p.log.Growth("gpu", 11, 120e9, 31)
+	leaker, err := f.Describe(t.Context(), query.Filter{PID: 11}, 0)
+	verdicts := items(t, leaker, err)[0].Verdicts
+	same(t, "verdict", figures(t, verdicts), []any{verdict}, []string{"/0/peak_bytes", "/0/peak_time"}, nil)
+
+	now := time.Now().UTC()
+	o, err := answer.OverviewAt(f, t.Context(), query.Filter{}, now)
+	must(t, err)
+	same(t, "top", figures(t, o.Top()), p.log.Top(now, 1, map[uint32]uint64{11: perHour}, want),
+		[]string{"/firing/*/id"}, map[string]string{"/items": "pid"})
 }

@@ -117,13 +117,17 @@ func plant(t *testing.T, p *published) []naive.Finding {
 	allocator, launcher := h.program(16, "allocator", "GPU-A"), h.program(17, "launcher", "")
 	copier, pager, ender := h.program(18, "copier", "GPU-C"), h.program(19, "pager", ""), h.program(20, "ender", "GPU-U")
 	var ended []uint64
+	sized := uint64(0)
 	h.at = begins
 	for w := range 190 {
 		if w%3 == 0 {
 			h.alloc(leaker, 16*mib, 1)
 		}
 		if w%10 == 5 && w < 150 {
-			h.alloc(sizer, uint64(1+w%4)*mib, 2)
+			if sized > 0 {
+				sizer.Free(12, sized, h.at+1e6, 1)
+			}
+			sized = h.alloc(sizer, uint64(1+w%4)*mib, 2)
 		}
 		switch w {
 		case 50:

@@ -3,9 +3,6 @@ package naive
 import (
 	"fmt"
 	"math"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -69,44 +66,6 @@ func (f *finding) loss(a Object) {
 	a["value"], a["baseline"], a["score"] = sum, arrived, math.Round(1e4*float64(sum)/float64(arrived))/1e4
 	a["evidence"] = evidence(schema.KindMemory, &f.header, last.Seq, last.Seq, last.Seq)
 	a["message"] = append(numbers, fmt.Sprint(missing), fmt.Sprint(arrived))
-}
-
-// growth is about a process that allocates equal amounts and frees nothing, on a GPU of a known size. It is judged over
-// 30 windows of a minute.
-func (f *finding) growth(a Object) {
-	const minute, windows = 60e9, 30
-	level := func(at schema.KTime) (sum uint64) {
-		for i := range f.events {
-			if f.events[i].returned() <= at {
-				sum += f.events[i].Bytes
-			}
-		}
-		return sum
-	}
-	var slopes []float64
-	for i := schema.KTime(0); i < windows; i++ {
-		for j := i + 1; j < windows; j++ {
-			slopes = append(slopes, float64(level(f.From+j*minute)-level(f.From+i*minute))/float64(j-i))
-		}
-	}
-	slices.Sort(slopes)
-	slope := (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
-	grown := uint64(math.Round(slope * (windows - 1)))
-	old := min(grown, level(f.From+(windows-windows/4)*minute)-level(f.From))
-	total, group, count := f.events[0].gpu.Bytes, f.events[0], 0
-	for i := range f.events {
-		if at := f.events[i].returned(); at > f.From && at <= f.From+(windows-windows/4)*minute {
-			count++
-		}
-	}
-	limit := max(256<<20, total/200)
-	full := time.Duration(float64(total-level(f.At)) / slope * minute).Round(time.Minute).String()
-	a["bytes"], a["value"], a["baseline"], a["score"] = old, grown, limit, float64(grown*100/limit)/100
-	a["tid"], a["thread_comm"] = group.thread.TID, group.thread.Comm
-	a["evidence"] = f.between(schema.KindMemory, f.From, f.At)
-	a["message"] = []string{fmt.Sprint(f.PID), bytesText(grown), "30m0s", bytesText(60 * slope), bytesText(old),
-		"7m0s", strings.TrimSuffix(full, "0s"), bytesText(uint64(count) * group.Bytes), fmt.Sprint(count),
-		bytesText(group.Bytes), fmt.Sprint(group.thread.TID)}
 }
 
 // unfreed is about memory that a process left when it ended, after it had freed most.

@@ -57,7 +57,7 @@ func (l *Log) processList(w *world, paired bool, largest int) []any {
 	}
 	var rows []row
 	for _, last := range l.rows() {
-		p, id := &program{boot: w.boot(&last.Header)}, last.id
+		p, id := &program{boot: w.boot(&last.Header), started: !last.process.Late}, last.id
 		for _, known := range w.programs {
 			if known.id == id {
 				p = known
