@@ -66,12 +66,40 @@ func (w *watch) want(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	for _, a := range w.raised[w.reported:] {
+		w.figures(t, &a)
 		got = append(got, fmt.Sprintf("%s %s %.0f since %.0f", a.Host, a.State, a.Time.Sub(w.start).Seconds(),
 			a.Since.Sub(w.start).Seconds()))
 	}
 	w.reported = len(w.raised)
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// figures compares the numbers of an alert that fires with the times of the hosts.
+func (w *watch) figures(t *testing.T, a *alert.Alert) {
+	t.Helper()
+	if a.State != alert.Firing {
+		return
+	}
+	since, hosts := time.Time{}, 0
+	for _, s := range w.shards {
+		for _, h := range s.hosts {
+			if a.Host == h.Host || a.Host == "" && strings.Contains(a.Message, fmt.Sprintf("of shard %03d ", s.number)) {
+				hosts++
+				if since.Before(h.Heard) {
+					since = h.Heard
+				}
+			}
+		}
+	}
+	says := fmt.Sprintf("heard of %s since %s", a.Host, since.Format(time.RFC3339))
+	if a.Host == "" {
+		says = fmt.Sprintf("any of the %d hosts of ", hosts)
+	}
+	if !a.Since.Equal(since) || a.Value != a.Time.Sub(since).Seconds() || a.Baseline != after.Seconds() || a.Score != 0 ||
+		!strings.Contains(a.Message, says) {
+		t.Errorf("%d hosts were last heard at %s: got %+v", hosts, since, a)
 	}
 }
 
