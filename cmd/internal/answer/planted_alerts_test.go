@@ -48,8 +48,8 @@ func replace(v any) {
 	}
 }
 
-// TestAlertsEqualNaiveCount compares every key of the alerts of a fleet, and the numbers of their messages, with a naive
-// count over the same events. The id is a hash.
+// TestAlertsEqualNaiveCount compares every key of the alerts of a fleet, and the numbers of their messages, with a
+// naive count over the same events. The same alerts and the growth stand in other answers. The id is a hash.
 func TestAlertsEqualNaiveCount(t *testing.T) {
 	t.Parallel()
 	p := &published{js: bustest.Connect(t)}

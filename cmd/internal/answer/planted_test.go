@@ -16,7 +16,7 @@ const (
 	window = schema.KTime(10e9)
 )
 
-// planted is a host with a program for each rule. Its batches are those of windows of ten seconds.
+// planted is a host with a program for each rule about processes. Its batches are those of windows of ten seconds.
 type planted struct {
 	*consumertest.Host
 	t       *testing.T
@@ -109,96 +109,128 @@ func (h *planted) copies(b *schema.Builder, p *consumertest.Process, n, m int, t
 	}
 }
 
+// programs are those of planted, by what they do.
+type programs struct {
+	leaker, sizer, oomer, holder, recoverer, allocator, launcher, copier, pager, ender *consumertest.Process
+
+	sized uint64   // what sizer holds
+	ended []uint64 // what ender holds
+}
+
 // plant publishes the events of programs that each rule finds, and returns the findings.
 func plant(t *testing.T, p *published) []naive.Finding {
 	h := hosted(t, p, "gpu")
-	leaker, sizer, oomer := h.program(11, "leaker", "GPU-L"), h.program(12, "sizer", "GPU-S"), h.program(13, "oomer", "GPU-O")
-	holder, recoverer := h.program(14, "holder", "GPU-O"), h.program(15, "recoverer", "GPU-R")
-	allocator, launcher := h.program(16, "allocator", "GPU-A"), h.program(17, "launcher", "")
-	copier, pager, ender := h.program(18, "copier", "GPU-C"), h.program(19, "pager", ""), h.program(20, "ender", "GPU-U")
-	var ended []uint64
-	sized := uint64(0)
+	all := &programs{
+		leaker: h.program(11, "leaker", "GPU-L"), sizer: h.program(12, "sizer", "GPU-S"),
+		oomer: h.program(13, "oomer", "GPU-O"), holder: h.program(14, "holder", "GPU-O"),
+		recoverer: h.program(15, "recoverer", "GPU-R"), allocator: h.program(16, "allocator", "GPU-A"),
+		launcher: h.program(17, "launcher", ""), copier: h.program(18, "copier", "GPU-C"),
+		pager: h.program(19, "pager", ""), ender: h.program(20, "ender", "GPU-U"),
+	}
 	h.at = begins
 	for w := range 190 {
-		if w%3 == 0 {
-			h.alloc(leaker, 16*mib, 1)
-		}
-		if w%10 == 5 && w < 150 {
-			if sized > 0 {
-				sizer.Free(12, sized, h.at+1e6, 1)
-			}
-			sized = h.alloc(sizer, uint64(1+w%4)*mib, 2)
-		}
-		switch w {
-		case 50:
-			h.alloc(holder, 5*gib, 3)
-		case 60:
-			h.alloc(oomer, 3*gib, 3)
-		case 120:
-			for i := range schema.KTime(13) {
-				ended = append(ended, h.alloc(ender, 100*mib, 3+i))
-			}
-		case 175:
-			for i, bytes := range []uint64{2 * gib, 3 * gib, gib} {
-				oomer.Fail("cuMemAlloc_v2", 13, 2, bytes, h.at+schema.KTime(1+i)*1e9)
-			}
-		case 180:
-			h.alloc(sizer, 2*gib, 20)
-		case 183:
-			for i, ptr := range ended[:8] {
-				ender.Free(20, ptr, h.at+30e6+schema.KTime(i), 1)
-			}
-			ender.Exit(h.at + 40e6)
-		case 187:
-			recoverer.Fail("cuMemAlloc_v2", 15, 2, gib, h.at+1e9)
-			h.alloc(recoverer, gib, 3500)
-		}
-		if w >= 100 {
-			calls := schema.KTime(3 + w%4)
-			if w >= 184 {
-				calls = 1100
-			}
-			for i := range calls {
-				at := h.at + 5e9 + i*1e6
-				allocator.Alloc(16, 1<<20, 4096, at, 1).Free(16, 1<<20, at+9, 1)
-			}
-			kernels := uint32(2000 + w%5)
-			if w >= 165 {
-				kernels = uint32(300 + w%7)
-			}
-			h.launch(launcher, kernels)
-		}
-		if w >= 150 {
-			b, took := schema.NewBuilder(schema.KindCopy), uint64(2_500_000)
-			if w >= 183 {
-				took = 5_000_000
-			}
-			h.copies(b, copier, 40, 0, took)
-			if w >= 155 {
-				h.copies(b, pager, 5, 20, took)
-			}
-			h.send(schema.KindCopy, b)
-		}
+		h.allocations(all, w)
+		h.failures(all, w)
+		h.rates(all, w)
 		h.send(schema.KindMemory, nil)
 		h.heartbeat()
 	}
 	return append(findings(), plantLoss(t, p)...)
 }
 
+// allocations of window w: one program leaks, one makes a large allocation, and one ends without all its frees.
+func (h *planted) allocations(all *programs, w int) {
+	if w%3 == 0 {
+		h.alloc(all.leaker, 16*mib, 1)
+	}
+	if w%10 == 5 && w < 150 {
+		if all.sized > 0 {
+			all.sizer.Free(12, all.sized, h.at+1e6, 1)
+		}
+		all.sized = h.alloc(all.sizer, uint64(1+w%4)*mib, 2)
+	}
+	switch w {
+	case 120:
+		for i := range schema.KTime(13) {
+			all.ended = append(all.ended, h.alloc(all.ender, 100*mib, 3+i))
+		}
+	case 180:
+		h.alloc(all.sizer, 2*gib, 20)
+	case 183:
+		for i, ptr := range all.ended[:8] {
+			all.ender.Free(20, ptr, h.at+30e6+schema.KTime(i), 1)
+		}
+		all.ender.Exit(h.at + 40e6)
+	}
+}
+
+// failures of window w: one program runs out of memory, and one recovers.
+func (h *planted) failures(all *programs, w int) {
+	switch w {
+	case 50:
+		h.alloc(all.holder, 5*gib, 3)
+	case 60:
+		h.alloc(all.oomer, 3*gib, 3)
+	case 175:
+		for i, bytes := range []uint64{2 * gib, 3 * gib, gib} {
+			all.oomer.Fail("cuMemAlloc_v2", 13, 2, bytes, h.at+schema.KTime(1+i)*1e9)
+		}
+	case 187:
+		all.recoverer.Fail("cuMemAlloc_v2", 15, 2, gib, h.at+1e9)
+		h.alloc(all.recoverer, gib, 3500)
+	}
+}
+
+// rates of window w: programs begin to allocate more, to launch less and to copy more slowly.
+func (h *planted) rates(all *programs, w int) {
+	if w < 100 {
+		return
+	}
+	calls, kernels, took := schema.KTime(3+w%4), uint32(2000+w%5), uint64(2_500_000)
+	if w >= 165 {
+		kernels = uint32(300 + w%7)
+	}
+	if w >= 183 {
+		took = 5_000_000
+	}
+	if w >= 184 {
+		calls = 1100
+	}
+	for i := range calls {
+		at := h.at + 5e9 + i*1e6
+		all.allocator.Alloc(16, 1<<20, 4096, at, 1).Free(16, 1<<20, at+9, 1)
+	}
+	h.launch(all.launcher, kernels)
+	if w < 150 {
+		return
+	}
+	b := schema.NewBuilder(schema.KindCopy)
+	h.copies(b, all.copier, 40, 0, took)
+	if w >= 155 {
+		h.copies(b, all.pager, 5, 20, took)
+	}
+	h.send(schema.KindCopy, b)
+}
+
 // findings are those of plant.
 func findings() []naive.Finding {
 	at := func(w schema.KTime) schema.KTime { return begins + w*window }
-	return []naive.Finding{
-		{Rule: "alloc_size", Severity: "warning", Host: "gpu", PID: 12, GPU: "GPU-S", From: at(180) + 20e6 + 500, At: at(184)},
-		{Rule: "oom", Severity: "critical", Host: "gpu", PID: 13, GPU: "GPU-O", From: at(175) + 1e9 + 1, At: at(177)},
-		{Rule: "oom_recovered", Severity: "info", Host: "gpu", PID: 15, GPU: "GPU-R", From: at(187) + 1e9 + 1, At: at(187) + 3500e6 + 500},
-		{Rule: "alloc_rate", Severity: "info", Host: "gpu", PID: 16, GPU: "", From: at(184), At: at(187)},
-		{Rule: "launch_collapse", Severity: "info", Host: "gpu", PID: 17, GPU: "", From: at(165), At: at(183)},
-		{Rule: "copy_regression", Severity: "info", Host: "gpu", PID: 18, GPU: "GPU-C", From: at(183), At: at(186)},
-		{Rule: "pageable_copies", Severity: "info", Host: "gpu", PID: 19, GPU: "", From: at(155), At: at(185)},
-		{Rule: "unfreed_at_exit", Severity: "info", Host: "gpu", PID: 20, GPU: "GPU-U", From: at(183) + 40e6, At: at(183) + 40e6},
-		{Rule: "leak_growth", Severity: "warning", Host: "gpu", PID: 11, GPU: "GPU-L", From: 120e9, At: 1920e9},
+	info := func(rule string, pid uint32, gpu string, from, to schema.KTime) naive.Finding {
+		return naive.Finding{Rule: rule, Severity: "info", Host: "gpu", PID: pid, GPU: gpu, From: from, At: to}
 	}
+	list := []naive.Finding{
+		info("alloc_size", 12, "GPU-S", at(180)+20e6+500, at(184)),
+		info("oom", 13, "GPU-O", at(175)+1e9+1, at(177)),
+		info("leak_growth", 11, "GPU-L", 120e9, 1920e9),
+		info("oom_recovered", 15, "GPU-R", at(187)+1e9+1, at(187)+3500e6+500),
+		info("alloc_rate", 16, "", at(184), at(187)),
+		info("launch_collapse", 17, "", at(165), at(183)),
+		info("copy_regression", 18, "GPU-C", at(183), at(186)),
+		info("pageable_copies", 19, "", at(155), at(185)),
+		info("unfreed_at_exit", 20, "GPU-U", at(183)+40e6, at(183)+40e6),
+	}
+	list[0].Severity, list[1].Severity, list[2].Severity = "warning", "critical", "warning"
+	return list
 }
 
 // plantLoss publishes the events of a host that loses some.
@@ -217,5 +249,5 @@ func plantLoss(t *testing.T, p *published) []naive.Finding {
 		h.send(schema.KindMemory, nil)
 		h.heartbeat()
 	}
-	return []naive.Finding{{Rule: "telemetry_loss", Severity: "warning", Host: "lossy", PID: 0, GPU: "", From: h.at, At: h.at}}
+	return []naive.Finding{{Rule: "telemetry_loss", Severity: "warning", Host: "lossy", From: h.at, At: h.at}}
 }

@@ -52,7 +52,9 @@ func (c *cutOff) Apply(b *schema.Batch) error {
 
 // readUntil returns a reader that has given a shard to a fold, until the heartbeat of a host with that seq or soon
 // after, and the sequence of the last message that it has read.
-func (p *published) readUntil(t *testing.T, shard int, f fold.Fold, host string, seq uint64) (*consumer.Reader, uint64) {
+func (p *published) readUntil(t *testing.T, shard int, f fold.Fold, host string, seq uint64) (
+	*consumer.Reader, uint64,
+) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
