@@ -317,7 +317,7 @@ func (n *naive) compareFull(t *testing.T, s *simulation, v Verdict) {
 		}
 		want = time.Duration(float64(80<<30-live) / float64(v.SlopeBytesPerHour) * 3600e9)
 	}
-	if (v.FullIn - want).Abs() > time.Second || v.Full {
+	if (v.FullIn-want).Abs() > time.Second || v.Full {
 		t.Fatalf("%s\nfull in %s, want %s", s, v.FullIn, want)
 	}
 }

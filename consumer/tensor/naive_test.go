@@ -198,7 +198,7 @@ func TestVerdictsEqualNaiveOnes(t *testing.T) {
 		open := -1
 		p.minutes(90, func() {
 			if keep > 0 && p.rng.IntN(8) > 0 {
-				p.alloc(keep)
+				p.alloc(keep*7/8 + p.rng.Uint64N(keep/4))
 			}
 			p.reserved += keep + p.rng.Uint64N(1+waste)
 			if p.rng.IntN(3) > 0 {
