@@ -68,8 +68,7 @@ func compareFigures(t *testing.T, a *alert.Alert, windows [][]float64) {
 	t.Helper()
 	var others, score, usual float64
 	for _, shares := range windows {
-		rest := slices.Concat(shares[:2], shares[3:])
-		slices.Sort(rest)
+		rest := slices.Sorted(slices.Values(shares))[1:] // without the one that waits least
 		if others = (rest[(len(rest)-1)/2] + rest[len(rest)/2]) / 2; others < .05 {
 			continue
 		}
@@ -80,7 +79,7 @@ func compareFigures(t *testing.T, a *alert.Alert, windows [][]float64) {
 		if usual == 0 {
 			usual = spread
 		}
-		score = (shares[2] - others) / max(.02, usual, spread)
+		score = (slices.Min(shares) - others) / max(.02, usual, spread)
 		usual += (spread - usual) / 8
 	}
 	ranks, own := len(windows[0]), windows[len(windows)-1][2]

@@ -26,6 +26,7 @@ type watch struct {
 	reported int
 	kept     []alert.Alert // that NATS stores
 	fails    error         // of reading them
+	wrong    []string      // figures of alerts
 }
 
 func newWatch(after time.Duration) *watch {
@@ -33,7 +34,7 @@ func newWatch(after time.Duration) *watch {
 	w.silence = newSilence(config.HostSilentRule{Mode: config.ModeAlert, After: after}, func() bool { return w.up },
 		func() []heardShard { return w.shards },
 		func(context.Context) ([]alert.Alert, error) { return w.kept, w.fails },
-		func(a alert.Alert) { w.raised = append(w.raised, a) })
+		func(a alert.Alert) { w.raised, w.wrong = append(w.raised, a), append(w.wrong, w.figures(&a)...) })
 	return w
 }
 
@@ -66,21 +67,22 @@ func (w *watch) want(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	for _, a := range w.raised[w.reported:] {
-		w.figures(t, &a)
 		got = append(got, fmt.Sprintf("%s %s %.0f since %.0f", a.Host, a.State, a.Time.Sub(w.start).Seconds(),
 			a.Since.Sub(w.start).Seconds()))
 	}
 	w.reported = len(w.raised)
+	if len(w.wrong) > 0 {
+		t.Errorf("wrong figures: %q", w.wrong)
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 
-// figures compares the numbers of an alert that fires with the times of the hosts.
-func (w *watch) figures(t *testing.T, a *alert.Alert) {
-	t.Helper()
+// figures compares the numbers of an alert that fires now with the times of the hosts.
+func (w *watch) figures(a *alert.Alert) (wrong []string) {
 	if a.State != alert.Firing {
-		return
+		return nil
 	}
 	since, hosts := time.Time{}, 0
 	for _, s := range w.shards {
@@ -99,8 +101,9 @@ func (w *watch) figures(t *testing.T, a *alert.Alert) {
 	}
 	if !a.Since.Equal(since) || a.Value != a.Time.Sub(since).Seconds() || a.Baseline != after.Seconds() || a.Score != 0 ||
 		!strings.Contains(a.Message, says) {
-		t.Errorf("%d hosts were last heard at %s: got %+v", hosts, since, a)
+		wrong = append(wrong, fmt.Sprintf("%d hosts were last heard at %s: got %+v", hosts, since, a))
 	}
+	return wrong
 }
 
 const after = 2 * time.Minute
