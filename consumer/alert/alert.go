@@ -32,8 +32,8 @@ type Alert struct {
 	Severity   string    `json:"severity"`
 	Host       string    `json:"host"`
 	Cluster    string    `json:"cluster"`
-	PID        uint32    `json:"pid"`   // 0: the alert is about the host
-	Start      time.Time `json:"start"` // start of the process, wall clock
+	PID        uint32    `json:"pid"`            // 0: the alert is about the host
+	Start      time.Time `json:"start,omitzero"` // start of the process, wall clock
 	Comm       string    `json:"comm"`
 	Container  string    `json:"container"` // "": outside containers
 	Pod        string    `json:"pod"`       // UID of the Kubernetes pod; "": outside pods

@@ -306,7 +306,7 @@ func TestSeriesKeepTheirLimit(t *testing.T) {
 // The JSON keys are a contract.
 func TestJSONKeys(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(Alert{})
+	data, err := json.Marshal(Alert{Start: time.Unix(0, 0).UTC()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,35 @@ func (r *rows) end(rank, ranks int) {
 	r.publish(b)
 }
 
+// compareFigures compares an alert about rank 2 with its window, the last one.
+func compareFigures(t *testing.T, a *alert.Alert, windows [][]float64) {
+	t.Helper()
+	var others, score, usual float64
+	for _, shares := range windows {
+		rest := slices.Sorted(slices.Values(shares))[1:] // without the one that waits least
+		if others = (rest[(len(rest)-1)/2] + rest[len(rest)/2]) / 2; others < .05 {
+			continue
+		}
+		spread := 0.0
+		for _, share := range rest {
+			spread += 1.2533 * math.Abs(share-others) / float64(len(rest))
+		}
+		if usual == 0 {
+			usual = spread
+		}
+		score = (slices.Min(shares) - others) / max(.02, usual, spread)
+		usual += (spread - usual) / 8
+	}
+	ranks, own := len(windows[0]), windows[len(windows)-1][2]
+	says := fmt.Sprintf("(pid 3) on gpu-2, works while the other %d ranks wait: they are in calls that wait for the GPU "+
+		"%.0f %% of the time, it %.0f %%.", ranks-1, 100*others, 100*own)
+	near := func(got, want float64) bool { return math.Abs(got-want) <= .0001 } // four digits
+	if !near(a.Value, own) || !near(a.Baseline, others) || !near(a.Score, score) || a.PID != 3 || a.Repeats != 0 ||
+		a.Evidence.Seq != uint64((len(windows)-1)*ranks+3) || !strings.Contains(a.Message, says) {
+		t.Errorf("got %+v, want %g of %g, score %g: %s", a, own, others, score, says)
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	even := []float64{.3, .31, .3, .29, .3, .3}
@@ -84,6 +114,8 @@ func TestVerdicts(t *testing.T) {
 		{"more than half", slices.Repeat([][]float64{{.3, .3, .16, .3, .3, .3}}, 9), ""},
 		{"the others wait too little", slices.Repeat([][]float64{{.04, .04, 0, .04, .04, .04}}, 9), ""},
 		{"the others differ", slices.Repeat([][]float64{{.1, .6, .05, .2, .5, .3}}, 9), ""},
+		{"the others differ a little", [][]float64{{.5, .3, .4, .26, .36, .44}, {.4, .34, .02, .3, .26, .36},
+			{.4, .34, .02, .31, .26, .36}, {.41, .34, .02, .3, .26, .37}}, "firing 3"},
 		{"three ranks", slices.Repeat([][]float64{{.3, .3, .1}}, 9), ""},
 		{"four ranks", slices.Repeat([][]float64{{.3, .3, .1, .3}}, 9), "firing 2"},
 	} {
@@ -92,9 +124,12 @@ func TestVerdicts(t *testing.T) {
 			p := newPair(t)
 			r := &rows{pair: p}
 			var got []string
-			for _, shares := range row.windows {
+			for w, shares := range row.windows {
 				before := len(p.fired)
 				r.add(shares...)
+				if len(p.fired) > before && p.fired[before].state == alert.Firing {
+					compareFigures(t, &p.alerts[before], row.windows[:w+1])
+				}
 				for _, c := range p.fired[before:] {
 					got = append(got, fmt.Sprint(c.state, " ", r.window-1))
 					if c.rank != "Rank 2" {

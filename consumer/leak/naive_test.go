@@ -292,6 +292,7 @@ func (n *naive) compare(t *testing.T, s *simulation, v Verdict) {
 		got.GrowthBytes != want.GrowthBytes {
 		t.Fatalf("%s\n%s %+v, want %s %+v", s, v.State, got, n.state, want)
 	}
+	n.compareFull(t, s, v)
 	same := len(v.Groups) == len(n.groups)
 	for i := range v.Groups {
 		g := &v.Groups[i]
@@ -300,6 +301,24 @@ func (n *naive) compare(t *testing.T, s *simulation, v Verdict) {
 	}
 	if !same {
 		t.Fatalf("%s\ngroups %+v, want %+v", s, v.Groups, n.groups)
+	}
+}
+
+// compareFull compares the time until a GPU of 80 GiB is full with that of the slope, which is rounded.
+func (n *naive) compareFull(t *testing.T, s *simulation, v Verdict) {
+	t.Helper()
+	want := time.Duration(0)
+	if n.grows() && n.perHour > 0 {
+		live := uint64(0)
+		for _, e := range s.events {
+			if live += e.bytes; e.bytes == 0 {
+				live -= e.block.bytes
+			}
+		}
+		want = time.Duration(float64(80<<30-live) / float64(v.SlopeBytesPerHour) * 3600e9)
+	}
+	if (v.FullIn-want).Abs() > time.Second || v.Full {
+		t.Fatalf("%s\nfull in %s, want %s", s, v.FullIn, want)
 	}
 }
 

@@ -51,12 +51,26 @@ func (f *Fold) judge(id snapshot.HostID, bootID string, b *boot) {
 			switch {
 			case d.verdict.Fading: // its evidence is that of the window before
 			case d.verdict.State.Grows():
-				d.suspected = min(d.series.Old(&d.verdict), d.verdict.Growth)
+				d.suspected = min(p.State.old(d, &d.verdict, schema.KTime(f.window)), d.verdict.Growth)
 			default:
 				d.suspected = 0
 			}
 		}
 	}
+}
+
+// old returns the bytes of live blocks that were handed out since growth began and are no longer young.
+func (s *state) old(d *device, v *trend.Verdict, window schema.KTime) (bytes uint64) {
+	for _, next := range d.sizes {
+		for next != 0 {
+			b := s.blocks.at(next)
+			if w := uint64(b.since / window); w >= v.Onset && w <= v.OldUntil {
+				bytes += b.bytes
+			}
+			next = b.next
+		}
+	}
+	return bytes
 }
 
 // doubtful reports that blocks which were handed out before gputap attached were taken back in the windows that are

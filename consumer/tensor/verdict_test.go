@@ -44,6 +44,8 @@ type program struct {
 type change struct {
 	at, born schema.KTime
 	bytes    int64
+	ptr      uint64
+	cached   uint64 // by the allocator, after it
 }
 
 func newProgram(t *testing.T) *program {
@@ -57,7 +59,7 @@ func (p *program) alloc(bytes uint64) uint64 {
 	p.used += bytes
 	p.live[p.next] = bytes
 	p.order = append(p.order, p.next)
-	p.changes = append(p.changes, change{p.now, p.now, int64(bytes)})
+	p.changes = append(p.changes, change{p.now, p.now, int64(bytes), p.next, p.reserved - p.used})
 	p.report(p.next, int64(bytes))
 	return p.next
 }
@@ -68,7 +70,8 @@ func (p *program) free(ptr uint64) {
 	delete(p.live, ptr)
 	p.order = slices.DeleteFunc(p.order, func(o uint64) bool { return o == ptr })
 	p.used -= bytes
-	p.changes = append(p.changes, change{at: p.now, bytes: -int64(bytes)})
+	p.changes = append(p.changes, change{at: p.now, bytes: -int64(bytes), ptr: ptr,
+		cached: p.reserved - p.used})
 	p.report(ptr, -int64(bytes))
 }
 

@@ -107,15 +107,6 @@ func (s *Series) Set(at schema.KTime, bytes uint64) {
 	*low = min(*low, bytes)
 }
 
-// Old returns the bytes that were allocated in the windows that a verdict calls old, since growth began, and are still
-// live. Only the newest 64 windows are known.
-func (s *Series) Old(v *Verdict) (bytes uint64) {
-	for w := max(v.Onset, s.current-min(s.current, slots-1)); w <= min(v.OldUntil, s.current); w++ {
-		bytes += s.births[w%slots]
-	}
-	return bytes
-}
-
 // Restore adds memory that a restored snapshot has as live. It changes no minimum.
 func (s *Series) Restore(since schema.KTime, bytes uint64) {
 	s.live += bytes

@@ -42,12 +42,7 @@ func (p *published) serve(t *testing.T, shards int) *answer.Fleet {
 }
 
 // notOfProcesses are the keys of a process that the naive count leaves out: see notCounted.
-var notOfProcesses = []string{
-	"/*/heard",
-	"/*/verdicts/*/state", "/*/verdicts/*/since", "/*/verdicts/*/suspect_bytes", "/*/verdicts/*/slope_bytes_per_hour",
-	"/*/verdicts/*/full_in_seconds", "/*/verdicts/*/why", "/*/verdicts/*/groups", "/*/torch/*/verdict",
-	"/*/torch/*/cache_verdict", "/*/torch/*/why", "/*/torch/*/slope_bytes_per_hour", "/*/torch/*/suspect_bytes",
-}
+var notOfProcesses = []string{"/*/verdicts/*/why", "/*/torch/*/why"}
 
 // items returns the items of an answer that is complete.
 func items[T any](t *testing.T, list *answer.List[T], err error) []T {
@@ -67,22 +62,26 @@ func TestFleetEqualsNaiveCount(t *testing.T) {
 	p := publish(t, 5, shards)
 	f, ctx, all := p.serve(t, shards), t.Context(), query.Question{}
 	compare := func(what string, got, want any, skipped []string, key string) {
-		differences, err := naive.Differences(got, want, skipped, map[string]string{"": key, "/*/pools": "handle",
-			"/*/verdicts": "gpu", "/*/top_kernels/*/shapes": "grid"})
-		must(t, err)
-		for i, d := range differences[:min(10, len(differences))] {
-			t.Errorf("%s, difference %d of %d: %s", what, i+1, len(differences), d)
-		}
+		same(t, what, got, want, skipped, map[string]string{"": key, "/*/pools": "handle", "/*/verdicts": "gpu",
+			"/*/top_kernels/*/shapes": "grid"})
 	}
 	processes, err := f.Describe(ctx, query.Filter{}, 20)
 	compare("processes", items(t, processes, err), p.log.Processes(20), notOfProcesses, "start")
 	hosts, err := f.Hosts(ctx, all)
-	onlyOfLeak := []string{"/*/heard", "/*/last_event", "/*/lost/missing_batches"} // the others do not tell
-	compare("hosts", items(t, hosts, err), p.log.FleetHosts(), onlyOfLeak, "gpus")
+	compare("hosts", items(t, hosts, err), p.log.FleetHosts(), nil, "gpus")
 	gpus, err := f.GPUs(ctx, all)
 	compare("GPUs", items(t, gpus, err), p.log.FleetGPUs(), nil, "uuid")
 	kernels, err := f.Kernels(ctx, all)
 	compare("kernels", items(t, kernels, err), p.log.FleetRows("kernels", "kernel"), nil, "start")
 	copies, err := f.Copies(ctx, all)
 	compare("copies", items(t, copies, err), p.log.FleetRows("copies", "direction"), nil, "start")
+	now := time.Now().UTC()
+	o, err := answer.OverviewAt(f, ctx, query.Filter{}, now)
+	must(t, err)
+	same(t, "top", o.Top(), p.log.Top(now, shards, nil, nil), []string{"/firing"}, map[string]string{"/items": "start"})
+	late := p.log.Hosts()[1].(naive.Object)["heard"].(time.Time).Add(30 * time.Second)
+	o, err = answer.OverviewAt(f, ctx, query.Filter{}, late)
+	must(t, err)
+	same(t, "top after a silence", o.Top(), p.log.Top(late, shards, nil, nil), []string{"/firing"},
+		map[string]string{"/items": "start"})
 }

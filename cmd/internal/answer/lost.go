@@ -1,19 +1,26 @@
 package answer
 
 import (
+	"time"
+
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/schema"
 )
 
-// AddReaders adds the losses, and the last events of the hosts, of the readers of one stream. A reader knows only
-// the kinds that its fold reads. Several read the same kind, so their counts are not summed: the largest one is that of
-// the anomaly fold, which reads every kind of a host.
+// AddReaders adds the losses, and when the hosts were last heard, of the readers of one stream. A reader knows only the
+// kinds that its fold reads. Several read the same kind, so their counts are not summed: the largest one is that of the
+// anomaly fold, which reads every kind of a host.
 func (s *Snapshot) AddReaders(readers []*consumer.Reader) {
 	for cause, n := range Lost(readers) {
 		s.Lost[cause] += n
 	}
 	for _, r := range readers {
 		for _, status := range r.Hosts() {
+			for _, p := range s.Processes {
+				if p.Cluster == status.Cluster && p.Host == status.Host {
+					p.Heard = later(p.Heard, status.Heard)
+				}
+			}
 			for i := range s.Hosts {
 				if h := &s.Hosts[i]; h.Cluster == status.Cluster && h.Host == status.Host {
 					h.add(&status)
@@ -51,14 +58,29 @@ func (l losses) raise(cause string, n uint64) {
 // add takes what another reader knows of the host.
 func (h *Host) add(status *consumer.HostStatus) {
 	h.addLost(status)
-	if at := known(status.LastEvent); at != nil && (h.LastEvent == nil || h.LastEvent.Before(*at)) {
-		h.LastEvent = at
+	h.Heard, h.LastEvent = later(h.Heard, status.Heard), later(h.LastEvent, status.LastEvent)
+}
+
+// later returns the later of two times. Zero is unknown.
+func later(a *time.Time, b time.Time) *time.Time {
+	if a == nil || a.Before(b) {
+		return known(b)
 	}
+	return a
 }
 
 func (h *Host) addLost(status *consumer.HostStatus) {
-	for cause, n := range status.Lost {
-		losses(h.Lost).raise(schema.Loss(cause).String(), n)
+	for cause, n := range lossesOf(status) {
+		losses(h.Lost).raise(cause, n)
 	}
-	losses(h.Lost).raise("missing_batches", status.Missing)
+}
+
+// lossesOf returns the losses of a host that a reader knows.
+func lossesOf(status *consumer.HostStatus) losses {
+	lost := losses{}
+	for cause, n := range status.Lost {
+		lost.raise(schema.Loss(cause).String(), n)
+	}
+	lost.raise("missing_batches", status.Missing)
+	return lost
 }

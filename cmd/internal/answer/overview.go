@@ -79,6 +79,10 @@ func (o *Overview) Top() *Top {
 
 // Overview asks leak, launch, bandwidth and anomaly at once. Folds that no instance runs leave their figures empty.
 func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, error) {
+	return f.overviewAt(ctx, filter, time.Now())
+}
+
+func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Time) (*Overview, error) {
 	topology, err := f.client.Topology(ctx)
 	if err != nil {
 		return nil, err
@@ -96,14 +100,15 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 		})
 	}
 	group.Wait()
-	o := &Overview{Time: time.Now().UTC(), Reach: newReach(topology.Shards)}
+	o := &Overview{Time: now.UTC(), Reach: newReach(topology.Shards)}
 	for i, a := range answers {
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
 		o.add(a, i == 0)
 	}
-	o.NotRunning = slices.Compact(slices.Sorted(slices.Values(o.NotRunning)))
+	slices.Sort(o.NotRunning)
+	o.NotRunning = slices.Compact(o.NotRunning) // JSON has no null
 	return o, o.join(answers)
 }
 

@@ -121,6 +121,8 @@ func (m *machine) run(n int) {
 		}
 	}
 	m.flush(true)
+	m.programs[0].launch() // the last batch is no heartbeat
+	m.flush(false)
 }
 
 // end ends a program. Another one gets its PID, or a new one.
@@ -182,8 +184,8 @@ func (m *machine) send(b *schema.Builder) {
 	}
 	header := m.Header
 	m.seqs[b.Kind()]++
-	if b.Kind() != schema.KindHost && m.rng.IntN(60) == 0 {
-		m.seqs[b.Kind()]++ // a batch is missing
+	if b.Kind() != schema.KindHost && m.rng.IntN(30) == 0 {
+		m.seqs[b.Kind()] += 1 + m.rng.Uint64N(3) // batches are missing
 	}
 	header.Kind, header.Seq = b.Kind(), m.seqs[b.Kind()]
 	m.publish(&header, b.Encode(&header))

@@ -47,7 +47,7 @@ func (p *Part) Take(q *query.Question) (taken query.Taken, err error) {
 		taken.Applied, taken.EventTime = applied, lastEvent
 		switch q.What {
 		case whatStatus:
-			taken.Rows, taken.Total = each([]statusRow{statusOf(p)}), 1
+			taken.Rows, taken.Total = each([]statusRow{statusOf(p, q)}), 1
 			return
 		case whatAlerts, whatFiring:
 			if taken.Rows, taken.Total = p.alertRows(q); taken.Rows != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/consumer/snapshot"
 )
 
 const (
@@ -66,22 +67,45 @@ type statusRow struct {
 	Lag        uint64
 	Checkpoint time.Time // zero: the state is not saved
 	Invalid    uint64
+	Losses     []hostLosses
 }
 
-func statusOf(p *Part) statusRow {
+// hostLosses are the losses of one host, as far as the kinds that a fold reads tell.
+type hostLosses struct {
+	snapshot.HostID
+	Lost losses
+}
+
+func statusOf(p *Part, q *query.Question) statusRow {
 	s := p.Reader.Stats()
-	return statusRow{Lag: s.Lag, Checkpoint: p.Checkpoint, Invalid: s.Invalid + s.Refused}
+	row := statusRow{Lag: s.Lag, Checkpoint: p.Checkpoint, Invalid: s.Invalid + s.Refused}
+	for _, h := range p.Reader.Hosts() {
+		if lost := lossesOf(&h); len(lost) > 0 && q.OfHost(h.Cluster, h.Host) {
+			row.Losses = append(row.Losses, hostLosses{snapshot.HostID{Cluster: h.Cluster, Host: h.Host}, lost})
+		}
+	}
+	return row
 }
 
 // Status asks all folds. A fold that no instance runs is no problem, except leak. The filter selects hosts and alerts.
 func (f *Fleet) Status(ctx context.Context, filter query.Filter) (*Status, error) {
-	s := &Status{Time: time.Now().UTC(), Problems: []string{}, Lost: map[string]uint64{}}
+	return f.statusAt(ctx, filter, time.Now())
+}
+
+func (f *Fleet) statusAt(ctx context.Context, filter query.Filter, now time.Time) (*Status, error) {
+	s := &Status{Time: now.UTC(), Problems: []string{}, Lost: map[string]uint64{}}
+	lost := map[snapshot.HostID]losses{} // folds read different kinds
 	for _, fold := range []string{"leak", "launch", "bandwidth", "anomaly"} {
-		health, err := f.foldHealth(ctx, fold)
+		health, err := f.foldHealth(ctx, filter, fold, lost)
 		if err != nil {
 			return nil, err
 		}
 		s.Folds = append(s.Folds, health)
+	}
+	for _, of := range lost {
+		for cause, n := range of {
+			s.Lost[cause] += n
+		}
 	}
 	hosts, err := f.Hosts(ctx, query.Question{Filter: filter})
 	if err != nil {
@@ -104,8 +128,11 @@ func (f *Fleet) Status(ctx context.Context, filter query.Filter) (*Status, error
 	return s, nil
 }
 
-func (f *Fleet) foldHealth(ctx context.Context, fold string) (h FoldHealth, err error) {
-	answers, reach, err := f.ask(ctx, query.Question{What: whatStatus}, fold)
+// foldHealth also raises the losses of the hosts.
+func (f *Fleet) foldHealth(ctx context.Context, filter query.Filter, fold string, lost map[snapshot.HostID]losses) (
+	h FoldHealth, err error,
+) {
+	answers, reach, err := f.ask(ctx, query.Question{What: whatStatus, Filter: filter}, fold)
 	if err != nil {
 		return h, err
 	}
@@ -125,6 +152,14 @@ func (f *Fleet) foldHealth(ctx context.Context, fold string) (h FoldHealth, err 
 		}
 		if !row.Checkpoint.IsZero() && (h.Checkpoint == nil || row.Checkpoint.Before(*h.Checkpoint)) {
 			h.Checkpoint = &row.Checkpoint
+		}
+		for _, of := range row.Losses {
+			if lost[of.HostID] == nil {
+				lost[of.HostID] = losses{}
+			}
+			for cause, n := range of.Lost {
+				lost[of.HostID].raise(cause, n)
+			}
 		}
 	}
 	h.Instances = len(instances)
@@ -148,9 +183,6 @@ func (s *Status) addHosts(hosts []FleetHost) {
 	s.Hosts = HostHealth{Known: len(hosts), Silent: []SilentHost{}}
 	for i := range hosts {
 		h := &hosts[i]
-		for cause, n := range h.Lost {
-			s.Lost[cause] += n
-		}
 		if h.Heard != nil && s.Time.Sub(*h.Heard) <= silentAfter {
 			s.Hosts.Heard++
 			continue

@@ -62,7 +62,7 @@ func TestGoToolOpensTheProfile(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("needs the go tool")
+		missing(t, err)
 	}
 	file := filepath.Join(t.TempDir(), "memory.pb.gz")
 	exported(t, "pprof", newFleet(t, 6).record(), "-o", file)

@@ -26,6 +26,7 @@ type watch struct {
 	reported int
 	kept     []alert.Alert // that NATS stores
 	fails    error         // of reading them
+	wrong    []string      // figures of alerts
 }
 
 func newWatch(after time.Duration) *watch {
@@ -33,7 +34,7 @@ func newWatch(after time.Duration) *watch {
 	w.silence = newSilence(config.HostSilentRule{Mode: config.ModeAlert, After: after}, func() bool { return w.up },
 		func() []heardShard { return w.shards },
 		func(context.Context) ([]alert.Alert, error) { return w.kept, w.fails },
-		func(a alert.Alert) { w.raised = append(w.raised, a) })
+		func(a alert.Alert) { w.raised, w.wrong = append(w.raised, a), append(w.wrong, w.figures(&a)...) })
 	return w
 }
 
@@ -70,9 +71,39 @@ func (w *watch) want(t *testing.T, want ...string) {
 			a.Since.Sub(w.start).Seconds()))
 	}
 	w.reported = len(w.raised)
+	if len(w.wrong) > 0 {
+		t.Errorf("wrong figures: %q", w.wrong)
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+// figures compares the numbers of an alert that fires now with the times of the hosts.
+func (w *watch) figures(a *alert.Alert) (wrong []string) {
+	if a.State != alert.Firing {
+		return nil
+	}
+	since, hosts := time.Time{}, 0
+	for _, s := range w.shards {
+		for _, h := range s.hosts {
+			if a.Host == h.Host || a.Host == "" && strings.Contains(a.Message, fmt.Sprintf("of shard %03d ", s.number)) {
+				hosts++
+				if since.Before(h.Heard) {
+					since = h.Heard
+				}
+			}
+		}
+	}
+	says := fmt.Sprintf("heard of %s since %s", a.Host, since.Format(time.RFC3339))
+	if a.Host == "" {
+		says = fmt.Sprintf("any of the %d hosts of ", hosts)
+	}
+	if !a.Since.Equal(since) || a.Value != a.Time.Sub(since).Seconds() || a.Baseline != after.Seconds() || a.Score != 0 ||
+		!strings.Contains(a.Message, says) {
+		wrong = append(wrong, fmt.Sprintf("%d hosts were last heard at %s: got %+v", hosts, since, a))
+	}
+	return wrong
 }
 
 const after = 2 * time.Minute

@@ -4,11 +4,17 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/gputap/gputap/schema"
 )
 
-// FleetHosts returns every host with the sums of its processes that run, as gputap get hosts prints them.
+// ofLeak are the kinds that gputap-leak reads.
+var ofLeak = []schema.Kind{schema.KindMemory, schema.KindTensor, schema.KindHost}
+
+// FleetHosts returns every host with the sums of its processes that run, as gputap get hosts prints them. It tells what
+// gputap-leak reads.
 func (l *Log) FleetHosts() []any {
-	list, processes := l.Hosts(), l.Processes(0)
+	list, processes := l.only(ofLeak).Hosts(), l.Processes(0)
 	for _, h := range list {
 		running, live := 0, uint64(0)
 		for _, p := range processes {

@@ -19,13 +19,14 @@ func (l *Log) hosts() (list [][2]string) {
 	return slices.Compact(list)
 }
 
-// Hosts returns every host with its last heartbeat and its losses.
+// Hosts returns every host with its last heartbeat, its last event and its losses.
 func (l *Log) Hosts() []any {
 	list := []any{}
 	for _, name := range l.hosts() {
 		of := func(h *schema.Header) bool { return h.Cluster == name[0] && h.Host == name[1] }
 		one := Object{"cluster": name[0], "host": name[1], "lost": l.lostBy(of), "late_processes": 0,
-			"gpus": []any{}, "libraries": []any{}, "linux": "", "producer": "", "last_event": nil}
+			"gpus": []any{}, "libraries": []any{}, "linux": "", "producer": "", "last_event": nil,
+			"heard": l.heard(name[0], name[1])}
 		for _, e := range l.events {
 			if at := e.Wall(e.Time); of(&e.Header) {
 				if one["last_event"] == nil || one["last_event"].(interface{ String() string }).String() < at.String() {
@@ -41,6 +42,16 @@ func (l *Log) Hosts() []any {
 		list = append(list, one)
 	}
 	return list
+}
+
+// heard returns when NATS stored the last batch of a host.
+func (l *Log) heard(cluster, host string) any {
+	for _, b := range slices.Backward(l.batches) {
+		if b.Cluster == cluster && b.Host == host {
+			return b.stored
+		}
+	}
+	return nil
 }
 
 func (l *Log) heartbeat(b *schema.Batch, to Object) {
@@ -84,7 +95,20 @@ func (l *Log) unseen(id schema.ProcessID) Object {
 	return one
 }
 
-func (l *Log) lost() Object { return l.lostBy(func(*schema.Header) bool { return true }) }
+// lost returns the losses of all hosts, and the messages that are no batches.
+func (l *Log) lost() Object {
+	sums := l.lostBy(func(*schema.Header) bool { return true })
+	invalid := 0
+	for i := range l.messages {
+		if !l.messages[i].valid {
+			invalid++
+		}
+	}
+	if invalid > 0 {
+		sums["invalid_batches"] = invalid
+	}
+	return sums
+}
 
 // lostBy sums the losses of the boots of hosts: the largest counter of each cause, and the holes in the numbers of the
 // batches of each kind.

@@ -2,6 +2,7 @@ package naive
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gputap/gputap/schema"
 )
@@ -11,15 +12,34 @@ type Object = map[string]any
 
 // Log is everything that hosts published.
 type Log struct {
-	batches []batch
-	events  []event // in the order of publication
-	beats   []beat
+	messages []message
+	batches  []batch // without repetitions and what is no batch
+	events   []event // in the order of publication
+	beats    []beat
 }
 
-// batch is a header, with the time at which NATS stored the batch among the others.
+// Message is what NATS stored.
+type Message struct {
+	Shard    int
+	Sequence uint64 // in the stream of the shard
+	Subject  string
+	Stored   time.Time
+	Data     []byte
+}
+
+// message is a Message with what it holds.
+type message struct {
+	Message
+	header schema.Header
+	valid  bool // it is a batch, of the host and kind that its subject names
+	again  bool // it came before
+}
+
+// batch is a header, with its place among the others.
 type batch struct {
 	schema.Header
 	number int
+	stored time.Time
 }
 
 // event is one event with everything that its batch says about it.
@@ -68,13 +88,17 @@ func (e *event) ordinal() int {
 	return int(e.gpu.Ordinal)
 }
 
-// Add adds the next published message.
-func (l *Log) Add(message []byte) error {
+// Add adds the next message.
+func (l *Log) Add(m Message) {
 	b := &schema.Batch{}
-	if err := schema.NewDecoder().Decode(message, b); err != nil {
-		return err
+	err := schema.NewDecoder().Decode(m.Data, b)
+	valid := err == nil && b.Seq > 0 && m.Subject == schema.Subject(m.Shard, b.Cluster, b.Host, b.Kind)
+	again := valid && l.repeats(&b.Header)
+	l.messages = append(l.messages, message{m, b.Header, valid, again})
+	if !valid || again {
+		return
 	}
-	header := batch{b.Header, len(l.batches)}
+	header := batch{b.Header, len(l.batches), m.Stored}
 	l.batches = append(l.batches, header)
 	if b.Kind == schema.KindHost {
 		l.beats = append(l.beats, beat{header, *b})
@@ -82,7 +106,43 @@ func (l *Log) Add(message []byte) error {
 	for i := range b.Events {
 		l.events = append(l.events, eventOf(header, b, i))
 	}
-	return nil
+}
+
+// repeats reports whether a batch, or a later one of its producer and kind, came before.
+func (l *Log) repeats(h *schema.Header) bool {
+	for i := range l.batches {
+		if b := &l.batches[i]; b.Seq >= h.Seq && b.Kind == h.Kind && b.Cluster == h.Cluster && b.Host == h.Host &&
+			b.BootID == h.BootID && b.Run == h.Run {
+			return true
+		}
+	}
+	return false
+}
+
+// Sequence returns that of a batch in its stream.
+func (l *Log) Sequence(h *schema.Header) uint64 {
+	for i := range l.messages {
+		if m := &l.messages[i]; m.valid && m.header == *h {
+			return m.Sequence
+		}
+	}
+	return 0
+}
+
+// only returns the log without the batches of other kinds.
+func (l *Log) only(kinds []schema.Kind) *Log {
+	of := &Log{messages: l.messages, beats: l.beats}
+	for _, b := range l.batches {
+		if slices.Contains(kinds, b.Kind) {
+			of.batches = append(of.batches, b)
+		}
+	}
+	for _, e := range l.events {
+		if slices.Contains(kinds, e.kind) {
+			of.events = append(of.events, e)
+		}
+	}
+	return of
 }
 
 func eventOf(header batch, b *schema.Batch, i int) event {

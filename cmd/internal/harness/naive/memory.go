@@ -164,12 +164,13 @@ func (p *program) gpus() Object {
 	return all
 }
 
-// peakList has a verdict for each GPU on which the process allocated or opened memory or a call failed, with its peak
-// alone.
+// peakList has a verdict for each GPU on which the process allocated or opened memory or a call failed, with its peak.
+// The processes are too young for another verdict.
 func (p *program) peakList() []any {
 	list := []any{}
 	for n, top := range p.peaks {
-		one := Object{"gpu": p.uuid(n), "peak_bytes": top.bytes, "peak_time": nil}
+		one := Object{"gpu": p.uuid(n), "peak_bytes": top.bytes, "peak_time": nil, "state": "warming",
+			"since": nil, "suspect_bytes": 0, "slope_bytes_per_hour": 0, "full_in_seconds": nil, "groups": []any{}}
 		if top.at > 0 {
 			one["peak_time"] = wall(p, top.at)
 		}

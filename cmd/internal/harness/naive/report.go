@@ -11,7 +11,12 @@ import (
 // Report returns what gputap run prints about the fleet. paired: launches and waits are watched.
 func (l *Log) Report(paired bool) Object {
 	w := l.replay()
-	return Object{"processes": l.processList(w, paired, 0), "hosts": l.Hosts(), "lost": l.lost(), "counters": Object{
+	processes := l.processList(w, paired, 0)
+	for _, p := range processes {
+		p := p.(Object)
+		p["heard"] = l.heard(p["cluster"].(string), p["host"].(string))
+	}
+	return Object{"processes": processes, "hosts": l.Hosts(), "lost": l.lost(), "counters": Object{
 		"unmatched_frees": w.counters.unmatched, "realloc_over_live": w.counters.over,
 		"late_frees": w.counters.late, "unseen_ends": w.counters.over - min(w.counters.over, w.counters.late),
 		"null_frees": w.counters.null, "unknown_handles": w.counters.handles,
@@ -19,8 +24,27 @@ func (l *Log) Report(paired bool) Object {
 	}}
 }
 
-// Processes returns all processes with their largest n allocations, as gputap describe prints them.
-func (l *Log) Processes(n int) []any { return l.processList(l.replay(), false, n) }
+// Processes returns all processes with their largest n allocations, as gputap describe prints them. gputap-leak tells
+// when their hosts were heard.
+func (l *Log) Processes(n int) []any {
+	w, leak := l.replay(), l.only(ofLeak)
+	list := l.processList(w, false, n)
+	for _, p := range list {
+		p := p.(Object)
+		if p["heard"] = nil; w.knows(p) {
+			p["heard"] = leak.heard(p["cluster"].(string), p["host"].(string))
+		}
+	}
+	return list
+}
+
+// knows reports whether a process has events of memory.
+func (w *world) knows(p Object) bool {
+	return slices.ContainsFunc(w.programs, func(known *program) bool {
+		return known.id.Cluster == p["cluster"] && known.id.Host == p["host"] && known.id.PID == p["pid"] &&
+			wall(known, known.id.Start).Equal(p["start"].(time.Time))
+	})
+}
 
 // processList sorts processes by live memory, start and PID.
 func (l *Log) processList(w *world, paired bool, largest int) []any {
@@ -33,7 +57,7 @@ func (l *Log) processList(w *world, paired bool, largest int) []any {
 	}
 	var rows []row
 	for _, last := range l.rows() {
-		p, id := &program{boot: w.boot(&last.Header)}, last.id
+		p, id := &program{boot: w.boot(&last.Header), started: !last.process.Late}, last.id
 		for _, known := range w.programs {
 			if known.id == id {
 				p = known

@@ -48,8 +48,9 @@ func (l *Log) torch(id schema.ProcessID) Object {
 	out := Object{}
 	for ordinal, a := range gpus {
 		out[cmp.Or(uuids[ordinal], "unknown")] = Object{"allocated_bytes": a.allocated, "reserved_bytes": a.reserved,
-			"cached_bytes":         a.reserved - min(a.reserved, a.allocated),
-			"blocks":               len(a.blocks),
+			"cached_bytes": a.reserved - min(a.reserved, a.allocated),
+			"blocks":       len(a.blocks), "verdict": "warming", "cache_verdict": "warming",
+			"slope_bytes_per_hour": 0, "suspect_bytes": 0,
 			"peak_allocated_bytes": a.peakAllocated, "peak_reserved_bytes": a.peakReserved}
 	}
 	return out
