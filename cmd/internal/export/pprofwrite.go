@@ -33,7 +33,7 @@ func newProfileWriter(first, last int64) *profileWriter {
 func (w *profileWriter) add(key *sampleKey, s *sample) {
 	var stack []*profile.Location
 	for frame := range strings.Lines(key.stack) {
-		stack = append(stack, w.frame(strings.TrimSuffix(frame, "\n")))
+		stack = append(stack, w.location(splitFrame(strings.TrimSuffix(frame, "\n"))))
 	}
 	if len(stack) == 0 {
 		stack = append(stack, w.location(cmp.Or(key.function, "unknown call"), ""))
@@ -63,16 +63,15 @@ func labels(pairs ...string) map[string][]string {
 	return known
 }
 
-// frame returns the location of a frame, which is a function and, if it is known, its module in parentheses.
-func (w *profileWriter) frame(text string) *profile.Location {
-	function, module := text, ""
+// splitFrame returns the function of a frame, and its module, which follows in parentheses; "": it is unknown.
+func splitFrame(text string) (function, module string) {
 	if i := strings.LastIndex(text, " ("); i > 0 && strings.HasSuffix(text, ")") {
 		// A name such as "f (anonymous namespace)::g()" has more parentheses and no module.
 		if inner := text[i+2 : len(text)-1]; inner != "" && !strings.ContainsAny(inner, "()") {
-			function, module = text[:i], inner
+			return text[:i], inner
 		}
 	}
-	return w.location(function, module)
+	return text, ""
 }
 
 // location returns the location of a function of a module; "": none is known.
