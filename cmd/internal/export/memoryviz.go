@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,7 @@ var memoryVizForm = form{
 The range must have one process: use --pid and --host.
 `,
 	example: `  gputap export memory-viz run.gputap -o snapshot.pickle --pid 4242`,
-	open: func(o *options, _ *source.Source) (sink, error) {
+	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
 		out, err := o.files.create(o.out)
 		return &memoryViz{out: out, frameOf: map[frame]uint32{}, names: map[schema.ProcessID]string{}}, err
 	},

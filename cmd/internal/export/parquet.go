@@ -1,6 +1,7 @@
 package export
 
 import (
+	"context"
 	"errors"
 	"io"
 	"path/filepath"
@@ -24,7 +25,7 @@ var parquetForm = form{
 		addKind(o, cmd)
 		cmd.Flags().Lookup("output").Usage = "directory to write, or the file if --kind is given; -: standard output"
 	},
-	open: func(o *options, _ *source.Source) (sink, error) {
+	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
 		p := &parquetFiles{o: o}
 		if kind, known := event.ParseKind(o.kind); known {
 			return p, p.create(kind, o.out)

@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,7 @@ source has call stacks, their functions replace the call.
 `,
 	example: `  gputap export pprof run.gputap -o memory.pb.gz && go tool pprof -http : memory.pb.gz
   gputap export pprof run.gputap -o memory.pb.gz --until 2026-01-02T15:04:05Z   # what was live then`,
-	open: func(o *options, _ *source.Source) (sink, error) {
+	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
 		out, err := o.files.create(o.out)
 		return &memoryProfile{out: out, samples: map[sampleKey]*sample{}, stacks: map[string]string{}}, err
 	},
