@@ -94,10 +94,21 @@ func (f *traceFile) declare(t *testing.T, d *textMessage) {
 	}
 	for _, p := range d.parts["process"] {
 		track.process, track.labels = p.value("pid"), p.value("process_labels")
+		for _, other := range f.tracks {
+			if other.process == track.process {
+				t.Fatalf("two processes have the PID %s", track.process)
+			}
+		}
 	}
 	for _, p := range d.parts["thread"] {
-		if track.thread = p.value("tid"); track.parent == nil || track.parent.process != p.value("pid") {
-			t.Fatalf("thread %+v has another process", d)
+		track.thread = p.value("tid")
+		for _, of := range f.tracks {
+			if of.process == p.value("pid") {
+				track.parent = of
+			}
+		}
+		if track.parent == nil {
+			t.Fatalf("thread %+v has no process", d)
 		}
 	}
 	f.tracks[id] = track

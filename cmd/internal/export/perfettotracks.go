@@ -63,7 +63,7 @@ func (t *tracks) process(id schema.ProcessID, comm, job string) *processTrack {
 func (t *tracks) thread(p *processTrack, tid uint32, name string) uint64 {
 	if p.threads[tid] == 0 {
 		of := message(nil).number(threadPID, uint64(p.pid)).number(threadTID, uint64(tid)).text(threadName, name)
-		p.threads[tid] = t.to.track(name, p.id, message(nil).part(trackThread, of))
+		p.threads[tid] = t.to.track(name, 0, message(nil).part(trackThread, of)) // its PID says where
 	}
 	return p.threads[tid]
 }
