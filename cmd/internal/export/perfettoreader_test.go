@@ -64,13 +64,24 @@ func parseTrace(t *testing.T, data []byte) *traceFile {
 	}
 	f := &traceFile{tracks: map[string]*traceTrack{}}
 	var events []*textMessage
+	names := map[string]string{}
 	for _, p := range root.parts["packet"] {
+		for _, interned := range p.parts["interned_data"] {
+			for _, n := range interned.parts["event_names"] {
+				names[n.value("iid")] = n.value("name")
+			}
+		}
 		switch {
 		case p.parts["track_descriptor"] != nil:
 			f.declare(t, p.parts["track_descriptor"][0])
 		case p.parts["track_event"] != nil:
+			e := p.parts["track_event"][0]
+			if e.values["name"] = names[e.value("name_iid")]; p.value("sequence_flags") != "2" ||
+				e.value("name_iid") == "0" { // Perfetto's numbers of names begin with 1
+				t.Fatalf("%+v does not need the names before it", p)
+			}
 			events = append(events, p)
-		case p.parts["clock_snapshot"] != nil && f.first == 0:
+		case p.parts["clock_snapshot"] != nil && f.first == 0 && p.value("sequence_flags") == "1":
 			f.first = p.number(t, "timestamp")
 		default:
 			t.Fatalf("a packet has nothing: %+v", p)

@@ -14,6 +14,7 @@ const (
 	packetTime     = 8
 	packetSequence = 10
 	packetEvent    = 11
+	packetInterned = 12
 	packetFlags    = 13
 	packetTrack    = 60
 
@@ -37,9 +38,9 @@ const (
 
 	eventArgs     = 4 // TrackEvent
 	eventType     = 9
+	eventNameID   = 10
 	eventTrack    = 11
 	eventCategory = 22
-	eventName     = 23
 	eventValue    = 30
 
 	argNumber = 3 // DebugAnnotation: uint_value
@@ -47,11 +48,21 @@ const (
 	argText   = 6
 	argName   = 10
 
+	internedNames = 2 // InternedData
+	internedID    = 1 // EventName
+	internedName  = 2
+
 	clocksClock   = 1 // ClockSnapshot
 	clockID       = 1
 	clockTime     = 2
 	clockRealtime = 1
 	clockBoottime = 6
+)
+
+// Flags of a TracePacket.
+const (
+	stateCleared = 1 // names have no numbers yet
+	stateNeeded  = 2 // a name is the number of an earlier one
 )
 
 // Types of a TrackEvent.
@@ -99,6 +110,8 @@ type traceWriter struct {
 	out    io.Writer
 	first  int64 // ns since 1970: what was live before begins with it
 	tracks uint64
+	names  map[string]uint64 // of events: kernels have long ones
+	fresh  message           // names that the next packet declares
 	buf    message
 	err    error
 }
@@ -106,12 +119,11 @@ type traceWriter struct {
 // begin writes the first packet. Times are those of the wall clocks of the hosts. Perfetto takes times as those of its
 // boot-time clock: the packet sets both equal.
 func (w *traceWriter) begin(out io.Writer, first int64) {
-	w.out, w.first = out, first
+	w.out, w.first, w.names = out, first, map[string]uint64{}
 	var clocks message
 	for _, id := range []uint64{clockBoottime, clockRealtime} {
 		clocks = clocks.part(clocksClock, message(nil).number(clockID, id).number(clockTime, uint64(first)))
 	}
-	const stateCleared = 1
 	w.packet(message(nil).number(packetTime, uint64(first)).number(packetFlags, stateCleared).part(packetClocks, clocks))
 }
 
@@ -136,23 +148,33 @@ func (w *traceWriter) track(name string, parent uint64, of message) (id uint64) 
 
 func (w *traceWriter) event(of uint64, track uint64, at int64, rest message) {
 	e := message(nil).number(eventType, of).number(eventTrack, track)
-	w.packet(message(nil).number(packetTime, uint64(max(at, w.first))).part(packetEvent, append(e, rest...)))
+	p := message(nil).number(packetTime, uint64(max(at, w.first))).number(packetFlags, stateNeeded)
+	if len(w.fresh) > 0 {
+		p, w.fresh = p.part(packetInterned, w.fresh), w.fresh[:0]
+	}
+	w.packet(p.part(packetEvent, append(e, rest...)))
 }
 
 // slice writes an event that takes time. end has the details that are known at its end.
 func (w *traceWriter) slice(e *traceEvent, took int64, end args) error {
-	w.event(typeBegin, e.track, e.at, e.fields())
+	w.event(typeBegin, e.track, e.at, w.fields(e))
 	w.event(typeEnd, e.track, e.at+took, message(end))
 	return w.err
 }
 
 func (w *traceWriter) instant(e *traceEvent) error {
-	w.event(typeInstant, e.track, e.at, e.fields())
+	w.event(typeInstant, e.track, e.at, w.fields(e))
 	return w.err
 }
 
-func (e *traceEvent) fields() message {
-	m := message(nil).text(eventName, e.name)
+func (w *traceWriter) fields(e *traceEvent) message {
+	id, known := w.names[e.name]
+	if !known {
+		id = uint64(len(w.names) + 1)
+		w.names[e.name] = id
+		w.fresh = w.fresh.part(internedNames, message(nil).number(internedID, id).text(internedName, e.name))
+	}
+	m := message(nil).number(eventNameID, id)
 	if e.category != "" {
 		m = m.text(eventCategory, e.category)
 	}
