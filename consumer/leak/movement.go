@@ -34,6 +34,9 @@ type Movement struct {
 	TID    uint32 // the thread that allocated it
 	Thread string // its name
 	Symbol string // the call that allocated it
+	// CUDAStream is the handle of the CUDA stream on which an event reports an allocation from a pool; 0: the default
+	// one, or unknown.
+	CUDAStream uint64
 	// Stack is the call stack of an allocation that an event reports; nil: unknown. It is valid until the receiver
 	// returns.
 	Stack *schema.Stack
@@ -52,10 +55,22 @@ func (t *Tracker) move(p *proc, i uint32, cause Cause) {
 	m.Cause, m.Slot, m.Info, m.Offset, m.Last = cause, i, &p.Info, p.State.boot.offset, p.State.boot.last
 	m.Ptr, m.Bytes, m.GPU, m.GPUNo, m.Class = a.key, a.bytes, r.uuid, r.gpu, r.class
 	m.TID, m.Thread, m.Symbol, m.Stack = by.tid, by.comm, t.origins.rows[a.origin].Symbol, nil
-	if i := t.in.event.Stack; cause == Allocated && i > 0 {
-		m.Stack = &t.in.Stacks[i-1]
+	m.CUDAStream = 0
+	if cause == Allocated {
+		t.addReported(m)
 	}
 	t.cfg.OnMovement(m)
+}
+
+// addReported adds what only the event of an allocation tells.
+func (t *Tracker) addReported(m *Movement) {
+	e := &t.in.event
+	if e.Stack > 0 {
+		m.Stack = &t.in.Stacks[e.Stack-1]
+	}
+	if m.Class == schema.ClassPool {
+		m.CUDAStream = e.Aux
+	}
 }
 
 // Live reports all live memory as Known, in no order. A receiver of movements calls it after Restore, whose memory has

@@ -253,16 +253,16 @@ func TestMatching(t *testing.T) {
 	at := func(minute int) time.Time {
 		return time.Unix(1_700_000_000, 0).Add(time.Duration(minute) * time.Minute)
 	}
-	one := func(rule, gpu string, fired, cleared int) *incident {
-		i := &incident{Alert: alert.Alert{Rule: rule, GPU: gpu, PID: 7}, fired: at(fired)}
+	one := func(rule, gpu string, fired, cleared int) *Incident {
+		i := &Incident{Alert: alert.Alert{Rule: rule, GPU: gpu, PID: 7}, Fired: at(fired)}
 		if cleared > 0 {
-			i.cleared = at(cleared)
+			i.Cleared = at(cleared)
 		}
 		return i
 	}
 	for _, row := range []struct {
 		name string
-		a, b *incident
+		a, b *Incident
 		want bool
 	}{
 		{"equal", one("oom", "0", 1, 2), one("oom", "0", 1, 2), true},

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/source"
-	"github.com/gputap/gputap/schema/recording"
 )
 
 const exitStatus = `
@@ -35,10 +33,9 @@ func Command(p *app.Process) *cobra.Command {
 type question struct {
 	p *app.Process
 	source.Range
-	file, out          string
-	set                []string
-	current, changed   *variant
-	knowsAll, complete map[int]bool // shards: recorded from the first message on; with state at the beginning
+	file, out        string
+	set              []string
+	current, changed *variant
 }
 
 func backtestCommand(p *app.Process) *cobra.Command {
@@ -88,17 +85,13 @@ func (q *question) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer s.Close()
-	q.know(s)
-	whole := len(q.knowsAll) == len(s.Streams)
-	q.current, q.changed = newVariant(current, whole, q.p.Log), newVariant(changed, whole, q.p.Log)
-	missing, err := q.restore(s)
-	if err == nil {
-		err = q.read(ctx, s)
-	}
+	r := newRun(s, q.Since, q.Until)
+	q.current, q.changed = r.variant(current, q.p.Log), r.variant(changed, q.p.Log)
+	missing, err := r.read(ctx)
 	if err != nil {
 		return fmt.Errorf("backtest %s: %w", s.Name, err)
 	}
-	result := compare(q.current, q.changed, append(missing, q.missing(s)...))
+	result := compare(q.current, q.changed, missing)
 	if q.out == "json" {
 		out := json.NewEncoder(q.p.Stdout)
 		out.SetEscapeHTML(false)
@@ -110,69 +103,4 @@ func (q *question) run(ctx context.Context, args []string) error {
 		err = cmp.Or(err, app.Incomplete(errors.New("the data are incomplete: "+strings.Join(result.Missing, "; "))))
 	}
 	return err
-}
-
-// know notes which shards are recorded from their first message on, and which have a state at the beginning.
-func (q *question) know(s *source.Source) {
-	q.knowsAll, q.complete = map[int]bool{}, map[int]bool{}
-	for _, stream := range s.Streams {
-		if stream.State == recording.KnowledgeComplete {
-			q.complete[stream.Shard] = true
-			if stream.After == 0 {
-				q.knowsAll[stream.Shard] = true
-			}
-		}
-	}
-}
-
-// restore loads the allocations at the beginning. It returns why it could not. The state before a first message is
-// empty.
-func (q *question) restore(s *source.Source) (missing []string, err error) {
-	failed := map[int]bool{}
-	for section, err := range s.State() {
-		if err != nil {
-			return nil, err
-		}
-		if section.Fold != "leak" || q.knowsAll[section.Shard] || failed[section.Shard] {
-			continue
-		}
-		for _, v := range []*variant{q.current, q.changed} {
-			if err := v.restore(section, q.complete[section.Shard]); err != nil && !failed[section.Shard] {
-				failed[section.Shard] = true
-				missing = append(missing, err.Error())
-			}
-		}
-	}
-	return missing, nil
-}
-
-func (q *question) read(ctx context.Context, s *source.Source) error {
-	for m, err := range s.Messages(recording.Filter{Until: q.Until}) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		for _, v := range []*variant{q.current, q.changed} {
-			if !m.Stored.Before(q.Since) {
-				v.begin()
-			}
-			v.apply(&m, q.complete[m.Shard])
-		}
-	}
-	q.current.begin() // the range may have no messages
-	q.changed.begin()
-	return nil
-}
-
-// missing lists the gaps in the data.
-func (q *question) missing(s *source.Source) (texts []string) {
-	for _, stream := range s.Streams {
-		if !q.knowsAll[stream.Shard] {
-			texts = append(texts, fmt.Sprintf("shard %d: events from before the recording are unknown to the rules, "+
-				"which compare with them", stream.Shard))
-		}
-	}
-	return slices.Compact(append(texts, s.Missing()...))
 }

@@ -65,21 +65,21 @@ func (v *variant) fill(rules map[string]*Rule, side func(*Rule) *Counts) {
 
 // unmatched returns the alerts of a list that no alert of the other list matches. An alert matches one of the same
 // rule, process and GPU that fired at the same time, or until one of them cleared.
-func unmatched(list, other []*incident) []alert.Alert {
+func unmatched(list, other []*Incident) []alert.Alert {
 	only := []alert.Alert{}
 	for _, i := range list {
 		if !slices.ContainsFunc(other, i.matches) {
 			a := i.Alert
-			a.State, a.Time = alert.Firing, i.fired
+			a.State, a.Time = alert.Firing, i.Fired
 			only = append(only, a)
 		}
 	}
 	return only
 }
 
-func (i *incident) matches(to *incident) bool {
-	return i.subject() == to.subject() && (i.cleared.IsZero() || !to.fired.After(i.cleared)) &&
-		(to.cleared.IsZero() || !i.fired.After(to.cleared))
+func (i *Incident) matches(to *Incident) bool {
+	return i.subject() == to.subject() && (i.Cleared.IsZero() || !to.Fired.After(i.Cleared)) &&
+		(to.Cleared.IsZero() || !i.Fired.After(to.Cleared))
 }
 
 // subject names the rule, and the process or job, of an alert.
@@ -89,7 +89,7 @@ type subject struct {
 	start                         int64
 }
 
-func (i *incident) subject() subject {
+func (i *Incident) subject() subject {
 	return subject{i.Rule, i.Cluster, i.Host, i.Job, i.GPU, i.PID, i.Start.UnixNano()}
 }
 

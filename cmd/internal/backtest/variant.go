@@ -31,8 +31,8 @@ type variant struct {
 	memory    map[int]*shardMemory
 
 	within bool // the range has begun
-	raised []*incident
-	byID   map[string]*incident
+	raised []*Incident
+	byID   map[string]*Incident
 	before map[finding]uint64 // suppressed before the range
 }
 
@@ -42,18 +42,11 @@ type shardMemory struct {
 	replay *consumer.Replay
 }
 
-// incident is an alert from its first firing to its end.
-type incident struct {
-	alert.Alert           // as it fired last
-	fired       time.Time // for the first time
-	cleared     time.Time // zero: it fires at the end
-}
-
 // finding identifies a count of findings that raised no alert.
 type finding struct{ rule, reason string }
 
 func newVariant(r Rules, whole bool, log *slog.Logger) *variant {
-	v := &variant{rules: r, log: log, memory: map[int]*shardMemory{}, byID: map[string]*incident{}}
+	v := &variant{rules: r, log: log, memory: map[int]*shardMemory{}, byID: map[string]*Incident{}}
 	v.anomalies = fold.Anomaly.With(config.AnomalyCommand{Anomaly: r.Anomaly}, v.note,
 		func(s rank.Summary) { v.summaries = append(v.summaries, s) }).New()
 	v.replay = consumer.NewReplay(0, v.anomalies, whole, log)
@@ -76,12 +69,12 @@ func (v *variant) note(a alert.Alert) {
 	switch {
 	case a.State == alert.Cleared:
 		if i != nil {
-			i.cleared = a.Time
+			i.Cleared = a.Time
 		}
 	case i != nil:
-		i.Alert, i.cleared = a, time.Time{}
+		i.Alert, i.Cleared = a, time.Time{}
 	case v.within:
-		i = &incident{Alert: a, fired: a.Time}
+		i = &Incident{Alert: a, Fired: a.Time}
 		v.byID[a.ID] = i
 		v.raised = append(v.raised, i)
 	}
@@ -118,9 +111,9 @@ func (v *variant) judge(m *recording.Message) {
 }
 
 // incidents returns the alerts that fired within the range, oldest first.
-func (v *variant) incidents() []*incident {
-	slices.SortStableFunc(v.raised, func(a, b *incident) int {
-		return cmp.Or(a.fired.Compare(b.fired), cmp.Compare(a.Host, b.Host), cmp.Compare(a.ID, b.ID))
+func (v *variant) incidents() []*Incident {
+	slices.SortStableFunc(v.raised, func(a, b *Incident) int {
+		return cmp.Or(a.Fired.Compare(b.Fired), cmp.Compare(a.Host, b.Host), cmp.Compare(a.ID, b.ID))
 	})
 	return v.raised
 }

@@ -32,11 +32,14 @@ type mover interface {
 	receiver() func(*leak.Movement)
 }
 
+// opener begins the output.
+type opener func(context.Context, *options, *source.Source) (sink, error)
+
 // form is one form of the output.
 type form struct {
 	name, short, long string
 	example           string
-	open              func(*options, *source.Source) (sink, error)
+	open              opener
 	flags             func(*options, *cobra.Command) // nil: none of its own
 }
 
@@ -47,6 +50,7 @@ type options struct {
 	out      string
 	kind     string
 	minBytes config.Bytes
+	alerts   bool
 	files    files
 }
 
@@ -58,7 +62,7 @@ func Command(p *app.Process) *cobra.Command {
 		Long:  "Convert the events of a recording into the forms of other programs.\n" + exitStatus,
 		Example: `  gputap export jsonl run.gputap -o -
   gputap export csv run.gputap -o events/
-  gputap export perfetto run.gputap -o trace.json`,
+  gputap export perfetto run.gputap -o trace.pftrace`,
 	}
 	for _, f := range []form{jsonlForm, csvForm, perfettoForm, pprofForm, memoryVizForm, parquetForm} {
 		cmd.AddCommand(formCommand(p, f))
@@ -100,7 +104,7 @@ func addKind(o *options, cmd *cobra.Command) {
 }
 
 // run converts a recording or a range of a bus.
-func (o *options) run(ctx context.Context, args []string, open func(*options, *source.Source) (sink, error)) error {
+func (o *options) run(ctx context.Context, args []string, open opener) error {
 	s, err := o.Open(ctx, o.p, args)
 	if err != nil {
 		return err
@@ -108,7 +112,7 @@ func (o *options) run(ctx context.Context, args []string, open func(*options, *s
 	defer s.Close()
 	o.files.stdout = o.p.Stdout
 	defer o.files.discard()
-	to, err := open(o, s)
+	to, err := open(ctx, o, s)
 	if err != nil {
 		return err
 	}

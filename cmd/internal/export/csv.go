@@ -1,6 +1,7 @@
 package export
 
 import (
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ type table struct {
 	columns []csvColumn
 }
 
-func openTables(o *options, _ *source.Source) (sink, error) {
+func openTables(_ context.Context, o *options, _ *source.Source) (sink, error) {
 	t := &tables{o: o}
 	if kind, known := event.ParseKind(o.kind); known {
 		return t, t.create(kind, o.out)

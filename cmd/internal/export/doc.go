@@ -10,5 +10,6 @@
 // Files. A file appears under its name when it is complete; an error leaves the earlier file.
 //
 // Memory. jsonl, csv and parquet need memory for one batch. perfetto and pprof also need it for what is live, and
-// memory-viz for all events of one process.
+// memory-viz for all events of one process. perfetto reads the recording three times: for the time of the first event,
+// for the alerts, and for the events.
 package export

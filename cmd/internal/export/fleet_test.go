@@ -203,11 +203,13 @@ func (f *fleet) record() string {
 	return path
 }
 
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // typed runs gputap export.
 func typed(t *testing.T, args ...string) (stdout []byte, err error) {
 	t.Helper()
 	var out bytes.Buffer
-	p := &app.Process{Stdout: &out, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	p := &app.Process{Stdout: &out, Stderr: io.Discard, Log: discard()}
 	cmd := Command(p)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/gputap/gputap/cmd/internal/event"
@@ -14,7 +15,7 @@ var jsonlForm = form{
 	example: `  gputap export jsonl run.gputap -o -
   gputap export jsonl run.gputap -o launches.jsonl --kind launch --comm python3`,
 	flags: addKind,
-	open: func(o *options, _ *source.Source) (sink, error) {
+	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
 		out, err := o.files.create(o.out)
 		if err != nil {
 			return nil, err

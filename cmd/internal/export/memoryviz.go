@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,7 @@ var memoryVizForm = form{
 The range must have one process: use --pid and --host.
 `,
 	example: `  gputap export memory-viz run.gputap -o snapshot.pickle --pid 4242`,
-	open: func(o *options, _ *source.Source) (sink, error) {
+	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
 		out, err := o.files.create(o.out)
 		return &memoryViz{out: out, frameOf: map[frame]uint32{}, names: map[schema.ProcessID]string{}}, err
 	},
@@ -50,6 +51,7 @@ type action struct {
 	at     int64 // ns since 1970
 	addr   uint64
 	bytes  uint64
+	stream uint64 // handle of the CUDA stream of a segment; 0: the default one, or unknown
 	frame  uint32
 	device uint16
 	verb   verb
@@ -62,6 +64,7 @@ type frame struct {
 	thread string
 	tid    uint32
 	symbol string
+	stack  string // of the program, innermost first, each function with a line feed behind it; "": unknown
 }
 
 // mapping is where physical memory is first mapped.
@@ -79,13 +82,20 @@ func (v *memoryViz) frame(f frame) uint32 {
 	return i
 }
 
+func stackOf(s *schema.Stack) string {
+	if s == nil || len(s.Frames) == 0 {
+		return ""
+	}
+	return strings.Join(s.Frames, "\n") + "\n"
+}
+
 func (v *memoryViz) receiver() func(*leak.Movement) {
 	type segment struct{ allocated, device int }
 	live := map[uint32]segment{}
 	return func(m *leak.Movement) {
-		a := action{at: int64(m.At) + m.Offset, addr: m.Ptr, bytes: m.Bytes, verb: segmentFree,
+		a := action{at: int64(m.At) + m.Offset, addr: m.Ptr, bytes: m.Bytes, stream: m.CUDAStream, verb: segmentFree,
 			device: uint16(max(m.GPUNo, 0)), vmm: m.Class == schema.ClassVMM,
-			frame: v.frame(frame{m.Thread, m.TID, m.Symbol})}
+			frame: v.frame(frame{m.Thread, m.TID, m.Symbol, stackOf(m.Stack)})}
 		switch m.Cause {
 		case leak.Allocated, leak.Known:
 			if !m.Class.OnGPU() {
@@ -122,7 +132,7 @@ func (v *memoryViz) event(b *schema.Batch, i int) error {
 		p := &b.Processes[thread.Process]
 		v.names[b.ID(p)] = p.Comm
 		a := action{at: b.Wall(e.Time).UnixNano(), addr: e.Ptr, bytes: e.Bytes, verb: blockAlloc,
-			frame: v.frame(frame{thread.Comm, thread.TID, b.Calls[e.Call].Symbol})}
+			frame: v.frame(frame{thread.Comm, thread.TID, b.Calls[e.Call].Symbol, ""})}
 		if e.GPU > 0 {
 			a.device = uint16(b.GPUs[e.GPU-1].Ordinal)
 		}

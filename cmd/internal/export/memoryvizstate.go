@@ -7,6 +7,7 @@ import (
 // area is live memory of a device: a segment or a block.
 type area struct {
 	addr, bytes uint64
+	stream      uint64 // that of a block is the one of its segment
 	frame       uint32
 	vmm         bool // a segment that is a part of an expandable one
 	own         bool // a segment that nobody saw: it is made for a block
@@ -59,7 +60,7 @@ type deviceState struct {
 }
 
 func (s *deviceState) apply(a *action) {
-	one := area{addr: a.addr, bytes: a.bytes, frame: a.frame, vmm: a.vmm}
+	one := area{addr: a.addr, bytes: a.bytes, stream: a.stream, frame: a.frame, vmm: a.vmm}
 	switch a.verb {
 	case segmentAlloc:
 		s.clear(&s.segments, &one, a.at, s.freeSegment)
@@ -79,12 +80,14 @@ func (s *deviceState) apply(a *action) {
 			s.insert(&s.segments, own)
 			s.write("segment_alloc", &own, a.at)
 		}
+		one.stream = s.segments[s.segments.from(one.addr)].stream
 		s.insert(&s.blocks, one)
 		s.write("alloc", &one, a.at)
 	case blockFree:
 		if i := s.blocks.at(a.addr); i >= 0 {
 			s.freeBlock(i, a.at)
 		} else if s.segments.holds(&one) { // it was handed out before the range
+			one.stream = s.segments[s.segments.from(one.addr)].stream
 			s.writeFree(&one, a.at)
 		}
 	}
@@ -133,7 +136,8 @@ func segmentName(a *area, whole, part string) string {
 // merged joins neighbours of one expandable segment.
 func (l areas) merged() (list areas) {
 	for _, a := range l {
-		if n := len(list); n > 0 && a.vmm && list[n-1].vmm && list[n-1].end() == a.addr {
+		if n := len(list); n > 0 && a.vmm && list[n-1].vmm && list[n-1].end() == a.addr &&
+			list[n-1].stream == a.stream {
 			list[n-1].bytes += a.bytes
 			continue
 		}

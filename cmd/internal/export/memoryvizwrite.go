@@ -1,6 +1,9 @@
 package export
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // vizWriter writes a snapshot. Its keys are those of torch.cuda.memory._snapshot().
 type vizWriter struct {
@@ -53,7 +56,7 @@ func (w *vizWriter) trace(s *deviceState, actions []action) {
 				w.text(name)
 				w.named("addr", a.addr)
 				w.named("size", a.bytes)
-				w.named("stream", 0)
+				w.named("stream", a.stream)
 				w.named("time_us", uint64(at/1000))
 				w.stack(a.frame)
 			})
@@ -69,7 +72,7 @@ func (w *vizWriter) named(key string, n uint64) {
 	w.number(n)
 }
 
-// stack writes the call of an area as the only frame of its stack.
+// stack writes the call stack of an area. Its call is the only frame if the stack is unknown.
 func (w *vizWriter) stack(i uint32) {
 	w.text("frames")
 	if n, written := w.stacks[i]; written {
@@ -78,16 +81,26 @@ func (w *vizWriter) stack(i uint32) {
 	}
 	f := &w.frames[i]
 	w.list()
+	for text := range strings.Lines(f.stack) {
+		function, module := splitFrame(strings.TrimSuffix(text, "\n"))
+		w.frame(module, 0, function)
+	}
+	if f.stack == "" {
+		w.frame("thread "+f.thread, uint64(f.tid), f.symbol)
+	}
+	w.stacks[i] = w.put()
+}
+
+func (w *vizWriter) frame(file string, line uint64, name string) {
 	w.item(func() {
 		w.dict(func() {
 			w.text("filename")
-			w.text("thread " + f.thread)
-			w.named("line", uint64(f.tid))
+			w.text(file)
+			w.named("line", line)
 			w.text("name")
-			w.text(f.symbol)
+			w.text(name)
 		})
 	})
-	w.stacks[i] = w.put()
 }
 
 // smallSegment is the largest segment that PyTorch uses for its small blocks.
@@ -107,7 +120,7 @@ func (w *vizWriter) segment(device int, one *area, blocks areas) {
 		w.named("allocated_size", allocated)
 		w.named("active_size", allocated)
 		w.named("requested_size", allocated)
-		w.named("stream", 0)
+		w.named("stream", one.stream)
 		w.text("segment_type")
 		if one.bytes <= smallSegment && !one.vmm {
 			w.text("small")
@@ -129,26 +142,33 @@ func (w *vizWriter) blocks(segment *area, inside areas) {
 	w.list()
 	at := segment.addr
 	for _, b := range inside {
-		w.gap(segment, at, b.addr)
+		w.gap(at, b.addr)
 		w.item(func() { w.block(&b, "active_allocated") })
 		at = b.end()
 	}
-	w.gap(segment, at, segment.end())
+	w.gap(at, segment.end())
 }
 
-func (w *vizWriter) gap(segment *area, from, to uint64) {
+func (w *vizWriter) gap(from, to uint64) {
 	if from < to {
-		w.item(func() { w.block(&area{addr: from, bytes: to - from, frame: segment.frame}, "inactive") })
+		w.item(func() { w.block(&area{addr: from, bytes: to - from}, "inactive") })
 	}
 }
 
+// block writes a block. As in a snapshot of PyTorch, nobody requested a block that is inactive.
 func (w *vizWriter) block(b *area, state string) {
 	w.dict(func() {
 		w.named("address", b.addr)
 		w.named("size", b.bytes)
-		w.named("requested_size", b.bytes)
 		w.text("state")
 		w.text(state)
+		if state == "inactive" {
+			w.named("requested_size", 0)
+			w.text("frames")
+			w.list()
+			return
+		}
+		w.named("requested_size", b.bytes)
 		w.stack(b.frame)
 	})
 }

@@ -1,10 +1,13 @@
 package export
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gputap/gputap/cmd/internal/backtest"
 	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer/analysis"
@@ -14,15 +17,16 @@ import (
 )
 
 var perfettoForm = form{
-	name: "perfetto", short: "Timelines of memory, launches, copies and waits, for ui.perfetto.dev",
-	long: `The output is the JSON trace event format, which chrome://tracing also opens. Allocations of at least --min-bytes are
-slices from their call to their free. A launch is an instant: gputap sees its submission, not its run.
+	name: "perfetto", short: "Timelines of memory, launches, copies, waits and alerts, for ui.perfetto.dev",
+	long: `Allocations of at least --min-bytes are slices from their call to their free. A launch is an instant: gputap sees its
+submission, not its run. Alerts are those that gputap anomaly backtest computes with the current configuration.
 `,
-	example: `  gputap export perfetto run.gputap -o trace.json
-  gputap export perfetto run.gputap -o - --pid 4242 --min-bytes 16MiB | gzip > trace.json.gz`,
+	example: `  gputap export perfetto run.gputap -o trace.pftrace
+  gputap export perfetto run.gputap -o - --pid 4242 --min-bytes 16MiB | gzip > trace.pftrace.gz`,
 	flags: func(o *options, cmd *cobra.Command) {
 		o.minBytes = 1 << 20
 		cmd.Flags().Var(&o.minBytes, "min-bytes", "draw the lifetimes of allocations of at least this amount")
+		cmd.Flags().BoolVar(&o.alerts, "alerts", true, "run the alert rules, and mark the alerts")
 	},
 	open: openTrace,
 }
@@ -33,13 +37,18 @@ type trace struct {
 	tracks
 	journal  *analysis.Journal
 	minBytes uint64
-	last     int64 // the latest event
-	ids      uint64
+	last     int64                  // the latest event
 	live     []map[uint32]*lifetime // by shard
+
+	incidents []*backtest.Incident
 }
 
-func openTrace(o *options, s *source.Source) (sink, error) {
+func openTrace(ctx context.Context, o *options, s *source.Source) (sink, error) {
 	first, err := firstEvent(o, s)
+	if err != nil {
+		return nil, err
+	}
+	incidents, err := alertsOf(ctx, o, s)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +56,7 @@ func openTrace(o *options, s *source.Source) (sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trace{journal: analysis.NewJournal(""), minBytes: uint64(o.minBytes), last: first}
+	t := &trace{journal: analysis.NewJournal(""), minBytes: uint64(o.minBytes), last: first, incidents: incidents}
 	t.begin(out, first)
 	t.tracks = newTracks(&t.traceWriter)
 	return t, nil
@@ -71,21 +80,6 @@ func firstEvent(o *options, s *source.Source) (first int64, err error) {
 	return first, nil
 }
 
-// callArgs are the details of a call. Bytes are of memory and copies.
-type callArgs struct {
-	GPU       string   `json:"gpu,omitempty"`
-	Bytes     uint64   `json:"bytes,omitempty"`
-	Address   string   `json:"address,omitempty"`
-	Class     string   `json:"class,omitempty"`
-	Direction string   `json:"direction,omitempty"`
-	Stream    string   `json:"stream,omitempty"`
-	Symbol    string   `json:"symbol,omitempty"`
-	Grid      []uint32 `json:"grid,omitempty"`
-	Block     []uint32 `json:"block,omitempty"`
-	Result    uint32   `json:"result,omitempty"`
-	Took      micros   `json:"us,omitempty"` // of an instant with a duration
-}
-
 func (t *trace) event(b *schema.Batch, i int) error {
 	c := traceCall{Event: event.Of(b, i), op: opOf(b, i), took: int64(b.Duration().At(i))}
 	thread := &b.Threads[b.Thread().At(i)]
@@ -95,12 +89,9 @@ func (t *trace) event(b *schema.Batch, i int) error {
 	if b.Kind == schema.KindTensor {
 		return t.torch(&c, b.Tensor(i))
 	}
-	c.args = callArgs{GPU: c.GPU, Bytes: c.Bytes, Address: c.Address, Class: c.Class, Direction: c.Direction,
-		Grid: c.Grid, Block: c.Block, Result: c.Result}
 	c.thread = t.thread(c.process, thread.TID, thread.Comm)
 	if handle, on := streamOf(b, i); on {
-		c.stream = t.stream(c.process, c.GPU, handle)
-		c.args.Stream = fmt.Sprintf("%#x", handle)
+		c.stream, c.handle = t.stream(c.process, c.GPU, handle), fmt.Sprintf("%#x", handle)
 	}
 	return t.call(&c)
 }
@@ -112,72 +103,79 @@ type traceCall struct {
 	at      int64
 	took    int64 // ns
 	process *processTrack
-	thread  uint32
+	thread  uint64
 	stream  *streamTrack // nil: none
-	args    callArgs
+	handle  string       // of the CUDA stream
+}
+
+// args returns the details of a call. Bytes are of memory and copies.
+func (c *traceCall) args() (a args) {
+	a.text("gpu", c.GPU)
+	a.number("bytes", c.Bytes)
+	a.text("address", c.Address)
+	a.text("class", c.Class)
+	a.text("direction", c.Direction)
+	a.text("stream", c.handle)
+	a.text("grid", triple(c.Grid))
+	a.text("block", triple(c.Block))
+	a.number("result", uint64(c.Result))
+	return a
 }
 
 func (t *trace) call(c *traceCall) error {
-	e := traceEvent{Phase: "X", Name: c.Symbol, Category: c.Kind, PID: c.process.pid, TID: c.thread, At: t.since(c.at),
-		Args: &c.args}
+	e := traceEvent{track: c.thread, at: c.at, name: c.Symbol, category: c.Kind, args: c.args()}
+	var err error
 	switch c.op {
 	case schema.OpResume: // the time between two calls
 		return nil
 	case schema.OpExec, schema.OpExit:
-		e.Phase, e.Scope = "i", "p"
-		return t.write(&e)
+		e.track = c.process.id
+		return t.instant(&e)
 	case schema.OpCopied, schema.OpCopiedBehind:
-		return t.onStream(c, e)
-	case schema.OpLaunch, schema.OpGraphLaunch:
-		e.Phase, e.Scope, c.args.Symbol = "i", "t", c.Symbol
-		if c.op == schema.OpLaunch {
-			e.Name = c.Kernel
-		}
+		return t.onStream(c, &e)
+	case schema.OpLaunch:
+		e.name = c.Kernel
+		e.args.text("symbol", c.Symbol)
+		err = t.instant(&e)
 	default:
 		if c.Kind == schema.KindLaunch.String() {
-			e.Phase, e.Scope = "i", "t"
+			err = t.instant(&e)
 		} else {
-			e.Took = new(micros(c.took))
+			err = t.slice(&e, c.took, nil)
 		}
-	}
-	if err := t.write(&e); err != nil {
-		return err
 	}
 	switch c.op {
 	case schema.OpLaunch, schema.OpGraphLaunch, schema.OpCopy, schema.OpCopyAsync, schema.OpSet, schema.OpSetAsync:
-		return t.onStream(c, e)
+		return cmp.Or(err, t.onStream(c, &e))
 	}
-	return nil
+	return err
 }
 
 // onStream writes a call on the track of its CUDA stream. Slices of a track must not overlap: there, a call that
 // begins before the one before has ended is an instant.
-func (t *trace) onStream(c *traceCall, e traceEvent) error {
+func (t *trace) onStream(c *traceCall, e *traceEvent) error {
 	if c.stream == nil {
 		return nil
 	}
-	e.TID, e.Phase, e.Scope, e.Took = c.stream.tid, "i", "t", nil
+	e.track = c.stream.id
 	submits := c.op == schema.OpCopyAsync || c.op == schema.OpSetAsync
 	switch {
 	case c.took == 0 || submits:
 	case c.at >= c.stream.end:
-		e.Phase, e.Scope, e.Took = "X", "", new(micros(c.took))
 		c.stream.end = c.at + c.took
+		return t.slice(e, c.took, nil)
 	default:
-		c.args.Took = micros(c.took)
+		e.args.number("ns", uint64(c.took))
 	}
-	return t.write(&e)
-}
-
-// torchArgs are the two series of a counter.
-type torchArgs struct {
-	Allocated uint64 `json:"allocated"`
-	Reserved  uint64 `json:"reserved"`
+	return t.instant(e)
 }
 
 func (t *trace) torch(c *traceCall, block schema.Tensor) error {
-	return t.write(&traceEvent{Phase: "C", Name: "PyTorch memory on " + gpuName(c.GPU, -1), PID: c.process.pid,
-		At: t.since(c.at), Args: torchArgs{block.Allocated, block.Reserved}})
+	gpu := gpuName(c.GPU, -1)
+	return cmp.Or(
+		t.counter(t.bytesOf(c.process, "PyTorch allocated on "+gpu), c.at, block.Allocated),
+		t.counter(t.bytesOf(c.process, "PyTorch reserved on "+gpu), c.at, block.Reserved),
+	)
 }
 
 func (t *trace) receiver() func(*leak.Movement) { return t.lifetimes(t.journal.Receiver()) }
@@ -197,11 +195,11 @@ func (t *trace) finish() error {
 		return err
 	}
 	for _, p := range processes {
-		if err := t.counters(p); err != nil {
+		if err := t.usage(p); err != nil {
 			return err
 		}
 	}
-	return t.end()
+	return cmp.Or(t.writeAlerts(), t.err)
 }
 
 // opOf returns the op of event i of a batch.

@@ -1,127 +1,38 @@
 package export
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
-	"math"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/backtest"
+	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
-
-// traceObject is an event as the specification of the trace event format has it.
-type traceObject struct {
-	Ph, Name, Cat, ID, S string
-	PID, TID             *int64
-	Ts, Dur              *float64
-	Args                 map[string]any
-}
-
-type traceFile struct {
-	DisplayTimeUnit string
-	OtherData       map[string]string
-	TraceEvents     []traceObject
-}
-
-// parseTrace checks the rules of the format: the fields of each phase, pairs of b and e, slices of a track that nest.
-func parseTrace(t *testing.T, data []byte) (file traceFile) {
-	t.Helper()
-	check(t, json.Unmarshal(data, &file))
-	open, slicesOf := map[string]*traceObject{}, map[string][]traceObject{}
-	for i := range file.TraceEvents {
-		e := &file.TraceEvents[i]
-		if e.Name == "" || e.PID == nil || e.Ph != "M" && (e.Ts == nil || *e.Ts < 0) {
-			t.Fatalf("%+v lacks a name, a pid or a time", e)
-		}
-		switch e.Ph {
-		case "M":
-			if e.Args["name"] == nil && e.Args["labels"] == nil && e.Args["sort_index"] == nil {
-				t.Fatalf("%+v names nothing", e)
-			}
-		case "X":
-			if e.Dur == nil || *e.Dur < 0 || e.TID == nil {
-				t.Fatalf("%+v has no duration or thread", e)
-			}
-			track := fmt.Sprint(*e.PID, " ", *e.TID)
-			slicesOf[track] = append(slicesOf[track], *e)
-		case "i":
-			if e.TID == nil || !slices.Contains([]string{"t", "p", "g"}, e.S) {
-				t.Fatalf("%+v has no thread or scope", e)
-			}
-		case "C":
-			for _, v := range e.Args {
-				if n, is := v.(float64); !is || n < 0 {
-					t.Fatalf("%+v is no counter", e)
-				}
-			}
-		case "b", "e":
-			key := fmt.Sprint(e.Cat, e.ID)
-			begun := open[key]
-			if e.Cat == "" || e.ID == "" || (begun == nil) != (e.Ph == "b") {
-				t.Fatalf("%+v has no other end", e)
-			}
-			if open[key] = e; begun != nil {
-				if *begun.Ts > *e.Ts || *begun.PID != *e.PID || begun.Name != e.Name {
-					t.Fatalf("%+v ends %+v", e, begun)
-				}
-				delete(open, key)
-			}
-		default:
-			t.Fatalf("%+v has another phase", e)
-		}
-	}
-	if len(open) > 0 {
-		t.Errorf("%d slices have no end", len(open))
-	}
-	for track, list := range slicesOf {
-		checkNesting(t, track, list)
-	}
-	return file
-}
-
-func checkNesting(t *testing.T, track string, list []traceObject) {
-	t.Helper()
-	slices.SortStableFunc(list, func(a, b traceObject) int {
-		if *a.Ts != *b.Ts {
-			return int(math.Copysign(1, *a.Ts-*b.Ts))
-		}
-		return int(*b.Dur - *a.Dur)
-	})
-	var ends []float64
-	const rounding = 0.002 // of µs with three digits
-	for _, e := range list {
-		for len(ends) > 0 && ends[len(ends)-1] <= *e.Ts+rounding {
-			ends = ends[:len(ends)-1]
-		}
-		end := *e.Ts + *e.Dur
-		if len(ends) > 0 && end > ends[len(ends)-1]+rounding {
-			t.Fatalf("track %s: the slice %s at %v overlaps another one", track, e.Name, *e.Ts)
-		}
-		ends = append(ends, end)
-	}
-}
 
 func TestTraceEqualsNaiveFigures(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 4)
 	file := parseTrace(t, exported(t, "perfetto", f.record(), "-o", "-", "--min-bytes", "1MiB"))
-	if file.DisplayTimeUnit != "ns" || file.OtherData["first_event_unix_ns"] == "" {
-		t.Errorf("the head is %v", file.OtherData)
-	}
 	calls, kernels, streams := newFigures(), 0, 0
-	for _, e := range file.TraceEvents {
-		onStream := e.TID != nil && *e.TID >= firstStream
-		switch {
-		case e.Ph == "X" && !onStream:
-			bytes, _ := e.Args["bytes"].(float64)
-			calls.add(e.Cat, uint64(bytes), *e.Dur/1e6)
-		case e.Ph == "i" && e.Name == "gemm(float*)" && !onStream:
+	for _, s := range file.slices {
+		if s.track.thread != "" {
+			bytes, _ := strconv.ParseUint(s.args["bytes"], 10, 64)
+			calls.add(s.category, bytes, float64(s.took)/1e9)
+		}
+	}
+	for _, s := range append(file.slices, file.instants...) {
+		if s.track.thread != "" && s.name == "gemm(float*)" && s.args["grid"] == "4×2×1" {
 			kernels++
-		case (e.Ph == "i" || e.Ph == "X") && onStream:
+		}
+		if strings.HasPrefix(s.track.name, "CUDA stream 0x") {
 			streams++
 		}
 	}
@@ -135,21 +46,17 @@ func TestTraceEqualsNaiveFigures(t *testing.T) {
 	if kernels != f.counts["launch"] || streams != f.counts["launch"]+f.counts["copy"] {
 		t.Errorf("%d launches of %d, %d events on CUDA streams", kernels, f.counts["launch"], streams)
 	}
-	f.compareLifetimes(&file)
-	f.compareCounters(&file)
+	f.compareLifetimes(file)
+	f.compareCounters(file)
 }
 
 func (f *fleet) compareLifetimes(file *traceFile) {
 	f.t.Helper()
 	var got, want []string
-	var begin traceObject
-	for _, e := range file.TraceEvents {
-		switch e.Ph {
-		case "b":
-			begin = e
-		case "e":
-			got = append(got, fmt.Sprint(begin.Args["address"], " ", uint64(begin.Args["bytes"].(float64)), " ",
-				begin.Args["class"], " ", begin.Args["tid"], " ", e.Args["end"]))
+	for _, s := range file.slices {
+		if s.category == "allocation" {
+			got = append(got, fmt.Sprint(s.args["address"], " ", s.args["bytes"], " ", s.args["class"], " ",
+				s.args["tid"], " ", s.args["end"], " ", s.at))
 		}
 	}
 	for _, l := range f.lives {
@@ -158,7 +65,8 @@ func (f *fleet) compareLifetimes(file *traceFile) {
 			end = "freed"
 		}
 		if l.bytes >= 1<<20 {
-			want = append(want, fmt.Sprintf("%#x %d %s %d %s", l.ptr, l.bytes, l.class, l.tid, end))
+			want = append(want, fmt.Sprintf("%#x %d %s %d %s %d", l.ptr, l.bytes, l.class, l.tid, end,
+				wallOffset+int64(l.from)))
 		}
 	}
 	slices.Sort(got)
@@ -171,24 +79,21 @@ func (f *fleet) compareLifetimes(file *traceFile) {
 // compareCounters compares the last point of each counter, and its number of points.
 func (f *fleet) compareCounters(file *traceFile) {
 	f.t.Helper()
-	names, last, points := map[int64]string{}, map[string]float64{}, map[string]int{}
-	for _, e := range file.TraceEvents {
-		switch {
-		case e.Name == "process_name":
-			names[*e.PID] = e.Args["name"].(string)
-		case e.Ph == "C" && strings.HasPrefix(e.Name, "GPU memory"):
-			key := names[*e.PID] + ": " + e.Name
-			last[key] = e.Args["bytes"].(float64)
+	last, points := map[string]uint64{}, map[string]int{}
+	for _, p := range file.points {
+		if strings.HasPrefix(p.track.name, "GPU memory") {
+			key := p.track.parent.name + ": " + p.track.name
+			last[key] = p.value
 			points[key]++
 		}
 	}
-	wantLast, wantPoints := map[string]float64{}, map[string]int{}
+	wantLast, wantPoints := map[string]uint64{}, map[string]int{}
 	for _, l := range f.lives {
 		name := fmt.Sprintf("%s (%d) on %s: GPU memory on GPU-%s", l.comm, l.pid, l.host, l.host)
 		for _, key := range []string{name, name + ", " + l.class} {
 			wantPoints[key]++
 			if l.until == 0 {
-				wantLast[key] += float64(l.bytes)
+				wantLast[key] += l.bytes
 			} else {
 				wantPoints[key]++
 			}
@@ -221,21 +126,95 @@ func TestTraceShowsMemoryFromBeforeAndItsEnd(t *testing.T) {
 	since := time.Unix(0, wallOffset).Add(time.Second).UTC().Format(time.RFC3339)
 	file := parseTrace(t, exported(t, "perfetto", f.record(), "-o", "-", "--since", since))
 	var got []string
-	for _, e := range file.TraceEvents {
-		switch {
-		case e.Ph == "b":
-			got = append(got, fmt.Sprint("begin ", e.Args["address"], " at ", *e.Ts, " since ", e.Args["allocated"]))
-		case e.Ph == "e":
-			got = append(got, fmt.Sprint(e.Args["end"], " at ", *e.Ts))
-		case e.Ph == "C" && strings.HasSuffix(e.Name, "GPU-0"):
-			got = append(got, fmt.Sprint(e.Args["bytes"], " at ", *e.Ts))
+	for _, s := range file.slices {
+		if s.category == "allocation" {
+			got = append(got, fmt.Sprint(s.args["address"], " at ", s.at-file.first, " for ", s.took, " since ",
+				s.args["allocated"], " ", s.args["end"]))
+		}
+	}
+	for _, p := range file.points {
+		if strings.HasSuffix(p.track.name, "GPU-0") {
+			got = append(got, fmt.Sprint(p.value, " at ", p.at-file.first))
 		}
 	}
 	want := []string{
-		"begin 0x800000 at 0.005 since <nil>", "freed at 1e+06",
-		"begin 0x1000 at 0 since 2023-11-14T22:13:21.000000005Z", "unfreed at 2e+06",
-		"4.194304e+06 at 0", "6.291456e+06 at 0.005", "4.194304e+06 at 1e+06", "0 at 2e+06",
+		"0x1000 at 0 for 2000000000 since 2023-11-14T22:13:21.000000005Z unfreed",
+		"0x800000 at 5 for 999999995 since  freed",
+		"4194304 at 0", "6291456 at 5", "4194304 at 1000000000", "0 at 2000000000",
 	}
+	if !slices.Equal(got, want) || file.first != wallOffset+3e9 {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestTraceHasTheAlertsOfBacktest compares the instants with the alerts that backtest computes of recordings of real
+// programs.
+func TestTraceHasTheAlertsOfBacktest(t *testing.T) {
+	t.Parallel()
+	for path, comm := range map[string]string{"free": "odd_free_*", "size-oom-pageable": "odd_oom_abort"} {
+		path = "../harness/corpus/testdata/third/" + path + ".gputap"
+		s, err := source.Open(t.Context(), path)
+		check(t, err)
+		all, err := backtest.Alerts(t.Context(), s, time.Time{}, time.Time{}, discard())
+		s.Close()
+		check(t, err)
+		var got, want []string
+		for _, i := range all {
+			if matches, _ := filepath.Match(comm, i.Comm); !matches {
+				continue
+			}
+			want = append(want, fmt.Sprint(i.Fired.UnixNano(), " ", i.Rule, " ", i.Severity, " ", i.Message, " ", i.PID))
+		}
+		file := parseTrace(t, exported(t, "perfetto", path, "-o", "-", "--comm", comm))
+		for _, e := range file.instants {
+			if e.category != "alert" {
+				continue
+			}
+			pid := "0"
+			if e.track.parent != nil {
+				pid = e.track.parent.process
+			}
+			got = append(got, fmt.Sprint(e.at, " ", e.name, " ", e.args["severity"], " ", e.args["message"], " ", pid))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", path, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		file = parseTrace(t, exported(t, "perfetto", path, "-o", "-", "--alerts=false", "--comm", comm))
+		if slices.ContainsFunc(file.instants, func(e *traceSlice) bool { return e.category == "alert" }) {
+			t.Errorf("%s: --alerts=false shows alerts", path)
+		}
+	}
+}
+
+// TestAlertTracks has an alert about a process, one about a host and one about a job.
+func TestAlertTracks(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	at := time.Unix(0, wallOffset).UTC()
+	tr := &trace{incidents: []*backtest.Incident{
+		{Fired: at, Alert: alert.Alert{Rule: "oom", Host: "gpu-1", PID: 7, Severity: "critical", Message: "full",
+			Value: 1.5, Since: at}},
+		{Fired: at, Cleared: at.Add(time.Second), Alert: alert.Alert{Rule: "unhealthy", Host: "gpu-1", Since: at}},
+		{Fired: at, Alert: alert.Alert{Rule: "straggler", Job: "slurm:1", Since: at}},
+	}}
+	tr.begin(&out, wallOffset)
+	tr.tracks = newTracks(&tr.traceWriter)
+	tr.process(schema.ProcessID{Host: "gpu-1", PID: 7, Start: 1}, "old", "")
+	tr.process(schema.ProcessID{Host: "gpu-1", PID: 7, Start: 2}, "train", "slurm:1")
+	check(t, tr.writeAlerts())
+	var got []string
+	for _, e := range parseTrace(t, out.Bytes()).instants {
+		of := "-"
+		if e.track.parent != nil {
+			of = e.track.parent.name + " " + e.track.parent.labels
+		}
+		got = append(got, fmt.Sprintf("%s | %s | %s | %s %s %s %s", of, e.track.name, e.name, e.args["severity"],
+			e.args["message"], e.args["value"], e.args["cleared"]))
+	}
+	want := []string{"train (7) on gpu-1 slurm:1 | alerts | oom | critical full 1.5 ",
+		"- | alerts of gpu-1 | unhealthy |    2023-11-14T22:13:21Z", "- | alerts of slurm:1 | straggler |    "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -3,7 +3,7 @@ package export
 import (
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/consumer/analysis"
@@ -16,23 +16,7 @@ type lifetime struct {
 	process *processTrack
 	begin   int64
 	class   schema.MemClass
-	args    lifetimeArgs
-}
-
-type lifetimeArgs struct {
-	Address   string `json:"address"`
-	Bytes     uint64 `json:"bytes"`
-	Class     string `json:"class"`
-	GPU       string `json:"gpu"`
-	TID       uint32 `json:"tid"`
-	Thread    string `json:"thread"`
-	Symbol    string `json:"symbol"`
-	Allocated string `json:"allocated,omitempty"` // time, if it is before the trace
-}
-
-// endArgs says why a lifetime ends.
-type endArgs struct {
-	End string `json:"end"` // freed, unfreed: with its process, or live: with the trace
+	args    args
 }
 
 // lifetimes returns a receiver that draws lifetimes and passes the movements on.
@@ -63,28 +47,32 @@ func (t *trace) lifetimes(next func(*leak.Movement)) func(*leak.Movement) {
 
 func (t *trace) lifetime(m *leak.Movement, at int64) *lifetime {
 	l := &lifetime{process: t.process(m.Info.ID, m.Info.Comm, m.Info.Job), begin: at, class: m.Class}
-	l.args = lifetimeArgs{fmt.Sprintf("%#x", m.Ptr), m.Bytes, m.Class.String(), gpuName(m.GPU, m.GPUNo), m.TID,
-		m.Thread, m.Symbol, ""}
+	l.args.text("address", fmt.Sprintf("%#x", m.Ptr))
+	l.args.number("bytes", m.Bytes)
+	l.args.text("class", m.Class.String())
+	l.args.text("gpu", gpuName(m.GPU, m.GPUNo))
+	l.args.number("tid", uint64(m.TID))
+	l.args.text("thread", m.Thread)
+	l.args.text("symbol", m.Symbol)
+	if m.Stack != nil {
+		l.args.text("stack", strings.Join(m.Stack.Frames, " < "))
+		l.args.text("variable", m.Stack.Name)
+	}
 	if at < t.first {
-		l.args.Allocated = time.Unix(0, at).UTC().Format(time.RFC3339Nano)
+		l.args.text("allocated", time.Unix(0, at).UTC().Format(time.RFC3339Nano))
 	}
 	return l
 }
 
-// writeLifetime writes both ends of an asynchronous slice.
-func (t *trace) writeLifetime(l *lifetime, end int64, how string) {
-	t.ids++
-	t.last = max(t.last, end)
-	e := traceEvent{Phase: "b", Name: l.class.String() + " memory", Category: "allocation", PID: l.process.pid,
-		ID: "0x" + strconv.FormatUint(t.ids, 16), At: t.since(l.begin), Args: &l.args}
-	err := t.write(&e)
-	if err == nil {
-		e.Phase, e.At, e.Args = "e", t.since(max(l.begin, end)), endArgs{how}
-		err = t.write(&e)
-	}
-	if t.err == nil {
-		t.err = err
-	}
+// writeLifetime writes a lifetime. end is freed, unfreed if it ends with its process, or live if it ends with the trace.
+func (t *trace) writeLifetime(l *lifetime, at int64, end string) {
+	t.last = max(t.last, at)
+	begin := max(l.begin, t.first)
+	at = max(begin, at)
+	var ended args
+	ended.text("end", end)
+	_ = t.slice(&traceEvent{track: t.lane(l.process, l.class, begin, at), at: begin, name: l.class.String() + " memory",
+		category: "allocation", args: l.args}, at-begin, ended) // the writer keeps the error
 }
 
 // endLifetimes ends those that are live at the end of the trace.
@@ -107,15 +95,11 @@ func (t *trace) endLifetimes() error {
 	return t.err
 }
 
-type bytesArgs struct {
-	Bytes uint64 `json:"bytes"`
-}
-
-// counters writes the live bytes of a process on each GPU, in total and by class.
-func (t *trace) counters(p *analysis.Process) error {
+// usage writes the live bytes of a process on each GPU, in total and by class.
+func (t *trace) usage(p *analysis.Process) error {
 	for gpu := range p.GPUs {
 		name := "GPU memory on " + gpuName(p.GPUs[gpu].UUID, p.GPUs[gpu].Ordinal)
-		if err := t.counter(p, name, analysis.OnGPU(gpu)); err != nil {
+		if err := t.points(p, name, analysis.OnGPU(gpu)); err != nil {
 			return err
 		}
 		var classes []schema.MemClass
@@ -126,7 +110,7 @@ func (t *trace) counters(p *analysis.Process) error {
 		}
 		for _, class := range classes {
 			of := func(g *analysis.Group) bool { return g.GPU == gpu && g.Class == class }
-			if err := t.counter(p, name+", "+class.String(), of); err != nil {
+			if err := t.points(p, name+", "+class.String(), of); err != nil {
 				return err
 			}
 		}
@@ -134,19 +118,20 @@ func (t *trace) counters(p *analysis.Process) error {
 	return nil
 }
 
-func (t *trace) counter(p *analysis.Process, name string, keep func(*analysis.Group) bool) (err error) {
-	e := traceEvent{Phase: "C", Name: name, PID: t.process(p.ID, p.Comm, p.Job).pid}
+// points writes the changes of groups of memory.
+func (t *trace) points(p *analysis.Process, name string, keep func(*analysis.Group) bool) (err error) {
+	track := t.bytesOf(t.process(p.ID, p.Comm, p.Job), name)
 	var last uint64
 	write := func(at time.Time, bytes uint64) bool {
-		e.At, e.Args, last = t.since(at.UnixNano()), bytesArgs{bytes}, bytes
-		err = t.write(&e)
+		last = bytes
+		err = t.counter(track, at.UnixNano(), bytes)
 		return err == nil
 	}
 	if failed := p.Usage(keep, write); failed != nil {
 		return failed
 	}
 	if ended := p.Ended(); err == nil && last > 0 && !ended.IsZero() {
-		write(ended, 0) // the memory ended with its process
+		err = t.counter(track, ended.UnixNano(), 0) // the memory ended with its process
 	}
 	return err
 }

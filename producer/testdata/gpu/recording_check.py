@@ -170,7 +170,7 @@ def main(directory):
     run("plot", "usage", recording, "--smi", log, "-o", os.path.join(directory, "usage.png"), *pid)
     run("plot", "usage", recording, "--by", "torch", "--smi", log, "-o", os.path.join(directory, "torch.png"), *pid)
     run("plot", "bandwidth", recording, "-o", os.path.join(directory, "copies.png"))
-    run("export", "perfetto", recording, "-o", os.path.join(directory, "trace.json"))
+    run("export", "perfetto", recording, "-o", os.path.join(directory, "trace.pftrace"))
     run("export", "pprof", recording, "-o", os.path.join(directory, "memory.pprof"))
     print("%d figures differ" % differ)
     sys.exit(3 if differ else 0)
