@@ -309,7 +309,7 @@ func TestEachGPUHasItsVerdict(t *testing.T) {
 	s.sleep(heartbeat)
 	p := s.tracker.Report().Processes[0]
 	if a, b := p.Verdicts[0], p.Verdicts[1]; a.GPU != "GPU-0" || a.State != trend.Steady || b.GPU != "GPU-1" ||
-		b.Ordinal != 1 || b.State != trend.Suspect || len(b.Groups) != 1 || b.Groups[0].Class != schema.ClassVMM ||
+		b.Ordinal != 1 || b.State != trend.Suspect || len(b.Groups) != 1 || b.Groups[0].Class != "vmm" ||
 		b.Groups[0].SizeClass != 32*mib || b.Groups[0].Bytes != b.Groups[0].Allocations*32*mib ||
 		b.Groups[0].TID != 9 || b.SuspectBytes == 0 {
 		t.Errorf("got %+v\n%+v", a, b)

@@ -24,6 +24,7 @@ type Verdict struct {
 	SuspectBytes uint64
 	Why          string // one sentence, without a full stop
 	Evidence     alert.Evidence
+	Groups       []Group // tensors grow: the largest 10 that grow steadily
 }
 
 const (
@@ -52,8 +53,9 @@ func (f *Fold) judge(id snapshot.HostID, bootID string, b *boot) {
 			case d.verdict.Fading: // its evidence is that of the window before
 			case d.verdict.State.Grows():
 				d.suspected = min(d.series.Old(&d.verdict), d.verdict.Growth)
+				p.State.group(d, schema.KTime(f.window))
 			default:
-				d.suspected = 0
+				d.suspected, d.groups = 0, nil
 			}
 		}
 	}
@@ -93,6 +95,9 @@ func (f *Fold) verdict(p *process.Entry[state], d *device) Verdict {
 	out.Since, out.GrowthBytes = wall(p, schema.KTime(v.Onset)*schema.KTime(f.window)), v.Growth
 	if v.State == trend.Suspect {
 		out.SuspectBytes = d.suspected
+	}
+	for i := range d.groups {
+		out.Groups = append(out.Groups, d.groups[i].report(func(at schema.KTime) time.Time { return wall(p, at) }))
 	}
 	if b := f.hosts[hostID(p)][p.ID.BootID]; b != nil {
 		out.Evidence = alert.Evidence{Host: p.ID.Host, Boot: p.ID.BootID, Run: b.run, Kind: schema.KindTensor.String(),
