@@ -146,6 +146,7 @@ func TestLostFreesAreNoGrowth(t *testing.T) {
 func TestTeardownKeepsTheVerdict(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(t, Config{})
+	s.p.MemInfo(10*gib, 80*gib, s.now)
 	var leaked []uint64
 	s.until(40*time.Minute, func() { leaked = append(leaked, s.alloc(9, 16*mib)); s.sleep(30 * time.Second) })
 	before := s.verdict(0)
@@ -156,6 +157,9 @@ func TestTeardownKeepsTheVerdict(t *testing.T) {
 	v := s.verdict(0)
 	if before.State != trend.Suspect || v.State != trend.Suspect || v.SuspectBytes == 0 || len(v.Groups) == 0 {
 		t.Errorf("%s with %d bytes before the end, then %s", before.State, before.SuspectBytes, s)
+	}
+	if before.FullIn == 0 || v.FullIn != 0 || v.Full {
+		t.Errorf("the GPU is full in %s, after the end in %s (full: %t)", before.FullIn, v.FullIn, v.Full)
 	}
 	if live := s.tracker.Report().Totals.LiveBytes; live != 0 {
 		t.Errorf("%d bytes are live", live)

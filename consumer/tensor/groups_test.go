@@ -34,7 +34,9 @@ func TestGroupsOfTensors(t *testing.T) {
 			*s.blocks.at(i) = block{ptr: ptr, bytes: bytes, since: at, tid: tid}
 			s.hand(d, i)
 		}
-		hand(1, 1<<30, 5*minute) // before the onset
+		for n := range schema.KTime(9) { // before the onset
+			hand(1, 1<<20, (1+n)*minute)
+		}
 		for range 20 {
 			hand(3, 1<<28, 12*minute) // a model
 		}
