@@ -118,7 +118,8 @@ func (f *Fold) why(d *device) string {
 		return fmt.Sprintf("each window of %s leaves tensors of PyTorch behind (%s per hour), while the bytes in use "+
 			"fluctuate by more", f.window, iec(v.PerHour))
 	case v.State.Grows():
-		text := fmt.Sprintf("PyTorch's tensors have grown by %s in %s and do not come down (%s per hour); %s of it is "+
+		text := fmt.Sprintf("PyTorch's tensors have grown by %s in %s and do not come down (now %s per hour, by the "+
+			"median of the last windows); %s of it is "+
 			"older than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*f.window, iec(v.PerHour),
 			iec(d.suspected), time.Duration(v.Newest-v.OldUntil)*f.window)
 		if f.doubtful(d, v.Newest+1) {

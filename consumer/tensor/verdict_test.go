@@ -170,7 +170,8 @@ func TestTensorsThatAreKeptAreSuspect(t *testing.T) {
 	v := p.verdict()
 	if suspectAt < 30 || suspectAt > 36 || v.Cache.Grows() || v.SuspectBytes == 0 || v.SuspectBytes > 100*6*mib ||
 		v.Evidence.Kind != "tensor" || v.Evidence.SeqFrom == 0 || v.Evidence.SeqFrom > 10 ||
-		!strings.HasPrefix(v.Why, "PyTorch's tensors have grown by ") {
+		!strings.HasPrefix(v.Why, "PyTorch's tensors have grown by ") ||
+		!strings.Contains(v.Why, " per hour, by the median of the last windows); ") {
 		t.Errorf("suspect after %d minutes, %+v", suspectAt, v)
 	}
 	// all blocks of 6 MiB are of one thread and size class; the youngest quarter does not count
