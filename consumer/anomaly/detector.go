@@ -63,7 +63,7 @@ func New(cfg Config) *Detector {
 			return silent >= keepSilent || p.Ended && silent >= keepEnded
 		}),
 	}
-	d.rules = rule.New(cfg.Rules, d.book, d.table.Of)
+	d.rules = rule.New(cfg.Rules, d.book, d.table.AppendOf)
 	d.kinds = d.rules.Kinds()
 	d.table.OnForget(func(p *proc) {
 		d.rules.Release(p)

@@ -28,6 +28,7 @@ func TestPageShowsAnAlertOfEachRule(t *testing.T) {
 		},
 		"oom": func(w *world, p *consumertest.Process) {
 			w.alloc(w.process(41, "serve"), 20*gib, 2)
+			w.alloc(p, 58*gib, 3)
 			w.torch(p, 9, [2]uint64{30, 58})
 			w.fail(p, 20*gib, 10)
 			p.Exit(ktime(11))

@@ -182,10 +182,12 @@ func TestOtherCallsAreNotJudged(t *testing.T) {
 	w.want()
 }
 
-// The message names the processes that hold most of the GPU. A process that has ended holds nothing any more.
+// The message names the processes that held most of the GPU when the driver refused, whatever was freed or allocated
+// until the alert fires. It is the same after a restart meanwhile.
 func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 	t.Parallel()
-	const held, ends = " succeeded for 10s. ", " succeeded before the process ended. "
+	const held, ends = " succeeded for 10s. At the refusal it held ", " succeeded before the process ended. At the " +
+		"refusal it held "
 	for _, row := range []struct {
 		name     string
 		train    uint64 // held by the process that fails
@@ -194,54 +196,82 @@ func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 		reported bool // PyTorch reports its blocks
 		want     string
 	}{
-		{"it runs on", gib, true, false, false, held + "The largest holders of GPU-1: large (pid 41) 40 GiB, middle " +
-			"(pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
-		{"it runs on and holds most", 50 * gib, true, false, false, held + "The largest holders of GPU-1: train " +
-			"(pid 42) 50 GiB, large (pid 41) 40 GiB, middle (pid 44) 20 GiB. Free memory there or request less."},
-		{"it ended and held most", 50 * gib, true, true, false, ends + "Until then it held 50 GiB of GPU-1 itself. " +
-			"The largest holders of GPU-1: large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. " +
-			"Free memory there or request less."},
-		{"it ended and held all", 50 * gib, false, true, false, ends + "Until then it held 50 GiB of GPU-1 itself; " +
-			"no other process is known to hold memory there. Request less."},
-		{"it ended and held all, with PyTorch", 50 * gib, false, true, true, ends + "Until then it held 50 GiB of " +
-			"GPU-1 itself; no other process is known to hold memory there. Out of memory by use: PyTorch had 40 GiB " +
+		{"it runs on", gib, true, false, false, held + "1 GiB of GPU-1 itself; the largest other holders were large " +
+			"(pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
+		{"it ended", 50 * gib, true, true, false, ends + "50 GiB of GPU-1 itself; the largest other holders were " +
+			"large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
+		{"it ended and held all", 50 * gib, false, true, false, ends + "50 GiB of GPU-1 itself; no other process was " +
+			"known to hold memory there. Request less."},
+		{"it ended and held all, with PyTorch", 50 * gib, false, true, true, ends + "50 GiB of GPU-1 itself; no " +
+			"other process was known to hold memory there. Out of memory by use: PyTorch had 40 GiB " +
 			"allocated and 48 GiB reserved, so 8 GiB cached, less than the 30 GiB requested. Request less."},
-		{"it ended and held nothing", 0, false, true, false, ends + "The report of gputap-leak has the processes " +
-			"that hold the GPU. Free memory there or request less."},
+		{"it ended and held nothing", 0, false, true, false, ends + "no allocation of 1 MiB or more of GPU-1 itself; " +
+			"the report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
 	} {
-		w := newWorld(t, everything)
-		hold := func(pid uint32, comm string, bytes uint64) {
-			p := w.process(pid, comm)
-			if bytes > 0 {
-				w.alloc(p, bytes, 2)
-				p.Free(1, w.alloc(p, 70*gib, 3), ktime(4), 1)
+		for _, disturb := range []bool{false, true} {
+			w := newWorld(t, everything)
+			w.disturb = disturb
+			hold := func(pid uint32, comm string, bytes uint64) (p *consumertest.Process, at uint64) {
+				if p = w.process(pid, comm); bytes > 0 {
+					at = w.alloc(p, bytes, 2)
+					p.Free(1, w.alloc(p, 70*gib, 3), ktime(4), 1)
+				}
+				return p, at
+			}
+			train, own := hold(42, "train", row.train)
+			large := train
+			if row.others {
+				hold(40, "small", 2*gib)
+				large, _ = hold(41, "large", 40*gib)
+				hold(43, "none", 0)
+				hold(44, "middle", 20*gib)
+				hold(45, "tiny", gib)
+			}
+			elsewhere := w.process(50, "elsewhere")
+			elsewhere.GPU = &schema.GPU{UUID: "GPU-2"}
+			w.alloc(elsewhere, 60*gib, 2)
+			if row.reported {
+				w.torch(train, 5, [2]uint64{40, 48})
+			}
+			w.fail(train, 30*gib, 10)
+			w.tick(10, 10)
+			if own > 0 {
+				train.Free(1, own, ktime(10.3), 1)
+			}
+			if row.others {
+				large.Exit(ktime(10.4))
+				w.alloc(w.process(46, "later"), 60*gib, 10.5)
+			}
+			if row.ended {
+				train.Exit(ktime(11))
+			}
+			w.tick(20, 30)
+			w.want(outOf)
+			want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 " +
+				"(train), and no allocation like it" + row.want
+			if got := w.changes[0].Message; got != want {
+				t.Errorf("%s, restored=%t:\ngot  %s\nwant %s", row.name, disturb, got, want)
 			}
 		}
-		hold(42, "train", row.train)
-		if row.others {
-			hold(40, "small", 2*gib)
-			hold(41, "large", 40*gib)
-			hold(43, "none", 0)
-			hold(44, "middle", 20*gib)
-		}
-		elsewhere := w.process(50, "elsewhere")
-		elsewhere.GPU = &schema.GPU{UUID: "GPU-2"}
-		w.alloc(elsewhere, 60*gib, 2)
-		train := w.process(42, "train")
-		if row.reported {
-			w.torch(train, 5, [2]uint64{40, 48})
-		}
-		w.fail(train, 30*gib, 10)
-		if row.ended {
-			train.Exit(ktime(11))
-		}
-		w.tick(20, 30)
-		w.want(outOf)
-		want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 " +
-			"(train), and no allocation like it" + row.want
-		if got := w.changes[0].Message; got != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", row.name, got, want)
-		}
+	}
+}
+
+// After several refusals, the last one counts. A process without an alert yet notes them without allocating.
+func TestOutOfMemoryTellsTheLastRefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	p := w.process(42, "train")
+	at := w.alloc(p, 25*gib, 1)
+	w.alloc(p, 13*gib, 2)
+	w.fail(p, 60*gib, 10)
+	p.Free(1, at, ktime(10.1), 1)
+	w.fail(p, 60*gib, 10.2)
+	p.Exit(ktime(11))
+	w.tick(20, 30)
+	w.want(outOf)
+	if got := w.changes[0].Message; !strings.Contains(got, "once more, and") ||
+		!strings.Contains(got, " At the last refusal it held 13 GiB of GPU-1 itself; no other") {
+		t.Error(got)
 	}
 }
 

@@ -52,7 +52,7 @@ type job struct {
 	members map[uint32]*member
 	shifts  map[boot]int64 // what to add to the numbers of windows of hosts
 	newest  int64          // number of the newest window
-	started int64          // number of the window in which the first process started
+	started int64          // number of the window in which the first process started, since the job last started
 	open    []*window      // by number
 	next    int64          // number after the last window that is closed
 	missing []uint32       // ranks that the last closed window lacked
@@ -128,7 +128,7 @@ func (f *Fold) fold(b *schema.Batch) {
 		j = newJob(id)
 		f.jobs[id] = j
 	}
-	shift := j.shift(b)
+	shift := f.shift(j, b)
 	var c *cell
 	for i := range b.Events {
 		e := b.Rank(i)
@@ -162,13 +162,24 @@ func numberOf(b *schema.Batch, t schema.KTime) int64 {
 // shift returns what to add to the numbers of the windows of a host. It is 0, unless the newest window of the host is
 // far from that of the job, and its process started at another time than the first one of the job: then its clock is
 // wrong. If the process started at the same time, the host or its shard is late.
-func (j *job) shift(b *schema.Batch) int64 {
+func (f *Fold) shift(j *job, b *schema.Batch) int64 {
 	host, number, started := boot{b.Origin, b.BootID}, numberOf(b, b.Last), numberOf(b, b.Processes[0].Start)
 	if j.newest == 0 {
 		j.newest, j.started = number, started
 	}
 	near := func(number, most int64) bool { return number-j.newest <= most && j.newest-number <= most }
 	shift, known := j.shifts[host]
+	if !near(number+shift, maxShift) {
+		if p, replaces := j.newcomer(b); p != nil && (known || replaces) {
+			switch begun := numberOf(b, p.Start) + shift; {
+			case begun > j.newest:
+				f.restart(j, begun, b.Wall(p.Start))
+				j.newest = number + shift
+			case known && number+shift < j.started: // of the job before it started again
+				return shift
+			}
+		}
+	}
 	if !known || !near(number+shift, maxShift) {
 		wrong := started - j.started
 		switch {
@@ -243,6 +254,7 @@ func (f *Fold) join(j *job, b *schema.Batch, row *schema.Process, id schema.Proc
 	if j.ranks = row.Ranks; j.ranks > maxRanks {
 		j.ranks = 0
 	}
+	f.shrink(j, b.Wall(b.Last))
 	return true
 }
 
@@ -253,12 +265,7 @@ func (f *Fold) leave(j *job, b *schema.Batch, row *schema.Process, at schema.KTi
 		f.replace(j, rank, b.Wall(at), "the process ended")
 		delete(j.members, rank)
 		f.members--
-		for _, other := range j.members {
-			if other.ID.Host == b.Origin && other.ID.BootID == b.BootID {
-				return
-			}
-		}
-		delete(j.shifts, boot{b.Origin, b.BootID})
+		j.trim()
 	}
 }
 

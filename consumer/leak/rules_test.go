@@ -310,7 +310,9 @@ func TestSuspectTensorsAreALeak(t *testing.T) {
 			t.Errorf("asked for the tensors of process %d on GPU %d", id.PID, ordinal)
 		}
 		return Tensors{State: state, Since: wall(s.now), PerHour: gib, Growth: 300 * mib, SuspectBytes: 200 * mib,
-			Cached: 10 * gib, Why: "the tensors grow", Evidence: alert.Evidence{Kind: "tensor", Seq: 9}}, true
+			Cached: 10 * gib, Why: "the tensors grow", Evidence: alert.Evidence{Kind: "tensor", Seq: 9},
+			Groups: []Group{{TID: 9, Thread: "loader", Class: "tensor", SizeClass: 4 * mib, Bytes: 180 * mib,
+				Allocations: 30, Oldest: wall(s.now)}}}, true
 	}
 	s.load()
 	s.p.MemInfo(79*gib, 80*gib, s.now)
@@ -319,13 +321,15 @@ func TestSuspectTensorsAreALeak(t *testing.T) {
 	s.sleep(2 * time.Minute)
 	v := s.verdict(0)
 	if v.State != trend.Suspect || v.SuspectBytes != 200*mib || v.Why != "the tensors grow" ||
-		(v.FullIn-11*time.Hour).Abs() > time.Hour {
+		(v.FullIn-11*time.Hour).Abs() > time.Hour || len(v.Groups) != 1 {
 		t.Errorf("got %+v", v)
 	}
 	state = trend.Growing
 	s.sleep(2 * time.Minute)
 	want := []string{growing + " warning firing 42", growing + " warning cleared 42"}
-	if got := texts(*raised); !reflect.DeepEqual(got, want) || (*raised)[0].Evidence.Kind != "tensor" {
+	if got := texts(*raised); !reflect.DeepEqual(got, want) || (*raised)[0].Evidence.Kind != "tensor" ||
+		(*raised)[0].TID != 9 || !strings.Contains((*raised)[0].Message,
+		" Most of it: 180 MiB in 30 allocations of 4 MiB and more (tensor) by thread 9 (loader).") {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -18,6 +18,7 @@ type Tensors struct {
 	Cached       uint64    // bytes that the allocator can give to more tensors
 	Why          string    // one sentence, without a full stop
 	Evidence     alert.Evidence
+	Groups       []Group // growing and suspect: the largest that grow steadily
 }
 
 // tensors returns the verdict about the tensors of a process on one GPU.
@@ -45,6 +46,7 @@ func (v *Verdict) join(q *Tensors) {
 	case graver(q.State, v.State):
 		v.State, v.Since, v.Why, v.Evidence = q.State, q.Since, q.Why, q.Evidence
 		v.SuspectBytes, v.SlopeBytesPerHour, v.GrowthBytes = q.SuspectBytes, q.PerHour, q.Growth
+		v.Groups = q.Groups
 	case v.State.Grows():
 		v.Why += "; " + q.Why
 	}

@@ -158,11 +158,12 @@ func (t *Tracker) TopRows(n int) (rows []TopRow, unseen uint64) {
 	return rows, unseen - uint64(len(found))
 }
 
-// Group is live memory that one thread allocated since growth began, in one class and size class.
+// Group is live memory that one thread allocated since growth began, in one class and size class. The class of tensors
+// is "tensor".
 type Group struct {
 	TID         uint32
 	Thread      string // its name
-	Class       schema.MemClass
+	Class       string
 	SizeClass   uint64 // the largest power of two that is not above the sizes
 	Bytes       uint64 // without young allocations, which may be freed soon
 	Allocations uint64
@@ -190,7 +191,7 @@ func (g *group) report(h *boot) Group {
 	if g.size > 0 {
 		size = 1 << (g.size - 1)
 	}
-	return Group{TID: g.tid, Thread: g.comm, Class: g.class, SizeClass: size, Bytes: g.bytes,
+	return Group{TID: g.tid, Thread: g.comm, Class: g.class.String(), SizeClass: size, Bytes: g.bytes,
 		Allocations: g.allocations, Oldest: h.wall(g.oldest)}
 }
 

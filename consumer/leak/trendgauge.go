@@ -28,6 +28,9 @@ func (s *scrape) addTrends(t *Tracker, p *proc) {
 		suspected, perHour := d.suspected(), d.verdict.PerHour
 		if v, known := t.tensors(p, d); known && graver(v.State, d.verdict.State) {
 			suspected, perHour, g.judged = v.SuspectBytes, v.PerHour, true
+			for i := range v.Groups {
+				g.oldest = max(g.oldest, p.State.boot.wall(d.judged).Sub(v.Groups[i].Oldest))
+			}
 		}
 		g.suspected += suspected
 		g.perHour += perHour

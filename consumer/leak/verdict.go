@@ -237,8 +237,8 @@ type Verdict struct {
 	SlopeBytesPerHour uint64        // Theil–Sen slope of the minima
 	GrowthBytes       uint64        // growing and suspect: growth since Since
 	Since             time.Time     // growing and suspect: when growth began
-	FullIn            time.Duration // growing and suspect: time until the GPU is full; 0: unknown
-	Full              bool          // growing and suspect: it is full
+	FullIn            time.Duration // growing and suspect: time until the GPU is full; 0: unknown, or it has ended
+	Full              bool          // growing and suspect: it is full, and the process has not ended
 	Evidence          alert.Evidence
 	Why               string  // one sentence
 	Groups            []Group // growing and suspect: the largest 10 that grow steadily
@@ -269,7 +269,7 @@ func (t *Tracker) verdict(p *proc, d *device) Verdict {
 	if known {
 		out.join(&tensors)
 	}
-	if out.State.Grows() {
+	if out.State.Grows() && d.series != nil { // an image that has ended fills nothing
 		spare := uint64(0)
 		if !v.State.Grows() {
 			spare = tensors.Cached
@@ -301,8 +301,8 @@ func (t *Tracker) why(p *proc, d *device) string {
 	case trend.Steady:
 		return fmt.Sprintf("no lasting growth in %d windows of %s", v.Windows, window)
 	}
-	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (%s per hour); %s of it is older "+
-		"than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
+	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (now %s per hour, by "+
+		"the median of the last windows); %s of it is older than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
 		iec(min(d.found, v.Growth)), time.Duration(v.Newest-v.OldUntil)*window)
 	if doubtful(p, p.State.boot.windows.Open, schema.KTime(window)) {
 		text += "; at most growing, because the process frees memory from before gputap started"

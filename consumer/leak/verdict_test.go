@@ -146,6 +146,7 @@ func TestLostFreesAreNoGrowth(t *testing.T) {
 func TestTeardownKeepsTheVerdict(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(t, Config{})
+	s.p.MemInfo(10*gib, 80*gib, s.now)
 	var leaked []uint64
 	s.until(40*time.Minute, func() { leaked = append(leaked, s.alloc(9, 16*mib)); s.sleep(30 * time.Second) })
 	before := s.verdict(0)
@@ -156,6 +157,9 @@ func TestTeardownKeepsTheVerdict(t *testing.T) {
 	v := s.verdict(0)
 	if before.State != trend.Suspect || v.State != trend.Suspect || v.SuspectBytes == 0 || len(v.Groups) == 0 {
 		t.Errorf("%s with %d bytes before the end, then %s", before.State, before.SuspectBytes, s)
+	}
+	if before.FullIn == 0 || v.FullIn != 0 || v.Full {
+		t.Errorf("the GPU is full in %s, after the end in %s (full: %t)", before.FullIn, v.FullIn, v.Full)
 	}
 	if live := s.tracker.Report().Totals.LiveBytes; live != 0 {
 		t.Errorf("%d bytes are live", live)
@@ -309,7 +313,7 @@ func TestEachGPUHasItsVerdict(t *testing.T) {
 	s.sleep(heartbeat)
 	p := s.tracker.Report().Processes[0]
 	if a, b := p.Verdicts[0], p.Verdicts[1]; a.GPU != "GPU-0" || a.State != trend.Steady || b.GPU != "GPU-1" ||
-		b.Ordinal != 1 || b.State != trend.Suspect || len(b.Groups) != 1 || b.Groups[0].Class != schema.ClassVMM ||
+		b.Ordinal != 1 || b.State != trend.Suspect || len(b.Groups) != 1 || b.Groups[0].Class != "vmm" ||
 		b.Groups[0].SizeClass != 32*mib || b.Groups[0].Bytes != b.Groups[0].Allocations*32*mib ||
 		b.Groups[0].TID != 9 || b.SuspectBytes == 0 {
 		t.Errorf("got %+v\n%+v", a, b)

@@ -157,10 +157,15 @@ func (t *Table[S]) All() []*Entry[S] {
 
 // Of returns the processes of one host in order of first sight.
 func (t *Table[S]) Of(id snapshot.HostID) []*Entry[S] {
+	return t.AppendOf(nil, id)
+}
+
+// AppendOf appends the processes of one host, in order of first sight.
+func (t *Table[S]) AppendOf(to []*Entry[S], id snapshot.HostID) []*Entry[S] {
 	if h := t.hosts[id]; h != nil {
-		return slices.Clone(h.order)
+		to = append(to, h.order...)
 	}
-	return nil
+	return to
 }
 
 // Hosts returns the hosts of the table, in any order.

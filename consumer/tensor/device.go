@@ -45,6 +45,7 @@ type device struct {
 	cached    trend.Verdict // about the cache
 	judged    schema.KTime  // end of the last window of both
 	suspected uint64        // bytes of old blocks that explain the growth
+	groups    []group       // of verdict, while the blocks grow
 	oddFree   schema.KTime  // latest free of a block that was not seen; 0: none
 
 	// Sums over the blocks.
@@ -148,7 +149,7 @@ func (s *state) apply(d *device, e *schema.Tensor, tid uint32, free bool, window
 // begin begins the trends.
 func (d *device) begin(window time.Duration, at schema.KTime) {
 	d.series, d.cache = trend.NewSeries(window, at), trend.NewSeries(window, at)
-	d.verdict, d.cached, d.judged, d.suspected = trend.Verdict{}, trend.Verdict{}, 0, 0
+	d.verdict, d.cached, d.judged, d.suspected, d.groups = trend.Verdict{}, trend.Verdict{}, 0, 0, nil
 }
 
 // cachedBytes are the bytes that the allocator holds without a block in them.

@@ -20,7 +20,8 @@
 // The blocks of a process on one GPU have a verdict: whether they grow without end. So has the cache. Package trend has
 // the rules. Tick closes the windows of a host and judges. Windows in which tensor events may have been lost are
 // excluded. A process with blocks that were handed out before gputap attached is at most growing while it frees such
-// blocks. The verdict of an ended process stays as it was.
+// blocks. The verdict of an ended process stays as it was. A verdict of growth names at most ten groups of blocks, by
+// thread and size.
 //
 // # Order and ends
 //
@@ -32,7 +33,8 @@
 // # Limits
 //
 //   - A live block needs less than 64 bytes of memory, a GPU of a process 3 KiB.
-//   - The cost of a report or scrape depends on the number of processes, not on the number of blocks.
+//   - The cost of a report or scrape depends on the number of processes, not on the number of blocks. The end of a
+//     window while blocks grow costs time for every block of the GPU.
 //   - A process has at most 64 GPUs; those above count as one of unknown ordinal. The names of its threads are kept for
 //     1,024 threads.
 //   - A metric family has at most 2,000 series. The rest is summed as comm="other".

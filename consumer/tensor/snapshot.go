@@ -72,7 +72,7 @@ func (s *state) beginAllAgain(window time.Duration) {
 
 // leastDevice and leastBlock are the smallest sizes in bytes.
 const (
-	leastDevice = 36
+	leastDevice = 37
 	leastBlock  = 4
 )
 
@@ -112,6 +112,7 @@ func (d *device) code(c *snapshot.Codec, width time.Duration, open uint64) {
 	}
 	snapshot.Uint(c, &d.early, &d.unmatched, &d.replaced, &d.total, &d.suspected)
 	snapshot.Uint(c, &d.judged, &d.oddFree)
+	codeGroups(c, &d.groups)
 	d.verdict.Code(c)
 	d.cached.Code(c)
 	begun := d.series != nil

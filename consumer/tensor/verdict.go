@@ -24,6 +24,7 @@ type Verdict struct {
 	SuspectBytes uint64
 	Why          string // one sentence, without a full stop
 	Evidence     alert.Evidence
+	Groups       []Group // tensors grow: the largest 10 that grow steadily
 }
 
 const (
@@ -51,26 +52,12 @@ func (f *Fold) judge(id snapshot.HostID, bootID string, b *boot) {
 			switch {
 			case d.verdict.Fading: // its evidence is that of the window before
 			case d.verdict.State.Grows():
-				d.suspected = min(p.State.old(d, &d.verdict, schema.KTime(f.window)), d.verdict.Growth)
+				d.suspected = min(p.State.group(d, schema.KTime(f.window)), d.verdict.Growth)
 			default:
-				d.suspected = 0
+				d.suspected, d.groups = 0, nil
 			}
 		}
 	}
-}
-
-// old returns the bytes of live blocks that were handed out since growth began and are no longer young.
-func (s *state) old(d *device, v *trend.Verdict, window schema.KTime) (bytes uint64) {
-	for _, next := range d.sizes {
-		for next != 0 {
-			b := s.blocks.at(next)
-			if w := uint64(b.since / window); w >= v.Onset && w <= v.OldUntil {
-				bytes += b.bytes
-			}
-			next = b.next
-		}
-	}
-	return bytes
 }
 
 // doubtful reports that blocks which were handed out before gputap attached were taken back in the windows that are
@@ -108,6 +95,9 @@ func (f *Fold) verdict(p *process.Entry[state], d *device) Verdict {
 	if v.State == trend.Suspect {
 		out.SuspectBytes = d.suspected
 	}
+	for i := range d.groups {
+		out.Groups = append(out.Groups, d.groups[i].report(func(at schema.KTime) time.Time { return wall(p, at) }))
+	}
 	if b := f.hosts[hostID(p)][p.ID.BootID]; b != nil {
 		out.Evidence = alert.Evidence{Host: p.ID.Host, Boot: p.ID.BootID, Run: b.run, Kind: schema.KindTensor.String(),
 			Seq: b.windows.Seq, SeqFrom: b.windows.From(v.Onset), SeqTo: b.windows.Seq}
@@ -127,7 +117,8 @@ func (f *Fold) why(d *device) string {
 		return fmt.Sprintf("each window of %s leaves tensors of PyTorch behind (%s per hour), while the bytes in use "+
 			"fluctuate by more", f.window, iec(v.PerHour))
 	case v.State.Grows():
-		text := fmt.Sprintf("PyTorch's tensors have grown by %s in %s and do not come down (%s per hour); %s of it is "+
+		text := fmt.Sprintf("PyTorch's tensors have grown by %s in %s and do not come down (now %s per hour, by the "+
+			"median of the last windows); %s of it is "+
 			"older than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*f.window, iec(v.PerHour),
 			iec(d.suspected), time.Duration(v.Newest-v.OldUntil)*f.window)
 		if f.doubtful(d, v.Newest+1) {

@@ -173,14 +173,20 @@ func TestTensorsThatAreKeptAreSuspect(t *testing.T) {
 	v := p.verdict()
 	if suspectAt < 30 || suspectAt > 36 || v.Cache.Grows() || v.SuspectBytes == 0 || v.SuspectBytes > 100*6*mib ||
 		v.Evidence.Kind != "tensor" || v.Evidence.SeqFrom == 0 || v.Evidence.SeqFrom > 10 ||
-		!strings.HasPrefix(v.Why, "PyTorch's tensors have grown by ") {
+		!strings.HasPrefix(v.Why, "PyTorch's tensors have grown by ") ||
+		!strings.Contains(v.Why, " per hour, by the median of the last windows); ") {
 		t.Errorf("suspect after %d minutes, %+v", suspectAt, v)
+	}
+	// all blocks of 6 MiB are of one thread and size class; the youngest quarter does not count
+	if g := v.Groups; len(g) != 1 || g[0].TID != 1 || g[0].SizeClass != 4*mib || g[0].Bytes != g[0].Allocations*6*mib ||
+		g[0].Allocations < 60 || g[0].Allocations > 90 || v.At.Sub(g[0].Oldest) < 45*time.Minute {
+		t.Errorf("groups %+v", g)
 	}
 	p.free(weights)
 	apply(t, p.f, p.h.end(t, "exit", 10, p.now))
 	p.sleep(2 * time.Minute)
-	if got := p.verdict(); got.State != trend.Suspect {
-		t.Errorf("an ended process is %s, want its last state", got.State)
+	if got := p.verdict(); got.State != trend.Suspect || !reflect.DeepEqual(got.Groups, v.Groups) {
+		t.Errorf("an ended process is %+v, want its last verdict", got)
 	}
 }
 

@@ -124,7 +124,7 @@ func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
 	}
 	for _, g := range v.Groups {
 		out.Groups = append(out.Groups, Group{
-			g.TID, g.Thread, g.Class.String(), g.SizeClass, g.Bytes, g.Allocations, v.At.Sub(g.Oldest).Seconds(),
+			g.TID, g.Thread, g.Class, g.SizeClass, g.Bytes, g.Allocations, v.At.Sub(g.Oldest).Seconds(),
 		})
 	}
 	for _, g := range q.GPUs {

@@ -36,11 +36,20 @@ func newTracking(c leak.Config) *Memory {
 	c.Tensors = func(of schema.ProcessID, ordinal int32) (leak.Tensors, bool) {
 		v, cached, known := tensors.Verdict(of, ordinal)
 		return leak.Tensors{State: v.State, Since: v.Since, PerHour: v.PerHour, Growth: v.GrowthBytes,
-			SuspectBytes: v.SuspectBytes, Cached: cached, Why: v.Why, Evidence: v.Evidence}, known
+			SuspectBytes: v.SuspectBytes, Cached: cached, Why: v.Why, Evidence: v.Evidence,
+			Groups: groupsOf(v.Groups)}, known
 	}
 	m := &Memory{Tracker: leak.New(c), Tensors: tensors}
 	m.composite = newComposite(m.Tensors, m.Tracker)
 	return m
+}
+
+func groupsOf(tensors []tensor.Group) (all []leak.Group) {
+	for _, g := range tensors {
+		all = append(all, leak.Group{TID: g.TID, Thread: g.Thread, Class: "tensor", SizeClass: g.SizeClass,
+			Bytes: g.Bytes, Allocations: g.Allocations, Oldest: g.Oldest})
+	}
+	return all
 }
 
 // MemoryOfRun returns an empty Memory of gputap run. raise may be nil.

@@ -56,6 +56,10 @@ func TestTensorsInSteadyMemoryAreSuspect(t *testing.T) {
 			v.FullIn < 80*time.Hour || v.FullIn > 120*time.Hour { // (80 - total) GiB at 12 MiB a minute
 			t.Errorf("%s: %+v", mode, v)
 		}
+		if g := v.Groups; len(g) != 1 || g[0].TID != 7 || g[0].Class != "tensor" || g[0].SizeClass != 8<<20 ||
+			g[0].Bytes != g[0].Allocations*12<<20 || g[0].Bytes < v.SuspectBytes || v.At.Sub(g[0].Oldest) < 30*time.Minute {
+			t.Errorf("%s: groups %+v", mode, g)
+		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: raised %q, want %q", mode, got, want)
 		}

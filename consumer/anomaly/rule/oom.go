@@ -1,7 +1,6 @@
 package rule
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +30,6 @@ const (
 	maxFailures = 4               // of one process: by GPU, and for pinned memory
 	oomQuiet    = 5 * time.Minute // without a further failure, until an alert clears
 	oomShown    = time.Minute     // how long oom_recovered fires
-	maxHolders  = 3               // named in a message
 )
 
 // failure is the failed allocations of one process on one GPU, or of pinned memory.
@@ -43,8 +41,10 @@ type failure struct {
 	last   schema.KTime
 	gaps   uint64 // Host.gaps at the first
 
-	held    uint64  // bytes of the process's large allocations at the last
-	tensors tensors // at the last
+	// At the last, or at the last before the alert fired:
+	held    uint64   // bytes of the process's large allocations there
+	others  []holder // the largest other holders
+	tensors tensors
 
 	fired bool
 	alert alert.Alert // about the first
@@ -60,7 +60,7 @@ func (r *oom) Event(e *Event) {
 	case Ended:
 		for i := range s.failures {
 			if f := &s.failures[i]; !f.fired {
-				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, true, "before the process ended")
+				r.critical(e.Process, f, e.Batch.Wall(e.Time), e.Host, "before the process ended")
 			}
 		}
 	}
@@ -78,17 +78,17 @@ func (r *oom) failed(e *Event, s *State) {
 		return
 	case i < 0:
 		s.failures = append(s.failures, failure{onHost: e.OnHost, gpu: e.GPU, bytes: e.Bytes, at: e.returned(),
-			last: e.returned(), gaps: e.Host.gaps, alert: e.about(), held: s.gpus[e.GPU].live,
-			tensors: s.gpus[e.GPU].tensors})
+			last: e.returned(), gaps: e.Host.gaps, alert: e.about()})
+		r.note(e, &s.failures[len(s.failures)-1])
 		return
 	}
 	f := &s.failures[i]
 	f.bytes, f.last = e.Bytes, max(f.last, e.returned())
-	f.held, f.tensors = s.gpus[e.GPU].live, s.gpus[e.GPU].tensors
 	if f.fired {
 		r.set.book.Fire(r.keyOf(e.Process, f), e.wall(), e.Batch.Seq, func() alert.Alert { return f.alert })
 		return
 	}
+	r.note(e, f)
 	f.alert.Repeats++
 	f.alert.Evidence.SeqTo = max(f.alert.Evidence.SeqTo, e.Batch.Seq)
 	r.suppress("repeat")
@@ -147,7 +147,7 @@ func (r *oom) Tick(t *Tick) {
 		for i := range p.State.failures {
 			f := &p.State.failures[i]
 			if !f.fired && elapsed(f.last, t.Through) >= r.Recover {
-				r.critical(p, f, t.now(), t.Host, false, fmt.Sprintf("for %s", r.Recover))
+				r.critical(p, f, t.now(), t.Host, fmt.Sprintf("for %s", r.Recover))
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (r *oom) Tick(t *Tick) {
 }
 
 // critical raises the alert. until completes the sentence "nothing like it succeeded …".
-func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, ended bool, until string) {
+func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until string) {
 	f.fired = true
 	a := f.alert
 	a.Severity = alert.Critical
@@ -167,8 +167,7 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, ended bool
 	if f.onHost {
 		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
 	} else {
-		text, others := holders(f.alert.GPU, r.set.of(a.HostID()), p, ended)
-		parts = append(parts, text, f.advice(others))
+		parts = append(parts, f.holders(), f.advice())
 	}
 	a.Message = strings.Join(parts, " ")
 	f.alert = a
@@ -192,48 +191,6 @@ func (f *failure) request() string {
 		a.PID, a.Host, where, iec(a.Value), a.Symbol, a.TID, a.ThreadComm, times)
 }
 
-// holders says which processes hold most of a GPU, as far as their large allocations tell. The process that ran out of
-// memory is one of them unless it has ended. others is false if no other process can free memory there.
-func holders(uuid string, all []*Process, failed *Process, ended bool) (text string, others bool) {
-	type holder struct {
-		p     *Process
-		bytes uint64
-	}
-	var list []holder
-	var own uint64 // of the process that has ended
-	for _, p := range all {
-		for i := range p.State.gpus {
-			g := &p.State.gpus[i]
-			switch {
-			case uuid == "" || g.uuid != uuid || g.live == 0:
-			case ended && p == failed:
-				own = g.live
-			default:
-				list = append(list, holder{p, g.live})
-			}
-		}
-	}
-	if own > 0 {
-		text = fmt.Sprintf("Until then it held %s of %s itself", iec(float64(own)), uuid)
-	}
-	switch {
-	case len(list) == 0 && own > 0:
-		return text + "; no other process is known to hold memory there.", false
-	case len(list) == 0:
-		return "The report of gputap-leak has the processes that hold the GPU.", true
-	case own > 0:
-		text += ". "
-	}
-	slices.SortFunc(list, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.p.ID.PID, b.p.ID.PID))
-	})
-	var names []string
-	for _, h := range list[:min(len(list), maxHolders)] {
-		names = append(names, fmt.Sprintf("%s (pid %d) %s", h.p.Comm, h.p.ID.PID, iec(float64(h.bytes))))
-	}
-	return text + fmt.Sprintf("The largest holders of %s: %s.", uuid, strings.Join(names, ", ")), true
-}
-
 // tensors are the totals of PyTorch's allocator on one GPU.
 type tensors struct {
 	at                  schema.KTime // 0: it made no report
@@ -247,8 +204,9 @@ func (t *tensors) code(c *snapshot.Codec) {
 
 // advice says what to do. If PyTorch's allocator had more free memory than was requested, the memory is fragmented: the
 // allocator could neither use it nor give it back to the driver. The allocator does not report what it gives back, so
-// it holds at most what the process holds. others says whether another process may free memory.
-func (f *failure) advice(others bool) string {
+// it holds at most what the process holds.
+func (f *failure) advice() string {
+	others := len(f.others) > 0 || f.held == 0 || f.alert.GPU == "" // another process may free memory
 	switch {
 	case f.tensors.at == 0 && others:
 		return "Free memory there or request less."
@@ -280,6 +238,7 @@ func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
 		c.Bool(&f.onHost, &f.fired)
 		c.Below(&f.gpu, len(s.gpus))
 		snapshot.Uint(c, &f.bytes, &f.gaps, &f.held)
+		codeHolders(c, &f.others)
 		f.tensors.code(c)
 		snapshot.Uint(c, &f.at, &f.last)
 		f.alert.Code(c, id)

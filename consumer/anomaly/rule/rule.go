@@ -103,12 +103,13 @@ type Set struct {
 	book    *alert.Book
 	exclude alert.Exclude
 	rules   []Rule
-	of      func(snapshot.HostID) []*Process
+	of      func([]*Process, snapshot.HostID) []*Process
+	scratch []*Process
 	entries int // large allocations of all processes
 }
 
-// New returns the rules that are on. They raise their alerts in book. processes returns the processes of a host.
-func New(cfg Config, book *alert.Book, processes func(snapshot.HostID) []*Process) *Set {
+// New returns the rules that are on. They raise their alerts in book. processes appends the processes of a host.
+func New(cfg Config, book *alert.Book, processes func([]*Process, snapshot.HostID) []*Process) *Set {
 	cfg = cfg.withDefaults()
 	s := &Set{book: book, exclude: cfg.Exclude, of: processes}
 	for _, r := range []struct {
