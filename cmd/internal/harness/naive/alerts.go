@@ -158,21 +158,22 @@ func (f *finding) memoryFailed(a Object) {
 			bytesText(after.Bytes))
 		return
 	}
-	a["message"] = append(append(numbers, "10s"), f.holders()...)
+	a["message"] = append(append(numbers, "10s"), f.holders(failed[len(failed)-1].returned())...)
 }
 
-// holders are the processes that hold most of the GPU.
-func (f *finding) holders() (numbers []string) {
+// holders are what the process held of the GPU at a time, and the others that held most.
+func (f *finding) holders(at schema.KTime) (numbers []string) {
 	held := map[uint32]uint64{}
 	var pids []uint32
 	for _, e := range f.log.events {
-		if e.kind == schema.KindMemory && e.gpu != nil && e.gpu.UUID == f.GPU && e.Result == 0 && e.Time < f.At {
-			if held[e.id.PID] += e.Bytes; !slices.Contains(pids, e.id.PID) {
+		if e.kind == schema.KindMemory && e.gpu != nil && e.gpu.UUID == f.GPU && e.Result == 0 && e.Time < at {
+			if held[e.id.PID] += e.Bytes; e.id.PID != f.PID && !slices.Contains(pids, e.id.PID) {
 				pids = append(pids, e.id.PID)
 			}
 		}
 	}
 	slices.SortFunc(pids, func(a, b uint32) int { return cmp.Compare(held[b], held[a]) })
+	numbers = append(numbers, bytesText(held[f.PID]))
 	for _, pid := range pids[:min(3, len(pids))] {
 		numbers = append(numbers, fmt.Sprint(pid), bytesText(held[pid]))
 	}
