@@ -78,7 +78,7 @@ func kernelRows(h *launch.Histogram, q *query.Question) (iter.Seq[any], int) {
 // Rate is how often something was launched. LastMinute is null without a complete minute in the life of the process.
 type Rate struct {
 	Launches   uint64   `json:"launches"`
-	PerSecond  float64  `json:"per_second"` // over the life of the process
+	PerSecond  float64  `json:"per_second"` // from the start of the process to its last launch
 	LastMinute *float64 `json:"per_second_last_minute"`
 	Share      float64  `json:"share"` // of the launches of the process
 }
@@ -185,7 +185,7 @@ func writeTopKernels(out io.Writer, p *Process) {
 
 func dims(d [3]uint32) string { return fmt.Sprintf("%d×%d×%d", d[0], d[1], d[2]) }
 
-// rateText returns the rate of the last minute, else the one over the life of the process.
+// rateText returns the rate of the last minute, else the one from the start of the process to its last launch.
 func rateText(r Rate) string {
 	rate := r.PerSecond
 	if r.LastMinute != nil {
