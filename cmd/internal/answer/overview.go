@@ -3,7 +3,6 @@ package answer
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -79,31 +78,19 @@ func (o *Overview) Top() *Top {
 
 // Overview asks leak, launch, bandwidth and anomaly at once. Folds that no instance runs leave their figures empty.
 func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, error) {
-	topology, err := f.client.Topology(ctx)
+	answers, topology, err := f.askEach(ctx, []asked{
+		{"leak", query.Question{What: whatProcesses, Filter: filter}},
+		{"launch", query.Question{What: whatProcesses, Filter: filter}},
+		{"bandwidth", query.Question{What: whatProcesses, Filter: filter}},
+		{"leak", query.Question{What: whatHosts, Filter: filter}},
+		{"anomaly", query.Question{What: whatFiring, Filter: filter}}, // alerts come last
+		{"leak", query.Question{What: whatFiring, Filter: filter}},
+	})
 	if err != nil {
 		return nil, err
 	}
-	questions := []struct{ fold, what string }{
-		{"leak", whatProcesses}, {"launch", whatProcesses}, {"bandwidth", whatProcesses}, {"leak", whatHosts},
-		{"anomaly", whatFiring}, {"leak", whatFiring}, // alerts come last
-	}
-	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
-	var group sync.WaitGroup
-	for i, q := range questions {
-		group.Go(func() {
-			one := query.Question{What: q.what, Filter: filter}
-			answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), one)
-		})
-	}
-	group.Wait()
-	o := &Overview{Time: time.Now().UTC(), Reach: newReach(topology.Shards)}
-	for i, a := range answers {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		o.add(a, i == 0)
-	}
-	o.NotRunning = slices.Compact(slices.Sorted(slices.Values(o.NotRunning)))
+	o := &Overview{Time: time.Now().UTC(), Reach: reachOf(topology.Shards, answers...)}
+	slices.Sort(o.NotRunning)
 	return o, o.join(answers)
 }
 

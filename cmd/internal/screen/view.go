@@ -118,7 +118,7 @@ func (m *Model) answer() string {
 	o := m.overview
 	parts := []string{fmt.Sprintf("%d of %d shards", o.Answered, o.Shards)}
 	if len(o.Missing) > 0 {
-		parts[0] += "; missing: " + strings.Trim(strings.ReplaceAll(fmt.Sprint(o.Missing), " ", ", "), "[]")
+		parts[0] += "; " + o.MissingText()
 	}
 	if len(o.NotRunning) > 0 {
 		parts = append(parts, "not running: "+strings.Join(o.NotRunning, ", "))
