@@ -43,6 +43,11 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 			return nil, nil, err
 		}
 	}
+	for i, a := range answers[:own] {
+		if questions[i].What == whatProcesses {
+			markUnknown(s.Processes, topology, a)
+		}
+	}
 	total := answers[0].Total()
 	if q.Limit == 0 {
 		total = len(s.Processes) // some have launches and no memory

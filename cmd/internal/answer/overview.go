@@ -20,6 +20,8 @@ type Overview struct {
 	Hosts     int             // 0 without gputap-leak
 	Heard     int             // hosts, in the last 30 s
 	Firing    []anomaly.Alert // newest first
+	NoMemory  bool            // gputap-leak did not answer: hosts and memory are unknown
+	NoAlerts  bool            // gputap-anomaly or gputap-leak did not answer: more alerts may fire
 }
 
 // Activity is a process with its rates. Its details, such as Calls and Kernels, are empty.
@@ -39,15 +41,15 @@ func (o *Overview) SeveralClusters() bool {
 type TopItem struct {
 	Who
 	Job                string     `json:"job"`
-	Rank               *uint32    `json:"rank"`  // null if unknown
+	Rank               *uint32    `json:"rank"`  // null if unknown, as all below
 	State              string     `json:"state"` // as the screen shows it
 	Heard              *time.Time `json:"heard"`
-	LiveBytes          uint64     `json:"live_bytes"`
-	LiveAllocations    uint64     `json:"live_allocations"`
-	PeakBytes          uint64     `json:"peak_bytes"`
-	UnfreedBytes       uint64     `json:"unfreed_at_exit_bytes"`
-	GrowthBytesPerHour uint64     `json:"growth_bytes_per_hour"`
-	GPUs               int        `json:"gpus"` // with live memory
+	LiveBytes          *uint64    `json:"live_bytes"`
+	LiveAllocations    *uint64    `json:"live_allocations"`
+	PeakBytes          *uint64    `json:"peak_bytes"`
+	UnfreedBytes       *uint64    `json:"unfreed_at_exit_bytes"`
+	GrowthBytesPerHour *uint64    `json:"growth_bytes_per_hour"`
+	GPUs               *uint64    `json:"gpus"` // with live memory
 	LaunchesPerSecond  *float64   `json:"launches_per_second"`
 	WaitShare          *float64   `json:"wait_share"`
 	CopiedBytes        *uint64    `json:"copied_bytes"`
@@ -56,20 +58,28 @@ type TopItem struct {
 // Top is the answer of gputap top -o json.
 type Top struct {
 	List[TopItem]
-	Hosts  int             `json:"hosts"`
-	Heard  int             `json:"heard"`  // hosts, in the last 30 s
-	Firing []anomaly.Alert `json:"firing"` // newest first
+	Hosts  *int            `json:"hosts"`  // null: unknown
+	Heard  *int            `json:"heard"`  // hosts, in the last 30 s; null: unknown
+	Firing []anomaly.Alert `json:"firing"` // newest first; null: none is known, and not every fold answered
 }
 
 // Top returns the overview in the order of its processes.
 func (o *Overview) Top() *Top {
-	t := &Top{Hosts: o.Hosts, Heard: o.Heard, Firing: append([]anomaly.Alert{}, o.Firing...),
+	t := &Top{Firing: o.Firing,
 		List: List[TopItem]{Time: o.Time, Reach: o.Reach, Total: len(o.Processes), Items: []TopItem{}}}
+	if !o.NoMemory {
+		t.Hosts, t.Heard = &o.Hosts, &o.Heard
+	}
+	if !o.NoAlerts {
+		t.Firing = append([]anomaly.Alert{}, o.Firing...) // JSON has no null
+	}
 	for _, a := range o.Processes {
 		t.Items = append(t.Items, TopItem{
 			Who: Who{a.Cluster, a.Host, a.PID, a.Start, a.Comm, a.UID, a.User}, Job: a.Job, Rank: a.Rank,
-			State: a.State(), Heard: a.Heard, LiveBytes: a.LiveBytes, LiveAllocations: a.LiveAllocations,
-			PeakBytes: a.PeakBytes, UnfreedBytes: a.UnfreedBytes, GrowthBytesPerHour: a.Growth(), GPUs: a.BusyGPUs(),
+			State: a.State(), Heard: a.Heard, LiveBytes: a.Memory(a.LiveBytes),
+			LiveAllocations: a.Memory(a.LiveAllocations), PeakBytes: a.Memory(a.PeakBytes),
+			UnfreedBytes: a.Memory(a.UnfreedBytes), GrowthBytesPerHour: a.Growth(),
+			GPUs:              a.Memory(uint64(a.BusyGPUs())),
 			LaunchesPerSecond: a.LaunchRate, WaitShare: a.WaitShare, CopiedBytes: a.Copied,
 		})
 	}
@@ -91,7 +101,15 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 	}
 	o := &Overview{Time: time.Now().UTC(), Reach: reachOf(topology.Shards, answers...)}
 	slices.Sort(o.NotRunning)
-	return o, o.join(answers)
+	if err := o.join(answers); err != nil {
+		return nil, err
+	}
+	silent := func(a *query.Answer) bool { return len(a.Replies) == 0 }
+	o.NoMemory, o.NoAlerts = silent(answers[0]), slices.ContainsFunc(answers[4:], silent)
+	for _, a := range o.Processes {
+		markUnknown([]*Process{a.Process}, topology, answers[0])
+	}
+	return o, nil
 }
 
 // join joins the answers to the questions of Overview.

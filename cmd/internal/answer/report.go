@@ -120,6 +120,10 @@ var evidenceTexts = map[string]string{
 func allocations(n uint64) string { return app.Plural(n, "allocation", "allocations") }
 
 func writeMemory(out io.Writer, p *Process) {
+	if p.lacks.memory {
+		writeUnknown(out, "memory", "gputap-leak")
+		return
+	}
 	if p.Ended {
 		fmt.Fprintf(out, "  ended   unfreed at exit %s in %s   peak %s\n", app.Bytes(p.UnfreedBytes),
 			allocations(p.UnfreedAllocations), app.Bytes(p.PeakBytes))
@@ -221,6 +225,10 @@ func gpuText(uuid string, inferred bool) string {
 }
 
 func writeLaunches(out io.Writer, p *Process) {
+	if p.lacks.launches {
+		writeUnknown(out, "launches", "gputap-launch")
+		return
+	}
 	if len(p.Launches) == 0 && p.GraphLaunches == 0 {
 		return
 	}

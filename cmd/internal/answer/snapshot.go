@@ -74,8 +74,10 @@ type Process struct {
 	Rank                 *uint32            `json:"rank"`                          // null if unknown
 	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
-	id     schema.ProcessID
-	silent bool // its host is: the figures are old
+	id       schema.ProcessID
+	silent   bool // its host is: the figures are old
+	lacks    lacks
+	features features
 }
 
 // ID returns the identity of the process.
