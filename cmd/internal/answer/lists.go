@@ -117,6 +117,7 @@ type FleetGPU struct {
 	LiveBytes uint64      `json:"live_bytes"`
 	Processes int         `json:"processes"`   // with live memory on it
 	Info      *MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
+	Total     *uint64     `json:"total_bytes"` // as any process was told; null: no process asked
 }
 
 // GPUs lists the GPUs of the hosts, and GPUs that only processes name. If the question selects processes, it lists the
@@ -167,6 +168,9 @@ func (g *gpus) find(cluster, host string, gpu HostGPU) *FleetGPU {
 func (g *gpus) add(to *FleetGPU, use *GPU) {
 	if to.LiveBytes += use.LiveBytes; use.LiveBytes > 0 {
 		to.Processes++
+	}
+	if use.total > 0 {
+		to.Total = &use.total
 	}
 	if use.Info != nil && (to.Info == nil || use.Info.Time.After(to.Info.Time)) {
 		to.Info = use.Info

@@ -110,6 +110,8 @@ type GPU struct {
 	LiveBytes uint64      `json:"live_bytes"`
 	Inferred  bool        `json:"inferred"`
 	Info      *MemoryInfo `json:"memory_info,omitempty"`
+
+	total uint64 // bytes of the whole GPU; 0: unknown
 }
 
 // Thread is the live GPU memory that one thread allocated.

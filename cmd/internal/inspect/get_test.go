@@ -137,7 +137,7 @@ func TestHostsAndGPUsEqualTheTruth(t *testing.T) {
 	}
 	for _, g := range gpus.Items {
 		if g.LiveBytes != live[g.Host] || g.Processes != running[g.Host] || g.UUID != "GPU-"+g.Host ||
-			g.Name != "H200" {
+			g.Name != "H200" || g.Info != nil || g.Total == nil || *g.Total != 141<<30 {
 			t.Errorf("GPU %+v", g)
 		}
 	}

@@ -74,7 +74,7 @@ func TestTables(t *testing.T) {
 	golden(t, &out, gpus,
 		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-a0b1c2d3-0000",
 			Name: "NVIDIA H200", Bus: "0000:06:00.0"}, LiveBytes: 61 << 30, Processes: 1,
-			Info: trainer.GPUs["GPU-a0b1c2d3-0000-4000-8000-000000000001"].Info},
+			Info: trainer.GPUs["GPU-a0b1c2d3-0000-4000-8000-000000000001"].Info, Total: new(uint64(140 << 30))},
 		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-b0b1c2d3-0000",
 			Name: "NVIDIA H200"}})
 	golden(t, &out, kernels, answer.FleetKernel{Who: who, Name: strings.Repeat("gemm<float>", 9),

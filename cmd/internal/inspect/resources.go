@@ -127,8 +127,8 @@ var gpus = resource[answer.FleetGPU]{
 		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return cmp.Or(g.Name, "-") }},
 		{"PROCESSES", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Processes }},
 		{"LIVE", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(g.LiveBytes) }},
-		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, usedBytes) }},
-		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, totalBytes) }},
+		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return used(g) }},
+		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return amount(g.Total) }},
 		{"ASKED", true, func(g *answer.FleetGPU, now time.Time) any {
 			if g.Info == nil {
 				return "-"
@@ -147,16 +147,13 @@ var gpus = resource[answer.FleetGPU]{
 	},
 }
 
-// told is a figure that the driver told a process of the GPU last; "-" if no process asked.
-func told(g *answer.FleetGPU, figure func(*answer.MemoryInfo) uint64) any {
+// used is what the driver told a process of the GPU last; "-" if no process asked.
+func used(g *answer.FleetGPU) any {
 	if g.Info == nil {
 		return "-"
 	}
-	return app.Amount(figure(g.Info))
+	return app.Amount(g.Info.UsedBytes)
 }
-
-func usedBytes(i *answer.MemoryInfo) uint64  { return i.UsedBytes }
-func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
 
 var kernels = resource[answer.FleetKernel]{
 	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,
