@@ -47,6 +47,7 @@ func TestErrorsNameFlagsAndArguments(t *testing.T) {
 		"stream init now":        `unexpected argument "now"; see gputap stream init --help`,
 		"version x":              `unexpected argument "x"; see gputap version --help`,
 		"config print":           "no program given; use one of producer, leak",
+		"run --":                 "no command follows --; name one, or leave -- out to watch the whole host",
 		"run train.py":           `unexpected argument "train.py"; write -- before the command to run`,
 		"get host":               `unknown command "host": did you mean gputap get hosts?`,
 	} {

@@ -75,6 +75,9 @@ Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return app.Usage(fmt.Errorf("unexpected argument %q; write -- before the command to run", args[0]))
 			}
+			if len(args) == 0 && cmd.ArgsLenAtDash() == 0 {
+				return app.Usage(errors.New("no command follows --; name one, or leave -- out to watch the whole host"))
+			}
 			if len(args) > 0 {
 				watchTensors(cmd.Flags())
 			}

@@ -78,6 +78,7 @@ type GPUUse struct {
 	LiveBytes, LiveAllocations uint64
 	PeakBytes                  uint64 // the most that was live at once
 	PeakAt                     time.Time
+	TotalBytes                 uint64   // of the whole GPU, as the driver told any process of the host; 0: unknown
 	Info                       *MemInfo // nil if the process never called cuMemGetInfo
 }
 
@@ -181,6 +182,9 @@ func (t *Tracker) report(p *proc) Process {
 		g := out.gpu(d.gpu)
 		g.PeakBytes, g.PeakAt = d.peak, s.boot.wall(d.peakAt)
 		out.Verdicts = append(out.Verdicts, t.verdict(p, d))
+	}
+	for i := range out.GPUs {
+		out.GPUs[i].TotalBytes, _ = s.capacity(int32(out.GPUs[i].Ordinal))
 	}
 	slices.SortFunc(out.GPUs, func(a, b GPUUse) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out

@@ -54,17 +54,14 @@ func allocationRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
 
 // Describe returns the processes that a filter selects with all figures, each with its largest allocations.
 func (f *Fleet) Describe(ctx context.Context, filter query.Filter, allocations int) (*List[*Process], error) {
-	list, err := f.Processes(ctx, query.Question{Filter: filter, Detail: true})
+	list, answer, err := f.processes(ctx, query.Question{Filter: filter, Detail: true},
+		asked{"leak", query.Question{What: whatAllocations, Filter: filter, Limit: allocations}})
 	if err != nil {
 		return nil, err
 	}
-	q := query.Question{What: whatAllocations, Filter: filter, Limit: allocations}
-	found, _, reach, err := rows[allocationRow](ctx, f, q, "leak")
+	found, err := query.Rows[allocationRow](answer)
 	if err != nil {
 		return nil, err
-	}
-	if list.Incomplete() == nil {
-		list.Reach = reach
 	}
 	of := map[schema.ProcessID]*Process{}
 	for _, p := range list.Items {

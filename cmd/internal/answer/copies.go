@@ -118,6 +118,8 @@ func writeGroups(out io.Writer, p *Process) {
 			rate = fmt.Sprintf("≥ %.3g GB/s", g.Throughput.BytesPerSecond/1e9)
 		case g.Throughput != nil:
 			rate = fmt.Sprintf("%.3g GB/s", g.Throughput.BytesPerSecond/1e9)
+		case g.Ended == nil && p.Waits.Calls == 0 && !p.features.known:
+			rate, needs = unknown, true
 		case g.Ended == nil && p.Waits.Calls == 0: // with waits, the features are on
 			rate, needs = "needs sync", true
 		}
@@ -128,6 +130,7 @@ func writeGroups(out io.Writer, p *Process) {
 		fmt.Fprintf(out, "    … and %d more rows (-o json shows all)\n", more)
 	}
 	if needs {
-		fmt.Fprintln(out, "    throughput of asynchronous copies: needs the features launch, copy and sync")
+		fmt.Fprintln(out, "    throughput of asynchronous copies: "+
+			p.features.pairing("waited for them", "launch, copy and sync"))
 	}
 }

@@ -20,7 +20,10 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	out := bufio.NewWriter(w)
 	defer func() { _ = out.Flush() }() // w keeps its errors
 	state := "running"
-	if p.Ended {
+	switch {
+	case p.lacks.memory:
+		state = "state unknown"
+	case p.Ended:
 		state = "ended"
 	}
 	fmt.Fprintf(out, "%s/%s/%d %s   %s, %s   since %s (%s)\n", p.Cluster, p.Host, p.PID, p.Comm, owner(p), state,
@@ -53,6 +56,9 @@ func (p *Process) Describe(w io.Writer, now time.Time) {
 	writeGaps(out, p)
 	writeCopies(out, p)
 	writeGroups(out, p)
+	if p.lacks.copies {
+		writeUnknown(out, "copies and waits", "gputap-bandwidth")
+	}
 	if p.Waits.Calls > 0 {
 		fmt.Fprintf(out, "  waited for the GPU %.3f s in %s\n", p.Waits.Seconds,
 			app.Plural(p.Waits.Calls, "call", "calls"))

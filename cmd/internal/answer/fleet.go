@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
 )
 
 // Fleet asks the consumers of a bus and joins their replies.
@@ -47,6 +49,7 @@ type Reach struct {
 	NotRunning []string `json:"not_running"` // folds that no instance runs
 
 	reasons []string
+	absent  string // the fold that must run, if no instance runs it
 }
 
 func newReach(shards int) Reach {
@@ -58,25 +61,32 @@ func (r *Reach) Incomplete() error {
 	if len(r.Missing) == 0 {
 		return nil
 	}
-	if r.Answered == 0 && len(r.NotRunning) > 0 && len(r.reasons) == 1 {
-		return fmt.Errorf("no instance of gputap-%s answers; start one", r.NotRunning[0])
+	if r.Answered == 0 && r.absent != "" && len(r.reasons) == 1 {
+		return fmt.Errorf("no instance of gputap-%s answers; start one", r.absent)
 	}
-	numbers := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Missing), " ", ", "), "[]")
-	err := fmt.Errorf("%d of %d shards answered; missing: %s", r.Answered, r.Shards, numbers)
+	return fmt.Errorf("%d of %d shards answered; %s", r.Answered, r.Shards, r.MissingText())
+}
+
+// MissingText names the shards that are missing, and why they are.
+func (r *Reach) MissingText() string {
+	text := "missing: " + strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Missing), " ", ", "), "[]")
 	if len(r.reasons) > 0 {
-		err = fmt.Errorf("%w (%s)", err, strings.Join(r.reasons, "; "))
+		text += " (" + strings.Join(r.reasons, "; ") + ")"
 	}
-	return err
+	return text
 }
 
 // add adds the shards that lack the answer of a fold. If no instance runs the fold, they are missing only if it is
 // the first one of the question.
 func (r *Reach) add(a *query.Answer, first bool) {
 	if len(a.Replies) == 0 && a.Unowned() {
-		r.NotRunning = append(r.NotRunning, a.Fold)
+		if !slices.Contains(r.NotRunning, a.Fold) {
+			r.NotRunning = append(r.NotRunning, a.Fold)
+		}
 		if !first {
 			return
 		}
+		r.absent = a.Fold
 	}
 	for _, m := range a.Missing {
 		r.Missing = append(r.Missing, m.Shard)
@@ -90,28 +100,51 @@ func (r *Reach) add(a *query.Answer, first bool) {
 	r.Answered = r.Shards - len(r.Missing)
 }
 
-// ask asks several folds at once, all shards of the newest generation.
+// asked is a question for one fold.
+type asked struct {
+	fold string
+	query.Question
+}
+
+// askEach asks all questions at the same time, each all shards of the newest generation. A fold that does not answer
+// so costs no other fold its time.
+func (f *Fleet) askEach(ctx context.Context, questions []asked) (
+	answers []*query.Answer, topology schema.Topology, err error,
+) {
+	if topology, err = f.client.Topology(ctx); err != nil {
+		return nil, topology, err
+	}
+	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
+	var group sync.WaitGroup
+	for i, q := range questions {
+		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), q.Question) })
+	}
+	group.Wait()
+	return answers, topology, errors.Join(errs...)
+}
+
+// reachOf returns which shards answered. The fold of the first answer is the one that must run.
+func reachOf(shards int, answers ...*query.Answer) Reach {
+	r := newReach(shards)
+	for _, a := range answers {
+		r.add(a, a.Fold == answers[0].Fold)
+	}
+	return r
+}
+
+// ask asks several folds at once.
 func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (
 	answers []*query.Answer, r Reach, err error,
 ) {
-	topology, err := f.client.Topology(ctx)
+	questions := make([]asked, 0, len(folds))
+	for _, fold := range folds {
+		questions = append(questions, asked{fold, q})
+	}
+	answers, topology, err := f.askEach(ctx, questions)
 	if err != nil {
 		return nil, r, err
 	}
-	answers, errs := make([]*query.Answer, len(folds)), make([]error, len(folds))
-	var group sync.WaitGroup
-	for i, fold := range folds {
-		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, fold, topology.Numbers(), q) })
-	}
-	group.Wait()
-	r = newReach(topology.Shards)
-	for i, a := range answers {
-		if errs[i] != nil {
-			return nil, r, errs[i]
-		}
-		r.add(a, i == 0)
-	}
-	return answers, r, nil
+	return answers, reachOf(topology.Shards, answers...), nil
 }
 
 // rows asks one fold and decodes its rows.

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,7 +82,7 @@ func (s *Snapshot) process(info *process.Info) *Process {
 		Classes: map[string]uint64{}, Holders: Holders{List: []Holder{}}, Pools: []Pool{},
 		Kernels: map[string]*Kernel{}, Unseen: Unseen{Functions: []string{}}, TopKernels: []KernelRate{},
 		Graphs: []GraphRate{}, CopyGroups: []CopyGroup{}, Torch: map[string]*Torch{}, Verdicts: []Verdict{},
-		Job: info.Job,
+		Job: info.Job, features: s.features,
 	}
 	if info.Rank > 0 {
 		rank := info.Rank - 1
@@ -110,12 +111,24 @@ func (p *Process) calls(list []process.Call) {
 }
 
 // features are the kinds of events that this run watches, as far as answers depend on them.
-type features struct{ paired bool } // launches and waits
+type features struct {
+	known  bool // false: the answer of a fleet does not tell
+	paired bool // launches and waits
+}
 
 // Watches tells which features are watched. Without it only what depends on none of them is known.
 func (s *Snapshot) Watches(names []string) { s.features = featuresOf(names) }
 
 func featuresOf(kinds []string) features {
-	return features{slices.Contains(kinds, schema.KindLaunch.String()) &&
+	return features{true, slices.Contains(kinds, schema.KindLaunch.String()) &&
 		slices.Contains(kinds, schema.KindSync.String())}
+}
+
+// pairing says why no launch or copy of a process was paired with a wait. A fleet does not know which features its
+// producers watch.
+func (f features) pairing(waited, names string) string {
+	if f.known {
+		return "needs the features " + names
+	}
+	return fmt.Sprintf("unknown: the process never %s, or the features %s are off", waited, names)
 }

@@ -196,8 +196,8 @@ func rateText(r Rate) string {
 
 // writeGaps prints the gaps between waits and launches.
 func writeGaps(out io.Writer, p *Process) {
-	if len(p.TopKernels) > 0 && p.Gaps == nil && p.Waits.Calls == 0 { // with waits, the features are on
-		fmt.Fprintln(out, "  from a wait to the next launch: needs the features launch and sync")
+	if len(p.TopKernels) > 0 && p.Gaps == nil && p.Waits.Calls == 0 && !p.lacks.copies {
+		fmt.Fprintln(out, "  from a wait to the next launch: "+p.features.pairing("waited", "launch and sync"))
 	}
 	for _, g := range p.Gaps[:min(maxGaps, len(p.Gaps))] {
 		fmt.Fprintf(out, "  from a wait to the next launch in CUDA stream %s: %s, "+

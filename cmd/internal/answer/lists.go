@@ -2,7 +2,6 @@ package answer
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -10,65 +9,63 @@ import (
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/consumer/tensor"
 )
 
 // Processes lists processes with the figures of gputap-leak. With q.Detail it joins those of gputap-launch and
 // gputap-bandwidth, if they run. Then each is as gputap run reports it.
 func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process], error) {
-	q.What = whatProcesses
-	folds := []string{"leak"}
-	if q.Detail {
-		folds = append(folds, "launch", "bandwidth")
+	list, _, err := f.processes(ctx, q)
+	return list, err
+}
+
+// processes also asks another question at the same time, if there is one, and returns its answer.
+func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked) (
+	list *List[*Process], another *query.Answer, err error,
+) {
+	of := func(fold, what string) asked {
+		q := q
+		q.What = what
+		return asked{fold, q}
 	}
-	answers, reach, err := f.ask(ctx, q, folds...)
+	questions := []asked{of("leak", whatProcesses)}
+	if q.Detail { // hosts know the functions without a probe that processes obtained
+		questions = append(questions, of("launch", whatProcesses), of("bandwidth", whatProcesses),
+			of("leak", whatTensors), of("leak", whatHosts))
+	}
+	own := len(questions)
+	answers, topology, err := f.askEach(ctx, append(questions, other...))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := New(time.Now())
-	for _, a := range answers {
-		if err := s.addRows(a); err != nil {
-			return nil, err
+	for i, a := range answers[:own] {
+		if err := s.addRows(a, questions[i].What); err != nil {
+			return nil, nil, err
 		}
 	}
-	if q.Detail {
-		if err := errors.Join(f.addTorch(ctx, s, q), f.addUnseen(ctx, s, q)); err != nil {
-			return nil, err
+	for i, a := range answers[:own] {
+		if questions[i].What == whatProcesses {
+			markUnknown(s.Processes, topology, a)
 		}
 	}
 	total := answers[0].Total()
 	if q.Limit == 0 {
 		total = len(s.Processes) // some have launches and no memory
 	}
-	return &List[*Process]{Time: s.Time, Reach: reach, Total: total, Items: s.Processes}, nil
+	list = &List[*Process]{Time: s.Time, Reach: reachOf(topology.Shards, answers...), Total: total, Items: s.Processes}
+	return list, answers[len(answers)-1], nil
 }
 
-// addTorch adds PyTorch's allocators.
-func (f *Fleet) addTorch(ctx context.Context, s *Snapshot, q query.Question) error {
-	q.What = whatTensors
-	list, _, _, err := rows[tensor.Process](ctx, f, q, "leak")
-	for i := range list {
-		s.addTensors(&list[i])
-	}
-	return err
-}
-
-// addUnseen adds the functions without a probe that processes obtained, from the heartbeats of their hosts.
-func (f *Fleet) addUnseen(ctx context.Context, s *Snapshot, q query.Question) error {
-	q.What = whatHosts
-	list, _, _, err := rows[hostRow](ctx, f, q, "leak")
-	for i := range list {
-		s.addHost(&list[i])
-	}
-	return err
-}
-
-// addRows joins the processes of a fold.
-func (s *Snapshot) addRows(a *query.Answer) error {
-	switch a.Fold {
-	case "leak":
+// addRows joins what a fold answered about processes. Hosts and tensors come after the processes.
+func (s *Snapshot) addRows(a *query.Answer, what string) error {
+	switch {
+	case what == whatTensors:
+		return addEach(a, s.addTensors)
+	case what == whatHosts:
+		return addEach(a, s.addHost)
+	case a.Fold == "leak":
 		return addEach(a, s.addProcess)
-	case "launch":
+	case a.Fold == "launch":
 		return addEach(a, s.addLaunches)
 	default:
 		return addEach(a, s.addCopies)
@@ -93,17 +90,23 @@ type FleetHost struct {
 // Hosts lists the hosts that gputap-leak has heard of.
 func (f *Fleet) Hosts(ctx context.Context, q query.Question) (*List[FleetHost], error) {
 	q.What = whatHosts
-	list, total, reach, err := rows[hostRow](ctx, f, q, "leak")
+	answers, reach, err := f.ask(ctx, q, "leak")
 	if err != nil {
 		return nil, err
 	}
-	s := New(time.Now())
-	items := make([]FleetHost, 0, len(list))
-	for i := range list {
-		s.addHost(&list[i])
-		items = append(items, FleetHost{s.Hosts[i], list[i].Running, list[i].LiveBytes})
-	}
-	return &List[FleetHost]{Time: s.Time, Reach: reach, Total: total, Items: items}, nil
+	now := time.Now().UTC()
+	items, err := fleetHosts(answers[0], now)
+	return &List[FleetHost]{Time: now, Reach: reach, Total: answers[0].Total(), Items: items}, err
+}
+
+// fleetHosts returns the hosts of an answer.
+func fleetHosts(a *query.Answer, now time.Time) ([]FleetHost, error) {
+	s, items := New(now), []FleetHost{}
+	err := addEach(a, func(row *hostRow) {
+		s.addHost(row)
+		items = append(items, FleetHost{s.Hosts[len(s.Hosts)-1], row.Running, row.LiveBytes})
+	})
+	return items, err
 }
 
 // FleetGPU is a GPU of a host with the live memory of its processes.
@@ -114,28 +117,25 @@ type FleetGPU struct {
 	LiveBytes uint64      `json:"live_bytes"`
 	Processes int         `json:"processes"`   // with live memory on it
 	Info      *MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
+	Total     *uint64     `json:"total_bytes"` // as any process was told; null: no process asked
 }
 
 // GPUs lists the GPUs of the hosts, and GPUs that only processes name. If the question selects processes, it lists the
 // GPUs on which these have live memory.
 func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], error) {
-	q.Limit = 0 // items are sums of rows
-	hosts, err := f.Hosts(ctx, q)
+	q.Limit, q.What = 0, whatHosts // items are sums of rows
+	processes, answer, err := f.processes(ctx, q, asked{"leak", q})
 	if err != nil {
 		return nil, err
 	}
-	processes, err := f.Processes(ctx, q)
+	hosts, err := fleetHosts(answer, processes.Time)
 	if err != nil {
 		return nil, err
 	}
-	if hosts.Incomplete() == nil {
-		hosts.Reach = processes.Reach
-	}
-	hosts.Total = 0
 	g := gpus{at: map[[3]string]int{}}
-	for i := range hosts.Items {
-		for _, gpu := range hosts.Items[i].GPUs {
-			g.find(hosts.Items[i].Cluster, hosts.Items[i].Host.Host, gpu)
+	for i := range hosts {
+		for _, gpu := range hosts[i].GPUs {
+			g.find(hosts[i].Cluster, hosts[i].Host.Host, gpu)
 		}
 	}
 	for _, p := range processes.Items {
@@ -146,7 +146,7 @@ func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], er
 	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool {
 		return (g.UUID == unknown || q.OfProcesses()) && g.LiveBytes == 0
 	})
-	return &List[FleetGPU]{Time: hosts.Time, Reach: hosts.Reach, Total: len(items), Items: items}, nil
+	return &List[FleetGPU]{Time: processes.Time, Reach: processes.Reach, Total: len(items), Items: items}, nil
 }
 
 type gpus struct {
@@ -168,6 +168,9 @@ func (g *gpus) find(cluster, host string, gpu HostGPU) *FleetGPU {
 func (g *gpus) add(to *FleetGPU, use *GPU) {
 	if to.LiveBytes += use.LiveBytes; use.LiveBytes > 0 {
 		to.Processes++
+	}
+	if use.total > 0 {
+		to.Total = &use.total
 	}
 	if use.Info != nil && (to.Info == nil || use.Info.Time.After(to.Info.Time)) {
 		to.Info = use.Info

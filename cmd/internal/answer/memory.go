@@ -64,6 +64,9 @@ func (p *Process) memory(q *leak.Process) {
 			p.GPUs[uuid] = &GPU{Inferred: g.Inferred}
 		}
 		p.GPUs[uuid].LiveBytes += g.LiveBytes
+		if g.UUID != "" {
+			p.GPUs[uuid].total = max(p.GPUs[uuid].total, g.TotalBytes)
+		}
 		p.GPUs[uuid].Inferred = p.GPUs[uuid].Inferred && g.Inferred
 		if g.Info != nil {
 			i := g.Info

@@ -3,7 +3,6 @@ package answer
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -21,6 +20,8 @@ type Overview struct {
 	Hosts     int             // 0 without gputap-leak
 	Heard     int             // hosts, in the last 30 s
 	Firing    []anomaly.Alert // newest first
+	NoMemory  bool            // gputap-leak did not answer: hosts and memory are unknown
+	NoAlerts  bool            // gputap-anomaly or gputap-leak did not answer: more alerts may fire
 }
 
 // Activity is a process with its rates. Its details, such as Calls and Kernels, are empty.
@@ -40,15 +41,15 @@ func (o *Overview) SeveralClusters() bool {
 type TopItem struct {
 	Who
 	Job                string     `json:"job"`
-	Rank               *uint32    `json:"rank"`  // null if unknown
+	Rank               *uint32    `json:"rank"`  // null if unknown, as all below
 	State              string     `json:"state"` // as the screen shows it
 	Heard              *time.Time `json:"heard"`
-	LiveBytes          uint64     `json:"live_bytes"`
-	LiveAllocations    uint64     `json:"live_allocations"`
-	PeakBytes          uint64     `json:"peak_bytes"`
-	UnfreedBytes       uint64     `json:"unfreed_at_exit_bytes"`
-	GrowthBytesPerHour uint64     `json:"growth_bytes_per_hour"`
-	GPUs               int        `json:"gpus"` // with live memory
+	LiveBytes          *uint64    `json:"live_bytes"`
+	LiveAllocations    *uint64    `json:"live_allocations"`
+	PeakBytes          *uint64    `json:"peak_bytes"`
+	UnfreedBytes       *uint64    `json:"unfreed_at_exit_bytes"`
+	GrowthBytesPerHour *uint64    `json:"growth_bytes_per_hour"`
+	GPUs               *uint64    `json:"gpus"` // with live memory
 	LaunchesPerSecond  *float64   `json:"launches_per_second"`
 	WaitShare          *float64   `json:"wait_share"`
 	CopiedBytes        *uint64    `json:"copied_bytes"`
@@ -57,20 +58,28 @@ type TopItem struct {
 // Top is the answer of gputap top -o json.
 type Top struct {
 	List[TopItem]
-	Hosts  int             `json:"hosts"`
-	Heard  int             `json:"heard"`  // hosts, in the last 30 s
-	Firing []anomaly.Alert `json:"firing"` // newest first
+	Hosts  *int            `json:"hosts"`  // null: unknown
+	Heard  *int            `json:"heard"`  // hosts, in the last 30 s; null: unknown
+	Firing []anomaly.Alert `json:"firing"` // newest first; null: none is known, and not every fold answered
 }
 
 // Top returns the overview in the order of its processes.
 func (o *Overview) Top() *Top {
-	t := &Top{Hosts: o.Hosts, Heard: o.Heard, Firing: append([]anomaly.Alert{}, o.Firing...),
+	t := &Top{Firing: o.Firing,
 		List: List[TopItem]{Time: o.Time, Reach: o.Reach, Total: len(o.Processes), Items: []TopItem{}}}
+	if !o.NoMemory {
+		t.Hosts, t.Heard = &o.Hosts, &o.Heard
+	}
+	if !o.NoAlerts {
+		t.Firing = append([]anomaly.Alert{}, o.Firing...) // JSON has no null
+	}
 	for _, a := range o.Processes {
 		t.Items = append(t.Items, TopItem{
 			Who: Who{a.Cluster, a.Host, a.PID, a.Start, a.Comm, a.UID, a.User}, Job: a.Job, Rank: a.Rank,
-			State: a.State(), Heard: a.Heard, LiveBytes: a.LiveBytes, LiveAllocations: a.LiveAllocations,
-			PeakBytes: a.PeakBytes, UnfreedBytes: a.UnfreedBytes, GrowthBytesPerHour: a.Growth(), GPUs: a.BusyGPUs(),
+			State: a.State(), Heard: a.Heard, LiveBytes: a.Memory(a.LiveBytes),
+			LiveAllocations: a.Memory(a.LiveAllocations), PeakBytes: a.Memory(a.PeakBytes),
+			UnfreedBytes: a.Memory(a.UnfreedBytes), GrowthBytesPerHour: a.Growth(),
+			GPUs:              a.Memory(uint64(a.BusyGPUs())),
 			LaunchesPerSecond: a.LaunchRate, WaitShare: a.WaitShare, CopiedBytes: a.Copied,
 		})
 	}
@@ -83,33 +92,28 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 }
 
 func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Time) (*Overview, error) {
-	topology, err := f.client.Topology(ctx)
+	answers, topology, err := f.askEach(ctx, []asked{
+		{"leak", query.Question{What: whatProcesses, Filter: filter}},
+		{"launch", query.Question{What: whatProcesses, Filter: filter}},
+		{"bandwidth", query.Question{What: whatProcesses, Filter: filter}},
+		{"leak", query.Question{What: whatHosts, Filter: filter}},
+		{"anomaly", query.Question{What: whatFiring, Filter: filter}}, // alerts come last
+		{"leak", query.Question{What: whatFiring, Filter: filter}},
+	})
 	if err != nil {
 		return nil, err
 	}
-	questions := []struct{ fold, what string }{
-		{"leak", whatProcesses}, {"launch", whatProcesses}, {"bandwidth", whatProcesses}, {"leak", whatHosts},
-		{"anomaly", whatFiring}, {"leak", whatFiring}, // alerts come last
-	}
-	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
-	var group sync.WaitGroup
-	for i, q := range questions {
-		group.Go(func() {
-			one := query.Question{What: q.what, Filter: filter}
-			answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), one)
-		})
-	}
-	group.Wait()
-	o := &Overview{Time: now.UTC(), Reach: newReach(topology.Shards)}
-	for i, a := range answers {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		o.add(a, i == 0)
-	}
+	o := &Overview{Time: now.UTC(), Reach: reachOf(topology.Shards, answers...)}
 	slices.Sort(o.NotRunning)
-	o.NotRunning = slices.Compact(o.NotRunning) // JSON has no null
-	return o, o.join(answers)
+	if err := o.join(answers); err != nil {
+		return nil, err
+	}
+	silent := func(a *query.Answer) bool { return len(a.Replies) == 0 }
+	o.NoMemory, o.NoAlerts = silent(answers[0]), slices.ContainsFunc(answers[4:], silent)
+	for _, a := range o.Processes {
+		markUnknown([]*Process{a.Process}, topology, answers[0])
+	}
+	return o, nil
 }
 
 // join joins the answers to the questions of Overview.

@@ -8,8 +8,8 @@ import (
 	"github.com/gputap/gputap/consumer/trend"
 )
 
-// State is ended; silent, if the host of the process is; growing or suspect, if the memory on some GPU is; or running.
-// It has a mark if not all calls of the process were seen.
+// State is ended; silent, if the host of the process is; growing or suspect, if the memory on some GPU is; running; or
+// unknown without gputap-leak. It has a mark if not all calls of the process were seen.
 func (p *Process) State() string {
 	s := p.progress()
 	if p.Evidence != "complete" {
@@ -20,6 +20,8 @@ func (p *Process) State() string {
 
 func (p *Process) progress() string {
 	switch {
+	case p.lacks.memory:
+		return unknown
 	case p.Ended:
 		return "ended"
 	case p.silent:
@@ -34,14 +36,23 @@ func (p *Process) progress() string {
 	return s
 }
 
-// Growth returns the bytes by which the memory of a process grows in an hour, on GPUs on which it grows without end.
-func (p *Process) Growth() (sum uint64) {
+// Growth returns the bytes by which the memory of a process grows in an hour, on GPUs on which it grows without end. It
+// is nil, unknown, if the memory grows on no GPU that was judged and one was not: it is warming, or has lost events.
+func (p *Process) Growth() *uint64 {
+	sum, judged := uint64(0), true
 	for i := range p.Verdicts {
-		if v := &p.Verdicts[i]; v.Grows() {
+		v := &p.Verdicts[i]
+		switch {
+		case v.Grows():
 			sum += v.SlopeBytesPerHour
+		case v.State != trend.Steady.String():
+			judged = false
 		}
 	}
-	return sum
+	if sum == 0 && !judged {
+		return nil
+	}
+	return p.Memory(sum)
 }
 
 // Grows reports whether memory grows without end.

@@ -120,6 +120,10 @@ var evidenceTexts = map[string]string{
 func allocations(n uint64) string { return app.Plural(n, "allocation", "allocations") }
 
 func writeMemory(out io.Writer, p *Process) {
+	if p.lacks.memory {
+		writeUnknown(out, "memory", "gputap-leak")
+		return
+	}
 	if p.Ended {
 		fmt.Fprintf(out, "  ended   unfreed at exit %s in %s   peak %s\n", app.Bytes(p.UnfreedBytes),
 			allocations(p.UnfreedAllocations), app.Bytes(p.PeakBytes))
@@ -170,18 +174,23 @@ func ResultText(code uint32) string {
 
 // writeThreads groups the largest allocations by thread, the thread with the largest first.
 func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.TopRow) {
-	var order []uint32
-	shown := uint64(0)
-	byThread := map[uint32][]leak.TopRow{}
-	for _, a := range top {
-		if byThread[a.TID] == nil {
-			order = append(order, a.TID)
-		}
-		byThread[a.TID] = append(byThread[a.TID], a)
+	type thread struct { // one that was renamed is several
+		tid  uint32
+		comm string
 	}
-	for _, tid := range order {
-		list := byThread[tid]
-		fmt.Fprintf(out, "  thread %d %s%s\n", tid, list[0].ThreadComm, threadText(p, tid))
+	var order []thread
+	shown := uint64(0)
+	byThread := map[thread][]leak.TopRow{}
+	for _, a := range top {
+		of := thread{a.TID, a.ThreadComm}
+		if byThread[of] == nil {
+			order = append(order, of)
+		}
+		byThread[of] = append(byThread[of], a)
+	}
+	for _, of := range order {
+		list := byThread[of]
+		fmt.Fprintf(out, "  thread %d %s%s\n", of.tid, of.comm, threadText(p, of.tid, of.comm))
 		for _, a := range list {
 			what, age := fmt.Sprintf("0x%012x", a.Ptr), now.Sub(a.At).Round(time.Second).String()
 			if a.Count > 1 {
@@ -200,9 +209,9 @@ func writeThreads(out io.Writer, now time.Time, p *Process, top []leak.TopRow) {
 	}
 }
 
-func threadText(p *Process, tid uint32) string {
+func threadText(p *Process, tid uint32, comm string) string {
 	for _, t := range p.Threads {
-		if t.TID == tid {
+		if t.TID == tid && t.Comm == comm {
 			return fmt.Sprintf("   live %s in %d", app.Bytes(t.LiveBytes), t.LiveAllocations)
 		}
 	}
@@ -221,6 +230,10 @@ func gpuText(uuid string, inferred bool) string {
 }
 
 func writeLaunches(out io.Writer, p *Process) {
+	if p.lacks.launches {
+		writeUnknown(out, "launches", "gputap-launch")
+		return
+	}
 	if len(p.Launches) == 0 && p.GraphLaunches == 0 {
 		return
 	}

@@ -74,8 +74,10 @@ type Process struct {
 	Rank                 *uint32            `json:"rank"`                          // null if unknown
 	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
-	id     schema.ProcessID
-	silent bool // its host is: the figures are old
+	id       schema.ProcessID
+	silent   bool // its host is: the figures are old
+	lacks    lacks
+	features features
 }
 
 // ID returns the identity of the process.
@@ -108,6 +110,8 @@ type GPU struct {
 	LiveBytes uint64      `json:"live_bytes"`
 	Inferred  bool        `json:"inferred"`
 	Info      *MemoryInfo `json:"memory_info,omitempty"`
+
+	total uint64 // bytes of the whole GPU; 0: unknown
 }
 
 // Thread is the live GPU memory that one thread allocated.

@@ -3,6 +3,7 @@ package answer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,8 +26,8 @@ type Status struct {
 	Time     time.Time         `json:"time"`
 	Healthy  bool              `json:"healthy"`
 	Problems []string          `json:"problems"`
-	Hosts    HostHealth        `json:"hosts"`
-	Lost     map[string]uint64 `json:"lost"` // of all hosts, by cause
+	Hosts    *HostHealth       `json:"hosts"` // null: unknown, because gputap-leak did not answer
+	Lost     map[string]uint64 `json:"lost"`  // of all hosts, by cause; null: no fold answered
 	Folds    []FoldHealth      `json:"folds"`
 	Alerts   AlertHealth       `json:"alerts"`
 }
@@ -49,17 +50,17 @@ type SilentHost struct {
 type FoldHealth struct {
 	Fold string `json:"fold"`
 	Reach
-	Instances  int        `json:"instances"`
-	Lag        uint64     `json:"lag"`        // messages that are stored and not read, of all shards
+	Instances  int        `json:"instances"`  // that answered
+	Lag        *uint64    `json:"lag"`        // messages that are stored and not read; null: no shard answered
 	Lagging    []int      `json:"lagging"`    // shards with 1,000 such messages or more
 	Checkpoint *time.Time `json:"checkpoint"` // the oldest of all shards; null: the states are not saved
-	Invalid    uint64     `json:"invalid"`    // batches that the fold could not use
+	Invalid    *uint64    `json:"invalid"`    // batches that the fold could not use; null as lag
 }
 
 // AlertHealth counts the alerts that gputap-anomaly and gputap-leak keep.
 type AlertHealth struct {
-	Recent int            `json:"recent"` // of the last hour
-	Newest *anomaly.Alert `json:"newest"`
+	Recent *int           `json:"recent"` // of the last hour; null: unknown, because one of the two did not answer
+	Newest *anomaly.Alert `json:"newest"` // of those that answered
 }
 
 // statusRow is how one shard of a fold is doing.
@@ -87,83 +88,123 @@ func statusOf(p *Part, q *query.Question) statusRow {
 	return row
 }
 
-// Status asks all folds. A fold that no instance runs is no problem, except leak. The filter selects hosts and alerts.
+// statusFolds are the folds whose shards Status asks.
+var statusFolds = []string{"leak", "launch", "bandwidth", "anomaly"}
+
+// Status asks all folds at once. A fold that no instance runs is no problem, except leak. The filter selects hosts and
+// alerts.
 func (f *Fleet) Status(ctx context.Context, filter query.Filter) (*Status, error) {
 	return f.statusAt(ctx, filter, time.Now())
 }
 
 func (f *Fleet) statusAt(ctx context.Context, filter query.Filter, now time.Time) (*Status, error) {
-	s := &Status{Time: now.UTC(), Problems: []string{}, Lost: map[string]uint64{}}
-	lost := map[snapshot.HostID]losses{} // folds read different kinds
-	for _, fold := range []string{"leak", "launch", "bandwidth", "anomaly"} {
-		health, err := f.foldHealth(ctx, filter, fold, lost)
+	var questions []asked
+	for _, fold := range statusFolds {
+		questions = append(questions, asked{fold, query.Question{What: whatStatus, Filter: filter}})
+	}
+	newest := query.Question{What: whatAlerts, Filter: filter, Limit: 1000}
+	questions = append(questions, asked{"leak", query.Question{What: whatHosts, Filter: filter}},
+		asked{"anomaly", newest}, asked{"leak", newest})
+	answers, topology, err := f.askEach(ctx, questions)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Time: now.UTC(), Problems: []string{}}
+	health, others := answers[:len(statusFolds)], answers[len(statusFolds):]
+	for _, a := range health {
+		h, err := healthOf(a, topology.Shards)
 		if err != nil {
 			return nil, err
 		}
-		s.Folds = append(s.Folds, health)
+		s.Folds = append(s.Folds, h)
 	}
-	for _, of := range lost {
-		for cause, n := range of {
-			s.Lost[cause] += n
-		}
-	}
-	hosts, err := f.Hosts(ctx, query.Question{Filter: filter})
-	if err != nil {
+	if err := errors.Join(s.addLosses(health), s.addHosts(others[0]), s.addAlerts(others[1:])); err != nil {
 		return nil, err
-	}
-	s.addHosts(hosts.Items)
-	alerts, err := f.Alerts(ctx, query.Question{Filter: filter, Limit: 1000})
-	if err != nil {
-		return nil, err
-	}
-	for i, a := range alerts.Items {
-		if s.Time.Sub(a.Time) < recentAlerts {
-			s.Alerts.Recent++
-		}
-		if s.Alerts.Newest == nil || a.Time.After(s.Alerts.Newest.Time) {
-			s.Alerts.Newest = &alerts.Items[i]
-		}
 	}
 	s.judge()
 	return s, nil
 }
 
-// foldHealth also raises the losses of the hosts.
-func (f *Fleet) foldHealth(ctx context.Context, filter query.Filter, fold string, lost map[snapshot.HostID]losses) (
-	h FoldHealth, err error,
-) {
-	answers, reach, err := f.ask(ctx, query.Question{What: whatStatus, Filter: filter}, fold)
+// healthOf reads the answer of a fold to the question about its status.
+func healthOf(a *query.Answer, shards int) (h FoldHealth, err error) {
+	h = FoldHealth{Fold: a.Fold, Reach: reachOf(shards, a), Lagging: []int{}}
+	list, err := query.Rows[statusRow](a)
 	if err != nil {
 		return h, err
 	}
-	h = FoldHealth{Fold: fold, Reach: reach, Lagging: []int{}}
 	instances := map[string]bool{}
-	list, err := query.Rows[statusRow](answers[0])
-	if err != nil {
-		return h, err
-	}
 	for i, row := range list { // one row for each reply
-		reply := answers[0].Replies[i]
+		if i == 0 {
+			h.Lag, h.Invalid = new(uint64), new(uint64)
+		}
+		reply := a.Replies[i]
 		instances[reply.Instance] = true
-		h.Lag += row.Lag
-		h.Invalid += row.Invalid
+		*h.Lag += row.Lag
+		*h.Invalid += row.Invalid
 		if row.Lag >= laggingFrom {
 			h.Lagging = append(h.Lagging, reply.Shard)
 		}
 		if !row.Checkpoint.IsZero() && (h.Checkpoint == nil || row.Checkpoint.Before(*h.Checkpoint)) {
 			h.Checkpoint = &row.Checkpoint
 		}
-		for _, of := range row.Losses {
-			if lost[of.HostID] == nil {
-				lost[of.HostID] = losses{}
-			}
-			for cause, n := range of.Lost {
-				lost[of.HostID].raise(cause, n)
-			}
-		}
 	}
 	h.Instances = len(instances)
 	return h, nil
+}
+
+// addLosses adds up the losses of the hosts, unless no fold answered. Folds read different kinds of one host, so the
+// largest count of each cause is the one of all kinds.
+func (s *Status) addLosses(health []*query.Answer) error {
+	hosts := map[snapshot.HostID]losses{}
+	for _, a := range health {
+		list, err := query.Rows[statusRow](a)
+		if err != nil {
+			return err
+		}
+		if s.Lost == nil && len(list) > 0 {
+			s.Lost = map[string]uint64{}
+		}
+		for _, row := range list {
+			for _, of := range row.Losses {
+				if hosts[of.HostID] == nil {
+					hosts[of.HostID] = losses{}
+				}
+				for cause, n := range of.Lost {
+					hosts[of.HostID].raise(cause, n)
+				}
+			}
+		}
+	}
+	for _, lost := range hosts {
+		for cause, n := range lost {
+			s.Lost[cause] += n
+		}
+	}
+	return nil
+}
+
+// addAlerts counts the alerts of all folds that keep some.
+func (s *Status) addAlerts(answers []*query.Answer) error {
+	recent, known := 0, true
+	for _, a := range answers {
+		list, err := query.Rows[anomaly.Alert](a)
+		if err != nil {
+			return err
+		}
+		known = known && len(a.Replies) > 0
+		for i := range list {
+			if s.Time.Sub(list[i].Time) < recentAlerts {
+				recent++
+			}
+			if s.Alerts.Newest == nil || list[i].Time.After(s.Alerts.Newest.Time) {
+				s.Alerts.Newest = &list[i]
+			}
+		}
+	}
+	if known {
+		s.Alerts.Recent = &recent
+	}
+	return nil
 }
 
 // Running reports whether any instance runs the fold.
@@ -179,8 +220,16 @@ func (s *Status) NotRunning() (names []string) {
 	return names
 }
 
-func (s *Status) addHosts(hosts []FleetHost) {
-	s.Hosts = HostHealth{Known: len(hosts), Silent: []SilentHost{}}
+// addHosts counts the hosts, unless no shard knows them.
+func (s *Status) addHosts(a *query.Answer) error {
+	if len(a.Replies) == 0 {
+		return nil
+	}
+	hosts, err := fleetHosts(a, s.Time)
+	if err != nil {
+		return err
+	}
+	s.Hosts = &HostHealth{Known: len(hosts), Silent: []SilentHost{}}
 	for i := range hosts {
 		h := &hosts[i]
 		if h.Heard != nil && s.Time.Sub(*h.Heard) <= silentAfter {
@@ -196,15 +245,17 @@ func (s *Status) addHosts(hosts []FleetHost) {
 	slices.SortStableFunc(s.Hosts.Silent, func(a, b SilentHost) int {
 		return cmp.Or(a.Heard.Compare(b.Heard), strings.Compare(a.Cluster+"/"+a.Host, b.Cluster+"/"+b.Host))
 	})
+	return nil
 }
 
 // judge lists the problems. It ignores losses and alerts, because they stay after their cause is gone.
 func (s *Status) judge() {
 	problem := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
-	switch n := len(s.Hosts.Silent); {
-	case n > 0:
-		problem("%d of %d hosts are silent", n, s.Hosts.Known)
-	case s.Hosts.Known == 0 && s.Folds[0].Running(): // leak, which knows the hosts
+	switch h := s.Hosts; {
+	case h == nil: // gputap-leak, which knows the hosts, is the problem
+	case len(h.Silent) > 0:
+		problem("%d of %d hosts are silent", len(h.Silent), h.Known)
+	case h.Known == 0:
 		problem("no host was ever heard of")
 	}
 	for i := range s.Folds {
@@ -221,7 +272,7 @@ func (s *Status) judge() {
 		if len(h.Lagging) > 0 {
 			problem("%s: %d of %d shards lag", h.Fold, len(h.Lagging), h.Shards)
 		}
-		if h.Checkpoint != nil && s.Time.Sub(*h.Checkpoint) > oldCheckpoint && s.Hosts.Heard > 0 {
+		if h.Checkpoint != nil && s.Time.Sub(*h.Checkpoint) > oldCheckpoint && s.Hosts != nil && s.Hosts.Heard > 0 {
 			problem("%s: the oldest checkpoint is from %s ago", h.Fold,
 				s.Time.Sub(*h.Checkpoint).Round(time.Second))
 		}

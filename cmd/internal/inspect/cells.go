@@ -16,6 +16,14 @@ func age(since *time.Time, now time.Time) string {
 	return app.Age(now.Sub(*since))
 }
 
+// amount is a number of bytes; "-" if it is not known.
+func amount(bytes *uint64) any {
+	if bytes == nil {
+		return "-"
+	}
+	return app.Amount(*bytes)
+}
+
 // moment returns the zero time for a time that is not known.
 func moment(t *time.Time) time.Time {
 	if t == nil {

@@ -98,7 +98,7 @@ func (q *question) describe(ctx context.Context, fleet *answer.Fleet, name strin
 		}
 	})
 	if len(list.NotRunning) > 0 && !format.json() {
-		fmt.Fprintf(q.p.Stderr, "not running: %s; their figures are missing\n", strings.Join(list.NotRunning, ", "))
+		fmt.Fprintf(q.p.Stderr, "not running: %s; their figures are unknown\n", strings.Join(list.NotRunning, ", "))
 	}
 	if err == nil && incomplete != nil {
 		err = app.Incomplete(incomplete)

@@ -86,7 +86,7 @@ func (f *simFleet) check(err error) {
 func (f *simFleet) host(cluster, name string, processes int) {
 	h := consumertest.Memory(f.tb, name)
 	h.Header.Cluster = cluster
-	gpu := &schema.GPU{UUID: "GPU-" + name, Name: "H200", Bus: "0000:06:00.0"}
+	gpu := &schema.GPU{UUID: "GPU-" + name, Name: "H200", Bus: "0000:06:00.0", Bytes: 141 << 30}
 	for i := range processes {
 		seed := uint64(len(f.processes) + 1)
 		p := h.Process(uint32(100+i), 5, fmt.Sprintf("job-%d", i))

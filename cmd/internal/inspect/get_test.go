@@ -137,7 +137,7 @@ func TestHostsAndGPUsEqualTheTruth(t *testing.T) {
 	}
 	for _, g := range gpus.Items {
 		if g.LiveBytes != live[g.Host] || g.Processes != running[g.Host] || g.UUID != "GPU-"+g.Host ||
-			g.Name != "H200" {
+			g.Name != "H200" || g.Info != nil || g.Total == nil || *g.Total != 141<<30 {
 			t.Errorf("GPU %+v", g)
 		}
 	}
@@ -266,7 +266,7 @@ func TestStatusAndDescription(t *testing.T) {
 	f.check(json.Unmarshal([]byte(stdout), &s))
 	leak := &s.Folds[0]
 	if !s.Healthy || s.Hosts.Known != 8 || s.Hosts.Heard != 8 || leak.Answered != shards || leak.Instances < 1 ||
-		leak.Lag != 0 || leak.Checkpoint == nil || s.Folds[1].Running() {
+		*leak.Lag != 0 || leak.Checkpoint == nil || s.Folds[1].Running() {
 		t.Errorf("status %s", stdout)
 	}
 	stdout, _, err = f.typed("status", "--cluster", "west", "--host", "gpu-[1-3]")

@@ -74,7 +74,7 @@ func TestTables(t *testing.T) {
 	golden(t, &out, gpus,
 		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-a0b1c2d3-0000",
 			Name: "NVIDIA H200", Bus: "0000:06:00.0"}, LiveBytes: 61 << 30, Processes: 1,
-			Info: trainer.GPUs["GPU-a0b1c2d3-0000-4000-8000-000000000001"].Info},
+			Info: trainer.GPUs["GPU-a0b1c2d3-0000-4000-8000-000000000001"].Info, Total: new(uint64(140 << 30))},
 		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-b0b1c2d3-0000",
 			Name: "NVIDIA H200"}})
 	golden(t, &out, kernels, answer.FleetKernel{Who: who, Name: strings.Repeat("gemm<float>", 9),
@@ -129,31 +129,35 @@ func TestDescription(t *testing.T) {
 func TestStatusText(t *testing.T) {
 	t.Parallel()
 	fold := func(name string, missing []int, instances int) answer.FoldHealth {
-		h := answer.FoldHealth{Fold: name, Instances: instances}
+		h := answer.FoldHealth{Fold: name, Instances: instances, Lag: new(uint64), Invalid: new(uint64)}
 		h.Shards, h.Answered, h.Missing = 16, 16-len(missing), missing
 		return h
 	}
 	absent := fold("bandwidth", nil, 0)
 	absent.NotRunning = []string{"bandwidth"}
 	leak := fold("leak", nil, 3)
-	leak.Checkpoint, leak.Lag = ago(9*time.Second), 17
+	leak.Checkpoint, leak.Lag = ago(9*time.Second), new(uint64(17))
 	anomalies := fold("anomaly", nil, 1)
-	anomalies.Invalid = 4
+	anomalies.Invalid = new(uint64(4))
 	s := &answer.Status{
 		Time: now, Folds: []answer.FoldHealth{leak, fold("launch", []int{3, 9}, 2), absent, anomalies},
-		Hosts: answer.HostHealth{Known: 1000, Heard: 995, Silent: []answer.SilentHost{
+		Hosts: &answer.HostHealth{Known: 1000, Heard: 995, Silent: []answer.SilentHost{
 			{Host: "gpu-9", Heard: *ago(2 * time.Hour)}, {Host: "gpu-7", Heard: *ago(4 * time.Minute)},
 			{Host: "gpu-1", Heard: *ago(31 * time.Second)}, {Host: "gpu-3"}, {Host: "gpu-4"},
 		}},
 		Lost: map[string]uint64{"spool": 12, "missing_batches": 3},
-		Alerts: answer.AlertHealth{Recent: 2,
+		Alerts: answer.AlertHealth{Recent: new(2),
 			Newest: &anomaly.Alert{Time: *ago(time.Minute), Rule: "oom", Host: "gpu-7"}},
 	}
 	var out bytes.Buffer
 	writeStatus(&out, s)
 	fmt.Fprintln(&out)
-	s.Hosts, s.Lost, s.Healthy, s.Alerts = answer.HostHealth{Known: 3, Heard: 3}, nil, true, answer.AlertHealth{}
+	s.Hosts, s.Lost, s.Healthy = &answer.HostHealth{Known: 3, Heard: 3}, nil, true
+	s.Alerts = answer.AlertHealth{Recent: new(int)}
 	s.Folds = s.Folds[:1]
+	writeStatus(&out, s)
+	fmt.Fprintln(&out)
+	s.Lost = map[string]uint64{"bulk_ring": 528777}
 	writeStatus(&out, s)
 	consumertest.GoldenFile(t, "testdata/status.txt", out.Bytes())
 }

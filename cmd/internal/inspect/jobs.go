@@ -25,9 +25,7 @@ var jobs = resource[answer.FleetJob]{
 	},
 	orders: []order[answer.FleetJob]{
 		{"job", least(func(j *answer.FleetJob) string { return j.Job })},
-		{"waiting", func(a, b *answer.FleetJob) int {
-			return cmp.Compare(orZero(b.Waiting), orZero(a.Waiting))
-		}},
+		{"waiting", mostKnown(func(j *answer.FleetJob) *float64 { return j.Waiting })},
 		{"ranks", most(func(j *answer.FleetJob) uint64 { return uint64(j.Ranks) })},
 	},
 	tie: func(a, b *answer.FleetJob) int { return named(a.Cluster, a.Job, b.Cluster, b.Job) },
@@ -38,13 +36,6 @@ func percent(share *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.0f %%", 100**share)
-}
-
-func orZero(v *float64) float64 {
-	if v == nil {
-		return 0
-	}
-	return *v
 }
 
 // seen returns the ranks that run, of those that the job has.

@@ -16,6 +16,22 @@ func most[T any](measure func(*T) uint64) func(a, b *T) int {
 	return func(a, b *T) int { return cmp.Compare(measure(b), measure(a)) }
 }
 
+// mostKnown orders by a measure that may be unknown, the largest first and unknown ones last.
+func mostKnown[T any, N uint64 | float64](measure func(*T) *N) func(a, b *T) int {
+	return func(a, b *T) int {
+		x, y := measure(a), measure(b)
+		switch {
+		case x != nil && y != nil:
+			return cmp.Compare(*y, *x)
+		case x != nil:
+			return -1
+		case y != nil:
+			return 1
+		}
+		return 0
+	}
+}
+
 // least orders by a measure, the smallest first.
 func least[T any, M cmp.Ordered](measure func(*T) M) func(a, b *T) int {
 	return func(a, b *T) int { return cmp.Compare(measure(a), measure(b)) }
@@ -39,7 +55,7 @@ var processes = resource[process]{
 		{"LIVE", false, func(p *process, _ time.Time) any { return app.Amount((*p).LiveBytes) }},
 		{"PEAK", false, func(p *process, _ time.Time) any { return app.Amount((*p).PeakBytes) }},
 		{"UNFREED", false, func(p *process, _ time.Time) any { return app.Amount((*p).UnfreedBytes) }},
-		{"GROWTH/H", true, func(p *process, _ time.Time) any { return app.Amount((*p).Growth()) }},
+		{"GROWTH/H", true, func(p *process, _ time.Time) any { return amount((*p).Growth()) }},
 		{"ALLOCATIONS", true, func(p *process, _ time.Time) any { return (*p).LiveAllocations }},
 		{"GPUS", true, func(p *process, _ time.Time) any { return (*p).BusyGPUs() }},
 		{"EVIDENCE", true, func(p *process, _ time.Time) any { return (*p).Evidence }},
@@ -50,13 +66,13 @@ var processes = resource[process]{
 	},
 	orders: []order[process]{
 		{"live", func(a, b *process) int {
-			return cmp.Or(cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
+			return cmp.Or(answer.UnknownLast(*a, *b), cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
 				cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
 		}},
-		{"peak", most(func(p *process) uint64 { return (*p).PeakBytes })},
-		{"unfreed", most(func(p *process) uint64 { return (*p).UnfreedBytes })},
-		{"growth", most(func(p *process) uint64 { return (*p).Growth() })},
-		{"allocations", most(func(p *process) uint64 { return (*p).LiveAllocations })},
+		{"peak", mostKnown(func(p *process) *uint64 { return (*p).Memory((*p).PeakBytes) })},
+		{"unfreed", mostKnown(func(p *process) *uint64 { return (*p).Memory((*p).UnfreedBytes) })},
+		{"growth", mostKnown(func(p *process) *uint64 { return (*p).Growth() })},
+		{"allocations", mostKnown(func(p *process) *uint64 { return (*p).Memory((*p).LiveAllocations) })},
 		{"host", least(func(p *process) string { return (*p).Host })},
 		{"started", most(func(p *process) uint64 { return uint64((*p).Start.UnixNano()) })},
 	},
@@ -111,8 +127,8 @@ var gpus = resource[answer.FleetGPU]{
 		{"MODEL", false, func(g *answer.FleetGPU, _ time.Time) any { return cmp.Or(g.Name, "-") }},
 		{"PROCESSES", false, func(g *answer.FleetGPU, _ time.Time) any { return g.Processes }},
 		{"LIVE", false, func(g *answer.FleetGPU, _ time.Time) any { return app.Amount(g.LiveBytes) }},
-		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, usedBytes) }},
-		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return told(g, totalBytes) }},
+		{"USED", false, func(g *answer.FleetGPU, _ time.Time) any { return used(g) }},
+		{"TOTAL", false, func(g *answer.FleetGPU, _ time.Time) any { return amount(g.Total) }},
 		{"ASKED", true, func(g *answer.FleetGPU, now time.Time) any {
 			if g.Info == nil {
 				return "-"
@@ -131,16 +147,13 @@ var gpus = resource[answer.FleetGPU]{
 	},
 }
 
-// told is a figure that the driver told a process of the GPU last; "-" if no process asked.
-func told(g *answer.FleetGPU, figure func(*answer.MemoryInfo) uint64) any {
+// used is what the driver told a process of the GPU last; "-" if no process asked.
+func used(g *answer.FleetGPU) any {
 	if g.Info == nil {
 		return "-"
 	}
-	return app.Amount(figure(g.Info))
+	return app.Amount(g.Info.UsedBytes)
 }
-
-func usedBytes(i *answer.MemoryInfo) uint64  { return i.UsedBytes }
-func totalBytes(i *answer.MemoryInfo) uint64 { return i.TotalBytes }
 
 var kernels = resource[answer.FleetKernel]{
 	name: "kernels", short: "CUDA kernels by launches", ask: (*answer.Fleet).Kernels,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +19,9 @@ func statusCommand(p *app.Process) *cobra.Command {
 		Use:   "status",
 		Short: "Is the pipeline healthy: hosts, losses, shards, checkpoints and alerts in ten lines",
 		Long: `Ask all folds how they are doing. Unhealthy are: a host that was silent for 30 s, a shard that no instance answers
-for or that lags by 1,000 messages, a checkpoint older than 5 minutes, and a fleet without gputap-leak. Losses and
-alerts are shown; they do not change the verdict, because they stay after their cause is gone. --cluster and --host
-select hosts and alerts; the folds are those of all hosts.
+for or that lags by 1,000 messages, a checkpoint older than 5 minutes, and a fleet without gputap-leak or without hosts.
+Losses and alerts do not make a fleet unhealthy, because they stay after their cause is gone; the verdict names losses.
+--cluster and --host select hosts and alerts; the folds are those of all hosts.
 
 With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 
@@ -64,11 +65,11 @@ func writeStatus(w io.Writer, s *answer.Status) {
 	line := func(title, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s "+format+"\n", append([]any{title}, args...)...)
 	}
-	if s.Folds[0].Running() { // leak, which knows the hosts
+	if s.Hosts == nil {
+		line("hosts", "unknown without gputap-leak")
+	} else {
 		line("hosts", "%d of %d heard in the last 30 s%s", s.Hosts.Heard, s.Hosts.Known, silentText(s))
 		line("lost", "%s", answer.LostText(s.Lost))
-	} else {
-		line("hosts", "unknown without gputap-leak")
 	}
 	for i := range s.Folds {
 		f := &s.Folds[i]
@@ -76,37 +77,55 @@ func writeStatus(w io.Writer, s *answer.Status) {
 			line(f.Fold, "not running")
 			continue
 		}
-		text := fmt.Sprintf("%d of %d shards answer, from %s; lag %s", f.Answered, f.Shards,
-			app.Plural(uint64(f.Instances), "instance", "instances"), app.Plural(f.Lag, "message", "messages"))
-		if f.Checkpoint != nil {
-			text += "; oldest checkpoint " + age(f.Checkpoint, s.Time)
-		}
-		if f.Invalid > 0 {
-			text += fmt.Sprintf("; %d batches unusable", f.Invalid)
-		}
-		line(f.Fold, "%s", text)
+		line(f.Fold, "%s", foldText(f, s.Time))
 		if err := f.Incomplete(); err != nil {
 			line("", "%v", err)
 		}
 	}
 	line("alerts", "%s", alertsText(s))
+	line("verdict", "%s", verdictText(s))
+}
+
+func foldText(f *answer.FoldHealth, now time.Time) string {
+	text := fmt.Sprintf("%d of %d shards answer", f.Answered, f.Shards)
+	if f.Lag == nil {
+		return text
+	}
+	text += fmt.Sprintf(", from %s; lag %s", app.Plural(uint64(f.Instances), "instance", "instances"),
+		app.Plural(*f.Lag, "message", "messages"))
+	if f.Checkpoint != nil {
+		text += "; oldest checkpoint " + age(f.Checkpoint, now)
+	}
+	if *f.Invalid > 0 {
+		text += fmt.Sprintf("; %d batches unusable", *f.Invalid)
+	}
+	return text
+}
+
+func verdictText(s *answer.Status) string {
 	verdict := "unhealthy"
-	if s.Healthy {
+	switch {
+	case s.Healthy && len(s.Lost) > 0:
+		verdict = "healthy, but events were lost: " + answer.LostText(s.Lost)
+	case s.Healthy:
 		verdict = "healthy"
 	}
 	if absent := s.NotRunning(); len(absent) > 0 {
 		verdict += "; not running: " + strings.Join(absent, ", ")
 	}
-	line("verdict", "%s", verdict)
+	return verdict
 }
 
 func alertsText(s *answer.Status) string {
 	for i := range s.Folds {
-		if f := &s.Folds[i]; f.Fold == "anomaly" && !f.Running() {
+		if f := &s.Folds[i]; f.Fold == "anomaly" && f.Lag == nil {
 			return "unknown without gputap-anomaly; gputap get alerts --since 1h shows the stored ones"
 		}
 	}
-	text := fmt.Sprintf("%d in the last hour", s.Alerts.Recent)
+	text := "those of gputap-leak are unknown"
+	if s.Alerts.Recent != nil {
+		text = fmt.Sprintf("%d in the last hour", *s.Alerts.Recent)
+	}
 	if a := s.Alerts.Newest; a != nil {
 		text += fmt.Sprintf("; newest %s ago: %s", age(&a.Time, s.Time), a.Subject())
 	}
@@ -114,15 +133,16 @@ func alertsText(s *answer.Status) string {
 }
 
 func silentText(s *answer.Status) string {
-	if len(s.Hosts.Silent) == 0 {
+	hosts := s.Hosts
+	if len(hosts.Silent) == 0 {
 		return ""
 	}
 	var names []string
-	for i := range s.Hosts.Silent[:min(maxNamed, len(s.Hosts.Silent))] {
-		h := &s.Hosts.Silent[i]
+	for i := range hosts.Silent[:min(maxNamed, len(hosts.Silent))] {
+		h := &hosts.Silent[i]
 		names = append(names, fmt.Sprintf("%s (%s)", h.Host, age(&h.Heard, s.Time)))
 	}
-	if more := len(s.Hosts.Silent) - maxNamed; more > 0 {
+	if more := len(hosts.Silent) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return "; silent: " + strings.Join(names, ", ")

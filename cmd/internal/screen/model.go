@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 // Options of a screen.
@@ -76,8 +77,8 @@ func question(ctx context.Context, source Source, about *Subject) (a answered) {
 	if a.overview, a.err = source.Overview(ctx); a.err != nil {
 		return a
 	}
-	if a.overview.Shards > 0 && a.overview.Answered == 0 {
-		return answered{about: about, err: a.overview.Incomplete()}
+	if o := a.overview; o.Shards > 0 && o.Answered == 0 && o.Hosts == 0 && len(o.Processes) == 0 { // nobody answered
+		return answered{about: about, err: app.Incomplete(o.Incomplete())}
 	}
 	if about != nil {
 		a.process, a.err = source.Process(ctx, *about)

@@ -27,7 +27,7 @@ func TestErrorKeepsTheLastAnswer(t *testing.T) {
 		t.Errorf("after an error the screen is\n%s", text)
 	}
 	empty := overview(0)
-	empty.Answered, empty.Missing, empty.Processes = 0, []int{0, 1}, nil
+	empty.Answered, empty.Missing, empty.Hosts, empty.Processes = 0, []int{0, 1}, 0, nil
 	silent := &fixed{overview: func(context.Context) (*answer.Overview, error) { return empty, nil }}
 	m.Update(question(t.Context(), silent, nil))
 	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text, "worker") ||

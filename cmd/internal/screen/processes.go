@@ -30,31 +30,41 @@ var processColumns = []processColumn{
 	{column{title: "USER", width: 8}, func(a activity, _ time.Time) string { return a.UserText() }},
 	{column{title: "COMMAND", width: 10, room: 6}, func(a activity, _ time.Time) string { return a.Comm }},
 	{column{title: "LIVE", width: 11, right: true},
-		func(a activity, _ time.Time) string { return app.Bytes(a.LiveBytes) }},
+		func(a activity, _ time.Time) string { return amount(a.Memory(a.LiveBytes)) }},
 	{column{title: "PEAK", width: 11, right: true, rank: 1},
-		func(a activity, _ time.Time) string { return app.Bytes(a.PeakBytes) }},
+		func(a activity, _ time.Time) string { return amount(a.Memory(a.PeakBytes)) }},
 	{column{title: growthTitle, width: 11, right: true},
-		func(a activity, _ time.Time) string { return app.Bytes(a.Growth()) }},
+		func(a activity, _ time.Time) string { return amount(a.Growth()) }},
 	{column{title: "LAUNCH/S", width: 9, right: true, rank: 2},
 		func(a activity, _ time.Time) string { return figure("%.4g", a.LaunchRate, 1) }},
 	{column{title: "WAIT %", width: 7, right: true, rank: 3},
 		func(a activity, _ time.Time) string { return figure("%.1f", a.WaitShare, 100) }},
 	{column{title: "COPIED", width: 11, right: true, rank: 4},
-		func(a activity, _ time.Time) string {
-			if a.Copied == nil {
-				return unknown
-			}
-			return app.Bytes(*a.Copied)
-		}},
+		func(a activity, _ time.Time) string { return amount(a.Copied) }},
 	{column{title: "UNFREED", width: 11, right: true, rank: 5},
-		func(a activity, _ time.Time) string { return app.Bytes(a.UnfreedBytes) }},
+		func(a activity, _ time.Time) string { return amount(a.Memory(a.UnfreedBytes)) }},
 	{column{title: "ALLOCS", width: 8, right: true, rank: 8},
-		func(a activity, _ time.Time) string { return fmt.Sprint(a.LiveAllocations) }},
+		func(a activity, _ time.Time) string { return count(a.Memory(a.LiveAllocations)) }},
 	{column{title: "GPUS", width: 4, right: true, rank: 6},
-		func(a activity, _ time.Time) string { return fmt.Sprint(a.BusyGPUs()) }},
+		func(a activity, _ time.Time) string { return count(a.Memory(uint64(a.BusyGPUs()))) }},
 	{column{title: "AGE", width: 4, right: true, rank: 9},
 		func(a activity, now time.Time) string { return app.Age(now.Sub(a.Start)) }},
 	{column{title: "JOB", width: 12, room: 24, rank: 7}, func(a activity, _ time.Time) string { return a.JobText() }},
+}
+
+// amount formats a number of bytes.
+func amount(bytes *uint64) string {
+	if bytes == nil {
+		return unknown
+	}
+	return app.Bytes(*bytes)
+}
+
+func count(n *uint64) string {
+	if n == nil {
+		return unknown
+	}
+	return fmt.Sprint(*n)
 }
 
 // figure formats a figure in a unit.
@@ -79,15 +89,16 @@ func most[T cmp.Ordered](of func(activity) T) func(a, b activity) int {
 // orders begins with the default.
 var orders = []order{
 	{"live", "LIVE", func(a, b activity) int {
-		return cmp.Or(cmp.Compare(b.LiveBytes, a.LiveBytes), cmp.Compare(b.UnfreedBytes, a.UnfreedBytes))
+		return cmp.Or(answer.UnknownLast(a.Process, b.Process), cmp.Compare(b.LiveBytes, a.LiveBytes),
+			cmp.Compare(b.UnfreedBytes, a.UnfreedBytes))
 	}},
-	{"peak", "PEAK", most(func(a activity) uint64 { return a.PeakBytes })},
-	{"growth", growthTitle, most(func(a activity) uint64 { return a.Growth() })},
+	{"peak", "PEAK", most(func(a activity) float64 { return known(a.Memory(a.PeakBytes)) })},
+	{"growth", growthTitle, most(func(a activity) float64 { return known(a.Growth()) })},
 	{"launches", "LAUNCH/S", most(func(a activity) float64 { return known(a.LaunchRate) })},
 	{"wait", "WAIT %", most(func(a activity) float64 { return known(a.WaitShare) })},
 	{"copied", "COPIED", most(func(a activity) float64 { return known(a.Copied) })},
-	{"unfreed", "UNFREED", most(func(a activity) uint64 { return a.UnfreedBytes })},
-	{"allocations", "ALLOCS", most(func(a activity) uint64 { return a.LiveAllocations })},
+	{"unfreed", "UNFREED", most(func(a activity) float64 { return known(a.Memory(a.UnfreedBytes)) })},
+	{"allocations", "ALLOCS", most(func(a activity) float64 { return known(a.Memory(a.LiveAllocations)) })},
 	{"started", "AGE", most(func(a activity) int64 { return a.Start.UnixNano() })},
 	{"host", "HOST", func(a, b activity) int { return 0 }},
 }

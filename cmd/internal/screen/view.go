@@ -96,6 +96,17 @@ func (m *Model) fleet() string {
 	if o.Heard < o.Hosts {
 		parts[0].text = fmt.Sprintf("%d of %s", o.Heard, parts[0].text)
 	}
+	if o.NoMemory { // nothing is known of what follows from it
+		parts[0].text, parts[1].text, parts[2].text = "hosts unknown",
+			app.Plural(uint64(len(o.Processes)), "process", "processes"), "memory unknown"
+		parts = append(parts[:3], parts[5])
+	}
+	switch last := &parts[len(parts)-1]; {
+	case o.NoAlerts && len(o.Firing) == 0:
+		last.text = "alerts unknown"
+	case o.NoAlerts:
+		last.text += " or more"
+	}
 	var line strings.Builder
 	for i, p := range parts {
 		if i > 0 {
@@ -118,7 +129,7 @@ func (m *Model) answer() string {
 	o := m.overview
 	parts := []string{fmt.Sprintf("%d of %d shards", o.Answered, o.Shards)}
 	if len(o.Missing) > 0 {
-		parts[0] += "; missing: " + strings.Trim(strings.ReplaceAll(fmt.Sprint(o.Missing), " ", ", "), "[]")
+		parts[0] += "; " + o.MissingText()
 	}
 	if len(o.NotRunning) > 0 {
 		parts = append(parts, "not running: "+strings.Join(o.NotRunning, ", "))
@@ -175,6 +186,9 @@ func (m *Model) description() []string {
 	lines = lines[:min(len(lines), 1+maxWhy)]
 	all := p.LiveAllocations + p.HostMemory.LiveAllocations
 	of := fmt.Sprintf("live %s, peak %s; ", app.Bytes(p.LiveBytes), app.Bytes(p.PeakBytes))
+	if p.Memory(0) == nil {
+		return append(lines, "memory unknown: gputap-leak did not answer")
+	}
 	if n := uint64(len(p.Largest)); n < all {
 		of += fmt.Sprintf("the largest %d of %d allocations", n, all)
 	} else {

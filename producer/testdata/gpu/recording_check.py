@@ -116,7 +116,7 @@ def compare_moments(truth, torch, usage, log):
     series = {s["name"]: s["points"] for s in next(iter(torch["gpus"].values()))["series"]}
     first = truth["moments"][0]
     base_smi, base = smi_used(log, first["ns"]), value_at(points, first["ns"])
-    print("| moment | allocated | gputap | reserved | gputap | nvidia-smi since the context | gputap since then | |")
+    print("| moment | allocated | gputap | reserved | gputap | since the context: nvidia-smi | by gputap | |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     for m in truth["moments"]:
         allocated = value_at(series["tensors"], m["ns"])

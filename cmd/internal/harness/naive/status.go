@@ -96,7 +96,7 @@ func (l *Log) fold(now time.Time, shards int, f *Fold) (one Object, problems []s
 		one["checkpoint"] = oldest
 	}
 	if len(f.Shards) == 0 {
-		one["not_running"] = []string{f.Name}
+		one["not_running"], one["lag"], one["invalid"] = []string{f.Name}, nil, nil
 		return one, nil
 	}
 	one["not_running"] = notRunning

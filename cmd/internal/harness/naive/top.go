@@ -7,7 +7,7 @@ import (
 )
 
 // Top returns what gputap top prints at a time about a fleet whose shards all answer. growth are the bytes by which
-// processes grow in an hour, by PID; firing are the alerts that fire, the newest first.
+// processes grow in an hour, by PID, without those that are not judged yet; firing are the alerts that fire, the newest first.
 func (l *Log) Top(now time.Time, shards int, growth map[uint32]uint64, firing []Object) Object {
 	items, hosts, heard := []any{}, l.only(ofLeak).Hosts(), 0
 	for _, h := range hosts {
@@ -29,11 +29,14 @@ func (l *Log) Top(now time.Time, shards int, growth map[uint32]uint64, firing []
 }
 
 func (l *Log) topItem(now time.Time, id schema.ProcessID, p Object, growth map[uint32]uint64) Object {
-	one := Object{"growth_bytes_per_hour": growth[id.PID], "launches_per_second": nil, "wait_share": nil,
+	one := Object{"growth_bytes_per_hour": nil, "launches_per_second": nil, "wait_share": nil,
 		"copied_bytes": nil, "state": "running"}
 	for _, key := range []string{"cluster", "host", "pid", "start", "comm", "uid", "user", "job", "rank", "heard",
 		"live_bytes", "live_allocations", "peak_bytes", "unfreed_at_exit_bytes"} {
 		one[key] = p[key]
+	}
+	if rate, judged := growth[id.PID]; judged || p["peak_bytes"] == uint64(0) { // there is nothing to judge
+		one["growth_bytes_per_hour"] = rate
 	}
 	at, known := p["heard"].(time.Time)
 	switch {

@@ -1,0 +1,121 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
+)
+
+// lacks are the figures of a process that are unknown, because the shard of its fold did not answer.
+type lacks struct{ memory, launches, copies bool }
+
+// markUnknown marks the processes of the shards that did not answer.
+func markUnknown(processes []*Process, t schema.Topology, a *query.Answer) {
+	missing := map[int]bool{}
+	for _, m := range a.Missing {
+		missing[m.Shard] = true
+	}
+	for _, p := range processes {
+		if !missing[t.Shard(p.Cluster, p.Host)] {
+			continue
+		}
+		switch a.Fold {
+		case "leak":
+			p.lacks.memory = true
+		case "launch":
+			p.lacks.launches = true
+		case "bandwidth":
+			p.lacks.copies = true
+		}
+	}
+}
+
+// Memory returns a figure of gputap-leak about the process; nil: unknown.
+func (p *Process) Memory(figure uint64) *uint64 {
+	if p.lacks.memory {
+		return nil
+	}
+	return &figure
+}
+
+// UnknownLast orders processes whose memory is unknown behind the others.
+func UnknownLast(a, b *Process) int {
+	switch {
+	case a.lacks.memory == b.lacks.memory:
+		return 0
+	case a.lacks.memory:
+		return 1
+	}
+	return -1
+}
+
+// keys are those whose values are unknown.
+func (l lacks) keys(evidence string) (keys []string) {
+	if l.memory {
+		keys = append(keys, "ended", "live_bytes", "live_allocations", "peak_bytes", "unfreed_at_exit_bytes",
+			"unfreed_at_exit_allocations", "host_memory", "gpus", "threads", "classes", "freed_with_context_bytes",
+			"freed_with_context_allocations", "holders", "exports", "pools", "torch", "verdicts", "unseen")
+		if evidence == "complete" {
+			keys = append(keys, "evidence")
+		}
+	}
+	if l.launches {
+		keys = append(keys, "launches", "kernels", "graph_launches", "graph_launches_partial", "host_functions",
+			"recorded", "top_kernels", "graphs", "launch_gaps")
+	}
+	if l.copies {
+		keys = append(keys, "copies", "waits", "copy_groups", "recorded")
+	}
+	return keys
+}
+
+// MarshalJSON writes null for what is unknown.
+func (p *Process) MarshalJSON() ([]byte, error) {
+	type plain Process
+	var all bytes.Buffer
+	e := json.NewEncoder(&all)
+	e.SetEscapeHTML(false) // an encoder that wants it escapes the result
+	if err := e.Encode((*plain)(p)); err != nil || p.lacks == (lacks{}) {
+		return all.Bytes(), err
+	}
+	return withNulls(all.Bytes(), p.lacks.keys(p.Evidence))
+}
+
+// withNulls replaces the values of some keys of an object.
+func withNulls(object []byte, keys []string) ([]byte, error) {
+	var out bytes.Buffer
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if slices.Contains(keys, key.(string)) {
+			value = json.RawMessage("null")
+		}
+		separator := ","
+		if out.Len() == 0 {
+			separator = "{"
+		}
+		fmt.Fprintf(&out, "%s%q:%s", separator, key, value)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// writeUnknown says that a program did not answer.
+func writeUnknown(out io.Writer, figures, program string) {
+	fmt.Fprintf(out, "  %s unknown: %s did not answer\n", figures, program)
+}
