@@ -63,7 +63,7 @@ func (g *GroupDiff) format(v float64) string {
 	}
 	switch g.Measure {
 	case measureThroughput:
-		return fmt.Sprintf("%.3g GB/s", v/1e9)
+		return app.Rate(v/1e9) + " GB/s"
 	case measureGrowth:
 		return sign + app.Bytes(uint64(math.Abs(v))) + "/h"
 	case measureAllocations, measureLaunches, measureCalls, measureCopyCalls:

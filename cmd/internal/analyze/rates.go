@@ -154,7 +154,7 @@ func writeLaunches(to io.Writer, list []Launches) {
 	for i := range list {
 		l := &list[i]
 		for _, k := range l.TopKernels[:min(maxRows, len(l.TopKernels))] {
-			table.Row(l.Host, l.PID, l.Comm, k.Launches, fmt.Sprintf("%.4g", k.PerSecond),
+			table.Row(l.Host, l.PID, l.Comm, k.Launches, app.Rate(k.PerSecond),
 				fmt.Sprintf("%.1f %%", 100*k.Share), app.Shorten(k.Kernel, 60))
 		}
 	}
@@ -168,7 +168,7 @@ func writeCopies(to io.Writer, list []Copies) {
 		for _, g := range c.Groups {
 			rate := "-"
 			if t := g.Throughput; t != nil {
-				rate = fmt.Sprintf("%.3g GB/s", t.BytesPerSecond/1e9)
+				rate = app.Rate(t.BytesPerSecond/1e9) + " GB/s"
 				if t.AtLeast {
 					rate = "≥ " + rate
 				}

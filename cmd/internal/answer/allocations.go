@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -82,9 +83,35 @@ func writeLargest(out io.Writer, p *Process, now time.Time) {
 	}
 	fmt.Fprintf(out, "  largest allocations: %d of %d\n", len(p.Largest),
 		p.LiveAllocations+p.HostMemory.LiveAllocations)
-	for _, a := range p.Largest {
-		fmt.Fprintf(out, "    %-16s %11s  %-10s %-12.12s  thread %d %s, %s old\n", a.Address, app.Bytes(a.Bytes),
-			a.Class,
-			a.GPU, a.TID, a.Thread, now.Sub(a.Since).Round(time.Second))
+	for _, like := range equal(p.Largest) {
+		a, amount, age := like[0], app.Bytes(like[0].Bytes), "%s old"
+		if len(like) > 1 {
+			amount, age = fmt.Sprintf("%d × %s", len(like), amount), "oldest %s"
+		}
+		fmt.Fprintf(out, "    %-16s %16s  %-10s %-12.12s  thread %d %s, "+age+"\n", a.Address, amount, a.Class, a.GPU,
+			a.TID, a.Thread, now.Sub(a.Since).Round(time.Second))
 	}
+}
+
+// equal puts allocations of one size, class, GPU and thread together, the oldest first.
+func equal(list []Allocation) (groups [][]Allocation) {
+	type key struct {
+		bytes              uint64
+		class, gpu, thread string
+		tid                uint32
+	}
+	at := map[key]int{}
+	for _, a := range list {
+		k := key{a.Bytes, a.Class, a.GPU, a.Thread, a.TID}
+		i, known := at[k]
+		if !known {
+			i, at[k] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], a)
+	}
+	for _, like := range groups {
+		slices.SortStableFunc(like, func(a, b Allocation) int { return a.Since.Compare(b.Since) })
+	}
+	return groups
 }

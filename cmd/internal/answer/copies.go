@@ -115,9 +115,9 @@ func writeGroups(out io.Writer, p *Process) {
 		rate := "submitted only"
 		switch {
 		case g.Throughput != nil && g.Throughput.AtLeast:
-			rate = fmt.Sprintf("≥ %.3g GB/s", g.Throughput.BytesPerSecond/1e9)
+			rate = fmt.Sprintf("≥ %s GB/s", app.Rate(g.Throughput.BytesPerSecond/1e9))
 		case g.Throughput != nil:
-			rate = fmt.Sprintf("%.3g GB/s", g.Throughput.BytesPerSecond/1e9)
+			rate = app.Rate(g.Throughput.BytesPerSecond/1e9) + " GB/s"
 		case g.Ended == nil && p.Waits.Calls == 0 && !p.features.known:
 			rate, needs = unknown, true
 		case g.Ended == nil && p.Waits.Calls == 0: // with waits, the features are on

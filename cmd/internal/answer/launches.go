@@ -191,7 +191,7 @@ func rateText(r Rate) string {
 	if r.LastMinute != nil {
 		rate = *r.LastMinute
 	}
-	return fmt.Sprintf("%.4g/s", rate)
+	return app.Rate(rate) + "/s"
 }
 
 // writeGaps prints the gaps between waits and launches.

@@ -52,3 +52,11 @@ func Shorten(s string, n int) string {
 	}
 	return s[:n-1] + "…"
 }
+
+// Rate shows a rate with three digits or more, never with an exponent.
+func Rate(perSecond float64) string {
+	if perSecond >= 1000 {
+		return fmt.Sprintf("%.0f", perSecond)
+	}
+	return fmt.Sprintf("%.3g", perSecond)
+}

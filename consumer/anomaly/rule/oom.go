@@ -104,8 +104,8 @@ func (r *oom) allocated(e *Event, s *State) {
 			r.set.book.Clear(r.keyOf(e.Process, &f), e.wall(), "an allocation of "+iec(float64(e.Bytes))+" succeeded")
 			return true
 		}
-		r.recovered(e.Process, &f, e.wall(), e.Batch.Seq, fmt.Sprintf("%.3g s later an allocation of %s succeeded",
-			elapsed(f.at, e.returned()).Seconds(), iec(float64(e.Bytes))))
+		r.recovered(e.Process, &f, e.wall(), e.Batch.Seq, fmt.Sprintf("%s later an allocation of %s succeeded",
+			secondsText(elapsed(f.at, e.returned())), iec(float64(e.Bytes))))
 		return true
 	})
 }
@@ -246,4 +246,11 @@ func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
 	if len(s.failures) > maxFailures {
 		c.Fail("more than %d failures", maxFailures)
 	}
+}
+
+func secondsText(d time.Duration) string {
+	if d < time.Millisecond {
+		return fmt.Sprintf("%.0f µs", d.Seconds()*1e6)
+	}
+	return fmt.Sprintf("%.3g s", d.Seconds())
 }
