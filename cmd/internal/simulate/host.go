@@ -57,7 +57,9 @@ type batch struct {
 
 func (f *fleet) host(i int) *host {
 	h := &host{fleet: f, index: i, random: rand.New(rand.NewPCG(f.Seed, uint64(i)))}
-	h.uptime = schema.KTime(time.Hour) + schema.KTime(h.random.Int64N(int64(30*24*time.Hour)))
+	// The same for each seed: a host that is simulated again has booted later, so consumers end its earlier processes.
+	uptime := rand.New(rand.NewPCG(0, uint64(i)))
+	h.uptime = schema.KTime(time.Hour) + schema.KTime(uptime.Int64N(int64(30*24*time.Hour)))
 	h.header = schema.Header{
 		Cluster: f.Cluster, Host: fmt.Sprintf("sim-%04d", i), BootID: f.bootID(i),
 		ClockOffset: f.Start.UnixNano() - int64(h.uptime),

@@ -256,3 +256,18 @@ func BenchmarkMake(b *testing.B) {
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 	b.ReportMetric(float64(events)/float64(b.N), "events/batch")
 }
+
+// TestLaterSimulationIsALaterBoot: consumers end the processes of a host when it has booted again, and know that from
+// the time of the boot.
+func TestLaterSimulationIsALaterBoot(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		first, again := fleetOf(t, 3, 10, seed), fleetOf(t, 3, 10, seed+7)
+		again.Start = again.Start.Add(5 * time.Minute)
+		for i := range 3 { // the clocks of other hosts are wrong
+			if a, b := first.host(i).header, again.host(i).header; a.ClockOffset >= b.ClockOffset || a.BootID == b.BootID {
+				t.Errorf("seed %d, host %d: boots %d %s and %d %s", seed, i, a.ClockOffset, a.BootID, b.ClockOffset, b.BootID)
+			}
+		}
+	}
+}
