@@ -14,7 +14,9 @@ import (
 var freeze = flag.Bool("freeze", false, "add new golden files of forms to the list of frozen ones")
 
 // forms are the golden files of the forms that programs of different versions exchange: batches, states, recordings.
-var forms = []string{"schema/testdata/*.golden", "consumer/snapshot/testdata/*.golden", "schema/recording/testdata/*.gtrec"}
+var forms = []string{
+	"schema/testdata/*.golden", "consumer/snapshot/testdata/*.golden", "schema/recording/testdata/*.gtrec",
+}
 
 // TestFrozenForms compares the golden files of forms with those of the release. A change of a form adds a file; it
 // changes none. The tests beside the files read every one of them.

@@ -247,8 +247,8 @@ func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 			}
 			w.tick(20, 30)
 			w.want(outOf)
-			want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread 42 " +
-				"(train), and no allocation like it" + row.want
+			want := "train (pid 42) on gpu-01 ran out of GPU memory: 30 GiB requested with cuMemAlloc_v2 in thread " +
+				"42 (train), and no allocation like it" + row.want
 			if got := w.changes[0].Message; got != want {
 				t.Errorf("%s, restored=%t:\ngot  %s\nwant %s", row.name, disturb, got, want)
 			}

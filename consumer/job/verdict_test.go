@@ -83,8 +83,8 @@ func compareFigures(t *testing.T, a *alert.Alert, windows [][]float64) {
 		usual += (spread - usual) / 8
 	}
 	ranks, own := len(windows[0]), windows[len(windows)-1][2]
-	says := fmt.Sprintf("(pid 3) on gpu-2, works while the other %d ranks wait: they are in calls that wait for the GPU "+
-		"%.0f %% of the time, it %.0f %%.", ranks-1, 100*others, 100*own)
+	says := fmt.Sprintf("(pid 3) on gpu-2, works while the other %d ranks wait: they are in calls that wait for the "+
+		"GPU %.0f %% of the time, it %.0f %%.", ranks-1, 100*others, 100*own)
 	near := func(got, want float64) bool { return math.Abs(got-want) <= .0001 } // four digits
 	if !near(a.Value, own) || !near(a.Baseline, others) || !near(a.Score, score) || a.PID != 3 || a.Repeats != 0 ||
 		a.Evidence.Seq != uint64((len(windows)-1)*ranks+3) || !strings.Contains(a.Message, says) {

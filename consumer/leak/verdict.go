@@ -302,7 +302,8 @@ func (t *Tracker) why(p *proc, d *device) string {
 		return fmt.Sprintf("no lasting growth in %d windows of %s", v.Windows, window)
 	}
 	text := fmt.Sprintf("live memory has grown by %s in %s and does not come down (now %s per hour, by "+
-		"the median of the last windows); %s of it is older than %s and still live", iec(v.Growth), time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
+		"the median of the last windows); %s of it is older than %s and still live", iec(v.Growth),
+		time.Duration(v.Newest+1-v.Onset)*window, iec(v.PerHour),
 		iec(min(d.found, v.Growth)), time.Duration(v.Newest-v.OldUntil)*window)
 	if doubtful(p, p.State.boot.windows.Open, schema.KTime(window)) {
 		text += "; at most growing, because the process frees memory from before gputap started"

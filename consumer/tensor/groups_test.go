@@ -11,8 +11,8 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// TestGroupsOfTensors: a group is one thread and size class. It has blocks since the onset that are no longer young, and
-// a model that was loaded meanwhile, in one window, is none. Many threads make many groups: ten are kept.
+// TestGroupsOfTensors: a group is one thread and size class. It has blocks since the onset that are no longer young,
+// and a model that was loaded meanwhile, in one window, is none. Many threads make many groups: ten are kept.
 func TestGroupsOfTensors(t *testing.T) {
 	t.Parallel()
 	const minute = schema.KTime(time.Minute)

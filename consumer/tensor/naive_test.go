@@ -256,7 +256,7 @@ func (p *program) compare(seed uint64, tensors, cache *naive, suspected uint64) 
 	p.t.Helper()
 	got, since := p.verdict(), time.Time{}
 	if tensors.grows() {
-		since = p.h.Header.Wall(schema.KTime(tensors.onset) * minute)
+		since = p.h.Wall(schema.KTime(tensors.onset) * minute)
 	}
 	if tensors.state != "suspect" {
 		suspected = 0
@@ -264,7 +264,7 @@ func (p *program) compare(seed uint64, tensors, cache *naive, suspected uint64) 
 	if got.State.String() != tensors.state || got.Cache.String() != cache.state ||
 		got.PerHour-tensors.perHour+1 > 2 || got.CachePerHour-cache.perHour+1 > 2 || // they are rounded
 		got.GrowthBytes != tensors.growth || got.SuspectBytes != suspected || !got.Since.Equal(since) {
-		p.t.Fatalf("program %d, minute %d: got %+v\nwant %+v since %s, cache %+v, suspect %d", seed, p.open, got, *tensors,
-			since, *cache, suspected)
+		p.t.Fatalf("program %d, minute %d: got %+v\nwant %+v since %s, cache %+v, suspect %d", seed, p.open, got,
+			*tensors, since, *cache, suspected)
 	}
 }

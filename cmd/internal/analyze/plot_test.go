@@ -79,7 +79,8 @@ func TestPlots(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"usage " + good + " " + bad, 0, []string{"GPU memory of each run", "run.gputap", "bad.gputap", "Time since start"}},
+		{"usage " + good + " " + bad, 0,
+			[]string{"GPU memory of each run", "run.gputap", "bad.gputap", "Time since start"}},
 		{"usage --by torch " + pytorch, 0, []string{"PyTorch tensors", "PyTorch cache"}},
 		{"bandwidth " + pytorch, 0, []string{"HtoD", "Copied"}},
 		{"bandwidth " + good, 0, []string{"no data"}},

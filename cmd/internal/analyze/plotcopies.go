@@ -133,7 +133,8 @@ func (r *copyRates) widen() {
 
 // chart draws the rates. A step is at least one slot.
 func (r *copyRates) chart(step time.Duration) *plot.Chart {
-	chart := &plot.Chart{Title: "Copies and sets by direction", YLabel: "Copied", Unit: plot.BytesPerSecond, Stacked: true}
+	chart := &plot.Chart{Title: "Copies and sets by direction", YLabel: "Copied", Unit: plot.BytesPerSecond,
+		Stacked: true}
 	if len(r.slots) == 0 {
 		return chart
 	}
@@ -147,7 +148,8 @@ func (r *copyRates) chart(step time.Duration) *plot.Chart {
 		points := r.points(int(direction), each)
 		for p := range points {
 			if p.Value > 0 {
-				chart.Series = append(chart.Series, plot.Series{Name: cmp.Or(direction.String(), "set"), Step: true, Points: points})
+				name := cmp.Or(direction.String(), "set")
+				chart.Series = append(chart.Series, plot.Series{Name: name, Step: true, Points: points})
 				break
 			}
 		}

@@ -69,7 +69,9 @@ func TestRenamedThread(t *testing.T) {
 	if err := s.Write(&out, top); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"  thread 9 wrk-1   live 284.00 MiB in 284\n    284 × ", "  thread 9 python3   live 64 B in 1\n"} {
+	for _, want := range []string{
+		"  thread 9 wrk-1   live 284.00 MiB in 284\n    284 × ", "  thread 9 python3   live 64 B in 1\n",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

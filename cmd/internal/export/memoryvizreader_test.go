@@ -149,7 +149,8 @@ func TestSegmentsHaveDeviceAndStream(t *testing.T) {
 	}
 	devices := viewed(t, data)
 	if len(devices) != 2 || devices[0].PeakReserved != 13<<20 || devices[1].Totals[0] != [2]uint64{16 << 20, 0} ||
-		!slices.Equal(devices[0].Streams, []int{0, 1}) || !strings.Contains(devices[0].First, "thread train:7:cuMemAlloc_v2") {
+		!slices.Equal(devices[0].Streams, []int{0, 1}) ||
+		!strings.Contains(devices[0].First, "thread train:7:cuMemAlloc_v2") {
 		t.Errorf("the viewer shows %+v", devices)
 	}
 }

@@ -163,7 +163,8 @@ func TestTraceHasTheAlertsOfBacktest(t *testing.T) {
 			if matches, _ := filepath.Match(comm, i.Comm); !matches {
 				continue
 			}
-			want = append(want, fmt.Sprint(i.Fired.UnixNano(), " ", i.Rule, " ", i.Severity, " ", i.Message, " ", i.PID))
+			want = append(want,
+				fmt.Sprint(i.Fired.UnixNano(), " ", i.Rule, " ", i.Severity, " ", i.Message, " ", i.PID))
 		}
 		file := parseTrace(t, exported(t, "perfetto", path, "-o", "-", "--comm", comm))
 		for _, e := range file.instants {

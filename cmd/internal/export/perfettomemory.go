@@ -64,7 +64,8 @@ func (t *trace) lifetime(m *leak.Movement, at int64) *lifetime {
 	return l
 }
 
-// writeLifetime writes a lifetime. end is freed, unfreed if it ends with its process, or live if it ends with the trace.
+// writeLifetime writes a lifetime. end is freed, unfreed if it ends with its process, or live if it ends with the
+// trace.
 func (t *trace) writeLifetime(l *lifetime, at int64, end string) {
 	t.last = max(t.last, at)
 	begin := max(l.begin, t.first)

@@ -136,7 +136,8 @@ func (f *traceFile) read(t *testing.T, events []*textMessage) {
 			t.Fatalf("%+v is on no track, too early, or no counter", p)
 		}
 		// Calls of several threads mix, and Perfetto sorts them. gputap sorts counters and lifetimes.
-		if at < last[track] && (strings.HasPrefix(track.name, "GPU memory") || strings.HasSuffix(track.name, " memory")) {
+		counter := strings.HasPrefix(track.name, "GPU memory") || strings.HasSuffix(track.name, " memory")
+		if at < last[track] && counter {
 			t.Fatalf("%+v is earlier than the event before it", p)
 		}
 		last[track] = at

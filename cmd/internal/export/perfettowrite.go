@@ -124,7 +124,8 @@ func (w *traceWriter) begin(out io.Writer, first int64) {
 	for _, id := range []uint64{clockBoottime, clockRealtime} {
 		clocks = clocks.part(clocksClock, message(nil).number(clockID, id).number(clockTime, uint64(first)))
 	}
-	w.packet(message(nil).number(packetTime, uint64(first)).number(packetFlags, stateCleared).part(packetClocks, clocks))
+	w.packet(message(nil).number(packetTime, uint64(first)).number(packetFlags, stateCleared).
+		part(packetClocks, clocks))
 }
 
 func (w *traceWriter) packet(p message) {

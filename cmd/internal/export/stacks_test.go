@@ -89,7 +89,8 @@ var traceLine = regexp.MustCompile(`^ *(?:(\d+)B?)?   ([^\s:]+(?: .*)?)$`)
 func tracesOf(t *testing.T, index, file string) map[string]int64 {
 	t.Helper()
 	sums := map[string]int64{}
-	for block := range strings.SplitSeq(pprofTool(t, "-traces", "-unit=B", "-sample_index="+index, file), "-----------+") {
+	traces := pprofTool(t, "-traces", "-unit=B", "-sample_index="+index, file)
+	for block := range strings.SplitSeq(traces, "-----------+") {
 		var value string
 		var stack []string
 		for line := range strings.Lines(block) {

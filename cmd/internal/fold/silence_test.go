@@ -87,7 +87,8 @@ func (w *watch) figures(a *alert.Alert) (wrong []string) {
 	since, hosts := time.Time{}, 0
 	for _, s := range w.shards {
 		for _, h := range s.hosts {
-			if a.Host == h.Host || a.Host == "" && strings.Contains(a.Message, fmt.Sprintf("of shard %03d ", s.number)) {
+			ofShard := fmt.Sprintf("of shard %03d ", s.number)
+			if a.Host == h.Host || a.Host == "" && strings.Contains(a.Message, ofShard) {
 				hosts++
 				if since.Before(h.Heard) {
 					since = h.Heard
@@ -99,7 +100,8 @@ func (w *watch) figures(a *alert.Alert) (wrong []string) {
 	if a.Host == "" {
 		says = fmt.Sprintf("any of the %d hosts of ", hosts)
 	}
-	if !a.Since.Equal(since) || a.Value != a.Time.Sub(since).Seconds() || a.Baseline != after.Seconds() || a.Score != 0 ||
+	if !a.Since.Equal(since) || a.Value != a.Time.Sub(since).Seconds() || a.Baseline != after.Seconds() ||
+		a.Score != 0 ||
 		!strings.Contains(a.Message, says) {
 		wrong = append(wrong, fmt.Sprintf("%d hosts were last heard at %s: got %+v", hosts, since, a))
 	}

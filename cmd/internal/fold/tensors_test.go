@@ -57,7 +57,8 @@ func TestTensorsInSteadyMemoryAreSuspect(t *testing.T) {
 			t.Errorf("%s: %+v", mode, v)
 		}
 		if g := v.Groups; len(g) != 1 || g[0].TID != 7 || g[0].Class != "tensor" || g[0].SizeClass != 8<<20 ||
-			g[0].Bytes != g[0].Allocations*12<<20 || g[0].Bytes < v.SuspectBytes || v.At.Sub(g[0].Oldest) < 30*time.Minute {
+			g[0].Bytes != g[0].Allocations*12<<20 || g[0].Bytes < v.SuspectBytes ||
+			v.At.Sub(g[0].Oldest) < 30*time.Minute {
 			t.Errorf("%s: groups %+v", mode, g)
 		}
 		if !slices.Equal(got, want) {

@@ -37,7 +37,8 @@ func TestHungConsumerIsNamed(t *testing.T) {
 			f.hang(fold)
 			stdout, _, err := f.typed("status", "--timeout", "1s")
 			if app.ExitCode(err) != 3 || !strings.Contains(err.Error(), fold+": 3 of 3 shards do not answer") ||
-				!strings.Contains(stdout, "8 of 8 heard") || !strings.Contains(stdout, "leak       3 of 3 shards answer, ") ||
+				!strings.Contains(stdout, "8 of 8 heard") ||
+				!strings.Contains(stdout, "leak       3 of 3 shards answer, ") ||
 				!strings.Contains(stdout, fmt.Sprintf("%-10s 0 of 3 shards answer\n", fold)) ||
 				!strings.Contains(stdout, "verdict    unhealthy") {
 				t.Errorf("status: %v\n%s", err, stdout)
@@ -79,7 +80,9 @@ func TestHungLeak(t *testing.T) {
 		t.Errorf("status prints %s", stdout)
 	}
 	want := fmt.Sprintf(silence, "leak")
-	for _, line := range []string{"top --once", "top -o json", "describe process 7", "get processes", "get gpus", "get hosts"} {
+	for _, line := range []string{
+		"top --once", "top -o json", "describe process 7", "get processes", "get gpus", "get hosts",
+	} {
 		if _, _, err := f.typed(append(strings.Fields(line), "--timeout", "1s")...); app.ExitCode(err) != 4 ||
 			err.Error() != want {
 			t.Errorf("%s ends with %d, %v", line, app.ExitCode(err), err)

@@ -63,7 +63,8 @@ func TestUnknownIsNotZero(t *testing.T) {
 			t.Errorf("hung %t: launches or pid are unknown: %s", hung, stdout)
 		}
 		stdout, _, err = f.typed("top", "--once", "--timeout", "1s")
-		if app.ExitCode(err) != 4 || !strings.Contains(stdout, "hosts unknown  4 processes  memory unknown  alerts unknown") ||
+		if app.ExitCode(err) != 4 ||
+			!strings.Contains(stdout, "hosts unknown  4 processes  memory unknown  alerts unknown") ||
 			!strings.Contains(stdout, "\n unknown ") || strings.Contains(stdout, "0 B") {
 			t.Errorf("hung %t: top: %v\n%s", hung, err, stdout)
 		}
@@ -94,8 +95,8 @@ func TestGrowthWhileWarming(t *testing.T) {
 		}
 		return p
 	}
-	l := &answer.List[process]{Time: now, Items: []process{of(1, "warming"), of(2, "steady"), of(3, "growing", "warming"),
-		of(4, "steady", "unknown"), of(5), of(6, "suspect", "steady")}}
+	l := &answer.List[process]{Time: now, Items: []process{of(1, "warming"), of(2, "steady"),
+		of(3, "growing", "warming"), of(4, "steady", "unknown"), of(5), of(6, "suspect", "steady")}}
 	by := slices.IndexFunc(processes.orders, func(o order[process]) bool { return o.name == "growth" })
 	processes.sort(l, processes.orders[by].compare, 0)
 	var got []string

@@ -158,7 +158,8 @@ func replayed(t *testing.T, path string, pace Pace, s recording.Selection) *Loca
 	f, err := Open(path, s, discard)
 	check(t, err)
 	t.Cleanup(func() { _ = f.Close() })
-	l, err := NewLocal(t.Context(), f, LocalOptions{Pace: pace, Leak: leakOfRun(), Anomaly: config.DefaultAnomaly()}, discard)
+	o := LocalOptions{Pace: pace, Leak: leakOfRun(), Anomaly: config.DefaultAnomaly()}
+	l, err := NewLocal(t.Context(), f, o, discard)
 	check(t, err)
 	t.Cleanup(l.Close)
 	check(t, l.Run(t.Context()))

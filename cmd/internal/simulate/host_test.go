@@ -265,8 +265,9 @@ func TestLaterSimulationIsALaterBoot(t *testing.T) {
 		first, again := fleetOf(t, 3, 10, seed), fleetOf(t, 3, 10, seed+7)
 		again.Start = again.Start.Add(5 * time.Minute)
 		for i := range 3 { // the clocks of other hosts are wrong
-			if a, b := first.host(i).header, again.host(i).header; a.ClockOffset >= b.ClockOffset || a.BootID == b.BootID {
-				t.Errorf("seed %d, host %d: boots %d %s and %d %s", seed, i, a.ClockOffset, a.BootID, b.ClockOffset, b.BootID)
+			a, b := first.host(i).header, again.host(i).header
+			if a.ClockOffset >= b.ClockOffset || a.BootID == b.BootID {
+				t.Errorf("seed %d, host %d: boots %d and %d", seed, i, a.ClockOffset, b.ClockOffset)
 			}
 		}
 	}

@@ -38,7 +38,8 @@ func (l *Log) FleetGPUs() []any {
 		key := strings.Join([]string{host["cluster"].(string), host["host"].(string), gpu["uuid"].(string)}, "/")
 		if found[key] == nil {
 			found[key] = union(Object{"minor": 0, "name": "", "bus": "", "cluster": host["cluster"],
-				"host": host["host"], "live_bytes": uint64(0), "processes": 0, "memory_info": nil, "total_bytes": nil}, gpu)
+				"host": host["host"], "live_bytes": uint64(0), "processes": 0, "memory_info": nil,
+				"total_bytes": nil}, gpu)
 		}
 		return found[key]
 	}
@@ -60,7 +61,8 @@ func (l *Log) FleetGPUs() []any {
 		}
 	}
 	for _, gpu := range found {
-		if info, ok := gpu["memory_info"].(Object); ok && gpu["uuid"] != "unknown" { // no program of the tests asks for the size alone
+		// No program of the tests asks for the size alone.
+		if info, ok := gpu["memory_info"].(Object); ok && gpu["uuid"] != "unknown" {
 			gpu["total_bytes"] = info["total_bytes"]
 		}
 		if gpu["uuid"] != "unknown" || gpu["live_bytes"].(uint64) > 0 {

@@ -7,7 +7,8 @@ import (
 )
 
 // Top returns what gputap top prints at a time about a fleet whose shards all answer. growth are the bytes by which
-// processes grow in an hour, by PID, without those that are not judged yet; firing are the alerts that fire, the newest first.
+// processes grow in an hour, by PID, without those that are not judged yet; firing are the alerts that fire, the newest
+// first.
 func (l *Log) Top(now time.Time, shards int, growth map[uint32]uint64, firing []Object) Object {
 	items, hosts, heard := []any{}, l.only(ofLeak).Hosts(), 0
 	for _, h := range hosts {
@@ -25,7 +26,8 @@ func (l *Log) Top(now time.Time, shards int, growth map[uint32]uint64, firing []
 		}
 	}
 	return Object{"time": now, "shards": shards, "answered": shards, "missing": []int{}, "not_running": []string{},
-		"total": len(items), "items": items, "hosts": len(hosts), "heard": heard, "firing": append([]Object{}, firing...)}
+		"total": len(items), "items": items, "hosts": len(hosts), "heard": heard,
+		"firing": append([]Object{}, firing...)}
 }
 
 func (l *Log) topItem(now time.Time, id schema.ProcessID, p Object, growth map[uint32]uint64) Object {
