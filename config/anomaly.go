@@ -176,13 +176,19 @@ func (a Anomaly) checkRanges() error {
 			return fmt.Errorf("anomaly.rules.%s: %s is too short; use at least 1s", key, d)
 		}
 	}
-	return a.Exclude.validate("anomaly")
+	return a.Exclude.validate("anomaly", "alloc_size", "oom", "oom_recovered", "alloc_rate", "launch_collapse",
+		"copy_regression", "pageable_copies", "straggler")
 }
 
 // validate checks the patterns in a section.
-func (e Exclude) validate(section string) error {
+// validate checks the patterns, and the rules that some of them name.
+func (e Exclude) validate(section string, rules ...string) error {
 	for key, patterns := range map[string][]string{"comm": e.Comm, "user": e.User, "job": e.Job} {
 		for _, p := range patterns {
+			if rule, _, named := strings.Cut(p, "="); named && !slices.Contains(rules, rule) {
+				return fmt.Errorf("%s.exclude.%s: %q: %q is not a rule of %s; use one of %s", section, key, p, rule,
+					section, strings.Join(rules, ", "))
+			}
 			if _, err := path.Match(p, ""); err != nil {
 				return fmt.Errorf("%s.exclude.%s: %q is not a pattern; use *, ? and [a-z]", section, key, p)
 			}

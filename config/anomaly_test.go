@@ -30,6 +30,7 @@ func TestWrongAnomalyValuesNameTheirKey(t *testing.T) {
 		},
 		"anomaly.rules.telemetry_loss.quiet": func(a *Anomaly) { a.Rules.TelemetryLoss.Quiet = 0 },
 		"anomaly.exclude.job":                func(a *Anomaly) { a.Exclude.Job = []string{"ok", "["} },
+		"anomaly.exclude.comm":               func(a *Anomaly) { a.Exclude.Comm = []string{"leak_growth=x"} },
 	} {
 		a := DefaultAnomaly()
 		set(&a)

@@ -17,6 +17,7 @@ func TestWrongLeakValuesNameTheirKey(t *testing.T) {
 		"leak.rules.unfreed_at_exit.mode":      func(l *Leak) { l.Rules.Unfreed.Mode = "" },
 		"leak.rules.unfreed_at_exit.min_bytes": func(l *Leak) { l.Rules.Unfreed.MinBytes = 0 },
 		"leak.exclude.user":                    func(l *Leak) { l.Exclude.User = []string{"["} },
+		"leak.exclude.comm":                    func(l *Leak) { l.Exclude.Comm = []string{"alloc_size=x"} },
 	} {
 		l := DefaultLeak()
 		set(&l)

@@ -42,7 +42,7 @@ func (f *Fold) Report() []Job {
 	list := make([]Job, 0, len(f.jobs))
 	for _, j := range f.jobs {
 		one := Job{Cluster: j.id.Cluster, Name: j.id.Host, Ranks: j.ranks, State: j.state(), Waiting: round(j.waiting),
-			Missing: slices.Clone(j.missing), Slow: j.slow()}
+			Missing: j.absent(), Slow: j.slow()}
 		for _, rank := range slices.Sorted(maps.Keys(j.members)) {
 			m := j.members[rank]
 			one.Members = append(one.Members, Member{m.Info, round(m.waiting)})
@@ -53,6 +53,18 @@ func (f *Fold) Report() []Job {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Name, b.Name))
 	})
 	return list
+}
+
+// absent returns the ranks that the last closed window lacks, and those that were never seen.
+func (j *job) absent() []uint32 {
+	absent := slices.Clone(j.missing)
+	for rank := range j.ranks {
+		if j.members[rank] == nil && !slices.Contains(absent, rank) {
+			absent = append(absent, rank)
+		}
+	}
+	slices.Sort(absent)
+	return absent
 }
 
 func (j *job) state() string {

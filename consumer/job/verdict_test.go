@@ -187,6 +187,12 @@ func TestMissingAndEndedRanks(t *testing.T) {
 	for range 40 {
 		r.add(third...)
 	}
+	young := newPair(t)
+	few := &rows{pair: young, leave: func(rank int) bool { return rank == 4 || rank == 1 }}
+	few.add(third...)
+	if j := young.jobs.Report()[0]; j.State != Incomplete || !slices.Equal(j.Missing, []uint32{1, 4}) {
+		t.Errorf("before the first window closes: %+v", j)
+	}
 	j := p.jobs.Report()[0]
 	if len(p.fired) > 0 || j.State != Incomplete || !slices.Equal(j.Missing, []uint32{4}) {
 		t.Errorf("fired %v, report %+v", p.fired, j)

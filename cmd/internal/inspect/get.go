@@ -149,8 +149,10 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 		return app.Usage(fmt.Errorf("--sort %q: unknown order; use %s", l.sort, strings.Join(names, ", ")))
 	case l.format.validate() != nil:
 		return l.format.validate()
-	case l.limit < 0 || l.watch < 0:
-		return app.Usage(fmt.Errorf("--limit %d, --watch %s: use 0 or more", l.limit, l.watch))
+	case l.limit < 0:
+		return app.Usage(fmt.Errorf("--limit %d: use 0 or more", l.limit))
+	case l.watch < 0:
+		return app.Usage(fmt.Errorf("--watch %s: use 0 or more", l.watch))
 	}
 	ask, err := r.asking(l.since)
 	if err != nil {
@@ -170,6 +172,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 			if err != nil {
 				return err
 			}
+			clusters := r.severalClusters(list) // those of rows below the limit count, too
 			r.sort(list, r.orders[by].compare, l.limit)
 			if again && !l.format.json() {
 				fmt.Fprintln(l.p.Stdout)
@@ -180,7 +183,7 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				}
 				switch {
 				case len(list.Items) > 0:
-					r.table(list, l.format.name == "wide", l.sort).Write(w)
+					r.table(list, clusters, l.format.name == "wide", l.sort).Write(w)
 				case list.Incomplete() == nil: // otherwise nobody knows
 					fmt.Fprintln(l.p.Stderr, "no", r.name)
 				}
@@ -260,11 +263,17 @@ func (r *resource[T]) sort(list *answer.List[T], compare func(a, b *T) int, limi
 	}
 }
 
-func (r *resource[T]) table(list *answer.List[T], wide bool, order string) *app.Table {
+// severalClusters reports whether the items are of several clusters.
+func (r *resource[T]) severalClusters(list *answer.List[T]) bool {
+	i := slices.IndexFunc(r.columns, func(c column[T]) bool { return c.title == clusterTitle })
+	return i >= 0 && r.columns[i].differs(list)
+}
+
+func (r *resource[T]) table(list *answer.List[T], clusters, wide bool, order string) *app.Table {
 	asked := order != r.orders[0].name
 	shown := slices.DeleteFunc(slices.Clone(r.columns), func(c column[T]) bool {
 		return c.wide && !wide && (!asked || !strings.HasPrefix(strings.ToLower(c.title), order)) &&
-			(c.title != clusterTitle || !c.differs(list))
+			(c.title != clusterTitle || !clusters)
 	})
 	var titles []string
 	for _, c := range shown {

@@ -97,7 +97,7 @@ func TestSortShowsItsColumn(t *testing.T) {
 	l := &answer.List[process]{Time: now, Items: []process{leaker}}
 	for order, want := range map[string]bool{"live": false, "growth": true} {
 		var table bytes.Buffer
-		processes.table(l, false, order).Write(&table)
+		processes.table(l, processes.severalClusters(l), false, order).Write(&table)
 		if strings.Contains(table.String(), "GROWTH/H") != want {
 			t.Errorf("sorted by %s:\n%s", order, &table)
 		}
@@ -108,7 +108,7 @@ func golden[T any](t *testing.T, out *bytes.Buffer, r resource[T], items ...T) {
 	l := &answer.List[T]{Time: now, Items: items}
 	for _, wide := range []bool{false, true} {
 		var table bytes.Buffer
-		r.table(l, wide, r.orders[0].name).Write(&table)
+		r.table(l, r.severalClusters(l), wide, r.orders[0].name).Write(&table)
 		for line := range strings.Lines(table.String()) {
 			if n := utf8.RuneCountInString(line) - 1; n > 80 && !wide && r.name != "kernels" && r.name != "alerts" {
 				t.Errorf("%s: a line has %d columns: %s", r.name, n, line)

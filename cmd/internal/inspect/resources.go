@@ -93,7 +93,7 @@ var hosts = resource[answer.FleetHost]{
 		{"GPUS", false, func(h *answer.FleetHost, _ time.Time) any { return len(h.GPUs) }},
 		{"PROCESSES", false, func(h *answer.FleetHost, _ time.Time) any { return h.Processes }},
 		{"LIVE", false, func(h *answer.FleetHost, _ time.Time) any { return app.Amount(h.LiveBytes) }},
-		{"LOST", false, func(h *answer.FleetHost, _ time.Time) any { return lost(h) }},
+		{"LOST", false, func(h *answer.FleetHost, _ time.Time) any { return lostCell(h) }},
 		{"PRODUCER", false, func(h *answer.FleetHost, _ time.Time) any { return h.Producer }},
 		{"LINUX", true, func(h *answer.FleetHost, _ time.Time) any { return h.Linux }},
 		{"LATE", true, func(h *answer.FleetHost, _ time.Time) any { return h.LateProcesses }},
@@ -115,6 +115,15 @@ func lost(h *answer.FleetHost) (n uint64) {
 		n += lost
 	}
 	return n
+}
+
+// lostCell shows events, and batches whose events are unknown.
+func lostCell(h *answer.FleetHost) any {
+	batches := h.Lost["missing_batches"]
+	if batches == 0 {
+		return lost(h)
+	}
+	return fmt.Sprintf("%d + %s", lost(h)-batches, app.Plural(batches, "batch", "batches"))
 }
 
 var gpus = resource[answer.FleetGPU]{

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
@@ -105,7 +106,9 @@ func Inspect(path string) (*Inspection, error) {
 		r.addStreams(b, shards)
 		r.addMessages(b, shards, kinds)
 		for _, h := range b.Hosts {
-			hosts[HostName{h.Cluster, h.Host}] = true
+			if !strings.Contains(h.Host, ":") { // summaries of ranks have a job, such as slurm:77, in the place of the host
+				hosts[HostName{h.Cluster, h.Host}] = true
+			}
 		}
 	}
 	for s, err := range in.State() {
