@@ -39,7 +39,8 @@ no batch is missing between two others. Hosts that have a live process of the jo
 --job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
 no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
 
-A time is RFC 3339 (2026-01-02T15:04:05Z) or a duration before now (10m).
+A time is RFC 3339 (2026-01-02T15:04:05Z), a time of day (03:00, the last one in the zone of this machine), or a
+duration before now (10m).
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 4 messages were removed before they were read; 5 NATS is
 unreachable.`,

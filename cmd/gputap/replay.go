@@ -53,7 +53,8 @@ messages as duplicates.
 
 --job selects the hosts on which a job runs at some time, with all their messages.
 
-A time is RFC 3339 (2026-01-02T15:04:05Z) or a duration before now (10m).
+A time is RFC 3339 (2026-01-02T15:04:05Z), a time of day (03:00, the last one in the zone of this machine), or a
+duration before now (10m).
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 4 the recording is damaged, events were lost, or a signal ended the
 replay; 5 NATS is unreachable.`,

@@ -222,7 +222,7 @@ func TestConditionsAndIncompleteData(t *testing.T) {
 		"usage " + path + " --fail-on size>0":            {2, "use MEASURE>LIMIT"},
 		"usage " + path + " --fail-on leak>5XB":          {2, "use MEASURE>LIMIT"},
 		"watermark " + cut:                               {4, "are damaged"},
-		"watermark " + foreign:                           {2, "not a recording of gputap"},
+		"watermark " + foreign:                           {1, "not a recording of gputap"},
 		"watermark " + filepath.Join(foreign, "none"):    {1, "open the recording"},
 		"watermark " + path + " -o xml":                  {2, "text, json, csv"},
 		"usage " + path + " --by colour":                 {2, "class, gpu, name, stack, symbol, thread"},

@@ -43,23 +43,25 @@ func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 	if chart.Begin, err = firstPoint(list); err != nil {
 		return nil, err
 	}
-	parts := map[string][]iter.Seq[plot.Point]{}
+	parts, whole := map[string][]iter.Seq[plot.Point]{}, []iter.Seq[plot.Point]{}
 	var failed error
 	for _, p := range list {
 		for _, name := range namesOf(p, stacks[c.by]) {
 			keep := func(g *analysis.Group) bool { return stacks[c.by](p, g) == name }
 			parts[name] = append(parts[name], pointsOf(p, keep, chart.Begin, ends[p.ID], &failed))
 		}
-		if !stacked || len(list) == 1 {
-			if err := mark(chart, p, chart.Begin, "watermark"); err != nil {
-				return nil, err
-			}
+		all := pointsOf(p, nil, chart.Begin, ends[p.ID], &failed)
+		if whole = append(whole, all); !stacked {
+			mark(chart, all, "watermark")
 		}
+	}
+	if stacked {
+		mark(chart, sum(whole), "watermark")
 	}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		chart.Series = append(chart.Series, plot.Series{Name: name, Step: true, Points: sum(parts[name])})
 	}
-	return chart, cmp.Or(failed, c.overlay(chart))
+	return chart, cmp.Or(failed, c.overlay(chart, list))
 }
 
 // runsChart draws the memory of several sources as lines that begin together.
@@ -78,11 +80,7 @@ func (c *picture) runsChart(names []string, runs []*memory) (*plot.Chart, error)
 			parts = append(parts, pointsOf(p, nil, begin, ends[p.ID], &failed))
 		}
 		chart.Series = append(chart.Series, plot.Series{Name: names[i], Step: true, Points: sum(parts)})
-		if len(list) == 1 {
-			if err := mark(chart, list[0], begin, names[i]); err != nil {
-				return nil, err
-			}
-		}
+		mark(chart, sum(parts), names[i])
 		for _, text := range m.Missing {
 			chart.Note = strings.TrimPrefix(chart.Note+"; "+names[i]+": "+text, "; ")
 		}
@@ -106,6 +104,26 @@ func firstPoint(list []*analysis.Process) (begin time.Time, err error) {
 	return begin, nil
 }
 
+// lastPoint returns the time of the last change of any process, or of its end.
+func lastPoint(list []*analysis.Process) (end time.Time, err error) {
+	for _, p := range list {
+		last := p.Ended()
+		err := p.Usage(nil, func(at time.Time, _ uint64) bool {
+			if at.After(last) {
+				last = at
+			}
+			return true
+		})
+		if err != nil {
+			return end, err
+		}
+		if last.After(end) {
+			end = last
+		}
+	}
+	return end, nil
+}
+
 // endsOf returns when the processes ended that had not freed all.
 func endsOf(list []*analysis.Process) map[schema.ProcessID]time.Time {
 	ends := map[schema.ProcessID]time.Time{}
@@ -116,7 +134,7 @@ func endsOf(list []*analysis.Process) map[schema.ProcessID]time.Time {
 }
 
 // overlay adds the log of nvidia-smi.
-func (c *picture) overlay(chart *plot.Chart) error {
+func (c *picture) overlay(chart *plot.Chart, list []*analysis.Process) error {
 	if c.smi == "" {
 		return nil
 	}
@@ -133,8 +151,17 @@ func (c *picture) overlay(chart *plot.Chart) error {
 		fmt.Fprintf(c.p.Stderr, "%s: %s\n", c.smi, problem)
 	}
 	chart.Overlay = log.Align(chart.Begin, c.offset)
-	return nil
+	end, err := lastPoint(list)
+	if first, last := log.Start.Add(c.offset), log.End().Add(c.offset); !log.Start.IsZero() && len(list) > 0 &&
+		(last.Before(chart.Begin) || first.After(end)) {
+		fmt.Fprintf(c.p.Stderr, "%s: nothing of it is drawn: it is of %s to %s in the zone of this machine, and the "+
+			"chart of %s to %s; set TZ to the zone of nvidia-smi, or use --smi-offset\n", c.smi, clockText(first),
+			clockText(last), clockText(chart.Begin), clockText(end))
+	}
+	return err
 }
+
+func clockText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -0700") }
 
 func subtitle(list []*analysis.Process) string {
 	hosts := map[string]bool{}
@@ -207,17 +234,15 @@ func sum(parts []iter.Seq[plot.Point]) iter.Seq[plot.Point] {
 	}
 }
 
-// mark adds the highest point of a process: of all its GPUs together.
-func mark(chart *plot.Chart, p *analysis.Process, begin time.Time, text string) error {
+// mark adds the highest of some points.
+func mark(chart *plot.Chart, points iter.Seq[plot.Point], text string) {
 	var highest plot.Point
-	err := p.Usage(nil, func(at time.Time, bytes uint64) bool {
-		if v := float64(bytes); v > highest.Value {
-			highest = plot.Point{At: at.Sub(begin), Value: v}
+	for p := range points {
+		if p.Value > highest.Value {
+			highest = p
 		}
-		return true
-	})
+	}
 	if highest.Value > 0 {
 		chart.Marks = append(chart.Marks, plot.Mark{At: highest.At, Value: highest.Value, Text: text})
 	}
-	return err
 }

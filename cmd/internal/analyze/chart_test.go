@@ -42,7 +42,7 @@ func TestChart(t *testing.T) {
 	local := wallStart.Add(2 * time.Second).Local().Format("2006/01/02 15:04:05.000")
 	check(t, os.WriteFile(log, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"), 0o600))
 	for args, want := range map[string][]string{
-		"usage":                       {"GPU memory by process", "train (7)", "serve (8)", "host gpu-7"},
+		"usage":                       {"watermark: 160 B", "GPU memory by process", "train (7)", "serve (8)", "host gpu-7"},
 		"usage --by class --pid 8":    {"device", "managed", "watermark"},
 		"watermark --smi " + log:      {"watermark", "nvidia-smi GPU 0"},
 		"usage --comm nobody":         {"no data"},
@@ -59,6 +59,25 @@ func TestChart(t *testing.T) {
 			if !bytes.Contains(svg, []byte(text)) {
 				t.Errorf("%s: the chart has no %q", args, text)
 			}
+		}
+	}
+}
+
+// TestLogOfAnotherTime: nothing of a log of an hour later is drawn, and a message says so.
+func TestLogOfAnotherTime(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), recorded(t, false)
+	log := filepath.Join(dir, "smi.csv")
+	for shift, want := range map[time.Duration]bool{2 * time.Second: false, time.Hour: true, -time.Hour: true} {
+		local := wallStart.Add(shift).Local().Format("2006/01/02 15:04:05.000")
+		check(t, os.WriteFile(log, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"), 0o600))
+		var stderr bytes.Buffer
+		p := &app.Process{Stdout: io.Discard, Stderr: &stderr, Log: slog.New(slog.DiscardHandler)}
+		cmd := PlotCommand(p)
+		cmd.SetArgs([]string{"usage", path, "--smi", log, "-o", filepath.Join(dir, "chart.svg")})
+		check(t, cmd.ExecuteContext(t.Context()))
+		if got := strings.Contains(stderr.String(), "nothing of it is drawn"); got != want {
+			t.Errorf("%s: %q", shift, stderr.String())
 		}
 	}
 }

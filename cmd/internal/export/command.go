@@ -2,6 +2,7 @@ package export
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -85,11 +86,13 @@ func formCommand(p *app.Process, f form) *cobra.Command {
 		f.flags(o, cmd)
 	}
 	o.AddFlags(cmd)
-	_ = cmd.MarkFlagRequired("output") // the flag exists
 	return cmd
 }
 
 func (o *options) check() error {
+	if o.out == "" {
+		return app.Usage(errors.New("--output: name a file, or - for standard output"))
+	}
 	if _, known := event.ParseKind(o.kind); o.kind != "" && !known {
 		return app.Usage(fmt.Errorf("--kind %q: use %s", o.kind, strings.Join(event.Kinds(), ", ")))
 	}

@@ -112,16 +112,18 @@ func TestExportFails(t *testing.T) {
 		status int
 		err    string
 	}{
-		"jsonl " + gap + " -o -":                         {4, "1 batch is missing"},
-		"jsonl " + foreign + " -o -":                     {2, "not a recording"},
-		"jsonl " + path + " -o " + dir:                   {1, "is a directory"},
-		"jsonl " + path + " -o " + dir + "/no/file":      {1, "no such file"},
-		"jsonl " + path + " -o - --kind host":            {2, "--kind"},
-		"csv " + path + " -o -":                          {2, "name a directory"},
-		"csv " + path + " -o " + foreign:                 {1, "not a directory"},
-		"csv " + path + " -o - --kind sync --host [":     {2, "--host"},
-		"csv " + path + " -o - --kind sync --since x":    {2, "--since"},
-		"csv " + path + " -o - --kind sync --comm serve": {0, ""},
+		"jsonl " + gap + " -o -":                            {4, "1 batch is missing"},
+		"jsonl " + foreign + " -o -":                        {1, "not a recording"},
+		"jsonl " + path:                                     {2, "--output: name a file"},
+		"memory-viz " + path + " --pid 99 -o " + dir + "/x": {1, "none is in the range"},
+		"jsonl " + path + " -o " + dir:                      {1, "is a directory"},
+		"jsonl " + path + " -o " + dir + "/no/file":         {1, "no such file"},
+		"jsonl " + path + " -o - --kind host":               {2, "--kind"},
+		"csv " + path + " -o -":                             {2, "name a directory"},
+		"csv " + path + " -o " + foreign:                    {1, "not a directory"},
+		"csv " + path + " -o - --kind sync --host [":        {2, "--host"},
+		"csv " + path + " -o - --kind sync --since x":       {2, "--since"},
+		"csv " + path + " -o - --kind sync --comm serve":    {0, ""},
 	} {
 		_, err := typed(t, strings.Fields(args)...)
 		if got := app.ExitCode(err); got != want.status || err != nil && !strings.Contains(err.Error(), want.err) {

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -145,6 +146,9 @@ func (v *memoryViz) event(b *schema.Batch, i int) error {
 }
 
 func (v *memoryViz) finish() error {
+	if len(v.names) == 0 {
+		return errors.New("memory-viz shows one process, and none is in the range or selected")
+	}
 	if len(v.names) > 1 {
 		var names []string
 		for id, comm := range v.names {

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/producer/nsys"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -37,7 +36,7 @@ func Open(ctx context.Context, path string) (*Source, error) {
 func openRecording(path string) (*Source, error) {
 	reader, err := recording.Open(path)
 	if errors.Is(err, recording.ErrNotRecording) {
-		return nil, app.Usage(fmt.Errorf("%w; make one with gputap record or gputap run --record", err))
+		return nil, fmt.Errorf("%w; make one with gputap record or gputap run --record", err)
 	}
 	if err != nil {
 		return nil, err

@@ -35,6 +35,18 @@ type Sample struct {
 	Utilization int
 }
 
+// End returns the time of the last row; zero if rows have no time.
+func (l Log) End() (end time.Time) {
+	for _, g := range l.GPUs {
+		if n := len(g.Samples); n > 0 && !l.Start.IsZero() {
+			if at := l.Start.Add(g.Samples[n-1].At); at.After(end) {
+				end = at
+			}
+		}
+	}
+	return end
+}
+
 // Label returns a name for the legend.
 func (g GPU) Label() string {
 	switch {
