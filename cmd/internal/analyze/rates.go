@@ -146,6 +146,7 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 		},
 	}
 	q.flags(cmd, "text", "json")
+	q.failFlag(cmd, nil)
 	return cmd
 }
 
