@@ -129,7 +129,7 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 				_, measures[one] = of(one)
 			}
 			slices.SortStableFunc(all.Processes, func(a, b *answer.Process) int {
-				return cmp.Compare(measures[b], measures[a])
+				return cmp.Or(cmp.Compare(measures[b], measures[a]), new(whoIs(a)).compare(new(whoIs(b))))
 			})
 			for _, one := range all.Processes {
 				if measures[one] > 0 {
