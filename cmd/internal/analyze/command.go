@@ -18,6 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer/analysis"
+	"github.com/gputap/gputap/schema"
 )
 
 const exitStatus = `
@@ -147,6 +148,7 @@ func (q *question) run(ctx context.Context, args []string, answer func(*memory) 
 		return err
 	}
 	defer m.Close()
+	m.Missing = append(m.Missing, s.Unrecorded(schema.KindMemory)...)
 	if err = answer(m); err != nil {
 		return fmt.Errorf("analyze %s: %w", s.Name, err)
 	}

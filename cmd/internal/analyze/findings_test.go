@@ -115,3 +115,33 @@ func TestEqualProcessesHaveOneOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestUnrecordedKindsAreMissing reads recordings that cannot answer a question, and others in which nothing happened.
+func TestUnrecordedKindsAreMissing(t *testing.T) {
+	t.Parallel()
+	one := fleet(t)[:1]
+	memory := recordingOf(t, 1, nil, one...)
+	known := recordingOf(t, 1, []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindHost}, one...)
+	launch := recordingOf(t, 1, []schema.Kind{schema.KindLaunch})
+	head := filepath.Join(t.TempDir(), "head.gputap")
+	data, err := os.ReadFile(memory)
+	check(t, err)
+	check(t, os.WriteFile(head, data[:recording.HeadBytes], 0o600))
+	for args, want := range map[string]string{
+		"watermark " + memory: "",
+		"launches " + memory:  "kind launch",
+		"bandwidth " + memory: "kind copy",
+		"launches " + known:   "",
+		"bandwidth " + known:  "kind copy",
+		"leakage " + launch:   "kind memory",
+		"usage " + launch:     "kind memory",
+		"leakage " + head:     "the recording is empty",
+		"launches " + head:    "the recording is empty",
+	} {
+		_, err := typed(t, append(strings.Fields(args), "-o", "json")...)
+		if got := app.ExitCode(err); want == "" && got != 0 || want != "" && (got != 4 ||
+			!strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: status %d, %v; want %q", args, got, err, want)
+		}
+	}
+}

@@ -159,6 +159,9 @@ func (s *Source) beginnings() (texts []string) {
 // Missing returns sentences about what the source lacks: messages of a bus, rows of an export, and each damage of the
 // file that was read so far.
 func (s *Source) Missing() (texts []string) {
+	if len(s.Streams) == 0 {
+		texts = append(texts, "the recording is empty")
+	}
 	if s.lost != nil {
 		texts = append(texts, s.lost.Error())
 	}
