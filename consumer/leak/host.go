@@ -71,6 +71,16 @@ func (t *Tracker) count(p *proc, what contradiction) {
 	if what == unmatchedFree {
 		p.State.unmatched = max(p.State.unmatched, t.in.event.Time)
 	}
+	if t.cfg.OnContradiction != nil {
+		var one quality
+		one[what] = 1
+		t.cfg.OnContradiction(&p.Info, one.counters())
+	}
+}
+
+func (q *quality) counters() Counters {
+	return Counters{UnmatchedFrees: q[unmatchedFree], ReallocOverLive: q[reallocOverLive], LateFrees: q[lateFree],
+		UnknownContexts: q[unknownContext]}
 }
 
 // Forget removes a host that is gone: its processes, boots and workloads. Its live memory counts neither as freed nor

@@ -28,6 +28,9 @@ type Config struct {
 	// OnMovement is called with the lock held for all memory that becomes live, and that is no longer live. It must not
 	// call the Tracker. nil: not called.
 	OnMovement func(*Movement)
+	// OnContradiction is called, like OnMovement, for each event of a process that contradicts the state. One of the
+	// first three Counters or UnknownContexts is 1. nil: not called.
+	OnContradiction func(*process.Info, Counters)
 	// Tensors returns the verdict about the tensors of a process on the GPU of an ordinal, if it has tensors. It is
 	// called with the lock held. nil: no tensors are known.
 	Tensors func(of schema.ProcessID, ordinal int32) (v Tensors, known bool)

@@ -18,6 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer/analysis"
+	"github.com/gputap/gputap/schema"
 )
 
 const exitStatus = `
@@ -40,14 +41,14 @@ beginning is known; what cannot be known is named, never guessed.
   gputap analyze diff good.gputap bad.gputap`,
 	}
 	cmd.AddCommand(memoryCommand(p, "watermark", "The most memory of each process, and what was live then",
-		func(q *question, m *memory) (map[string]uint64, error) {
+		func(q *question, m *memory) error {
 			r, err := m.watermark(&q.Range)
-			return q.values(m, "peak", largestOf(r)), errors.Join(err, show(q, r, titlePeak))
+			return errors.Join(err, show(q, r, titlePeak))
 		}))
 	cmd.AddCommand(memoryCommand(p, "leakage", "What was never freed: live at the end, or when the process ended",
-		func(q *question, m *memory) (map[string]uint64, error) {
+		func(q *question, m *memory) error {
 			r, err := m.leakage(&q.Range)
-			return q.values(m, "leak", largestOf(r)), errors.Join(err, show(q, r, "LIVE AT END"))
+			return errors.Join(err, show(q, r, "LIVE AT END"))
 		}))
 	cmd.AddCommand(usageCommand(p), launchesCommand(p), bandwidthCommand(p), diffCommand(p))
 	return cmd
@@ -62,11 +63,11 @@ type question struct {
 	fail []string
 	Range
 
+	measures   []string // of --fail-on
 	conditions []condition
 }
 
-func memoryCommand(p *app.Process, name, short string, answer func(*question, *memory) (map[string]uint64, error),
-) *cobra.Command {
+func memoryCommand(p *app.Process, name, short string, answer func(*question, *memory) error) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
 		Use: name + source.Argument, Short: short, Long: short + ".\n" + exitStatus,
@@ -75,10 +76,11 @@ func memoryCommand(p *app.Process, name, short string, answer func(*question, *m
 			"  gputap analyze " + name + " --nats.url nats://bus:4222 --since 30m --until 10m --host gpu-7",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return q.run(cmd.Context(), args, func(m *memory) (map[string]uint64, error) { return answer(q, m) })
+			return q.run(cmd.Context(), args, func(m *memory) error { return answer(q, m) })
 		},
 	}
 	q.flags(cmd, "text", "json", "csv")
+	q.failFlag(cmd, memoryMeasures)
 	return cmd
 }
 
@@ -97,12 +99,11 @@ func usageCommand(p *app.Process) *cobra.Command {
 				return app.Usage(fmt.Errorf("--by %q, --step %s: use one of %s, and 0 or more", q.by, q.step,
 					strings.Join(names, ", ")))
 			}
-			return q.run(cmd.Context(), args, func(m *memory) (map[string]uint64, error) {
-				return q.values(m, "", 0), q.usage(m)
-			})
+			return q.run(cmd.Context(), args, q.usage)
 		},
 	}
 	q.flags(cmd, "csv", "json", "nsys-tsv")
+	q.failFlag(cmd, memoryMeasures)
 	cmd.Flags().StringVar(&q.by, "by", byGPU, "split the memory of a GPU by "+strings.Join(names, ", "))
 	cmd.Flags().DurationVar(&q.step, "step", 0, "show the highest amount of each step of time, instead of every change")
 	return cmd
@@ -113,8 +114,6 @@ func (q *question) flags(cmd *cobra.Command, formats ...string) {
 	flags.SortFlags = false
 	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	q.AddFlags(cmd)
-	flags.StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'; of "+
-		strings.Join(measures, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
 }
@@ -128,7 +127,7 @@ func (q *question) parse(formats []string) (err error) {
 		return err
 	}
 	for _, text := range q.fail {
-		c, err := parseCondition(text)
+		c, err := parseCondition(text, q.measures)
 		if err != nil {
 			return app.Usage(err)
 		}
@@ -138,7 +137,7 @@ func (q *question) parse(formats []string) (err error) {
 }
 
 // run reads a file or a range of a bus, answers, and returns what the exit status follows from.
-func (q *question) run(ctx context.Context, args []string, answer func(*memory) (map[string]uint64, error)) error {
+func (q *question) run(ctx context.Context, args []string, answer func(*memory) error) error {
 	s, err := q.Open(ctx, q.p, args, memoryKinds(q.by)...)
 	if err != nil {
 		return err
@@ -149,34 +148,18 @@ func (q *question) run(ctx context.Context, args []string, answer func(*memory) 
 		return err
 	}
 	defer m.Close()
-	values, err := answer(m)
+	m.Missing = append(m.Missing, s.Unrecorded(schema.KindMemory)...)
+	if err = answer(m); err != nil {
+		return fmt.Errorf("analyze %s: %w", s.Name, err)
+	}
+	texts, err := q.exceeded(m)
 	if err != nil {
 		return fmt.Errorf("analyze %s: %w", s.Name, err)
 	}
-	if texts := exceeded(q.conditions, values); len(texts) > 0 {
+	if len(texts) > 0 {
 		return app.Findings(errors.New(strings.Join(texts, "; ")))
 	}
 	return source.Incomplete(m.Missing)
-}
-
-// values returns the measures of an answer. The measure of memory is name; "": none.
-func (q *question) values(m *memory, name string, largest uint64) map[string]uint64 {
-	v := map[string]uint64{"unmatched_frees": m.Findings.UnmatchedFrees, "failed_calls": m.Findings.Failed}
-	if name != "" {
-		v[name] = largest
-	}
-	return v
-}
-
-// largestOf returns the memory of the process with the most.
-func largestOf[T any](r *Result[T]) (n uint64) {
-	if r == nil {
-		return 0
-	}
-	for i := range r.Processes {
-		n = max(n, r.Processes[i].bytes)
-	}
-	return n
 }
 
 func show[T figure](q *question, r *Result[T], title string) error {

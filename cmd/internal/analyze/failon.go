@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
-// measures are what --fail-on can name: of one process, the largest of all counts.
-var measures = []string{"leak", "peak", "unmatched_frees", "failed_calls"}
+// memoryMeasures are what --fail-on can name for commands about memory. Of leak and peak, the process with the most
+// counts; the others are sums.
+var memoryMeasures = []string{"leak", "peak", "unmatched_frees", "failed_calls"}
 
 // condition is one value of --fail-on: a measure above a limit.
 type condition struct {
@@ -19,12 +22,17 @@ type condition struct {
 
 var units = map[string]uint64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
-func parseCondition(text string) (condition, error) {
+// parseCondition parses a condition on one of the measures that the command computes.
+func parseCondition(text string, measures []string) (condition, error) {
 	measure, limit, found := strings.Cut(text, ">")
 	measure, limit = strings.TrimSpace(measure), strings.TrimSpace(limit)
 	digits := strings.TrimRight(limit, "KMGTiB")
 	n, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	unit, known := units[limit[len(digits):]]
+	if found && len(measures) == 0 {
+		return condition{}, fmt.Errorf("--fail-on %q: this command has no measures; use watermark, leakage or usage, "+
+			"with one of %s", text, strings.Join(memoryMeasures, ", "))
+	}
 	if !found || !slices.Contains(measures, measure) || err != nil || n < 0 || !known {
 		return condition{}, fmt.Errorf("--fail-on %q: not a condition; use MEASURE>LIMIT, such as leak>100MiB, with "+
 			"one of %s", text, strings.Join(measures, ", "))
@@ -32,12 +40,58 @@ func parseCondition(text string) (condition, error) {
 	return condition{measure, uint64(n * float64(unit)), text}, nil
 }
 
-// exceeded returns the conditions that hold. Each value names a measure.
-func exceeded(conditions []condition, values map[string]uint64) (texts []string) {
-	for _, c := range conditions {
-		if v, known := values[c.measure]; known && v > c.limit {
+// failFlag adds --fail-on with these measures.
+func (q *question) failFlag(cmd *cobra.Command, measures []string) {
+	q.measures = measures
+	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ")
+	if len(measures) == 0 {
+		text = "not for this command: it has no measures"
+	}
+	cmd.Flags().StringArrayVar(&q.fail, "fail-on", nil, text)
+}
+
+// exceeded returns the conditions that hold.
+func (q *question) exceeded(m *memory) (texts []string, err error) {
+	for _, c := range q.conditions {
+		v, err := m.measure(&q.Range, c.measure)
+		if err != nil {
+			return nil, err
+		}
+		if v > c.limit {
 			texts = append(texts, fmt.Sprintf("%s: it is %d", c.text, v))
 		}
 	}
-	return texts
+	return texts, nil
+}
+
+// measure returns one of memoryMeasures.
+func (m *memory) measure(r *Range, name string) (n uint64, err error) {
+	switch name {
+	case "unmatched_frees":
+		return m.Findings.UnmatchedFrees, nil
+	case "failed_calls":
+		return m.Findings.Failed, nil
+	}
+	for _, p := range m.selected(r) {
+		total := uint64(0)
+		if name == "peak" {
+			peaks, err := p.Watermark()
+			if err != nil {
+				return 0, err
+			}
+			for i := range peaks {
+				total += peaks[i].Bytes
+			}
+		} else {
+			leaks, err := p.Leakage()
+			if err != nil {
+				return 0, err
+			}
+			for i := range leaks {
+				total += leaks[i].Bytes
+			}
+		}
+		n = max(n, total)
+	}
+	return n, nil
 }

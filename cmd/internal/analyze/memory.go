@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/gputap/gputap/cmd/internal/source"
@@ -89,7 +90,7 @@ func (m *memory) Close() {
 	}
 }
 
-// selected returns the processes that the range selects.
+// selected returns the processes that the range selects, by host, cluster, PID and start.
 func (m *memory) selected(r *Range) (list []*analysis.Process) { return selected(m.Journal, r) }
 
 func selected(j *analysis.Journal, r *Range) (list []*analysis.Process) {
@@ -99,6 +100,9 @@ func selected(j *analysis.Journal, r *Range) (list []*analysis.Process) {
 			list = append(list, p)
 		}
 	}
+	slices.SortStableFunc(list, func(a, b *analysis.Process) int {
+		return new(whoOf(a)).compare(new(whoOf(b)))
+	})
 	return list
 }
 

@@ -61,6 +61,10 @@ func TestNsightExport(t *testing.T) {
 			t.Errorf("%s is not in %s", text, stdout)
 		}
 	}
+	_, err = typed(t, "launches", path)
+	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "has no table CUPTI_ACTIVITY_KIND_KERNEL") {
+		t.Errorf("without a table of launches: status %d, %v", app.ExitCode(err), err)
+	}
 	stdout, err = typed(t, "usage", path, "-o", "nsys-tsv")
 	if err != nil && app.ExitCode(err) != 4 {
 		t.Fatal(err)

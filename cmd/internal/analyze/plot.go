@@ -15,6 +15,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/plot"
 	"github.com/gputap/gputap/cmd/internal/source"
+	"github.com/gputap/gputap/schema"
 )
 
 // picture is the flags of gputap plot.
@@ -109,6 +110,7 @@ func (c *picture) drawMemory(ctx context.Context, args []string, stacked bool) e
 			return err
 		}
 		defer m.Close()
+		m.Missing = append(m.Missing, s.Unrecorded(schema.KindMemory)...)
 		runs, names, missing = append(runs, m), append(names, filepath.Base(s.Name)), append(missing, m.Missing...)
 	}
 	chart, err := c.runsChart(names, runs)

@@ -83,7 +83,7 @@ func TestPlots(t *testing.T) {
 			[]string{"GPU memory of each run", "run.gputap", "bad.gputap", "Time since start"}},
 		{"usage --by torch " + pytorch, 0, []string{"PyTorch tensors", "PyTorch cache"}},
 		{"bandwidth " + pytorch, 0, []string{"HtoD", "Copied"}},
-		{"bandwidth " + good, 0, []string{"no data"}},
+		{"bandwidth " + good, 4, []string{"no data", "no events of the kind copy"}},
 		{"usage --by class " + good + " " + bad, 2, nil},
 		{"bandwidth --step -1s " + good, 2, nil},
 		{"usage", 2, nil},

@@ -63,7 +63,7 @@ func (c *picture) drawCopies(ctx context.Context, args []string) error {
 			copies.add(b, batches.Selects(b))
 		}
 	}
-	missing := append(s.Missing(), batches.Missing()...)
+	missing := slices.Concat(s.Missing(), s.Unrecorded(schema.KindCopy), batches.Missing())
 	chart := copies.chart(c.step)
 	if chart.Note = strings.Join(missing, "; "); c.Host != "" {
 		chart.Subtitle = "host " + c.Host

@@ -19,6 +19,7 @@ import (
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
 
@@ -81,7 +82,7 @@ func whoIs(p *answer.Process) Who {
 
 func launchesCommand(p *app.Process) *cobra.Command {
 	create := func() consumer.Stateful { return launch.New(launch.Config{}) }
-	return ratesCommand(p, "launches", "The kernels and graphs of each process", create,
+	return ratesCommand(p, "launches", "The kernels and graphs of each process", schema.KindLaunch, create,
 		func(one *answer.Process) (Launches, uint64) {
 			l := Launches{whoIs(one), one.Launches, one.GraphLaunches, one.TopKernels, one.Graphs, one.Gaps}
 			total := uint64(0)
@@ -94,7 +95,7 @@ func launchesCommand(p *app.Process) *cobra.Command {
 
 func bandwidthCommand(p *app.Process) *cobra.Command {
 	create := func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) }
-	return ratesCommand(p, "bandwidth", "The copies and sets of each process", create,
+	return ratesCommand(p, "bandwidth", "The copies and sets of each process", schema.KindCopy, create,
 		func(one *answer.Process) (Copies, uint64) {
 			c, total := Copies{whoIs(one), one.Copies, one.CopyGroups, one.Waits}, uint64(0)
 			for _, of := range one.Copies {
@@ -105,7 +106,7 @@ func bandwidthCommand(p *app.Process) *cobra.Command {
 }
 
 // ratesCommand returns a command that shows the processes with a measure above 0, the largest first.
-func ratesCommand[T any](p *app.Process, name, short string, create func() consumer.Stateful,
+func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, create func() consumer.Stateful,
 	of func(*answer.Process) (T, uint64), text func(io.Writer, []T)) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
@@ -123,13 +124,14 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 			if err != nil {
 				return err
 			}
+			missing = append(missing, s.Unrecorded(kind)...)
 			r := Rates[T]{[]T{}, len(missing) == 0, append([]string{}, missing...)}
 			measures := map[*answer.Process]uint64{}
 			for _, one := range all.Processes {
 				_, measures[one] = of(one)
 			}
 			slices.SortStableFunc(all.Processes, func(a, b *answer.Process) int {
-				return cmp.Compare(measures[b], measures[a])
+				return cmp.Or(cmp.Compare(measures[b], measures[a]), new(whoIs(a)).compare(new(whoIs(b))))
 			})
 			for _, one := range all.Processes {
 				if measures[one] > 0 {
@@ -146,6 +148,7 @@ func ratesCommand[T any](p *app.Process, name, short string, create func() consu
 		},
 	}
 	q.flags(cmd, "text", "json")
+	q.failFlag(cmd, nil)
 	return cmd
 }
 

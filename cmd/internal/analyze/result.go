@@ -116,7 +116,9 @@ type Result[T any] struct {
 
 // result makes a result of processes.
 func result[T any](m *memory, processes []Process[T]) *Result[T] {
-	slices.SortStableFunc(processes, func(a, b Process[T]) int { return cmp.Compare(b.bytes, a.bytes) })
+	slices.SortStableFunc(processes, func(a, b Process[T]) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.compare(&b.Who))
+	})
 	return &Result[T]{append([]Process[T]{}, processes...), m.Findings, len(m.Missing) == 0,
 		append([]string{}, m.Missing...)}
 }
@@ -129,6 +131,12 @@ func (p *Process[T]) add(gpu *analysis.GPU, figure T, bytes uint64) {
 	p.GPUs[id] = figure
 	p.order = append(p.order, id)
 	p.bytes += bytes
+}
+
+// compare orders processes by host, cluster, PID and start.
+func (w *Who) compare(to *Who) int {
+	return cmp.Or(cmp.Compare(w.Host, to.Host), cmp.Compare(w.Cluster, to.Cluster), cmp.Compare(w.PID, to.PID),
+		w.Start.Compare(to.Start))
 }
 
 func nameOf(gpu *analysis.GPU) string {

@@ -102,13 +102,20 @@ func (v *variant) apply(m *recording.Message, whole bool) {
 	}
 }
 
-// judge gives a message to the rules of gputap-anomaly. The sequences of several shards would not rise.
+// judge gives a message to the rules of gputap-anomaly, as one of shard 0: one replay reads the messages of all shards,
+// and their sequences together would not rise.
 func (v *variant) judge(m *recording.Message) {
 	v.read++
 	one := *m
 	one.Shard, one.Sequence = 0, v.read
+	if rest, own := strings.CutPrefix(m.Subject, subjectsOf(m.Shard)); own {
+		one.Subject = subjectsOf(0) + rest
+	}
 	v.replay.Apply(&one)
 }
+
+// subjectsOf returns what the subjects of a shard begin with.
+func subjectsOf(shard int) string { return strings.TrimSuffix(schema.ShardSubjects(shard), ">") }
 
 // incidents returns the alerts that fired within the range, oldest first.
 func (v *variant) incidents() []*Incident {

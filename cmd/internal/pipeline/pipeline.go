@@ -36,7 +36,8 @@ type Pipeline struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 
-	features []string // that the producer watches
+	features []string      // that the producer watches
+	kinds    []schema.Kind // of the features
 
 	producer *producer.Producer
 	folds    fold.Set        // of the shard of this host
@@ -99,8 +100,8 @@ func New(ctx context.Context, cfg config.RunCommand, store string, log *slog.Log
 	if p.producer, err = producer.New(cfg.Producer, app.Version(), p.js, log); err != nil {
 		return p, err
 	}
-	kinds, err := cfg.Producer.Kinds()
-	p.addFolds(cfg, kinds)
+	p.kinds, err = cfg.Producer.Kinds()
+	p.addFolds(cfg, p.kinds)
 	return p, err
 }
 

@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/record"
+	"github.com/gputap/gputap/schema"
+	"github.com/gputap/gputap/schema/recording"
 )
 
 // recorder records the messages that the pipeline stores.
@@ -15,10 +18,13 @@ type recorder struct {
 	err   error
 }
 
-// Record records the messages that are stored from now on into a file. Call it before Start.
+// Record records the messages that are stored from now on into a file. Call it before Start. The selection of the file
+// names the kinds that the producer watches: a kind without events is then known to have had none.
 func (p *Pipeline) Record(path string) error {
 	r := &recorder{ended: make(chan struct{})}
-	r.Recorder = record.New(record.Options{JetStream: p.js, Path: path, Drain: drainTime, Log: p.log})
+	selection := recording.Selection{Kinds: append(slices.Clone(p.kinds), schema.KindHost, schema.KindRank)}
+	r.Recorder = record.New(record.Options{JetStream: p.js, Selection: selection, Path: path, Drain: drainTime,
+		Log: p.log})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	p.recorder = r

@@ -12,18 +12,9 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema/recording"
 )
-
-// Findings counts events that do not fit together.
-type Findings struct {
-	UnmatchedFrees  uint64 `json:"unmatched_frees"` // of memory whose allocation was not seen
-	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
-	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
-	UnknownContexts uint64 `json:"unknown_contexts"`
-	Failed          uint64 `json:"failed_calls"`    // of the memory functions
-	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
-}
 
 // movements folds the memory events of all shards.
 type movements struct {
@@ -32,7 +23,6 @@ type movements struct {
 	visit    func(*recording.Message) error
 	log      *slog.Logger
 	folds    map[int]*shardFold
-	findings Findings
 	missing  []string
 }
 
@@ -42,12 +32,14 @@ type shardFold struct {
 	tracker *leak.Tracker
 	receive func(*leak.Movement)
 	within  bool // the range has begun
+	quality
 }
 
 // begin makes the fold report movements from now on, and first what is live.
 func (f *shardFold) begin() {
 	if !f.within {
 		f.within = true
+		f.note(f.tracker.Report())
 		f.tracker.Live()
 	}
 }
@@ -55,31 +47,37 @@ func (f *shardFold) begin() {
 // Movements folds the memory events of all processes up to the end of a range, from the state at the beginning of the
 // recording on. receiver returns the receiver of the movements of one shard: those in the range, and before them what
 // was live at its beginning. After each message in the range, Movements calls visit with it, unless it is nil.
-// missing are sentences about what is not known.
+// The findings are those of the selected processes within the range. missing are sentences about what is not known of
+// them.
 func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*leak.Movement),
 	visit func(*recording.Message) error, log *slog.Logger) (f Findings, missing []string, err error) {
 	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{}}
 	if err = m.restore(); err == nil {
 		err = m.read(ctx, r)
 	}
-	for _, f := range m.folds {
-		f.begin() // the range may have no messages of the shard
-		m.count(f.tracker.Report())
+	var e evidence
+	for _, shard := range m.folds {
+		shard.begin() // the range may have no messages of the shard
+		shard.sum(shard.tracker.Report(), r, &f, &e)
 	}
 	if s.Nsight != nil {
-		m.findings.SizeMismatches = s.Nsight.SizeMismatches
+		f.SizeMismatches = s.Nsight.SizeMismatches
 	}
-	return m.findings, append(m.missing, append(s.beginnings(), s.Missing()...)...), err
+	return f, slices.Concat(m.missing, e.missing(), s.beginnings(), s.Missing()), err
 }
 
 // fold returns the fold of a shard.
 func (m *movements) fold(shard int) *shardFold {
 	f := m.folds[shard]
 	if f == nil {
-		f = &shardFold{receive: m.receiver()}
+		f = &shardFold{receive: m.receiver(), quality: quality{found: map[*process.Info]*leak.Counters{}}}
 		f.tracker = leak.New(leak.Config{OnMovement: func(move *leak.Movement) {
 			if f.within {
 				f.receive(move)
+			}
+		}, OnContradiction: func(of *process.Info, c leak.Counters) {
+			if f.within {
+				f.add(of, c)
 			}
 		}})
 		f.Replay = consumer.NewReplay(shard, f.tracker, m.source.fromFirst(shard), m.log)
@@ -129,29 +127,6 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 	return nil
 }
 
-func (m *movements) count(report leak.Report) {
-	c := report.Counters
-	m.findings.UnmatchedFrees += c.UnmatchedFrees
-	m.findings.Reallocations += c.ReallocOverLive
-	m.findings.LateFrees += c.LateFrees
-	m.findings.UnknownContexts += c.UnknownContexts
-	evidence := map[string]uint64{}
-	for i := range report.Processes {
-		p := &report.Processes[i]
-		evidence[p.Evidence]++
-		for _, call := range p.Calls {
-			m.findings.Failed += call.Failed
-		}
-	}
-	if n := evidence["late"]; n > 0 {
-		m.missing = append(m.missing, app.Plural(n, "process", "processes")+" ran before gputap did: earlier "+
-			"allocations are unknown")
-	}
-	if n := evidence["gap"]; n > 0 {
-		m.missing = append(m.missing, "events of "+app.Plural(n, "process", "processes")+" were lost")
-	}
-}
-
 // fromFirst reports whether a shard is recorded from its first message on.
 func (s *Source) fromFirst(shard int) bool {
 	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
@@ -184,6 +159,9 @@ func (s *Source) beginnings() (texts []string) {
 // Missing returns sentences about what the source lacks: messages of a bus, rows of an export, and each damage of the
 // file that was read so far.
 func (s *Source) Missing() (texts []string) {
+	if len(s.Streams) == 0 {
+		texts = append(texts, "the recording is empty")
+	}
 	if s.lost != nil {
 		texts = append(texts, s.lost.Error())
 	}

@@ -1,0 +1,95 @@
+package source
+
+import (
+	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/leak"
+	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
+)
+
+// Findings counts events that do not fit together.
+type Findings struct {
+	UnmatchedFrees  uint64 `json:"unmatched_frees"` // of memory whose allocation was not seen
+	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
+	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
+	UnknownContexts uint64 `json:"unknown_contexts"`
+	Failed          uint64 `json:"failed_calls"`    // of the memory functions
+	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
+}
+
+// quality is what a fold found in a range, by process.
+type quality struct {
+	found  map[*process.Info]*leak.Counters
+	failed map[schema.ProcessID]uint64 // calls that failed before the range
+	ended  map[schema.ProcessID]bool   // before the range
+}
+
+// evidence counts processes whose memory is not completely known.
+type evidence struct{ late, gap uint64 }
+
+// note takes the state at the beginning of the range.
+func (q *quality) note(before leak.Report) {
+	q.failed, q.ended = map[schema.ProcessID]uint64{}, map[schema.ProcessID]bool{}
+	for i := range before.Processes {
+		p := &before.Processes[i]
+		q.failed[p.ID], q.ended[p.ID] = failedCalls(p), p.Ended
+	}
+}
+
+// add counts a contradiction of a process in the range.
+func (q *quality) add(of *process.Info, c leak.Counters) {
+	n := q.found[of]
+	if n == nil {
+		n = &leak.Counters{}
+		q.found[of] = n
+	}
+	n.UnmatchedFrees += c.UnmatchedFrees
+	n.ReallocOverLive += c.ReallocOverLive
+	n.LateFrees += c.LateFrees
+	n.UnknownContexts += c.UnknownContexts
+}
+
+// sum adds what was found of the processes that the range selects. Those that ended before the range do not count.
+func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
+	for of, n := range q.found {
+		if r.Selects(of) {
+			f.UnmatchedFrees += n.UnmatchedFrees
+			f.Reallocations += n.ReallocOverLive
+			f.LateFrees += n.LateFrees
+			f.UnknownContexts += n.UnknownContexts
+		}
+	}
+	for i := range end.Processes {
+		p := &end.Processes[i]
+		if !r.Selects(&p.Info) || q.ended[p.ID] {
+			continue
+		}
+		failed := failedCalls(p)
+		f.Failed += failed - min(failed, q.failed[p.ID])
+		switch p.Evidence {
+		case "late":
+			e.late++
+		case "gap":
+			e.gap++
+		}
+	}
+}
+
+func failedCalls(p *leak.Process) (n uint64) {
+	for i := range p.Calls {
+		n += p.Calls[i].Failed
+	}
+	return n
+}
+
+// missing returns sentences about the processes.
+func (e *evidence) missing() (texts []string) {
+	if e.late > 0 {
+		texts = append(texts, app.Plural(e.late, "process", "processes")+" ran before gputap did: earlier "+
+			"allocations are unknown")
+	}
+	if e.gap > 0 {
+		texts = append(texts, "events of "+app.Plural(e.gap, "process", "processes")+" were lost")
+	}
+	return texts
+}
