@@ -52,7 +52,8 @@ func (l Leak) Validate() error {
 	}
 	return cmp.Or(checkMode("leak.mode", l.Mode, ModeDefault),
 		checkMode("leak.rules.leak_growth.mode", r.Growth.Mode),
-		checkMode("leak.rules.unfreed_at_exit.mode", r.Unfreed.Mode), l.Exclude.validate("leak", "leak_growth", "unfreed_at_exit"))
+		checkMode("leak.rules.unfreed_at_exit.mode", r.Unfreed.Mode),
+		l.Exclude.validate("leak", "leak_growth", "unfreed_at_exit"))
 }
 
 const minWindow = time.Second

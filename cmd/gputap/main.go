@@ -55,7 +55,8 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 func commands(p *app.Process) []*cobra.Command {
 	list := []*cobra.Command{
 		runCommand(p), demoCommand(p), doctorCommand(p), streamCommand(p), recordCommand(p), replayCommand(p),
-		group(analyze.Command(p)), group(analyze.PlotCommand(p)), group(export.Command(p)), group(backtest.Command(p)), simulateCommand(p),
+		group(analyze.Command(p)), group(analyze.PlotCommand(p)), group(export.Command(p)),
+		group(backtest.Command(p)), simulateCommand(p),
 		configCommand(), versionCommand(p),
 	}
 	for _, c := range inspect.Commands(p) {

@@ -42,7 +42,7 @@ func TestChart(t *testing.T) {
 	local := wallStart.Add(2 * time.Second).Local().Format("2006/01/02 15:04:05.000")
 	check(t, os.WriteFile(log, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"), 0o600))
 	for args, want := range map[string][]string{
-		"usage":                       {"watermark: 160 B", "GPU memory by process", "train (7)", "serve (8)", "host gpu-7"},
+		"usage":                       {"watermark: 160 B", "by process", "train (7)", "serve (8)", "host gpu-7"},
 		"usage --by class --pid 8":    {"device", "managed", "watermark"},
 		"watermark --smi " + log:      {"watermark", "nvidia-smi GPU 0"},
 		"usage --comm nobody":         {"no data"},

@@ -1,7 +1,10 @@
 package analyze
 
 import (
+	"bytes"
 	"database/sql"
+	"io"
+	"log/slog"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -74,5 +77,24 @@ func TestNsightExport(t *testing.T) {
 		"2000\t12352\t4096\t8256\t0\n3000\t8256\t0\t8256\t0\n"
 	if stdout != tsv {
 		t.Errorf("got\n%swant\n%s", stdout, tsv)
+	}
+}
+
+// TestNsightExportWithoutStacks: a message names the table that lacks. Figures of memory do not need it.
+func TestNsightExportWithoutStacks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report.sqlite")
+	db, err := sql.Open("sqlite", path)
+	check(t, err)
+	_, err = db.Exec(export + "DROP TABLE CUDA_CALLCHAINS;")
+	check(t, err)
+	check(t, db.Close())
+	var stderr bytes.Buffer
+	p := &app.Process{Stdout: io.Discard, Stderr: &stderr, Log: slog.New(slog.DiscardHandler)}
+	cmd := Command(p)
+	cmd.SetArgs([]string{"leakage", path})
+	check(t, cmd.ExecuteContext(t.Context()))
+	if !strings.Contains(stderr.String(), "has no table CUDA_CALLCHAINS") {
+		t.Errorf("said %q", stderr.String())
 	}
 }

@@ -40,6 +40,6 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 		}
 		return at, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; use 2026-01-02T15:04:05Z, 15:04 in the zone of this machine, or 10m "+
-		"for ten minutes ago", text)
+	return time.Time{}, fmt.Errorf("%q is not a time; use 2026-01-02T15:04:05Z, 15:04 in the zone of this machine, or "+
+		"10m for ten minutes ago", text)
 }

@@ -42,7 +42,8 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 	}
 	if !found.isNew() && !found.Selection.Equal(&r.Selection) {
 		return nil, fmt.Errorf("continue the recording %s: it has another selection (%s): use the same --cluster, "+
-			"--host, --job and --kind (of run: --features), or another file", r.out.path, SelectionText(&found.Selection))
+			"--host, --job and --kind (of run: --features), or another file", r.out.path,
+			SelectionText(&found.Selection))
 	}
 	checkpoints := map[int]shard.SavedState{}
 	for _, number := range shards { // before the first messages are chosen: later checkpoints are beyond them

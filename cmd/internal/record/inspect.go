@@ -106,7 +106,8 @@ func Inspect(path string) (*Inspection, error) {
 		r.addStreams(b, shards)
 		r.addMessages(b, shards, kinds)
 		for _, h := range b.Hosts {
-			if !strings.Contains(h.Host, ":") { // summaries of ranks have a job, such as slurm:77, in the place of the host
+			// Summaries of ranks have a job, such as slurm:77, in the place of the host.
+			if !strings.Contains(h.Host, ":") {
 				hosts[HostName{h.Cluster, h.Host}] = true
 			}
 		}

@@ -49,6 +49,7 @@ type source struct {
 	received       uint64 // messages
 	receivedBefore uint64 // when the source last looked
 	receivedAt     time.Time
+	quietAt        uint64 // end of the stream when nothing was pending at the last look; 0: something was
 	ended          bool
 }
 
@@ -165,7 +166,7 @@ func (s *source) fetch(ctx context.Context) error {
 		return err
 	}
 	defer deleteConsumer(jsStream, from)
-	s.received, s.receivedBefore, s.receivedAt = 0, 0, time.Now()
+	s.received, s.receivedBefore, s.receivedAt, s.quietAt = 0, 0, time.Now(), 0
 	messages, failed, stop := make(chan jetstream.Msg, queued), make(chan error, 1), make(chan struct{})
 	consuming, err := from.Consume(func(m jetstream.Msg) {
 		select {
@@ -313,8 +314,14 @@ func (s *source) look(ctx context.Context, jsStream jetstream.Stream, from jetst
 		s.position = first - 1
 	}
 	s.position = max(s.position, state.Delivered.Stream) // up to there, NATS has delivered or skipped all
-	if state.NumPending == 0 {
-		s.position = max(s.position, info.State.LastSeq)
+	// The server counts a stored message as pending a moment after its ack. So nothing pending is true only if the last
+	// message was delivered, or if the next look finds the same.
+	if last := info.State.LastSeq; state.NumPending > 0 {
+		s.quietAt = 0
+	} else if s.quietAt == last || state.Delivered.Stream >= last {
+		s.position = max(s.position, last)
+	} else {
+		s.quietAt = last
 	}
 	s.conclude(info)
 	return nil

@@ -25,7 +25,13 @@ var connectTime = 5 * time.Second // tests shorten it
 func (r *Range) Open(ctx context.Context, p *app.Process, args []string, kinds ...schema.Kind) (*Source, error) {
 	switch {
 	case len(args) > 0:
-		return Open(ctx, args[0])
+		s, err := Open(ctx, args[0])
+		if err == nil {
+			for _, text := range s.notes() {
+				fmt.Fprintf(p.Stderr, "%s: %s\n", args[0], text)
+			}
+		}
+		return s, err
 	case r.Since.IsZero():
 		return nil, app.Usage(errors.New("nothing to read: name a recording, or set --since to read a range of a bus"))
 	}

@@ -32,7 +32,7 @@ func (r *Range) AddFlags(cmd *cobra.Command) {
 // AddTimeFlags adds the flags of the range of time.
 func (r *Range) AddTimeFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time: 10m, 03:00 or 2026-01-02T03:00:00Z")
+	flags.StringVar(&r.since, "since", "", "begin with what NATS stored at this time: 10m, 03:00, 2026-01-02T03:00:00Z")
 	flags.StringVar(&r.until, "until", "", "end before what NATS stored at this time")
 }
 
