@@ -20,7 +20,6 @@ type target struct {
 	threads            map[uint64]string         // names, by global thread id
 	cards              map[int64]schema.GPU      // by the export's number of the card
 	devices            map[device]int64          // card of a device of a process
-	shared             map[uint32]int64          // card of a device that is the same in all processes; -1: it is not
 }
 
 // device is an ordinal in the numbering of one process.
@@ -32,7 +31,7 @@ const mostRows = 1 << 16
 func (c *converter) readTarget(ctx context.Context) (t target, err error) {
 	t = target{
 		processes: map[uint32]schema.Process{}, threads: map[uint64]string{}, cards: map[int64]schema.GPU{},
-		devices: map[device]int64{}, shared: map[uint32]int64{},
+		devices: map[device]int64{},
 	}
 	for _, read := range []func(context.Context, *database) error{
 		t.readSession, t.readHost, t.readSchema, t.readProcesses, t.readThreads, t.readCards, t.readDevices,
@@ -138,64 +137,40 @@ func (t *target) readThreads(ctx context.Context, d *database) error {
 }
 
 func (t *target) readCards(ctx context.Context, d *database) error {
-	cuda := map[uint32]int64{}
-	err := d.each(ctx, "TARGET_INFO_GPU", "GPUs have no UUIDs", []string{"id"},
-		[]string{"id", "uuid", "name", "busLocation", "totalMemory", "cuDevice"}, func(row []any) {
-			id, ok := row[0].(int64)
-			if !ok {
-				return
-			}
-			bytes, _ := number(row[4])
-			t.cards[id] = schema.GPU{UUID: uuid(text(row[1])), Name: text(row[2]), Bus: text(row[3]), Bytes: bytes}
-			if ordinal, ok := number(row[5]); ok && ordinal < mostRows {
-				cuda[uint32(ordinal)] = id
+	return d.each(ctx, "TARGET_INFO_GPU", "GPUs have no UUIDs", []string{"id"},
+		[]string{"id", "uuid", "name", "busLocation", "totalMemory"}, func(row []any) {
+			if id, ok := row[0].(int64); ok {
+				bytes, _ := number(row[4])
+				t.cards[id] = schema.GPU{UUID: uuid(text(row[1])), Name: text(row[2]), Bus: text(row[3]), Bytes: bytes}
 			}
 		})
-	if len(t.cards) == 1 { // whatever its ordinal is
-		for id := range t.cards {
-			cuda[0] = id
-		}
-	}
-	t.shared = cuda
-	return err
 }
 
 // readDevices reads which card each process calls 0, 1, …: CUDA_VISIBLE_DEVICES changes it.
 func (t *target) readDevices(ctx context.Context, d *database) error {
 	const table = "TARGET_INFO_CUDA_DEVICE"
-	seen := map[uint32]int64{}
-	err := d.each(ctx, table, "GPUs of programs with CUDA_VISIBLE_DEVICES have no UUIDs",
-		[]string{"gpuId", "cudaId"}, []string{"gpuId", "cudaId", "pid", "uuid"}, func(row []any) {
-			id, ok := row[0].(int64)
-			ordinal, named := number(row[1])
-			if !ok || !named || ordinal >= mostRows {
-				return
-			}
-			if u := uuid(text(row[3])); u != "" {
-				g := t.cards[id]
-				g.UUID = u
-				t.cards[id] = g
-			}
-			if pid, ok := number(row[2]); ok && pid > 0 {
-				t.devices[device{uint32(pid), uint32(ordinal)}] = id
-			}
-			if before, known := seen[uint32(ordinal)]; known && before != id {
-				id = -1
-			}
-			seen[uint32(ordinal)] = id
-		})
-	if len(seen) > 0 {
-		t.shared = seen
-	}
-	return err
+	columns := []string{"gpuId", "cudaId", "pid"}
+	return d.each(ctx, table, "GPUs have no UUIDs", columns, append(columns, "uuid"), func(row []any) {
+		id, ok := row[0].(int64)
+		ordinal, named := number(row[1])
+		if !ok || !named || ordinal >= mostRows {
+			return
+		}
+		if u := uuid(text(row[3])); u != "" {
+			g := t.cards[id]
+			g.UUID = u
+			t.cards[id] = g
+		}
+		if pid, ok := number(row[2]); ok && pid > 0 {
+			t.devices[device{uint32(pid), uint32(ordinal)}] = id
+		}
+	})
 }
 
-// gpu returns a device of a process: a card with a UUID if the export tells which one it is, else only the ordinal.
+// gpu returns a device of a process: a card with a UUID if the export maps this device of this process, else
+// only the ordinal: CUDA_VISIBLE_DEVICES may differ between processes.
 func (t *target) gpu(pid, ordinal uint32) schema.GPU {
 	id, known := t.devices[device{pid, ordinal}]
-	if !known {
-		id, known = t.shared[ordinal]
-	}
 	g := schema.GPU{Ordinal: ordinal}
 	if card, ok := t.cards[id]; known && ok {
 		g.UUID, g.Bytes = card.UUID, card.Bytes
