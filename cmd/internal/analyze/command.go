@@ -102,7 +102,7 @@ func usageCommand(p *app.Process) *cobra.Command {
 			return q.run(cmd.Context(), args, q.usage)
 		},
 	}
-	q.flags(cmd, "csv", "json", "nsys-tsv")
+	q.flags(cmd, "text", "json", "csv", "nsys-tsv")
 	q.failFlag(cmd, memoryMeasures)
 	cmd.Flags().StringVar(&q.by, "by", byGPU, "split the memory of a GPU by "+strings.Join(names, ", "))
 	cmd.Flags().DurationVar(&q.step, "step", 0, "show the highest amount of each step of time, instead of every change")
@@ -183,6 +183,8 @@ func (q *question) usage(m *memory) error {
 		return m.writeUsage(q.p.Stdout, &q.Range, q.by, q.step)
 	case "nsys-tsv":
 		return m.writeTSV(q.p.Stdout, &q.Range)
+	case "text":
+		return m.writeUsageText(q.p.Stdout, &q.Range, q.by, q.step)
 	}
 	out := csv.NewWriter(q.p.Stdout)
 	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes"}) // out keeps its errors

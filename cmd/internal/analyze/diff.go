@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,10 +79,10 @@ Exit status: 0 success; 1 an error; 2 wrong flags; 4 the data are incomplete, an
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return q.diff(cmd.Context(), args[0], args[1]) },
 	}
-	formats := []string{"text", "json"}
+	formats := []string{"text", "json", "csv"}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: text, json")
+	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	q.AddProcessFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
@@ -98,11 +99,14 @@ func (q *question) diff(ctx context.Context, pathA, pathB string) error {
 		return err
 	}
 	d := compare(a, b)
-	if q.out == "json" {
+	switch q.out {
+	case "json":
 		out := json.NewEncoder(q.p.Stdout)
 		out.SetEscapeHTML(false)
 		err = out.Encode(d)
-	} else {
+	case "csv":
+		err = writeTable(q.p.Stdout, diffRows(d))
+	default:
 		writeDiff(q.p.Stdout, d)
 	}
 	return cmp.Or(err, source.Incomplete(d.Missing))

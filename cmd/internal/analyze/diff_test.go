@@ -28,6 +28,7 @@ type lab struct {
 	step     uint64 // bytes that rank 1 allocates every minute, and never frees
 	launches int    // of the kernel axpy
 	copies   int    // of 1 MiB from host to device, in 1 ms each
+	sets     int    // of 1 MiB
 	comm     string // of the process without a job
 }
 
@@ -67,6 +68,10 @@ func (l lab) recording(t *testing.T) string {
 		for range l.copies {
 			b.AddCopy(&schema.Copy{Time: minute, Duration: 1e6, Thread: thread, Bytes: mib, CUDAStream: b.CUDAStream(0),
 				Call: b.Call(schema.CallRef{Symbol: "cuMemcpyHtoD_v2", Op: schema.OpCopy, Direction: schema.HtoD})})
+		}
+		for range l.sets {
+			b.AddCopy(&schema.Copy{Time: minute, Duration: 1e6, Thread: thread, Bytes: mib, CUDAStream: b.CUDAStream(0),
+				Call: b.Call(schema.CallRef{Symbol: "cuMemsetD8_v2", Op: schema.OpSet})})
 		}
 	})
 	return written(t, messages, schema.KindMemory, schema.KindLaunch, schema.KindCopy)
@@ -235,7 +240,7 @@ func TestDiffOfIncompleteData(t *testing.T) {
 		err    string
 	}{
 		{[]string{a, cut}, 4, "b: "}, {[]string{cut, a}, 4, "a: "}, {[]string{a, a}, 0, ""},
-		{[]string{a, a, "-o", "csv"}, 2, "use text, json"}, {[]string{a, a + "none"}, 1, "none"},
+		{[]string{a, a, "-o", "xml"}, 2, "use text, json, csv"}, {[]string{a, a + "none"}, 1, "none"},
 	} {
 		_, err := typed(t, append([]string{"diff"}, row.args...)...)
 		if got := app.ExitCode(err); got != row.status || err != nil && !strings.Contains(err.Error(), row.err) {

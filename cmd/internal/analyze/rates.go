@@ -90,7 +90,7 @@ func launchesCommand(p *app.Process) *cobra.Command {
 				total += n
 			}
 			return l, total
-		}, writeLaunches)
+		}, writeLaunches, launchRows)
 }
 
 func bandwidthCommand(p *app.Process) *cobra.Command {
@@ -102,12 +102,12 @@ func bandwidthCommand(p *app.Process) *cobra.Command {
 				total += of.Bytes
 			}
 			return c, total
-		}, writeCopies)
+		}, writeCopies, copyRows)
 }
 
 // ratesCommand returns a command that shows the processes with a measure above 0, the largest first.
 func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, create func() consumer.Stateful,
-	of func(*answer.Process) (T, uint64), text func(io.Writer, []T)) *cobra.Command {
+	of func(*answer.Process) (T, uint64), text func(io.Writer, []T), rows func([]T) [][]string) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
 		Use: name + source.Argument, Short: short, Long: short + ", within the range.\n" + exitStatus,
@@ -139,15 +139,18 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 					r.Processes = append(r.Processes, shown)
 				}
 			}
-			if q.out == "json" {
+			switch q.out {
+			case "json":
 				err = json.NewEncoder(p.Stdout).Encode(r)
-			} else {
+			case "csv":
+				err = writeTable(p.Stdout, rows(r.Processes))
+			default:
 				text(p.Stdout, r.Processes)
 			}
 			return cmp.Or(err, source.Incomplete(missing))
 		},
 	}
-	q.flags(cmd, "text", "json")
+	q.flags(cmd, "text", "json", "csv")
 	q.failFlag(cmd, nil)
 	return cmd
 }
@@ -168,7 +171,7 @@ func writeCopies(to io.Writer, list []Copies) {
 	table := app.NewTable("HOST", "PID", "COMMAND", "GPU", "DIRECTION", "SIZE", "HOST MEMORY", "CALLS", "BYTES", "RATE")
 	for i := range list {
 		c := &list[i]
-		for _, g := range c.Groups {
+		for _, g := range c.groups() {
 			rate := "-"
 			if t := g.Throughput; t != nil {
 				rate = app.Rate(t.BytesPerSecond/1e9) + " GB/s"
@@ -176,8 +179,8 @@ func writeCopies(to io.Writer, list []Copies) {
 					rate = "≥ " + rate
 				}
 			}
-			table.Row(c.Host, c.PID, c.Comm, fmt.Sprintf("%.12s", g.GPU), g.Direction, g.Size, g.HostMemory, g.Calls,
-				app.Amount(g.Bytes), rate)
+			table.Row(c.Host, c.PID, c.Comm, fmt.Sprintf("%.12s", cmp.Or(g.GPU, "-")), g.Direction,
+				cmp.Or(g.Size, "-"), cmp.Or(g.HostMemory, "-"), g.Calls, app.Amount(g.Bytes), rate)
 		}
 	}
 	table.Write(to)

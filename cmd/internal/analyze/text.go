@@ -22,16 +22,16 @@ const (
 // figure is what text and CSV show of a process on one GPU.
 type figure interface {
 	amount() uint64
-	when() string
+	when() time.Time // zero: it has no time
 	live() *Live
 }
 
-func (p Peak) amount() uint64 { return p.Bytes }
-func (p Peak) when() string   { return p.Time.Format("2006-01-02 15:04:05.000Z") }
-func (p Peak) live() *Live    { return &p.Live }
-func (l Leak) amount() uint64 { return l.Bytes }
-func (l Leak) when() string   { return "" }
-func (l Leak) live() *Live    { return &l.Live }
+func (p Peak) amount() uint64  { return p.Bytes }
+func (p Peak) when() time.Time { return p.Time }
+func (p Peak) live() *Live     { return &p.Live }
+func (l Leak) amount() uint64  { return l.Bytes }
+func (l Leak) when() time.Time { return time.Time{} }
+func (l Leak) live() *Live     { return &l.Live }
 
 // writeText prints the processes, and the largest groups of equal allocations of each GPU.
 func writeText[T figure](to io.Writer, r *Result[T], title string) {
@@ -45,7 +45,7 @@ func writeText[T figure](to io.Writer, r *Result[T], title string) {
 		for _, gpu := range p.order {
 			f := p.GPUs[gpu]
 			cells := []any{p.Host, p.PID, p.Comm, fmt.Sprintf("%.12s", gpu), app.Amount(f.amount()),
-				len(f.live().List), f.when()}
+				len(f.live().List), f.when().Format("2006-01-02 15:04:05.000Z")}
 			table.Row(cells[:len(columns)]...)
 		}
 	}
@@ -132,10 +132,13 @@ func writeCSV[T figure](to io.Writer, r *Result[T]) error {
 	for i := range r.Processes {
 		p := &r.Processes[i]
 		for _, gpu := range p.order {
-			f := p.GPUs[gpu]
+			f, when := p.GPUs[gpu], ""
+			if at := f.when(); !at.IsZero() {
+				when = at.Format(time.RFC3339Nano)
+			}
 			for _, a := range f.live().List {
 				_ = out.Write([]string{p.Host, strconv.Itoa(int(p.PID)), p.Comm, gpu,
-					strconv.FormatUint(f.amount(), 10), f.when(), a.Address, strconv.FormatUint(a.Bytes, 10), a.Class,
+					strconv.FormatUint(f.amount(), 10), when, a.Address, strconv.FormatUint(a.Bytes, 10), a.Class,
 					strconv.Itoa(int(a.TID)), a.Thread, a.Symbol, a.Time.Format(time.RFC3339Nano)})
 			}
 		}
