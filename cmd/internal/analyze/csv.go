@@ -38,7 +38,8 @@ func copyRows(list []Copies) [][]string {
 			if t := g.Throughput; t != nil {
 				rate, least = figureText(&t.BytesPerSecond), strconv.FormatBool(t.AtLeast)
 			}
-			rows = append(rows, []string{c.Host, decimal(uint64(c.PID)), c.Comm, g.GPU, g.Direction, g.Size, g.HostMemory,
+			rows = append(rows, []string{c.Host, decimal(uint64(c.PID)), c.Comm, g.GPU, g.Direction,
+				g.Size, g.HostMemory,
 				decimal(g.Calls), decimal(g.Bytes), rate, least})
 		}
 	}

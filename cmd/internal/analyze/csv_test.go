@@ -22,7 +22,7 @@ func TestFormats(t *testing.T) {
 		"usage " + memory + " --step 100s --pid 8 --by class": "managed",
 		"usage " + memory + " -o csv":                         "host,pid,comm,gpu,series,time,unix_ns,bytes\n",
 		"launches " + a + " -o csv":                           "host,pid,comm,kernel,launches\ngpu-7,7,train,axpy,10\n",
-		"bandwidth " + a:                                      "train    -        set        -       -                2  2.00 MiB  -\n",
+		"bandwidth " + a:                                      "set        -       -                2  2.00 MiB  -\n",
 		"bandwidth " + a + " -o csv":                          "gpu-7,7,train,,set,,,2,2097152,,\n",
 		"diff " + a + " " + b + " -o csv":                     "comm,rank,what,measure,name,a,b,change\n",
 		"diff -o csv " + a + " " + b:                          "train,1,kernel,launches,axpy,10,15,5\n",
