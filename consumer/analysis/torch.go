@@ -5,7 +5,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Names of the groups that TorchReceiver makes. Their sum is what the allocator has reserved.
+// Names of the groups that TorchReceiver makes. Their sum is the reserved memory.
 const (
 	Tensors = "tensors" // blocks that the program holds
 	Cached  = "cached"  // reserved memory without such a block
@@ -51,8 +51,8 @@ func (r *torchReceiver) add(b *schema.Batch) {
 	}
 }
 
-// set adds the changes to new levels. The one that falls comes first, so that their sum is never above what is
-// reserved.
+// set adds the changes to new levels. The one that falls comes first, so that their sum never exceeds
+// the reserved memory.
 func (l *torchLevel) set(at schema.KTime, tensors, cached uint64) {
 	if tensors < l.bytes[0] {
 		l.change(0, at, tensors)
