@@ -71,7 +71,7 @@ func pprofTool(t *testing.T, args ...string) string {
 	t.Helper()
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("needs the go tool")
+		needs(t, "GPUTAP_REQUIRE_PYTHON", "tool go")
 	}
 	cmd := exec.Command(tool, append([]string{"tool", "pprof"}, args...)...)
 	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
