@@ -78,8 +78,10 @@ func nothing(*Tracker, *proc, *schema.Memory) {}
 // a workload frees only its own allocations. The name comes from the event's thread because one batch may hold events
 // from before and after an exec.
 func (t *Tracker) name(p *proc, m *schema.Memory) {
-	comm := t.in.Processes[t.in.Threads[m.Thread].Process].Comm
-	if p.State.comm != comm && p.State.held == 0 {
+	if p.State.held > 0 {
+		return
+	}
+	if comm := t.in.Processes[t.in.Threads[m.Thread].Process].Comm; p.State.comm != comm {
 		t.detach(p)
 		p.State.comm = comm
 	}
@@ -87,57 +89,54 @@ func (t *Tracker) name(p *proc, m *schema.Memory) {
 
 // alloc makes the event's memory live.
 func (t *Tracker) alloc(p *proc, m *schema.Memory) {
-	i := t.insert(p, &p.State.addresses, m)
-	if i == 0 {
+	e := t.insert(p, &p.State.addresses, m)
+	if e.number == 0 {
 		return
 	}
-	a := t.slab.at(i)
-	switch class := p.State.rows[a.row].class; {
+	switch class := p.State.rows[e.row].class; {
 	case endsWithContext(class):
-		a.owner = t.context(p, m)
+		e.owner = t.context(p, m)
 	case class == schema.ClassPool && m.Pool != 0:
-		a.owner = t.pool(p, m.Pool, m.GPU)
+		e.owner = t.pool(p, m.Pool, m.GPU)
 	}
-	t.addLive(p, i, m.Bytes)
+	t.addLive(p, e, m.Bytes)
 }
 
-// insert adds an entry with key m.Ptr to the slab and to an index. It returns 0 if m.Ptr is 0: the producer could not
-// read the out-parameter and has counted the event as lost.
-func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) uint32 {
+// insert adds an entry with key m.Ptr to the slab and to an index. It returns none if m.Ptr is 0: the producer could
+// not read the out-parameter and has counted the event as lost.
+func (t *Tracker) insert(p *proc, x *index, m *schema.Memory) entry {
 	if m.Ptr == 0 {
-		return 0
+		return entry{}
 	}
-	if old := x.find(&t.slab, m.Ptr); old != 0 {
+	if old := x.find(&t.slab, m.Ptr); old.number != 0 {
 		t.count(p, reallocOverLive)
 		t.drop(p, x, old)
 	}
 	p.Ended = false // a call proves that the process runs, even after an exit record
 	row := t.row(p, m)
-	i := t.slab.get()
-	a := t.slab.at(i)
-	a.key, a.since, a.refs = m.Ptr, returned(m), 1
-	a.thread, a.row, a.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
-	x.insert(&t.slab, i)
-	return i
+	e := t.slab.get()
+	e.key, e.since, e.refs = m.Ptr, returned(m), 1
+	e.thread, e.row, e.origin = t.in.slots[m.Thread], row, t.in.origins[m.Call]
+	x.insert(&t.slab, e)
+	return e
 }
 
 func returned(m *schema.Memory) schema.KTime { return m.Time + schema.KTime(m.Duration) }
 
 // addLive adds live memory to every sum.
-func (t *Tracker) addLive(p *proc, i uint32, bytes uint64) {
-	a := t.slab.at(i)
-	a.bytes = bytes
+func (t *Tracker) addLive(p *proc, e entry, bytes uint64) {
+	e.bytes = bytes
 	p.State.boot.live++
-	t.slab.link(p.State.boot.sizes.of(bytes), i)
-	w := t.workload(p, &p.State.rows[a.row])
+	t.slab.link(p.State.boot.sizes.of(bytes), e)
+	w := t.workload(p, &p.State.rows[e.row])
 	w.allocated += bytes
 	w.allocs++
-	p.State.count(a, &t.threads.slots[a.thread], 1)
-	p.State.grow(a, t.cfg.Window)
-	if p.State.rows[a.row].device != noDevice {
-		p.State.teardown.allocated(a.since)
+	p.State.count(e.allocation, &t.threads.slots[e.thread], 1)
+	p.State.grow(e.allocation, t.cfg.Window)
+	if p.State.rows[e.row].device != noDevice {
+		p.State.teardown.allocated(e.since)
 	}
-	t.move(p, i, Allocated)
+	t.move(p, e, Allocated)
 }
 
 // count adds an entry to the sums of its process, row, thread and owner; n is 1, or -1 to subtract it.
@@ -181,77 +180,76 @@ func (t *Tracker) free(p *proc, m *schema.Memory) {
 		return
 	}
 	x := &p.State.addresses
-	i := x.find(&t.slab, m.Ptr)
+	e := x.find(&t.slab, m.Ptr)
 	switch {
-	case i == 0:
+	case e.number == 0:
 		t.count(p, unmatchedFree)
-	case m.Time < t.slab.at(i).since:
+	case m.Time < e.since:
 		t.count(p, lateFree)
-	case t.slab.at(i).refs.down():
-		t.drop(p, x, i)
+	case e.refs.down():
+		t.drop(p, x, e)
 	}
 }
 
-// drop removes the key of allocation i, so that the driver may reuse it. The memory is removed too, unless mappings
+// drop removes the key of an allocation, so that the driver may reuse it. The memory is removed too, unless mappings
 // keep it.
-func (t *Tracker) drop(p *proc, x *index, i uint32) {
-	x.remove(&t.slab, i)
-	a := t.slab.at(i)
-	a.refs = 0
-	if a.maps == 0 {
-		t.remove(p, i)
+func (t *Tracker) drop(p *proc, x *index, e entry) {
+	x.remove(&t.slab, e)
+	e.refs = 0
+	if e.maps == 0 {
+		t.remove(p, e)
 	}
 }
 
 // remove takes an entry that the program freed out of every sum and reclaims it.
-func (t *Tracker) remove(p *proc, i uint32) {
+func (t *Tracker) remove(p *proc, e entry) {
 	s := &p.State
-	if a := t.slab.at(i); a.kind == memory && s.rows[a.row].device != noDevice {
-		s.teardown.free(a, t.in.event.Time)
+	if e.kind == memory && s.rows[e.row].device != noDevice {
+		s.teardown.free(e.allocation, t.in.event.Time)
 	}
-	t.removeFreed(p, i)
+	t.removeFreed(p, e)
 }
 
 // removeFreed takes an entry out of every sum and reclaims it. Memory counts as freed.
-func (t *Tracker) removeFreed(p *proc, i uint32) {
-	if a := t.slab.at(i); a.kind == memory {
-		w := t.workload(p, &p.State.rows[a.row])
-		w.freed += a.bytes
+func (t *Tracker) removeFreed(p *proc, e entry) {
+	if e.kind == memory {
+		w := t.workload(p, &p.State.rows[e.row])
+		w.freed += e.bytes
 		w.frees++
-		t.move(p, i, Freed)
+		t.move(p, e, Freed)
 	}
-	t.reclaim(p, i)
+	t.reclaim(p, e)
 }
 
 // removeUnfreed is remove at the end of an image: memory counts as unfreed.
-func (t *Tracker) removeUnfreed(p *proc, i uint32) {
-	a, s := t.slab.at(i), &p.State
-	if a.kind == memory {
-		r := &s.rows[a.row]
-		t.workload(p, r).unfreed += a.bytes
+func (t *Tracker) removeUnfreed(p *proc, e entry) {
+	s := &p.State
+	if e.kind == memory {
+		r := &s.rows[e.row]
+		t.workload(p, r).unfreed += e.bytes
 		switch {
 		case r.class.OnGPU():
-			s.unfreed.add(a.bytes)
+			s.unfreed.add(e.bytes)
 		case r.class.OnHost():
-			s.hostUnfreed.add(a.bytes)
+			s.hostUnfreed.add(e.bytes)
 		}
-		t.move(p, i, t.unfreed)
+		t.move(p, e, t.unfreed)
 	}
-	t.reclaim(p, i)
+	t.reclaim(p, e)
 }
 
-func (t *Tracker) reclaim(p *proc, i uint32) {
-	a, s := t.slab.at(i), &p.State
-	s.count(a, &t.threads.slots[a.thread], -1)
-	switch a.kind {
+func (t *Tracker) reclaim(p *proc, e entry) {
+	s := &p.State
+	s.count(e.allocation, &t.threads.slots[e.thread], -1)
+	switch e.kind {
 	case memory:
 		s.boot.live--
-		t.slab.unlink(s.boot.sizes.of(a.bytes), i)
-		s.shrink(a, t.in.event.Time)
+		t.slab.unlink(s.boot.sizes.of(e.bytes), e.allocation)
+		s.shrink(e.allocation, t.in.event.Time)
 	case opened:
-		t.slab.unlink(&s.newestHolder, i)
+		t.slab.unlink(&s.newestHolder, e.allocation)
 	}
-	t.slab.put(i)
+	t.slab.put(e)
 }
 
 // exit ends a process. A repeated exit record changes nothing.
@@ -271,12 +269,12 @@ func (t *Tracker) endImage(p *proc) {
 	s.unclosed += s.holders
 	for _, g := range s.mappings {
 		if t.slab.unmap(g.memory) {
-			t.removeUnfreed(p, g.memory)
+			t.removeUnfreed(p, t.slab.entry(g.memory))
 		}
 	}
 	for _, x := range []*index{&s.addresses, &s.handles} {
-		x.sweep(&t.slab, func(i uint32) bool {
-			t.removeUnfreed(p, i)
+		x.sweep(&t.slab, func(e entry) bool {
+			t.removeUnfreed(p, e)
 			return true
 		})
 		*x = index{}

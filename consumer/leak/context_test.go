@@ -191,8 +191,7 @@ func balanced(t *testing.T, tracker *Tracker) {
 		contexts := make([]uint32, len(s.contexts))
 		pools := make([]amount, len(s.pools))
 		var n uint64
-		s.addresses.sweep(&tracker.slab, func(i uint32) bool {
-			a := tracker.slab.at(i)
+		s.addresses.sweep(&tracker.slab, func(a entry) bool {
 			switch class := s.rows[a.row].class; {
 			case a.kind == opened && a.owner != 0:
 				contexts[a.owner]++

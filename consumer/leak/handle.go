@@ -19,15 +19,14 @@ type mapping struct {
 
 // create makes physical memory live under a handle. A multicast object has no memory of its own.
 func (t *Tracker) create(p *proc, m *schema.Memory) {
-	i := t.insert(p, &p.State.handles, m)
+	e := t.insert(p, &p.State.handles, m)
 	switch {
-	case i == 0:
+	case e.number == 0:
 	case t.in.Calls[m.Call].Class == schema.ClassMulticast:
-		a := t.slab.at(i)
-		a.kind = multicast
-		p.State.count(a, &t.threads.slots[a.thread], 1)
+		e.kind = multicast
+		p.State.count(e.allocation, &t.threads.slots[e.thread], 1)
 	default:
-		t.addLive(p, i, m.Bytes)
+		t.addLive(p, e, m.Bytes)
 	}
 }
 
@@ -35,38 +34,37 @@ func (t *Tracker) create(p *proc, m *schema.Memory) {
 // after all references were released.
 func (t *Tracker) retain(p *proc, m *schema.Memory) {
 	s := &p.State
-	i := s.handles.find(&t.slab, m.Ptr)
+	e := s.handles.find(&t.slab, m.Ptr)
 	if from, to := s.mapped(m.Aux, 1); from < to {
-		i = s.mappings[from].memory
+		e = t.slab.entry(s.mappings[from].memory)
 	}
-	if i == 0 || m.Ptr == 0 {
+	if e.number == 0 || m.Ptr == 0 {
 		t.counters.UnknownHandles++
 		return
 	}
-	a := t.slab.at(i)
-	if a.refs == 0 {
-		if old := s.handles.find(&t.slab, m.Ptr); old != 0 {
+	if e.refs == 0 {
+		if old := s.handles.find(&t.slab, m.Ptr); old.number != 0 {
 			t.count(p, reallocOverLive)
 			t.drop(p, &s.handles, old)
 		}
-		p.State.move(a, returned(m))
-		a.key = m.Ptr
-		s.handles.insert(&t.slab, i)
+		p.State.move(e.allocation, returned(m))
+		e.key = m.Ptr
+		s.handles.insert(&t.slab, e)
 	}
-	a.refs.up()
+	e.refs.up()
 }
 
 // release removes a reference to physical memory. After the last release the driver may reuse the handle while
 // mappings keep the memory.
 func (t *Tracker) release(p *proc, m *schema.Memory) {
-	i := p.State.handles.find(&t.slab, m.Ptr)
+	e := p.State.handles.find(&t.slab, m.Ptr)
 	switch {
-	case i == 0:
+	case e.number == 0:
 		t.counters.UnknownHandles++
-	case m.Time < t.slab.at(i).since:
+	case m.Time < e.since:
 		t.count(p, lateFree)
-	case t.slab.at(i).refs.down():
-		t.drop(p, &p.State.handles, i)
+	case e.refs.down():
+		t.drop(p, &p.State.handles, e)
 	}
 }
 
@@ -77,19 +75,19 @@ const maxMaps = math.MaxUint16 - 1
 // mapRange adds a mapping. Mappings that it overlaps have ended unseen, as with allocations.
 func (t *Tracker) mapRange(p *proc, m *schema.Memory) {
 	s := &p.State
-	i := s.handles.find(&t.slab, m.Aux)
-	if i == 0 || t.slab.at(i).maps >= maxMaps {
+	e := s.handles.find(&t.slab, m.Aux)
+	if e.number == 0 || e.maps >= maxMaps {
 		t.counters.UnknownHandles++ // usually the memory was created before gputap attached
-		i = 0
+		e = entry{}
 	} else {
-		t.slab.at(i).maps++
+		e.maps++
 	}
 	from, to := s.mapped(m.Ptr, m.Bytes)
 	for _, old := range s.mappings[from:to] {
 		t.count(p, reallocOverLive)
 		t.unmapMemory(p, old)
 	}
-	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: i}
+	g := mapping{ptr: m.Ptr, bytes: m.Bytes, since: returned(m), memory: e.number}
 	s.mappings = slices.Replace(s.mappings, from, to, g)
 }
 
@@ -123,7 +121,7 @@ func (t *Tracker) unmapRange(p *proc, m *schema.Memory) {
 // unmapMemory removes one mapping from its memory. Memory without references and mappings is freed.
 func (t *Tracker) unmapMemory(p *proc, g mapping) {
 	if t.slab.unmap(g.memory) {
-		t.remove(p, g.memory)
+		t.remove(p, t.slab.entry(g.memory))
 	}
 }
 
@@ -157,36 +155,34 @@ func (t *Tracker) open(p *proc, m *schema.Memory) {
 	if class == schema.ClassVMM {
 		x = &s.handles
 	}
-	if old := x.find(&t.slab, m.Ptr); old != 0 && class == schema.ClassIPC {
-		if a := t.slab.at(old); a.kind == opened && a.bytes == m.Aux {
-			a.refs.up() // the driver returns the same address again and counts references
-			return
-		}
-	}
-	i := t.insert(p, x, m)
-	if i == 0 {
+	old := x.find(&t.slab, m.Ptr)
+	if old.number != 0 && class == schema.ClassIPC && old.kind == opened && old.bytes == m.Aux {
+		old.refs.up() // the driver returns the same address again and counts references
 		return
 	}
-	a := t.slab.at(i)
-	a.kind, a.bytes = opened, m.Aux
-	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
-		a.owner = t.context(p, m)
+	e := t.insert(p, x, m)
+	if e.number == 0 {
+		return
 	}
-	s.count(a, &t.threads.slots[a.thread], 1)
-	t.slab.link(&s.newestHolder, i)
+	e.kind, e.bytes = opened, m.Aux
+	if strings.HasPrefix(t.in.Calls[m.Call].Symbol, "cuIpc") {
+		e.owner = t.context(p, m)
+	}
+	s.count(e.allocation, &t.threads.slots[e.thread], 1)
+	t.slab.link(&s.newestHolder, e)
 }
 
 // close ends a holder.
 func (t *Tracker) close(p *proc, m *schema.Memory) {
 	x := &p.State.addresses
-	i := x.find(&t.slab, m.Ptr)
+	e := x.find(&t.slab, m.Ptr)
 	switch {
-	case i == 0 || t.slab.at(i).kind != opened:
+	case e.number == 0 || e.kind != opened:
 		t.count(p, unmatchedFree)
-	case m.Time < t.slab.at(i).since:
+	case m.Time < e.since:
 		t.count(p, lateFree)
-	case t.slab.at(i).refs.down():
-		t.drop(p, x, i)
+	case e.refs.down():
+		t.drop(p, x, e)
 	}
 }
 

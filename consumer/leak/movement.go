@@ -42,19 +42,18 @@ type Movement struct {
 	Stack *schema.Stack
 }
 
-// move reports a movement of memory i.
-func (t *Tracker) move(p *proc, i uint32, cause Cause) {
+// move reports a movement of memory.
+func (t *Tracker) move(p *proc, e entry, cause Cause) {
 	if t.cfg.OnMovement == nil {
 		return
 	}
-	a, m := t.slab.at(i), &t.moved
-	by, r := &t.threads.slots[a.thread], &p.State.rows[a.row]
-	if m.At = a.since; cause != Allocated && cause != Known {
+	m, by, r := &t.moved, &t.threads.slots[e.thread], &p.State.rows[e.row]
+	if m.At = e.since; cause != Allocated && cause != Known {
 		m.At = t.in.event.Time
 	}
-	m.Cause, m.Slot, m.Info, m.Offset, m.Last = cause, i, &p.Info, p.State.boot.offset, p.State.boot.last
-	m.Ptr, m.Bytes, m.GPU, m.GPUNo, m.Class = a.key, a.bytes, r.uuid, r.gpu, r.class
-	m.TID, m.Thread, m.Symbol, m.Stack = by.tid, by.comm, t.origins.rows[a.origin].Symbol, nil
+	m.Cause, m.Slot, m.Info, m.Offset, m.Last = cause, e.number, &p.Info, p.State.boot.offset, p.State.boot.last
+	m.Ptr, m.Bytes, m.GPU, m.GPUNo, m.Class = e.key, e.bytes, r.uuid, r.gpu, r.class
+	m.TID, m.Thread, m.Symbol, m.Stack = by.tid, by.comm, t.origins.rows[e.origin].Symbol, nil
 	m.CUDAStream = 0
 	if cause == Allocated {
 		t.addReported(m)
@@ -79,6 +78,6 @@ func (t *Tracker) Live() {
 	t.mu.Lock()
 	defer t.unlock()
 	for _, p := range t.table.All() {
-		t.eachInIndex(&p.State, func(i uint32) { t.move(p, i, Known) })
+		t.eachInIndex(&p.State, func(e entry) { t.move(p, e, Known) })
 	}
 }

@@ -221,18 +221,17 @@ func (t *Tracker) endContext(p *proc, i uint8, at schema.KTime) {
 	if i == 0 || s.contexts[i].live == 0 {
 		return
 	}
-	s.addresses.sweep(&t.slab, func(n uint32) bool {
-		a := t.slab.at(n)
-		if a.owner != i || a.since > at {
+	s.addresses.sweep(&t.slab, func(e entry) bool {
+		if e.owner != i || e.since > at {
 			return false
 		}
-		if a.kind == memory {
-			if !endsWithContext(s.rows[a.row].class) {
+		if e.kind == memory {
+			if !endsWithContext(s.rows[e.row].class) {
 				return false // owner is the index of a pool
 			}
-			s.withContext.add(a.bytes)
+			s.withContext.add(e.bytes)
 		}
-		t.removeFreed(p, n)
+		t.removeFreed(p, e)
 		return true
 	})
 }

@@ -64,25 +64,37 @@ type slab struct {
 
 func (s *slab) at(i uint32) *allocation { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-// get returns a number whose allocation is zero.
-func (s *slab) get() uint32 {
+// entry is an allocation with its number. The number of the zero entry is 0: no allocation.
+type entry struct {
+	*allocation
+	number uint32
+}
+
+func (s *slab) entry(i uint32) entry {
+	if i == 0 {
+		return entry{}
+	}
+	return entry{s.at(i), i}
+}
+
+// get returns an entry whose allocation is zero.
+func (s *slab) get() entry {
 	if i := s.free; i != 0 {
-		a := s.at(i)
-		s.free = a.next
-		*a = allocation{}
-		return i
+		e := s.entry(i)
+		s.free = e.next
+		*e.allocation = allocation{}
+		return e
 	}
 	s.used++
 	if int(s.used/chunkLen) >= len(s.chunks) {
 		s.chunks = append(s.chunks, new([chunkLen]allocation))
 	}
-	return s.used
+	return s.entry(s.used)
 }
 
-func (s *slab) put(i uint32) {
-	a := s.at(i)
-	a.next, a.kind = s.free, unused
-	s.free = i
+func (s *slab) put(e entry) {
+	e.next, e.kind = s.free, unused
+	s.free = e.number
 }
 
 // unmap removes a mapping of memory and reports whether nothing keeps the memory any longer.
@@ -94,18 +106,16 @@ func (s *slab) unmap(memory uint32) bool {
 	return a.maps.down() && a.refs == 0
 }
 
-// link puts entry i at the front of the list with this head. An entry is in one list at most.
-func (s *slab) link(head *uint32, i uint32) {
-	a := s.at(i)
-	a.prev, a.next = 0, *head
+// link puts an entry at the front of the list with this head. An entry is in one list at most.
+func (s *slab) link(head *uint32, e entry) {
+	e.prev, e.next = 0, *head
 	if *head != 0 {
-		s.at(*head).prev = i
+		s.at(*head).prev = e.number
 	}
-	*head = i
+	*head = e.number
 }
 
-func (s *slab) unlink(head *uint32, i uint32) {
-	a := s.at(i)
+func (s *slab) unlink(head *uint32, a *allocation) {
 	if a.prev != 0 {
 		s.at(a.prev).next = a.next
 	} else {
@@ -179,16 +189,16 @@ func (x *index) bucket(key uint64, n int) uint32 {
 	return hash & (mask >> 1)
 }
 
-// find returns the number of the live allocation at key; 0: none.
-func (x *index) find(s *slab, key uint64) uint32 {
+// find returns the live allocation at key, or none.
+func (x *index) find(s *slab, key uint64) entry {
 	if x.count == 0 {
-		return 0
+		return entry{}
 	}
 	i := x.heads[x.bucket(key, len(x.heads))]
 	for length := 0; i != 0; length++ {
 		a := s.at(i)
 		if a.key == key {
-			return i
+			return entry{a, i}
 		}
 		i = a.chain
 		if length == maxChain && x.seed == 0 {
@@ -196,7 +206,7 @@ func (x *index) find(s *slab, key uint64) uint32 {
 			return x.find(s, key)
 		}
 	}
-	return 0
+	return entry{}
 }
 
 // rehash switches to the second hash.
@@ -204,20 +214,19 @@ func (x *index) rehash(s *slab) {
 	x.seed = rand.Uint64() | 1<<63 | 1
 	all := index{heads: x.heads}
 	x.heads, x.count = make([]uint32, len(x.heads)), 0
-	all.sweep(s, func(i uint32) bool {
-		x.insert(s, i)
+	all.sweep(s, func(e entry) bool {
+		x.insert(s, e)
 		return true
 	})
 }
 
-// insert adds allocation i. Its key must be new.
-func (x *index) insert(s *slab, i uint32) {
+// insert adds an allocation. Its key must be new.
+func (x *index) insert(s *slab, e entry) {
 	if x.count >= len(x.heads) {
 		x.split(s)
 	}
-	a := s.at(i)
-	head := &x.heads[x.bucket(a.key, len(x.heads))]
-	a.chain, *head = *head, i
+	head := &x.heads[x.bucket(e.key, len(x.heads))]
+	e.chain, *head = *head, e.number
 	x.count++
 }
 
@@ -242,27 +251,28 @@ func (x *index) split(s *slab) {
 	}
 }
 
-// remove removes allocation i, which must be in the index.
-func (x *index) remove(s *slab, i uint32) {
-	link := &x.heads[x.bucket(s.at(i).key, len(x.heads))]
-	for *link != i {
+// remove removes an allocation, which must be in the index.
+func (x *index) remove(s *slab, e entry) {
+	link := &x.heads[x.bucket(e.key, len(x.heads))]
+	for *link != e.number {
 		link = &s.at(*link).chain
 	}
-	*link = s.at(i).chain
+	*link = e.chain
 	x.count--
 }
 
 // sweep removes the allocations for which gone returns true. gone may reclaim them.
-func (x *index) sweep(s *slab, gone func(i uint32) bool) {
+func (x *index) sweep(s *slab, gone func(entry) bool) {
 	for b := range x.heads {
 		for link := &x.heads[b]; *link != 0; {
-			i, next := *link, s.at(*link).chain
-			if gone(i) {
+			e := s.entry(*link)
+			next := e.chain
+			if gone(e) {
 				*link = next
 				x.count--
 				continue
 			}
-			link = &s.at(i).chain
+			link = &e.chain
 		}
 	}
 }

@@ -80,3 +80,18 @@ func bucketOrders(t *testing.T, seeds uint64, steps int) {
 		}
 	}
 }
+
+// TestMappingsWithoutAllocations: gputap attached after a process had created its memory, and no process has allocated
+// since.
+func TestMappingsWithoutAllocations(t *testing.T) {
+	t.Parallel()
+	tracker, h := New(Config{OnMovement: func(m *Movement) { t.Errorf("unexpected movement: %+v", m) }}),
+		consumertest.Memory(t, "gpu-01")
+	h.Process(42, 1, "train").Map(1, 1<<40, 2<<20, 9, 10, 1).Retain(1, 9, 1<<40, 11, 1)
+	apply(t, tracker, h.Batch())
+	tracker.Live()
+	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+	if c := tracker.Report().Counters; c != (Counters{UnknownHandles: 2}) {
+		t.Errorf("got %+v", c)
+	}
+}

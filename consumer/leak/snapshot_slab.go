@@ -33,7 +33,7 @@ func (c *coder) allocations(m *host) {
 		c.entries(&objects, multicast, p)
 		if c.Reading() {
 			for _, i := range slices.Backward(holders) {
-				c.slab.link(&s.newestHolder, i)
+				c.slab.link(&s.newestHolder, c.slab.entry(i))
 			}
 		}
 		c.mappings(p)
@@ -162,9 +162,9 @@ func (c *coder) allocation(i *uint32, kind entryKind) {
 		if c.Failed() || !c.valid(&a, head) {
 			return
 		}
-		*i = c.slab.get()
-		*c.slab.at(*i) = a
-		c.add(*i, head&inHandles != 0)
+		e := c.slab.get()
+		*i, *e.allocation = e.number, a
+		c.add(e, head&inHandles != 0)
 	}
 	if a.maps > 0 {
 		c.mapped.add(*i)
@@ -175,7 +175,7 @@ func (c *coder) allocation(i *uint32, kind entryKind) {
 // head returns the bits of an allocation that is written.
 func (c *coder) head(i uint32, a *allocation) (bits byte) {
 	handles := &c.threads.slots[a.thread].process.State.handles
-	if a.refs > 0 && handles.count > 0 && handles.find(&c.slab, a.key) == i {
+	if a.refs > 0 && handles.count > 0 && handles.find(&c.slab, a.key).number == i {
 		bits |= inHandles
 	}
 	if a.refs != 1 || a.maps != 0 {
@@ -229,20 +229,19 @@ func (c *coder) valid(a *allocation, head byte) bool {
 }
 
 // add adds a restored allocation to its index and to every sum.
-func (c *coder) add(i uint32, handle bool) {
-	a := c.slab.at(i)
-	a.chain, a.prev, a.next = 0, 0, 0
-	by := &c.threads.slots[a.thread]
+func (c *coder) add(e entry, handle bool) {
+	e.chain, e.prev, e.next = 0, 0, 0
+	by := &c.threads.slots[e.thread]
 	s := &by.process.State
 	switch {
-	case a.refs == 0:
+	case e.refs == 0:
 	case handle:
-		s.handles.insert(&c.slab, i)
+		s.handles.insert(&c.slab, e)
 	default:
-		s.addresses.insert(&c.slab, i)
+		s.addresses.insert(&c.slab, e)
 	}
-	s.count(a, by, 1)
-	c.restoreTrend(s, a)
+	s.count(e.allocation, by, 1)
+	c.restoreTrend(s, e.allocation)
 }
 
 func (c *coder) mappings(p *proc) {

@@ -274,7 +274,7 @@ func (t *Tracker) eachLive(p *proc, visit func(*allocation)) {
 	if 2*p.State.held > uint64(t.slab.used) {
 		t.eachInSlab(p, visit)
 	} else {
-		t.eachInIndex(&p.State, func(i uint32) { visit(t.slab.at(i)) })
+		t.eachInIndex(&p.State, func(e entry) { visit(e.allocation) })
 	}
 }
 
@@ -286,22 +286,22 @@ func (t *Tracker) eachInSlab(p *proc, visit func(*allocation)) {
 	}
 }
 
-// eachInIndex visits the numbers of the live memory of a process.
-func (t *Tracker) eachInIndex(s *state, visit func(i uint32)) {
+// eachInIndex visits the live memory of a process.
+func (t *Tracker) eachInIndex(s *state, visit func(entry)) {
 	for _, x := range []*index{&s.addresses, &s.handles} {
 		for _, i := range x.heads {
 			for ; i != 0; i = t.slab.at(i).chain {
-				if t.slab.at(i).kind == memory {
-					visit(i)
+				if e := t.slab.entry(i); e.kind == memory {
+					visit(e)
 				}
 			}
 		}
 	}
 	seen := map[uint32]bool{}
 	for _, g := range s.mappings { // only mappings keep some memory
-		if a := t.slab.at(g.memory); g.memory != 0 && a.kind == memory && a.refs == 0 && !seen[g.memory] {
-			seen[g.memory] = true
-			visit(g.memory)
+		if e := t.slab.entry(g.memory); e.number != 0 && e.kind == memory && e.refs == 0 && !seen[e.number] {
+			seen[e.number] = true
+			visit(e)
 		}
 	}
 }

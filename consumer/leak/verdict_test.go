@@ -361,7 +361,7 @@ func TestBothScansFindTheSame(t *testing.T) {
 		for _, p := range fold.table.All() {
 			inSlab, inIndex := map[*allocation]int{}, map[*allocation]int{}
 			fold.eachInSlab(p, func(a *allocation) { inSlab[a]++ })
-			fold.eachInIndex(&p.State, func(i uint32) { inIndex[fold.slab.at(i)]++ })
+			fold.eachInIndex(&p.State, func(e entry) { inIndex[e.allocation]++ })
 			if visited += len(inSlab); !maps.Equal(inSlab, inIndex) || uint64(len(inSlab)) != p.State.held {
 				t.Fatalf("process %d holds %d: %d in the slab, %d in its indexes", p.ID.PID, p.State.held, len(inSlab),
 					len(inIndex))
