@@ -36,7 +36,8 @@ var docs = map[string]string{
 		"and memory events last",
 	"producer.ring_bytes": "size of all rings from Linux to the producer together; at least 4MiB " +
 		"(resident memory shows twice as much, because Linux maps each ring twice)",
-	"producer.heartbeat":     "time between two heartbeats of the host, which say how far its events are complete",
+	"producer.heartbeat": "time between two heartbeats of the host, which say how far its events are complete; " +
+		"2 s at most while a rank of a job runs there",
 	"producer.drain_timeout": "time to publish the last batches at exit",
 	"producer.jobs": "find the job and rank of each process by its pod, and by variables of Slurm, torchrun and MPI " +
 		"in its environment",

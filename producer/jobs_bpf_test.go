@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/producertest"
@@ -65,4 +66,19 @@ func TestJobsOfRealProcesses(t *testing.T) {
 			t.Errorf("off: %v", got)
 		}
 	}
+}
+
+// TestHeartbeatsOfRanks: while a rank of a job runs, heartbeats do not wait for the interval of the configuration.
+func TestHeartbeatsOfRanks(t *testing.T) {
+	cfg := config.DefaultProducer()
+	cfg.Heartbeat = 24 * time.Hour
+	watchWith(t, cfg, slog.New(slog.DiscardHandler), func(watching *Producer) {
+		cmd := exec.Command(producertest.Built(t, "workload"), "leak3", "--steps")
+		cmd.Env = append(os.Environ(), "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_PROCID=7", "SLURM_NTASKS=8")
+		end := start(t, cmd)
+		producertest.Eventually(t, "three heartbeats were published", func() bool {
+			return watching.metrics.batches[schema.KindHost].Load() >= 3
+		})
+		end()
+	})
 }

@@ -296,6 +296,7 @@ func (p *Producer) step() {
 	if now >= p.checkAt {
 		p.checkAt = now + process.CheckInterval
 		p.checkVanished()
+		p.heartbeatAt = min(p.heartbeatAt, now+p.interval())
 	}
 	p.metrics.processes.Store(int64(p.known.Len()))
 	if now >= p.clockAt {
@@ -303,7 +304,7 @@ func (p *Producer) step() {
 		p.batches.header.ClockOffset = clockOffset()
 	}
 	if now >= p.heartbeatAt {
-		p.heartbeatAt = now + schema.KTime(p.cfg.Heartbeat)
+		p.heartbeatAt = now + p.interval()
 		p.heartbeat()
 	}
 	if n < busyRound {
@@ -333,6 +334,15 @@ func (p *Producer) checkVanished() {
 	for _, end := range p.known.Vanished(lost[schema.LossControlRing] + lost[schema.LossState]) {
 		p.translator.end(&end)
 	}
+}
+
+// interval returns the time between two heartbeats. On a host with ranks of jobs it is one window of theirs: windows
+// close at heartbeats.
+func (p *Producer) interval() schema.KTime {
+	if p.known.HasRanks() {
+		return schema.KTime(min(p.cfg.Heartbeat, schema.RankWindow))
+	}
+	return schema.KTime(p.cfg.Heartbeat)
 }
 
 func (p *Producer) heartbeat() {

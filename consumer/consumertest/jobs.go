@@ -139,7 +139,7 @@ type Message struct {
 }
 
 // Messages returns the batches and heartbeats of all hosts until a time, in the order in which NATS stores them. The
-// batches of each kind come once a second or Every so often, and heartbeats every ten seconds, of each host at another
+// batches of each kind come once a second or Every so often, and heartbeats every two seconds, of each host at another
 // moment.
 func (j *Job) Messages(tb testing.TB, until time.Duration) (all []Message) {
 	j.Play(until)
@@ -165,7 +165,7 @@ type jobHost struct {
 func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) {
 	interval := cmp.Or(h.job.Every, time.Second)
 	var next [64]int // call of each rank
-	beat := 500*time.Millisecond + time.Duration(h.number)*1300*time.Millisecond%(10*time.Second)
+	beat := 500*time.Millisecond + time.Duration(h.number)*1300*time.Millisecond%schema.RankWindow
 	for at := interval; at <= until; at += interval {
 		builders := map[schema.Kind]*jobBatch{}
 		for rank := h.first; rank < h.last; rank++ {
@@ -179,7 +179,7 @@ func (h *jobHost) messages(tb testing.TB, until time.Duration) (list []Message) 
 				list = append(list, Message{at, h.encode(b.Builder)})
 			}
 		}
-		for ; beat < at; beat += 10 * time.Second {
+		for ; beat < at; beat += schema.RankWindow {
 			b := schema.NewBuilder(schema.KindHost)
 			for _, kind := range []schema.Kind{schema.KindLaunch, schema.KindCopy, schema.KindSync} {
 				if h.seq[kind] > 0 {

@@ -57,9 +57,9 @@ type job struct {
 	next    int64          // number after the last window that is closed
 	missing []uint32       // ranks that the last closed window lacked
 	waiting float64        // share of the time that the median rank waited in the last judged window
-	last    []outcome      // of the judged windows, at most three
+	last    []outcome      // of the judged windows that say something, at most four
 	firing  []*suspect
-	spread  map[place]float64 // of the ranks in earlier windows
+	spread  map[place]float64 // of the ranks: the largest of earlier windows, halved by each later one
 }
 
 // member is the process of one rank.

@@ -15,8 +15,8 @@ const (
 	leastScore   = -4.0
 	leastSpread  = 0.02
 	deviations   = 1.2533 // a deviation in mean distances, of normal noise
-	memory       = 8      // windows that make the usual spread
-	toFire       = 3      // windows in a row that say something
+	kept         = 4      // windows that say something
+	toFire       = 3      // of which so many are against one rank
 	toClear      = 12     // windows in a row that are not against the rank
 	waited       = 4      // of which those count as so many in which it waits with the others
 	likeOthers   = 0.75   // of their waiting, at the place of the alert
@@ -76,7 +76,7 @@ func (f *Fold) compare(j *job, w *window) {
 	if waiting { // else it says nothing
 		j.last = append(j.last, o)
 	}
-	if len(j.last) > toFire {
+	if len(j.last) > kept {
 		j.last = slices.Delete(j.last, 0, 1)
 	}
 	f.book.Advance(j.id, endOf(w.number))
@@ -177,7 +177,7 @@ func (g *judge) place(j *job, at place) (o outcome) {
 	if !known {
 		usual = now
 	}
-	j.spread[at] = usual + (now-usual)/memory
+	j.spread[at] = max(now, (usual+now)/2)
 	o.score = -o.distance / max(leastSpread, usual, now)
 	if o.score <= leastScore && o.share <= mostShare*o.others {
 		o.against = uint32(least) + 1
@@ -191,18 +191,26 @@ func middle(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
+// against returns how many of the last windows are against a rank.
+func (j *job) against(rank uint32) (windows int) {
+	for i := range j.last {
+		if j.last[i].against == rank+1 {
+			windows++
+		}
+	}
+	return windows
+}
+
 // accuse raises an alert about a rank if enough windows are against it.
 func (f *Fold) accuse(j *job, w *window, o *outcome) {
-	windows, first := 0, *o
+	rank, first := o.against-1, *o
 	for _, before := range slices.Backward(j.last) {
 		if before.against == o.against {
-			windows++
 			first = before
 		}
 	}
-	rank := o.against - 1
 	m, c := j.members[rank], w.cells[rank]
-	if windows < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
+	if j.against(rank) < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
 		return
 	}
 	if f.cfg.Excluded != nil && f.cfg.Excluded(&m.Info) {

@@ -81,15 +81,15 @@ func (j *job) state() string {
 	return Running
 }
 
-// slow returns the ranks of firing alerts, and the one that enough windows in a row are against.
+// slow returns the ranks of firing alerts, and the one that enough windows are against.
 func (j *job) slow() (ranks []uint32) {
 	for _, s := range j.firing {
 		ranks = append(ranks, s.rank)
 	}
-	if len(j.last) == toFire && j.last[0].against > 0 && !slices.ContainsFunc(j.last, func(o outcome) bool {
-		return o.against != j.last[0].against
-	}) {
-		ranks = append(ranks, j.last[0].against-1)
+	for i := range j.last {
+		if rank := j.last[i].against - 1; j.last[i].against > 0 && j.against(rank) >= toFire {
+			ranks = append(ranks, rank)
+		}
 	}
 	slices.Sort(ranks)
 	return slices.Compact(ranks)

@@ -100,7 +100,7 @@ func (b boot) compare(to boot) int {
 // check refuses what Apply would not leave behind.
 func (j *job) check(c *snapshot.Codec) {
 	sorted := slices.IsSortedFunc(j.open, func(a, b *window) int { return cmp.Compare(a.number, b.number) })
-	if j.ranks > maxRanks || len(j.last) > toFire || !sorted {
+	if j.ranks > maxRanks || len(j.last) > kept || !sorted {
 		c.Fail("%d ranks, %d verdicts, or windows out of order", j.ranks, len(j.last))
 	}
 }

@@ -9,5 +9,5 @@ import (
 
 func TestManyOrdinaryJobsRaiseNothing(t *testing.T) {
 	t.Parallel()
-	quiet(t, 300, 16, 100*time.Millisecond)
+	quiet(t, 1500, 16, 100*time.Millisecond)
 }

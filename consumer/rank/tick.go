@@ -7,7 +7,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// Tick closes the windows of a host that end at through or before, and publishes their summaries.
+// Tick closes the windows of a host whose next window ends at through or before, and publishes their summaries.
 func (f *Fold) Tick(header *schema.Header, through schema.KTime) {
 	f.mu.Lock()
 	list := f.close(header, through)
@@ -25,9 +25,10 @@ func (f *Fold) close(header *schema.Header, through schema.KTime) (list []Summar
 		return nil
 	}
 	end := h.windowOf(through)
-	if end <= h.next {
+	if end <= h.next+1 {
 		return nil
 	}
+	end--
 	if end > h.next+maxCatchUp {
 		for _, p := range h.procs {
 			f.counters.incomplete++
@@ -44,7 +45,7 @@ func (f *Fold) close(header *schema.Header, through schema.KTime) (list []Summar
 		if n < 0 {
 			n = len(all)
 		}
-		if s, ok := f.summarize(h, header, all[:n], end, uint64(through)/binDuration); ok {
+		if s, ok := f.summarize(h, header, all[:n], end); ok {
 			list = append(list, s)
 		}
 		all = all[n:]
@@ -71,14 +72,14 @@ func (f *Fold) sweep(h *host) {
 }
 
 // summarize closes the windows before end of the ranks of one job.
-func (f *Fold) summarize(h *host, header *schema.Header, ranks []*proc, end window, through uint64) (Summary, bool) {
+func (f *Fold) summarize(h *host, header *schema.Header, ranks []*proc, end window) (Summary, bool) {
 	b := f.builder
 	b.Reset()
 	b.Origin = header.Host
 	for _, p := range ranks {
 		thread := b.Thread(schema.Thread{Process: b.Process(p.row), TID: p.row.PID, Comm: p.row.Comm})
 		for w := h.next; w < end; w++ {
-			calls, idle := p.close(w, through)
+			calls, idle := p.close(w)
 			switch {
 			case w < p.from:
 			case h.frozen > 0 && h.start(w) <= h.frozen:

@@ -88,15 +88,16 @@ func (p *proc) wait(from, to schema.KTime) {
 	}
 }
 
-// close returns the calls and the pauses of a window and goes on to the next one. Calls before the bin through are
-// known.
-func (p *proc) close(w window, through uint64) (calls sums, idle pauses) {
+// close returns the calls and the pauses of a window and goes on to the next one. A pause at its end is known up to the
+// end of the next window, however late the tick is: so all hosts of a job see the same pauses.
+func (p *proc) close(w window) (calls sums, idle pauses) {
 	s := &p.open[w%maxOpen]
 	if s.number == w+1 {
 		calls = s.sums
 	}
 	s.number, s.sums = 0, sums{}
 	from, to := p.host.bins(w)
+	_, through := p.host.bins(w + 1)
 	begin, end := uint64(p.host.start(w))/unit, uint64(p.host.start(w+1))/unit
 	p.silent++
 	pg, bin := p.find(from, to)

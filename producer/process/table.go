@@ -119,6 +119,16 @@ func (t *Table) Current(thread *Thread) bool { return t.last == thread }
 // Len returns the number of processes.
 func (t *Table) Len() int { return len(t.byPID) }
 
+// HasRanks reports whether a process is a rank of a job.
+func (t *Table) HasRanks() bool {
+	for _, p := range t.byPID {
+		if p.Rank > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Threads returns the number of threads.
 func (t *Table) Threads() int { return len(t.threads) }
 

@@ -158,7 +158,7 @@ func TestAlertsSurviveReshardAndTakeover(t *testing.T) {
 			for i, phase := range []struct {
 				shards, percent int
 				kill            bool
-			}{{2, 35, false}, {3, 45, true}, {3, 60, false}, {1, 100, false}} {
+			}{{2, 30, false}, {3, 45, true}, {3, 60, false}, {1, 100, false}} {
 				setShards(t, admin, phase.shards)
 				if instance == nil {
 					instance = startShared(t, account.Connect(), strconv.Itoa(i), got, row.create)

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	heartbeat = schema.KTime(10 * time.Second)
+	heartbeat     = schema.KTime(10 * time.Second)
+	rankHeartbeat = schema.KTime(schema.RankWindow) // of a host with a rank
 	// maxHosts address spaces of 47 bits fit in 64 bits.
 	maxHosts    = 1 << 17
 	addressBits = 47
@@ -127,8 +128,12 @@ func (h *host) make() batch {
 	b := batch{events: s.batch.Events, data: h.encode(s.batch)}
 	if kind == schema.KindHost {
 		// so that heartbeats of hosts are spread over time
-		if h.nextBeat += heartbeat; h.seqs[kind] == 1 && h.lives == 0 {
-			h.nextBeat -= heartbeat - heartbeat/schema.KTime(h.fleet.Hosts)*schema.KTime(h.index+1)
+		interval := heartbeat
+		if h.rank != nil {
+			interval = rankHeartbeat
+		}
+		if h.nextBeat += interval; h.seqs[kind] == 1 && h.lives == 0 {
+			h.nextBeat -= interval - interval/schema.KTime(h.fleet.Hosts)*schema.KTime(h.index+1)
 		}
 		return b
 	}
