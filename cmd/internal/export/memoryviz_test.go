@@ -52,13 +52,7 @@ type vizSnapshot struct {
 			Frames        []vizFrame
 		}
 	}
-	DeviceTraces [][]struct {
-		Action     string
-		Addr, Size uint64
-		Stream     *int
-		TimeUS     int64 `json:"time_us"`
-		Frames     []vizFrame
-	} `json:"device_traces"`
+	DeviceTraces [][]vizEvent `json:"device_traces"`
 }
 
 func TestMemoryVizEqualsNaiveFigures(t *testing.T) {
