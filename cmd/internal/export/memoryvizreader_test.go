@@ -1,8 +1,10 @@
 package export
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -92,18 +94,10 @@ func drawn(texts []string) (segments, blocks []string) {
 // compare compares each moment that the viewer draws with sums over the events of the snapshot.
 func (d *viewerDevice) compare(t *testing.T, s *vizSnapshot) {
 	t.Helper()
-	var totals, peaks = s.moments(d.Device), [2]uint64{}
-	begun, whole := 0, 0
-	for i, e := range s.events(d.Device) {
-		for of := range peaks {
-			peaks[of] = max(peaks[of], totals[i][of])
-		}
-		switch e.Action {
-		case "alloc":
-			begun++
-		case "segment_alloc":
-			whole++
-		}
+	totals, begun, whole := s.moments(d.Device)
+	var peaks [2]uint64
+	for i := range totals {
+		peaks = [2]uint64{max(peaks[0], totals[i][0]), max(peaks[1], totals[i][1])}
 	}
 	if got := d.History.moments(t); !slices.Equal(got, totals) {
 		t.Errorf("device %d: the viewer draws %d moments, want %d", d.Device, len(got), len(totals))
@@ -123,6 +117,10 @@ func (d *viewerDevice) compare(t *testing.T, s *vizSnapshot) {
 	if len(d.History.Last) != len(segments)+2*active || len(blocks) != active {
 		t.Errorf("device %d: the viewer draws %d segments, %d blocks, want %d blocks", d.Device, len(segments),
 			len(blocks), active)
+	}
+	if slices.ContainsFunc(s.events(d.Device), func(e vizEvent) bool { return e.Action == "segment_map" }) {
+		// The timeline of segments knows nothing of these.
+		whole, peaks[0] = len(d.Cached.Shapes)-1, d.PeakReserved
 	}
 	if len(d.Memory.Shapes) != begun+1 || len(d.Cached.Shapes) != whole+1 {
 		t.Errorf("device %d: the timelines have %d and %d shapes, want %d, %d", d.Device, len(d.Memory.Shapes),
@@ -149,7 +147,7 @@ func TestViewerEqualsNaiveFigures(t *testing.T) {
 			}
 			devices[0].compare(t, &s)
 			reserved, allocated := s.totals(t)
-			if totals := s.moments(0); totals[len(totals)-1] != [2]uint64{reserved, allocated} {
+			if totals, _, _ := s.moments(0); totals[len(totals)-1] != [2]uint64{reserved, allocated} {
 				t.Errorf("%s/%d ends with %d, want %d, %d", host, pid, totals[len(totals)-1], reserved, allocated)
 			}
 			segments, _ := drawn(devices[0].History.Last)
@@ -186,23 +184,49 @@ func (s *vizSnapshot) events(device int) []vizEvent {
 	})
 }
 
-// moments returns what is reserved and allocated after each event.
-func (s *vizSnapshot) moments(device int) (list [][2]uint64) {
+// moments returns what is reserved and allocated after each event, and how many blocks and segments there were. What is
+// freed and was not allocated was live before the first event.
+func (s *vizSnapshot) moments(device int) (list [][2]uint64, blocks, segments int) {
 	var now [2]uint64
+	type place struct {
+		of   int
+		addr uint64
+	}
+	live := map[place]bool{}
 	for _, e := range s.events(device) {
-		switch e.Action {
-		case "segment_alloc", "segment_map":
-			now[0] += e.Size
-		case "segment_free", "segment_unmap":
-			now[0] -= e.Size
-		case "alloc":
-			now[1] += e.Size
-		case "free_completed":
-			now[1] -= e.Size
+		at := place{0, e.Addr}
+		if !strings.HasPrefix(e.Action, "segment") {
+			at.of = 1
+		}
+		freed := slices.Contains([]string{"segment_free", "segment_unmap", "free_completed"}, e.Action)
+		before := freed && !live[at]
+		if live[at] = !freed; before {
+			for i := range list {
+				list[i][at.of] += e.Size
+			}
+			now[at.of] += e.Size
+		}
+		switch {
+		case freed:
+			now[at.of] -= e.Size
+		default:
+			now[at.of] += e.Size
+		}
+		if before || !freed {
+			segments += 1 - at.of
+			blocks += at.of
 		}
 		list = append(list, now)
 	}
-	return list
+	for _, one := range s.Segments {
+		if one.Device == device && !live[place{0, one.Address}] { // live from before the first event to the end
+			segments++
+			for i := range list {
+				list[i][0] += one.TotalSize
+			}
+		}
+	}
+	return list, blocks, segments
 }
 
 // pools is a process that allocates on two GPUs, and from a pool on a CUDA stream.
@@ -274,5 +298,49 @@ func TestFramesAreCallStacks(t *testing.T) {
 		"[{libcudart.so cudaMalloc 0} {train step(Batch&) 0} {train main 0}]"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestViewerOpensArbitraryActions has blocks and segments that overlap, that were live before, and whose begin or end
+// was lost.
+func TestViewerOpensArbitraryActions(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		v := &memoryViz{frames: []frame{{thread: "train", tid: 7, symbol: "malloc"}},
+			names: map[schema.ProcessID]string{{}: ""}}
+		for device := range uint16(2) {
+			for at := range int64(60) {
+				a := action{at: at * 1000, addr: 1 + rng.Uint64N(200), bytes: 1 + rng.Uint64N(20),
+					verb: verb(rng.IntN(4)), vmm: device == 0 && rng.IntN(3) == 0, device: device}
+				if at < 10 {
+					a.verb, a.known = segmentAlloc, true
+				}
+				v.actions = append(v.actions, a)
+			}
+		}
+		var out bytes.Buffer
+		v.out = &out
+		check(t, v.finish())
+		devices := viewed(t, out.Bytes())
+		var s vizSnapshot
+		check(t, json.Unmarshal(unpickled(t, out.Bytes()), &s))
+		for i := range devices {
+			devices[i].compare(t, &s)
+		}
+	}
+}
+
+// TestViewerOpensSnapshotWithoutEvents has memory from before the range alone.
+func TestViewerOpensSnapshotWithoutEvents(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := &memoryViz{out: &out, frames: []frame{{thread: "train"}}, names: map[schema.ProcessID]string{{}: ""},
+		actions: []action{{addr: 0x1000, bytes: 1 << 20, verb: segmentAlloc, known: true}}}
+	check(t, v.finish())
+	devices := viewed(t, out.Bytes())
+	if len(devices) != 1 || len(devices[0].History.Events) != 0 || len(devices[0].History.Last) != 1 ||
+		len(devices[0].Cached.Shapes) != 2 {
+		t.Errorf("the viewer shows %+v", devices)
 	}
 }
