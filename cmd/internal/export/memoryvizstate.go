@@ -70,9 +70,9 @@ func (l areas) besideWhole(i int, one *area) bool {
 
 // deviceState is the memory of one device while its actions are written. The viewer computes every moment backwards
 // from the last one. It throws if a block is outside of the segments, or if it cannot undo an action:
-//   - A block without a segment gets one. What was not seen to end ends when its place is taken.
-//   - A block that is freed and was not allocated exists from the first action on. So its place must be in segments that
-//     are that old, and no other block may have been there.
+//   - A block without a segment gets one. An area whose end was not seen ends when another one takes its place.
+//   - A block that is freed and was not allocated exists from the first action on. So its place must be in segments
+//     that are that old, and no other block may have been there.
 //   - It undoes segment_unmap by joining the part with its neighbours, and then finds no joined neighbour to undo its
 //     segment_alloc. So a part beside a whole segment has the action segment_free.
 type deviceState struct {

@@ -52,8 +52,8 @@ type machine struct{ cluster, host, boot string }
 const clockStep = int64(time.Millisecond)
 
 // wall returns the time of an event in ns since 1970. Producers measure the offset of the wall clock again and again,
-// some ns differently. Only the first offset is used until the clock is set: slices of a thread would overlap otherwise,
-// and Perfetto would end the wrong one.
+// some ns differently. Only the first offset is used until the clock is set. Slices of a thread would overlap
+// otherwise, and Perfetto would end the wrong one.
 func (t *trace) wall(b *schema.Batch, at schema.KTime) int64 {
 	m := machine{b.Cluster, b.Host, b.BootID}
 	offset, known := t.offsets[m]

@@ -238,8 +238,8 @@ func TestSlicesOfThreadsDoNotOverlap(t *testing.T) {
 			got = append(got, fmt.Sprint(s.args["address"], " at ", s.at-wallOffset, " for ", s.took))
 		}
 	}
-	want := []string{"0x100000 at 1000000000 for 900", "0x200000 at 1000001000 for 900", "0x300000 at 1000002000 for 900",
-		"0x400000 at 6000002900 for 900", "0x500000 at 6000003900 for 900"}
+	want := []string{"0x100000 at 1000000000 for 900", "0x200000 at 1000001000 for 900",
+		"0x300000 at 1000002000 for 900", "0x400000 at 6000002900 for 900", "0x500000 at 6000003900 for 900"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

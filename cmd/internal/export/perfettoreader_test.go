@@ -174,7 +174,8 @@ func (f *traceFile) read(t *testing.T, events []*textMessage) {
 			s = open[track][len(open[track])-1]
 			s.took, open[track] = at-s.at, open[track][:len(open[track])-1]
 			if s.took != s.written {
-				t.Fatalf("%s on %s, which takes %d, ends after %d: slices overlap", s.name, track.name, s.written, s.took)
+				t.Fatalf("slices overlap: %s on %s takes %d, and ends after %d", s.name, track.name, s.written,
+					s.took)
 			}
 		case "TYPE_INSTANT":
 			f.instants = append(f.instants, s)
