@@ -25,7 +25,11 @@ globalThis.navigator ??= window.navigator; // Node 20 has none
 const print = console.log;
 console.log = () => {}; // the viewer logs snapshots
 
-const source = readFileSync(process.argv[2], 'utf8')
+const text = readFileSync(process.argv[2], 'utf8');
+if (!/^import \* as d3 from .*d3@5/m.test(text)) {
+  throw new Error(`${process.argv[2]} does not import d3 5: later viewers import d3 7 and process_alloc_data.js`);
+}
+const source = text
   .replace(/^import \* as d3 from .*$/gm, 'const d3 = globalThis.d3;')
   .replace(/^import (\{[^}]*\}) from .*$/gm, 'const $1 = globalThis.d3;');
 const viewer = await import('data:text/javascript;base64,' + Buffer.from(
