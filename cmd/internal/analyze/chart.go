@@ -199,41 +199,6 @@ func pointsOf(p *analysis.Process, keep func(*analysis.Group) bool, begin, end t
 	}
 }
 
-// sum adds step functions, a point at a time.
-func sum(parts []iter.Seq[plot.Point]) iter.Seq[plot.Point] {
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return func(yield func(plot.Point) bool) {
-		type part struct {
-			next  func() (plot.Point, bool)
-			head  plot.Point
-			value float64
-		}
-		var open []*part
-		total := 0.0
-		for _, points := range parts {
-			next, stop := iter.Pull(points)
-			defer stop()
-			if head, more := next(); more {
-				open = append(open, &part{next, head, 0})
-			}
-		}
-		for len(open) > 0 {
-			first := slices.MinFunc(open, func(a, b *part) int { return cmp.Compare(a.head.At, b.head.At) })
-			total += first.head.Value - first.value
-			if !yield(plot.Point{At: first.head.At, Value: total}) {
-				return
-			}
-			first.value = first.head.Value
-			head, more := first.next()
-			if first.head = head; !more {
-				open = slices.DeleteFunc(open, func(p *part) bool { return p == first })
-			}
-		}
-	}
-}
-
 // mark adds the highest of some points.
 func mark(chart *plot.Chart, points iter.Seq[plot.Point], text string) {
 	var highest plot.Point

@@ -1,31 +1,45 @@
 package analyze
 
 import (
-	"cmp"
 	"encoding/csv"
+	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 )
 
-// launchRows returns the columns of launches, and a row for each kernel of a process, those with the most launches
-// first.
+// launchRows returns the columns of launches. A process has a row for each kernel, those with the most launches first,
+// which the rows of its launch shapes follow, and then a row for each graph.
 func launchRows(list []Launches) [][]string {
-	rows := [][]string{{"host", "pid", "comm", "kernel", "launches"}}
+	rows := [][]string{{"host", "pid", "comm", "what", "name", "grid", "block", "block_threads", "shared_bytes",
+		"launches", "per_second", "per_second_last_minute", "share", "kernels_per_launch", "partial"}}
+	noShape, noGraph := make([]string, 4), make([]string, 2)
 	for i := range list {
 		l := &list[i]
-		kernels := slices.SortedFunc(maps.Keys(l.Launches), func(a, b string) int {
-			return cmp.Or(cmp.Compare(l.Launches[b], l.Launches[a]), cmp.Compare(a, b))
-		})
-		for _, kernel := range kernels {
-			rows = append(rows, []string{l.Host, decimal(uint64(l.PID)), l.Comm, kernel, decimal(l.Launches[kernel])})
+		add := func(what, name string, shape []string, r *answer.Rate, graph []string) {
+			rows = append(rows, slices.Concat([]string{l.Host, decimal(uint64(l.PID)), l.Comm, what, name}, shape,
+				[]string{decimal(r.Launches), figureText(&r.PerSecond), figureText(r.LastMinute), figureText(&r.Share)},
+				graph))
+		}
+		for _, k := range l.TopKernels {
+			add("kernel", k.Kernel, noShape, &k.Rate, noGraph)
+			for _, s := range k.Shapes {
+				threads := uint64(s.Block[0]) * uint64(s.Block[1]) * uint64(s.Block[2])
+				add("shape", k.Kernel, []string{dimensions(s.Grid), dimensions(s.Block), decimal(threads),
+					decimal(uint64(s.SharedBytes))}, &s.Rate, noGraph)
+			}
+		}
+		for _, g := range l.Graphs {
+			add("graph", g.Handle, noShape, &g.Rate, []string{decimal(g.Kernels), strconv.FormatBool(g.Partial)})
 		}
 	}
 	return rows
 }
+
+// dimensions returns the sizes of a grid or block.
+func dimensions(of [3]uint32) string { return fmt.Sprintf("%d×%d×%d", of[0], of[1], of[2]) }
 
 // copyRows returns the columns of bandwidth, and a row for each group of copies of a process.
 func copyRows(list []Copies) [][]string {

@@ -1,6 +1,11 @@
 package analyze
 
 import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +26,7 @@ func TestFormats(t *testing.T) {
 			"frees of memory whose allocation was not seen: 1\n",
 		"usage " + memory + " --step 100s --pid 8 --by class": "managed",
 		"usage " + memory + " -o csv":                         "host,pid,comm,gpu,series,time,unix_ns,bytes\n",
-		"launches " + a + " -o csv":                           "host,pid,comm,kernel,launches\ngpu-7,7,train,axpy,10\n",
+		"launches " + a + " -o csv":                           "gpu-7,7,train,kernel,axpy,,,,,10,",
 		"bandwidth " + a:                                      "set        -       -                2  2.00 MiB  -\n",
 		"bandwidth " + a + " -o csv":                          "gpu-7,7,train,,set,,,2,2097152,,\n",
 		"diff " + a + " " + b + " -o csv":                     "comm,rank,what,measure,name,a,b,change\n",
@@ -44,5 +49,70 @@ func TestPeakTimeInCSVHasNanoseconds(t *testing.T) {
 	var out strings.Builder
 	if err := writeCSV(&out, r); err != nil || !strings.Contains(out.String(), ",2023-11-14T22:13:21.234567891Z,") {
 		t.Errorf("%v, %s", err, out.String())
+	}
+}
+
+// TestLaunchesInCSVEqualJSON compares each row with the answer in JSON about a recording of real programs.
+func TestLaunchesInCSVEqualJSON(t *testing.T) {
+	t.Parallel()
+	const path = "../harness/corpus/testdata/first/group-2.gputap"
+	type figures struct {
+		Launches    uint64
+		PerSecond   float64  `json:"per_second"`
+		LastMinute  *float64 `json:"per_second_last_minute"`
+		Share       float64
+		Kernel      string
+		Handle      string
+		Kernels     uint64 `json:"kernels_per_launch"`
+		Partial     bool
+		Grid, Block [3]uint64
+		SharedBytes uint64 `json:"shared_bytes"`
+	}
+	var answer struct {
+		Processes []struct {
+			Host, Comm string
+			PID        int
+			TopKernels []struct {
+				figures
+				Shapes []figures
+			} `json:"top_kernels"`
+			Graphs []figures
+		}
+	}
+	text, err := typed(t, "launches", path, "-o", "json")
+	check(t, err)
+	check(t, json.Unmarshal([]byte(text), &answer))
+	text, err = typed(t, "launches", path, "-o", "csv")
+	check(t, err)
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	check(t, err)
+	want := [][]string{strings.Split("host,pid,comm,what,name,grid,block,block_threads,shared_bytes,launches,"+
+		"per_second,per_second_last_minute,share,kernels_per_launch,partial", ",")}
+	graphs := 0
+	for _, p := range answer.Processes {
+		add := func(what, name string, f *figures, shape, graph []string) {
+			minute := ""
+			if f.LastMinute != nil {
+				minute = strconv.FormatFloat(*f.LastMinute, 'f', -1, 64)
+			}
+			want = append(want, slices.Concat([]string{p.Host, strconv.Itoa(p.PID), p.Comm, what, name}, shape,
+				[]string{fmt.Sprint(f.Launches), strconv.FormatFloat(f.PerSecond, 'f', -1, 64), minute,
+					strconv.FormatFloat(f.Share, 'f', -1, 64)}, graph))
+		}
+		for _, k := range p.TopKernels {
+			add("kernel", k.Kernel, &k.figures, []string{"", "", "", ""}, []string{"", ""})
+			for _, s := range k.Shapes {
+				add("shape", k.Kernel, &s, []string{fmt.Sprintf("%d×%d×%d", s.Grid[0], s.Grid[1], s.Grid[2]),
+					fmt.Sprintf("%d×%d×%d", s.Block[0], s.Block[1], s.Block[2]),
+					fmt.Sprint(s.Block[0] * s.Block[1] * s.Block[2]), fmt.Sprint(s.SharedBytes)}, []string{"", ""})
+			}
+		}
+		for _, g := range p.Graphs {
+			graphs++
+			add("graph", g.Handle, &g, []string{"", "", "", ""}, []string{fmt.Sprint(g.Kernels), fmt.Sprint(g.Partial)})
+		}
+	}
+	if graphs == 0 || !slices.EqualFunc(rows, want, slices.Equal) {
+		t.Errorf("%d rows, want %d, %d of them graphs", len(rows), len(want), graphs)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,13 +53,7 @@ type vizSnapshot struct {
 			Frames        []vizFrame
 		}
 	}
-	DeviceTraces [][]struct {
-		Action     string
-		Addr, Size uint64
-		Stream     *int
-		TimeUS     int64 `json:"time_us"`
-		Frames     []vizFrame
-	} `json:"device_traces"`
+	DeviceTraces [][]vizEvent `json:"device_traces"`
 }
 
 func TestMemoryVizEqualsNaiveFigures(t *testing.T) {
@@ -165,8 +160,10 @@ func TestDeviceStateSuitsTheViewer(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var s deviceState
+		var v viewerState
 		segments, blocks := map[uint64]area{}, map[uint64]area{}
 		s.write = func(name string, a *area, _ int64) {
+			v.names, v.events = append(v.names, name), append(v.events, *a)
 			of := blocks
 			if strings.HasPrefix(name, "segment") {
 				of = segments
@@ -183,9 +180,15 @@ func TestDeviceStateSuitsTheViewer(t *testing.T) {
 				delete(of, a.addr)
 			}
 		}
-		for range 500 {
+		for at := range 500 {
 			a := action{addr: 1 + rng.Uint64N(200), bytes: 1 + rng.Uint64N(20), verb: verb(rng.IntN(4)),
 				vmm: rng.IntN(3) == 0}
+			if at < 20 {
+				a.verb, a.known = segmentAlloc, true
+				one := area{addr: a.addr, bytes: a.bytes}
+				s.clear(&s.segments, &one, 0, s.freeSegment)
+				segments[a.addr] = area{addr: a.addr, bytes: a.bytes, vmm: a.vmm, known: true}
+			}
 			s.apply(&a)
 			disjoint(t, s.segments, segments)
 			disjoint(t, s.blocks, blocks)
@@ -193,6 +196,58 @@ func TestDeviceStateSuitsTheViewer(t *testing.T) {
 				if !s.segments.holds(&s.blocks[i]) {
 					t.Fatalf("seed %d: block %+v has no segment", seed, s.blocks[i])
 				}
+			}
+		}
+		v.segments, v.blocks = slices.Clone(s.segments.merged()), slices.Clone(s.blocks)
+		v.undo(t)
+	}
+}
+
+// viewerState undoes events in the way of the viewer, which draws each moment from the last one backwards.
+type viewerState struct {
+	names            []string
+	events           areas
+	segments, blocks areas
+}
+
+func (v *viewerState) undo(t *testing.T) {
+	t.Helper()
+	for i, a := range slices.Backward(v.events) {
+		switch v.names[i] {
+		case "segment_free":
+			v.segments = append(v.segments, a)
+		case "segment_unmap":
+			v.segments = append(slices.DeleteFunc(v.segments, func(b area) bool {
+				touches := b.end() == a.addr || a.end() == b.addr
+				if touches {
+					a = area{addr: min(a.addr, b.addr), bytes: a.bytes + b.bytes}
+				}
+				return touches
+			}), a)
+		case "segment_alloc":
+			at := slices.IndexFunc(v.segments, func(b area) bool { return b.addr == a.addr && b.bytes == a.bytes })
+			v.segments = slices.Delete(v.segments, at, at+1)
+		case "segment_map":
+			at := slices.IndexFunc(v.segments, func(b area) bool { return b.addr <= a.addr && a.end() <= b.end() })
+			b := v.segments[at]
+			v.segments = slices.Delete(v.segments, at, at+1)
+			for _, part := range []area{{addr: b.addr, bytes: a.addr - b.addr},
+				{addr: a.end(), bytes: b.end() - a.end()}} {
+				if part.bytes > 0 {
+					v.segments = append(v.segments, part)
+				}
+			}
+		case "alloc":
+			v.blocks = slices.DeleteFunc(v.blocks, func(b area) bool { return b.addr == a.addr })
+		case "free_completed":
+			if slices.ContainsFunc(v.blocks, func(b area) bool { return b.addr < a.end() && a.addr < b.end() }) {
+				t.Fatalf("before event %d, block %+v overlaps", i, a)
+			}
+			v.blocks = append(v.blocks, a)
+		}
+		for _, b := range v.blocks {
+			if !slices.ContainsFunc(v.segments, func(s area) bool { return s.addr <= b.addr && b.addr < s.end() }) {
+				t.Fatalf("before event %d, block %+v has no segment", i, b)
 			}
 		}
 	}

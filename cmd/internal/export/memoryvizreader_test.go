@@ -1,11 +1,15 @@
 package export
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,30 +17,118 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// viewerDevice is what PyTorch's viewer computes of one device.
+// viewerDevice is what a user finds in PyTorch's viewer about one device.
 type viewerDevice struct {
-	Events, Segments, Blocks int
-	Totals                   [][2]uint64 // reserved and allocated after each event
-	PeakAllocated            uint64      `json:"peak_allocated"`
-	PeakReserved             uint64      `json:"peak_reserved"`
-	Streams                  []int
-	First                    string
+	Device         int
+	History        viewerHistory
+	Memory, Cached viewerTimeline
+	PeakAllocated  uint64 `json:"peak_allocated"`
+	PeakReserved   uint64 `json:"peak_reserved"`
 }
 
-// viewed lets PyTorch's MemoryViz.js read a snapshot. The file is not part of gputap.
+// viewerHistory has the texts about each event, and about each area that is drawn at the first event and at the last.
+type viewerHistory struct{ Events, First, Last []string }
+
+// viewerTimeline has the texts about each shape. The last shape is the sum of those that are not drawn.
+type viewerTimeline struct {
+	Shapes           []string
+	Zoomed, Selected string // transformations
+	Least            int    // shapes at the lowest detail
+}
+
+// viewed opens a snapshot in PyTorch's MemoryViz.js. The file is not part of gputap.
 func viewed(t *testing.T, snapshot []byte) (devices []viewerDevice) {
 	t.Helper()
 	viewer := os.Getenv("GPUTAP_MEMORYVIZ_JS")
 	if viewer == "" {
 		t.Skip("needs GPUTAP_MEMORYVIZ_JS, the path of torch/utils/viz/MemoryViz.js of PyTorch")
 	}
-	module, err := os.ReadFile("testdata/readers/memoryviz.mjs")
-	check(t, err)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "snapshot.pickle")
+	path := filepath.Join(t.TempDir(), "snapshot.pickle")
 	check(t, os.WriteFile(path, snapshot, 0o600))
-	check(t, json.Unmarshal(runNode(t, dir, string(module), viewer, path), &devices))
+	check(t, json.Unmarshal(node(t, "memoryviz.mjs", viewer, path), &devices))
+	for _, d := range devices {
+		for _, v := range []viewerTimeline{d.Memory, d.Cached} {
+			shapes := len(v.Shapes) - 1
+			if shapes > 1 && (v.Zoomed == "" || v.Selected == "") || v.Least != min(shapes, 1)+1 {
+				t.Errorf("device %d: after zoom and selection, the timeline is %+v", d.Device, v)
+			}
+		}
+	}
 	return devices
+}
+
+// moments returns what is reserved and allocated at each event.
+func (h *viewerHistory) moments(t *testing.T) (list [][2]uint64) {
+	t.Helper()
+	for _, text := range h.Events {
+		var allocated, reserved uint64
+		numbers := bytesText.FindAllStringSubmatch(strings.SplitN(text, "\n", 2)[0], -1)
+		if len(numbers) != 2 {
+			t.Fatalf("an event without totals: %q", text)
+		}
+		for i, to := range []*uint64{&allocated, &reserved} {
+			n, err := strconv.ParseUint(numbers[i][1], 10, 64)
+			check(t, err)
+			*to = n
+		}
+		list = append(list, [2]uint64{reserved, allocated})
+	}
+	return list
+}
+
+var bytesText = regexp.MustCompile(`\((\d+) bytes\)`)
+
+// drawn returns the segments and the blocks of a drawing. Each block comes twice: with what rounding adds to it.
+func drawn(texts []string) (segments, blocks []string) {
+	for _, text := range texts {
+		switch {
+		case strings.Contains(text, ": segment "):
+			segments = append(segments, text)
+		case !strings.HasPrefix(text, "Free space"):
+			blocks = append(blocks, text)
+		}
+	}
+	return segments, blocks
+}
+
+// compare compares each moment that the viewer draws with sums over the events of the snapshot.
+func (d *viewerDevice) compare(t *testing.T, s *vizSnapshot) {
+	t.Helper()
+	totals, begun, whole := s.moments(d.Device)
+	var peaks [2]uint64
+	for i := range totals {
+		peaks = [2]uint64{max(peaks[0], totals[i][0]), max(peaks[1], totals[i][1])}
+	}
+	if got := d.History.moments(t); !slices.Equal(got, totals) {
+		t.Errorf("device %d: the viewer draws %d moments, want %d", d.Device, len(got), len(totals))
+	}
+	segments, blocks := drawn(d.History.Last)
+	active := 0
+	for _, one := range s.Segments {
+		if one.Device != d.Device {
+			continue
+		}
+		for _, b := range one.Blocks {
+			if b.State == "active_allocated" {
+				active++
+			}
+		}
+	}
+	if len(d.History.Last) != len(segments)+2*active || len(blocks) != active {
+		t.Errorf("device %d: the viewer draws %d segments, %d blocks, want %d blocks", d.Device, len(segments),
+			len(blocks), active)
+	}
+	if slices.ContainsFunc(s.events(d.Device), func(e vizEvent) bool { return e.Action == "segment_map" }) {
+		// The timeline of segments knows nothing of these.
+		whole, peaks[0] = len(d.Cached.Shapes)-1, d.PeakReserved
+	}
+	if len(d.Memory.Shapes) != begun+1 || len(d.Cached.Shapes) != whole+1 {
+		t.Errorf("device %d: the timelines have %d and %d shapes, want %d, %d", d.Device, len(d.Memory.Shapes),
+			len(d.Cached.Shapes), begun+1, whole+1)
+	}
+	if d.PeakAllocated != peaks[1] || d.PeakReserved != peaks[0] {
+		t.Errorf("device %d: the peaks are %d and %d, want %d", d.Device, d.PeakReserved, d.PeakAllocated, peaks)
+	}
 }
 
 // TestViewerEqualsNaiveFigures compares every moment that the viewer draws with sums over the events of the snapshot,
@@ -53,23 +145,14 @@ func TestViewerEqualsNaiveFigures(t *testing.T) {
 			if len(devices) != 1 || len(s.DeviceTraces) != 1 {
 				t.Fatalf("%d devices", len(devices))
 			}
-			got, totals := devices[0], s.moments()
+			devices[0].compare(t, &s)
 			reserved, allocated := s.totals(t)
-			if !slices.Equal(got.Totals, totals) || totals[len(totals)-1] != [2]uint64{reserved, allocated} {
-				t.Errorf("%s/%d: the viewer draws %d moments, want %d", host, pid, len(got.Totals), len(totals))
+			if totals, _, _ := s.moments(0); totals[len(totals)-1] != [2]uint64{reserved, allocated} {
+				t.Errorf("%s/%d ends with %d, want %d, %d", host, pid, totals[len(totals)-1], reserved, allocated)
 			}
-			peak := func(i int) (most uint64) {
-				for _, moment := range totals {
-					most = max(most, moment[i])
-				}
-				return most
-			}
-			if got.PeakReserved != peak(0) || got.PeakAllocated != peak(1) {
-				t.Errorf("%s/%d: the peaks are %d and %d, want %d, %d", host, pid, got.PeakReserved, got.PeakAllocated,
-					peak(0), peak(1))
-			}
-			if live := f.liveBytes(host, pid); reserved < live || got.Segments != len(s.Segments) {
-				t.Errorf("%s/%d: %d bytes in %d segments, at least %d live", host, pid, reserved, got.Segments, live)
+			segments, _ := drawn(devices[0].History.Last)
+			if live := f.liveBytes(host, pid); reserved < live || len(segments) != len(s.Segments) {
+				t.Errorf("%s/%d: %d bytes in %d segments, at least %d live", host, pid, reserved, len(segments), live)
 			}
 		}
 	}
@@ -85,25 +168,65 @@ func (f *fleet) liveBytes(host string, pid uint32) (bytes uint64) {
 	return bytes
 }
 
-// moments returns what is reserved and allocated after each event. The viewer shows both parts of a free as one.
-func (s *vizSnapshot) moments() (list [][2]uint64) {
+// vizEvent is an event of a trace.
+type vizEvent struct {
+	Action     string
+	Addr, Size uint64
+	Stream     *int
+	TimeUS     int64 `json:"time_us"`
+	Frames     []vizFrame
+}
+
+// events returns the events of a device as the viewer shows them: both parts of a free are one.
+func (s *vizSnapshot) events(device int) []vizEvent {
+	return slices.DeleteFunc(slices.Clone(s.DeviceTraces[device]), func(e vizEvent) bool {
+		return e.Action == "free_requested"
+	})
+}
+
+// moments returns what is reserved and allocated after each event, and how many blocks and segments there were. What is
+// freed and was not allocated was live before the first event.
+func (s *vizSnapshot) moments(device int) (list [][2]uint64, blocks, segments int) {
 	var now [2]uint64
-	for _, e := range s.DeviceTraces[0] {
-		switch e.Action {
-		case "segment_alloc", "segment_map":
-			now[0] += e.Size
-		case "segment_free", "segment_unmap":
-			now[0] -= e.Size
-		case "alloc":
-			now[1] += e.Size
-		case "free_completed":
-			now[1] -= e.Size
-		case "free_requested":
-			continue
+	type place struct {
+		of   int
+		addr uint64
+	}
+	live := map[place]bool{}
+	for _, e := range s.events(device) {
+		at := place{0, e.Addr}
+		if !strings.HasPrefix(e.Action, "segment") {
+			at.of = 1
+		}
+		freed := slices.Contains([]string{"segment_free", "segment_unmap", "free_completed"}, e.Action)
+		before := freed && !live[at]
+		if live[at] = !freed; before {
+			for i := range list {
+				list[i][at.of] += e.Size
+			}
+			now[at.of] += e.Size
+		}
+		switch {
+		case freed:
+			now[at.of] -= e.Size
+		default:
+			now[at.of] += e.Size
+		}
+		if before || !freed {
+			segments += 1 - at.of
+			blocks += at.of
 		}
 		list = append(list, now)
 	}
-	return list
+	for _, one := range s.Segments {
+		if one.Device == device && !live[place{0, one.Address}] { // live from before the first event to the end
+			segments++
+			for i := range list {
+				list[i][0] += one.TotalSize
+			}
+		}
+	}
+	return list, blocks, segments
 }
 
 // pools is a process that allocates on two GPUs, and from a pool on a CUDA stream.
@@ -148,10 +271,16 @@ func TestSegmentsHaveDeviceAndStream(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	devices := viewed(t, data)
-	if len(devices) != 2 || devices[0].PeakReserved != 13<<20 || devices[1].Totals[0] != [2]uint64{16 << 20, 0} ||
-		!slices.Equal(devices[0].Streams, []int{0, 1}) ||
-		!strings.Contains(devices[0].First, "thread train:7:cuMemAlloc_v2") {
-		t.Errorf("the viewer shows %+v", devices)
+	if len(devices) != 2 || devices[0].PeakReserved != 13<<20 {
+		t.Fatalf("the viewer shows %+v", devices)
+	}
+	for i := range devices {
+		devices[i].compare(t, &s)
+	}
+	segments, _ := drawn(devices[0].History.Last) // the smallest first; streams have numbers in the order of the trace
+	if shape := devices[0].Cached.Shapes[0]; len(segments) != 2 || !strings.Contains(segments[0], "(stream 0)") ||
+		!strings.Contains(segments[1], "(stream 1)") || !strings.Contains(shape, "thread train:7:cuMemAlloc_v2") {
+		t.Errorf("the viewer shows %q, %q", segments, shape)
 	}
 }
 
@@ -169,5 +298,49 @@ func TestFramesAreCallStacks(t *testing.T) {
 		"[{libcudart.so cudaMalloc 0} {train step(Batch&) 0} {train main 0}]"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestViewerOpensArbitraryActions has blocks and segments that overlap, that were live before, and whose begin or end
+// was lost.
+func TestViewerOpensArbitraryActions(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		v := &memoryViz{frames: []frame{{thread: "train", tid: 7, symbol: "malloc"}},
+			names: map[schema.ProcessID]string{{}: ""}}
+		for device := range uint16(2) {
+			for at := range int64(60) {
+				a := action{at: at * 1000, addr: 1 + rng.Uint64N(200), bytes: 1 + rng.Uint64N(20),
+					verb: verb(rng.IntN(4)), vmm: device == 0 && rng.IntN(3) == 0, device: device}
+				if at < 10 {
+					a.verb, a.known = segmentAlloc, true
+				}
+				v.actions = append(v.actions, a)
+			}
+		}
+		var out bytes.Buffer
+		v.out = &out
+		check(t, v.finish())
+		devices := viewed(t, out.Bytes())
+		var s vizSnapshot
+		check(t, json.Unmarshal(unpickled(t, out.Bytes()), &s))
+		for i := range devices {
+			devices[i].compare(t, &s)
+		}
+	}
+}
+
+// TestViewerOpensSnapshotWithoutEvents has memory from before the range alone.
+func TestViewerOpensSnapshotWithoutEvents(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := &memoryViz{out: &out, frames: []frame{{thread: "train"}}, names: map[schema.ProcessID]string{{}: ""},
+		actions: []action{{addr: 0x1000, bytes: 1 << 20, verb: segmentAlloc, known: true}}}
+	check(t, v.finish())
+	devices := viewed(t, out.Bytes())
+	if len(devices) != 1 || len(devices[0].History.Events) != 0 || len(devices[0].History.Last) != 1 ||
+		len(devices[0].Cached.Shapes) != 2 {
+		t.Errorf("the viewer shows %+v", devices)
 	}
 }

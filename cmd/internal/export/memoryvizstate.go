@@ -11,6 +11,7 @@ type area struct {
 	frame       uint32
 	vmm         bool // a segment that is a part of an expandable one
 	own         bool // a segment that nobody saw: it is made for a block
+	known       bool // a segment that was live before the range
 }
 
 func (a *area) end() uint64 { return a.addr + a.bytes }
@@ -51,22 +52,43 @@ func (l areas) holds(block *area) bool {
 	return false
 }
 
-// deviceState is the memory of one device while its actions are written. The viewer cannot draw a block outside of
-// the segments, nor two in one place. So a block without a segment gets one, and what was not seen to end ends when
-// its place is taken.
+// add joins an area with those that it overlaps or touches.
+func (l *areas) add(a area) {
+	i := l.from(a.addr - min(a.addr, 1))
+	end := i
+	for ; end < len(*l) && (*l)[end].addr <= a.end(); end++ {
+		first := min(a.addr, (*l)[end].addr)
+		a = area{addr: first, bytes: max(a.end(), (*l)[end].end()) - first}
+	}
+	*l = slices.Replace(*l, i, end, area{addr: a.addr, bytes: a.bytes})
+}
+
+// besideWhole reports whether a whole segment is a neighbour of an area that would be at index i.
+func (l areas) besideWhole(i int, one *area) bool {
+	return i > 0 && !l[i-1].vmm && l[i-1].end() == one.addr || i < len(l) && !l[i].vmm && l[i].addr == one.end()
+}
+
+// deviceState is the memory of one device while its actions are written. The viewer computes every moment backwards
+// from the last one. It throws if a block is outside of the segments, or if it cannot undo an action:
+//   - A block without a segment gets one. An area whose end was not seen ends when another one takes its place.
+//   - A block that is freed and was not allocated exists from the first action on. So its place must be in segments
+//     that are that old, and no other block may have been there.
+//   - It undoes segment_unmap by joining the part with its neighbours, and then finds no joined neighbour to undo its
+//     segment_alloc. So a part beside a whole segment has the action segment_free.
 type deviceState struct {
 	segments, blocks areas
+	used             areas // places of all blocks so far
 	write            func(name string, a *area, at int64)
 }
 
 func (s *deviceState) apply(a *action) {
-	one := area{addr: a.addr, bytes: a.bytes, stream: a.stream, frame: a.frame, vmm: a.vmm}
+	one := area{addr: a.addr, bytes: a.bytes, stream: a.stream, frame: a.frame, vmm: a.vmm, known: a.known}
 	switch a.verb {
 	case segmentAlloc:
 		s.clear(&s.segments, &one, a.at, s.freeSegment)
 		s.insert(&s.segments, one)
 		if !a.known {
-			s.write(segmentName(&one, "segment_alloc", "segment_map"), &one, a.at)
+			s.write(segmentName(one.vmm, "segment_alloc", "segment_map"), &one, a.at)
 		}
 	case segmentFree:
 		if i := s.segments.at(a.addr); i >= 0 {
@@ -82,15 +104,28 @@ func (s *deviceState) apply(a *action) {
 		}
 		one.stream = s.segments[s.segments.from(one.addr)].stream
 		s.insert(&s.blocks, one)
+		s.used.add(one)
 		s.write("alloc", &one, a.at)
 	case blockFree:
 		if i := s.blocks.at(a.addr); i >= 0 {
 			s.freeBlock(i, a.at)
-		} else if s.segments.holds(&one) { // it was handed out before the range
+		} else if s.fromBefore(&one) {
 			one.stream = s.segments[s.segments.from(one.addr)].stream
+			s.used.add(one)
 			s.writeFree(&one, a.at)
 		}
 	}
+}
+
+// fromBefore reports whether a block can have been live since before the range.
+func (s *deviceState) fromBefore(block *area) bool {
+	for i := s.segments.from(block.addr); i < len(s.segments) && s.segments[i].addr < block.end(); i++ {
+		if !s.segments[i].known {
+			return false
+		}
+	}
+	i := s.used.from(block.addr)
+	return s.segments.holds(block) && (i == len(s.used) || s.used[i].addr >= block.end())
 }
 
 func (s *deviceState) insert(l *areas, one area) { *l = slices.Insert(*l, l.from(one.addr), one) }
@@ -109,7 +144,8 @@ func (s *deviceState) freeSegment(i int, at int64) {
 		return
 	}
 	s.segments = slices.Delete(s.segments, i, i+1)
-	s.write(segmentName(&one, "segment_free", "segment_unmap"), &one, at)
+	part := one.vmm && !s.segments.besideWhole(i, &one)
+	s.write(segmentName(part, "segment_free", "segment_unmap"), &one, at)
 }
 
 func (s *deviceState) freeBlock(i int, at int64) {
@@ -126,8 +162,8 @@ func (s *deviceState) writeFree(one *area, at int64) {
 	s.write("free_completed", one, at)
 }
 
-func segmentName(a *area, whole, part string) string {
-	if a.vmm {
+func segmentName(isPart bool, whole, part string) string {
+	if isPart {
 		return part
 	}
 	return whole

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +40,28 @@ type trace struct {
 	minBytes uint64
 	last     int64                  // the latest event
 	live     []map[uint32]*lifetime // by shard
+	offsets  map[machine]int64      // wall clock minus KTime, ns
 
 	incidents []*backtest.Incident
+}
+
+// machine is a host from one boot to the next.
+type machine struct{ cluster, host, boot string }
+
+// clockStep is the least change of a wall clock that counts as set, and not as measured differently.
+const clockStep = int64(time.Millisecond)
+
+// wall returns the time of an event in ns since 1970. Producers measure the offset of the wall clock again and again,
+// some ns differently. Only the first offset is used until the clock is set. Slices of a thread would overlap
+// otherwise, and Perfetto would end the wrong one.
+func (t *trace) wall(b *schema.Batch, at schema.KTime) int64 {
+	m := machine{b.Cluster, b.Host, b.BootID}
+	offset, known := t.offsets[m]
+	if change := b.ClockOffset - offset; !known || change >= clockStep || change <= -clockStep {
+		offset = b.ClockOffset
+		t.offsets[m] = offset
+	}
+	return int64(at) + offset
 }
 
 func openTrace(ctx context.Context, o *options, s *source.Source) (sink, error) {
@@ -56,7 +77,8 @@ func openTrace(ctx context.Context, o *options, s *source.Source) (sink, error) 
 	if err != nil {
 		return nil, err
 	}
-	t := &trace{journal: analysis.NewJournal(""), minBytes: uint64(o.minBytes), last: first, incidents: incidents}
+	t := &trace{journal: analysis.NewJournal(""), minBytes: uint64(o.minBytes), last: first, incidents: incidents,
+		offsets: map[machine]int64{}}
 	t.begin(out, first)
 	t.tracks = newTracks(&t.traceWriter)
 	return t, nil
@@ -84,7 +106,7 @@ func (t *trace) event(b *schema.Batch, i int) error {
 	c := traceCall{Event: event.Of(b, i), op: opOf(b, i), took: int64(b.Duration().At(i))}
 	thread := &b.Threads[b.Thread().At(i)]
 	p := &b.Processes[thread.Process]
-	c.at, c.process = c.Time.UnixNano(), t.process(b.ID(p), p.Comm, p.Job)
+	c.at, c.process = t.wall(b, schema.KTime(b.Time().At(i))), t.process(b.ID(p), p.Comm, p.Job)
 	t.last = max(t.last, c.at+c.took)
 	if b.Kind == schema.KindTensor {
 		return t.torch(&c, b.Tensor(i))

@@ -220,3 +220,27 @@ func TestAlertTracks(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// TestSlicesOfThreadsDoNotOverlap measures the wall clock again between the calls of a thread, and then sets it.
+func TestSlicesOfThreadsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	h := consumertest.Memory(t, "gpu-1")
+	p := h.Process(7, 1, "train")
+	f := &fleet{t: t}
+	for i, change := range []int64{0, -300, +200, 5e9, -300} {
+		h.Header.ClockOffset += change
+		p.Alloc(7, uint64(i+1)<<20, 4096, schema.KTime(1e9+i*1000), 900)
+		f.add(schema.KindMemory, h.Message())
+	}
+	var got []string
+	for _, s := range parseTrace(t, exported(t, "perfetto", f.record(), "-o", "-")).slices {
+		if s.track.thread != "" {
+			got = append(got, fmt.Sprint(s.args["address"], " at ", s.at-wallOffset, " for ", s.took))
+		}
+	}
+	want := []string{"0x100000 at 1000000000 for 900", "0x200000 at 1000001000 for 900",
+		"0x300000 at 1000002000 for 900", "0x400000 at 6000002900 for 900", "0x500000 at 6000003900 for 900"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

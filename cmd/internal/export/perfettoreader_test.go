@@ -24,6 +24,7 @@ type traceSlice struct {
 	track          *traceTrack
 	name, category string
 	at, took       int64
+	written        int64
 	args           map[string]string // of both ends
 }
 
@@ -129,7 +130,8 @@ func (f *traceFile) declare(t *testing.T, d *textMessage) {
 func (f *traceFile) read(t *testing.T, events []*textMessage) {
 	t.Helper()
 	last := map[*traceTrack]int64{}
-	for _, p := range events { // in the order of the file
+	written := map[*textMessage]int64{} // how long a slice takes. Its end is behind its begin in the file.
+	for i, p := range events {          // in the order of the file
 		e := p.parts["track_event"][0]
 		track, at := f.tracks[e.value("track_uuid")], p.number(t, "timestamp")
 		if track == nil || at < f.first || track.counter != (e.value("type") == "TYPE_COUNTER") {
@@ -141,6 +143,14 @@ func (f *traceFile) read(t *testing.T, events []*textMessage) {
 			t.Fatalf("%+v is earlier than the event before it", p)
 		}
 		last[track] = at
+		if e.value("type") == "TYPE_SLICE_BEGIN" {
+			end := events[i+1]
+			if of := end.parts["track_event"][0]; of.value("type") != "TYPE_SLICE_END" ||
+				of.value("track_uuid") != e.value("track_uuid") {
+				t.Fatalf("%+v is not ended by %+v", p, end)
+			}
+			written[p] = end.number(t, "timestamp") - at
+		}
 	}
 	slices.SortStableFunc(events, func(a, b *textMessage) int {
 		return cmp.Compare(a.number(t, "timestamp"), b.number(t, "timestamp"))
@@ -153,6 +163,7 @@ func (f *traceFile) read(t *testing.T, events []*textMessage) {
 			at: p.number(t, "timestamp"), args: map[string]string{}}
 		switch e.value("type") {
 		case "TYPE_SLICE_BEGIN":
+			s.written = written[p]
 			open[track] = append(open[track], s)
 			f.slices = append(f.slices, s)
 		case "TYPE_SLICE_END":
@@ -162,6 +173,10 @@ func (f *traceFile) read(t *testing.T, events []*textMessage) {
 			at := s.at
 			s = open[track][len(open[track])-1]
 			s.took, open[track] = at-s.at, open[track][:len(open[track])-1]
+			if s.took != s.written {
+				t.Fatalf("slices overlap: %s on %s takes %d, and ends after %d", s.name, track.name, s.written,
+					s.took)
+			}
 		case "TYPE_INSTANT":
 			f.instants = append(f.instants, s)
 		case "TYPE_COUNTER":
