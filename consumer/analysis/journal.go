@@ -17,6 +17,8 @@ type Journal struct {
 	byID      map[schema.ProcessID]*Process
 	last      *Process // of the last movement
 	file      runFile
+	writing   chan written // of the changes that are written to the file; nil: none
+	spare     []change     // memory for changes
 	buffered  int
 	limit     int               // of buffered
 	stacks    map[string]string // equal texts of stacks share their memory
@@ -32,10 +34,14 @@ func NewJournal(dir string) *Journal {
 }
 
 // Close removes the temporary file.
-func (j *Journal) Close() { j.file.close() }
+func (j *Journal) Close() {
+	j.wait()
+	j.file.close()
+}
 
 // Processes returns all processes in order of first sight, and the first error of the temporary file.
 func (j *Journal) Processes() ([]*Process, error) {
+	j.wait()
 	for _, p := range j.processes {
 		p.Info = *p.info
 	}
@@ -120,13 +126,44 @@ func (j *Journal) add(p *Process, c change) {
 	if j.buffered++; j.buffered < j.limit || j.err != nil {
 		return
 	}
-	largest := slices.MaxFunc(j.processes, func(a, b *Process) int { return a.held() - b.held() })
-	if err := largest.spill(&j.file); err != nil {
-		j.err = fmt.Errorf("write changes of memory to a temporary file: %w; set TMPDIR to a directory with more room",
-			err)
-	}
+	j.spill(slices.MaxFunc(j.processes, func(a, b *Process) int { return a.held() - b.held() }))
 	j.buffered = 0
 	for _, p := range j.processes {
 		j.buffered += p.held()
+	}
+}
+
+// written are changes of a process that are in the file.
+type written struct {
+	process *Process
+	changes []change
+	run     run
+	err     error
+}
+
+// spill moves the changes of a process to the file. They are written while the caller goes on.
+func (j *Journal) spill(p *Process) {
+	j.wait()
+	w := written{process: p, changes: p.merge()}
+	p.sorted, p.late, j.spare = j.spare, p.late[:0], nil
+	done := make(chan written, 1)
+	j.writing = done
+	go func() {
+		w.run, w.err = j.file.write(w.changes)
+		done <- w
+	}()
+}
+
+// wait waits until the changes are in the file.
+func (j *Journal) wait() {
+	if j.writing == nil {
+		return
+	}
+	w := <-j.writing
+	j.writing, j.spare = nil, w.changes[:0]
+	w.process.runs = append(w.process.runs, w.run)
+	if w.err != nil && j.err == nil {
+		j.err = fmt.Errorf("write changes of memory to a temporary file: %w; set TMPDIR to a directory with more room",
+			w.err)
 	}
 }

@@ -60,10 +60,10 @@ type groupKey struct {
 
 // group returns the index of a movement's group, adding it if it is new.
 func (p *Process) group(m *leak.Movement) uint32 {
-	key := groupKey{p.gpu(m.GPU, m.GPUNo), m.Class, m.TID, m.Thread, m.Symbol, p.journal.stack(m.Stack)}
-	if len(p.Groups) > 0 && key == p.latest {
+	if p.isLatest(m) {
 		return p.number
 	}
+	key := groupKey{p.gpu(m.GPU, m.GPUNo), m.Class, m.TID, m.Thread, m.Symbol, p.journal.stack(m.Stack)}
 	i, known := p.at[key]
 	if !known {
 		i = uint32(len(p.Groups))
@@ -76,6 +76,16 @@ func (p *Process) group(m *leak.Movement) uint32 {
 	}
 	p.latest, p.number = key, i
 	return i
+}
+
+// isLatest reports whether a movement is of the group that was looked up last.
+func (p *Process) isLatest(m *leak.Movement) bool {
+	if len(p.Groups) == 0 || m.Stack != nil || p.latest.stack != "" || m.TID != p.latest.tid ||
+		m.Class != p.latest.class || m.Symbol != p.latest.symbol || m.Thread != p.latest.thread {
+		return false
+	}
+	gpu := &p.GPUs[p.latest.gpu]
+	return gpu.Ordinal == m.GPUNo && gpu.UUID == m.GPU
 }
 
 // gpu returns the index of a GPU. A UUID that becomes known later names the GPU of earlier movements, too.

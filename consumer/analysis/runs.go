@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/bits"
 	"os"
 	"slices"
 
@@ -57,23 +56,16 @@ func (p *Process) merge() []change {
 	return p.sorted
 }
 
-// spill moves the changes in memory to the file.
-func (p *Process) spill(to *runFile) error {
-	r, err := to.write(p.merge())
-	p.runs = append(p.runs, r)
-	p.sorted, p.late = p.sorted[:0], p.late[:0]
-	return err
-}
-
 // run is changes in order in the file.
 type run struct{ offset, bytes int64 }
 
 // runFile is a temporary file without a name. It is made when it is needed.
 type runFile struct {
-	dir  string
-	file *os.File
-	end  int64
-	out  []byte // reused
+	dir    string
+	file   *os.File
+	end    int64
+	out    []byte // reused
+	values columns
 }
 
 func (f *runFile) close() {
@@ -94,11 +86,7 @@ func (f *runFile) write(changes []change) (r run, err error) {
 	}
 	r.offset = f.end
 	for block := range slices.Chunk(changes, blockLen) {
-		out, before := append(f.out[:0], make([]byte, blockHead)...), change{}
-		for i := range block {
-			out = block[i].append(out, &before)
-			before = block[i]
-		}
+		out := f.values.append(append(f.out[:0], make([]byte, blockHead)...), block)
 		binary.LittleEndian.PutUint32(out, uint32(len(block)))
 		binary.LittleEndian.PutUint32(out[4:], uint32(len(out)-blockHead))
 		if _, err := f.file.Write(out); err != nil {
@@ -111,40 +99,13 @@ func (f *runFile) write(changes []change) (r run, err error) {
 	return r, nil
 }
 
-// append appends a change as varints. What usually grows little by little is the difference to the change before.
-func (c *change) append(to []byte, before *change) []byte {
-	to = binary.AppendVarint(to, int64(c.at-before.at))
-	to = binary.AppendVarint(to, int64(c.ptr-before.ptr))
-	to = binary.AppendVarint(to, int64(c.id)-int64(before.id))
-	to = binary.AppendUvarint(to, c.bytes)
-	return binary.AppendUvarint(to, uint64(bits.RotateLeft32(c.group, 1))) // the bit freed comes last
-}
-
-// read is the inverse of append. It returns the rest of from, or nil if from is damaged.
-func (c *change) read(from []byte, before *change) []byte {
-	at, n := binary.Varint(from)
-	from = from[max(n, 0):]
-	ptr, n2 := binary.Varint(from)
-	from = from[max(n2, 0):]
-	id, n3 := binary.Varint(from)
-	from = from[max(n3, 0):]
-	size, n4 := binary.Uvarint(from)
-	from = from[max(n4, 0):]
-	group, n5 := binary.Uvarint(from)
-	if min(n, n2, n3, n4, n5) <= 0 {
-		return nil
-	}
-	*c = change{before.at + schema.KTime(at), size, before.ptr + uint64(ptr), uint32(int64(before.id) + id),
-		bits.RotateLeft32(uint32(group), -1)}
-	return from[n5:]
-}
-
 // source gives the changes of one run, or of those in memory.
 type source struct {
 	from  *bufio.Reader // nil: in memory
 	block []change
 	buf   []change // of block
 	raw   []byte
+	read  columns
 	err   error
 }
 
@@ -165,13 +126,9 @@ func (s *source) fill() bool {
 	if _, s.err = io.ReadFull(s.from, s.raw); s.err != nil {
 		return false
 	}
-	from, before := s.raw, &change{}
-	for i := range s.buf {
-		if from = s.buf[i].read(from, before); from == nil {
-			s.err = io.ErrUnexpectedEOF
-			return false
-		}
-		before = &s.buf[i]
+	if !s.read.read(s.raw, s.buf) {
+		s.err = io.ErrUnexpectedEOF
+		return false
 	}
 	s.block = s.buf
 	return len(s.block) > 0
