@@ -29,8 +29,8 @@ type end struct {
 	through schema.KTime
 }
 
-// maxEnds bounds the heartbeats that wait for batches: ten minutes, or two of a host with ranks. Above it, windows close
-// at later ones.
+// maxEnds bounds the heartbeats that wait for batches: ten minutes, or two of a host with ranks. Above it, windows
+// close at later ones.
 const maxEnds = 64
 
 // expect records the ends of a heartbeat for the kinds of a fold.

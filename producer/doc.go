@@ -21,9 +21,9 @@
 // producer or of Linux.
 //
 // Completeness. A heartbeat says up to which time and batch each kind is complete (schema.End). All rings have been
-// read since that time. This assumes that Linux writes the record of a call within 250 ms of its return. Heartbeats come
-// every ten seconds. While a rank of a job runs they come every two, because windows of ranks close at heartbeats: that
-// is 2 % more messages of a host that trains.
+// read since that time. This assumes that Linux writes the record of a call within 250 ms of its return. Heartbeats
+// come every ten seconds. While a rank of a job runs they come every two, because windows of ranks close at heartbeats:
+// that is 2 % more messages of a host that trains.
 //
 // Routing. The topology in NATS says which shard a host's batches go to. The router reads it before the first batch is
 // published; until then batches stay in the spool. After a reshard the old shard rejects batches; they go to the new

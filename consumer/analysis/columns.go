@@ -71,7 +71,9 @@ func (c *columns) read(from []byte, changes []change) bool {
 		if len(from) < columnHead {
 			return false
 		}
-		column := schema.Column{Base: binary.LittleEndian.Uint64(from), Width: from[columnHead-1], Data: from[columnHead:]}
+		column := schema.Column{
+			Base: binary.LittleEndian.Uint64(from), Width: from[columnHead-1], Data: from[columnHead:],
+		}
 		end := columnHead + len(changes)*int(column.Width)
 		if column.Width > 8 || column.Width&(column.Width-1) != 0 || len(from) < end {
 			return false

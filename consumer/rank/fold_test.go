@@ -190,7 +190,9 @@ func TestMomentOfTheTicksDoesNotMatter(t *testing.T) {
 	})
 	h := consumertest.Decode(t, messages[0].Data).Header
 	var want map[cell]schema.Rank
-	for _, phase := range []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second, 1999 * time.Millisecond} {
+	for _, phase := range []time.Duration{
+		time.Millisecond, 300 * time.Millisecond, time.Second, 1999 * time.Millisecond,
+	} {
 		f, tick := feed(t), length-j.Offset+phase
 		for _, m := range messages {
 			for ; tick < m.At; tick += length {
