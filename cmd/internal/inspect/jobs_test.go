@@ -33,7 +33,7 @@ func TestJobsNameTheSlowRank(t *testing.T) {
 	for i, slow := range []int{6, -1} {
 		j := &consumertest.Job{Name: []string{"slurm:1.0", "slurm:2.0"}[i], Ranks: 8, PerHost: 2,
 			Random: rand.New(rand.NewPCG(1, uint64(i))),
-			Step:   consumertest.NCCL(10, slow, 200*time.Millisecond, 60*time.Millisecond, 0)}
+			Step:   consumertest.NCCL(10, slow, 170*time.Millisecond, 60*time.Millisecond, 0)}
 		for _, m := range j.Messages(t, 40*time.Second) {
 			b := consumertest.Decode(t, m.Data)
 			f.publish(b.Cluster, b.Host, b.Kind, m.Data)
@@ -51,12 +51,12 @@ func TestJobsNameTheSlowRank(t *testing.T) {
 		one.User != "ada" || one.UID != 1000 || !slices.Equal(one.Hosts, hosts) || len(one.Missing) > 0 {
 		t.Errorf("the job is %+v", one)
 	}
-	// Seven ranks wait for 80 ms of a step of 280 ms, and rank 6 for 20 ms. All pause between launches for nearly all
+	// Seven ranks wait for 80 ms of a step of 250 ms, and rank 6 for 20 ms. All pause between launches for nearly all
 	// of the rest.
 	for _, p := range one.Processes {
-		want := 80. / 280
+		want := 80. / 250
 		if p.Rank == 6 {
-			want = 20. / 280
+			want = 20. / 250
 		}
 		if p.PID != 100+p.Rank || p.Host != hosts[p.Rank/2] || p.Comm != "train" || p.Waiting == nil ||
 			math.Abs(*p.Waiting-want) > .03 {
@@ -70,7 +70,7 @@ func TestJobsNameTheSlowRank(t *testing.T) {
 	f.check(err)
 	if got := strings.Fields(stdout); stderr != "" || !reflect.DeepEqual(got, strings.Fields(`
 		JOB RANKS HOSTS USER STATE WAITING SLOW
-		slurm:1.0 8/8 4 ada straggler 28 % rank 6 on slurm:1.0-3`)) {
+		slurm:1.0 8/8 4 ada straggler 32 % rank 6 on slurm:1.0-3`)) {
 		t.Errorf("get jobs prints\n%s%s", stdout, stderr)
 	}
 	alerts := list[alert.Alert](f, "alerts", "--job", "slurm:1.0").Items

@@ -15,8 +15,8 @@ import (
 
 var seeds = flag.Uint64("seeds", 8, "number of simulations with a slow rank")
 
-// TestSlowRankIsNamed: the rule straggler names the slow rank of the first job, and no rank of the others, within 20 s. A
-// host of the first job has a wrong clock: if it is wrong by less than 20 s, naming takes as much longer. Steps of a
+// TestSlowRankIsNamed: the rule straggler names the slow rank of the first job, and no rank of the others, within 20 s.
+// A host of the first job has a wrong clock: if it is wrong by less than 20 s, naming takes as much longer. Steps of a
 // second fill a window of two seconds unevenly, so a few simulations need more time.
 func TestSlowRankIsNamed(t *testing.T) {
 	t.Parallel()
