@@ -50,8 +50,9 @@ func runCommand(p *app.Process) *cobra.Command {
 this one process. Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
 With CMD, gputap runs CMD and exits after it, when all its events are folded. CMD's standard output goes to
-standard error. Unless you set --features, gputap then also watches PyTorch's allocator (feature torch).
-Without CMD, gputap runs until --for has passed or a signal arrives.
+standard error. gputap watches the other processes of the host, too: --filter.comm restricts it. Unless you set
+--features, gputap then also watches PyTorch's allocator (feature torch). Without CMD, gputap runs until --for has
+passed or a signal arrives.
 
 Every flag is also a YAML key (--config) and a variable: --producer.cluster is GPUTAP_PRODUCER__CLUSTER. The
 exceptions are --display-interval, --for, --output, --record, --rows and --store, which are flags only. The keys of
