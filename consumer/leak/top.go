@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
+	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -170,102 +170,35 @@ type Group struct {
 	Oldest      time.Time
 }
 
-type group struct {
-	tid         uint32
-	size        uint8 // bits of the sizes
-	comm        string
-	class       schema.MemClass
-	bytes       uint64
-	allocations uint64
-	oldest      schema.KTime
-}
-
-const (
-	maxGroups   = 10   // of one device
-	maxTallies  = 4096 // groups that a scan distinguishes
-	manyWindows = 4    // groups with allocations in fewer windows, such as a model, are kept if there are no others
-)
-
-func (g *group) report(h *boot) Group {
-	size := uint64(0)
-	if g.size > 0 {
-		size = 1 << (g.size - 1)
-	}
-	return Group{TID: g.tid, Thread: g.comm, Class: g.class.String(), SizeClass: size, Bytes: g.bytes,
-		Allocations: g.allocations, Oldest: h.wall(g.oldest)}
+func reportGroup(g *trend.Group, h *boot) Group {
+	return Group{TID: g.TID, Thread: g.Thread, Class: g.Class.String(), SizeClass: g.SizeClass(), Bytes: g.Bytes,
+		Allocations: g.Allocations, Oldest: h.wall(g.Oldest)}
 }
 
 // group finds the groups of a device whose memory grows. It visits every live allocation of the process once.
 func (t *Tracker) group(p *proc, device uint8) {
-	type tally struct {
-		group
-		windows uint64 // bit n: some were allocated in a window n + 64 k
-	}
-	s, d, width := &p.State, &p.State.devices[device], schema.KTime(t.cfg.Window)
-	from, until := schema.KTime(d.verdict.Onset)*width, schema.KTime(d.verdict.OldUntil+1)*width
-	at, all := map[uint64]int{}, []tally{} // by thread, row and size
+	s, d := &p.State, &p.State.devices[device]
+	survivors := trend.NewSurvivors(&d.verdict, schema.KTime(t.cfg.Window))
+	since := survivors.Since()
 	t.eachLive(p, func(a *allocation) {
-		if s.rows[a.row].device != device || a.since < from {
+		if s.rows[a.row].device != device || a.since < since {
 			return
 		}
-		size := uint8(bits.Len64(a.bytes))
-		id := uint64(a.thread)<<16 | uint64(a.row)<<8 | uint64(size)
-		i, known := at[id]
-		old := a.since < until
-		if old {
-			d.found += a.bytes
-		}
-		switch {
-		case known:
-		case len(all) == maxTallies:
-			return
-		default:
+		if g := survivors.Add(uint64(a.thread)<<8|uint64(a.row), a.since, a.bytes); g != nil {
 			by := &t.threads.slots[a.thread]
-			i, at[id] = len(all), len(all)
-			all = append(all, tally{group: group{tid: by.tid, comm: by.comm, class: s.rows[a.row].class, size: size}})
-		}
-		g := &all[i]
-		g.windows |= 1 << (uint64(a.since/width) % 64)
-		if old {
-			g.add(a)
+			g.TID, g.Thread, g.Class = by.tid, by.comm, s.rows[a.row].class
 		}
 	})
-	often := func(g *tally) int { return min(bits.OnesCount64(g.windows), manyWindows) }
-	slices.SortFunc(all, func(a, b tally) int {
-		return cmp.Or(cmp.Compare(often(&b), often(&a)), a.compare(&b.group))
-	})
-	for i := range all[:min(len(all), maxGroups)] {
-		if rare := often(&all[i]) < manyWindows; rare && often(&all[0]) == manyWindows {
-			break
-		}
-		if all[i].allocations > 0 {
-			d.groups = append(d.groups, all[i].group)
-		}
-	}
+	d.groups, d.found = survivors.Groups(), survivors.Bytes
 }
 
-func (g *group) add(a *allocation) {
-	if g.allocations == 0 || a.since < g.oldest {
-		g.oldest = a.since
-	}
-	g.bytes += a.bytes
-	g.allocations++
-}
-
-// compare orders groups by bytes, the largest first.
-func (g *group) compare(to *group) int {
-	return cmp.Or(cmp.Compare(to.bytes, g.bytes), cmp.Compare(to.allocations, g.allocations),
-		cmp.Compare(g.tid, to.tid), cmp.Compare(g.comm, to.comm), cmp.Compare(g.class, to.class),
-		cmp.Compare(g.size, to.size))
-}
-
-func (c *coder) group(g *group) {
-	snapshot.Uint(c.Codec, &g.tid)
-	c.Byte(&g.size)
-	c.String(&g.comm)
-	process.CodeWord(c.Codec, &g.class, schema.ParseMemClass)
-	snapshot.Uint(c.Codec, &g.bytes, &g.allocations)
-	snapshot.Uint(c.Codec, &g.oldest)
+func (c *coder) group(g *trend.Group) {
+	snapshot.Uint(c.Codec, &g.TID)
+	c.Byte(&g.SizeBits)
+	c.String(&g.Thread)
+	process.CodeWord(c.Codec, &g.Class, schema.ParseMemClass)
+	snapshot.Uint(c.Codec, &g.Bytes, &g.Allocations)
+	snapshot.Uint(c.Codec, &g.Oldest)
 }
 
 // eachLive visits the live memory of a process. If most of the slab belongs to the process, it reads the slab in order.

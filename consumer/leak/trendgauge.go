@@ -36,7 +36,7 @@ func (s *scrape) addTrends(t *Tracker, p *proc) {
 		g.perHour += perHour
 		g.judged = g.judged || d.verdict.State == trend.Steady || d.verdict.State.Grows()
 		for i := range d.groups {
-			g.oldest = max(g.oldest, time.Duration(d.judged-d.groups[i].oldest))
+			g.oldest = max(g.oldest, time.Duration(d.judged-d.groups[i].Oldest))
 		}
 		g.states[d.verdict.State]++
 		s.trends[id] = g

@@ -18,10 +18,10 @@ type device struct {
 	peak    uint64        // the most bytes that were live at once
 	peakAt  schema.KTime
 	verdict trend.Verdict
-	judged  schema.KTime // end of the last window of verdict
-	groups  []group      // of verdict, while memory grows
-	found   uint64       // bytes of all groups, also those that are not kept
-	shown   trend.State  // of verdict or of the tensors
+	judged  schema.KTime  // end of the last window of verdict
+	groups  []trend.Group // of verdict, while memory grows
+	found   uint64        // bytes of all groups, also those that are not kept
+	shown   trend.State   // of verdict or of the tensors
 
 	alarm    alarm
 	alarmGPU string // UUID in the key of the alert
@@ -262,7 +262,7 @@ func (t *Tracker) verdict(p *proc, d *device) Verdict {
 	if v.State.Grows() {
 		out.Since, out.Evidence = s.boot.wall(schema.KTime(v.Onset)*width), t.growthEvidence(p, v)
 		for i := range d.groups {
-			out.Groups = append(out.Groups, d.groups[i].report(s.boot))
+			out.Groups = append(out.Groups, reportGroup(&d.groups[i], s.boot))
 		}
 	}
 	tensors, known := t.tensors(p, d)

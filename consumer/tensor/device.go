@@ -45,7 +45,7 @@ type device struct {
 	cached    trend.Verdict // about the cache
 	judged    schema.KTime  // end of the last window of both
 	suspected uint64        // bytes of old blocks that explain the growth
-	groups    []group       // of verdict, while the blocks grow
+	groups    []trend.Group // of verdict, while the blocks grow
 	oddFree   schema.KTime  // latest free of a block that was not seen; 0: none
 
 	// Sums over the blocks.

@@ -49,11 +49,11 @@ func TestGroupsOfTensors(t *testing.T) {
 		first := slices.Clone(d.groups)
 		var got []string
 		for _, g := range d.groups {
-			r := g.report(func(at schema.KTime) time.Time { return time.Unix(0, int64(at)) })
+			r := reportGroup(&g, func(at schema.KTime) time.Time { return time.Unix(0, int64(at)) })
 			got = append(got, fmt.Sprint(r.TID, " ", r.Thread, " ", r.SizeClass, " ", r.Allocations, " ",
 				time.Duration(r.Oldest.UnixNano())))
 		}
-		if row.want == nil && len(got) != maxGroups || row.want != nil && !slices.Equal(got, row.want) {
+		if row.want == nil && len(got) != trend.MaxGroups || row.want != nil && !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)
 		}
 		if s.group(d, minute); !reflect.DeepEqual(d.groups, first) {

@@ -11,14 +11,14 @@
 //
 // # Rules
 //
-// Judge looks at the last 30 closed windows without the excluded ones. Fewer than 20 since the series began are
-// Warming; fewer than 20 that count are Unknown. Then:
+// Judge looks at the last 30 closed windows without the excluded ones. Fewer than 17 since the series began are
+// Warming; fewer than 17 that count are Unknown. Then:
 //
 //  1. The floor of a window is the lowest minimum from that window on: the level to which memory never returned. So
 //     phases that end and caches that are emptied are no growth.
 //  2. The step from one floor to the next counts at most as much as the fourth largest step. So three loads of a model
 //     are no growth, however large they are. A step across an excluded window counts nothing.
-//  3. Growth began in the last window whose floor is the lowest. It must have lasted 20 windows.
+//  3. Growth began in the last window whose floor is the lowest. It must have lasted 17 windows.
 //  4. Of all pairs of floors since then, 80 % must rise.
 //  5. In the last quarter, floors must rise at least half as fast as before. So a ramp that ended is no growth.
 //  6. Allocations that are older than a quarter of the time and still live must explain half of the growth; each window
@@ -33,6 +33,8 @@
 // fast. Such a series is Suspect only if it once passes the rules above.
 //
 // A series of levels without allocations (Set, Level) skips rule 6.
+//
+// Survivors groups the live allocations behind a verdict of growth by thread, class and size.
 //
 // # Cost
 //
