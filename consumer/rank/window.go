@@ -88,8 +88,8 @@ func (p *proc) wait(from, to schema.KTime) {
 	}
 }
 
-// close returns the calls and the pauses of a window and goes on to the next one. A pause at its end is known up to the
-// end of the next window, however late the tick is: so all hosts of a job see the same pauses.
+// close returns the calls and the pauses of a window and goes on to the next one. A pause at its end counts up to the
+// end of the next window, even if the tick is later. So all hosts of a job see the same pauses.
 func (p *proc) close(w window) (calls sums, idle pauses) {
 	s := &p.open[w%maxOpen]
 	if s.number == w+1 {

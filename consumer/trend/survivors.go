@@ -16,8 +16,8 @@ const (
 	manyWindows = 4    // groups with memory of fewer windows, such as a model, are kept if there are no others
 )
 
-// Group is live memory that one thread allocated since growth began, of one class and size class. What is young does
-// not count: it may be freed soon.
+// Group is live memory that one thread allocated since growth began, of one class and size class. Young memory does not
+// count, because it may be freed soon.
 type Group struct {
 	TID         uint32
 	Thread      string // its name
