@@ -159,17 +159,14 @@ func numberOf(b *schema.Batch, t schema.KTime) int64 {
 	return (b.Wall(t).UnixNano() + windowNanos/2) / windowNanos
 }
 
-// shift returns what to add to the numbers of the windows of a host. It is 0, unless the newest window of the host is
-// far from that of the job, and its process started at another time than the first one of the job: then its clock is
-// wrong. If the process started at the same time, the host or its shard is late.
+// shift returns what to add to the numbers of the windows of a host. It is 0, unless its clock is wrong.
 func (f *Fold) shift(j *job, b *schema.Batch) int64 {
 	host, number, started := boot{b.Origin, b.BootID}, numberOf(b, b.Last), numberOf(b, b.Processes[0].Start)
 	if j.newest == 0 {
 		j.newest, j.started = number, started
 	}
-	near := func(number, most int64) bool { return number-j.newest <= most && j.newest-number <= most }
 	shift, known := j.shifts[host]
-	if !near(number+shift, maxShift) {
+	if j.distance(number+shift) > maxShift {
 		if p, replaces := j.newcomer(b); p != nil && (known || replaces) {
 			switch begun := numberOf(b, p.Start) + shift; {
 			case begun > j.newest:
@@ -180,20 +177,31 @@ func (f *Fold) shift(j *job, b *schema.Batch) int64 {
 			}
 		}
 	}
-	if !known || !near(number+shift, maxShift) {
-		wrong := started - j.started
-		switch {
-		case near(number, maxShift) || max(wrong, -wrong) <= maxShift:
-			shift = 0
-		case near(number-wrong, maxOpen):
-			shift = j.newest - number
-		default:
-			shift = -wrong
-		}
+	if !known || j.distance(number+shift) > maxOpen {
+		shift = j.clock(number, started-j.started, shift, known)
 	}
 	j.shifts[host] = shift
 	j.newest = max(j.newest, number+shift)
 	return shift
+}
+
+// distance returns how far a window is from the newest one of the job.
+func (j *job) distance(number int64) int64 { return max(number-j.newest, j.newest-number) }
+
+// clock decides whether the clock of a host is wrong. off is by how many windows its process started after the first one
+// of the job: if both started together, that is the error of the clock. A host or its shard may be late by any time, so a
+// shift that is known stays, unless another one explains why its window is now.
+func (j *job) clock(number, off, shift int64, known bool) int64 {
+	right, wrong := j.distance(number), j.distance(number-off)
+	switch {
+	case max(off, -off) <= maxShift, right <= min(wrong, maxOpen):
+		return 0
+	case wrong <= maxOpen:
+		return -off
+	case known:
+		return shift
+	}
+	return j.newest - number
 }
 
 // idOf returns the identity of a process of a batch. It runs on the origin.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -135,6 +136,39 @@ func TestWrongClocks(t *testing.T) {
 			if off := p.alerts[0].Time.Sub(consumertest.Wall.Add(own)); off < 0 || off > 20*time.Second {
 				t.Errorf("the alert fires at %s of the host's clock", off)
 			}
+		}
+	}
+}
+
+// NATS is away for 24 s. Then the hosts publish what they kept, one after another in any order. The clock of one host is
+// right, or wrong.
+func TestOutageOfNATS(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		random := source(seed)
+		wrong, slow, begin := random.IntN(8), random.IntN(8), time.Duration(random.IntN(12_000))*time.Millisecond
+		by := []time.Duration{0, 25 * time.Second, -40 * time.Second, 3 * time.Minute, -9 * time.Minute}[seed%5]
+		j := &consumertest.Job{Name: "slurm:7", Ranks: 8, Random: random, Clock: func(host int) time.Duration {
+			if host == wrong {
+				return by
+			}
+			return 0
+		}, Step: consumertest.NCCL(30, slow, 100*time.Millisecond, 30*time.Millisecond, 0)}
+		messages, end, order := j.Messages(t, 80*time.Second), begin+24*time.Second, random.Perm(8)
+		for i := range messages {
+			if at := &messages[i].At; *at >= begin && *at < end {
+				host := consumertest.Decode(t, messages[i].Data).Host
+				*at = end + time.Duration(order[host[len(host)-1]-'0'])
+			}
+		}
+		slices.SortStableFunc(messages, func(a, b consumertest.Message) int { return cmp.Compare(a.At, b.At) })
+		p := newPair(t)
+		p.take(messages)
+		r := p.jobs.Report()[0]
+		if len(p.fired) != 1 || p.fired[0].rank != fmt.Sprint("Rank ", slow) || p.fired[0].at > end+22*time.Second ||
+			r.State != Straggler || len(r.Missing) > 0 {
+			t.Errorf("seed %d: host %d is wrong by %s, away from %s: fired %v, want rank %d; %s without %v", seed, wrong,
+				by, begin, p.fired, slow, r.State, r.Missing)
 		}
 	}
 }
