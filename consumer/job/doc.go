@@ -14,7 +14,7 @@
 //     two percent of the time.
 //
 // Three of four windows in a row against one rank raise the alert. It clears after three windows in a row in which the
-// rank waits at least three quarters as long as the others. It also clears after twelve windows in a row that are not
+// rank waits at least three quarters as long as the others. It also clears after a minute in which no window is
 // against it. Windows in which hardly anybody waits say nothing. Where most ranks wait less together, their median
 // falls, and nobody is named. None of 1,500 jobs with random noise had an alert in ten minutes. With two of three
 // windows, seven of 100 had one; with three of five, one of 100.

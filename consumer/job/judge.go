@@ -17,8 +17,8 @@ const (
 	deviations   = 1.2533 // a deviation in mean distances, of normal noise
 	kept         = 4      // windows that say something
 	toFire       = 3      // of which so many are against one rank
-	toClear      = 12     // windows in a row that are not against the rank
-	waited       = 4      // of which those count as so many in which it waits with the others
+	toClear      = 30     // windows in a row that are not against the rank: one minute
+	waited       = 10     // of which those count as so many in which it waits with the others
 	likeOthers   = 0.75   // of their waiting, at the place of the alert
 )
 
@@ -90,7 +90,11 @@ func (f *Fold) compare(j *job, w *window) {
 			s.good++
 		}
 		if c := w.cells[s.rank]; c != nil && s.good >= toClear {
-			f.clear(j, s.rank, endOf(c.number), "it waited with the others in three windows")
+			why := "no window of the last minute was against it"
+			if f.judge.waits(s, int(j.ranks)) {
+				why = "it waited with the others"
+			}
+			f.clear(j, s.rank, endOf(c.number), why)
 		}
 	}
 	if o.against > 0 {
@@ -253,11 +257,11 @@ func describe(j *job, m *member, rank uint32, o *outcome) string {
 	where := ""
 	switch from, to := o.place.from(), o.place.to(); {
 	case from == schema.NoActivity:
-		where = fmt.Sprintf("they are in calls that wait for the GPU %.0f %% of the time, it %.0f %%", others, own)
+		where = fmt.Sprintf("they are in calls that wait for the GPU %.0f %% of the time, this rank %.0f %%", others, own)
 	case to == schema.NoActivity:
-		where = fmt.Sprintf("they pause after calls of class %s %.0f %% of the time, it %.0f %%", from, others, own)
+		where = fmt.Sprintf("they pause after calls of class %s %.0f %% of the time, this rank %.0f %%", from, others, own)
 	default:
-		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s, it %.0f %%", others, from, to, own)
+		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s, this rank %.0f %%", others, from, to, own)
 	}
 	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s. Check its "+
 		"CPUs, its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host, j.ranks-1, where)

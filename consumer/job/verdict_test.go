@@ -84,7 +84,7 @@ func compareFigures(t *testing.T, a *alert.Alert, windows [][]float64) {
 	}
 	ranks, own := len(windows[0]), windows[len(windows)-1][2]
 	says := fmt.Sprintf("(pid 3) on gpu-2, works while the other %d ranks wait: they are in calls that wait for the "+
-		"GPU %.0f %% of the time, it %.0f %%.", ranks-1, 100*others, 100*own)
+		"GPU %.0f %% of the time, this rank %.0f %%.", ranks-1, 100*others, 100*own)
 	near := func(got, want float64) bool { return math.Abs(got-want) <= .0001 } // four digits
 	if !near(a.Value, own) || !near(a.Baseline, others) || !near(a.Score, score) || a.PID != 3 || a.Repeats != 0 ||
 		a.Evidence.Seq != uint64((len(windows)-1)*ranks+3) || !strings.Contains(a.Message, says) {
@@ -108,7 +108,7 @@ func TestVerdicts(t *testing.T) {
 			"firing 3, cleared 7"},
 		{"two good windows do not clear", [][]float64{third, third, third, even, even, third, even, even}, "firing 2"},
 		{"nobody waits any more", append(slices.Repeat([][]float64{third}, 3),
-			slices.Repeat([][]float64{{0, 0, 0, 0, 0, 0}}, 12)...), "firing 2, cleared 14"},
+			slices.Repeat([][]float64{{0, 0, 0, 0, 0, 0}}, 30)...), "firing 2, cleared 32"},
 		{"windows without waits do not count",
 			[][]float64{third, {0, 0, 0, 0, 0, 0}, third, {0, 0, .01, 0, 0, 0}, third}, "firing 4"},
 		{"most move together", slices.Repeat([][]float64{{.3, .3, .1, .1, .1, .1}}, 9), ""},
