@@ -33,6 +33,7 @@ type boot struct {
 	openGap bool          // the gap extends to the next memory batch with events
 	seen    bool          // a batch of this boot was applied
 	windows trend.Windows // of memory events
+	older   []uint64      // PIDs of processes that ran before the producer and run now, in order; not saved
 
 	cards   map[string]*card // by UUID
 	exports exports
@@ -186,6 +187,7 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 		return // late batch of an earlier run
 	}
 	there := slices.Sorted(slices.Values(b.Older))
+	h.older = there
 	for _, p := range t.table.Of(h.id) {
 		if p.State.boot != h || p.Ended || uint64(p.ID.Start) >= b.Run || p.State.run >= b.Run {
 			continue
@@ -194,6 +196,28 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 			t.exit(p)
 		}
 	}
+}
+
+// Older is a process that ran before the producer and has not called a memory function since.
+type Older struct {
+	snapshot.HostID
+	PID uint32
+}
+
+// Older returns the processes of which nothing is known, in no order. Those in a restored state are not among them.
+func (t *Tracker) Older() (list []Older) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, m := range t.hosts {
+		for _, h := range m.boots {
+			for _, number := range h.older {
+				if t.pids[pid{h, uint32(number)}] == nil {
+					list = append(list, Older{id, uint32(number)})
+				}
+			}
+		}
+	}
+	return list
 }
 
 // Evidence of a process's numbers.

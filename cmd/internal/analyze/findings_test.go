@@ -89,6 +89,40 @@ func TestFindingsOfSelectedProcesses(t *testing.T) {
 	}
 }
 
+// TestOlderProcessesAreMissing: a server allocated before gputap attached and only launches since.
+func TestOlderProcessesAreMissing(t *testing.T) {
+	t.Parallel()
+	h := consumertest.Memory(t, "gpu-7")
+	h.Process(7, second, "train").Alloc(7, 0x100, 100, 2*second, 0)
+	h.Older(98, 99)
+	first := h.Message()
+	p := h.Process(99, 1, "serve")
+	p.Late = true
+	p.Alloc(99, 0x200, 100, 3*second, 0)
+	var messages []recording.Message
+	for i, data := range [][]byte{first, h.Message()} {
+		messages = append(messages, recording.Message{Sequence: uint64(1 + i), Data: bytes.Clone(data),
+			Stored:  wallStart.Add(time.Duration(10*i) * time.Second),
+			Subject: schema.Subject(0, "test", "gpu-7", schema.KindMemory)})
+	}
+	path := recordingOf(t, 1, nil, messages...)
+	const older = "1 process ran before gputap did and called no memory function since: their memory is unknown"
+	const late = "1 process ran before gputap did: earlier allocations are unknown"
+	for args, want := range map[string][]any{
+		"":             {late, older},
+		"--host gpu-7": {late, older},
+		"--comm train": {},
+		"--pid 98":     {older},
+		"--pid 99":     {late},
+		"--pid 7":      {},
+	} {
+		stdout, err := typed(t, append([]string{"leakage", path, "-o", "json"}, strings.Fields(args)...)...)
+		if got := object(t, stdout)["missing"].([]any); !slices.Equal(got, want) || (app.ExitCode(err) == 4) != (len(want) > 0) {
+			t.Errorf("%q: status %d, missing %q, want %q", args, app.ExitCode(err), got, want)
+		}
+	}
+}
+
 // TestMissingNamesEachLackOnce counts processes of two shards in one sentence.
 func TestMissingNamesEachLackOnce(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -24,8 +25,8 @@ type quality struct {
 	ended  map[schema.ProcessID]bool   // before the range
 }
 
-// evidence counts processes whose memory is not completely known.
-type evidence struct{ late, gap uint64 }
+// evidence counts processes whose memory is not completely known. older made no call that was seen.
+type evidence struct{ late, gap, older uint64 }
 
 // note takes the state at the beginning of the range.
 func (q *quality) note(before leak.Report) {
@@ -75,6 +76,19 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 	}
 }
 
+// addOlder adds processes that ran before gputap did and have not called since. Their names are unknown: if a range
+// selects by name, user or job, they do not count.
+func (e *evidence) addOlder(list []leak.Older, r *Range) {
+	if r.Comm+r.User+r.Job != "" {
+		return
+	}
+	for _, o := range list {
+		if r.Process(&query.Subject{Cluster: o.Cluster, Host: o.Host, PID: o.PID}) {
+			e.older++
+		}
+	}
+}
+
 func failedCalls(p *leak.Process) (n uint64) {
 	for i := range p.Calls {
 		n += p.Calls[i].Failed
@@ -87,6 +101,10 @@ func (e *evidence) missing() (texts []string) {
 	if e.late > 0 {
 		texts = append(texts, app.Plural(e.late, "process", "processes")+" ran before gputap did: earlier "+
 			"allocations are unknown")
+	}
+	if e.older > 0 {
+		texts = append(texts, app.Plural(e.older, "process", "processes")+" ran before gputap did and called no memory "+
+			"function since: their memory is unknown")
 	}
 	if e.gap > 0 {
 		texts = append(texts, "events of "+app.Plural(e.gap, "process", "processes")+" were lost")

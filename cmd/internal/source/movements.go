@@ -59,6 +59,7 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 	for _, shard := range m.folds {
 		shard.begin() // the range may have no messages of the shard
 		shard.sum(shard.tracker.Report(), r, &f, &e)
+		e.addOlder(shard.tracker.Older(), r)
 	}
 	if s.Nsight != nil {
 		f.SizeMismatches = s.Nsight.SizeMismatches
