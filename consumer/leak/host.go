@@ -33,7 +33,7 @@ type boot struct {
 	openGap bool          // the gap extends to the next memory batch with events
 	seen    bool          // a batch of this boot was applied
 	windows trend.Windows // of memory events
-	older   []uint64      // PIDs of processes that ran before the producer and run now, in order; not saved
+	older   bool          // a process ran before the producer, and runs; not saved
 
 	cards   map[string]*card // by UUID
 	exports exports
@@ -187,7 +187,7 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 		return // late batch of an earlier run
 	}
 	there := slices.Sorted(slices.Values(b.Older))
-	h.older = there
+	h.older = len(there) > 0
 	for _, p := range t.table.Of(h.id) {
 		if p.State.boot != h || p.Ended || uint64(p.ID.Start) >= b.Run || p.State.run >= b.Run {
 			continue
@@ -198,26 +198,19 @@ func (t *Tracker) endMissing(b *schema.Batch, h *boot) {
 	}
 }
 
-// Older is a process that ran before the producer and has not called a memory function since.
-type Older struct {
-	snapshot.HostID
-	PID uint32
-}
-
-// Older returns the processes of which nothing is known, in no order. Those in a restored state are not among them.
-func (t *Tracker) Older() (list []Older) {
+// HasOlder reports whether processes run that ran before a producer, such as a server that allocated all its memory
+// then. Programs that never call the driver may be among them. Those in a restored state are not.
+func (t *Tracker) HasOlder() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, m := range t.hosts {
+	for _, m := range t.hosts {
 		for _, h := range m.boots {
-			for _, number := range h.older {
-				if t.pids[pid{h, uint32(number)}] == nil {
-					list = append(list, Older{id, uint32(number)})
-				}
+			if h.older {
+				return true
 			}
 		}
 	}
-	return list
+	return false
 }
 
 // Evidence of a process's numbers.

@@ -23,10 +23,19 @@ var stacks = map[string]func(p *analysis.Process, g *analysis.Group) string{
 	"class":   func(_ *analysis.Process, g *analysis.Group) string { return g.Class.String() },
 	"job":     func(p *analysis.Process, _ *analysis.Group) string { return cmp.Or(p.Job, "no job") },
 	"host":    func(p *analysis.Process, _ *analysis.Group) string { return p.ID.Host },
+	byGPU:     func(p *analysis.Process, g *analysis.Group) string { return gpuArea(&p.GPUs[g.GPU]) },
 	byTorch:   func(_ *analysis.Process, g *analysis.Group) string { return torchAreas[g.Name] },
 }
 
 const byProcess = "process"
+
+// gpuArea names a GPU in the legend.
+func gpuArea(g *analysis.GPU) string {
+	if g.UUID != "" {
+		return app.Shorten(g.UUID, 12)
+	}
+	return "GPU " + nameOf(g)
+}
 
 var torchAreas = map[string]string{analysis.Tensors: "PyTorch tensors", analysis.Cached: "PyTorch cache"}
 
@@ -35,8 +44,11 @@ func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 	list := m.split(&c.Range, c.by)
 	chart := &plot.Chart{Title: "GPU memory by " + c.by, YLabel: "GPU memory", Unit: plot.Bytes, Stacked: stacked,
 		Subtitle: subtitle(list), Note: strings.Join(m.Missing, "; ")}
-	if c.by == byTorch {
+	switch {
+	case c.by == byTorch:
 		chart.Title = "GPU memory of PyTorch's allocator"
+	case !stacked:
+		chart.Title = "GPU memory of each process, with its peak"
 	}
 	ends := endsOf(m.selected(&c.Range))
 	var err error
@@ -52,7 +64,11 @@ func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 		}
 		all := pointsOf(p, nil, chart.Begin, ends[p.ID], &failed)
 		if whole = append(whole, all); !stacked {
-			mark(chart, all, "watermark")
+			text := "watermark"
+			if len(list) > 1 {
+				text = stacks[byProcess](p, nil)
+			}
+			mark(chart, all, text)
 		}
 	}
 	if stacked {
@@ -151,6 +167,14 @@ func (c *picture) overlay(chart *plot.Chart, list []*analysis.Process) error {
 		fmt.Fprintf(c.p.Stderr, "%s: %s\n", c.smi, problem)
 	}
 	chart.Overlay = log.Align(chart.Begin, c.offset)
+	if n := len(chart.Overlay); n > 1 { // the areas are of all GPUs, too
+		var parts []iter.Seq[plot.Point]
+		for i := range chart.Overlay {
+			parts = append(parts, chart.Overlay[i].Points)
+		}
+		chart.Overlay = []plot.Series{{Name: fmt.Sprintf("nvidia-smi, %d GPUs", n), Step: true, Ends: true,
+			Points: sum(parts)}}
+	}
 	end, err := lastPoint(list)
 	if first, last := log.Start.Add(c.offset), log.End().Add(c.offset); !log.Start.IsZero() && len(list) > 0 &&
 		(last.Before(chart.Begin) || first.After(end)) {

@@ -41,10 +41,14 @@ func TestChart(t *testing.T) {
 	log := filepath.Join(dir, "smi.csv")
 	local := wallStart.Add(2 * time.Second).Local().Format("2006/01/02 15:04:05.000")
 	check(t, os.WriteFile(log, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"), 0o600))
+	two := filepath.Join(dir, "two.csv")
+	check(t, os.WriteFile(two, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"+local+", 1, 2 MiB\n"), 0o600))
 	for args, want := range map[string][]string{
 		"usage":                       {"watermark: 160 B", "by process", "train (7)", "serve (8)", "host gpu-7"},
+		"usage --by gpu --smi " + two: {"GPU-", "nvidia-smi, 2 GPUs"},
 		"usage --by class --pid 8":    {"device", "managed", "watermark"},
-		"watermark --smi " + log:      {"watermark", "nvidia-smi GPU 0"},
+		"watermark --smi " + log:      {"with its peak", "train (7): ", "serve (8): ", "nvidia-smi GPU 0"},
+		"watermark --pid 7":           {"watermark: "},
 		"usage --comm nobody":         {"no data"},
 		"usage --by job --width 2000": {"no job"},
 	} {

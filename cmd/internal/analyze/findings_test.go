@@ -89,35 +89,47 @@ func TestFindingsOfSelectedProcesses(t *testing.T) {
 	}
 }
 
-// TestOlderProcessesAreMissing: a server allocated before gputap attached and only launches since.
-func TestOlderProcessesAreMissing(t *testing.T) {
+// TestSilentProcessesAreMissing: servers allocated before gputap attached. One only launches since, one calls nothing,
+// and one allocates again.
+func TestSilentProcessesAreMissing(t *testing.T) {
 	t.Parallel()
-	h := consumertest.Memory(t, "gpu-7")
-	h.Process(7, second, "train").Alloc(7, 0x100, 100, 2*second, 0)
-	h.Older(98, 99)
-	first := h.Message()
-	p := h.Process(99, 1, "serve")
+	memory, launches := consumertest.Memory(t, "gpu-7"), schema.NewBuilder(schema.KindLaunch)
+	memory.Process(7, second, "train").Alloc(7, 0x100, 100, 2*second, 0)
+	memory.Older(97, 98, 99)
+	p := memory.Process(99, 1, "serve")
 	p.Late = true
 	p.Alloc(99, 0x200, 100, 3*second, 0)
+	shape := launches.Shape(schema.LaunchShape{
+		Call: launches.Call(schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpLaunch}),
+		Func: launches.Func(schema.Func{Name: "serve"}),
+	})
+	for _, pid := range []uint32{98, 99} {
+		row := launches.Process(schema.Process{PID: pid, Start: 1, Comm: "serve", Late: true})
+		launches.AddLaunch(&schema.Launch{Time: 3 * second,
+			Thread: launches.Thread(schema.Thread{Process: row, TID: pid}), Shape: shape,
+			CUDAStream: launches.CUDAStream(0)})
+	}
+	header := memory.Header
+	header.Seq = 1
 	var messages []recording.Message
-	for i, data := range [][]byte{first, h.Message()} {
+	for i, data := range [][]byte{memory.Message(), launches.Encode(&header)} {
 		messages = append(messages, recording.Message{Sequence: uint64(1 + i), Data: bytes.Clone(data),
 			Stored:  wallStart.Add(time.Duration(10*i) * time.Second),
-			Subject: schema.Subject(0, "test", "gpu-7", schema.KindMemory)})
+			Subject: schema.Subject(0, "test", "gpu-7", []schema.Kind{schema.KindMemory, schema.KindLaunch}[i])})
 	}
 	path := recordingOf(t, 1, nil, messages...)
-	const older = "1 process ran before gputap did and called no memory function since: their memory is unknown"
+	const silent = "1 process ran before gputap did and called no memory function since: their memory is unknown"
 	const late = "1 process ran before gputap did: earlier allocations are unknown"
 	for args, want := range map[string][]any{
-		"":             {late, older},
-		"--host gpu-7": {late, older},
+		"":             {late, silent},
+		"--comm serve": {late, silent},
 		"--comm train": {},
-		"--pid 98":     {older},
+		"--pid 98":     {silent},
 		"--pid 99":     {late},
-		"--pid 7":      {},
 	} {
 		stdout, err := typed(t, append([]string{"leakage", path, "-o", "json"}, strings.Fields(args)...)...)
-		if got := object(t, stdout)["missing"].([]any); !slices.Equal(got, want) || (app.ExitCode(err) == 4) != (len(want) > 0) {
+		got := object(t, stdout)["missing"].([]any)
+		if !slices.Equal(got, want) || (app.ExitCode(err) == 4) != (len(want) > 0) {
 			t.Errorf("%q: status %d, missing %q, want %q", args, app.ExitCode(err), got, want)
 		}
 	}

@@ -74,6 +74,10 @@ func TestPlots(t *testing.T) {
 	data, err := os.ReadFile(good)
 	check(t, err)
 	check(t, os.WriteFile(bad, data, 0o600))
+	again := filepath.Join(dir, "again.gputap")
+	data, err = os.ReadFile(pytorch)
+	check(t, err)
+	check(t, os.WriteFile(again, data, 0o600))
 	for _, tt := range []struct {
 		args string
 		code int
@@ -84,6 +88,8 @@ func TestPlots(t *testing.T) {
 		{"usage --by torch " + pytorch, 0, []string{"PyTorch tensors", "PyTorch cache"}},
 		{"bandwidth " + pytorch, 0, []string{"HtoD", "Copied"}},
 		{"bandwidth " + good, 4, []string{"no data", "no events of the kind copy"}},
+		{"bandwidth " + pytorch + " " + again, 0, []string{"Copies and sets of each run", "group-1", "again.gputap",
+			"Time since start"}},
 		{"usage --by class " + good + " " + bad, 2, nil},
 		{"bandwidth --step -1s " + good, 2, nil},
 		{"usage", 2, nil},

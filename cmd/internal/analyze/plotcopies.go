@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,16 +22,19 @@ import (
 func bandwidthPlotCommand(p *app.Process) *cobra.Command {
 	c := &picture{question: question{p: p}, size: plot.DefaultSize}
 	cmd := &cobra.Command{
-		Use: "bandwidth" + source.Argument, Short: "Bytes copied per second over time, by direction",
-		Long: `Bytes copied per second over time, by direction. A copy counts when its call was entered: an asynchronous copy when it
-was submitted.
+		Use: "bandwidth FILE… | --since TIME", Short: "Bytes copied per second over time, by direction",
+		Long: `Bytes copied per second over time, by direction; of several recordings one line each, from their beginnings on. A
+copy counts when its call was entered: an asynchronous copy when it was submitted.
 ` + exitStatus,
 		Example: "  gputap plot bandwidth run.gputap -o copies.png\n" +
-			"  gputap plot bandwidth run.gputap -o copies.svg --comm python3 --step 1s",
-		Args: cobra.MaximumNArgs(1),
-		PreRunE: func(*cobra.Command, []string) error {
-			if c.step < 0 {
+			"  gputap plot bandwidth run.gputap -o copies.svg --comm python3 --step 1s\n" +
+			"  gputap plot bandwidth good.gputap bad.gputap -o both.png",
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case c.step < 0:
 				return app.Usage(fmt.Errorf("--step %s: use 0 or more", c.step))
+			case len(args) > plot.Limit:
+				return app.Usage(fmt.Errorf("%d recordings: use at most %d", len(args), plot.Limit))
 			}
 			return c.checkPicture()
 		},
@@ -42,11 +46,37 @@ was submitted.
 	return cmd
 }
 
-// drawCopies reads the source and writes the chart.
+// drawCopies reads the sources and writes the chart.
 func (c *picture) drawCopies(ctx context.Context, args []string) error {
+	var names, missing []string
+	var runs []*copyRates
+	for _, path := range sources(args) {
+		name, run, lacks, err := c.readCopies(ctx, path)
+		if err != nil {
+			return err
+		}
+		runs, names, missing = append(runs, run), append(names, name), append(missing, lacks...)
+	}
+	chart := ratesChart(names, runs, c.step)
+	if len(runs) == 1 {
+		chart = runs[0].chart(c.step)
+	}
+	if chart.Note = strings.Join(missing, "; "); c.Host != "" {
+		chart.Subtitle = "host " + c.Host
+	}
+	if err := chart.WriteFile(c.file, c.size); err != nil {
+		return err
+	}
+	return source.Incomplete(missing)
+}
+
+// readCopies reads the copies of one source.
+func (c *picture) readCopies(ctx context.Context, args []string) (
+	name string, run *copyRates, missing []string, err error,
+) {
 	s, err := c.Open(ctx, c.p, args, schema.KindCopy, schema.KindHost)
 	if err != nil {
-		return err
+		return "", nil, nil, err
 	}
 	defer s.Close()
 	copies, batches := &copyRates{width: firstWidth}, source.NewBatches(&c.Range)
@@ -57,21 +87,13 @@ func (c *picture) drawCopies(ctx context.Context, args []string) error {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("plot %s: %w", s.Name, err)
+			return "", nil, nil, fmt.Errorf("plot %s: %w", s.Name, err)
 		}
 		if b := batches.Of(&m); b != nil {
 			copies.add(b, batches.Selects(b))
 		}
 	}
-	missing := slices.Concat(s.Missing(), s.Unrecorded(schema.KindCopy), batches.Missing())
-	chart := copies.chart(c.step)
-	if chart.Note = strings.Join(missing, "; "); c.Host != "" {
-		chart.Subtitle = "host " + c.Host
-	}
-	if err := chart.WriteFile(c.file, c.size); err != nil {
-		return err
-	}
-	return source.Incomplete(missing)
+	return filepath.Base(s.Name), copies, slices.Concat(s.Missing(), s.Unrecorded(schema.KindCopy), batches.Missing()), nil
 }
 
 const (
@@ -131,7 +153,7 @@ func (r *copyRates) widen() {
 	r.width, r.first, r.slots = 2*r.width, first, wide
 }
 
-// chart draws the rates. A step is at least one slot.
+// chart draws the rates by direction.
 func (r *copyRates) chart(step time.Duration) *plot.Chart {
 	chart := &plot.Chart{Title: "Copies and sets by direction", YLabel: "Copied", Unit: plot.BytesPerSecond,
 		Stacked: true}
@@ -139,13 +161,11 @@ func (r *copyRates) chart(step time.Duration) *plot.Chart {
 		return chart
 	}
 	chart.Begin = time.Unix(0, r.first*r.width).UTC()
-	each := int(int64(step) / r.width)
 	if step == 0 {
-		each = len(r.slots) / 200
+		step = r.duration() / 200
 	}
-	each = max(each, 1)
 	for direction := range schema.NumDirections {
-		points := r.points(int(direction), each)
+		points := r.points(step, func(slot *[schema.NumDirections]uint64) uint64 { return slot[direction] })
 		for p := range points {
 			if p.Value > 0 {
 				name := cmp.Or(direction.String(), "set")
@@ -157,14 +177,37 @@ func (r *copyRates) chart(step time.Duration) *plot.Chart {
 	return chart
 }
 
-// points yields the rate of one direction in each step of some slots, and 0 behind the last.
-func (r *copyRates) points(direction, each int) iter.Seq[plot.Point] {
+// ratesChart draws the rates of several recordings as lines that begin together.
+func ratesChart(names []string, runs []*copyRates, step time.Duration) *plot.Chart {
+	chart := &plot.Chart{Title: "Copies and sets of each run", YLabel: "Copied", Unit: plot.BytesPerSecond}
+	if step == 0 {
+		for _, r := range runs {
+			step = max(step, r.duration()/200)
+		}
+	}
+	for i, r := range runs {
+		points := r.points(step, func(slot *[schema.NumDirections]uint64) (bytes uint64) {
+			for _, n := range slot {
+				bytes += n
+			}
+			return bytes
+		})
+		chart.Series = append(chart.Series, plot.Series{Name: names[i], Step: true, Points: points})
+	}
+	return chart
+}
+
+func (r *copyRates) duration() time.Duration { return time.Duration(int64(len(r.slots)) * r.width) }
+
+// points yields the rate of some bytes of each slot in each step, and 0 behind the last. A step is at least one slot.
+func (r *copyRates) points(step time.Duration, bytes func(*[schema.NumDirections]uint64) uint64) iter.Seq[plot.Point] {
 	return func(yield func(plot.Point) bool) {
 		width := time.Duration(r.width)
+		each := max(int(step/width), 1)
 		for from := 0; from < len(r.slots); from += each {
 			total, n := uint64(0), min(each, len(r.slots)-from)
 			for i := range n {
-				total += r.slots[from+i][direction]
+				total += bytes(&r.slots[from+i])
 			}
 			rate := float64(total) / (time.Duration(n) * width).Seconds()
 			if !yield(plot.Point{At: time.Duration(from) * width, Value: rate}) {

@@ -4,7 +4,6 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -23,10 +22,11 @@ type quality struct {
 	found  map[*process.Info]*leak.Counters
 	failed map[schema.ProcessID]uint64 // calls that failed before the range
 	ended  map[schema.ProcessID]bool   // before the range
+	late   map[schema.ProcessID]bool   // selected, by their launches, copies or waits; they ran before gputap did
 }
 
-// evidence counts processes whose memory is not completely known. older made no call that was seen.
-type evidence struct{ late, gap, older uint64 }
+// evidence counts processes whose memory is not completely known. That of silent ones is not known at all.
+type evidence struct{ late, gap, silent uint64 }
 
 // note takes the state at the beginning of the range.
 func (q *quality) note(before leak.Report) {
@@ -62,6 +62,7 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 	}
 	for i := range end.Processes {
 		p := &end.Processes[i]
+		delete(q.late, p.ID)
 		if !r.Selects(&p.Info) || q.ended[p.ID] {
 			continue
 		}
@@ -74,17 +75,14 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 			e.gap++
 		}
 	}
+	e.silent += uint64(len(q.late))
 }
 
-// addOlder adds processes that ran before gputap did and have not called since. Their names are unknown: if a range
-// selects by name, user or job, they do not count.
-func (e *evidence) addOlder(list []leak.Older, r *Range) {
-	if r.Comm+r.User+r.Job != "" {
-		return
-	}
-	for _, o := range list {
-		if r.Process(&query.Subject{Cluster: o.Cluster, Host: o.Host, PID: o.PID}) {
-			e.older++
+// noteLate takes the processes of a batch of launches, copies or waits.
+func (q *quality) noteLate(b *schema.Batch, r *Range) {
+	for i := range b.Processes {
+		if p := &b.Processes[i]; p.Late && r.SelectsRow(b, p) {
+			q.late[b.ID(p)] = true
 		}
 	}
 }
@@ -102,8 +100,8 @@ func (e *evidence) missing() (texts []string) {
 		texts = append(texts, app.Plural(e.late, "process", "processes")+" ran before gputap did: earlier "+
 			"allocations are unknown")
 	}
-	if e.older > 0 {
-		texts = append(texts, app.Plural(e.older, "process", "processes")+" ran before gputap did and called no memory "+
+	if e.silent > 0 {
+		texts = append(texts, app.Plural(e.silent, "process", "processes")+" ran before gputap did and called no memory "+
 			"function since: their memory is unknown")
 	}
 	if e.gap > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
+	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
 
@@ -24,6 +25,9 @@ type movements struct {
 	log      *slog.Logger
 	folds    map[int]*shardFold
 	missing  []string
+
+	decoder *schema.Decoder
+	batch   schema.Batch // reused
 }
 
 // shardFold is the leak fold of one shard.
@@ -51,7 +55,8 @@ func (f *shardFold) begin() {
 // them.
 func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*leak.Movement),
 	visit func(*recording.Message) error, log *slog.Logger) (f Findings, missing []string, err error) {
-	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{}}
+	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{},
+		decoder: schema.NewDecoder()}
 	if err = m.restore(); err == nil {
 		err = m.read(ctx, r)
 	}
@@ -59,7 +64,6 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 	for _, shard := range m.folds {
 		shard.begin() // the range may have no messages of the shard
 		shard.sum(shard.tracker.Report(), r, &f, &e)
-		e.addOlder(shard.tracker.Older(), r)
 	}
 	if s.Nsight != nil {
 		f.SizeMismatches = s.Nsight.SizeMismatches
@@ -71,7 +75,8 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 func (m *movements) fold(shard int) *shardFold {
 	f := m.folds[shard]
 	if f == nil {
-		f = &shardFold{receive: m.receiver(), quality: quality{found: map[*process.Info]*leak.Counters{}}}
+		f = &shardFold{receive: m.receiver(), quality: quality{found: map[*process.Info]*leak.Counters{},
+			late: map[schema.ProcessID]bool{}}}
 		f.tracker = leak.New(leak.Config{OnMovement: func(move *leak.Movement) {
 			if f.within {
 				f.receive(move)
@@ -118,6 +123,9 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 			f.begin()
 		}
 		f.Apply(&message)
+		if within && f.tracker.HasOlder() && isCall(&message) && m.decoder.Decode(message.Data, &m.batch) == nil {
+			f.noteLate(&m.batch, r) // it may call no memory function
+		}
 		m.source.End = message.Stored
 		if within && m.visit != nil {
 			if err := m.visit(&message); err != nil {
@@ -126,6 +134,15 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 		}
 	}
 	return nil
+}
+
+// isCall reports whether a message has launches, copies or waits.
+func isCall(m *recording.Message) bool {
+	switch m.Subject[strings.LastIndexByte(m.Subject, '.')+1:] {
+	case schema.KindLaunch.String(), schema.KindCopy.String(), schema.KindSync.String():
+		return true
+	}
+	return false
 }
 
 // fromFirst reports whether a shard is recorded from its first message on.
