@@ -31,7 +31,7 @@ func CheckKey(key string) error {
 	if nearest := Nearest(key, keys); nearest != "" {
 		hint = "did you mean " + nearest + "?"
 	}
-	return fmt.Errorf("unknown key %s (variable %s): %s", key, variable(key), hint)
+	return fmt.Errorf("unknown key %s: %s", key, hint)
 }
 
 // Nearest returns the known word that differs from word by a typing mistake, or "". One edit is allowed, or two if the

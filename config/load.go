@@ -127,6 +127,9 @@ func loadFile(k *koanf.Koanf, path string) error {
 			read.Delete(key)
 		}
 	}
+	if err := checkKeys(read); err != nil {
+		return err
+	}
 	return k.Merge(read)
 }
 
@@ -149,8 +152,9 @@ func (document) Unmarshal(data []byte) (first map[string]any, err error) {
 }
 
 // loadVariables reads the variables that name a section with two underscores. Test switches and Kubernetes use the same
-// prefix without them. Then it returns an error for the first key of any source that no program has.
+// prefix without them.
 func loadVariables(k *koanf.Koanf) error {
+	read := koanf.New(".")
 	provider := env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) {
 		name = strings.ToLower(strings.TrimPrefix(name, envPrefix))
 		if !strings.Contains(name, "__") {
@@ -158,10 +162,15 @@ func loadVariables(k *koanf.Koanf) error {
 		}
 		return strings.ReplaceAll(name, "__", "."), value
 	}})
-	if err := k.Load(provider, nil); err != nil {
+	if err := read.Load(provider, nil); err != nil {
 		return fmt.Errorf("read %s… variables: %w", envPrefix, err)
 	}
-	return checkKeys(k)
+	for _, key := range read.Keys() {
+		if err := CheckKey(key); err != nil {
+			return fmt.Errorf("variable %s: %w", variable(key), err)
+		}
+	}
+	return k.Merge(read)
 }
 
 // variable returns the name of the variable that sets a key.

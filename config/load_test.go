@@ -54,8 +54,9 @@ func TestErrorNamesKeyAndRemedy(t *testing.T) {
 		want string
 	}{
 		{name: "unknown key in the file", file: "producer:\n  clutser: x\n",
-			want: "producer.clutser (variable GPUTAP_PRODUCER__CLUTSER): did you mean producer.cluster?"},
-		{name: "unknown variable", env: map[string]string{"GPUTAP_NATS__UURL": "x"}, want: "did you mean nats.url?"},
+			want: "gputap.yaml: unknown key producer.clutser: did you mean producer.cluster?"},
+		{name: "unknown variable", env: map[string]string{"GPUTAP_NATS__UURL": "x"},
+			want: "variable GPUTAP_NATS__UURL: unknown key nats.uurl: did you mean nats.url?"},
 		{name: "two documents", file: "---\nproducer:\n  shards: 1\n---\n---\nproducer:\n  shards: 2\n",
 			want: "gputap.yaml: the file has a second document after ---"},
 		{name: "broken second document", file: "nats:\n---\nnats: [", want: "read configuration file"},
@@ -65,7 +66,7 @@ func TestErrorNamesKeyAndRemedy(t *testing.T) {
 			want: "key filter.comm has dots; in a file write filter: {comm: …}"},
 		{name: "section with a typing mistake", file: "nuts:\n  url: x\n", want: "did you mean nats.url?"},
 		{name: "unknown key", file: "gpus:\n  count: 1\n",
-			want: "unknown key gpus.count (variable GPUTAP_GPUS__COUNT): --help lists the keys"},
+			want: "gputap.yaml: unknown key gpus.count: --help lists the keys"},
 		{name: "amount with a decimal comma", args: []string{"--producer.spool_bytes=1,5GiB"},
 			want: `"1,5GiB" is not a number of bytes`},
 		{name: "duration of words", file: "producer:\n  heartbeat: soon\n",

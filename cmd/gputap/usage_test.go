@@ -137,7 +137,7 @@ func TestUnknownVariablesAreErrors(t *testing.T) {
 	}
 	for _, line := range lines {
 		_, err := typed(t, strings.Fields(line)...)
-		const want = "unknown key leak.port (variable GPUTAP_LEAK__PORT)"
+		const want = "variable GPUTAP_LEAK__PORT: unknown key leak.port"
 		if app.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s ends with status %d, %v", line, app.ExitCode(err), err)
 		}

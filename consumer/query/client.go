@@ -33,6 +33,9 @@ func NewClient(nc *nats.Conn) *Client { return &Client{nc} }
 // ErrNoTopology means that NATS has no shards, or that the user may not read which there are.
 var ErrNoTopology = errors.New("NATS has no gputap topology; run gputap stream init")
 
+// ErrDisconnected means that the connection to NATS is lost, and the library tries to connect again.
+var ErrDisconnected = errors.New("the connection to NATS is lost: start the server again, or check the network")
+
 // Topology reads which shards there are. It makes one direct get as a plain request, because the JetStream client would
 // need more permissions.
 func (c *Client) Topology(ctx context.Context) (t schema.Topology, err error) {
@@ -42,6 +45,8 @@ func (c *Client) Topology(ctx context.Context) (t schema.Topology, err error) {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return t, ErrNoTopology
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // how the library says so when it buffers nothing
+		return t, ErrDisconnected
 	case err != nil:
 		return t, fmt.Errorf("read the topology: %w", err)
 	case m.Header.Get("Status") != "" || m.Header.Get("KV-Operation") != "":

@@ -303,3 +303,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestQuestionWhileDisconnected: the error says that the connection is lost, and the next question succeeds.
+func TestQuestionWhileDisconnected(t *testing.T) {
+	t.Parallel()
+	s := bustest.NewServer(t, t.TempDir())
+	s.Start()
+	js := s.Connect()
+	c := NewClient(js.Conn())
+	s.Stop()
+	bustest.Eventually(t, "the client knows it", func() bool {
+		_, err := c.Topology(t.Context())
+		return errors.Is(err, ErrDisconnected)
+	})
+	s.Start()
+	bustest.Eventually(t, "NATS answers", func() bool {
+		_, err := c.Topology(t.Context())
+		return errors.Is(err, ErrNoTopology)
+	})
+}

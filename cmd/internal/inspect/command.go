@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,7 +82,15 @@ func (q *question) with(ctx context.Context, do func(context.Context, *answer.Fl
 		return err
 	}
 	defer nc.Close()
-	return q.p.ExplainTimeout(do(ctx, answer.NewFleet(nc)))
+	return unreachable(q.p.ExplainTimeout(do(ctx, answer.NewFleet(nc))))
+}
+
+// unreachable gives the loss of the connection its exit status.
+func unreachable(err error) error {
+	if errors.Is(err, query.ErrDisconnected) {
+		return app.Unreachable(err)
+	}
+	return err
 }
 
 // ask calls do with the time that an answer may take.

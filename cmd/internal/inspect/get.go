@@ -169,6 +169,10 @@ func get[T any](ctx context.Context, l *listing, r resource[T]) error {
 				list, err = ask(fleet, ctx, q)
 				return err
 			})
+			if err = unreachable(err); again && app.ExitCode(err) == 5 {
+				fmt.Fprintln(l.p.Stderr, err) // NATS may return
+				return nil
+			}
 			if err != nil {
 				return err
 			}
