@@ -308,7 +308,6 @@ func FuzzParse(f *testing.F) {
 func TestQuestionWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := bustest.NewServer(t, t.TempDir())
-	s.Start()
 	js := s.Connect()
 	c := NewClient(js.Conn())
 	s.Stop()
