@@ -192,7 +192,7 @@ func (q *question) usage(m *memory) error {
 		for _, c := range curves(p, q.by) {
 			who := []string{p.ID.Host, strconv.Itoa(int(p.ID.PID)), p.Comm, nameOf(&p.GPUs[c.gpu]), c.name}
 			err := c.points(p, q.step, func(at time.Time, bytes uint64) {
-				_ = out.Write(append(who[:5:5], at.Format(time.RFC3339Nano), strconv.FormatInt(at.UnixNano(), 10),
+				_ = out.Write(append(who[:5:5], app.Time{Time: at}.String(), strconv.FormatInt(at.UnixNano(), 10),
 					strconv.FormatUint(bytes, 10)))
 			})
 			if err != nil {

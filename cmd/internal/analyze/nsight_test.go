@@ -53,7 +53,7 @@ func TestNsightExport(t *testing.T) {
 	if err != nil && app.ExitCode(err) != 4 {
 		t.Fatal(err)
 	}
-	at := func(us string) string { return "2023-11-14T22:13:20.00000" + us + "Z" }
+	at := func(us string) string { return "2023-11-14T22:13:20.00000" + us + "000Z" }
 	want := []string{"4242 1 12352 " + at("3") + " 0x10000:8192:device:0::" + at("2") +
 		" 0x1000:4096:device:4243:cudaMalloc:" + at("1") + " 0x20000:64:managed:0::" + at("3")}
 	if got := brief(t, stdout, "peak_bytes", "peak_time"); !reflect.DeepEqual(got, want) {

@@ -77,7 +77,7 @@ func readRates(ctx context.Context, s *source.Source, r *Range, create func() co
 }
 
 func whoIs(p *answer.Process) Who {
-	return Who{p.PID, p.Host, p.Cluster, p.Start, p.Comm, p.UID, p.User, p.Job, p.Rank}
+	return Who{p.PID, p.Host, p.Cluster, app.Time{Time: p.Start}, p.Comm, p.UID, p.User, p.Job, p.Rank}
 }
 
 func launchesCommand(p *app.Process) *cobra.Command {

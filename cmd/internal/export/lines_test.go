@@ -43,6 +43,8 @@ func (f figures) compare(t *testing.T, want *fleet) {
 	}
 }
 
+const nanoseconds = "2006-01-02T15:04:05.000000000Z"
+
 func TestJSONLinesHaveEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -50,6 +52,9 @@ func TestJSONLinesHaveEveryEventOnce(t *testing.T) {
 	for line := range bytes.Lines(exported(t, "jsonl", path, "-o", "-")) {
 		var e event.Event
 		check(t, json.Unmarshal(line, &e))
+		if !bytes.Contains(line, []byte(`"time":"`+e.Time.Format(nanoseconds)+`"`)) {
+			t.Fatalf("the time has not nine digits: %s", line)
+		}
 		got.add(e.Kind, e.Bytes, e.Seconds)
 	}
 	got.compare(t, f)
