@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ const magic = "SQLite format 3\x00"
 
 // Is reports whether a file is an SQLite database, and so perhaps an export of Nsight Systems. Convert tells.
 func Is(path string) bool {
-	f, err := os.Open(path)
+	f, err := recording.OpenFile(path)
 	if err != nil {
 		return false
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gputap/gputap/producer/nsys"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
@@ -36,6 +38,16 @@ func file(t testing.TB, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.sqlite")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pipe makes a named pipe without a writer and returns its path.
+func pipe(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.sqlite")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -75,7 +87,8 @@ func TestUnusableFiles(t *testing.T) {
 		remedy     string
 	}{
 		{"absent", "/nonexistent/x.sqlite", nil, "no such file", ""},
-		{"a directory", t.TempDir(), nil, "it is not a file", "name the file"},
+		{"a directory", t.TempDir(), nil, "it is not a regular file", "write it into a file"},
+		{"a named pipe", pipe(t), nil, "it is not a regular file", "write it into a file"},
 		{"empty", file(t, nil), nil, "the file is empty", export},
 		{"text", file(t, []byte("a report that is no database\n")), nil, "not an SQLite database", export},
 		{"a cut header", file(t, whole[:50]), nil, "ends in its header", export},

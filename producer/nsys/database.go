@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/gputap/gputap/schema/recording"
 )
 
 const (
@@ -74,7 +76,7 @@ const header = 100
 
 // check refuses files that are no complete SQLite database.
 func (d *database) check() error {
-	f, err := os.Open(d.path)
+	f, err := recording.OpenFile(d.path)
 	if err != nil {
 		return err
 	}
@@ -82,9 +84,6 @@ func (d *database) check() error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("it is not a file; name the file that nsys export --type sqlite wrote")
 	}
 	d.bytes = info.Size()
 	if d.bytes == 0 {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gputap/gputap/cmd/internal/app"
 )
 
@@ -77,6 +79,19 @@ func TestNsightExport(t *testing.T) {
 		"2000\t12352\t4096\t8256\t0\n3000\t8256\t0\t8256\t0\n"
 	if stdout != tsv {
 		t.Errorf("got\n%swant\n%s", stdout, tsv)
+	}
+}
+
+// TestPipesAreRefused: a command that opened a named pipe would wait for ever, whatever its name ends with.
+func TestPipesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"run.gputap", "report.sqlite"} {
+		path := filepath.Join(t.TempDir(), name)
+		check(t, unix.Mkfifo(path, 0o600))
+		_, err := typed(t, "watermark", path)
+		if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": it is not a regular file; write it into") {
+			t.Errorf("status %d, %v", app.ExitCode(err), err)
+		}
 	}
 }
 
