@@ -119,6 +119,8 @@ func TestExportFails(t *testing.T) {
 	}{
 		"jsonl " + gap + " -o -":                            {4, "1 batch is missing"},
 		"jsonl " + foreign + " -o -":                        {1, "not a recording"},
+		"jsonl " + path + " -o - --kind copy --comm typo":   {4, "no process is selected by --comm typo"},
+		"pprof " + path + " -o - --pid 99999":               {4, "no process is selected by --pid 99999"},
 		"jsonl " + path:                                     {2, "--output: name a file"},
 		"memory-viz " + path + " --pid 99 -o " + dir + "/x": {1, "none is in the range"},
 		"jsonl " + path + " -o " + dir:                      {1, "is a directory"},

@@ -25,7 +25,10 @@ type quality struct {
 }
 
 // evidence counts processes whose memory is not completely known.
-type evidence struct{ late, gap uint64 }
+type evidence struct {
+	selected  bool // there is a process
+	late, gap uint64
+}
 
 // note takes the state at the beginning of the range.
 func (q *quality) note(before leak.Report) {
@@ -64,6 +67,7 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 		if !r.Selects(&p.Info) || q.ended[p.ID] {
 			continue
 		}
+		e.selected = true
 		failed := failedCalls(p)
 		f.Failed += failed - min(failed, q.failed[p.ID])
 		switch p.Evidence {

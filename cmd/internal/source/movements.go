@@ -63,7 +63,11 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 	if s.Nsight != nil {
 		f.SizeMismatches = s.Nsight.SizeMismatches
 	}
-	return f, slices.Concat(m.missing, e.missing(), s.beginnings(), s.Missing()), err
+	var unselected []string
+	if err == nil && (!e.selected || !r.Until.IsZero() && s.End.IsZero()) { // without a message, the state is a later one
+		unselected, err = s.unselected(ctx, r, false)
+	}
+	return f, slices.Concat(unselected, m.missing, e.missing(), s.beginnings(), s.Missing()), err
 }
 
 // fold returns the fold of a shard.

@@ -21,6 +21,7 @@ type Source struct {
 	End       time.Time          // when NATS stored the last message that Movements read; zero: none
 
 	reader *recording.Reader
+	ofBus  bool           // it is a range of a bus: its times select what is recorded
 	lost   error          // of a range of a bus: messages that the recording lacks
 	seen   map[int64]bool // offsets of damages
 }
